@@ -1,0 +1,185 @@
+//! Other libraries' times, read from what the scripts in `peers/` print, set beside ours.
+//!
+//! A script prints JSON lines: first `{"machine": {...}}`, which may be absent, then a row
+//! `{"op": NAME, "ms": TIME}` an op. Lines that do not begin with `{` are a library's chatter and
+//! are skipped. Ratios are made from one machine only: a peer that says where it was measured is
+//! refused elsewhere.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{Error, Machine, PeerRatio, Report, Row};
+
+/// One peer file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Peer {
+    name: String,
+    machine: PeerMachine,
+    rows: BTreeMap<String, PeerRow>,
+}
+
+/// Where a peer was measured, as far as its file says.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct PeerMachine {
+    /// The GPU's name, as its driver gives it.
+    pub gpu: Option<String>,
+    /// The processor's model name.
+    pub cpu: Option<String>,
+    /// PyTorch's version.
+    pub torch: Option<String>,
+    /// The version of CUDA it was built for.
+    pub cuda: Option<String>,
+    /// `cuda` or `cpu`; rows on another kind of device are not compared.
+    pub device: Option<String>,
+}
+
+/// A peer's time for one op.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct PeerRow {
+    /// The op's name, the same as our row's.
+    pub op: String,
+    /// Its best time a call.
+    pub ms: f64,
+    /// Its time as a user calls it, where that is not the best.
+    pub eager_ms: Option<f64>,
+}
+
+impl Peer {
+    /// Reads a file that a peer script wrote. Of two rows with one name the faster counts.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let text = fs::read_to_string(path).map_err(|source| Error::ReadPeer { path: path.into(), source })?;
+        Self::parse(path, &text)
+    }
+
+    /// What to call it: PyTorch with its version, or else the file's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it was measured.
+    pub fn machine(&self) -> &PeerMachine {
+        &self.machine
+    }
+
+    /// Its row for an op.
+    pub fn row(&self, op: &str) -> Option<&PeerRow> {
+        self.rows.get(op)
+    }
+
+    /// Fills in the ratio of each row that has one here, and returns how many have. Either all of
+    /// them are filled in or, on an error, none.
+    pub fn attach(&self, report: &mut Report) -> Result<usize, Error> {
+        for row in report.rows.iter().filter(|row| self.compares(row)) {
+            self.check_machine(&report.machine, kind(&row.device))?;
+        }
+        let mut attached = 0;
+        for row in report.rows.iter_mut().filter(|row| self.compares(row)) {
+            let Some(peer_ms) = self.row(&row.name).map(|peer| peer.ms) else { continue };
+            let Some(speedup) = row.per_ms(peer_ms) else { continue };
+            row.peer = Some(PeerRatio { name: self.name.clone(), peer_ms, speedup });
+            attached += 1;
+        }
+        Ok(attached)
+    }
+
+    fn compares(&self, row: &Row) -> bool {
+        self.machine.device.as_deref().is_none_or(|device| kind(device) == kind(&row.device))
+    }
+
+    /// Refuses a machine that is known not to be the peer's.
+    fn check_machine(&self, ours: &Machine, device_kind: &str) -> Result<(), Error> {
+        let (theirs, ours) = match device_kind {
+            "cuda" => (&self.machine.gpu, ours.gpus.as_slice()),
+            "cpu" => (&self.machine.cpu, ours.cpu.as_slice()),
+            _ => return Ok(()),
+        };
+        let Some(theirs) = theirs else { return Ok(()) };
+        if ours.iter().any(|name| name.contains(theirs)) {
+            return Ok(());
+        }
+        Err(Error::OtherMachine {
+            peer: self.name.clone(),
+            theirs: theirs.clone(),
+            ours: match ours {
+                [] => format!("a machine with no known {device_kind} device"),
+                names => format!("`{}`", names.join("`, `")),
+            },
+        })
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, Error> {
+        let mut machine = None;
+        let mut rows = BTreeMap::<String, PeerRow>::new();
+        for (index, text) in text.lines().enumerate() {
+            let text = text.trim();
+            if !text.starts_with('{') {
+                continue;
+            }
+            let line = Line { path, number: index + 1, text };
+            let mut value: Value = line.read(serde_json::from_str(text), "a JSON object")?;
+            if let Some(value) = value.get_mut("machine") {
+                if machine.is_some() || !rows.is_empty() {
+                    return Err(line.error("the machine once, before all rows", "another machine"));
+                }
+                machine = Some(line.parse::<PeerMachine>(value.take(), MACHINE)?);
+                continue;
+            }
+            let row: PeerRow = line.parse(value, ROW)?;
+            if row.ms <= 0.0 {
+                return Err(line.error(ROW, format!("`ms` of {}", row.ms)));
+            }
+            if rows.get(&row.op).is_none_or(|other| row.ms < other.ms) {
+                rows.insert(row.op.clone(), row);
+            }
+        }
+        if rows.is_empty() {
+            return Err(Error::NoPeerRows { path: path.into() });
+        }
+        let machine = machine.unwrap_or_default();
+        let name = match &machine.torch {
+            Some(version) => format!("torch {version}"),
+            None => path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+        };
+        Ok(Self { name, machine, rows })
+    }
+}
+
+const MACHINE: &str = r#"an object of strings or nulls such as {"machine": {"gpu": "NVIDIA H200", "device": "cuda"}}"#;
+const ROW: &str = r#"a row with a positive time such as {"op": "add_f32_1000", "ms": 0.0021}"#;
+
+/// `cuda` of `cuda:0`.
+fn kind(device: &str) -> &str {
+    device.split_once(':').map_or(device, |(kind, _)| kind)
+}
+
+/// A line of a peer file, for its errors.
+struct Line<'a> {
+    path: &'a Path,
+    number: usize,
+    text: &'a str,
+}
+
+impl Line<'_> {
+    fn parse<T: DeserializeOwned>(&self, value: Value, expected: &'static str) -> Result<T, Error> {
+        self.read(serde_json::from_value(value), expected)
+    }
+
+    fn read<T>(&self, read: serde_json::Result<T>, expected: &'static str) -> Result<T, Error> {
+        read.map_err(|cause| self.error(expected, format!("`{}` ({cause})", self.text)))
+    }
+
+    fn error(&self, expected: &'static str, found: impl Into<String>) -> Error {
+        let path = PathBuf::from(self.path);
+        Error::PeerLine { path, line: self.number, expected, found: found.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! One line of a report: an op on a device, its time, and what the time amounts to.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Measurement;
+
+/// An op, measured. In JSON the measurement's fields are the row's own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The op with its dtype and size, such as `add_f32_1000`; a peer's row is found by it.
+    pub name: String,
+    /// Where it ran: `cpu`, `cuda:0`, `interpreter`.
+    pub device: String,
+    /// Its time a call.
+    #[serde(flatten)]
+    pub measurement: Measurement,
+    /// Bytes that one call must read and write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Floating-point operations of one call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flops: Option<u64>,
+    /// `bytes` over the median, in 10⁹ a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gb_s: Option<f64>,
+    /// `flops` over the median, in 10¹² a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tflop_s: Option<f64>,
+    /// How it compares, once [`Peer::attach`](crate::peer::Peer::attach) found a row of its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<PeerRatio>,
+    /// Whatever a reader must know to trust the row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// A row against the same op of another library on the same machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeerRatio {
+    /// The other library and its version.
+    pub name: String,
+    /// Its time a call.
+    pub peer_ms: f64,
+    /// Its time over ours: above 1 we are faster.
+    pub speedup: f64,
+}
+
+impl Row {
+    /// A row with only its time.
+    pub fn new(name: impl Into<String>, device: impl Into<String>, measurement: Measurement) -> Self {
+        Self {
+            name: name.into(),
+            device: device.into(),
+            measurement,
+            bytes: None,
+            flops: None,
+            gb_s: None,
+            tflop_s: None,
+            peer: None,
+            note: None,
+        }
+    }
+
+    /// Adds the bytes that one call must move, and the bandwidth that follows.
+    pub fn with_bytes(self, bytes: u64) -> Self {
+        let gb_s = self.per_ms(bytes as f64 / 1e6);
+        Self { bytes: Some(bytes), gb_s, ..self }
+    }
+
+    /// Adds the floating-point operations of one call, and the rate that follows.
+    pub fn with_flops(self, flops: u64) -> Self {
+        let tflop_s = self.per_ms(flops as f64 / 1e9);
+        Self { flops: Some(flops), tflop_s, ..self }
+    }
+
+    /// Adds a remark.
+    pub fn with_note(self, note: impl Into<String>) -> Self {
+        Self { note: Some(note.into()), ..self }
+    }
+
+    /// `amount` a median millisecond; `None` where the clock saw no time pass.
+    pub(crate) fn per_ms(&self, amount: f64) -> Option<f64> {
+        let median_ms = self.measurement.median_ms;
+        (median_ms > 0.0).then(|| amount / median_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_follow_from_the_median() {
+        let row = |median_ms| {
+            let measurement = Measurement::of_samples(vec![median_ms; 3], 1);
+            Row::new("op", "cpu", measurement).with_bytes(12_000_000).with_flops(4_000_000_000)
+        };
+        assert_eq!((row(2.0).gb_s, row(2.0).tflop_s), (Some(6.0), Some(2.0)));
+        assert_eq!((row(0.0).gb_s, row(0.0).tflop_s), (None, None));
+        assert_eq!(row(0.0).bytes, Some(12_000_000));
+    }
+}

@@ -1,0 +1,146 @@
+//! A report as text: the machine, an aligned table, and the notes.
+
+use std::fmt;
+
+use crate::{Report, Row};
+
+/// A column: its title, whether it is set flush left, and what a row has in it.
+struct Column {
+    title: &'static str,
+    flush_left: bool,
+    cell: fn(&Row) -> Option<String>,
+}
+
+const COLUMNS: [Column; 6] = [
+    Column { title: "name", flush_left: true, cell: |row| Some(row.name.clone()) },
+    Column { title: "device", flush_left: true, cell: |row| Some(row.device.clone()) },
+    Column { title: "median", flush_left: false, cell: |row| Some(time(row.measurement.median_ms)) },
+    Column { title: "spread", flush_left: false, cell: |row| Some(format!("{:.1}%", 100.0 * row.measurement.spread)) },
+    Column { title: "GB/s", flush_left: false, cell: |row| row.gb_s.map(three_digits) },
+    Column { title: "TFLOP/s", flush_left: false, cell: |row| row.tflop_s.map(three_digits) },
+];
+
+const VS_PEER: Column = Column {
+    title: "vs peer",
+    flush_left: false,
+    cell: |row| row.peer.as_ref().map(|peer| format!("{}x", three_digits(peer.speedup))),
+};
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        writeln!(f, "{}\n", self.machine)?;
+        let mut peers: Vec<&str> = self.rows.iter().filter_map(|row| Some(row.peer.as_ref()?.name.as_str())).collect();
+        peers.sort_unstable();
+        peers.dedup();
+
+        let columns: Vec<&Column> = COLUMNS.iter().chain((!peers.is_empty()).then_some(&VS_PEER)).collect();
+        let titles = columns.iter().map(|column| column.title.to_string()).collect();
+        let cells_of = |row| {
+            let cell = |column: &&Column| (column.cell)(row).unwrap_or_else(|| "-".into());
+            columns.iter().map(cell).collect()
+        };
+        let lines: Vec<Vec<String>> = std::iter::once(titles).chain(self.rows.iter().map(cells_of)).collect();
+        write_aligned(f, &columns, &lines)?;
+
+        if !peers.is_empty() {
+            let names = peers.join(", ");
+            writeln!(f, "\nvs peer: time of {names} over ours; above 1 we are faster")?;
+        }
+        for row in &self.rows {
+            if let Some(note) = &row.note {
+                writeln!(f, "\n{} on {}: {note}", row.name, row.device)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_aligned(f: &mut fmt::Formatter, columns: &[&Column], lines: &[Vec<String>]) -> fmt::Result {
+    let width = |i: usize| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    for line in lines {
+        let cells = line.iter().zip(columns).zip(&widths).map(|((cell, column), &width)| {
+            if column.flush_left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+/// A time in the unit that leaves one to three digits before the point.
+fn time(ms: f64) -> String {
+    // Compared with what prints as 1000, so that 999.7 ns becomes 1.00 µs.
+    let (value, unit) = match ms {
+        ms if ms < 999.5e-6 => (ms * 1e6, "ns"),
+        ms if ms < 999.5e-3 => (ms * 1e3, "µs"),
+        ms if ms < 999.5 => (ms, "ms"),
+        ms => (ms / 1e3, "s"),
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+/// Three significant digits, or all of them before the point; three decimals below one.
+fn three_digits(value: f64) -> String {
+    let decimals = match value {
+        value if value >= 99.95 => 0,
+        value if value >= 9.995 => 1,
+        value if value >= 0.9995 => 2,
+        _ => 3,
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::sample;
+
+    #[test]
+    fn golden() {
+        let expected = "\
+bornite 0.1.0, AMD EPYC (avx2 fma), 16 logical cores, 128.0 GiB, linux x86_64 6.18
+cuda:0 NVIDIA H200 (sm_90, 139.8 GiB)
+
+name                device   median  spread  GB/s  TFLOP/s  vs peer
+add_f32_1000        cuda:0  2.00 µs    1.2%  6.00        -    1.25x
+matmul_f32_8192     cuda:0  21.5 ms    0.4%     -     51.1        -
+mlp_step_f32_96x32  cpu      250 µs   50.0%     -        -        -
+
+vs peer: time of torch 2.11.0 over ours; above 1 we are faster
+
+mlp_step_f32_96x32 on cpu: the machine was busy
+";
+        assert_eq!(sample().to_string(), expected);
+    }
+
+    #[test]
+    fn without_peers_there_is_no_peer_column() {
+        let mut report = sample();
+        report.rows.truncate(1);
+        report.rows[0].peer = None;
+        let shown = report.to_string();
+        let table: Vec<&str> = shown.lines().skip(3).collect();
+        let expected = [
+            "name          device   median  spread  GB/s  TFLOP/s",
+            "add_f32_1000  cuda:0  2.00 µs    1.2%  6.00        -",
+        ];
+        assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn times_have_readable_units() {
+        for (ms, expected) in [
+            (0.0, "0.000 ns"),
+            (3.2e-6, "3.20 ns"),
+            (999.4e-6, "999 ns"),
+            (999.7e-6, "1.00 µs"),
+            (0.0123456, "12.3 µs"),
+            (0.99951, "1.00 ms"),
+            (99.96, "100 ms"),
+            (61_000.0, "61.0 s"),
+            (4_000_000.0, "4000 s"),
+        ] {
+            assert_eq!(time(ms), expected);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Kernel IR to machine code of this CPU, by Cranelift, and its launch over all cores.
+//!
+//! Code is scalar and checked: an index outside its view ends the run with a [`Fault`], integer division never traps.
+
+mod lower;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use bornite_ir::{Arg, Fault, FaultKind, Kernel, VerifyError, check_args, verify};
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{Module, default_libcall_names};
+
+/// Why a kernel could not be compiled for this CPU.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CompileError {
+    /// The kernel itself is wrong.
+    #[error(transparent)]
+    Invalid(#[from] VerifyError),
+    /// This CPU or operating system is not one Cranelift makes code for.
+    #[error("no code can be made for this CPU ({0}); use the device 'interpreter' instead")]
+    Host(String),
+    /// The compiler refused: a bug worth reporting.
+    #[error("failed to compile kernel '{kernel}' for the CPU: {what}")]
+    Refused {
+        /// The kernel's name.
+        kernel: String,
+        /// The compiler's words.
+        what: String,
+    },
+}
+
+/// `(views, first, end, fault) -> faulted`: runs the instances `first..end`.
+type Entry = unsafe extern "C" fn(*const *mut u8, u64, u64, *mut FaultRecord) -> u8;
+
+/// What compiled code leaves behind when it stops.
+#[derive(Default)]
+#[repr(C)]
+struct FaultRecord {
+    view: u64,
+    index: i64,
+    instance: u64,
+}
+
+/// Fewer instances than this are not worth handing to another core.
+const GRAIN: u64 = 4096;
+
+/// A kernel compiled for this CPU.
+pub struct CpuKernel {
+    kernel: Kernel,
+    entry: Entry,
+    /// Owns the pages that `entry` points into; `None` only while being dropped.
+    module: Mutex<Option<JITModule>>,
+}
+
+impl Drop for CpuKernel {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        let module = self.module.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        if let Some(module) = module {
+            // SAFETY: `entry` is the only pointer into the module's pages; it is private, used only by `run`, which
+            // borrows `self`, and is never returned. So nothing can call into the pages any more.
+            unsafe { module.free_memory() };
+        }
+    }
+}
+
+/// Compiles a kernel.
+pub fn compile(kernel: &Kernel) -> Result<CpuKernel, CompileError> {
+    verify(kernel)?;
+    let refused = |what: String| CompileError::Refused { kernel: kernel.name.clone(), what };
+    let mut module = JITModule::new(JITBuilder::with_isa(host()?, default_libcall_names()));
+    let mut context = module.make_context();
+    lower::lower(kernel, &mut context.func, module.target_config());
+    let id = module.declare_anonymous_function(&context.func.signature).map_err(|e| refused(e.to_string()))?;
+    module.define_function(id, &mut context).map_err(|e| refused(format!("{e:?}")))?;
+    module.finalize_definitions().map_err(|e| refused(e.to_string()))?;
+    let code = module.get_finalized_function(id);
+    // SAFETY: `lower` builds the function with exactly the signature of `Entry` in the host's C calling convention,
+    // and the code stays mapped as long as `module`, which lives beside `entry`.
+    #[allow(unsafe_code)]
+    let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code) };
+    Ok(CpuKernel { kernel: kernel.clone(), entry, module: Mutex::new(Some(module)) })
+}
+
+/// The instruction set of this machine, looked up once.
+fn host() -> Result<OwnedTargetIsa, CompileError> {
+    static HOST: OnceLock<Result<OwnedTargetIsa, String>> = OnceLock::new();
+    let isa = HOST.get_or_init(|| {
+        let mut flags = settings::builder();
+        for (name, value) in [("opt_level", "speed"), ("is_pic", "false"), ("use_colocated_libcalls", "false")] {
+            flags.set(name, value).map_err(|e| e.to_string())?;
+        }
+        let verifier = if cfg!(debug_assertions) { "true" } else { "false" };
+        flags.set("enable_verifier", verifier).map_err(|e| e.to_string())?;
+        let isa = cranelift_native::builder().map_err(str::to_owned)?;
+        isa.finish(settings::Flags::new(flags)).map_err(|e| e.to_string())
+    });
+    isa.clone().map_err(CompileError::Host)
+}
+
+/// View addresses as compiled code takes them.
+struct Views(Vec<*mut u8>);
+
+// SAFETY: the pointers are only passed to compiled code. It reads views lent as `&[u64]` and writes views lent as
+// `&mut [u64]`, within their checked bounds, while `run` holds those borrows. Two instances that write one element
+// would race; kernels are data-parallel by contract, and the interpreter is the judge of that.
+#[allow(unsafe_code)]
+unsafe impl Sync for Views {}
+
+impl CpuKernel {
+    /// The kernel this was compiled from.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// Runs all instances, over the threads of the current rayon pool.
+    pub fn run(&self, args: &mut [Arg<'_>]) -> Result<(), Fault> {
+        check_args(&self.kernel, args)?;
+        let views = Views(
+            args.iter_mut()
+                .map(|arg| match arg {
+                    Arg::Read(words) => words.as_ptr() as *mut u8,
+                    Arg::Write(words) => words.as_mut_ptr() as *mut u8,
+                })
+                .collect(),
+        );
+        let count = self.kernel.launch.count();
+        let threads = rayon::current_num_threads() as u64;
+        if count <= GRAIN || threads == 1 {
+            return self.range(&views, 0, count);
+        }
+        let step = count.div_ceil(threads * 4).max(GRAIN);
+        let (failed, first_fault) = (AtomicBool::new(false), Mutex::new(None::<Fault>));
+        rayon::scope(|scope| {
+            let mut first = 0;
+            while first < count {
+                let end = (first + step).min(count);
+                let (views, failed, first_fault) = (&views, &failed, &first_fault);
+                scope.spawn(move |_| {
+                    if failed.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    if let Err(fault) = self.range(views, first, end) {
+                        failed.store(true, Ordering::Relaxed);
+                        if let Ok(mut slot) = first_fault.lock() {
+                            slot.get_or_insert(fault);
+                        }
+                    }
+                });
+                first = end;
+            }
+        });
+        match first_fault.into_inner().ok().flatten() {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        }
+    }
+
+    fn range(&self, views: &Views, first: u64, end: u64) -> Result<(), Fault> {
+        let mut record = FaultRecord::default();
+        // SAFETY: `views` holds one valid address a parameter, checked by `check_args` to be as long as the kernel
+        // says; compiled code checks every index against that length; `record` outlives the call.
+        #[allow(unsafe_code)]
+        let faulted = unsafe { (self.entry)(views.0.as_ptr(), first, end, &mut record) };
+        if faulted == 0 {
+            return Ok(());
+        }
+        let (view, len) = match self.kernel.params.get(record.view as usize) {
+            Some(param) => (param.name.clone(), param.len),
+            None => (format!("@{}", record.view), 0),
+        };
+        let kind = FaultKind::OutOfBounds { view, index: record.index, len, instance: record.instance };
+        Err(Fault { kernel: self.kernel.name.clone(), kind })
+    }
+}

@@ -1,0 +1,128 @@
+//! Tables of the functions we call, resolved by name from libraries that [`Library`] opened.
+//!
+//! Types come from cudarc's generated bindings, and each signature here is compared with cudarc's by the compiler.
+//! We resolve functions ourselves because cudarc's loader panics on a missing library and takes no search path
+//! (`docs/decisions/0002-own-loader.md`).
+
+#![allow(non_snake_case)] // NVIDIA's names
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use cudarc::driver::sys::{self as cu, CUresult};
+use cudarc::nvrtc::sys::{self as rtc, nvrtcResult};
+
+use crate::{Error, Library, Result};
+
+macro_rules! api {
+    ($(#[$doc:meta])* $table:ident, $library:expr, $sys:path {
+        $( fn $name:ident($($t:ty),*) -> $r:ty; )+
+    }) => {
+        $(#[$doc])*
+        pub(crate) struct $table {
+            /// Where the library was found.
+            pub path: String,
+            $( pub $name: unsafe extern "C" fn($($t),*) -> $r, )+
+            _library: libloading::Library,
+        }
+
+        const _: () = {
+            use $sys as sys;
+            $( const _: unsafe fn($($t),*) -> $r = sys::$name; )+
+        };
+
+        impl $table {
+            /// The table, resolved on first use. A missing library is looked for again at the next call.
+            pub fn get() -> Result<&'static $table> {
+                static TABLE: OnceLock<$table> = OnceLock::new();
+                if let Some(table) = TABLE.get() {
+                    return Ok(table);
+                }
+                let table = $table::open()?;
+                Ok(TABLE.get_or_init(|| table))
+            }
+
+            fn open() -> Result<$table> {
+                let (library, path) = $library.open()?;
+                $(
+                    // SAFETY: the signature is the one of NVIDIA's headers, checked above against cudarc's bindings.
+                    let $name = unsafe {
+                        library.get::<unsafe extern "C" fn($($t),*) -> $r>(stringify!($name).as_bytes()).map(|f| *f)
+                    };
+                    let Ok($name) = $name else {
+                        let remedy = $library.remedy();
+                        return Err(Error::OldLibrary { path, symbol: stringify!($name), remedy });
+                    };
+                )+
+                Ok($table { path, $($name,)+ _library: library })
+            }
+        }
+    };
+}
+
+api! {
+    /// The driver.
+    Driver, Library::Cuda, cudarc::driver::sys {
+        fn cuInit(c_uint) -> CUresult;
+        fn cuDriverGetVersion(*mut c_int) -> CUresult;
+        fn cuGetErrorName(CUresult, *mut *const c_char) -> CUresult;
+        fn cuGetErrorString(CUresult, *mut *const c_char) -> CUresult;
+        fn cuDeviceGetCount(*mut c_int) -> CUresult;
+        fn cuDeviceGet(*mut cu::CUdevice, c_int) -> CUresult;
+        fn cuDeviceGetName(*mut c_char, c_int, cu::CUdevice) -> CUresult;
+        fn cuDeviceGetAttribute(*mut c_int, cu::CUdevice_attribute, cu::CUdevice) -> CUresult;
+        fn cuDeviceTotalMem_v2(*mut usize, cu::CUdevice) -> CUresult;
+        fn cuDeviceGetDefaultMemPool(*mut cu::CUmemoryPool, cu::CUdevice) -> CUresult;
+        fn cuMemPoolSetAttribute(cu::CUmemoryPool, cu::CUmemPool_attribute, *mut c_void) -> CUresult;
+        fn cuDevicePrimaryCtxRetain(*mut cu::CUcontext, cu::CUdevice) -> CUresult;
+        fn cuCtxSetCurrent(cu::CUcontext) -> CUresult;
+        fn cuMemGetInfo_v2(*mut usize, *mut usize) -> CUresult;
+        fn cuStreamCreate(*mut cu::CUstream, c_uint) -> CUresult;
+        fn cuStreamSynchronize(cu::CUstream) -> CUresult;
+        fn cuStreamBeginCapture_v2(cu::CUstream, cu::CUstreamCaptureMode) -> CUresult;
+        fn cuStreamEndCapture(cu::CUstream, *mut cu::CUgraph) -> CUresult;
+        fn cuMemAllocAsync(*mut cu::CUdeviceptr, usize, cu::CUstream) -> CUresult;
+        fn cuMemFreeAsync(cu::CUdeviceptr, cu::CUstream) -> CUresult;
+        fn cuMemcpyHtoDAsync_v2(cu::CUdeviceptr, *const c_void, usize, cu::CUstream) -> CUresult;
+        fn cuMemcpyDtoHAsync_v2(*mut c_void, cu::CUdeviceptr, usize, cu::CUstream) -> CUresult;
+        fn cuMemcpyDtoDAsync_v2(cu::CUdeviceptr, cu::CUdeviceptr, usize, cu::CUstream) -> CUresult;
+        fn cuModuleLoadData(*mut cu::CUmodule, *const c_void) -> CUresult;
+        fn cuModuleUnload(cu::CUmodule) -> CUresult;
+        fn cuModuleGetFunction(*mut cu::CUfunction, cu::CUmodule, *const c_char) -> CUresult;
+        fn cuLaunchKernel(
+            cu::CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, cu::CUstream,
+            *mut *mut c_void, *mut *mut c_void
+        ) -> CUresult;
+        fn cuGraphInstantiateWithFlags(*mut cu::CUgraphExec, cu::CUgraph, u64) -> CUresult;
+        fn cuGraphLaunch(cu::CUgraphExec, cu::CUstream) -> CUresult;
+        fn cuGraphDestroy(cu::CUgraph) -> CUresult;
+        fn cuGraphExecDestroy(cu::CUgraphExec) -> CUresult;
+    }
+}
+
+api! {
+    /// The run-time compiler.
+    Nvrtc, Library::Nvrtc, cudarc::nvrtc::sys {
+        fn nvrtcVersion(*mut c_int, *mut c_int) -> nvrtcResult;
+        fn nvrtcGetErrorString(nvrtcResult) -> *const c_char;
+        fn nvrtcCreateProgram(
+            *mut rtc::nvrtcProgram, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char
+        ) -> nvrtcResult;
+        fn nvrtcDestroyProgram(*mut rtc::nvrtcProgram) -> nvrtcResult;
+        fn nvrtcCompileProgram(rtc::nvrtcProgram, c_int, *const *const c_char) -> nvrtcResult;
+        fn nvrtcGetCUBINSize(rtc::nvrtcProgram, *mut usize) -> nvrtcResult;
+        fn nvrtcGetCUBIN(rtc::nvrtcProgram, *mut c_char) -> nvrtcResult;
+        fn nvrtcGetProgramLogSize(rtc::nvrtcProgram, *mut usize) -> nvrtcResult;
+        fn nvrtcGetProgramLog(rtc::nvrtcProgram, *mut c_char) -> nvrtcResult;
+    }
+}
+
+impl Library {
+    /// Opens the library if it can be, and says where it was found.
+    pub fn find(self) -> Result<&'static str> {
+        Ok(match self {
+            Library::Cuda => &Driver::get()?.path,
+            Library::Nvrtc => &Nvrtc::get()?.path,
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! Everything that can go wrong here, each with what was asked, what was found and what to do.
+
+use std::fmt::Write;
+
+/// The result of this crate's calls.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of the CUDA runtime.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// A library is not on this machine.
+    #[error("{library} was not found ({purpose}); looked for {}. {remedy}", .tried.join(", "))]
+    MissingLibrary {
+        /// File name people know it by.
+        library: &'static str,
+        /// What it is for.
+        purpose: &'static str,
+        /// How to get it.
+        remedy: &'static str,
+        /// Where it was looked for.
+        tried: Vec<String>,
+    },
+    /// A library was found but lacks a function.
+    #[error("{path} has no function {symbol}: it is too old. {remedy}")]
+    OldLibrary {
+        /// The library's path.
+        path: String,
+        /// What is missing.
+        symbol: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A setting has a value that cannot be used.
+    #[error("{variable}={value}: {what}")]
+    Setting {
+        /// The environment variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// There is no such device.
+    #[error("there is no cuda:{asked}; {}", found_devices(.found))]
+    NoDevice {
+        /// The ordinal asked for.
+        asked: usize,
+        /// Names of the devices that are there.
+        found: Vec<String>,
+    },
+    /// The device has not enough free memory.
+    #[error(
+        "out of GPU memory on {device}: {asked_bytes} bytes asked, {free_bytes} of {total_bytes} free. \
+         Use smaller batches or drop tensors you no longer need"
+    )]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// Bytes asked for.
+        asked_bytes: u64,
+        /// Bytes free.
+        free_bytes: u64,
+        /// Bytes in all.
+        total_bytes: u64,
+    },
+    /// The driver refused a call.
+    #[error("{call} failed with {name}: {text}")]
+    Driver {
+        /// The function called.
+        call: &'static str,
+        /// The driver's number for the error.
+        code: u32,
+        /// The driver's name for the error.
+        name: String,
+        /// The driver's description.
+        text: String,
+    },
+    /// An earlier kernel broke the device's context; nothing runs on it any more in this process.
+    #[error("{device} is unusable in this process since an earlier failure: {cause}. Restart the process")]
+    Poisoned {
+        /// The device.
+        device: String,
+        /// The first error.
+        cause: Box<Error>,
+    },
+    /// NVRTC refused a kernel.
+    #[error("failed to compile kernel '{kernel}' for {arch}:\n{log}\nsource:\n{}", numbered(.source_text))]
+    Compile {
+        /// The kernel's name.
+        kernel: String,
+        /// The architecture.
+        arch: String,
+        /// NVRTC's words.
+        log: String,
+        /// The program.
+        source_text: String,
+    },
+}
+
+fn found_devices(found: &[String]) -> String {
+    match found {
+        [] => "this machine has no CUDA device. Use 'cpu', or 'auto' for the best there is".into(),
+        found => format!("this machine has {}", found.join(", ")),
+    }
+}
+
+fn numbered(source: &str) -> String {
+    let mut out = String::new();
+    for (n, line) in source.lines().enumerate() {
+        let _ = writeln!(out, "{:4} | {line}", n + 1);
+    }
+    out
+}

@@ -1,0 +1,135 @@
+//! Finds and opens shared libraries: first the folders of `BORNITE_LIBRARY_PATH`, then the system's own search, then
+//! the usual folder of a CUDA toolkit.
+
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Result};
+
+/// Folders to look in first, separated like `PATH`.
+pub const PATH_VARIABLE: &str = "BORNITE_LIBRARY_PATH";
+
+/// Libraries (`cuda`, `nvrtc`, separated by commas) to treat as missing: to try how a program behaves without them.
+pub const HIDE_VARIABLE: &str = "BORNITE_HIDE_LIBRARIES";
+
+/// A library that is looked for at run time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Library {
+    /// The driver.
+    Cuda,
+    /// The run-time compiler.
+    Nvrtc,
+}
+
+impl Library {
+    /// Every library.
+    pub const ALL: [Library; 2] = [Library::Cuda, Library::Nvrtc];
+
+    /// Its name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Library::Cuda => "cuda",
+            Library::Nvrtc => "nvrtc",
+        }
+    }
+
+    /// What it is for, in words.
+    pub fn purpose(self) -> &'static str {
+        match self {
+            Library::Cuda => "the NVIDIA driver, needed to use a GPU",
+            Library::Nvrtc => "NVIDIA's run-time compiler, needed to compile kernels for a GPU",
+        }
+    }
+
+    /// How to get it.
+    pub(crate) fn remedy(self) -> &'static str {
+        match self {
+            Library::Cuda => {
+                "Install NVIDIA's driver, version 570 or newer, or run on the device 'cpu'; \
+                 if it is in an unusual folder, put that folder into BORNITE_LIBRARY_PATH"
+            }
+            Library::Nvrtc => {
+                "Run `pip install nvidia-cuda-nvrtc` (or install the CUDA toolkit, 12.8 or newer) and put the folder \
+                 that holds libnvrtc.so.* into BORNITE_LIBRARY_PATH"
+            }
+        }
+    }
+
+    /// File names, best first.
+    fn files(self) -> &'static [&'static str] {
+        match self {
+            Library::Cuda => &["libcuda.so.1", "libcuda.so"],
+            Library::Nvrtc => &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
+        }
+    }
+
+    /// Opens the library and says where it was found.
+    pub(crate) fn open(self) -> Result<(libloading::Library, String)> {
+        let mut tried = vec![];
+        let missing = |tried| Error::MissingLibrary {
+            library: self.files()[0],
+            purpose: self.purpose(),
+            remedy: self.remedy(),
+            tried,
+        };
+        let hidden = std::env::var(HIDE_VARIABLE).unwrap_or_default();
+        if hidden.split(',').any(|name| name == self.name()) {
+            return Err(missing(vec![format!("nothing, since {HIDE_VARIABLE} hides it")]));
+        }
+        for folder in search_folders()? {
+            for file in self.files() {
+                let path = folder.join(file);
+                if path.exists() {
+                    self.preload_companions(&folder);
+                    match load(&path) {
+                        Ok(library) => return Ok((library, path.display().to_string())),
+                        Err(error) => tried.push(format!("{} ({error})", path.display())),
+                    }
+                } else {
+                    tried.push(path.display().to_string());
+                }
+            }
+        }
+        let toolkit = std::env::var_os("CUDA_PATH").map_or("/usr/local/cuda".into(), PathBuf::from).join("lib64");
+        let by_name = self.files().iter().map(PathBuf::from);
+        let in_toolkit = self.files().iter().map(|file| toolkit.join(file));
+        for path in by_name.chain(in_toolkit) {
+            match load(&path) {
+                Ok(library) => return Ok((library, path.display().to_string())),
+                Err(_) => tried.push(path.display().to_string()),
+            }
+        }
+        Err(missing(tried))
+    }
+
+    /// NVRTC opens its builtins by bare name when it first compiles; from a folder outside the system's search path
+    /// that works only if they are loaded already.
+    fn preload_companions(self, folder: &Path) {
+        let Library::Nvrtc = self else { return };
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with("libnvrtc-builtins.so")
+                && let Ok(library) = load(&entry.path())
+            {
+                std::mem::forget(library); // stays loaded, as NVRTC itself does
+            }
+        }
+    }
+}
+
+fn search_folders() -> Result<Vec<PathBuf>> {
+    let Some(value) = std::env::var_os(PATH_VARIABLE) else { return Ok(vec![]) };
+    let folders: Vec<PathBuf> = std::env::split_paths(&value).filter(|p| !p.as_os_str().is_empty()).collect();
+    match folders.iter().find(|folder| !folder.is_dir()) {
+        None => Ok(folders),
+        Some(bad) => Err(Error::Setting {
+            variable: PATH_VARIABLE,
+            value: value.to_string_lossy().into_owned(),
+            what: format!("{} is not a folder", bad.display()),
+        }),
+    }
+}
+
+fn load(path: &Path) -> std::result::Result<libloading::Library, libloading::Error> {
+    // SAFETY: opening a library runs its initialisers. These are NVIDIA's, or what the user put into the search path
+    // under their names.
+    unsafe { libloading::Library::new(path) }
+}

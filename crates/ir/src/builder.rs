@@ -1,0 +1,208 @@
+//! Builds kernels. Types are inferred as expressions are added; the first mistake is kept and reported by `finish`.
+
+use crate::{
+    Access, Args, Emit, EmitBits, Expr, ExprId, Kernel, Launch, Local, LocalId, Op, Param, ParamId, Scalar, Stmt,
+    Value, VerifyError, verify,
+};
+
+/// A kernel under construction.
+///
+/// ```
+/// use bornite_ir::{Access, Builder, Emit, Scalar};
+/// let mut b = Builder::new("axpy", 1000, Scalar::I32);
+/// let x = b.param("x", Scalar::F32, 1000, Access::Read);
+/// let y = b.param("y", Scalar::F32, 1000, Access::Read);
+/// let out = b.param("out", Scalar::F32, 1000, Access::Write);
+/// let i = b.index();
+/// let (xi, yi) = (b.load(x, i), b.load(y, i));
+/// let a = b.constant_like(&xi, 2.0);
+/// let value = b.fma(&a, &xi, &yi);
+/// b.store(out, i, value);
+/// let kernel = b.finish().unwrap();
+/// assert!(kernel.to_string().contains("fma"));
+/// ```
+pub struct Builder {
+    kernel: Kernel,
+    /// Enclosing blocks not yet closed; the last is where statements go.
+    open: Vec<Vec<Stmt>>,
+    error: Option<VerifyError>,
+}
+
+impl Builder {
+    /// Starts a kernel of `count` parallel instances with indices of type `index`.
+    pub fn new(name: impl Into<String>, count: u64, index: Scalar) -> Builder {
+        let kernel = Kernel {
+            name: name.into(),
+            launch: Launch::ParallelFor { count },
+            index,
+            params: vec![],
+            locals: vec![],
+            exprs: vec![],
+            types: vec![],
+            body: vec![],
+        };
+        Builder { kernel, open: vec![vec![]], error: None }
+    }
+
+    /// Adds a view parameter.
+    pub fn param(&mut self, name: impl Into<String>, scalar: Scalar, len: u64, access: Access) -> ParamId {
+        self.kernel.params.push(Param { name: name.into(), scalar, len, access });
+        ParamId(self.kernel.params.len() as u32 - 1)
+    }
+
+    /// Adds a variable.
+    pub fn local(&mut self, name: impl Into<String>, init: Value) -> LocalId {
+        self.kernel.locals.push(Local { name: name.into(), init });
+        LocalId(self.kernel.locals.len() as u32 - 1)
+    }
+
+    /// The instance's index.
+    pub fn index(&mut self) -> ExprId {
+        self.push(Expr::Index, self.kernel.index)
+    }
+
+    /// A constant of the kernel's index type.
+    pub fn index_constant(&mut self, value: u64) -> ExprId {
+        self.constant(Value::int(self.kernel.index, value as i64))
+    }
+
+    /// The value of an expression if it is a constant.
+    pub fn known(&self, id: ExprId) -> Option<Value> {
+        match self.kernel.expr(id) {
+            Expr::Const(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Reads a variable.
+    pub fn read(&mut self, local: LocalId) -> ExprId {
+        let scalar = self.kernel.local(local).init.scalar();
+        self.push_let(Expr::Read(local), scalar)
+    }
+
+    /// Loads an element.
+    pub fn load(&mut self, view: ParamId, index: ExprId) -> ExprId {
+        let scalar = self.kernel.param(view).scalar;
+        self.push_let(Expr::Load { view, index }, scalar)
+    }
+
+    /// Stores an element.
+    pub fn store(&mut self, view: ParamId, index: ExprId, value: ExprId) {
+        self.stmt(Stmt::Store { view, index, value });
+    }
+
+    /// Sets a variable.
+    pub fn assign(&mut self, local: LocalId, value: ExprId) {
+        self.stmt(Stmt::Assign(local, value));
+    }
+
+    /// Opens a loop; statements go into its body until [`Builder::close_loop`]. Returns its counter.
+    pub fn open_loop(&mut self, name: &str) -> LocalId {
+        let counter = self.local(name, Value::int(self.kernel.index, 0));
+        self.open.push(vec![]);
+        counter
+    }
+
+    /// Closes the innermost open loop, which runs below `end` (evaluated before it).
+    pub fn close_loop(&mut self, counter: LocalId, end: ExprId) {
+        let body = self.close();
+        self.stmt(Stmt::For { counter, end, body });
+    }
+
+    /// A branch.
+    pub fn if_else(
+        &mut self,
+        condition: ExprId,
+        then: impl FnOnce(&mut Builder),
+        otherwise: impl FnOnce(&mut Builder),
+    ) {
+        self.open.push(vec![]);
+        then(self);
+        let then = self.close();
+        self.open.push(vec![]);
+        otherwise(self);
+        let otherwise = self.close();
+        self.stmt(Stmt::If { condition, then, otherwise });
+    }
+
+    /// The finished kernel, verified.
+    pub fn finish(mut self) -> Result<Kernel, VerifyError> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        self.kernel.body = self.open.pop().unwrap_or_default();
+        verify(&self.kernel)?;
+        Ok(self.kernel)
+    }
+
+    fn close(&mut self) -> Vec<Stmt> {
+        self.open.pop().unwrap_or_default()
+    }
+
+    fn stmt(&mut self, stmt: Stmt) {
+        if let Some(block) = self.open.last_mut() {
+            block.push(stmt);
+        }
+    }
+
+    fn push(&mut self, expr: Expr, scalar: Scalar) -> ExprId {
+        self.kernel.exprs.push(expr);
+        self.kernel.types.push(scalar);
+        ExprId(self.kernel.exprs.len() as u32 - 1)
+    }
+
+    fn push_let(&mut self, expr: Expr, scalar: Scalar) -> ExprId {
+        let id = self.push(expr, scalar);
+        self.stmt(Stmt::Let(id));
+        id
+    }
+}
+
+impl Emit for Builder {
+    type V = ExprId;
+
+    fn op(&mut self, op: Op, args: &[&ExprId]) -> ExprId {
+        let ids: Vec<ExprId> = args.iter().map(|&&id| id).collect();
+        let types: Vec<Scalar> = ids.iter().map(|&id| self.kernel.scalar(id)).collect();
+        let scalar = match op.row().rule.result(&types) {
+            Ok(scalar) => scalar,
+            Err(expected) => {
+                let error =
+                    VerifyError::new(&self.kernel.name, format!("{} of {types:?} expects {expected}", op.row().name));
+                self.error.get_or_insert(error);
+                types.first().copied().unwrap_or(self.kernel.index)
+            }
+        };
+        match Args::new(&ids) {
+            Some(args) => self.push_let(Expr::Op(op, args), scalar),
+            None => {
+                let error =
+                    VerifyError::new(&self.kernel.name, format!("{} given {} arguments", op.row().name, ids.len()));
+                self.error.get_or_insert(error);
+                ids[0]
+            }
+        }
+    }
+
+    fn constant_like(&mut self, like: &ExprId, value: f64) -> ExprId {
+        self.constant(Value::from_f64(self.kernel.scalar(*like), value))
+    }
+}
+
+impl EmitBits for Builder {
+    fn scalar(&self, v: &ExprId) -> Scalar {
+        self.kernel.scalar(*v)
+    }
+
+    fn constant(&mut self, value: Value) -> ExprId {
+        self.push(Expr::Const(value), value.scalar())
+    }
+
+    fn cast(&mut self, to: Scalar, v: &ExprId) -> ExprId {
+        if self.kernel.scalar(*v) == to { *v } else { self.push_let(Expr::Cast(to, *v), to) }
+    }
+
+    fn bitcast(&mut self, to: Scalar, v: &ExprId) -> ExprId {
+        self.push_let(Expr::Bitcast(to, *v), to)
+    }
+}

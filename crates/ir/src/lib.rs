@@ -1,0 +1,25 @@
+//! The kernel IR of Bornite: scalar types, the op table, kernels, a builder, a verifier, a text form, an interpreter.
+//!
+//! Everything that computes anywhere in Bornite becomes a [`Kernel`]; four readers take it from there: the CUDA
+//! printer and the CPU compiler (crate `bornite-codegen`), the [interpreter](interp), and the text form (`Display`).
+//! This crate must not know of GPUs, tensors or files. Start reading at [`Op`] (what can be computed) and [`Kernel`].
+
+mod arg;
+mod body;
+mod builder;
+mod emit;
+pub mod interp;
+mod kernel;
+mod op;
+mod scalar;
+mod text;
+mod verify;
+
+pub use arg::{Arg, Fault, FaultKind, check_args};
+pub use builder::Builder;
+pub use emit::{Emit, EmitBits};
+pub use kernel::{Access, Args, Expr, ExprId, Kernel, Launch, Local, LocalId, Param, ParamId, Stmt};
+pub use op::{Kind, Op, Row, TypeRule};
+pub use scalar::{Scalar, Value};
+pub use text::VERSION;
+pub use verify::{VerifyError, verify};

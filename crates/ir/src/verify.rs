@@ -1,0 +1,196 @@
+//! The executable statement of what a valid kernel is. Readers rely on it and check nothing of this again.
+
+use crate::{Access, Expr, ExprId, Kernel, LocalId, ParamId, Scalar, Stmt};
+
+/// Why a kernel is not valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("kernel '{kernel}' is not valid: {what}")]
+pub struct VerifyError {
+    /// The kernel's name.
+    pub kernel: String,
+    /// What is wrong, naming the expression or statement.
+    pub what: String,
+}
+
+impl VerifyError {
+    pub(crate) fn new(kernel: &str, what: impl Into<String>) -> VerifyError {
+        VerifyError { kernel: kernel.into(), what: what.into() }
+    }
+}
+
+/// Checks types, scopes, access directions and sizes.
+pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
+    let fail = |what: String| Err(VerifyError::new(&kernel.name, what));
+    if !is_name(&kernel.name) {
+        return fail(format!("the name {:?} is not letters, digits and '_'", kernel.name));
+    }
+    if !kernel.index.is_int() {
+        return fail(format!("indices are {}, not i32 or i64", kernel.index));
+    }
+    let largest = if kernel.index == Scalar::I32 { i32::MAX as u64 } else { i64::MAX as u64 };
+    if kernel.launch.count() > largest {
+        return fail(format!("{} instances do not fit the index type {}", kernel.launch.count(), kernel.index));
+    }
+    for (n, param) in kernel.params.iter().enumerate() {
+        if !is_name(&param.name) || kernel.params[..n].iter().any(|p| p.name == param.name) {
+            return fail(format!("parameter {n} needs a name of its own, found {:?}", param.name));
+        }
+        if param.len > largest {
+            return fail(format!("view '{}' has {} elements, more than {} holds", param.name, param.len, kernel.index));
+        }
+    }
+    if kernel.exprs.len() != kernel.types.len() {
+        return fail(format!("{} expressions but {} types", kernel.exprs.len(), kernel.types.len()));
+    }
+    let evaluated = kernel.exprs.iter().map(|e| matches!(e, Expr::Const(_) | Expr::Index)).collect();
+    let mut scope = Scope { kernel, visible: evaluated, once: vec![false; kernel.exprs.len()], counters: vec![] };
+    for (n, expr) in kernel.exprs.iter().enumerate() {
+        if let Expr::Const(_) | Expr::Index = expr {
+            scope.types(ExprId(n as u32))?;
+        }
+    }
+    scope.block(&kernel.body)
+}
+
+/// Letters, digits and `_`, not starting with a digit.
+fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+struct Scope<'a> {
+    kernel: &'a Kernel,
+    /// Evaluated before the current statement in this block or one around it.
+    visible: Vec<bool>,
+    /// Named by some `Let` already.
+    once: Vec<bool>,
+    /// Counters of the loops around the current statement.
+    counters: Vec<LocalId>,
+}
+
+impl Scope<'_> {
+    fn fail<T>(&self, what: String) -> Result<T, VerifyError> {
+        Err(VerifyError::new(&self.kernel.name, what))
+    }
+
+    fn block(&mut self, block: &[Stmt]) -> Result<(), VerifyError> {
+        let mut named = vec![];
+        for stmt in block {
+            match stmt {
+                Stmt::Let(id) => {
+                    self.exists(*id)?;
+                    if self.once[id.0 as usize] {
+                        return self.fail(format!("%{} is evaluated twice", id.0));
+                    }
+                    self.types(*id)?;
+                    self.once[id.0 as usize] = true;
+                    self.visible[id.0 as usize] = true;
+                    named.push(*id);
+                }
+                Stmt::Assign(local, value) => {
+                    let scalar = self.local(*local)?;
+                    if self.counters.contains(local) {
+                        return self.fail(format!("loop counter ${} is assigned", local.0));
+                    }
+                    self.expect(*value, scalar, "an assignment")?;
+                }
+                Stmt::Store { view, index, value } => {
+                    let scalar = self.view(*view, Access::Write)?;
+                    self.expect(*index, self.kernel.index, "a store's index")?;
+                    self.expect(*value, scalar, "a store")?;
+                }
+                Stmt::For { counter, end, body } => {
+                    if self.local(*counter)? != self.kernel.index || self.counters.contains(counter) {
+                        return self.fail(format!("${} cannot be a counter of this loop", counter.0));
+                    }
+                    self.expect(*end, self.kernel.index, "a loop's end")?;
+                    self.counters.push(*counter);
+                    self.block(body)?;
+                    self.counters.pop();
+                }
+                Stmt::If { condition, then, otherwise } => {
+                    self.expect(*condition, Scalar::Bool, "a condition")?;
+                    self.block(then)?;
+                    self.block(otherwise)?;
+                }
+            }
+        }
+        for id in named {
+            self.visible[id.0 as usize] = false;
+        }
+        Ok(())
+    }
+
+    /// Checks that an expression's operands are visible and its recorded type is right.
+    fn types(&self, id: ExprId) -> Result<(), VerifyError> {
+        let found = self.kernel.scalar(id);
+        let expected = match self.kernel.expr(id) {
+            Expr::Const(value) => value.scalar(),
+            Expr::Index => self.kernel.index,
+            Expr::Read(local) => self.local(*local)?,
+            Expr::Op(op, args) => {
+                let row = op.row();
+                if args.len() != op.arity() {
+                    return self.fail(format!("%{}: {} given {} arguments", id.0, row.name, args.len()));
+                }
+                let types = args.iter().map(|&a| self.value(a)).collect::<Result<Vec<_>, _>>()?;
+                match row.rule.result(&types) {
+                    Ok(scalar) => scalar,
+                    Err(expected) => {
+                        return self.fail(format!("%{}: {} of {types:?} expects {expected}", id.0, row.name));
+                    }
+                }
+            }
+            Expr::Cast(to, from) => {
+                self.value(*from)?;
+                *to
+            }
+            Expr::Bitcast(to, from) => {
+                let from = self.value(*from)?;
+                if from.bytes() != to.bytes() || (from == Scalar::Bool) != (*to == Scalar::Bool) {
+                    return self.fail(format!("%{}: {from} and {to} are not of one width", id.0));
+                }
+                *to
+            }
+            Expr::Load { view, index } => {
+                let scalar = self.view(*view, Access::Read)?;
+                self.expect(*index, self.kernel.index, "a load's index")?;
+                scalar
+            }
+        };
+        if found == expected { Ok(()) } else { self.fail(format!("%{} is {expected} but recorded as {found}", id.0)) }
+    }
+
+    fn exists(&self, id: ExprId) -> Result<(), VerifyError> {
+        if (id.0 as usize) < self.kernel.exprs.len() { Ok(()) } else { self.fail(format!("%{} does not exist", id.0)) }
+    }
+
+    /// The type of an operand, which must be visible here.
+    fn value(&self, id: ExprId) -> Result<Scalar, VerifyError> {
+        self.exists(id)?;
+        if !self.visible[id.0 as usize] {
+            return self.fail(format!("%{} is used where it has no value", id.0));
+        }
+        Ok(self.kernel.scalar(id))
+    }
+
+    fn expect(&self, id: ExprId, scalar: Scalar, role: &str) -> Result<(), VerifyError> {
+        let found = self.value(id)?;
+        if found == scalar { Ok(()) } else { self.fail(format!("{role} needs {scalar}, %{} is {found}", id.0)) }
+    }
+
+    fn local(&self, id: LocalId) -> Result<Scalar, VerifyError> {
+        match self.kernel.locals.get(id.0 as usize) {
+            Some(local) => Ok(local.init.scalar()),
+            None => self.fail(format!("variable ${} does not exist", id.0)),
+        }
+    }
+
+    fn view(&self, id: ParamId, access: Access) -> Result<Scalar, VerifyError> {
+        match self.kernel.params.get(id.0 as usize) {
+            Some(param) if param.access == access => Ok(param.scalar),
+            Some(param) => self.fail(format!("view '{}' is not for {access:?}", param.name)),
+            None => self.fail(format!("view @{} does not exist", id.0)),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Memory of a tensor, on whichever device: a number of 64-bit words, shared by handle.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::{Device, Error, Result};
+
+/// A handle on memory. Who may write it is decided by plans; a tensor's value is never written while it is visible.
+#[derive(Clone)]
+pub(crate) enum Buffer {
+    Host(Arc<RwLock<Vec<u64>>>),
+    Cuda(Arc<bornite_cuda::Buffer>),
+}
+
+impl Buffer {
+    /// Memory for `bytes` bytes.
+    pub fn new(device: Device, bytes: usize) -> Result<Buffer> {
+        let words = bytes.div_ceil(8);
+        match device {
+            Device::Cpu(_) | Device::Interpreter => {
+                let mut memory = Vec::new();
+                memory.try_reserve_exact(words).map_err(|_| Error::OutOfMemory { bytes })?;
+                memory.resize(words, 0);
+                Ok(Buffer::Host(Arc::new(RwLock::new(memory))))
+            }
+            Device::Cuda(ordinal) => {
+                let device = bornite_cuda::Device::open(ordinal)?;
+                Ok(Buffer::Cuda(Arc::new(bornite_cuda::Buffer::new(&device, words * 8)?)))
+            }
+        }
+    }
+
+    /// Memory that holds `words`.
+    pub fn from_words(device: Device, words: Vec<u64>) -> Result<Buffer> {
+        match device {
+            Device::Cpu(_) | Device::Interpreter => Ok(Buffer::Host(Arc::new(RwLock::new(words)))),
+            Device::Cuda(_) => {
+                let buffer = Buffer::new(device, words.len() * 8)?;
+                if let Buffer::Cuda(memory) = &buffer {
+                    memory.upload(bytemuck::cast_slice(&words))?;
+                }
+                Ok(buffer)
+            }
+        }
+    }
+
+    /// The contents, after all work on them.
+    pub fn to_words(&self) -> Result<Vec<u64>> {
+        match self {
+            Buffer::Host(memory) => Ok(memory.read().unwrap_or_else(PoisonError::into_inner).clone()),
+            Buffer::Cuda(memory) => {
+                let mut words = vec![0; memory.bytes() / 8];
+                memory.download(bytemuck::cast_slice_mut(&mut words))?;
+                Ok(words)
+            }
+        }
+    }
+
+    /// Copies all of `source`, of the same size on the same device, in the order of the device's work.
+    pub fn copy_from(&self, source: &Buffer) -> Result<()> {
+        match (self, source) {
+            (Buffer::Host(to), Buffer::Host(from)) if !Arc::ptr_eq(to, from) => {
+                let from = from.read().unwrap_or_else(PoisonError::into_inner);
+                to.write().unwrap_or_else(PoisonError::into_inner).copy_from_slice(&from);
+            }
+            (Buffer::Cuda(to), Buffer::Cuda(from)) => to.copy_from(from)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A new buffer with the same contents.
+    pub fn duplicate(&self, device: Device) -> Result<Buffer> {
+        let bytes = match self {
+            Buffer::Host(memory) => memory.read().unwrap_or_else(PoisonError::into_inner).len() * 8,
+            Buffer::Cuda(memory) => memory.bytes(),
+        };
+        let copy = Buffer::new(device, bytes)?;
+        copy.copy_from(self)?;
+        Ok(copy)
+    }
+
+    /// True if both are handles on the same memory.
+    pub fn is(&self, other: &Buffer) -> bool {
+        match (self, other) {
+            (Buffer::Host(a), Buffer::Host(b)) => Arc::ptr_eq(a, b),
+            (Buffer::Cuda(a), Buffer::Cuda(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What can go wrong with tensors.
+
+use std::fmt;
+use std::panic::Location;
+
+/// The result of reading tensors and of everything else that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A line of the user's program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Place(pub(crate) &'static Location<'static>);
+
+impl Place {
+    #[track_caller]
+    pub(crate) fn here() -> Place {
+        Place(Location::caller())
+    }
+
+    /// The source file.
+    pub fn file(self) -> &'static str {
+        self.0.file()
+    }
+
+    /// The line in that file, from 1.
+    pub fn line(self) -> u32 {
+        self.0.line()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// An error of this crate.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// An operation cannot be done on what it was given.
+    #[error("{op}: {what}\n  at {at}")]
+    Op {
+        /// The operation.
+        op: &'static str,
+        /// What was asked and what was found: shapes, dtypes, devices.
+        what: String,
+        /// The line of the program that asked.
+        at: Place,
+    },
+    /// A device string that means nothing.
+    #[error("'{0}' is not a device; write cpu, cpu:N, cuda, cuda:N, interpreter or auto")]
+    UnknownDevice(String),
+    /// The CUDA runtime refused.
+    #[error(transparent)]
+    Cuda(#[from] bornite_cuda::Error),
+    /// A kernel stopped while running.
+    #[error(transparent)]
+    Fault(#[from] bornite_ir::Fault),
+    /// A kernel is not valid.
+    #[error(transparent)]
+    Kernel(#[from] bornite_ir::VerifyError),
+    /// A kernel could not be compiled for the CPU.
+    #[error(transparent)]
+    Compile(#[from] bornite_codegen::cpu::CompileError),
+    /// The host has not enough memory.
+    #[error("out of memory: a tensor of {bytes} bytes does not fit")]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: usize,
+    },
+}

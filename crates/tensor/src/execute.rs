@@ -1,0 +1,163 @@
+//! Kernels on devices: compiled once for each device, launched over buffers. The one `match` over kinds of device.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+
+use bornite_codegen::cpu::{self, CpuKernel};
+use bornite_codegen::cuda;
+use bornite_ir::{Access, Arg, Kernel, interp, verify};
+
+use crate::buffer::Buffer;
+use crate::node::{Node, Op};
+use crate::schedule::realize;
+use crate::{Device, Error, Place, Result, Tensor};
+
+/// A kernel ready to run on one device.
+pub(crate) struct Program {
+    kernel: Kernel,
+    code: Code,
+}
+
+enum Code {
+    Interpreted,
+    Cpu(Box<CpuKernel>),
+    Cuda { function: bornite_cuda::Function, grid: u32 },
+}
+
+/// Compiles a kernel for a device, or finds it compiled already.
+pub(crate) fn program(device: Device, kernel: &Kernel) -> Result<Arc<Program>> {
+    type Cache = HashMap<Device, HashMap<Kernel, Arc<Program>>>;
+    static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
+    let lookup = |cache: &Option<Cache>| cache.as_ref()?.get(&device)?.get(kernel).cloned();
+    if let Some(program) = lookup(&CACHE.lock().unwrap_or_else(PoisonError::into_inner)) {
+        return Ok(program);
+    }
+    // Compiled outside the lock, so that threads compile side by side; a kernel compiled twice is kept once.
+    let program = Arc::new(Program { kernel: kernel.clone(), code: compile(device, kernel)? });
+    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    let kernels = cache.get_or_insert_default().entry(device).or_default();
+    Ok(kernels.entry(kernel.clone()).or_insert(program).clone())
+}
+
+fn compile(device: Device, kernel: &Kernel) -> Result<Code> {
+    match device {
+        Device::Interpreter => Ok(Code::Interpreted),
+        Device::Cpu(_) => Ok(Code::Cpu(Box::new(cpu::compile(kernel)?))),
+        Device::Cuda(ordinal) => {
+            let device = bornite_cuda::Device::open(ordinal)?;
+            let cubin = bornite_cuda::compile(&kernel.name, &cuda::print(kernel), &device.info().arch())?;
+            let bytes = kernel.params.iter().map(|p| p.len as usize * p.scalar.bytes()).collect();
+            let function = bornite_cuda::Function::load(&device, &cubin, &kernel.name, bytes)?;
+            // The printed loop strides over the grid, so any grid is right; this one covers every instance at once
+            // where the hardware's limit allows.
+            let blocks = kernel.launch.count().div_ceil(cuda::BLOCK as u64);
+            Ok(Code::Cuda { function, grid: blocks.min(i32::MAX as u64 / cuda::BLOCK as u64) as u32 })
+        }
+    }
+}
+
+impl Program {
+    /// Runs over one buffer a parameter, in the order of the device's work. Written buffers must be no others.
+    pub fn launch(&self, buffers: &[&Buffer]) -> Result<()> {
+        if self.kernel.launch.count() == 0 {
+            return Ok(());
+        }
+        match &self.code {
+            Code::Interpreted => with_host_args(&self.kernel, buffers, |args| interp::run(&self.kernel, args)),
+            Code::Cpu(code) => with_host_args(&self.kernel, buffers, |args| code.run(args)),
+            Code::Cuda { function, grid } => {
+                let memory: Vec<&bornite_cuda::Buffer> = (buffers.iter())
+                    .filter_map(|b| if let Buffer::Cuda(memory) = b { Some(&**memory) } else { None })
+                    .collect();
+                Ok(function.launch(*grid, cuda::BLOCK, &memory)?)
+            }
+        }
+    }
+}
+
+fn bad_call(kernel: &Kernel, what: &str) -> Error {
+    let kind = bornite_ir::FaultKind::BadCall(what.into());
+    Error::Fault(bornite_ir::Fault { kernel: kernel.name.clone(), kind })
+}
+
+/// Lends host buffers to `run` as kernel arguments.
+fn with_host_args(
+    kernel: &Kernel,
+    buffers: &[&Buffer],
+    run: impl FnOnce(&mut [Arg<'_>]) -> std::result::Result<(), bornite_ir::Fault>,
+) -> Result<()> {
+    enum Guard<'a> {
+        Read(RwLockReadGuard<'a, Vec<u64>>),
+        Write(RwLockWriteGuard<'a, Vec<u64>>),
+    }
+    let aliased = (0..buffers.len()).any(|n| {
+        let written = kernel.params.get(n).is_some_and(|p| p.access == Access::Write);
+        written && (0..buffers.len()).any(|m| m != n && buffers[n].is(buffers[m]))
+    });
+    if aliased || buffers.len() != kernel.params.len() {
+        return Err(bad_call(kernel, "a written buffer is passed twice, or buffers are missing"));
+    }
+    let mut guards = Vec::with_capacity(buffers.len());
+    for (param, buffer) in kernel.params.iter().zip(buffers) {
+        let Buffer::Host(memory) = buffer else { return Err(bad_call(kernel, "called with a buffer of a GPU")) };
+        guards.push(match param.access {
+            Access::Read => Guard::Read(memory.read().unwrap_or_else(PoisonError::into_inner)),
+            Access::Write => Guard::Write(memory.write().unwrap_or_else(PoisonError::into_inner)),
+        });
+    }
+    let mut args: Vec<Arg<'_>> = (guards.iter_mut())
+        .map(|guard| match guard {
+            Guard::Read(words) => Arg::Read(words),
+            Guard::Write(words) => Arg::Write(words),
+        })
+        .collect();
+    Ok(run(&mut args)?)
+}
+
+/// Runs a kernel of one's own: `inputs` fill the read parameters in order, and a tensor comes back for each written
+/// one, of one axis.
+///
+/// On CUDA the kernel first runs on the interpreter, whose checks the GPU has not: a bad index is an error everywhere.
+#[track_caller]
+pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], device: Device) -> Result<Vec<Tensor>> {
+    let place = Place::here();
+    verify(kernel)?;
+    let owned: Vec<Tensor> = inputs.iter().map(|&t| t.clone()).collect();
+    realize(&owned)?;
+    let _running = device.lock();
+    let mut given = owned.iter();
+    let (mut buffers, mut written) = (vec![], vec![]);
+    for param in &kernel.params {
+        buffers.push(match param.access {
+            Access::Read => {
+                let Some(tensor) = given.next() else { return Err(bad_call(kernel, "called with too few inputs")) };
+                let node = tensor.node()?;
+                if (node.dtype, node.elements() as u64, node.device) != (param.scalar, param.len, device) {
+                    let what = format!(
+                        "'{}' is {}[{}] on {device}, the tensor is {}{:?} on {}",
+                        param.name, param.scalar, param.len, node.dtype, node.shape, node.device
+                    );
+                    return Err(bad_call(kernel, &what));
+                }
+                crate::schedule::value_of(tensor)?
+            }
+            Access::Write => {
+                let buffer = Buffer::new(device, param.len as usize * param.scalar.bytes())?;
+                let node = Node::new(Op::Data, param.scalar, vec![param.len as usize], device, vec![], place);
+                node.set_value(buffer.clone());
+                written.push(Tensor(Arc::new(node)));
+                buffer
+            }
+        });
+    }
+    if given.next().is_some() {
+        return Err(bad_call(kernel, "called with too many inputs"));
+    }
+    if let Device::Cuda(_) = device {
+        let copies = buffers.iter().map(|b| Buffer::from_words(Device::Interpreter, b.to_words()?));
+        let copies = copies.collect::<Result<Vec<_>>>()?;
+        program(Device::Interpreter, kernel)?.launch(&copies.iter().collect::<Vec<_>>())?;
+    }
+    program(device, kernel)?.launch(&buffers.iter().collect::<Vec<_>>())?;
+    Ok(written)
+}

@@ -1,0 +1,161 @@
+//! Gradients, as graph rewriting: the derivative of every op, in one place.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use bornite_ir::{Emit, Op as Row};
+
+use crate::node::{Node, Op, Reduce};
+use crate::ops::map;
+use crate::{Axes, Error, Place, Tensor};
+
+impl Tensor {
+    /// The gradient of this one-element tensor by each of `wrt`, as more graph. A tensor that this one does not depend
+    /// on has the gradient 0.
+    #[track_caller]
+    pub fn grad(&self, wrt: &[&Tensor]) -> Vec<Tensor> {
+        let place = Place::here();
+        match gradients(self, wrt, place) {
+            Ok(gradients) => gradients,
+            Err(error) => wrt.iter().map(|_| Tensor::carry(error.clone(), place)).collect(),
+        }
+    }
+}
+
+fn gradients(loss: &Tensor, wrt: &[&Tensor], place: Place) -> Result<Vec<Tensor>, Error> {
+    let node = loss.node()?;
+    if node.elements() != 1 || !node.dtype.is_float() {
+        let what = format!("a gradient is of one float, found {}{:?}", node.dtype, node.shape);
+        return Err(Error::Op { op: "grad", what, at: place });
+    }
+    for tensor in wrt {
+        let node = tensor.node()?;
+        if !node.dtype.is_float() {
+            let what = format!("a gradient is by floats, found {}{:?}", node.dtype, node.shape);
+            return Err(Error::Op { op: "grad", what, at: place });
+        }
+    }
+    let between = between(loss, wrt);
+    let mut grads: HashMap<u64, Tensor> = HashMap::new();
+    grads.insert(node.id, loss.scalar_like(1.0, place).broadcast_to(&node.shape, place));
+    for tensor in between.values().rev() {
+        let Some(grad) = grads.get(&tensor.0.id).cloned() else { continue };
+        for (input, contribution) in tensor.0.inputs.iter().zip(backward(tensor, &grad)?) {
+            let Some(contribution) = contribution else { continue };
+            if !between.contains_key(&input.0.id) {
+                continue;
+            }
+            let total = match grads.remove(&input.0.id) {
+                Some(sum) => map(Row::Add, &[&sum, &contribution], tensor.0.place),
+                None => contribution,
+            };
+            grads.insert(input.0.id, total);
+        }
+    }
+    let zero = |t: &Tensor| t.scalar_like(0.0, place).broadcast_to(&t.0.shape, place);
+    Ok(wrt.iter().map(|t| grads.get(&t.0.id).cloned().unwrap_or_else(|| zero(t))).collect())
+}
+
+/// The nodes that `loss` depends on and that depend on one of `wrt`, by id.
+fn between(loss: &Tensor, wrt: &[&Tensor]) -> BTreeMap<u64, Tensor> {
+    let mut below = BTreeMap::new();
+    let mut stack = vec![loss.clone()];
+    while let Some(tensor) = stack.pop() {
+        if below.contains_key(&tensor.0.id) {
+            continue;
+        }
+        if !matches!(tensor.0.op, Op::Detach) {
+            stack.extend(tensor.0.inputs.iter().filter(|i| i.0.dtype.is_float()).cloned());
+        }
+        below.insert(tensor.0.id, tensor);
+    }
+    let mut reached: HashSet<u64> = wrt.iter().map(|t| t.0.id).collect();
+    below.retain(|id, tensor| {
+        let cut = matches!(tensor.0.op, Op::Detach);
+        let depends = reached.contains(id) || !cut && tensor.0.inputs.iter().any(|i| reached.contains(&i.0.id));
+        if depends {
+            reached.insert(*id);
+        }
+        depends
+    });
+    below
+}
+
+/// For each input of a node, the part of its gradient that comes through this node; `None` where it is always zero.
+fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error> {
+    let Node { op, inputs, place, .. } = &*tensor.0;
+    let place = *place;
+    Ok(match op {
+        Op::Map(row) => {
+            let args: Vec<&Tensor> = inputs.iter().collect();
+            match row.derivative(&mut Graph { place }, &args, tensor, grad) {
+                Some(parts) => parts,
+                None => {
+                    let what = "this op has no gradient; use detach to treat its result as a constant";
+                    return Err(Error::Op { op: row.row().name, what: what.into(), at: place });
+                }
+            }
+        }
+        Op::Cast(_) => vec![Some(Tensor::build(Op::Cast(inputs[0].0.dtype), vec![grad.clone()], place))],
+        Op::Reduce(reduce, axes) => {
+            let x = &inputs[0];
+            let mut kept = x.0.shape.clone();
+            for &axis in axes {
+                kept[axis] = 1;
+            }
+            let spread = |t: &Tensor| t.reshape_at(&kept, place).broadcast_to(&x.0.shape, place);
+            let part = match reduce {
+                Reduce::Sum => spread(grad),
+                Reduce::Max => {
+                    let largest = map(Row::Eq, &[x, &spread(tensor)], place);
+                    let share = Tensor::build(Op::Cast(x.0.dtype), vec![largest], place);
+                    let axes: Vec<isize> = axes.iter().map(|&a| a as isize).collect();
+                    let ties = share.reduce(Reduce::Sum, Axes::These(axes), place);
+                    let each = map(Row::Div, &[grad, &ties], place);
+                    map(Row::Mul, &[&share, &spread(&each)], place)
+                }
+            };
+            vec![Some(part)]
+        }
+        Op::Matmul => {
+            let product = |a: Tensor, b: Tensor| Some(Tensor::build(Op::Matmul, vec![a, b], place));
+            let (a, b) = (&inputs[0], &inputs[1]);
+            vec![
+                product(grad.clone(), b.transpose_at(-1, -2, place)),
+                product(a.transpose_at(-1, -2, place), grad.clone()),
+            ]
+        }
+        Op::Reshape(_) => vec![Some(grad.reshape_at(&inputs[0].0.shape, place))],
+        Op::Expand(to) => {
+            let from = &inputs[0].0.shape;
+            let repeated = (0..to.len()).filter(|&a| from[a] != to[a]).map(|a| a as isize).collect();
+            let sum = grad.reduce(Reduce::Sum, Axes::These(repeated), place);
+            vec![Some(sum.reshape_at(from, place))]
+        }
+        Op::Permute(axes) => {
+            let mut inverse = vec![0; axes.len()];
+            for (n, &axis) in axes.iter().enumerate() {
+                inverse[axis] = n;
+            }
+            vec![Some(Tensor::build(Op::Permute(inverse), vec![grad.clone()], place))]
+        }
+        Op::Detach => vec![None],
+        Op::Failed(_) | Op::Data | Op::Var(_) | Op::Input | Op::Output | Op::Full(_) => vec![],
+    })
+}
+
+/// [`Emit`] by adding nodes: what lets the op table's derivatives make graph.
+struct Graph {
+    place: Place,
+}
+
+impl Emit for Graph {
+    type V = Tensor;
+
+    fn op(&mut self, op: Row, args: &[&Tensor]) -> Tensor {
+        map(op, args, self.place)
+    }
+
+    fn constant_like(&mut self, like: &Tensor, value: f64) -> Tensor {
+        like.scalar_like(value, self.place)
+    }
+}

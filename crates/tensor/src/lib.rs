@@ -1,0 +1,53 @@
+//! Tensors that run on CPUs and NVIDIA GPUs from one binary.
+//!
+//! A [`Tensor`] is a promise: operations build a graph, and nothing runs until a value is asked for. Gradients are more
+//! graph ([`Tensor::grad`]), state lives in [`Var`]s, and [`trace`] compiles a whole step. A mistake makes a failed
+//! tensor that remembers the first error and the line that made it; the first read returns it.
+//!
+//! ```
+//! use bornite::{Device, Tensor};
+//! # fn main() -> bornite::Result<()> {
+//! let device = Device::auto();
+//! let a = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2], device);
+//! let b = Tensor::from_slice(&[5.0f32, 6.0, 7.0, 8.0], &[2, 2], device);
+//! let product = a.matmul(&b);
+//! assert_eq!(product.to_vec::<f32>()?, [19.0, 22.0, 43.0, 50.0]);
+//!
+//! let loss = (&product * &product).sum(..);
+//! let gradients = loss.grad(&[&a]);
+//! assert_eq!(gradients[0].to_vec::<f32>()?, [454.0, 618.0, 1030.0, 1402.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! From a call to a launch: `composite.rs` (functions over ops) → `ops.rs` (the ops) → `schedule.rs` (which kernels) →
+//! `lower.rs` (one kernel's IR) → `execute.rs` (compile and launch on a device).
+
+mod buffer;
+mod composite;
+mod device;
+mod element;
+mod error;
+mod execute;
+mod grad;
+mod infer;
+mod lower;
+mod node;
+mod ops;
+mod schedule;
+mod tensor;
+mod trace;
+mod var;
+
+pub use bornite_ir::Scalar as DType;
+pub use device::Device;
+pub use element::Element;
+pub use error::{Error, Place, Result};
+pub use execute::run_kernel;
+pub use ops::Axes;
+pub use tensor::Tensor;
+pub use trace::{Trace, trace};
+pub use var::{Update, Var, commit};
+
+/// The kernel IR, for kernels of one's own (see [`run_kernel`]).
+pub use bornite_ir as ir;

@@ -1,0 +1,251 @@
+//! One node to one kernel: loads through views, computes, stores.
+//!
+//! Plain on purpose: one instance an element of the result, reductions and products in serial order. Every device runs
+//! the same kernel, so results agree to the bit.
+
+use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op as Row, ParamId, Scalar, Value};
+
+use crate::node::{Node, Op, Reduce};
+use crate::{DType, Result, Tensor};
+
+/// A kernel that computes a node, and the tensors it reads. Its first parameter is the result, then these in order.
+pub(crate) struct Lowered {
+    pub kernel: Kernel,
+    pub inputs: Vec<Tensor>,
+}
+
+/// Lowers a node whose inputs are sources or computed by other kernels, but for the views and constants between.
+pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
+    let node = &*tensor.0;
+    let elements = node.elements() as u64;
+    let copies = node.value().is_some() || node.op.is_view() || node.inputs.is_empty();
+    let name = format!("{}_{}", if copies { "copy" } else { node.op.name() }, node.dtype);
+    let mut b = Builder::new(name, elements, index_type(tensor, copies));
+    let out = b.param("out", node.dtype, elements, Access::Write);
+    let index = b.index();
+    let mut l = Lowering { b, loads: vec![], inputs: vec![] };
+    let at = Coordinates::linear(index, &node.shape);
+    let value = if copies { l.load(tensor, at) } else { l.compute(node, at) };
+    l.b.store(out, index, value);
+    Ok(Lowered { kernel: l.b.finish()?, inputs: l.inputs })
+}
+
+/// 32-bit indices where every extent they run over allows it: 64-bit division is slow on GPUs.
+fn index_type(tensor: &Tensor, copies: bool) -> Scalar {
+    let mut stack: Vec<&Tensor> = if copies { vec![tensor] } else { tensor.0.inputs.iter().collect() };
+    let mut largest = tensor.0.elements();
+    while let Some(t) = stack.pop() {
+        largest = largest.max(t.0.elements());
+        if t.0.op.is_view() && t.0.value().is_none() {
+            stack.extend(&t.0.inputs);
+        }
+    }
+    if largest <= i32::MAX as usize { Scalar::I32 } else { Scalar::I64 }
+}
+
+/// Where in a shape: as one row-major index, as one index an axis, or both.
+#[derive(Clone)]
+struct Coordinates {
+    shape: Vec<usize>,
+    linear: Option<ExprId>,
+    axes: Option<Vec<ExprId>>,
+}
+
+impl Coordinates {
+    fn linear(index: ExprId, shape: &[usize]) -> Coordinates {
+        Coordinates { shape: shape.to_vec(), linear: Some(index), axes: None }
+    }
+
+    fn axes(axes: Vec<ExprId>, shape: &[usize]) -> Coordinates {
+        Coordinates { shape: shape.to_vec(), linear: None, axes: Some(axes) }
+    }
+}
+
+struct Lowering {
+    b: Builder,
+    /// Tensors loaded so far, by node id.
+    loads: Vec<(u64, ParamId)>,
+    inputs: Vec<Tensor>,
+}
+
+impl Lowering {
+    fn compute(&mut self, node: &Node, at: Coordinates) -> ExprId {
+        match &node.op {
+            Op::Map(row) => {
+                let args: Vec<ExprId> = node.inputs.iter().map(|input| self.load(input, at.clone())).collect();
+                self.b.op(*row, &args.iter().collect::<Vec<_>>())
+            }
+            Op::Cast(to) => {
+                let x = self.load(&node.inputs[0], at);
+                self.b.cast(*to, &x)
+            }
+            Op::Reduce(reduce, axes) => self.reduce(node, *reduce, axes, &at),
+            Op::Matmul => self.matmul(node, &at),
+            // Sources, constants and views have no computation of their own: `lower` loads them.
+            _ => self.b.constant(Value::int(node.dtype, 0)),
+        }
+    }
+
+    fn reduce(&mut self, node: &Node, reduce: Reduce, axes: &[usize], at: &Coordinates) -> ExprId {
+        let input = &node.inputs[0];
+        let shape = &input.0.shape;
+        let reduced: Vec<usize> = axes.iter().map(|&a| shape[a]).collect();
+        let init = match reduce {
+            Reduce::Sum => Value::from_f64(node.dtype, 0.0),
+            Reduce::Max => lowest(node.dtype),
+        };
+        let total = self.b.local("total", init);
+        let kept = self.axes_of(at);
+        let end = self.b.index_constant(reduced.iter().product::<usize>() as u64);
+        self.for_each("r", end, |l, r| {
+            let (mut inner, mut outer) = (l.axes_of(&Coordinates::linear(r, &reduced)).into_iter(), kept.into_iter());
+            let all = (0..shape.len()).filter_map(|a| if axes.contains(&a) { inner.next() } else { outer.next() });
+            let x = l.load(input, Coordinates::axes(all.collect(), shape));
+            let before = l.b.read(total);
+            let row = if reduce == Reduce::Sum { Row::Add } else { Row::Max };
+            let after = l.b.op(row, &[&before, &x]);
+            l.b.assign(total, after);
+        });
+        self.b.read(total)
+    }
+
+    fn matmul(&mut self, node: &Node, at: &Coordinates) -> ExprId {
+        let (a, b) = (&node.inputs[0], &node.inputs[1]);
+        let depth = a.0.shape[a.0.shape.len() - 1];
+        let sum = self.b.local("sum", Value::from_f64(node.dtype, 0.0));
+        let axes = self.axes_of(at);
+        let (batch, row_column) = axes.split_at(axes.len() - 2);
+        let end = self.b.index_constant(depth as u64);
+        self.for_each("k", end, |l, k| {
+            let left = Coordinates::axes([batch, &[row_column[0], k]].concat(), &a.0.shape);
+            let right = Coordinates::axes([batch, &[k, row_column[1]]].concat(), &b.0.shape);
+            let (x, y) = (l.load(a, left), l.load(b, right));
+            let before = l.b.read(sum);
+            let after = if node.dtype.is_float() {
+                l.b.fma(&x, &y, &before)
+            } else {
+                let product = l.b.mul(&x, &y);
+                l.b.add(&before, &product)
+            };
+            l.b.assign(sum, after);
+        });
+        self.b.read(sum)
+    }
+
+    /// A loop whose body may use all of `self`.
+    fn for_each(&mut self, name: &str, end: ExprId, body: impl FnOnce(&mut Lowering, ExprId)) {
+        let counter = self.b.open_loop(name);
+        let i = self.b.read(counter);
+        body(self, i);
+        self.b.close_loop(counter, end);
+    }
+
+    /// The element of `tensor` at `at`, through whatever views lie between it and memory.
+    fn load(&mut self, tensor: &Tensor, mut at: Coordinates) -> ExprId {
+        let mut tensor = tensor;
+        loop {
+            let node = &*tensor.0;
+            let input = match (&node.op, node.value()) {
+                (Op::Full(value), _) => return self.b.constant(*value),
+                (op, None) if op.is_view() => &node.inputs[0],
+                _ => break,
+            };
+            at = self.through(&node.op, at, &input.0.shape);
+            tensor = input;
+        }
+        let view = self.view(tensor);
+        let index = self.linear_of(&at);
+        self.b.load(view, index)
+    }
+
+    /// Coordinates in a view's input of shape `from`, for coordinates in the view.
+    fn through(&mut self, op: &Op, at: Coordinates, from: &[usize]) -> Coordinates {
+        match op {
+            Op::Reshape(_) => Coordinates::linear(self.linear_of(&at), from),
+            Op::Permute(axes) => {
+                let outer = self.axes_of(&at);
+                let mut inner = outer.clone();
+                for (n, &axis) in axes.iter().enumerate() {
+                    inner[axis] = outer[n];
+                }
+                Coordinates::axes(inner, from)
+            }
+            Op::Expand(to) => {
+                let mut axes = self.axes_of(&at);
+                for (n, axis) in axes.iter_mut().enumerate() {
+                    if from[n] == 1 && to[n] != 1 {
+                        *axis = self.b.index_constant(0);
+                    }
+                }
+                Coordinates::axes(axes, from)
+            }
+            _ => at,
+        }
+    }
+
+    fn view(&mut self, tensor: &Tensor) -> ParamId {
+        let id = tensor.0.id;
+        if let Some((_, view)) = self.loads.iter().find(|(loaded, _)| *loaded == id) {
+            return *view;
+        }
+        let name = format!("in{}", self.inputs.len());
+        let view = self.b.param(name, tensor.0.dtype, tensor.0.elements() as u64, Access::Read);
+        self.loads.push((id, view));
+        self.inputs.push(tensor.clone());
+        view
+    }
+
+    fn linear_of(&mut self, at: &Coordinates) -> ExprId {
+        if let Some(linear) = at.linear {
+            return linear;
+        }
+        let mut sum = None;
+        let mut stride = 1;
+        for (axis, &length) in at.axes.as_deref().unwrap_or_default().iter().zip(&at.shape).rev() {
+            if length != 1 && self.b.known(*axis).is_none_or(|v| v.as_i64() != 0) {
+                let term = if stride == 1 { *axis } else { self.index_op(Row::Mul, *axis, stride) };
+                sum = Some(match sum {
+                    Some(sum) => self.b.add(&term, &sum),
+                    None => term,
+                });
+            }
+            stride *= length;
+        }
+        sum.unwrap_or_else(|| self.b.index_constant(0))
+    }
+
+    fn axes_of(&mut self, at: &Coordinates) -> Vec<ExprId> {
+        if let Some(axes) = &at.axes {
+            return axes.clone();
+        }
+        let Some(linear) = at.linear else { return vec![] };
+        let mut axes = vec![linear; at.shape.len()];
+        let first = at.shape.iter().position(|&length| length != 1);
+        let mut stride = 1;
+        for (n, &length) in at.shape.iter().enumerate().rev() {
+            axes[n] = if length == 1 {
+                self.b.index_constant(0)
+            } else {
+                let quotient = if stride == 1 { linear } else { self.index_op(Row::Div, linear, stride) };
+                // Nothing is above the first axis: the quotient is already below its length.
+                if Some(n) == first { quotient } else { self.index_op(Row::Rem, quotient, length) }
+            };
+            stride *= length;
+        }
+        axes
+    }
+
+    fn index_op(&mut self, row: Row, a: ExprId, b: usize) -> ExprId {
+        let b = self.b.index_constant(b as u64);
+        self.b.op(row, &[&a, &b])
+    }
+}
+
+/// The identity of max.
+fn lowest(dtype: DType) -> Value {
+    match dtype {
+        DType::I32 => Value::int(dtype, i32::MIN as i64),
+        DType::I64 => Value::int(dtype, i64::MIN),
+        _ => Value::from_f64(dtype, f64::NEG_INFINITY),
+    }
+}

@@ -1,0 +1,144 @@
+//! Nodes of the lazy graph: what an operation is, and what a node remembers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use bornite_ir::Value;
+
+use crate::buffer::Buffer;
+use crate::var::VarState;
+use crate::{DType, Device, Error, Place, Tensor};
+
+/// How elements along reduced axes become one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reduce {
+    Sum,
+    Max,
+}
+
+/// The closed set of graph operations. Everything else is a function over these.
+#[derive(Clone)]
+pub(crate) enum Op {
+    /// An earlier mistake, carried to the first read.
+    Failed(Error),
+    /// Values given by the user.
+    Data,
+    /// A version of a variable. Its storage may move: see `var.rs`.
+    Var(Weak<VarState>),
+    /// An argument of a function under trace: no value of its own.
+    Input,
+    /// A result of a trace. Its storage may move: see `trace.rs`.
+    Output,
+    /// One value everywhere.
+    Full(Value),
+    /// A row of the op table, element by element; inputs have one shape.
+    Map(bornite_ir::Op),
+    /// Conversion to the node's dtype.
+    Cast(DType),
+    /// Reduction over sorted axes, which vanish.
+    Reduce(Reduce, Vec<usize>),
+    /// `[…, m, k] · […, k, n]` with equal leading axes.
+    Matmul,
+    /// The same elements in the same order under another shape.
+    Reshape(Vec<usize>),
+    /// Axes of length 1 repeated, to this shape of the same rank.
+    Expand(Vec<usize>),
+    /// Axis `n` of the result is this axis of the input.
+    Permute(Vec<usize>),
+    /// The same value without history.
+    Detach,
+}
+
+impl Op {
+    /// The name in messages and of kernels.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Failed(_) => "failed",
+            Op::Data => "data",
+            Op::Var(_) => "var",
+            Op::Input => "input",
+            Op::Output => "output",
+            Op::Full(_) => "full",
+            Op::Map(op) => op.row().name,
+            Op::Cast(_) => "cast",
+            Op::Reduce(Reduce::Sum, _) => "sum",
+            Op::Reduce(Reduce::Max, _) => "max",
+            Op::Matmul => "matmul",
+            Op::Reshape(_) => "reshape",
+            Op::Expand(_) => "expand",
+            Op::Permute(_) => "permute",
+            Op::Detach => "detach",
+        }
+    }
+
+    /// True if the op only renames elements of its one input: it is folded into the loads of whoever reads it.
+    pub fn is_view(&self) -> bool {
+        matches!(self, Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Detach)
+    }
+
+    /// True if the node's storage belongs to a variable or a trace, which may write it later.
+    pub fn storage_may_move(&self) -> bool {
+        matches!(self, Op::Var(_) | Op::Output)
+    }
+}
+
+/// A node. Ids rise as nodes are made, so the order of ids is a topological order.
+pub(crate) struct Node {
+    pub id: u64,
+    pub op: Op,
+    pub dtype: DType,
+    pub shape: Vec<usize>,
+    pub device: Device,
+    pub inputs: Vec<Tensor>,
+    pub place: Place,
+    /// The elements, once computed or given. The handle may be exchanged for one with equal contents.
+    value: Mutex<Option<Buffer>>,
+}
+
+impl Node {
+    pub fn new(op: Op, dtype: DType, shape: Vec<usize>, device: Device, inputs: Vec<Tensor>, place: Place) -> Node {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Node { id, op, dtype, shape, device, inputs, place, value: Mutex::new(None) }
+    }
+
+    /// A node without inputs that holds a value.
+    pub fn leaf(op: Op, like: &Node, place: Place, value: Buffer) -> Node {
+        let node = Node::new(op, like.dtype, like.shape.clone(), like.device, vec![], place);
+        node.set_value(value);
+        node
+    }
+
+    /// A node of the same kind without value or inputs.
+    pub fn without_history(&self) -> Node {
+        Node::new(Op::Input, self.dtype, self.shape.clone(), self.device, vec![], self.place)
+    }
+
+    pub fn value(&self) -> Option<Buffer> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_value(&self, value: Buffer) {
+        *self.value.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+    }
+
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.elements() * self.dtype.bytes()
+    }
+}
+
+impl Drop for Node {
+    /// Takes long chains apart one by one: dropping them by recursion would overflow the stack.
+    fn drop(&mut self) {
+        let mut rest = std::mem::take(&mut self.inputs);
+        while let Some(Tensor(node)) = rest.pop() {
+            if let Some(mut node) = Arc::into_inner(node) {
+                rest.append(&mut node.inputs);
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! From graph to work: which nodes get a kernel, in which order, in which memory.
+//!
+//! The schedule is plain: every node that is not a view, a constant or already there is one kernel. What it promises
+//! is that errors are found, code is compiled and memory is reserved before the first launch.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::buffer::Buffer;
+use crate::execute::{Program, program};
+use crate::lower::{Lowered, lower};
+use crate::node::Op;
+use crate::{Device, Error, Result, Tensor};
+
+/// Where a kernel's argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// The n-th result asked for.
+    Root(usize),
+    /// Scratch memory.
+    Temp(usize),
+    /// A tensor that is there before the plan runs.
+    Source(usize),
+}
+
+/// One launch.
+pub(crate) struct Step {
+    program: Arc<Program>,
+    args: Vec<Slot>,
+}
+
+/// A step before its memory is known: which node it computes, from what.
+struct Work {
+    id: u64,
+    bytes: usize,
+    program: Arc<Program>,
+    inputs: Vec<Tensor>,
+}
+
+/// Everything needed to compute some tensors but the memory.
+pub(crate) struct Plan {
+    pub device: Device,
+    pub steps: Vec<Step>,
+    /// Distinct tensors to compute.
+    pub roots: Vec<Tensor>,
+    /// Tensors read.
+    pub sources: Vec<Tensor>,
+    /// Sizes of scratch memory.
+    pub temp_bytes: Vec<usize>,
+}
+
+/// What a plan should do with roots that are there already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Present {
+    /// Nothing.
+    Skip,
+    /// Copy them into memory of the plan's own.
+    Copy,
+}
+
+/// True if a node is read from memory rather than computed.
+fn is_source(tensor: &Tensor) -> bool {
+    tensor.0.value().is_some() || matches!(tensor.0.op, Op::Input)
+}
+
+/// Plans the computation of `roots`, which must share a device.
+pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
+    let mut distinct: Vec<Tensor> = vec![];
+    for root in roots {
+        let node = root.node()?;
+        let wanted = present == Present::Copy || !is_source(root);
+        if wanted && !distinct.iter().any(|t| t.0.id == node.id) {
+            distinct.push(root.clone());
+        }
+    }
+    let device = match distinct.first() {
+        Some(root) => root.0.device,
+        None => Device::cpu(),
+    };
+    if let Some(other) = distinct.iter().find(|t| t.0.device != device) {
+        let what = format!("tensors of one step are on {device} and {}; move them to one device", other.0.device);
+        return Err(Error::Op { op: other.0.op.name(), what, at: other.0.place });
+    }
+
+    let mut work = vec![];
+    for (id, tensor) in nodes_to_compute(&distinct)? {
+        let Lowered { kernel, inputs } = lower(&tensor)?;
+        work.push(Work { id, bytes: tensor.0.bytes(), program: program(device, &kernel)?, inputs });
+    }
+    let slots = assign_memory(&distinct, &work);
+    let mut plan = Plan { device, steps: vec![], roots: distinct, sources: vec![], temp_bytes: slots.temp_bytes };
+    let mut sources: HashMap<u64, usize> = HashMap::new();
+    for Work { id, program, inputs, .. } in work {
+        let mut args = vec![slots.of[&id]];
+        for input in &inputs {
+            args.push(match slots.of.get(&input.0.id) {
+                Some(slot) if !is_source(input) => *slot,
+                _ => Slot::Source(*sources.entry(input.0.id).or_insert_with(|| {
+                    plan.sources.push(input.clone());
+                    plan.sources.len() - 1
+                })),
+            });
+        }
+        plan.steps.push(Step { program, args });
+    }
+    Ok(plan)
+}
+
+/// The nodes that get a kernel, in order of id: the roots, and below them all that is neither source, view nor constant.
+fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<u64, Tensor>> {
+    let mut kernels: BTreeMap<u64, Tensor> = roots.iter().map(|t| (t.0.id, t.clone())).collect();
+    let mut seen = HashSet::new();
+    let mut stack = roots.to_vec();
+    while let Some(tensor) = stack.pop() {
+        let node = tensor.node()?;
+        if !seen.insert(node.id) || is_source(&tensor) {
+            continue;
+        }
+        stack.extend(node.inputs.iter().cloned());
+        if !node.op.is_view() && !matches!(node.op, Op::Full(_)) {
+            kernels.insert(node.id, tensor);
+        }
+    }
+    Ok(kernels)
+}
+
+struct Memory {
+    of: HashMap<u64, Slot>,
+    temp_bytes: Vec<usize>,
+}
+
+/// Gives every result a place; scratch memory is used again after its last reader.
+fn assign_memory(roots: &[Tensor], work: &[Work]) -> Memory {
+    let mut last_use: HashMap<u64, u64> = HashMap::new();
+    for Work { id, inputs, .. } in work {
+        for input in inputs {
+            last_use.insert(input.0.id, *id);
+        }
+    }
+    let mut memory = Memory { of: HashMap::new(), temp_bytes: vec![] };
+    for (n, root) in roots.iter().enumerate() {
+        memory.of.insert(root.0.id, Slot::Root(n));
+    }
+    let mut free: Vec<usize> = vec![];
+    for Work { id, bytes, inputs, .. } in work {
+        if !memory.of.contains_key(id) {
+            let temps = &memory.temp_bytes;
+            let fitting = (0..free.len()).filter(|&n| temps[free[n]] >= *bytes).min_by_key(|&n| temps[free[n]]);
+            let temp = match fitting {
+                Some(n) => free.swap_remove(n),
+                None => {
+                    memory.temp_bytes.push(*bytes);
+                    memory.temp_bytes.len() - 1
+                }
+            };
+            memory.of.insert(*id, Slot::Temp(temp));
+        }
+        for input in inputs {
+            if last_use.get(&input.0.id) == Some(id)
+                && let Some(Slot::Temp(temp)) = memory.of.get(&input.0.id)
+            {
+                free.push(*temp);
+            }
+        }
+    }
+    memory
+}
+
+impl Plan {
+    /// Memory for the roots.
+    pub fn allocate_roots(&self) -> Result<Vec<Buffer>> {
+        self.roots.iter().map(|t| Buffer::new(self.device, t.0.bytes())).collect()
+    }
+
+    /// Scratch memory.
+    pub fn allocate_temps(&self) -> Result<Vec<Buffer>> {
+        self.temp_bytes.iter().map(|&bytes| Buffer::new(self.device, bytes)).collect()
+    }
+
+    /// Gives every step to the device.
+    pub fn run(&self, roots: &[Buffer], temps: &[Buffer], sources: &[Buffer]) -> Result<()> {
+        for step in &self.steps {
+            let buffers: Vec<&Buffer> = (step.args.iter())
+                .map(|slot| match *slot {
+                    Slot::Root(n) => &roots[n],
+                    Slot::Temp(n) => &temps[n],
+                    Slot::Source(n) => &sources[n],
+                })
+                .collect();
+            step.program.launch(&buffers)?;
+        }
+        Ok(())
+    }
+}
+
+/// The value of a tensor that must have one by now.
+pub(crate) fn value_of(tensor: &Tensor) -> Result<Buffer> {
+    let node = tensor.node()?;
+    node.value().ok_or_else(|| {
+        let what = "its value is not known while a function is being traced; return it from the function instead";
+        Error::Op { op: node.op.name(), what: what.into(), at: node.place }
+    })
+}
+
+/// Computes the values of `tensors` that are not there yet: all of them, or none if anything fails.
+pub(crate) fn realize(tensors: &[Tensor]) -> Result<()> {
+    let mut by_device: BTreeMap<Device, Vec<Tensor>> = BTreeMap::new();
+    for tensor in tensors {
+        let node = tensor.node()?;
+        if node.value().is_none() {
+            by_device.entry(node.device).or_default().push(tensor.clone());
+        }
+    }
+    let mut done = vec![];
+    for (device, tensors) in by_device {
+        let _running = device.lock();
+        let plan = plan(&tensors, Present::Skip)?;
+        let sources = plan.sources.iter().map(value_of).collect::<Result<Vec<_>>>()?;
+        let (roots, temps) = (plan.allocate_roots()?, plan.allocate_temps()?);
+        plan.run(&roots, &temps, &sources)?;
+        done.extend(plan.roots.iter().cloned().zip(roots));
+    }
+    for (tensor, buffer) in done {
+        tensor.0.set_value(buffer);
+    }
+    Ok(())
+}

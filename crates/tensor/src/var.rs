@@ -1,0 +1,176 @@
+//! Variables: the only state there is. They change when updates are committed, all together or not at all.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::buffer::Buffer;
+use crate::node::{Node, Op};
+use crate::schedule::{realize, value_of};
+use crate::{Error, Place, Result, Tensor};
+
+/// A variable. Cloning copies the handle.
+///
+/// ```
+/// use bornite::{Device, Tensor, Var, commit};
+/// # fn main() -> bornite::Result<()> {
+/// let w = Var::new(&Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu()))?;
+/// let before = w.get();
+/// commit(&[], vec![w.set(w.get() * 10.0)])?;
+/// assert_eq!(w.get().to_vec::<f32>()?, [10.0, 20.0]);
+/// assert_eq!(before.to_vec::<f32>()?, [1.0, 2.0]); // a value that was read never changes
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Var(Arc<VarState>);
+
+/// What a variable is now.
+pub(crate) struct VarState {
+    id: u64,
+    versions: Mutex<Versions>,
+}
+
+pub(crate) struct Versions {
+    /// A leaf that holds the current value.
+    current: Tensor,
+    /// Memory at a fixed address, made for the first trace that uses the variable: captured launches refer to it.
+    /// With it, the last version that lived there.
+    home: Option<(Buffer, Weak<Node>)>,
+}
+
+/// A new value for a variable, not committed yet.
+#[must_use = "an update does nothing until it is committed or returned from a traced function"]
+pub struct Update {
+    pub(crate) var: Var,
+    pub(crate) value: Tensor,
+    place: Place,
+}
+
+impl Var {
+    /// A variable that starts with the value of `tensor`.
+    #[track_caller]
+    pub fn new(tensor: &Tensor) -> Result<Var> {
+        let place = Place::here();
+        tensor.realize()?;
+        let node = tensor.node()?;
+        let _running = node.device.lock();
+        let value = lasting_value(tensor)?;
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Ok(Var(Arc::new_cyclic(|state: &Weak<VarState>| {
+            let current = Tensor(Arc::new(Node::leaf(Op::Var(state.clone()), node, place, value)));
+            VarState { id, versions: Mutex::new(Versions { current, home: None }) }
+        })))
+    }
+
+    /// The current value: the same tensor until a commit, and unchanged by it.
+    pub fn get(&self) -> Tensor {
+        self.versions().current.clone()
+    }
+
+    /// An update of this variable to `value`.
+    #[track_caller]
+    pub fn set(&self, value: Tensor) -> Update {
+        Update { var: self.clone(), value, place: Place::here() }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// The variable whose current version `node` is.
+    pub(crate) fn of(node: &Node) -> Option<Var> {
+        let Op::Var(state) = &node.op else { return None };
+        let var = Var(state.upgrade()?);
+        let is_current = var.versions().current.0.id == node.id;
+        is_current.then_some(var)
+    }
+
+    /// Brings the value to the variable's fixed address and returns it. Whoever reads what was there, and would see it
+    /// change now or (`will_change`) when the step runs, gets a copy first. The device must be locked.
+    pub(crate) fn settle(&self, will_change: bool) -> Result<Buffer> {
+        let mut versions = self.versions();
+        let device = versions.current.0.device;
+        let value = value_of(&versions.current)?;
+        let (home, tenant) = match &versions.home {
+            Some((home, tenant)) => (home.clone(), tenant.upgrade()),
+            None => (value.duplicate(device)?, None),
+        };
+        let is_home = value.is(&home);
+        if is_home && !will_change {
+            return Ok(home);
+        }
+        let mut moved = false;
+        if let Some(tenant) = tenant {
+            // Handles of our own: `tenant`, and `current` where it is the same version.
+            let ours = if is_home { 2 } else { 1 };
+            if Arc::strong_count(&tenant) > ours {
+                tenant.set_value(home.duplicate(device)?);
+                moved = true;
+            }
+        }
+        if !is_home {
+            home.copy_from(&value)?;
+        }
+        if !is_home || moved {
+            versions.replace(self, home.clone());
+        }
+        versions.home = Some((home.clone(), Arc::downgrade(&versions.current.0)));
+        Ok(home)
+    }
+
+    fn versions(&self) -> MutexGuard<'_, Versions> {
+        self.0.versions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Versions {
+    /// Makes a new current version; readers of the old one keep it.
+    fn replace(&mut self, var: &Var, value: Buffer) {
+        let place = self.current.0.place;
+        self.current = Tensor(Arc::new(Node::leaf(Op::Var(Arc::downgrade(&var.0)), &self.current.0, place, value)));
+    }
+}
+
+/// A tensor's memory if nobody will ever write it, else a copy. The device must be locked.
+fn lasting_value(tensor: &Tensor) -> Result<Buffer> {
+    let value = value_of(tensor)?;
+    if tensor.0.op.storage_may_move() { value.duplicate(tensor.0.device) } else { Ok(value) }
+}
+
+/// Checks that updates fit their variables and that no variable is written twice.
+pub(crate) fn check_updates(updates: &[Update]) -> Result<()> {
+    let mut seen = HashSet::new();
+    for Update { var, value, place } in updates {
+        let fail = |what: String| Err(Error::Op { op: "set", what, at: *place });
+        let (current, new) = (var.get(), value.node()?);
+        let current = &current.0;
+        if (current.dtype, current.device, &current.shape) != (new.dtype, new.device, &new.shape) {
+            return fail(format!(
+                "the variable is {}{:?} on {}, the new value is {}{:?} on {}",
+                current.dtype, current.shape, current.device, new.dtype, new.shape, new.device
+            ));
+        }
+        if !seen.insert(var.id()) {
+            return fail("the variable is written twice in one step".into());
+        }
+    }
+    Ok(())
+}
+
+/// Computes `outputs` and all new values, then makes the updates visible together. After an error nothing has changed.
+pub fn commit(outputs: &[Tensor], updates: Vec<Update>) -> Result<()> {
+    check_updates(&updates)?;
+    let all: Vec<Tensor> = outputs.iter().chain(updates.iter().map(|u| &u.value)).cloned().collect();
+    realize(&all)?;
+    let mut values = vec![];
+    for update in &updates {
+        let _running = update.value.0.device.lock();
+        values.push(lasting_value(&update.value)?);
+    }
+    for (update, value) in updates.iter().zip(values) {
+        update.var.versions().replace(&update.var, value);
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+"""GPT-2 124M in PyTorch: the time of a training step and of a decoded token, eager and compiled.
+
+    python3 peers/torch_gpt2.py > torch_gpt2.jsonl
+    python3 peers/torch_gpt2.py --batch 16 --context 512 --only train
+"""
+
+import argparse
+import time
+from contextlib import nullcontext
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import common
+
+VOCABULARY = 50304  # GPT-2's 50257, padded to a multiple of 128
+TEXT_VOCABULARY = 50257
+LAYERS, HEADS, WIDTH = 12, 12, 768
+MAX_CONTEXT = 1024
+PARAMETERS = 124_439_808 + (VOCABULARY - TEXT_VOCABULARY) * WIDTH
+DECODED_TOKENS = 400
+
+
+class Block(nn.Module):
+    """Attention and the feed-forward layers, each after a norm."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm_attn, self.norm_ff = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.attn_proj = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.fc, self.fc_proj = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x, cache=None, position=None):
+        b, t, _ = x.shape
+        q, k, v = (
+            part.view(b, t, HEADS, WIDTH // HEADS).transpose(1, 2)
+            for part in self.qkv(self.norm_attn(x)).split(WIDTH, 2)
+        )
+        if cache is None:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            keys, values = cache
+            keys.index_copy_(2, position, k)
+            values.index_copy_(2, position, v)
+            seen = (torch.arange(keys.size(2), device=x.device) <= position)[None, None, None]
+            y = F.scaled_dot_product_attention(q, keys, values, attn_mask=seen)
+        x = x + self.attn_proj(y.transpose(1, 2).reshape(b, t, WIDTH))
+        return x + self.fc_proj(F.gelu(self.fc(self.norm_ff(x)), approximate="tanh"))
+
+
+class Gpt2(nn.Module):
+    """GPT-2 124M with tied embeddings; weights are random, times do not depend on them."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, WIDTH)
+        self.positions = nn.Embedding(MAX_CONTEXT, WIDTH)
+        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+        self.head.weight = self.tokens.weight
+        for param in self.parameters():
+            if param.dim() > 1:
+                nn.init.normal_(param, std=0.02)
+
+    def forward(self, tokens, targets):
+        """The loss of a batch."""
+        x = self.tokens(tokens) + self.positions(torch.arange(tokens.size(1), device=tokens.device))
+        for block in self.blocks:
+            x = block(x)
+        logits = self.head(self.norm(x))
+        return F.cross_entropy(logits.view(-1, VOCABULARY), targets.reshape(-1))
+
+    def next_token(self, token, caches, position):
+        """Greedy decoding of one token."""
+        x = self.tokens(token) + self.positions(position)
+        for block, cache in zip(self.blocks, caches):
+            x = block(x, cache, position)
+        return self.head(self.norm(x)).argmax(-1)
+
+
+def train(name, batch, context, peak_tflops, compiled=False, sdpa=nullcontext):
+    """Prints the time of a step: forward, backward, clipping and AdamW in bf16 autocast."""
+    torch._dynamo.reset()
+    model = Gpt2().cuda()
+    loss_of = torch.compile(model) if compiled else model
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True
+    )
+    shape = (batch, context + 1)
+    batches = [torch.randint(0, TEXT_VOCABULARY, shape, device="cuda") for _ in range(4)]
+    loss = None
+
+    def step(i):
+        nonlocal loss
+        tokens = batches[i % len(batches)]
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = loss_of(tokens[:, :-1], tokens[:, 1:])
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+
+    torch.cuda.reset_peak_memory_stats()
+    with sdpa():
+        start = time.perf_counter()
+        step(0)
+        torch.cuda.synchronize()
+        first_step_s = time.perf_counter() - start
+        ms = common.Timer("cuda", samples=15).median_ms(step)
+
+    # Causal attention counts at half: 12 * LAYERS * WIDTH * context / 2.
+    flops = (6 * PARAMETERS + 6 * LAYERS * WIDTH * context) * batch * context
+    common.print_row(
+        f"gpt2_124m_train_{name}_{batch}x{context}",
+        ms,
+        flops=flops,
+        mfu=round(flops / ms / 1e9 / peak_tflops, 4),
+        tokens_s=round(batch * context / ms * 1e3),
+        first_step_s=round(first_step_s, 1),
+        peak_gib=round(torch.cuda.max_memory_allocated() / 2**30, 1),
+        loss=round(loss.item(), 3),
+    )
+
+
+@torch.no_grad()
+def decode(name, **compile_options):
+    """Prints the time of a token at batch 1, by plain calls and by replaying a CUDA graph."""
+    torch._dynamo.reset()
+    model = Gpt2().cuda().bfloat16().eval()
+    next_token = model.next_token
+    if compile_options:
+        next_token = torch.compile(next_token, **compile_options)
+    zeros = lambda: torch.zeros(
+        1, HEADS, MAX_CONTEXT, WIDTH // HEADS, device="cuda", dtype=torch.bfloat16
+    )
+    caches = [(zeros(), zeros()) for _ in range(LAYERS)]
+    token = torch.zeros(1, 1, dtype=torch.long, device="cuda")
+    position = torch.zeros(1, dtype=torch.long, device="cuda")
+
+    def advance():
+        token.copy_(next_token(token, caches, position))
+        position.add_(1)
+
+    def token_ms(call):
+        position.zero_()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(DECODED_TOKENS):
+            call()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - start) / DECODED_TOKENS * 1e3
+
+    for _ in range(10):
+        advance()
+    eager_ms = token_ms(advance)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        advance()
+    ms = min(eager_ms, token_ms(graph.replay))
+    common.print_row(f"gpt2_124m_decode_{name}", ms, eager_ms=eager_ms, tokens_s=round(1e3 / ms))
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Time GPT-2 124M; prints JSON lines.")
+    parser.add_argument("--batch", type=int, default=64, metavar="B")
+    parser.add_argument("--context", type=int, default=1024, metavar="T", help="1024 at most")
+    parser.add_argument("--only", choices=("train", "decode"))
+    parser.add_argument(
+        "--peak-tflops", type=float, default=989.0, help="dense bf16 of this GPU (default: H200)"
+    )
+    arguments = parser.parse_args()
+    if not 0 < arguments.context <= MAX_CONTEXT:
+        parser.error(f"--context must be from 1 to {MAX_CONTEXT}")
+
+    common.require("cuda")
+    torch.set_float32_matmul_precision("high")
+    torch.manual_seed(0)
+    common.print_machine("cuda")
+
+    if arguments.only != "decode":
+        sizes = (arguments.batch, arguments.context, arguments.peak_tflops)
+        train("eager", *sizes)
+        train("compiled", *sizes, compiled=True)
+        cudnn = lambda: sdpa_kernel(SDPBackend.CUDNN_ATTENTION)
+        try:
+            train("compiled_cudnn", *sizes, compiled=True, sdpa=cudnn)
+        except RuntimeError as error:
+            common.print_skipped("gpt2_124m_train_compiled_cudnn", error)
+    if arguments.only != "train":
+        decode("eager")
+        decode("compiled", mode="default")
+        decode("max_autotune", mode="max-autotune-no-cudagraphs")
+
+
+if __name__ == "__main__":
+    main()
