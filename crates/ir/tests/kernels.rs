@@ -1,0 +1,162 @@
+//! Kernels by hand: what the verifier refuses, what the interpreter computes and reports, how text reads.
+
+use bornite_ir::{
+    Access, Arg, Args, Builder, Emit, EmitBits, Expr, ExprId, FaultKind, Kernel, Op, Scalar, Stmt, Value, interp,
+    verify,
+};
+
+/// out[i] = x[i] < 0 ? -x[i] : x[0] + … + x[i], with a loop and a branch.
+fn sample(count: u64) -> Kernel {
+    let mut b = Builder::new("sample", count, Scalar::I32);
+    let x = b.param("x", Scalar::F32, count, Access::Read);
+    let out = b.param("out", Scalar::F32, count, Access::Write);
+    let i = b.index();
+    let xi = b.load(x, i);
+    let zero = b.constant_like(&xi, 0.0);
+    let negative = b.lt(&xi, &zero);
+    let total = b.local("total", Value::from_f64(Scalar::F32, 0.0));
+    let one = b.index_constant(1);
+    let end = b.add(&i, &one);
+    b.if_else(
+        negative,
+        |b| {
+            let minus = b.neg(&xi);
+            b.assign(total, minus);
+        },
+        |b| {
+            let j = b.open_loop("j");
+            let at = b.read(j);
+            let xj = b.load(x, at);
+            let before = b.read(total);
+            let sum = b.add(&before, &xj);
+            b.assign(total, sum);
+            b.close_loop(j, end);
+        },
+    );
+    let value = b.read(total);
+    b.store(out, i, value);
+    b.finish().unwrap()
+}
+
+fn words(values: &[f32]) -> Vec<u64> {
+    let mut words = vec![0; values.len().div_ceil(2)];
+    bytemuck::cast_slice_mut::<u64, f32>(&mut words)[..values.len()].copy_from_slice(values);
+    words
+}
+
+#[test]
+fn loops_and_branches() {
+    let count = 700; // more than two sets of lanes, the last one partly used
+    let x: Vec<f32> = (0..count).map(|i| if i % 3 == 1 { -(i as f32) } else { i as f32 }).collect();
+    let input = words(&x);
+    let mut output = vec![0; input.len()];
+    interp::run(&sample(count), &mut [Arg::Read(&input), Arg::Write(&mut output)]).unwrap();
+    let found = &bytemuck::cast_slice::<u64, f32>(&output)[..x.len()];
+    for (i, &found) in found.iter().enumerate() {
+        let expected = if x[i] < 0.0 { -x[i] } else { x[..=i].iter().sum() };
+        assert_eq!(found, expected, "element {i}");
+    }
+}
+
+#[test]
+fn an_index_outside_is_a_fault() {
+    let mut b = Builder::new("shift", 10, Scalar::I32);
+    let x = b.param("x", Scalar::F32, 10, Access::Read);
+    let out = b.param("out", Scalar::F32, 10, Access::Write);
+    let i = b.index();
+    let one = b.index_constant(1);
+    let next = b.add(&i, &one);
+    let value = b.load(x, next);
+    b.store(out, i, value);
+    let kernel = b.finish().unwrap();
+    let fault = interp::run(&kernel, &mut [Arg::Read(&words(&[0.0; 10])), Arg::Write(&mut [0; 5])]).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::OutOfBounds { view: "x".into(), index: 10, len: 10, instance: 9 });
+    assert_eq!(fault.to_string(), "kernel 'shift': index 10 is outside 'x' of 10 elements, in instance 9");
+}
+
+#[test]
+fn calls_that_do_not_fit_are_faults() {
+    let kernel = sample(10);
+    let x = words(&[0.0; 10]);
+    for (args, expected) in [
+        (vec![Arg::Read(&x)], "called with 1 arguments, has 2 parameters"),
+        (vec![Arg::Read(&x), Arg::Read(&x)], "'out' is for Write, the argument is not"),
+        (vec![Arg::Read(&x), Arg::Write(&mut [0; 4])], "'out' needs 40 bytes, the argument has 32"),
+    ] {
+        let mut args = args;
+        let fault = interp::run(&kernel, &mut args).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::BadCall(expected.into()));
+    }
+}
+
+#[test]
+fn text() {
+    let expected = "\
+bornite-ir 1
+kernel sample parallel_for 10 index i32
+  param x: read f32[10]
+  param out: write f32[10]
+  var $0 total: f32 = 0.0f32
+  var $1 j: i32 = 0i32
+{
+  %1: f32 = x[index]
+  %3: bool = lt(%1, 0.0f32)
+  %5: i32 = add(index, 1i32)
+  if %3 {
+    %6: f32 = neg(%1)
+    $0 = %6
+  } else {
+    for $1 below %5 {
+      %7: i32 = $1
+      %8: f32 = x[%7]
+      %9: f32 = $0
+      %10: f32 = add(%9, %8)
+      $0 = %10
+    }
+  }
+  %11: f32 = $0
+  out[index] = %11
+}
+";
+    assert_eq!(sample(10).to_string(), expected);
+}
+
+#[test]
+fn what_the_verifier_refuses() {
+    let cases: [(&str, fn(&mut Kernel)); 11] = [
+        ("has no value", |k| k.body.rotate_left(1)),
+        ("%1 is evaluated twice", |k| k.body.insert(1, k.body[0].clone())),
+        ("%1 is f32 but recorded as f64", |k| k.types[1] = Scalar::F64),
+        ("is not letters, digits and '_'", |k| k.name = "9 lives".into()),
+        ("needs a name of its own", |k| k.params[1].name = "x".into()),
+        ("indices are f32", |k| k.index = Scalar::F32),
+        ("more than i32 holds", |k| k.params[0].len = 1 << 31),
+        ("'x' is not for Write", |k| {
+            k.body.push(Stmt::Store { view: bornite_ir::ParamId(0), index: ExprId(0), value: ExprId(1) })
+        }),
+        ("%99 does not exist", |k| k.body.push(Stmt::Let(ExprId(99)))),
+        ("a condition needs bool, %1 is f32", |k| {
+            k.body.push(Stmt::If { condition: ExprId(1), then: vec![], otherwise: vec![] })
+        }),
+        ("add of [F32, I32] expects arguments of one type", |k| {
+            k.exprs[5] = Expr::Op(Op::Add, Args::new(&[ExprId(1), ExprId(4)]).unwrap())
+        }),
+    ];
+    for (expected, spoil) in cases {
+        let mut kernel = sample(10);
+        spoil(&mut kernel);
+        let error = verify(&kernel).expect_err(expected);
+        assert!(error.what.contains(expected), "{error}, expected {expected}");
+    }
+}
+
+#[test]
+fn the_builder_reports_the_first_mistake() {
+    let mut b = Builder::new("wrong", 1, Scalar::I32);
+    let a = b.constant(Value::from_f64(Scalar::F32, 1.0));
+    let c = b.constant(Value::from_f64(Scalar::F64, 1.0));
+    b.add(&a, &c);
+    b.op(Op::Sqrt, &[&a, &a, &a, &a]);
+    let error = b.finish().unwrap_err();
+    assert_eq!(error.to_string(), "kernel 'wrong' is not valid: add of [F32, F64] expects arguments of one type");
+}

@@ -1,0 +1,75 @@
+//! One suite for all devices: each body runs on the interpreter, the CPU and, where there is one, a GPU.
+
+mod grad;
+mod mlp;
+mod nvrtc;
+mod ops;
+mod random;
+mod rows;
+mod state;
+mod traces;
+
+use bornite::{Device, Error};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// What a test body returns.
+pub type Outcome = Result<(), Failed>;
+
+type Body = fn(Device) -> Outcome;
+
+const SUITE: [(&str, Body); 24] = [
+    ("rows::equal_the_interpreter", rows::equal_the_interpreter),
+    ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
+    ("rows::bad_index_is_an_error", rows::bad_index_is_an_error),
+    ("ops::elementwise", ops::elementwise),
+    ("ops::broadcast", ops::broadcast),
+    ("ops::reductions", ops::reductions),
+    ("ops::products", ops::products),
+    ("ops::views", ops::views),
+    ("ops::empty_and_scalar", ops::empty_and_scalar),
+    ("ops::softmax_at_extremes", ops::softmax_at_extremes),
+    ("grad::finite_differences", grad::finite_differences),
+    ("grad::known_answers", grad::known_answers),
+    ("grad::second_order", grad::second_order),
+    ("state::commit_is_whole_or_nothing", state::commit_is_whole_or_nothing),
+    ("state::versions_never_change", state::versions_never_change),
+    ("state::swap", state::swap),
+    ("traces::repeat_and_retrace", traces::repeat_and_retrace),
+    ("traces::results_outlive_the_next_call", traces::results_outlive_the_next_call),
+    ("traces::versions_outlive_the_step", traces::versions_outlive_the_step),
+    ("traces::eager_and_traced_mix", traces::eager_and_traced_mix),
+    ("traces::captured_values", traces::captured_values),
+    ("traces::errors_change_nothing", traces::errors_change_nothing),
+    ("mlp::xor", mlp::xor),
+    ("mlp::spiral", mlp::spiral),
+];
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // The bodies are parallel inside, and a GPU has one stream.
+    arguments.test_threads.get_or_insert(2);
+    let cuda = Device::cuda(0);
+    let mut trials = nvrtc::trials();
+    for (name, body) in SUITE {
+        for device in [Device::Interpreter, Device::cpu()] {
+            trials.push(Trial::test(format!("{device}::{name}"), move || body(device)));
+        }
+        trials.push(match &cuda {
+            Ok(device) => {
+                let device = *device;
+                Trial::test(format!("cuda::{name}"), move || body(device))
+            }
+            Err(_) => Trial::test(format!("cuda::{name}"), || Ok(())).with_ignored_flag(true),
+        });
+    }
+    if let Err(why) = &cuda {
+        println!("skipped: everything on cuda, since {}", brief(why));
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// The first sentence of an error.
+fn brief(error: &Error) -> String {
+    let text = error.to_string();
+    text.split(';').next().unwrap_or_default().to_owned()
+}

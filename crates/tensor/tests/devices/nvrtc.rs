@@ -1,0 +1,70 @@
+//! What NVRTC makes of printed kernels, with no GPU: machine code for every architecture, and errors people can read.
+
+use bornite::ir::{Access, Builder, Emit, Op, Scalar};
+use bornite_codegen::cuda;
+use libtest_mimic::Trial;
+
+use crate::Outcome;
+
+/// Oldest supported, and what is common.
+const ARCHITECTURES: [&str; 4] = ["sm_75", "sm_80", "sm_90a", "sm_100"];
+
+pub fn trials() -> Vec<Trial> {
+    let missing = bornite_cuda::nvrtc_version().err();
+    if let Some(why) = &missing {
+        println!("skipped: everything on nvrtc, since {}", crate::brief(&why.clone().into()));
+    }
+    let bodies: [(&str, fn() -> Outcome); 2] =
+        [("every_row_compiles", every_row_compiles), ("errors_show_the_source", errors_show_the_source)];
+    let trial = |(name, body): (&str, fn() -> Outcome)| {
+        Trial::test(format!("nvrtc::{name}"), body).with_ignored_flag(missing.is_some())
+    };
+    bodies.into_iter().map(trial).collect()
+}
+
+fn every_row_compiles() -> Outcome {
+    let mut program = String::new();
+    let mut count = 0;
+    for index in [Scalar::I32, Scalar::I64] {
+        for &op in Op::ALL {
+            for scalar in Scalar::ALL {
+                let mut types = vec![scalar; op.arity()];
+                if op == Op::Select {
+                    types[0] = Scalar::Bool;
+                }
+                let Ok(result) = op.row().rule.result(&types) else { continue };
+                let mut b = Builder::new(format!("{}_{scalar}_{index}", op.row().name), 1000, index);
+                let out = b.param("out", result, 1000, Access::Write);
+                let i = b.index();
+                let args: Vec<_> = (types.iter().enumerate())
+                    .map(|(n, &scalar)| {
+                        let view = b.param(format!("in{n}"), scalar, 1000, Access::Read);
+                        b.load(view, i)
+                    })
+                    .collect();
+                let value = b.op(op, &args.iter().collect::<Vec<_>>());
+                b.store(out, i, value);
+                // One program for all, each kernel with its helpers in a namespace of its own.
+                program += &format!("namespace n{count} {{\n{}}}\n", cuda::print(&b.finish()?));
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 100, "only {count} kernels");
+    for arch in ARCHITECTURES {
+        let cubin = bornite_cuda::compile("rows", &program, arch)?;
+        assert!(cubin.0.starts_with(b"\x7fELF"), "{arch} gave no machine code");
+    }
+    Ok(())
+}
+
+fn errors_show_the_source() -> Outcome {
+    let error = bornite_cuda::compile("broken", "__global__ void broken() {\n    int x = y;\n}\n", "sm_90");
+    let text = error.expect_err("must not compile").to_string();
+    for expected in ["failed to compile kernel 'broken' for sm_90", "broken.cu(2): error", "   2 |     int x = y;"] {
+        assert!(text.contains(expected), "{text}");
+    }
+    let text = bornite_cuda::compile("k", "", "sm_1").expect_err("no such architecture").to_string();
+    assert!(text.contains("sm_1"), "{text}");
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! Every row of the op table, every type it takes: bit-equal to the interpreter on specials and random bits.
+
+use bornite::ir::{Access, Builder, Emit, EmitBits, Kernel, Op, Scalar, Value, interp};
+use bornite::{Device, Element, Tensor, run_kernel};
+
+use crate::Outcome;
+use crate::random::Random;
+
+const COUNT: usize = 20_000;
+
+/// Bit patterns of a type: zeros, ones, denormals, infinities, NaN, extremes, then random ones, half of them small.
+fn samples(scalar: Scalar, random: &mut Random) -> Vec<Value> {
+    let specials: &[f64] = &[
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        1.5,
+        2.5,
+        -2.5,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::NAN,
+        f64::MAX,
+        f64::MIN,
+        f64::MIN_POSITIVE,
+        5e-324,
+        f32::MAX as f64,
+        f32::MIN_POSITIVE as f64,
+        1e-45,
+        88.7,
+        -104.0,
+        709.7,
+        -745.1,
+        2147483647.0,
+        -2147483648.0,
+        2147483648.0,
+        9.3e18,
+        -9.3e18,
+        0.625,
+        0.62499,
+        31.0,
+        32.0,
+        33.0,
+        63.0,
+        64.0,
+    ];
+    let mut values: Vec<Value> = specials.iter().map(|&x| Value::from_f64(scalar, x)).collect();
+    values.push(Value::int(scalar, i64::MIN));
+    values.push(Value::int(scalar, i32::MIN as i64));
+    while values.len() < COUNT {
+        let near = random.between(-20.0, 20.0);
+        values.push(Value::from_f64(scalar, near));
+        values.push(Value::from_bits(scalar, random.bits()));
+    }
+    values.truncate(COUNT);
+    values
+}
+
+fn tensor(values: &[Value], device: Device) -> Tensor {
+    let shape = [values.len()];
+    match values[0].scalar() {
+        Scalar::Bool => Tensor::from_slice(&values.iter().map(|v| v.bits() != 0).collect::<Vec<_>>(), &shape, device),
+        Scalar::I32 => {
+            Tensor::from_slice(&values.iter().map(|v| v.as_i64() as i32).collect::<Vec<_>>(), &shape, device)
+        }
+        Scalar::I64 => Tensor::from_slice(&values.iter().map(|v| v.as_i64()).collect::<Vec<_>>(), &shape, device),
+        Scalar::F32 => {
+            let data: Vec<f32> = values.iter().map(|v| f32::from_bits(v.bits() as u32)).collect();
+            Tensor::from_slice(&data, &shape, device)
+        }
+        Scalar::F64 => {
+            let data: Vec<f64> = values.iter().map(|v| f64::from_bits(v.bits())).collect();
+            Tensor::from_slice(&data, &shape, device)
+        }
+    }
+}
+
+/// Elements as bits; all NaNs count as one.
+fn bits(tensor: &Tensor) -> bornite::Result<Vec<u64>> {
+    fn read<T: Element>(tensor: &Tensor, bits: impl Fn(T) -> u64) -> bornite::Result<Vec<u64>> {
+        Ok(tensor.to_vec::<T>()?.into_iter().map(bits).collect())
+    }
+    match tensor.dtype()? {
+        Scalar::Bool => read(tensor, |x: bool| x as u64),
+        Scalar::I32 => read(tensor, |x: i32| x as u32 as u64),
+        Scalar::I64 => read(tensor, |x: i64| x as u64),
+        Scalar::F32 => read(tensor, |x: f32| if x.is_nan() { u64::MAX } else { x.to_bits() as u64 }),
+        Scalar::F64 => read(tensor, |x: f64| if x.is_nan() { u64::MAX } else { x.to_bits() }),
+    }
+}
+
+/// Runs `kernel` on the device and on the interpreter and compares.
+fn compare(kernel: &Kernel, inputs: &[Vec<Value>], device: Device) -> Outcome {
+    let on = |device: Device| {
+        let tensors: Vec<Tensor> = inputs.iter().map(|values| tensor(values, device)).collect();
+        bits(&run_kernel(kernel, &tensors.iter().collect::<Vec<_>>(), device)?[0])
+    };
+    let (found, expected) = (on(device)?, on(Device::Interpreter)?);
+    for (n, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        if found != expected {
+            let args: Vec<String> = inputs.iter().map(|values| values[n].to_string()).collect();
+            let what = format!("{}({}) = {found:#x}, interpreter {expected:#x}", kernel.name, args.join(", "));
+            return Err(what.into());
+        }
+    }
+    Ok(())
+}
+
+/// The argument types that a row takes.
+fn signatures(op: Op) -> Vec<Vec<Scalar>> {
+    let uniform = Scalar::ALL.iter().map(|&s| vec![s; op.arity()]);
+    let select = Scalar::ALL.iter().map(|&s| vec![Scalar::Bool, s, s]);
+    let candidates: Vec<Vec<Scalar>> = if op == Op::Select { select.collect() } else { uniform.collect() };
+    candidates.into_iter().filter(|types| op.row().rule.result(types).is_ok()).collect()
+}
+
+fn kernel_of(
+    name: String,
+    types: &[Scalar],
+    result: Scalar,
+    body: impl FnOnce(&mut Builder, &[bornite::ir::ExprId]) -> bornite::ir::ExprId,
+) -> Result<Kernel, bornite::ir::VerifyError> {
+    let mut b = Builder::new(name, COUNT as u64, Scalar::I32);
+    let out = b.param("out", result, COUNT as u64, Access::Write);
+    let i = b.index();
+    let args: Vec<_> = (types.iter().enumerate())
+        .map(|(n, &scalar)| {
+            let view = b.param(format!("in{n}"), scalar, COUNT as u64, Access::Read);
+            b.load(view, i)
+        })
+        .collect();
+    let value = body(&mut b, &args);
+    b.store(out, i, value);
+    b.finish()
+}
+
+pub fn equal_the_interpreter(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    for &op in Op::ALL {
+        let signatures = signatures(op);
+        assert!(!signatures.is_empty(), "{op:?} takes no type");
+        for types in signatures {
+            let result = op.row().rule.result(&types)?;
+            let name = format!("{}_{}", op.row().name, types[types.len() - 1]);
+            let kernel = kernel_of(name, &types, result, |b, args| b.op(op, &args.iter().collect::<Vec<_>>()))?;
+            let mut inputs: Vec<Vec<Value>> = types.iter().map(|&s| samples(s, &mut random)).collect();
+            // Specials meet each other: shift later arguments so that every pair of the first values occurs.
+            for (n, values) in inputs.iter_mut().enumerate().skip(1) {
+                let specials = values[..36].to_vec();
+                for (i, value) in values.iter_mut().enumerate().take(36 * 36) {
+                    *value = specials[if n == 1 { i / 36 } else { i % 36 }];
+                }
+            }
+            if let [first, _, ..] = &mut inputs[..] {
+                let specials = first[..36].to_vec();
+                for (i, value) in first.iter_mut().enumerate().take(36 * 36) {
+                    *value = specials[i % 36];
+                }
+            }
+            compare(&kernel, &inputs, device)?;
+            // The interpreter over a tensor is the interpreter over single values.
+            if device == Device::Interpreter {
+                let args: Vec<Value> = inputs.iter().map(|values| values[0]).collect();
+                let tensors: Vec<Tensor> = inputs.iter().map(|values| tensor(values, device)).collect();
+                let all = bits(&run_kernel(&kernel, &tensors.iter().collect::<Vec<_>>(), device)?[0])?;
+                let one = interp::evaluate(op, &args);
+                assert!(all[0] == one.bits() || one.as_f64().is_nan(), "{op:?} of {args:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+pub fn casts_equal_the_interpreter(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    for from in Scalar::ALL {
+        for to in Scalar::ALL {
+            let kernel = kernel_of(format!("cast_{from}_{to}"), &[from], to, |b, args| b.cast(to, &args[0]))?;
+            compare(&kernel, &[samples(from, &mut random)], device)?;
+            if from.same_width() == to {
+                let kernel = kernel_of(format!("bits_{from}_{to}"), &[from], to, |b, args| b.bitcast(to, &args[0]))?;
+                compare(&kernel, &[samples(from, &mut random)], device)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub fn bad_index_is_an_error(device: Device) -> Outcome {
+    for (name, offset) in [("above", 1i64), ("below", -1)] {
+        let mut b = Builder::new(name, 100, Scalar::I32);
+        let out = b.param("out", Scalar::F32, 100, Access::Write);
+        let x = b.param("x", Scalar::F32, 100, Access::Read);
+        let i = b.index();
+        let offset_value = b.constant(Value::int(Scalar::I32, offset));
+        let at = b.add(&i, &offset_value);
+        let value = b.load(x, at);
+        b.store(out, i, value);
+        let input = Tensor::zeros(&[100], Scalar::F32, device);
+        let error = run_kernel(&b.finish()?, &[&input], device).expect_err("must be refused").to_string();
+        let expected = if offset > 0 { "index 100 is outside 'x' of 100 elements" } else { "index -1 is outside 'x'" };
+        assert!(error.contains(expected), "{error}");
+    }
+    // And the device goes on.
+    assert_eq!((Tensor::ones(&[3], Scalar::F32, device) + 1.0).to_vec::<f32>()?, [2.0; 3]);
+    Ok(())
+}

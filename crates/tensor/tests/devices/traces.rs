@@ -1,0 +1,138 @@
+//! Traces: replays give what eager computation gives, and nothing a user holds changes under them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bornite::{DType, Device, Tensor, Var, commit, trace};
+
+use crate::Outcome;
+
+pub fn repeat_and_retrace(device: Device) -> Outcome {
+    let calls = AtomicUsize::new(0);
+    let step = trace(|x| {
+        calls.fetch_add(1, Ordering::Relaxed);
+        Ok((vec![(&x[0] * 2.0 + &x[1]).tanh().sum(-1), x[0].clone()], vec![]))
+    });
+    for round in 0..3 {
+        for columns in [1, 5, 300] {
+            let data: Vec<f32> = (0..2 * columns).map(|n| (n + round) as f32 * 0.01).collect();
+            let x = Tensor::from_slice(&data, &[2, columns], device);
+            let y = Tensor::full(round as f64, &[columns], DType::F32, device);
+            let expected = (&x * 2.0 + &y).tanh().sum(-1).to_vec::<f32>()?;
+            let out = step.call(&[x, y])?;
+            assert_eq!(out[0].to_vec::<f32>()?, expected);
+            assert_eq!(out[1].to_vec::<f32>()?, data, "an argument returned as it is");
+        }
+    }
+    assert_eq!(calls.load(Ordering::Relaxed), 3, "one trace a shape");
+    Ok(())
+}
+
+pub fn results_outlive_the_next_call(device: Device) -> Outcome {
+    let step = trace(|x| Ok((vec![&x[0] + 1.0], vec![])));
+    let mut held = vec![];
+    for n in 0..5 {
+        held.push(step.call(&[Tensor::full(n as f64, &[3], DType::F32, device)])?.remove(0));
+    }
+    let lazy = &held[0] * 10.0;
+    step.call(&[Tensor::full(99.0, &[3], DType::F32, device)])?;
+    for (n, tensor) in held.iter().enumerate() {
+        assert_eq!(tensor.to_vec::<f32>()?, [n as f32 + 1.0; 3]);
+    }
+    assert_eq!(lazy.to_vec::<f32>()?, [10.0; 3]);
+    // A variable made from a result is its own.
+    let result = step.call(&[Tensor::full(5.0, &[3], DType::F32, device)])?.remove(0);
+    let var = Var::new(&result)?;
+    step.call(&[Tensor::full(6.0, &[3], DType::F32, device)])?;
+    assert_eq!(var.get().to_vec::<f32>()?, [6.0; 3]);
+    Ok(())
+}
+
+pub fn versions_outlive_the_step(device: Device) -> Outcome {
+    let w = Var::new(&Tensor::from_slice(&[1.0f32, 2.0], &[2], device))?;
+    let step = trace(|_| Ok((vec![w.get().sum(..)], vec![w.set(w.get() * 2.0)])));
+    let mut held = vec![];
+    for n in 0..4 {
+        held.push((w.get(), w.get() + 0.5));
+        let before = 3.0 * f64::from(1 << n);
+        assert_eq!(step.call(&[])?[0].item()?, before, "results see the values before the step");
+    }
+    for (n, (version, lazy)) in held.iter().enumerate() {
+        let scale = (1 << n) as f32;
+        assert_eq!(version.to_vec::<f32>()?, [scale, 2.0 * scale]);
+        assert_eq!(lazy.to_vec::<f32>()?, [scale + 0.5, 2.0 * scale + 0.5]);
+    }
+    assert_eq!(w.get().to_vec::<f32>()?, [16.0, 32.0]);
+    Ok(())
+}
+
+pub fn eager_and_traced_mix(device: Device) -> Outcome {
+    let w = Var::new(&Tensor::from_slice(&[1.0f32], &[1], device))?;
+    let double = trace(|_| Ok((vec![], vec![w.set(w.get() * 2.0)])));
+    let add = trace(|x| Ok((vec![w.get()], vec![w.set(w.get() + &x[0])])));
+    let mut expected = 1.0f32;
+    let mut held = vec![];
+    for n in 0..6 {
+        held.push((w.get(), expected));
+        match n % 3 {
+            0 => {
+                double.call(&[])?;
+                expected *= 2.0;
+            }
+            1 => {
+                commit(&[], vec![w.set(w.get() - 0.5)])?;
+                expected -= 0.5;
+            }
+            _ => {
+                let before = add.call(&[Tensor::from_slice(&[3.0f32], &[1], device)])?;
+                assert_eq!(before[0].to_vec::<f32>()?, [expected]);
+                expected += 3.0;
+            }
+        }
+        assert_eq!(w.get().to_vec::<f32>()?, [expected]);
+    }
+    for (version, value) in held {
+        assert_eq!(version.to_vec::<f32>()?, [value]);
+    }
+    Ok(())
+}
+
+pub fn captured_values(device: Device) -> Outcome {
+    let constant = Tensor::from_slice(&[10.0f32, 20.0], &[2], device);
+    let lazy = &constant + 1.0;
+    let first = trace(|x| Ok((vec![&x[0] * 1.0], vec![])));
+    // A result of another trace, and an old version of a variable: both live in memory that is written again.
+    let result = first.call(&[Tensor::from_slice(&[100.0f32, 200.0], &[2], device)])?.remove(0);
+    let w = Var::new(&constant)?;
+    trace(|_| Ok((vec![], vec![w.set(w.get() * 1.0)]))).call(&[])?;
+    let old = w.get();
+    let step = trace(|x| Ok((vec![&x[0] + &constant + &lazy + &result + &old], vec![])));
+    let expected = [1.0 + 10.0 + 11.0 + 100.0 + 10.0, 2.0 + 20.0 + 21.0 + 200.0 + 20.0];
+    for n in 0..3 {
+        // `old` is current at the first call, so the trace reads the variable: its value then is what counts.
+        let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], device);
+        assert_eq!(step.call(&[x])?[0].to_vec::<f32>()?, expected, "call {n}");
+        first.call(&[Tensor::from_slice(&[-1.0f32, -1.0], &[2], device)])?;
+    }
+    Ok(())
+}
+
+pub fn errors_change_nothing(device: Device) -> Outcome {
+    let w = Var::new(&Tensor::from_slice(&[1.0f32, 2.0], &[2], device))?;
+    let step = trace(|x| Ok((vec![x[0].sum(..)], vec![w.set(w.get() + &x[0])])));
+    let wrong = Tensor::zeros(&[3], DType::F32, device);
+    let error = step.call(&[wrong]).unwrap_err().to_string();
+    assert!(error.contains("[2]") && error.contains("[3]") && error.contains(file!()), "{error}");
+    let reads = trace(|x| {
+        x[0].sum(..).item()?;
+        Ok((vec![], vec![w.set(w.get() * 2.0)]))
+    });
+    let error = reads.call(&[Tensor::zeros(&[2], DType::F32, device)]).unwrap_err().to_string();
+    assert!(error.contains("while a function is being traced"), "{error}");
+    let twice = trace(|_| Ok((vec![], vec![w.set(w.get()), w.set(w.get())])));
+    assert!(twice.call(&[]).unwrap_err().to_string().contains("written twice"));
+    assert!(trace(|_| Ok((vec![], vec![]))).call(&[])?.is_empty());
+    assert_eq!(w.get().to_vec::<f32>()?, [1.0, 2.0]);
+    step.call(&[Tensor::ones(&[2], DType::F32, device)])?;
+    assert_eq!(w.get().to_vec::<f32>()?, [2.0, 3.0]);
+    Ok(())
+}
