@@ -1,1 +1,76 @@
-fn main() {}
+//! The command `bornite`: arguments, progress and reports. What it does is done by the other crates.
+//!
+//! Results go to stdout (as JSON with `--json`), progress and notes to stderr. Exit 0: done; 1: failed; 2: misused.
+
+mod bench;
+mod devices;
+mod doctor;
+mod suite;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Bornite: deep learning in Rust, on CPUs and NVIDIA GPUs.
+#[derive(Parser)]
+#[command(name = "bornite", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the devices that tensors can live on
+    Devices {
+        /// Write JSON to stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check this machine: libraries, devices, and a real kernel on each
+    Doctor {
+        /// Write JSON to stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Measure tensor operations, beside a peer's figures if given
+    Bench(bench::Options),
+}
+
+/// An error with its whole message.
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Command::Devices { json } => devices::run(json),
+        Command::Doctor { json } => doctor::run(json),
+        Command::Bench(options) => bench::run(&options),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes a result to stdout. A reader that went away (`| head`) is no error.
+fn print(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Writes JSON to stdout.
+fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
+    print(&format!("{value:#}\n"))
+}
+
+/// Writes a line of progress to stderr.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

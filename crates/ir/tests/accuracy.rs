@@ -34,7 +34,8 @@ fn f32_within_bounds() {
     for (op, exact, bound) in BODIES {
         let mut worst = (0.0, 0.0);
         // A prime stride over all bit patterns: every exponent, both signs, denormals.
-        for bits in (0..u32::MAX).step_by(60_013) {
+        let stride = if std::env::var_os("BORNITE_TEST_FULL").is_some() { 1009 } else { 60_013 };
+        for bits in (0..u32::MAX).step_by(stride) {
             let x = f32::from_bits(bits);
             let (found, exact) = (f32_of(op, x), exact(x as f64));
             if exact.is_nan() {

@@ -71,11 +71,12 @@ impl Tensor {
     /// The shape as an array of exactly `N` lengths.
     #[track_caller]
     pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
+        let at = Place::here();
         let shape = self.shape()?;
         <[usize; N]>::try_from(shape).map_err(|_| Error::Op {
             op: "dims",
             what: format!("expected {N} axes, the shape is {shape:?}"),
-            at: Place::here(),
+            at,
         })
     }
 

@@ -14,12 +14,12 @@ pub fn trials() -> Vec<Trial> {
     if let Some(why) = &missing {
         println!("skipped: everything on nvrtc, since {}", crate::brief(&why.clone().into()));
     }
-    let bodies: [(&str, fn() -> Outcome); 2] =
-        [("every_row_compiles", every_row_compiles), ("errors_show_the_source", errors_show_the_source)];
-    let trial = |(name, body): (&str, fn() -> Outcome)| {
-        Trial::test(format!("nvrtc::{name}"), body).with_ignored_flag(missing.is_some())
-    };
-    bodies.into_iter().map(trial).collect()
+    [
+        Trial::test("nvrtc::every_row_compiles", every_row_compiles),
+        Trial::test("nvrtc::errors_show_the_source", errors_show_the_source),
+    ]
+    .map(|trial| trial.with_ignored_flag(missing.is_some()))
+    .into()
 }
 
 fn every_row_compiles() -> Outcome {

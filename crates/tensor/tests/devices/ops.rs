@@ -250,7 +250,7 @@ pub fn views(device: Device) -> Outcome {
                     let total: usize = shape.iter().product();
                     let first = [1, 2, 3, 4, 6]
                         .into_iter()
-                        .filter(|d| total % d == 0)
+                        .filter(|&d| total.is_multiple_of(d))
                         .nth((random.bits() % 3) as usize)
                         .unwrap_or(1);
                     shape = vec![first, 1, total / first];

@@ -6,7 +6,10 @@ use bornite::{Device, Element, Tensor, run_kernel};
 use crate::Outcome;
 use crate::random::Random;
 
-const COUNT: usize = 20_000;
+/// Inputs a row.
+fn count() -> usize {
+    if std::env::var_os("BORNITE_TEST_FULL").is_some() { 1_000_000 } else { 20_000 }
+}
 
 /// Bit patterns of a type: zeros, ones, denormals, infinities, NaN, extremes, then random ones, half of them small.
 fn samples(scalar: Scalar, random: &mut Random) -> Vec<Value> {
@@ -49,12 +52,12 @@ fn samples(scalar: Scalar, random: &mut Random) -> Vec<Value> {
     let mut values: Vec<Value> = specials.iter().map(|&x| Value::from_f64(scalar, x)).collect();
     values.push(Value::int(scalar, i64::MIN));
     values.push(Value::int(scalar, i32::MIN as i64));
-    while values.len() < COUNT {
+    while values.len() < count() {
         let near = random.between(-20.0, 20.0);
         values.push(Value::from_f64(scalar, near));
         values.push(Value::from_bits(scalar, random.bits()));
     }
-    values.truncate(COUNT);
+    values.truncate(count());
     values
 }
 
@@ -122,12 +125,12 @@ fn kernel_of(
     result: Scalar,
     body: impl FnOnce(&mut Builder, &[bornite::ir::ExprId]) -> bornite::ir::ExprId,
 ) -> Result<Kernel, bornite::ir::VerifyError> {
-    let mut b = Builder::new(name, COUNT as u64, Scalar::I32);
-    let out = b.param("out", result, COUNT as u64, Access::Write);
+    let mut b = Builder::new(name, count() as u64, Scalar::I32);
+    let out = b.param("out", result, count() as u64, Access::Write);
     let i = b.index();
     let args: Vec<_> = (types.iter().enumerate())
         .map(|(n, &scalar)| {
-            let view = b.param(format!("in{n}"), scalar, COUNT as u64, Access::Read);
+            let view = b.param(format!("in{n}"), scalar, count() as u64, Access::Read);
             b.load(view, i)
         })
         .collect();

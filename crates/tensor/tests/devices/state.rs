@@ -25,7 +25,7 @@ pub fn commit_is_whole_or_nothing(device: Device) -> Outcome {
     assert_eq!(b.get().to_vec::<f32>()?, [3.0]);
 
     let out = a.get().sum(..);
-    commit(&[out.clone()], vec![a.set(a.get() + 1.0), b.set(b.get() * 10.0)])?;
+    commit(std::slice::from_ref(&out), vec![a.set(a.get() + 1.0), b.set(b.get() * 10.0)])?;
     assert_eq!(out.item()?, 3.0);
     assert_eq!(a.get().to_vec::<f32>()?, [2.0, 3.0]);
     assert_eq!(b.get().to_vec::<f32>()?, [30.0]);

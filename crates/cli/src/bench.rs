@@ -1,0 +1,78 @@
+//! `bornite bench`: runs the suite, shows a table, compares with a peer's figures from the same machine.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bornite::Device;
+use bornite_bench::peer::Peer;
+use bornite_bench::{Config, Machine, Report};
+
+use crate::devices::{describe, gpus};
+use crate::{Failure, note, print, suite};
+
+/// Options of `bornite bench`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Smaller sizes and fewer samples: done in seconds
+    #[arg(long)]
+    quick: bool,
+    /// cpu[:N] | cuda[:N] | interpreter | auto
+    #[arg(long, env = "BORNITE_DEVICE", default_value = "auto")]
+    device: String,
+    /// Only rows whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+    /// Output of a script in peers/ run on this machine: adds how many times faster we are
+    #[arg(long, value_name = "FILE")]
+    peer: Option<PathBuf>,
+    /// Also write the report as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write JSON to stdout
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let device: Device = if options.device == "auto" {
+        let (device, why) = Device::auto_or_why();
+        if let Some(why) = why {
+            note(&format!("running on the CPU: {why}"));
+        }
+        device
+    } else {
+        options.device.parse()?
+    };
+    // Both files are tried before minutes are spent measuring.
+    let peer = options.peer.as_ref().map(Peer::load).transpose()?;
+    let out = options.out.as_ref().map(|path| File::create(path).map_err(|e| format!("{}: {e}", path.display())));
+    let out = out.transpose()?;
+
+    let config = if options.quick { Config::quick() } else { Config::default() };
+    let gpus = gpus().unwrap_or_default().iter().map(describe).collect();
+    let mut report = Report::new(Machine::detect(gpus), config);
+    let cases = suite::cases(device, options.quick, &options.filter);
+    if cases.is_empty() {
+        let names: Vec<String> = suite::cases(device, options.quick, "").into_iter().map(|case| case.name).collect();
+        return Err(format!("no row's name contains '{}'; there are {}", options.filter, names.join(", ")).into());
+    }
+    for (n, case) in cases.iter().enumerate() {
+        note(&format!("[{}/{}] {} on {device}", n + 1, cases.len(), case.name));
+        report.rows.push(case.measure(device, &config)?);
+    }
+    if let Some(peer) = peer {
+        peer.attach(&mut report)?;
+    }
+    if let Some(file) = out {
+        report.write_json(file)?;
+    }
+    if options.json {
+        let mut json = vec![];
+        report.write_json(&mut json)?;
+        print(&String::from_utf8(json)?)?;
+    } else {
+        print(&report.to_string())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

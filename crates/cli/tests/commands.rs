@@ -1,0 +1,138 @@
+//! The command as people meet it: on machines without a GPU, with missing or broken libraries, with wrong arguments.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn bornite(args: &[&str], env: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bornite"));
+    for name in ["BORNITE_DEVICE", "BORNITE_LIBRARY_PATH", "BORNITE_HIDE_LIBRARIES"] {
+        command.env_remove(name);
+    }
+    let output = command.args(args).envs(env.iter().copied()).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!errors.contains("panicked"), "{args:?} with {env:?}: {errors}");
+    output
+}
+
+fn text(output: &Output) -> (String, String) {
+    let read = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (read(&output.stdout), read(&output.stderr))
+}
+
+/// A folder of this test's own, made new.
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+const BENCH: [&str; 4] = ["bench", "--quick", "--filter", "add_f32_1000"];
+
+#[test]
+fn every_command_works_without_libraries_and_says_what_is_missing() {
+    for hidden in ["cuda", "nvrtc", "cuda,nvrtc"] {
+        let env = [("BORNITE_HIDE_LIBRARIES", hidden)];
+        for args in [&["devices"][..], &["doctor"], &BENCH] {
+            let output = bornite(args, &env);
+            let (out, err) = text(&output);
+            assert!(output.status.success(), "{args:?} without {hidden}: {err}");
+            let all = out + &err;
+            let missing = if hidden.starts_with("cuda") { "libcuda.so.1 was not found" } else { "was not found" };
+            assert!(all.contains(missing), "{args:?} without {hidden}: {all}");
+            assert!(all.contains("BORNITE_LIBRARY_PATH") && all.contains("nstall"), "{args:?} says no remedy: {all}");
+        }
+        let output = bornite(&["bench", "--quick", "--device", "cuda"], &env);
+        let (_, err) = text(&output);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(err.starts_with("error: lib") && err.contains("was not found"), "{err}");
+    }
+}
+
+#[test]
+fn broken_library_folders_are_named() {
+    let (_, err) = text(&bornite(&["bench", "--device", "cuda"], &[("BORNITE_LIBRARY_PATH", "/no/such/folder")]));
+    assert!(err.contains("BORNITE_LIBRARY_PATH=/no/such/folder: /no/such/folder is not a folder"), "{err}");
+    let folder = scratch("junk-libraries");
+    for file in ["libcuda.so.1", "libnvrtc.so.13"] {
+        std::fs::write(folder.join(file), "not a library").unwrap();
+    }
+    let env = [("BORNITE_LIBRARY_PATH", folder.to_str().unwrap())];
+    let output = bornite(&["doctor"], &env);
+    let (out, _) = text(&output);
+    assert!(output.status.success(), "a machine without a usable GPU is healthy: {out}");
+    let json = text(&bornite(&["doctor", "--json"], &env)).0;
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    for library in report["libraries"].as_array().unwrap() {
+        // Where the machine has the real one, it is found behind the broken file.
+        let error = library["error"].as_str().unwrap_or("junk-libraries");
+        assert!(error.contains("junk-libraries"), "{library}");
+    }
+}
+
+#[test]
+fn json_is_json() {
+    let hidden = [("BORNITE_HIDE_LIBRARIES", "cuda,nvrtc")];
+    let parse = |args: &[&str]| -> serde_json::Value {
+        let output = bornite(args, &hidden);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}"))
+    };
+    assert_eq!(parse(&["devices", "--json"])["auto"], "cpu");
+    assert_eq!(parse(&["doctor", "--json"])["healthy"], true);
+    let report = parse(&[&BENCH[..], &["--json"]].concat());
+    assert_eq!(report["rows"][0]["name"], "add_f32_1000");
+    assert!(report["rows"][0]["median_ms"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn wrong_arguments_are_explained() {
+    let folder = scratch("wrong-arguments");
+    let bad_peer = folder.join("peer.jsonl");
+    std::fs::write(&bad_peer, "{\"op\": \"add\"}\n").unwrap();
+    let cases: [(&[&str], i32, &str); 9] = [
+        (&["bench", "--device", "tpu"], 1, "'tpu' is not a device; write cpu, cpu:N, cuda"),
+        (&["bench", "--device", "cuda:99"], 1, "was not found"),
+        (&["bench", "--quick", "--device", "cpu", "--filter", "nothing"], 1, "there are add_f32_1000"),
+        (&["bench", "--device", "cpu", "--out", "/no/such/folder/x.json"], 1, "/no/such/folder/x.json: No such file"),
+        (&["bench", "--device", "cpu", "--peer", "/no/such/peer"], 1, "/no/such/peer"),
+        (&["bench", "--device", "cpu", "--peer", bad_peer.to_str().unwrap()], 1, "peer.jsonl"),
+        (&["bench", "--devise", "cpu"], 2, "--device"),
+        (&["banch"], 2, "bench"),
+        (&[], 2, "Usage"),
+    ];
+    for (args, code, expected) in cases {
+        let output = bornite(args, &[("BORNITE_HIDE_LIBRARIES", "cuda,nvrtc")]);
+        let (_, err) = text(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {err}");
+        assert!(err.contains(expected), "{args:?} does not say {expected:?}: {err}");
+    }
+}
+
+#[test]
+fn the_environment_chooses_the_device() {
+    let env = [("BORNITE_DEVICE", "interpreter")];
+    let (out, _) = text(&bornite(&["bench", "--quick", "--filter", "add_f32_1000", "--json"], &env));
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["rows"][0]["device"], "interpreter");
+    let (_, err) = text(&bornite(&BENCH, &[("BORNITE_DEVICE", "abacus")]));
+    assert!(err.contains("'abacus' is not a device"), "{err}");
+}
+
+/// `docs/cli.md` is the help texts. `BLESS=1 cargo test -p bornite-cli` writes it anew.
+#[test]
+fn the_manual_is_the_help() {
+    let mut manual = String::from(
+        "# The command `bornite`\n\nWritten from the help texts by a test of `bornite-cli`; do not edit.\n",
+    );
+    for command in [&[][..], &["devices"], &["doctor"], &["bench"]] {
+        let (help, _) = text(&bornite(&[command, &["--help"]].concat(), &[("COLUMNS", "100")]));
+        let title = ["bornite", &command.join(" ")].join(" ");
+        let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+        manual += &format!("\n## `{}`\n\n```text\n{}\n```\n", title.trim(), lines.join("\n"));
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &manual).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), manual, "run BLESS=1 cargo test -p bornite-cli");
+}
