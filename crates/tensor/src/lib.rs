@@ -51,3 +51,8 @@ pub use var::{Update, Var, commit};
 
 /// The kernel IR, for kernels of one's own (see [`run_kernel`]).
 pub use bornite_ir as ir;
+
+/// The README's program is compiled and run with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,14 +1,13 @@
 //! The example runs anywhere and says what it ran on.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 #[test]
 fn hello_gpu_without_libraries() {
-    let tests = std::env::current_exe().unwrap();
-    let example: PathBuf = tests.parent().unwrap().parent().unwrap().join("examples/hello_gpu");
     for hidden in ["cuda", "nvrtc", "cuda,nvrtc"] {
-        let output = Command::new(&example).env("BORNITE_HIDE_LIBRARIES", hidden).output().unwrap();
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["run", "--quiet", "--package", "bornite", "--example", "hello_gpu"]);
+        let output = command.env("BORNITE_HIDE_LIBRARIES", hidden).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
         assert!(text.contains("= [19.0, 22.0, 43.0, 50.0] on cpu"), "{text}");

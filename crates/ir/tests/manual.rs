@@ -1,0 +1,62 @@
+//! `docs/ops.md` is the op table in words. `BLESS=1 cargo test -p bornite-ir` writes it anew.
+
+use bornite_ir::{Kind, Op, TypeRule};
+
+const RULES: &str = "\
+# Scalar operations
+
+Written from the op table (`crates/ir/src/op.rs`) by a test of `bornite-ir`; do not edit.
+
+Every reader of kernels (interpreter, CPU code, CUDA text) obeys these rules, so results agree to the bit:
+
+- Floats follow IEEE 754 with round to nearest even; denormals are kept; `a * b + c` is fused only where `fma` is written.
+- All NaNs count as one where readers are compared.
+- `max` gives NaN if either argument is NaN, and +0 is larger than -0.
+- Integers wrap. `n / 0` and `n % 0` are 0; `MIN / -1` is `MIN` and `MIN % -1` is 0.
+- Shift counts are masked to the width of the type; `shr` keeps the sign.
+- Float to integer truncates and saturates, NaN becomes 0; anything to bool is `!= 0`; bool to number is 0 or 1.
+- A *body* is written over primitives and is the same code on every reader; its bound is against the true value.
+
+| op | arguments | types | computed as | meaning | gradient |
+|---|---|---|---|---|---|
+";
+
+/// Counts what a derivative emits.
+struct Probe;
+
+impl bornite_ir::Emit for Probe {
+    type V = ();
+    fn op(&mut self, _: Op, _: &[&()]) {}
+    fn constant_like(&mut self, (): &(), _: f64) {}
+}
+
+#[test]
+fn the_manual_is_the_table() {
+    let mut manual = RULES.to_owned();
+    for &op in Op::ALL {
+        let row = op.row();
+        let types = match row.rule {
+            TypeRule::Float => "floats",
+            TypeRule::Int => "integers",
+            TypeRule::Number => "floats, integers",
+            TypeRule::Compare => "any, gives bool",
+            TypeRule::Select => "bool, then any",
+        };
+        let computed = if row.kind == Kind::Body { "body" } else { "primitive" };
+        let gradient = match op.derivative(&mut Probe, &vec![&(); op.arity()], &(), &()) {
+            Some(parts) => {
+                assert_eq!(parts.len(), op.arity(), "{op:?}: one part an argument");
+                "yes"
+            }
+            None => "no",
+        };
+        let args = row.args.join(", ");
+        manual += &format!("| `{}` | {args} | {types} | {computed} | {} | {gradient} |\n", row.name, row.doc.trim());
+        assert_eq!(Op::by_name(row.name), Some(op), "names are unique");
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ops.md");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &manual).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), manual, "run BLESS=1 cargo test -p bornite-ir");
+}
