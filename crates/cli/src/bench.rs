@@ -17,7 +17,7 @@ pub struct Options {
     /// Smaller sizes and fewer samples: done in seconds
     #[arg(long)]
     quick: bool,
-    /// cpu[:N] | cuda[:N] | interpreter | auto
+    /// One of cpu, cpu:N, cuda, cuda:N, interpreter, auto
     #[arg(long, env = "BORNITE_DEVICE", default_value = "auto")]
     device: String,
     /// Only rows whose name contains this
