@@ -2,7 +2,7 @@
 //!
 //! Nothing of CUDA is needed to build, and a missing library is an [`Error`] that says how to get it, never a panic.
 //! This crate must not know of tensors or models. `unsafe` is at home here: every block calls the driver or NVRTC
-//! through a table of [checked signatures](api).
+//! through a table of checked signatures (`api.rs`).
 #![allow(unsafe_code)]
 
 mod api;

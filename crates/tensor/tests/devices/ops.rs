@@ -5,28 +5,32 @@ use bornite::{DType, Device, Element, Tensor};
 use crate::Outcome;
 use crate::random::Random;
 
-/// Runs `body` for f32 and f64: it is given a tensor maker, a reader and the tolerance relative to the largest value.
-fn both(
-    device: Device,
-    body: impl Fn(&dyn Fn(&[f64], &[usize]) -> Tensor, &dyn Fn(&Tensor, &[f64]) -> Outcome) -> Outcome,
-) -> Outcome {
+/// Makes a tensor of one dtype from f64 data.
+type Make<'a> = &'a dyn Fn(&[f64], &[usize]) -> Tensor;
+/// Compares a tensor with the f64 reference.
+type Check<'a> = &'a dyn Fn(&Tensor, &[f64]) -> Outcome;
+
+/// Runs `body` for f32 and f64. An element that `terms` roundings went into may be off by as many, and 16, epsilons of
+/// the largest value (at least 1).
+fn both(device: Device, terms: usize, body: impl Fn(Make<'_>, Check<'_>) -> Outcome) -> Outcome {
     fn make<T: Element>(convert: impl Fn(f64) -> T, device: Device) -> impl Fn(&[f64], &[usize]) -> Tensor {
         move |data, shape| Tensor::from_slice(&data.iter().map(|&x| convert(x)).collect::<Vec<T>>(), shape, device)
     }
-    let close = |found: Vec<f64>, expected: &[f64], tolerance: f64| -> Outcome {
+    let close = |found: Vec<f64>, expected: &[f64], epsilon: f64| -> Outcome {
         assert_eq!(found.len(), expected.len(), "number of elements");
         let scale = expected.iter().fold(1.0f64, |m, x| m.max(x.abs()));
         for (n, (found, expected)) in found.iter().zip(expected).enumerate() {
-            if (found - expected).abs() > tolerance * scale {
+            let near = (found - expected).abs() <= (16 + terms) as f64 * epsilon * scale;
+            if !near {
                 return Err(format!("element {n} is {found}, expected {expected}").into());
             }
         }
         Ok(())
     };
     body(&make(|x| x as f32, device), &|t, expected| {
-        close(t.to_vec::<f32>()?.into_iter().map(f64::from).collect(), expected, 2e-6)
+        close(t.to_vec::<f32>()?.into_iter().map(f64::from).collect(), expected, f32::EPSILON as f64)
     })?;
-    body(&make(|x| x, device), &|t, expected| close(t.to_vec::<f64>()?, expected, 1e-14))
+    body(&make(|x| x, device), &|t, expected| close(t.to_vec::<f64>()?, expected, f64::EPSILON))
 }
 
 /// As f32 would hold them, so that both dtypes start from the same numbers.
@@ -68,7 +72,7 @@ pub fn elementwise(device: Device) -> Outcome {
         let (a, b) = (grid(inputs(&mut random, len, 0.1, 3.0)), grid(inputs(&mut random, len, 0.1, 3.0)));
         for (name, tensor, scalar) in cases {
             let expected: Vec<f64> = a.iter().zip(&b).map(|(&a, &b)| scalar(a, b)).collect();
-            both(device, |make, check| check(&tensor(&make(&a, &[len]), &make(&b, &[len])), &expected))
+            both(device, 4, |make, check| check(&tensor(&make(&a, &[len]), &make(&b, &[len])), &expected))
                 .map_err(|e| format!("{name}, {len} elements: {}", e.message().unwrap_or_default()))?;
         }
     }
@@ -96,7 +100,7 @@ pub fn broadcast(device: Device) -> Outcome {
             data[flat]
         };
         let expected: Vec<f64> = indices(so).iter().map(|index| at(&a, sa, index) - at(&b, sb, index)).collect();
-        both(device, |make, check| {
+        both(device, 1, |make, check| {
             let out = make(&a, sa) - make(&b, sb);
             assert_eq!(out.shape()?, so);
             check(&out, &expected)
@@ -142,7 +146,7 @@ pub fn reductions(device: Device) -> Outcome {
             }
             let signed: Vec<isize> = axes.iter().map(|&a| a as isize - shape.len() as isize).collect();
             let empty = axes.iter().any(|&a| shape[a] == 0);
-            both(device, |make, check| {
+            both(device, x.len(), |make, check| {
                 let x = make(&x, shape);
                 assert_eq!(x.sum(&signed[..]).shape()?, out_shape);
                 check(&x.sum(&signed[..]), &sum)?;
@@ -198,7 +202,7 @@ pub fn products(device: Device) -> Outcome {
                 }
             }
         }
-        both(device, |make, check| {
+        both(device, k, |make, check| {
             let (x, y) = (make(&a, sa), make(&b, sb));
             let out = x.matmul(&y);
             assert_eq!(out.shape()?, so);
@@ -318,5 +322,5 @@ pub fn softmax_at_extremes(device: Device) -> Outcome {
             row.iter().map(move |x| (x - max).exp() / total).collect::<Vec<_>>()
         })
         .collect();
-    both(device, |make, check| check(&make(&rows, &[5, 768]).softmax(-1), &expected))
+    both(device, 768, |make, check| check(&make(&rows, &[5, 768]).softmax(-1), &expected))
 }
