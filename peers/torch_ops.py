@@ -55,7 +55,13 @@ def run(case, timer):
 def main():
     parser = argparse.ArgumentParser(description="Time PyTorch op by op; prints JSON lines.")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--filter", default="", metavar="SUBSTR", help="only ops whose name has it")
+    parser.add_argument(
+        "--filter",
+        default=[],
+        action="append",
+        metavar="SUBSTR",
+        help="only ops whose name has it; may be given again for more",
+    )
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads of one op")
     arguments = parser.parse_args()
 
@@ -71,7 +77,8 @@ def main():
     timer = common.Timer(arguments.device)
     randn = partial(torch.randn, device=arguments.device)
     for case in (case for group in GROUPS for case in group(randn)):
-        if arguments.filter not in case.name or (arguments.device == "cpu" and not case.on_cpu):
+        wanted = not arguments.filter or any(part in case.name for part in arguments.filter)
+        if not wanted or (arguments.device == "cpu" and not case.on_cpu):
             continue
         try:
             run(case, timer)
