@@ -81,12 +81,20 @@ impl Peer {
         }
         let mut attached = 0;
         for row in report.rows.iter_mut().filter(|row| self.compares(row)) {
-            let Some(peer_ms) = self.row(&row.name).map(|peer| peer.ms) else { continue };
+            let Some(peer_ms) = self.time_ms(&row.name) else { continue };
             let Some(speedup) = row.per_ms(peer_ms) else { continue };
             row.peer = Some(PeerRatio { name: self.name.clone(), peer_ms, speedup });
             attached += 1;
         }
         Ok(attached)
+    }
+
+    /// The time to compare a row with: for `add_eager_f32_1000`, the peer's plain call of `add_f32_1000`.
+    fn time_ms(&self, name: &str) -> Option<f64> {
+        match name.split_once("_eager") {
+            Some((op, rest)) => self.row(&format!("{op}{rest}"))?.eager_ms,
+            None => Some(self.row(name)?.ms),
+        }
     }
 
     fn compares(&self, row: &Row) -> bool {
@@ -101,7 +109,8 @@ impl Peer {
             _ => return Ok(()),
         };
         let Some(theirs) = theirs else { return Ok(()) };
-        if ours.iter().any(|name| name.contains(theirs)) {
+        // A description may follow the name after a comma; "NVIDIA A10" is not "NVIDIA A100".
+        if ours.iter().any(|name| name.split(',').next() == Some(theirs)) {
             return Ok(());
         }
         Err(Error::OtherMachine {

@@ -85,7 +85,7 @@ pub(crate) mod tests {
             os: "linux x86_64 6.18".into(),
             cpu_features: Some(vec!["avx2".into(), "fma".into()]),
             bornite: "0.1.0".into(),
-            gpus: vec!["cuda:0 NVIDIA H200 (sm_90, 139.8 GiB)".into()],
+            gpus: vec!["NVIDIA H200, sm_90, 139.8 GiB".into()],
             unix_time: 1_700_000_000,
         };
         let measured = |median_ms, spread| Measurement {

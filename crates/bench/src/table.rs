@@ -99,7 +99,7 @@ mod tests {
     fn golden() {
         let expected = "\
 bornite 0.1.0, AMD EPYC (avx2 fma), 16 logical cores, 128.0 GiB, linux x86_64 6.18
-cuda:0 NVIDIA H200 (sm_90, 139.8 GiB)
+NVIDIA H200, sm_90, 139.8 GiB
 
 name                device   median  spread  GB/s  TFLOP/s  vs peer
 add_f32_1000        cuda:0  2.00 µs    1.2%  6.00        -    1.25x

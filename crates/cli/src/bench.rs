@@ -1,7 +1,7 @@
 //! `bornite bench`: runs the suite, shows a table, compares with a peer's figures from the same machine.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bornite::Device;
@@ -44,10 +44,9 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     } else {
         options.device.parse()?
     };
-    // Both files are tried before minutes are spent measuring.
+    // Both files are tried before minutes are spent measuring. An earlier report stays until there is a new one.
     let peer = options.peer.as_ref().map(Peer::load).transpose()?;
-    let out = options.out.as_ref().map(|path| File::create(path).map_err(|e| format!("{}: {e}", path.display())));
-    let out = out.transpose()?;
+    let out = options.out.as_ref().map(|path| Output::create(path)).transpose()?;
 
     let config = if options.quick { Config::quick() } else { Config::default() };
     let gpus = gpus().unwrap_or_default().iter().map(describe).collect();
@@ -61,11 +60,11 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         note(&format!("[{}/{}] {} on {device}", n + 1, cases.len(), case.name));
         report.rows.push(case.measure(device, &config)?);
     }
-    if let Some(peer) = peer {
-        peer.attach(&mut report)?;
-    }
-    if let Some(file) = out {
-        report.write_json(file)?;
+    // What was measured is shown even if it cannot be compared.
+    let compared = peer.map_or(Ok(0), |peer| peer.attach(&mut report));
+    if let Some(out) = out {
+        report.write_json(&out.file)?;
+        std::fs::rename(&out.part, &out.path).map_err(|e| format!("{}: {e}", out.path.display()))?;
     }
     if options.json {
         let mut json = vec![];
@@ -74,5 +73,27 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     } else {
         print(&report.to_string())?;
     }
+    compared?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A file written beside its place and moved there when it is whole.
+struct Output {
+    path: PathBuf,
+    part: PathBuf,
+    file: File,
+}
+
+impl Output {
+    fn create(path: &Path) -> Result<Output, String> {
+        let part = path.with_added_extension("part");
+        let file = File::create(&part).map_err(|e| format!("{}: {e}", part.display()))?;
+        Ok(Output { path: path.into(), part, file })
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.part); // left over only if there was no report to move
+    }
 }

@@ -47,8 +47,15 @@ pub fn run(json: bool) -> Result<ExitCode, Failure> {
                 Err(error) => format!("{:<8} missing: {error}\n", library.name()),
             };
         }
-        for info in gpus.iter().flatten() {
-            text += &format!("{:<8} {}\n", format!("cuda:{}", info.ordinal), describe(info));
+        match &gpus {
+            Ok(found) if found.is_empty() => text += "GPUs     none visible\n",
+            Err(bornite_cuda::Error::MissingLibrary { .. }) => {} // said above
+            Err(error) => text += &format!("GPUs     cannot be listed: {error}\n"),
+            Ok(found) => {
+                for info in found {
+                    text += &format!("{:<8} {}\n", format!("cuda:{}", info.ordinal), describe(info));
+                }
+            }
         }
         text += "\nA softmax, compiled, run and compared with the interpreter:\n";
         for (device, check) in &checks {

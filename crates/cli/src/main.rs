@@ -51,10 +51,27 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {error}");
-            ExitCode::FAILURE
+            note(&format!("error: {}", with_causes(&*error)));
+            match error.downcast_ref() {
+                Some(bornite::Error::UnknownDevice(_)) => ExitCode::from(2),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
+}
+
+/// An error and what lies behind it, where that is not said already.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text += &format!(": {words}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 /// Writes a result to stdout. A reader that went away (`| head`) is no error.

@@ -1,7 +1,7 @@
 //! The benchmark suite: elementwise addition, matrix product, a perceptron's training step.
 //!
 //! Each row is measured inside a trace, as training runs; `…_eager_…` rows call operation by operation. Names are those
-//! of `peers/torch_ops.py`, so that ratios can be taken.
+//! of `peers/torch_ops.py`, so that ratios can be taken (of eager rows with the peer's `eager_ms`).
 
 use bornite::{Device, Tensor, Update, Var, trace};
 use bornite_bench::{Config, Row, measure, rotations};

@@ -90,11 +90,15 @@ fn wrong_arguments_are_explained() {
     let bad_peer = folder.join("peer.jsonl");
     std::fs::write(&bad_peer, "{\"op\": \"add\"}\n").unwrap();
     let cases: [(&[&str], i32, &str); 9] = [
-        (&["bench", "--device", "tpu"], 1, "'tpu' is not a device; write cpu, cpu:N, cuda"),
+        (&["bench", "--device", "tpu"], 2, "'tpu' is not a device; write cpu, cpu:N, cuda"),
         (&["bench", "--device", "cuda:99"], 1, "was not found"),
         (&["bench", "--quick", "--device", "cpu", "--filter", "nothing"], 1, "there are add_f32_1000"),
-        (&["bench", "--device", "cpu", "--out", "/no/such/folder/x.json"], 1, "/no/such/folder/x.json: No such file"),
-        (&["bench", "--device", "cpu", "--peer", "/no/such/peer"], 1, "/no/such/peer"),
+        (
+            &["bench", "--device", "cpu", "--out", "/no/such/folder/x.json"],
+            1,
+            "/no/such/folder/x.json.part: No such file",
+        ),
+        (&["bench", "--device", "cpu", "--peer", "/no/such/peer"], 1, "No such file"),
         (&["bench", "--device", "cpu", "--peer", bad_peer.to_str().unwrap()], 1, "peer.jsonl"),
         (&["bench", "--devise", "cpu"], 2, "--device"),
         (&["banch"], 2, "bench"),
@@ -106,6 +110,28 @@ fn wrong_arguments_are_explained() {
         assert_eq!(output.status.code(), Some(code), "{args:?}: {err}");
         assert!(err.contains(expected), "{args:?} does not say {expected:?}: {err}");
     }
+}
+
+#[test]
+fn a_report_is_kept_whole() {
+    let folder = scratch("reports");
+    let (report, peer) = (folder.join("report.json"), folder.join("peer.jsonl"));
+    let (report_path, peer_path) = (report.to_str().unwrap(), peer.to_str().unwrap());
+    let bench = [&BENCH[..], &["--device", "cpu", "--out", report_path]].concat();
+    std::fs::write(&report, "an earlier report").unwrap();
+    assert_eq!(bornite(&[&bench[..], &["--filter", "nothing"]].concat(), &[]).status.code(), Some(2), "given twice");
+    assert_eq!(std::fs::read_to_string(&report).unwrap(), "an earlier report");
+    // Figures of another machine: refused, but what was measured is not lost.
+    let elsewhere =
+        "{\"machine\": {\"cpu\": \"abacus\", \"device\": \"cpu\"}}\n{\"op\": \"add_f32_1000\", \"ms\": 1.0}\n";
+    std::fs::write(&peer, elsewhere).unwrap();
+    let output = bornite(&[&bench[..], &["--peer", peer_path]].concat(), &[]);
+    let (out, err) = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("abacus") && out.contains("add_f32_1000"), "{out}{err}");
+    let written: serde_json::Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
+    assert_eq!(written["rows"][0]["name"], "add_f32_1000");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "no stray files");
 }
 
 #[test]

@@ -43,6 +43,30 @@ const PRELUDE: &[(&str, &str)] = &[
     ),
 ];
 
+/// Words that cannot be names in CUDA C++ text, or that the printed text uses itself.
+const TAKEN: &str = " alignas alignof and and_eq asm auto bitand bitor blockDim blockIdx bool break case catch char \
+    char16_t char32_t char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr \
+    constinit continue decltype default delete do double dynamic_cast else enum explicit export extern false float for \
+    friend goto gridDim if index inline int long main mutable namespace new noexcept not not_eq nullptr operator or \
+    or_eq private protected public register reinterpret_cast requires restrict return short signed sizeof static \
+    static_assert static_cast struct switch template this thread_local threadIdx throw true try typedef typeid \
+    typename union unsigned using virtual void volatile warpSize wchar_t while xor xor_eq ";
+
+/// A name as it is printed: kept, but for an underscore after words that are taken (and after names that end in one,
+/// so that different names stay different).
+fn printed(name: &str) -> String {
+    let numbered = name.strip_prefix('v').is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
+    let reserved = name.starts_with("bn_") || name.starts_with("__") || name.ends_with('_');
+    let function = Op::by_name(name).is_some();
+    let taken = TAKEN.contains(&format!(" {name} "));
+    if numbered || reserved || function || taken { format!("{name}_") } else { name.into() }
+}
+
+/// The name of a kernel's function in its text.
+pub fn symbol(kernel: &Kernel) -> String {
+    printed(&kernel.name)
+}
+
 /// Prints a kernel as a translation unit of its own.
 pub fn print(kernel: &Kernel) -> String {
     let mut p = Printer { kernel, terms: vec![None; kernel.exprs.len()], functions: vec![], lines: vec![], depth: 2 };
@@ -115,11 +139,12 @@ impl Printer<'_> {
     }
 
     fn signature(&mut self, text: &mut String) {
-        let Kernel { name, launch, index, .. } = self.kernel;
+        let Kernel { launch, index, .. } = self.kernel;
+        let name = symbol(self.kernel);
         let params: Vec<String> = (self.kernel.params.iter())
             .map(|p| {
                 let constness = if p.access == Access::Read { "const " } else { "" };
-                format!("{constness}{}* __restrict__ {}", c_type(p.scalar), p.name)
+                format!("{constness}{}* __restrict__ {}", c_type(p.scalar), printed(&p.name))
             })
             .collect();
         // Unsigned, so that stepping past the end cannot overflow: the grid never exceeds the count by a block.
@@ -193,7 +218,7 @@ impl Printer<'_> {
     }
 
     fn element(&self, ParamId(n): ParamId, index: ExprId) -> String {
-        format!("{}[{}]", self.kernel.params[n as usize].name, self.term(index).text)
+        format!("{}[{}]", printed(&self.kernel.params[n as usize].name), self.term(index).text)
     }
 
     fn term(&self, id: ExprId) -> Term {

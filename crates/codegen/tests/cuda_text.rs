@@ -62,3 +62,22 @@ fn literals_are_exact() {
         assert!(text.contains(&format!("out[index] = {expected};")), "{text}");
     }
 }
+
+#[test]
+fn names_are_kept_unless_taken() {
+    let names = ["x", "int", "int_", "index", "v3", "i_", "threadIdx", "exp", "value"];
+    let mut b = Builder::new("double", 1, Scalar::I32);
+    let i = b.index();
+    let views: Vec<_> = names.iter().map(|name| b.param(*name, Scalar::F32, 1, Access::Write)).collect();
+    let one = b.constant(Value::from_f64(Scalar::F32, 1.0));
+    for view in views {
+        b.store(view, i, one);
+    }
+    let kernel = b.finish().unwrap();
+    let text = cuda::print(&kernel);
+    assert_eq!(cuda::symbol(&kernel), "double_");
+    for printed in ["x", "int_", "int__", "index_", "v3_", "i__", "threadIdx_", "exp_", "value"] {
+        assert!(text.contains(&format!("float* __restrict__ {printed}")), "{printed}: {text}");
+        assert!(text.contains(&format!(" {printed}[index] = 1.0f;")), "{printed}: {text}");
+    }
+}

@@ -95,7 +95,7 @@ fn driver() -> Result<&'static Driver> {
 
 /// Highest CUDA version the driver supports, as (major, minor).
 pub fn driver_version() -> Result<(u32, u32)> {
-    let driver = driver()?;
+    let driver = Driver::get()?;
     let mut version = 0;
     // SAFETY: writes one integer.
     check(driver, "cuDriverGetVersion", unsafe { (driver.cuDriverGetVersion)(&mut version) })?;
@@ -104,12 +104,15 @@ pub fn driver_version() -> Result<(u32, u32)> {
 
 /// How many CUDA devices this process may see.
 pub fn device_count() -> Result<usize> {
-    let driver = driver()?;
     let mut count = 0;
-    // SAFETY: writes one integer.
-    match check(driver, "cuDeviceGetCount", unsafe { (driver.cuDeviceGetCount)(&mut count) }) {
+    let counted = driver().and_then(|driver| {
+        // SAFETY: writes one integer.
+        check(driver, "cuDeviceGetCount", unsafe { (driver.cuDeviceGetCount)(&mut count) })
+    });
+    match counted {
+        // Starting the driver fails this way where there is no device, or none is visible.
         Err(Error::Driver { code, .. }) if code == CUresult::CUDA_ERROR_NO_DEVICE as u32 => Ok(0),
-        result => result.map(|()| count as usize),
+        counted => counted.map(|()| count as usize),
     }
 }
 
@@ -151,12 +154,12 @@ impl DeviceInfo {
 }
 
 fn handle(ordinal: usize) -> Result<(&'static Driver, cu::CUdevice)> {
-    let driver = driver()?;
     let count = device_count()?;
     if ordinal >= count {
         let found = (0..count).map(|n| DeviceInfo::of(n).map(|i| format!("cuda:{n} ({})", i.name)));
         return Err(Error::NoDevice { asked: ordinal, found: found.collect::<Result<_>>()? });
     }
+    let driver = driver()?;
     let mut device = 0;
     // SAFETY: writes one handle; the ordinal is in range.
     check(driver, "cuDeviceGet", unsafe { (driver.cuDeviceGet)(&mut device, ordinal as c_int) })?;
@@ -179,6 +182,10 @@ impl Device {
     fn create(ordinal: usize) -> Result<Device> {
         let (driver, handle) = handle(ordinal)?;
         let info = DeviceInfo::of(ordinal)?;
+        if info.compute_capability < (7, 5) {
+            let device = format!("cuda:{ordinal} ({})", info.name);
+            return Err(Error::OldDevice { device, found: info.compute_capability });
+        }
         let (mut context, mut stream, mut capture_stream, mut pool) = (null_mut(), null_mut(), null_mut(), null_mut());
         let mut keep = u64::MAX;
         // SAFETY: each call writes one handle and takes those before it; the threshold is a 64-bit value as the

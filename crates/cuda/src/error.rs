@@ -48,6 +48,14 @@ pub enum Error {
         /// Names of the devices that are there.
         found: Vec<String>,
     },
+    /// The device is older than the code we make.
+    #[error("{device} has compute capability {}.{}; 7.5 or newer is needed. Use 'cpu' instead", .found.0, .found.1)]
+    OldDevice {
+        /// The device.
+        device: String,
+        /// Its compute capability.
+        found: (u32, u32),
+    },
     /// The device has not enough free memory.
     #[error(
         "out of GPU memory on {device}: {asked_bytes} bytes asked, {free_bytes} of {total_bytes} free. \

@@ -1,5 +1,6 @@
 //! CUDA graphs: a sequence of launches and copies captured once, replayed with one call.
 
+use std::any::Any;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -7,21 +8,25 @@ use cudarc::driver::sys as cu;
 
 use crate::{Device, Result};
 
-/// A captured sequence. Every buffer it touches must outlive it; the owner keeps them beside it.
+/// A captured sequence, with everything it touches.
 pub struct Graph {
     device: Arc<Device>,
     executable: cu::CUgraphExec,
+    /// Buffers and functions that the sequence refers to by address.
+    _kept: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
-// SAFETY: an executable graph may be launched from any thread; launches of one are ordered by the stream.
+// SAFETY: an executable graph may be used from any thread, one at a time: `launch` takes `&mut self`.
 unsafe impl Send for Graph {}
-// SAFETY: as above.
-unsafe impl Sync for Graph {}
 
 impl Graph {
     /// Captures what `work` gives to the device instead of running it. `work` must not allocate, free or wait.
-    pub fn capture<E: From<crate::Error>>(
+    ///
+    /// # Safety
+    /// `kept` must hold every buffer and function that `work` uses: a launch goes to their addresses.
+    pub unsafe fn capture<E: From<crate::Error>>(
         device: &Arc<Device>,
+        kept: Vec<Arc<dyn Any + Send + Sync>>,
         work: impl FnOnce() -> std::result::Result<(), E>,
     ) -> std::result::Result<Graph, E> {
         device.bind()?;
@@ -40,7 +45,7 @@ impl Graph {
             // SAFETY: the graph was just captured; instantiating copies it.
             let result = unsafe { (driver.cuGraphInstantiateWithFlags)(&mut executable, graph, 0) };
             device.check("cuGraphInstantiate", result)?;
-            Ok(Graph { device: device.clone(), executable })
+            Ok(Graph { device: device.clone(), executable, _kept: kept })
         });
         if !graph.is_null() {
             // SAFETY: the template graph is not used after this.
@@ -50,9 +55,9 @@ impl Graph {
     }
 
     /// Gives the whole sequence to the device.
-    pub fn launch(&self) -> Result<()> {
+    pub fn launch(&mut self) -> Result<()> {
         self.device.bind()?;
-        // SAFETY: the owner keeps every buffer and function of the graph alive.
+        // SAFETY: the graph keeps all that it refers to alive, and is launched by one thread at a time.
         let result = unsafe { (self.device.driver.cuGraphLaunch)(self.executable, self.device.stream) };
         self.device.check("cuGraphLaunch", result)
     }

@@ -24,8 +24,12 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 impl Function {
-    /// Loads the kernel `name` of a cubin, which takes one pointer to `param_bytes[n]` bytes for each n.
-    pub fn load(device: &Arc<Device>, cubin: &Cubin, name: &str, param_bytes: Vec<usize>) -> Result<Function> {
+    /// Loads the kernel `name` of a cubin.
+    ///
+    /// # Safety
+    /// The kernel must take one pointer for each of `param_bytes` and, whatever the grid and block, touch only so many
+    /// bytes behind it. (A stray access spoils memory of the device, or of this process where the two share addresses.)
+    pub unsafe fn load(device: &Arc<Device>, cubin: &Cubin, name: &str, param_bytes: Vec<usize>) -> Result<Function> {
         device.bind()?;
         let symbol = CString::new(name).map_err(|_| Error::Driver {
             call: "cuModuleGetFunction",
@@ -45,15 +49,7 @@ impl Function {
         Ok(function)
     }
 
-    /// The kernel's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Launches `grid` blocks of `block` threads over `buffers`, one a parameter and at least as long, in stream order.
-    ///
-    /// What the kernel does within its launch cannot be checked here. It can spoil device memory or lose the context
-    /// (an error from then on), never memory of this process: no host memory is mapped into the device's.
     pub fn launch(&self, grid: u32, block: u32, buffers: &[&Buffer]) -> Result<()> {
         self.device.bind()?;
         let fits = buffers.len() == self.param_bytes.len()
@@ -69,7 +65,8 @@ impl Function {
         }
         let mut addresses: Vec<u64> = buffers.iter().map(|b| b.address()).collect();
         let mut params: Vec<*mut c_void> = addresses.iter_mut().map(|a| (a as *mut u64).cast()).collect();
-        // SAFETY: there is one parameter a buffer, and the driver copies the addresses during the call.
+        // SAFETY: there is one parameter a buffer, each as long as `load` was promised the kernel needs, and the driver
+        // copies the addresses during the call.
         let result = unsafe {
             (self.device.driver.cuLaunchKernel)(
                 self.handle,

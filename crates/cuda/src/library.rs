@@ -95,7 +95,16 @@ impl Library {
         for path in by_name.chain(in_toolkit) {
             match load(&path) {
                 Ok(library) => return Ok((library, path.display().to_string())),
-                Err(_) => tried.push(path.display().to_string()),
+                Err(error) => {
+                    // The loader's words matter where the file is there and cannot be used.
+                    let words = error.to_string();
+                    let absent = words.contains("cannot open shared object file");
+                    tried.push(if absent {
+                        path.display().to_string()
+                    } else {
+                        format!("{} ({words})", path.display())
+                    });
+                }
             }
         }
         Err(missing(tried))

@@ -68,21 +68,27 @@ impl Builder {
 
     /// The value of an expression if it is a constant.
     pub fn known(&self, id: ExprId) -> Option<Value> {
-        match self.kernel.expr(id) {
-            Expr::Const(value) => Some(*value),
+        match self.kernel.exprs.get(id.0 as usize) {
+            Some(Expr::Const(value)) => Some(*value),
             _ => None,
         }
     }
 
     /// Reads a variable.
     pub fn read(&mut self, local: LocalId) -> ExprId {
-        let scalar = self.kernel.local(local).init.scalar();
+        let Some(scalar) = self.kernel.locals.get(local.0 as usize).map(|local| local.init.scalar()) else {
+            self.mistake(format!("variable ${} does not exist", local.0));
+            return self.index_constant(0);
+        };
         self.push_let(Expr::Read(local), scalar)
     }
 
     /// Loads an element.
     pub fn load(&mut self, view: ParamId, index: ExprId) -> ExprId {
-        let scalar = self.kernel.param(view).scalar;
+        let Some(scalar) = self.kernel.params.get(view.0 as usize).map(|param| param.scalar) else {
+            self.mistake(format!("view @{} does not exist", view.0));
+            return self.index_constant(0);
+        };
         self.push_let(Expr::Load { view, index }, scalar)
     }
 
@@ -127,6 +133,9 @@ impl Builder {
 
     /// The finished kernel, verified.
     pub fn finish(mut self) -> Result<Kernel, VerifyError> {
+        if self.open.len() != 1 {
+            self.mistake("a loop was opened and not closed, or closed and not opened".into());
+        }
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -136,7 +145,26 @@ impl Builder {
     }
 
     fn close(&mut self) -> Vec<Stmt> {
+        if self.open.len() == 1 {
+            self.mistake("a loop was closed and not opened".into());
+        }
         self.open.pop().unwrap_or_default()
+    }
+
+    fn mistake(&mut self, what: String) {
+        let error = VerifyError::new(&self.kernel.name, what);
+        self.error.get_or_insert(error);
+    }
+
+    /// The type of an expression; a foreign handle is a mistake.
+    fn type_of(&mut self, id: ExprId) -> Scalar {
+        match self.kernel.types.get(id.0 as usize) {
+            Some(scalar) => *scalar,
+            None => {
+                self.mistake(format!("%{} does not exist", id.0));
+                self.kernel.index
+            }
+        }
     }
 
     fn stmt(&mut self, stmt: Stmt) {
@@ -163,35 +191,32 @@ impl Emit for Builder {
 
     fn op(&mut self, op: Op, args: &[&ExprId]) -> ExprId {
         let ids: Vec<ExprId> = args.iter().map(|&&id| id).collect();
-        let types: Vec<Scalar> = ids.iter().map(|&id| self.kernel.scalar(id)).collect();
+        let types: Vec<Scalar> = ids.iter().map(|&id| self.type_of(id)).collect();
         let scalar = match op.row().rule.result(&types) {
             Ok(scalar) => scalar,
             Err(expected) => {
-                let error =
-                    VerifyError::new(&self.kernel.name, format!("{} of {types:?} expects {expected}", op.row().name));
-                self.error.get_or_insert(error);
+                self.mistake(format!("{} of {types:?} expects {expected}", op.row().name));
                 types.first().copied().unwrap_or(self.kernel.index)
             }
         };
         match Args::new(&ids) {
             Some(args) => self.push_let(Expr::Op(op, args), scalar),
             None => {
-                let error =
-                    VerifyError::new(&self.kernel.name, format!("{} given {} arguments", op.row().name, ids.len()));
-                self.error.get_or_insert(error);
+                self.mistake(format!("{} given {} arguments", op.row().name, ids.len()));
                 ids[0]
             }
         }
     }
 
     fn constant_like(&mut self, like: &ExprId, value: f64) -> ExprId {
-        self.constant(Value::from_f64(self.kernel.scalar(*like), value))
+        let scalar = self.type_of(*like);
+        self.constant(Value::from_f64(scalar, value))
     }
 }
 
 impl EmitBits for Builder {
     fn scalar(&self, v: &ExprId) -> Scalar {
-        self.kernel.scalar(*v)
+        self.kernel.types.get(v.0 as usize).copied().unwrap_or(self.kernel.index)
     }
 
     fn constant(&mut self, value: Value) -> ExprId {
@@ -199,7 +224,7 @@ impl EmitBits for Builder {
     }
 
     fn cast(&mut self, to: Scalar, v: &ExprId) -> ExprId {
-        if self.kernel.scalar(*v) == to { *v } else { self.push_let(Expr::Cast(to, *v), to) }
+        if self.type_of(*v) == to { *v } else { self.push_let(Expr::Cast(to, *v), to) }
     }
 
     fn bitcast(&mut self, to: Scalar, v: &ExprId) -> ExprId {

@@ -43,7 +43,19 @@ pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
         return fail(format!("{} expressions but {} types", kernel.exprs.len(), kernel.types.len()));
     }
     let evaluated = kernel.exprs.iter().map(|e| matches!(e, Expr::Const(_) | Expr::Index)).collect();
-    let mut scope = Scope { kernel, visible: evaluated, once: vec![false; kernel.exprs.len()], counters: vec![] };
+    for (n, local) in kernel.locals.iter().enumerate() {
+        if !is_name(&local.name) {
+            return fail(format!("variable ${n} has the name {:?}, not letters, digits and '_'", local.name));
+        }
+    }
+    let mut scope = Scope {
+        kernel,
+        visible: evaluated,
+        once: vec![false; kernel.exprs.len()],
+        is_counter: vec![false; kernel.locals.len()],
+        counters: vec![],
+    };
+    scope.find_counters(&kernel.body)?;
     for (n, expr) in kernel.exprs.iter().enumerate() {
         if let Expr::Const(_) | Expr::Index = expr {
             scope.types(ExprId(n as u32))?;
@@ -64,6 +76,8 @@ struct Scope<'a> {
     visible: Vec<bool>,
     /// Named by some `Let` already.
     once: Vec<bool>,
+    /// For each variable, whether some loop counts with it: only that loop sets it, only its body reads it.
+    is_counter: Vec<bool>,
     /// Counters of the loops around the current statement.
     counters: Vec<LocalId>,
 }
@@ -71,6 +85,26 @@ struct Scope<'a> {
 impl Scope<'_> {
     fn fail<T>(&self, what: String) -> Result<T, VerifyError> {
         Err(VerifyError::new(&self.kernel.name, what))
+    }
+
+    fn find_counters(&mut self, block: &[Stmt]) -> Result<(), VerifyError> {
+        for stmt in block {
+            match stmt {
+                Stmt::For { counter, body, .. } => {
+                    self.local(*counter)?;
+                    if std::mem::replace(&mut self.is_counter[counter.0 as usize], true) {
+                        return self.fail(format!("${} counts two loops", counter.0));
+                    }
+                    self.find_counters(body)?;
+                }
+                Stmt::If { then, otherwise, .. } => {
+                    self.find_counters(then)?;
+                    self.find_counters(otherwise)?;
+                }
+                Stmt::Let(_) | Stmt::Assign(..) | Stmt::Store { .. } => {}
+            }
+        }
+        Ok(())
     }
 
     fn block(&mut self, block: &[Stmt]) -> Result<(), VerifyError> {
@@ -89,7 +123,7 @@ impl Scope<'_> {
                 }
                 Stmt::Assign(local, value) => {
                     let scalar = self.local(*local)?;
-                    if self.counters.contains(local) {
+                    if self.is_counter[local.0 as usize] {
                         return self.fail(format!("loop counter ${} is assigned", local.0));
                     }
                     self.expect(*value, scalar, "an assignment")?;
@@ -100,8 +134,8 @@ impl Scope<'_> {
                     self.expect(*value, scalar, "a store")?;
                 }
                 Stmt::For { counter, end, body } => {
-                    if self.local(*counter)? != self.kernel.index || self.counters.contains(counter) {
-                        return self.fail(format!("${} cannot be a counter of this loop", counter.0));
+                    if self.local(*counter)? != self.kernel.index {
+                        return self.fail(format!("counter ${} is not {}", counter.0, self.kernel.index));
                     }
                     self.expect(*end, self.kernel.index, "a loop's end")?;
                     self.counters.push(*counter);
@@ -127,7 +161,13 @@ impl Scope<'_> {
         let expected = match self.kernel.expr(id) {
             Expr::Const(value) => value.scalar(),
             Expr::Index => self.kernel.index,
-            Expr::Read(local) => self.local(*local)?,
+            Expr::Read(local) => {
+                let scalar = self.local(*local)?;
+                if self.is_counter[local.0 as usize] && !self.counters.contains(local) {
+                    return self.fail(format!("loop counter ${} is read outside its loop", local.0));
+                }
+                scalar
+            }
             Expr::Op(op, args) => {
                 let row = op.row();
                 if args.len() != op.arity() {

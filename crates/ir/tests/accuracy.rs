@@ -13,11 +13,11 @@ fn ulps32(found: f32, exact: f64) -> f64 {
 }
 
 fn f32_of(op: Op, x: f32) -> f32 {
-    f32::from_bits(evaluate(op, &[Value::from_bits(Scalar::F32, x.to_bits() as u64)]).bits() as u32)
+    f32::from_bits(evaluate(op, &[Value::from_bits(Scalar::F32, x.to_bits() as u64)]).unwrap().bits() as u32)
 }
 
 fn f64_of(op: Op, x: f64) -> f64 {
-    f64::from_bits(evaluate(op, &[Value::from_bits(Scalar::F64, x.to_bits())]).bits())
+    f64::from_bits(evaluate(op, &[Value::from_bits(Scalar::F64, x.to_bits())]).unwrap().bits())
 }
 
 const BODIES: [(Op, fn(f64) -> f64, f64); 3] =

@@ -123,7 +123,16 @@ kernel sample parallel_for 10 index i32
 
 #[test]
 fn what_the_verifier_refuses() {
-    let cases: [(&str, fn(&mut Kernel)); 11] = [
+    let cases: [(&str, fn(&mut Kernel)); 15] = [
+        ("loop counter $1 is read outside its loop", |k| {
+            k.exprs[11] = Expr::Read(bornite_ir::LocalId(1));
+            k.types[11] = Scalar::I32;
+        }),
+        ("loop counter $1 is assigned", |k| k.body.insert(0, Stmt::Assign(bornite_ir::LocalId(1), ExprId(0)))),
+        ("$1 counts two loops", |k| {
+            k.body.push(Stmt::For { counter: bornite_ir::LocalId(1), end: ExprId(0), body: vec![] })
+        }),
+        ("variable $0 has the name", |k| k.locals[0].name = "a; */ b".into()),
         ("has no value", |k| k.body.rotate_left(1)),
         ("%1 is evaluated twice", |k| k.body.insert(1, k.body[0].clone())),
         ("%1 is f32 but recorded as f64", |k| k.types[1] = Scalar::F64),
@@ -157,6 +166,31 @@ fn the_builder_reports_the_first_mistake() {
     let c = b.constant(Value::from_f64(Scalar::F64, 1.0));
     b.add(&a, &c);
     b.op(Op::Sqrt, &[&a, &a, &a, &a]);
+    b.load(bornite_ir::ParamId(7), a);
+    b.read(bornite_ir::LocalId(7));
+    b.add(&ExprId(77), &a);
+    b.close_loop(bornite_ir::LocalId(7), ExprId(77));
     let error = b.finish().unwrap_err();
     assert_eq!(error.to_string(), "kernel 'wrong' is not valid: add of [F32, F64] expects arguments of one type");
+}
+
+#[test]
+fn the_builder_wants_loops_closed_as_opened() {
+    let mut b = Builder::new("unclosed", 1, Scalar::I32);
+    b.open_loop("j");
+    assert!(b.finish().unwrap_err().what.contains("opened and not closed"));
+    let mut b = Builder::new("overclosed", 1, Scalar::I32);
+    let end = b.index_constant(3);
+    let j = b.open_loop("j");
+    b.close_loop(j, end);
+    b.close_loop(j, end);
+    assert!(b.finish().unwrap_err().what.contains("closed and not opened"));
+}
+
+#[test]
+fn evaluating_one_op() {
+    let two = Value::from_f64(Scalar::F32, 2.0);
+    assert_eq!(interp::evaluate(Op::Add, &[two, two]), Ok(Value::from_f64(Scalar::F32, 4.0)));
+    assert_eq!(interp::evaluate(Op::Add, &[]), Err("as many arguments as the op takes"));
+    assert_eq!(interp::evaluate(Op::Rem, &[two, two]), Err("integers"));
 }

@@ -1,7 +1,9 @@
 //! Memory of a tensor, on whichever device: a number of 64-bit words, shared by handle.
 
+use std::any::Any;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::element::zero_words;
 use crate::{Device, Error, Result};
 
 /// A handle on memory. Who may write it is decided by plans; a tensor's value is never written while it is visible.
@@ -17,9 +19,7 @@ impl Buffer {
         let words = bytes.div_ceil(8);
         match device {
             Device::Cpu(_) | Device::Interpreter => {
-                let mut memory = Vec::new();
-                memory.try_reserve_exact(words).map_err(|_| Error::OutOfMemory { bytes })?;
-                memory.resize(words, 0);
+                let memory = zero_words(words).ok_or(Error::OutOfMemory { bytes })?;
                 Ok(Buffer::Host(Arc::new(RwLock::new(memory))))
             }
             Device::Cuda(ordinal) => {
@@ -46,9 +46,14 @@ impl Buffer {
     /// The contents, after all work on them.
     pub fn to_words(&self) -> Result<Vec<u64>> {
         match self {
-            Buffer::Host(memory) => Ok(memory.read().unwrap_or_else(PoisonError::into_inner).clone()),
+            Buffer::Host(memory) => {
+                let memory = memory.read().unwrap_or_else(PoisonError::into_inner);
+                let mut words = zero_words(memory.len()).ok_or(Error::OutOfMemory { bytes: memory.len() * 8 })?;
+                words.copy_from_slice(&memory);
+                Ok(words)
+            }
             Buffer::Cuda(memory) => {
-                let mut words = vec![0; memory.bytes() / 8];
+                let mut words = zero_words(memory.bytes() / 8).ok_or(Error::OutOfMemory { bytes: memory.bytes() })?;
                 memory.download(bytemuck::cast_slice_mut(&mut words))?;
                 Ok(words)
             }
@@ -77,6 +82,14 @@ impl Buffer {
         let copy = Buffer::new(device, bytes)?;
         copy.copy_from(self)?;
         Ok(copy)
+    }
+
+    /// A handle that keeps memory of a GPU alive.
+    pub fn kept(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        match self {
+            Buffer::Host(_) => None,
+            Buffer::Cuda(memory) => Some(memory.clone()),
+        }
     }
 
     /// True if both are handles on the same memory.

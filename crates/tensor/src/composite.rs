@@ -1,12 +1,16 @@
 //! Functions over the operations of `ops.rs`: they have no kernels and no gradients of their own.
 
-use crate::{Axes, Tensor};
+use bornite_ir::Op as Row;
+
+use crate::ops::map;
+use crate::{Axes, Place, Tensor};
 
 impl Tensor {
     /// The larger of each element and 0; its gradient at 0 is 0.
     #[track_caller]
     pub fn relu(&self) -> Tensor {
-        self.maximum(&(self * 0.0).detach())
+        let place = Place::here();
+        map(Row::Max, &[self, &self.scalar_like(0.0, place)], place)
     }
 
     /// Mean over axes, which vanish.
@@ -53,7 +57,7 @@ impl Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let rank = node.shape.len() as isize + 1;
         let at = if axis < 0 { axis + rank } else { axis };
-        let place = crate::Place::here();
+        let place = Place::here();
         if !(0..rank).contains(&at) {
             return Tensor::failed("unsqueeze", format!("there is no place {axis} among {rank} axes"), place);
         }

@@ -2,27 +2,49 @@
 
 use crate::DType;
 
-/// A Rust type for an element type, and its packing into the 64-bit words of buffers.
-pub trait Element: Copy + Send + Sync + 'static {
+/// A Rust type for an element type. Only the types here are.
+pub trait Element: Packed {
     /// The element type.
     const DTYPE: DType;
+}
+
+/// Packing into the 64-bit words of buffers. `None`: out of memory.
+pub trait Packed: Copy + Send + Sync + 'static {
     /// Packs a slice into words.
-    fn pack(data: &[Self]) -> Vec<u64>;
+    fn pack(data: &[Self]) -> Option<Vec<u64>>;
     /// Unpacks the first `len` elements.
-    fn unpack(words: &[u64], len: usize) -> Vec<Self>;
+    fn unpack(words: &[u64], len: usize) -> Option<Vec<Self>>;
+}
+
+/// `len` zeros, or `None` where memory does not hold them.
+pub(crate) fn zero_words(len: usize) -> Option<Vec<u64>> {
+    let mut words = Vec::new();
+    words.try_reserve_exact(len).ok()?;
+    words.resize(len, 0);
+    Some(words)
+}
+
+fn copied<T: Copy>(items: impl ExactSizeIterator<Item = T>) -> Option<Vec<T>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(items.len()).ok()?;
+    copy.extend(items);
+    Some(copy)
 }
 
 macro_rules! element {
     ($($t:ty = $dtype:ident),+) => { $(
         impl Element for $t {
             const DTYPE: DType = DType::$dtype;
-            fn pack(data: &[$t]) -> Vec<u64> {
-                let mut words = vec![0; size_of_val(data).div_ceil(8)];
+        }
+
+        impl Packed for $t {
+            fn pack(data: &[$t]) -> Option<Vec<u64>> {
+                let mut words = zero_words(size_of_val(data).div_ceil(8))?;
                 bytemuck::cast_slice_mut::<u64, $t>(&mut words)[..data.len()].copy_from_slice(data);
-                words
+                Some(words)
             }
-            fn unpack(words: &[u64], len: usize) -> Vec<$t> {
-                bytemuck::cast_slice::<u64, $t>(words)[..len].to_vec()
+            fn unpack(words: &[u64], len: usize) -> Option<Vec<$t>> {
+                copied(bytemuck::cast_slice::<u64, $t>(words)[..len].iter().copied())
             }
         }
     )+ };
@@ -32,16 +54,18 @@ element!(f32 = F32, f64 = F64, i32 = I32, i64 = I64);
 
 impl Element for bool {
     const DTYPE: DType = DType::Bool;
+}
 
-    fn pack(data: &[bool]) -> Vec<u64> {
-        let mut words = vec![0; data.len().div_ceil(8)];
+impl Packed for bool {
+    fn pack(data: &[bool]) -> Option<Vec<u64>> {
+        let mut words = zero_words(data.len().div_ceil(8))?;
         for (byte, &value) in bytemuck::cast_slice_mut::<u64, u8>(&mut words).iter_mut().zip(data) {
             *byte = value as u8;
         }
-        words
+        Some(words)
     }
 
-    fn unpack(words: &[u64], len: usize) -> Vec<bool> {
-        bytemuck::cast_slice::<u64, u8>(words)[..len].iter().map(|&byte| byte != 0).collect()
+    fn unpack(words: &[u64], len: usize) -> Option<Vec<bool>> {
+        copied(bytemuck::cast_slice::<u64, u8>(words)[..len].iter().map(|&byte| byte != 0))
     }
 }

@@ -8,8 +8,9 @@ use bornite_codegen::cuda;
 use bornite_ir::{Access, Arg, Kernel, interp, verify};
 
 use crate::buffer::Buffer;
+use crate::element::zero_words;
 use crate::node::{Node, Op};
-use crate::schedule::realize;
+use crate::schedule::{realize, value_of};
 use crate::{Device, Error, Place, Result, Tensor};
 
 /// A kernel ready to run on one device.
@@ -26,17 +27,44 @@ enum Code {
 
 /// Compiles a kernel for a device, or finds it compiled already.
 pub(crate) fn program(device: Device, kernel: &Kernel) -> Result<Arc<Program>> {
-    type Cache = HashMap<Device, HashMap<Kernel, Arc<Program>>>;
     static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
-    let lookup = |cache: &Option<Cache>| cache.as_ref()?.get(&device)?.get(kernel).cloned();
-    if let Some(program) = lookup(&CACHE.lock().unwrap_or_else(PoisonError::into_inner)) {
+    let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(program) = cache().get_or_insert_default().find(device, kernel) {
         return Ok(program);
     }
     // Compiled outside the lock, so that threads compile side by side; a kernel compiled twice is kept once.
     let program = Arc::new(Program { kernel: kernel.clone(), code: compile(device, kernel)? });
-    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    let kernels = cache.get_or_insert_default().entry(device).or_default();
-    Ok(kernels.entry(kernel.clone()).or_insert(program).clone())
+    cache().get_or_insert_default().insert(device, program.clone());
+    Ok(program)
+}
+
+/// Compiled kernels, the least used forgotten: eager code with ever new constants must not grow without end.
+#[derive(Default)]
+struct Cache {
+    /// With each program, when it was last asked for.
+    programs: HashMap<Device, HashMap<Kernel, (Arc<Program>, u64)>>,
+    now: u64,
+}
+
+impl Cache {
+    const KEPT: usize = 4096;
+
+    fn find(&mut self, device: Device, kernel: &Kernel) -> Option<Arc<Program>> {
+        self.now += 1;
+        let (program, used) = self.programs.get_mut(&device)?.get_mut(kernel)?;
+        *used = self.now;
+        Some(program.clone())
+    }
+
+    fn insert(&mut self, device: Device, program: Arc<Program>) {
+        let kernels = self.programs.entry(device).or_default();
+        if kernels.len() >= Cache::KEPT {
+            let mut uses: Vec<u64> = kernels.values().map(|(_, used)| *used).collect();
+            let (_, &mut median, _) = uses.select_nth_unstable(Cache::KEPT / 2);
+            kernels.retain(|_, (_, used)| *used > median);
+        }
+        kernels.insert(program.kernel.clone(), (program, self.now));
+    }
 }
 
 fn compile(device: Device, kernel: &Kernel) -> Result<Code> {
@@ -47,7 +75,11 @@ fn compile(device: Device, kernel: &Kernel) -> Result<Code> {
             let device = bornite_cuda::Device::open(ordinal)?;
             let cubin = bornite_cuda::compile(&kernel.name, &cuda::print(kernel), &device.info().arch())?;
             let bytes = kernel.params.iter().map(|p| p.len as usize * p.scalar.bytes()).collect();
-            let function = bornite_cuda::Function::load(&device, &cubin, &kernel.name, bytes)?;
+            // SAFETY: the text was printed from `kernel`: it takes one pointer a parameter, of these sizes. Kernels of
+            // tensors index within their views by construction; `run_kernel` first runs any other on the interpreter,
+            // which checks every index (what a kernel does depends on its arguments alone).
+            #[allow(unsafe_code)]
+            let function = unsafe { bornite_cuda::Function::load(&device, &cubin, &cuda::symbol(kernel), bytes)? };
             // The printed loop strides over the grid, so any grid is right; this one covers every instance at once
             // where the hardware's limit allows.
             let blocks = kernel.launch.count().div_ceil(cuda::BLOCK as u64);
@@ -139,10 +171,13 @@ pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], device: Device) -> Result
                     );
                     return Err(bad_call(kernel, &what));
                 }
-                crate::schedule::value_of(tensor)?
+                value_of(tensor)?
             }
             Access::Write => {
-                let buffer = Buffer::new(device, param.len as usize * param.scalar.bytes())?;
+                // Zeros, as on the host, where the kernel leaves an element alone.
+                let words = (param.len as usize * param.scalar.bytes()).div_ceil(8);
+                let zeros = zero_words(words).ok_or(Error::OutOfMemory { bytes: words * 8 })?;
+                let buffer = Buffer::from_words(device, zeros)?;
                 let node = Node::new(Op::Data, param.scalar, vec![param.len as usize], device, vec![], place);
                 node.set_value(buffer.clone());
                 written.push(Tensor(Arc::new(node)));

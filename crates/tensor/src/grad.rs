@@ -39,9 +39,17 @@ fn gradients(loss: &Tensor, wrt: &[&Tensor], place: Place) -> Result<Vec<Tensor>
     grads.insert(node.id, loss.scalar_like(1.0, place).broadcast_to(&node.shape, place));
     for tensor in between.values().rev() {
         let Some(grad) = grads.get(&tensor.0.id).cloned() else { continue };
+        if let (Op::Cast(_), [input]) = (&tensor.0.op, &tensor.0.inputs[..])
+            && input.0.dtype.is_int()
+            && between.contains_key(&input.0.id)
+        {
+            let what = format!("no gradient flows through {}; use detach to treat it as a constant", input.0.dtype);
+            return Err(Error::Op { op: "cast", what, at: tensor.0.place });
+        }
         for (input, contribution) in tensor.0.inputs.iter().zip(backward(tensor, &grad)?) {
             let Some(contribution) = contribution else { continue };
-            if !between.contains_key(&input.0.id) {
+            // A bool is a choice: its derivative is zero wherever it has one.
+            if !input.0.dtype.is_float() || !between.contains_key(&input.0.id) {
                 continue;
             }
             let total = match grads.remove(&input.0.id) {
@@ -64,7 +72,7 @@ fn between(loss: &Tensor, wrt: &[&Tensor]) -> BTreeMap<u64, Tensor> {
             continue;
         }
         if !matches!(tensor.0.op, Op::Detach) {
-            stack.extend(tensor.0.inputs.iter().filter(|i| i.0.dtype.is_float()).cloned());
+            stack.extend(tensor.0.inputs.iter().cloned());
         }
         below.insert(tensor.0.id, tensor);
     }
@@ -139,7 +147,7 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
             vec![Some(Tensor::build(Op::Permute(inverse), vec![grad.clone()], place))]
         }
         Op::Detach => vec![None],
-        Op::Failed(_) | Op::Data | Op::Var(_) | Op::Input | Op::Output | Op::Full(_) => vec![],
+        Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => vec![],
     })
 }
 

@@ -1,12 +1,11 @@
 //! Nodes of the lazy graph: what an operation is, and what a node remembers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_ir::Value;
 
 use crate::buffer::Buffer;
-use crate::var::VarState;
 use crate::{DType, Device, Error, Place, Tensor};
 
 /// How elements along reduced axes become one.
@@ -24,8 +23,8 @@ pub(crate) enum Op {
     /// Values given by the user.
     Data,
     /// A version of a variable. Its storage may move: see `var.rs`.
-    Var(Weak<VarState>),
-    /// An argument of a function under trace: no value of its own.
+    Var,
+    /// An argument of a function under trace, or a variable read there: no value of its own.
     Input,
     /// A result of a trace. Its storage may move: see `trace.rs`.
     Output,
@@ -55,7 +54,7 @@ impl Op {
         match self {
             Op::Failed(_) => "failed",
             Op::Data => "data",
-            Op::Var(_) => "var",
+            Op::Var => "var",
             Op::Input => "input",
             Op::Output => "output",
             Op::Full(_) => "full",
@@ -78,7 +77,7 @@ impl Op {
 
     /// True if the node's storage belongs to a variable or a trace, which may write it later.
     pub fn storage_may_move(&self) -> bool {
-        matches!(self, Op::Var(_) | Op::Output)
+        matches!(self, Op::Var | Op::Output)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Div, Mul, Neg, RangeFull, Sub};
 
-use bornite_ir::Op as Row;
+use bornite_ir::{Op as Row, Value};
 
 use crate::infer::broadcast;
 use crate::node::{Op, Reduce};
@@ -238,7 +238,12 @@ impl Tensor {
     pub(crate) fn scalar_like(&self, value: f64, place: Place) -> Tensor {
         match self.node() {
             Ok(node) => {
-                let op = Op::Full(bornite_ir::Value::from_f64(node.dtype, value));
+                let constant = Value::from_f64(node.dtype, value);
+                if !node.dtype.is_float() && constant.as_f64() != value {
+                    let what = format!("{value} is not a value of {}; cast the tensor first", node.dtype);
+                    return Tensor::failed("scalar", what, place);
+                }
+                let op = Op::Full(constant);
                 Tensor(std::sync::Arc::new(crate::node::Node::new(op, node.dtype, vec![], node.device, vec![], place)))
             }
             Err(_) => self.clone(),

@@ -3,6 +3,7 @@
 //! The schedule is plain: every node that is not a view, a constant or already there is one kernel. What it promises
 //! is that errors are found, code is compiled and memory is reserved before the first launch.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -78,7 +79,7 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
         None => Device::cpu(),
     };
     if let Some(other) = distinct.iter().find(|t| t.0.device != device) {
-        let what = format!("tensors of one step are on {device} and {}; move them to one device", other.0.device);
+        let what = format!("tensors of one step are on {device} and {}; make them on one device", other.0.device);
         return Err(Error::Op { op: other.0.op.name(), what, at: other.0.place });
     }
 
@@ -175,6 +176,11 @@ impl Plan {
     /// Scratch memory.
     pub fn allocate_temps(&self) -> Result<Vec<Buffer>> {
         self.temp_bytes.iter().map(|&bytes| Buffer::new(self.device, bytes)).collect()
+    }
+
+    /// Handles that keep the code of all steps alive.
+    pub fn programs(&self) -> impl Iterator<Item = Arc<dyn Any + Send + Sync>> + '_ {
+        self.steps.iter().map(|step| step.program.clone() as Arc<dyn Any + Send + Sync>)
     }
 
     /// Gives every step to the device.

@@ -8,7 +8,7 @@ use bornite_ir::Value;
 use crate::buffer::Buffer;
 use crate::infer::infer;
 use crate::node::{Node, Op};
-use crate::schedule::realize;
+use crate::schedule::{realize, value_of};
 use crate::{DType, Device, Element, Error, Place, Result};
 
 /// A lazily computed array. Cloning copies the handle.
@@ -28,7 +28,8 @@ impl Tensor {
             let what = format!("{} elements given, shape {shape:?} has {elements}", data.len());
             return Tensor::failed("from_slice", what, place);
         }
-        match Buffer::from_words(device, T::pack(data)) {
+        let words = T::pack(data).ok_or(Error::OutOfMemory { bytes: size_of_val(data) });
+        match words.and_then(|words| Buffer::from_words(device, words)) {
             Ok(buffer) => {
                 let node = Node::new(Op::Data, T::DTYPE, shape.to_vec(), device, vec![], place);
                 node.set_value(buffer);
@@ -104,7 +105,7 @@ impl Tensor {
             let what = format!("the tensor is {}, not {}; use cast", node.dtype, T::DTYPE);
             return Err(Error::Op { op: "to_vec", what, at: place });
         }
-        Ok(T::unpack(&self.words()?, node.elements()))
+        T::unpack(&self.words()?, node.elements()).ok_or(Error::OutOfMemory { bytes: node.bytes() })
     }
 
     /// The one element of a tensor that has one, as f64.
@@ -116,7 +117,7 @@ impl Tensor {
             let what = format!("expected one element, the shape is {:?}", node.shape);
             return Err(Error::Op { op: "item", what, at: place });
         }
-        let word = self.words()?[0];
+        let word = self.words()?.first().copied().unwrap_or_default();
         let bits = if node.dtype == DType::Bool { word & 0xff } else { word };
         Ok(Value::from_bits(node.dtype, bits).as_f64())
     }
@@ -127,10 +128,7 @@ impl Tensor {
         let node = self.node()?;
         // The lock keeps a trace from writing the storage between finding it and reading it.
         let _running = node.device.lock();
-        match node.value() {
-            Some(buffer) => buffer.to_words(),
-            None => Ok(vec![0; node.bytes().div_ceil(8)]),
-        }
+        value_of(self)?.to_words()
     }
 
     /// The node, or the error that it is.
@@ -168,9 +166,10 @@ impl Tensor {
 
 /// Number of elements of a shape, if memory could hold them.
 fn elements_of(shape: &[usize], dtype: DType) -> std::result::Result<usize, String> {
-    let elements = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
-    match elements.and_then(|n| n.checked_mul(dtype.bytes())) {
-        Some(bytes) if bytes <= isize::MAX as usize => Ok(bytes / dtype.bytes()),
+    // Strides are products of lengths even where there are no elements: an axis of length 0 counts as 1 here.
+    let largest = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1)));
+    match largest.and_then(|n| n.checked_mul(dtype.bytes())) {
+        Some(bytes) if bytes <= isize::MAX as usize => Ok(shape.iter().product()),
         _ => Err(format!("shape {shape:?} has more elements than memory can hold")),
     }
 }

@@ -104,8 +104,9 @@ impl Trace<'_> {
             return Ok(kept.compiled.clone());
         }
         let placeholders: Vec<Tensor> = inputs.iter().map(|t| Tensor(Arc::new(t.0.without_history()))).collect();
-        let (outputs, updates) = (self.function)(&placeholders)?;
-        let compiled = Arc::new(Mutex::new(Compiled::new(&placeholders, &outputs, updates)?));
+        let (returned, variables) = Var::while_tracing(|| (self.function)(&placeholders));
+        let (outputs, updates) = returned?;
+        let compiled = Arc::new(Mutex::new(Compiled::new(&placeholders, variables, &outputs, updates)?));
         let mut traces = traces();
         if traces.len() == KEPT {
             traces.remove(0);
@@ -116,7 +117,12 @@ impl Trace<'_> {
 }
 
 impl Compiled {
-    fn new(inputs: &[Tensor], outputs: &[Tensor], updates: Vec<Update>) -> Result<Compiled> {
+    fn new(
+        inputs: &[Tensor],
+        variables: Vec<(Var, Tensor)>,
+        outputs: &[Tensor],
+        updates: Vec<Update>,
+    ) -> Result<Compiled> {
         check_updates(&updates)?;
         let wanted: Vec<Tensor> = outputs.iter().chain(updates.iter().map(|u| &u.value)).cloned().collect();
         let device = match wanted.iter().chain(inputs).next() {
@@ -129,8 +135,8 @@ impl Compiled {
         for source in &plan.sources {
             sources.push(if let Some(n) = inputs.iter().position(|i| i.0.id == source.0.id) {
                 Source::Input(n)
-            } else if let Some(var) = Var::of(&source.0) {
-                Source::Var(var)
+            } else if let Some((var, _)) = variables.iter().find(|(_, t)| t.0.id == source.0.id) {
+                Source::Var(var.clone())
             } else {
                 let value = value_of(source)?;
                 let moves = source.0.op.storage_may_move();
@@ -190,13 +196,19 @@ impl Compiled {
         match device {
             Device::Cpu(_) | Device::Interpreter => run()?,
             Device::Cuda(ordinal) => {
-                if self.graph.is_none() {
-                    let device = bornite_cuda::Device::open(ordinal)?;
-                    self.graph = Some(bornite_cuda::Graph::capture::<Error>(&device, run)?);
-                }
-                if let Some(graph) = &self.graph {
-                    graph.launch()?;
-                }
+                let graph = match &mut self.graph {
+                    Some(graph) => graph,
+                    none => {
+                        let device = bornite_cuda::Device::open(ordinal)?;
+                        let buffers = [&self.roots[..], &self.temps, &sources, &homes].concat();
+                        let kept = buffers.iter().filter_map(Buffer::kept).chain(self.plan.programs()).collect();
+                        // SAFETY: these are all the buffers and programs that `run` uses.
+                        #[allow(unsafe_code)]
+                        let graph = unsafe { bornite_cuda::Graph::capture::<Error>(&device, kept, run)? };
+                        none.insert(graph)
+                    }
+                };
+                graph.launch()?;
             }
         }
         let mut handed: Vec<Option<Tensor>> = vec![None; self.roots.len()];

@@ -1,13 +1,14 @@
 //! Variables: the only state there is. They change when updates are committed, all together or not at all.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::buffer::Buffer;
 use crate::node::{Node, Op};
 use crate::schedule::{realize, value_of};
-use crate::{Error, Place, Result, Tensor};
+use crate::{Device, Error, Place, Result, Tensor};
 
 /// A variable. Cloning copies the handle.
 ///
@@ -26,12 +27,12 @@ use crate::{Error, Place, Result, Tensor};
 pub struct Var(Arc<VarState>);
 
 /// What a variable is now.
-pub(crate) struct VarState {
+struct VarState {
     id: u64,
     versions: Mutex<Versions>,
 }
 
-pub(crate) struct Versions {
+struct Versions {
     /// A leaf that holds the current value.
     current: Tensor,
     /// Memory at a fixed address, made for the first trace that uses the variable: captured launches refer to it.
@@ -58,14 +59,44 @@ impl Var {
         let value = lasting_value(tensor)?;
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Var(Arc::new_cyclic(|state: &Weak<VarState>| {
-            let current = Tensor(Arc::new(Node::leaf(Op::Var(state.clone()), node, place, value)));
-            VarState { id, versions: Mutex::new(Versions { current, home: None }) }
-        })))
+        let current = Tensor(Arc::new(Node::leaf(Op::Var, node, place, value)));
+        Ok(Var(Arc::new(VarState { id, versions: Mutex::new(Versions { current, home: None }) })))
     }
 
-    /// The current value: the same tensor until a commit, and unchanged by it.
+    /// The current value: the same tensor until a commit, and unchanged by it. In a function under trace it stands for
+    /// the value that the variable will have at each call.
     pub fn get(&self) -> Tensor {
+        TRACING.with_borrow_mut(|scopes| match scopes.last_mut() {
+            None => self.current(),
+            Some(reads) => match reads.iter().find(|(var, _)| var.id() == self.id()) {
+                Some((_, placeholder)) => placeholder.clone(),
+                None => {
+                    let placeholder = Tensor(Arc::new(self.current().0.without_history()));
+                    reads.push((self.clone(), placeholder.clone()));
+                    placeholder
+                }
+            },
+        })
+    }
+
+    /// Runs `f` as a function under trace; also returns the variables that it read, each with its placeholder.
+    pub(crate) fn while_tracing<R>(f: impl FnOnce() -> R) -> (R, Vec<(Var, Tensor)>) {
+        TRACING.with_borrow_mut(|scopes| scopes.push(vec![]));
+        // Ends the scope also if `f` panics.
+        struct Scope;
+        impl Drop for Scope {
+            fn drop(&mut self) {
+                TRACING.with_borrow_mut(|scopes| scopes.pop());
+            }
+        }
+        let scope = Scope;
+        let result = f();
+        let reads = TRACING.with_borrow_mut(|scopes| scopes.last_mut().map(std::mem::take)).unwrap_or_default();
+        drop(scope);
+        (result, reads)
+    }
+
+    fn current(&self) -> Tensor {
         self.versions().current.clone()
     }
 
@@ -79,42 +110,42 @@ impl Var {
         self.0.id
     }
 
-    /// The variable whose current version `node` is.
-    pub(crate) fn of(node: &Node) -> Option<Var> {
-        let Op::Var(state) = &node.op else { return None };
-        let var = Var(state.upgrade()?);
-        let is_current = var.versions().current.0.id == node.id;
-        is_current.then_some(var)
-    }
-
     /// Brings the value to the variable's fixed address and returns it. Whoever reads what was there, and would see it
     /// change now or (`will_change`) when the step runs, gets a copy first. The device must be locked.
     pub(crate) fn settle(&self, will_change: bool) -> Result<Buffer> {
         let mut versions = self.versions();
         let device = versions.current.0.device;
         let value = value_of(&versions.current)?;
-        let (home, tenant) = match &versions.home {
-            Some((home, tenant)) => (home.clone(), tenant.upgrade()),
-            None => (value.duplicate(device)?, None),
-        };
-        let is_home = value.is(&home);
-        if is_home && !will_change {
-            return Ok(home);
-        }
-        let mut moved = false;
-        if let Some(tenant) = tenant {
+        let is_home = versions.home.as_ref().is_some_and(|(home, _)| value.is(home));
+        if let Some((home, tenant)) = &versions.home
+            && (will_change || !is_home)
+            && let Some(tenant) = tenant.upgrade()
+        {
             // Handles of our own: `tenant`, and `current` where it is the same version.
             let ours = if is_home { 2 } else { 1 };
             if Arc::strong_count(&tenant) > ours {
                 tenant.set_value(home.duplicate(device)?);
-                moved = true;
+                if is_home {
+                    let home = home.clone();
+                    versions.replace(home);
+                }
             }
         }
+        let home = match &versions.home {
+            Some((home, _)) => {
+                if !is_home {
+                    home.copy_from(&value)?;
+                }
+                home.clone()
+            }
+            None => value.duplicate(device)?,
+        };
         if !is_home {
-            home.copy_from(&value)?;
-        }
-        if !is_home || moved {
-            versions.replace(self, home.clone());
+            if will_change && Arc::strong_count(&versions.current.0) > 1 {
+                versions.replace(home.clone()); // readers keep the memory they have
+            } else {
+                versions.current.0.set_value(home.clone());
+            }
         }
         versions.home = Some((home.clone(), Arc::downgrade(&versions.current.0)));
         Ok(home)
@@ -127,9 +158,9 @@ impl Var {
 
 impl Versions {
     /// Makes a new current version; readers of the old one keep it.
-    fn replace(&mut self, var: &Var, value: Buffer) {
+    fn replace(&mut self, value: Buffer) {
         let place = self.current.0.place;
-        self.current = Tensor(Arc::new(Node::leaf(Op::Var(Arc::downgrade(&var.0)), &self.current.0, place, value)));
+        self.current = Tensor(Arc::new(Node::leaf(Op::Var, &self.current.0, place, value)));
     }
 }
 
@@ -144,7 +175,7 @@ pub(crate) fn check_updates(updates: &[Update]) -> Result<()> {
     let mut seen = HashSet::new();
     for Update { var, value, place } in updates {
         let fail = |what: String| Err(Error::Op { op: "set", what, at: *place });
-        let (current, new) = (var.get(), value.node()?);
+        let (current, new) = (var.current(), value.node()?);
         let current = &current.0;
         if (current.dtype, current.device, &current.shape) != (new.dtype, new.device, &new.shape) {
             return fail(format!(
@@ -164,13 +195,17 @@ pub fn commit(outputs: &[Tensor], updates: Vec<Update>) -> Result<()> {
     check_updates(&updates)?;
     let all: Vec<Tensor> = outputs.iter().chain(updates.iter().map(|u| &u.value)).cloned().collect();
     realize(&all)?;
-    let mut values = vec![];
-    for update in &updates {
-        let _running = update.value.0.device.lock();
-        values.push(lasting_value(&update.value)?);
-    }
+    // Steps on any of these devices see all of the updates or none.
+    let devices: BTreeSet<Device> = updates.iter().map(|u| u.value.0.device).collect();
+    let _running: Vec<_> = devices.into_iter().map(Device::lock).collect();
+    let values = updates.iter().map(|u| lasting_value(&u.value)).collect::<Result<Vec<_>>>()?;
     for (update, value) in updates.iter().zip(values) {
-        update.var.versions().replace(&update.var, value);
+        update.var.versions().replace(value);
     }
     Ok(())
+}
+
+thread_local! {
+    /// For each function under trace on this thread, innermost last: the variables read so far.
+    static TRACING: RefCell<Vec<Vec<(Var, Tensor)>>> = const { RefCell::new(vec![]) };
 }

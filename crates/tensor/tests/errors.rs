@@ -46,13 +46,16 @@ fn operations_name_what_they_found_and_where() {
         (zeros(&[0, 3]).max(0), "max: has no value over an axis of length 0"),
         (b.sum(0), "sum: expects numbers, found bool; cast first"),
         (x.unsqueeze(4), "unsqueeze: there is no place 4 among 3 axes"),
-        (&x + &far, "add: inputs are on cpu and cpu:1; move them to one device first"),
+        (&x + &far, "add: inputs are on cpu and cpu:1; make them on one device"),
         (Tensor::from_slice(&[1.0f32], &[2], CPU), "from_slice: 1 elements given, shape [2] has 2"),
         (Tensor::zeros(&[usize::MAX, 2], DType::F32, CPU), "more elements than memory can hold"),
         (Tensor::zeros(&[1 << 62], DType::F64, CPU), "more elements than memory can hold"),
         (x.expand(&[1 << 40, 2, 3]).expand(&[1 << 40, 1 << 40, 2, 3]), "more elements than memory can hold"),
         (x.grad(&[&x]).remove(0), "grad: a gradient is of one float, found f32[2, 3]"),
         (x.sum(..).grad(&[&b]).remove(0), "grad: a gradient is by floats, found bool[2, 3]"),
+        (Tensor::zeros(&[0, 1 << 32, 1 << 32], DType::F32, CPU), "more elements than memory can hold"),
+        (x.cast(DType::I32) * 0.5, "scalar: 0.5 is not a value of i32; cast the tensor first"),
+        (x.cast(DType::I32).cast(DType::F32).sum(..).grad(&[&x]).remove(0), "cast: no gradient flows through i32"),
         (x.softmax(5), "max: there is no axis 5 among 2"),
     ];
     for (n, (tensor, expected)) in cases.into_iter().enumerate() {
@@ -146,4 +149,16 @@ fn eight_threads_share_tensors_variables_and_traces() {
     });
     let expected: f64 = (0..50).map(|n| (6 + 3 * n) as f64 * 8.0).sum();
     assert_eq!(total.get().item().unwrap(), expected, "no step was lost");
+}
+
+#[test]
+fn tensors_compute_inside_someone_elses_thread_pool() {
+    // More tasks than threads, each large enough to be split: a wait that took up other tasks would lock twice.
+    let x = Tensor::from_slice(&vec![0.5f32; 128 * 128], &[128, 128], CPU);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+    pool.scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|_| assert_eq!(x.matmul(&x).to_vec::<f32>().unwrap()[7], 32.0));
+        }
+    });
 }

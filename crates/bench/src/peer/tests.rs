@@ -65,6 +65,14 @@ fn attaches_by_name_and_kind_of_device() {
     assert_eq!(report.rows[1].peer, Some(matmul));
     assert_eq!(report.rows[2].peer, None, "a CPU row has no ratio against a GPU");
 
+    // Rows of plain calls are compared with plain calls.
+    report.rows[1].name = "matmul_eager_f32".into();
+    report.rows[1].peer = None;
+    let plain = GOOD.lines().next().unwrap().to_owned() + "\n{\"op\": \"matmul_f32\", \"ms\": 1, \"eager_ms\": 86}";
+    assert_eq!(parse(&plain).unwrap().attach(&mut report).unwrap(), 1);
+    assert_eq!(report.rows[1].peer.as_ref().map(|peer| peer.peer_ms), Some(86.0));
+    report.rows[1].name = sample().rows[1].name.clone();
+
     report.rows[0].name = "no_such_op".into();
     report.rows[0].peer = None;
     assert_eq!(parse(GOOD).unwrap().attach(&mut report).unwrap(), 1);
@@ -74,6 +82,8 @@ fn attaches_by_name_and_kind_of_device() {
 #[test]
 fn refuses_another_machine() {
     let mut report = sample();
+    report.machine.gpus = vec!["NVIDIA H200 NVL, sm_90".into()];
+    assert!(parse(GOOD).unwrap().attach(&mut report).is_err(), "a longer name is another card");
     report.machine.gpus = vec!["NVIDIA A100".into(), "NVIDIA L4".into()];
     let before = report.clone();
     let error = parse(GOOD).unwrap().attach(&mut report).unwrap_err().to_string();

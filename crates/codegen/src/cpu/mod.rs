@@ -4,8 +4,8 @@
 
 mod lower;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bornite_ir::{Arg, Fault, FaultKind, Kernel, VerifyError, check_args, verify};
 use cranelift_codegen::isa::OwnedTargetIsa;
@@ -101,78 +101,110 @@ fn host() -> Result<OwnedTargetIsa, CompileError> {
     isa.clone().map_err(CompileError::Host)
 }
 
-/// View addresses as compiled code takes them.
-struct Views(Vec<*mut u8>);
+/// One run over several threads. Chunks are taken in turn, by the calling thread too.
+struct Job {
+    entry: Entry,
+    /// View addresses as compiled code takes them.
+    views: Vec<*mut u8>,
+    count: u64,
+    chunk: u64,
+    next: AtomicU64,
+    /// What the first instance to fault left behind.
+    fault: Mutex<Option<FaultRecord>>,
+}
 
 // SAFETY: the pointers are only passed to compiled code. It reads views lent as `&[u64]` and writes views lent as
-// `&mut [u64]`, within their checked bounds, while `run` holds those borrows. Two instances that write one element
-// would race; kernels are data-parallel by contract, and the interpreter is the judge of that.
+// `&mut [u64]`, within their checked bounds, while `run` holds those borrows: it does not return before every thread is
+// done. Two instances that write one element would race; kernels are data-parallel by contract, and the interpreter is
+// the judge of that.
 #[allow(unsafe_code)]
-unsafe impl Sync for Views {}
+unsafe impl Send for Job {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for Job {}
+
+impl Job {
+    /// Runs chunks until none is left.
+    fn work(&self) {
+        loop {
+            let first = self.next.fetch_add(self.chunk, Ordering::Relaxed);
+            if first >= self.count {
+                return;
+            }
+            let mut record = FaultRecord::default();
+            let end = (first + self.chunk).min(self.count);
+            // SAFETY: `views` holds one valid address a parameter, checked by `check_args` to be as long as the kernel
+            // says; compiled code checks every index against that length; `record` outlives the call. The code itself
+            // lives as long as the `CpuKernel` that `run` borrows.
+            #[allow(unsafe_code)]
+            let faulted = unsafe { (self.entry)(self.views.as_ptr(), first, end, &mut record) };
+            if faulted != 0 {
+                self.next.store(self.count, Ordering::Relaxed);
+                self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(record);
+            }
+        }
+    }
+}
+
+/// Threads beside the calling one; none if they cannot be had. Not rayon's global pool, and waited for by blocking: a
+/// caller that waited inside a pool of its own could be handed other work there, which may want a lock that it holds.
+fn helpers() -> Option<&'static rayon::ThreadPool> {
+    static POOL: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
+    let pool = POOL.get_or_init(|| {
+        let threads = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
+        let threads: usize = threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into))?;
+        let helpers = threads.checked_sub(1).filter(|&n| n > 0)?;
+        let builder = rayon::ThreadPoolBuilder::new().num_threads(helpers);
+        builder.thread_name(|n| format!("bornite-cpu-{}", n + 1)).build().ok()
+    });
+    pool.as_ref()
+}
 
 impl CpuKernel {
-    /// The kernel this was compiled from.
-    pub fn kernel(&self) -> &Kernel {
-        &self.kernel
-    }
-
-    /// Runs all instances, over the threads of the current rayon pool.
+    /// Runs all instances, over this thread and its helpers (`RAYON_NUM_THREADS` in all, by default one a core).
     pub fn run(&self, args: &mut [Arg<'_>]) -> Result<(), Fault> {
         check_args(&self.kernel, args)?;
-        let views = Views(
-            args.iter_mut()
-                .map(|arg| match arg {
-                    Arg::Read(words) => words.as_ptr() as *mut u8,
-                    Arg::Write(words) => words.as_mut_ptr() as *mut u8,
-                })
-                .collect(),
-        );
+        let views = (args.iter_mut())
+            .map(|arg| match arg {
+                Arg::Read(words) => words.as_ptr() as *mut u8,
+                Arg::Write(words) => words.as_mut_ptr() as *mut u8,
+            })
+            .collect();
         let count = self.kernel.launch.count();
-        let threads = rayon::current_num_threads() as u64;
-        if count <= GRAIN || threads == 1 {
-            return self.range(&views, 0, count);
-        }
-        let step = count.div_ceil(threads * 4).max(GRAIN);
-        let (failed, first_fault) = (AtomicBool::new(false), Mutex::new(None::<Fault>));
-        rayon::scope(|scope| {
-            let mut first = 0;
-            while first < count {
-                let end = (first + step).min(count);
-                let (views, failed, first_fault) = (&views, &failed, &first_fault);
-                scope.spawn(move |_| {
-                    if failed.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    if let Err(fault) = self.range(views, first, end) {
-                        failed.store(true, Ordering::Relaxed);
-                        if let Ok(mut slot) = first_fault.lock() {
-                            slot.get_or_insert(fault);
-                        }
-                    }
-                });
-                first = end;
+        let helpers = if count > GRAIN { helpers() } else { None };
+        let threads = helpers.map_or(1, |pool| pool.current_num_threads() + 1);
+        // Several chunks a thread even out cores of unequal speed.
+        let chunk = if threads == 1 { count.max(1) } else { count.div_ceil(threads as u64 * 4).max(GRAIN) };
+        let job = Job { entry: self.entry, views, count, chunk, next: AtomicU64::new(0), fault: Mutex::new(None) };
+        let job = Arc::new(job);
+        match helpers {
+            None => job.work(),
+            Some(pool) => {
+                let (done, finished) = std::sync::mpsc::channel();
+                for _ in 1..threads {
+                    let (job, done) = (job.clone(), done.clone());
+                    pool.spawn(move || {
+                        job.work();
+                        let _ = done.send(());
+                    });
+                }
+                job.work();
+                drop(done);
+                for () in finished {} // ends when every helper is done
             }
-        });
-        match first_fault.into_inner().ok().flatten() {
-            Some(fault) => Err(fault),
+        }
+        match job.fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
             None => Ok(()),
+            Some(record) => Err(self.fault(&record)),
         }
     }
 
-    fn range(&self, views: &Views, first: u64, end: u64) -> Result<(), Fault> {
-        let mut record = FaultRecord::default();
-        // SAFETY: `views` holds one valid address a parameter, checked by `check_args` to be as long as the kernel
-        // says; compiled code checks every index against that length; `record` outlives the call.
-        #[allow(unsafe_code)]
-        let faulted = unsafe { (self.entry)(views.0.as_ptr(), first, end, &mut record) };
-        if faulted == 0 {
-            return Ok(());
-        }
+    fn fault(&self, record: &FaultRecord) -> Fault {
         let (view, len) = match self.kernel.params.get(record.view as usize) {
             Some(param) => (param.name.clone(), param.len),
             None => (format!("@{}", record.view), 0),
         };
         let kind = FaultKind::OutOfBounds { view, index: record.index, len, instance: record.instance };
-        Err(Fault { kernel: self.kernel.name.clone(), kind })
+        Fault { kernel: self.kernel.name.clone(), kind }
     }
 }

@@ -191,9 +191,13 @@ impl EmitBits for Compute {
     }
 }
 
-/// Applies one op-table row to constants: the meaning of an op, for tests and constant folding.
-pub fn evaluate(op: Op, args: &[Value]) -> Value {
+/// Applies one op-table row to constants: the meaning of an op. Fails, with what was expected, on other types.
+pub fn evaluate(op: Op, args: &[Value]) -> Result<Value, &'static str> {
+    if args.len() != op.arity() {
+        return Err("as many arguments as the op takes");
+    }
+    op.row().rule.result(&args.iter().map(|a| a.scalar()).collect::<Vec<_>>())?;
     let registers: Vec<_> = args.iter().map(|&a| Rc::new(Register::splat(a))).collect();
     let result = Compute.op(op, &registers.iter().collect::<Vec<_>>());
-    Value::from_bits(result.scalar, result.bits[0])
+    Ok(Value::from_bits(result.scalar, result.bits[0]))
 }

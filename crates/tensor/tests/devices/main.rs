@@ -17,7 +17,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 24] = [
+const SUITE: [(&str, Body); 25] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("rows::bad_index_is_an_error", rows::bad_index_is_an_error),
@@ -34,6 +34,7 @@ const SUITE: [(&str, Body); 24] = [
     ("state::commit_is_whole_or_nothing", state::commit_is_whole_or_nothing),
     ("state::versions_never_change", state::versions_never_change),
     ("state::swap", state::swap),
+    ("state::commits_are_seen_whole", state::commits_are_seen_whole),
     ("traces::repeat_and_retrace", traces::repeat_and_retrace),
     ("traces::results_outlive_the_next_call", traces::results_outlive_the_next_call),
     ("traces::versions_outlive_the_step", traces::versions_outlive_the_step),

@@ -298,6 +298,10 @@ pub fn empty_and_scalar(device: Device) -> Outcome {
     assert_eq!(empty.sum(0).to_vec::<f32>()?, [0.0; 5]);
     assert_eq!(empty.sum(..).item()?, 0.0);
     assert_eq!(empty.transpose(0, 1).shape()?, [5, 0]);
+    let deep = Tensor::from_slice::<f32>(&[], &[0, 1 << 20, 1 << 20], device);
+    assert_eq!(deep.sum(0).sum([0, 1]).shape()?, []);
+    assert_eq!(deep.sum([1, 2]).to_vec::<f32>()?, []);
+    assert_eq!(deep.permute(&[0, 2, 1]).exp().to_vec::<f32>()?, []);
     let scalar = Tensor::from_slice(&[2.5f64], &[], device);
     assert_eq!(scalar.sum(..).item()?, 2.5);
     assert_eq!(scalar.dims::<0>()?, []);
@@ -308,6 +312,10 @@ pub fn empty_and_scalar(device: Device) -> Outcome {
 }
 
 pub fn softmax_at_extremes(device: Device) -> Outcome {
+    let x = Tensor::from_slice(&[f32::INFINITY, f32::NEG_INFINITY, -5.0, 2.0, f32::NAN, -0.0], &[6], device);
+    let relu = x.relu().to_vec::<f32>()?;
+    assert_eq!(relu[..4], [f32::INFINITY, 0.0, 0.0, 2.0]);
+    assert!(relu[4].is_nan() && relu[2].is_sign_positive() && relu[5].is_sign_positive(), "{relu:?}");
     let x = Tensor::from_slice(&[1e30f32, 1e30, -1e30, 0.0, 88.0, -200.0], &[2, 3], device);
     assert_eq!(x.softmax(-1).to_vec::<f32>()?[..3], [0.5, 0.5, 0.0]);
     let log = x.log_softmax(-1).to_vec::<f32>()?;

@@ -46,6 +46,27 @@ pub fn versions_never_change(device: Device) -> Outcome {
     Ok(())
 }
 
+/// Steps of another thread see all updates of a commit or none.
+pub fn commits_are_seen_whole(device: Device) -> Outcome {
+    let (a, b) = (var(&[0.0], device)?, var(&[0.0], device)?);
+    let difference = bornite::trace(|_| Ok((vec![a.get() - b.get()], vec![])));
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| -> Outcome {
+        let writer = scope.spawn(|| -> bornite::Result<()> {
+            for n in 0..200 {
+                let x = Tensor::from_slice(&[n as f32], &[1], device);
+                commit(&[], vec![a.set(x.clone()), b.set(x)])?;
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            Ok(())
+        });
+        while !done.load(std::sync::atomic::Ordering::Relaxed) && !writer.is_finished() {
+            assert_eq!(difference.call(&[])?[0].item()?, 0.0);
+        }
+        Ok(writer.join().expect("the writer does not panic")?)
+    })
+}
+
 pub fn swap(device: Device) -> Outcome {
     let (a, b) = (var(&[1.0], device)?, var(&[2.0], device)?);
     commit(&[], vec![a.set(b.get()), b.set(a.get())])?;

@@ -105,14 +105,21 @@ pub fn captured_values(device: Device) -> Outcome {
     let w = Var::new(&constant)?;
     trace(|_| Ok((vec![], vec![w.set(w.get() * 1.0)]))).call(&[])?;
     let old = w.get();
-    let step = trace(|x| Ok((vec![&x[0] + &constant + &lazy + &result + &old], vec![])));
+    let step = trace(|x| Ok((vec![&x[0] + &constant + &lazy + &result + &old, w.get()], vec![])));
     let expected = [1.0 + 10.0 + 11.0 + 100.0 + 10.0, 2.0 + 20.0 + 21.0 + 200.0 + 20.0];
-    for n in 0..3 {
-        // `old` is current at the first call, so the trace reads the variable: its value then is what counts.
+    for n in 0..4 {
         let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], device);
-        assert_eq!(step.call(&[x])?[0].to_vec::<f32>()?, expected, "call {n}");
+        let out = step.call(&[x])?;
+        assert_eq!(out[0].to_vec::<f32>()?, expected, "call {n}");
+        assert_eq!(out[1].to_vec::<f32>()?, [10.0 + n as f32, 20.0 + n as f32], "read in the function: the value now");
         first.call(&[Tensor::from_slice(&[-1.0f32, -1.0], &[2], device)])?;
+        commit(&[], vec![w.set(w.get() + 1.0)])?;
     }
+    // A trace that only reads a variable leaves its current version what it was: gradients find it.
+    let held = w.get();
+    trace(|_| Ok((vec![w.get() * 2.0], vec![]))).call(&[])?;
+    let gradient = (w.get() * w.get()).sum(..).grad(&[&held]).remove(0);
+    assert_eq!(gradient.to_vec::<f32>()?, [28.0, 48.0]);
     Ok(())
 }
 
@@ -128,6 +135,13 @@ pub fn errors_change_nothing(device: Device) -> Outcome {
     });
     let error = reads.call(&[Tensor::zeros(&[2], DType::F32, device)]).unwrap_err().to_string();
     assert!(error.contains("while a function is being traced"), "{error}");
+    let reads = trace(|x| {
+        x[0].item()?;
+        Ok((vec![], vec![]))
+    });
+    assert!(reads.call(&[Tensor::zeros(&[1], DType::F32, device)]).unwrap_err().to_string().contains("being traced"));
+    let reads = trace(|_| Ok((vec![Tensor::full(w.get().sum(..).item()?, &[1], DType::F32, device)], vec![])));
+    assert!(reads.call(&[]).unwrap_err().to_string().contains("being traced"));
     let twice = trace(|_| Ok((vec![], vec![w.set(w.get()), w.set(w.get())])));
     assert!(twice.call(&[]).unwrap_err().to_string().contains("written twice"));
     assert!(trace(|_| Ok((vec![], vec![]))).call(&[])?.is_empty());
