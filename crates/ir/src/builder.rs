@@ -223,6 +223,11 @@ impl EmitBits for Builder {
         self.push(Expr::Const(value), value.scalar())
     }
 
+    fn cast_step(&mut self, to: Scalar, v: &ExprId) -> ExprId {
+        self.cast(to, v)
+    }
+
+    /// One expression: readers take conversions apart.
     fn cast(&mut self, to: Scalar, v: &ExprId) -> ExprId {
         if self.type_of(*v) == to { *v } else { self.push_let(Expr::Cast(to, *v), to) }
     }

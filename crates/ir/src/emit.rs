@@ -49,16 +49,78 @@ pub trait Emit {
     fn select(&mut self, condition: &Self::V, a: &Self::V, b: &Self::V) -> Self::V {
         self.op(Op::Select, &[condition, a, b])
     }
+    /// `a * number`.
+    fn scale(&mut self, a: &Self::V, number: f64) -> Self::V {
+        let number = self.constant_like(a, number);
+        self.mul(a, &number)
+    }
 }
 
 /// An [`Emit`] whose values have a machine representation: what bodies need and derivatives do not.
-pub trait EmitBits: Emit {
+///
+/// Readers know the *wide* types (bool, 32- and 64-bit integers, f32, f64); what narrower types mean is written here.
+pub trait EmitBits: Emit + Sized {
     /// The type of a value.
     fn scalar(&self, v: &Self::V) -> Scalar;
+
     /// A typed constant.
     fn constant(&mut self, value: Value) -> Self::V;
-    /// A conversion by value; float to integer saturates and takes NaN to 0.
-    fn cast(&mut self, to: Scalar, v: &Self::V) -> Self::V;
+
     /// The same bits seen as another type of the same width.
     fn bitcast(&mut self, to: Scalar, v: &Self::V) -> Self::V;
+
+    /// One step of a conversion: between wide types, between a narrow type and its wide one, or from a 32-bit integer
+    /// to a narrower one (whose bits are cut off). Use [`EmitBits::cast`].
+    fn cast_step(&mut self, to: Scalar, v: &Self::V) -> Self::V;
+
+    /// A conversion by value: float to integer truncates, saturates and takes NaN to 0; integers wrap; to bool is `!= 0`;
+    /// 16-bit floats are reached and left through f32.
+    fn cast(&mut self, to: Scalar, v: &Self::V) -> Self::V {
+        let from = self.scalar(v);
+        if from == to {
+            return v.clone();
+        }
+        if from != from.wide() {
+            let wide = self.cast_step(from.wide(), v);
+            return self.cast(to, &wide);
+        }
+        if to == to.wide() {
+            return self.cast_step(to, v);
+        }
+        let mut wide = self.cast(if from.is_float() && to.is_int() { Scalar::I32 } else { to.wide() }, v);
+        if from.is_float() && to.is_int() {
+            let (low, high) = to.int_range();
+            let [low, high] = [low, high].map(|edge| self.constant(Value::int(Scalar::I32, edge as i64)));
+            wide = self.op(Op::Max, &[&wide, &low]);
+            wide = self.op(Op::Min, &[&wide, &high]);
+        }
+        self.cast_step(to, &wide)
+    }
+
+    /// Spells an op out where it has a body or is applied to a narrow type; `None` if the reader must know it.
+    fn expand(&mut self, op: Op, args: &[&Self::V]) -> Option<Self::V> {
+        let narrow = self.scalar(args.last()?);
+        let wide = narrow.wide();
+        if narrow == wide || op == Op::Select {
+            return op.body(self, args);
+        }
+        let bits = narrow.bytes() as i64 * 8;
+        let mut wide_args: Vec<Self::V> = args.iter().map(|a| self.cast(wide, a)).collect();
+        let result = match op {
+            Op::Shl | Op::Shr => {
+                let mask = self.constant(Value::int(wide, bits - 1));
+                wide_args[1] = self.op(Op::And, &[&wide_args[1], &mask]);
+                self.op(op, &wide_args.iter().collect::<Vec<_>>())
+            }
+            Op::Popcount | Op::LeadingZeros => {
+                let mask = self.constant(Value::int(wide, (1 << bits) - 1));
+                let kept = self.op(Op::And, &[&wide_args[0], &mask]);
+                let count = self.op(op, &[&kept]);
+                let above = self.constant(Value::int(wide, if op == Op::LeadingZeros { 32 - bits } else { 0 }));
+                self.sub(&count, &above)
+            }
+            _ => self.op(op, &wide_args.iter().collect::<Vec<_>>()),
+        };
+        Some(if self.scalar(&result) == wide { self.cast_step(narrow, &result) } else { result })
+    }
 }

@@ -19,7 +19,7 @@ pub use arg::{Arg, Fault, FaultKind, check_args};
 pub use builder::Builder;
 pub use emit::{Emit, EmitBits};
 pub use kernel::{Access, Args, Expr, ExprId, Kernel, Launch, Local, LocalId, Param, ParamId, Stmt};
-pub use op::{Kind, Op, Row, TypeRule};
+pub use op::{Kind, Native, Op, Row, TypeRule, Ulp};
 pub use scalar::{Scalar, Value};
 pub use text::VERSION;
 pub use verify::{VerifyError, verify};

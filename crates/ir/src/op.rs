@@ -12,6 +12,8 @@ pub enum TypeRule {
     Float,
     /// Integers in, the same integer out.
     Int,
+    /// Integers or bools in, the same out.
+    Bits,
     /// Floats or integers in, the same out.
     Number,
     /// Any one type in, bool out.
@@ -35,6 +37,7 @@ impl TypeRule {
         match self {
             TypeRule::Float if !first.is_float() => Err("floats"),
             TypeRule::Int if !first.is_int() => Err("integers"),
+            TypeRule::Bits if first.is_float() => Err("integers or bools"),
             TypeRule::Number if first == Scalar::Bool => Err("numbers"),
             TypeRule::Compare => Ok(Scalar::Bool),
             _ => Ok(first),
@@ -51,6 +54,26 @@ pub enum Kind {
     Body,
 }
 
+/// How far a result may be from the true value, in units of its last place; 0 means correctly rounded or exact.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ulp {
+    /// In f32.
+    pub f32: f64,
+    /// In f64.
+    pub f64: f64,
+}
+
+/// A function of CUDA's own that may stand for a row where speed or idiom matters more than equal bits.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Native {
+    /// Its name for f32.
+    pub f32: &'static str,
+    /// Its name for f64.
+    pub f64: &'static str,
+    /// How far it may be from the true value, by NVIDIA's programming guide.
+    pub ulp: Ulp,
+}
+
 /// What the table says of one op.
 #[derive(Debug)]
 pub struct Row {
@@ -62,6 +85,10 @@ pub struct Row {
     pub rule: TypeRule,
     /// Primitive or body.
     pub kind: Kind,
+    /// Accuracy on every reader. (16-bit floats are f32's result, rounded once more.)
+    pub ulp: Ulp,
+    /// CUDA's own spelling.
+    pub native: Option<Native>,
     /// One line of documentation.
     pub doc: &'static str,
 }
@@ -70,6 +97,7 @@ macro_rules! op_table {
     ($(
         #[doc = $doc:literal]
         $op:ident $name:literal ($($arg:ident),+): $rule:ident, $kind:ident $(($body:path))?
+        $(, ulp $ulp32:literal $ulp64:literal)? $(, native $n32:literal $u32:literal $n64:literal $u64:literal)?
         $(, |$e:ident, [$($x:ident),+], $out:ident, $g:ident| [$($d:expr),+])? ;
     )+) => {
         /// A scalar operation: a row of the op table.
@@ -81,21 +109,36 @@ macro_rules! op_table {
             pub const ALL: &[Op] = &[$(Op::$op),+];
 
             /// The op's row.
+            #[allow(unused_variables)]
             pub const fn row(self) -> &'static Row {
                 match self { $(
-                    Op::$op => &Row {
+                    Op::$op => const { &Row {
                         name: $name,
                         args: &[$(stringify!($arg)),+],
                         rule: TypeRule::$rule,
                         kind: Kind::$kind,
+                        ulp: {
+                            let exact = Ulp { f32: 0.0, f64: 0.0 };
+                            $( let exact = Ulp { f32: $ulp32 as f64, f64: $ulp64 as f64 }; )?
+                            exact
+                        },
+                        native: {
+                            let none: Option<Native> = None;
+                            $( let none = Some(Native {
+                                f32: $n32,
+                                f64: $n64,
+                                ulp: Ulp { f32: $u32 as f64, f64: $u64 as f64 },
+                            }); )?
+                            none
+                        },
                         doc: $doc,
-                    },
+                    } },
                 )+ }
             }
 
             /// Emits the body of a [`Kind::Body`] row; `None` for primitives.
             pub fn body<E: EmitBits>(self, emit: &mut E, args: &[&E::V]) -> Option<E::V> {
-                match self { $( $( Op::$op => Some($body(emit, args)), )? )+ _ => { let _ = (emit, args); None } }
+                match self { $( $( Op::$op => Some($body(emit, args)), )? )+ _ => None }
             }
 
             /// Emits, for each argument, `grad` times the derivative of the op by it (`None`: always zero).
@@ -135,48 +178,281 @@ op_table! {
     }];
     /// Remainder of truncating integer division, with the sign of `a`; n % 0 is 0.
     Rem "rem" (a, b): Int, Primitive;
+    /// a - b · trunc(a / b), exact, with the sign of `a`; NaN where b is 0 or a infinite.
+    Fmod "fmod" (a, b): Float, Primitive, native "fmodf" 0 "fmod" 0, |e, [a, b], out, g| [Some(g.clone()), {
+        let rest = e.sub(a, out);
+        let times = e.div(&rest, b);
+        let scaled = e.mul(g, &times);
+        Some(e.neg(&scaled))
+    }];
     /// Negation; integers wrap.
     Neg "neg" (a): Number, Primitive, |e, [a], out, g| [Some(e.neg(g))];
+    /// Size; the smallest signed integer is its own.
+    Abs "abs" (a): Number, Primitive, |e, [a], out, g| [{
+        let sign = e.op(Op::Sign, &[a]);
+        Some(e.mul(g, &sign))
+    }];
+    /// 1 above 0, -1 below; 0, -0 and NaN are their own.
+    Sign "sign" (a): Number, Body(body::sign), |e, [a], out, g| [None];
+    /// The smaller; NaN if either is NaN, and -0 is smaller than +0. Where equal, the gradient goes to `b`.
+    Min "min" (a, b): Number, Primitive, |e, [a, b], out, g| [
+        { let first = e.lt(a, b); let zero = e.constant_like(g, 0.0); Some(e.select(&first, g, &zero)) },
+        { let first = e.lt(a, b); let zero = e.constant_like(g, 0.0); Some(e.select(&first, &zero, g)) }
+    ];
     /// The larger; NaN if either is NaN, and +0 is larger than -0. Where equal, the gradient goes to `b`.
     Max "max" (a, b): Number, Primitive, |e, [a, b], out, g| [
         { let first = e.lt(b, a); let zero = e.constant_like(g, 0.0); Some(e.select(&first, g, &zero)) },
         { let first = e.lt(b, a); let zero = e.constant_like(g, 0.0); Some(e.select(&first, &zero, g)) }
     ];
+    /// The smaller number; the other where one is NaN.
+    Fmin "fmin" (a, b): Float, Body(body::fmin), native "fminf" 0 "fmin" 0, |e, [a, b], out, g| [
+        { let first = e.op(Op::Eq, &[out, a]); let zero = e.constant_like(g, 0.0); Some(e.select(&first, g, &zero)) },
+        { let first = e.op(Op::Eq, &[out, a]); let zero = e.constant_like(g, 0.0); Some(e.select(&first, &zero, g)) }
+    ];
+    /// The larger number; the other where one is NaN.
+    Fmax "fmax" (a, b): Float, Body(body::fmax), native "fmaxf" 0 "fmax" 0, |e, [a, b], out, g| [
+        { let first = e.op(Op::Eq, &[out, a]); let zero = e.constant_like(g, 0.0); Some(e.select(&first, g, &zero)) },
+        { let first = e.op(Op::Eq, &[out, a]); let zero = e.constant_like(g, 0.0); Some(e.select(&first, &zero, g)) }
+    ];
+    /// min(max(a, low), high); the gradient goes to the argument that the result equals, `a` first.
+    Clamp "clamp" (a, low, high): Number, Body(body::clamp), |e, [a, low, high], out, g| [
+        { let kept = e.op(Op::Eq, &[out, a]); let zero = e.constant_like(g, 0.0); Some(e.select(&kept, g, &zero)) },
+        { let below = e.lt(a, low); let zero = e.constant_like(g, 0.0); Some(e.select(&below, g, &zero)) },
+        { let above = e.lt(high, a); let zero = e.constant_like(g, 0.0); Some(e.select(&above, g, &zero)) }
+    ];
+    /// a · b + c with one rounding.
+    Fma "fma" (a, b, c): Float, Primitive, |e, [a, b, c], out, g| [
+        Some(e.mul(g, b)), Some(e.mul(g, a)), Some(g.clone())
+    ];
+    /// The size of `a` with the sign of `b`.
+    Copysign "copysign" (a, b): Float, Body(body::copysign), native "copysignf" 0 "copysign" 0,
+        |e, [a, b], out, g| [{
+            let (sa, sb) = (e.op(Op::Sign, &[a]), e.op(Op::Sign, &[out]));
+            let factor = e.mul(&sa, &sb);
+            Some(e.mul(g, &factor))
+        }, None];
+
     /// Bitwise and.
-    And "and" (a, b): Int, Primitive;
+    And "and" (a, b): Bits, Primitive;
+    /// Bitwise or.
+    Or "or" (a, b): Bits, Primitive;
+    /// Bitwise exclusive or.
+    Xor "xor" (a, b): Bits, Primitive;
+    /// Bitwise complement; of a bool, its opposite.
+    Not "not" (a): Bits, Primitive;
     /// Shift left; the count is masked to the width.
     Shl "shl" (a, b): Int, Primitive;
-    /// Arithmetic shift right; the count is masked to the width.
+    /// Shift right, keeping the sign of signed types; the count is masked to the width.
     Shr "shr" (a, b): Int, Primitive;
-    /// True where a < b; false if either is NaN.
-    Lt "lt" (a, b): Compare, Primitive;
+    /// Number of one bits.
+    Popcount "popcount" (a): Int, Primitive;
+    /// Number of zero bits above the highest one bit.
+    LeadingZeros "leading_zeros" (a): Int, Primitive;
+
     /// True where a = b; false if either is NaN.
     Eq "eq" (a, b): Compare, Primitive;
+    /// True where a ≠ b; true if either is NaN.
+    Ne "ne" (a, b): Compare, Primitive;
+    /// True where a < b; false if either is NaN.
+    Lt "lt" (a, b): Compare, Primitive;
+    /// True where a ≤ b; false if either is NaN.
+    Le "le" (a, b): Compare, Primitive;
+    /// True where a > b; false if either is NaN.
+    Gt "gt" (a, b): Compare, Primitive;
+    /// True where a ≥ b; false if either is NaN.
+    Ge "ge" (a, b): Compare, Primitive;
     /// `a` where the condition holds, else `b`.
     Select "select" (condition, a, b): Select, Primitive, |e, [condition, a, b], out, g| [
         None,
         { let zero = e.constant_like(g, 0.0); Some(e.select(condition, g, &zero)) },
         { let zero = e.constant_like(g, 0.0); Some(e.select(condition, &zero, g)) }
     ];
-    /// a · b + c with one rounding.
-    Fma "fma" (a, b, c): Float, Primitive, |e, [a, b, c], out, g| [Some(e.mul(g, b)), Some(e.mul(g, a)), Some(g.clone())];
+
+    /// The largest integer not above.
+    Floor "floor" (a): Float, Primitive, |e, [a], out, g| [None];
+    /// The smallest integer not below.
+    Ceil "ceil" (a): Float, Primitive, |e, [a], out, g| [None];
+    /// The integer part.
+    Trunc "trunc" (a): Float, Primitive, |e, [a], out, g| [None];
+    /// The nearest integer, ties to even.
+    Rint "rint" (a): Float, Primitive, |e, [a], out, g| [None];
+    /// The nearest integer, ties away from 0.
+    Round "round" (a): Float, Body(body::round), native "roundf" 0 "round" 0, |e, [a], out, g| [None];
+
     /// Square root, correctly rounded.
-    Sqrt "sqrt" (a): Float, Primitive, |e, [a], out, g| [{
-        let half = e.constant_like(g, 0.5);
-        let scaled = e.mul(g, &half);
+    Sqrt "sqrt" (a): Float, Primitive, native "sqrtf" 0 "sqrt" 0, |e, [a], out, g| [{
+        let scaled = e.scale(g, 0.5);
         Some(e.div(&scaled, out))
     }];
-    /// The nearest integer, ties to even.
-    Rint "rint" (a): Float, Primitive;
-    /// e to the power `a`; within 1 ulp in f32 and f64.
-    Exp "exp" (a): Float, Body(body::exp), |e, [a], out, g| [Some(e.mul(g, out))];
-    /// Natural logarithm; NaN below 0, -inf at 0; within 1 ulp in f32 and f64.
-    Log "log" (a): Float, Body(body::log), |e, [a], out, g| [Some(e.div(g, a))];
-    /// Hyperbolic tangent; within 2 ulp in f32 and f64.
-    Tanh "tanh" (a): Float, Body(body::tanh), |e, [a], out, g| [{
+    /// 1 / √a.
+    Rsqrt "rsqrt" (a): Float, Body(body::rsqrt), ulp 2 2, native "rsqrtf" 2 "rsqrt" 1, |e, [a], out, g| [{
+        let ratio = e.div(out, a);
+        let ratio = e.scale(&ratio, -0.5);
+        Some(e.mul(g, &ratio))
+    }];
+    /// Cube root.
+    Cbrt "cbrt" (a): Float, Body(body::cbrt), ulp 1 1, native "cbrtf" 1 "cbrt" 1, |e, [a], out, g| [{
+        let square = e.mul(out, out);
+        let triple = e.scale(&square, 3.0);
+        Some(e.div(g, &triple))
+    }];
+    /// √(a² + b²) without overflow on the way.
+    Hypot "hypot" (a, b): Float, Body(body::hypot), ulp 1 2, native "hypotf" 3 "hypot" 2, |e, [a, b], out, g| [
+        { let ratio = e.div(a, out); Some(e.mul(g, &ratio)) },
+        { let ratio = e.div(b, out); Some(e.mul(g, &ratio)) }
+    ];
+    /// a to the power b; special cases as IEEE 754 has them.
+    Pow "pow" (a, b): Float, Body(body::pow), ulp 1 2, native "powf" 4 "pow" 2, |e, [a, b], out, g| [{
+        let one = e.constant_like(b, 1.0);
+        let less = e.sub(b, &one);
+        let power = e.op(Op::Pow, &[a, &less]);
+        let slope = e.mul(b, &power);
+        Some(e.mul(g, &slope))
+    }, {
+        let log = e.op(Op::Log, &[a]);
+        let slope = e.mul(out, &log);
+        Some(e.mul(g, &slope))
+    }];
+
+    /// e to the power `a`.
+    Exp "exp" (a): Float, Body(body::exp), ulp 1 1, native "expf" 2 "exp" 1, |e, [a], out, g| [Some(e.mul(g, out))];
+    /// 2 to the power `a`.
+    Exp2 "exp2" (a): Float, Body(body::exp2), ulp 1 1, native "exp2f" 2 "exp2" 1, |e, [a], out, g| [{
+        let slope = e.scale(out, std::f64::consts::LN_2);
+        Some(e.mul(g, &slope))
+    }];
+    /// exp(a) - 1, accurate near 0.
+    Expm1 "expm1" (a): Float, Body(body::expm1), ulp 1 2, native "expm1f" 1 "expm1" 1, |e, [a], out, g| [{
+        let one = e.constant_like(out, 1.0);
+        let slope = e.add(out, &one);
+        Some(e.mul(g, &slope))
+    }];
+    /// Natural logarithm; NaN below 0, -inf at 0.
+    Log "log" (a): Float, Body(body::log), ulp 1 1, native "logf" 1 "log" 1, |e, [a], out, g| [Some(e.div(g, a))];
+    /// Logarithm to base 2, exact at powers of 2.
+    Log2 "log2" (a): Float, Body(body::log2), ulp 1 2, native "log2f" 1 "log2" 1, |e, [a], out, g| [{
+        let scaled = e.scale(g, std::f64::consts::LOG2_E);
+        Some(e.div(&scaled, a))
+    }];
+    /// Logarithm to base 10.
+    Log10 "log10" (a): Float, Body(body::log10), ulp 1 2, native "log10f" 2 "log10" 1, |e, [a], out, g| [{
+        let scaled = e.scale(g, std::f64::consts::LOG10_E);
+        Some(e.div(&scaled, a))
+    }];
+    /// log(1 + a), accurate near 0.
+    Log1p "log1p" (a): Float, Body(body::log1p), ulp 1 2, native "log1pf" 1 "log1p" 1, |e, [a], out, g| [{
+        let one = e.constant_like(a, 1.0);
+        let sum = e.add(a, &one);
+        Some(e.div(g, &sum))
+    }];
+
+    /// Sine of an angle in radians; the bound holds to |a| = 2^50.
+    Sin "sin" (a): Float, Body(body::sin), ulp 1 1, native "sinf" 2 "sin" 2, |e, [a], out, g| [{
+        let slope = e.op(Op::Cos, &[a]);
+        Some(e.mul(g, &slope))
+    }];
+    /// Cosine of an angle in radians; the bound holds to |a| = 2^50.
+    Cos "cos" (a): Float, Body(body::cos), ulp 1 1, native "cosf" 2 "cos" 2, |e, [a], out, g| [{
+        let slope = e.op(Op::Sin, &[a]);
+        let scaled = e.mul(g, &slope);
+        Some(e.neg(&scaled))
+    }];
+    /// Tangent of an angle in radians; the bound holds to |a| = 2^50.
+    Tan "tan" (a): Float, Body(body::tan), ulp 1 3, native "tanf" 4 "tan" 2, |e, [a], out, g| [{
+        let one = e.constant_like(out, 1.0);
+        let slope = e.fma(out, out, &one);
+        Some(e.mul(g, &slope))
+    }];
+    /// Angle in [-π/2, π/2] of that sine.
+    Asin "asin" (a): Float, Body(body::asin), ulp 1 2, native "asinf" 2 "asin" 2, |e, [a], out, g| [{
+        let one = e.constant_like(a, 1.0);
+        let minus = e.neg(a);
+        let square = e.fma(&minus, a, &one);
+        let root = e.op(Op::Sqrt, &[&square]);
+        Some(e.div(g, &root))
+    }];
+    /// Angle in [0, π] of that cosine.
+    Acos "acos" (a): Float, Body(body::acos), ulp 1 2, native "acosf" 2 "acos" 2, |e, [a], out, g| [{
+        let one = e.constant_like(a, 1.0);
+        let minus = e.neg(a);
+        let square = e.fma(&minus, a, &one);
+        let root = e.op(Op::Sqrt, &[&square]);
+        let quotient = e.div(g, &root);
+        Some(e.neg(&quotient))
+    }];
+    /// Angle in [-π/2, π/2] of that tangent.
+    Atan "atan" (a): Float, Body(body::atan), ulp 1 2, native "atanf" 2 "atan" 2, |e, [a], out, g| [{
+        let one = e.constant_like(a, 1.0);
+        let sum = e.fma(a, a, &one);
+        Some(e.div(g, &sum))
+    }];
+    /// Angle in [-π, π] of the point (b, a).
+    Atan2 "atan2" (a, b): Float, Body(body::atan2), ulp 1 3, native "atan2f" 3 "atan2" 2, |e, [a, b], out, g| [{
+        let square = e.mul(b, b);
+        let sum = e.fma(a, a, &square);
+        let slope = e.div(b, &sum);
+        Some(e.mul(g, &slope))
+    }, {
+        let square = e.mul(b, b);
+        let sum = e.fma(a, a, &square);
+        let slope = e.div(a, &sum);
+        let scaled = e.mul(g, &slope);
+        Some(e.neg(&scaled))
+    }];
+
+    /// Hyperbolic sine.
+    Sinh "sinh" (a): Float, Body(body::sinh), ulp 1 3, native "sinhf" 3 "sinh" 2, |e, [a], out, g| [{
+        let slope = e.op(Op::Cosh, &[a]);
+        Some(e.mul(g, &slope))
+    }];
+    /// Hyperbolic cosine.
+    Cosh "cosh" (a): Float, Body(body::cosh), ulp 1 3, native "coshf" 2 "cosh" 1, |e, [a], out, g| [{
+        let slope = e.op(Op::Sinh, &[a]);
+        Some(e.mul(g, &slope))
+    }];
+    /// Hyperbolic tangent.
+    Tanh "tanh" (a): Float, Body(body::tanh), ulp 2 2, native "tanhf" 2 "tanh" 1, |e, [a], out, g| [{
         let one = e.constant_like(out, 1.0);
         let minus = e.neg(out);
         let slope = e.fma(&minus, out, &one);
+        Some(e.mul(g, &slope))
+    }];
+    /// Inverse hyperbolic sine.
+    Asinh "asinh" (a): Float, Body(body::asinh), ulp 1 3, native "asinhf" 3 "asinh" 3, |e, [a], out, g| [{
+        let one = e.constant_like(a, 1.0);
+        let sum = e.fma(a, a, &one);
+        let root = e.op(Op::Sqrt, &[&sum]);
+        Some(e.div(g, &root))
+    }];
+    /// Inverse hyperbolic cosine; NaN below 1.
+    Acosh "acosh" (a): Float, Body(body::acosh), ulp 1 3, native "acoshf" 4 "acosh" 3, |e, [a], out, g| [{
+        let one = e.constant_like(a, -1.0);
+        let sum = e.fma(a, a, &one);
+        let root = e.op(Op::Sqrt, &[&sum]);
+        Some(e.div(g, &root))
+    }];
+    /// Inverse hyperbolic tangent; infinite at ±1, NaN beyond.
+    Atanh "atanh" (a): Float, Body(body::atanh), ulp 1 3, native "atanhf" 3 "atanh" 2, |e, [a], out, g| [{
+        let one = e.constant_like(a, 1.0);
+        let minus = e.neg(a);
+        let rest = e.fma(&minus, a, &one);
+        Some(e.div(g, &rest))
+    }];
+
+    /// Error function.
+    Erf "erf" (a): Float, Body(body::erf), ulp 1 2, native "erff" 2 "erf" 2, |e, [a], out, g| [{
+        let square = e.mul(a, a);
+        let minus = e.neg(&square);
+        let power = e.op(Op::Exp, &[&minus]);
+        let slope = e.scale(&power, std::f64::consts::FRAC_2_SQRT_PI);
+        Some(e.mul(g, &slope))
+    }];
+    /// 1 - erf(a), accurate where that is small.
+    Erfc "erfc" (a): Float, Body(body::erfc), ulp 1 4, native "erfcf" 4 "erfc" 5, |e, [a], out, g| [{
+        let square = e.mul(a, a);
+        let minus = e.neg(&square);
+        let power = e.op(Op::Exp, &[&minus]);
+        let slope = e.scale(&power, -std::f64::consts::FRAC_2_SQRT_PI);
         Some(e.mul(g, &slope))
     }];
 }

@@ -24,7 +24,7 @@ pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
     if !is_name(&kernel.name) {
         return fail(format!("the name {:?} is not letters, digits and '_'", kernel.name));
     }
-    if !kernel.index.is_int() {
+    if !matches!(kernel.index, Scalar::I32 | Scalar::I64) {
         return fail(format!("indices are {}, not i32 or i64", kernel.index));
     }
     let largest = if kernel.index == Scalar::I32 { i32::MAX as u64 } else { i64::MAX as u64 };

@@ -11,14 +11,18 @@ Every reader of kernels (interpreter, CPU code, CUDA text) obeys these rules, so
 
 - Floats follow IEEE 754 with round to nearest even; denormals are kept; `a * b + c` is fused only where `fma` is written.
 - All NaNs count as one where readers are compared.
-- `max` gives NaN if either argument is NaN, and +0 is larger than -0.
+- `min` and `max` give NaN if either argument is NaN, and +0 is larger than -0; `fmin` and `fmax` prefer the number.
 - Integers wrap. `n / 0` and `n % 0` are 0; `MIN / -1` is `MIN` and `MIN % -1` is 0.
 - Shift counts are masked to the width of the type; `shr` keeps the sign.
 - Float to integer truncates and saturates, NaN becomes 0; anything to bool is `!= 0`; bool to number is 0 or 1.
 - A *body* is written over primitives and is the same code on every reader; its bound is against the true value.
 
-| op | arguments | types | computed as | meaning | gradient |
-|---|---|---|---|---|---|
+- 16-bit floats are computed in f32 and rounded once more; integers of 8 and 16 bits are computed in 32 and cut off.
+- *Error* is in units of the last place, f32 / f64, against the true value. *Native* is CUDA's own function, used only where
+  asked for, with the error that NVIDIA states.
+
+| op | arguments | types | computed as | error | native | meaning | gradient |
+|---|---|---|---|---|---|---|---|
 ";
 
 /// Counts what a derivative emits.
@@ -38,11 +42,16 @@ fn the_manual_is_the_table() {
         let types = match row.rule {
             TypeRule::Float => "floats",
             TypeRule::Int => "integers",
+            TypeRule::Bits => "integers, bool",
             TypeRule::Number => "floats, integers",
             TypeRule::Compare => "any, gives bool",
             TypeRule::Select => "bool, then any",
         };
         let computed = if row.kind == Kind::Body { "body" } else { "primitive" };
+        let bound = |ulp: bornite_ir::Ulp| {
+            if ulp.f64 == 0.0 && ulp.f32 == 0.0 { "exact".into() } else { format!("{} / {}", ulp.f32, ulp.f64) }
+        };
+        let native = row.native.map_or("".into(), |n| format!("`{}`, `{}`: {}", n.f32, n.f64, bound(n.ulp)));
         let gradient = match op.derivative(&mut Probe, &vec![&(); op.arity()], &(), &()) {
             Some(parts) => {
                 assert_eq!(parts.len(), op.arity(), "{op:?}: one part an argument");
@@ -51,7 +60,8 @@ fn the_manual_is_the_table() {
             None => "no",
         };
         let args = row.args.join(", ");
-        manual += &format!("| `{}` | {args} | {types} | {computed} | {} | {gradient} |\n", row.name, row.doc.trim());
+        let (name, doc, ulp) = (row.name, row.doc.trim(), bound(row.ulp));
+        manual += &format!("| `{name}` | {args} | {types} | {computed} | {ulp} | {native} | {doc} | {gradient} |\n");
         assert_eq!(Op::by_name(row.name), Some(op), "names are unique");
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ops.md");

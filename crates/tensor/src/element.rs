@@ -50,7 +50,8 @@ macro_rules! element {
     )+ };
 }
 
-element!(f32 = F32, f64 = F64, i32 = I32, i64 = I64);
+element!(i8 = I8, i16 = I16, i32 = I32, i64 = I64, u8 = U8, u16 = U16, u32 = U32, u64 = U64);
+element!(half::f16 = F16, half::bf16 = BF16, f32 = F32, f64 = F64);
 
 impl Element for bool {
     const DTYPE: DType = DType::Bool;

@@ -44,6 +44,8 @@ pub use device::Device;
 pub use element::Element;
 pub use error::{Error, Place, Result};
 pub use execute::run_kernel;
+/// 16-bit floats on the host.
+pub use half::{bf16, f16};
 pub use ops::Axes;
 pub use tensor::Tensor;
 pub use trace::{Trace, trace};

@@ -243,9 +243,9 @@ impl Lowering {
 
 /// The identity of max.
 fn lowest(dtype: DType) -> Value {
-    match dtype {
-        DType::I32 => Value::int(dtype, i32::MIN as i64),
-        DType::I64 => Value::int(dtype, i64::MIN),
-        _ => Value::from_f64(dtype, f64::NEG_INFINITY),
+    if dtype.is_int() {
+        Value::int(dtype, dtype.int_range().0 as i64)
+    } else {
+        Value::from_f64(dtype, f64::NEG_INFINITY)
     }
 }

@@ -118,8 +118,9 @@ impl Tensor {
             return Err(Error::Op { op: "item", what, at: place });
         }
         let word = self.words()?.first().copied().unwrap_or_default();
-        let bits = if node.dtype == DType::Bool { word & 0xff } else { word };
-        Ok(Value::from_bits(node.dtype, bits).as_f64())
+        // The element is in the lowest bytes; what is above them is padding.
+        let byte = node.dtype == DType::Bool;
+        Ok(Value::from_bits(node.dtype, if byte { word & 0xff } else { word }).as_f64())
     }
 
     /// The packed value, computed if need be.

@@ -72,12 +72,22 @@ fn flags() -> MemFlagsData {
 
 fn ty(scalar: Scalar) -> ir::Type {
     match scalar {
-        Scalar::Bool => types::I8,
-        Scalar::I32 => types::I32,
-        Scalar::I64 => types::I64,
+        Scalar::Bool | Scalar::I8 | Scalar::U8 => types::I8,
+        // 16-bit floats are held as their bits: they are only ever loaded, stored, chosen and converted.
+        Scalar::I16 | Scalar::U16 | Scalar::F16 | Scalar::BF16 => types::I16,
+        Scalar::I32 | Scalar::U32 => types::I32,
+        Scalar::I64 | Scalar::U64 => types::I64,
         Scalar::F32 => types::F32,
         Scalar::F64 => types::F64,
     }
+}
+
+extern "C" fn fmod_f32(a: f32, b: f32) -> f32 {
+    a % b
+}
+
+extern "C" fn fmod_f64(a: f64, b: f64) -> f64 {
+    a % b
 }
 
 /// A machine value and what is known of it.
@@ -210,15 +220,23 @@ impl Lower<'_, '_> {
 
     /// Truncating integer division that never traps: by 0 it is 0, MIN / -1 wraps.
     fn divide(&mut self, op: Op, a: &Typed, b: &Typed) -> ir::Value {
-        let rem = op == Op::Rem;
-        let divide = |s: &mut Self, by| {
-            if rem { s.b.ins().srem(a.value, by) } else { s.b.ins().sdiv(a.value, by) }
+        let (rem, signed) = (op == Op::Rem, a.scalar.is_signed());
+        let divide = |s: &mut Self, by| match (rem, signed) {
+            (true, true) => s.b.ins().srem(a.value, by),
+            (true, false) => s.b.ins().urem(a.value, by),
+            (false, true) => s.b.ins().sdiv(a.value, by),
+            (false, false) => s.b.ins().udiv(a.value, by),
         };
-        if b.known.is_some_and(|v| !matches!(v.as_i64(), 0 | -1)) {
+        if b.known.is_some_and(|v| v.bits() != 0 && !(signed && v.as_i64() == -1)) {
             return divide(self, b.value);
         }
         let [zero, one] = [0, 1].map(|v| self.constant(Value::int(b.scalar, v)).value);
         let is_zero = self.b.ins().icmp_imm_s(IntCC::Equal, b.value, 0);
+        if !signed {
+            let by = self.b.ins().select(is_zero, one, b.value);
+            let quotient = divide(self, by);
+            return self.b.ins().select(is_zero, zero, quotient);
+        }
         let is_minus = self.b.ins().icmp_imm_s(IntCC::Equal, b.value, -1);
         let unsafe_divisor = self.b.ins().bor(is_zero, is_minus);
         let by = self.b.ins().select(unsafe_divisor, one, b.value);
@@ -228,14 +246,51 @@ impl Lower<'_, '_> {
         self.b.ins().select(is_zero, zero, quotient)
     }
 
+    /// The exact remainder, which no instruction gives.
+    fn fmod(&mut self, scalar: Scalar, a: ir::Value, b: ir::Value) -> ir::Value {
+        let mut signature = ir::Signature::new(self.b.func.signature.call_conv);
+        signature.params = vec![AbiParam::new(ty(scalar)); 2];
+        signature.returns = vec![AbiParam::new(ty(scalar))];
+        let signature = self.b.import_signature(signature);
+        let address = if scalar == Scalar::F32 { fmod_f32 as *const () } else { fmod_f64 as *const () };
+        let callee = self.b.ins().iconst(types::I64, address as i64);
+        let call = self.b.ins().call_indirect(signature, callee, &[a, b]);
+        self.b.inst_results(call)[0]
+    }
+
+    fn compare(&mut self, op: Op, scalar: Scalar, a: ir::Value, b: ir::Value) -> ir::Value {
+        if scalar.is_float() {
+            let condition = match op {
+                Op::Eq => FloatCC::Equal,
+                Op::Ne => FloatCC::NotEqual,
+                Op::Lt => FloatCC::LessThan,
+                Op::Le => FloatCC::LessThanOrEqual,
+                Op::Gt => FloatCC::GreaterThan,
+                _ => FloatCC::GreaterThanOrEqual,
+            };
+            return self.b.ins().fcmp(condition, a, b);
+        }
+        let signed = match op {
+            Op::Eq => IntCC::Equal,
+            Op::Ne => IntCC::NotEqual,
+            Op::Lt => IntCC::SignedLessThan,
+            Op::Le => IntCC::SignedLessThanOrEqual,
+            Op::Gt => IntCC::SignedGreaterThan,
+            _ => IntCC::SignedGreaterThanOrEqual,
+        };
+        self.b.ins().icmp(if scalar.is_signed() { signed } else { signed.unsigned() }, a, b)
+    }
+
+    /// A primitive row on wide types (and a select on any).
     fn primitive(&mut self, op: Op, args: &[&Typed]) -> ir::Value {
         let scalar = args[0].scalar;
-        let float = scalar.is_float();
+        let (float, signed) = (scalar.is_float(), scalar.is_signed());
         let v = |n: usize| args[n].value;
-        if let Op::Div | Op::Rem = op
-            && !float
-        {
-            return self.divide(op, args[0], args[1]);
+        match op {
+            Op::Div | Op::Rem if !float => return self.divide(op, args[0], args[1]),
+            Op::Fmod => return self.fmod(scalar, v(0), v(1)),
+            Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge => return self.compare(op, scalar, v(0), v(1)),
+            _ => {}
         }
         let ins = self.b.ins();
         match op {
@@ -245,25 +300,98 @@ impl Lower<'_, '_> {
             Op::Sub => ins.isub(v(0), v(1)),
             Op::Mul if float => ins.fmul(v(0), v(1)),
             Op::Mul => ins.imul(v(0), v(1)),
-            Op::Div | Op::Rem => ins.fdiv(v(0), v(1)),
+            Op::Div => ins.fdiv(v(0), v(1)),
             Op::Neg if float => ins.fneg(v(0)),
             Op::Neg => ins.ineg(v(0)),
+            Op::Abs if float => ins.fabs(v(0)),
+            Op::Abs if signed => ins.iabs(v(0)),
+            Op::Abs => v(0),
+            Op::Min if float => ins.fmin(v(0), v(1)),
+            Op::Min if signed => ins.smin(v(0), v(1)),
+            Op::Min => ins.umin(v(0), v(1)),
             Op::Max if float => ins.fmax(v(0), v(1)),
-            Op::Max => ins.smax(v(0), v(1)),
+            Op::Max if signed => ins.smax(v(0), v(1)),
+            Op::Max => ins.umax(v(0), v(1)),
             Op::And => ins.band(v(0), v(1)),
+            Op::Or => ins.bor(v(0), v(1)),
+            Op::Xor => ins.bxor(v(0), v(1)),
+            Op::Not if scalar == Scalar::Bool => ins.icmp_imm_s(IntCC::Equal, v(0), 0),
+            Op::Not => ins.bnot(v(0)),
             Op::Shl => ins.ishl(v(0), v(1)),
-            Op::Shr => ins.sshr(v(0), v(1)),
-            Op::Lt if float => ins.fcmp(FloatCC::LessThan, v(0), v(1)),
-            Op::Lt if scalar == Scalar::Bool => ins.icmp(IntCC::UnsignedLessThan, v(0), v(1)),
-            Op::Lt => ins.icmp(IntCC::SignedLessThan, v(0), v(1)),
-            Op::Eq if float => ins.fcmp(FloatCC::Equal, v(0), v(1)),
-            Op::Eq => ins.icmp(IntCC::Equal, v(0), v(1)),
+            Op::Shr if signed => ins.sshr(v(0), v(1)),
+            Op::Shr => ins.ushr(v(0), v(1)),
+            Op::Popcount => ins.popcnt(v(0)),
+            Op::LeadingZeros => ins.clz(v(0)),
             Op::Select => ins.select(v(0), v(1), v(2)),
             Op::Fma => ins.fma(v(0), v(1), v(2)),
             Op::Sqrt => ins.sqrt(v(0)),
+            Op::Floor => ins.floor(v(0)),
+            Op::Ceil => ins.ceil(v(0)),
+            Op::Trunc => ins.trunc(v(0)),
             Op::Rint => ins.nearest(v(0)),
-            Op::Exp | Op::Log | Op::Tanh => unreachable!("{op:?} has a body"),
+            op => unreachable!("{op:?} has a body"),
         }
+    }
+
+    /// An f16's bits to f32: the exponent and fraction moved into place and scaled, which is exact for denormals too.
+    fn f16_to_f32(&mut self, half: ir::Value) -> ir::Value {
+        let bits = self.b.ins().uextend(types::I32, half);
+        let size = self.b.ins().band_imm_u(bits, 0x7fff);
+        let moved = self.b.ins().ishl_imm_u(size, 13);
+        let moved = self.b.ins().bitcast(types::F32, MemFlagsData::new(), moved);
+        let scale = self.b.ins().f32const(f32::exp2(112.0));
+        let finite = self.b.ins().fmul(moved, scale);
+        let finite = self.b.ins().bitcast(types::I32, MemFlagsData::new(), finite);
+        let special = self.b.ins().bor_imm_u(finite, 0x7f80_0000);
+        let is_special = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, size, 0x7c00);
+        let size = self.b.ins().select(is_special, special, finite);
+        let sign = self.b.ins().band_imm_u(bits, 0x8000);
+        let sign = self.b.ins().ishl_imm_u(sign, 16);
+        let bits = self.b.ins().bor(size, sign);
+        self.b.ins().bitcast(types::F32, MemFlagsData::new(), bits)
+    }
+
+    /// f32 to an f16's bits, to nearest even.
+    fn f32_to_f16(&mut self, x: ir::Value) -> ir::Value {
+        let bits = self.b.ins().bitcast(types::I32, MemFlagsData::new(), x);
+        let size = self.b.ins().band_imm_u(bits, 0x7fff_ffff);
+        // Denormal results: adding 1/2 rounds at f16's last place, 2⁻²⁴.
+        let float = self.b.ins().bitcast(types::F32, MemFlagsData::new(), size);
+        let half = self.b.ins().f32const(0.5);
+        let shifted = self.b.ins().fadd(float, half);
+        let shifted = self.b.ins().bitcast(types::I32, MemFlagsData::new(), shifted);
+        let denormal = self.b.ins().iadd_imm_s(shifted, -0x3f00_0000);
+        // Normal results: exponent rebased, and rounded by adding just under half, one more if odd.
+        let odd = self.b.ins().ushr_imm_u(size, 13);
+        let odd = self.b.ins().band_imm_u(odd, 1);
+        let rebased = self.b.ins().iadd_imm_s(size, 0xfff - (112 << 23));
+        let rounded = self.b.ins().iadd(rebased, odd);
+        let normal = self.b.ins().ushr_imm_u(rounded, 13);
+        let is_denormal = self.b.ins().icmp_imm_s(IntCC::SignedLessThan, size, 0x3880_0000);
+        let finite = self.b.ins().select(is_denormal, denormal, normal);
+        let is_nan = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThan, size, 0x7f80_0000);
+        let [infinity, nan] = [0x7c00, 0x7e00].map(|bits| self.b.ins().iconst(types::I32, bits));
+        let special = self.b.ins().select(is_nan, nan, infinity);
+        let is_large = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, size, 0x4780_0000);
+        let size = self.b.ins().select(is_large, special, finite);
+        let sign = self.b.ins().ushr_imm_u(bits, 16);
+        let sign = self.b.ins().band_imm_u(sign, 0x8000);
+        let bits = self.b.ins().bor(size, sign);
+        self.b.ins().ireduce(types::I16, bits)
+    }
+
+    /// f32 to a bf16's bits, to nearest even.
+    fn f32_to_bf16(&mut self, x: ir::Value) -> ir::Value {
+        let bits = self.b.ins().bitcast(types::I32, MemFlagsData::new(), x);
+        let odd = self.b.ins().ushr_imm_u(bits, 16);
+        let odd = self.b.ins().band_imm_u(odd, 1);
+        let raised = self.b.ins().iadd_imm_s(bits, 0x7fff);
+        let rounded = self.b.ins().iadd(raised, odd);
+        let nan = self.b.ins().iconst(types::I32, 0x7fc0_0000);
+        let is_number = self.b.ins().fcmp(FloatCC::Equal, x, x);
+        let bits = self.b.ins().select(is_number, rounded, nan);
+        let bits = self.b.ins().ushr_imm_u(bits, 16);
+        self.b.ins().ireduce(types::I16, bits)
     }
 }
 
@@ -271,7 +399,7 @@ impl Emit for Lower<'_, '_> {
     type V = Typed;
 
     fn op(&mut self, op: Op, args: &[&Typed]) -> Typed {
-        if let Some(value) = op.body(self, args) {
+        if let Some(value) = self.expand(op, args) {
             return value;
         }
         let types: Vec<Scalar> = args.iter().map(|a| a.scalar).collect();
@@ -295,45 +423,50 @@ impl EmitBits for Lower<'_, '_> {
         let value = match scalar {
             Scalar::F32 => ins.f32const(f32::from_bits(constant.bits() as u32)),
             Scalar::F64 => ins.f64const(f64::from_bits(constant.bits())),
-            Scalar::I32 => ins.iconst(types::I32, constant.bits() as i64),
-            _ => ins.iconst(ty(scalar), constant.as_i64()),
+            // The compiler wants constants zero-extended, which their bits are.
+            _ => ins.iconst(ty(scalar), constant.bits() as i64),
         };
         Typed { value, scalar, known: Some(constant) }
     }
 
-    fn cast(&mut self, to: Scalar, v: &Typed) -> Typed {
+    fn cast_step(&mut self, to: Scalar, v: &Typed) -> Typed {
         let (from, x) = (v.scalar, v.value);
-        // Booleans become numbers as the integers 0 and 1.
-        let (from, x) = match (from, to) {
-            (Scalar::Bool, Scalar::I64) => (Scalar::I64, self.b.ins().uextend(types::I64, x)),
-            (Scalar::Bool, Scalar::I32 | Scalar::F32 | Scalar::F64) => {
-                (Scalar::I32, self.b.ins().uextend(types::I32, x))
-            }
-            other => (other.0, x),
-        };
         let value = match (from, to) {
             (from, to) if from == to => x,
-            (Scalar::F32, Scalar::Bool) => {
-                let zero = self.b.ins().f32const(0.0);
-                self.b.ins().fcmp(FloatCC::NotEqual, x, zero)
+            (Scalar::F16, _) => self.f16_to_f32(x),
+            (_, Scalar::F16) => self.f32_to_f16(x),
+            (_, Scalar::BF16) => self.f32_to_bf16(x),
+            (Scalar::BF16, _) => {
+                let bits = self.b.ins().uextend(types::I32, x);
+                let bits = self.b.ins().ishl_imm_u(bits, 16);
+                self.b.ins().bitcast(types::F32, MemFlagsData::new(), bits)
             }
-            (Scalar::F64, Scalar::Bool) => {
-                let zero = self.b.ins().f64const(0.0);
+            (from, Scalar::Bool) if from.is_float() => {
+                let zero = self.constant(Value::from_f64(from, 0.0)).value;
                 self.b.ins().fcmp(FloatCC::NotEqual, x, zero)
             }
             (_, Scalar::Bool) => self.b.ins().icmp_imm_s(IntCC::NotEqual, x, 0),
+            (Scalar::Bool, to) if to.is_float() => {
+                let number = self.b.ins().uextend(types::I32, x);
+                self.b.ins().fcvt_from_sint(ty(to), number)
+            }
             (Scalar::F32, Scalar::F64) => self.b.ins().fpromote(types::F64, x),
             (Scalar::F64, Scalar::F32) => self.b.ins().fdemote(types::F32, x),
-            (Scalar::F32 | Scalar::F64, to) => self.b.ins().fcvt_to_sint_sat(ty(to), x),
-            (_, Scalar::F32 | Scalar::F64) => self.b.ins().fcvt_from_sint(ty(to), x),
-            (_, Scalar::I64) => self.b.ins().sextend(types::I64, x),
-            (_, Scalar::I32) => self.b.ins().ireduce(types::I32, x),
+            (from, to) if from.is_float() && to.is_signed() => self.b.ins().fcvt_to_sint_sat(ty(to), x),
+            (from, to) if from.is_float() => self.b.ins().fcvt_to_uint_sat(ty(to), x),
+            (from, to) if to.is_float() && from.is_signed() => self.b.ins().fcvt_from_sint(ty(to), x),
+            (_, to) if to.is_float() => self.b.ins().fcvt_from_uint(ty(to), x),
+            (from, to) if to.bytes() == from.bytes() => x,
+            (from, to) if to.bytes() < from.bytes() => self.b.ins().ireduce(ty(to), x),
+            (from, to) if from.is_signed() => self.b.ins().sextend(ty(to), x),
+            (_, to) => self.b.ins().uextend(ty(to), x),
         };
         Typed { value, scalar: to, known: None }
     }
 
     fn bitcast(&mut self, to: Scalar, v: &Typed) -> Typed {
-        let value = if to == v.scalar { v.value } else { self.b.ins().bitcast(ty(to), MemFlagsData::new(), v.value) };
+        let same = ty(to) == ty(v.scalar);
+        let value = if same { v.value } else { self.b.ins().bitcast(ty(to), MemFlagsData::new(), v.value) };
         Typed { value, scalar: to, known: None }
     }
 }

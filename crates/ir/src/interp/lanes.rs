@@ -78,8 +78,16 @@ macro_rules! lane {
 
 lane! {
     bool: x => x != 0, x as u64;
-    i32: x => x as u32 as i32, x as u32 as u64;
+    i8: x => x as i8, x as u8 as u64;
+    i16: x => x as i16, x as u16 as u64;
+    i32: x => x as i32, x as u32 as u64;
     i64: x => x as i64, x as u64;
+    u8: x => x as u8, x as u64;
+    u16: x => x as u16, x as u64;
+    u32: x => x as u32, x as u64;
+    u64: x => x, x;
+    half::f16: x => half::f16::from_bits(x as u16), x.to_bits() as u64;
+    half::bf16: x => half::bf16::from_bits(x as u16), x.to_bits() as u64;
     f32: x => f32::from_bits(x as u32), x.to_bits() as u64;
     f64: x => f64::from_bits(x), x.to_bits();
 }
@@ -111,73 +119,100 @@ macro_rules! with_type {
     };
 }
 
-/// IEEE 754-2019 `maximum`: NaN wins, +0 is above -0.
-fn maximum<F: Lane>(a: F, b: F, sign: impl Fn(F) -> bool) -> F {
-    #[allow(clippy::eq_op)] // NaN is what differs from itself
+/// IEEE 754-2019 `maximum` (and, of negated signs, `minimum`): NaN wins, +0 is above -0.
+#[allow(clippy::eq_op)] // NaN is what differs from itself
+fn extreme<F: Lane>(a: F, b: F, a_wins: impl Fn(F, F) -> bool, a_wins_tie: impl Fn(F) -> bool) -> F {
     if a != a {
         a
     } else if b != b {
         b
     } else if a == b {
-        if sign(a) { b } else { a }
-    } else if a > b {
+        if a_wins_tie(a) { a } else { b }
+    } else if a_wins(a, b) {
         a
     } else {
         b
     }
 }
 
-/// The meaning of a primitive row.
-#[allow(clippy::bool_comparison)] // one spelling for all types
+/// Runs `$body` with `$t` the machine type of a wide integer.
+macro_rules! ints {
+    ($scalar:expr, $t:ident, $body:expr) => {
+        with_type!($scalar, $t: [I32 = i32, I64 = i64, U32 = u32, U64 = u64], $body)
+    };
+}
+
+/// Runs `$body` with `$t` the machine type of a wide float.
+macro_rules! floats {
+    ($scalar:expr, $t:ident, $body:expr) => {
+        with_type!($scalar, $t: [F32 = f32, F64 = f64], $body)
+    };
+}
+
+/// `$float` with `$t` a wide float, or `$int` with `$t` a wide integer.
+macro_rules! numbers {
+    ($scalar:expr, $t:ident, $float:expr, $int:expr) => {
+        if $scalar.is_float() { floats!($scalar, $t, $float) } else { ints!($scalar, $t, $int) }
+    };
+}
+
+/// `$body` with `$t` a wide type or bool.
+macro_rules! any {
+    ($scalar:expr, $t:ident, $body:expr) => {
+        with_type!($scalar, $t: [Bool = bool, I32 = i32, I64 = i64, U32 = u32, U64 = u64, F32 = f32, F64 = f64], $body)
+    };
+}
+
+/// The meaning of a primitive row on wide types.
+#[allow(clippy::bool_comparison, clippy::unnecessary_cast)] // one spelling for all types
 pub(super) fn primitive(op: Op, args: &[&Register]) -> Register {
-    let scalar = args[0].scalar;
+    let s = args[0].scalar;
     match (op, args) {
-        (Op::Add, [a, b]) => match scalar {
-            Scalar::F32 => zip(scalar, a, b, |a: f32, b| a + b),
-            Scalar::F64 => zip(scalar, a, b, |a: f64, b| a + b),
-            _ => with_type!(scalar, T: [I32 = i32, I64 = i64], zip(scalar, a, b, T::wrapping_add)),
+        (Op::Add, [a, b]) => numbers!(s, T, zip(s, a, b, |a: T, b: T| a + b), zip(s, a, b, T::wrapping_add)),
+        (Op::Sub, [a, b]) => numbers!(s, T, zip(s, a, b, |a: T, b: T| a - b), zip(s, a, b, T::wrapping_sub)),
+        (Op::Mul, [a, b]) => numbers!(s, T, zip(s, a, b, |a: T, b: T| a * b), zip(s, a, b, T::wrapping_mul)),
+        (Op::Div, [a, b]) => numbers!(
+            s,
+            T,
+            zip(s, a, b, |a: T, b: T| a / b),
+            zip(s, a, b, |a: T, b: T| if b == 0 { 0 } else { a.wrapping_div(b) })
+        ),
+        (Op::Rem, [a, b]) => ints!(s, T, zip(s, a, b, |a: T, b: T| if b == 0 { 0 } else { a.wrapping_rem(b) })),
+        (Op::Fmod, [a, b]) => floats!(s, T, zip(s, a, b, |a: T, b: T| a % b)),
+        (Op::Neg, [a]) => numbers!(s, T, map(s, a, |a: T| -a), map(s, a, T::wrapping_neg)),
+        (Op::Abs, [a]) => match s {
+            Scalar::I32 => map(s, a, i32::wrapping_abs),
+            Scalar::I64 => map(s, a, i64::wrapping_abs),
+            Scalar::U32 | Scalar::U64 => (*a).clone(),
+            _ => floats!(s, T, map(s, a, T::abs)),
         },
-        (Op::Sub, [a, b]) => match scalar {
-            Scalar::F32 => zip(scalar, a, b, |a: f32, b| a - b),
-            Scalar::F64 => zip(scalar, a, b, |a: f64, b| a - b),
-            _ => with_type!(scalar, T: [I32 = i32, I64 = i64], zip(scalar, a, b, T::wrapping_sub)),
-        },
-        (Op::Mul, [a, b]) => match scalar {
-            Scalar::F32 => zip(scalar, a, b, |a: f32, b| a * b),
-            Scalar::F64 => zip(scalar, a, b, |a: f64, b| a * b),
-            _ => with_type!(scalar, T: [I32 = i32, I64 = i64], zip(scalar, a, b, T::wrapping_mul)),
-        },
-        (Op::Div, [a, b]) => match scalar {
-            Scalar::F32 => zip(scalar, a, b, |a: f32, b| a / b),
-            Scalar::F64 => zip(scalar, a, b, |a: f64, b| a / b),
-            _ => with_type!(scalar, T: [I32 = i32, I64 = i64], zip(scalar, a, b, |a: T, b: T| {
-                if b == 0 { 0 } else { a.wrapping_div(b) }
-            })),
-        },
-        (Op::Rem, [a, b]) => with_type!(scalar, T: [I32 = i32, I64 = i64], zip(scalar, a, b, |a: T, b: T| {
-            if b == 0 { 0 } else { a.wrapping_rem(b) }
-        })),
-        (Op::Neg, [a]) => match scalar {
-            Scalar::F32 => map(scalar, a, |a: f32| -a),
-            Scalar::F64 => map(scalar, a, |a: f64| -a),
-            _ => with_type!(scalar, T: [I32 = i32, I64 = i64], map(scalar, a, T::wrapping_neg)),
-        },
-        (Op::Max, [a, b]) => match scalar {
-            Scalar::F32 => zip(scalar, a, b, |a: f32, b| maximum(a, b, f32::is_sign_negative)),
-            Scalar::F64 => zip(scalar, a, b, |a: f64, b| maximum(a, b, f64::is_sign_negative)),
-            _ => with_type!(scalar, T: [I32 = i32, I64 = i64], zip(scalar, a, b, |a: T, b: T| a.max(b))),
-        },
-        (Op::And, [a, b]) => with_type!(scalar, T: [I32 = i32, I64 = i64], zip(scalar, a, b, |a: T, b: T| a & b)),
-        (Op::Shl, [a, b]) => with_type!(scalar, T: [I32 = i32, I64 = i64], zip(scalar, a, b, |a: T, b: T| {
-            a.wrapping_shl(b as u32)
-        })),
-        (Op::Shr, [a, b]) => with_type!(scalar, T: [I32 = i32, I64 = i64], zip(scalar, a, b, |a: T, b: T| {
-            a.wrapping_shr(b as u32)
-        })),
-        (Op::Lt, [a, b]) => with_type!(scalar, T: [Bool = bool, I32 = i32, I64 = i64, F32 = f32, F64 = f64],
-            zip(Scalar::Bool, a, b, |a: T, b: T| a < b)),
-        (Op::Eq, [a, b]) => with_type!(scalar, T: [Bool = bool, I32 = i32, I64 = i64, F32 = f32, F64 = f64],
-            zip(Scalar::Bool, a, b, |a: T, b: T| a == b)),
+        (Op::Max, [a, b]) => numbers!(
+            s,
+            T,
+            zip(s, a, b, |a: T, b: T| extreme(a, b, |a, b| a > b, |a| a.is_sign_positive())),
+            zip(s, a, b, |a: T, b: T| a.max(b))
+        ),
+        (Op::Min, [a, b]) => numbers!(
+            s,
+            T,
+            zip(s, a, b, |a: T, b: T| extreme(a, b, |a, b| a < b, |a| a.is_sign_negative())),
+            zip(s, a, b, |a: T, b: T| a.min(b))
+        ),
+        (Op::And, [a, b]) => zip(s, a, b, |a: u64, b| a & b),
+        (Op::Or, [a, b]) => zip(s, a, b, |a: u64, b| a | b),
+        (Op::Xor, [a, b]) => zip(s, a, b, |a: u64, b| a ^ b),
+        (Op::Not, [a]) if s == Scalar::Bool => map(s, a, |a: bool| !a),
+        (Op::Not, [a]) => ints!(s, T, map(s, a, |a: T| !a)),
+        (Op::Shl, [a, b]) => ints!(s, T, zip(s, a, b, |a: T, b: T| a.wrapping_shl(b as u32))),
+        (Op::Shr, [a, b]) => ints!(s, T, zip(s, a, b, |a: T, b: T| a.wrapping_shr(b as u32))),
+        (Op::Popcount, [a]) => ints!(s, T, map(s, a, |a: T| a.count_ones() as T)),
+        (Op::LeadingZeros, [a]) => ints!(s, T, map(s, a, |a: T| a.leading_zeros() as T)),
+        (Op::Eq, [a, b]) => any!(s, T, zip(Scalar::Bool, a, b, |a: T, b: T| a == b)),
+        (Op::Ne, [a, b]) => any!(s, T, zip(Scalar::Bool, a, b, |a: T, b: T| a != b)),
+        (Op::Lt, [a, b]) => any!(s, T, zip(Scalar::Bool, a, b, |a: T, b: T| a < b)),
+        (Op::Le, [a, b]) => any!(s, T, zip(Scalar::Bool, a, b, |a: T, b: T| a <= b)),
+        (Op::Gt, [a, b]) => any!(s, T, zip(Scalar::Bool, a, b, |a: T, b: T| a > b)),
+        (Op::Ge, [a, b]) => any!(s, T, zip(Scalar::Bool, a, b, |a: T, b: T| a >= b)),
         (Op::Select, [condition, a, b]) => {
             let mut out = (*b).clone();
             for (lane, out) in out.bits.iter_mut().enumerate() {
@@ -187,36 +222,49 @@ pub(super) fn primitive(op: Op, args: &[&Register]) -> Register {
             }
             out
         }
-        (Op::Fma, [a, b, c]) => with_type!(scalar, T: [F32 = f32, F64 = f64], {
-            let mut out = Register { scalar, bits: [0; LANES] };
+        (Op::Fma, [a, b, c]) => floats!(s, T, {
+            let mut out = Register { scalar: s, bits: [0; LANES] };
             for (lane, out) in out.bits.iter_mut().enumerate() {
                 *out = T::get(a.bits[lane]).mul_add(T::get(b.bits[lane]), T::get(c.bits[lane])).put();
             }
             out
         }),
-        (Op::Sqrt, [a]) => with_type!(scalar, T: [F32 = f32, F64 = f64], map(scalar, a, T::sqrt)),
-        (Op::Rint, [a]) => with_type!(scalar, T: [F32 = f32, F64 = f64], map(scalar, a, T::round_ties_even)),
+        (Op::Sqrt, [a]) => floats!(s, T, map(s, a, T::sqrt)),
+        (Op::Floor, [a]) => floats!(s, T, map(s, a, T::floor)),
+        (Op::Ceil, [a]) => floats!(s, T, map(s, a, T::ceil)),
+        (Op::Trunc, [a]) => floats!(s, T, map(s, a, T::trunc)),
+        (Op::Rint, [a]) => floats!(s, T, map(s, a, T::round_ties_even)),
         (op, args) => unreachable!("{op:?} of {} arguments is not a primitive", args.len()),
     }
 }
 
-/// Conversion by value; float to integer saturates and takes NaN to 0.
+/// One step of a conversion, as [`crate::EmitBits::cast_step`] has it.
 #[allow(clippy::unnecessary_cast)] // one spelling for all pairs of types
-pub(super) fn cast(to: Scalar, a: &Register) -> Register {
-    with_type!(a.scalar, F: [Bool = u8, I32 = i32, I64 = i64, F32 = f32, F64 = f64], match to {
-        Scalar::Bool => map(to, a, |x: F| x != (0 as F)),
-        Scalar::I32 => map(to, a, |x: F| x as i32),
-        Scalar::I64 => map(to, a, |x: F| x as i64),
-        Scalar::F32 => map(to, a, |x: F| x as f32),
-        Scalar::F64 => map(to, a, |x: F| x as f64),
-    })
-}
-
-impl Lane for u8 {
-    fn get(bits: u64) -> u8 {
-        bits as u8
-    }
-    fn put(self) -> u64 {
-        self as u64
+pub(super) fn cast_step(to: Scalar, a: &Register) -> Register {
+    match (a.scalar, to) {
+        (Scalar::F16, _) => map(to, a, half::f16::to_f32),
+        (Scalar::BF16, _) => map(to, a, half::bf16::to_f32),
+        (_, Scalar::F16) => map(to, a, half::f16::from_f32),
+        (_, Scalar::BF16) => map(to, a, half::bf16::from_f32),
+        _ => {
+            with_type!(
+                a.scalar,
+                F: [Bool = u8, I8 = i8, I16 = i16, I32 = i32, I64 = i64, U8 = u8, U16 = u16, U32 = u32, U64 = u64,
+                    F32 = f32, F64 = f64],
+                match to {
+                    Scalar::Bool => map(to, a, |x: F| x != (0 as F)),
+                    Scalar::I8 => map(to, a, |x: F| x as i8),
+                    Scalar::I16 => map(to, a, |x: F| x as i16),
+                    Scalar::I32 => map(to, a, |x: F| x as i32),
+                    Scalar::I64 => map(to, a, |x: F| x as i64),
+                    Scalar::U8 => map(to, a, |x: F| x as u8),
+                    Scalar::U16 => map(to, a, |x: F| x as u16),
+                    Scalar::U32 => map(to, a, |x: F| x as u32),
+                    Scalar::U64 => map(to, a, |x: F| x as u64),
+                    Scalar::F64 => map(to, a, |x: F| x as f64),
+                    Scalar::F16 | Scalar::BF16 | Scalar::F32 => map(to, a, |x: F| x as f32),
+                }
+            )
+        }
     }
 }

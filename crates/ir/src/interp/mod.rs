@@ -122,8 +122,12 @@ impl Machine<'_, '_, '_> {
             let at = self.bounded(param, index.int(lane), lane)?;
             out.bits[lane] = match param.scalar {
                 Scalar::Bool => (bytemuck::cast_slice::<u64, u8>(words)[at] != 0) as u64,
-                Scalar::I32 | Scalar::F32 => bytemuck::cast_slice::<u64, u32>(words)[at] as u64,
-                Scalar::I64 | Scalar::F64 => words[at],
+                scalar => match scalar.bytes() {
+                    1 => bytemuck::cast_slice::<u64, u8>(words)[at] as u64,
+                    2 => bytemuck::cast_slice::<u64, u16>(words)[at] as u64,
+                    4 => bytemuck::cast_slice::<u64, u32>(words)[at] as u64,
+                    _ => words[at],
+                },
             };
         }
         Ok(out)
@@ -134,12 +138,12 @@ impl Machine<'_, '_, '_> {
         for lane in mask.lanes() {
             let at = self.bounded(param, index.int(lane), lane)?;
             let Arg::Write(words) = &mut self.args[view.0 as usize] else { continue };
-            match param.scalar {
-                Scalar::Bool => bytemuck::cast_slice_mut::<u64, u8>(words)[at] = (value.bits[lane] != 0) as u8,
-                Scalar::I32 | Scalar::F32 => {
-                    bytemuck::cast_slice_mut::<u64, u32>(words)[at] = value.bits[lane] as u32;
-                }
-                Scalar::I64 | Scalar::F64 => words[at] = value.bits[lane],
+            let bits = value.bits[lane];
+            match param.scalar.bytes() {
+                1 => bytemuck::cast_slice_mut::<u64, u8>(words)[at] = bits as u8,
+                2 => bytemuck::cast_slice_mut::<u64, u16>(words)[at] = bits as u16,
+                4 => bytemuck::cast_slice_mut::<u64, u32>(words)[at] = bits as u32,
+                _ => words[at] = bits,
             }
         }
         Ok(())
@@ -162,7 +166,7 @@ impl Emit for Compute {
     type V = Rc<Register>;
 
     fn op(&mut self, op: Op, args: &[&Rc<Register>]) -> Rc<Register> {
-        match op.body(self, args) {
+        match self.expand(op, args) {
             Some(value) => value,
             None => Rc::new(lanes::primitive(op, &args.iter().map(|a| &***a).collect::<Vec<_>>())),
         }
@@ -182,8 +186,8 @@ impl EmitBits for Compute {
         Rc::new(Register::splat(value))
     }
 
-    fn cast(&mut self, to: Scalar, v: &Rc<Register>) -> Rc<Register> {
-        Rc::new(lanes::cast(to, v))
+    fn cast_step(&mut self, to: Scalar, v: &Rc<Register>) -> Rc<Register> {
+        Rc::new(lanes::cast_step(to, v))
     }
 
     fn bitcast(&mut self, to: Scalar, v: &Rc<Register>) -> Rc<Register> {

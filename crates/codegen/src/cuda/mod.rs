@@ -3,45 +3,25 @@
 //! The text needs no header and gives the interpreter's bits when compiled with `--fmad=false`: products and sums are
 //! fused only where the IR says `fma`, and op-table bodies become device functions printed from the same source.
 
+mod prelude;
+
 use std::fmt::Write;
 
-use bornite_ir::{Access, Emit, EmitBits, Expr, ExprId, Kernel, LocalId, Op, ParamId, Scalar, Stmt, Value};
+use bornite_ir::{Access, Emit, EmitBits, Expr, ExprId, Kernel, Kind, LocalId, Op, ParamId, Scalar, Stmt, Value};
+
+use prelude::PRELUDE;
 
 /// Threads in a block of every printed kernel.
 pub const BLOCK: u32 = 256;
 
-/// Helpers whose meaning C++ does not spell; each is printed where its name is used.
-const PRELUDE: &[(&str, &str)] = &[
-    (
-        "bn_max",
-        "__device__ __forceinline__ float bn_max(float a, float b) {\n    \
-         return a != a || b != b ? __int_as_float(0x7fffffff) : fmaxf(a, b);\n}\n\
-         __device__ __forceinline__ double bn_max(double a, double b) {\n    \
-         return a != a || b != b ? __longlong_as_double(0x7fffffffffffffffLL) : fmax(a, b);\n}\n\
-         __device__ __forceinline__ int bn_max(int a, int b) { return a > b ? a : b; }\n\
-         __device__ __forceinline__ long long bn_max(long long a, long long b) { return a > b ? a : b; }\n",
-    ),
-    (
-        "bn_div",
-        "template <class T> __device__ __forceinline__ T bn_div(T a, T b) {\n    \
-         return b == 0 ? 0 : b == -1 ? (T)(0ULL - (unsigned long long)a) : a / b;\n}\n",
-    ),
-    (
-        "bn_rem",
-        "template <class T> __device__ __forceinline__ T bn_rem(T a, T b) {\n    \
-         return b == 0 || b == -1 ? 0 : a % b;\n}\n",
-    ),
-    (
-        "bn_to_i32",
-        "__device__ __forceinline__ int bn_to_i32(float a) { return __float2int_rz(a); }\n\
-         __device__ __forceinline__ int bn_to_i32(double a) { return a != a ? 0 : __double2int_rz(a); }\n",
-    ),
-    (
-        "bn_to_i64",
-        "__device__ __forceinline__ long long bn_to_i64(float a) { return a != a ? 0 : __float2ll_rz(a); }\n\
-         __device__ __forceinline__ long long bn_to_i64(double a) { return a != a ? 0 : __double2ll_rz(a); }\n",
-    ),
-];
+/// Which spelling of op-table rows is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spelling {
+    /// The interpreter's bits: bodies of the op table become device functions.
+    Exact,
+    /// CUDA's own functions where a row names one; within the bounds that the row gives.
+    Native,
+}
 
 /// Words that cannot be names in CUDA C++ text, or that the printed text uses itself.
 const TAKEN: &str = " alignas alignof and and_eq asm auto bitand bitor blockDim blockIdx bool break case catch char \
@@ -67,16 +47,23 @@ pub fn symbol(kernel: &Kernel) -> String {
     printed(&kernel.name)
 }
 
-/// Prints a kernel as a translation unit of its own.
+/// Prints a kernel as a translation unit of its own, exactly spelled.
 pub fn print(kernel: &Kernel) -> String {
-    let mut p = Printer { kernel, terms: vec![None; kernel.exprs.len()], functions: vec![], lines: vec![], depth: 2 };
+    print_as(kernel, Spelling::Exact)
+}
+
+/// Prints a kernel as a translation unit of its own.
+pub fn print_as(kernel: &Kernel, spelling: Spelling) -> String {
+    let terms = vec![None; kernel.exprs.len()];
+    let mut p = Printer { kernel, spelling, terms, functions: vec![], lines: vec![], depth: 2 };
     p.block(&kernel.body);
     let mut kernel_text = String::new();
     p.signature(&mut kernel_text);
     let mut text = String::new();
     let bodies: String = p.functions.iter().map(|f| f.text.as_str()).collect();
     for (name, definition) in PRELUDE {
-        if bodies.contains(name) || kernel_text.contains(name) {
+        let call = format!("{name}(");
+        if bodies.contains(&call) || kernel_text.contains(&call) {
             text += definition;
         }
     }
@@ -92,15 +79,15 @@ struct Term {
     known: Option<Value>,
 }
 
-/// A device function printed from an op-table body.
+/// A device function: an op-table body, an op on a narrow type, or a conversion of several steps.
 struct Function {
-    op: Op,
-    scalar: Scalar,
+    name: String,
     text: String,
 }
 
 struct Printer<'k> {
     kernel: &'k Kernel,
+    spelling: Spelling,
     terms: Vec<Option<Term>>,
     functions: Vec<Function>,
     lines: Vec<String>,
@@ -110,8 +97,15 @@ struct Printer<'k> {
 fn c_type(scalar: Scalar) -> &'static str {
     match scalar {
         Scalar::Bool => "bool",
+        Scalar::I8 => "signed char",
+        Scalar::I16 => "short",
         Scalar::I32 => "int",
         Scalar::I64 => "long long",
+        Scalar::U8 => "unsigned char",
+        Scalar::U32 => "unsigned",
+        Scalar::U64 => "unsigned long long",
+        // 16-bit floats are held as their bits: they are only ever loaded, stored, chosen and converted.
+        Scalar::U16 | Scalar::F16 | Scalar::BF16 => "unsigned short",
         Scalar::F32 => "float",
         Scalar::F64 => "double",
     }
@@ -122,14 +116,17 @@ fn literal(value: Value) -> String {
     match value.scalar() {
         Scalar::Bool => (value.bits() != 0).to_string(),
         Scalar::I32 if value.as_i64() == i32::MIN as i64 => "(-2147483647 - 1)".into(),
-        Scalar::I32 => value.as_i64().to_string(),
         Scalar::I64 if value.as_i64() == i64::MIN => "(-9223372036854775807LL - 1)".into(),
         Scalar::I64 => format!("{}LL", value.as_i64()),
+        Scalar::U32 => format!("{}u", value.bits()),
+        Scalar::U64 => format!("{}ull", value.bits()),
+        Scalar::F16 | Scalar::BF16 => format!("{:#06x}", value.bits()),
         // Shortest decimal that reads back as the same float.
         Scalar::F32 if x.is_finite() => format!("{:?}f", x as f32),
         Scalar::F32 => format!("__int_as_float({:#x})", value.bits()),
         Scalar::F64 if x.is_finite() => format!("{x:?}"),
         Scalar::F64 => format!("__longlong_as_double({:#x}LL)", value.bits()),
+        _ => value.as_i64().to_string(),
     }
 }
 
@@ -240,7 +237,10 @@ impl Printer<'_> {
                 let args: Vec<Term> = args.iter().map(|&a| self.term(a)).collect();
                 self.spell(op, &args)
             }
-            Expr::Cast(to, from) => cast(to, &self.term(from)),
+            Expr::Cast(to, from) => {
+                let from = self.term(from);
+                self.convert(to, &from)
+            }
             Expr::Bitcast(to, from) => bitcast(to, &self.term(from)),
             Expr::Load { view, index } => self.element(view, index),
         };
@@ -249,44 +249,83 @@ impl Printer<'_> {
 
     /// An op-table row over printed operands.
     fn spell(&mut self, op: Op, args: &[Term]) -> String {
-        if op.row().kind == bornite_ir::Kind::Body {
-            return self.call(op, args);
+        let row = op.row();
+        let scalar = args[args.len() - 1].scalar;
+        if let (Spelling::Native, Some(native)) = (self.spelling, row.native) {
+            match scalar {
+                Scalar::F32 => return call(native.f32, args),
+                Scalar::F64 => return call(native.f64, args),
+                _ => {}
+            }
         }
-        primitive(op, args)
+        if op == Op::Select || row.kind == Kind::Primitive && scalar == scalar.wide() {
+            return primitive(op, args);
+        }
+        let name = format!("bn_{}_{scalar}", row.name);
+        let params: Vec<Term> = (row.args.iter()).map(|a| Term { text: (*a).into(), scalar, known: None }).collect();
+        self.define(&name, &params, |body| {
+            let args: Vec<&Term> = params.iter().collect();
+            body.expand(op, &args).unwrap_or_else(|| body.op(op, &args))
+        });
+        call(&name, args)
     }
 
-    /// A call of the device function for a body, printed on first use.
-    fn call(&mut self, op: Op, args: &[Term]) -> String {
-        let scalar = args[0].scalar;
-        let name = format!("bn_{}_{scalar}", op.row().name);
-        if !self.functions.iter().any(|f| f.op == op && f.scalar == scalar) {
-            let mut body = Body { printer: self, lines: vec![] };
-            let params: Vec<Term> =
-                (op.row().args.iter()).map(|a| Term { text: (*a).into(), scalar, known: None }).collect();
-            let result = op.body(&mut body, &params.iter().collect::<Vec<_>>());
-            let lines = body.lines;
-            let params: Vec<String> = params.iter().map(|p| format!("{} {}", c_type(scalar), p.text)).collect();
-            let mut text = format!("__device__ __forceinline__ {} {name}({}) {{\n", c_type(scalar), params.join(", "));
-            for line in lines {
-                let _ = writeln!(text, "    {line}");
-            }
-            let _ = writeln!(text, "    return {};\n}}", result.map_or(String::new(), |r| r.text));
-            self.functions.push(Function { op, scalar, text });
+    /// A conversion, as a function where it takes several steps.
+    fn convert(&mut self, to: Scalar, from: &Term) -> String {
+        let wide = |scalar: Scalar| scalar == scalar.wide();
+        let narrowed = matches!(from.scalar, Scalar::I32 | Scalar::U32) && to.is_int() || from.scalar == to.wide();
+        if from.scalar.wide() == to || wide(from.scalar) && (wide(to) || narrowed && from.scalar != Scalar::Bool) {
+            return cast_step(to, from);
         }
-        format!("{name}({})", args.iter().map(|a| a.text.as_str()).collect::<Vec<_>>().join(", "))
+        let name = format!("bn_cast_{}_{to}", from.scalar);
+        let param = Term { text: "a".into(), scalar: from.scalar, known: None };
+        self.define(&name, std::slice::from_ref(&param), |body| body.cast(to, &param));
+        call(&name, std::slice::from_ref(from))
+    }
+
+    /// Prints a device function unless it is there already.
+    fn define(&mut self, name: &str, params: &[Term], emit: impl FnOnce(&mut Body<'_, '_>) -> Term) {
+        if self.functions.iter().any(|f| f.name == name) {
+            return;
+        }
+        let mut body = Body { printer: self, lines: vec![] };
+        let result = emit(&mut body);
+        let lines = body.lines;
+        let params: Vec<String> = params.iter().map(|p| format!("{} {}", c_type(p.scalar), p.text)).collect();
+        let mut text =
+            format!("__device__ __forceinline__ {} {name}({}) {{\n", c_type(result.scalar), params.join(", "));
+        for line in lines {
+            let _ = writeln!(text, "    {line}");
+        }
+        let _ = writeln!(text, "    return {};\n}}", result.text);
+        self.functions.push(Function { name: name.into(), text });
     }
 }
 
+fn call(name: &str, args: &[Term]) -> String {
+    format!("{name}({})", args.iter().map(|a| a.text.as_str()).collect::<Vec<_>>().join(", "))
+}
+
+/// A primitive row on wide types (and a select on any).
 fn primitive(op: Op, args: &[Term]) -> String {
     let scalar = args[0].scalar;
     let t = |n: usize| args[n].text.as_str();
     let float = scalar.is_float();
+    let ty = c_type(scalar);
+    let is_64 = scalar.bytes() == 8;
     let suffix = if scalar == Scalar::F32 { "f" } else { "" };
-    let unsigned = if scalar == Scalar::I32 { "unsigned" } else { "unsigned long long" };
-    // Signed overflow is undefined in C++ and wraps in the IR.
-    let wrapping = |sign: &str| format!("({})(({unsigned}){} {sign} ({unsigned}){})", c_type(scalar), t(0), t(1));
+    let unsigned = if is_64 { "unsigned long long" } else { "unsigned" };
     let plain = |sign: &str| format!("{} {sign} {}", t(0), t(1));
+    // Signed overflow is undefined in C++ and wraps in the IR.
+    let wrapping = |sign: &str| {
+        if !scalar.is_signed() {
+            plain(sign)
+        } else {
+            format!("({ty})(({unsigned}){} {sign} ({unsigned}){})", t(0), t(1))
+        }
+    };
     let width = scalar.bytes() * 8 - 1;
+    let function = |name: &str| call(&format!("{name}{suffix}"), args);
     match op {
         Op::Add if float => plain("+"),
         Op::Sub if float => plain("-"),
@@ -296,28 +335,50 @@ fn primitive(op: Op, args: &[Term]) -> String {
         Op::Mul => wrapping("*"),
         Op::Div if float => plain("/"),
         Op::Div | Op::Rem => {
-            let safe = args[1].known.is_some_and(|v| !matches!(v.as_i64(), 0 | -1));
-            match (op, safe) {
-                (Op::Div, true) => plain("/"),
-                (_, true) => plain("%"),
-                (Op::Div, false) => format!("bn_div<{}>({}, {})", c_type(scalar), t(0), t(1)),
-                (_, false) => format!("bn_rem<{}>({}, {})", c_type(scalar), t(0), t(1)),
+            let safe = args[1].known.is_some_and(|v| v.bits() != 0 && !(scalar.is_signed() && v.as_i64() == -1));
+            match (op, safe, scalar.is_signed()) {
+                (Op::Div, true, _) => plain("/"),
+                (_, true, _) => plain("%"),
+                (Op::Div, false, true) => call("bn_div", args),
+                (_, false, true) => call("bn_rem", args),
+                (Op::Div, false, false) => format!("{1} == 0 ? 0 : {0} / {1}", t(0), t(1)),
+                (_, false, false) => format!("{1} == 0 ? 0 : {0} % {1}", t(0), t(1)),
             }
         }
+        Op::Fmod => function("fmod"),
         Op::Neg if float => format!("-{}", parenthesise(t(0))),
-        Op::Neg => format!("({})(0 - ({unsigned}){})", c_type(scalar), t(0)),
-        Op::Max => format!("bn_max({}, {})", t(0), t(1)),
+        Op::Neg => format!("({ty})(0 - ({unsigned}){})", t(0)),
+        Op::Abs if float => function("fabs"),
+        Op::Abs if scalar.is_signed() => format!("{0} < 0 ? ({ty})(0 - ({unsigned}){0}) : {0}", t(0)),
+        Op::Abs => t(0).into(),
+        Op::Min => call("bn_min", args),
+        Op::Max => call("bn_max", args),
         Op::And => plain("&"),
-        Op::Shl => format!("({})(({unsigned}){} << ({} & {width}))", c_type(scalar), t(0), t(1)),
+        Op::Or => plain("|"),
+        Op::Xor => plain("^"),
+        Op::Not if scalar == Scalar::Bool => format!("!{}", t(0)),
+        Op::Not => format!("~{}", parenthesise(t(0))),
+        Op::Shl => format!("({ty})(({unsigned}){} << ({} & {width}))", t(0), t(1)),
         Op::Shr => format!("{} >> ({} & {width})", t(0), t(1)),
-        Op::Lt => plain("<"),
+        Op::Popcount if is_64 => format!("({ty})__popcll({})", t(0)),
+        Op::Popcount => format!("({ty})__popc({})", t(0)),
+        Op::LeadingZeros if is_64 => format!("({ty})__clzll({})", t(0)),
+        Op::LeadingZeros => format!("({ty})__clz({})", t(0)),
         Op::Eq => plain("=="),
+        Op::Ne => plain("!="),
+        Op::Lt => plain("<"),
+        Op::Le => plain("<="),
+        Op::Gt => plain(">"),
+        Op::Ge => plain(">="),
         Op::Select => format!("{} ? {} : {}", t(0), t(1), t(2)),
-        Op::Fma => format!("fma{suffix}({}, {}, {})", t(0), t(1), t(2)),
-        Op::Sqrt if scalar == Scalar::F32 => format!("__fsqrt_rn({})", t(0)),
-        Op::Sqrt => format!("__dsqrt_rn({})", t(0)),
-        Op::Rint => format!("rint{suffix}({})", t(0)),
-        Op::Exp | Op::Log | Op::Tanh => unreachable!("{op:?} has a body"),
+        Op::Fma => function("fma"),
+        Op::Sqrt if scalar == Scalar::F32 => call("__fsqrt_rn", args),
+        Op::Sqrt => call("__dsqrt_rn", args),
+        Op::Floor => function("floor"),
+        Op::Ceil => function("ceil"),
+        Op::Trunc => function("trunc"),
+        Op::Rint => function("rint"),
+        op => unreachable!("{op:?} has a body"),
     }
 }
 
@@ -326,24 +387,33 @@ fn parenthesise(text: &str) -> String {
     if text.starts_with('-') { format!("({text})") } else { text.into() }
 }
 
-fn cast(to: Scalar, from: &Term) -> String {
-    match (from.scalar.is_float(), to) {
-        (_, Scalar::Bool) => format!("{} != 0", from.text),
-        (true, Scalar::I32) => format!("bn_to_i32({})", from.text),
-        (true, Scalar::I64) => format!("bn_to_i64({})", from.text),
-        _ => format!("({}){}", c_type(to), parenthesise(&from.text)),
+/// One step of a conversion, as [`EmitBits::cast_step`] has it.
+fn cast_step(to: Scalar, from: &Term) -> String {
+    let text = &from.text;
+    match (from.scalar, to) {
+        (Scalar::F16, _) => format!("bn_f16_to_f32({text})"),
+        (Scalar::BF16, _) => format!("bn_bf16_to_f32({text})"),
+        (_, Scalar::F16) => format!("bn_f32_to_f16({text})"),
+        (_, Scalar::BF16) => format!("bn_f32_to_bf16({text})"),
+        (_, Scalar::Bool) => format!("{text} != 0"),
+        (Scalar::F32 | Scalar::F64, to) if to.is_int() => format!("bn_to_{to}({text})"),
+        _ => format!("({}){}", c_type(to), parenthesise(text)),
     }
 }
 
 fn bitcast(to: Scalar, from: &Term) -> String {
-    let function = match (from.scalar, to) {
-        (Scalar::F32, Scalar::I32) => "__float_as_int",
-        (Scalar::I32, Scalar::F32) => "__int_as_float",
-        (Scalar::F64, Scalar::I64) => "__double_as_longlong",
-        (Scalar::I64, Scalar::F64) => "__longlong_as_double",
-        _ => return from.text.clone(),
-    };
-    format!("{function}({})", from.text)
+    let text = &from.text;
+    match (from.scalar, to) {
+        (Scalar::F32, Scalar::I32) => format!("__float_as_int({text})"),
+        (Scalar::F32, Scalar::U32) => format!("__float_as_uint({text})"),
+        (Scalar::I32, Scalar::F32) => format!("__int_as_float({text})"),
+        (Scalar::U32, Scalar::F32) => format!("__uint_as_float({text})"),
+        (Scalar::F64, _) if to.is_int() => format!("({})__double_as_longlong({text})", c_type(to)),
+        (_, Scalar::F64) if from.scalar.is_int() => format!("__longlong_as_double((long long){text})"),
+        // Integers and the bits of 16-bit floats.
+        (from, to) if from != to => format!("({}){}", c_type(to), parenthesise(text)),
+        _ => text.clone(),
+    }
 }
 
 /// [`Emit`] by printing: one line a value.
@@ -385,8 +455,8 @@ impl EmitBits for Body<'_, '_> {
         Term { text: literal(value), scalar: value.scalar(), known: Some(value) }
     }
 
-    fn cast(&mut self, to: Scalar, v: &Term) -> Term {
-        self.bind(to, cast(to, v))
+    fn cast_step(&mut self, to: Scalar, v: &Term) -> Term {
+        self.bind(to, cast_step(to, v))
     }
 
     fn bitcast(&mut self, to: Scalar, v: &Term) -> Term {

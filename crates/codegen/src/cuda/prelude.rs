@@ -1,0 +1,98 @@
+//! Helpers whose meaning C++ does not spell, header-free; each is printed where its name is called.
+
+/// Name and definition.
+pub(super) const PRELUDE: &[(&str, &str)] = &[
+    (
+        "bn_min",
+        "__device__ __forceinline__ float bn_min(float a, float b) {
+    return a != a || b != b ? __int_as_float(0x7fffffff) : fminf(a, b);
+}
+__device__ __forceinline__ double bn_min(double a, double b) {
+    return a != a || b != b ? __longlong_as_double(0x7fffffffffffffffLL) : fmin(a, b);
+}
+template <class T> __device__ __forceinline__ T bn_min(T a, T b) { return a < b ? a : b; }
+",
+    ),
+    (
+        "bn_max",
+        "__device__ __forceinline__ float bn_max(float a, float b) {
+    return a != a || b != b ? __int_as_float(0x7fffffff) : fmaxf(a, b);
+}
+__device__ __forceinline__ double bn_max(double a, double b) {
+    return a != a || b != b ? __longlong_as_double(0x7fffffffffffffffLL) : fmax(a, b);
+}
+template <class T> __device__ __forceinline__ T bn_max(T a, T b) { return a > b ? a : b; }
+",
+    ),
+    (
+        "bn_div",
+        "__device__ __forceinline__ int bn_div(int a, int b) {
+    return b == 0 ? 0 : b == -1 ? (int)(0 - (unsigned)a) : a / b;
+}
+__device__ __forceinline__ long long bn_div(long long a, long long b) {
+    return b == 0 ? 0 : b == -1 ? (long long)(0 - (unsigned long long)a) : a / b;
+}
+",
+    ),
+    (
+        "bn_rem",
+        "__device__ __forceinline__ int bn_rem(int a, int b) { return b == 0 || b == -1 ? 0 : a % b; }
+__device__ __forceinline__ long long bn_rem(long long a, long long b) { return b == 0 || b == -1 ? 0 : a % b; }
+",
+    ),
+    (
+        "bn_to_i32",
+        "__device__ __forceinline__ int bn_to_i32(float a) { return __float2int_rz(a); }
+__device__ __forceinline__ int bn_to_i32(double a) { return a != a ? 0 : __double2int_rz(a); }
+",
+    ),
+    (
+        "bn_to_i64",
+        "__device__ __forceinline__ long long bn_to_i64(float a) { return a != a ? 0 : __float2ll_rz(a); }
+__device__ __forceinline__ long long bn_to_i64(double a) { return a != a ? 0 : __double2ll_rz(a); }
+",
+    ),
+    (
+        "bn_to_u32",
+        "__device__ __forceinline__ unsigned bn_to_u32(float a) { return __float2uint_rz(a); }
+__device__ __forceinline__ unsigned bn_to_u32(double a) { return a != a ? 0 : __double2uint_rz(a); }
+",
+    ),
+    (
+        "bn_to_u64",
+        "__device__ __forceinline__ unsigned long long bn_to_u64(float a) { return a != a ? 0 : __float2ull_rz(a); }
+__device__ __forceinline__ unsigned long long bn_to_u64(double a) { return a != a ? 0 : __double2ull_rz(a); }
+",
+    ),
+    (
+        "bn_f16_to_f32",
+        "__device__ __forceinline__ float bn_f16_to_f32(unsigned short a) {
+    float r;
+    asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(r) : \"h\"(a));
+    return r;
+}
+",
+    ),
+    (
+        "bn_f32_to_f16",
+        "__device__ __forceinline__ unsigned short bn_f32_to_f16(float a) {
+    unsigned short r;
+    asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(r) : \"f\"(a));
+    return r;
+}
+",
+    ),
+    (
+        "bn_bf16_to_f32",
+        "__device__ __forceinline__ float bn_bf16_to_f32(unsigned short a) { return __uint_as_float((unsigned)a << 16); }
+",
+    ),
+    (
+        "bn_f32_to_bf16",
+        "__device__ __forceinline__ unsigned short bn_f32_to_bf16(float a) {
+    const unsigned bits = __float_as_uint(a);
+    return a != a ? 0x7fff : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+",
+    ),
+];

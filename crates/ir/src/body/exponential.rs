@@ -1,0 +1,107 @@
+//! exp, exp2, expm1.
+
+use super::{Ln2, equal, int, k, ln2, polynomial, power_of_two, through_f64};
+use crate::{EmitBits, Op, Scalar};
+
+/// 1/0!, 1/1!, …: enough of them that the remainder on |r| ≤ ln 2 / 2 is below a tenth of an ulp.
+const EXP: [f64; 14] = [
+    1.0,
+    1.0,
+    1.0 / 2.0,
+    1.0 / 6.0,
+    1.0 / 24.0,
+    1.0 / 120.0,
+    1.0 / 720.0,
+    1.0 / 5_040.0,
+    1.0 / 40_320.0,
+    1.0 / 362_880.0,
+    1.0 / 3_628_800.0,
+    1.0 / 39_916_800.0,
+    1.0 / 479_001_600.0,
+    1.0 / 6_227_020_800.0,
+];
+
+/// exp(x) = 2ⁿ · exp(r), n = rint(x / ln 2), |r| ≤ ln 2 / 2.
+pub(crate) fn exp<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
+    let x = args[0];
+    let scalar = e.scalar(x);
+    // Beyond these the result is 0 or infinite whatever x; within, both halves of 2ⁿ below are normal numbers.
+    let (low, high, terms) = if scalar == Scalar::F64 { (-746.0, 710.0, 14) } else { (-104.5, 89.0, 8) };
+    let x = within(e, x, low, high);
+
+    let log2_e = k(e, &x, std::f64::consts::LOG2_E);
+    let n = e.mul(&x, &log2_e);
+    let n = e.op(Op::Rint, &[&n]);
+    let Ln2 { high, low } = ln2(scalar);
+    let (high, low) = (k(e, &x, -high), k(e, &x, -low));
+    let r = e.fma(&n, &high, &x);
+    let r = e.fma(&n, &low, &r);
+    let p = polynomial(e, &r, &EXP[..terms]);
+
+    scaled(e, &p, &n)
+}
+
+/// p · 2ⁿ, n an integral float, in two factors: one could overflow or be denormal where the product is not.
+fn scaled<E: EmitBits>(e: &mut E, p: &E::V, n: &E::V) -> E::V {
+    let scalar = e.scalar(p);
+    let n = e.cast(scalar.same_width(), n);
+    let one = int(e, p, 1);
+    let half = e.op(Op::Shr, &[&n, &one]);
+    let rest = e.sub(&n, &half);
+    let (half, rest) = (power_of_two(e, p, &half), power_of_two(e, p, &rest));
+    let p = e.mul(p, &half);
+    e.mul(&p, &rest)
+}
+
+/// `x` kept within [low, high]; NaN stays.
+fn within<E: EmitBits>(e: &mut E, x: &E::V, low: f64, high: f64) -> E::V {
+    let (low, high) = (k(e, x, low), k(e, x, high));
+    let above = e.lt(&high, x);
+    let x = e.select(&above, &high, x);
+    let below = e.lt(&x, &low);
+    e.select(&below, &low, &x)
+}
+
+/// 2ˣ = 2ⁿ · exp(r ln 2), n = rint(x).
+pub(crate) fn exp2<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
+    if let Some(result) = through_f64(e, Op::Exp2, args) {
+        return result;
+    }
+    let x = within(e, args[0], -1076.0, 1025.0);
+    let n = e.op(Op::Rint, &[&x]);
+    let r = e.sub(&x, &n);
+    let r = e.scale(&r, std::f64::consts::LN_2);
+    let p = polynomial(e, &r, &EXP);
+    scaled(e, &p, &n)
+}
+
+/// 2ⁿ · expm1(r) + (2ⁿ - 1), which keeps what exp(x) - 1 loses near 0.
+pub(crate) fn expm1<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
+    if let Some(result) = through_f64(e, Op::Expm1, args) {
+        return result;
+    }
+    // Beyond 60 the 1 is below a hundredth of an ulp, below -60 the result is -1.
+    let x = within(e, args[0], -60.0, 60.0);
+    let n = e.scale(&x, std::f64::consts::LOG2_E);
+    let n = e.op(Op::Rint, &[&n]);
+    let Ln2 { high, low } = ln2(Scalar::F64);
+    let (high, low) = (k(e, &x, -high), k(e, &x, -low));
+    let r = e.fma(&n, &high, &x);
+    let r = e.fma(&n, &low, &r);
+    let tail = polynomial(e, &r, &EXP[2..]);
+    let square = e.mul(&r, &r);
+    let p = e.fma(&square, &tail, &r);
+    let n = e.cast(Scalar::I64, &n);
+    let power = power_of_two(e, &x, &n);
+    let one = k(e, &x, 1.0);
+    let less = e.sub(&power, &one);
+    let near = e.fma(&power, &p, &less);
+    let far = e.op(Op::Exp, &[args[0]]);
+    let limit = k(e, &x, 60.0);
+    let is_far = e.lt(&limit, args[0]);
+    let result = e.select(&is_far, &far, &near);
+    // expm1(-0) is -0.
+    let zero = k(e, &x, 0.0);
+    let is_zero = equal(e, args[0], &zero);
+    e.select(&is_zero, args[0], &result)
+}

@@ -1,0 +1,95 @@
+//! Bodies of the op table: functions over primitives, so that every reader gives the same bits.
+//!
+//! All follow the same plan: reduce the argument exactly (fused multiply-adds with a split constant), evaluate a
+//! polynomial whose error is far below the rounding of its last step, undo the reduction, mend the special values.
+//! f32 is computed in f64 where that is the shortest way to its bound. `tests/accuracy.rs` holds each to its bound.
+
+mod error;
+mod exponential;
+mod hyperbolic;
+mod logarithm;
+mod plain;
+mod power;
+mod trigonometric;
+
+pub(crate) use error::{erf, erfc};
+pub(crate) use exponential::{exp, exp2, expm1};
+pub(crate) use hyperbolic::{acosh, asinh, atanh, cosh, sinh, tanh};
+pub(crate) use logarithm::{log, log1p, log2, log10};
+pub(crate) use plain::{clamp, copysign, fmax, fmin, round, sign};
+pub(crate) use power::{cbrt, hypot, pow, rsqrt};
+pub(crate) use trigonometric::{acos, asin, atan, atan2, cos, sin, tan};
+
+use crate::{EmitBits, Op, Scalar, Value};
+
+/// A float constant of `x`'s type.
+fn k<E: EmitBits>(e: &mut E, x: &E::V, value: f64) -> E::V {
+    e.constant_like(x, value)
+}
+
+/// An integer constant of the width of `x`'s type.
+fn int<E: EmitBits>(e: &mut E, x: &E::V, value: i64) -> E::V {
+    let scalar = e.scalar(x);
+    e.constant(Value::int(scalar.same_width(), value))
+}
+
+/// `a == b`.
+fn equal<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V) -> E::V {
+    e.op(Op::Eq, &[a, b])
+}
+
+/// |x|.
+fn abs<E: EmitBits>(e: &mut E, x: &E::V) -> E::V {
+    e.op(Op::Abs, &[x])
+}
+
+/// `value` where `x` equals `special`, else `other`.
+fn mend<E: EmitBits>(e: &mut E, x: &E::V, special: f64, value: f64, other: &E::V) -> E::V {
+    let (special, value) = (k(e, x, special), k(e, x, value));
+    let found = equal(e, x, &special);
+    e.select(&found, &value, other)
+}
+
+/// c[0] + x (c[1] + x (c[2] + …)) by Horner's rule with fused steps.
+fn polynomial<E: EmitBits>(e: &mut E, x: &E::V, coefficients: &[f64]) -> E::V {
+    let Some((last, rest)) = coefficients.split_last() else { return k(e, x, 0.0) };
+    let mut sum = k(e, x, *last);
+    for &c in rest.iter().rev() {
+        let c = k(e, x, c);
+        sum = e.fma(&sum, x, &c);
+    }
+    sum
+}
+
+/// `op` on f32 arguments as f64 computes it, rounded once more; `None` if the arguments are f64 already.
+fn through_f64<E: EmitBits>(e: &mut E, op: Op, args: &[&E::V]) -> Option<E::V> {
+    if e.scalar(args[0]) == Scalar::F64 {
+        return None;
+    }
+    let wide: Vec<E::V> = args.iter().map(|a| e.cast(Scalar::F64, a)).collect();
+    let result = e.op(op, &wide.iter().collect::<Vec<_>>());
+    Some(e.cast(Scalar::F32, &result))
+}
+
+/// ln 2 = HIGH + LOW, HIGH short enough that an exponent times it is exact.
+struct Ln2 {
+    high: f64,
+    low: f64,
+}
+
+const fn ln2(scalar: Scalar) -> Ln2 {
+    match scalar {
+        Scalar::F64 => Ln2 { high: 0.693_147_180_559_663, low: 2.823_529_056_303_157_7e-13 },
+        _ => Ln2 { high: 0.693_145_751_953_125, low: 1.428_606_820_309_417_2e-6 },
+    }
+}
+
+/// 2ⁿ as a float of `like`'s type, for n within the range of normal numbers.
+fn power_of_two<E: EmitBits>(e: &mut E, like: &E::V, n: &E::V) -> E::V {
+    let scalar = e.scalar(like);
+    let (bias, width) = if scalar == Scalar::F64 { (1023, 52) } else { (127, 23) };
+    let (bias, width) = (int(e, like, bias), int(e, like, width));
+    let exponent = e.add(n, &bias);
+    let bits = e.op(Op::Shl, &[&exponent, &width]);
+    e.bitcast(scalar, &bits)
+}

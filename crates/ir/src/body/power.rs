@@ -1,0 +1,211 @@
+//! Powers and roots.
+
+use super::logarithm::split;
+use super::{abs, equal, k, mend, through_f64};
+use crate::{EmitBits, Op};
+
+/// 1 / √x.
+pub(crate) fn rsqrt<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
+    let one = k(e, args[0], 1.0);
+    let root = e.op(Op::Sqrt, &[args[0]]);
+    e.div(&one, &root)
+}
+
+/// exp(log |x| / 3), one step of Newton's method better, with the sign of x.
+pub(crate) fn cbrt<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
+    if let Some(result) = through_f64(e, Op::Cbrt, args) {
+        return result;
+    }
+    let size = abs(e, args[0]);
+    // Small numbers are scaled by 2¹⁰⁸, so that the cube of the root is not denormal.
+    let tiny = k(e, &size, 1e-200);
+    let small = e.lt(&size, &tiny);
+    let up = e.scale(&size, f64::exp2(108.0));
+    let x = e.select(&small, &up, &size);
+    let log = e.op(Op::Log, &[&x]);
+    let third = e.scale(&log, 1.0 / 3.0);
+    let root = e.op(Op::Exp, &[&third]);
+    // root - (root³ - x) / (3 root²), with root² in two parts so that the difference is exact enough.
+    let square = e.mul(&root, &root);
+    let minus = e.neg(&square);
+    let square_lost = e.fma(&root, &root, &minus);
+    let minus_x = e.neg(&x);
+    let residue = e.fma(&square, &root, &minus_x);
+    let residue = e.fma(&square_lost, &root, &residue);
+    let triple = e.scale(&square, 3.0);
+    let step = e.div(&residue, &triple);
+    let root = e.sub(&root, &step);
+    let down = e.scale(&root, f64::exp2(-36.0));
+    let root = e.select(&small, &down, &root);
+    let root = e.op(Op::Copysign, &[&root, args[0]]);
+    // 0, infinity and NaN are their own cube roots.
+    let zero = k(e, &size, 0.0);
+    let is_zero = equal(e, &size, &zero);
+    let root = e.select(&is_zero, args[0], &root);
+    let infinity = k(e, &size, f64::INFINITY);
+    let finite = e.lt(&size, &infinity);
+    e.select(&finite, &root, args[0])
+}
+
+/// a √(1 + (b/a)²), a the larger: never overflows on the way.
+pub(crate) fn hypot<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
+    if let Some(result) = through_f64(e, Op::Hypot, args) {
+        return result;
+    }
+    let (a, b) = (abs(e, args[0]), abs(e, args[1]));
+    let (large, small) = (e.op(Op::Max, &[&a, &b]), e.op(Op::Min, &[&a, &b]));
+    let ratio = e.div(&small, &large);
+    let one = k(e, &a, 1.0);
+    let sum = e.fma(&ratio, &ratio, &one);
+    let root = e.op(Op::Sqrt, &[&sum]);
+    let result = e.mul(&large, &root);
+    let zero = k(e, &a, 0.0);
+    let flat = equal(e, &large, &zero);
+    let result = e.select(&flat, &zero, &result);
+    // Infinite where either is, whatever the other.
+    let result = mend(e, &a, f64::INFINITY, f64::INFINITY, &result);
+    mend(e, &b, f64::INFINITY, f64::INFINITY, &result)
+}
+
+/// A number as an unrounded sum, the second part below half an ulp of the first.
+struct Double<V> {
+    high: V,
+    low: V,
+}
+
+fn two_sum<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V) -> Double<E::V> {
+    let high = e.add(a, b);
+    let b_part = e.sub(&high, a);
+    let a_part = e.sub(&high, &b_part);
+    let (lost_a, lost_b) = (e.sub(a, &a_part), e.sub(b, &b_part));
+    let low = e.add(&lost_a, &lost_b);
+    Double { high, low }
+}
+
+fn two_product<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V) -> Double<E::V> {
+    let high = e.mul(a, b);
+    let minus = e.neg(&high);
+    let low = e.fma(a, b, &minus);
+    Double { high, low }
+}
+
+/// log x to about 2⁻⁶⁵ of itself, for x positive and finite: 2s + (2/3) s³ + …, the first two terms in two parts each.
+fn precise_log<E: EmitBits>(e: &mut E, x: &E::V) -> Double<E::V> {
+    /// 2/5, 2/7, …
+    const REST: [f64; 11] = [
+        2.0 / 5.0,
+        2.0 / 7.0,
+        2.0 / 9.0,
+        2.0 / 11.0,
+        2.0 / 13.0,
+        2.0 / 15.0,
+        2.0 / 17.0,
+        2.0 / 19.0,
+        2.0 / 21.0,
+        2.0 / 23.0,
+        2.0 / 25.0,
+    ];
+    let parts = split(e, x);
+    let (exponent, f) = (parts.exponent, parts.f);
+    // s = f / (2 + f) in two parts. 2 + f is in [1.7, 2.42]: it may round, and what it lost counts.
+    let two = k(e, x, 2.0);
+    let sum = two_sum(e, &two, &f);
+    let s = e.div(&f, &sum.high);
+    let minus = e.neg(&s);
+    let residue = e.fma(&minus, &sum.high, &f);
+    let residue = e.fma(&minus, &sum.low, &residue);
+    let s_low = e.div(&residue, &sum.high);
+    // s² and s³ in two parts.
+    let square = two_product(e, &s, &s);
+    let twice_low = e.add(&s_low, &s_low);
+    let square_low = e.fma(&s, &twice_low, &square.low);
+    let cube = two_product(e, &square.high, &s);
+    let cube_low = e.fma(&square_low, &s, &cube.low);
+    let cube_low = e.fma(&square.high, &s_low, &cube_low);
+    // (2/3) s³ in two parts.
+    let [third, third_low] = [0.666_666_666_666_666_6, 3.700_743_415_417_188e-17].map(|c| k(e, x, c));
+    let term = two_product(e, &cube.high, &third);
+    let term_low = e.fma(&cube_low, &third, &term.low);
+    let term_low = e.fma(&cube.high, &third_low, &term_low);
+    let series = super::polynomial(e, &square.high, &REST);
+    let fifth = e.mul(&cube.high, &square.high);
+    let term_low = e.fma(&fifth, &series, &term_low);
+    let first = e.add(&s, &s);
+    let first_low = e.add(&s_low, &s_low);
+    let log = two_sum(e, &first, &term.high);
+    let low = e.add(&log.low, &term_low);
+    let low = e.add(&low, &first_low);
+    // k ln 2, the high part exact.
+    let super::Ln2 { high: ln2_high, low: ln2_low } = super::ln2(crate::Scalar::F64);
+    let (ln2_high, ln2_low) = (k(e, x, ln2_high), k(e, x, ln2_low));
+    let whole = e.mul(&exponent, &ln2_high);
+    let whole_low = two_product(e, &exponent, &ln2_low);
+    let sum = two_sum(e, &whole, &log.high);
+    let low = e.add(&low, &whole_low.high);
+    let low = e.add(&sum.low, &low);
+    two_sum(e, &sum.high, &low)
+}
+
+/// exp(y log |x|) with the logarithm in two parts, then the many special cases of IEEE 754.
+pub(crate) fn pow<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
+    if let Some(result) = through_f64(e, Op::Pow, args) {
+        return result;
+    }
+    let (x, y) = (args[0], args[1]);
+    let (zero, one, infinity) = (k(e, x, 0.0), k(e, x, 1.0), k(e, x, f64::INFINITY));
+    let size = abs(e, x);
+    let log = precise_log(e, &size);
+    let product = two_product(e, y, &log.high);
+    let low = e.fma(y, &log.low, &product.low);
+    let power = e.op(Op::Exp, &[&product.high]);
+    let corrected = e.fma(&power, &low, &power);
+    // Where the power is 0 or infinite there is nothing to correct (and the correction may be NaN).
+    let finite = e.lt(&power, &infinity);
+    let positive = e.lt(&zero, &power);
+    let sound = e.op(Op::And, &[&finite, &positive]);
+    let result = e.select(&sound, &corrected, &power);
+
+    // |x| = 0 or infinite: 0 or infinite by the sign of y.
+    let rising = e.lt(&zero, y);
+    let (at_zero, at_infinity) = (e.select(&rising, &zero, &infinity), e.select(&rising, &infinity, &zero));
+    let is_zero = equal(e, &size, &zero);
+    let result = e.select(&is_zero, &at_zero, &result);
+    let is_infinite = equal(e, &size, &infinity);
+    let result = e.select(&is_infinite, &at_infinity, &result);
+    // y infinite: by whether |x| is above or below 1.
+    let large = e.lt(&one, &size);
+    let grows = e.op(Op::Eq, &[&large, &rising]);
+    let limit = e.select(&grows, &infinity, &zero);
+    let y_size = abs(e, y);
+    let y_infinite = equal(e, &y_size, &infinity);
+    let result = e.select(&y_infinite, &limit, &result);
+
+    // x negative: y must be whole, and odd y give the sign of x.
+    let whole = e.op(Op::Trunc, &[y]);
+    let is_whole = equal(e, &whole, y);
+    let half = e.scale(y, 0.5);
+    let half_whole = e.op(Op::Trunc, &[&half]);
+    let even = equal(e, &half_whole, &half);
+    let not_even = e.op(Op::Not, &[&even]);
+    let odd = e.op(Op::And, &[&is_whole, &not_even]);
+    let signed = e.op(Op::Copysign, &[&result, x]);
+    let result = e.select(&odd, &signed, &result);
+    let negative = e.lt(x, &zero);
+    let not_whole = e.op(Op::Not, &[&is_whole]);
+    let undefined = e.op(Op::And, &[&negative, &not_whole]);
+    let finite_x = e.lt(&size, &infinity);
+    let undefined = e.op(Op::And, &[&undefined, &finite_x]);
+    let nan = k(e, x, f64::NAN);
+    let result = e.select(&undefined, &nan, &result);
+    // (-1) to ±infinity is 1.
+    let unit = equal(e, &size, &one);
+    let unit = e.op(Op::And, &[&unit, &y_infinite]);
+    let result = e.select(&unit, &one, &result);
+    // NaN in, NaN out, but for 1 to anything and anything to 0.
+    let sum = e.add(x, y);
+    let (x_is, y_is) = (equal(e, x, x), equal(e, y, y));
+    let numbers = e.op(Op::And, &[&x_is, &y_is]);
+    let result = e.select(&numbers, &result, &sum);
+    let result = mend(e, x, 1.0, 1.0, &result);
+    mend(e, y, 0.0, 1.0, &result)
+}

@@ -1,0 +1,316 @@
+//! sin, cos, tan and their inverses.
+
+use super::{abs, k, mend, polynomial, through_f64};
+use crate::{EmitBits, Op, Scalar, Value};
+
+/// π/2 in three parts.
+const HALF_PI: [f64; 3] = [std::f64::consts::FRAC_PI_2, 6.123_233_995_736_766e-17, -1.497_384_904_859_169_8e-33];
+
+/// (sin(x) / x - 1) / x²: -1/3!, 1/5!, …
+const SIN: [f64; 9] = [
+    -1.0 / 6.0,
+    1.0 / 120.0,
+    -1.0 / 5_040.0,
+    1.0 / 362_880.0,
+    -1.0 / 39_916_800.0,
+    1.0 / 6_227_020_800.0,
+    -1.0 / 1_307_674_368_000.0,
+    1.0 / 355_687_428_096_000.0,
+    -1.0 / 121_645_100_408_832_000.0,
+];
+
+/// (cos(x) - 1 + x²/2) / x⁴: 1/4!, -1/6!, …
+const COS: [f64; 8] = [
+    1.0 / 24.0,
+    -1.0 / 720.0,
+    1.0 / 40_320.0,
+    -1.0 / 3_628_800.0,
+    1.0 / 479_001_600.0,
+    -1.0 / 87_178_291_200.0,
+    1.0 / 20_922_789_888_000.0,
+    -1.0 / 6_402_373_705_728_000.0,
+];
+
+/// sine and cosine of x - n π/2, and n mod 4.
+struct Turned<V> {
+    sin: V,
+    cos: V,
+    quadrant: V,
+}
+
+/// Reduces to |r| ≤ π/4 with r in two parts. n π/2 is subtracted exactly while n is below 2⁵⁰; beyond, the result is
+/// still between -1 and 1.
+fn turn<E: EmitBits>(e: &mut E, x: &E::V) -> Turned<E::V> {
+    let n = e.scale(x, std::f64::consts::FRAC_2_PI);
+    let n = e.op(Op::Rint, &[&n]);
+    let [p1, p2, p3] = HALF_PI.map(|c| k(e, x, c));
+    let minus = e.neg(&n);
+    let first = e.fma(&minus, &p1, x);
+    let second = e.mul(&n, &p2);
+    let negated = e.neg(&second);
+    let second_lost = e.fma(&n, &p2, &negated);
+    let r = e.sub(&first, &second);
+    let back = e.sub(&first, &r);
+    let low = e.sub(&back, &second);
+    let low = e.sub(&low, &second_lost);
+    let low = e.fma(&minus, &p3, &low);
+
+    let z = e.mul(&r, &r);
+    let cube = e.mul(&z, &r);
+    let series = polynomial(e, &z, &SIN);
+    let one = k(e, x, 1.0);
+    let half_square = e.scale(&z, 0.5);
+    let slope = e.sub(&one, &half_square);
+    let tail = e.mul(&low, &slope);
+    let tail = e.fma(&cube, &series, &tail);
+    let sin = e.add(&r, &tail);
+
+    let series = polynomial(e, &z, &COS);
+    let fourth = e.mul(&z, &z);
+    let lost = e.sub(&one, &slope);
+    let lost = e.sub(&lost, &half_square);
+    let cross = e.mul(&r, &low);
+    let lost = e.sub(&lost, &cross);
+    let tail = e.fma(&fourth, &series, &lost);
+    let cos = e.add(&slope, &tail);
+
+    let whole = e.cast(Scalar::I64, &n);
+    let three = e.constant(Value::int(Scalar::I64, 3));
+    let quadrant = e.op(Op::And, &[&whole, &three]);
+    Turned { sin, cos, quadrant }
+}
+
+/// True where `quadrant` has the bit `bit`.
+fn has<E: EmitBits>(e: &mut E, quadrant: &E::V, bit: i64) -> E::V {
+    let [bit, zero] = [bit, 0].map(|v| e.constant(Value::int(Scalar::I64, v)));
+    let kept = e.op(Op::And, &[quadrant, &bit]);
+    e.op(Op::Ne, &[&kept, &zero])
+}
+
+/// NaN where x is infinite (and where it is NaN, the arithmetic has seen to it).
+fn finite_only<E: EmitBits>(e: &mut E, x: &E::V, result: &E::V) -> E::V {
+    let size = abs(e, x);
+    mend(e, &size, f64::INFINITY, f64::NAN, result)
+}
+
+pub(crate) fn sin<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
+    if let Some(result) = through_f64(e, Op::Sin, args) {
+        return result;
+    }
+    let Turned { sin, cos, quadrant } = turn(e, args[0]);
+    let odd = has(e, &quadrant, 1);
+    let value = e.select(&odd, &cos, &sin);
+    let negative = has(e, &quadrant, 2);
+    let minus = e.neg(&value);
+    let value = e.select(&negative, &minus, &value);
+    // sin(-0) is -0.
+    let zero = k(e, args[0], 0.0);
+    let is_zero = super::equal(e, args[0], &zero);
+    let value = e.select(&is_zero, args[0], &value);
+    finite_only(e, args[0], &value)
+}
+
+pub(crate) fn cos<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
+    if let Some(result) = through_f64(e, Op::Cos, args) {
+        return result;
+    }
+    let Turned { sin, cos, quadrant } = turn(e, args[0]);
+    let one = e.constant(Value::int(Scalar::I64, 1));
+    let shifted = e.add(&quadrant, &one);
+    let odd = has(e, &quadrant, 1);
+    let value = e.select(&odd, &sin, &cos);
+    let negative = has(e, &shifted, 2);
+    let minus = e.neg(&value);
+    let value = e.select(&negative, &minus, &value);
+    finite_only(e, args[0], &value)
+}
+
+pub(crate) fn tan<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
+    if let Some(result) = through_f64(e, Op::Tan, args) {
+        return result;
+    }
+    let Turned { sin, cos, quadrant } = turn(e, args[0]);
+    let odd = has(e, &quadrant, 1);
+    let minus = e.neg(&cos);
+    let (above, below) = (e.select(&odd, &minus, &sin), e.select(&odd, &sin, &cos));
+    let value = e.div(&above, &below);
+    let zero = k(e, args[0], 0.0);
+    let is_zero = super::equal(e, args[0], &zero);
+    let value = e.select(&is_zero, args[0], &value);
+    finite_only(e, args[0], &value)
+}
+
+/// (atan(t) / t - 1) / t² in t² on |t| ≤ tan(π/12), interpolated at Chebyshev nodes.
+const ATAN: [f64; 10] = [
+    -0.3333333333333333,
+    0.19999999999999937,
+    -0.142857142856853,
+    0.11111111105948979,
+    -0.09090908623189288,
+    0.07692283289778906,
+    -0.06665888583545501,
+    0.058668960125569894,
+    -0.05075161280334281,
+    0.034548359238821325,
+];
+
+/// atan of a number ≥ 0 as (high, low): π/6 or π/2 are added by the caller's choice of where the sum is rounded.
+///
+/// Above 1 it is π/2 - atan(1/x); within 1, atan(c) + atan((x - c) / (1 + c x)) with c near tan(π/6).
+pub(crate) fn atan<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
+    if let Some(result) = through_f64(e, Op::Atan, args) {
+        return result;
+    }
+    let size = abs(e, args[0]);
+    let one = k(e, &size, 1.0);
+    let inverted = e.lt(&one, &size);
+    let inverse = e.div(&one, &size);
+    let x = e.select(&inverted, &inverse, &size);
+
+    let c = k(e, &x, 0.577_350_269_189_625_7);
+    let above = e.sub(&x, &c);
+    let below = e.fma(&x, &c, &one);
+    let moved = e.div(&above, &below);
+    let edge = k(e, &x, 0.267_949_192_431_122_7);
+    let is_moved = e.lt(&edge, &x);
+    let t = e.select(&is_moved, &moved, &x);
+    let zero = k(e, &x, 0.0);
+    let [base, base_low] = [0.523_598_775_598_298_8, 3.233_050_358_544_384_5e-17].map(|c| k(e, &x, c));
+    let base = e.select(&is_moved, &base, &zero);
+    let base_low = e.select(&is_moved, &base_low, &zero);
+
+    let square = e.mul(&t, &t);
+    let series = polynomial(e, &square, &ATAN);
+    let cube = e.mul(&square, &t);
+    let tail = e.fma(&cube, &series, &base_low);
+    // base + t + tail, the small parts first.
+    let tail = e.add(&t, &tail);
+    let direct = e.add(&base, &tail);
+
+    let [right, right_low] = [HALF_PI[0], HALF_PI[1]].map(|c| k(e, &x, c));
+    let rest = e.sub(&tail, &right_low);
+    let turned = e.sub(&right, &base);
+    let turned = e.sub(&turned, &rest);
+    let result = e.select(&inverted, &turned, &direct);
+    e.op(Op::Copysign, &[&result, args[0]])
+}
+
+/// The angle of (x, y): atan(|y| / |x|), mirrored to the half-plane of x and given the sign of y.
+pub(crate) fn atan2<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
+    if let Some(result) = through_f64(e, Op::Atan2, args) {
+        return result;
+    }
+    let (y, x) = (args[0], args[1]);
+    let (height, width) = (abs(e, y), abs(e, x));
+    let ratio = e.div(&height, &width);
+    // 0 / 0 is angle 0 (or π), ∞ / ∞ is 45°.
+    let (zero, one, infinity) = (k(e, x, 0.0), k(e, x, 1.0), k(e, x, f64::INFINITY));
+    let flat = super::equal(e, &height, &zero);
+    let ratio = e.select(&flat, &zero, &ratio);
+    let high = super::equal(e, &height, &infinity);
+    let wide = super::equal(e, &width, &infinity);
+    let both = e.op(Op::And, &[&high, &wide]);
+    let ratio = e.select(&both, &one, &ratio);
+    let angle = e.op(Op::Atan, &[&ratio]);
+
+    let [straight, straight_low] = [std::f64::consts::PI, 1.224_646_799_147_353_2e-16].map(|c| k(e, x, c));
+    let less = e.sub(&angle, &straight_low);
+    let mirrored = e.sub(&straight, &less);
+    let direction = e.op(Op::Copysign, &[&one, x]);
+    let left = e.lt(&direction, &zero);
+    let angle = e.select(&left, &mirrored, &angle);
+    let result = e.op(Op::Copysign, &[&angle, y]);
+    // NaN in, NaN out.
+    let sum = e.add(x, y);
+    let (x_is, y_is) = (super::equal(e, x, x), super::equal(e, y, y));
+    let numbers = e.op(Op::And, &[&x_is, &y_is]);
+    e.select(&numbers, &result, &sum)
+}
+
+/// (asin(x) / x - 1) / x² in x² on |x| ≤ 1/2, interpolated at Chebyshev nodes.
+const ASIN: [f64; 15] = [
+    0.16666666666666666,
+    0.07499999999999991,
+    0.04464285714288356,
+    0.030381944441346388,
+    0.02237215928067093,
+    0.017352757444179825,
+    0.013965010669331847,
+    0.011549075679439491,
+    0.009792863988301035,
+    0.008135014193193648,
+    0.008799140451914983,
+    0.0003664940923274747,
+    0.022586112401573495,
+    -0.024063914377949604,
+    0.030744526924322193,
+];
+
+/// asin on [0, 1] in the form both inverses want.
+struct Arc<V> {
+    /// True where |x| > 1/2.
+    steep: V,
+    /// asin |x| where not steep.
+    gentle: V,
+    /// 2 asin √((1 - |x|) / 2) = π/2 - asin |x| where steep.
+    rest: V,
+}
+
+fn arc<E: EmitBits>(e: &mut E, x: &E::V) -> Arc<E::V> {
+    let size = abs(e, x);
+    let (half, one) = (k(e, x, 0.5), k(e, x, 1.0));
+    let square = e.mul(&size, &size);
+    let series = polynomial(e, &square, &ASIN);
+    let cube = e.mul(&square, &size);
+    let gentle = e.fma(&cube, &series, &size);
+
+    let complement = e.sub(&one, &size);
+    let z = e.mul(&complement, &half);
+    let root = e.op(Op::Sqrt, &[&z]);
+    // What rounding the root lost: (z - root²) / (2 root), nothing at 0.
+    let minus = e.neg(&root);
+    let residue = e.fma(&minus, &root, &z);
+    let twice = e.add(&root, &root);
+    let lost = e.div(&residue, &twice);
+    let zero = k(e, x, 0.0);
+    let flat = super::equal(e, &root, &zero);
+    let lost = e.select(&flat, &zero, &lost);
+    let series = polynomial(e, &z, &ASIN);
+    let cube = e.mul(&z, &root);
+    let tail = e.fma(&cube, &series, &lost);
+    let sum = e.add(&root, &tail);
+    let rest = e.add(&sum, &sum);
+    let steep = e.lt(&half, &size);
+    Arc { steep, gentle, rest }
+}
+
+pub(crate) fn asin<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
+    if let Some(result) = through_f64(e, Op::Asin, args) {
+        return result;
+    }
+    let Arc { steep, gentle, rest } = arc(e, args[0]);
+    let [right, right_low] = [HALF_PI[0], HALF_PI[1]].map(|c| k(e, args[0], c));
+    let less = e.sub(&rest, &right_low);
+    let turned = e.sub(&right, &less);
+    let result = e.select(&steep, &turned, &gentle);
+    e.op(Op::Copysign, &[&result, args[0]])
+}
+
+pub(crate) fn acos<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
+    if let Some(result) = through_f64(e, Op::Acos, args) {
+        return result;
+    }
+    let x = args[0];
+    let Arc { steep, gentle, rest } = arc(e, x);
+    let [right, right_low] = [HALF_PI[0], HALF_PI[1]].map(|c| k(e, x, c));
+    let signed = e.op(Op::Copysign, &[&gentle, x]);
+    let less = e.sub(&signed, &right_low);
+    let middle = e.sub(&right, &less);
+    let [straight, straight_low] = [std::f64::consts::PI, 1.224_646_799_147_353_2e-16].map(|c| k(e, x, c));
+    let less = e.sub(&rest, &straight_low);
+    let obtuse = e.sub(&straight, &less);
+    let zero = k(e, x, 0.0);
+    let negative = e.lt(x, &zero);
+    let outer = e.select(&negative, &obtuse, &rest);
+    e.select(&steep, &outer, &middle)
+}
