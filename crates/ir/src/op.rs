@@ -214,11 +214,25 @@ op_table! {
         { let first = e.op(Op::Eq, &[out, a]); let zero = e.constant_like(g, 0.0); Some(e.select(&first, g, &zero)) },
         { let first = e.op(Op::Eq, &[out, a]); let zero = e.constant_like(g, 0.0); Some(e.select(&first, &zero, g)) }
     ];
-    /// min(max(a, low), high); the gradient goes to the argument that the result equals, `a` first.
+    /// min(max(a, low), high), with the gradient of that.
     Clamp "clamp" (a, low, high): Number, Body(body::clamp), |e, [a, low, high], out, g| [
-        { let kept = e.op(Op::Eq, &[out, a]); let zero = e.constant_like(g, 0.0); Some(e.select(&kept, g, &zero)) },
-        { let below = e.lt(a, low); let zero = e.constant_like(g, 0.0); Some(e.select(&below, g, &zero)) },
-        { let above = e.lt(high, a); let zero = e.constant_like(g, 0.0); Some(e.select(&above, g, &zero)) }
+        {
+            let (raised, zero) = (e.op(Op::Max, &[a, low]), e.constant_like(g, 0.0));
+            let (below, above) = (e.lt(&raised, high), e.lt(low, a));
+            let part = e.select(&below, g, &zero);
+            Some(e.select(&above, &part, &zero))
+        },
+        {
+            let (raised, zero) = (e.op(Op::Max, &[a, low]), e.constant_like(g, 0.0));
+            let (below, above) = (e.lt(&raised, high), e.lt(low, a));
+            let part = e.select(&below, g, &zero);
+            Some(e.select(&above, &zero, &part))
+        },
+        {
+            let (raised, zero) = (e.op(Op::Max, &[a, low]), e.constant_like(g, 0.0));
+            let below = e.lt(&raised, high);
+            Some(e.select(&below, &zero, g))
+        }
     ];
     /// a · b + c with one rounding.
     Fma "fma" (a, b, c): Float, Primitive, |e, [a, b, c], out, g| [

@@ -13,6 +13,9 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
     }
     match (op, inputs) {
         (Op::Map(row), inputs) => {
+            if inputs.len() != row.arity() {
+                return Err(format!("takes {} inputs, given {}", row.arity(), inputs.len()));
+            }
             let types: Vec<DType> = inputs.iter().map(|i| i.dtype).collect();
             let dtype = row.row().rule.result(&types).map_err(|expected| {
                 let found: Vec<String> = types.iter().map(DType::to_string).collect();

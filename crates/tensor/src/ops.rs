@@ -118,6 +118,22 @@ binary! {
 }
 
 impl Tensor {
+    /// Any row of the op table, element by element over broadcast inputs.
+    ///
+    /// ```
+    /// use bornite::{Device, Tensor, ir::Op};
+    /// # fn main() -> bornite::Result<()> {
+    /// let x = Tensor::from_slice(&[3.0f32, 5.0], &[2], Device::cpu());
+    /// let y = Tensor::from_slice(&[4.0f32], &[1], Device::cpu());
+    /// assert_eq!(Tensor::apply(Op::Hypot, &[&x, &y]).to_vec::<f32>()?[0], 5.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn apply(op: Row, inputs: &[&Tensor]) -> Tensor {
+        map(op, inputs, Place::here())
+    }
+
     /// `a` where `self` (a bool tensor) is true, else `b`.
     #[track_caller]
     pub fn select(&self, a: &Tensor, b: &Tensor) -> Tensor {

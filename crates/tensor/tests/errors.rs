@@ -56,6 +56,8 @@ fn operations_name_what_they_found_and_where() {
         (Tensor::zeros(&[0, 1 << 32, 1 << 32], DType::F32, CPU), "more elements than memory can hold"),
         (x.cast(DType::I32) * 0.5, "scalar: 0.5 is not a value of i32; cast the tensor first"),
         (x.cast(DType::I32).cast(DType::F32).sum(..).grad(&[&x]).remove(0), "cast: no gradient flows through i32"),
+        (Tensor::apply(bornite::ir::Op::Fma, &[&x, &x]), "fma: takes 3 inputs, given 2"),
+        (Tensor::apply(bornite::ir::Op::Exp, &[]), "exp: takes 1 inputs, given 0"),
         (x.softmax(5), "max: there is no axis 5 among 2"),
     ];
     for (n, (tensor, expected)) in cases.into_iter().enumerate() {

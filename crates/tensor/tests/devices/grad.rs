@@ -1,5 +1,6 @@
 //! Gradients: against finite differences in f64 for every op and composite, and against known answers.
 
+use bornite::ir::Op;
 use bornite::{DType, Device, Tensor};
 
 use crate::Outcome;
@@ -77,6 +78,32 @@ pub fn finite_differences(device: Device) -> Outcome {
     ];
     for (name, shapes, range, f) in cases {
         check(name, device, shapes, *range, f)?;
+    }
+    Ok(())
+}
+
+/// Every row of the op table that has a derivative.
+pub fn every_row(device: Device) -> Outcome {
+    for &op in Op::ALL {
+        let differentiable = op.row().rule.result(&vec![DType::F64; op.arity()]) == Ok(DType::F64);
+        if !differentiable || op == Op::Select {
+            continue; // integers, comparisons; select has its own case above
+        }
+        let range = match op {
+            Op::Acosh => (1.2, 3.0),
+            Op::Tan | Op::Fmod => (0.3, 1.2),
+            _ => (0.15, 0.85),
+        };
+        let shapes: Vec<&[usize]> = vec![&[3]; op.arity()];
+        let f = |x: &[Tensor]| Tensor::apply(op, &x.iter().collect::<Vec<_>>());
+        // Each argument negative as well, where the function is defined there.
+        let negated =
+            |x: &[Tensor]| Tensor::apply(op, &x.iter().map(|t| -t).collect::<Vec<_>>().iter().collect::<Vec<_>>());
+        check(op.row().name, device, &shapes, range, &f)?;
+        let positive_only = [Op::Log, Op::Log2, Op::Log10, Op::Sqrt, Op::Rsqrt, Op::Pow, Op::Acosh];
+        if !positive_only.contains(&op) {
+            check(op.row().name, device, &shapes, range, &negated)?;
+        }
     }
     Ok(())
 }

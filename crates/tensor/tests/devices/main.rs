@@ -2,6 +2,7 @@
 
 mod grad;
 mod mlp;
+mod native;
 mod nvrtc;
 mod ops;
 mod random;
@@ -17,9 +18,10 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 25] = [
+const SUITE: [(&str, Body); 27] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
+    ("native::within_bounds", native::within_bounds),
     ("rows::bad_index_is_an_error", rows::bad_index_is_an_error),
     ("ops::elementwise", ops::elementwise),
     ("ops::broadcast", ops::broadcast),
@@ -29,6 +31,7 @@ const SUITE: [(&str, Body); 25] = [
     ("ops::empty_and_scalar", ops::empty_and_scalar),
     ("ops::softmax_at_extremes", ops::softmax_at_extremes),
     ("grad::finite_differences", grad::finite_differences),
+    ("grad::every_row", grad::every_row),
     ("grad::known_answers", grad::known_answers),
     ("grad::second_order", grad::second_order),
     ("state::commit_is_whole_or_nothing", state::commit_is_whole_or_nothing),

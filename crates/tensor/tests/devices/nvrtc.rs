@@ -1,7 +1,7 @@
 //! What NVRTC makes of printed kernels, with no GPU: machine code for every architecture, and errors people can read.
 
 use bornite::ir::{Access, Builder, Emit, Op, Scalar};
-use bornite_codegen::cuda;
+use bornite_codegen::cuda::{self, Spelling};
 use libtest_mimic::Trial;
 
 use crate::Outcome;
@@ -28,6 +28,10 @@ fn every_row_compiles() -> Outcome {
     for index in [Scalar::I32, Scalar::I64] {
         for &op in Op::ALL {
             for scalar in Scalar::ALL {
+                // The index type is the kernel's affair, not the row's: one row tells.
+                if index == Scalar::I64 && op != Op::Add {
+                    continue;
+                }
                 let mut types = vec![scalar; op.arity()];
                 if op == Op::Select {
                     types[0] = Scalar::Bool;
@@ -45,7 +49,14 @@ fn every_row_compiles() -> Outcome {
                 let value = b.op(op, &args.iter().collect::<Vec<_>>());
                 b.store(out, i, value);
                 // One program for all, each kernel with its helpers in a namespace of its own.
-                program += &format!("namespace n{count} {{\n{}}}\n", cuda::print(&b.finish()?));
+                let kernel = b.finish()?;
+                program += &format!("namespace n{count} {{\n{}}}\n", cuda::print(&kernel));
+                if op.row().native.is_some() {
+                    let native = cuda::print_as(&kernel, Spelling::Native);
+                    let symbol = cuda::symbol(&kernel);
+                    let native = native.replace(&format!("\n{symbol}("), &format!("\nnative_{symbol}("));
+                    program += &format!("namespace m{count} {{\n{native}}}\n");
+                }
                 count += 1;
             }
         }

@@ -7,12 +7,12 @@ use crate::Outcome;
 use crate::random::Random;
 
 /// Inputs a row.
-fn count() -> usize {
+pub fn count() -> usize {
     if std::env::var_os("BORNITE_TEST_FULL").is_some() { 1_000_000 } else { 20_000 }
 }
 
 /// Bit patterns of a type: zeros, ones, denormals, infinities, NaN, extremes, then random ones, half of them small.
-fn samples(scalar: Scalar, random: &mut Random) -> Vec<Value> {
+pub fn samples(scalar: Scalar, random: &mut Random) -> Vec<Value> {
     let specials: &[f64] = &[
         0.0,
         -0.0,
@@ -141,7 +141,7 @@ fn signatures(op: Op) -> Vec<Vec<Scalar>> {
     candidates.into_iter().filter(|types| op.row().rule.result(types).is_ok()).collect()
 }
 
-fn kernel_of(
+pub fn kernel_of(
     name: String,
     types: &[Scalar],
     result: Scalar,
