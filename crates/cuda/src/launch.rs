@@ -50,7 +50,7 @@ impl Function {
     }
 
     /// Launches `grid` blocks of `block` threads over `buffers`, one a parameter and at least as long, in stream order.
-    pub fn launch(&self, grid: u32, block: u32, buffers: &[&Buffer]) -> Result<()> {
+    pub fn launch(&self, grid: [u32; 3], block: [u32; 3], buffers: &[&Buffer]) -> Result<()> {
         self.device.bind()?;
         let fits = buffers.len() == self.param_bytes.len()
             && buffers.iter().zip(&self.param_bytes).all(|(buffer, &bytes)| buffer.bytes() >= bytes);
@@ -70,12 +70,12 @@ impl Function {
         let result = unsafe {
             (self.device.driver.cuLaunchKernel)(
                 self.handle,
-                grid,
-                1,
-                1,
-                block,
-                1,
-                1,
+                grid[0],
+                grid[1],
+                grid[2],
+                block[0],
+                block[1],
+                block[2],
                 0,
                 self.device.work_stream(),
                 params.as_mut_ptr(),

@@ -1,8 +1,8 @@
 //! Builds kernels. Types are inferred as expressions are added; the first mistake is kept and reported by `finish`.
 
 use crate::{
-    Access, Args, Emit, EmitBits, Expr, ExprId, Kernel, Launch, Local, LocalId, Op, Param, ParamId, Scalar, Stmt,
-    Value, VerifyError, verify,
+    Access, Args, Atomic, Builtin, Emit, EmitBits, Expr, ExprId, Kernel, Launch, Local, LocalId, Op, Param, ParamId,
+    Scalar, Shared, SharedId, Shuffle, Stmt, Value, VerifyError, View, Vote, verify,
 };
 
 /// A kernel under construction.
@@ -31,11 +31,21 @@ pub struct Builder {
 impl Builder {
     /// Starts a kernel of `count` parallel instances with indices of type `index`.
     pub fn new(name: impl Into<String>, count: u64, index: Scalar) -> Builder {
+        Builder::with_launch(name, Launch::ParallelFor { count }, index)
+    }
+
+    /// Starts a kernel of `grid` blocks of `block` threads with indices of type `index`.
+    pub fn blocks(name: impl Into<String>, grid: [u32; 3], block: [u32; 3], index: Scalar) -> Builder {
+        Builder::with_launch(name, Launch::Blocks { grid, block }, index)
+    }
+
+    fn with_launch(name: impl Into<String>, launch: Launch, index: Scalar) -> Builder {
         let kernel = Kernel {
             name: name.into(),
-            launch: Launch::ParallelFor { count },
+            launch,
             index,
             params: vec![],
+            shared: vec![],
             locals: vec![],
             exprs: vec![],
             types: vec![],
@@ -48,6 +58,17 @@ impl Builder {
     pub fn param(&mut self, name: impl Into<String>, scalar: Scalar, len: u64, access: Access) -> ParamId {
         self.kernel.params.push(Param { name: name.into(), scalar, len, access });
         ParamId(self.kernel.params.len() as u32 - 1)
+    }
+
+    /// Adds an array that the threads of a block share.
+    pub fn shared(&mut self, name: impl Into<String>, scalar: Scalar, len: u64) -> SharedId {
+        self.kernel.shared.push(Shared { name: name.into(), scalar, len });
+        SharedId(self.kernel.shared.len() as u32 - 1)
+    }
+
+    /// The place of this instance of a block kernel.
+    pub fn builtin(&mut self, builtin: Builtin) -> ExprId {
+        self.push(Expr::Builtin(builtin), self.kernel.index)
     }
 
     /// Adds a variable.
@@ -84,17 +105,72 @@ impl Builder {
     }
 
     /// Loads an element.
-    pub fn load(&mut self, view: ParamId, index: ExprId) -> ExprId {
-        let Some(scalar) = self.kernel.params.get(view.0 as usize).map(|param| param.scalar) else {
-            self.mistake(format!("view @{} does not exist", view.0));
-            return self.index_constant(0);
-        };
+    pub fn load(&mut self, view: impl Into<View>, index: ExprId) -> ExprId {
+        let view = view.into();
+        let scalar = self.element(view);
         self.push_let(Expr::Load { view, index }, scalar)
     }
 
     /// Stores an element.
-    pub fn store(&mut self, view: ParamId, index: ExprId, value: ExprId) {
-        self.stmt(Stmt::Store { view, index, value });
+    pub fn store(&mut self, view: impl Into<View>, index: ExprId, value: ExprId) {
+        self.stmt(Stmt::Store { view: view.into(), index, value });
+    }
+
+    /// Updates an element atomically; its value from before.
+    pub fn atomic(&mut self, atomic: Atomic, view: impl Into<View>, index: ExprId, value: ExprId) -> ExprId {
+        let view = view.into();
+        let scalar = self.element(view);
+        self.push_let(Expr::Atomic { atomic, view, index, value }, scalar)
+    }
+
+    /// Stores `value` if the element equals `expected`; its value from before.
+    pub fn compare_exchange(
+        &mut self,
+        view: impl Into<View>,
+        index: ExprId,
+        expected: ExprId,
+        value: ExprId,
+    ) -> ExprId {
+        let view = view.into();
+        let scalar = self.element(view);
+        self.push_let(Expr::CompareExchange { view, index, expected, value }, scalar)
+    }
+
+    /// A value of another thread of the warp.
+    pub fn shuffle(&mut self, shuffle: Shuffle, value: ExprId, lane: ExprId) -> ExprId {
+        let scalar = self.type_of(value);
+        self.push_let(Expr::Shuffle { shuffle, value, lane }, scalar)
+    }
+
+    /// A vote of the warp.
+    pub fn vote(&mut self, vote: Vote, value: ExprId) -> ExprId {
+        let scalar = if vote == Vote::Ballot { Scalar::U32 } else { Scalar::Bool };
+        self.push_let(Expr::Vote { vote, value }, scalar)
+    }
+
+    /// Adds a statement that has no operands: a barrier, a fence, `Break`, `Continue` or `Return`.
+    pub fn simple(&mut self, stmt: Stmt) {
+        self.stmt(stmt);
+    }
+
+    /// A loop without end of its own, whose body is written by `body`.
+    pub fn endless(&mut self, body: impl FnOnce(&mut Builder)) {
+        self.open.push(vec![]);
+        body(self);
+        let body = self.close();
+        self.stmt(Stmt::Loop { body });
+    }
+
+    /// The element type of a view; a foreign handle is a mistake.
+    fn element(&mut self, view: View) -> Scalar {
+        let found = match view {
+            View::Param(ParamId(n)) => self.kernel.params.get(n as usize).map(|p| p.scalar),
+            View::Shared(SharedId(n)) => self.kernel.shared.get(n as usize).map(|s| s.scalar),
+        };
+        found.unwrap_or_else(|| {
+            self.mistake(format!("{view:?} does not exist"));
+            self.kernel.index
+        })
     }
 
     /// Sets a variable.

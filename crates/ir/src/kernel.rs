@@ -41,13 +41,31 @@ impl std::ops::Deref for Args {
     }
 }
 
-/// Whether a kernel reads or writes a view. A view is never both: outputs never alias inputs.
+/// A handle on a shared array of a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct SharedId(pub u32);
+
+/// What a kernel may do with a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
     /// Read only.
     Read,
-    /// Written only.
+    /// Written only; what is not written is not defined.
     Write,
+    /// Read, written, and updated atomically.
+    ReadWrite,
+}
+
+impl Access {
+    /// True if elements may be read.
+    pub fn reads(self) -> bool {
+        self != Access::Write
+    }
+
+    /// True if elements may be written.
+    pub fn writes(self) -> bool {
+        self != Access::Read
+    }
 }
 
 /// A parameter: a view of `len` contiguous elements.
@@ -63,6 +81,38 @@ pub struct Param {
     pub access: Access,
 }
 
+/// An array in the memory that the threads of a block share; not initialised.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Shared {
+    /// Name, kept in generated text.
+    pub name: String,
+    /// Element type.
+    pub scalar: Scalar,
+    /// Number of elements.
+    pub len: u64,
+}
+
+/// Memory that elements are loaded from and stored to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum View {
+    /// A parameter.
+    Param(ParamId),
+    /// An array shared by a block.
+    Shared(SharedId),
+}
+
+impl From<ParamId> for View {
+    fn from(id: ParamId) -> View {
+        View::Param(id)
+    }
+}
+
+impl From<SharedId> for View {
+    fn from(id: SharedId) -> View {
+        View::Shared(id)
+    }
+}
+
 /// A mutable variable of one instance, set to `init` when the instance starts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Local {
@@ -70,6 +120,17 @@ pub struct Local {
     pub name: String,
     /// Initial value; its type is the variable's.
     pub init: Value,
+}
+
+/// A direction of a grid or block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Axis {
+    /// The fastest.
+    X,
+    /// The second.
+    Y,
+    /// The third.
+    Z,
 }
 
 /// How instances of a kernel are laid out.
@@ -80,23 +141,160 @@ pub enum Launch {
         /// Number of instances.
         count: u64,
     },
+    /// Blocks of threads that share memory and meet at barriers.
+    Blocks {
+        /// Blocks along x, y and z.
+        grid: [u32; 3],
+        /// Threads of a block along x, y and z.
+        block: [u32; 3],
+    },
 }
 
 impl Launch {
     /// Number of instances.
     pub fn count(self) -> u64 {
-        let Launch::ParallelFor { count } = self;
-        count
+        match self {
+            Launch::ParallelFor { count } => count,
+            Launch::Blocks { grid, block } => grid.iter().chain(&block).map(|&n| n as u64).product(),
+        }
     }
 }
 
-/// An expression.
+/// What an instance of a block kernel knows of its place, of the kernel's index type.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Builtin {
+    /// The thread within its block.
+    Thread(Axis),
+    /// The block within the grid.
+    Block(Axis),
+    /// Threads of a block.
+    BlockSize(Axis),
+    /// Blocks of the grid.
+    GridSize(Axis),
+}
+
+/// An atomic update; the expression's value is what was there before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Atomic {
+    /// Sum.
+    Add,
+    /// Difference.
+    Sub,
+    /// The smaller.
+    Min,
+    /// The larger.
+    Max,
+    /// Bitwise and.
+    And,
+    /// Bitwise or.
+    Or,
+    /// Bitwise exclusive or.
+    Xor,
+    /// The new value.
+    Exchange,
+}
+
+impl Atomic {
+    /// Every update, for sweeps.
+    pub const ALL: [Atomic; 8] = {
+        use Atomic::*;
+        [Add, Sub, Min, Max, And, Or, Xor, Exchange]
+    };
+
+    /// The name in the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Atomic::Add => "add",
+            Atomic::Sub => "sub",
+            Atomic::Min => "min",
+            Atomic::Max => "max",
+            Atomic::And => "and",
+            Atomic::Or => "or",
+            Atomic::Xor => "xor",
+            Atomic::Exchange => "exchange",
+        }
+    }
+
+    /// The row that combines old and new value; `None`: the new value replaces the old.
+    pub fn op(self) -> Option<Op> {
+        match self {
+            Atomic::Add => Some(Op::Add),
+            Atomic::Sub => Some(Op::Sub),
+            Atomic::Min => Some(Op::Min),
+            Atomic::Max => Some(Op::Max),
+            Atomic::And => Some(Op::And),
+            Atomic::Or => Some(Op::Or),
+            Atomic::Xor => Some(Op::Xor),
+            Atomic::Exchange => None,
+        }
+    }
+
+    /// True if elements of that type can be updated this way: 32- and 64-bit numbers, integers for bits.
+    pub fn takes(self, scalar: Scalar) -> bool {
+        let bits = matches!(self, Atomic::And | Atomic::Or | Atomic::Xor);
+        scalar.bytes() >= 4 && (scalar.is_int() || !bits)
+    }
+}
+
+/// Whose value a thread of a warp receives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Shuffle {
+    /// The lane of that number (modulo 32).
+    Index,
+    /// The lane that many below; its own where there is none.
+    Up,
+    /// The lane that many above; its own where there is none.
+    Down,
+    /// The lane whose number differs in those bits.
+    Xor,
+}
+
+impl Shuffle {
+    /// The name in the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Shuffle::Index => "index",
+            Shuffle::Up => "up",
+            Shuffle::Down => "down",
+            Shuffle::Xor => "xor",
+        }
+    }
+}
+
+/// What the threads of a warp learn of each other's bools.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Vote {
+    /// Whether any is true.
+    Any,
+    /// Whether all are.
+    All,
+    /// A bit for each lane, as u32.
+    Ballot,
+}
+
+impl Vote {
+    /// The name in the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Vote::Any => "any",
+            Vote::All => "all",
+            Vote::Ballot => "ballot",
+        }
+    }
+}
+
+/// Threads of a warp.
+pub const WARP: usize = 32;
+
+/// An expression. Those with an effect (loads, atomics, shuffles, votes) have it where a `Let` evaluates them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Expr {
     /// A constant.
     Const(Value),
-    /// The index of this instance, of the kernel's index type.
+    /// The index of this instance of a `ParallelFor`, of the kernel's index type.
     Index,
+    /// The place of this instance of a block kernel.
+    Builtin(Builtin),
     /// The value of a variable at this point.
     Read(LocalId),
     /// A row of the op table.
@@ -108,10 +306,55 @@ pub enum Expr {
     /// An element of a view.
     Load {
         /// The view.
-        view: ParamId,
+        view: View,
         /// Which element, of the kernel's index type.
         index: ExprId,
     },
+    /// Updates an element and gives its value from before.
+    Atomic {
+        /// The update.
+        atomic: Atomic,
+        /// The view.
+        view: View,
+        /// Which element, of the kernel's index type.
+        index: ExprId,
+        /// The operand.
+        value: ExprId,
+    },
+    /// Stores `value` if the element equals `expected`, and gives its value from before. Compares bits.
+    CompareExchange {
+        /// The view.
+        view: View,
+        /// Which element, of the kernel's index type.
+        index: ExprId,
+        /// The value to find.
+        expected: ExprId,
+        /// The value to leave.
+        value: ExprId,
+    },
+    /// A value of another thread of the warp. All threads of the warp must take part.
+    Shuffle {
+        /// Whose.
+        shuffle: Shuffle,
+        /// What each thread offers.
+        value: ExprId,
+        /// The lane, distance or mask, of the kernel's index type.
+        lane: ExprId,
+    },
+    /// A vote of the warp. All threads of the warp must take part.
+    Vote {
+        /// On what.
+        vote: Vote,
+        /// Each thread's bool.
+        value: ExprId,
+    },
+}
+
+impl Expr {
+    /// True if the expression has a value everywhere, without a `Let`.
+    pub fn is_free(&self) -> bool {
+        matches!(self, Expr::Const(_) | Expr::Index | Expr::Builtin(_))
+    }
 }
 
 /// A statement.
@@ -124,7 +367,7 @@ pub enum Stmt {
     /// Writes an element of a view.
     Store {
         /// The view.
-        view: ParamId,
+        view: View,
         /// Which element, of the kernel's index type.
         index: ExprId,
         /// The value.
@@ -148,6 +391,23 @@ pub enum Stmt {
         /// Where it is false.
         otherwise: Vec<Stmt>,
     },
+    /// Runs `body` again and again, until a `Break` or `Return`.
+    Loop {
+        /// The body.
+        body: Vec<Stmt>,
+    },
+    /// Leaves the innermost loop.
+    Break,
+    /// Goes on with the next turn of the innermost loop.
+    Continue,
+    /// Ends this instance.
+    Return,
+    /// Waits for all threads of the block; orders their memory accesses.
+    Barrier,
+    /// Waits for all threads of the warp; orders their memory accesses.
+    WarpBarrier,
+    /// Orders this thread's memory accesses for the other threads of the device.
+    Fence,
 }
 
 /// A kernel. Equal kernels are interchangeable: caches use the whole value as their key.
@@ -161,6 +421,8 @@ pub struct Kernel {
     pub index: Scalar,
     /// Parameters, in call order.
     pub params: Vec<Param>,
+    /// Arrays shared by each block.
+    pub shared: Vec<Shared>,
     /// Variables.
     pub locals: Vec<Local>,
     /// All expressions.
@@ -185,6 +447,34 @@ impl Kernel {
     /// A parameter.
     pub fn param(&self, id: ParamId) -> &Param {
         &self.params[id.0 as usize]
+    }
+
+    /// Name, element type and number of elements of a view.
+    pub fn view(&self, view: View) -> (&str, Scalar, u64) {
+        match view {
+            View::Param(id) => {
+                let Param { name, scalar, len, .. } = self.param(id);
+                (name, *scalar, *len)
+            }
+            View::Shared(SharedId(n)) => {
+                let Shared { name, scalar, len } = &self.shared[n as usize];
+                (name, *scalar, *len)
+            }
+        }
+    }
+
+    /// True if threads of a block or warp depend on each other: then they cannot run one by one.
+    pub fn is_cooperative(&self) -> bool {
+        fn any(block: &[Stmt]) -> bool {
+            block.iter().any(|stmt| match stmt {
+                Stmt::Barrier | Stmt::WarpBarrier => true,
+                Stmt::For { body, .. } | Stmt::Loop { body } => any(body),
+                Stmt::If { then, otherwise, .. } => any(then) || any(otherwise),
+                _ => false,
+            })
+        }
+        let talks = |expr: &Expr| matches!(expr, Expr::Shuffle { .. } | Expr::Vote { .. });
+        !self.shared.is_empty() || self.exprs.iter().any(talks) || any(&self.body)
     }
 
     /// A variable.

@@ -18,7 +18,10 @@ mod verify;
 pub use arg::{Arg, Fault, FaultKind, check_args};
 pub use builder::Builder;
 pub use emit::{Emit, EmitBits};
-pub use kernel::{Access, Args, Expr, ExprId, Kernel, Launch, Local, LocalId, Param, ParamId, Stmt};
+pub use kernel::{
+    Access, Args, Atomic, Axis, Builtin, Expr, ExprId, Kernel, Launch, Local, LocalId, Param, ParamId, Shared,
+    SharedId, Shuffle, Stmt, View, Vote, WARP,
+};
 pub use op::{Kind, Native, Op, Row, TypeRule, Ulp};
 pub use scalar::{Scalar, Value};
 pub use text::VERSION;

@@ -1,6 +1,6 @@
 //! The executable statement of what a valid kernel is. Readers rely on it and check nothing of this again.
 
-use crate::{Access, Expr, ExprId, Kernel, LocalId, ParamId, Scalar, Stmt};
+use crate::{Atomic, Expr, ExprId, Kernel, Launch, LocalId, ParamId, Scalar, SharedId, Stmt, View, Vote};
 
 /// Why a kernel is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,18 +31,36 @@ pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
     if kernel.launch.count() > largest {
         return fail(format!("{} instances do not fit the index type {}", kernel.launch.count(), kernel.index));
     }
-    for (n, param) in kernel.params.iter().enumerate() {
-        if !is_name(&param.name) || kernel.params[..n].iter().any(|p| p.name == param.name) {
-            return fail(format!("parameter {n} needs a name of its own, found {:?}", param.name));
+    if let Launch::Blocks { grid, block } = kernel.launch {
+        let threads: u64 = block.iter().map(|&n| n as u64).product();
+        if threads == 0 || threads > 1024 || block[2] > 64 {
+            return fail(format!("a block of {block:?} threads; 1 to 1024 are possible, 64 of them along z"));
         }
-        if param.len > largest {
-            return fail(format!("view '{}' has {} elements, more than {} holds", param.name, param.len, kernel.index));
+        if grid[0] > i32::MAX as u32 || grid[1] > 65_535 || grid[2] > 65_535 {
+            return fail(format!("a grid of {grid:?} blocks; at most [2147483647, 65535, 65535] are possible"));
         }
+    }
+    let shared = kernel.shared.iter().map(|s| (&s.name, s.len));
+    let views: Vec<(&String, u64)> = kernel.params.iter().map(|p| (&p.name, p.len)).chain(shared).collect();
+    for (n, (name, len)) in views.iter().enumerate() {
+        if !is_name(name) || views[..n].iter().any(|(other, _)| other == name) {
+            return fail(format!("view {n} needs a name of its own, found {name:?}"));
+        }
+        if *len > largest {
+            return fail(format!("view '{name}' has {len} elements, more than {} holds", kernel.index));
+        }
+    }
+    let shared_bytes: u128 = kernel.shared.iter().map(|s| s.len as u128 * s.scalar.bytes() as u128).sum();
+    if shared_bytes > 48 * 1024 {
+        return fail(format!("{shared_bytes} bytes of shared memory; at most 49152 are possible"));
+    }
+    if matches!(kernel.launch, Launch::ParallelFor { .. }) && kernel.is_cooperative() {
+        return fail("shared memory, barriers, shuffles and votes need blocks".into());
     }
     if kernel.exprs.len() != kernel.types.len() {
         return fail(format!("{} expressions but {} types", kernel.exprs.len(), kernel.types.len()));
     }
-    let evaluated = kernel.exprs.iter().map(|e| matches!(e, Expr::Const(_) | Expr::Index)).collect();
+    let evaluated = kernel.exprs.iter().map(Expr::is_free).collect();
     for (n, local) in kernel.locals.iter().enumerate() {
         if !is_name(&local.name) {
             return fail(format!("variable ${n} has the name {:?}, not letters, digits and '_'", local.name));
@@ -54,10 +72,11 @@ pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
         once: vec![false; kernel.exprs.len()],
         is_counter: vec![false; kernel.locals.len()],
         counters: vec![],
+        loops: 0,
     };
     scope.find_counters(&kernel.body)?;
     for (n, expr) in kernel.exprs.iter().enumerate() {
-        if let Expr::Const(_) | Expr::Index = expr {
+        if expr.is_free() {
             scope.types(ExprId(n as u32))?;
         }
     }
@@ -80,6 +99,8 @@ struct Scope<'a> {
     is_counter: Vec<bool>,
     /// Counters of the loops around the current statement.
     counters: Vec<LocalId>,
+    /// How many loops are around the current statement.
+    loops: usize,
 }
 
 impl Scope<'_> {
@@ -101,7 +122,8 @@ impl Scope<'_> {
                     self.find_counters(then)?;
                     self.find_counters(otherwise)?;
                 }
-                Stmt::Let(_) | Stmt::Assign(..) | Stmt::Store { .. } => {}
+                Stmt::Loop { body } => self.find_counters(body)?,
+                _ => {}
             }
         }
         Ok(())
@@ -129,7 +151,7 @@ impl Scope<'_> {
                     self.expect(*value, scalar, "an assignment")?;
                 }
                 Stmt::Store { view, index, value } => {
-                    let scalar = self.view(*view, Access::Write)?;
+                    let scalar = self.view(*view, false, true)?;
                     self.expect(*index, self.kernel.index, "a store's index")?;
                     self.expect(*value, scalar, "a store")?;
                 }
@@ -139,9 +161,20 @@ impl Scope<'_> {
                     }
                     self.expect(*end, self.kernel.index, "a loop's end")?;
                     self.counters.push(*counter);
+                    self.loops += 1;
                     self.block(body)?;
+                    self.loops -= 1;
                     self.counters.pop();
                 }
+                Stmt::Loop { body } => {
+                    self.loops += 1;
+                    self.block(body)?;
+                    self.loops -= 1;
+                }
+                Stmt::Break | Stmt::Continue if self.loops == 0 => {
+                    return self.fail(format!("{stmt:?} outside a loop"));
+                }
+                Stmt::Break | Stmt::Continue | Stmt::Return | Stmt::Barrier | Stmt::WarpBarrier | Stmt::Fence => {}
                 Stmt::If { condition, then, otherwise } => {
                     self.expect(*condition, Scalar::Bool, "a condition")?;
                     self.block(then)?;
@@ -160,7 +193,14 @@ impl Scope<'_> {
         let found = self.kernel.scalar(id);
         let expected = match self.kernel.expr(id) {
             Expr::Const(value) => value.scalar(),
-            Expr::Index => self.kernel.index,
+            Expr::Index => match self.kernel.launch {
+                Launch::ParallelFor { .. } => self.kernel.index,
+                Launch::Blocks { .. } => return self.fail(format!("%{}: a block kernel has no single index", id.0)),
+            },
+            Expr::Builtin(builtin) => match self.kernel.launch {
+                Launch::Blocks { .. } => self.kernel.index,
+                Launch::ParallelFor { .. } => return self.fail(format!("%{}: {builtin:?} needs blocks", id.0)),
+            },
             Expr::Read(local) => {
                 let scalar = self.local(*local)?;
                 if self.is_counter[local.0 as usize] && !self.counters.contains(local) {
@@ -193,9 +233,40 @@ impl Scope<'_> {
                 *to
             }
             Expr::Load { view, index } => {
-                let scalar = self.view(*view, Access::Read)?;
+                let scalar = self.view(*view, true, false)?;
                 self.expect(*index, self.kernel.index, "a load's index")?;
                 scalar
+            }
+            Expr::Atomic { atomic, view, index, value } => {
+                let scalar = self.view(*view, true, true)?;
+                if !atomic.takes(scalar) {
+                    return self.fail(format!("%{}: no atomic {} of {scalar}", id.0, atomic.name()));
+                }
+                self.expect(*index, self.kernel.index, "an atomic's index")?;
+                self.expect(*value, scalar, "an atomic")?;
+                scalar
+            }
+            Expr::CompareExchange { view, index, expected, value } => {
+                let scalar = self.view(*view, true, true)?;
+                if !Atomic::Exchange.takes(scalar) {
+                    return self.fail(format!("%{}: no compare-exchange of {scalar}", id.0));
+                }
+                self.expect(*index, self.kernel.index, "a compare-exchange's index")?;
+                self.expect(*expected, scalar, "a compare-exchange")?;
+                self.expect(*value, scalar, "a compare-exchange")?;
+                scalar
+            }
+            Expr::Shuffle { value, lane, .. } => {
+                self.expect(*lane, self.kernel.index, "a shuffle's lane")?;
+                let scalar = self.value(*value)?;
+                if scalar.bytes() < 4 {
+                    return self.fail(format!("%{}: a shuffle moves 32 or 64 bits, not {scalar}", id.0));
+                }
+                scalar
+            }
+            Expr::Vote { vote, value } => {
+                self.expect(*value, Scalar::Bool, "a vote")?;
+                if *vote == Vote::Ballot { Scalar::U32 } else { Scalar::Bool }
             }
         };
         if found == expected { Ok(()) } else { self.fail(format!("%{} is {expected} but recorded as {found}", id.0)) }
@@ -226,11 +297,18 @@ impl Scope<'_> {
         }
     }
 
-    fn view(&self, id: ParamId, access: Access) -> Result<Scalar, VerifyError> {
-        match self.kernel.params.get(id.0 as usize) {
-            Some(param) if param.access == access => Ok(param.scalar),
-            Some(param) => self.fail(format!("view '{}' is not for {access:?}", param.name)),
-            None => self.fail(format!("view @{} does not exist", id.0)),
+    /// The element type of a view that must allow being read, written or both.
+    fn view(&self, view: View, read: bool, write: bool) -> Result<Scalar, VerifyError> {
+        match view {
+            View::Param(ParamId(n)) => match self.kernel.params.get(n as usize) {
+                Some(p) if (!read || p.access.reads()) && (!write || p.access.writes()) => Ok(p.scalar),
+                Some(p) => self.fail(format!("'{}' is for {:?} only", p.name, p.access)),
+                None => self.fail(format!("{view:?} does not exist")),
+            },
+            View::Shared(SharedId(n)) => match self.kernel.shared.get(n as usize) {
+                Some(shared) => Ok(shared.scalar),
+                None => self.fail(format!("{view:?} does not exist")),
+            },
         }
     }
 }

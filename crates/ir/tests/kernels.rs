@@ -70,8 +70,11 @@ fn an_index_outside_is_a_fault() {
     b.store(out, i, value);
     let kernel = b.finish().unwrap();
     let fault = interp::run(&kernel, &mut [Arg::Read(&words(&[0.0; 10])), Arg::Write(&mut [0; 5])]).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::OutOfBounds { view: "x".into(), index: 10, len: 10, instance: 9 });
-    assert_eq!(fault.to_string(), "kernel 'shift': index 10 is outside 'x' of 10 elements, in instance 9");
+    assert_eq!(fault.kind, FaultKind::OutOfBounds { view: "x".into(), index: 10, len: 10, by: "instance 9".into() });
+    assert_eq!(
+        fault.to_string(),
+        "kernel 'shift': index 10 is outside 'x' of 10 elements, in instance 9 (line 7 of its text)"
+    );
 }
 
 #[test]
@@ -140,8 +143,8 @@ fn what_the_verifier_refuses() {
         ("needs a name of its own", |k| k.params[1].name = "x".into()),
         ("indices are f32", |k| k.index = Scalar::F32),
         ("more than i32 holds", |k| k.params[0].len = 1 << 31),
-        ("'x' is not for Write", |k| {
-            k.body.push(Stmt::Store { view: bornite_ir::ParamId(0), index: ExprId(0), value: ExprId(1) })
+        ("'x' is for Read only", |k| {
+            k.body.push(Stmt::Store { view: bornite_ir::ParamId(0).into(), index: ExprId(0), value: ExprId(1) })
         }),
         ("%99 does not exist", |k| k.body.push(Stmt::Let(ExprId(99)))),
         ("a condition needs bool, %1 is f32", |k| {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 use bornite_codegen::cpu::{self, CpuKernel};
 use bornite_codegen::cuda;
-use bornite_ir::{Access, Arg, Kernel, interp, verify};
+use bornite_ir::{Access, Arg, Kernel, Launch, interp, verify};
 
 use crate::buffer::Buffer;
 use crate::element::zero_words;
@@ -22,7 +22,7 @@ pub(crate) struct Program {
 enum Code {
     Interpreted,
     Cpu(Box<CpuKernel>),
-    Cuda { function: bornite_cuda::Function, grid: u32 },
+    Cuda { function: bornite_cuda::Function, grid: [u32; 3], block: [u32; 3] },
 }
 
 /// Compiles a kernel for a device, or finds it compiled already.
@@ -70,6 +70,8 @@ impl Cache {
 fn compile(device: Device, kernel: &Kernel) -> Result<Code> {
     match device {
         Device::Interpreter => Ok(Code::Interpreted),
+        // Threads that wait for each other run side by side on the interpreter only.
+        Device::Cpu(_) if kernel.is_cooperative() => Ok(Code::Interpreted),
         Device::Cpu(_) => Ok(Code::Cpu(Box::new(cpu::compile(kernel)?))),
         Device::Cuda(ordinal) => {
             let device = bornite_cuda::Device::open(ordinal)?;
@@ -80,10 +82,15 @@ fn compile(device: Device, kernel: &Kernel) -> Result<Code> {
             // which checks every index (what a kernel does depends on its arguments alone).
             #[allow(unsafe_code)]
             let function = unsafe { bornite_cuda::Function::load(&device, &cubin, &cuda::symbol(kernel), bytes)? };
-            // The printed loop strides over the grid, so any grid is right; this one covers every instance at once
-            // where the hardware's limit allows.
-            let blocks = kernel.launch.count().div_ceil(cuda::BLOCK as u64);
-            Ok(Code::Cuda { function, grid: blocks.min(i32::MAX as u64 / cuda::BLOCK as u64) as u32 })
+            let (grid, block) = match kernel.launch {
+                Launch::Blocks { grid, block } => (grid, block),
+                // Covers every instance: the printed text may stride over the grid, but need not.
+                Launch::ParallelFor { count } => {
+                    let blocks = u32::try_from(count.div_ceil(cuda::BLOCK as u64)).unwrap_or(u32::MAX);
+                    ([blocks.min(i32::MAX as u32), 1, 1], [cuda::BLOCK, 1, 1])
+                }
+            };
+            Ok(Code::Cuda { function, grid, block })
         }
     }
 }
@@ -97,19 +104,18 @@ impl Program {
         match &self.code {
             Code::Interpreted => with_host_args(&self.kernel, buffers, |args| interp::run(&self.kernel, args)),
             Code::Cpu(code) => with_host_args(&self.kernel, buffers, |args| code.run(args)),
-            Code::Cuda { function, grid } => {
+            Code::Cuda { function, grid, block } => {
                 let memory: Vec<&bornite_cuda::Buffer> = (buffers.iter())
                     .filter_map(|b| if let Buffer::Cuda(memory) = b { Some(&**memory) } else { None })
                     .collect();
-                Ok(function.launch(*grid, cuda::BLOCK, &memory)?)
+                Ok(function.launch(*grid, *block, &memory)?)
             }
         }
     }
 }
 
 fn bad_call(kernel: &Kernel, what: &str) -> Error {
-    let kind = bornite_ir::FaultKind::BadCall(what.into());
-    Error::Fault(bornite_ir::Fault { kernel: kernel.name.clone(), kind })
+    Error::Fault(bornite_ir::Fault::bad_call(kernel, what))
 }
 
 /// Lends host buffers to `run` as kernel arguments.
@@ -123,7 +129,7 @@ fn with_host_args(
         Write(RwLockWriteGuard<'a, Vec<u64>>),
     }
     let aliased = (0..buffers.len()).any(|n| {
-        let written = kernel.params.get(n).is_some_and(|p| p.access == Access::Write);
+        let written = kernel.params.get(n).is_some_and(|p| p.access.writes());
         written && (0..buffers.len()).any(|m| m != n && buffers[n].is(buffers[m]))
     });
     if aliased || buffers.len() != kernel.params.len() {
@@ -134,7 +140,7 @@ fn with_host_args(
         let Buffer::Host(memory) = buffer else { return Err(bad_call(kernel, "called with a buffer of a GPU")) };
         guards.push(match param.access {
             Access::Read => Guard::Read(memory.read().unwrap_or_else(PoisonError::into_inner)),
-            Access::Write => Guard::Write(memory.write().unwrap_or_else(PoisonError::into_inner)),
+            Access::Write | Access::ReadWrite => Guard::Write(memory.write().unwrap_or_else(PoisonError::into_inner)),
         });
     }
     let mut args: Vec<Arg<'_>> = (guards.iter_mut())
@@ -146,8 +152,8 @@ fn with_host_args(
     Ok(run(&mut args)?)
 }
 
-/// Runs a kernel of one's own: `inputs` fill the read parameters in order, and a tensor comes back for each written
-/// one, of one axis.
+/// Runs a kernel of one's own: `inputs` fill the parameters that are read (also those that are written as well) in order,
+/// and a tensor of one axis comes back for each that is written. Inputs stay as they are.
 ///
 /// On CUDA the kernel first runs on the interpreter, whose checks the GPU has not: a bad index is an error everywhere.
 #[track_caller]
@@ -160,9 +166,10 @@ pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], device: Device) -> Result
     let mut given = owned.iter();
     let (mut buffers, mut written) = (vec![], vec![]);
     for param in &kernel.params {
-        buffers.push(match param.access {
-            Access::Read => {
-                let Some(tensor) = given.next() else { return Err(bad_call(kernel, "called with too few inputs")) };
+        let input = match param.access.reads().then(|| given.next()) {
+            None => None,
+            Some(None) => return Err(bad_call(kernel, "called with too few inputs")),
+            Some(Some(tensor)) => {
                 let node = tensor.node()?;
                 if (node.dtype, node.elements() as u64, node.device) != (param.scalar, param.len, device) {
                     let what = format!(
@@ -171,19 +178,25 @@ pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], device: Device) -> Result
                     );
                     return Err(bad_call(kernel, &what));
                 }
-                value_of(tensor)?
+                Some(value_of(tensor)?)
             }
-            Access::Write => {
-                // Zeros, as on the host, where the kernel leaves an element alone.
+        };
+        let buffer = match input {
+            Some(buffer) if !param.access.writes() => buffer,
+            Some(buffer) => buffer.duplicate(device)?,
+            // Zeros, as on the host, where the kernel leaves an element alone.
+            None => {
                 let words = (param.len as usize * param.scalar.bytes()).div_ceil(8);
                 let zeros = zero_words(words).ok_or(Error::OutOfMemory { bytes: words * 8 })?;
-                let buffer = Buffer::from_words(device, zeros)?;
-                let node = Node::new(Op::Data, param.scalar, vec![param.len as usize], device, vec![], place);
-                node.set_value(buffer.clone());
-                written.push(Tensor(Arc::new(node)));
-                buffer
+                Buffer::from_words(device, zeros)?
             }
-        });
+        };
+        if param.access.writes() {
+            let node = Node::new(Op::Data, param.scalar, vec![param.len as usize], device, vec![], place);
+            node.set_value(buffer.clone());
+            written.push(Tensor(Arc::new(node)));
+        }
+        buffers.push(buffer);
     }
     if given.next().is_some() {
         return Err(bad_call(kernel, "called with too many inputs"));

@@ -1,8 +1,8 @@
 //! One kernel to one Cranelift function: a loop over instances with the kernel's statements inside.
 
-use bornite_ir::{Emit, EmitBits, Expr, ExprId, Kernel, Op, ParamId, Scalar, Stmt, Value};
+use bornite_ir::{Atomic, Builtin, Emit, EmitBits, Expr, ExprId, Kernel, Launch, Op, Scalar, Stmt, Value, View};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::{self, AbiParam, Block, InstBuilder, MemFlagsData, types};
+use cranelift_codegen::ir::{self, AbiParam, AtomicRmwOp, Block, InstBuilder, MemFlagsData, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 
@@ -34,13 +34,17 @@ pub(super) fn lower(kernel: &Kernel, function: &mut ir::Function, target: Target
     b.switch_to_block(body);
     let index = if kernel.index == Scalar::I32 { b.ins().ireduce(types::I32, at) } else { at };
     let locals = kernel.locals.iter().map(|local| b.declare_var(ty(local.init.scalar()))).collect();
-    let mut lower = Lower { kernel, b, index, bases, locals, fault, values: vec![None; kernel.exprs.len()] };
+    let next = b.create_block();
+    let values = vec![None; kernel.exprs.len()];
+    let mut lower = Lower { kernel, b, index, instance: at, bases, locals, fault, next, loops: vec![], values };
     for (n, local) in kernel.locals.iter().enumerate() {
         let init = lower.constant(local.init).value;
         lower.b.def_var(lower.locals[n], init);
     }
     lower.block(&kernel.body);
     let mut b = lower.b;
+    b.ins().jump(next, &[]);
+    b.switch_to_block(next);
     let at = b.use_var(instance);
     let next = b.ins().iadd_imm_s(at, 1);
     b.def_var(instance, next);
@@ -99,13 +103,24 @@ struct Typed {
     known: Option<Value>,
 }
 
+/// Where `Break` and `Continue` go.
+struct Loop {
+    done: Block,
+    turn: Block,
+}
+
 struct Lower<'k, 'f> {
     kernel: &'k Kernel,
     b: FunctionBuilder<'f>,
     index: ir::Value,
+    /// The number of this instance, 64 bits.
+    instance: ir::Value,
     bases: Vec<ir::Value>,
     locals: Vec<Variable>,
     fault: Block,
+    /// Where the next instance begins.
+    next: Block,
+    loops: Vec<Loop>,
     values: Vec<Option<Typed>>,
 }
 
@@ -131,14 +146,18 @@ impl Lower<'_, '_> {
                     let end = self.value(*end).value;
                     let zero = self.constant(Value::int(self.kernel.index, 0)).value;
                     self.b.def_var(counter, zero);
-                    let [header, inside, done] = std::array::from_fn(|_| self.b.create_block());
+                    let [header, inside, turn, done] = std::array::from_fn(|_| self.b.create_block());
                     self.b.ins().jump(header, &[]);
                     self.b.switch_to_block(header);
                     let at = self.b.use_var(counter);
                     let more = self.b.ins().icmp(IntCC::SignedLessThan, at, end);
                     self.b.ins().brif(more, inside, &[], done, &[]);
                     self.b.switch_to_block(inside);
+                    self.loops.push(Loop { done, turn });
                     self.block(body);
+                    self.loops.pop();
+                    self.b.ins().jump(turn, &[]);
+                    self.b.switch_to_block(turn);
                     let at = self.b.use_var(counter);
                     let next = self.b.ins().iadd_imm_s(at, 1);
                     self.b.def_var(counter, next);
@@ -156,13 +175,39 @@ impl Lower<'_, '_> {
                     }
                     self.b.switch_to_block(done);
                 }
+                Stmt::Loop { body } => {
+                    let [turn, done] = std::array::from_fn(|_| self.b.create_block());
+                    self.b.ins().jump(turn, &[]);
+                    self.b.switch_to_block(turn);
+                    self.loops.push(Loop { done, turn });
+                    self.block(body);
+                    self.loops.pop();
+                    self.b.ins().jump(turn, &[]);
+                    self.b.switch_to_block(done);
+                }
+                Stmt::Break | Stmt::Continue | Stmt::Return => {
+                    let target = match (stmt, self.loops.last()) {
+                        (Stmt::Break, Some(inner)) => inner.done,
+                        (Stmt::Continue, Some(inner)) => inner.turn,
+                        _ => self.next,
+                    };
+                    self.b.ins().jump(target, &[]);
+                    // What follows is never reached, but must be somewhere.
+                    let unreached = self.b.create_block();
+                    self.b.switch_to_block(unreached);
+                }
+                // Instances run one after the other on a thread, and cooperative kernels are refused.
+                Stmt::Barrier | Stmt::WarpBarrier => {}
+                Stmt::Fence => {
+                    self.b.ins().fence();
+                }
             }
         }
     }
 
     fn evaluate(&mut self, id: ExprId) -> Typed {
         match *self.kernel.expr(id) {
-            Expr::Const(_) | Expr::Index => self.value(id),
+            Expr::Const(_) | Expr::Index | Expr::Builtin(_) => self.value(id),
             Expr::Read(local) => {
                 let value = self.b.use_var(self.locals[local.0 as usize]);
                 Typed { value, scalar: self.kernel.scalar(id), known: None }
@@ -185,7 +230,94 @@ impl Lower<'_, '_> {
                 let value = self.b.ins().load(ty(scalar), flags(), address, 0);
                 Typed { value, scalar, known: None }
             }
+            Expr::Atomic { atomic, view, index, value } => {
+                let address = self.address(view, index);
+                let operand = self.value(value);
+                self.atomic(atomic, address, operand)
+            }
+            Expr::CompareExchange { view, index, expected, value } => {
+                let address = self.address(view, index);
+                let scalar = self.kernel.scalar(id);
+                let word = scalar.same_width();
+                let [expected, value] = [expected, value].map(|id| {
+                    let value = self.value(id);
+                    self.bitcast(word, &value).value
+                });
+                let old = self.b.ins().atomic_cas(flags(), address, expected, value);
+                self.bitcast(scalar, &Typed { value: old, scalar: word, known: None })
+            }
+            // Refused before: threads of a warp would have to run side by side.
+            Expr::Shuffle { value, .. } | Expr::Vote { value, .. } => self.value(value),
         }
+    }
+
+    /// An atomic update; the value from before.
+    fn atomic(&mut self, atomic: Atomic, address: ir::Value, operand: Typed) -> Typed {
+        let scalar = operand.scalar;
+        if scalar.is_int() {
+            let signed = scalar.is_signed();
+            let op = match atomic {
+                Atomic::Add => AtomicRmwOp::Add,
+                Atomic::Sub => AtomicRmwOp::Sub,
+                Atomic::Min if signed => AtomicRmwOp::Smin,
+                Atomic::Min => AtomicRmwOp::Umin,
+                Atomic::Max if signed => AtomicRmwOp::Smax,
+                Atomic::Max => AtomicRmwOp::Umax,
+                Atomic::And => AtomicRmwOp::And,
+                Atomic::Or => AtomicRmwOp::Or,
+                Atomic::Xor => AtomicRmwOp::Xor,
+                Atomic::Exchange => AtomicRmwOp::Xchg,
+            };
+            let value = self.b.ins().atomic_rmw(ty(scalar), flags(), op, address, operand.value);
+            return Typed { value, scalar, known: None };
+        }
+        // Floats: compare and exchange until nobody came between.
+        let word = scalar.same_width();
+        let [turn, done] = std::array::from_fn(|_| self.b.create_block());
+        self.b.append_block_param(turn, ty(word));
+        let first = self.b.ins().load(ty(word), flags(), address, 0);
+        self.b.ins().jump(turn, &[first.into()]);
+        self.b.switch_to_block(turn);
+        let seen = Typed { value: self.b.block_params(turn)[0], scalar: word, known: None };
+        let old = self.bitcast(scalar, &seen);
+        let new = match atomic.op() {
+            Some(op) => self.op(op, &[&old, &operand]),
+            None => operand,
+        };
+        let new = self.bitcast(word, &new);
+        let found = self.b.ins().atomic_cas(flags(), address, seen.value, new.value);
+        let same = self.b.ins().icmp(IntCC::Equal, found, seen.value);
+        self.b.ins().brif(same, done, &[], turn, &[found.into()]);
+        self.b.switch_to_block(done);
+        old
+    }
+
+    /// The place of an instance of a block kernel: threads of a block follow each other, x fastest.
+    fn place(&mut self, builtin: Builtin) -> ir::Value {
+        let Launch::Blocks { grid, block } = self.kernel.launch else { return self.index };
+        let threads: i64 = block.iter().map(|&n| n as i64).product();
+        let (axis, sizes) = match builtin {
+            Builtin::Thread(axis) | Builtin::BlockSize(axis) => (axis as usize, block),
+            Builtin::Block(axis) | Builtin::GridSize(axis) => (axis as usize, grid),
+        };
+        let by = |s: &mut Self, n: i64| s.b.ins().iconst(types::I64, n);
+        let place = match builtin {
+            Builtin::BlockSize(_) | Builtin::GridSize(_) => by(self, sizes[axis] as i64),
+            Builtin::Thread(_) | Builtin::Block(_) => {
+                let threads = by(self, threads);
+                let mut place = match builtin {
+                    Builtin::Thread(_) => self.b.ins().urem(self.instance, threads),
+                    _ => self.b.ins().udiv(self.instance, threads),
+                };
+                for size in &sizes[..axis] {
+                    let size = by(self, *size as i64);
+                    place = self.b.ins().udiv(place, size);
+                }
+                let size = by(self, sizes[axis] as i64);
+                self.b.ins().urem(place, size)
+            }
+        };
+        if self.kernel.index == Scalar::I32 { self.b.ins().ireduce(types::I32, place) } else { place }
     }
 
     /// The value of an expression that is already evaluated (the verifier has seen to it) or needs no evaluation.
@@ -193,6 +325,10 @@ impl Lower<'_, '_> {
         match *self.kernel.expr(id) {
             Expr::Const(value) => self.constant(value),
             Expr::Index => Typed { value: self.index, scalar: self.kernel.index, known: None },
+            Expr::Builtin(builtin) => {
+                let value = self.place(builtin);
+                Typed { value, scalar: self.kernel.index, known: None }
+            }
             _ => match self.values[id.0 as usize] {
                 Some(value) => value,
                 None => self.constant(Value::int(self.kernel.scalar(id), 0)),
@@ -201,7 +337,8 @@ impl Lower<'_, '_> {
     }
 
     /// The address of an element, after a check that it is one.
-    fn address(&mut self, view: ParamId, index: ExprId) -> ir::Value {
+    fn address(&mut self, view: View, index: ExprId) -> ir::Value {
+        let View::Param(view) = view else { return self.index }; // shared memory is refused before
         let param = self.kernel.param(view);
         let index = self.value(index);
         let wide = match index.scalar {

@@ -19,6 +19,9 @@ pub enum CompileError {
     /// The kernel itself is wrong.
     #[error(transparent)]
     Invalid(#[from] VerifyError),
+    /// Threads of the kernel depend on each other, which code that runs one after the other cannot do.
+    #[error("kernel '{0}' has shared memory, barriers, shuffles or votes; run it on the device 'interpreter'")]
+    Cooperative(String),
     /// This CPU or operating system is not one Cranelift makes code for.
     #[error("no code can be made for this CPU ({0}); use the device 'interpreter' instead")]
     Host(String),
@@ -70,6 +73,9 @@ impl Drop for CpuKernel {
 /// Compiles a kernel.
 pub fn compile(kernel: &Kernel) -> Result<CpuKernel, CompileError> {
     verify(kernel)?;
+    if kernel.is_cooperative() {
+        return Err(CompileError::Cooperative(kernel.name.clone()));
+    }
     let refused = |what: String| CompileError::Refused { kernel: kernel.name.clone(), what };
     let mut module = JITModule::new(JITBuilder::with_isa(host()?, default_libcall_names()));
     let mut context = module.make_context();
@@ -204,7 +210,11 @@ impl CpuKernel {
             Some(param) => (param.name.clone(), param.len),
             None => (format!("@{}", record.view), 0),
         };
-        let kind = FaultKind::OutOfBounds { view, index: record.index, len, instance: record.instance };
-        Fault { kernel: self.kernel.name.clone(), kind }
+        let by = format!("instance {}", record.instance);
+        Fault {
+            kernel: self.kernel.name.clone(),
+            kind: FaultKind::OutOfBounds { view, index: record.index, len, by },
+            line: None,
+        }
     }
 }

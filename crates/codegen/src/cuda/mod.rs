@@ -7,7 +7,10 @@ mod prelude;
 
 use std::fmt::Write;
 
-use bornite_ir::{Access, Emit, EmitBits, Expr, ExprId, Kernel, Kind, LocalId, Op, ParamId, Scalar, Stmt, Value};
+use bornite_ir::{
+    Access, Atomic, Axis, Builtin, Emit, EmitBits, Expr, ExprId, Kernel, Kind, Launch, LocalId, Op, Scalar, Shuffle,
+    Stmt, Value, View, Vote,
+};
 
 use prelude::PRELUDE;
 
@@ -55,18 +58,22 @@ pub fn print(kernel: &Kernel) -> String {
 /// Prints a kernel as a translation unit of its own.
 pub fn print_as(kernel: &Kernel, spelling: Spelling) -> String {
     let terms = vec![None; kernel.exprs.len()];
-    let mut p = Printer { kernel, spelling, terms, functions: vec![], lines: vec![], depth: 2 };
+    let depth = if let Launch::ParallelFor { .. } = kernel.launch { 2 } else { 1 };
+    let mut p = Printer { kernel, spelling, terms, functions: vec![], lines: vec![], depth };
     p.block(&kernel.body);
     let mut kernel_text = String::new();
     p.signature(&mut kernel_text);
     let mut text = String::new();
     let bodies: String = p.functions.iter().map(|f| f.text.as_str()).collect();
-    for (name, definition) in PRELUDE {
+    // A helper may call those above it, so the last are looked at first.
+    let mut needed: Vec<&str> = vec![];
+    for (name, definition) in PRELUDE.iter().rev() {
         let call = format!("{name}(");
-        if bodies.contains(&call) || kernel_text.contains(&call) {
-            text += definition;
+        if [&bodies[..], &kernel_text].iter().chain(&needed).any(|text| text.contains(&call)) {
+            needed.push(definition);
         }
     }
+    text.extend(needed.into_iter().rev());
     text + &bodies + &kernel_text
 }
 
@@ -144,27 +151,43 @@ impl Printer<'_> {
                 format!("{constness}{}* __restrict__ {}", c_type(p.scalar), printed(&p.name))
             })
             .collect();
-        // Unsigned, so that stepping past the end cannot overflow: the grid never exceeds the count by a block.
-        let (counter, suffix) = if *index == Scalar::I32 { ("unsigned", "u") } else { ("unsigned long long", "ull") };
-        let _ = writeln!(
-            text,
-            "extern \"C\" __global__ void __launch_bounds__({BLOCK})\n{name}({}) {{\n    \
-             for ({counter} i_ = ({counter})blockIdx.x * blockDim.x + threadIdx.x; i_ < {}{suffix};\n         \
-             i_ += ({counter})gridDim.x * blockDim.x) {{\n        const {} index = ({})i_;",
-            params.join(", "),
-            launch.count(),
-            c_type(*index),
-            c_type(*index),
-        );
+        let threads = match launch {
+            Launch::ParallelFor { .. } => BLOCK,
+            Launch::Blocks { block, .. } => block.iter().product(),
+        };
+        let params = params.join(", ");
+        let _ = writeln!(text, "extern \"C\" __global__ void __launch_bounds__({threads})\n{name}({params}) {{");
+        let mut pad = "    ";
+        if let Launch::ParallelFor { count } = launch {
+            // Unsigned, so that stepping past the end cannot overflow: the grid never exceeds the count by a block.
+            let (counter, suffix) =
+                if *index == Scalar::I32 { ("unsigned", "u") } else { ("unsigned long long", "ull") };
+            let first = format!("{counter} i_ = ({counter})blockIdx.x * blockDim.x + threadIdx.x");
+            if returns(&self.kernel.body) {
+                // An instance that ends early must not end those that would follow in a loop.
+                let _ = writeln!(text, "    const {first};\n    if (i_ < {count}{suffix}) {{");
+            } else {
+                let step = format!("i_ += ({counter})gridDim.x * blockDim.x");
+                let _ = writeln!(text, "    for ({first}; i_ < {count}{suffix};\n         {step}) {{");
+            }
+            pad = "        ";
+            let _ = writeln!(text, "{pad}const {0} index = ({0})i_;", c_type(*index));
+        }
+        for shared in &self.kernel.shared {
+            let (ty, name, len) = (c_type(shared.scalar), printed(&shared.name), shared.len.max(1));
+            let _ = writeln!(text, "{pad}__shared__ {ty} {name}[{len}];");
+        }
         for (n, local) in self.kernel.locals.iter().enumerate() {
-            let _ =
-                writeln!(text, "        {} {} = {};", c_type(local.init.scalar()), self.local(n), literal(local.init));
+            let _ = writeln!(text, "{pad}{} {} = {};", c_type(local.init.scalar()), self.local(n), literal(local.init));
         }
         for line in &self.lines {
             *text += line;
             text.push('\n');
         }
-        *text += "    }\n}\n";
+        if pad.len() > 4 {
+            *text += "    }\n";
+        }
+        *text += "}\n";
     }
 
     fn local(&self, n: usize) -> String {
@@ -204,6 +227,17 @@ impl Printer<'_> {
                     }
                     self.line("}".into());
                 }
+                Stmt::Loop { body } => {
+                    self.line("for (;;) {".into());
+                    self.nested(body);
+                    self.line("}".into());
+                }
+                Stmt::Break => self.line("break;".into()),
+                Stmt::Continue => self.line("continue;".into()),
+                Stmt::Return => self.line("return;".into()),
+                Stmt::Barrier => self.line("__syncthreads();".into()),
+                Stmt::WarpBarrier => self.line("__syncwarp();".into()),
+                Stmt::Fence => self.line("__threadfence();".into()),
             }
         }
     }
@@ -214,8 +248,8 @@ impl Printer<'_> {
         self.depth -= 1;
     }
 
-    fn element(&self, ParamId(n): ParamId, index: ExprId) -> String {
-        format!("{}[{}]", printed(&self.kernel.params[n as usize].name), self.term(index).text)
+    fn element(&self, view: View, index: ExprId) -> String {
+        format!("{}[{}]", printed(self.kernel.view(view).0), self.term(index).text)
     }
 
     fn term(&self, id: ExprId) -> Term {
@@ -223,6 +257,9 @@ impl Printer<'_> {
         match self.kernel.expr(id) {
             Expr::Const(value) => Term { text: literal(*value), scalar, known: Some(*value) },
             Expr::Index => Term { text: "index".into(), scalar, known: None },
+            Expr::Builtin(builtin) => {
+                Term { text: format!("({}){}", c_type(scalar), place(*builtin)), scalar, known: None }
+            }
             _ => self.terms[id.0 as usize].clone().unwrap_or(Term { text: format!("v{}", id.0), scalar, known: None }),
         }
     }
@@ -231,7 +268,7 @@ impl Printer<'_> {
     fn right(&mut self, id: ExprId) -> Term {
         let scalar = self.kernel.scalar(id);
         let text = match *self.kernel.expr(id) {
-            Expr::Const(_) | Expr::Index => self.term(id).text,
+            Expr::Const(_) | Expr::Index | Expr::Builtin(_) => self.term(id).text,
             Expr::Read(LocalId(n)) => self.local(n as usize),
             Expr::Op(op, args) => {
                 let args: Vec<Term> = args.iter().map(|&a| self.term(a)).collect();
@@ -243,6 +280,30 @@ impl Printer<'_> {
             }
             Expr::Bitcast(to, from) => bitcast(to, &self.term(from)),
             Expr::Load { view, index } => self.element(view, index),
+            Expr::Atomic { atomic, view, index, value } => {
+                atomic_call(atomic, scalar, &self.element(view, index), &self.term(value).text)
+            }
+            Expr::CompareExchange { view, index, expected, value } => {
+                let (expected, value) = (self.term(expected), self.term(value));
+                compare_exchange(scalar, &self.element(view, index), &expected.text, &value.text)
+            }
+            Expr::Shuffle { shuffle, value, lane } => {
+                let function = match shuffle {
+                    Shuffle::Index => "__shfl_sync",
+                    Shuffle::Up => "__shfl_up_sync",
+                    Shuffle::Down => "__shfl_down_sync",
+                    Shuffle::Xor => "__shfl_xor_sync",
+                };
+                format!("{function}(0xffffffffu, {}, (int){})", self.term(value).text, self.term(lane).text)
+            }
+            Expr::Vote { vote, value } => {
+                let function = match vote {
+                    Vote::Any => "__any_sync",
+                    Vote::All => "__all_sync",
+                    Vote::Ballot => "__ballot_sync",
+                };
+                format!("{function}(0xffffffffu, {})", self.term(value).text)
+            }
         };
         Term { text, scalar, known: None }
     }
@@ -299,6 +360,79 @@ impl Printer<'_> {
         }
         let _ = writeln!(text, "    return {};\n}}", result.text);
         self.functions.push(Function { name: name.into(), text });
+    }
+}
+
+/// True if some instance may end early.
+fn returns(block: &[Stmt]) -> bool {
+    block.iter().any(|stmt| match stmt {
+        Stmt::Return => true,
+        Stmt::For { body, .. } | Stmt::Loop { body } => returns(body),
+        Stmt::If { then, otherwise, .. } => returns(then) || returns(otherwise),
+        _ => false,
+    })
+}
+
+/// CUDA's name for a place in the grid.
+fn place(builtin: Builtin) -> String {
+    let (name, axis) = match builtin {
+        Builtin::Thread(axis) => ("threadIdx", axis),
+        Builtin::Block(axis) => ("blockIdx", axis),
+        Builtin::BlockSize(axis) => ("blockDim", axis),
+        Builtin::GridSize(axis) => ("gridDim", axis),
+    };
+    let axis = match axis {
+        Axis::X => "x",
+        Axis::Y => "y",
+        Axis::Z => "z",
+    };
+    format!("{name}.{axis}")
+}
+
+const WORD_64: &str = "unsigned long long";
+
+/// An atomic update. CUDA has 64-bit ones for unsigned integers; sums of those are sums of the signed ones.
+fn atomic_call(atomic: Atomic, scalar: Scalar, element: &str, value: &str) -> String {
+    let word = |function: &str, value: String| {
+        format!("({})atomic{function}(({WORD_64}*)&{element}, {value})", c_type(scalar))
+    };
+    let plain = |function: &str, value: &str| format!("atomic{function}(&{element}, {value})");
+    let wide_int = matches!(scalar, Scalar::I64 | Scalar::U64);
+    match atomic {
+        Atomic::Add if scalar == Scalar::I64 => word("Add", format!("({WORD_64}){value}")),
+        Atomic::Add => plain("Add", value),
+        Atomic::Sub if scalar.is_float() => plain("Add", &format!("-{}", parenthesise(value))),
+        Atomic::Sub if wide_int => word("Add", format!("0 - ({WORD_64}){value}")),
+        Atomic::Sub => plain("Sub", value),
+        Atomic::Min if scalar.is_float() => format!("bn_atomic_min(&{element}, {value})"),
+        Atomic::Max if scalar.is_float() => format!("bn_atomic_max(&{element}, {value})"),
+        Atomic::Min => plain("Min", value),
+        Atomic::Max => plain("Max", value),
+        Atomic::And | Atomic::Or | Atomic::Xor => {
+            let function = ["And", "Or", "Xor"][atomic as usize - Atomic::And as usize];
+            if wide_int { word(function, format!("({WORD_64}){value}")) } else { plain(function, value) }
+        }
+        Atomic::Exchange if scalar == Scalar::I64 => word("Exch", format!("({WORD_64}){value}")),
+        Atomic::Exchange if scalar == Scalar::F64 => format!(
+            "__longlong_as_double((long long)atomicExch(({WORD_64}*)&{element}, ({WORD_64})__double_as_longlong({value})))"
+        ),
+        Atomic::Exchange => plain("Exch", value),
+    }
+}
+
+fn compare_exchange(scalar: Scalar, element: &str, expected: &str, value: &str) -> String {
+    match scalar {
+        Scalar::F32 => {
+            format!("__int_as_float(atomicCAS((int*)&{element}, __float_as_int({expected}), __float_as_int({value})))")
+        }
+        Scalar::F64 => format!(
+            "__longlong_as_double((long long)atomicCAS(({WORD_64}*)&{element}, ({WORD_64})__double_as_longlong({expected}), \
+             ({WORD_64})__double_as_longlong({value})))"
+        ),
+        Scalar::I64 => {
+            format!("(long long)atomicCAS(({WORD_64}*)&{element}, ({WORD_64}){expected}, ({WORD_64}){value})")
+        }
+        _ => format!("atomicCAS(&{element}, {expected}, {value})"),
     }
 }
 

@@ -95,4 +95,46 @@ __device__ __forceinline__ unsigned long long bn_to_u64(double a) { return a != 
 }
 ",
     ),
+    (
+        "bn_atomic_min",
+        "__device__ __forceinline__ float bn_atomic_min(float* p, float v) {
+    int old = *(volatile int*)p, seen;
+    do {
+        seen = old;
+        old = atomicCAS((int*)p, seen, __float_as_int(bn_min(__int_as_float(seen), v)));
+    } while (old != seen);
+    return __int_as_float(old);
+}
+__device__ __forceinline__ double bn_atomic_min(double* p, double v) {
+    unsigned long long old = *(volatile unsigned long long*)p, seen;
+    do {
+        seen = old;
+        const double next = bn_min(__longlong_as_double((long long)seen), v);
+        old = atomicCAS((unsigned long long*)p, seen, (unsigned long long)__double_as_longlong(next));
+    } while (old != seen);
+    return __longlong_as_double((long long)old);
+}
+",
+    ),
+    (
+        "bn_atomic_max",
+        "__device__ __forceinline__ float bn_atomic_max(float* p, float v) {
+    int old = *(volatile int*)p, seen;
+    do {
+        seen = old;
+        old = atomicCAS((int*)p, seen, __float_as_int(bn_max(__int_as_float(seen), v)));
+    } while (old != seen);
+    return __int_as_float(old);
+}
+__device__ __forceinline__ double bn_atomic_max(double* p, double v) {
+    unsigned long long old = *(volatile unsigned long long*)p, seen;
+    do {
+        seen = old;
+        const double next = bn_max(__longlong_as_double((long long)seen), v);
+        old = atomicCAS((unsigned long long*)p, seen, (unsigned long long)__double_as_longlong(next));
+    } while (old != seen);
+    return __longlong_as_double((long long)old);
+}
+",
+    ),
 ];

@@ -4,8 +4,7 @@ __device__ __forceinline__ float bn_max(float a, float b) {
 __device__ __forceinline__ double bn_max(double a, double b) {
     return a != a || b != b ? __longlong_as_double(0x7fffffffffffffffLL) : fmax(a, b);
 }
-__device__ __forceinline__ int bn_max(int a, int b) { return a > b ? a : b; }
-__device__ __forceinline__ long long bn_max(long long a, long long b) { return a > b ? a : b; }
+template <class T> __device__ __forceinline__ T bn_max(T a, T b) { return a > b ? a : b; }
 __device__ __forceinline__ int bn_to_i32(float a) { return __float2int_rz(a); }
 __device__ __forceinline__ int bn_to_i32(double a) { return a != a ? 0 : __double2int_rz(a); }
 __device__ __forceinline__ float bn_exp_f32(float a) {

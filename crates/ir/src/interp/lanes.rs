@@ -2,31 +2,40 @@
 
 use crate::{Op, Scalar, Value};
 
-/// Instances executed side by side.
-pub const LANES: usize = 256;
-
 /// Which lanes take part.
-pub(super) struct Mask(pub [bool; LANES]);
+#[derive(Clone)]
+pub(super) struct Mask(pub Vec<bool>);
 
 impl Mask {
-    pub fn none() -> Mask {
-        Mask([false; LANES])
+    pub fn none(lanes: usize) -> Mask {
+        Mask(vec![false; lanes])
     }
 
+    /// The lanes of this mask for which `condition` holds.
     pub fn and(&self, condition: impl Fn(usize) -> bool) -> Mask {
-        let mut out = Mask::none();
-        for lane in self.lanes() {
-            out.0[lane] = condition(lane);
+        Mask(self.0.iter().enumerate().map(|(lane, &on)| on && condition(lane)).collect())
+    }
+
+    pub fn add(&mut self, other: &Mask) {
+        for (on, &other) in self.0.iter_mut().zip(&other.0) {
+            *on |= other;
         }
-        out
+    }
+
+    pub fn without(&self, other: &Mask) -> Mask {
+        self.and(|lane| !other.0[lane])
     }
 
     pub fn is_empty(&self) -> bool {
         !self.0.contains(&true)
     }
 
-    pub fn lanes(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..LANES).filter(|&lane| self.0[lane])
+    pub fn count(&self) -> usize {
+        self.0.iter().filter(|&&on| on).count()
+    }
+
+    pub fn lanes(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
+        (0..self.0.len()).filter(|&lane| self.0[lane])
     }
 }
 
@@ -34,20 +43,17 @@ impl Mask {
 #[derive(Clone)]
 pub(super) struct Register {
     pub scalar: Scalar,
-    pub bits: [u64; LANES],
+    pub bits: Vec<u64>,
 }
 
 impl Register {
-    pub fn splat(value: Value) -> Register {
-        Register { scalar: value.scalar(), bits: [value.bits(); LANES] }
+    pub fn splat(value: Value, lanes: usize) -> Register {
+        Register { scalar: value.scalar(), bits: vec![value.bits(); lanes] }
     }
 
-    pub fn counting(scalar: Scalar, first: u64) -> Register {
-        let mut out = Register::splat(Value::int(scalar, 0));
-        for lane in 0..LANES {
-            out.bits[lane] = Value::int(scalar, (first + lane as u64) as i64).bits();
-        }
-        out
+    /// An integer for each lane.
+    pub fn ints(scalar: Scalar, lanes: usize, of: impl Fn(usize) -> u64) -> Register {
+        Register { scalar, bits: (0..lanes).map(|lane| Value::int(scalar, of(lane) as i64).bits()).collect() }
     }
 
     pub fn int(&self, lane: usize) -> i64 {
@@ -93,19 +99,11 @@ lane! {
 }
 
 fn map<A: Lane, R: Lane>(scalar: Scalar, a: &Register, f: impl Fn(A) -> R) -> Register {
-    let mut out = Register { scalar, bits: [0; LANES] };
-    for (out, &a) in out.bits.iter_mut().zip(&a.bits) {
-        *out = f(A::get(a)).put();
-    }
-    out
+    Register { scalar, bits: a.bits.iter().map(|&a| f(A::get(a)).put()).collect() }
 }
 
 fn zip<A: Lane, R: Lane>(scalar: Scalar, a: &Register, b: &Register, f: impl Fn(A, A) -> R) -> Register {
-    let mut out = Register { scalar, bits: [0; LANES] };
-    for (out, (&a, &b)) in out.bits.iter_mut().zip(a.bits.iter().zip(&b.bits)) {
-        *out = f(A::get(a), A::get(b)).put();
-    }
-    out
+    Register { scalar, bits: a.bits.iter().zip(&b.bits).map(|(&a, &b)| f(A::get(a), A::get(b)).put()).collect() }
 }
 
 /// Runs `$body` with `$t` bound to the machine type of `$scalar`.
@@ -223,7 +221,7 @@ pub(super) fn primitive(op: Op, args: &[&Register]) -> Register {
             out
         }
         (Op::Fma, [a, b, c]) => floats!(s, T, {
-            let mut out = Register { scalar: s, bits: [0; LANES] };
+            let mut out = Register { scalar: s, bits: vec![0; a.bits.len()] };
             for (lane, out) in out.bits.iter_mut().enumerate() {
                 *out = T::get(a.bits[lane]).mul_add(T::get(b.bits[lane]), T::get(c.bits[lane])).put();
             }

@@ -72,7 +72,7 @@ pub fn within_bounds(device: Device) -> Outcome {
             for column in &words {
                 buffers.push(buffer(column)?);
             }
-            function.launch(1024, cuda::BLOCK, &buffers.iter().collect::<Vec<_>>())?;
+            function.launch([1024, 1, 1], [cuda::BLOCK, 1, 1], &buffers.iter().collect::<Vec<_>>())?;
             let mut raw = vec![0u8; out.len() * 8];
             buffers[0].download(&mut raw)?;
             for (word, chunk) in out.iter_mut().zip(raw.chunks(8)) {
