@@ -12,6 +12,7 @@ pub mod interp;
 mod kernel;
 mod op;
 mod scalar;
+pub mod templates;
 mod text;
 mod verify;
 

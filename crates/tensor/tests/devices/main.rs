@@ -8,6 +8,7 @@ mod ops;
 mod random;
 mod rows;
 mod state;
+mod templates;
 mod traces;
 
 use bornite::{Device, Error};
@@ -18,11 +19,14 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 27] = [
+const SUITE: [(&str, Body); 30] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("native::within_bounds", native::within_bounds),
     ("rows::bad_index_is_an_error", rows::bad_index_is_an_error),
+    ("templates::elementwise", templates::elementwise),
+    ("templates::reductions", templates::reductions),
+    ("templates::tiles", templates::tiles),
     ("ops::elementwise", ops::elementwise),
     ("ops::broadcast", ops::broadcast),
     ("ops::reductions", ops::reductions),

@@ -1,0 +1,453 @@
+//! Kernels built with the [`Builder`], as examples of it and as tests of every reader.
+
+use crate::{
+    Access, Atomic, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Kernel, Op, Scalar, SharedId, Shuffle, Stmt, Value,
+    VerifyError,
+};
+
+/// A kernel or why it could not be built.
+pub type Built = Result<Kernel, VerifyError>;
+
+const I32: Scalar = Scalar::I32;
+
+fn blocks(n: u64, threads: u32) -> [u32; 3] {
+    [n.div_ceil(threads as u64).max(1) as u32, 1, 1]
+}
+
+/// thread, block and global index along x.
+struct Place {
+    thread: ExprId,
+    block: ExprId,
+    global: ExprId,
+}
+
+fn place(b: &mut Builder) -> Place {
+    let (thread, block) = (b.builtin(Builtin::Thread(Axis::X)), b.builtin(Builtin::Block(Axis::X)));
+    let size = b.builtin(Builtin::BlockSize(Axis::X));
+    let first = b.mul(&block, &size);
+    let global = b.add(&first, &thread);
+    Place { thread, block, global }
+}
+
+/// `a · n + c` in indices.
+fn at(b: &mut Builder, a: ExprId, n: u64, c: ExprId) -> ExprId {
+    let n = b.index_constant(n);
+    let product = b.mul(&a, &n);
+    b.add(&product, &c)
+}
+
+fn below(b: &mut Builder, a: ExprId, n: u64) -> ExprId {
+    let n = b.index_constant(n);
+    b.lt(&a, &n)
+}
+
+/// out[i] = value.
+pub fn fill(scalar: Scalar, n: u64, value: f64) -> Built {
+    let mut b = Builder::new("fill", n, I32);
+    let out = b.param("out", scalar, n, Access::Write);
+    let i = b.index();
+    let value = b.constant(Value::from_f64(scalar, value));
+    b.store(out, i, value);
+    b.finish()
+}
+
+/// out[i] = a · x[i] + y[i].
+pub fn axpy(scalar: Scalar, n: u64, a: f64) -> Built {
+    let mut b = Builder::new("axpy", n, I32);
+    let x = b.param("x", scalar, n, Access::Read);
+    let y = b.param("y", scalar, n, Access::Read);
+    let out = b.param("out", scalar, n, Access::Write);
+    let i = b.index();
+    let (xi, yi) = (b.load(x, i), b.load(y, i));
+    let a = b.constant_like(&xi, a);
+    let value = b.fma(&a, &xi, &yi);
+    b.store(out, i, value);
+    b.finish()
+}
+
+/// Combines one value a thread into tile[0], halving the distance: every step ends with a barrier.
+fn reduce_tile(b: &mut Builder, tile: SharedId, thread: ExprId, threads: u32, op: Op) {
+    let mut distance = threads as u64 / 2;
+    while distance > 0 {
+        let takes_part = below(b, thread, distance);
+        b.if_else(
+            takes_part,
+            |b| {
+                let far = b.index_constant(distance);
+                let other = b.add(&thread, &far);
+                let (mine, theirs) = (b.load(tile, thread), b.load(tile, other));
+                let both = b.op(op, &[&mine, &theirs]);
+                b.store(tile, thread, both);
+            },
+            |_| {},
+        );
+        b.simple(Stmt::Barrier);
+        distance /= 2;
+    }
+}
+
+/// out[block] = sum of the block's 2ᵏ elements of x, in shared memory. Twice, it sums anything.
+pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> Built {
+    let grid = blocks(n, threads);
+    let mut b = Builder::blocks("block_sum", grid, [threads, 1, 1], I32);
+    let x = b.param("x", scalar, n, Access::Read);
+    let out = b.param("out", scalar, grid[0] as u64, Access::Write);
+    let tile = b.shared("tile", scalar, threads as u64);
+    let Place { thread, block, global } = place(&mut b);
+    let zero = b.constant(Value::from_f64(scalar, 0.0));
+    let inside = below(&mut b, global, n);
+    b.if_else(
+        inside,
+        |b| {
+            let value = b.load(x, global);
+            b.store(tile, thread, value);
+        },
+        |b| b.store(tile, thread, zero),
+    );
+    b.simple(Stmt::Barrier);
+    reduce_tile(&mut b, tile, thread, threads, Op::Add);
+    let first = below(&mut b, thread, 1);
+    b.if_else(
+        first,
+        |b| {
+            let total = b.load(tile, thread);
+            b.store(out, block, total);
+        },
+        |_| {},
+    );
+    b.finish()
+}
+
+/// out[warp] = sum of the warp's 32 elements of x, by shuffles. `n` must be a multiple of 32.
+pub fn warp_sum(scalar: Scalar, n: u64) -> Built {
+    let mut b = Builder::blocks("warp_sum", blocks(n, 32), [32, 1, 1], I32);
+    let x = b.param("x", scalar, n, Access::Read);
+    let out = b.param("out", scalar, n.div_ceil(32), Access::Write);
+    let Place { thread, block, global } = place(&mut b);
+    let mut sum = b.load(x, global);
+    for distance in [16, 8, 4, 2, 1] {
+        let distance = b.index_constant(distance);
+        let other = b.shuffle(Shuffle::Xor, sum, distance);
+        sum = b.add(&sum, &other);
+    }
+    let first = below(&mut b, thread, 1);
+    b.if_else(first, |b| b.store(out, block, sum), |_| {});
+    b.finish()
+}
+
+/// out[j, i] = x[i, j] through tiles of 32 × 33: the odd row length keeps columns out of one bank.
+pub fn transpose(scalar: Scalar, rows: u64, columns: u64) -> Built {
+    const TILE: u64 = 32;
+    let grid = [columns.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1];
+    let mut b = Builder::blocks("transpose", grid, [TILE as u32, 8, 1], I32);
+    let x = b.param("x", scalar, rows * columns, Access::Read);
+    let out = b.param("out", scalar, rows * columns, Access::Write);
+    let tile = b.shared("tile", scalar, TILE * (TILE + 1));
+    let [tx, ty] = [Axis::X, Axis::Y].map(|axis| b.builtin(Builtin::Thread(axis)));
+    let [bx, by] = [Axis::X, Axis::Y].map(|axis| b.builtin(Builtin::Block(axis)));
+    for (from_global, first, second, width, height) in [(true, by, bx, columns, rows), (false, bx, by, rows, columns)] {
+        for step in (0..TILE).step_by(8) {
+            let offset = b.index_constant(step);
+            let line = b.add(&ty, &offset);
+            let (i, j) = (at(&mut b, first, TILE, line), at(&mut b, second, TILE, tx));
+            let (inside_i, inside_j) = (below(&mut b, i, height), below(&mut b, j, width));
+            let inside = b.op(Op::And, &[&inside_i, &inside_j]);
+            b.if_else(
+                inside,
+                |b| {
+                    let global = at(b, i, width, j);
+                    if from_global {
+                        let local = at(b, line, TILE + 1, tx);
+                        let value = b.load(x, global);
+                        b.store(tile, local, value);
+                    } else {
+                        let local = at(b, tx, TILE + 1, line);
+                        let value = b.load(tile, local);
+                        b.store(out, global, value);
+                    }
+                },
+                |_| {},
+            );
+        }
+        if from_global {
+            b.simple(Stmt::Barrier);
+        }
+    }
+    b.finish()
+}
+
+/// out = a · b for a of m × k and b of k × n, through square tiles in shared memory.
+pub fn matmul(scalar: Scalar, m: u64, k: u64, n: u64, tile: u64) -> Built {
+    let grid = [n.div_ceil(tile).max(1) as u32, m.div_ceil(tile).max(1) as u32, 1];
+    let mut b = Builder::blocks("matmul", grid, [tile as u32, tile as u32, 1], I32);
+    let left = b.param("a", scalar, m * k, Access::Read);
+    let right = b.param("b", scalar, k * n, Access::Read);
+    let out = b.param("out", scalar, m * n, Access::Write);
+    let (tile_a, tile_b) = (b.shared("tile_a", scalar, tile * tile), b.shared("tile_b", scalar, tile * tile));
+    let [tx, ty] = [Axis::X, Axis::Y].map(|axis| b.builtin(Builtin::Thread(axis)));
+    let [bx, by] = [Axis::X, Axis::Y].map(|axis| b.builtin(Builtin::Block(axis)));
+    let (row, column) = (at(&mut b, by, tile, ty), at(&mut b, bx, tile, tx));
+    let (row_inside, column_inside) = (below(&mut b, row, m), below(&mut b, column, n));
+    let own = at(&mut b, ty, tile, tx);
+    let zero = b.constant(Value::from_f64(scalar, 0.0));
+    let sum = b.local("sum", Value::from_f64(scalar, 0.0));
+    let steps = b.index_constant(k.div_ceil(tile));
+    let step = b.open_loop("step");
+    let first = b.read(step);
+    for (from, to, is_left) in [(left, tile_a, true), (right, tile_b, false)] {
+        let depth = at(&mut b, first, tile, if is_left { tx } else { ty });
+        let depth_inside = below(&mut b, depth, k);
+        let inside = b.op(Op::And, &[&depth_inside, if is_left { &row_inside } else { &column_inside }]);
+        b.if_else(
+            inside,
+            |b| {
+                let index = if is_left { at(b, row, k, depth) } else { at(b, depth, n, column) };
+                let value = b.load(from, index);
+                b.store(to, own, value);
+            },
+            |b| b.store(to, own, zero),
+        );
+    }
+    b.simple(Stmt::Barrier);
+    let width = b.index_constant(tile);
+    let inner = b.open_loop("inner");
+    let l = b.read(inner);
+    let (ia, ib) = (at(&mut b, ty, tile, l), at(&mut b, l, tile, tx));
+    let (x, y, before) = (b.load(tile_a, ia), b.load(tile_b, ib), b.read(sum));
+    let after = b.fma(&x, &y, &before);
+    b.assign(sum, after);
+    b.close_loop(inner, width);
+    b.simple(Stmt::Barrier);
+    b.close_loop(step, steps);
+    let inside = b.op(Op::And, &[&row_inside, &column_inside]);
+    b.if_else(
+        inside,
+        |b| {
+            let (index, total) = (at(b, row, n, column), b.read(sum));
+            b.store(out, index, total);
+        },
+        |_| {},
+    );
+    b.finish()
+}
+
+/// counts[x[i]] += 1, first in shared memory, then once a block and bin in the result (which starts as it is).
+pub fn histogram(n: u64, bins: u64, threads: u32) -> Built {
+    let mut b = Builder::blocks("histogram", blocks(n, threads), [threads, 1, 1], I32);
+    let x = b.param("x", I32, n, Access::Read);
+    let counts = b.param("counts", I32, bins, Access::ReadWrite);
+    let local = b.shared("local", I32, bins);
+    let Place { thread, global, .. } = place(&mut b);
+    let (zero, one) = (b.index_constant(0), b.index_constant(1));
+    // Every thread takes each `threads`-th bin.
+    let per_bin = |b: &mut Builder, body: &dyn Fn(&mut Builder, ExprId)| {
+        let turns = b.index_constant(bins.div_ceil(threads as u64));
+        let turn = b.open_loop("turn");
+        let n = b.read(turn);
+        let bin = at(b, n, threads as u64, thread);
+        let inside = below(b, bin, bins);
+        b.if_else(inside, |b| body(b, bin), |_| {});
+        b.close_loop(turn, turns);
+    };
+    per_bin(&mut b, &|b, bin| b.store(local, bin, zero));
+    b.simple(Stmt::Barrier);
+    let inside = below(&mut b, global, n);
+    b.if_else(
+        inside,
+        |b| {
+            let bin = b.load(x, global);
+            b.atomic(Atomic::Add, local, bin, one);
+        },
+        |_| {},
+    );
+    b.simple(Stmt::Barrier);
+    per_bin(&mut b, &|b, bin| {
+        let count = b.load(local, bin);
+        b.atomic(Atomic::Add, counts, bin, count);
+    });
+    b.finish()
+}
+
+/// Inclusive sums of each block of `threads` elements, by doubling distances between two buffers.
+pub fn block_scan(scalar: Scalar, n: u64, threads: u32) -> Built {
+    let mut b = Builder::blocks("block_scan", blocks(n, threads), [threads, 1, 1], I32);
+    let x = b.param("x", scalar, n, Access::Read);
+    let out = b.param("out", scalar, n, Access::Write);
+    let buffers = [b.shared("even", scalar, threads as u64), b.shared("odd", scalar, threads as u64)];
+    let Place { thread, global, .. } = place(&mut b);
+    let zero = b.constant(Value::from_f64(scalar, 0.0));
+    let inside = below(&mut b, global, n);
+    b.if_else(
+        inside,
+        |b| {
+            let value = b.load(x, global);
+            b.store(buffers[0], thread, value);
+        },
+        |b| b.store(buffers[0], thread, zero),
+    );
+    let (mut distance, mut from) = (1, 0);
+    while distance < threads as u64 {
+        b.simple(Stmt::Barrier);
+        let mine = b.load(buffers[from], thread);
+        let alone = below(&mut b, thread, distance);
+        b.if_else(
+            alone,
+            |b| b.store(buffers[1 - from], thread, mine),
+            |b| {
+                let far = b.index_constant(distance);
+                let other = b.sub(&thread, &far);
+                let theirs = b.load(buffers[from], other);
+                let sum = b.add(&theirs, &mine);
+                b.store(buffers[1 - from], thread, sum);
+            },
+        );
+        (distance, from) = (distance * 2, 1 - from);
+    }
+    b.if_else(
+        inside,
+        |b| {
+            let value = b.load(buffers[from], thread);
+            b.store(out, global, value);
+        },
+        |_| {},
+    );
+    b.finish()
+}
+
+/// out = the mean of each element's neighbours above, below, left and right; the border is copied.
+pub fn stencil(scalar: Scalar, rows: u64, columns: u64) -> Built {
+    let mut b = Builder::new("stencil", rows * columns, I32);
+    let x = b.param("x", scalar, rows * columns, Access::Read);
+    let out = b.param("out", scalar, rows * columns, Access::Write);
+    let index = b.index();
+    let width = b.index_constant(columns);
+    let (i, j) = (b.div(&index, &width), b.op(Op::Rem, &[&index, &width]));
+    let one = b.index_constant(1);
+    let mut inner = None;
+    for (place, length) in [(i, rows), (j, columns)] {
+        let high = b.index_constant(length.saturating_sub(1));
+        let (above, within) = (b.op(Op::Ge, &[&place, &one]), b.lt(&place, &high));
+        let both = b.op(Op::And, &[&above, &within]);
+        inner = Some(inner.map_or(both, |all: ExprId| b.op(Op::And, &[&all, &both])));
+    }
+    let inner = inner.unwrap_or(index);
+    b.if_else(
+        inner,
+        |b| {
+            let neighbours = [b.sub(&index, &width), b.add(&index, &width), b.sub(&index, &one), b.add(&index, &one)];
+            let values = neighbours.map(|at| b.load(x, at));
+            let (vertical, horizontal) = (b.add(&values[0], &values[1]), b.add(&values[2], &values[3]));
+            let sum = b.add(&vertical, &horizontal);
+            let mean = b.scale(&sum, 0.25);
+            b.store(out, index, mean);
+        },
+        |b| {
+            let value = b.load(x, index);
+            b.store(out, index, value);
+        },
+    );
+    b.finish()
+}
+
+/// Softmax of each row, a block a row: largest, sum of exponentials, quotients.
+pub fn softmax(scalar: Scalar, rows: u64, columns: u64, threads: u32) -> Built {
+    let mut b = Builder::blocks("softmax", [rows.max(1) as u32, 1, 1], [threads, 1, 1], I32);
+    let x = b.param("x", scalar, rows * columns, Access::Read);
+    let out = b.param("out", scalar, rows * columns, Access::Write);
+    let tile = b.shared("tile", scalar, threads as u64);
+    let Place { thread, block, .. } = place(&mut b);
+    let start = b.index_constant(0);
+    let turns = b.index_constant(columns.div_ceil(threads as u64));
+    // The thread's elements of the row, each `threads`-th.
+    let each = |b: &mut Builder, name: &str, body: &dyn Fn(&mut Builder, ExprId)| {
+        let turn = b.open_loop(name);
+        let n = b.read(turn);
+        let column = at(b, n, threads as u64, thread);
+        let inside = below(b, column, columns);
+        b.if_else(
+            inside,
+            |b| {
+                let index = at(b, block, columns, column);
+                body(b, index);
+            },
+            |_| {},
+        );
+        b.close_loop(turn, turns);
+    };
+    // One value of all threads.
+    let whole = |b: &mut Builder, part: ExprId, op: Op| {
+        b.store(tile, thread, part);
+        b.simple(Stmt::Barrier);
+        reduce_tile(b, tile, thread, threads, op);
+        let value = b.load(tile, start);
+        b.simple(Stmt::Barrier);
+        value
+    };
+    let largest = b.local("largest", Value::from_f64(scalar, f64::NEG_INFINITY));
+    each(&mut b, "j", &|b, index| {
+        let (value, before) = (b.load(x, index), b.read(largest));
+        let after = b.op(Op::Max, &[&before, &value]);
+        b.assign(largest, after);
+    });
+    let part = b.read(largest);
+    let row_max = whole(&mut b, part, Op::Max);
+    let total = b.local("total", Value::from_f64(scalar, 0.0));
+    let power = |b: &mut Builder, index: ExprId| {
+        let value = b.load(x, index);
+        let less = b.sub(&value, &row_max);
+        b.op(Op::Exp, &[&less])
+    };
+    each(&mut b, "k", &|b, index| {
+        let (value, before) = (power(b, index), b.read(total));
+        let after = b.add(&before, &value);
+        b.assign(total, after);
+    });
+    let part = b.read(total);
+    let row_sum = whole(&mut b, part, Op::Add);
+    each(&mut b, "l", &|b, index| {
+        let value = power(b, index);
+        let quotient = b.div(&value, &row_sum);
+        b.store(out, index, quotient);
+    });
+    b.finish()
+}
+
+/// Convolution without padding: one instance an output element, out[c, i, j] = Σ x[d, i+p, j+q] w[c, d, p, q].
+pub fn conv2d(scalar: Scalar, channels: u64, height: u64, width: u64, filters: u64, size: u64) -> Built {
+    let (rows, columns) = ((height + 1).saturating_sub(size), (width + 1).saturating_sub(size));
+    let n = filters * rows * columns;
+    let mut b = Builder::new("conv2d", n, I32);
+    let x = b.param("x", scalar, channels * height * width, Access::Read);
+    let w = b.param("w", scalar, filters * channels * size * size, Access::Read);
+    let out = b.param("out", scalar, n, Access::Write);
+    let index = b.index();
+    let by = |b: &mut Builder, op: Op, a: ExprId, n: u64| {
+        let n = b.index_constant(n.max(1));
+        b.op(op, &[&a, &n])
+    };
+    let (j, rest) = (by(&mut b, Op::Rem, index, columns), by(&mut b, Op::Div, index, columns));
+    let (i, c) = (by(&mut b, Op::Rem, rest, rows), by(&mut b, Op::Div, rest, rows));
+    let sum = b.local("sum", Value::from_f64(scalar, 0.0));
+    let (all, side) = (b.index_constant(channels), b.index_constant(size));
+    let d = b.open_loop("d");
+    let channel = b.read(d);
+    let p = b.open_loop("p");
+    let down = b.read(p);
+    let q = b.open_loop("q");
+    let right = b.read(q);
+    let (row, column) = (b.add(&i, &down), b.add(&j, &right));
+    let plane = at(&mut b, channel, height, row);
+    let from = at(&mut b, plane, width, column);
+    let filter = at(&mut b, c, channels, channel);
+    let filter = at(&mut b, filter, size, down);
+    let weight = at(&mut b, filter, size, right);
+    let (value, weight, before) = (b.load(x, from), b.load(w, weight), b.read(sum));
+    let after = b.fma(&value, &weight, &before);
+    b.assign(sum, after);
+    b.close_loop(q, side);
+    b.close_loop(p, side);
+    b.close_loop(d, all);
+    let total = b.read(sum);
+    b.store(out, index, total);
+    b.finish()
+}
