@@ -11,6 +11,7 @@ mod emit;
 pub mod interp;
 mod kernel;
 mod op;
+mod parse;
 mod scalar;
 pub mod templates;
 mod text;
@@ -24,6 +25,7 @@ pub use kernel::{
     SharedId, Shuffle, Stmt, View, Vote, WARP,
 };
 pub use op::{Kind, Native, Op, Row, TypeRule, Ulp};
+pub use parse::ParseError;
 pub use scalar::{Scalar, Value};
 pub use text::VERSION;
 pub use verify::{VerifyError, verify};
