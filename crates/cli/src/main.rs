@@ -5,6 +5,7 @@
 mod bench;
 mod devices;
 mod doctor;
+mod kernel;
 mod suite;
 
 use std::io::Write;
@@ -36,6 +37,9 @@ enum Command {
     },
     /// Measure tensor operations, beside a peer's figures if given
     Bench(bench::Options),
+    /// List, write, check and run kernels
+    #[command(subcommand)]
+    Kernel(kernel::Command),
 }
 
 /// An error with its whole message.
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         Command::Devices { json } => devices::run(json),
         Command::Doctor { json } => doctor::run(json),
         Command::Bench(options) => bench::run(&options),
+        Command::Kernel(command) => kernel::run(&command),
     };
     match outcome {
         Ok(code) => code,

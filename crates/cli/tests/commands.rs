@@ -135,6 +135,59 @@ fn a_report_is_kept_whole() {
 }
 
 #[test]
+fn kernels_are_listed_written_checked_and_run() {
+    let folder = scratch("kernels");
+    let (list, _) = text(&bornite(&["kernel", "list", "--json"], &[]));
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    for template in list.as_array().unwrap() {
+        let name = template["name"].as_str().unwrap();
+        let (ir, err) = text(&bornite(&["kernel", "emit", "--template", name, "--target", "ir"], &[]));
+        assert!(ir.starts_with("bornite-ir 1\nkernel "), "{name}: {err}");
+        let file = folder.join(format!("{name}.bir"));
+        std::fs::write(&file, &ir).unwrap();
+        let path = file.to_str().unwrap();
+        assert_eq!(text(&bornite(&["kernel", "emit", path, "--target", "ir"], &[])).0, ir, "written and read back");
+        let (cuda, _) = text(&bornite(&["kernel", "emit", path, "--target", "cuda"], &[]));
+        assert!(cuda.contains("extern \"C\" __global__ void"), "{cuda}");
+        let checked = bornite(&["kernel", "check", path], &[]);
+        assert!(checked.status.success() && text(&checked).0.contains("is valid"));
+        let run = bornite(&["kernel", "run", path, "--sanitize"], &[]);
+        assert!(run.status.success() && text(&run).0.contains("no finding"), "{name}: {:?}", text(&run));
+    }
+    // A missing barrier is found, with its line.
+    let sum = std::fs::read_to_string(folder.join("block_sum.bir")).unwrap();
+    let racy = folder.join("racy.bir");
+    std::fs::write(&racy, sum.replacen("  barrier\n", "", 1)).unwrap();
+    let racy = racy.to_str().unwrap();
+    let output = bornite(&["kernel", "run", racy, "--sanitize", "--json"], &[]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &report["ok"]), (Some(1), &serde_json::json!(false)));
+    assert!(report["error"].as_str().unwrap().contains("race on 'tile["), "{report}");
+    assert!(report["line"].as_u64().unwrap() > 5, "{report}");
+    // Mistakes.
+    let bad = folder.join("bad.bir");
+    std::fs::write(&bad, sum.replacen("add(", "odd(", 1)).unwrap();
+    let bad = bad.to_str().unwrap();
+    let checked = bornite(&["kernel", "check", bad], &[]);
+    assert_eq!(checked.status.code(), Some(1));
+    assert!(text(&checked).0.contains("there is no operation 'odd'") && text(&checked).0.contains('^'));
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["kernel", "emit", "--template", "nothing"], 1, "there is no template 'nothing'; there are fill"),
+        (&["kernel", "emit"], 2, "required"),
+        (&["kernel", "emit", "/no/such/file"], 1, "No such file"),
+        (&["kernel", "emit", "--template", "fill", "--target", "cubin"], 1, "was not found"),
+        (&["kernel", "emit", "--template", "fill", "--out", "/no/such/folder/x"], 1, "/no/such/folder/x"),
+        (&["kernel", "run", "--template", "matmul", "--max-statements", "3"], 1, "still running after 3 statements"),
+    ];
+    for (args, code, expected) in cases {
+        let output = bornite(args, &[("BORNITE_HIDE_LIBRARIES", "nvrtc")]);
+        let (out, err) = text(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {out}{err}");
+        assert!((out + &err).contains(expected), "{args:?}");
+    }
+}
+
+#[test]
 fn the_environment_chooses_the_device() {
     let env = [("BORNITE_DEVICE", "interpreter")];
     let (out, _) = text(&bornite(&["bench", "--quick", "--filter", "add_f32_1000", "--json"], &env));
@@ -150,7 +203,9 @@ fn the_manual_is_the_help() {
     let mut manual = String::from(
         "# The command `bornite`\n\nWritten from the help texts by a test of `bornite-cli`; do not edit.\n",
     );
-    for command in [&[][..], &["devices"], &["doctor"], &["bench"]] {
+    let kernel = ["list", "emit", "check", "run"].map(|name| ["kernel", name]);
+    let commands = [&[][..], &["devices"], &["doctor"], &["bench"], &["kernel"]];
+    for command in commands.into_iter().chain(kernel.iter().map(|command| &command[..])) {
         let (help, _) = text(&bornite(&[command, &["--help"]].concat(), &[("COLUMNS", "100")]));
         let title = ["bornite", &command.join(" ")].join(" ");
         let lines: Vec<&str> = help.lines().map(str::trim_end).collect();

@@ -238,8 +238,8 @@ op_table! {
     Fma "fma" (a, b, c): Float, Primitive, |e, [a, b, c], out, g| [
         Some(e.mul(g, b)), Some(e.mul(g, a)), Some(g.clone())
     ];
-    /// The size of `a` with the sign of `b`.
-    Copysign "copysign" (a, b): Float, Body(body::copysign), native "copysignf" 0 "copysign" 0,
+    /// The size of `a` with the sign of `b`; NaN counts as positive.
+    Copysign "copysign" (a, b): Float, Body(body::copysign),
         |e, [a, b], out, g| [{
             let (sa, sb) = (e.op(Op::Sign, &[a]), e.op(Op::Sign, &[out]));
             let factor = e.mul(&sa, &sb);

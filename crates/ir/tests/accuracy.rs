@@ -194,6 +194,8 @@ fn special_values() {
         (Op::Asinh, -0.0, -0.0),
         (Op::Acosh, 1.0, 0.0),
         (Op::Acosh, 0.5, nan),
+        (Op::Acosh, -2_147_483_648.0, nan),
+        (Op::Acosh, -inf, nan),
         (Op::Acosh, inf, inf),
         (Op::Atanh, 1.0, inf),
         (Op::Atanh, -1.0, -inf),
@@ -265,6 +267,7 @@ fn special_values() {
         (Op::Max, 0.0, -0.0, 0.0),
         (Op::Min, 0.0, -0.0, -0.0),
         (Op::Copysign, 3.0, -0.0, -3.0),
+        (Op::Copysign, -3.0, -nan, 3.0),
     ];
     let nans = inexact().into_iter().filter(|op| op.arity() == 1).map(|op| (op, vec![nan], nan));
     let unary = unary.into_iter().map(|(op, x, expected)| (op, vec![x], expected));

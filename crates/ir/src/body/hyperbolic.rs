@@ -141,7 +141,10 @@ pub(crate) fn acosh<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let root = e.op(Op::Sqrt, &[&sum]);
     let argument = e.add(&t, &root);
     let near = e.op(Op::Log1p, &[&argument]);
-    or_log_of_twice(e, args[0], &near)
+    let result = or_log_of_twice(e, args[0], &near);
+    let below = e.lt(args[0], &one);
+    let nan = k(e, args[0], f64::NAN);
+    e.select(&below, &nan, &result)
 }
 
 /// log1p(2 |x| / (1 - |x|)) / 2 with the sign of x.

@@ -59,7 +59,7 @@ pub(crate) fn round<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     e.select(&has_fraction, &rounded, x)
 }
 
-/// The size of a with the sign of b.
+/// The size of a with the sign of b. A NaN has no sign that all readers keep: it counts as positive.
 pub(crate) fn copysign<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let scalar = e.scalar(args[0]);
     let integer = scalar.same_width();
@@ -68,5 +68,8 @@ pub(crate) fn copysign<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let (a, b) = (e.bitcast(integer, args[0]), e.bitcast(integer, args[1]));
     let (size, sign) = (e.op(Op::And, &[&a, &size]), e.op(Op::And, &[&b, &sign]));
     let bits = e.op(Op::Or, &[&size, &sign]);
-    e.bitcast(scalar, &bits)
+    let signed = e.bitcast(scalar, &bits);
+    let plain = e.bitcast(scalar, &size);
+    let is_number = equal(e, args[1], args[1]);
+    e.select(&is_number, &signed, &plain)
 }

@@ -163,6 +163,7 @@ pub fn kernel_of(
 
 pub fn equal_the_interpreter(device: Device) -> Outcome {
     let mut random = Random::fresh();
+    let mut differing = String::new();
     for &op in Op::ALL {
         let signatures = signatures(op);
         assert!(!signatures.is_empty(), "{op:?} takes no type");
@@ -184,7 +185,9 @@ pub fn equal_the_interpreter(device: Device) -> Outcome {
                     *value = specials[i % 36];
                 }
             }
-            compare(&kernel, &inputs, device)?;
+            if let Err(difference) = compare(&kernel, &inputs, device) {
+                differing += &format!("{}\n", difference.message().unwrap_or_default());
+            }
             // The interpreter over a tensor is the interpreter over single values.
             if device == Device::Interpreter {
                 let args: Vec<Value> = inputs.iter().map(|values| values[0]).collect();
@@ -195,7 +198,7 @@ pub fn equal_the_interpreter(device: Device) -> Outcome {
             }
         }
     }
-    Ok(())
+    if differing.is_empty() { Ok(()) } else { Err(differing.into()) }
 }
 
 pub fn casts_equal_the_interpreter(device: Device) -> Outcome {
