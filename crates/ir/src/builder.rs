@@ -148,7 +148,7 @@ impl Builder {
         self.push_let(Expr::Vote { vote, value }, scalar)
     }
 
-    /// Adds a statement that has no operands: a barrier, a fence, `Break`, `Continue` or `Return`.
+    /// Adds a statement as it is: a barrier, a fence, `Break`, `Continue`, `Return`, or one with blocks of its own.
     pub fn simple(&mut self, stmt: Stmt) {
         self.stmt(stmt);
     }
@@ -189,6 +189,16 @@ impl Builder {
     pub fn close_loop(&mut self, counter: LocalId, end: ExprId) {
         let body = self.close();
         self.stmt(Stmt::For { counter, end, body });
+    }
+
+    /// Opens a block; statements go into it until [`Builder::close_block`].
+    pub fn open_block(&mut self) {
+        self.open.push(vec![]);
+    }
+
+    /// Closes the innermost open block and gives its statements, for a statement of the caller's own.
+    pub fn close_block(&mut self) -> Vec<Stmt> {
+        self.close()
     }
 
     /// A branch.

@@ -1,0 +1,47 @@
+// What CUDA text needs to be an ordinary C++ program: a judge of our printer and interpreter that shares no code with them.
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(n)
+struct Dim { unsigned x, y, z; };
+static Dim threadIdx, blockIdx, blockDim, gridDim;
+template <class To, class From> static To bits_as(From from) { To to; static_assert(sizeof to == sizeof from); memcpy(&to, &from, sizeof to); return to; }
+static float __int_as_float(int x) { return bits_as<float>(x); }
+static float __uint_as_float(unsigned x) { return bits_as<float>(x); }
+static int __float_as_int(float x) { return bits_as<int>(x); }
+static unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
+static double __longlong_as_double(long long x) { return bits_as<double>(x); }
+static long long __double_as_longlong(double x) { return bits_as<long long>(x); }
+static float __fsqrt_rn(float x) { return sqrtf(x); }
+static double __dsqrt_rn(double x) { return sqrt(x); }
+template <class To, class From> static To saturated(From x) {
+    if (x != x) return 0;
+    const From low = (From)std::numeric_limits<To>::min(), high = -2 * (From)(std::numeric_limits<To>::min() / 2);
+    if (std::numeric_limits<To>::is_signed) return x < low ? std::numeric_limits<To>::min() : x >= high ? std::numeric_limits<To>::max() : (To)x;
+    const From top = ldexp((From)1, 8 * sizeof(To));
+    return x < 0 ? 0 : x >= top ? std::numeric_limits<To>::max() : (To)x;
+}
+template <class F> static int __float2int_rz(F x) { return saturated<int>(x); }
+template <class F> static int __double2int_rz(F x) { return saturated<int>(x); }
+template <class F> static unsigned __float2uint_rz(F x) { return saturated<unsigned>(x); }
+template <class F> static unsigned __double2uint_rz(F x) { return saturated<unsigned>(x); }
+template <class F> static long long __float2ll_rz(F x) { return saturated<long long>(x); }
+template <class F> static long long __double2ll_rz(F x) { return saturated<long long>(x); }
+template <class F> static unsigned long long __float2ull_rz(F x) { return saturated<unsigned long long>(x); }
+template <class F> static unsigned long long __double2ull_rz(F x) { return saturated<unsigned long long>(x); }
+static int __popc(unsigned x) { return __builtin_popcount(x); }
+static int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+static int __clz(unsigned x) { return x ? __builtin_clz(x) : 32; }
+static int __clzll(unsigned long long x) { return x ? __builtin_clzll(x) : 64; }
+template <class T> static T atomicAdd(T* p, T v) { const T old = *p; *p = old + v; return old; } // one thread at a time
+template <class T> static T* view(FILE* in, size_t bytes) {
+    char* memory = new char[bytes + 8]();
+    if (bytes && fread(memory, 1, bytes, in) != bytes) { fprintf(stderr, "short input\n"); exit(3); }
+    return (T*)memory;
+}
