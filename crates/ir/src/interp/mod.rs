@@ -397,29 +397,27 @@ impl<'k> Machine<'k, '_, '_> {
         }
     }
 
-    /// Active lanes in the order in which they take their turns.
-    fn in_order(&self, mask: &Mask) -> Vec<usize> {
-        match self.options.order {
-            Order::Forward => mask.lanes().collect(),
-            Order::Reverse => mask.lanes().rev().collect(),
-        }
-    }
-
     fn load(&mut self, view: View, index: &Register, mask: &Mask) -> Result<Register, Fault> {
         let (_, scalar, _) = self.kernel.view(view);
         let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
-        for lane in self.in_order(mask) {
+        let watched = self.is_watched(view);
+        for lane in in_order(self.options.order, mask) {
             let at = self.bounded(view, index.int(lane), lane)?;
-            self.touched(view, at, lane, Touched::Read)?;
+            if watched {
+                self.touched(view, at, lane, Touched::Read)?;
+            }
             out.bits[lane] = self.get(view, scalar, at);
         }
         Ok(out)
     }
 
     fn store(&mut self, view: View, index: &Register, value: &Register, mask: &Mask) -> Result<(), Fault> {
-        for lane in self.in_order(mask) {
+        let watched = self.is_watched(view);
+        for lane in in_order(self.options.order, mask) {
             let at = self.bounded(view, index.int(lane), lane)?;
-            self.touched(view, at, lane, Touched::Write)?;
+            if watched {
+                self.touched(view, at, lane, Touched::Write)?;
+            }
             self.put(view, value.scalar, at, value.bits[lane]);
         }
         Ok(())
@@ -435,14 +433,25 @@ impl<'k> Machine<'k, '_, '_> {
     ) -> Result<Register, Fault> {
         let (_, scalar, _) = self.kernel.view(view);
         let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
-        for lane in self.in_order(mask) {
+        let watched = self.is_watched(view);
+        for lane in in_order(self.options.order, mask) {
             let at = self.bounded(view, index.int(lane), lane)?;
-            self.touched(view, at, lane, Touched::Atomic)?;
+            if watched {
+                self.touched(view, at, lane, Touched::Atomic)?;
+            }
             let old = self.get(view, scalar, at);
             out.bits[lane] = old;
             self.put(view, scalar, at, new(lane, old));
         }
         Ok(out)
+    }
+
+    /// True if accesses to a view are remembered: shared memory, and what a block kernel writes.
+    fn is_watched(&self, view: View) -> bool {
+        match view {
+            View::Shared(_) => true,
+            View::Param(ParamId(n)) => self.param_shadows[n as usize].is_some(),
+        }
     }
 
     fn get(&self, view: View, scalar: Scalar, at: usize) -> u64 {
@@ -543,6 +552,13 @@ enum Touched {
     Read,
     Write,
     Atomic,
+}
+
+/// Active lanes in the order in which they take their turns.
+fn in_order(order: Order, mask: &Mask) -> impl Iterator<Item = usize> + '_ {
+    let last = mask.0.len().saturating_sub(1);
+    let turn = move |n| if order == Order::Forward { n } else { last - n };
+    (0..mask.0.len()).map(turn).filter(|&lane| mask.0[lane])
 }
 
 /// The coordinates of the n-th place of a grid, x fastest.

@@ -104,7 +104,7 @@ bits! {
     f64: x => f64::from_bits(x), if x.is_nan() { u64::MAX } else { x.to_bits() };
 }
 
-fn tensor(values: &[Value], device: Device) -> Tensor {
+pub fn tensor(values: &[Value], device: Device) -> Tensor {
     with_element!(values[0].scalar(), T, {
         let data: Vec<T> = values.iter().map(|v| <T as Bits>::of(v.bits())).collect();
         Tensor::from_slice(&data, &[values.len()], device)
@@ -112,7 +112,7 @@ fn tensor(values: &[Value], device: Device) -> Tensor {
 }
 
 /// Elements as bits.
-fn bits(tensor: &Tensor) -> bornite::Result<Vec<u64>> {
+pub fn bits(tensor: &Tensor) -> bornite::Result<Vec<u64>> {
     Ok(with_element!(tensor.dtype()?, T, tensor.to_vec::<T>()?.into_iter().map(Bits::bits).collect()))
 }
 

@@ -1,0 +1,68 @@
+//! How fast kernels are printed, parsed, compiled and interpreted, on one core. `cargo bench -p bornite-codegen`
+
+use std::convert::Infallible;
+
+use bornite_bench::{Config, Machine, Report, Row, measure};
+use bornite_codegen::{cpu, cuda};
+use bornite_ir::{Access, Arg, Expr, Kernel, Scalar, Stmt, interp, templates};
+
+/// Statements that one block executes times its threads, for kernels whose loops have constant ends.
+fn lane_ops(kernel: &Kernel) -> u64 {
+    fn count(kernel: &Kernel, block: &[Stmt]) -> u64 {
+        let of = |stmt: &Stmt| match stmt {
+            Stmt::For { end, body, .. } => {
+                let turns = if let Expr::Const(value) = kernel.expr(*end) { value.as_i64() as u64 } else { 1 };
+                turns * count(kernel, body)
+            }
+            Stmt::If { then, .. } => count(kernel, then),
+            Stmt::Loop { body } => count(kernel, body),
+            _ => 1,
+        };
+        block.iter().map(of).sum()
+    }
+    count(kernel, &kernel.body) * kernel.launch.count()
+}
+
+fn main() {
+    let config = Config::default();
+    let mut report = Report::new(Machine::detect(vec![]), config);
+    let mut add = |name: &str, unit: &str, per_call: f64, op: &mut dyn FnMut()| {
+        let measured = measure(
+            &config,
+            |_| {
+                op();
+                Ok::<(), Infallible>(())
+            },
+            || Ok(()),
+        )
+        .unwrap_or_else(|e| match e {});
+        let rate = per_call / measured.median_ms * 1e3;
+        report.rows.push(Row::new(name, "cpu", measured).with_note(format!("{name}: {rate:.3e} {unit} a second")));
+    };
+    let axpy = templates::axpy(Scalar::F32, 1000, 2.0).expect("axpy");
+    let text = axpy.to_string();
+    add("print_cuda_axpy", "kernels", 1.0, &mut || drop(std::hint::black_box(cuda::print(&axpy))));
+    add("print_text_axpy", "kernels", 1.0, &mut || drop(std::hint::black_box(axpy.to_string())));
+    add("parse_text_axpy", "kernels", 1.0, &mut || drop(std::hint::black_box(text.parse::<Kernel>())));
+    add("compile_cpu_axpy", "kernels", 1.0, &mut || drop(std::hint::black_box(cpu::compile(&axpy).map(drop))));
+    let kernels = [
+        ("axpy", templates::axpy(Scalar::F32, 1 << 16, 2.0)),
+        ("stencil", templates::stencil(Scalar::F32, 256, 256)),
+        ("matmul", templates::matmul(Scalar::F32, 64, 64, 64, 16)),
+    ];
+    for (name, kernel) in kernels {
+        let kernel = kernel.expect(name);
+        let mut memory: Vec<Vec<u64>> = kernel
+            .params
+            .iter()
+            .map(|p| vec![0x3f80_0000_3f80_0000; (p.len as usize * p.scalar.bytes()).div_ceil(8)])
+            .collect();
+        add(&format!("interpret_{name}"), "lane-ops", lane_ops(&kernel) as f64, &mut || {
+            let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
+                .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
+                .collect();
+            interp::run(&kernel, &mut args).expect("runs");
+        });
+    }
+    println!("{report}");
+}
