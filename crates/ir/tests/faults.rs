@@ -338,13 +338,12 @@ fn shared_memory_and_time() {
 fn loops_with_break_continue_and_return() {
     // y[i] = the first square above x[i], for even threads; odd ones leave y as it is.
     let kernel = sample(|b, s| {
-        let (one, two, zero) = (constant(b, 1), constant(b, 2), constant(b, 0));
+        let (one, two) = (constant(b, 1), constant(b, 2));
         let parity = b.op(Op::Rem, &[&s.thread, &two]);
         let odd = b.op(Op::Eq, &[&parity, &one]);
         b.if_else(odd, |b| b.simple(Stmt::Return), |_| {});
         let x = b.load(s.x, s.global);
         let root = b.local("root", Value::int(I32, 0));
-        let _ = zero;
         b.endless(|b| {
             let r = b.read(root);
             let next = b.add(&r, &one);
