@@ -41,7 +41,7 @@ fn below(b: &mut Builder, a: ExprId, n: u64) -> ExprId {
     b.lt(&a, &n)
 }
 
-/// out[i] = value.
+/// `out[i] = value`.
 pub fn fill(scalar: Scalar, n: u64, value: f64) -> Built {
     let mut b = Builder::new("fill", n, I32);
     let out = b.param("out", scalar, n, Access::Write);
@@ -51,7 +51,7 @@ pub fn fill(scalar: Scalar, n: u64, value: f64) -> Built {
     b.finish()
 }
 
-/// out[i] = a · x[i] + y[i].
+/// `out[i] = a · x[i] + y[i]`.
 pub fn axpy(scalar: Scalar, n: u64, a: f64) -> Built {
     let mut b = Builder::new("axpy", n, I32);
     let x = b.param("x", scalar, n, Access::Read);
@@ -65,7 +65,7 @@ pub fn axpy(scalar: Scalar, n: u64, a: f64) -> Built {
     b.finish()
 }
 
-/// Combines one value a thread into tile[0], halving the distance: every step ends with a barrier.
+/// Combines one value a thread into the tile's first element, halving the distance: every step ends with a barrier.
 fn reduce_tile(b: &mut Builder, tile: SharedId, thread: ExprId, threads: u32, op: Op) {
     let mut distance = threads as u64 / 2;
     while distance > 0 {
@@ -86,7 +86,7 @@ fn reduce_tile(b: &mut Builder, tile: SharedId, thread: ExprId, threads: u32, op
     }
 }
 
-/// out[block] = sum of the block's 2ᵏ elements of x, in shared memory. Twice, it sums anything.
+/// `out[block]` = sum of the block's 2ᵏ elements of x, in shared memory. Twice, it sums anything.
 pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> Built {
     let grid = blocks(n, threads);
     let mut b = Builder::blocks("block_sum", grid, [threads, 1, 1], I32);
@@ -118,7 +118,7 @@ pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> Built {
     b.finish()
 }
 
-/// out[warp] = sum of the warp's 32 elements of x, by shuffles. `n` must be a multiple of 32.
+/// `out[warp]` = sum of the warp's 32 elements of x, by shuffles. `n` must be a multiple of 32.
 pub fn warp_sum(scalar: Scalar, n: u64) -> Built {
     let mut b = Builder::blocks("warp_sum", blocks(n, 32), [32, 1, 1], I32);
     let x = b.param("x", scalar, n, Access::Read);
@@ -135,7 +135,7 @@ pub fn warp_sum(scalar: Scalar, n: u64) -> Built {
     b.finish()
 }
 
-/// out[j, i] = x[i, j] through tiles of 32 × 33: the odd row length keeps columns out of one bank.
+/// `out[j, i] = x[i, j]` through tiles of 32 × 33: the odd row length keeps columns out of one bank.
 pub fn transpose(scalar: Scalar, rows: u64, columns: u64) -> Built {
     const TILE: u64 = 32;
     let grid = [columns.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1];
@@ -231,7 +231,7 @@ pub fn matmul(scalar: Scalar, m: u64, k: u64, n: u64, tile: u64) -> Built {
     b.finish()
 }
 
-/// counts[x[i]] += 1, first in shared memory, then once a block and bin in the result (which starts as it is).
+/// `counts[x[i]] += 1`, first in shared memory, then once a block and bin in the result (which starts as it is).
 pub fn histogram(n: u64, bins: u64, threads: u32) -> Built {
     let mut b = Builder::blocks("histogram", blocks(n, threads), [threads, 1, 1], I32);
     let x = b.param("x", I32, n, Access::Read);
@@ -412,7 +412,7 @@ pub fn softmax(scalar: Scalar, rows: u64, columns: u64, threads: u32) -> Built {
     b.finish()
 }
 
-/// Convolution without padding: one instance an output element, out[c, i, j] = Σ x[d, i+p, j+q] w[c, d, p, q].
+/// Convolution without padding: one instance an output element, `out[c, i, j] = Σ x[d, i+p, j+q] w[c, d, p, q]`.
 pub fn conv2d(scalar: Scalar, channels: u64, height: u64, width: u64, filters: u64, size: u64) -> Built {
     let (rows, columns) = ((height + 1).saturating_sub(size), (width + 1).saturating_sub(size));
     let n = filters * rows * columns;

@@ -2,6 +2,7 @@
 //!
 //! Code is scalar and checked: an index outside its view ends the run with a [`Fault`], integer division never traps.
 
+mod half;
 mod lower;
 
 use std::sync::atomic::{AtomicU64, Ordering};

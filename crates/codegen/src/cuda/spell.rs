@@ -1,0 +1,218 @@
+//! How values, primitives, conversions and atomics are spelled in CUDA C++.
+
+use bornite_ir::{Atomic, Axis, Builtin, Op, Scalar, Value};
+
+use super::Term;
+
+pub(super) fn c_type(scalar: Scalar) -> &'static str {
+    match scalar {
+        Scalar::Bool => "bool",
+        Scalar::I8 => "signed char",
+        Scalar::I16 => "short",
+        Scalar::I32 => "int",
+        Scalar::I64 => "long long",
+        Scalar::U8 => "unsigned char",
+        Scalar::U32 => "unsigned",
+        Scalar::U64 => "unsigned long long",
+        // 16-bit floats are held as their bits: they are only ever loaded, stored, chosen and converted.
+        Scalar::U16 | Scalar::F16 | Scalar::BF16 => "unsigned short",
+        Scalar::F32 => "float",
+        Scalar::F64 => "double",
+    }
+}
+
+pub(super) fn literal(value: Value) -> String {
+    let x = value.as_f64();
+    match value.scalar() {
+        Scalar::Bool => (value.bits() != 0).to_string(),
+        Scalar::I32 if value.as_i64() == i32::MIN as i64 => "(-2147483647 - 1)".into(),
+        Scalar::I64 if value.as_i64() == i64::MIN => "(-9223372036854775807LL - 1)".into(),
+        Scalar::I64 => format!("{}LL", value.as_i64()),
+        Scalar::U32 => format!("{}u", value.bits()),
+        Scalar::U64 => format!("{}ull", value.bits()),
+        Scalar::F16 | Scalar::BF16 => format!("{:#06x}", value.bits()),
+        // Shortest decimal that reads back as the same float.
+        Scalar::F32 if x.is_finite() => format!("{:?}f", x as f32),
+        Scalar::F32 => format!("__int_as_float({:#x})", value.bits()),
+        Scalar::F64 if x.is_finite() => format!("{x:?}"),
+        Scalar::F64 => format!("__longlong_as_double({:#x}LL)", value.bits()),
+        _ => value.as_i64().to_string(),
+    }
+}
+
+/// CUDA's name for a place in the grid.
+pub(super) fn place(builtin: Builtin) -> String {
+    let (name, axis) = match builtin {
+        Builtin::Thread(axis) => ("threadIdx", axis),
+        Builtin::Block(axis) => ("blockIdx", axis),
+        Builtin::BlockSize(axis) => ("blockDim", axis),
+        Builtin::GridSize(axis) => ("gridDim", axis),
+    };
+    let axis = match axis {
+        Axis::X => "x",
+        Axis::Y => "y",
+        Axis::Z => "z",
+    };
+    format!("{name}.{axis}")
+}
+
+const WORD_64: &str = "unsigned long long";
+
+/// An atomic update. CUDA has 64-bit ones for unsigned integers; sums of those are sums of the signed ones.
+pub(super) fn atomic_call(atomic: Atomic, scalar: Scalar, element: &str, value: &str) -> String {
+    let word = |function: &str, value: String| {
+        format!("({})atomic{function}(({WORD_64}*)&{element}, {value})", c_type(scalar))
+    };
+    let plain = |function: &str, value: &str| format!("atomic{function}(&{element}, {value})");
+    let wide_int = matches!(scalar, Scalar::I64 | Scalar::U64);
+    match atomic {
+        Atomic::Add if scalar == Scalar::I64 => word("Add", format!("({WORD_64}){value}")),
+        Atomic::Add => plain("Add", value),
+        Atomic::Sub if scalar.is_float() => plain("Add", &format!("-{}", parenthesise(value))),
+        Atomic::Sub if wide_int => word("Add", format!("0 - ({WORD_64}){value}")),
+        Atomic::Sub => plain("Sub", value),
+        Atomic::Min if scalar.is_float() => format!("bn_atomic_min(&{element}, {value})"),
+        Atomic::Max if scalar.is_float() => format!("bn_atomic_max(&{element}, {value})"),
+        Atomic::Min => plain("Min", value),
+        Atomic::Max => plain("Max", value),
+        Atomic::And | Atomic::Or | Atomic::Xor => {
+            let function = ["And", "Or", "Xor"][atomic as usize - Atomic::And as usize];
+            if wide_int { word(function, format!("({WORD_64}){value}")) } else { plain(function, value) }
+        }
+        Atomic::Exchange if scalar == Scalar::I64 => word("Exch", format!("({WORD_64}){value}")),
+        Atomic::Exchange if scalar == Scalar::F64 => format!(
+            "__longlong_as_double((long long)atomicExch(({WORD_64}*)&{element}, ({WORD_64})__double_as_longlong({value})))"
+        ),
+        Atomic::Exchange => plain("Exch", value),
+    }
+}
+
+pub(super) fn compare_exchange(scalar: Scalar, element: &str, expected: &str, value: &str) -> String {
+    match scalar {
+        Scalar::F32 => {
+            format!("__int_as_float(atomicCAS((int*)&{element}, __float_as_int({expected}), __float_as_int({value})))")
+        }
+        Scalar::F64 => format!(
+            "__longlong_as_double((long long)atomicCAS(({WORD_64}*)&{element}, ({WORD_64})__double_as_longlong({expected}), \
+             ({WORD_64})__double_as_longlong({value})))"
+        ),
+        Scalar::I64 => {
+            format!("(long long)atomicCAS(({WORD_64}*)&{element}, ({WORD_64}){expected}, ({WORD_64}){value})")
+        }
+        _ => format!("atomicCAS(&{element}, {expected}, {value})"),
+    }
+}
+
+pub(super) fn call(name: &str, args: &[Term]) -> String {
+    format!("{name}({})", args.iter().map(|a| a.text.as_str()).collect::<Vec<_>>().join(", "))
+}
+
+/// A primitive row on wide types (and a select on any).
+pub(super) fn primitive(op: Op, args: &[Term]) -> String {
+    let scalar = args[0].scalar;
+    let t = |n: usize| args[n].text.as_str();
+    let float = scalar.is_float();
+    let ty = c_type(scalar);
+    let is_64 = scalar.bytes() == 8;
+    let suffix = if scalar == Scalar::F32 { "f" } else { "" };
+    let unsigned = if is_64 { "unsigned long long" } else { "unsigned" };
+    let plain = |sign: &str| format!("{} {sign} {}", t(0), t(1));
+    // Signed overflow is undefined in C++ and wraps in the IR.
+    let wrapping = |sign: &str| {
+        if !scalar.is_signed() {
+            plain(sign)
+        } else {
+            format!("({ty})(({unsigned}){} {sign} ({unsigned}){})", t(0), t(1))
+        }
+    };
+    let width = scalar.bytes() * 8 - 1;
+    let function = |name: &str| call(&format!("{name}{suffix}"), args);
+    match op {
+        Op::Add if float => plain("+"),
+        Op::Sub if float => plain("-"),
+        Op::Mul if float => plain("*"),
+        Op::Add => wrapping("+"),
+        Op::Sub => wrapping("-"),
+        Op::Mul => wrapping("*"),
+        Op::Div if float => plain("/"),
+        Op::Div | Op::Rem => {
+            let safe = args[1].known.is_some_and(|v| v.bits() != 0 && !(scalar.is_signed() && v.as_i64() == -1));
+            match (op, safe, scalar.is_signed()) {
+                (Op::Div, true, _) => plain("/"),
+                (_, true, _) => plain("%"),
+                (Op::Div, false, true) => call("bn_div", args),
+                (_, false, true) => call("bn_rem", args),
+                (Op::Div, false, false) => format!("{1} == 0 ? 0 : {0} / {1}", t(0), t(1)),
+                (_, false, false) => format!("{1} == 0 ? 0 : {0} % {1}", t(0), t(1)),
+            }
+        }
+        Op::Fmod => function("fmod"),
+        Op::Neg if float => format!("-{}", parenthesise(t(0))),
+        Op::Neg => format!("({ty})(0 - ({unsigned}){})", t(0)),
+        Op::Abs if float => function("fabs"),
+        Op::Abs if scalar.is_signed() => format!("{0} < 0 ? ({ty})(0 - ({unsigned}){0}) : {0}", t(0)),
+        Op::Abs => t(0).into(),
+        Op::Min => call("bn_min", args),
+        Op::Max => call("bn_max", args),
+        Op::And => plain("&"),
+        Op::Or => plain("|"),
+        Op::Xor => plain("^"),
+        Op::Not if scalar == Scalar::Bool => format!("!{}", t(0)),
+        Op::Not => format!("~{}", parenthesise(t(0))),
+        Op::Shl => format!("({ty})(({unsigned}){} << ({} & {width}))", t(0), t(1)),
+        Op::Shr => format!("{} >> ({} & {width})", t(0), t(1)),
+        Op::Popcount if is_64 => format!("({ty})__popcll({})", t(0)),
+        Op::Popcount => format!("({ty})__popc({})", t(0)),
+        Op::LeadingZeros if is_64 => format!("({ty})__clzll({})", t(0)),
+        Op::LeadingZeros => format!("({ty})__clz({})", t(0)),
+        Op::Eq => plain("=="),
+        Op::Ne => plain("!="),
+        Op::Lt => plain("<"),
+        Op::Le => plain("<="),
+        Op::Gt => plain(">"),
+        Op::Ge => plain(">="),
+        Op::Select => format!("{} ? {} : {}", t(0), t(1), t(2)),
+        Op::Fma => function("fma"),
+        Op::Sqrt if scalar == Scalar::F32 => call("__fsqrt_rn", args),
+        Op::Sqrt => call("__dsqrt_rn", args),
+        Op::Floor => function("floor"),
+        Op::Ceil => function("ceil"),
+        Op::Trunc => function("trunc"),
+        Op::Rint => function("rint"),
+        op => unreachable!("{op:?} has a body"),
+    }
+}
+
+/// `- -1.0f` must not become `--1.0f`.
+pub(super) fn parenthesise(text: &str) -> String {
+    if text.starts_with('-') { format!("({text})") } else { text.into() }
+}
+
+/// One step of a conversion, as [`EmitBits::cast_step`] has it.
+pub(super) fn cast_step(to: Scalar, from: &Term) -> String {
+    let text = &from.text;
+    match (from.scalar, to) {
+        (Scalar::F16, _) => format!("bn_f16_to_f32({text})"),
+        (Scalar::BF16, _) => format!("bn_bf16_to_f32({text})"),
+        (_, Scalar::F16) => format!("bn_f32_to_f16({text})"),
+        (_, Scalar::BF16) => format!("bn_f32_to_bf16({text})"),
+        (_, Scalar::Bool) => format!("{text} != 0"),
+        (Scalar::F32 | Scalar::F64, to) if to.is_int() => format!("bn_to_{to}({text})"),
+        _ => format!("({}){}", c_type(to), parenthesise(text)),
+    }
+}
+
+pub(super) fn bitcast(to: Scalar, from: &Term) -> String {
+    let text = &from.text;
+    match (from.scalar, to) {
+        (Scalar::F32, Scalar::I32) => format!("__float_as_int({text})"),
+        (Scalar::F32, Scalar::U32) => format!("__float_as_uint({text})"),
+        (Scalar::I32, Scalar::F32) => format!("__int_as_float({text})"),
+        (Scalar::U32, Scalar::F32) => format!("__uint_as_float({text})"),
+        (Scalar::F64, _) if to.is_int() => format!("({})__double_as_longlong({text})", c_type(to)),
+        (_, Scalar::F64) if from.scalar.is_int() => format!("__longlong_as_double((long long){text})"),
+        // Integers and the bits of 16-bit floats.
+        (from, to) if from != to => format!("({}){}", c_type(to), parenthesise(text)),
+        _ => text.clone(),
+    }
+}
