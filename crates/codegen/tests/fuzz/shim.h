@@ -39,6 +39,13 @@ static int __popc(unsigned x) { return __builtin_popcount(x); }
 static int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 static int __clz(unsigned x) { return x ? __builtin_clz(x) : 32; }
 static int __clzll(unsigned long long x) { return x ? __builtin_clzll(x) : 64; }
+// The GPU's minimum and maximum put -0 below +0; C leaves that open.
+template <class F> static F cuda_max(F a, F b) { return a == b ? (std::signbit(a) ? b : a) : std::fmax(a, b); }
+template <class F> static F cuda_min(F a, F b) { return a == b ? (std::signbit(a) ? a : b) : std::fmin(a, b); }
+#define fmaxf cuda_max<float>
+#define fminf cuda_min<float>
+#define fmax cuda_max<double>
+#define fmin cuda_min<double>
 template <class T> static T atomicAdd(T* p, T v) { const T old = *p; *p = old + v; return old; } // one thread at a time
 template <class T> static T* view(FILE* in, size_t bytes) {
     char* memory = new char[bytes + 8]();
