@@ -13,7 +13,7 @@ use crate::{Error, Result};
 pub struct Cubin(pub Vec<u8>);
 
 /// Options that make compiled code give the interpreter's bits: no contraction, IEEE division and square root,
-/// denormals kept. `--device-int128` and the like are left at their defaults.
+/// denormals kept.
 const OPTIONS: [&CStr; 5] = [c"--fmad=false", c"--prec-div=true", c"--prec-sqrt=true", c"--ftz=false", c"--std=c++17"];
 
 /// NVRTC's version as (major, minor).

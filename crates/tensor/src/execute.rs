@@ -78,8 +78,9 @@ fn compile(device: Device, kernel: &Kernel) -> Result<Code> {
             let cubin = bornite_cuda::compile(&kernel.name, &cuda::print(kernel), &device.info().arch())?;
             let bytes = kernel.params.iter().map(|p| p.len as usize * p.scalar.bytes()).collect();
             // SAFETY: the text was printed from `kernel`: it takes one pointer a parameter, of these sizes. Kernels of
-            // tensors index within their views by construction; `run_kernel` first runs any other on the interpreter,
-            // which checks every index (what a kernel does depends on its arguments alone).
+            // tensors index within their views by construction; `run_kernel` first runs any other on the interpreter
+            // over the same arguments, which checks every index and, in block kernels, that threads do not race. What is
+            // left is a kernel whose indices depend on the order of its atomics.
             #[allow(unsafe_code)]
             let function = unsafe { bornite_cuda::Function::load(&device, &cubin, &cuda::symbol(kernel), bytes)? };
             let (grid, block) = match kernel.launch {

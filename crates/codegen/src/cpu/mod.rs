@@ -4,6 +4,7 @@
 
 mod half;
 mod lower;
+mod primitive;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -62,7 +62,7 @@ fn half_exp<E: EmitBits>(e: &mut E, size: &E::V) -> E::V {
     e.mul(&scaled, &root)
 }
 
-/// |x| where that is at least 22: there exp(-|x|) is below half an ulp of exp(|x|).
+/// True where |x| is above 22: there exp(-|x|) is below half an ulp of exp(|x|).
 fn is_large<E: EmitBits>(e: &mut E, size: &E::V) -> E::V {
     let limit = k(e, size, 22.0);
     e.lt(&limit, size)

@@ -4,7 +4,7 @@ use super::{Ln2, equal, int, k, ln2, mend, polynomial, through_f64};
 use crate::{EmitBits, Op, Scalar, Value};
 
 /// 2/3, 2/5, 2/7, …: the series of 2 atanh(s) / s - 2 in s².
-const ATANH: [f64; 10] = [
+pub(super) const ATANH: [f64; 12] = [
     2.0 / 3.0,
     2.0 / 5.0,
     2.0 / 7.0,
@@ -15,6 +15,8 @@ const ATANH: [f64; 10] = [
     2.0 / 17.0,
     2.0 / 19.0,
     2.0 / 21.0,
+    2.0 / 23.0,
+    2.0 / 25.0,
 ];
 
 /// x = 2ᵏ (1 + f) with 1 + f in [√½, √2), and log(1 + f) = f - s (f - R), s = f / (2 + f), R = 2 s²/3 + 2 s⁴/5 + …

@@ -1,6 +1,6 @@
 //! Powers and roots.
 
-use super::logarithm::split;
+use super::logarithm::{ATANH, split};
 use super::{abs, equal, k, mend, through_f64};
 use crate::{EmitBits, Op};
 
@@ -91,20 +91,6 @@ fn two_product<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V) -> Double<E::V> {
 
 /// log x to about 2⁻⁶⁵ of itself, for x positive and finite: 2s + (2/3) s³ + …, the first two terms in two parts each.
 fn precise_log<E: EmitBits>(e: &mut E, x: &E::V) -> Double<E::V> {
-    /// 2/5, 2/7, …
-    const REST: [f64; 11] = [
-        2.0 / 5.0,
-        2.0 / 7.0,
-        2.0 / 9.0,
-        2.0 / 11.0,
-        2.0 / 13.0,
-        2.0 / 15.0,
-        2.0 / 17.0,
-        2.0 / 19.0,
-        2.0 / 21.0,
-        2.0 / 23.0,
-        2.0 / 25.0,
-    ];
     let parts = split(e, x);
     let (exponent, f) = (parts.exponent, parts.f);
     // s = f / (2 + f) in two parts. 2 + f is in [1.7, 2.42]: it may round, and what it lost counts.
@@ -127,7 +113,7 @@ fn precise_log<E: EmitBits>(e: &mut E, x: &E::V) -> Double<E::V> {
     let term = two_product(e, &cube.high, &third);
     let term_low = e.fma(&cube_low, &third, &term.low);
     let term_low = e.fma(&cube.high, &third_low, &term_low);
-    let series = super::polynomial(e, &square.high, &REST);
+    let series = super::polynomial(e, &square.high, &ATANH[1..]);
     let fifth = e.mul(&cube.high, &square.high);
     let term_low = e.fma(&fifth, &series, &term_low);
     let first = e.add(&s, &s);

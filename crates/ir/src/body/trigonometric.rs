@@ -154,8 +154,6 @@ const ATAN: [f64; 10] = [
     0.034548359238821325,
 ];
 
-/// atan of a number ≥ 0 as (high, low): π/6 or π/2 are added by the caller's choice of where the sum is rounded.
-///
 /// Above 1 it is π/2 - atan(1/x); within 1, atan(c) + atan((x - c) / (1 + c x)) with c near tan(π/6).
 pub(crate) fn atan<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     if let Some(result) = through_f64(e, Op::Atan, args) {
