@@ -3,11 +3,15 @@
 
 Needs mpmath. Run it again only to add functions or arguments; the files are part of the repository.
 Each line: the bits of the arguments and of the result, in hexadecimal.
+
+`--table` prints the bits of 2/π in crates/ir/src/body/reduction.rs instead.
 """
 
+import math
 import pathlib
 import random
 import struct
+import sys
 
 import mpmath as mp
 
@@ -42,6 +46,37 @@ def near_one(r):
 
 angle = any_of(between(-7, 7), between(-1e4, 1e4), tiny, lambda r: r.uniform(-1, 1) * 2.0 ** r.randint(10, 49),
                lambda r: float(r.randint(-10**6, 10**6) * mp.pi / 2))
+
+
+def nearest_multiple(bits, exponent):
+    """How near m 2^exponent comes to a multiple of π/2 (in units of it), and m, the best below 2^bits: the denominator
+    of a convergent of 2^exponent · 2/π."""
+    with mp.workprec(1500):
+        ratio = mp.ldexp(2 / mp.pi, exponent)
+        rest, before, m = ratio - mp.floor(ratio), 0, 1
+        while True:
+            rest = 1 / rest
+            after = before + int(mp.floor(rest)) * m
+            if after >= 2**bits:
+                return abs(m * ratio - mp.nint(m * ratio)), m
+            rest, before, m = rest - mp.floor(rest), m, after
+
+
+def large_angles():
+    """Up to the largest f32 and f64, and those nearest to multiples of π/2: where reduction loses most."""
+    r = random.Random("large angles")
+    hard64 = sorted((*nearest_multiple(53, e), e) for e in range(-20, 971))[:150]
+    hard32 = sorted((*nearest_multiple(24, e), e) for e in range(8, 104))[:50]
+    hard = [math.ldexp(m, e) for _, m, e in hard64 + hard32]
+    assert math.ldexp(6381956970095103, 797) in hard, "the known worst case of f64"
+    # On either side of where the long reduction begins.
+    edges = [2.0**32, math.nextafter(2.0**32, 0), 2.0**1023, sys.float_info.max, 2.0**127, (2 - 2.0**-23) * 2.0**127]
+    drawn = [r.uniform(1, 2) * 2.0 ** r.randint(30, top) for top in [127, 1023] for _ in range(100)]
+    return [x * r.choice([-1, 1]) for x in hard + drawn] + edges
+
+
+# Arguments beside those drawn.
+SPECIAL = {name: [[x] for x in large_angles()] for name in ["sin", "cos", "tan"]}
 
 FUNCTIONS = {
     "exp": (mp.exp, [any_of(between(-745.2, 709.8), between(-1, 1), tiny)]),
@@ -88,12 +123,26 @@ def rounded(x: mp.mpf):
     return float(mp.nint(x / quantum) * quantum)
 
 
+def table():
+    """The first bit weighs 2 beside a mantissa of exponent field 1055, which counts units of 2^(1055 - 1075)."""
+    with mp.workprec(2000):
+        words = 19
+        number = int(mp.floor(mp.ldexp(2 / mp.pi, 1055 - 1075 + 64 * words - 2)))
+    for n in reversed(range(words)):
+        print(f"0x{number >> 64 * n & 2**64 - 1:016x},")
+
+
+if sys.argv[1:] == ["--table"]:
+    table()
+    sys.exit()
+
 folder = pathlib.Path(__file__).parent.parent / "crates/ir/tests/goldens"
 for name, (function, draws) in FUNCTIONS.items():
     source = random.Random(name)
     lines = set()
-    while len(lines) < COUNT:
-        arguments = [draw(source) for draw in draws]
+    special = list(SPECIAL.get(name, []))
+    while len(lines) < COUNT or special:
+        arguments = [draw(source) for draw in draws] if len(lines) < COUNT else special.pop()
         result = rounded(function(*map(mp.mpf, arguments)))
         if result is not None and result != 0.0:
             lines.add(" ".join(map(bits, [*arguments, result])) + "\n")

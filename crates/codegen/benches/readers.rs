@@ -11,7 +11,7 @@ fn lane_ops(kernel: &Kernel) -> u64 {
     fn count(kernel: &Kernel, block: &[Stmt]) -> u64 {
         let of = |stmt: &Stmt| match stmt {
             Stmt::For { end, body, .. } => {
-                let turns = if let Expr::Const(value) = kernel.expr(*end) { value.as_i64() as u64 } else { 1 };
+                let turns = if let Expr::Const(value) = kernel.code.expr(*end) { value.as_i64() as u64 } else { 1 };
                 turns * count(kernel, body)
             }
             Stmt::If { then, .. } => count(kernel, then),
@@ -20,7 +20,7 @@ fn lane_ops(kernel: &Kernel) -> u64 {
         };
         block.iter().map(of).sum()
     }
-    count(kernel, &kernel.body) * kernel.launch.count()
+    count(kernel, &kernel.code.body) * kernel.launch.count(&[])
 }
 
 fn main() {
@@ -55,7 +55,7 @@ fn main() {
         let mut memory: Vec<Vec<u64>> = kernel
             .params
             .iter()
-            .map(|p| vec![0x3f80_0000_3f80_0000; (p.len as usize * p.scalar.bytes()).div_ceil(8)])
+            .map(|p| vec![0x3f80_0000_3f80_0000; kernel.view_bytes(p, &[]).unwrap_or(0).div_ceil(8)])
             .collect();
         add(&format!("interpret_{name}"), "lane-ops", lane_ops(&kernel) as f64, &mut || {
             let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))

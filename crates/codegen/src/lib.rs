@@ -1,7 +1,10 @@
-//! Writers of kernels: CUDA C++ text, and machine code for the host CPU.
+//! Writers of kernels: CUDA C++ text, C++ text for a CPU, and machine code for the host CPU.
 //!
 //! This crate must not know how anything is launched on a GPU. [`cuda::print`] gives text that any NVRTC compiles with
-//! no include path; [`cpu::compile`] gives code that runs in this process. Both read the op table of `bornite-ir`.
+//! no include path; [`cpp::print`] gives the same kernel as a loop for any C++ compiler; [`cpu::compile`] gives code that
+//! runs in this process. All read the tables of operations of `bornite-ir`.
 
+pub mod cpp;
 pub mod cpu;
 pub mod cuda;
+mod text;

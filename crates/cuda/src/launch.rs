@@ -14,9 +14,14 @@ pub struct Function {
     module: cu::CUmodule,
     handle: cu::CUfunction,
     name: String,
-    /// Bytes that the kernel reads or writes through each of its pointers.
-    param_bytes: Vec<usize>,
+    /// Bytes of each of its value parameters, which follow its pointers.
+    value_bytes: Vec<usize>,
+    /// How many pointers it takes.
+    pointers: usize,
 }
+
+/// Memory that a kernel is given: a buffer, and how many bytes into it the pointer goes.
+pub type Pointer<'a> = (&'a Buffer, usize);
 
 // SAFETY: module and function handles may be used from any thread once the context is current, which `launch` does.
 unsafe impl Send for Function {}
@@ -24,12 +29,14 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 impl Function {
-    /// Loads the kernel `name` of a cubin.
-    ///
-    /// # Safety
-    /// The kernel must take one pointer for each of `param_bytes` and, whatever the grid and block, touch only so many
-    /// bytes behind it. (A stray access spoils memory of the device, or of this process where the two share addresses.)
-    pub unsafe fn load(device: &Arc<Device>, cubin: &Cubin, name: &str, param_bytes: Vec<usize>) -> Result<Function> {
+    /// Loads the kernel `name` of a cubin, which takes so many pointers and then values of those sizes.
+    pub fn load(
+        device: &Arc<Device>,
+        cubin: &Cubin,
+        name: &str,
+        pointers: usize,
+        value_bytes: Vec<usize>,
+    ) -> Result<Function> {
         device.bind()?;
         let symbol = CString::new(name).map_err(|_| Error::Driver {
             call: "cuModuleGetFunction",
@@ -37,8 +44,14 @@ impl Function {
             name: "CUDA_ERROR_INVALID_VALUE".into(),
             text: "the kernel's name holds a NUL byte".into(),
         })?;
-        let mut function =
-            Function { device: device.clone(), module: null_mut(), handle: null_mut(), name: name.into(), param_bytes };
+        let mut function = Function {
+            device: device.clone(),
+            module: null_mut(),
+            handle: null_mut(),
+            name: name.into(),
+            value_bytes,
+            pointers,
+        };
         // SAFETY: the image is a cubin that NVRTC made, which carries its own length; the name is terminated.
         unsafe {
             let result = (device.driver.cuModuleLoadData)(&mut function.module, cubin.0.as_ptr().cast());
@@ -49,24 +62,36 @@ impl Function {
         Ok(function)
     }
 
-    /// Launches `grid` blocks of `block` threads over `buffers`, one a parameter and at least as long, in stream order.
-    pub fn launch(&self, grid: [u32; 3], block: [u32; 3], buffers: &[&Buffer]) -> Result<()> {
+    /// Launches `grid` blocks of `block` threads, in stream order.
+    ///
+    /// # Safety
+    /// The kernel must take parameters as `load` was told and, called with this grid, block and these values, touch only
+    /// bytes of the buffers behind its pointers. (A stray access spoils memory of the device, or of this process where the
+    /// two share addresses.)
+    pub unsafe fn launch(
+        &self,
+        grid: [u32; 3],
+        block: [u32; 3],
+        pointers: &[Pointer<'_>],
+        values: &[Vec<u8>],
+    ) -> Result<()> {
         self.device.bind()?;
-        let fits = buffers.len() == self.param_bytes.len()
-            && buffers.iter().zip(&self.param_bytes).all(|(buffer, &bytes)| buffer.bytes() >= bytes);
-        if !fits {
-            let given: Vec<usize> = buffers.iter().map(|b| b.bytes()).collect();
-            return Err(Error::Driver {
-                call: "launch",
-                code: 1,
-                name: "CUDA_ERROR_INVALID_VALUE".into(),
-                text: format!("kernel '{}' takes buffers of {:?} bytes, given {given:?}", self.name, self.param_bytes),
-            });
+        let sizes: Vec<usize> = values.iter().map(Vec::len).collect();
+        if pointers.len() != self.pointers || sizes != self.value_bytes {
+            let text = format!(
+                "kernel '{}' takes {} pointers and values of {:?} bytes, given {} and {sizes:?}",
+                self.name,
+                self.pointers,
+                self.value_bytes,
+                pointers.len()
+            );
+            return Err(Error::Driver { call: "launch", code: 1, name: "CUDA_ERROR_INVALID_VALUE".into(), text });
         }
-        let mut addresses: Vec<u64> = buffers.iter().map(|b| b.address()).collect();
+        let mut addresses: Vec<u64> = pointers.iter().map(|(buffer, offset)| buffer.address() + *offset as u64).collect();
         let mut params: Vec<*mut c_void> = addresses.iter_mut().map(|a| (a as *mut u64).cast()).collect();
-        // SAFETY: there is one parameter a buffer, each as long as `load` was promised the kernel needs, and the driver
-        // copies the addresses during the call.
+        params.extend(values.iter().map(|value| value.as_ptr() as *mut c_void));
+        // SAFETY: there is one entry a parameter, of the size that the kernel takes, and the driver copies them during
+        // the call; what the kernel touches is the caller's promise.
         let result = unsafe {
             (self.device.driver.cuLaunchKernel)(
                 self.handle,

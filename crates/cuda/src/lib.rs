@@ -17,7 +17,7 @@ mod nvrtc;
 pub use device::{Device, DeviceInfo, device_count, driver_version};
 pub use error::{Error, Result};
 pub use graph::Graph;
-pub use launch::Function;
+pub use launch::{Function, Pointer};
 pub use library::{HIDE_VARIABLE, Library, PATH_VARIABLE};
 pub use memory::Buffer;
 pub use nvrtc::{Cubin, compile, nvrtc_version};

@@ -1,14 +1,17 @@
 //! What a kernel is called with on the host, and what can go wrong while it runs. Shared by all host readers.
 
-use crate::Kernel;
+use crate::{Kernel, Launch, Scalar, Value};
 
-/// Memory for one parameter, in 64-bit words so that every element type is aligned.
+/// What is passed for one parameter: memory in 64-bit words, so that every element type is aligned, or a value. All views
+/// come first, then all values, in the kernel's order.
 #[derive(Debug)]
 pub enum Arg<'a> {
     /// For a parameter that is read.
     Read(&'a [u64]),
     /// For a parameter that is written, or read and written.
     Write(&'a mut [u64]),
+    /// For a value parameter, its components.
+    Value(&'a [Value]),
 }
 
 impl Arg<'_> {
@@ -16,8 +19,21 @@ impl Arg<'_> {
         match self {
             Arg::Read(words) => words.len() * 8,
             Arg::Write(words) => words.len() * 8,
+            Arg::Value(_) => 0,
         }
     }
+}
+
+/// The scalar at a byte of memory; where a component of an element lies, [`crate::Layout`] says.
+pub fn peek(words: &[u64], byte: usize, scalar: Scalar) -> Value {
+    Value::from_bits(scalar, words[byte / 8] >> (byte % 8 * 8))
+}
+
+/// Sets the scalar at a byte of memory.
+pub fn poke(words: &mut [u64], byte: usize, value: Value) {
+    let (word, shift) = (&mut words[byte / 8], byte % 8 * 8);
+    let mask = u64::MAX >> (64 - value.scalar().bytes() * 8);
+    *word = *word & !(mask << shift) | value.bits() << shift;
 }
 
 /// A kernel stopped: what happened, and where in its text form if that is known.
@@ -52,6 +68,18 @@ pub enum FaultKind {
         index: i64,
         /// The view's number of elements.
         len: u64,
+        /// Who did it.
+        by: String,
+    },
+    /// A wide access whose place is not a multiple of its width.
+    #[error("{width} elements of '{view}' are accessed at once from {index}, which is no multiple of {width}, in {by}")]
+    Misaligned {
+        /// The view's name.
+        view: String,
+        /// The place in memory of the first element, counted in elements.
+        index: i64,
+        /// How many at once.
+        width: u8,
         /// Who did it.
         by: String,
     },
@@ -114,20 +142,44 @@ impl Fault {
     }
 }
 
-/// Checks a call against a kernel's parameters.
-pub fn check_args(kernel: &Kernel, args: &[Arg<'_>]) -> Result<(), Fault> {
+/// Checks a call against a kernel's parameters; the first component of each value, which extents are resolved by.
+pub fn check_args(kernel: &Kernel, args: &[Arg<'_>]) -> Result<Vec<Value>, Fault> {
     let fail = |what: String| Err(Fault::bad_call(kernel, what));
-    if args.len() != kernel.params.len() {
-        return fail(format!("called with {} arguments, has {} parameters", args.len(), kernel.params.len()));
+    let expected = kernel.params.len() + kernel.values.len();
+    if args.len() != expected {
+        return fail(format!("called with {} arguments, has {expected} parameters", args.len()));
     }
-    for (param, arg) in kernel.params.iter().zip(args) {
-        if param.access.writes() != matches!(arg, Arg::Write(_)) {
+    let (views, values) = args.split_at(kernel.params.len());
+    let mut firsts = vec![];
+    for (param, arg) in kernel.values.iter().zip(values) {
+        let Arg::Value(components) = arg else { return fail(format!("'{}' is a value, the argument is not", param.name)) };
+        let found: Vec<Scalar> = components.iter().map(|value| value.scalar()).collect();
+        if found != param.ty.components(&kernel.structs) {
+            return fail(format!("'{}' is {}, the argument is not", param.name, param.ty.name(&kernel.structs)));
+        }
+        firsts.extend(components.first());
+    }
+    let largest = if kernel.index == Scalar::I32 { i32::MAX as u64 } else { i64::MAX as u64 };
+    if let Launch::ParallelFor { count } = kernel.launch
+        && (count.of(&firsts) < 0 || count.of(&firsts) as u64 > largest)
+    {
+        return fail(format!("{} instances are not a number of instances", count.of(&firsts)));
+    }
+    for (param, arg) in kernel.params.iter().zip(views) {
+        if matches!(arg, Arg::Value(_)) || param.access.writes() != matches!(arg, Arg::Write(_)) {
             return fail(format!("'{}' is for {:?}, the argument is not", param.name, param.access));
         }
-        let needed = param.len as u128 * param.scalar.bytes() as u128;
-        if needed > arg.bytes() as u128 {
-            return fail(format!("'{}' needs {needed} bytes, the argument has {}", param.name, arg.bytes()));
+        if param.dims.iter().any(|dim| dim.extent.of(&firsts) < 0) {
+            return fail(format!("'{}' has a negative extent", param.name));
+        }
+        let fits = kernel.span(&param.dims, &firsts).is_some_and(|span| span.elements <= largest);
+        match kernel.view_bytes(param, &firsts) {
+            Some(needed) if fits && needed <= arg.bytes() => {}
+            Some(needed) if fits => {
+                return fail(format!("'{}' needs {needed} bytes, the argument has {}", param.name, arg.bytes()));
+            }
+            _ => return fail(format!("'{}' has more elements than {} holds", param.name, kernel.index)),
         }
     }
-    Ok(())
+    Ok(firsts)
 }

@@ -1,8 +1,10 @@
 //! Builds kernels. Types are inferred as expressions are added; the first mistake is kept and reported by `finish`.
 
+use crate::verify::op_result;
 use crate::{
-    Access, Args, Atomic, Builtin, Emit, EmitBits, Expr, ExprId, Kernel, Launch, Local, LocalId, Op, Param, ParamId,
-    Scalar, Shared, SharedId, Shuffle, Stmt, Value, VerifyError, View, Vote, verify,
+    Access, Algebra, Args, Atomic, Builtin, Code, Dim, Emit, EmitBits, Expr, ExprId, Extent, Field, Function, FunctionId,
+    Kernel, Launch, Local, LocalId, Op, Param, ParamId, Scalar, Shared, SharedId, Shuffle, Stmt, Struct, StructId, Type,
+    Value, ValueParam, VerifyError, View, Vote, contiguous, verify,
 };
 
 /// A kernel under construction.
@@ -23,15 +25,23 @@ use crate::{
 /// ```
 pub struct Builder {
     kernel: Kernel,
+    /// The code being written: the kernel's, or that of a function.
+    code: Code,
     /// Enclosing blocks not yet closed; the last is where statements go.
     open: Vec<Vec<Stmt>>,
     error: Option<VerifyError>,
 }
 
+/// The code around a function that is being written.
+pub struct Outer {
+    code: Code,
+    open: Vec<Vec<Stmt>>,
+}
+
 impl Builder {
     /// Starts a kernel of `count` parallel instances with indices of type `index`.
     pub fn new(name: impl Into<String>, count: u64, index: Scalar) -> Builder {
-        Builder::with_launch(name, Launch::ParallelFor { count }, index)
+        Builder::with_launch(name, Launch::ParallelFor { count: count.into() }, index)
     }
 
     /// Starts a kernel of `grid` blocks of `block` threads with indices of type `index`.
@@ -44,26 +54,110 @@ impl Builder {
             name: name.into(),
             launch,
             index,
+            structs: vec![],
+            functions: vec![],
             params: vec![],
+            values: vec![],
             shared: vec![],
-            locals: vec![],
-            exprs: vec![],
-            types: vec![],
-            body: vec![],
+            code: Code::default(),
         };
-        Builder { kernel, open: vec![vec![]], error: None }
+        Builder { kernel, code: Code::default(), open: vec![vec![]], error: None }
+    }
+
+    /// Makes the number of parallel instances one that is known only when the kernel is called.
+    pub fn count(&mut self, count: Extent) {
+        self.kernel.launch = Launch::ParallelFor { count };
+    }
+
+    /// Adds a struct.
+    pub fn structure(&mut self, name: impl Into<String>, fields: &[(&str, Type)]) -> Type {
+        let fields = fields.iter().map(|(name, ty)| Field { name: (*name).into(), ty: *ty }).collect();
+        self.kernel.structs.push(Struct { name: name.into(), fields });
+        Type::Struct(StructId(self.kernel.structs.len() as u32 - 1))
+    }
+
+    /// Adds a view parameter of one dimension without gaps.
+    pub fn param(&mut self, name: impl Into<String>, ty: impl Into<Type>, len: u64, access: Access) -> ParamId {
+        self.view(name, ty, &contiguous(&[len.into()]), access)
     }
 
     /// Adds a view parameter.
-    pub fn param(&mut self, name: impl Into<String>, scalar: Scalar, len: u64, access: Access) -> ParamId {
-        self.kernel.params.push(Param { name: name.into(), scalar, len, access });
+    pub fn view(&mut self, name: impl Into<String>, ty: impl Into<Type>, dims: &[Dim], access: Access) -> ParamId {
+        self.kernel.params.push(Param { name: name.into(), ty: ty.into(), dims: dims.into(), access });
         ParamId(self.kernel.params.len() as u32 - 1)
     }
 
+    /// Adds a value parameter. As an extent it is `Extent::Value` of its number, in the order of these calls.
+    pub fn value(&mut self, name: impl Into<String>, ty: impl Into<Type>) -> ExprId {
+        let ty = ty.into();
+        self.kernel.values.push(ValueParam { name: name.into(), ty });
+        self.push(Expr::Argument(self.kernel.values.len() as u32 - 1), ty)
+    }
+
     /// Adds an array that the threads of a block share.
-    pub fn shared(&mut self, name: impl Into<String>, scalar: Scalar, len: u64) -> SharedId {
-        self.kernel.shared.push(Shared { name: name.into(), scalar, len });
+    pub fn shared(&mut self, name: impl Into<String>, ty: impl Into<Type>, len: u64) -> SharedId {
+        self.shared_array(name, ty, &[len])
+    }
+
+    /// Adds an array of several dimensions that the threads of a block share.
+    pub fn shared_array(&mut self, name: impl Into<String>, ty: impl Into<Type>, extents: &[u64]) -> SharedId {
+        let extents: Vec<Extent> = extents.iter().map(|&n| n.into()).collect();
+        self.kernel.shared.push(Shared { name: name.into(), ty: ty.into(), dims: contiguous(&extents) });
         SharedId(self.kernel.shared.len() as u32 - 1)
+    }
+
+    /// Adds a function whose body is written by `body`, given its arguments; it returns what `body` gives.
+    pub fn function(
+        &mut self,
+        name: impl Into<String>,
+        params: &[(&str, Type)],
+        result: impl Into<Type>,
+        body: impl FnOnce(&mut Builder, &[ExprId]) -> ExprId,
+    ) -> FunctionId {
+        let outer = self.open_function(params);
+        let arguments: Vec<ExprId> = (0..params.len() as u32).map(ExprId).collect();
+        let value = body(self, &arguments);
+        self.close_function(outer, name, params, result, value)
+    }
+
+    /// Opens a function: expressions and statements go into it until [`Builder::close_function`]. Its first expressions
+    /// are its arguments.
+    pub fn open_function(&mut self, params: &[(&str, Type)]) -> Outer {
+        let outer = Outer { code: std::mem::take(&mut self.code), open: std::mem::replace(&mut self.open, vec![vec![]]) };
+        for (n, (_, ty)) in params.iter().enumerate() {
+            self.push(Expr::Argument(n as u32), *ty);
+        }
+        outer
+    }
+
+    /// Closes a function, which returns `value`.
+    pub fn close_function(
+        &mut self,
+        outer: Outer,
+        name: impl Into<String>,
+        params: &[(&str, Type)],
+        result: impl Into<Type>,
+        value: ExprId,
+    ) -> FunctionId {
+        self.stmt(Stmt::Return(Some(value)));
+        if self.open.len() != 1 {
+            self.mistake("a loop was opened and not closed, or closed and not opened".into());
+        }
+        self.code.body = self.open.pop().unwrap_or_default();
+        let code = std::mem::replace(&mut self.code, outer.code);
+        self.open = outer.open;
+        let params = params.iter().map(|(name, ty)| ValueParam { name: (*name).into(), ty: *ty }).collect();
+        self.kernel.functions.push(Function { name: name.into(), params, result: result.into(), code });
+        FunctionId(self.kernel.functions.len() as u32 - 1)
+    }
+
+    /// Calls a function.
+    pub fn call(&mut self, function: FunctionId, args: &[ExprId]) -> ExprId {
+        let Some(ty) = self.kernel.functions.get(function.0 as usize).map(|f| f.result) else {
+            self.mistake(format!("function {} does not exist", function.0));
+            return self.index_constant(0);
+        };
+        self.push_let(Expr::Call(function, args.into()), ty)
     }
 
     /// The place of this instance of a block kernel.
@@ -73,8 +167,18 @@ impl Builder {
 
     /// Adds a variable.
     pub fn local(&mut self, name: impl Into<String>, init: Value) -> LocalId {
-        self.kernel.locals.push(Local { name: name.into(), init });
-        LocalId(self.kernel.locals.len() as u32 - 1)
+        self.local_of(name, init.scalar(), &[init])
+    }
+
+    /// Adds a variable of any type, given the initial value of each component, or of all.
+    pub fn local_of(&mut self, name: impl Into<String>, ty: impl Into<Type>, init: &[Value]) -> LocalId {
+        let ty = ty.into();
+        let init = match init {
+            [one] => vec![*one; ty.count(&self.kernel.structs)],
+            all => all.to_vec(),
+        };
+        self.code.locals.push(Local { name: name.into(), ty, init });
+        LocalId(self.code.locals.len() as u32 - 1)
     }
 
     /// The instance's index.
@@ -89,7 +193,7 @@ impl Builder {
 
     /// The value of an expression if it is a constant.
     pub fn known(&self, id: ExprId) -> Option<Value> {
-        match self.kernel.exprs.get(id.0 as usize) {
+        match self.code.exprs.get(id.0 as usize) {
             Some(Expr::Const(value)) => Some(*value),
             _ => None,
         }
@@ -97,49 +201,56 @@ impl Builder {
 
     /// Reads a variable.
     pub fn read(&mut self, local: LocalId) -> ExprId {
-        let Some(scalar) = self.kernel.locals.get(local.0 as usize).map(|local| local.init.scalar()) else {
+        let Some(ty) = self.code.locals.get(local.0 as usize).map(|local| local.ty) else {
             self.mistake(format!("variable ${} does not exist", local.0));
             return self.index_constant(0);
         };
-        self.push_let(Expr::Read(local), scalar)
+        self.push_let(Expr::Read(local), ty)
     }
 
     /// Loads an element.
-    pub fn load(&mut self, view: impl Into<View>, index: ExprId) -> ExprId {
+    pub fn load(&mut self, view: impl Into<View>, at: impl Into<Args>) -> ExprId {
         let view = view.into();
-        let scalar = self.element(view);
-        self.push_let(Expr::Load { view, index }, scalar)
+        let ty = self.element(view);
+        self.push_let(Expr::Load { view, at: at.into(), width: 1 }, ty)
     }
 
-    /// Stores an element.
-    pub fn store(&mut self, view: impl Into<View>, index: ExprId, value: ExprId) {
-        self.stmt(Stmt::Store { view: view.into(), index, value });
+    /// Loads `width` neighbours as a vector.
+    pub fn load_wide(&mut self, view: impl Into<View>, at: impl Into<Args>, width: u8) -> ExprId {
+        let view = view.into();
+        let scalar = self.element(view).element().unwrap_or(self.kernel.index);
+        self.push_let(Expr::Load { view, at: at.into(), width }, Type::Vector(scalar, width))
+    }
+
+    /// Stores an element, or neighbours from a vector.
+    pub fn store(&mut self, view: impl Into<View>, at: impl Into<Args>, value: ExprId) {
+        self.stmt(Stmt::Store { view: view.into(), at: at.into(), value });
     }
 
     /// Updates an element atomically; its value from before.
-    pub fn atomic(&mut self, atomic: Atomic, view: impl Into<View>, index: ExprId, value: ExprId) -> ExprId {
+    pub fn atomic(&mut self, atomic: Atomic, view: impl Into<View>, at: impl Into<Args>, value: ExprId) -> ExprId {
         let view = view.into();
-        let scalar = self.element(view);
-        self.push_let(Expr::Atomic { atomic, view, index, value }, scalar)
+        let ty = self.element(view);
+        self.push_let(Expr::Atomic { atomic, view, at: at.into(), value }, ty)
     }
 
     /// Stores `value` if the element equals `expected`; its value from before.
     pub fn compare_exchange(
         &mut self,
         view: impl Into<View>,
-        index: ExprId,
+        at: impl Into<Args>,
         expected: ExprId,
         value: ExprId,
     ) -> ExprId {
         let view = view.into();
-        let scalar = self.element(view);
-        self.push_let(Expr::CompareExchange { view, index, expected, value }, scalar)
+        let ty = self.element(view);
+        self.push_let(Expr::CompareExchange { view, at: at.into(), expected, value }, ty)
     }
 
     /// A value of another thread of the warp.
     pub fn shuffle(&mut self, shuffle: Shuffle, value: ExprId, lane: ExprId) -> ExprId {
-        let scalar = self.type_of(value);
-        self.push_let(Expr::Shuffle { shuffle, value, lane }, scalar)
+        let ty = self.type_of(value);
+        self.push_let(Expr::Shuffle { shuffle, value, lane }, ty)
     }
 
     /// A vote of the warp.
@@ -148,9 +259,51 @@ impl Builder {
         self.push_let(Expr::Vote { vote, value }, scalar)
     }
 
+    /// A row of the table of vectors and matrices.
+    pub fn algebra(&mut self, row: Algebra, args: &[ExprId]) -> ExprId {
+        self.row(row, 0, Type::Scalar(Scalar::Bool), args)
+    }
+
+    /// A vector, matrix or struct of its components or fields, or of one scalar in every component.
+    pub fn construct(&mut self, ty: Type, parts: &[ExprId]) -> ExprId {
+        self.row(Algebra::Construct, 0, ty, parts)
+    }
+
+    /// A component or field.
+    pub fn extract(&mut self, whole: ExprId, at: u32) -> ExprId {
+        self.row(Algebra::Extract, at, Type::Scalar(Scalar::Bool), &[whole])
+    }
+
+    /// The whole with one component or field replaced.
+    pub fn insert(&mut self, whole: ExprId, at: u32, part: ExprId) -> ExprId {
+        self.row(Algebra::Insert, at, Type::Scalar(Scalar::Bool), &[whole, part])
+    }
+
+    fn row(&mut self, row: Algebra, at: u32, wanted: Type, args: &[ExprId]) -> ExprId {
+        let types: Vec<Type> = args.iter().map(|&id| self.type_of(id)).collect();
+        let ty = match row.result(at, wanted, &types, &self.kernel.structs) {
+            Ok(ty) => ty,
+            Err(expected) => {
+                let types = self.names(&types);
+                self.mistake(format!("{} of ({types}) expects {expected}", row.row().name));
+                wanted
+            }
+        };
+        self.push_let(Expr::Algebra { row, at, args: args.into() }, ty)
+    }
+
+    fn names(&self, types: &[Type]) -> String {
+        types.iter().map(|ty| ty.name(&self.kernel.structs).to_string()).collect::<Vec<_>>().join(", ")
+    }
+
     /// Adds a statement as it is: a barrier, a fence, `Break`, `Continue`, `Return`, or one with blocks of its own.
     pub fn simple(&mut self, stmt: Stmt) {
         self.stmt(stmt);
+    }
+
+    /// Writes a line for debugging; each `{}` stands for the next scalar.
+    pub fn print(&mut self, format: impl Into<String>, args: &[ExprId]) {
+        self.stmt(Stmt::Print { format: format.into(), args: args.into() });
     }
 
     /// A loop without end of its own, whose body is written by `body`.
@@ -162,14 +315,14 @@ impl Builder {
     }
 
     /// The element type of a view; a foreign handle is a mistake.
-    fn element(&mut self, view: View) -> Scalar {
+    fn element(&mut self, view: View) -> Type {
         let found = match view {
-            View::Param(ParamId(n)) => self.kernel.params.get(n as usize).map(|p| p.scalar),
-            View::Shared(SharedId(n)) => self.kernel.shared.get(n as usize).map(|s| s.scalar),
+            View::Param(ParamId(n)) => self.kernel.params.get(n as usize).map(|p| p.ty),
+            View::Shared(SharedId(n)) => self.kernel.shared.get(n as usize).map(|s| s.ty),
         };
         found.unwrap_or_else(|| {
             self.mistake(format!("{view:?} does not exist"));
-            self.kernel.index
+            self.kernel.index.into()
         })
     }
 
@@ -225,7 +378,8 @@ impl Builder {
         if let Some(error) = self.error {
             return Err(error);
         }
-        self.kernel.body = self.open.pop().unwrap_or_default();
+        self.code.body = self.open.pop().unwrap_or_default();
+        self.kernel.code = self.code;
         verify(&self.kernel)?;
         Ok(self.kernel)
     }
@@ -243,12 +397,12 @@ impl Builder {
     }
 
     /// The type of an expression; a foreign handle is a mistake.
-    fn type_of(&mut self, id: ExprId) -> Scalar {
-        match self.kernel.types.get(id.0 as usize) {
-            Some(scalar) => *scalar,
+    pub fn type_of(&mut self, id: ExprId) -> Type {
+        match self.code.types.get(id.0 as usize) {
+            Some(ty) => *ty,
             None => {
                 self.mistake(format!("%{} does not exist", id.0));
-                self.kernel.index
+                self.kernel.index.into()
             }
         }
     }
@@ -259,14 +413,14 @@ impl Builder {
         }
     }
 
-    fn push(&mut self, expr: Expr, scalar: Scalar) -> ExprId {
-        self.kernel.exprs.push(expr);
-        self.kernel.types.push(scalar);
-        ExprId(self.kernel.exprs.len() as u32 - 1)
+    fn push(&mut self, expr: Expr, ty: impl Into<Type>) -> ExprId {
+        self.code.exprs.push(expr);
+        self.code.types.push(ty.into());
+        ExprId(self.code.exprs.len() as u32 - 1)
     }
 
-    fn push_let(&mut self, expr: Expr, scalar: Scalar) -> ExprId {
-        let id = self.push(expr, scalar);
+    fn push_let(&mut self, expr: Expr, ty: impl Into<Type>) -> ExprId {
+        let id = self.push(expr, ty);
         self.stmt(Stmt::Let(id));
         id
     }
@@ -277,16 +431,14 @@ impl Emit for Builder {
 
     fn op(&mut self, op: Op, args: &[&ExprId]) -> ExprId {
         let ids: Vec<ExprId> = args.iter().map(|&&id| id).collect();
-        let types: Vec<Scalar> = ids.iter().map(|&id| self.type_of(id)).collect();
-        let scalar = match op.row().rule.result(&types) {
-            Ok(scalar) => scalar,
-            Err(expected) => {
-                self.mistake(format!("{} of {types:?} expects {expected}", op.row().name));
-                types.first().copied().unwrap_or(self.kernel.index)
-            }
-        };
+        let types: Vec<Type> = ids.iter().map(|&id| self.type_of(id)).collect();
+        let ty = op_result(op, &types).unwrap_or_else(|expected| {
+            let names = self.names(&types);
+            self.mistake(format!("{} of ({names}) expects {expected}", op.row().name));
+            types.first().copied().unwrap_or(self.kernel.index.into())
+        });
         match Args::new(&ids) {
-            Some(args) => self.push_let(Expr::Op(op, args), scalar),
+            Some(args) => self.push_let(Expr::Op(op, args), ty),
             None => {
                 self.mistake(format!("{} given {} arguments", op.row().name, ids.len()));
                 ids[0]
@@ -295,14 +447,19 @@ impl Emit for Builder {
     }
 
     fn constant_like(&mut self, like: &ExprId, value: f64) -> ExprId {
-        let scalar = self.type_of(*like);
-        self.constant(Value::from_f64(scalar, value))
+        let ty = self.type_of(*like);
+        let Some(scalar) = ty.element() else {
+            self.mistake(format!("%{} is a struct, not a number", like.0));
+            return *like;
+        };
+        let one = self.constant(Value::from_f64(scalar, value));
+        if ty.as_scalar().is_some() { one } else { self.construct(ty, &[one]) }
     }
 }
 
 impl EmitBits for Builder {
     fn scalar(&self, v: &ExprId) -> Scalar {
-        self.kernel.types.get(v.0 as usize).copied().unwrap_or(self.kernel.index)
+        self.code.types.get(v.0 as usize).and_then(|ty| ty.element()).unwrap_or(self.kernel.index)
     }
 
     fn constant(&mut self, value: Value) -> ExprId {
@@ -315,10 +472,12 @@ impl EmitBits for Builder {
 
     /// One expression: readers take conversions apart.
     fn cast(&mut self, to: Scalar, v: &ExprId) -> ExprId {
-        if self.type_of(*v) == to { *v } else { self.push_let(Expr::Cast(to, *v), to) }
+        let ty = self.type_of(*v);
+        if ty.element() == Some(to) { *v } else { self.push_let(Expr::Cast(to, *v), ty.with_element(to)) }
     }
 
     fn bitcast(&mut self, to: Scalar, v: &ExprId) -> ExprId {
-        self.push_let(Expr::Bitcast(to, *v), to)
+        let ty = self.type_of(*v);
+        self.push_let(Expr::Bitcast(to, *v), ty.with_element(to))
     }
 }

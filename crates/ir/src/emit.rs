@@ -56,6 +56,15 @@ pub trait Emit {
     }
 }
 
+/// A constant array that bodies look words up in.
+#[derive(Debug)]
+pub struct Table {
+    /// What a printed text calls it; no two tables share a name.
+    pub name: &'static str,
+    /// Its words; at least one.
+    pub words: &'static [u64],
+}
+
 /// An [`Emit`] whose values have a machine representation: what bodies need and derivatives do not.
 ///
 /// Readers know the *wide* types (bool, 32- and 64-bit integers, f32, f64); what narrower types mean is written here.
@@ -95,6 +104,41 @@ pub trait EmitBits: Emit + Sized {
             wide = self.op(Op::Min, &[&wide, &high]);
         }
         self.cast_step(to, &wide)
+    }
+
+    /// The word of `table` at `index`, a 64-bit integer that must be below the table's length *whatever the arguments
+    /// are*: no reader checks it but the interpreter.
+    fn lookup(&mut self, table: &'static Table, index: &Self::V) -> Self::V {
+        let scalar = self.scalar(index);
+        let mut words: Vec<Self::V> =
+            table.words.iter().map(|&word| self.constant(Value::from_bits(Scalar::U64, word))).collect();
+        // Each turn decides one bit of the index, the lowest first, and so halves what is left.
+        for bit in 0..64 {
+            if words.len() == 1 {
+                break;
+            }
+            let [mask, zero] = [1 << bit, 0].map(|v| self.constant(Value::int(scalar, v)));
+            let kept = self.op(Op::And, &[index, &mask]);
+            let odd = self.op(Op::Ne, &[&kept, &zero]);
+            let halve = |pair: &[Self::V]| match pair {
+                [even, other] => self.select(&odd, other, even),
+                _ => pair[0].clone(),
+            };
+            words = words.chunks(2).map(halve).collect();
+        }
+        words.swap_remove(0)
+    }
+
+    /// What `rare` computes where `condition` holds, else `usual`. Readers that can branch skip `rare` where nobody
+    /// wants it, so it may be long; but one that cannot computes it for every argument, so it must be harmless for all.
+    fn rarely<const N: usize>(
+        &mut self,
+        condition: &Self::V,
+        usual: [Self::V; N],
+        rare: impl FnOnce(&mut Self) -> [Self::V; N],
+    ) -> [Self::V; N] {
+        let rare = rare(self);
+        std::array::from_fn(|n| self.select(condition, &rare[n], &usual[n]))
     }
 
     /// Spells an op out where it has a body or is applied to a narrow type; `None` if the reader must know it.

@@ -1,45 +1,10 @@
-//! What a kernel is: parameters, variables, an arena of typed expressions, and structured statements over them.
-//!
-//! An expression is evaluated once, where a [`Stmt::Let`] names it; later uses see that value. Constants and the
-//! instance index need no `Let`. So the order of memory accesses is the order of statements, and any reader can
-//! walk a kernel front to back.
+//! What a kernel is: views of memory, value parameters, functions, and the code of one instance.
 
-use crate::{Op, Scalar, Value};
-
-/// A handle on an expression of a kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct ExprId(pub u32);
+use crate::{Code, Expr, Scalar, Stmt, Struct, Type, Value};
 
 /// A handle on a parameter of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ParamId(pub u32);
-
-/// A handle on a variable of a kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct LocalId(pub u32);
-
-/// Up to three operands; how many is the op's arity.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Args {
-    ids: [ExprId; 3],
-    len: u8,
-}
-
-impl Args {
-    /// Operands from a slice; `None` if there are more than three.
-    pub fn new(args: &[ExprId]) -> Option<Args> {
-        let mut ids = [ExprId(0); 3];
-        ids.get_mut(..args.len())?.copy_from_slice(args);
-        Some(Args { ids, len: args.len() as u8 })
-    }
-}
-
-impl std::ops::Deref for Args {
-    type Target = [ExprId];
-    fn deref(&self) -> &[ExprId] {
-        &self.ids[..self.len as usize]
-    }
-}
 
 /// A handle on a shared array of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -68,17 +33,84 @@ impl Access {
     }
 }
 
-/// A parameter: a view of `len` contiguous elements.
+/// A number that is known, or known only when the kernel is called.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Extent {
+    /// Known.
+    Const(i64),
+    /// A value parameter of the kernel's index type.
+    Value(u32),
+}
+
+impl From<u64> for Extent {
+    fn from(n: u64) -> Extent {
+        Extent::Const(n.try_into().unwrap_or(i64::MAX))
+    }
+}
+
+impl Extent {
+    /// The number if it is known.
+    pub fn known(self) -> Option<i64> {
+        if let Extent::Const(n) = self { Some(n) } else { None }
+    }
+
+    /// The number in a call, given the first component of each value parameter.
+    pub fn of(self, values: &[Value]) -> i64 {
+        match self {
+            Extent::Const(n) => n,
+            Extent::Value(n) => values.get(n as usize).map_or(0, |value| value.as_i64()),
+        }
+    }
+}
+
+/// One dimension of a view.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Dim {
+    /// Number of elements.
+    pub extent: Extent,
+    /// From one to the next, in elements; may be negative or 0.
+    pub stride: Extent,
+}
+
+/// Dimensions of elements that lie row by row without gaps. Every extent but the first must be known; of two
+/// dimensions neither must.
+pub fn contiguous(extents: &[Extent]) -> Vec<Dim> {
+    let mut stride = Extent::Const(1);
+    let mut dims: Vec<Dim> = (extents.iter().rev())
+        .map(|&extent| {
+            let dim = Dim { extent, stride };
+            stride = match (stride, extent) {
+                (Extent::Const(1), extent) => extent,
+                (Extent::Const(a), Extent::Const(b)) => Extent::Const(a.saturating_mul(b)),
+                (unknown, _) => unknown,
+            };
+            dim
+        })
+        .collect();
+    dims.reverse();
+    dims
+}
+
+/// A parameter that is a view of memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Param {
     /// Name, kept in generated text.
     pub name: String,
     /// Element type.
-    pub scalar: Scalar,
-    /// Number of elements.
-    pub len: u64,
+    pub ty: Type,
+    /// One to four dimensions.
+    pub dims: Vec<Dim>,
     /// Direction.
     pub access: Access,
+}
+
+/// A parameter that is passed by value.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ValueParam {
+    /// Name, kept in generated text.
+    pub name: String,
+    /// Type.
+    pub ty: Type,
 }
 
 /// An array in the memory that the threads of a block share; not initialised.
@@ -87,9 +119,9 @@ pub struct Shared {
     /// Name, kept in generated text.
     pub name: String,
     /// Element type.
-    pub scalar: Scalar,
-    /// Number of elements.
-    pub len: u64,
+    pub ty: Type,
+    /// One to four known dimensions without gaps.
+    pub dims: Vec<Dim>,
 }
 
 /// Memory that elements are loaded from and stored to.
@@ -113,24 +145,15 @@ impl From<SharedId> for View {
     }
 }
 
-/// A mutable variable of one instance, set to `init` when the instance starts.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Local {
-    /// Name, kept in generated text.
-    pub name: String,
-    /// Initial value; its type is the variable's.
-    pub init: Value,
-}
-
-/// A direction of a grid or block.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Axis {
-    /// The fastest.
-    X,
-    /// The second.
-    Y,
-    /// The third.
-    Z,
+/// What is known of a view.
+#[derive(Clone, Copy)]
+pub struct Viewed<'k> {
+    /// Name.
+    pub name: &'k str,
+    /// Element type.
+    pub ty: Type,
+    /// Dimensions.
+    pub dims: &'k [Dim],
 }
 
 /// How instances of a kernel are laid out.
@@ -139,7 +162,7 @@ pub enum Launch {
     /// One instance for each index in `0..count`, in any order.
     ParallelFor {
         /// Number of instances.
-        count: u64,
+        count: Extent,
     },
     /// Blocks of threads that share memory and meet at barriers.
     Blocks {
@@ -151,263 +174,26 @@ pub enum Launch {
 }
 
 impl Launch {
-    /// Number of instances.
-    pub fn count(self) -> u64 {
+    /// Number of instances in a call with those values.
+    pub fn count(self, values: &[Value]) -> u64 {
         match self {
-            Launch::ParallelFor { count } => count,
+            Launch::ParallelFor { count } => count.of(values).max(0) as u64,
             Launch::Blocks { grid, block } => grid.iter().chain(&block).map(|&n| n as u64).product(),
         }
     }
 }
 
-/// What an instance of a block kernel knows of its place, of the kernel's index type.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Builtin {
-    /// The thread within its block.
-    Thread(Axis),
-    /// The block within the grid.
-    Block(Axis),
-    /// Threads of a block.
-    BlockSize(Axis),
-    /// Blocks of the grid.
-    GridSize(Axis),
-}
-
-/// An atomic update; the expression's value is what was there before.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Atomic {
-    /// Sum.
-    Add,
-    /// Difference.
-    Sub,
-    /// The smaller.
-    Min,
-    /// The larger.
-    Max,
-    /// Bitwise and.
-    And,
-    /// Bitwise or.
-    Or,
-    /// Bitwise exclusive or.
-    Xor,
-    /// The new value.
-    Exchange,
-}
-
-impl Atomic {
-    /// Every update, for sweeps.
-    pub const ALL: [Atomic; 8] = {
-        use Atomic::*;
-        [Add, Sub, Min, Max, And, Or, Xor, Exchange]
-    };
-
-    /// The name in the text form.
-    pub fn name(self) -> &'static str {
-        match self {
-            Atomic::Add => "add",
-            Atomic::Sub => "sub",
-            Atomic::Min => "min",
-            Atomic::Max => "max",
-            Atomic::And => "and",
-            Atomic::Or => "or",
-            Atomic::Xor => "xor",
-            Atomic::Exchange => "exchange",
-        }
-    }
-
-    /// The row that combines old and new value; `None`: the new value replaces the old.
-    pub fn op(self) -> Option<Op> {
-        match self {
-            Atomic::Add => Some(Op::Add),
-            Atomic::Sub => Some(Op::Sub),
-            Atomic::Min => Some(Op::Min),
-            Atomic::Max => Some(Op::Max),
-            Atomic::And => Some(Op::And),
-            Atomic::Or => Some(Op::Or),
-            Atomic::Xor => Some(Op::Xor),
-            Atomic::Exchange => None,
-        }
-    }
-
-    /// True if elements of that type can be updated this way: 32- and 64-bit numbers, integers for bits.
-    pub fn takes(self, scalar: Scalar) -> bool {
-        let bits = matches!(self, Atomic::And | Atomic::Or | Atomic::Xor);
-        scalar.bytes() >= 4 && (scalar.is_int() || !bits)
-    }
-}
-
-/// Whose value a thread of a warp receives.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Shuffle {
-    /// The lane of that number (modulo 32).
-    Index,
-    /// The lane that many below; its own where there is none.
-    Up,
-    /// The lane that many above; its own where there is none.
-    Down,
-    /// The lane whose number differs in those bits.
-    Xor,
-}
-
-impl Shuffle {
-    /// The name in the text form.
-    pub fn name(self) -> &'static str {
-        match self {
-            Shuffle::Index => "index",
-            Shuffle::Up => "up",
-            Shuffle::Down => "down",
-            Shuffle::Xor => "xor",
-        }
-    }
-}
-
-/// What the threads of a warp learn of each other's bools.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Vote {
-    /// Whether any is true.
-    Any,
-    /// Whether all are.
-    All,
-    /// A bit for each lane, as u32.
-    Ballot,
-}
-
-impl Vote {
-    /// The name in the text form.
-    pub fn name(self) -> &'static str {
-        match self {
-            Vote::Any => "any",
-            Vote::All => "all",
-            Vote::Ballot => "ballot",
-        }
-    }
-}
-
-/// Threads of a warp.
-pub const WARP: usize = 32;
-
-/// An expression. Those with an effect (loads, atomics, shuffles, votes) have it where a `Let` evaluates them.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Expr {
-    /// A constant.
-    Const(Value),
-    /// The index of this instance of a `ParallelFor`, of the kernel's index type.
-    Index,
-    /// The place of this instance of a block kernel.
-    Builtin(Builtin),
-    /// The value of a variable at this point.
-    Read(LocalId),
-    /// A row of the op table.
-    Op(Op, Args),
-    /// A conversion by value.
-    Cast(Scalar, ExprId),
-    /// The same bits as another type of the same width.
-    Bitcast(Scalar, ExprId),
-    /// An element of a view.
-    Load {
-        /// The view.
-        view: View,
-        /// Which element, of the kernel's index type.
-        index: ExprId,
-    },
-    /// Updates an element and gives its value from before.
-    Atomic {
-        /// The update.
-        atomic: Atomic,
-        /// The view.
-        view: View,
-        /// Which element, of the kernel's index type.
-        index: ExprId,
-        /// The operand.
-        value: ExprId,
-    },
-    /// Stores `value` if the element equals `expected`, and gives its value from before. Compares bits.
-    CompareExchange {
-        /// The view.
-        view: View,
-        /// Which element, of the kernel's index type.
-        index: ExprId,
-        /// The value to find.
-        expected: ExprId,
-        /// The value to leave.
-        value: ExprId,
-    },
-    /// A value of another thread of the warp. All threads of the warp must take part.
-    Shuffle {
-        /// Whose.
-        shuffle: Shuffle,
-        /// What each thread offers.
-        value: ExprId,
-        /// The lane, distance or mask, of the kernel's index type.
-        lane: ExprId,
-    },
-    /// A vote of the warp. All threads of the warp must take part.
-    Vote {
-        /// On what.
-        vote: Vote,
-        /// Each thread's bool.
-        value: ExprId,
-    },
-}
-
-impl Expr {
-    /// True if the expression has a value everywhere, without a `Let`.
-    pub fn is_free(&self) -> bool {
-        matches!(self, Expr::Const(_) | Expr::Index | Expr::Builtin(_))
-    }
-}
-
-/// A statement.
+/// A function that kernels and later functions call: values in, a value out, no memory touched.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Stmt {
-    /// Evaluates an expression here.
-    Let(ExprId),
-    /// Sets a variable.
-    Assign(LocalId, ExprId),
-    /// Writes an element of a view.
-    Store {
-        /// The view.
-        view: View,
-        /// Which element, of the kernel's index type.
-        index: ExprId,
-        /// The value.
-        value: ExprId,
-    },
-    /// Runs `body` with `counter` at `0, 1, …` below `end`, which is evaluated once.
-    For {
-        /// A variable of the kernel's index type that only the loop sets.
-        counter: LocalId,
-        /// The bound.
-        end: ExprId,
-        /// The body.
-        body: Vec<Stmt>,
-    },
-    /// Runs one of two blocks.
-    If {
-        /// A bool.
-        condition: ExprId,
-        /// Where it is true.
-        then: Vec<Stmt>,
-        /// Where it is false.
-        otherwise: Vec<Stmt>,
-    },
-    /// Runs `body` again and again, until a `Break` or `Return`.
-    Loop {
-        /// The body.
-        body: Vec<Stmt>,
-    },
-    /// Leaves the innermost loop.
-    Break,
-    /// Goes on with the next turn of the innermost loop.
-    Continue,
-    /// Ends this instance.
-    Return,
-    /// Waits for all threads of the block; orders their memory accesses.
-    Barrier,
-    /// Waits for all threads of the warp; orders their memory accesses.
-    WarpBarrier,
-    /// Orders this thread's memory accesses for the other threads of the device.
-    Fence,
+pub struct Function {
+    /// Name, kept in generated text.
+    pub name: String,
+    /// Parameters.
+    pub params: Vec<ValueParam>,
+    /// Type of its value.
+    pub result: Type,
+    /// What it does; ends in a `Return`.
+    pub code: Code,
 }
 
 /// A kernel. Equal kernels are interchangeable: caches use the whole value as their key.
@@ -419,66 +205,80 @@ pub struct Kernel {
     pub launch: Launch,
     /// Type of indices: `I32`, or `I64` where an extent needs it.
     pub index: Scalar,
-    /// Parameters, in call order.
+    /// Structs that types name.
+    pub structs: Vec<Struct>,
+    /// Functions; each calls only those before it.
+    pub functions: Vec<Function>,
+    /// View parameters, in call order.
     pub params: Vec<Param>,
+    /// Value parameters, which follow the views in a call.
+    pub values: Vec<ValueParam>,
     /// Arrays shared by each block.
     pub shared: Vec<Shared>,
-    /// Variables.
-    pub locals: Vec<Local>,
-    /// All expressions.
-    pub exprs: Vec<Expr>,
-    /// The type of each expression.
-    pub types: Vec<Scalar>,
-    /// The statements of one instance.
-    pub body: Vec<Stmt>,
+    /// What one instance does.
+    pub code: Code,
+}
+
+/// Where the elements of a view lie in the memory that is passed for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// The place of the element with all indices 0, in elements. Above 0 where strides are negative.
+    pub origin: u64,
+    /// Number of elements from the lowest place to the highest.
+    pub elements: u64,
 }
 
 impl Kernel {
-    /// An expression.
-    pub fn expr(&self, id: ExprId) -> &Expr {
-        &self.exprs[id.0 as usize]
-    }
-
-    /// An expression's type.
-    pub fn scalar(&self, id: ExprId) -> Scalar {
-        self.types[id.0 as usize]
-    }
-
     /// A parameter.
     pub fn param(&self, id: ParamId) -> &Param {
         &self.params[id.0 as usize]
     }
 
-    /// Name, element type and number of elements of a view.
-    pub fn view(&self, view: View) -> (&str, Scalar, u64) {
+    /// What is known of a view.
+    pub fn view(&self, view: View) -> Viewed<'_> {
         match view {
             View::Param(id) => {
-                let Param { name, scalar, len, .. } = self.param(id);
-                (name, *scalar, *len)
+                let Param { name, ty, dims, .. } = self.param(id);
+                Viewed { name, ty: *ty, dims }
             }
             View::Shared(SharedId(n)) => {
-                let Shared { name, scalar, len } = &self.shared[n as usize];
-                (name, *scalar, *len)
+                let Shared { name, ty, dims } = &self.shared[n as usize];
+                Viewed { name, ty: *ty, dims }
             }
         }
+    }
+
+    /// Bytes of a value of that type.
+    pub fn bytes_of(&self, ty: Type) -> usize {
+        ty.bytes(&self.structs)
+    }
+
+    /// Where the elements of a view lie in a call with those values; `None` if that does not fit 64 bits.
+    pub fn span(&self, dims: &[Dim], values: &[Value]) -> Option<Span> {
+        let (mut lowest, mut highest) = (0i64, 0i64);
+        for dim in dims {
+            let (extent, stride) = (dim.extent.of(values), dim.stride.of(values));
+            if extent <= 0 {
+                return Some(Span { origin: 0, elements: 0 });
+            }
+            let reach = (extent - 1).checked_mul(stride)?;
+            lowest = lowest.checked_add(reach.min(0))?;
+            highest = highest.checked_add(reach.max(0))?;
+        }
+        let elements = highest.checked_sub(lowest)?.checked_add(1)?;
+        Some(Span { origin: lowest.unsigned_abs(), elements: elements as u64 })
+    }
+
+    /// Bytes that the memory of a view parameter has in a call with those values.
+    pub fn view_bytes(&self, param: &Param, values: &[Value]) -> Option<usize> {
+        let elements: usize = self.span(&param.dims, values)?.elements.try_into().ok()?;
+        elements.checked_mul(self.bytes_of(param.ty))
     }
 
     /// True if threads of a block or warp depend on each other: then they cannot run one by one.
     pub fn is_cooperative(&self) -> bool {
-        fn any(block: &[Stmt]) -> bool {
-            block.iter().any(|stmt| match stmt {
-                Stmt::Barrier | Stmt::WarpBarrier => true,
-                Stmt::For { body, .. } | Stmt::Loop { body } => any(body),
-                Stmt::If { then, otherwise, .. } => any(then) || any(otherwise),
-                _ => false,
-            })
-        }
         let talks = |expr: &Expr| matches!(expr, Expr::Shuffle { .. } | Expr::Vote { .. });
-        !self.shared.is_empty() || self.exprs.iter().any(talks) || any(&self.body)
-    }
-
-    /// A variable.
-    pub fn local(&self, id: LocalId) -> &Local {
-        &self.locals[id.0 as usize]
+        let waits = |stmt: &Stmt| matches!(stmt, Stmt::Barrier | Stmt::WarpBarrier);
+        !self.shared.is_empty() || self.code.exprs.iter().any(talks) || self.code.any(&waits)
     }
 }

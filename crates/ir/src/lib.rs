@@ -4,28 +4,42 @@
 //! printer and the CPU compiler (crate `bornite-codegen`), the [interpreter](interp), and the text form (`Display`).
 //! This crate must not know of GPUs, tensors or files. Start reading at [`Op`] (what can be computed) and [`Kernel`].
 
+mod algebra;
 mod arg;
 mod body;
 mod builder;
 mod emit;
+mod expr;
+mod expression;
+mod formula;
 pub mod interp;
 mod kernel;
 mod op;
 mod parse;
+mod print;
 mod scalar;
 pub mod templates;
 mod text;
+mod ty;
 mod verify;
 
-pub use arg::{Arg, Fault, FaultKind, check_args};
-pub use builder::Builder;
-pub use emit::{Emit, EmitBits};
+pub use algebra::{Algebra, AlgebraRow, Parts};
+pub use arg::{Arg, Fault, FaultKind, check_args, peek, poke};
+pub use builder::{Builder, Outer};
+pub use emit::{Emit, EmitBits, Table};
+pub use expr::{
+    Args, Atomic, Axis, Builtin, Code, Expr, ExprId, FunctionId, Local, LocalId, Scope, Shuffle, Stmt, Vote, WARP,
+};
+pub use expression::{ExpressionError, elementwise};
+pub use formula::{FORMULAS, Formula, formula};
 pub use kernel::{
-    Access, Args, Atomic, Axis, Builtin, Expr, ExprId, Kernel, Launch, Local, LocalId, Param, ParamId, Shared,
-    SharedId, Shuffle, Stmt, View, Vote, WARP,
+    Access, Dim, Extent, Function, Kernel, Launch, Param, ParamId, Shared, SharedId, Span, ValueParam, View, Viewed,
+    contiguous,
 };
 pub use op::{Kind, Native, Op, Row, TypeRule, Ulp};
 pub use parse::ParseError;
+pub use print::line as printed_line;
 pub use scalar::{Scalar, Value};
 pub use text::VERSION;
+pub use ty::{Field, Layout, MAX_COMPONENTS, Struct, StructId, Type};
 pub use verify::{VerifyError, verify};

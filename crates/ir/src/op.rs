@@ -360,18 +360,18 @@ op_table! {
         Some(e.div(g, &sum))
     }];
 
-    /// Sine of an angle in radians; the bound holds to |a| = 2^50.
+    /// Sine of an angle in radians, of any size.
     Sin "sin" (a): Float, Body(body::sin), ulp 1 1, native "sinf" 2 "sin" 2, |e, [a], out, g| [{
         let slope = e.op(Op::Cos, &[a]);
         Some(e.mul(g, &slope))
     }];
-    /// Cosine of an angle in radians; the bound holds to |a| = 2^50.
+    /// Cosine of an angle in radians, of any size.
     Cos "cos" (a): Float, Body(body::cos), ulp 1 1, native "cosf" 2 "cos" 2, |e, [a], out, g| [{
         let slope = e.op(Op::Sin, &[a]);
         let scaled = e.mul(g, &slope);
         Some(e.neg(&scaled))
     }];
-    /// Tangent of an angle in radians; the bound holds to |a| = 2^50.
+    /// Tangent of an angle in radians, of any size.
     Tan "tan" (a): Float, Body(body::tan), ulp 1 3, native "tanf" 4 "tan" 2, |e, [a], out, g| [{
         let one = e.constant_like(out, 1.0);
         let slope = e.fma(out, out, &one);

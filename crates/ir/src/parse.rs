@@ -1,38 +1,17 @@
 //! Reads the text form back. Whatever `text.rs` prints parses to a kernel that prints the same.
 
+mod cursor;
+
 use std::collections::HashMap;
-use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 use crate::{
-    Access, Args, Atomic, Axis, Builtin, Expr, ExprId, Kernel, Launch, Local, LocalId, Op, Param, ParamId, Scalar,
-    Shared, SharedId, Shuffle, Stmt, VERSION, Value, View, Vote, verify,
+    Access, Algebra, Args, Atomic, Axis, Builtin, Code, Dim, Expr, ExprId, Extent, Field, Function, FunctionId, Kernel,
+    Launch, Local, LocalId, Op, Param, ParamId, Scalar, Scope, Shared, SharedId, Shuffle, Stmt, Struct, StructId, Type,
+    VERSION, Value, ValueParam, View, Vote, contiguous, ty, verify,
 };
-
-/// Why a text is not a kernel, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseError {
-    /// The line, from 1.
-    pub line: usize,
-    /// The column, from 1.
-    pub column: usize,
-    /// What was expected or is wrong.
-    pub what: String,
-    /// The text of the line.
-    pub source_line: String,
-}
-
-impl std::error::Error for ParseError {}
-
-impl fmt::Display for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ParseError { line, column, what, source_line } = self;
-        writeln!(f, "line {line}, column {column}: {what}")?;
-        writeln!(f, "{line:4} | {source_line}")?;
-        write!(f, "     | {}^", " ".repeat(column - 1))
-    }
-}
-
-type Result<T> = std::result::Result<T, ParseError>;
+pub use cursor::ParseError;
+use cursor::{Cursor, Result};
 
 /// Blocks within blocks; more are refused, so that no text overflows the stack.
 const MAX_DEPTH: usize = 64;
@@ -41,43 +20,34 @@ impl std::str::FromStr for Kernel {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Kernel> {
-        let mut p = Parser {
-            lines: text.lines().collect(),
-            line: 0,
-            at: 0,
-            kernel: empty(),
-            evaluated: vec![],
-            free: HashMap::new(),
+        let cursor = Cursor { lines: text.lines().collect(), line: 0, at: 0 };
+        let kernel = Kernel {
+            name: String::new(),
+            launch: Launch::ParallelFor { count: Extent::Const(0) },
+            index: Scalar::I32,
+            structs: vec![],
+            functions: vec![],
+            params: vec![],
+            values: vec![],
+            shared: vec![],
+            code: Code::default(),
         };
-        p.reserve_numbers();
-        p.header()?;
-        p.body()
-    }
-}
-
-fn empty() -> Kernel {
-    Kernel {
-        name: String::new(),
-        launch: Launch::ParallelFor { count: 0 },
-        index: Scalar::I32,
-        params: vec![],
-        shared: vec![],
-        locals: vec![],
-        exprs: vec![],
-        types: vec![],
-        body: vec![],
+        let mut p =
+            Parser { cursor, kernel, arguments: vec![], code: Code::default(), evaluated: vec![], free: HashMap::new() };
+        p.text()?;
+        Ok(p.kernel)
     }
 }
 
 struct Parser<'t> {
-    lines: Vec<&'t str>,
-    /// The line and byte being looked at.
-    line: usize,
-    at: usize,
+    cursor: Cursor<'t>,
     kernel: Kernel,
-    /// For each number that the text may use, whether a `Let` has it and whether that was reached.
+    /// The code being read, what it may name as arguments, and its numbering.
+    code: Code,
+    arguments: Vec<ValueParam>,
+    /// For each number that the code may use, whether a `Let` has it and whether that was reached.
     evaluated: Vec<Numbered>,
-    /// Constants and places, which have no number in the text: they follow all that have.
+    /// Constants, arguments and places, which have no number in the text: they follow all that have.
     free: HashMap<Expr, ExprId>,
 }
 
@@ -88,90 +58,107 @@ enum Numbered {
     Done,
 }
 
-impl<'t> Parser<'t> {
-    fn fail<T>(&self, what: impl Into<String>) -> Result<T> {
-        let source_line = self.lines.get(self.line).copied().unwrap_or_default();
-        let column = source_line.get(..self.at).map_or(1, |before| before.chars().count() + 1);
-        Err(ParseError { line: self.line + 1, column, what: what.into(), source_line: source_line.into() })
+impl<'t> Deref for Parser<'t> {
+    type Target = Cursor<'t>;
+    fn deref(&self) -> &Cursor<'t> {
+        &self.cursor
     }
+}
 
-    fn rest(&self) -> &'t str {
-        self.lines.get(self.line).and_then(|line| line.get(self.at..)).unwrap_or_default()
+impl<'t> DerefMut for Parser<'t> {
+    fn deref_mut(&mut self) -> &mut Cursor<'t> {
+        &mut self.cursor
     }
+}
 
-    fn space(&mut self) {
-        let rest = self.rest();
-        self.at += rest.len() - rest.trim_start().len();
-    }
-
-    /// Goes on to the next line that is not empty.
-    fn next_line(&mut self) -> Result<()> {
-        self.space();
-        if !self.rest().is_empty() {
-            return self.fail("expected the end of the line");
-        }
-        (self.line, self.at) = (self.line + 1, 0);
+impl Parser<'_> {
+    fn text(&mut self) -> Result<()> {
         self.skip_empty_lines();
+        self.expect("bornite-ir")?;
+        let version: u32 = self.number("a version")?;
+        if version > VERSION {
+            return self
+                .fail(format!("the text is of version {version}, this program reads up to {VERSION}: update it"));
+        }
+        self.next_line()?;
+        while self.take("struct") {
+            self.structure()?;
+            self.next_line()?;
+        }
+        while self.take("function") {
+            self.function()?;
+            self.next_line()?;
+        }
+        self.expect("kernel")?;
+        self.header()?;
+        self.arguments = self.kernel.values.clone();
+        self.kernel.code = self.code()?;
+        self.space();
+        let after = (self.line + 1).min(self.lines.len());
+        if !self.rest().is_empty() || self.lines[after..].iter().any(|line| !line.trim().is_empty()) {
+            return self.fail("expected nothing after the kernel");
+        }
+        if let Err(error) = verify(&self.kernel) {
+            (self.cursor.line, self.cursor.at) = (0, 0);
+            return self.fail(error.to_string());
+        }
         Ok(())
     }
 
-    fn skip_empty_lines(&mut self) {
-        while self.lines.get(self.line).is_some_and(|line| line.trim().is_empty()) {
-            self.line += 1;
+    fn structure(&mut self) -> Result<()> {
+        let name = self.word("a name")?.into();
+        self.expect("{")?;
+        let mut fields = vec![];
+        while fields.is_empty() || self.take(",") {
+            let (name, ty) = self.typed_name()?;
+            fields.push(Field { name, ty });
         }
-        self.space();
+        self.expect("}")?;
+        self.kernel.structs.push(Struct { name, fields });
+        Ok(())
     }
 
-    /// Takes `token` if it comes next; words end where letters, digits and `_` do.
-    fn take(&mut self, token: &str) -> bool {
-        self.space();
-        let Some(after) = self.rest().strip_prefix(token) else { return false };
-        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if token.ends_with(word) && after.starts_with(word) {
-            return false;
-        }
-        self.at += token.len();
-        true
+    /// `name: type`.
+    fn typed_name(&mut self) -> Result<(String, Type)> {
+        let name = self.word("a name")?.into();
+        self.expect(":")?;
+        Ok((name, self.ty()?))
     }
 
-    fn expect(&mut self, token: &str) -> Result<()> {
-        if self.take(token) { Ok(()) } else { self.fail(format!("expected '{token}'")) }
-    }
-
-    /// Letters, digits and `_`.
-    fn word(&mut self, what: &str) -> Result<&'t str> {
-        self.space();
-        let rest = self.rest();
-        let len = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
-        if len == 0 {
-            return self.fail(format!("expected {what}"));
-        }
-        self.at += len;
-        Ok(&rest[..len])
-    }
-
-    fn number<T: std::str::FromStr>(&mut self, what: &str) -> Result<T> {
-        let start = self.at;
-        let word = self.word(what)?;
-        word.parse().or_else(|_| {
-            self.at = start;
-            self.space();
-            self.fail(format!("expected {what}"))
-        })
-    }
-
-    fn scalar(&mut self) -> Result<Scalar> {
+    fn ty(&mut self) -> Result<Type> {
         let start = self.at;
         let word = self.word("a type")?;
-        match Scalar::ALL.into_iter().find(|s| s.name() == word) {
-            Some(scalar) => Ok(scalar),
+        let named = self.kernel.structs.iter().position(|s| s.name == word);
+        match named.map(|n| Type::Struct(StructId(n as u32))).or_else(|| ty::parse_plain(word)) {
+            Some(ty) => Ok(ty),
             None => {
-                self.at = start;
+                self.cursor.at = start;
                 self.space();
                 let names: Vec<&str> = Scalar::ALL.iter().map(|s| s.name()).collect();
-                self.fail(format!("expected a type: {}", names.join(", ")))
+                let names = names.join(", ");
+                self.fail(format!("expected a type: {names}, a vector (f32x3), a matrix (f32x2x3) or a struct"))
             }
         }
+    }
+
+    fn function(&mut self) -> Result<()> {
+        let name = self.word("a name")?.into();
+        self.expect("(")?;
+        let mut params = vec![];
+        while !self.take(")") {
+            if !params.is_empty() {
+                self.expect(",")?;
+            }
+            let (name, ty) = self.typed_name()?;
+            params.push(ValueParam { name, ty });
+        }
+        self.expect(":")?;
+        let result = self.ty()?;
+        self.next_line()?;
+        self.arguments = params.clone();
+        let code = self.code()?;
+        self.kernel.functions.push(Function { name, params, result, code });
+        Ok(())
     }
 
     fn triple(&mut self) -> Result<[u32; 3]> {
@@ -188,29 +175,29 @@ impl<'t> Parser<'t> {
     }
 
     fn header(&mut self) -> Result<()> {
-        self.skip_empty_lines();
-        self.expect("bornite-ir")?;
-        let version: u32 = self.number("a version")?;
-        if version > VERSION {
-            return self
-                .fail(format!("the text is of version {version}, this program reads up to {VERSION}: update it"));
-        }
-        self.next_line()?;
-        self.expect("kernel")?;
         self.kernel.name = self.word("a name")?.into();
-        self.kernel.launch = if self.take("parallel_for") {
-            Launch::ParallelFor { count: self.number("a number")? }
+        // The number of instances may be a value parameter, which comes below.
+        let mut counted_by = None;
+        if self.take("parallel_for") {
+            if self.take("@") {
+                counted_by = Some(self.word("a value parameter")?);
+            } else {
+                self.kernel.launch = Launch::ParallelFor { count: Extent::Const(self.number("a number")?) };
+            }
         } else {
             self.expect("grid")?;
             let grid = self.triple()?;
             self.expect("block")?;
-            Launch::Blocks { grid, block: self.triple()? }
-        };
+            self.kernel.launch = Launch::Blocks { grid, block: self.triple()? };
+        }
         self.expect("index")?;
         self.kernel.index = self.scalar()?;
         self.next_line()?;
-        while !self.take("{") {
-            if self.take("param") {
+        loop {
+            if self.take("value") {
+                let (name, ty) = self.typed_name()?;
+                self.kernel.values.push(ValueParam { name, ty });
+            } else if self.take("param") {
                 let name = self.word("a name")?.into();
                 self.expect(":")?;
                 let access = match self.word("read, write or update")? {
@@ -219,57 +206,94 @@ impl<'t> Parser<'t> {
                     "update" => Access::ReadWrite,
                     _ => return self.fail("expected read, write or update"),
                 };
-                let (scalar, len) = self.array()?;
-                self.kernel.params.push(Param { name, scalar, len, access });
+                let (ty, dims) = (self.ty()?, self.dims()?);
+                self.kernel.params.push(Param { name, ty, dims, access });
             } else if self.take("shared") {
-                let name = self.word("a name")?.into();
-                self.expect(":")?;
-                let (scalar, len) = self.array()?;
-                self.kernel.shared.push(Shared { name, scalar, len });
+                let (name, ty) = self.typed_name()?;
+                let dims = self.dims()?;
+                self.kernel.shared.push(Shared { name, ty, dims });
             } else {
-                self.expect("var")?;
-                self.expect("$")?;
-                let n: usize = self.number("the variable's number")?;
-                if n != self.kernel.locals.len() {
-                    return self.fail(format!("expected variable ${}", self.kernel.locals.len()));
-                }
-                let name = self.word("a name")?.into();
-                self.expect(":")?;
-                let scalar = self.scalar()?;
-                self.expect("=")?;
-                let init = self.literal()?;
-                if init.scalar() != scalar {
-                    return self.fail(format!("expected a value of {scalar}"));
-                }
-                self.kernel.locals.push(Local { name, init });
+                break;
             }
             self.next_line()?;
         }
-        self.next_line()
+        if let Some(name) = counted_by {
+            match self.kernel.values.iter().position(|value| value.name == name) {
+                Some(n) => self.kernel.launch = Launch::ParallelFor { count: Extent::Value(n as u32) },
+                None => return self.fail(format!("there is no value parameter '{name}' to count instances")),
+            }
+        }
+        Ok(())
     }
 
-    fn array(&mut self) -> Result<(Scalar, u64)> {
-        let scalar = self.scalar()?;
+    /// `[4, @n]` or `[4 by @s, 5 by 1]`.
+    fn dims(&mut self) -> Result<Vec<Dim>> {
         self.expect("[")?;
-        let len = self.number("a number of elements")?;
+        let (mut extents, mut strides) = (vec![], vec![]);
+        while extents.is_empty() || self.take(",") {
+            extents.push(self.extent()?);
+            if self.take("by") {
+                strides.push(self.extent()?);
+            }
+        }
         self.expect("]")?;
-        Ok((scalar, len))
+        if strides.is_empty() {
+            return Ok(contiguous(&extents));
+        }
+        if strides.len() != extents.len() {
+            return self.fail("expected 'by' and a stride for every dimension or for none");
+        }
+        Ok(extents.into_iter().zip(strides).map(|(extent, stride)| Dim { extent, stride }).collect())
     }
 
-    fn body(mut self) -> Result<Kernel> {
-        self.kernel.body = self.block(0)?;
+    fn extent(&mut self) -> Result<Extent> {
+        if self.take("@") {
+            let name = self.word("a value parameter")?;
+            return match self.kernel.values.iter().position(|value| value.name == name) {
+                Some(n) => Ok(Extent::Value(n as u32)),
+                None => self.fail(format!("there is no value parameter '{name}' above")),
+            };
+        }
+        let negative = self.take("-");
+        let number: i64 = self.number("a number")?;
+        Ok(Extent::Const(if negative { -number } else { number }))
+    }
+
+    /// Variables and a block of statements; leaves the cursor behind the closing brace.
+    fn code(&mut self) -> Result<Code> {
+        self.code = Code::default();
+        self.free.clear();
+        while self.take("var") {
+            self.expect("$")?;
+            let n: usize = self.number("the variable's number")?;
+            if n != self.code.locals.len() {
+                return self.fail(format!("expected variable ${}", self.code.locals.len()));
+            }
+            let (name, ty) = self.typed_name()?;
+            self.expect("=")?;
+            let mut init = vec![];
+            if self.take("{") {
+                while init.is_empty() || self.take(",") {
+                    init.push(self.literal()?);
+                }
+                self.expect("}")?;
+            } else {
+                init.push(self.literal()?);
+            }
+            let scalars: Vec<Scalar> = init.iter().map(|value: &Value| value.scalar()).collect();
+            if scalars != ty.components(&self.kernel.structs) {
+                return self.fail(format!("expected a value of {}", ty.name(&self.kernel.structs)));
+            }
+            self.code.locals.push(Local { name, ty, init });
+            self.next_line()?;
+        }
+        self.reserve_numbers();
+        self.expect("{")?;
+        self.next_line()?;
+        let body = self.block(0)?;
         self.expect("}")?;
-        self.space();
-        if !self.rest().is_empty()
-            || self.lines[(self.line + 1).min(self.lines.len())..].iter().any(|l| !l.trim().is_empty())
-        {
-            return self.fail("expected nothing after the kernel");
-        }
-        if let Err(error) = verify(&self.kernel) {
-            (self.line, self.at) = (0, 0);
-            return self.fail(error.to_string());
-        }
-        Ok(self.kernel)
+        self.code.body = body;
+        Ok(std::mem::take(&mut self.code))
     }
 
     /// Statements up to, not including, the closing brace.
@@ -302,14 +326,32 @@ impl<'t> Parser<'t> {
         for (word, stmt) in [
             ("break", Stmt::Break),
             ("continue", Stmt::Continue),
-            ("return", Stmt::Return),
             ("barrier", Stmt::Barrier),
             ("warp_barrier", Stmt::WarpBarrier),
-            ("fence", Stmt::Fence),
         ] {
             if self.take(word) {
                 return Ok(stmt);
             }
+        }
+        if self.take("return") {
+            self.space();
+            let value = if self.rest().is_empty() { None } else { Some(self.operand()?) };
+            return Ok(Stmt::Return(value));
+        }
+        if self.take("fence") {
+            let scope = Scope::ALL.into_iter().find(|scope| self.take(scope.name()));
+            return Ok(Stmt::Fence(scope.unwrap_or(Scope::Device)));
+        }
+        if self.take("print") {
+            self.expect("\"")?;
+            let Some(len) = self.rest().find('"') else { return self.fail("expected '\"' at the end of the line") };
+            let format = self.rest()[..len].to_owned();
+            self.cursor.at += len + 1;
+            let mut args = vec![];
+            while self.take(",") {
+                args.push(self.operand()?);
+            }
+            return Ok(Stmt::Print { format, args });
         }
         if self.take("%") {
             let id = self.expr_number()?;
@@ -317,11 +359,11 @@ impl<'t> Parser<'t> {
                 return self.fail(format!("%{} is evaluated twice", id.0));
             }
             self.expect(":")?;
-            let scalar = self.scalar()?;
+            let ty = self.ty()?;
             self.expect("=")?;
             let expr = self.right()?;
-            self.kernel.exprs[id.0 as usize] = expr;
-            self.kernel.types[id.0 as usize] = scalar;
+            self.code.exprs[id.0 as usize] = expr;
+            self.code.types[id.0 as usize] = ty;
             return Ok(Stmt::Let(id));
         }
         if self.take("$") {
@@ -345,16 +387,24 @@ impl<'t> Parser<'t> {
             let otherwise = if self.take("else") { self.nested(depth)? } else { vec![] };
             return Ok(Stmt::If { condition, then, otherwise });
         }
-        let (view, index) = self.element()?;
+        let (view, at) = self.element()?;
         self.expect("=")?;
-        Ok(Stmt::Store { view, index, value: self.operand()? })
+        Ok(Stmt::Store { view, at, value: self.operand()? })
     }
 
-    /// Makes room for every expression that a `Let` numbers. Numbers beyond the text's length are left to fail later.
+    /// Makes room for every expression that a `Let` of the coming block numbers. Numbers beyond the text's length are
+    /// left to fail later.
     fn reserve_numbers(&mut self) {
+        self.evaluated.clear();
         let longest: usize = self.lines.iter().map(|line| line.len()).sum();
-        for line in &self.lines {
-            let number = line.trim_start().strip_prefix('%').and_then(|rest| rest.split_once(':'));
+        let mut depth = 0i64;
+        for line in self.cursor.lines.get(self.cursor.line..).unwrap_or_default() {
+            let line = line.trim();
+            depth += line.ends_with('{') as i64 - line.starts_with('}') as i64;
+            if depth <= 0 {
+                break;
+            }
+            let number = line.strip_prefix('%').and_then(|rest| rest.split_once(':'));
             let Some(n) = number.and_then(|(n, _)| n.parse::<usize>().ok()).filter(|&n| n <= longest) else { continue };
             if n >= self.evaluated.len() {
                 self.evaluated.resize(n + 1, Numbered::Never);
@@ -362,8 +412,8 @@ impl<'t> Parser<'t> {
             self.evaluated[n] = Numbered::Later;
         }
         let unused = Value::int(Scalar::Bool, 0);
-        self.kernel.exprs = vec![Expr::Const(unused); self.evaluated.len()];
-        self.kernel.types = vec![Scalar::Bool; self.evaluated.len()];
+        self.code.exprs = vec![Expr::Const(unused); self.evaluated.len()];
+        self.code.types = vec![Scalar::Bool.into(); self.evaluated.len()];
     }
 
     /// The number after a `%`.
@@ -375,12 +425,12 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A constant or a place.
-    fn free(&mut self, expr: Expr, scalar: Scalar) -> ExprId {
-        let Kernel { exprs, types, .. } = &mut self.kernel;
-        *self.free.entry(expr).or_insert_with(|| {
-            exprs.push(expr);
-            types.push(scalar);
+    /// A constant, an argument or a place.
+    fn free(&mut self, expr: Expr, ty: impl Into<Type>) -> ExprId {
+        let Code { exprs, types, .. } = &mut self.code;
+        *self.free.entry(expr).or_insert_with_key(|expr| {
+            exprs.push(expr.clone());
+            types.push(ty.into());
             ExprId(exprs.len() as u32 - 1)
         })
     }
@@ -388,6 +438,14 @@ impl<'t> Parser<'t> {
     fn operand(&mut self) -> Result<ExprId> {
         if self.take("%") {
             return self.expr_number();
+        }
+        if self.take("@") {
+            let name = self.word("an argument")?;
+            let found = self.arguments.iter().position(|argument| argument.name == name);
+            return match found {
+                Some(n) => Ok(self.free(Expr::Argument(n as u32), self.arguments[n].ty)),
+                None => self.fail(format!("there is no argument '{name}'")),
+            };
         }
         if self.take("index") {
             return Ok(self.free(Expr::Index, self.kernel.index));
@@ -413,55 +471,40 @@ impl<'t> Parser<'t> {
         Ok(self.free(Expr::Const(value), value.scalar()))
     }
 
-    /// A value with its type behind it: `1.5f32`, `-3i64`, `true`.
-    fn literal(&mut self) -> Result<Value> {
-        for (word, value) in [("true", 1), ("false", 0)] {
-            if self.take(word) {
-                return Ok(Value::int(Scalar::Bool, value));
+    /// Operands with commas between, in parentheses.
+    fn operands(&mut self) -> Result<Vec<ExprId>> {
+        self.expect("(")?;
+        let mut args = vec![];
+        while !self.take(")") {
+            if !args.is_empty() {
+                self.expect(",")?;
             }
+            args.push(self.operand()?);
         }
-        self.space();
-        let rest = self.rest();
-        let len = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "+-._".contains(c))).unwrap_or(rest.len());
-        let text = &rest[..len];
-        // The longest type name that the text ends with, so that bf16 is not taken for f16.
-        let scalar = (Scalar::ALL.into_iter()).filter(|s| text.ends_with(s.name())).max_by_key(|s| s.name().len());
-        let Some(scalar) = scalar else { return self.fail("expected a value with its type, such as 1.5f32") };
-        let digits = &text[..text.len() - scalar.name().len()];
-        let value = match scalar {
-            Scalar::U64 => digits.parse::<u64>().ok().map(|v| Value::from_bits(scalar, v)),
-            Scalar::F32 => digits.parse::<f32>().ok().map(|v| Value::from_bits(scalar, v.to_bits() as u64)),
-            _ if scalar.is_float() => digits.parse::<f64>().ok().map(|v| Value::from_f64(scalar, v)),
-            _ => {
-                let (low, high) = scalar.int_range();
-                let fits = |v: &i64| (low..=high).contains(&(*v as i128));
-                digits.parse::<i64>().ok().filter(fits).map(|v| Value::int(scalar, v))
-            }
-        };
-        match value {
-            Some(value) => {
-                self.at += len;
-                Ok(value)
-            }
-            None => self.fail(format!("expected a value of {scalar}")),
-        }
+        Ok(args)
     }
 
-    /// `view[index]`.
-    fn element(&mut self) -> Result<(View, ExprId)> {
+    /// `view[index, index]`.
+    fn element(&mut self) -> Result<(View, Args)> {
         let start = self.at;
         let name = self.word("a statement")?;
         let param = self.kernel.params.iter().position(|p| p.name == name).map(|n| View::Param(ParamId(n as u32)));
         let shared = self.kernel.shared.iter().position(|s| s.name == name).map(|n| View::Shared(SharedId(n as u32)));
         let Some(view) = param.or(shared) else {
-            self.at = start;
+            self.cursor.at = start;
             self.space();
             return self.fail(format!("there is no view '{name}'"));
         };
         self.expect("[")?;
-        let index = self.operand()?;
+        let mut at = vec![self.operand()?];
+        while self.take(",") {
+            at.push(self.operand()?);
+        }
         self.expect("]")?;
-        Ok((view, index))
+        match Args::new(&at) {
+            Some(at) => Ok((view, at)),
+            None => self.fail("expected at most four indices"),
+        }
     }
 
     /// The right-hand side of a `Let`.
@@ -474,42 +517,45 @@ impl<'t> Parser<'t> {
         let len = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         let (word, after) = rest.split_at(len);
         if after.starts_with('[') {
-            let (view, index) = self.element()?;
-            return Ok(Expr::Load { view, index });
+            let (view, at) = self.element()?;
+            return Ok(Expr::Load { view, at, width: 1 });
+        }
+        if let (Some(row), true) = (Algebra::by_name(word), after.starts_with(['(', '.'])) {
+            self.cursor.at += len;
+            let at = if row.has_place() {
+                self.expect(".")?;
+                self.number("the number of a component or field")?
+            } else {
+                0
+            };
+            return Ok(Expr::Algebra { row, at, args: self.operands()?.into() });
         }
         if after.starts_with('(') {
             let Some(op) = Op::by_name(word) else { return self.fail(format!("there is no operation '{word}'")) };
-            self.at += len;
-            self.expect("(")?;
-            let mut args = vec![self.operand()?];
-            while self.take(",") {
-                args.push(self.operand()?);
-            }
-            self.expect(")")?;
+            self.cursor.at += len;
+            let args = self.operands()?;
             return match Args::new(&args) {
                 Some(args) => Ok(Expr::Op(op, args)),
                 None => self.fail(format!("{word} takes {} arguments", op.arity())),
             };
         }
-        self.at += len;
+        self.cursor.at += len;
         match word {
             "cast" => Ok(Expr::Cast(self.scalar()?, self.operand()?)),
             "bitcast" => Ok(Expr::Bitcast(self.scalar()?, self.operand()?)),
-            "atomic" => {
-                if self.take("compare_exchange") {
-                    let (view, index) = self.element()?;
-                    self.expect(",")?;
-                    let expected = self.operand()?;
-                    self.expect(",")?;
-                    return Ok(Expr::CompareExchange { view, index, expected, value: self.operand()? });
-                }
-                let Some(atomic) = Atomic::ALL.into_iter().find(|a| self.take(a.name())) else {
-                    return self.fail("expected an atomic update: add, sub, min, max, and, or, xor, exchange");
+            "call" => {
+                let name = self.word("a function")?;
+                let Some(n) = self.kernel.functions.iter().position(|function| function.name == name) else {
+                    return self.fail(format!("there is no function '{name}' above"));
                 };
-                let (view, index) = self.element()?;
-                self.expect(",")?;
-                Ok(Expr::Atomic { atomic, view, index, value: self.operand()? })
+                Ok(Expr::Call(FunctionId(n as u32), self.operands()?.into()))
             }
+            "wide" => {
+                let width = self.number("how many elements")?;
+                let (view, at) = self.element()?;
+                Ok(Expr::Load { view, at, width })
+            }
+            "atomic" => self.atomic(),
             "shuffle" => {
                 let all = [Shuffle::Index, Shuffle::Up, Shuffle::Down, Shuffle::Xor];
                 let Some(shuffle) = all.into_iter().find(|s| self.take(s.name())) else {
@@ -526,9 +572,25 @@ impl<'t> Parser<'t> {
                 Ok(Expr::Vote { vote, value: self.operand()? })
             }
             _ => {
-                self.at -= len;
+                self.cursor.at -= len;
                 self.fail("expected an operation, a load or a variable")
             }
         }
+    }
+
+    fn atomic(&mut self) -> Result<Expr> {
+        if self.take("compare_exchange") {
+            let (view, at) = self.element()?;
+            self.expect(",")?;
+            let expected = self.operand()?;
+            self.expect(",")?;
+            return Ok(Expr::CompareExchange { view, at, expected, value: self.operand()? });
+        }
+        let Some(atomic) = Atomic::ALL.into_iter().find(|a| self.take(a.name())) else {
+            return self.fail("expected an atomic update: add, sub, min, max, and, or, xor, exchange");
+        };
+        let (view, at) = self.element()?;
+        self.expect(",")?;
+        Ok(Expr::Atomic { atomic, view, at, value: self.operand()? })
     }
 }

@@ -1,9 +1,14 @@
 //! Kernels built with the [`Builder`], as examples of it and as tests of every reader.
 
+mod rows;
+mod tiles;
+
 use crate::{
-    Access, Atomic, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Kernel, Op, Scalar, SharedId, Shuffle, Stmt, Value,
-    VerifyError,
+    Access, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Kernel, Op, Scalar, SharedId, Shuffle, Stmt,
+    Value, VerifyError, contiguous,
 };
+pub use rows::{layer_norm, softmax};
+pub use tiles::{matmul, transpose};
 
 /// A kernel or why it could not be built.
 pub type Built = Result<Kernel, VerifyError>;
@@ -12,6 +17,12 @@ const I32: Scalar = Scalar::I32;
 
 fn blocks(n: u64, threads: u32) -> [u32; 3] {
     [n.div_ceil(threads as u64).max(1) as u32, 1, 1]
+}
+
+/// The dimensions of a matrix without gaps.
+fn matrix(rows: u64, columns: u64) -> [Dim; 2] {
+    let dims = contiguous(&[rows.into(), columns.into()]);
+    [dims[0], dims[1]]
 }
 
 /// thread, block and global index along x.
@@ -135,102 +146,6 @@ pub fn warp_sum(scalar: Scalar, n: u64) -> Built {
     b.finish()
 }
 
-/// `out[j, i] = x[i, j]` through tiles of 32 × 33: the odd row length keeps columns out of one bank.
-pub fn transpose(scalar: Scalar, rows: u64, columns: u64) -> Built {
-    const TILE: u64 = 32;
-    let grid = [columns.div_ceil(TILE) as u32, rows.div_ceil(TILE) as u32, 1];
-    let mut b = Builder::blocks("transpose", grid, [TILE as u32, 8, 1], I32);
-    let x = b.param("x", scalar, rows * columns, Access::Read);
-    let out = b.param("out", scalar, rows * columns, Access::Write);
-    let tile = b.shared("tile", scalar, TILE * (TILE + 1));
-    let [tx, ty] = [Axis::X, Axis::Y].map(|axis| b.builtin(Builtin::Thread(axis)));
-    let [bx, by] = [Axis::X, Axis::Y].map(|axis| b.builtin(Builtin::Block(axis)));
-    for (from_global, first, second, width, height) in [(true, by, bx, columns, rows), (false, bx, by, rows, columns)] {
-        for step in (0..TILE).step_by(8) {
-            let offset = b.index_constant(step);
-            let line = b.add(&ty, &offset);
-            let (i, j) = (at(&mut b, first, TILE, line), at(&mut b, second, TILE, tx));
-            let (inside_i, inside_j) = (below(&mut b, i, height), below(&mut b, j, width));
-            let inside = b.op(Op::And, &[&inside_i, &inside_j]);
-            b.if_else(
-                inside,
-                |b| {
-                    let global = at(b, i, width, j);
-                    if from_global {
-                        let local = at(b, line, TILE + 1, tx);
-                        let value = b.load(x, global);
-                        b.store(tile, local, value);
-                    } else {
-                        let local = at(b, tx, TILE + 1, line);
-                        let value = b.load(tile, local);
-                        b.store(out, global, value);
-                    }
-                },
-                |_| {},
-            );
-        }
-        if from_global {
-            b.simple(Stmt::Barrier);
-        }
-    }
-    b.finish()
-}
-
-/// out = a · b for a of m × k and b of k × n, through square tiles in shared memory.
-pub fn matmul(scalar: Scalar, m: u64, k: u64, n: u64, tile: u64) -> Built {
-    let grid = [n.div_ceil(tile).max(1) as u32, m.div_ceil(tile).max(1) as u32, 1];
-    let mut b = Builder::blocks("matmul", grid, [tile as u32, tile as u32, 1], I32);
-    let left = b.param("a", scalar, m * k, Access::Read);
-    let right = b.param("b", scalar, k * n, Access::Read);
-    let out = b.param("out", scalar, m * n, Access::Write);
-    let (tile_a, tile_b) = (b.shared("tile_a", scalar, tile * tile), b.shared("tile_b", scalar, tile * tile));
-    let [tx, ty] = [Axis::X, Axis::Y].map(|axis| b.builtin(Builtin::Thread(axis)));
-    let [bx, by] = [Axis::X, Axis::Y].map(|axis| b.builtin(Builtin::Block(axis)));
-    let (row, column) = (at(&mut b, by, tile, ty), at(&mut b, bx, tile, tx));
-    let (row_inside, column_inside) = (below(&mut b, row, m), below(&mut b, column, n));
-    let own = at(&mut b, ty, tile, tx);
-    let zero = b.constant(Value::from_f64(scalar, 0.0));
-    let sum = b.local("sum", Value::from_f64(scalar, 0.0));
-    let steps = b.index_constant(k.div_ceil(tile));
-    let step = b.open_loop("step");
-    let first = b.read(step);
-    for (from, to, is_left) in [(left, tile_a, true), (right, tile_b, false)] {
-        let depth = at(&mut b, first, tile, if is_left { tx } else { ty });
-        let depth_inside = below(&mut b, depth, k);
-        let inside = b.op(Op::And, &[&depth_inside, if is_left { &row_inside } else { &column_inside }]);
-        b.if_else(
-            inside,
-            |b| {
-                let index = if is_left { at(b, row, k, depth) } else { at(b, depth, n, column) };
-                let value = b.load(from, index);
-                b.store(to, own, value);
-            },
-            |b| b.store(to, own, zero),
-        );
-    }
-    b.simple(Stmt::Barrier);
-    let width = b.index_constant(tile);
-    let inner = b.open_loop("inner");
-    let l = b.read(inner);
-    let (ia, ib) = (at(&mut b, ty, tile, l), at(&mut b, l, tile, tx));
-    let (x, y, before) = (b.load(tile_a, ia), b.load(tile_b, ib), b.read(sum));
-    let after = b.fma(&x, &y, &before);
-    b.assign(sum, after);
-    b.close_loop(inner, width);
-    b.simple(Stmt::Barrier);
-    b.close_loop(step, steps);
-    let inside = b.op(Op::And, &[&row_inside, &column_inside]);
-    b.if_else(
-        inside,
-        |b| {
-            let (index, total) = (at(b, row, n, column), b.read(sum));
-            b.store(out, index, total);
-        },
-        |_| {},
-    );
-    b.finish()
-}
-
 /// `counts[x[i]] += 1`, first in shared memory, then once a block and bin in the result (which starts as it is).
 pub fn histogram(n: u64, bins: u64, threads: u32) -> Built {
     let mut b = Builder::blocks("histogram", blocks(n, threads), [threads, 1, 1], I32);
@@ -346,69 +261,6 @@ pub fn stencil(scalar: Scalar, rows: u64, columns: u64) -> Built {
             b.store(out, index, value);
         },
     );
-    b.finish()
-}
-
-/// Softmax of each row, a block a row: largest, sum of exponentials, quotients.
-pub fn softmax(scalar: Scalar, rows: u64, columns: u64, threads: u32) -> Built {
-    let mut b = Builder::blocks("softmax", [rows.max(1) as u32, 1, 1], [threads, 1, 1], I32);
-    let x = b.param("x", scalar, rows * columns, Access::Read);
-    let out = b.param("out", scalar, rows * columns, Access::Write);
-    let tile = b.shared("tile", scalar, threads as u64);
-    let Place { thread, block, .. } = place(&mut b);
-    let start = b.index_constant(0);
-    let turns = b.index_constant(columns.div_ceil(threads as u64));
-    // The thread's elements of the row, each `threads`-th.
-    let each = |b: &mut Builder, name: &str, body: &dyn Fn(&mut Builder, ExprId)| {
-        let turn = b.open_loop(name);
-        let n = b.read(turn);
-        let column = at(b, n, threads as u64, thread);
-        let inside = below(b, column, columns);
-        b.if_else(
-            inside,
-            |b| {
-                let index = at(b, block, columns, column);
-                body(b, index);
-            },
-            |_| {},
-        );
-        b.close_loop(turn, turns);
-    };
-    // One value of all threads.
-    let whole = |b: &mut Builder, part: ExprId, op: Op| {
-        b.store(tile, thread, part);
-        b.simple(Stmt::Barrier);
-        reduce_tile(b, tile, thread, threads, op);
-        let value = b.load(tile, start);
-        b.simple(Stmt::Barrier);
-        value
-    };
-    let largest = b.local("largest", Value::from_f64(scalar, f64::NEG_INFINITY));
-    each(&mut b, "j", &|b, index| {
-        let (value, before) = (b.load(x, index), b.read(largest));
-        let after = b.op(Op::Max, &[&before, &value]);
-        b.assign(largest, after);
-    });
-    let part = b.read(largest);
-    let row_max = whole(&mut b, part, Op::Max);
-    let total = b.local("total", Value::from_f64(scalar, 0.0));
-    let power = |b: &mut Builder, index: ExprId| {
-        let value = b.load(x, index);
-        let less = b.sub(&value, &row_max);
-        b.op(Op::Exp, &[&less])
-    };
-    each(&mut b, "k", &|b, index| {
-        let (value, before) = (power(b, index), b.read(total));
-        let after = b.add(&before, &value);
-        b.assign(total, after);
-    });
-    let part = b.read(total);
-    let row_sum = whole(&mut b, part, Op::Add);
-    each(&mut b, "l", &|b, index| {
-        let value = power(b, index);
-        let quotient = b.div(&value, &row_sum);
-        b.store(out, index, quotient);
-    });
     b.finish()
 }
 

@@ -2,21 +2,33 @@
 
 use std::fmt;
 
-use crate::{Access, Axis, Builtin, Expr, ExprId, Kernel, Launch, LocalId, Stmt, View};
+use crate::{Access, Args, Axis, Builtin, Code, Dim, Expr, ExprId, Extent, Kernel, Launch, LocalId, Stmt, Value, View};
+use crate::{ValueParam, contiguous};
 
 /// Version of the text form, in its first line.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "bornite-ir {VERSION}")?;
+        for found in &self.structs {
+            let fields = found.fields.iter().map(|field| format!("{}: {}", field.name, field.ty.name(&self.structs)));
+            writeln!(f, "struct {} {{ {} }}", found.name, fields.collect::<Vec<_>>().join(", "))?;
+        }
+        for function in &self.functions {
+            let params = (function.params.iter()).map(|p| format!("{}: {}", p.name, p.ty.name(&self.structs)));
+            let params = params.collect::<Vec<_>>().join(", ");
+            writeln!(f, "function {}({params}): {}", function.name, function.result.name(&self.structs))?;
+            Writer { kernel: self, code: &function.code, arguments: &function.params }.code(f)?;
+        }
+        write!(f, "kernel {} ", self.name)?;
         match self.launch {
-            Launch::ParallelFor { count } => {
-                writeln!(f, "kernel {} parallel_for {count} index {}", self.name, self.index)?
-            }
-            Launch::Blocks { grid, block } => {
-                writeln!(f, "kernel {} grid {grid:?} block {block:?} index {}", self.name, self.index)?;
-            }
+            Launch::ParallelFor { count } => write!(f, "parallel_for {}", Number(self, count))?,
+            Launch::Blocks { grid, block } => write!(f, "grid {grid:?} block {block:?}")?,
+        }
+        writeln!(f, " index {}", self.index)?;
+        for value in &self.values {
+            writeln!(f, "  value {}: {}", value.name, value.ty.name(&self.structs))?;
         }
         for p in &self.params {
             let access = match p.access {
@@ -24,60 +36,49 @@ impl fmt::Display for Kernel {
                 Access::Write => "write",
                 Access::ReadWrite => "update",
             };
-            writeln!(f, "  param {}: {access} {}[{}]", p.name, p.scalar, p.len)?;
+            writeln!(f, "  param {}: {access} {}{}", p.name, p.ty.name(&self.structs), Dims(self, &p.dims))?;
         }
         for s in &self.shared {
-            writeln!(f, "  shared {}: {}[{}]", s.name, s.scalar, s.len)?;
+            writeln!(f, "  shared {}: {}{}", s.name, s.ty.name(&self.structs), Dims(self, &s.dims))?;
         }
-        for (n, local) in self.locals.iter().enumerate() {
-            writeln!(f, "  var ${n} {}: {} = {}", local.name, local.init.scalar(), local.init)?;
+        Writer { kernel: self, code: &self.code, arguments: &self.values }.code(f)
+    }
+}
+
+/// A number or the name of the value parameter that gives it.
+struct Number<'a>(&'a Kernel, Extent);
+
+impl fmt::Display for Number<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            Extent::Const(n) => write!(f, "{n}"),
+            Extent::Value(n) => match self.0.values.get(n as usize) {
+                Some(value) => write!(f, "@{}", value.name),
+                None => write!(f, "@{n}"),
+            },
         }
-        writeln!(f, "{{")?;
-        self.write_block(f, &self.body, 1)?;
-        writeln!(f, "}}")
+    }
+}
+
+/// `[4, 5]`, with strides where elements do not lie row by row without gaps.
+struct Dims<'a>(&'a Kernel, &'a [Dim]);
+
+impl fmt::Display for Dims<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let extents: Vec<Extent> = self.1.iter().map(|dim| dim.extent).collect();
+        let plain = contiguous(&extents) == self.1;
+        f.write_str("[")?;
+        for (n, dim) in self.1.iter().enumerate() {
+            write!(f, "{}{}", if n > 0 { ", " } else { "" }, Number(self.0, dim.extent))?;
+            if !plain {
+                write!(f, " by {}", Number(self.0, dim.stride))?;
+            }
+        }
+        f.write_str("]")
     }
 }
 
 impl Kernel {
-    fn write_block(&self, f: &mut fmt::Formatter<'_>, block: &[Stmt], depth: usize) -> fmt::Result {
-        let pad = "  ".repeat(depth);
-        for stmt in block {
-            match stmt {
-                Stmt::Let(id) => writeln!(f, "{pad}%{}: {} = {}", id.0, self.scalar(*id), Right(self, *id))?,
-                Stmt::Assign(local, value) => writeln!(f, "{pad}{} = {}", Var(*local), Operand(self, *value))?,
-                Stmt::Store { view, index, value } => {
-                    writeln!(f, "{pad}{} = {}", Element(self, *view, *index), Operand(self, *value))?;
-                }
-                Stmt::For { counter, end, body } => {
-                    writeln!(f, "{pad}for {} below {} {{", Var(*counter), Operand(self, *end))?;
-                    self.write_block(f, body, depth + 1)?;
-                    writeln!(f, "{pad}}}")?;
-                }
-                Stmt::If { condition, then, otherwise } => {
-                    writeln!(f, "{pad}if {} {{", Operand(self, *condition))?;
-                    self.write_block(f, then, depth + 1)?;
-                    if !otherwise.is_empty() {
-                        writeln!(f, "{pad}}} else {{")?;
-                        self.write_block(f, otherwise, depth + 1)?;
-                    }
-                    writeln!(f, "{pad}}}")?;
-                }
-                Stmt::Loop { body } => {
-                    writeln!(f, "{pad}loop {{")?;
-                    self.write_block(f, body, depth + 1)?;
-                    writeln!(f, "{pad}}}")?;
-                }
-                Stmt::Break => writeln!(f, "{pad}break")?,
-                Stmt::Continue => writeln!(f, "{pad}continue")?,
-                Stmt::Return => writeln!(f, "{pad}return")?,
-                Stmt::Barrier => writeln!(f, "{pad}barrier")?,
-                Stmt::WarpBarrier => writeln!(f, "{pad}warp_barrier")?,
-                Stmt::Fence => writeln!(f, "{pad}fence")?,
-            }
-        }
-        Ok(())
-    }
-
     /// The line of the text form that a statement of this kernel stands in, from 1.
     pub fn line_of(&self, stmt: &Stmt) -> Option<usize> {
         fn find(block: &[Stmt], wanted: &Stmt, line: &mut usize) -> bool {
@@ -103,9 +104,17 @@ impl Kernel {
             }
             false
         }
-        // Version, kernel, views and variables, the opening brace.
-        let mut line = 3 + self.params.len() + self.shared.len() + self.locals.len();
-        find(&self.body, stmt, &mut line).then_some(line)
+        // Each function has its first line, its variables and two braces.
+        let mut line = 1 + self.structs.len();
+        for function in &self.functions {
+            line += 2 + function.code.locals.len();
+            if find(&function.code.body, stmt, &mut line) {
+                return Some(line);
+            }
+            line += 1;
+        }
+        line += 2 + self.values.len() + self.params.len() + self.shared.len() + self.code.locals.len();
+        find(&self.code.body, stmt, &mut line).then_some(line)
     }
 }
 
@@ -126,6 +135,75 @@ impl fmt::Display for Builtin {
     }
 }
 
+/// Writes code.
+struct Writer<'a> {
+    kernel: &'a Kernel,
+    code: &'a Code,
+    arguments: &'a [ValueParam],
+}
+
+impl<'a> Writer<'a> {
+    /// Variables and statements.
+    fn code(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, local) in self.code.locals.iter().enumerate() {
+            write!(f, "  var ${n} {}: {} = ", local.name, local.ty.name(&self.kernel.structs))?;
+            match &local.init[..] {
+                [one] => writeln!(f, "{one}")?,
+                all => writeln!(f, "{{{}}}", all.iter().map(Value::to_string).collect::<Vec<_>>().join(", "))?,
+            }
+        }
+        writeln!(f, "{{")?;
+        self.block(f, &self.code.body, 1)?;
+        writeln!(f, "}}")
+    }
+
+    fn block(&self, f: &mut fmt::Formatter<'_>, block: &[Stmt], depth: usize) -> fmt::Result {
+        let pad = "  ".repeat(depth);
+        for stmt in block {
+            f.write_str(&pad)?;
+            match stmt {
+                Stmt::Let(id) => {
+                    let ty = self.code.ty(*id).name(&self.kernel.structs);
+                    writeln!(f, "%{}: {ty} = {}", id.0, Right(self, *id))?;
+                }
+                Stmt::Assign(local, value) => writeln!(f, "{} = {}", Var(*local), Operand(self, *value))?,
+                Stmt::Store { view, at, value } => {
+                    writeln!(f, "{} = {}", Element(self, *view, at), Operand(self, *value))?;
+                }
+                Stmt::For { counter, end, body } => {
+                    writeln!(f, "for {} below {} {{", Var(*counter), Operand(self, *end))?;
+                    self.block(f, body, depth + 1)?;
+                    writeln!(f, "{pad}}}")?;
+                }
+                Stmt::If { condition, then, otherwise } => {
+                    writeln!(f, "if {} {{", Operand(self, *condition))?;
+                    self.block(f, then, depth + 1)?;
+                    if !otherwise.is_empty() {
+                        writeln!(f, "{pad}}} else {{")?;
+                        self.block(f, otherwise, depth + 1)?;
+                    }
+                    writeln!(f, "{pad}}}")?;
+                }
+                Stmt::Loop { body } => {
+                    writeln!(f, "loop {{")?;
+                    self.block(f, body, depth + 1)?;
+                    writeln!(f, "{pad}}}")?;
+                }
+                Stmt::Break => writeln!(f, "break")?,
+                Stmt::Continue => writeln!(f, "continue")?,
+                Stmt::Return(None) => writeln!(f, "return")?,
+                Stmt::Return(Some(value)) => writeln!(f, "return {}", Operand(self, *value))?,
+                Stmt::Barrier => writeln!(f, "barrier")?,
+                Stmt::WarpBarrier => writeln!(f, "warp_barrier")?,
+                Stmt::Fence(scope) => writeln!(f, "fence {}", scope.name())?,
+                Stmt::Print { format, args } if args.is_empty() => writeln!(f, "print \"{format}\"")?,
+                Stmt::Print { format, args } => writeln!(f, "print \"{format}\", {}", List(self, args))?,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A variable.
 struct Var(LocalId);
 
@@ -135,60 +213,78 @@ impl fmt::Display for Var {
     }
 }
 
-/// An operand: a constant or the index in place, anything else by number.
-struct Operand<'a>(&'a Kernel, ExprId);
+/// An operand: what needs no `Let` in place, anything else by number.
+struct Operand<'a>(&'a Writer<'a>, ExprId);
 
 impl fmt::Display for Operand<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.expr(self.1) {
+        match self.0.code.expr(self.1) {
             Expr::Const(value) => write!(f, "{value}"),
             Expr::Index => f.write_str("index"),
             Expr::Builtin(builtin) => write!(f, "{builtin}"),
+            Expr::Argument(n) => match self.0.arguments.get(*n as usize) {
+                Some(argument) => write!(f, "@{}", argument.name),
+                None => write!(f, "@{n}"),
+            },
             _ => write!(f, "%{}", self.1.0),
         }
     }
 }
 
+/// Operands with commas between.
+struct List<'a>(&'a Writer<'a>, &'a [ExprId]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, id) in self.1.iter().enumerate() {
+            write!(f, "{}{}", if n > 0 { ", " } else { "" }, Operand(self.0, *id))?;
+        }
+        Ok(())
+    }
+}
+
 /// An element of a view.
-struct Element<'a>(&'a Kernel, View, ExprId);
+struct Element<'a>(&'a Writer<'a>, View, &'a Args);
 
 impl fmt::Display for Element<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}[{}]", self.0.view(self.1).0, Operand(self.0, self.2))
+        write!(f, "{}[{}]", self.0.kernel.view(self.1).name, List(self.0, self.2))
     }
 }
 
 /// The right-hand side of a `Let`.
-struct Right<'a>(&'a Kernel, ExprId);
+struct Right<'a>(&'a Writer<'a>, ExprId);
 
 impl fmt::Display for Right<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Right(kernel, id) = *self;
-        match kernel.expr(id) {
-            Expr::Const(_) | Expr::Index | Expr::Builtin(_) => write!(f, "{}", Operand(kernel, id)),
+        let Right(w, id) = *self;
+        match w.code.expr(id) {
+            Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) => write!(f, "{}", Operand(w, id)),
             Expr::Read(local) => write!(f, "{}", Var(*local)),
-            Expr::Op(op, args) => {
-                write!(f, "{}(", op.row().name)?;
-                for (n, arg) in args.iter().enumerate() {
-                    write!(f, "{}{}", if n > 0 { ", " } else { "" }, Operand(kernel, *arg))?;
-                }
-                f.write_str(")")
+            Expr::Op(op, args) => write!(f, "{}({})", op.row().name, List(w, args)),
+            Expr::Algebra { row, at, args } if row.has_place() => {
+                write!(f, "{}.{at}({})", row.row().name, List(w, args))
             }
-            Expr::Cast(to, from) => write!(f, "cast {to} {}", Operand(kernel, *from)),
-            Expr::Bitcast(to, from) => write!(f, "bitcast {to} {}", Operand(kernel, *from)),
-            Expr::Load { view, index } => write!(f, "{}", Element(kernel, *view, *index)),
-            Expr::Atomic { atomic, view, index, value } => {
-                let (name, value) = (atomic.name(), Operand(kernel, *value));
-                write!(f, "atomic {name} {}, {value}", Element(kernel, *view, *index))
+            Expr::Algebra { row, args, .. } => write!(f, "{}({})", row.row().name, List(w, args)),
+            Expr::Cast(to, from) => write!(f, "cast {to} {}", Operand(w, *from)),
+            Expr::Bitcast(to, from) => write!(f, "bitcast {to} {}", Operand(w, *from)),
+            Expr::Call(function, args) => {
+                let name = w.kernel.functions.get(function.0 as usize).map_or("?", |function| &function.name);
+                write!(f, "call {name}({})", List(w, args))
             }
-            Expr::CompareExchange { view, index, expected, value } => {
-                let (expected, value) = (Operand(kernel, *expected), Operand(kernel, *value));
-                write!(f, "atomic compare_exchange {}, {expected}, {value}", Element(kernel, *view, *index))
+            Expr::Load { view, at, width: 1 } => write!(f, "{}", Element(w, *view, at)),
+            Expr::Load { view, at, width } => write!(f, "wide {width} {}", Element(w, *view, at)),
+            Expr::Atomic { atomic, view, at, value } => {
+                write!(f, "atomic {} {}, {}", atomic.name(), Element(w, *view, at), Operand(w, *value))
+            }
+            Expr::CompareExchange { view, at, expected, value } => {
+                let (expected, value) = (Operand(w, *expected), Operand(w, *value));
+                write!(f, "atomic compare_exchange {}, {expected}, {value}", Element(w, *view, at))
             }
             Expr::Shuffle { shuffle, value, lane } => {
-                write!(f, "shuffle {} {}, {}", shuffle.name(), Operand(kernel, *value), Operand(kernel, *lane))
+                write!(f, "shuffle {} {}, {}", shuffle.name(), Operand(w, *value), Operand(w, *lane))
             }
-            Expr::Vote { vote, value } => write!(f, "vote {} {}", vote.name(), Operand(kernel, *value)),
+            Expr::Vote { vote, value } => write!(f, "vote {} {}", vote.name(), Operand(w, *value)),
         }
     }
 }

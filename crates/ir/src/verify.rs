@@ -1,6 +1,10 @@
 //! The executable statement of what a valid kernel is. Readers rely on it and check nothing of this again.
 
-use crate::{Atomic, Expr, ExprId, Kernel, Launch, LocalId, ParamId, Scalar, SharedId, Stmt, View, Vote};
+mod code;
+
+use crate::{Dim, Extent, Kernel, Launch, MAX_COMPONENTS, Scalar, StructId, Type};
+use code::check_code;
+pub(crate) use code::op_result;
 
 /// Why a kernel is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,295 +24,174 @@ impl VerifyError {
 
 /// Checks types, scopes, access directions and sizes.
 pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
-    let fail = |what: String| Err(VerifyError::new(&kernel.name, what));
     if !is_name(&kernel.name) {
-        return fail(format!("the name {:?} is not letters, digits and '_'", kernel.name));
+        return Err(VerifyError::new(
+            &kernel.name,
+            format!("the name {:?} is not letters, digits and '_'", kernel.name),
+        ));
     }
+    signature(kernel).map_err(|what| VerifyError::new(&kernel.name, what))?;
+    for n in 0..kernel.functions.len() {
+        let name = &kernel.functions[n].name;
+        check_code(kernel, Some(n)).map_err(|what| VerifyError::new(&kernel.name, format!("in '{name}': {what}")))?;
+    }
+    check_code(kernel, None).map_err(|what| VerifyError::new(&kernel.name, what))
+}
+
+/// Everything but code.
+fn signature(kernel: &Kernel) -> Result<(), String> {
     if !matches!(kernel.index, Scalar::I32 | Scalar::I64) {
-        return fail(format!("indices are {}, not i32 or i64", kernel.index));
+        return Err(format!("indices are {}, not i32 or i64", kernel.index));
     }
-    let largest = if kernel.index == Scalar::I32 { i32::MAX as u64 } else { i64::MAX as u64 };
-    if kernel.launch.count() > largest {
-        return fail(format!("{} instances do not fit the index type {}", kernel.launch.count(), kernel.index));
+    structs(kernel)?;
+    let mut names = vec![];
+    let values = kernel.values.iter().map(|v| (&v.name, v.ty));
+    let views = kernel.params.iter().map(|p| (&p.name, p.ty)).chain(kernel.shared.iter().map(|s| (&s.name, s.ty)));
+    for (n, (name, ty)) in views.chain(values).enumerate() {
+        named(name, &mut names, || format!("parameter {n}"))?;
+        known_type(kernel, ty, name)?;
     }
-    if let Launch::Blocks { grid, block } = kernel.launch {
-        let threads: u64 = block.iter().map(|&n| n as u64).product();
-        if threads == 0 || threads > 1024 || block[2] > 64 {
-            return fail(format!("a block of {block:?} threads; 1 to 1024 are possible, 64 of them along z"));
-        }
-        if grid[0] > i32::MAX as u32 || grid[1] > 65_535 || grid[2] > 65_535 {
-            return fail(format!("a grid of {grid:?} blocks; at most [2147483647, 65535, 65535] are possible"));
-        }
-    }
-    let shared = kernel.shared.iter().map(|s| (&s.name, s.len));
-    let views: Vec<(&String, u64)> = kernel.params.iter().map(|p| (&p.name, p.len)).chain(shared).collect();
-    for (n, (name, len)) in views.iter().enumerate() {
-        if !is_name(name) || views[..n].iter().any(|(other, _)| other == name) {
-            return fail(format!("view {n} needs a name of its own, found {name:?}"));
-        }
-        if *len > largest {
-            return fail(format!("view '{name}' has {len} elements, more than {} holds", kernel.index));
+    let mut names = vec![&kernel.name];
+    for function in &kernel.functions {
+        named(&function.name, &mut names, || "a function".into())?;
+        known_type(kernel, function.result, &function.name)?;
+        let mut names = vec![];
+        for param in &function.params {
+            named(&param.name, &mut names, || format!("a parameter of '{}'", function.name))?;
+            known_type(kernel, param.ty, &param.name)?;
         }
     }
-    let shared_bytes: u128 = kernel.shared.iter().map(|s| s.len as u128 * s.scalar.bytes() as u128).sum();
+    launch(kernel)?;
+    for param in &kernel.params {
+        dims(kernel, &param.name, &param.dims)?;
+    }
+    let mut shared_bytes = 0u128;
+    for shared in &kernel.shared {
+        dims(kernel, &shared.name, &shared.dims)?;
+        let extents: Vec<Extent> = shared.dims.iter().map(|dim| dim.extent).collect();
+        if extents.iter().any(|extent| extent.known().is_none()) || shared.dims != crate::contiguous(&extents) {
+            return Err(format!("shared '{}' needs known dimensions without gaps", shared.name));
+        }
+        let elements: u128 = extents.iter().map(|extent| extent.of(&[]).max(0) as u128).product();
+        shared_bytes += elements * kernel.bytes_of(shared.ty) as u128;
+    }
     if shared_bytes > 48 * 1024 {
-        return fail(format!("{shared_bytes} bytes of shared memory; at most 49152 are possible"));
+        return Err(format!("{shared_bytes} bytes of shared memory; at most 49152 are possible"));
     }
     if matches!(kernel.launch, Launch::ParallelFor { .. }) && kernel.is_cooperative() {
-        return fail("shared memory, barriers, shuffles and votes need blocks".into());
+        return Err("shared memory, barriers, shuffles and votes need blocks".into());
     }
-    if kernel.exprs.len() != kernel.types.len() {
-        return fail(format!("{} expressions but {} types", kernel.exprs.len(), kernel.types.len()));
-    }
-    let evaluated = kernel.exprs.iter().map(Expr::is_free).collect();
-    for (n, local) in kernel.locals.iter().enumerate() {
-        if !is_name(&local.name) {
-            return fail(format!("variable ${n} has the name {:?}, not letters, digits and '_'", local.name));
+    Ok(())
+}
+
+/// The largest index.
+fn largest(kernel: &Kernel) -> u64 {
+    if kernel.index == Scalar::I32 { i32::MAX as u64 } else { i64::MAX as u64 }
+}
+
+fn launch(kernel: &Kernel) -> Result<(), String> {
+    match kernel.launch {
+        Launch::ParallelFor { count } => {
+            extent(kernel, count, "the number of instances")?;
+            if count.known().is_some_and(|n| n < 0 || n as u64 > largest(kernel)) {
+                return Err(format!("{} instances do not fit the index type {}", count.of(&[]), kernel.index));
+            }
+        }
+        Launch::Blocks { grid, block } => {
+            let threads: u64 = block.iter().map(|&n| n as u64).product();
+            if threads == 0 || threads > 1024 || block[2] > 64 {
+                return Err(format!("a block of {block:?} threads; 1 to 1024 are possible, 64 of them along z"));
+            }
+            if grid[0] > i32::MAX as u32 || grid[1] > 65_535 || grid[2] > 65_535 {
+                return Err(format!("a grid of {grid:?} blocks; at most [2147483647, 65535, 65535] are possible"));
+            }
+            if kernel.launch.count(&[]) > largest(kernel) {
+                let count = kernel.launch.count(&[]);
+                return Err(format!("{count} instances do not fit the index type {}", kernel.index));
+            }
         }
     }
-    let mut scope = Scope {
-        kernel,
-        visible: evaluated,
-        once: vec![false; kernel.exprs.len()],
-        is_counter: vec![false; kernel.locals.len()],
-        counters: vec![],
-        loops: 0,
-    };
-    scope.find_counters(&kernel.body)?;
-    for (n, expr) in kernel.exprs.iter().enumerate() {
-        if expr.is_free() {
-            scope.types(ExprId(n as u32))?;
+    Ok(())
+}
+
+fn extent(kernel: &Kernel, extent: Extent, of: &str) -> Result<(), String> {
+    match extent {
+        Extent::Const(_) => Ok(()),
+        Extent::Value(n) => match kernel.values.get(n as usize) {
+            Some(value) if value.ty == kernel.index.into() => Ok(()),
+            Some(value) => Err(format!("{of}: '{}' is not {}", value.name, kernel.index)),
+            None => Err(format!("{of}: value parameter {n} does not exist")),
+        },
+    }
+}
+
+fn dims(kernel: &Kernel, name: &str, dims: &[Dim]) -> Result<(), String> {
+    if !(1..=4).contains(&dims.len()) {
+        return Err(format!("view '{name}' has {} dimensions; 1 to 4 are possible", dims.len()));
+    }
+    for dim in dims {
+        extent(kernel, dim.extent, name)?;
+        extent(kernel, dim.stride, name)?;
+        if dim.extent.known().is_some_and(|n| n < 0) {
+            return Err(format!("view '{name}' has a negative extent"));
         }
     }
-    scope.block(&kernel.body)
+    let known = dims.iter().all(|dim| dim.extent.known().and(dim.stride.known()).is_some());
+    let fits = |n: u64| n <= largest(kernel);
+    match kernel.span(dims, &[]) {
+        _ if !known => Ok(()),
+        Some(span) if fits(span.elements) => Ok(()),
+        Some(span) => Err(format!("view '{name}' has {} elements, more than {} holds", span.elements, kernel.index)),
+        None => Err(format!("view '{name}' has more elements than {} holds", kernel.index)),
+    }
+}
+
+fn structs(kernel: &Kernel) -> Result<(), String> {
+    let mut names = vec![];
+    for (n, found) in kernel.structs.iter().enumerate() {
+        named(&found.name, &mut names, || format!("struct {n}"))?;
+        if crate::ty::parse_plain(&found.name).is_some() {
+            return Err(format!("struct {n}: '{}' is the name of another type", found.name));
+        }
+        if found.fields.is_empty() {
+            return Err(format!("struct '{}' has no fields", found.name));
+        }
+        let mut fields = vec![];
+        for field in &found.fields {
+            named(&field.name, &mut fields, || format!("a field of '{}'", found.name))?;
+            if matches!(field.ty, Type::Struct(StructId(inner)) if inner as usize >= n) {
+                return Err(format!("field '{}' of '{}' is of a struct that comes later", field.name, found.name));
+            }
+            known_type(kernel, field.ty, &field.name)?;
+        }
+        known_type(kernel, Type::Struct(StructId(n as u32)), &found.name)?;
+    }
+    Ok(())
+}
+
+/// A type that exists and is not too large.
+fn known_type(kernel: &Kernel, ty: Type, of: &str) -> Result<(), String> {
+    if let Type::Struct(StructId(n)) = ty
+        && n as usize >= kernel.structs.len()
+    {
+        return Err(format!("'{of}': struct {n} does not exist"));
+    }
+    match ty.count(&kernel.structs) {
+        1..=MAX_COMPONENTS => Ok(()),
+        n => Err(format!("'{of}' has {n} components; 1 to {MAX_COMPONENTS} are possible")),
+    }
+}
+
+fn named<'a>(name: &'a String, taken: &mut Vec<&'a String>, what: impl Fn() -> String) -> Result<(), String> {
+    if !is_name(name) || taken.contains(&name) {
+        return Err(format!("{} needs a name of its own, found {name:?}", what()));
+    }
+    taken.push(name);
+    Ok(())
 }
 
 /// Letters, digits and `_`, not starting with a digit.
 fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-struct Scope<'a> {
-    kernel: &'a Kernel,
-    /// Evaluated before the current statement in this block or one around it.
-    visible: Vec<bool>,
-    /// Named by some `Let` already.
-    once: Vec<bool>,
-    /// For each variable, whether some loop counts with it: only that loop sets it, only its body reads it.
-    is_counter: Vec<bool>,
-    /// Counters of the loops around the current statement.
-    counters: Vec<LocalId>,
-    /// How many loops are around the current statement.
-    loops: usize,
-}
-
-impl Scope<'_> {
-    fn fail<T>(&self, what: String) -> Result<T, VerifyError> {
-        Err(VerifyError::new(&self.kernel.name, what))
-    }
-
-    fn find_counters(&mut self, block: &[Stmt]) -> Result<(), VerifyError> {
-        for stmt in block {
-            match stmt {
-                Stmt::For { counter, body, .. } => {
-                    self.local(*counter)?;
-                    if std::mem::replace(&mut self.is_counter[counter.0 as usize], true) {
-                        return self.fail(format!("${} counts two loops", counter.0));
-                    }
-                    self.find_counters(body)?;
-                }
-                Stmt::If { then, otherwise, .. } => {
-                    self.find_counters(then)?;
-                    self.find_counters(otherwise)?;
-                }
-                Stmt::Loop { body } => self.find_counters(body)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn block(&mut self, block: &[Stmt]) -> Result<(), VerifyError> {
-        let mut named = vec![];
-        for stmt in block {
-            match stmt {
-                Stmt::Let(id) => {
-                    self.exists(*id)?;
-                    if self.once[id.0 as usize] {
-                        return self.fail(format!("%{} is evaluated twice", id.0));
-                    }
-                    self.types(*id)?;
-                    self.once[id.0 as usize] = true;
-                    self.visible[id.0 as usize] = true;
-                    named.push(*id);
-                }
-                Stmt::Assign(local, value) => {
-                    let scalar = self.local(*local)?;
-                    if self.is_counter[local.0 as usize] {
-                        return self.fail(format!("loop counter ${} is assigned", local.0));
-                    }
-                    self.expect(*value, scalar, "an assignment")?;
-                }
-                Stmt::Store { view, index, value } => {
-                    let scalar = self.view(*view, false, true)?;
-                    self.expect(*index, self.kernel.index, "a store's index")?;
-                    self.expect(*value, scalar, "a store")?;
-                }
-                Stmt::For { counter, end, body } => {
-                    if self.local(*counter)? != self.kernel.index {
-                        return self.fail(format!("counter ${} is not {}", counter.0, self.kernel.index));
-                    }
-                    self.expect(*end, self.kernel.index, "a loop's end")?;
-                    self.counters.push(*counter);
-                    self.loops += 1;
-                    self.block(body)?;
-                    self.loops -= 1;
-                    self.counters.pop();
-                }
-                Stmt::Loop { body } => {
-                    self.loops += 1;
-                    self.block(body)?;
-                    self.loops -= 1;
-                }
-                Stmt::Break | Stmt::Continue if self.loops == 0 => {
-                    return self.fail(format!("{stmt:?} outside a loop"));
-                }
-                Stmt::Break | Stmt::Continue | Stmt::Return | Stmt::Barrier | Stmt::WarpBarrier | Stmt::Fence => {}
-                Stmt::If { condition, then, otherwise } => {
-                    self.expect(*condition, Scalar::Bool, "a condition")?;
-                    self.block(then)?;
-                    self.block(otherwise)?;
-                }
-            }
-        }
-        for id in named {
-            self.visible[id.0 as usize] = false;
-        }
-        Ok(())
-    }
-
-    /// Checks that an expression's operands are visible and its recorded type is right.
-    fn types(&self, id: ExprId) -> Result<(), VerifyError> {
-        let found = self.kernel.scalar(id);
-        let expected = match self.kernel.expr(id) {
-            Expr::Const(value) => value.scalar(),
-            Expr::Index => match self.kernel.launch {
-                Launch::ParallelFor { .. } => self.kernel.index,
-                Launch::Blocks { .. } => return self.fail(format!("%{}: a block kernel has no single index", id.0)),
-            },
-            Expr::Builtin(builtin) => match self.kernel.launch {
-                Launch::Blocks { .. } => self.kernel.index,
-                Launch::ParallelFor { .. } => return self.fail(format!("%{}: {builtin:?} needs blocks", id.0)),
-            },
-            Expr::Read(local) => {
-                let scalar = self.local(*local)?;
-                if self.is_counter[local.0 as usize] && !self.counters.contains(local) {
-                    return self.fail(format!("loop counter ${} is read outside its loop", local.0));
-                }
-                scalar
-            }
-            Expr::Op(op, args) => {
-                let row = op.row();
-                if args.len() != op.arity() {
-                    return self.fail(format!("%{}: {} given {} arguments", id.0, row.name, args.len()));
-                }
-                let types = args.iter().map(|&a| self.value(a)).collect::<Result<Vec<_>, _>>()?;
-                match row.rule.result(&types) {
-                    Ok(scalar) => scalar,
-                    Err(expected) => {
-                        return self.fail(format!("%{}: {} of {types:?} expects {expected}", id.0, row.name));
-                    }
-                }
-            }
-            Expr::Cast(to, from) => {
-                self.value(*from)?;
-                *to
-            }
-            Expr::Bitcast(to, from) => {
-                let from = self.value(*from)?;
-                if from.bytes() != to.bytes() || (from == Scalar::Bool) != (*to == Scalar::Bool) {
-                    return self.fail(format!("%{}: {from} and {to} are not of one width", id.0));
-                }
-                *to
-            }
-            Expr::Load { view, index } => {
-                let scalar = self.view(*view, true, false)?;
-                self.expect(*index, self.kernel.index, "a load's index")?;
-                scalar
-            }
-            Expr::Atomic { atomic, view, index, value } => {
-                let scalar = self.view(*view, true, true)?;
-                if !atomic.takes(scalar) {
-                    return self.fail(format!("%{}: no atomic {} of {scalar}", id.0, atomic.name()));
-                }
-                self.expect(*index, self.kernel.index, "an atomic's index")?;
-                self.expect(*value, scalar, "an atomic")?;
-                scalar
-            }
-            Expr::CompareExchange { view, index, expected, value } => {
-                let scalar = self.view(*view, true, true)?;
-                if !Atomic::Exchange.takes(scalar) {
-                    return self.fail(format!("%{}: no compare-exchange of {scalar}", id.0));
-                }
-                self.expect(*index, self.kernel.index, "a compare-exchange's index")?;
-                self.expect(*expected, scalar, "a compare-exchange")?;
-                self.expect(*value, scalar, "a compare-exchange")?;
-                scalar
-            }
-            Expr::Shuffle { value, lane, .. } => {
-                self.expect(*lane, self.kernel.index, "a shuffle's lane")?;
-                let scalar = self.value(*value)?;
-                if scalar.bytes() < 4 {
-                    return self.fail(format!("%{}: a shuffle moves 32 or 64 bits, not {scalar}", id.0));
-                }
-                scalar
-            }
-            Expr::Vote { vote, value } => {
-                self.expect(*value, Scalar::Bool, "a vote")?;
-                if *vote == Vote::Ballot { Scalar::U32 } else { Scalar::Bool }
-            }
-        };
-        if found == expected { Ok(()) } else { self.fail(format!("%{} is {expected} but recorded as {found}", id.0)) }
-    }
-
-    fn exists(&self, id: ExprId) -> Result<(), VerifyError> {
-        if (id.0 as usize) < self.kernel.exprs.len() { Ok(()) } else { self.fail(format!("%{} does not exist", id.0)) }
-    }
-
-    /// The type of an operand, which must be visible here.
-    fn value(&self, id: ExprId) -> Result<Scalar, VerifyError> {
-        self.exists(id)?;
-        if !self.visible[id.0 as usize] {
-            return self.fail(format!("%{} is used where it has no value", id.0));
-        }
-        Ok(self.kernel.scalar(id))
-    }
-
-    fn expect(&self, id: ExprId, scalar: Scalar, role: &str) -> Result<(), VerifyError> {
-        let found = self.value(id)?;
-        if found == scalar { Ok(()) } else { self.fail(format!("{role} needs {scalar}, %{} is {found}", id.0)) }
-    }
-
-    fn local(&self, id: LocalId) -> Result<Scalar, VerifyError> {
-        match self.kernel.locals.get(id.0 as usize) {
-            Some(local) => Ok(local.init.scalar()),
-            None => self.fail(format!("variable ${} does not exist", id.0)),
-        }
-    }
-
-    /// The element type of a view that must allow being read, written or both.
-    fn view(&self, view: View, read: bool, write: bool) -> Result<Scalar, VerifyError> {
-        match view {
-            View::Param(ParamId(n)) => match self.kernel.params.get(n as usize) {
-                Some(p) if (!read || p.access.reads()) && (!write || p.access.writes()) => Ok(p.scalar),
-                Some(p) => self.fail(format!("'{}' is for {:?} only", p.name, p.access)),
-                None => self.fail(format!("{view:?} does not exist")),
-            },
-            View::Shared(SharedId(n)) => match self.kernel.shared.get(n as usize) {
-                Some(shared) => Ok(shared.scalar),
-                None => self.fail(format!("{view:?} does not exist")),
-            },
-        }
-    }
 }

@@ -12,8 +12,8 @@ const I32: Scalar = Scalar::I32;
 fn run(kernel: &Kernel, order: Order) -> Result<(), bornite_ir::Fault> {
     let mut memory: Vec<Vec<u64>> = (kernel.params.iter())
         .map(|p| {
-            let mut words = vec![0u64; (p.len as usize * p.scalar.bytes()).div_ceil(8)];
-            if p.access != Access::Write && p.scalar == I32 {
+            let mut words = vec![0u64; kernel.view_bytes(p, &[]).unwrap_or(0).div_ceil(8)];
+            if p.access != Access::Write && p.ty == I32.into() {
                 for (n, x) in bytemuck::cast_slice_mut::<u64, i32>(&mut words).iter_mut().enumerate() {
                     *x = n as i32 % 7;
                 }
@@ -31,6 +31,7 @@ fn run(kernel: &Kernel, order: Order) -> Result<(), bornite_ir::Fault> {
 fn name(kind: &FaultKind) -> &'static str {
     match kind {
         FaultKind::OutOfBounds { .. } => "bounds",
+        FaultKind::Misaligned { .. } => "misaligned",
         FaultKind::Uninitialised { .. } => "uninitialised",
         FaultKind::Race { .. } => "race",
         FaultKind::DivergentBarrier { .. } => "barrier",
@@ -110,7 +111,7 @@ fn without_barrier(kernel: &Kernel, n: usize) -> Kernel {
     }
     let mut kernel = kernel.clone();
     let mut left = n;
-    assert!(remove(&mut kernel.body, &mut left), "there is no barrier {n}");
+    assert!(remove(&mut kernel.code.body, &mut left), "there is no barrier {n}");
     kernel
 }
 
@@ -301,7 +302,7 @@ fn divergence() {
     let ended = sample(|b, s| {
         let limit = constant(b, 32);
         let some = b.lt(&s.thread, &limit);
-        b.if_else(some, |b| b.simple(Stmt::Return), |_| {});
+        b.if_else(some, |b| b.simple(Stmt::Return(None)), |_| {});
         b.simple(Stmt::Barrier);
     });
     run(&ended, Order::Forward).unwrap();
@@ -341,7 +342,7 @@ fn loops_with_break_continue_and_return() {
         let (one, two) = (constant(b, 1), constant(b, 2));
         let parity = b.op(Op::Rem, &[&s.thread, &two]);
         let odd = b.op(Op::Eq, &[&parity, &one]);
-        b.if_else(odd, |b| b.simple(Stmt::Return), |_| {});
+        b.if_else(odd, |b| b.simple(Stmt::Return(None)), |_| {});
         let x = b.load(s.x, s.global);
         let root = b.local("root", Value::int(I32, 0));
         b.endless(|b| {

@@ -1,8 +1,8 @@
 //! Kernels by hand: what the verifier refuses, what the interpreter computes and reports, how text reads.
 
 use bornite_ir::{
-    Access, Arg, Args, Builder, Emit, EmitBits, Expr, ExprId, FaultKind, Kernel, Op, Scalar, Stmt, Value, interp,
-    verify,
+    Access, Arg, Args, Builder, Emit, EmitBits, Expr, ExprId, FaultKind, Kernel, Op, Scalar, Stmt, TypeRule, Value,
+    interp, verify,
 };
 
 /// out[i] = x[i] < 0 ? -x[i] : x[0] + … + x[i], with a loop and a branch.
@@ -55,6 +55,28 @@ fn loops_and_branches() {
     for (i, &found) in found.iter().enumerate() {
         let expected = if x[i] < 0.0 { -x[i] } else { x[..=i].iter().sum() };
         assert_eq!(found, expected, "element {i}");
+    }
+}
+
+/// What a reader does that knows no more than it must: a body's tables and rare branches become selects.
+#[test]
+fn bodies_spelled_out_give_the_same_bits() {
+    let x = [0.5, -3.0, 1e5, 4_294_967_295.0, 4_294_967_296.0, -1e22, 5.3e263, f64::MAX, f64::NEG_INFINITY, 0.0];
+    let input = x.map(f64::to_bits);
+    for &op in Op::ALL.iter().filter(|op| op.row().rule == TypeRule::Float && op.arity() == 1) {
+        let mut b = Builder::new("both", x.len() as u64, Scalar::I32);
+        let i = b.index();
+        let view = b.param("x", Scalar::F64, x.len() as u64, Access::Read);
+        let [out, spelled] = ["out", "spelled"].map(|n| b.param(n, Scalar::F64, x.len() as u64, Access::Write));
+        let at = b.load(view, i);
+        let value = b.op(op, &[&at]);
+        b.store(out, i, value);
+        let Some(value) = op.body(&mut b, &[&at]) else { continue };
+        b.store(spelled, i, value);
+        let (mut out, mut spelled) = ([0; 10], [1; 10]);
+        let mut args = [Arg::Read(&input), Arg::Write(&mut out), Arg::Write(&mut spelled)];
+        interp::run(&b.finish().unwrap(), &mut args).unwrap();
+        assert_eq!(out, spelled, "{op:?}");
     }
 }
 

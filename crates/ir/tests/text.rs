@@ -51,7 +51,7 @@ fn kernels() -> Vec<Kernel> {
     b.bitcast(Scalar::F64, &old);
     b.endless(|b| {
         b.if_else(yes, |b| b.simple(Stmt::Break), |b| b.simple(Stmt::Continue));
-        b.simple(Stmt::Return);
+        b.simple(Stmt::Return(None));
     });
     for stmt in [Stmt::Barrier, Stmt::WarpBarrier, Stmt::Fence] {
         b.simple(stmt);
@@ -169,7 +169,7 @@ fn mutated_texts_do_no_harm() {
             continue;
         }
         let mut memory: Vec<Vec<u64>> =
-            kernel.params.iter().map(|p| vec![1; (p.len as usize * p.scalar.bytes()).div_ceil(8)]).collect();
+            kernel.params.iter().map(|p| vec![1; kernel.view_bytes(p, &[]).unwrap_or(0).div_ceil(8)]).collect();
         let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
             .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
             .collect();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 use bornite_codegen::cpu::{self, CpuKernel};
 use bornite_codegen::cuda;
-use bornite_ir::{Access, Arg, Kernel, Launch, interp, verify};
+use bornite_ir::{Access, Arg, Kernel, Launch, Param, Scalar, Value, interp, verify};
 
 use crate::buffer::Buffer;
 use crate::element::zero_words;
@@ -22,7 +22,7 @@ pub(crate) struct Program {
 enum Code {
     Interpreted,
     Cpu(Box<CpuKernel>),
-    Cuda { function: bornite_cuda::Function, grid: [u32; 3], block: [u32; 3] },
+    Cuda(bornite_cuda::Function),
 }
 
 /// Compiles a kernel for a device, or finds it compiled already.
@@ -76,43 +76,79 @@ fn compile(device: Device, kernel: &Kernel) -> Result<Code> {
         Device::Cuda(ordinal) => {
             let device = bornite_cuda::Device::open(ordinal)?;
             let cubin = bornite_cuda::compile(&kernel.name, &cuda::print(kernel), &device.info().arch())?;
-            let bytes = kernel.params.iter().map(|p| p.len as usize * p.scalar.bytes()).collect();
-            // SAFETY: the text was printed from `kernel`: it takes one pointer a parameter, of these sizes. Kernels of
-            // tensors index within their views by construction; `run_kernel` first runs any other on the interpreter
-            // over the same arguments, which checks every index and, in block kernels, that threads do not race. What is
-            // left is a kernel whose indices depend on the order of its atomics.
-            #[allow(unsafe_code)]
-            let function = unsafe { bornite_cuda::Function::load(&device, &cubin, &cuda::symbol(kernel), bytes)? };
-            let (grid, block) = match kernel.launch {
-                Launch::Blocks { grid, block } => (grid, block),
-                // Covers every instance: the printed text may stride over the grid, but need not.
-                Launch::ParallelFor { count } => {
-                    let blocks = u32::try_from(count.div_ceil(cuda::BLOCK as u64)).unwrap_or(u32::MAX);
-                    ([blocks.min(i32::MAX as u32), 1, 1], [cuda::BLOCK, 1, 1])
-                }
-            };
-            Ok(Code::Cuda { function, grid, block })
+            let values = kernel.values.iter().map(|value| kernel.bytes_of(value.ty)).collect();
+            let symbol = cuda::symbol(kernel);
+            Ok(Code::Cuda(bornite_cuda::Function::load(&device, &cubin, &symbol, kernel.params.len(), values)?))
         }
     }
 }
 
 impl Program {
-    /// Runs over one buffer a parameter, in the order of the device's work. Written buffers must be no others.
-    pub fn launch(&self, buffers: &[&Buffer]) -> Result<()> {
-        if self.kernel.launch.count() == 0 {
+    /// Runs over one buffer a view and one list of components a value, in the order of the device's work. Written buffers
+    /// must be no others.
+    pub fn launch(&self, buffers: &[&Buffer], values: &[&[Value]]) -> Result<()> {
+        let kernel = &self.kernel;
+        let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
+        if kernel.launch.count(&firsts) == 0 {
             return Ok(());
         }
         match &self.code {
-            Code::Interpreted => with_host_args(&self.kernel, buffers, |args| interp::run(&self.kernel, args)),
-            Code::Cpu(code) => with_host_args(&self.kernel, buffers, |args| code.run(args)),
-            Code::Cuda { function, grid, block } => {
-                let memory: Vec<&bornite_cuda::Buffer> = (buffers.iter())
-                    .filter_map(|b| if let Buffer::Cuda(memory) = b { Some(&**memory) } else { None })
-                    .collect();
-                Ok(function.launch(*grid, *block, &memory)?)
+            Code::Interpreted => with_host_args(kernel, buffers, values, |args| interp::run(kernel, args)),
+            Code::Cpu(code) => with_host_args(kernel, buffers, values, |args| code.run(args)),
+            Code::Cuda(function) => {
+                let (grid, block) = match kernel.launch {
+                    Launch::Blocks { grid, block } => (grid, block),
+                    // Covers every instance: the printed text may stride over the grid, but need not.
+                    Launch::ParallelFor { .. } => {
+                        let blocks = kernel.launch.count(&firsts).div_ceil(cuda::BLOCK as u64);
+                        ([blocks.min(i32::MAX as u64) as u32, 1, 1], [cuda::BLOCK, 1, 1])
+                    }
+                };
+                let pointers = cuda_pointers(kernel, buffers, &firsts)?;
+                let values: Vec<Vec<u8>> =
+                    kernel.values.iter().zip(values).map(|(param, parts)| packed(kernel, param.ty, parts)).collect();
+                // SAFETY: the text was printed from `kernel`: it takes one pointer a view, here to memory as long as the
+                // view is, and values as C lays them out. Kernels of tensors index within their views by construction;
+                // `run_kernel` first runs any other on the interpreter over the same arguments, which checks every index
+                // and, in block kernels, that threads do not race. What is left is a kernel whose indices depend on the
+                // order of its atomics.
+                #[allow(unsafe_code)]
+                let launched = unsafe { function.launch(grid, block, &pointers, &values) };
+                Ok(launched?)
             }
         }
     }
+}
+
+/// The memory behind each view, which must be as long as the view is; the pointer goes to the element of index 0.
+fn cuda_pointers<'a>(
+    kernel: &Kernel,
+    buffers: &[&'a Buffer],
+    firsts: &[Value],
+) -> Result<Vec<bornite_cuda::Pointer<'a>>> {
+    if buffers.len() != kernel.params.len() {
+        return Err(bad_call(kernel, "buffers are missing"));
+    }
+    (kernel.params.iter().zip(buffers))
+        .map(|(param, buffer)| {
+            let Buffer::Cuda(memory) = buffer else { return Err(bad_call(kernel, "called with a buffer of the host")) };
+            let origin = kernel.span(&param.dims, firsts).map_or(0, |span| span.origin as usize);
+            match kernel.view_bytes(param, firsts) {
+                Some(bytes) if bytes <= memory.bytes() => Ok((&**memory, origin * kernel.bytes_of(param.ty))),
+                _ => Err(bad_call(kernel, &format!("'{}' is longer than its buffer", param.name))),
+            }
+        })
+        .collect()
+}
+
+/// A value as C lays it out.
+fn packed(kernel: &Kernel, ty: bornite_ir::Type, parts: &[Value]) -> Vec<u8> {
+    let layout = ty.layout(&kernel.structs);
+    let mut bytes = vec![0; layout.bytes];
+    for ((offset, scalar), part) in layout.offsets.iter().zip(parts) {
+        bytes[*offset..offset + scalar.bytes()].copy_from_slice(&part.bits().to_le_bytes()[..scalar.bytes()]);
+    }
+    bytes
 }
 
 fn bad_call(kernel: &Kernel, what: &str) -> Error {
@@ -123,6 +159,7 @@ fn bad_call(kernel: &Kernel, what: &str) -> Error {
 fn with_host_args(
     kernel: &Kernel,
     buffers: &[&Buffer],
+    values: &[&[Value]],
     run: impl FnOnce(&mut [Arg<'_>]) -> std::result::Result<(), bornite_ir::Fault>,
 ) -> Result<()> {
     enum Guard<'a> {
@@ -150,32 +187,49 @@ fn with_host_args(
             Guard::Write(words) => Arg::Write(words),
         })
         .collect();
+    args.extend(values.iter().map(|parts| Arg::Value(parts)));
     Ok(run(&mut args)?)
 }
 
+/// The type of the tensors that stand for a view: that of its components, or bytes if they differ.
+fn tensor_type(kernel: &Kernel, param: &Param) -> Scalar {
+    let mut components = param.ty.components(&kernel.structs).into_iter();
+    match components.next() {
+        Some(first) if components.all(|scalar| scalar == first) => first,
+        _ => Scalar::U8,
+    }
+}
+
 /// Runs a kernel of one's own: `inputs` fill the parameters that are read (also those that are written as well) in order,
-/// and a tensor of one axis comes back for each that is written. Inputs stay as they are.
+/// `values` its value parameters, and a tensor of one axis comes back for each parameter that is written. Inputs stay as
+/// they are. A view of vectors, matrices or structs is a tensor of their components, or of bytes where those differ.
 ///
 /// On CUDA the kernel first runs on the interpreter, whose checks the GPU has not: a bad index is an error everywhere.
 #[track_caller]
-pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], device: Device) -> Result<Vec<Tensor>> {
+pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], values: &[&[Value]], device: Device) -> Result<Vec<Tensor>> {
     let place = Place::here();
     verify(kernel)?;
     let owned: Vec<Tensor> = inputs.iter().map(|&t| t.clone()).collect();
     realize(&owned)?;
     let _running = device.lock();
+    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
     let mut given = owned.iter();
     let (mut buffers, mut written) = (vec![], vec![]);
     for param in &kernel.params {
+        let dtype = tensor_type(kernel, param);
+        let Some(bytes) = kernel.view_bytes(param, &firsts) else {
+            return Err(bad_call(kernel, &format!("'{}' has too many elements", param.name)));
+        };
+        let elements = bytes / dtype.bytes();
         let input = match param.access.reads().then(|| given.next()) {
             None => None,
             Some(None) => return Err(bad_call(kernel, "called with too few inputs")),
             Some(Some(tensor)) => {
                 let node = tensor.node()?;
-                if (node.dtype, node.elements() as u64, node.device) != (param.scalar, param.len, device) {
+                if (node.dtype, node.elements(), node.device) != (dtype, elements, device) {
                     let what = format!(
-                        "'{}' is {}[{}] on {device}, the tensor is {}{:?} on {}",
-                        param.name, param.scalar, param.len, node.dtype, node.shape, node.device
+                        "'{}' is {dtype}[{elements}] on {device}, the tensor is {}{:?} on {}",
+                        param.name, node.dtype, node.shape, node.device
                     );
                     return Err(bad_call(kernel, &what));
                 }
@@ -187,13 +241,12 @@ pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], device: Device) -> Result
             Some(buffer) => buffer.duplicate(device)?,
             // Zeros, as on the host, where the kernel leaves an element alone.
             None => {
-                let words = (param.len as usize * param.scalar.bytes()).div_ceil(8);
-                let zeros = zero_words(words).ok_or(Error::OutOfMemory { bytes: words * 8 })?;
+                let zeros = zero_words(bytes.div_ceil(8)).ok_or(Error::OutOfMemory { bytes })?;
                 Buffer::from_words(device, zeros)?
             }
         };
         if param.access.writes() {
-            let node = Node::new(Op::Data, param.scalar, vec![param.len as usize], device, vec![], place);
+            let node = Node::new(Op::Data, dtype, vec![elements], device, vec![], place);
             node.set_value(buffer.clone());
             written.push(Tensor(Arc::new(node)));
         }
@@ -205,8 +258,8 @@ pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], device: Device) -> Result
     if let Device::Cuda(_) = device {
         let copies = buffers.iter().map(|b| Buffer::from_words(Device::Interpreter, b.to_words()?));
         let copies = copies.collect::<Result<Vec<_>>>()?;
-        program(Device::Interpreter, kernel)?.launch(&copies.iter().collect::<Vec<_>>())?;
+        program(Device::Interpreter, kernel)?.launch(&copies.iter().collect::<Vec<_>>(), values)?;
     }
-    program(device, kernel)?.launch(&buffers.iter().collect::<Vec<_>>())?;
+    program(device, kernel)?.launch(&buffers.iter().collect::<Vec<_>>(), values)?;
     Ok(written)
 }

@@ -193,7 +193,7 @@ impl Plan {
                     Slot::Source(n) => &sources[n],
                 })
                 .collect();
-            step.program.launch(&buffers)?;
+            step.program.launch(&buffers, &[])?;
         }
         Ok(())
     }

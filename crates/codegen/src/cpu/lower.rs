@@ -1,16 +1,24 @@
 //! One kernel to one Cranelift function: a loop over instances with the kernel's statements inside.
 
-use bornite_ir::{Atomic, Builtin, Emit, EmitBits, Expr, ExprId, Kernel, Launch, Op, Scalar, Stmt, Value, View};
+use bornite_ir::{
+    Args, Atomic, Builtin, Code, Emit, EmitBits, Expr, ExprId, Extent, FunctionId, Kernel, Launch, Op, Parts, Scalar,
+    Stmt, Table, Value, View,
+};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::{self, AbiParam, AtomicRmwOp, Block, InstBuilder, MemFlagsData, types};
-use cranelift_codegen::isa::TargetFrontendConfig;
+use cranelift_codegen::ir::{
+    self, AbiParam, AtomicRmwOp, Block, InstBuilder, MemFlagsData, StackSlotData, StackSlotKind, TrapCode, types,
+};
+use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 
-/// Fills `function` with `(views, first, end, fault) -> faulted`.
-pub(super) fn lower(kernel: &Kernel, function: &mut ir::Function, target: TargetFrontendConfig) {
+use super::print::{Record, print};
+
+/// Fills `function` with `(views, values, first, end, fault) -> faulted`.
+/// Returns what its prints write, to be kept as long as the code.
+pub(super) fn lower(kernel: &Kernel, function: &mut ir::Function, target: TargetFrontendConfig) -> Vec<Box<Record>> {
     function.signature.call_conv = target.default_call_conv;
     let pointer = target.pointer_type();
-    for ty in [pointer, types::I64, types::I64, pointer] {
+    for ty in [pointer, pointer, types::I64, types::I64, pointer] {
         function.signature.params.push(AbiParam::new(ty));
     }
     function.signature.returns.push(AbiParam::new(types::I8));
@@ -20,8 +28,23 @@ pub(super) fn lower(kernel: &Kernel, function: &mut ir::Function, target: Target
     let [entry, header, body, done, fault] = std::array::from_fn(|_| b.create_block());
     b.append_block_params_for_function_params(entry);
     b.switch_to_block(entry);
-    let &[views, first, end, record] = b.block_params(entry) else { return };
+    let &[views, values, first, end, record] = b.block_params(entry) else { return vec![] };
     let bases = (0..kernel.params.len() as i32).map(|n| b.ins().load(pointer, flags(), views, n * 8)).collect();
+    // Every component of a value parameter is passed as a 64-bit word; the origins of all views follow.
+    let mut arguments = vec![];
+    let mut word = 0;
+    for value in &kernel.values {
+        let scalars = value.ty.components(&kernel.structs);
+        let parts = (scalars.iter().enumerate())
+            .map(|(n, &scalar)| {
+                let value = b.ins().load(ty(scalar), flags(), values, (word + n as i32) * 8);
+                Typed { value, scalar, known: None }
+            })
+            .collect();
+        arguments.push(parts);
+        word += scalars.len() as i32;
+    }
+    let origins = (0..kernel.params.len() as i32).map(|n| b.ins().load(types::I64, flags(), values, (word + n) * 8)).collect();
     let instance = b.declare_var(types::I64);
     b.def_var(instance, first);
     b.ins().jump(header, &[]);
@@ -33,16 +56,24 @@ pub(super) fn lower(kernel: &Kernel, function: &mut ir::Function, target: Target
 
     b.switch_to_block(body);
     let index = if kernel.index == Scalar::I32 { b.ins().ireduce(types::I32, at) } else { at };
-    let locals = kernel.locals.iter().map(|local| b.declare_var(ty(local.init.scalar()))).collect();
     let next = b.create_block();
-    let values = vec![None; kernel.exprs.len()];
-    let mut lower = Lower { kernel, b, index, instance: at, bases, locals, fault, next, loops: vec![], values };
-    for (n, local) in kernel.locals.iter().enumerate() {
-        let init = lower.constant(local.init).value;
-        lower.b.def_var(lower.locals[n], init);
-    }
-    lower.block(&kernel.body);
-    let mut b = lower.b;
+    let frame = Frame { code: &kernel.code, arguments: vec![], locals: vec![], values: vec![], loops: vec![], next };
+    let mut lower = Lower {
+        kernel,
+        b,
+        pointer,
+        call_conv: target.default_call_conv,
+        index,
+        instance: at,
+        bases,
+        origins,
+        fault,
+        frame,
+        prints: vec![],
+    };
+    lower.enter(&kernel.code, arguments, next);
+    lower.block(&kernel.code.body);
+    let Lower { mut b, prints, .. } = lower;
     b.ins().jump(next, &[]);
     b.switch_to_block(next);
     let at = b.use_var(instance);
@@ -54,13 +85,14 @@ pub(super) fn lower(kernel: &Kernel, function: &mut ir::Function, target: Target
     let zero = b.ins().iconst(types::I8, 0);
     b.ins().return_(&[zero]);
 
-    b.append_block_param(fault, types::I64);
-    b.append_block_param(fault, types::I64);
+    for _ in 0..3 {
+        b.append_block_param(fault, types::I64);
+    }
     b.switch_to_block(fault);
     b.set_cold_block(fault);
-    if let &[view, index] = b.block_params(fault) {
+    if let &[view, dimension, index] = b.block_params(fault) {
         let at = b.use_var(instance);
-        for (n, value) in [view, index, at].into_iter().enumerate() {
+        for (n, value) in [view, dimension, index, at].into_iter().enumerate() {
             b.ins().store(flags(), value, record, n as i32 * 8);
         }
     }
@@ -68,6 +100,7 @@ pub(super) fn lower(kernel: &Kernel, function: &mut ir::Function, target: Target
     b.ins().return_(&[one]);
     b.seal_all_blocks();
     b.finalize(target);
+    prints
 }
 
 fn flags() -> MemFlagsData {
@@ -95,47 +128,104 @@ pub(super) struct Typed {
     pub(super) known: Option<Value>,
 }
 
+/// Written for a dimension where a wide access is misaligned, less its width.
+pub(super) const MISALIGNED: i64 = -1;
+
 /// Where `Break` and `Continue` go.
 struct Loop {
     done: Block,
     turn: Block,
 }
 
+/// The kernel or the function being lowered.
+struct Frame<'k> {
+    code: &'k Code,
+    arguments: Vec<Vec<Typed>>,
+    /// A variable for each component.
+    locals: Vec<Vec<Variable>>,
+    /// The components of each expression that is evaluated.
+    values: Vec<Vec<Typed>>,
+    loops: Vec<Loop>,
+    /// Where a `Return` goes; takes the components of a function's value.
+    next: Block,
+}
+
 pub(super) struct Lower<'k, 'f> {
     kernel: &'k Kernel,
     pub(super) b: FunctionBuilder<'f>,
+    pointer: ir::Type,
+    call_conv: CallConv,
     index: ir::Value,
     /// The number of this instance, 64 bits.
     instance: ir::Value,
     bases: Vec<ir::Value>,
-    locals: Vec<Variable>,
+    /// The place of each view's first element, which its base points at.
+    origins: Vec<ir::Value>,
     fault: Block,
-    /// Where the next instance begins.
-    next: Block,
-    loops: Vec<Loop>,
-    values: Vec<Option<Typed>>,
+    frame: Frame<'k>,
+    prints: Vec<Box<Record>>,
 }
 
-impl Lower<'_, '_> {
+impl<'k> Lower<'k, '_> {
+    /// Makes a frame for some code the current one, its variables set; the frame from before.
+    fn enter(&mut self, code: &'k Code, arguments: Vec<Vec<Typed>>, next: Block) -> Frame<'k> {
+        let locals = (code.locals.iter())
+            .map(|local| {
+                let parts = local.init.iter().map(|&init| {
+                    let variable = self.b.declare_var(ty(init.scalar()));
+                    let init = self.constant(init).value;
+                    self.b.def_var(variable, init);
+                    variable
+                });
+                parts.collect()
+            })
+            .collect();
+        let values = vec![vec![]; code.exprs.len()];
+        std::mem::replace(&mut self.frame, Frame { code, arguments, locals, values, loops: vec![], next })
+    }
+
+    /// A call, by lowering the function's code here.
+    fn call(&mut self, FunctionId(n): FunctionId, args: &[ExprId]) -> Vec<Typed> {
+        let function = &self.kernel.functions[n as usize];
+        let arguments = args.iter().map(|&arg| self.parts(arg)).collect();
+        let next = self.b.create_block();
+        let scalars = function.result.components(&self.kernel.structs);
+        for &scalar in &scalars {
+            self.b.append_block_param(next, ty(scalar));
+        }
+        let outer = self.enter(&function.code, arguments, next);
+        self.block(&function.code.body);
+        self.frame = outer;
+        // The last statement was a return: this block cannot be reached.
+        self.b.ins().trap(TrapCode::unwrap_user(1));
+        self.b.switch_to_block(next);
+        let values = self.b.block_params(next).to_vec();
+        values.into_iter().zip(scalars).map(|(value, scalar)| Typed { value, scalar, known: None }).collect()
+    }
+
     fn block(&mut self, block: &[Stmt]) {
         for stmt in block {
             match stmt {
                 Stmt::Let(id) => {
-                    let value = self.evaluate(*id);
-                    self.values[id.0 as usize] = Some(value);
+                    let parts = self.evaluate(*id);
+                    self.frame.values[id.0 as usize] = parts;
                 }
                 Stmt::Assign(local, value) => {
-                    let value = self.value(*value).value;
-                    self.b.def_var(self.locals[local.0 as usize], value);
+                    let parts = self.parts(*value);
+                    for (n, part) in parts.iter().enumerate() {
+                        self.b.def_var(self.frame.locals[local.0 as usize][n], part.value);
+                    }
                 }
-                Stmt::Store { view, index, value } => {
-                    let address = self.address(*view, *index);
-                    let value = self.value(*value).value;
-                    self.b.ins().store(flags(), value, address, 0);
+                Stmt::Store { view, at, value } => {
+                    let parts = self.parts(*value);
+                    let places = self.places(*view, at, parts.len());
+                    for ((address, offset, _), part) in places.into_iter().zip(parts) {
+                        self.b.ins().store(flags(), part.value, address, offset);
+                    }
                 }
                 Stmt::For { counter, end, body } => {
-                    let counter = self.locals[counter.0 as usize];
-                    let end = self.value(*end).value;
+                    let counter = self.frame.locals[counter.0 as usize][0];
+                    let end = self.only(*end).value;
                     let zero = self.constant(Value::int(self.kernel.index, 0)).value;
                     self.b.def_var(counter, zero);
                     let [header, inside, turn, done] = std::array::from_fn(|_| self.b.create_block());
@@ -145,9 +235,9 @@ impl Lower<'_, '_> {
                     let more = self.b.ins().icmp(IntCC::SignedLessThan, at, end);
                     self.b.ins().brif(more, inside, &[], done, &[]);
                     self.b.switch_to_block(inside);
-                    self.loops.push(Loop { done, turn });
+                    self.frame.loops.push(Loop { done, turn });
                     self.block(body);
-                    self.loops.pop();
+                    self.frame.loops.pop();
                     self.b.ins().jump(turn, &[]);
                     self.b.switch_to_block(turn);
                     let at = self.b.use_var(counter);
@@ -157,7 +247,7 @@ impl Lower<'_, '_> {
                     self.b.switch_to_block(done);
                 }
                 Stmt::If { condition, then, otherwise } => {
-                    let condition = self.value(*condition).value;
+                    let condition = self.only(*condition).value;
                     let [yes, no, done] = std::array::from_fn(|_| self.b.create_block());
                     self.b.ins().brif(condition, yes, &[], no, &[]);
                     for (block, stmts) in [(yes, then), (no, otherwise)] {
@@ -171,75 +261,124 @@ impl Lower<'_, '_> {
                     let [turn, done] = std::array::from_fn(|_| self.b.create_block());
                     self.b.ins().jump(turn, &[]);
                     self.b.switch_to_block(turn);
-                    self.loops.push(Loop { done, turn });
+                    self.frame.loops.push(Loop { done, turn });
                     self.block(body);
-                    self.loops.pop();
+                    self.frame.loops.pop();
                     self.b.ins().jump(turn, &[]);
                     self.b.switch_to_block(done);
                 }
-                Stmt::Break | Stmt::Continue | Stmt::Return => {
-                    let target = match (stmt, self.loops.last()) {
+                Stmt::Break | Stmt::Continue | Stmt::Return(_) => {
+                    let mut result: Vec<ir::BlockArg> = vec![];
+                    if let Stmt::Return(Some(value)) = stmt {
+                        result = self.parts(*value).iter().map(|part| part.value.into()).collect();
+                    }
+                    let target = match (stmt, self.frame.loops.last()) {
                         (Stmt::Break, Some(inner)) => inner.done,
                         (Stmt::Continue, Some(inner)) => inner.turn,
-                        _ => self.next,
+                        _ => self.frame.next,
                     };
-                    self.b.ins().jump(target, &[]);
+                    self.b.ins().jump(target, &result);
                     // What follows is never reached, but must be somewhere.
                     let unreached = self.b.create_block();
                     self.b.switch_to_block(unreached);
                 }
                 // Instances run one after the other on a thread, and cooperative kernels are refused.
                 Stmt::Barrier | Stmt::WarpBarrier => {}
-                Stmt::Fence => {
+                Stmt::Fence(_) => {
                     self.b.ins().fence();
                 }
+                Stmt::Print { format, args } => self.print(format, args),
             }
         }
     }
 
-    fn evaluate(&mut self, id: ExprId) -> Typed {
-        match *self.kernel.expr(id) {
-            Expr::Const(_) | Expr::Index | Expr::Builtin(_) => self.value(id),
+    /// A call of [`super::print::print`] with the values as 64-bit words.
+    fn print(&mut self, format: &str, args: &[ExprId]) {
+        let parts: Vec<Typed> = args.iter().map(|&arg| self.only(arg)).collect();
+        let data = StackSlotData::new(StackSlotKind::ExplicitSlot, (parts.len().max(1) * 8) as u32, 3);
+        let slot = self.b.create_sized_stack_slot(data);
+        for (n, part) in parts.iter().enumerate() {
+            let bits = if part.scalar.is_float() { self.bitcast(part.scalar.same_width(), part) } else { *part };
+            let is_word = ty(bits.scalar) == types::I64;
+            let word = if is_word { bits.value } else { self.b.ins().uextend(types::I64, bits.value) };
+            self.b.ins().stack_store(self.pointer, word, slot, n as i32 * 8);
+        }
+        let record = Box::new(Record { format: format.into(), scalars: parts.iter().map(|part| part.scalar).collect() });
+        let record_address = &raw const *record as usize;
+        self.prints.push(record);
+        let mut signature = ir::Signature::new(self.call_conv);
+        signature.params.extend([AbiParam::new(self.pointer), AbiParam::new(self.pointer)]);
+        let signature = self.b.import_signature(signature);
+        let entry = print as *const () as usize;
+        let [entry, record] = [entry, record_address].map(|address| self.b.ins().iconst(self.pointer, address as i64));
+        let words = self.b.ins().stack_addr(self.pointer, slot, 0);
+        self.b.ins().call_indirect(signature, entry, &[record, words]);
+    }
+
+    /// The components of an expression.
+    fn evaluate(&mut self, id: ExprId) -> Vec<Typed> {
+        let code = self.frame.code;
+        let structs = &self.kernel.structs;
+        match code.expr(id) {
+            Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) => self.parts(id),
             Expr::Read(local) => {
-                let value = self.b.use_var(self.locals[local.0 as usize]);
-                Typed { value, scalar: self.kernel.scalar(id), known: None }
+                let local_type = code.local(*local);
+                (local_type.init.iter().enumerate())
+                    .map(|(n, init)| {
+                        let value = self.b.use_var(self.frame.locals[local.0 as usize][n]);
+                        Typed { value, scalar: init.scalar(), known: None }
+                    })
+                    .collect()
             }
             Expr::Op(op, args) => {
-                let args: Vec<Typed> = args.iter().map(|&a| self.value(a)).collect();
-                self.op(op, &args.iter().collect::<Vec<_>>())
+                let args: Vec<Vec<Typed>> = args.iter().map(|&arg| self.parts(arg)).collect();
+                (0..code.ty(id).count(structs))
+                    .map(|n| {
+                        // A condition may be one bool for all components.
+                        let parts: Vec<&Typed> = args.iter().map(|arg| arg.get(n).unwrap_or(&arg[0])).collect();
+                        self.op(*op, &parts)
+                    })
+                    .collect()
             }
-            Expr::Cast(to, from) => {
-                let from = self.value(from);
-                self.cast(to, &from)
+            Expr::Algebra { row, at, args } => {
+                let args: Vec<Parts<Typed>> =
+                    args.iter().map(|&arg| Parts { ty: code.ty(arg), parts: self.parts(arg) }).collect();
+                row.body(self, *at, code.ty(id), &args, structs)
             }
-            Expr::Bitcast(to, from) => {
-                let from = self.value(from);
-                self.bitcast(to, &from)
+            Expr::Cast(to, from) => self.parts(*from).iter().map(|part| self.cast(*to, part)).collect(),
+            Expr::Bitcast(to, from) => self.parts(*from).iter().map(|part| self.bitcast(*to, part)).collect(),
+            Expr::Call(function, args) => self.call(*function, args),
+            Expr::Load { view, at, .. } => {
+                let places = self.places(*view, at, code.ty(id).count(structs));
+                (places.into_iter())
+                    .map(|(address, offset, scalar)| {
+                        let value = self.b.ins().load(ty(scalar), flags(), address, offset);
+                        Typed { value, scalar, known: None }
+                    })
+                    .collect()
             }
-            Expr::Load { view, index } => {
-                let address = self.address(view, index);
-                let scalar = self.kernel.scalar(id);
-                let value = self.b.ins().load(ty(scalar), flags(), address, 0);
-                Typed { value, scalar, known: None }
+            Expr::Atomic { atomic, view, at, value } => {
+                let operands = self.parts(*value);
+                let places = self.places(*view, at, operands.len());
+                (places.into_iter().zip(operands))
+                    .map(|((address, offset, _), operand)| {
+                        let address = self.b.ins().iadd_imm_s(address, offset as i64);
+                        self.atomic(*atomic, address, operand)
+                    })
+                    .collect()
             }
-            Expr::Atomic { atomic, view, index, value } => {
-                let address = self.address(view, index);
-                let operand = self.value(value);
-                self.atomic(atomic, address, operand)
-            }
-            Expr::CompareExchange { view, index, expected, value } => {
-                let address = self.address(view, index);
-                let scalar = self.kernel.scalar(id);
+            Expr::CompareExchange { view, at, expected, value } => {
+                let Some(&(address, _, scalar)) = self.places(*view, at, 1).first() else { return vec![] };
                 let word = scalar.same_width();
                 let [expected, value] = [expected, value].map(|id| {
-                    let value = self.value(id);
+                    let value = self.only(*id);
                     self.bitcast(word, &value).value
                 });
                 let old = self.b.ins().atomic_cas(flags(), address, expected, value);
-                self.bitcast(scalar, &Typed { value: old, scalar: word, known: None })
+                vec![self.bitcast(scalar, &Typed { value: old, scalar: word, known: None })]
             }
             // Refused before: threads of a warp would have to run side by side.
-            Expr::Shuffle { value, .. } | Expr::Vote { value, .. } => self.value(value),
+            Expr::Shuffle { value, .. } | Expr::Vote { value, .. } => self.parts(*value),
         }
     }
 
@@ -312,39 +451,92 @@ impl Lower<'_, '_> {
         if self.kernel.index == Scalar::I32 { self.b.ins().ireduce(types::I32, place) } else { place }
     }
 
-    /// The value of an expression that is already evaluated (the verifier has seen to it) or needs no evaluation.
-    fn value(&mut self, id: ExprId) -> Typed {
-        match *self.kernel.expr(id) {
-            Expr::Const(value) => self.constant(value),
-            Expr::Index => Typed { value: self.index, scalar: self.kernel.index, known: None },
+    /// The components of an expression that is already evaluated (the verifier has seen to it) or needs no evaluation.
+    fn parts(&mut self, id: ExprId) -> Vec<Typed> {
+        match *self.frame.code.expr(id) {
+            Expr::Const(value) => vec![self.constant(value)],
+            Expr::Index => vec![Typed { value: self.index, scalar: self.kernel.index, known: None }],
             Expr::Builtin(builtin) => {
                 let value = self.place(builtin);
-                Typed { value, scalar: self.kernel.index, known: None }
+                vec![Typed { value, scalar: self.kernel.index, known: None }]
             }
-            _ => match self.values[id.0 as usize] {
-                Some(value) => value,
-                None => self.constant(Value::int(self.kernel.scalar(id), 0)),
-            },
+            Expr::Argument(n) => self.frame.arguments[n as usize].clone(),
+            _ => self.frame.values[id.0 as usize].clone(),
         }
     }
 
-    /// The address of an element, after a check that it is one.
-    fn address(&mut self, view: View, index: ExprId) -> ir::Value {
-        let View::Param(view) = view else { return self.index }; // shared memory is refused before
-        let param = self.kernel.param(view);
-        let index = self.value(index);
-        let wide = match index.scalar {
-            Scalar::I32 => self.b.ins().sextend(types::I64, index.value),
-            _ => index.value,
-        };
-        let len = self.b.ins().iconst(types::I64, param.len as i64);
-        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, wide, len);
-        let number = self.b.ins().iconst(types::I64, view.0 as i64);
+    /// The value of a scalar.
+    fn only(&mut self, id: ExprId) -> Typed {
+        self.parts(id)[0]
+    }
+
+    /// A dimension's number as 64 bits.
+    fn extent(&mut self, extent: Extent) -> ir::Value {
+        match extent {
+            Extent::Const(n) => self.b.ins().iconst(types::I64, n),
+            Extent::Value(n) => {
+                let value = self.frame.arguments[n as usize][0];
+                self.wide_index(value)
+            }
+        }
+    }
+
+    fn wide_index(&mut self, index: Typed) -> ir::Value {
+        if index.scalar == Scalar::I32 { self.b.ins().sextend(types::I64, index.value) } else { index.value }
+    }
+
+    /// Address, offset and type of each component of an element (or of neighbours), after a check that it is there.
+    fn places(&mut self, view: View, at: &Args, count: usize) -> Vec<(ir::Value, i32, Scalar)> {
+        let View::Param(id) = view else { return vec![] }; // shared memory is refused before
+        let param = self.kernel.param(id);
+        let layout = param.ty.layout(&self.kernel.structs);
+        let width = count / layout.offsets.len().max(1);
+        let mut place: Option<ir::Value> = None;
+        for (n, (&index, dim)) in at.iter().zip(&param.dims).enumerate() {
+            let index = self.only(index);
+            let wide = self.wide_index(index);
+            let reach = if n + 1 == at.len() { width as i64 - 1 } else { 0 };
+            let extent = self.extent(dim.extent);
+            if reach == 0 {
+                let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, wide, extent);
+                self.guard(inside, id.0 as i64, n as i64, wide);
+            } else {
+                let above = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, wide, 0);
+                self.guard(above, id.0 as i64, n as i64, wide);
+                let last = self.b.ins().iadd_imm_s(wide, reach);
+                let below = self.b.ins().icmp(IntCC::UnsignedLessThan, last, extent);
+                self.guard(below, id.0 as i64, n as i64, last);
+            }
+            let step = match dim.stride {
+                Extent::Const(0) => continue,
+                Extent::Const(1) => wide,
+                Extent::Const(n) => self.b.ins().imul_imm_s(wide, n),
+                stride => {
+                    let stride = self.extent(stride);
+                    self.b.ins().imul(wide, stride)
+                }
+            };
+            place = Some(place.map_or(step, |place| self.b.ins().iadd(place, step)));
+        }
+        let place = place.unwrap_or_else(|| self.b.ins().iconst(types::I64, 0));
+        let offset = self.b.ins().imul_imm_s(place, layout.bytes as i64);
+        let address = self.b.ins().iadd(self.bases[id.0 as usize], offset);
+        if width > 1 {
+            let whole = self.b.ins().iadd(place, self.origins[id.0 as usize]);
+            let rest = self.b.ins().band_imm_s(whole, width as i64 - 1);
+            let aligned = self.b.ins().icmp_imm_s(IntCC::Equal, rest, 0);
+            self.guard(aligned, id.0 as i64, MISALIGNED - width as i64, whole);
+        }
+        let offsets = (0..width).flat_map(|n| layout.offsets.iter().map(move |part| (n, part)));
+        offsets.map(|(n, &(offset, scalar))| (address, (n * layout.bytes + offset) as i32, scalar)).collect()
+    }
+
+    /// Ends the run unless `fine`.
+    fn guard(&mut self, fine: ir::Value, view: i64, dimension: i64, index: ir::Value) {
+        let [view, dimension] = [view, dimension].map(|n| self.b.ins().iconst(types::I64, n));
         let next = self.b.create_block();
-        self.b.ins().brif(inside, next, &[], self.fault, &[number.into(), wide.into()]);
+        self.b.ins().brif(fine, next, &[], self.fault, &[view.into(), dimension.into(), index.into()]);
         self.b.switch_to_block(next);
-        let offset = self.b.ins().imul_imm_s(wide, param.scalar.bytes() as i64);
-        self.b.ins().iadd(self.bases[view.0 as usize], offset)
     }
 }
 
@@ -421,5 +613,31 @@ impl EmitBits for Lower<'_, '_> {
         let same = ty(to) == ty(v.scalar);
         let value = if same { v.value } else { self.b.ins().bitcast(ty(to), MemFlagsData::new(), v.value) };
         Typed { value, scalar: to, known: None }
+    }
+
+    /// A plain load: the table is a static, and the body has seen to the index.
+    fn lookup(&mut self, table: &'static Table, index: &Typed) -> Typed {
+        let base = self.b.ins().iconst(types::I64, table.words.as_ptr() as i64);
+        let offset = self.b.ins().ishl_imm_u(index.value, 3);
+        let address = self.b.ins().iadd(base, offset);
+        let value = self.b.ins().load(types::I64, flags(), address, 0);
+        Typed { value, scalar: Scalar::U64, known: None }
+    }
+
+    fn rarely<const N: usize>(
+        &mut self,
+        condition: &Typed,
+        usual: [Typed; N],
+        rare: impl FnOnce(&mut Self) -> [Typed; N],
+    ) -> [Typed; N] {
+        let [aside, after] = std::array::from_fn(|_| self.b.create_block());
+        let chosen = usual.map(|v| Typed { value: self.b.append_block_param(after, ty(v.scalar)), known: None, ..v });
+        self.b.ins().brif(condition.value, aside, &[], after, &usual.map(|v| v.value.into()));
+        self.b.switch_to_block(aside);
+        self.b.set_cold_block(aside);
+        let rare = rare(self).map(|v| v.value.into());
+        self.b.ins().jump(after, &rare);
+        self.b.switch_to_block(after);
+        chosen
     }
 }

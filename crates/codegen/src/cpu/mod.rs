@@ -5,11 +5,12 @@
 mod half;
 mod lower;
 mod primitive;
+mod print;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use bornite_ir::{Arg, Fault, FaultKind, Kernel, VerifyError, check_args, verify};
+use bornite_ir::{Arg, Fault, FaultKind, Kernel, Param, Value, VerifyError, check_args, verify};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_jit::{JITBuilder, JITModule};
@@ -37,14 +38,16 @@ pub enum CompileError {
     },
 }
 
-/// `(views, first, end, fault) -> faulted`: runs the instances `first..end`.
-type Entry = unsafe extern "C" fn(*const *mut u8, u64, u64, *mut FaultRecord) -> u8;
+/// `(views, values, first, end, fault) -> faulted`: runs the instances `first..end`.
+type Entry = unsafe extern "C" fn(*const *mut u8, *const u64, u64, u64, *mut FaultRecord) -> u8;
 
 /// What compiled code leaves behind when it stops.
 #[derive(Default)]
 #[repr(C)]
 struct FaultRecord {
     view: u64,
+    /// Which dimension the index is of; below 0: a wide access was misaligned.
+    dimension: i64,
     index: i64,
     instance: u64,
 }
@@ -56,6 +59,8 @@ const GRAIN: u64 = 4096;
 pub struct CpuKernel {
     kernel: Kernel,
     entry: Entry,
+    /// What `entry` prints; it holds their addresses.
+    _prints: Vec<Box<print::Record>>,
     /// Owns the pages that `entry` points into; `None` only while being dropped.
     module: Mutex<Option<JITModule>>,
 }
@@ -81,7 +86,7 @@ pub fn compile(kernel: &Kernel) -> Result<CpuKernel, CompileError> {
     let refused = |what: String| CompileError::Refused { kernel: kernel.name.clone(), what };
     let mut module = JITModule::new(JITBuilder::with_isa(host()?, default_libcall_names()));
     let mut context = module.make_context();
-    lower::lower(kernel, &mut context.func, module.target_config());
+    let prints = lower::lower(kernel, &mut context.func, module.target_config());
     let id = module.declare_anonymous_function(&context.func.signature).map_err(|e| refused(e.to_string()))?;
     module.define_function(id, &mut context).map_err(|e| refused(format!("{e:?}")))?;
     module.finalize_definitions().map_err(|e| refused(e.to_string()))?;
@@ -90,7 +95,7 @@ pub fn compile(kernel: &Kernel) -> Result<CpuKernel, CompileError> {
     // and the code stays mapped as long as `module`, which lives beside `entry`.
     #[allow(unsafe_code)]
     let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code) };
-    Ok(CpuKernel { kernel: kernel.clone(), entry, module: Mutex::new(Some(module)) })
+    Ok(CpuKernel { kernel: kernel.clone(), entry, _prints: prints, module: Mutex::new(Some(module)) })
 }
 
 /// The instruction set of this machine, looked up once.
@@ -114,6 +119,8 @@ struct Job {
     entry: Entry,
     /// View addresses as compiled code takes them.
     views: Vec<*mut u8>,
+    /// Components of value parameters, a word each.
+    values: Vec<u64>,
     count: u64,
     chunk: u64,
     next: AtomicU64,
@@ -145,7 +152,7 @@ impl Job {
             // says; compiled code checks every index against that length; `record` outlives the call. The code itself
             // lives as long as the `CpuKernel` that `run` borrows.
             #[allow(unsafe_code)]
-            let faulted = unsafe { (self.entry)(self.views.as_ptr(), first, end, &mut record) };
+            let faulted = unsafe { (self.entry)(self.views.as_ptr(), self.values.as_ptr(), first, end, &mut record) };
             if faulted != 0 {
                 self.next.store(self.count, Ordering::Relaxed);
                 self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(record);
@@ -171,19 +178,30 @@ fn helpers() -> Option<&'static rayon::ThreadPool> {
 impl CpuKernel {
     /// Runs all instances, over this thread and its helpers (`RAYON_NUM_THREADS` in all, by default one a core).
     pub fn run(&self, args: &mut [Arg<'_>]) -> Result<(), Fault> {
-        check_args(&self.kernel, args)?;
-        let views = (args.iter_mut())
-            .map(|arg| match arg {
-                Arg::Read(words) => words.as_ptr() as *mut u8,
-                Arg::Write(words) => words.as_mut_ptr() as *mut u8,
+        let firsts = check_args(&self.kernel, args)?;
+        let (views, values) = args.split_at_mut(self.kernel.params.len());
+        let views = (views.iter_mut().zip(&self.kernel.params))
+            .map(|(arg, param)| {
+                let origin = self.kernel.span(&param.dims, &firsts).map_or(0, |span| span.origin as usize);
+                let base = match arg {
+                    Arg::Read(words) => words.as_ptr() as *mut u8,
+                    Arg::Write(words) => words.as_mut_ptr() as *mut u8,
+                    Arg::Value(_) => std::ptr::null_mut(),
+                };
+                base.wrapping_add(origin * self.kernel.bytes_of(param.ty))
             })
             .collect();
-        let count = self.kernel.launch.count();
+        let values = (values.iter())
+            .flat_map(|arg| if let Arg::Value(parts) = arg { *parts } else { &[] })
+            .map(|value| value.bits());
+        let origin = |param: &Param| self.kernel.span(&param.dims, &firsts).map_or(0, |span| span.origin);
+        let values = values.chain(self.kernel.params.iter().map(origin)).collect();
+        let count = self.kernel.launch.count(&firsts);
         let helpers = if count > GRAIN { helpers() } else { None };
         let threads = helpers.map_or(1, |pool| pool.current_num_threads() + 1);
         // Several chunks a thread even out cores of unequal speed.
         let chunk = if threads == 1 { count.max(1) } else { count.div_ceil(threads as u64 * 4).max(GRAIN) };
-        let job = Job { entry: self.entry, views, count, chunk, next: AtomicU64::new(0), fault: Mutex::new(None) };
+        let job = Job { entry: self.entry, views, values, count, chunk, next: AtomicU64::new(0), fault: Mutex::new(None) };
         let job = Arc::new(job);
         match helpers {
             None => job.work(),
@@ -203,20 +221,25 @@ impl CpuKernel {
         }
         match job.fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
             None => Ok(()),
-            Some(record) => Err(self.fault(&record)),
+            Some(record) => Err(self.fault(&record, &firsts)),
         }
     }
 
-    fn fault(&self, record: &FaultRecord) -> Fault {
-        let (view, len) = match self.kernel.params.get(record.view as usize) {
-            Some(param) => (param.name.clone(), param.len),
-            None => (format!("@{}", record.view), 0),
-        };
+    fn fault(&self, record: &FaultRecord, values: &[Value]) -> Fault {
         let by = format!("instance {}", record.instance);
-        Fault {
-            kernel: self.kernel.name.clone(),
-            kind: FaultKind::OutOfBounds { view, index: record.index, len, by },
-            line: None,
-        }
+        let (name, dims) = match self.kernel.params.get(record.view as usize) {
+            Some(param) => (param.name.clone(), &param.dims[..]),
+            None => (format!("@{}", record.view), &[][..]),
+        };
+        let kind = if record.dimension < 0 {
+            let width = (lower::MISALIGNED - record.dimension) as u8;
+            FaultKind::Misaligned { view: name, index: record.index, width, by }
+        } else {
+            let extent = dims.get(record.dimension as usize).map_or(0, |dim| dim.extent.of(values));
+            let view = if dims.len() > 1 { format!("{name}, dimension {}", record.dimension) } else { name };
+            let len = extent.max(0) as u64;
+            FaultKind::OutOfBounds { view, index: record.index, len, by }
+        };
+        Fault { kernel: self.kernel.name.clone(), kind, line: None }
     }
 }

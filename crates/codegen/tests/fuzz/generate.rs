@@ -1,6 +1,11 @@
-//! Random well-typed kernels, the same for the same seed: expressions of all types, loops, branches, gathers, atomics.
+//! Random well-typed kernels, the same for the same seed: expressions of all types, vectors, matrices and structs,
+//! functions, loops, branches, gathers through views of all ranks and strides, wide loads, atomics, and, in block kernels,
+//! shared memory with barriers and shuffles.
 
-use bornite_ir::{Access, Atomic, Builder, Emit, EmitBits, ExprId, Kernel, LocalId, Op, ParamId, Scalar, Stmt, Value};
+use bornite_ir::{
+    Access, Algebra, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, FunctionId, Kernel, LocalId,
+    Op, ParamId, Scalar, SharedId, Shuffle, Stmt, Type, Value, contiguous,
+};
 
 /// SplitMix64.
 pub struct Random(pub u64);
@@ -18,166 +23,518 @@ impl Random {
         (self.below(1 << 32) as u64) << 32 | self.below(1 << 32) as u64
     }
 
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+
     /// A value of a type: small, special, or any bits.
     pub fn value(&mut self, scalar: Scalar) -> Value {
         match self.below(4) {
             0 => Value::from_bits(scalar, self.bits()),
             1 => {
                 let special = [0.0, -0.0, 1.0, -1.0, f64::INFINITY, f64::NAN, 1e-40, 1e30, 127.0, -128.0];
-                Value::from_f64(scalar, special[self.below(special.len())])
+                Value::from_f64(scalar, self.one(&special))
             }
             _ => Value::from_f64(scalar, self.below(4001) as f64 / 100.0 - 20.0),
         }
     }
 }
 
+/// A view that is read.
+struct Input {
+    view: ParamId,
+    ty: Type,
+    /// Extent of each dimension, and as what an index finds it: a constant, or a value parameter.
+    extents: Vec<(u64, Option<ExprId>)>,
+    /// Elements along the last dimension that can be read at once.
+    width: u8,
+}
+
+/// A kernel and the values to call it with.
+pub struct Case {
+    pub kernel: Kernel,
+    pub values: Vec<Vec<Value>>,
+}
+
 struct Generator {
     b: Builder,
     random: Random,
-    types: Vec<Scalar>,
-    inputs: Vec<(ParamId, Scalar, u64)>,
-    counts: ParamId,
-    locals: Vec<(LocalId, Scalar)>,
+    index: Scalar,
+    scalars: Vec<Scalar>,
+    /// Vectors, matrices and structs, with the components of each.
+    composites: Vec<(Type, Vec<Type>)>,
+    functions: Vec<(FunctionId, Vec<Type>, Type)>,
+    inputs: Vec<Input>,
+    sums: Option<(ParamId, Atomic, Type)>,
+    locals: Vec<(LocalId, Type)>,
     /// Values that can be used here.
-    pool: Vec<(ExprId, Scalar)>,
+    pool: Vec<(ExprId, Type)>,
     in_loop: bool,
+    /// Threads of a block, its arrays, and the thread's number; in block kernels, outside branches and loops.
+    block: Option<(u32, Vec<(SharedId, Scalar)>, ExprId)>,
+    /// The result of the function being written.
+    result: Option<Type>,
 }
 
-/// A kernel of one instance an element of its result.
-pub fn kernel(seed: u64, half: bool) -> Kernel {
+/// A random kernel; `half` says whether 16-bit floats may be in it.
+pub fn case(seed: u64, half: bool) -> Case {
     let mut random = Random(seed);
-    let count = 1 + random.below(300) as u64;
     let index = if random.below(4) == 0 { Scalar::I64 } else { Scalar::I32 };
-    let mut b = Builder::new("fuzzed", count, index);
-    let types: Vec<Scalar> = Scalar::ALL.into_iter().filter(|&s| half || s != Scalar::F16).collect();
-    let result = types[random.below(types.len())];
-    let out = b.param("out", result, count, Access::Write);
-    let counts = b.param("counts", Scalar::U32, 8, Access::ReadWrite);
-    let inputs = (0..1 + random.below(3))
-        .map(|n| {
-            let (scalar, len) = (types[random.below(types.len())], 1 + random.below(50) as u64);
-            (b.param(format!("in{n}"), scalar, len, Access::Read), scalar, len)
-        })
-        .collect();
-    let locals = (0..random.below(4))
-        .map(|n| {
-            let scalar = types[random.below(types.len())];
-            (b.local(format!("local{n}"), random.value(scalar)), scalar)
-        })
-        .collect();
-    let i = b.index();
-    let mut g = Generator { b, random, types, inputs, counts, locals, pool: vec![(i, index)], in_loop: false };
+    let scalars: Vec<Scalar> =
+        Scalar::ALL.into_iter().filter(|&s| half || !matches!(s, Scalar::F16 | Scalar::BF16)).collect();
+    let threads = random.one(&[32, 64, 48, 96]);
+    let cooperative = random.below(4) == 0;
+    let blocks = 1 + random.below(3) as u32;
+    let mut b = match cooperative {
+        true => Builder::blocks("fuzzed", [blocks, 1, 1], [threads, 1, 1], index),
+        false => Builder::new("fuzzed", 1 + random.below(300) as u64, index),
+    };
+    let composites = composites(&mut b, &mut random, &scalars);
+    let mut values = vec![];
+    let mut count = Extent::Const(1 + random.below(300) as i64);
+    let mut pool = vec![];
+    let mut sizes = vec![];
+    if random.below(2) == 0 {
+        let n = 1 + random.below(300) as i64;
+        pool.push((b.value("n", index), index.into()));
+        values.push(vec![Value::int(index, n)]);
+        count = Extent::Value(0);
+        let size = 1 + random.below(6) as i64;
+        sizes.push((size, b.value("size", index)));
+        values.push(vec![Value::int(index, size)]);
+        let ty = random_type(&mut random, &scalars, &composites);
+        pool.push((b.value("given", ty), ty));
+        values.push(components(ty, &composites).iter().map(|&s| random.value(s)).collect());
+    }
+    if !cooperative {
+        b.count(count);
+    }
+    let elements = match (cooperative, count) {
+        (true, _) => Extent::Const((blocks * threads) as i64),
+        (false, count) => count,
+    };
+    let result = random_type(&mut random, &scalars, &composites);
+    let out = b.view("out", result, &contiguous(&[elements]), Access::Write);
+    let atomics = [Atomic::Add, Atomic::Sub, Atomic::Min, Atomic::Max, Atomic::And, Atomic::Or, Atomic::Xor];
+    let (atomic, shape) = (random.one(&atomics), random.below(3));
+    let scalar = random.one(&[Scalar::U32, Scalar::I32, Scalar::U64, Scalar::I64]);
+    let summed = if shape == 0 { Type::Vector(scalar, 2) } else { scalar.into() };
+    let sums = Some((b.param("sums", summed, 8, Access::ReadWrite), atomic, summed));
+    let inputs = inputs(&mut b, &mut random, &scalars, &composites, &sizes);
+    let mut shared = vec![];
+    if cooperative {
+        for n in 0..1 + random.below(2) {
+            let scalar = random.one(&scalars);
+            shared.push((b.shared(format!("tile{n}"), scalar, threads as u64), scalar));
+        }
+    }
+    let mut g = Generator {
+        b,
+        random,
+        index,
+        scalars,
+        composites,
+        functions: vec![],
+        inputs: vec![],
+        sums: None,
+        locals: vec![],
+        pool: vec![],
+        in_loop: false,
+        block: None,
+        result: None,
+    };
+    for n in 0..g.random.below(3) {
+        g.function(n);
+    }
+    g.pool = pool;
+    (g.inputs, g.sums) = (inputs, sums);
+    let place = match cooperative {
+        false => g.b.index(),
+        true => {
+            let [thread, block, size] =
+                [Builtin::Thread, Builtin::Block, Builtin::BlockSize].map(|of| g.b.builtin(of(Axis::X)));
+            g.block = Some((threads, shared, thread));
+            g.pool.push((thread, index.into()));
+            let first = g.b.mul(&block, &size);
+            g.b.add(&first, &thread)
+        }
+    };
+    g.pool.push((place, index.into()));
+    g.variables();
     let length = 4 + g.random.below(12);
     g.statements(length, 2);
     let value = g.pick(result);
-    g.b.store(out, i, value);
-    g.b.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"))
+    g.b.store(out, place, value);
+    let kernel = g.b.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    Case { kernel, values }
+}
+
+/// A few vectors and matrices, and sometimes a struct of such.
+fn composites(b: &mut Builder, random: &mut Random, scalars: &[Scalar]) -> Vec<(Type, Vec<Type>)> {
+    let mut all: Vec<(Type, Vec<Type>)> = vec![];
+    for _ in 0..random.below(4) {
+        let scalar = random.one(scalars);
+        let ty = match random.below(5) {
+            0 | 1 => Type::Vector(scalar, random.one(&[2, 3, 4, 3, 8, 16])),
+            2 => Type::Vector(Scalar::F32, 3),
+            3 => Type::Matrix(random.one(&[Scalar::F32, Scalar::F64, scalar]), 3, 3),
+            _ => Type::Matrix(scalar, 2 + random.below(3) as u8, 2 + random.below(3) as u8),
+        };
+        if all.iter().all(|(other, _)| *other != ty) {
+            let each = Type::Scalar(ty.element().unwrap_or(scalar));
+            all.push((ty, vec![each; ty.count(&[])]));
+        }
+    }
+    if random.below(3) == 0 {
+        let names = ["first", "second", "third"];
+        let fields: Vec<(&str, Type)> = (names[..1 + random.below(3)].iter())
+            .map(|name| {
+                let inner = if all.is_empty() { None } else { Some(all[random.below(all.len())].0) };
+                (*name, inner.filter(|_| random.below(2) == 0).unwrap_or(random.one(scalars).into()))
+            })
+            .collect();
+        let ty = b.structure("Record", &fields);
+        all.push((ty, fields.into_iter().map(|(_, ty)| ty).collect()));
+    }
+    all
+}
+
+/// The scalars that a type is made of.
+fn components(ty: Type, composites: &[(Type, Vec<Type>)]) -> Vec<Scalar> {
+    match composites.iter().find(|(other, _)| *other == ty) {
+        Some((_, parts)) => parts.iter().flat_map(|&part| components(part, composites)).collect(),
+        None => ty.components(&[]),
+    }
+}
+
+fn random_type(random: &mut Random, scalars: &[Scalar], composites: &[(Type, Vec<Type>)]) -> Type {
+    if !composites.is_empty() && random.below(3) == 0 {
+        return composites[random.below(composites.len())].0;
+    }
+    random.one(scalars).into()
+}
+
+/// Views of one to four dimensions: without gaps, transposed, reversed, or repeated; some as long as a value says.
+fn inputs(
+    b: &mut Builder,
+    random: &mut Random,
+    scalars: &[Scalar],
+    composites: &[(Type, Vec<Type>)],
+    sizes: &[(i64, ExprId)],
+) -> Vec<Input> {
+    (0..1 + random.below(3))
+        .map(|n| {
+            let ty = random_type(random, scalars, composites);
+            let mut extents: Vec<(u64, Option<ExprId>)> =
+                (0..1 + random.below(4)).map(|_| (1 + random.below(6) as u64, None)).collect();
+            if let (Some(&(size, value)), 0) = (sizes.first(), random.below(2)) {
+                extents[0] = (size as u64, Some(value));
+            }
+            let mut width = 1;
+            if let (Type::Scalar(scalar), 0, true) = (ty, random.below(2), extents.len() > 1) {
+                let fitting: Vec<u8> =
+                    [2u8, 4, 8, 16].into_iter().filter(|&w| w as usize * scalar.bytes() <= 16).collect();
+                if scalar != Scalar::Bool {
+                    width = random.one(&fitting);
+                    if let Some(last) = extents.last_mut() {
+                        *last = (width as u64 * (1 + random.below(3) as u64), None);
+                    }
+                }
+            }
+            let known: Vec<Extent> = extents.iter().map(|&(n, _)| n.into()).collect();
+            let mut dims = contiguous(&known);
+            if width == 1 {
+                match random.below(4) {
+                    0 => {
+                        let strides: Vec<Extent> = dims.iter().rev().map(|dim| dim.stride).collect();
+                        dims.iter_mut().zip(strides).for_each(|(dim, stride)| dim.stride = stride);
+                    }
+                    1 => {
+                        let at = random.below(dims.len());
+                        dims[at].stride = Extent::Const(-dims[at].stride.of(&[]));
+                    }
+                    2 => {
+                        let at = random.below(dims.len());
+                        dims[at].stride = Extent::Const(0);
+                    }
+                    _ => {}
+                }
+            }
+            for (dim, (_, value)) in dims.iter_mut().zip(&extents) {
+                if value.is_some() {
+                    *dim = Dim { extent: Extent::Value(1), ..*dim };
+                }
+            }
+            let view = b.view(format!("in{n}"), ty, &dims, Access::Read);
+            Input { view, ty, extents, width }
+        })
+        .collect()
 }
 
 impl Generator {
+    fn random_type(&mut self) -> Type {
+        random_type(&mut self.random, &self.scalars, &self.composites)
+    }
+
+    fn variables(&mut self) {
+        self.locals = (0..self.random.below(4))
+            .map(|n| {
+                let ty = self.random_type();
+                let init: Vec<Value> =
+                    components(ty, &self.composites).iter().map(|&s| self.random.value(s)).collect();
+                (self.b.local_of(format!("local{n}"), ty, &init), ty)
+            })
+            .collect();
+    }
+
+    /// A function of a few values.
+    fn function(&mut self, n: usize) {
+        let names = ["a", "b", "c"];
+        let params: Vec<(&str, Type)> =
+            names[..1 + self.random.below(3)].iter().map(|name| (*name, self.random_type())).collect();
+        let result = self.random_type();
+        let outer = self.b.open_function(&params);
+        self.pool = params.iter().enumerate().map(|(n, (_, ty))| (ExprId(n as u32), *ty)).collect();
+        self.result = Some(result);
+        self.variables();
+        let length = 1 + self.random.below(5);
+        self.statements(length, 1);
+        let value = self.pick(result);
+        self.result = None;
+        let id = self.b.close_function(outer, format!("function{n}"), &params, result, value);
+        self.functions.push((id, params.into_iter().map(|(_, ty)| ty).collect(), result));
+    }
+
     fn statements(&mut self, count: usize, depth: usize) {
         for _ in 0..count {
-            match self.random.below(14) {
+            match self.random.below(20) {
                 0 | 1 if depth > 0 => self.branch(depth),
                 2 if depth > 0 => self.counted_loop(depth),
                 3 if depth > 0 => self.endless(depth),
                 4 | 5 if !self.locals.is_empty() => {
-                    let (local, scalar) = self.locals[self.random.below(self.locals.len())];
-                    let value = self.pick(scalar);
+                    let (local, ty) = self.locals[self.random.below(self.locals.len())];
+                    let value = self.pick(ty);
                     self.b.assign(local, value);
                 }
                 6 if !self.locals.is_empty() => {
-                    let (local, scalar) = self.locals[self.random.below(self.locals.len())];
+                    let (local, ty) = self.locals[self.random.below(self.locals.len())];
                     let value = self.b.read(local);
-                    self.pool.push((value, scalar));
+                    self.pool.push((value, ty));
                 }
-                7 => self.gather(),
-                8 if !self.in_loop => {
-                    // Sums do not depend on the order of instances; the value from before would.
-                    let (at, one) = (self.b.index_constant(self.random.below(8) as u64), self.pick(Scalar::U32));
-                    self.b.atomic(Atomic::Add, self.counts, at, one);
+                7 | 8 if !self.inputs.is_empty() => self.gather(),
+                9 if !self.in_loop => self.atomic(),
+                10 if !self.functions.is_empty() => {
+                    let at = self.random.below(self.functions.len());
+                    let (id, params, result) = self.functions[at].clone();
+                    let args: Vec<ExprId> = params.iter().map(|&ty| self.pick(ty)).collect();
+                    let value = self.b.call(id, &args);
+                    self.pool.push((value, result));
+                }
+                11 | 12 if !self.composites.is_empty() => self.algebra(),
+                13 => self.exchange(),
+                14 if self.result.is_some() && !self.in_loop => {
+                    let (condition, value) = (self.pick(Scalar::Bool.into()), self.result.map(|ty| self.pick(ty)));
+                    self.b.if_else(condition, |b| b.simple(Stmt::Return(value)), |_| {});
                 }
                 _ => self.operation(),
             }
         }
     }
 
-    /// An operation on values of the pool.
+    /// An operation on values of the pool, of scalars or component by component.
     fn operation(&mut self) {
         let op = Op::ALL[self.random.below(Op::ALL.len())];
-        let scalar = self.types[self.random.below(self.types.len())];
+        let mut whole = Type::Scalar(self.random.one(&self.scalars));
+        if let (0, Some(&(ty, _))) = (self.random.below(4), self.composites.first())
+            && ty.element().is_some()
+        {
+            whole = ty;
+        }
+        let Some(scalar) = whole.element() else { return };
         let mut types = vec![scalar; op.arity()];
         if op == Op::Select {
             types[0] = Scalar::Bool;
         }
         let Ok(result) = op.row().rule.result(&types) else { return };
-        let args: Vec<ExprId> = types.iter().map(|&s| self.pick(s)).collect();
+        let one_condition = op == Op::Select && self.random.below(2) == 0;
+        let args: Vec<ExprId> = (types.iter().enumerate())
+            .map(|(n, &s)| self.pick(if n == 0 && one_condition { s.into() } else { whole.with_element(s) }))
+            .collect();
         let value = self.b.op(op, &args.iter().collect::<Vec<_>>());
+        self.pool.push((value, whole.with_element(result)));
+    }
+
+    /// A row on vectors and matrices, where the types at hand fit one.
+    fn algebra(&mut self) {
+        let (ty, parts) = self.composites[self.random.below(self.composites.len())].clone();
+        let row = Algebra::ALL[self.random.below(Algebra::ALL.len())];
+        let other = self.composites[self.random.below(self.composites.len())].0;
+        let at = self.random.below(parts.len());
+        let (types, at) = match row {
+            Algebra::Construct => {
+                let value = self.pick(ty);
+                self.pool.push((value, ty));
+                return;
+            }
+            Algebra::Extract => (vec![ty], at as u32),
+            Algebra::Insert => (vec![ty, parts[at]], at as u32),
+            Algebra::Philox => (vec![Type::Vector(Scalar::U32, 4), Type::Vector(Scalar::U32, 2)], 0),
+            Algebra::Dot | Algebra::Cross => (vec![ty, ty], 0),
+            Algebra::Outer => (vec![ty, other], 0),
+            Algebra::MatVec | Algebra::MatMul => {
+                let Type::Matrix(scalar, _, inner) = ty else { return };
+                let right = match row {
+                    Algebra::MatVec => Type::Vector(scalar, inner),
+                    _ => Type::Matrix(scalar, inner, 2 + self.random.below(3) as u8),
+                };
+                (vec![ty, right], 0)
+            }
+            _ => (vec![ty], 0),
+        };
+        let structs: Vec<bornite_ir::Struct> = vec![];
+        let result = match row {
+            Algebra::Extract => Ok(parts[at as usize]),
+            Algebra::Insert => Ok(ty),
+            _ => row.result(at, ty, &types, &structs),
+        };
+        let Ok(result) = result else { return };
+        if components(result, &self.composites).len() > 64 {
+            return;
+        }
+        let args: Vec<ExprId> = types.iter().map(|&ty| self.pick(ty)).collect();
+        let value = match row {
+            Algebra::Extract => self.b.extract(args[0], at),
+            Algebra::Insert => self.b.insert(args[0], at, args[1]),
+            row => self.b.algebra(row, &args),
+        };
         self.pool.push((value, result));
     }
 
-    /// An element of an input, at some value brought within its bounds.
+    /// Some value brought within 0 and what `extent` gives.
+    fn within(&mut self, extent: u64, value: Option<ExprId>) -> ExprId {
+        let picked = self.pick(Scalar::I64.into());
+        let extent = match value {
+            Some(value) => self.b.cast(Scalar::I64, &value),
+            None => self.b.constant(Value::int(Scalar::I64, extent as i64)),
+        };
+        let rest = self.b.op(Op::Rem, &[&picked, &extent]);
+        let raised = self.b.add(&rest, &extent);
+        let within = self.b.op(Op::Rem, &[&raised, &extent]);
+        self.b.cast(self.index, &within)
+    }
+
+    /// An element of an input, or several neighbours.
     fn gather(&mut self) {
-        let (view, scalar, len) = self.inputs[self.random.below(self.inputs.len())];
-        let index = self.pick(Scalar::I64);
-        let len = self.b.constant(Value::int(Scalar::I64, len as i64));
-        let rest = self.b.op(Op::Rem, &[&index, &len]);
-        let raised = self.b.add(&rest, &len);
-        let within = self.b.op(Op::Rem, &[&raised, &len]);
-        let kernel_index = self.pool[0].1;
-        let within = self.b.cast(kernel_index, &within);
-        let value = self.b.load(view, within);
-        self.pool.push((value, scalar));
+        let at = self.random.below(self.inputs.len());
+        let Input { view, ty, ref extents, width } = self.inputs[at];
+        let extents = extents.clone();
+        let wide = width > 1 && self.random.below(2) == 0;
+        let mut indices = vec![];
+        for (n, &(extent, value)) in extents.iter().enumerate() {
+            let index = match wide && n + 1 == extents.len() {
+                false => self.within(extent, value),
+                true => {
+                    let group = self.within(extent / width as u64, None);
+                    let width = self.b.index_constant(width as u64);
+                    self.b.mul(&group, &width)
+                }
+            };
+            indices.push(index);
+        }
+        let Some(indices) = bornite_ir::Args::new(&indices) else { return };
+        if wide {
+            let value = self.b.load_wide(view, indices, width);
+            let at = self.random.below(width as usize) as u32;
+            let part = self.b.extract(value, at);
+            self.pool.push((part, ty));
+        } else {
+            let value = self.b.load(view, indices);
+            self.pool.push((value, ty));
+        }
+    }
+
+    /// One kind of update a kernel: it does not depend on the order of instances; the value from before would.
+    fn atomic(&mut self) {
+        let Some((view, atomic, ty)) = self.sums else { return };
+        let (at, value) = (self.b.index_constant(self.random.below(8) as u64), self.pick(ty));
+        self.b.atomic(atomic, view, at, value);
+    }
+
+    /// Values of other threads: through shared memory between barriers, or by a shuffle.
+    fn exchange(&mut self) {
+        if self.in_loop {
+            return;
+        }
+        let Some((threads, tiles, thread)) = self.block.clone() else { return };
+        if self.random.below(3) == 0 && threads % 32 == 0 {
+            let scalar = self.random.one(&[Scalar::I32, Scalar::U32, Scalar::F32, Scalar::F64, Scalar::I64]);
+            let value = self.pick(scalar.into());
+            let shuffle = self.random.one(&[Shuffle::Xor, Shuffle::Index, Shuffle::Up, Shuffle::Down]);
+            let lane = self.b.index_constant(self.random.below(32) as u64);
+            let value = self.b.shuffle(shuffle, value, lane);
+            self.pool.push((value, scalar.into()));
+            return;
+        }
+        let (tile, scalar) = tiles[self.random.below(tiles.len())];
+        let value = self.pick(scalar.into());
+        self.b.store(tile, thread, value);
+        self.b.simple(Stmt::Barrier);
+        let from = self.within(threads as u64, None);
+        let value = self.b.load(tile, from);
+        self.b.simple(Stmt::Barrier);
+        self.pool.push((value, scalar.into()));
     }
 
     fn branch(&mut self, depth: usize) {
-        let condition = self.pick(Scalar::Bool);
-        let visible = self.pool.len();
+        let condition = self.pick(Scalar::Bool.into());
         let (then, otherwise) = (1 + self.random.below(4), self.random.below(3));
         // The builder's closures cannot hold the generator, so the branch is written by hand.
-        self.b.open_block();
-        self.statements(then, depth - 1);
-        self.pool.truncate(visible);
-        let then = self.b.close_block();
-        self.b.open_block();
-        self.statements(otherwise, depth - 1);
-        self.pool.truncate(visible);
-        let otherwise = self.b.close_block();
+        let then = self.inner(|g| g.statements(then, depth - 1));
+        let otherwise = self.inner(|g| g.statements(otherwise, depth - 1));
         self.b.simple(Stmt::If { condition, then, otherwise });
+    }
+
+    /// A block in which some threads may not be: nobody waits for them there.
+    fn inner(&mut self, write: impl FnOnce(&mut Self)) -> Vec<Stmt> {
+        let (visible, block) = (self.pool.len(), self.block.take());
+        self.b.open_block();
+        write(self);
+        self.pool.truncate(visible);
+        self.block = block;
+        self.b.close_block()
     }
 
     fn counted_loop(&mut self, depth: usize) {
         let end = self.b.index_constant(self.random.below(5) as u64);
-        let (visible, outer) = (self.pool.len(), std::mem::replace(&mut self.in_loop, true));
+        let outer = std::mem::replace(&mut self.in_loop, true);
+        let (visible, block) = (self.pool.len(), self.block.take());
         let counter = self.b.open_loop("n");
         let n = self.b.read(counter);
-        let index = self.pool[0].1;
-        self.pool.push((n, index));
+        self.pool.push((n, self.index.into()));
         let length = 1 + self.random.below(4);
         self.statements(length, depth - 1);
         self.leave();
         self.pool.truncate(visible);
-        self.in_loop = outer;
+        (self.in_loop, self.block) = (outer, block);
         self.b.close_loop(counter, end);
     }
 
     /// A loop that ends by `break`: a variable of its own counts its turns.
     fn endless(&mut self, depth: usize) {
         let turns = self.b.local("turns", Value::int(Scalar::I32, 0));
-        let (visible, outer) = (self.pool.len(), std::mem::replace(&mut self.in_loop, true));
-        self.b.open_block();
-        let (before, one) = (self.b.read(turns), self.b.constant(Value::int(Scalar::I32, 1)));
-        let after = self.b.add(&before, &one);
-        self.b.assign(turns, after);
-        let most = self.b.constant(Value::int(Scalar::I32, self.random.below(4) as i64));
-        let done = self.b.op(Op::Gt, &[&after, &most]);
-        self.b.if_else(done, |b| b.simple(Stmt::Break), |_| {});
-        let length = 1 + self.random.below(3);
-        self.statements(length, depth - 1);
-        self.leave();
-        self.pool.truncate(visible);
+        let outer = std::mem::replace(&mut self.in_loop, true);
+        let body = self.inner(|g| {
+            let (before, one) = (g.b.read(turns), g.b.constant(Value::int(Scalar::I32, 1)));
+            let after = g.b.add(&before, &one);
+            g.b.assign(turns, after);
+            let most = g.b.constant(Value::int(Scalar::I32, g.random.below(4) as i64));
+            let done = g.b.op(Op::Gt, &[&after, &most]);
+            g.b.if_else(done, |b| b.simple(Stmt::Break), |_| {});
+            let length = 1 + g.random.below(3);
+            g.statements(length, depth - 1);
+            g.leave();
+        });
         self.in_loop = outer;
-        let body = self.b.close_block();
         self.b.simple(Stmt::Loop { body });
     }
 
@@ -188,24 +545,33 @@ impl Generator {
             1 => Stmt::Continue,
             _ => return,
         };
-        let condition = self.pick(Scalar::Bool);
+        let condition = self.pick(Scalar::Bool.into());
         self.b.if_else(condition, |b| b.simple(stmt), |_| {});
     }
 
-    /// A value of a type: one of the pool, one converted, or a constant.
-    fn pick(&mut self, scalar: Scalar) -> ExprId {
-        let fitting: Vec<ExprId> = self.pool.iter().filter(|(_, s)| *s == scalar).map(|(id, _)| *id).collect();
+    /// A value of a type: one of the pool, one converted or put together, or a constant.
+    fn pick(&mut self, ty: Type) -> ExprId {
+        let fitting: Vec<ExprId> = self.pool.iter().filter(|(_, t)| *t == ty).map(|(id, _)| *id).collect();
         match self.random.below(6) {
-            0 => {
-                let value = self.random.value(scalar);
-                self.b.constant(value)
-            }
-            1 | 2 if !fitting.is_empty() => fitting[self.random.below(fitting.len())],
-            3 if !fitting.is_empty() => fitting[fitting.len() - 1],
-            _ => {
-                let (value, _) = self.pool[self.random.below(self.pool.len())];
-                self.b.cast(scalar, &value)
-            }
+            1 | 2 if !fitting.is_empty() => return fitting[self.random.below(fitting.len())],
+            3 if !fitting.is_empty() => return fitting[fitting.len() - 1],
+            _ => {}
         }
+        let Type::Scalar(scalar) = ty else {
+            let parts = self.composites.iter().find(|(other, _)| *other == ty).map(|(_, parts)| parts.clone());
+            let each = Type::Scalar(ty.element().unwrap_or(Scalar::F32));
+            let parts = parts.unwrap_or_else(|| vec![each; ty.count(&[])]);
+            let splat = ty.element().is_some() && self.random.below(3) == 0;
+            let parts: Vec<ExprId> = parts[..if splat { 1 } else { parts.len() }].iter().map(|&p| self.pick(p)).collect();
+            return self.b.construct(ty, &parts);
+        };
+        let convertible: Vec<ExprId> =
+            self.pool.iter().filter(|(_, t)| t.as_scalar().is_some()).map(|(id, _)| *id).collect();
+        if convertible.is_empty() || self.random.below(4) == 0 {
+            let value = self.random.value(scalar);
+            return self.b.constant(value);
+        }
+        let value = convertible[self.random.below(convertible.len())];
+        self.b.cast(scalar, &value)
     }
 }

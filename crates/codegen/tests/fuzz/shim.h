@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <tuple>
+#include <type_traits>
 #define __device__
 #define __global__
 #define __forceinline__ inline
@@ -47,6 +49,19 @@ template <class F> static F cuda_min(F a, F b) { return a == b ? (std::signbit(a
 #define fmax cuda_max<double>
 #define fmin cuda_min<double>
 template <class T> static T atomicAdd(T* p, T v) { const T old = *p; *p = old + v; return old; } // one thread at a time
+template <class T> static T atomicSub(T* p, T v) { const T old = *p; *p = old - v; return old; }
+template <class T> static T atomicMin(T* p, T v) { const T old = *p; *p = old < v ? old : v; return old; }
+template <class T> static T atomicMax(T* p, T v) { const T old = *p; *p = old > v ? old : v; return old; }
+template <class T> static T atomicAnd(T* p, T v) { const T old = *p; *p = old & v; return old; }
+template <class T> static T atomicOr(T* p, T v) { const T old = *p; *p = old | v; return old; }
+template <class T> static T atomicXor(T* p, T v) { const T old = *p; *p = old ^ v; return old; }
+struct uint2 { unsigned x, y; };
+struct uint4 { unsigned x, y, z, w; };
+// The compiler's own 16-bit floats instead of PTX.
+static float bn_f16_to_f32(unsigned short x) { return bits_as<_Float16>(x); }
+static unsigned short bn_f32_to_f16(float x) { return bits_as<unsigned short>((_Float16)x); }
+// The n-th parameter of a function.
+template <int N, class R, class... P> static std::tuple_element_t<N, std::tuple<P...>> argument(R (*)(P...));
 template <class T> static T* view(FILE* in, size_t bytes) {
     char* memory = new char[bytes + 8]();
     if (bytes && fread(memory, 1, bytes, in) != bytes) { fprintf(stderr, "short input\n"); exit(3); }

@@ -10,6 +10,7 @@ mod hyperbolic;
 mod logarithm;
 mod plain;
 mod power;
+mod reduction;
 mod trigonometric;
 
 pub(crate) use error::{erf, erfc};

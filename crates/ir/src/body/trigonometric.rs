@@ -1,10 +1,8 @@
 //! sin, cos, tan and their inverses.
 
+use super::reduction::{HALF_PI, Reduced, reduce};
 use super::{abs, k, mend, polynomial, through_f64};
 use crate::{EmitBits, Op, Scalar, Value};
-
-/// π/2 in three parts.
-const HALF_PI: [f64; 3] = [std::f64::consts::FRAC_PI_2, 6.123_233_995_736_766e-17, -1.497_384_904_859_169_8e-33];
 
 /// (sin(x) / x - 1) / x²: -1/3!, 1/5!, …
 const SIN: [f64; 9] = [
@@ -31,29 +29,15 @@ const COS: [f64; 8] = [
     -1.0 / 6_402_373_705_728_000.0,
 ];
 
-/// sine and cosine of x - n π/2, and n mod 4.
+/// sine and cosine of x - n π/2, and n, of which the last two bits are meant.
 struct Turned<V> {
     sin: V,
     cos: V,
     quadrant: V,
 }
 
-/// Reduces to |r| ≤ π/4 with r in two parts. n π/2 is subtracted exactly while n is below 2⁵⁰; beyond, the result is
-/// still between -1 and 1.
 fn turn<E: EmitBits>(e: &mut E, x: &E::V) -> Turned<E::V> {
-    let n = e.scale(x, std::f64::consts::FRAC_2_PI);
-    let n = e.op(Op::Rint, &[&n]);
-    let [p1, p2, p3] = HALF_PI.map(|c| k(e, x, c));
-    let minus = e.neg(&n);
-    let first = e.fma(&minus, &p1, x);
-    let second = e.mul(&n, &p2);
-    let negated = e.neg(&second);
-    let second_lost = e.fma(&n, &p2, &negated);
-    let r = e.sub(&first, &second);
-    let back = e.sub(&first, &r);
-    let low = e.sub(&back, &second);
-    let low = e.sub(&low, &second_lost);
-    let low = e.fma(&minus, &p3, &low);
+    let Reduced { r, low, quadrant } = reduce(e, x);
 
     let z = e.mul(&r, &r);
     let cube = e.mul(&z, &r);
@@ -74,9 +58,6 @@ fn turn<E: EmitBits>(e: &mut E, x: &E::V) -> Turned<E::V> {
     let tail = e.fma(&fourth, &series, &lost);
     let cos = e.add(&slope, &tail);
 
-    let whole = e.cast(Scalar::I64, &n);
-    let three = e.constant(Value::int(Scalar::I64, 3));
-    let quadrant = e.op(Op::And, &[&whole, &three]);
     Turned { sin, cos, quadrant }
 }
 

@@ -57,7 +57,11 @@ impl Register {
     }
 
     pub fn int(&self, lane: usize) -> i64 {
-        Value::from_bits(self.scalar, self.bits[lane]).as_i64()
+        self.value(lane).as_i64()
+    }
+
+    pub fn value(&self, lane: usize) -> Value {
+        Value::from_bits(self.scalar, self.bits[lane])
     }
 
     pub fn assign(&mut self, value: &Register, mask: &Mask) {

@@ -1,58 +1,109 @@
 //! Loads, stores and atomic updates: each checked for its bounds, and where it matters for races.
 
+use std::rc::Rc;
+
 use super::lanes::{Mask, Register};
 use super::shadow::{Conflict, Touch};
-use super::{Machine, Order, split};
-use crate::{Arg, Fault, FaultKind, Launch, ParamId, Scalar, SharedId, Value, View, WARP};
+use super::{Machine, Order, Part, split};
+use crate::{Arg, Dim, Fault, FaultKind, Kernel, Launch, Layout, ParamId, Scalar, SharedId, Type, Value, View, WARP};
+
+/// A view in a call: where its elements lie.
+pub(super) struct Placed {
+    /// Extent and stride of each dimension.
+    dims: Vec<(i64, i64)>,
+    /// The place of the element with all indices 0.
+    origin: i64,
+    /// From the lowest place to the highest.
+    pub elements: u64,
+    pub layout: Layout,
+}
+
+impl Placed {
+    pub fn new(kernel: &Kernel, dims: &[Dim], ty: Type, values: &[Value]) -> Placed {
+        let span = kernel.span(dims, values).unwrap_or(crate::Span { origin: 0, elements: 0 });
+        Placed {
+            dims: dims.iter().map(|dim| (dim.extent.of(values), dim.stride.of(values))).collect(),
+            origin: span.origin as i64,
+            elements: span.elements,
+            layout: ty.layout(&kernel.structs),
+        }
+    }
+}
 
 impl Machine<'_, '_, '_> {
-    pub(super) fn load(&mut self, view: View, index: &Register, mask: &Mask) -> Result<Register, Fault> {
-        let (_, scalar, _) = self.kernel.view(view);
-        let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
+    pub(super) fn load(&mut self, view: View, at: &[Part], width: u8, mask: &Mask) -> Result<Vec<Part>, Fault> {
+        let layout = self.placed(view).layout.clone();
+        let zeros = |scalar: Scalar| Register::splat(Value::int(scalar, 0), self.lanes);
+        let width = width as usize;
+        let offsets = layout.offsets.iter().cycle().take(layout.offsets.len() * width);
+        let mut out: Vec<Register> = offsets.map(|(_, scalar)| zeros(*scalar)).collect();
         let watched = self.is_watched(view);
         for lane in in_order(self.options.order, mask) {
-            let at = self.bounded(view, index.int(lane), lane)?;
-            if watched {
-                self.touched(view, at, lane, Touched::Read)?;
+            let first = self.bounded(view, at, width, lane)?;
+            for n in 0..width {
+                if watched {
+                    self.touched(view, first + n, lane, Touched::Read)?;
+                }
+                for (part, &(offset, scalar)) in layout.offsets.iter().enumerate() {
+                    let place = ((first + n) * layout.bytes + offset) / scalar.bytes();
+                    out[n * layout.offsets.len() + part].bits[lane] = self.get(view, scalar, place);
+                }
             }
-            out.bits[lane] = self.get(view, scalar, at);
         }
-        Ok(out)
+        Ok(out.into_iter().map(Rc::new).collect())
     }
 
-    pub(super) fn store(&mut self, view: View, index: &Register, value: &Register, mask: &Mask) -> Result<(), Fault> {
+    pub(super) fn store(&mut self, view: View, at: &[Part], parts: &[Part], mask: &Mask) -> Result<(), Fault> {
+        let layout = self.placed(view).layout.clone();
+        let width = parts.len() / layout.offsets.len();
         let watched = self.is_watched(view);
         for lane in in_order(self.options.order, mask) {
-            let at = self.bounded(view, index.int(lane), lane)?;
-            if watched {
-                self.touched(view, at, lane, Touched::Write)?;
+            let first = self.bounded(view, at, width, lane)?;
+            for n in 0..width {
+                if watched {
+                    self.touched(view, first + n, lane, Touched::Write)?;
+                }
+                for (part, &(offset, scalar)) in layout.offsets.iter().enumerate() {
+                    let place = ((first + n) * layout.bytes + offset) / scalar.bytes();
+                    self.put(view, scalar, place, parts[n * layout.offsets.len() + part].bits[lane]);
+                }
             }
-            self.put(view, value.scalar, at, value.bits[lane]);
         }
         Ok(())
     }
 
-    /// Replaces elements by what `new` makes of them, lane after lane; the values from before.
+    /// Replaces elements by what `new` makes of each component, lane after lane; the values from before.
     pub(super) fn update(
         &mut self,
         view: View,
-        index: &Register,
+        at: &[Part],
         mask: &Mask,
-        new: impl Fn(usize, u64) -> u64,
-    ) -> Result<Register, Fault> {
-        let (_, scalar, _) = self.kernel.view(view);
-        let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
+        new: impl Fn(usize, usize, u64) -> u64,
+    ) -> Result<Vec<Part>, Fault> {
+        let layout = self.placed(view).layout.clone();
+        let zeros = |scalar: Scalar| Register::splat(Value::int(scalar, 0), self.lanes);
+        let mut out: Vec<Register> = layout.offsets.iter().map(|(_, scalar)| zeros(*scalar)).collect();
         let watched = self.is_watched(view);
         for lane in in_order(self.options.order, mask) {
-            let at = self.bounded(view, index.int(lane), lane)?;
+            let at = self.bounded(view, at, 1, lane)?;
             if watched {
                 self.touched(view, at, lane, Touched::Atomic)?;
             }
-            let old = self.get(view, scalar, at);
-            out.bits[lane] = old;
-            self.put(view, scalar, at, new(lane, old));
+            for (part, &(offset, scalar)) in layout.offsets.iter().enumerate() {
+                let place = (at * layout.bytes + offset) / scalar.bytes();
+                let old = self.get(view, scalar, place);
+                out[part].bits[lane] = old;
+                self.put(view, scalar, place, new(part, lane, old));
+            }
         }
-        Ok(out)
+        Ok(out.into_iter().map(Rc::new).collect())
+    }
+
+    fn placed(&self, view: View) -> &Placed {
+        match view {
+            View::Param(ParamId(n)) => &self.params[n as usize],
+            View::Shared(SharedId(n)) => &self.shared_places[n as usize],
+        }
     }
 
     /// True if accesses to a view are remembered: shared memory, and what a block kernel writes.
@@ -69,6 +120,7 @@ impl Machine<'_, '_, '_> {
             View::Param(ParamId(n)) => match &self.args[n as usize] {
                 Arg::Read(words) => words,
                 Arg::Write(words) => words,
+                Arg::Value(_) => return 0,
             },
         };
         match (scalar, scalar.bytes()) {
@@ -85,7 +137,7 @@ impl Machine<'_, '_, '_> {
             View::Shared(SharedId(n)) => &mut self.shared[n as usize].words,
             View::Param(ParamId(n)) => match &mut self.args[n as usize] {
                 Arg::Write(words) => words,
-                Arg::Read(_) => return,
+                Arg::Read(_) | Arg::Value(_) => return,
             },
         };
         match scalar.bytes() {
@@ -96,12 +148,29 @@ impl Machine<'_, '_, '_> {
         }
     }
 
-    fn bounded(&self, view: View, index: i64, lane: usize) -> Result<usize, Fault> {
-        let (name, _, len) = self.kernel.view(view);
-        if index >= 0 && (index as u64) < len {
-            return Ok(index as usize);
+    /// The place of an element, or of the first of `width` neighbours.
+    fn bounded(&self, view: View, at: &[Part], width: usize, lane: usize) -> Result<usize, Fault> {
+        let placed = self.placed(view);
+        let mut place = placed.origin;
+        let last = at.len() - 1;
+        for (n, (index, &(extent, stride))) in at.iter().zip(&placed.dims).enumerate() {
+            let index = index.int(lane);
+            let reach = if n == last { width as i64 - 1 } else { 0 };
+            if index < 0 || index >= extent.saturating_sub(reach) {
+                let name = self.kernel.view(view).name;
+                let view = if last == 0 { name.into() } else { format!("{name}, dimension {n}") };
+                let index = if index < 0 { index } else { index.saturating_add(reach) };
+                let kind = FaultKind::OutOfBounds { view, index, len: extent.max(0) as u64, by: self.name(lane) };
+                return Err(self.fault(kind));
+            }
+            place += index * stride;
         }
-        Err(self.fault(FaultKind::OutOfBounds { view: name.into(), index, len, by: self.name(lane) }))
+        if width > 1 && place % width as i64 != 0 {
+            let view = self.kernel.view(view).name.into();
+            let kind = FaultKind::Misaligned { view, index: place, width: width as u8, by: self.name(lane) };
+            return Err(self.fault(kind));
+        }
+        Ok(place as usize)
     }
 
     /// Notes an access in the view's history, and reports a race or a read of what nobody wrote.
@@ -146,7 +215,7 @@ impl Machine<'_, '_, '_> {
             (_, false) => "a read",
         };
         let kind = FaultKind::Race {
-            view: self.kernel.view(view).0.into(),
+            view: self.kernel.view(view).name.into(),
             index: at as i64,
             first: format!("{} {}", kind(earlier_wrote, &earlier), place(&earlier)),
             second: format!("{} {}", kind(how == Touched::Write, &touch), place(&touch)),
@@ -164,7 +233,7 @@ enum Touched {
 }
 
 /// Active lanes in the order in which they take their turns.
-fn in_order(order: Order, mask: &Mask) -> impl Iterator<Item = usize> + '_ {
+pub(super) fn in_order(order: Order, mask: &Mask) -> impl Iterator<Item = usize> + '_ {
     let last = mask.0.len().saturating_sub(1);
     let turn = move |n| if order == Order::Forward { n } else { last - n };
     (0..mask.0.len()).map(turn).filter(|&lane| mask.0[lane])

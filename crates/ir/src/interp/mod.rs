@@ -1,10 +1,13 @@
 //! The interpreter: executes a kernel statement by statement over all threads of a block, checking every access.
 //!
 //! It is the judge of the other readers, so it is written for plainness: each expression is a register with a lane for
-//! each thread, each statement runs over all lanes under a mask, and nothing is shared with generated code but the op
-//! table. Block kernels are checked for races, divergent barriers, partial warps and reads of what nobody wrote; every
-//! kernel is checked for indices outside their views. The first finding ends the run.
+//! each thread (several registers if it has several components), each statement runs over all lanes under a mask, and
+//! nothing is shared with generated code but the tables of operations. Block kernels are checked for races, divergent
+//! barriers, partial warps and reads of what nobody wrote; every kernel is checked for indices outside their views. The
+//! first finding ends the run.
 
+mod compute;
+mod evaluate;
 mod lanes;
 mod memory;
 mod shadow;
@@ -12,10 +15,12 @@ mod shadow;
 use std::rc::Rc;
 
 use crate::{
-    Access, Arg, Axis, Builtin, Emit, EmitBits, Expr, ExprId, Fault, FaultKind, Kernel, Launch, Op, Scalar, Shuffle,
-    Stmt, Value, Vote, WARP, check_args, verify,
+    Access, Arg, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, Launch, LocalId, Stmt, Struct, Value, WARP,
+    check_args, verify,
 };
+pub use compute::{evaluate, evaluate_algebra};
 use lanes::{Mask, Register};
+use memory::Placed;
 use shadow::Shadow;
 
 /// Instances of a `ParallelFor` that are executed side by side.
@@ -41,39 +46,59 @@ pub struct Options {
     pub max_statements: Option<u64>,
 }
 
-/// Runs a kernel over `args`.
+/// Runs a kernel over `args`. What it prints goes to stdout.
 pub fn run(kernel: &Kernel, args: &mut [Arg<'_>]) -> Result<(), Fault> {
     run_with(kernel, args, Options::default())
 }
 
-/// Runs a kernel over `args` in a given way.
+/// Runs a kernel over `args` in a given way. What it prints goes to stdout.
 pub fn run_with(kernel: &Kernel, args: &mut [Arg<'_>], options: Options) -> Result<(), Fault> {
+    run_printing(kernel, args, options, &mut |line| println!("{line}"))
+}
+
+/// Runs a kernel over `args` in a given way, and hands each line that it prints to `print`.
+pub fn run_printing(
+    kernel: &Kernel,
+    args: &mut [Arg<'_>],
+    options: Options,
+    print: &mut dyn FnMut(&str),
+) -> Result<(), Fault> {
     if let Err(error) = verify(kernel) {
         return Err(Fault::bad_call(kernel, error.what));
     }
-    check_args(kernel, args)?;
+    let values = check_args(kernel, args)?;
     let (blocks, lanes) = match kernel.launch {
-        Launch::ParallelFor { count } => (count.div_ceil(CHUNK), CHUNK.min(count) as usize),
+        Launch::ParallelFor { .. } => {
+            let count = kernel.launch.count(&values);
+            (count.div_ceil(CHUNK), CHUNK.min(count) as usize)
+        }
         Launch::Blocks { grid, block } => {
             (grid.iter().map(|&n| n as u64).product(), block.iter().map(|&n| n as usize).product())
         }
     };
+    let place = |dims: &[crate::Dim], ty: crate::Type| Placed::new(kernel, dims, ty, &values);
+    let params: Vec<Placed> = kernel.params.iter().map(|p| place(&p.dims, p.ty)).collect();
+    let shared: Vec<Placed> = kernel.shared.iter().map(|s| place(&s.dims, s.ty)).collect();
     // Only block kernels can race in ways that a barrier would mend; tensors' kernels write each element once.
     let checked = matches!(kernel.launch, Launch::Blocks { .. });
-    let shadow = |access: Access, len| (checked && access.writes()).then(|| Shadow::new(len));
+    let shadow = |access: Access, placed: &Placed| (checked && access.writes()).then(|| Shadow::new(placed.elements));
+    let param_shadows = kernel.params.iter().zip(&params).map(|(p, placed)| shadow(p.access, placed)).collect();
+    let slots = |code: &Code| Slots::new(code, &kernel.structs);
     let mut machine = Machine {
         kernel,
         args,
         options,
+        print,
         lanes,
+        count: kernel.launch.count(&values),
+        params,
+        shared_places: shared,
+        slots: kernel.functions.iter().map(|f| Rc::new(slots(&f.code))).chain([Rc::new(slots(&kernel.code))]).collect(),
         statements: 0,
-        param_shadows: kernel.params.iter().map(|p| shadow(p.access, p.len)).collect(),
+        param_shadows,
         block: 0,
-        registers: vec![],
-        locals: vec![],
+        frame: Frame::new(&kernel.code, Rc::new(slots(&kernel.code)), vec![], 0),
         shared: vec![],
-        returned: Mask::none(lanes),
-        frames: vec![],
         epoch: 0,
         warp_epochs: vec![],
     };
@@ -92,26 +117,87 @@ struct SharedMemory {
 }
 
 /// A loop being executed.
-struct Frame {
+struct Turns {
     broken: Mask,
     continued: Mask,
+}
+
+/// Where the components of each expression and variable of some code are kept.
+struct Slots {
+    exprs: Vec<u32>,
+    locals: Vec<u32>,
+    /// Registers that expressions need in all.
+    count: usize,
+}
+
+impl Slots {
+    fn new(code: &Code, structs: &[Struct]) -> Slots {
+        let place = |counts: &mut dyn Iterator<Item = usize>| {
+            let mut next = 0;
+            let mut firsts = vec![];
+            for count in counts {
+                firsts.push(next as u32);
+                next += count;
+            }
+            (firsts, next)
+        };
+        let (exprs, count) = place(&mut code.types.iter().map(|ty| ty.count(structs)));
+        let (locals, _) = place(&mut code.locals.iter().map(|local| local.init.len()));
+        Slots { exprs, locals, count }
+    }
+}
+
+/// A component of a value.
+type Part = Rc<Register>;
+
+/// The kernel or a function being executed.
+struct Frame<'k> {
+    code: &'k Code,
+    slots: Rc<Slots>,
+    arguments: Vec<Vec<Part>>,
+    registers: Vec<Option<Part>>,
+    locals: Vec<Register>,
+    returned: Mask,
+    /// What the lanes that returned have given.
+    result: Vec<Register>,
+    loops: Vec<Turns>,
+}
+
+impl<'k> Frame<'k> {
+    fn new(code: &'k Code, slots: Rc<Slots>, arguments: Vec<Vec<Part>>, lanes: usize) -> Frame<'k> {
+        let init = code.locals.iter().flat_map(|local| &local.init);
+        Frame {
+            code,
+            arguments,
+            registers: vec![None; slots.count],
+            slots,
+            locals: init.map(|&value| Register::splat(value, lanes)).collect(),
+            returned: Mask::none(lanes),
+            result: vec![],
+            loops: vec![],
+        }
+    }
 }
 
 struct Machine<'k, 'a, 'b> {
     kernel: &'k Kernel,
     args: &'a mut [Arg<'b>],
     options: Options,
+    print: &'a mut dyn FnMut(&str),
     /// Threads of a block, or instances of a chunk.
     lanes: usize,
+    /// Instances in all.
+    count: u64,
+    params: Vec<Placed>,
+    shared_places: Vec<Placed>,
+    /// Of each function, then of the kernel.
+    slots: Vec<Rc<Slots>>,
     statements: u64,
     param_shadows: Vec<Option<Shadow>>,
     /// The block (or chunk) being executed, and its state.
     block: u64,
-    registers: Vec<Option<Rc<Register>>>,
-    locals: Vec<Register>,
+    frame: Frame<'k>,
     shared: Vec<SharedMemory>,
-    returned: Mask,
-    frames: Vec<Frame>,
     epoch: u32,
     warp_epochs: Vec<u32>,
 }
@@ -119,23 +205,42 @@ struct Machine<'k, 'a, 'b> {
 impl<'k> Machine<'k, '_, '_> {
     fn run_block(&mut self) -> Result<(), Fault> {
         let kernel = self.kernel;
-        self.registers = vec![None; kernel.exprs.len()];
-        self.locals = kernel.locals.iter().map(|l| Register::splat(l.init, self.lanes)).collect();
-        self.shared = (kernel.shared.iter())
-            .map(|s| SharedMemory {
-                words: vec![0; (s.len as usize * s.scalar.bytes()).div_ceil(8)],
-                written: vec![false; s.len as usize],
-                shadow: Shadow::new(s.len),
+        let arguments = (self.args[kernel.params.len()..].iter())
+            .map(|arg| match arg {
+                Arg::Value(parts) => parts.iter().map(|&v| Rc::new(Register::splat(v, self.lanes))).collect(),
+                _ => vec![],
             })
             .collect();
-        self.returned = Mask::none(self.lanes);
+        let slots = self.slots[kernel.functions.len()].clone();
+        self.frame = Frame::new(&kernel.code, slots, arguments, self.lanes);
+        self.shared = (self.shared_places.iter())
+            .map(|placed| SharedMemory {
+                words: vec![0; (placed.elements as usize * placed.layout.bytes).div_ceil(8)],
+                written: vec![false; placed.elements as usize],
+                shadow: Shadow::new(placed.elements),
+            })
+            .collect();
         self.warp_epochs = vec![0; self.lanes.div_ceil(WARP)];
         self.epoch = 0;
         let mut all = Mask(vec![true; self.lanes]);
-        if let Launch::ParallelFor { count } = kernel.launch {
-            all = all.and(|lane| self.block * CHUNK + (lane as u64) < count);
+        if let Launch::ParallelFor { .. } = kernel.launch {
+            all = all.and(|lane| self.block * CHUNK + (lane as u64) < self.count);
         }
-        self.execute(&kernel.body, all).map(drop)
+        self.execute(&kernel.code.body, all).map(drop)
+    }
+
+    /// Runs a function over the lanes of a mask; the components of its value.
+    fn call(&mut self, FunctionId(n): FunctionId, args: &[ExprId], mask: &Mask) -> Result<Vec<Part>, Fault> {
+        let function = &self.kernel.functions[n as usize];
+        let arguments = args.iter().map(|&arg| self.parts(arg)).collect();
+        let mut frame = Frame::new(&function.code, self.slots[n as usize].clone(), arguments, self.lanes);
+        let scalars = function.result.components(&self.kernel.structs);
+        frame.result = scalars.iter().map(|&s| Register::splat(Value::int(s, 0), self.lanes)).collect();
+        let outer = std::mem::replace(&mut self.frame, frame);
+        let outcome = self.execute(&function.code.body, mask.clone());
+        let inner = std::mem::replace(&mut self.frame, outer);
+        outcome?;
+        Ok(inner.result.into_iter().map(Rc::new).collect())
     }
 
     fn fault(&self, kind: FaultKind) -> Fault {
@@ -166,50 +271,53 @@ impl<'k> Machine<'k, '_, '_> {
                 return Err(self.fault(FaultKind::TooLong(most)));
             }
             match stmt {
-                Stmt::Let(id) => {
-                    let value = self.evaluate(*id, &mask).map_err(|fault| self.locate(fault, stmt))?;
-                    self.registers[id.0 as usize] = Some(value);
-                }
+                Stmt::Let(id) => self.evaluate(*id, &mask).map_err(|fault| self.locate(fault, stmt))?,
                 Stmt::Assign(local, value) => {
-                    let value = self.value(*value);
-                    self.locals[local.0 as usize].assign(&value, &mask);
+                    let parts = self.parts(*value);
+                    self.assign(*local, &parts, &mask);
                 }
-                Stmt::Store { view, index, value } => {
-                    let (index, value) = (self.value(*index), self.value(*value));
-                    self.store(*view, &index, &value, &mask).map_err(|fault| self.locate(fault, stmt))?;
+                Stmt::Store { view, at, value } => {
+                    let (at, parts) = (self.all(at), self.parts(*value));
+                    self.store(*view, &at, &parts, &mask).map_err(|fault| self.locate(fault, stmt))?;
                 }
                 Stmt::For { counter, end, body } => {
-                    let end = self.value(*end);
+                    let end = self.part(*end, 0);
                     let index = self.kernel.index;
                     self.turns(body, &mask, |machine, active, turn| {
                         let active = active.and(|lane| turn < end.int(lane));
-                        let value = Register::splat(Value::int(index, turn), machine.lanes);
-                        machine.locals[counter.0 as usize].assign(&value, &active);
+                        let value = Rc::new(Register::splat(Value::int(index, turn), machine.lanes));
+                        machine.assign(*counter, &[value], &active);
                         active
                     })?;
-                    mask = mask.without(&self.returned);
+                    mask = mask.without(&self.frame.returned);
                 }
                 Stmt::Loop { body } => {
                     self.turns(body, &mask, |_, active, _| active.clone())?;
-                    mask = mask.without(&self.returned);
+                    mask = mask.without(&self.frame.returned);
                 }
                 Stmt::If { condition, then, otherwise } => {
-                    let condition = self.value(*condition);
+                    let condition = self.part(*condition, 0);
                     let (yes, no) = (mask.and(|l| condition.bits[l] != 0), mask.and(|l| condition.bits[l] == 0));
                     mask = self.execute(then, yes)?;
                     mask.add(&self.execute(otherwise, no)?);
                 }
-                Stmt::Break | Stmt::Continue | Stmt::Return => {
-                    let left = match (stmt, self.frames.last_mut()) {
-                        (Stmt::Break, Some(frame)) => &mut frame.broken,
-                        (Stmt::Continue, Some(frame)) => &mut frame.continued,
-                        _ => &mut self.returned,
+                Stmt::Break | Stmt::Continue | Stmt::Return(_) => {
+                    if let Stmt::Return(Some(value)) = stmt {
+                        let parts = self.parts(*value);
+                        for (result, part) in self.frame.result.iter_mut().zip(&parts) {
+                            result.assign(part, &mask);
+                        }
+                    }
+                    let left = match (stmt, self.frame.loops.last_mut()) {
+                        (Stmt::Break, Some(turns)) => &mut turns.broken,
+                        (Stmt::Continue, Some(turns)) => &mut turns.continued,
+                        _ => &mut self.frame.returned,
                     };
                     left.add(&mask);
                     return Ok(Mask::none(self.lanes));
                 }
                 Stmt::Barrier => {
-                    let expected = self.lanes - self.returned.count();
+                    let expected = self.lanes - self.frame.returned.count();
                     if mask.count() != expected {
                         let of = match self.kernel.launch {
                             Launch::Blocks { grid, .. } => format!(" of block {:?}", split(self.block, grid)),
@@ -230,10 +338,24 @@ impl<'k> Machine<'k, '_, '_> {
                         self.warp_epochs[warp] += 1;
                     }
                 }
-                Stmt::Fence => {}
+                Stmt::Fence(_) => {}
+                Stmt::Print { format, args } => {
+                    let args = self.all(args);
+                    for lane in memory::in_order(self.options.order, &mask) {
+                        let values: Vec<Value> = args.iter().map(|part| part.value(lane)).collect();
+                        (self.print)(&crate::print::line(format, &values));
+                    }
+                }
             }
         }
         Ok(mask)
+    }
+
+    fn assign(&mut self, LocalId(n): LocalId, parts: &[Part], mask: &Mask) {
+        let first = self.frame.slots.locals[n as usize] as usize;
+        for (register, part) in self.frame.locals[first..].iter_mut().zip(parts) {
+            register.assign(part, mask);
+        }
     }
 
     /// Runs a loop's body until no lane is left; `begin` says which lanes go on with a turn.
@@ -244,7 +366,7 @@ impl<'k> Machine<'k, '_, '_> {
         begin: impl Fn(&mut Self, &Mask, i64) -> Mask,
     ) -> Result<(), Fault> {
         let none = Mask::none(self.lanes);
-        self.frames.push(Frame { broken: none.clone(), continued: none.clone() });
+        self.frame.loops.push(Turns { broken: none.clone(), continued: none.clone() });
         let mut active = mask.clone();
         let mut turn = 0;
         loop {
@@ -253,18 +375,19 @@ impl<'k> Machine<'k, '_, '_> {
                 break;
             }
             active = self.execute(body, active)?;
-            if let Some(frame) = self.frames.last_mut() {
-                active.add(&frame.continued);
-                frame.continued = none.clone();
+            if let Some(turns) = self.frame.loops.last_mut() {
+                active.add(&turns.continued);
+                turns.continued = none.clone();
             }
             turn += 1;
         }
-        self.frames.pop();
+        self.frame.loops.pop();
         Ok(())
     }
 
     fn locate(&self, mut fault: Fault, stmt: &Stmt) -> Fault {
-        fault.line = self.kernel.line_of(stmt);
+        // A fault within a called function knows its line already.
+        fault.line = fault.line.or_else(|| self.kernel.line_of(stmt));
         fault
     }
 
@@ -274,128 +397,10 @@ impl<'k> Machine<'k, '_, '_> {
             .filter_map(|warp| {
                 let range = warp * WARP..self.lanes.min((warp + 1) * WARP);
                 let reached = range.clone().filter(|&lane| mask.0[lane]).count();
-                let expected = range.filter(|&lane| !self.returned.0[lane]).count();
+                let expected = range.filter(|&lane| !self.frame.returned.0[lane]).count();
                 (reached > 0).then_some((warp, reached, expected))
             })
             .collect()
-    }
-
-    fn evaluate(&mut self, id: ExprId, mask: &Mask) -> Result<Rc<Register>, Fault> {
-        let compute = &mut Compute { lanes: self.lanes };
-        Ok(match *self.kernel.expr(id) {
-            Expr::Const(_) | Expr::Index | Expr::Builtin(_) => self.value(id),
-            Expr::Read(local) => Rc::new(self.locals[local.0 as usize].clone()),
-            Expr::Op(op, args) => {
-                let args: Vec<Rc<Register>> = args.iter().map(|&a| self.value(a)).collect();
-                compute.op(op, &args.iter().collect::<Vec<_>>())
-            }
-            Expr::Cast(to, from) => compute.cast(to, &self.value(from)),
-            Expr::Bitcast(to, from) => compute.bitcast(to, &self.value(from)),
-            Expr::Load { view, index } => {
-                let index = self.value(index);
-                Rc::new(self.load(view, &index, mask)?)
-            }
-            Expr::Atomic { atomic, view, index, value } => {
-                let (index, value) = (self.value(index), self.value(value));
-                Rc::new(self.update(view, &index, mask, |lane, old| {
-                    let (old, new) = (one(value.scalar, old), one(value.scalar, value.bits[lane]));
-                    match atomic.op() {
-                        Some(op) => Compute { lanes: 1 }.op(op, &[&old, &new]).bits[0],
-                        None => new.bits[0],
-                    }
-                })?)
-            }
-            Expr::CompareExchange { view, index, expected, value } => {
-                let (index, expected, value) = (self.value(index), self.value(expected), self.value(value));
-                Rc::new(self.update(view, &index, mask, |lane, old| {
-                    if old == expected.bits[lane] { value.bits[lane] } else { old }
-                })?)
-            }
-            Expr::Shuffle { shuffle, value, lane } => {
-                self.whole_warps(mask, "shuffle")?;
-                let (value, from) = (self.value(value), self.value(lane));
-                let mut out = (*value).clone();
-                for lane in mask.lanes() {
-                    let (base, own) = (lane / WARP * WARP, lane % WARP);
-                    let distance = from.int(lane);
-                    let source = match shuffle {
-                        Shuffle::Index => distance.rem_euclid(WARP as i64),
-                        Shuffle::Up => own as i64 - distance,
-                        Shuffle::Down => own as i64 + distance,
-                        Shuffle::Xor => own as i64 ^ distance,
-                    };
-                    let source = if (0..WARP as i64).contains(&source) { base + source as usize } else { lane };
-                    if !mask.0.get(source).copied().unwrap_or(false) {
-                        let kind = FaultKind::PartialWarp {
-                            what: "shuffle",
-                            reached: mask.count(),
-                            expected: WARP,
-                            by: self.name(lane),
-                        };
-                        return Err(self.fault(kind));
-                    }
-                    out.bits[lane] = value.bits[source];
-                }
-                Rc::new(out)
-            }
-            Expr::Vote { vote, value } => {
-                self.whole_warps(mask, "vote")?;
-                let value = self.value(value);
-                let scalar = self.kernel.scalar(id);
-                let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
-                for lane in mask.lanes() {
-                    let base = lane / WARP * WARP;
-                    let warp = (base..self.lanes.min(base + WARP)).filter(|&lane| mask.0[lane]);
-                    let ballot = warp.fold(0u64, |bits, lane| bits | (value.bits[lane] & 1) << (lane - base));
-                    let taking_part = (base..self.lanes.min(base + WARP)).filter(|&lane| mask.0[lane]).count();
-                    out.bits[lane] = match vote {
-                        Vote::Any => (ballot != 0) as u64,
-                        Vote::All => (ballot.count_ones() as usize == taking_part) as u64,
-                        Vote::Ballot => ballot,
-                    };
-                }
-                Rc::new(out)
-            }
-        })
-    }
-
-    fn whole_warps(&self, mask: &Mask, what: &'static str) -> Result<(), Fault> {
-        for (warp, reached, expected) in self.partial_warps(mask) {
-            if reached != expected {
-                let by = mask.lanes().find(|lane| lane / WARP == warp).map_or(String::new(), |lane| self.name(lane));
-                return Err(self.fault(FaultKind::PartialWarp { what, reached, expected, by }));
-            }
-        }
-        Ok(())
-    }
-
-    /// The value of an expression that is already evaluated (the verifier has seen to it) or needs no evaluation.
-    fn value(&self, id: ExprId) -> Rc<Register> {
-        let index = self.kernel.index;
-        match *self.kernel.expr(id) {
-            Expr::Const(value) => Rc::new(Register::splat(value, self.lanes)),
-            Expr::Index => Rc::new(Register::ints(index, self.lanes, |lane| self.block * CHUNK + lane as u64)),
-            Expr::Builtin(builtin) => {
-                let Launch::Blocks { grid, block } = self.kernel.launch else {
-                    return Rc::new(Register::splat(Value::int(index, 0), self.lanes));
-                };
-                let at = |axis| match axis {
-                    Axis::X => 0,
-                    Axis::Y => 1,
-                    Axis::Z => 2,
-                };
-                Rc::new(Register::ints(index, self.lanes, |lane| match builtin {
-                    Builtin::Thread(axis) => split(lane as u64, block)[at(axis)],
-                    Builtin::Block(axis) => split(self.block, grid)[at(axis)],
-                    Builtin::BlockSize(axis) => block[at(axis)] as u64,
-                    Builtin::GridSize(axis) => grid[at(axis)] as u64,
-                }))
-            }
-            _ => match &self.registers[id.0 as usize] {
-                Some(register) => register.clone(),
-                None => Rc::new(Register::splat(Value::int(self.kernel.scalar(id), 0), self.lanes)),
-            },
-        }
     }
 }
 
@@ -403,57 +408,4 @@ impl<'k> Machine<'k, '_, '_> {
 fn split(n: u64, of: [u32; 3]) -> [u64; 3] {
     let [x, y, _] = of.map(|n| n.max(1) as u64);
     [n % x, n / x % y, n / (x * y)]
-}
-
-fn one(scalar: Scalar, bits: u64) -> Rc<Register> {
-    Rc::new(Register { scalar, bits: vec![bits] })
-}
-
-/// [`Emit`] by computing: what lets op-table bodies run here as they are.
-struct Compute {
-    lanes: usize,
-}
-
-impl Emit for Compute {
-    type V = Rc<Register>;
-
-    fn op(&mut self, op: Op, args: &[&Rc<Register>]) -> Rc<Register> {
-        match self.expand(op, args) {
-            Some(value) => value,
-            None => Rc::new(lanes::primitive(op, &args.iter().map(|a| &***a).collect::<Vec<_>>())),
-        }
-    }
-
-    fn constant_like(&mut self, like: &Rc<Register>, value: f64) -> Rc<Register> {
-        self.constant(Value::from_f64(like.scalar, value))
-    }
-}
-
-impl EmitBits for Compute {
-    fn scalar(&self, v: &Rc<Register>) -> Scalar {
-        v.scalar
-    }
-
-    fn constant(&mut self, value: Value) -> Rc<Register> {
-        Rc::new(Register::splat(value, self.lanes))
-    }
-
-    fn cast_step(&mut self, to: Scalar, v: &Rc<Register>) -> Rc<Register> {
-        Rc::new(lanes::cast_step(to, v))
-    }
-
-    fn bitcast(&mut self, to: Scalar, v: &Rc<Register>) -> Rc<Register> {
-        Rc::new(Register { scalar: to, bits: v.bits.clone() })
-    }
-}
-
-/// Applies one op-table row to constants: the meaning of an op. Fails, with what was expected, on other types.
-pub fn evaluate(op: Op, args: &[Value]) -> Result<Value, &'static str> {
-    if args.len() != op.arity() {
-        return Err("as many arguments as the op takes");
-    }
-    op.row().rule.result(&args.iter().map(|a| a.scalar()).collect::<Vec<_>>())?;
-    let registers: Vec<_> = args.iter().map(|&a| one(a.scalar(), a.bits())).collect();
-    let result = Compute { lanes: 1 }.op(op, &registers.iter().collect::<Vec<_>>());
-    Ok(Value::from_bits(result.scalar, result.bits[0]))
 }

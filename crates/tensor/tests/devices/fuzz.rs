@@ -1,10 +1,10 @@
 //! Random kernels on a device against the interpreter, to the bit.
 
-use bornite::ir::Access;
+use bornite::ir::{Access, Scalar, Value, peek, poke};
 use bornite::{Device, Tensor, run_kernel};
 
 use crate::Outcome;
-use crate::generate::{Random, kernel};
+use crate::generate::{Case, Random, case};
 use crate::rows::{bits, tensor};
 
 pub fn random_kernels(device: Device) -> Outcome {
@@ -22,14 +22,28 @@ pub fn random_kernels(device: Device) -> Outcome {
     let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse::<u64>().ok());
     let first = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()) << 20);
     for seed in first..first + count {
-        let kernel = kernel(seed, true);
+        let Case { kernel, values } = case(seed, true);
+        let values: Vec<&[Value]> = values.iter().map(|parts| &parts[..]).collect();
+        let firsts: Vec<Value> = values.iter().map(|parts| parts[0]).collect();
         let on = |device: Device| -> bornite::Result<Vec<Vec<u64>>> {
             let mut random = Random(seed);
             let read = kernel.params.iter().filter(|p| p.access != Access::Write);
             let inputs: Vec<Tensor> = (read)
-                .map(|p| tensor(&(0..p.len).map(|_| random.value(p.scalar)).collect::<Vec<_>>(), device))
+                .map(|p| {
+                    // Components one after the other, or bytes where a struct's differ.
+                    let layout = p.ty.layout(&kernel.structs);
+                    let elements = kernel.span(&p.dims, &firsts).map_or(0, |span| span.elements as usize);
+                    let mut words = vec![0; (elements * layout.bytes).div_ceil(8)];
+                    for (n, (offset, scalar)) in (0..elements).flat_map(|n| layout.offsets.iter().map(move |o| (n, *o))) {
+                        poke(&mut words, n * layout.bytes + offset, random.value(scalar));
+                    }
+                    let first = layout.offsets[0].1;
+                    let dtype = if layout.offsets.iter().all(|(_, s)| *s == first) { first } else { Scalar::U8 };
+                    let count = elements * layout.bytes / dtype.bytes();
+                    tensor(&(0..count).map(|n| peek(&words, n * dtype.bytes(), dtype)).collect::<Vec<_>>(), device)
+                })
                 .collect();
-            run_kernel(&kernel, &inputs.iter().collect::<Vec<_>>(), device)?.iter().map(bits).collect()
+            run_kernel(&kernel, &inputs.iter().collect::<Vec<_>>(), &values, device)?.iter().map(bits).collect()
         };
         let (found, expected) = (on(device), on(Device::Interpreter)?);
         let found = found.map_err(|e| format!("BORNITE_TEST_SEED={seed}: {e}\n{kernel}"))?;

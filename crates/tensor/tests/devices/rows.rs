@@ -120,7 +120,7 @@ pub fn bits(tensor: &Tensor) -> bornite::Result<Vec<u64>> {
 fn compare(kernel: &Kernel, inputs: &[Vec<Value>], device: Device) -> Outcome {
     let on = |device: Device| {
         let tensors: Vec<Tensor> = inputs.iter().map(|values| tensor(values, device)).collect();
-        bits(&run_kernel(kernel, &tensors.iter().collect::<Vec<_>>(), device)?[0])
+        bits(&run_kernel(kernel, &tensors.iter().collect::<Vec<_>>(), &[], device)?[0])
     };
     let (found, expected) = (on(device)?, on(Device::Interpreter)?);
     for (n, (found, expected)) in found.iter().zip(&expected).enumerate() {
@@ -192,7 +192,7 @@ pub fn equal_the_interpreter(device: Device) -> Outcome {
             if device == Device::Interpreter {
                 let args: Vec<Value> = inputs.iter().map(|values| values[0]).collect();
                 let tensors: Vec<Tensor> = inputs.iter().map(|values| tensor(values, device)).collect();
-                let all = bits(&run_kernel(&kernel, &tensors.iter().collect::<Vec<_>>(), device)?[0])?;
+                let all = bits(&run_kernel(&kernel, &tensors.iter().collect::<Vec<_>>(), &[], device)?[0])?;
                 let one = interp::evaluate(op, &args)?;
                 assert!(all[0] == one.bits() || one.as_f64().is_nan(), "{op:?} of {args:?}");
             }
@@ -227,7 +227,7 @@ pub fn bad_index_is_an_error(device: Device) -> Outcome {
         let value = b.load(x, at);
         b.store(out, i, value);
         let input = Tensor::zeros(&[100], Scalar::F32, device);
-        let error = run_kernel(&b.finish()?, &[&input], device).expect_err("must be refused").to_string();
+        let error = run_kernel(&b.finish()?, &[&input], &[], device).expect_err("must be refused").to_string();
         let expected = if offset > 0 { "index 100 is outside 'x' of 100 elements" } else { "index -1 is outside 'x'" };
         assert!(error.contains(expected), "{error}");
     }

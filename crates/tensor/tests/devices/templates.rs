@@ -14,13 +14,13 @@ fn everywhere<T: Element + PartialEq>(
     device: Device,
 ) -> Result<Vec<T>, libtest_mimic::Failed> {
     let tensors: Vec<Tensor> = inputs.iter().map(|data| Tensor::from_slice(data, &[data.len()], device)).collect();
-    let outputs = run_kernel(kernel, &tensors.iter().collect::<Vec<_>>(), device)?;
+    let outputs = run_kernel(kernel, &tensors.iter().collect::<Vec<_>>(), &[], device)?;
     let found = outputs[0].to_vec::<T>()?;
     for order in [Order::Forward, Order::Reverse] {
         let mut given = inputs.iter();
         let mut memory: Vec<Vec<u64>> = (kernel.params.iter())
             .map(|p| match p.access {
-                Access::Write => vec![0; (p.len as usize * p.scalar.bytes()).div_ceil(8)],
+                Access::Write => vec![0; kernel.view_bytes(p, &[]).unwrap_or(0).div_ceil(8)],
                 _ => given.next().and_then(|data| T::pack(data)).unwrap_or_default(),
             })
             .collect();

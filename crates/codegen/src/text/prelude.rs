@@ -1,9 +1,9 @@
 //! Helpers whose meaning C++ does not spell, header-free; each is printed where its name is called.
 
-/// Name and definition.
+/// What is searched for in the text, and its definition. Definitions may use those above them.
 pub(super) const PRELUDE: &[(&str, &str)] = &[
     (
-        "bn_min",
+        "bn_min(",
         "__device__ __forceinline__ float bn_min(float a, float b) {
     return a != a || b != b ? __int_as_float(0x7fffffff) : fminf(a, b);
 }
@@ -14,7 +14,7 @@ template <class T> __device__ __forceinline__ T bn_min(T a, T b) { return a < b 
 ",
     ),
     (
-        "bn_max",
+        "bn_max(",
         "__device__ __forceinline__ float bn_max(float a, float b) {
     return a != a || b != b ? __int_as_float(0x7fffffff) : fmaxf(a, b);
 }
@@ -25,7 +25,7 @@ template <class T> __device__ __forceinline__ T bn_max(T a, T b) { return a > b 
 ",
     ),
     (
-        "bn_div",
+        "bn_div(",
         "__device__ __forceinline__ int bn_div(int a, int b) {
     return b == 0 ? 0 : b == -1 ? (int)(0 - (unsigned)a) : a / b;
 }
@@ -35,37 +35,37 @@ __device__ __forceinline__ long long bn_div(long long a, long long b) {
 ",
     ),
     (
-        "bn_rem",
+        "bn_rem(",
         "__device__ __forceinline__ int bn_rem(int a, int b) { return b == 0 || b == -1 ? 0 : a % b; }
 __device__ __forceinline__ long long bn_rem(long long a, long long b) { return b == 0 || b == -1 ? 0 : a % b; }
 ",
     ),
     (
-        "bn_to_i32",
+        "bn_to_i32(",
         "__device__ __forceinline__ int bn_to_i32(float a) { return __float2int_rz(a); }
 __device__ __forceinline__ int bn_to_i32(double a) { return a != a ? 0 : __double2int_rz(a); }
 ",
     ),
     (
-        "bn_to_i64",
+        "bn_to_i64(",
         "__device__ __forceinline__ long long bn_to_i64(float a) { return a != a ? 0 : __float2ll_rz(a); }
 __device__ __forceinline__ long long bn_to_i64(double a) { return a != a ? 0 : __double2ll_rz(a); }
 ",
     ),
     (
-        "bn_to_u32",
+        "bn_to_u32(",
         "__device__ __forceinline__ unsigned bn_to_u32(float a) { return __float2uint_rz(a); }
 __device__ __forceinline__ unsigned bn_to_u32(double a) { return a != a ? 0 : __double2uint_rz(a); }
 ",
     ),
     (
-        "bn_to_u64",
+        "bn_to_u64(",
         "__device__ __forceinline__ unsigned long long bn_to_u64(float a) { return a != a ? 0 : __float2ull_rz(a); }
 __device__ __forceinline__ unsigned long long bn_to_u64(double a) { return a != a ? 0 : __double2ull_rz(a); }
 ",
     ),
     (
-        "bn_f16_to_f32",
+        "bn_f16_to_f32(",
         "__device__ __forceinline__ float bn_f16_to_f32(unsigned short a) {
     float r;
     asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(r) : \"h\"(a));
@@ -74,7 +74,7 @@ __device__ __forceinline__ unsigned long long bn_to_u64(double a) { return a != 
 ",
     ),
     (
-        "bn_f32_to_f16",
+        "bn_f32_to_f16(",
         "__device__ __forceinline__ unsigned short bn_f32_to_f16(float a) {
     unsigned short r;
     asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(r) : \"f\"(a));
@@ -83,12 +83,12 @@ __device__ __forceinline__ unsigned long long bn_to_u64(double a) { return a != 
 ",
     ),
     (
-        "bn_bf16_to_f32",
+        "bn_bf16_to_f32(",
         "__device__ __forceinline__ float bn_bf16_to_f32(unsigned short a) { return __uint_as_float((unsigned)a << 16); }
 ",
     ),
     (
-        "bn_f32_to_bf16",
+        "bn_f32_to_bf16(",
         "__device__ __forceinline__ unsigned short bn_f32_to_bf16(float a) {
     const unsigned bits = __float_as_uint(a);
     return a != a ? 0x7fff : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
@@ -96,7 +96,34 @@ __device__ __forceinline__ unsigned long long bn_to_u64(double a) { return a != 
 ",
     ),
     (
-        "bn_atomic_min",
+        "bn_word<",
+        "template <int BYTES> struct bn_word;
+template <> struct bn_word<2> { typedef unsigned short type; };
+template <> struct bn_word<4> { typedef unsigned type; };
+template <> struct bn_word<8> { typedef uint2 type; };
+template <> struct bn_word<16> { typedef uint4 type; };
+",
+    ),
+    (
+        "bn_load<",
+        "template <class V> __device__ __forceinline__ V bn_load(const void* p) {
+    union { typename bn_word<sizeof(V)>::type word; V v; } u;
+    u.word = *(const typename bn_word<sizeof(V)>::type*)p;
+    return u.v;
+}
+",
+    ),
+    (
+        "bn_store(",
+        "template <class V> __device__ __forceinline__ void bn_store(void* p, const V& v) {
+    union { typename bn_word<sizeof(V)>::type word; V v; } u;
+    u.v = v;
+    *(typename bn_word<sizeof(V)>::type*)p = u.word;
+}
+",
+    ),
+    (
+        "bn_atomic_min(",
         "__device__ __forceinline__ float bn_atomic_min(float* p, float v) {
     int old = *(volatile int*)p, seen;
     do {
@@ -117,7 +144,7 @@ __device__ __forceinline__ double bn_atomic_min(double* p, double v) {
 ",
     ),
     (
-        "bn_atomic_max",
+        "bn_atomic_max(",
         "__device__ __forceinline__ float bn_atomic_max(float* p, float v) {
     int old = *(volatile int*)p, seen;
     do {

@@ -1,8 +1,8 @@
 //! How values, primitives, conversions and atomics are spelled in CUDA C++.
 
-use bornite_ir::{Atomic, Axis, Builtin, Op, Scalar, Value};
+use bornite_ir::{Atomic, Builtin, Op, Scalar, Value};
 
-use super::Term;
+use super::{Term, axis};
 
 pub(super) fn c_type(scalar: Scalar) -> &'static str {
     match scalar {
@@ -42,18 +42,13 @@ pub(super) fn literal(value: Value) -> String {
 
 /// CUDA's name for a place in the grid.
 pub(super) fn place(builtin: Builtin) -> String {
-    let (name, axis) = match builtin {
-        Builtin::Thread(axis) => ("threadIdx", axis),
-        Builtin::Block(axis) => ("blockIdx", axis),
-        Builtin::BlockSize(axis) => ("blockDim", axis),
-        Builtin::GridSize(axis) => ("gridDim", axis),
+    let (name, along) = match builtin {
+        Builtin::Thread(along) => ("threadIdx", along),
+        Builtin::Block(along) => ("blockIdx", along),
+        Builtin::BlockSize(along) => ("blockDim", along),
+        Builtin::GridSize(along) => ("gridDim", along),
     };
-    let axis = match axis {
-        Axis::X => "x",
-        Axis::Y => "y",
-        Axis::Z => "z",
-    };
-    format!("{name}.{axis}")
+    format!("{name}.{}", axis(along))
 }
 
 const WORD_64: &str = "unsigned long long";
@@ -107,9 +102,35 @@ pub(super) fn call(name: &str, args: &[Term]) -> String {
     format!("{name}({})", args.iter().map(|a| a.text.as_str()).collect::<Vec<_>>().join(", "))
 }
 
+/// A debug print, with formats that write what the interpreter writes.
+pub(super) fn print_call(format: &str, args: &[Term]) -> String {
+    let mut text = String::new();
+    let mut values = String::new();
+    let escaped = format.replace('%', "%%");
+    let mut pieces = escaped.split("{}");
+    text += pieces.next().unwrap_or_default();
+    for (piece, arg) in pieces.zip(args) {
+        let (spec, value) = match arg.scalar() {
+            Scalar::F16 => ("%.9g", format!("(double)bn_f16_to_f32({})", arg.text)),
+            Scalar::BF16 => ("%.9g", format!("(double)bn_bf16_to_f32({})", arg.text)),
+            Scalar::F32 => ("%.9g", format!("(double){}", parenthesise(&arg.text))),
+            Scalar::F64 => ("%.17g", arg.text.clone()),
+            Scalar::I64 => ("%lld", arg.text.clone()),
+            Scalar::U64 => ("%llu", arg.text.clone()),
+            Scalar::U32 => ("%u", arg.text.clone()),
+            _ => ("%d", format!("(int){}", parenthesise(&arg.text))),
+        };
+        text += spec;
+        text += piece;
+        values += ", ";
+        values += &value;
+    }
+    format!("printf(\"{text}\\n\"{values});")
+}
+
 /// A primitive row on wide types (and a select on any).
 pub(super) fn primitive(op: Op, args: &[Term]) -> String {
-    let scalar = args[0].scalar;
+    let scalar = args[0].scalar();
     let t = |n: usize| args[n].text.as_str();
     let float = scalar.is_float();
     let ty = c_type(scalar);
@@ -191,7 +212,7 @@ pub(super) fn parenthesise(text: &str) -> String {
 /// One step of a conversion, as [`EmitBits::cast_step`] has it.
 pub(super) fn cast_step(to: Scalar, from: &Term) -> String {
     let text = &from.text;
-    match (from.scalar, to) {
+    match (from.scalar(), to) {
         (Scalar::F16, _) => format!("bn_f16_to_f32({text})"),
         (Scalar::BF16, _) => format!("bn_bf16_to_f32({text})"),
         (_, Scalar::F16) => format!("bn_f32_to_f16({text})"),
@@ -204,13 +225,13 @@ pub(super) fn cast_step(to: Scalar, from: &Term) -> String {
 
 pub(super) fn bitcast(to: Scalar, from: &Term) -> String {
     let text = &from.text;
-    match (from.scalar, to) {
+    match (from.scalar(), to) {
         (Scalar::F32, Scalar::I32) => format!("__float_as_int({text})"),
         (Scalar::F32, Scalar::U32) => format!("__float_as_uint({text})"),
         (Scalar::I32, Scalar::F32) => format!("__int_as_float({text})"),
         (Scalar::U32, Scalar::F32) => format!("__uint_as_float({text})"),
         (Scalar::F64, _) if to.is_int() => format!("({})__double_as_longlong({text})", c_type(to)),
-        (_, Scalar::F64) if from.scalar.is_int() => format!("__longlong_as_double((long long){text})"),
+        (_, Scalar::F64) if from.scalar().is_int() => format!("__longlong_as_double((long long){text})"),
         // Integers and the bits of 16-bit floats.
         (from, to) if from != to => format!("({}){}", c_type(to), parenthesise(text)),
         _ => text.clone(),

@@ -1,0 +1,119 @@
+//! `bornite kernel run`: a kernel on the interpreter over made-up inputs.
+
+use std::process::ExitCode;
+
+use bornite::ir::interp::{self, Options, Order};
+use bornite::ir::{Access, Arg, Extent, Fault, Kernel, Param, Scalar, Value, peek, poke};
+use serde_json::json;
+
+use crate::{Failure, print, print_json};
+
+/// What a run gave: memory and printed lines.
+struct Outcome {
+    memory: Vec<Vec<u64>>,
+    lines: Vec<String>,
+}
+
+/// Value parameters: 16 where a value is an extent or stride, 1 in every component of others.
+fn values(kernel: &Kernel) -> Vec<Vec<Value>> {
+    let dims = kernel.params.iter().flat_map(|p| p.dims.iter().flat_map(|dim| [dim.extent, dim.stride]));
+    let count = match kernel.launch {
+        bornite::ir::Launch::ParallelFor { count } => Some(count),
+        bornite::ir::Launch::Blocks { .. } => None,
+    };
+    let sizes: Vec<Extent> = dims.chain(count).collect();
+    (kernel.values.iter().enumerate())
+        .map(|(n, value)| {
+            let size = if sizes.contains(&Extent::Value(n as u32)) { 16.0 } else { 1.0 };
+            value.ty.components(&kernel.structs).into_iter().map(|s| Value::from_f64(s, size)).collect()
+        })
+        .collect()
+}
+
+/// Byte and type of the first components of a view, at most so many.
+fn cells(kernel: &Kernel, param: &Param, firsts: &[Value], most: usize) -> Vec<(usize, Scalar)> {
+    let layout = param.ty.layout(&kernel.structs);
+    let elements = kernel.span(&param.dims, firsts).map_or(0, |span| span.elements as usize);
+    let places = (0..elements).flat_map(|n| layout.offsets.iter().map(move |(at, scalar)| (n * layout.bytes + at, *scalar)));
+    places.take(most).collect()
+}
+
+/// Memory for every view: 0, 1, 2, … modulo 7 where the kernel reads it.
+fn memory(kernel: &Kernel, firsts: &[Value]) -> Result<Vec<Vec<u64>>, Failure> {
+    let bytes: Option<Vec<usize>> = kernel.params.iter().map(|p| kernel.view_bytes(p, firsts)).collect();
+    let total: u128 = bytes.iter().flatten().map(|&bytes| bytes as u128).sum();
+    let Some(bytes) = bytes.filter(|_| total <= 1 << 30) else {
+        return Err(format!("the kernel's views have {total} bytes; the interpreter is for less than a GiB").into());
+    };
+    let made = (kernel.params.iter().zip(bytes)).map(|(p, bytes)| {
+        let mut words = vec![0u64; bytes.div_ceil(8)];
+        if p.access.reads() {
+            for (n, (byte, scalar)) in cells(kernel, p, firsts, usize::MAX).into_iter().enumerate() {
+                poke(&mut words, byte, Value::from_f64(scalar, (n % 7) as f64));
+            }
+        }
+        words
+    });
+    Ok(made.collect())
+}
+
+fn interpret(kernel: &Kernel, options: Options) -> Result<Result<Outcome, Fault>, Failure> {
+    let values = values(kernel);
+    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
+    let mut memory = memory(kernel, &firsts)?;
+    let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
+        .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
+        .collect();
+    args.extend(values.iter().map(|parts| Arg::Value(parts)));
+    let mut lines = vec![];
+    let outcome = interp::run_printing(kernel, &mut args, options, &mut |line| lines.push(line.to_owned()));
+    Ok(outcome.map(|()| Outcome { memory, lines }))
+}
+
+/// Runs a kernel and shows what it writes, or what the checks found.
+pub fn execute(kernel: &Kernel, sanitize: bool, max_statements: u64, json: bool) -> Result<ExitCode, Failure> {
+    let options = |order| Options { order, max_statements: Some(max_statements) };
+    let outcome = interpret(kernel, options(Order::Forward))?;
+    let mut finding = outcome.as_ref().err().map(|fault| (fault.to_string(), fault.line));
+    if let (true, Ok(forward)) = (sanitize, &outcome) {
+        finding = match interpret(kernel, options(Order::Reverse))? {
+            Err(fault) => Some((fault.to_string(), fault.line)),
+            Ok(reverse) if reverse.memory != forward.memory => {
+                Some((format!("kernel '{}': its results depend on the order of threads", kernel.name), None))
+            }
+            Ok(_) => None,
+        };
+    }
+    let values = values(kernel);
+    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
+    let none = Outcome { memory: vec![vec![]; kernel.params.len()], lines: vec![] };
+    let shown = outcome.as_ref().unwrap_or(&none);
+    let written: Vec<(&str, String, Vec<f64>)> = (kernel.params.iter().zip(&shown.memory))
+        .filter(|(p, words)| p.access.writes() && !words.is_empty())
+        .map(|(p, words)| {
+            let first = cells(kernel, p, &firsts, 8).into_iter().map(|(byte, scalar)| peek(words, byte, scalar).as_f64());
+            (p.name.as_str(), p.ty.name(&kernel.structs).to_string(), first.collect())
+        })
+        .collect();
+    if json {
+        let outputs: Vec<_> =
+            written.iter().map(|(name, ty, first)| json!({"view": name, "type": ty, "first": first})).collect();
+        let (error, line) = finding.clone().map_or((None, None), |(error, line)| (Some(error), line));
+        print_json(&json!({
+            "kernel": kernel.name, "ok": finding.is_none(), "error": error, "line": line, "outputs": outputs,
+            "printed": shown.lines,
+        }))?;
+    } else if let Some((error, line)) = &finding {
+        let text = kernel.to_string();
+        let shown =
+            line.and_then(|n| text.lines().nth(n - 1).map(|line| format!("\n{n:4} | {line}"))).unwrap_or_default();
+        print(&format!("{error}{shown}\n"))?;
+    } else {
+        let printed: String = shown.lines.iter().map(|line| format!("{line}\n")).collect();
+        let lines: Vec<String> =
+            written.iter().map(|(name, ty, first)| format!("{name}: {ty}, first {first:?}\n")).collect();
+        let verdict = if sanitize { "no finding, in either order of threads\n" } else { "" };
+        print(&(printed + &lines.concat() + verdict))?;
+    }
+    Ok(if finding.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,21 @@
+//! Debug prints of compiled code: a call back into this process.
+
+use bornite_ir::{Scalar, Value, printed_line};
+
+/// What a print statement writes. Compiled code holds its address, so it lives as long as the code.
+pub(super) struct Record {
+    pub format: String,
+    pub scalars: Vec<Scalar>,
+}
+
+/// Writes a line to stdout. A closed stdout must not end the kernel.
+#[allow(unsafe_code)]
+pub(super) unsafe extern "C" fn print(record: *const Record, words: *const u64) {
+    use std::io::Write;
+    // SAFETY: compiled code passes the record that it was compiled with, which its kernel owns, and as many words as
+    // the record has scalars.
+    let (record, words) = unsafe { (&*record, std::slice::from_raw_parts(words, (*record).scalars.len())) };
+    let values: Vec<Value> =
+        record.scalars.iter().zip(words).map(|(&scalar, &bits)| Value::from_bits(scalar, bits)).collect();
+    let _ = writeln!(std::io::stdout(), "{}", printed_line(&record.format, &values));
+}

@@ -1,0 +1,159 @@
+//! Device functions of ours: bodies of the tables of operations, printed a line a value.
+
+use std::fmt::Write;
+
+use bornite_ir::{Algebra, Emit, EmitBits, Op, Parts, Scalar, Table, Type, Value};
+
+use super::names::{member, type_name};
+use super::spell::{bitcast, c_type, call, cast_step, literal};
+use super::{Dialect, Helper, Printer, Term};
+
+impl Printer<'_> {
+    /// A row of the table of vectors and matrices.
+    pub(super) fn algebra(&mut self, row: Algebra, at: u32, ty: Type, args: &[Term]) -> String {
+        let kernel = self.kernel;
+        match (row, args) {
+            (Algebra::Construct, [one]) if one.ty.as_scalar().is_some() => {
+                format!("{{{}}}", vec![one.text.as_str(); ty.count(&kernel.structs)].join(", "))
+            }
+            (Algebra::Construct, args) => {
+                format!("{{{}}}", args.iter().map(|arg| arg.text.as_str()).collect::<Vec<_>>().join(", "))
+            }
+            (Algebra::Extract, [whole]) => format!("{}{}", whole.text, member(kernel, whole.ty, at as usize)),
+            _ => {
+                let types: Vec<String> = args.iter().map(|arg| arg.ty.name(&kernel.structs).to_string()).collect();
+                let name = format!("bn_{}_{}", row.row().name, types.join("_"));
+                let params: Vec<Term> =
+                    args.iter().zip(["a", "b"]).map(|(arg, name)| Term::new(name, arg.ty)).collect();
+                self.define(&name, &params, ty, |body| {
+                    let args: Vec<Parts<Term>> = (params.iter())
+                        .map(|whole| {
+                            let count = whole.ty.count(&kernel.structs);
+                            Parts { ty: whole.ty, parts: (0..count).map(|n| body.printer.part(whole, n)).collect() }
+                        })
+                        .collect();
+                    row.body(body, at, ty, &args, &kernel.structs)
+                });
+                call(&name, args)
+            }
+        }
+    }
+
+    /// Defines a function of an op-table row.
+    pub(super) fn define_op(&mut self, name: &str, op: Op, scalar: Scalar) {
+        let params: Vec<Term> = op.row().args.iter().map(|name| Term::new(*name, scalar)).collect();
+        let types = vec![scalar; params.len()];
+        let result = op.row().rule.result(&types).unwrap_or(scalar);
+        self.define(name, &params, result.into(), |body| {
+            let args: Vec<&Term> = params.iter().collect();
+            vec![body.expand(op, &args).unwrap_or_else(|| body.op(op, &args))]
+        });
+    }
+
+    /// Defines a function of a conversion.
+    pub(super) fn define_cast(&mut self, name: &str, from: Scalar, to: Scalar) {
+        let param = Term::new("a", from);
+        self.define(name, std::slice::from_ref(&param), to.into(), |body| vec![body.cast(to, &param)]);
+    }
+
+    /// Prints a device function unless it is there already.
+    fn define(&mut self, name: &str, params: &[Term], ty: Type, emit: impl FnOnce(&mut Body<'_, '_>) -> Vec<Term>) {
+        if self.helpers.iter().any(|f| f.name == name) {
+            return;
+        }
+        let mut body = Body { printer: self, lines: vec![] };
+        let parts = emit(&mut body);
+        let lines = body.lines;
+        let params: Vec<String> =
+            params.iter().map(|p| format!("const {} {}", type_name(self.kernel, p.ty), p.text)).collect();
+        let (device, result) = (self.device(), type_name(self.kernel, ty));
+        let mut text = format!("{device} {result} {name}({}) {{\n", params.join(", "));
+        for line in lines {
+            let _ = writeln!(text, "    {line}");
+        }
+        let parts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
+        let value = if ty.as_scalar().is_some() { parts.join("") } else { format!("{{{}}}", parts.join(", ")) };
+        let _ = writeln!(text, "    return {value};\n}}");
+        self.helpers.push(Helper { name: name.into(), text });
+    }
+}
+
+/// [`Emit`] by printing: one line a value.
+struct Body<'p, 'k> {
+    printer: &'p mut Printer<'k>,
+    lines: Vec<String>,
+}
+
+impl Body<'_, '_> {
+    fn bind(&mut self, scalar: Scalar, text: String) -> Term {
+        let name = format!("t{}", self.lines.len());
+        self.lines.push(format!("const {} {name} = {text};", c_type(scalar)));
+        Term::new(name, scalar)
+    }
+}
+
+impl Emit for Body<'_, '_> {
+    type V = Term;
+
+    fn op(&mut self, op: Op, args: &[&Term]) -> Term {
+        let args: Vec<Term> = args.iter().map(|&a| a.clone()).collect();
+        let types: Vec<Scalar> = args.iter().map(|a| a.scalar()).collect();
+        let scalar = op.row().rule.result(&types).unwrap_or(args[0].scalar());
+        let text = self.printer.spell(op, &args);
+        self.bind(scalar, text)
+    }
+
+    fn constant_like(&mut self, like: &Term, value: f64) -> Term {
+        self.constant(Value::from_f64(like.scalar(), value))
+    }
+}
+
+impl EmitBits for Body<'_, '_> {
+    fn scalar(&self, v: &Term) -> Scalar {
+        v.scalar()
+    }
+
+    fn constant(&mut self, value: Value) -> Term {
+        Term { text: literal(value), ty: value.scalar().into(), known: Some(value) }
+    }
+
+    fn cast_step(&mut self, to: Scalar, v: &Term) -> Term {
+        self.bind(to, cast_step(to, v))
+    }
+
+    fn bitcast(&mut self, to: Scalar, v: &Term) -> Term {
+        self.bind(to, bitcast(to, v))
+    }
+
+    fn lookup(&mut self, table: &'static Table, index: &Term) -> Term {
+        let name = format!("bn_{}", table.name);
+        if self.printer.helpers.iter().all(|f| f.name != name) {
+            let words: Vec<String> = table.words.iter().map(|word| format!("{word:#x}ull")).collect();
+            let storage = if self.printer.dialect == Dialect::Cpp { "static" } else { "__device__" };
+            let (ty, words) = (c_type(Scalar::U64), words.join(", "));
+            let text = format!("{storage} const {ty} {name}[{}] = {{{words}}};\n", table.words.len());
+            self.printer.helpers.push(Helper { name: name.clone(), text });
+        }
+        self.bind(Scalar::U64, format!("{name}[{}]", index.text))
+    }
+
+    fn rarely<const N: usize>(
+        &mut self,
+        condition: &Term,
+        usual: [Term; N],
+        rare: impl FnOnce(&mut Self) -> [Term; N],
+    ) -> [Term; N] {
+        let chosen = usual.map(|v| {
+            let text = format!("t{}", self.lines.len());
+            self.lines.push(format!("{} {text} = {};", c_type(v.scalar()), v.text));
+            Term { text, known: None, ..v }
+        });
+        self.lines.push(format!("if ({}) {{", condition.text));
+        let inside = self.lines.len();
+        let rare = rare(self);
+        self.lines.extend(chosen.iter().zip(rare).map(|(v, rare)| format!("{} = {};", v.text, rare.text)));
+        self.lines[inside..].iter_mut().for_each(|line| line.insert_str(0, "    "));
+        self.lines.push("}".into());
+        chosen
+    }
+}

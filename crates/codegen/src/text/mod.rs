@@ -1,0 +1,474 @@
+//! The printer of CUDA C++ and of C++ for a CPU: one text in two dialects.
+
+mod body;
+mod host;
+pub(crate) mod names;
+mod prelude;
+mod spell;
+
+use std::fmt::Write;
+
+use bornite_ir::{
+    Access, Algebra, Args, Axis, Code, Expr, ExprId, Extent, Function, FunctionId, Kernel, Kind, Launch, LocalId, Op,
+    Scalar, Scope, Shuffle, Stmt, Type, Value, View, Vote,
+};
+
+use crate::cuda::{BLOCK, Spelling};
+use names::{member, type_name, variable};
+use prelude::PRELUDE;
+use spell::{atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, place, print_call, primitive};
+
+/// For whom the text is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Cuda(Spelling),
+    Cpp,
+}
+
+/// Prints a kernel as a translation unit of its own.
+pub(crate) fn print(kernel: &Kernel, dialect: Dialect) -> String {
+    let mut p = Printer { kernel, dialect, code: &kernel.code, terms: vec![], helpers: vec![], lines: vec![], depth: 0 };
+    let functions: String = kernel.functions.iter().map(|function| p.function(function)).collect();
+    let kernel_text = p.kernel();
+    let helpers: String = p.helpers.iter().map(|f| f.text.as_str()).collect();
+    let declarations = names::declarations(kernel);
+    // A helper may call those above it, so the last are looked at first.
+    let mut needed: Vec<&str> = vec![];
+    let table = if dialect == Dialect::Cpp { host::PRELUDE } else { PRELUDE };
+    for (called, definition) in table.iter().rev() {
+        if [&helpers[..], &functions, &kernel_text].iter().chain(&needed).any(|text| text.contains(called)) {
+            needed.push(definition);
+        }
+    }
+    let mut text = String::new();
+    if dialect == Dialect::Cpp {
+        text += host::INCLUDES;
+    }
+    text.extend(needed.into_iter().rev());
+    text + &declarations + &helpers + &functions + &kernel_text
+}
+
+/// A printed operand.
+#[derive(Clone)]
+struct Term {
+    text: String,
+    ty: Type,
+    /// The value, if it is a constant: lets division by it be printed plainly.
+    known: Option<Value>,
+}
+
+impl Term {
+    fn new(text: impl Into<String>, ty: impl Into<Type>) -> Term {
+        Term { text: text.into(), ty: ty.into(), known: None }
+    }
+
+    /// The type of a scalar, or of the components of a vector or matrix.
+    fn scalar(&self) -> Scalar {
+        self.ty.element().unwrap_or(Scalar::Bool)
+    }
+}
+
+/// A device function of ours (an op-table body, an op on a narrow type, a conversion of several steps, a row of algebra)
+/// or a table of one.
+struct Helper {
+    name: String,
+    text: String,
+}
+
+struct Printer<'k> {
+    kernel: &'k Kernel,
+    dialect: Dialect,
+    /// The code being printed: the kernel's or a function's.
+    code: &'k Code,
+    terms: Vec<Option<Term>>,
+    helpers: Vec<Helper>,
+    lines: Vec<String>,
+    depth: usize,
+}
+
+impl<'k> Printer<'k> {
+    fn line(&mut self, text: impl AsRef<str>) {
+        self.lines.push(format!("{}{}", "    ".repeat(self.depth), text.as_ref()));
+    }
+
+    fn device(&self) -> &'static str {
+        if self.dialect == Dialect::Cpp { "static inline" } else { "__device__ __forceinline__" }
+    }
+
+    /// Variables and statements of some code, as lines.
+    fn printed_code(&mut self, code: &'k Code, depth: usize) -> String {
+        (self.code, self.depth) = (code, depth);
+        self.terms = vec![None; code.exprs.len()];
+        for (n, local) in code.locals.iter().enumerate() {
+            let init: Vec<String> = local.init.iter().map(|value| literal(*value)).collect();
+            let init = if local.ty.as_scalar().is_some() { init.join("") } else { format!("{{{}}}", init.join(", ")) };
+            let line = format!("{} {} = {init};", type_name(self.kernel, local.ty), self.local(LocalId(n as u32)));
+            self.line(line);
+        }
+        self.block(&code.body);
+        let mut text = self.lines.join("\n");
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        self.lines.clear();
+        text
+    }
+
+    fn function(&mut self, function: &'k Function) -> String {
+        let body = self.printed_code(&function.code, 1);
+        let params = function.params.iter().map(|p| {
+            format!("const {} {}", type_name(self.kernel, p.ty), variable(self.kernel, &p.name))
+        });
+        let params = params.collect::<Vec<_>>().join(", ");
+        let result = type_name(self.kernel, function.result);
+        let name = names::other(self.kernel, &function.name);
+        format!("{} {result} {name}({params}) {{\n{body}}}\n", self.device())
+    }
+
+    /// The kernel's own function.
+    fn kernel(&mut self) -> String {
+        let kernel = self.kernel;
+        let name = names::kernel(kernel);
+        let restrict = if self.dialect == Dialect::Cpp { "__restrict" } else { "__restrict__" };
+        let views = kernel.params.iter().map(|p| {
+            let constness = if p.access == Access::Read { "const " } else { "" };
+            format!("{constness}{}* {restrict} {}", type_name(kernel, p.ty), variable(kernel, &p.name))
+        });
+        let values =
+            kernel.values.iter().map(|v| format!("const {} {}", type_name(kernel, v.ty), variable(kernel, &v.name)));
+        let params = views.chain(values).collect::<Vec<_>>().join(", ");
+        if self.dialect == Dialect::Cpp {
+            return self.loop_form(&name, &params);
+        }
+        let threads = match kernel.launch {
+            Launch::ParallelFor { .. } => BLOCK,
+            Launch::Blocks { block, .. } => block.iter().product(),
+        };
+        let mut text = format!("extern \"C\" __global__ void __launch_bounds__({threads})\n{name}({params}) {{\n");
+        if let Launch::ParallelFor { count } = kernel.launch {
+            // Unsigned, so that stepping past the end cannot overflow: the grid never exceeds the count by a block.
+            let (counter, suffix) =
+                if kernel.index == Scalar::I32 { ("unsigned", "u") } else { ("unsigned long long", "ull") };
+            let count = match count {
+                Extent::Const(n) => format!("{n}{suffix}"),
+                Extent::Value(_) => format!("({counter}){}", self.extent(count)),
+            };
+            let first = format!("{counter} i_ = ({counter})blockIdx.x * blockDim.x + threadIdx.x");
+            if kernel.code.any(&|stmt| matches!(stmt, Stmt::Return(_))) {
+                // An instance that ends early must not end those that would follow in a loop.
+                let _ = writeln!(text, "    const {first};\n    if (i_ < {count}) {{");
+            } else {
+                let step = format!("i_ += ({counter})gridDim.x * blockDim.x");
+                let _ = writeln!(text, "    for ({first}; i_ < {count};\n         {step}) {{");
+            }
+            let _ = writeln!(text, "        const {0} index = ({0})i_;", c_type(kernel.index));
+            text += &self.printed_code(&kernel.code, 2);
+            return text + "    }\n}\n";
+        }
+        for shared in &kernel.shared {
+            let sizes: String = shared.dims.iter().map(|dim| format!("[{}]", dim.extent.of(&[]).max(1))).collect();
+            let (ty, name) = (type_name(kernel, shared.ty), variable(kernel, &shared.name));
+            let _ = writeln!(text, "    __shared__ {ty} {name}{sizes};");
+        }
+        text += &self.printed_code(&kernel.code, 1);
+        text + "}\n"
+    }
+
+    /// All instances one after the other.
+    fn loop_form(&mut self, name: &str, params: &str) -> String {
+        let kernel = self.kernel;
+        let mut text = format!("extern \"C\" void {name}({params}) {{\n");
+        let returns = kernel.code.any(&|stmt| matches!(stmt, Stmt::Return(_)));
+        let (count, place) = match kernel.launch {
+            Launch::ParallelFor { count } => {
+                (self.extent(count), format!("        const {0} index = ({0})task_index;\n", c_type(kernel.index)))
+            }
+            Launch::Blocks { grid, block } => {
+                let split = |of: [u32; 3], from: &str| {
+                    let [x, y, _] = of.map(|n| n.max(1));
+                    let (plane, row) = (x as u64 * y as u64, x);
+                    format!("{{(unsigned)({from} % {row}), (unsigned)({from} / {row} % {y}), (unsigned)({from} / {plane})}}")
+                };
+                let threads: u32 = block.iter().product();
+                let mut place = String::new();
+                for (name, value) in [
+                    ("threadIdx", split(block, &format!("(task_index % {threads})"))),
+                    ("blockIdx", split(grid, &format!("(task_index / {threads})"))),
+                    ("blockDim", format!("{{{}, {}, {}}}", block[0], block[1], block[2])),
+                    ("gridDim", format!("{{{}, {}, {}}}", grid[0], grid[1], grid[2])),
+                ] {
+                    let _ = writeln!(place, "        const struct {{ unsigned x, y, z; }} {name} = {value};");
+                }
+                (kernel.launch.count(&[]).to_string(), place)
+            }
+        };
+        let _ = writeln!(text, "    for (long long task_index = 0; task_index < {count}; ++task_index) {{");
+        text += &place;
+        // A return ends one instance, not the loop.
+        let (open, close) = if returns { ("        [&] {\n", "        }();\n") } else { ("", "") };
+        text += open;
+        text += &self.printed_code(&kernel.code, if returns { 3 } else { 2 });
+        text + close + "    }\n}\n"
+    }
+
+    fn extent(&self, extent: Extent) -> String {
+        match extent {
+            Extent::Const(n) => n.to_string(),
+            Extent::Value(n) => variable(self.kernel, &self.kernel.values[n as usize].name),
+        }
+    }
+
+    fn local(&self, LocalId(n): LocalId) -> String {
+        format!("{}_{n}", self.code.locals[n as usize].name)
+    }
+
+    fn block(&mut self, block: &[Stmt]) {
+        for stmt in block {
+            match stmt {
+                Stmt::Let(id) => self.bind(*id),
+                Stmt::Assign(local, value) => {
+                    let line = format!("{} = {};", self.local(*local), self.term(*value).text);
+                    self.line(line);
+                }
+                Stmt::Store { view, at, value } => {
+                    let (element, value) = (self.element(*view, at), self.term(*value));
+                    let wide = value.ty != self.kernel.view(*view).ty;
+                    self.line(match wide {
+                        true => format!("bn_store(&{element}, {});", value.text),
+                        false => format!("{element} = {};", value.text),
+                    });
+                }
+                Stmt::For { counter, end, body } => {
+                    let (name, end) = (self.local(*counter), self.term(*end).text);
+                    self.line(format!("for ({name} = 0; {name} < {end}; ++{name}) {{"));
+                    self.nested(body);
+                    self.line("}");
+                }
+                Stmt::If { condition, then, otherwise } => {
+                    let condition = self.term(*condition).text;
+                    self.line(format!("if ({condition}) {{"));
+                    self.nested(then);
+                    if !otherwise.is_empty() {
+                        self.line("} else {");
+                        self.nested(otherwise);
+                    }
+                    self.line("}");
+                }
+                Stmt::Loop { body } => {
+                    self.line("for (;;) {");
+                    self.nested(body);
+                    self.line("}");
+                }
+                Stmt::Break => self.line("break;"),
+                Stmt::Continue => self.line("continue;"),
+                Stmt::Return(None) => self.line("return;"),
+                Stmt::Return(Some(value)) => {
+                    let value = self.term(*value).text;
+                    self.line(format!("return {value};"));
+                }
+                Stmt::Barrier => self.line("__syncthreads();"),
+                Stmt::WarpBarrier => self.line("__syncwarp();"),
+                Stmt::Fence(scope) => self.line(match scope {
+                    Scope::Block => "__threadfence_block();",
+                    Scope::Device => "__threadfence();",
+                    Scope::System => "__threadfence_system();",
+                }),
+                Stmt::Print { format, args } => {
+                    let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
+                    self.line(print_call(format, &args));
+                }
+            }
+        }
+    }
+
+    fn nested(&mut self, block: &[Stmt]) {
+        self.depth += 1;
+        self.block(block);
+        self.depth -= 1;
+    }
+
+    /// Prints a `Let`.
+    fn bind(&mut self, id: ExprId) {
+        let ty = self.code.ty(id);
+        let (name, type_name) = (format!("v{}", id.0), type_name(self.kernel, ty));
+        if let Expr::Algebra { row: Algebra::Insert, at, args } = self.code.expr(id) {
+            let (whole, part) = (self.term(args[0]).text, self.term(args[1]).text);
+            let member = member(self.kernel, ty, *at as usize);
+            self.line(format!("{type_name} {name} = {whole};"));
+            self.line(format!("{name}{member} = {part};"));
+        } else {
+            let value = self.right(id);
+            self.line(format!("const {type_name} {name} = {value};"));
+        }
+        self.terms[id.0 as usize] = Some(Term::new(name, ty));
+    }
+
+    /// An element of a view.
+    fn element(&self, view: View, at: &Args) -> String {
+        let viewed = self.kernel.view(view);
+        let name = variable(self.kernel, viewed.name);
+        let indices = at.iter().map(|&index| self.term(index).text);
+        if let View::Shared(_) = view {
+            return name + &indices.map(|index| format!("[{index}]")).collect::<String>();
+        }
+        let places = indices.zip(viewed.dims).filter_map(|(index, dim)| match dim.stride {
+            Extent::Const(0) => None,
+            Extent::Const(1) => Some(index),
+            stride => Some(format!("{index} * {}", self.extent(stride))),
+        });
+        let place = places.collect::<Vec<_>>().join(" + ");
+        format!("{name}[{}]", if place.is_empty() { "0" } else { &place })
+    }
+
+    fn term(&self, id: ExprId) -> Term {
+        let ty = self.code.ty(id);
+        match self.code.expr(id) {
+            Expr::Const(value) => Term { text: literal(*value), ty, known: Some(*value) },
+            Expr::Index => Term::new("index", ty),
+            Expr::Builtin(builtin) => Term::new(format!("({}){}", c_type(self.kernel.index), place(*builtin)), ty),
+            Expr::Argument(n) => {
+                let function = self.kernel.functions.iter().find(|f| std::ptr::eq(&f.code, self.code));
+                let params = function.map_or(&self.kernel.values, |function| &function.params);
+                Term::new(variable(self.kernel, &params[*n as usize].name), ty)
+            }
+            _ => self.terms[id.0 as usize].clone().unwrap_or(Term::new(format!("v{}", id.0), ty)),
+        }
+    }
+
+    /// A component of a term.
+    fn part(&self, whole: &Term, at: usize) -> Term {
+        match whole.ty.element() {
+            Some(scalar) if whole.ty.as_scalar().is_none() => {
+                Term::new(format!("{}{}", whole.text, member(self.kernel, whole.ty, at)), scalar)
+            }
+            _ => whole.clone(),
+        }
+    }
+
+    /// A vector or matrix whose components are printed by `part`; a scalar is its own component.
+    fn each(&mut self, ty: Type, part: impl Fn(&mut Self, usize) -> String) -> String {
+        let Some(scalar) = ty.element().filter(|_| ty.as_scalar().is_none()) else { return part(self, 0) };
+        // Braces take no component that C++ has promoted to int.
+        let narrow = scalar == Scalar::Bool || scalar != scalar.wide();
+        let parts: Vec<String> = (0..ty.count(&self.kernel.structs))
+            .map(|n| {
+                let text = part(self, n);
+                if narrow { format!("({})({text})", c_type(scalar)) } else { text }
+            })
+            .collect();
+        format!("{{{}}}", parts.join(", "))
+    }
+
+    /// The right-hand side of a `Let`.
+    fn right(&mut self, id: ExprId) -> String {
+        let ty = self.code.ty(id);
+        let code = self.code;
+        match code.expr(id) {
+            Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) => self.term(id).text,
+            Expr::Read(local) => self.local(*local),
+            Expr::Op(op, args) => {
+                let args: Vec<Term> = args.iter().map(|&a| self.term(a)).collect();
+                if *op == Op::Select && args[0].ty.as_scalar().is_some() {
+                    return primitive(*op, &args);
+                }
+                self.each(ty, |p, n| {
+                    let parts: Vec<Term> = args.iter().map(|arg| p.part(arg, n)).collect();
+                    p.spell(*op, &parts)
+                })
+            }
+            Expr::Algebra { row, at, args } => {
+                let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
+                self.algebra(*row, *at, ty, &args)
+            }
+            Expr::Cast(to, from) => {
+                let from = self.term(*from);
+                self.each(ty, |p, n| {
+                    let part = p.part(&from, n);
+                    p.convert(*to, &part)
+                })
+            }
+            Expr::Bitcast(to, from) => {
+                let from = self.term(*from);
+                self.each(ty, |p, n| bitcast(*to, &p.part(&from, n)))
+            }
+            Expr::Call(FunctionId(n), args) => {
+                let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
+                call(&names::other(self.kernel, &self.kernel.functions[*n as usize].name), &args)
+            }
+            Expr::Load { view, at, width: 1 } => self.element(*view, at),
+            Expr::Load { view, at, .. } => {
+                format!("bn_load<{}>(&{})", type_name(self.kernel, ty), self.element(*view, at))
+            }
+            Expr::Atomic { atomic, view, at, value } => {
+                let element = Term::new(self.element(*view, at), ty);
+                let value = self.term(*value);
+                self.each(ty, |p, n| {
+                    let (element, value) = (p.part(&element, n), p.part(&value, n));
+                    atomic_call(*atomic, value.scalar(), &element.text, &value.text)
+                })
+            }
+            Expr::CompareExchange { view, at, expected, value } => {
+                let (expected, value) = (self.term(*expected), self.term(*value));
+                compare_exchange(value.scalar(), &self.element(*view, at), &expected.text, &value.text)
+            }
+            Expr::Shuffle { shuffle, value, lane } => {
+                let function = match shuffle {
+                    Shuffle::Index => "__shfl_sync",
+                    Shuffle::Up => "__shfl_up_sync",
+                    Shuffle::Down => "__shfl_down_sync",
+                    Shuffle::Xor => "__shfl_xor_sync",
+                };
+                format!("{function}(0xffffffffu, {}, (int){})", self.term(*value).text, self.term(*lane).text)
+            }
+            Expr::Vote { vote, value } => {
+                let function = match vote {
+                    Vote::Any => "__any_sync",
+                    Vote::All => "__all_sync",
+                    Vote::Ballot => "__ballot_sync",
+                };
+                format!("{function}(0xffffffffu, {})", self.term(*value).text)
+            }
+        }
+    }
+
+    /// An op-table row over printed scalars.
+    fn spell(&mut self, op: Op, args: &[Term]) -> String {
+        let row = op.row();
+        let scalar = args[args.len() - 1].scalar();
+        if let (Dialect::Cuda(Spelling::Native), Some(native)) = (self.dialect, row.native) {
+            match scalar {
+                Scalar::F32 => return call(native.f32, args),
+                Scalar::F64 => return call(native.f64, args),
+                _ => {}
+            }
+        }
+        if op == Op::Select || row.kind == Kind::Primitive && scalar == scalar.wide() {
+            return primitive(op, args);
+        }
+        let name = format!("bn_{}_{scalar}", row.name);
+        self.define_op(&name, op, scalar);
+        call(&name, args)
+    }
+
+    /// A conversion, as a function where it takes several steps.
+    fn convert(&mut self, to: Scalar, from: &Term) -> String {
+        let wide = |scalar: Scalar| scalar == scalar.wide();
+        let source = from.scalar();
+        let narrowed = matches!(source, Scalar::I32 | Scalar::U32) && to.is_int() || source == to.wide();
+        if source.wide() == to || wide(source) && (wide(to) || narrowed && source != Scalar::Bool) {
+            return cast_step(to, from);
+        }
+        let name = format!("bn_cast_{source}_{to}");
+        self.define_cast(&name, source, to);
+        call(&name, std::slice::from_ref(from))
+    }
+}
+
+/// CUDA's names of the axes.
+fn axis(axis: Axis) -> &'static str {
+    match axis {
+        Axis::X => "x",
+        Axis::Y => "y",
+        Axis::Z => "z",
+    }
+}

@@ -1,0 +1,182 @@
+//! Angles of any size, less their multiples of π/2.
+//!
+//! Small angles go the short way of Cody and Waite: subtract n times π/2 in three parts. From [`LARGE`] on, those parts
+//! run out of bits and Payne and Hanek's way is taken: of x · 2/π only the last two integer bits matter, so the product
+//! needs no more of 2/π than the 192 bits beside x's own place.
+
+use super::{abs, k};
+use crate::{EmitBits, Op, Scalar, Table, Value};
+
+/// π/2 in three parts.
+pub(super) const HALF_PI: [f64; 3] =
+    [std::f64::consts::FRAC_PI_2, 6.123_233_995_736_766e-17, -1.497_384_904_859_169_8e-33];
+
+/// x = r + low + n π/2 with |r| at most π/4 (and a rounding) and low so small that its square does not matter.
+pub(super) struct Reduced<V> {
+    pub r: V,
+    pub low: V,
+    /// n as an i64; only its last two bits are meant.
+    pub quadrant: V,
+}
+
+pub(super) fn reduce<E: EmitBits>(e: &mut E, x: &E::V) -> Reduced<E::V> {
+    let Reduced { r, low, quadrant } = short_way(e, x);
+    let (size, edge) = (abs(e, x), k(e, x, LARGE));
+    let large = e.op(Op::Ge, &[&size, &edge]);
+    let [r, low, quadrant] = e.rarely(&large, [r, low, quadrant], |e| long_way(e, x));
+    Reduced { r, low, quadrant }
+}
+
+/// Where the long way begins. Below it n has 32 bits, and where r is smallest some 2⁻¹²⁸ of n π/2 are lost; no f64 at
+/// all is nearer than 2⁻⁶² to a multiple of π/2.
+const LARGE: f64 = (1u64 << 32) as f64;
+
+fn short_way<E: EmitBits>(e: &mut E, x: &E::V) -> Reduced<E::V> {
+    let n = e.scale(x, std::f64::consts::FRAC_2_PI);
+    let n = e.op(Op::Rint, &[&n]);
+    let [p1, p2, p3] = HALF_PI.map(|c| k(e, x, c));
+    let minus = e.neg(&n);
+    let first = e.fma(&minus, &p1, x);
+    let second = e.mul(&n, &p2);
+    let negated = e.neg(&second);
+    let second_lost = e.fma(&n, &p2, &negated);
+    let r = e.sub(&first, &second);
+    let back = e.sub(&first, &r);
+    let low = e.sub(&back, &second);
+    let low = e.sub(&low, &second_lost);
+    let low = e.fma(&minus, &p3, &low);
+    let quadrant = e.cast(Scalar::I64, &n);
+    Reduced { r, low, quadrant }
+}
+
+/// The bits of 2/π, so placed that the 192 from the one numbered `exponent - LARGE_EXPONENT` on are what a mantissa
+/// with that exponent is to be multiplied with. `scripts/goldens.py --table` prints it.
+static TWO_OVER_PI: Table = Table {
+    name: "two_over_pi",
+    words: &[
+        0x0000_028b_e60d_b939,
+        0x1054_a7f0_9d5f_47d4,
+        0xd377_036d_8a56_64f1,
+        0x0e41_07f9_458e_af7a,
+        0xef15_86dc_91b8_e909,
+        0x374b_8019_24bb_a827,
+        0x4648_73f8_77ac_72c4,
+        0xa69c_fba2_08d7_d4ba,
+        0xed12_13a6_71c0_9ad1,
+        0x7df9_04e6_4758_e60d,
+        0x4ce7_d272_117e_2ef7,
+        0xe4a0_ec7f_e25f_ff78,
+        0x1660_3fbc_bc46_2d68,
+        0x29b4_7db4_d9fb_3c9f,
+        0x2c26_dd3d_18fd_9a79,
+        0x7fa8_b5d4_9eeb_1faf,
+        0x97c5_ecf4_1ce7_de29,
+        0x4a4b_a9af_ed7e_c47e,
+        0x3574_2158_0cc1_1bf1,
+    ],
+};
+
+/// The exponent field of [`LARGE`].
+const LARGE_EXPONENT: i64 = 1055;
+
+/// r, low and the quadrant of an x that is finite and at least [`LARGE`]; anything for others.
+///
+/// With x = m 2ᵉ and w the window of 2/π, m · w mod 2¹⁹² is x · 2/π mod 4 in units of 2⁻¹⁹⁰. Its upper 128 bits are
+/// kept: two of the quadrant, 126 of the fraction. No f64 comes nearer to a multiple of π/2 than 2⁻⁶², so 64 bits
+/// are left of the fraction where it is smallest.
+fn long_way<E: EmitBits>(e: &mut E, x: &E::V) -> [E::V; 3] {
+    let bits = e.bitcast(Scalar::U64, x);
+    let exponent = with(e, Op::Shr, &bits, 52);
+    let exponent = with(e, Op::And, &exponent, 0x7ff);
+    // An exponent field is at most 2047, so the last index is (2047 - 1055) / 64 + 3, the last word's.
+    let place = with(e, Op::Max, &exponent, LARGE_EXPONENT);
+    let place = with(e, Op::Sub, &place, LARGE_EXPONENT);
+    let mantissa = with(e, Op::And, &bits, (1 << 52) - 1);
+    let mantissa = with(e, Op::Or, &mantissa, 1 << 52);
+
+    let index = with(e, Op::Shr, &place, 6);
+    let words: [E::V; 4] = std::array::from_fn(|n| {
+        let index = with(e, Op::Add, &index, n as i64);
+        e.lookup(&TWO_OVER_PI, &index)
+    });
+    // Counts of shifts are masked to 63: `place` is place mod 64, its complement 63 less that.
+    let rest = e.op(Op::Not, &[&place]);
+    let [upper, middle, lower] = std::array::from_fn(|n| {
+        let left = e.op(Op::Shl, &[&words[n], &place]);
+        let right = with(e, Op::Shr, &words[n + 1], 1);
+        let right = e.op(Op::Shr, &[&right, &rest]);
+        e.op(Op::Or, &[&left, &right])
+    });
+
+    let upper = e.mul(&mantissa, &upper);
+    let middle_low = e.mul(&mantissa, &middle);
+    let [middle_high, lower_high] = [middle, lower].map(|w| upper_half(e, &mantissa, &w));
+    let low = e.add(&middle_low, &lower_high);
+    let carried = e.lt(&low, &lower_high);
+    let carry = e.cast(Scalar::U64, &carried);
+    let high = e.add(&upper, &middle_high);
+    let high = e.add(&high, &carry);
+
+    // The nearest quadrant, and the rest of 128 bits as a signed number: in units of 2⁻⁶⁴, high + low 2⁻⁶⁴.
+    let half = with(e, Op::Add, &high, 1 << 61);
+    let quadrant = with(e, Op::Shr, &half, 62);
+    let quadrant = e.bitcast(Scalar::I64, &quadrant);
+    let high = with(e, Op::Shl, &high, 2);
+    let passed = with(e, Op::Shr, &low, 62);
+    let high = e.op(Op::Or, &[&high, &passed]);
+    let high = e.bitcast(Scalar::I64, &high);
+    let low = with(e, Op::Shl, &low, 2);
+
+    // Both as floats. (Where `first` is rounded to 2⁶³, the cast back saturates: one part in 2⁶³ is lost.)
+    let first = e.cast(Scalar::F64, &high);
+    let kept = e.cast(Scalar::I64, &first);
+    let lost = e.sub(&high, &kept);
+    let lost = e.cast(Scalar::F64, &lost);
+    let second = e.cast(Scalar::F64, &low);
+    let unit = k(e, x, TWO_TO_MINUS_64);
+    let second = e.fma(&second, &unit, &lost);
+
+    // Times π/2 in those units, with the sign of x.
+    let zero = k(e, x, 0.0);
+    let negative = e.lt(x, &zero);
+    let [part, part_low] = [HALF_PI[0], HALF_PI[1]].map(|part| {
+        let [plus, minus] = [part, -part].map(|c| k(e, x, c * TWO_TO_MINUS_64));
+        e.select(&negative, &minus, &plus)
+    });
+    let r = e.mul(&first, &part);
+    let minus = e.neg(&r);
+    let tail = e.fma(&first, &part, &minus);
+    let tail = e.fma(&first, &part_low, &tail);
+    let tail = e.fma(&second, &part, &tail);
+    let mirrored = e.neg(&quadrant);
+    let quadrant = e.select(&negative, &mirrored, &quadrant);
+    [r, tail, quadrant]
+}
+
+const TWO_TO_MINUS_64: f64 = 1.0 / (1u128 << 64) as f64;
+
+/// `a` and a constant of its type.
+fn with<E: EmitBits>(e: &mut E, op: Op, a: &E::V, constant: i64) -> E::V {
+    let scalar = e.scalar(a);
+    let constant = e.constant(Value::int(scalar, constant));
+    e.op(op, &[a, &constant])
+}
+
+/// The upper 64 of the 128 bits of a · b, for a below 2⁵³.
+fn upper_half<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V) -> E::V {
+    let [[a_high, a_low], [b_high, b_low]] =
+        [a, b].map(|v| [with(e, Op::Shr, v, 32), with(e, Op::And, v, 0xffff_ffff)]);
+    let lowest = e.mul(&a_low, &b_low);
+    let outer = e.mul(&a_low, &b_high);
+    // a_high is below 2²¹, so nothing overflows.
+    let inner = e.mul(&a_high, &b_low);
+    let passed = with(e, Op::Shr, &lowest, 32);
+    let sum = e.add(&inner, &passed);
+    let kept = with(e, Op::And, &outer, 0xffff_ffff);
+    let sum = e.add(&sum, &kept);
+    let high = e.mul(&a_high, &b_high);
+    let passed = with(e, Op::Shr, &outer, 32);
+    let high = e.add(&high, &passed);
+    let passed = with(e, Op::Shr, &sum, 32);
+    e.add(&high, &passed)
+}

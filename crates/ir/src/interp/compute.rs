@@ -1,0 +1,94 @@
+//! [`Emit`] by computing: what lets op-table bodies run here as they are.
+
+use std::rc::Rc;
+
+use super::lanes::{self, Register};
+use crate::{Algebra, Emit, EmitBits, Op, Parts, Scalar, Struct, Table, Type, Value};
+
+pub(super) fn one(scalar: Scalar, bits: u64) -> Rc<Register> {
+    Rc::new(Register { scalar, bits: vec![bits] })
+}
+
+/// Computes on registers of so many lanes.
+pub(super) struct Compute {
+    pub lanes: usize,
+}
+
+impl Emit for Compute {
+    type V = Rc<Register>;
+
+    fn op(&mut self, op: Op, args: &[&Rc<Register>]) -> Rc<Register> {
+        match self.expand(op, args) {
+            Some(value) => value,
+            None => Rc::new(lanes::primitive(op, &args.iter().map(|a| &***a).collect::<Vec<_>>())),
+        }
+    }
+
+    fn constant_like(&mut self, like: &Rc<Register>, value: f64) -> Rc<Register> {
+        self.constant(Value::from_f64(like.scalar, value))
+    }
+}
+
+impl EmitBits for Compute {
+    fn scalar(&self, v: &Rc<Register>) -> Scalar {
+        v.scalar
+    }
+
+    fn constant(&mut self, value: Value) -> Rc<Register> {
+        Rc::new(Register::splat(value, self.lanes))
+    }
+
+    fn cast_step(&mut self, to: Scalar, v: &Rc<Register>) -> Rc<Register> {
+        Rc::new(lanes::cast_step(to, v))
+    }
+
+    fn bitcast(&mut self, to: Scalar, v: &Rc<Register>) -> Rc<Register> {
+        Rc::new(Register { scalar: to, bits: v.bits.clone() })
+    }
+
+    fn lookup(&mut self, table: &'static Table, index: &Rc<Register>) -> Rc<Register> {
+        let bits = index.bits.iter().map(|&at| table.words[at as usize]).collect();
+        Rc::new(Register { scalar: Scalar::U64, bits })
+    }
+
+    fn rarely<const N: usize>(
+        &mut self,
+        condition: &Rc<Register>,
+        usual: [Rc<Register>; N],
+        rare: impl FnOnce(&mut Self) -> [Rc<Register>; N],
+    ) -> [Rc<Register>; N] {
+        if condition.bits.iter().all(|&bit| bit == 0) {
+            return usual;
+        }
+        let rare = rare(self);
+        std::array::from_fn(|n| self.select(condition, &rare[n], &usual[n]))
+    }
+}
+
+/// Applies one op-table row to constants: the meaning of an op. Fails, with what was expected, on other types.
+pub fn evaluate(op: Op, args: &[Value]) -> Result<Value, &'static str> {
+    if args.len() != op.arity() {
+        return Err("as many arguments as the op takes");
+    }
+    op.row().rule.result(&args.iter().map(|a| a.scalar()).collect::<Vec<_>>())?;
+    let registers: Vec<_> = args.iter().map(|&a| one(a.scalar(), a.bits())).collect();
+    let result = Compute { lanes: 1 }.op(op, &registers.iter().collect::<Vec<_>>());
+    Ok(Value::from_bits(result.scalar, result.bits[0]))
+}
+
+/// Applies one row of the table of vectors and matrices to constants. `wanted` is what a `construct` is to give.
+pub fn evaluate_algebra(
+    row: Algebra,
+    at: u32,
+    wanted: Type,
+    args: &[(Type, Vec<Value>)],
+    structs: &[Struct],
+) -> Result<(Type, Vec<Value>), &'static str> {
+    let types: Vec<Type> = args.iter().map(|(ty, _)| *ty).collect();
+    let ty = row.result(at, wanted, &types, structs)?;
+    let args: Vec<Parts<Rc<Register>>> = (args.iter())
+        .map(|(ty, values)| Parts { ty: *ty, parts: values.iter().map(|v| one(v.scalar(), v.bits())).collect() })
+        .collect();
+    let parts = row.body(&mut Compute { lanes: 1 }, at, ty, &args, structs);
+    Ok((ty, parts.iter().map(|part| Value::from_bits(part.scalar, part.bits[0])).collect()))
+}

@@ -1,0 +1,186 @@
+//! What each expression means.
+
+use std::rc::Rc;
+
+use super::compute::{Compute, one};
+use super::lanes::{Mask, Register};
+use super::{CHUNK, Machine, Part, split};
+use crate::{Axis, Builtin, Emit, EmitBits, Expr, ExprId, Fault, FaultKind, Launch, Parts, Shuffle, Value, Vote, WARP};
+
+impl Machine<'_, '_, '_> {
+    /// Evaluates an expression and keeps its components.
+    pub(super) fn evaluate(&mut self, id: ExprId, mask: &Mask) -> Result<(), Fault> {
+        let compute = &mut Compute { lanes: self.lanes };
+        let code = self.frame.code;
+        let parts: Vec<Part> = match code.expr(id) {
+            Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) => self.parts(id),
+            Expr::Read(local) => {
+                let first = self.frame.slots.locals[local.0 as usize] as usize;
+                let count = code.local(*local).init.len();
+                self.frame.locals[first..first + count].iter().map(|register| Rc::new(register.clone())).collect()
+            }
+            Expr::Op(op, args) => {
+                for part in 0..self.count_of(id) {
+                    let args: Vec<Part> = args.iter().map(|&arg| self.part_or_only(arg, part)).collect();
+                    let value = compute.op(*op, &args.iter().collect::<Vec<_>>());
+                    self.set(id, part, value);
+                }
+                return Ok(());
+            }
+            Expr::Algebra { row, at, args } => {
+                let args: Vec<Parts<Part>> =
+                    args.iter().map(|&arg| Parts { ty: code.ty(arg), parts: self.parts(arg) }).collect();
+                row.body(compute, *at, code.ty(id), &args, &self.kernel.structs)
+            }
+            Expr::Cast(to, from) => self.parts(*from).iter().map(|part| compute.cast(*to, part)).collect(),
+            Expr::Bitcast(to, from) => self.parts(*from).iter().map(|part| compute.bitcast(*to, part)).collect(),
+            Expr::Call(function, args) => self.call(*function, args, mask)?,
+            Expr::Load { view, at, width } => {
+                let at = self.all(at);
+                self.load(*view, &at, *width, mask)?
+            }
+            Expr::Atomic { atomic, view, at, value } => {
+                let (at, parts) = (self.all(at), self.parts(*value));
+                self.update(*view, &at, mask, |part, lane, old| {
+                    let value = &parts[part];
+                    let (old, new) = (one(value.scalar, old), one(value.scalar, value.bits[lane]));
+                    match atomic.op() {
+                        Some(op) => Compute { lanes: 1 }.op(op, &[&old, &new]).bits[0],
+                        None => new.bits[0],
+                    }
+                })?
+            }
+            Expr::CompareExchange { view, at, expected, value } => {
+                let (at, expected, value) = (self.all(at), self.part(*expected, 0), self.part(*value, 0));
+                self.update(*view, &at, mask, |_, lane, old| {
+                    if old == expected.bits[lane] { value.bits[lane] } else { old }
+                })?
+            }
+            Expr::Shuffle { shuffle, value, lane } => {
+                self.whole_warps(mask, "shuffle")?;
+                let (value, from) = (self.part(*value, 0), self.part(*lane, 0));
+                vec![self.shuffled(*shuffle, &value, &from, mask)?]
+            }
+            Expr::Vote { vote, value } => {
+                self.whole_warps(mask, "vote")?;
+                let value = self.part(*value, 0);
+                vec![self.voted(*vote, &value, mask)]
+            }
+        };
+        for (n, part) in parts.into_iter().enumerate() {
+            self.set(id, n, part);
+        }
+        Ok(())
+    }
+
+    fn shuffled(&self, shuffle: Shuffle, value: &Register, from: &Register, mask: &Mask) -> Result<Part, Fault> {
+        let mut out = value.clone();
+        for lane in mask.lanes() {
+            let (base, own) = (lane / WARP * WARP, lane % WARP);
+            let distance = from.int(lane);
+            let source = match shuffle {
+                Shuffle::Index => distance.rem_euclid(WARP as i64),
+                Shuffle::Up => own as i64 - distance,
+                Shuffle::Down => own as i64 + distance,
+                Shuffle::Xor => own as i64 ^ distance,
+            };
+            let source = if (0..WARP as i64).contains(&source) { base + source as usize } else { lane };
+            if !mask.0.get(source).copied().unwrap_or(false) {
+                let (reached, by) = (mask.count(), self.name(lane));
+                return Err(self.fault(FaultKind::PartialWarp { what: "shuffle", reached, expected: WARP, by }));
+            }
+            out.bits[lane] = value.bits[source];
+        }
+        Ok(Rc::new(out))
+    }
+
+    fn voted(&self, vote: Vote, value: &Register, mask: &Mask) -> Part {
+        let scalar = if vote == Vote::Ballot { crate::Scalar::U32 } else { crate::Scalar::Bool };
+        let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
+        for lane in mask.lanes() {
+            let base = lane / WARP * WARP;
+            let warp = || (base..self.lanes.min(base + WARP)).filter(|&lane| mask.0[lane]);
+            let ballot = warp().fold(0u64, |bits, lane| bits | (value.bits[lane] & 1) << (lane - base));
+            out.bits[lane] = match vote {
+                Vote::Any => (ballot != 0) as u64,
+                Vote::All => (ballot.count_ones() as usize == warp().count()) as u64,
+                Vote::Ballot => ballot,
+            };
+        }
+        Rc::new(out)
+    }
+
+    fn whole_warps(&self, mask: &Mask, what: &'static str) -> Result<(), Fault> {
+        for (warp, reached, expected) in self.partial_warps(mask) {
+            if reached != expected {
+                let by = mask.lanes().find(|lane| lane / WARP == warp).map_or(String::new(), |lane| self.name(lane));
+                return Err(self.fault(FaultKind::PartialWarp { what, reached, expected, by }));
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, id: ExprId, part: usize, value: Part) {
+        let slot = self.frame.slots.exprs[id.0 as usize] as usize + part;
+        self.frame.registers[slot] = Some(value);
+    }
+
+    fn count_of(&self, id: ExprId) -> usize {
+        self.frame.code.ty(id).count(&self.kernel.structs)
+    }
+
+    /// All components of a value.
+    pub(super) fn parts(&self, id: ExprId) -> Vec<Part> {
+        (0..self.count_of(id)).map(|part| self.part(id, part)).collect()
+    }
+
+    /// The values of scalar operands.
+    pub(super) fn all(&self, ids: &[ExprId]) -> Vec<Part> {
+        ids.iter().map(|&id| self.part(id, 0)).collect()
+    }
+
+    /// A component, or the only one: a condition that stands for all components.
+    fn part_or_only(&self, id: ExprId, part: usize) -> Part {
+        self.part(id, if self.frame.code.ty(id).as_scalar().is_some() { 0 } else { part })
+    }
+
+    /// A component of an expression that is already evaluated (the verifier has seen to it) or needs no evaluation.
+    pub(super) fn part(&self, id: ExprId, part: usize) -> Part {
+        let index = self.kernel.index;
+        match self.frame.code.expr(id) {
+            Expr::Const(value) => Rc::new(Register::splat(*value, self.lanes)),
+            Expr::Index => Rc::new(Register::ints(index, self.lanes, |lane| self.block * CHUNK + lane as u64)),
+            Expr::Builtin(builtin) => self.place(*builtin),
+            Expr::Argument(n) => self.frame.arguments[*n as usize][part].clone(),
+            _ => {
+                let slot = self.frame.slots.exprs[id.0 as usize] as usize + part;
+                match &self.frame.registers[slot] {
+                    Some(register) => register.clone(),
+                    // Evaluated only where no lane went.
+                    None => {
+                        let scalar = self.frame.code.ty(id).components(&self.kernel.structs)[part];
+                        Rc::new(Register::splat(Value::int(scalar, 0), self.lanes))
+                    }
+                }
+            }
+        }
+    }
+
+    fn place(&self, builtin: Builtin) -> Part {
+        let index = self.kernel.index;
+        let Launch::Blocks { grid, block } = self.kernel.launch else {
+            return Rc::new(Register::splat(Value::int(index, 0), self.lanes));
+        };
+        let at = |axis| match axis {
+            Axis::X => 0,
+            Axis::Y => 1,
+            Axis::Z => 2,
+        };
+        Rc::new(Register::ints(index, self.lanes, |lane| match builtin {
+            Builtin::Thread(axis) => split(lane as u64, block)[at(axis)],
+            Builtin::Block(axis) => split(self.block, grid)[at(axis)],
+            Builtin::BlockSize(axis) => block[at(axis)] as u64,
+            Builtin::GridSize(axis) => grid[at(axis)] as u64,
+        }))
+    }
+}

@@ -1,0 +1,126 @@
+//! Reductions of rows, a block a row: every thread takes each `threads`-th element, then all combine in shared memory.
+
+use super::{Built, I32, Place, at, below, matrix, place, reduce_tile};
+use crate::{Access, Builder, Emit, EmitBits, ExprId, Op, ParamId, Scalar, SharedId, Stmt, Value};
+
+/// A block at work on a row.
+struct Row {
+    columns: u64,
+    threads: u32,
+    thread: ExprId,
+    block: ExprId,
+    turns: ExprId,
+    tile: SharedId,
+    /// What is summed: f32 for 16-bit floats.
+    wide: Scalar,
+}
+
+impl Row {
+    fn new(b: &mut Builder, scalar: Scalar, columns: u64, threads: u32) -> Row {
+        let wide = scalar.wide();
+        let tile = b.shared("tile", wide, threads as u64);
+        let Place { thread, block, .. } = place(b);
+        let turns = b.index_constant(columns.div_ceil(threads as u64));
+        Row { columns, threads, thread, block, turns, tile, wide }
+    }
+
+    /// Runs `body` for the columns of this thread.
+    fn each(&self, b: &mut Builder, name: &str, body: &dyn Fn(&mut Builder, ExprId)) {
+        let turn = b.open_loop(name);
+        let n = b.read(turn);
+        let column = at(b, n, self.threads as u64, self.thread);
+        let inside = below(b, column, self.columns);
+        b.if_else(inside, |b| body(b, column), |_| {});
+        b.close_loop(turn, self.turns);
+    }
+
+    /// An element of the row, as it is computed with.
+    fn load(&self, b: &mut Builder, x: ParamId, column: ExprId) -> ExprId {
+        let value = b.load(x, [self.block, column]);
+        b.cast(self.wide, &value)
+    }
+
+    /// `op` over the row of what `part` makes of each column.
+    fn reduce(
+        &self,
+        b: &mut Builder,
+        name: &str,
+        op: Op,
+        init: f64,
+        part: &dyn Fn(&mut Builder, ExprId) -> ExprId,
+    ) -> ExprId {
+        let own = b.local(name, Value::from_f64(self.wide, init));
+        self.each(b, &format!("{name}_turn"), &|b, column| {
+            let (value, before) = (part(b, column), b.read(own));
+            let after = b.op(op, &[&before, &value]);
+            b.assign(own, after);
+        });
+        let (own, first) = (b.read(own), b.index_constant(0));
+        b.store(self.tile, self.thread, own);
+        b.simple(Stmt::Barrier);
+        reduce_tile(b, self.tile, self.thread, self.threads, op);
+        let whole = b.load(self.tile, first);
+        b.simple(Stmt::Barrier);
+        whole
+    }
+}
+
+/// Softmax of each row: largest, sum of exponentials, quotients. `threads` must be a power of two.
+pub fn softmax(scalar: Scalar, rows: u64, columns: u64, threads: u32) -> Built {
+    let mut b = Builder::blocks("softmax", [rows.max(1) as u32, 1, 1], [threads, 1, 1], I32);
+    let x = b.view("x", scalar, &matrix(rows, columns), Access::Read);
+    let out = b.view("out", scalar, &matrix(rows, columns), Access::Write);
+    let row = Row::new(&mut b, scalar, columns, threads);
+    let largest = row.reduce(&mut b, "largest", Op::Max, f64::NEG_INFINITY, &|b, column| row.load(b, x, column));
+    let power = |b: &mut Builder, column: ExprId| {
+        let value = row.load(b, x, column);
+        let less = b.sub(&value, &largest);
+        b.op(Op::Exp, &[&less])
+    };
+    let total = row.reduce(&mut b, "total", Op::Add, 0.0, &power);
+    row.each(&mut b, "turn", &|b, column| {
+        let value = power(b, column);
+        let quotient = b.div(&value, &total);
+        let quotient = b.cast(scalar, &quotient);
+        b.store(out, [row.block, column], quotient);
+    });
+    b.finish()
+}
+
+/// Layer norm of each row: (x - mean) / √(variance + eps) · weight + bias. The variance is that of differences from the
+/// mean, not of squares, so it loses nothing far from 0. `threads` must be a power of two.
+pub fn layer_norm(scalar: Scalar, rows: u64, columns: u64, threads: u32, eps: f64) -> Built {
+    let mut b = Builder::blocks("layer_norm", [rows.max(1) as u32, 1, 1], [threads, 1, 1], I32);
+    let x = b.view("x", scalar, &matrix(rows, columns), Access::Read);
+    let [weight, bias] = ["weight", "bias"].map(|name| b.param(name, scalar, columns, Access::Read));
+    let out = b.view("out", scalar, &matrix(rows, columns), Access::Write);
+    let row = Row::new(&mut b, scalar, columns, threads);
+    let count = columns.max(1) as f64;
+    let sum = row.reduce(&mut b, "sum", Op::Add, 0.0, &|b, column| row.load(b, x, column));
+    let divisor = b.constant_like(&sum, count);
+    let mean = b.div(&sum, &divisor);
+    let centred = |b: &mut Builder, column: ExprId| {
+        let value = row.load(b, x, column);
+        b.sub(&value, &mean)
+    };
+    let squares = row.reduce(&mut b, "squares", Op::Add, 0.0, &|b, column| {
+        let difference = centred(b, column);
+        b.mul(&difference, &difference)
+    });
+    let variance = b.div(&squares, &divisor);
+    let eps = b.constant_like(&variance, eps);
+    let variance = b.add(&variance, &eps);
+    let scale = b.op(Op::Rsqrt, &[&variance]);
+    row.each(&mut b, "turn", &|b, column| {
+        let difference = centred(b, column);
+        let [weight, bias] = [weight, bias].map(|view| {
+            let value = b.load(view, column);
+            b.cast(row.wide, &value)
+        });
+        let normal = b.mul(&difference, &scale);
+        let value = b.fma(&normal, &weight, &bias);
+        let value = b.cast(scalar, &value);
+        b.store(out, [row.block, column], value);
+    });
+    b.finish()
+}

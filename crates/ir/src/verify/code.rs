@@ -1,0 +1,380 @@
+//! Checks the code of a kernel or function: scopes and types.
+
+use super::is_name;
+use crate::{
+    Args, Atomic, Code, Expr, ExprId, Function, FunctionId, Kernel, Launch, LocalId, Op, ParamId, Scalar, SharedId,
+    Stmt, Type, View, Vote,
+};
+
+type Checked<T = ()> = Result<T, String>;
+
+/// Checks the code of the kernel (`None`) or of a function of it.
+pub(super) fn check_code(kernel: &Kernel, function: Option<usize>) -> Checked {
+    let code = function.map_or(&kernel.code, |n| &kernel.functions[n].code);
+    if code.exprs.len() != code.types.len() {
+        return Err(format!("{} expressions but {} types", code.exprs.len(), code.types.len()));
+    }
+    for (n, local) in code.locals.iter().enumerate() {
+        if !is_name(&local.name) {
+            return Err(format!("variable ${n} has the name {:?}, not letters, digits and '_'", local.name));
+        }
+        super::known_type(kernel, local.ty, &local.name)?;
+        let init: Vec<Scalar> = local.init.iter().map(|value| value.scalar()).collect();
+        if init != local.ty.components(&kernel.structs) {
+            return Err(format!("variable ${n} is not initialised by the components of its type"));
+        }
+    }
+    let mut scope = Scope {
+        kernel,
+        code,
+        function,
+        visible: code.exprs.iter().map(Expr::is_free).collect(),
+        once: vec![false; code.exprs.len()],
+        is_counter: vec![false; code.locals.len()],
+        counters: vec![],
+        loops: 0,
+    };
+    scope.find_counters(&code.body)?;
+    for (n, expr) in code.exprs.iter().enumerate() {
+        if expr.is_free() {
+            scope.types(ExprId(n as u32))?;
+        }
+    }
+    if function.is_some() && !matches!(code.body.last(), Some(Stmt::Return(Some(_)))) {
+        return Err("a function must end in a return".into());
+    }
+    scope.block(&code.body)
+}
+
+struct Scope<'a> {
+    kernel: &'a Kernel,
+    code: &'a Code,
+    /// The function that the code is of; `None`: the kernel.
+    function: Option<usize>,
+    /// Evaluated before the current statement in this block or one around it.
+    visible: Vec<bool>,
+    /// Named by some `Let` already.
+    once: Vec<bool>,
+    /// For each variable, whether some loop counts with it: only that loop sets it, only its body reads it.
+    is_counter: Vec<bool>,
+    /// Counters of the loops around the current statement.
+    counters: Vec<LocalId>,
+    /// How many loops are around the current statement.
+    loops: usize,
+}
+
+impl<'a> Scope<'a> {
+    fn own(&self) -> Option<&'a Function> {
+        self.function.map(|n| &self.kernel.functions[n])
+    }
+
+    fn find_counters(&mut self, block: &[Stmt]) -> Checked {
+        for stmt in block {
+            if let Stmt::For { counter, .. } = stmt {
+                self.local(*counter)?;
+                if std::mem::replace(&mut self.is_counter[counter.0 as usize], true) {
+                    return Err(format!("${} counts two loops", counter.0));
+                }
+            }
+            for inner in stmt.blocks() {
+                self.find_counters(inner)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, block: &[Stmt]) -> Checked {
+        let mut named = vec![];
+        for stmt in block {
+            match stmt {
+                Stmt::Let(id) => {
+                    self.exists(*id)?;
+                    if self.once[id.0 as usize] {
+                        return Err(format!("%{} is evaluated twice", id.0));
+                    }
+                    self.types(*id)?;
+                    self.once[id.0 as usize] = true;
+                    self.visible[id.0 as usize] = true;
+                    named.push(*id);
+                }
+                Stmt::Assign(local, value) => {
+                    let ty = self.local(*local)?;
+                    if self.is_counter[local.0 as usize] {
+                        return Err(format!("loop counter ${} is assigned", local.0));
+                    }
+                    self.expect(*value, ty, "an assignment")?;
+                }
+                Stmt::Store { view, at, value } => {
+                    let element = self.view(*view, at, false, true)?;
+                    match (element, self.value(*value)?) {
+                        (Type::Scalar(scalar), Type::Vector(found, width)) if scalar == found => {
+                            self.wide(*view, scalar, width).map_err(|what| format!("a store of {what}"))?;
+                        }
+                        _ => self.expect(*value, element, "a store")?,
+                    }
+                }
+                Stmt::For { counter, end, body } => {
+                    if self.local(*counter)? != self.kernel.index.into() {
+                        return Err(format!("counter ${} is not {}", counter.0, self.kernel.index));
+                    }
+                    self.expect(*end, self.kernel.index.into(), "a loop's end")?;
+                    self.counters.push(*counter);
+                    self.loops += 1;
+                    self.block(body)?;
+                    self.loops -= 1;
+                    self.counters.pop();
+                }
+                Stmt::Loop { body } => {
+                    self.loops += 1;
+                    self.block(body)?;
+                    self.loops -= 1;
+                }
+                Stmt::Break | Stmt::Continue if self.loops == 0 => return Err(format!("{stmt:?} outside a loop")),
+                Stmt::Break | Stmt::Continue => {}
+                Stmt::Return(value) => match (self.own(), value) {
+                    (None, None) => {}
+                    (Some(function), Some(value)) => self.expect(*value, function.result, "a return")?,
+                    (None, Some(_)) => return Err("a kernel returns nothing".into()),
+                    (Some(_), None) => return Err("a function returns a value".into()),
+                },
+                Stmt::Barrier | Stmt::WarpBarrier | Stmt::Fence(_) => self.kernel_only("a barrier or fence")?,
+                Stmt::If { condition, then, otherwise } => {
+                    self.expect(*condition, Scalar::Bool.into(), "a condition")?;
+                    self.block(then)?;
+                    self.block(otherwise)?;
+                }
+                Stmt::Print { format, args } => {
+                    let holes = format.matches("{}").count();
+                    if holes != args.len() || args.len() > 16 {
+                        return Err(format!("a print of {} values with {holes} places; at most 16", args.len()));
+                    }
+                    if format.chars().any(|c| c.is_control() || c == '"' || c == '\\') || format.len() > 200 {
+                        return Err("a print of quotes, backslashes, control characters or more than 200 bytes".into());
+                    }
+                    for arg in args {
+                        self.scalar(*arg, "a print")?;
+                    }
+                }
+            }
+        }
+        for id in named {
+            self.visible[id.0 as usize] = false;
+        }
+        Ok(())
+    }
+
+    /// Checks that an expression's operands are visible and its recorded type is right.
+    fn types(&self, id: ExprId) -> Checked {
+        let structs = &self.kernel.structs;
+        let name = |ty: Type| ty.name(structs).to_string();
+        let found = self.code.ty(id);
+        let expected = self.result(id, found).map_err(|what| format!("%{}: {what}", id.0))?;
+        if found == expected {
+            return Ok(());
+        }
+        Err(format!("%{} is {} but recorded as {}", id.0, name(expected), name(found)))
+    }
+
+    fn result(&self, id: ExprId, recorded: Type) -> Checked<Type> {
+        let structs = &self.kernel.structs;
+        let index = Type::Scalar(self.kernel.index);
+        Ok(match self.code.expr(id) {
+            Expr::Const(value) => value.scalar().into(),
+            Expr::Index => {
+                self.kernel_only("the index")?;
+                match self.kernel.launch {
+                    Launch::ParallelFor { .. } => index,
+                    Launch::Blocks { .. } => return Err("a block kernel has no single index".into()),
+                }
+            }
+            Expr::Builtin(builtin) => {
+                self.kernel_only("a place in the grid")?;
+                match self.kernel.launch {
+                    Launch::Blocks { .. } => index,
+                    Launch::ParallelFor { .. } => return Err(format!("{builtin:?} needs blocks")),
+                }
+            }
+            Expr::Argument(n) => {
+                let params = self.own().map_or(&self.kernel.values, |function| &function.params);
+                params.get(*n as usize).map(|param| param.ty).ok_or(format!("argument {n} does not exist"))?
+            }
+            Expr::Read(local) => {
+                if self.is_counter.get(local.0 as usize) == Some(&true) && !self.counters.contains(local) {
+                    return Err(format!("loop counter ${} is read outside its loop", local.0));
+                }
+                self.local(*local)?
+            }
+            Expr::Op(op, args) => {
+                let types = args.iter().map(|&a| self.value(a)).collect::<Checked<Vec<_>>>()?;
+                op_result(*op, &types).map_err(|expected| {
+                    let types: Vec<String> = types.iter().map(|&ty| ty.name(structs).to_string()).collect();
+                    format!("{} of ({}) expects {expected}", op.row().name, types.join(", "))
+                })?
+            }
+            Expr::Algebra { row, at, args } => {
+                let types = args.iter().map(|&a| self.value(a)).collect::<Checked<Vec<_>>>()?;
+                if row.row().name == "construct" {
+                    super::known_type(self.kernel, recorded, "construct")?;
+                }
+                row.result(*at, recorded, &types, structs).map_err(|expected| {
+                    let types: Vec<String> = types.iter().map(|&ty| ty.name(structs).to_string()).collect();
+                    format!("{} of ({}) expects {expected}", row.row().name, types.join(", "))
+                })?
+            }
+            Expr::Cast(to, from) => {
+                let from = self.value(*from)?;
+                from.element().ok_or("a struct cannot be converted")?;
+                from.with_element(*to)
+            }
+            Expr::Bitcast(to, from) => {
+                let whole = self.value(*from)?;
+                let from = whole.element().ok_or("a struct cannot be converted")?;
+                if from.bytes() != to.bytes() || (from == Scalar::Bool) != (*to == Scalar::Bool) {
+                    return Err(format!("{from} and {to} are not of one width"));
+                }
+                whole.with_element(*to)
+            }
+            Expr::Call(FunctionId(n), args) => {
+                let callable = self.function.unwrap_or(self.kernel.functions.len());
+                let Some(function) = self.kernel.functions[..callable].get(*n as usize) else {
+                    return Err(format!("function {n} does not exist or comes later"));
+                };
+                if args.len() != function.params.len() {
+                    let (found, expected) = (args.len(), function.params.len());
+                    return Err(format!("'{}' given {found} arguments, takes {expected}", function.name));
+                }
+                for (arg, param) in args.iter().zip(&function.params) {
+                    self.expect(*arg, param.ty, &format!("'{}' of '{}'", param.name, function.name))?;
+                }
+                function.result
+            }
+            Expr::Load { view, at, width } => match (self.view(*view, at, true, false)?, *width) {
+                (element, 1) => element,
+                (Type::Scalar(scalar), width) => {
+                    self.wide(*view, scalar, width).map_err(|what| format!("a load of {what}"))?;
+                    Type::Vector(scalar, width)
+                }
+                _ => return Err("a load of several elements that are not scalars".into()),
+            },
+            Expr::Atomic { atomic, view, at, value } => {
+                let element = self.view(*view, at, true, true)?;
+                if !element.element().is_some_and(|scalar| atomic.takes(scalar)) {
+                    return Err(format!("no atomic {} of {}", atomic.name(), element.name(structs)));
+                }
+                self.expect(*value, element, "an atomic")?;
+                element
+            }
+            Expr::CompareExchange { view, at, expected, value } => {
+                let element = self.view(*view, at, true, true)?;
+                if !element.as_scalar().is_some_and(|scalar| Atomic::Exchange.takes(scalar)) {
+                    return Err(format!("no compare-exchange of {}", element.name(structs)));
+                }
+                self.expect(*expected, element, "a compare-exchange")?;
+                self.expect(*value, element, "a compare-exchange")?;
+                element
+            }
+            Expr::Shuffle { value, lane, .. } => {
+                self.kernel_only("a shuffle")?;
+                self.expect(*lane, index, "a shuffle's lane")?;
+                let scalar = self.scalar(*value, "a shuffle")?;
+                if scalar.bytes() < 4 {
+                    return Err(format!("a shuffle moves 32 or 64 bits, not {scalar}"));
+                }
+                scalar.into()
+            }
+            Expr::Vote { vote, value } => {
+                self.kernel_only("a vote")?;
+                self.expect(*value, Scalar::Bool.into(), "a vote")?;
+                if *vote == Vote::Ballot { Scalar::U32.into() } else { Scalar::Bool.into() }
+            }
+        })
+    }
+
+    fn kernel_only(&self, what: &str) -> Checked {
+        if self.function.is_none() { Ok(()) } else { Err(format!("{what} is for kernels, not functions")) }
+    }
+
+    fn exists(&self, id: ExprId) -> Checked {
+        if (id.0 as usize) < self.code.exprs.len() { Ok(()) } else { Err(format!("%{} does not exist", id.0)) }
+    }
+
+    /// The type of an operand, which must be visible here.
+    fn value(&self, id: ExprId) -> Checked<Type> {
+        self.exists(id)?;
+        if !self.visible[id.0 as usize] {
+            return Err(format!("%{} is used where it has no value", id.0));
+        }
+        Ok(self.code.ty(id))
+    }
+
+    fn expect(&self, id: ExprId, ty: Type, role: &str) -> Checked {
+        let found = self.value(id)?;
+        if found == ty {
+            return Ok(());
+        }
+        let structs = &self.kernel.structs;
+        Err(format!("{role} needs {}, %{} is {}", ty.name(structs), id.0, found.name(structs)))
+    }
+
+    fn scalar(&self, id: ExprId, role: &str) -> Checked<Scalar> {
+        self.value(id)?.as_scalar().ok_or_else(|| format!("{role} needs a scalar, %{} is not", id.0))
+    }
+
+    fn local(&self, id: LocalId) -> Checked<Type> {
+        match self.code.locals.get(id.0 as usize) {
+            Some(local) => Ok(local.ty),
+            None => Err(format!("variable ${} does not exist", id.0)),
+        }
+    }
+
+    /// The element type of a view that must allow being read, written or both, at those indices.
+    fn view(&self, view: View, at: &Args, read: bool, write: bool) -> Checked<Type> {
+        self.kernel_only("memory")?;
+        let (ty, rank) = match view {
+            View::Param(ParamId(n)) => match self.kernel.params.get(n as usize) {
+                Some(p) if (!read || p.access.reads()) && (!write || p.access.writes()) => (p.ty, p.dims.len()),
+                Some(p) => return Err(format!("'{}' is for {:?} only", p.name, p.access)),
+                None => return Err(format!("{view:?} does not exist")),
+            },
+            View::Shared(SharedId(n)) => match self.kernel.shared.get(n as usize) {
+                Some(shared) => (shared.ty, shared.dims.len()),
+                None => return Err(format!("{view:?} does not exist")),
+            },
+        };
+        if at.len() != rank {
+            let name = self.kernel.view(view).name;
+            return Err(format!("'{name}' has {rank} dimensions, {} indices are given", at.len()));
+        }
+        for index in at.iter() {
+            self.expect(*index, self.kernel.index.into(), "an index")?;
+        }
+        Ok(ty)
+    }
+
+    /// Checks an access of several neighbours.
+    fn wide(&self, view: View, scalar: Scalar, width: u8) -> Checked {
+        let adjacent = self.kernel.view(view).dims.last().is_some_and(|dim| dim.stride == crate::Extent::Const(1));
+        if !matches!(width, 2 | 4 | 8 | 16) || width as usize * scalar.bytes() > 16 || scalar == Scalar::Bool {
+            return Err(format!("{width} × {scalar}; 2, 4, 8 or 16 numbers of at most 16 bytes are possible"));
+        }
+        if !adjacent {
+            return Err("several elements along a dimension whose stride is not 1".into());
+        }
+        Ok(())
+    }
+}
+
+/// The type of a row of the op table on scalars, or on vectors or matrices of one shape.
+pub(crate) fn op_result(op: Op, types: &[Type]) -> Result<Type, &'static str> {
+    let Some(&whole) = types.last().filter(|_| types.len() == op.arity()) else {
+        return Err("as many arguments as the op takes");
+    };
+    let scalars = types.iter().map(|ty| ty.element()).collect::<Option<Vec<_>>>().ok_or("no struct")?;
+    let result = op.row().rule.result(&scalars)?;
+    // The condition of a select may be one bool for all components.
+    let shaped = if op == Op::Select && types[0].as_scalar().is_some() { &types[1..] } else { types };
+    if shaped.iter().any(|ty| ty.with_element(result) != whole.with_element(result)) {
+        return Err("operands of one shape");
+    }
+    Ok(whole.with_element(result))
+}
