@@ -103,6 +103,12 @@ pub enum Error {
         /// The program.
         source_text: String,
     },
+    /// The kernel cache was to be listed or cleared, and cannot be.
+    #[error("the kernel cache: {reason}")]
+    NoCache {
+        /// Why not.
+        reason: String,
+    },
 }
 
 fn found_devices(found: &[String]) -> String {

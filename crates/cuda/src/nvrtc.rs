@@ -1,7 +1,11 @@
 //! CUDA C++ text to machine code, by NVRTC. Needs no GPU.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::ptr::{null, null_mut};
+use std::sync::OnceLock;
 
 use cudarc::nvrtc::sys::{nvrtcProgram, nvrtcResult};
 
@@ -14,7 +18,8 @@ pub struct Cubin(pub Vec<u8>);
 
 /// Options that make compiled code give the interpreter's bits: no contraction, IEEE division and square root,
 /// denormals kept.
-const OPTIONS: [&CStr; 5] = [c"--fmad=false", c"--prec-div=true", c"--prec-sqrt=true", c"--ftz=false", c"--std=c++17"];
+pub const EXACT_OPTIONS: [&str; 5] =
+    ["--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17"];
 
 /// NVRTC's version as (major, minor).
 pub fn nvrtc_version() -> Result<(u32, u32)> {
@@ -26,8 +31,44 @@ pub fn nvrtc_version() -> Result<(u32, u32)> {
     Ok((major as u32, minor as u32))
 }
 
-/// Compiles a program that holds the kernel `name` for an architecture such as `sm_90`.
+/// What tells this NVRTC from others whose code may differ. NVRTC does not say the third number of its version, and it
+/// is those releases that mend wrong code; the length of its file, above 100 MB, is as good as that number.
+pub(crate) fn nvrtc_build() -> Result<String> {
+    // Asked once: the file may be replaced while the process goes on with the old one.
+    static BUILD: OnceLock<String> = OnceLock::new();
+    if let Some(build) = BUILD.get() {
+        return Ok(build.clone());
+    }
+    let (major, minor) = nvrtc_version()?;
+    let bytes = file_of(Nvrtc::get()?.nvrtcVersion as *const c_void).and_then(|path| std::fs::metadata(path).ok());
+    let build = match bytes {
+        Some(metadata) => format!("nvrtc {major}.{minor}, {} bytes", metadata.len()),
+        None => format!("nvrtc {major}.{minor}"),
+    };
+    Ok(BUILD.get_or_init(|| build).clone())
+}
+
+/// The file that a loaded function came from. `Library` may have opened it by a bare name.
+fn file_of(function: *const c_void) -> Option<PathBuf> {
+    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: any address may be asked about; `info` is filled where the answer is not 0, and its name is a terminated
+    // string that lives as long as the library, which is never unloaded.
+    let name = unsafe {
+        if libc::dladdr(function, info.as_mut_ptr()) == 0 || info.assume_init_ref().dli_fname.is_null() {
+            return None;
+        }
+        CStr::from_ptr(info.assume_init_ref().dli_fname)
+    };
+    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
+}
+
+/// Compiles a program that holds the kernel `name` for an architecture such as `sm_90`, with [`EXACT_OPTIONS`].
 pub fn compile(name: &str, source: &str, arch: &str) -> Result<Cubin> {
+    compile_with(name, source, arch, &EXACT_OPTIONS)
+}
+
+/// As [`compile`], with options of one's own instead; the architecture is not among them.
+pub fn compile_with(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Cubin> {
     let nvrtc = Nvrtc::get()?;
     let failed = |log: String| Error::Compile {
         kernel: name.into(),
@@ -37,10 +78,11 @@ pub fn compile(name: &str, source: &str, arch: &str) -> Result<Cubin> {
     };
     let text = CString::new(source).map_err(|_| failed("the source holds a NUL byte".into()))?;
     let file = CString::new(format!("{name}.cu")).map_err(|_| failed("the name holds a NUL byte".into()))?;
-    let arch_option = CString::new(format!("--gpu-architecture={arch}"))
-        .map_err(|_| failed("the architecture holds a NUL byte".into()))?;
-    let mut options: Vec<*const c_char> = OPTIONS.iter().map(|o| o.as_ptr()).collect();
-    options.push(arch_option.as_ptr());
+    let arch_option = format!("--gpu-architecture={arch}");
+    let options = options.iter().copied().chain([arch_option.as_str()]).map(CString::new);
+    let options = options.collect::<std::result::Result<Vec<CString>, _>>();
+    let options = options.map_err(|_| failed("an option or the architecture holds a NUL byte".into()))?;
+    let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
 
     let mut program = Program { nvrtc, handle: null_mut() };
     // SAFETY: all strings are terminated and live to the end of this function; sizes are asked for before buffers of

@@ -1,0 +1,123 @@
+//! Compiling through the cache: what is there is taken, what is not is compiled once, however many threads ask.
+
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::{Cache, Key, Program, lock};
+use crate::{Cubin, Error, Result, compile_with, nvrtc_build};
+
+/// What turns programs into machine code.
+pub trait Compiler: Sync {
+    /// What tells this compiler from others whose code may differ. Part of every key.
+    fn version(&self) -> Result<String>;
+
+    /// Compiles.
+    fn compile(&self, program: &Program<'_>) -> Result<Cubin>;
+}
+
+/// NVIDIA's run-time compiler, as found on this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Nvrtc;
+
+impl Compiler for Nvrtc {
+    fn version(&self) -> Result<String> {
+        nvrtc_build()
+    }
+
+    fn compile(&self, program: &Program<'_>) -> Result<Cubin> {
+        compile_with(program.name, program.source, program.arch, program.options)
+    }
+}
+
+/// Compiles with NVRTC, or takes the result of an earlier time from the cache. `options` are all of NVRTC's options
+/// beside the architecture; [`EXACT_OPTIONS`](crate::EXACT_OPTIONS) are those of [`compile`](crate::compile).
+pub fn compile_cached(cache: &Cache, name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Cubin> {
+    cache.compile(&Program { name, source, arch, options }, &Nvrtc)
+}
+
+/// Programs being compiled. Whoever locks one first does the work and leaves the result for those who wait.
+#[derive(Default)]
+pub(super) struct Flights(Mutex<HashMap<Key, Flight>>);
+
+type Flight = Arc<Mutex<Option<Result<Cubin>>>>;
+
+/// What [`Cache::warm`] did.
+#[derive(Clone, Debug, Default)]
+pub struct Warmed {
+    /// Programs compiled.
+    pub compiled: usize,
+    /// Programs that were there already.
+    pub found: usize,
+    /// Names of the programs that did not compile, each with its error, in the order of the list.
+    pub failed: Vec<(String, Error)>,
+}
+
+impl Cache {
+    /// Takes the program's machine code from the cache, or compiles it and keeps it. Fails only where the compiler
+    /// does.
+    pub fn compile(&self, program: &Program<'_>, compiler: &impl Compiler) -> Result<Cubin> {
+        self.compile_or_find(program, compiler).map(|(cubin, _)| cubin)
+    }
+
+    /// As [`compile`](Cache::compile), and says whether the compiler was needed.
+    fn compile_or_find(&self, program: &Program<'_>, compiler: &impl Compiler) -> Result<(Cubin, bool)> {
+        let key = Key::new(program, &compiler.version()?);
+        let flight = lock(&self.flights.0).entry(key).or_default().clone();
+        // If a compiler panicked here, the lock is poisoned, there is no result, and the next to ask tries anew.
+        let mut result = lock(&flight);
+        if let Some(result) = &*result {
+            if result.is_ok() {
+                self.count_hit();
+            }
+            return result.clone().map(|cubin| (cubin, false));
+        }
+        let (found, compiled) = match self.get(&key) {
+            Some(payload) => (Ok(Cubin(payload)), false),
+            None => (compiler.compile(program), true),
+        };
+        if compiled && let Ok(cubin) = &found {
+            self.put(&key, program.name, &cubin.0);
+        }
+        *result = Some(found.clone());
+        // From here on the disk has it. Those who wait hold the flight themselves.
+        lock(&self.flights.0).remove(&key);
+        found.map(|cubin| (cubin, compiled))
+    }
+
+    /// Compiles a list ahead of its use, on so many threads (0: one a core). One program's error does not stop the
+    /// rest.
+    pub fn warm(&self, programs: &[Program<'_>], threads: usize, compiler: &impl Compiler) -> Warmed {
+        let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = if threads == 0 { cores() } else { threads }.min(programs.len());
+        let next = AtomicUsize::new(0);
+        let results = Mutex::new(vec![]);
+        let work = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(program) = programs.get(index) else { break };
+                let outcome = self.compile_or_find(program, compiler).map(|(_, compiled)| compiled);
+                lock(&results).push((index, outcome));
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                // Where no thread can be had, those there are do the work.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
+        });
+        let mut warmed = Warmed::default();
+        let mut results = std::mem::take(&mut *lock(&results));
+        results.sort_by_key(|(index, _)| *index);
+        for (index, outcome) in results {
+            match outcome {
+                Ok(true) => warmed.compiled += 1,
+                Ok(false) => warmed.found += 1,
+                Err(error) => warmed.failed.push((programs[index].name.into(), error)),
+            }
+        }
+        warmed
+    }
+}

@@ -1,0 +1,115 @@
+//! The bytes of an entry's file, and how much of a found file is believed: nothing before its checksum holds.
+//!
+//! ```text
+//!  0  magic            8 bytes
+//!  8  format version   u32, little-endian like all numbers
+//! 12  name's length    u32
+//! 16  payload's length u64
+//! 24  key              32 bytes
+//! 56  SHA-256          32 bytes, of everything else in the file
+//! 88  name, then payload (the cubin), then the end of the file
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+use sha2::{Digest, Sha256};
+
+use super::Key;
+
+/// Version of the layout above, also part of every key. A file of any other version is compiled again and replaced.
+pub const FORMAT_VERSION: u32 = 1;
+
+const MAGIC: [u8; 8] = *b"bornkern";
+const CHECKSUM_AT: usize = 56;
+const HEADER_BYTES: usize = 88;
+/// No cubin is larger; a damaged length must not become an allocation.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// What lies under an entry's name.
+pub(super) enum Found {
+    Payload(Vec<u8>),
+    Nothing,
+    /// A file that cannot be trusted or cannot be read.
+    Rejected,
+}
+
+/// Everything of an entry's file before the payload; `None` for what is too large to be read back.
+pub(super) fn head(key: &Key, name: &str, payload: &[u8]) -> Option<Vec<u8>> {
+    if (name.len() + payload.len()) as u64 > MAX_BYTES {
+        return None;
+    }
+    let mut head = Vec::with_capacity(HEADER_BYTES + name.len());
+    head.extend(MAGIC);
+    head.extend(FORMAT_VERSION.to_le_bytes());
+    head.extend((name.len() as u32).to_le_bytes());
+    head.extend((payload.len() as u64).to_le_bytes());
+    head.extend(key.0);
+    let checksum = checksum(&head, name.as_bytes(), payload);
+    head.extend(checksum);
+    head.extend(name.as_bytes());
+    Some(head)
+}
+
+fn checksum(fields: &[u8], name: &[u8], payload: &[u8]) -> [u8; 32] {
+    Sha256::new().chain_update(fields).chain_update(name).chain_update(payload).finalize().into()
+}
+
+/// Reads the entry of `key` and, where `touch` says so, marks it as used now.
+pub(super) fn read(path: &Path, key: &Key, touch: bool) -> Found {
+    let mut file = match open(path) {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Found::Nothing,
+        Err(_) => return Found::Rejected,
+    };
+    let Some((found_key, _, payload)) = parse(&mut file) else { return Found::Rejected };
+    if found_key != *key {
+        return Found::Rejected;
+    }
+    if touch {
+        // Failing costs the entry its place in the order of removal, nothing else.
+        let _ = file.set_modified(SystemTime::now());
+    }
+    Found::Payload(payload)
+}
+
+/// The kernel's name in an entry whose checksum holds.
+pub(super) fn name(path: &Path) -> Option<String> {
+    let (_, name, _) = parse(&mut open(path).ok()?)?;
+    String::from_utf8(name).ok()
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    // Without the flag, a pipe put here would hold us up for ever.
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+/// Key, name and payload, if all of it is as it was written.
+fn parse(file: &mut File) -> Option<(Key, Vec<u8>, Vec<u8>)> {
+    let metadata = file.metadata().ok()?;
+    let mut header = [0; HEADER_BYTES];
+    if !metadata.is_file() {
+        return None;
+    }
+    file.read_exact(&mut header).ok()?;
+    let (magic, rest) = header.split_first_chunk::<8>()?;
+    let (format, rest) = rest.split_first_chunk::<4>()?;
+    let (name_bytes, rest) = rest.split_first_chunk::<4>()?;
+    let (payload_bytes, rest) = rest.split_first_chunk::<8>()?;
+    let (key, rest) = rest.split_first_chunk::<32>()?;
+    if *magic != MAGIC || u32::from_le_bytes(*format) != FORMAT_VERSION {
+        return None;
+    }
+    let (name_bytes, payload_bytes) = (u32::from_le_bytes(*name_bytes) as u64, u64::from_le_bytes(*payload_bytes));
+    let body_bytes = payload_bytes.checked_add(name_bytes).filter(|bytes| *bytes <= MAX_BYTES)?;
+    if metadata.len() != HEADER_BYTES as u64 + body_bytes {
+        return None;
+    }
+    let (mut name, mut payload) = (vec![0; name_bytes as usize], vec![0; payload_bytes as usize]);
+    file.read_exact(&mut name).ok()?;
+    file.read_exact(&mut payload).ok()?;
+    (checksum(&header[..CHECKSUM_AT], &name, &payload) == *rest).then_some((Key(*key), name, payload))
+}

@@ -1,0 +1,172 @@
+//! The folder on disk: which one is safe to use, files that appear whole or not at all, strays, and removal of what was
+//! used longest ago. Knows file names and sizes, not what entries hold.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use super::key::is_entry;
+use super::settings::CACHE_DIR_VARIABLE;
+
+const TEMPORARY: &str = ".writing-";
+/// No write takes this long: what is older was left behind, also where locks do not work.
+const STRAY_AGE: Duration = Duration::from_secs(3600);
+
+/// Makes a folder that only this user can write to, or says why the one that is there cannot be used.
+pub(super) fn open_private(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    let remedy = format!("set {CACHE_DIR_VARIABLE} to a folder that only you can write to");
+    if let Err(error) = fs::metadata(path)
+        && error.kind() == ErrorKind::NotFound
+    {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|error| format!("{shown} cannot be made ({error}); {remedy}"))?;
+    }
+    let found = fs::metadata(path).map_err(|error| format!("{shown} cannot be used ({error}); {remedy}"))?;
+    // SAFETY: has no preconditions and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    if !found.is_dir() {
+        Err(format!("{shown} is not a folder; {remedy}"))
+    } else if found.uid() != user {
+        Err(format!("{shown} belongs to user {}, not to user {user}, who runs this; {remedy}", found.uid()))
+    } else if found.mode() & 0o022 != 0 {
+        let mode = found.mode() & 0o7777;
+        Err(format!(
+            "others may write to {shown} (mode {mode:04o}), so its kernels cannot be trusted; \
+             {remedy}, or run `chmod go-w` on it if it is yours alone"
+        ))
+    } else {
+        Ok(())
+    }
+}
+
+/// Says why a folder that others prepared cannot be used. Owner and group are whom its user chose to trust.
+pub(super) fn check_shared(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    let found = fs::metadata(path).map_err(|error| format!("{shown} cannot be used ({error})"))?;
+    if !found.is_dir() {
+        Err(format!("{shown} is not a folder"))
+    } else if found.mode() & 0o002 != 0 {
+        let mode = found.mode() & 0o7777;
+        Err(format!(
+            "anyone may write to {shown} (mode {mode:04o}), so its kernels cannot be trusted; run `chmod o-w` on it"
+        ))
+    } else {
+        Ok(())
+    }
+}
+
+/// Writes a file so that, whatever happens, its name holds what it held before or all of `parts`.
+pub(super) fn write_whole(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Result<()> {
+    let mut temporary = Temporary::create(folder)?;
+    for part in parts {
+        temporary.file.write_all(part)?;
+    }
+    // The kernel's own stamps are some milliseconds coarse; those of later reads are not.
+    temporary.file.set_modified(SystemTime::now())?;
+    // A rename may reach the disk before the data it names, and then a crash leaves an empty entry.
+    temporary.file.sync_all()?;
+    fs::rename(&temporary.path, folder.join(file_name))?;
+    temporary.renamed = true;
+    // Some file systems cannot do this. What it guards against, an entry lost with the power, is no more than a miss.
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(())
+}
+
+/// A file being written, locked as long as its writer lives and removed unless renamed.
+struct Temporary {
+    path: PathBuf,
+    file: File,
+    renamed: bool,
+}
+
+impl Temporary {
+    fn create(folder: &Path) -> io::Result<Temporary> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        // Names can be taken by a process of the same number in another container, or left by one long gone.
+        for _ in 0..1000 {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = folder.join(format!("{TEMPORARY}{}-{count}", std::process::id()));
+            let file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+                file => file?,
+            };
+            let temporary = Temporary { path, file, renamed: false };
+            // Where locks do not work, age alone tells strays.
+            let _ = temporary.file.lock();
+            // A sweep between the two calls above found the file unlocked and took it for a stray.
+            if temporary.file.metadata()?.nlink() > 0 {
+                return Ok(temporary);
+            }
+        }
+        Err(io::Error::new(ErrorKind::AlreadyExists, "no name for a temporary file is free"))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.renamed {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes the files of writers that were killed. A lock tells better than a process number whether the writer lives:
+/// numbers are used again, and mean nothing across containers and machines.
+pub(super) fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
+            continue;
+        }
+        let path = entry.path();
+        let Ok(file) = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path) else { continue };
+        let stray = match file.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {
+                let modified = entry.metadata().and_then(|metadata| metadata.modified());
+                modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > STRAY_AGE))
+            }
+        };
+        if stray {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// A file that holds an entry.
+pub(super) struct Listed {
+    pub path: PathBuf,
+    pub bytes: u64,
+    pub used: SystemTime,
+}
+
+/// All entries' files, those used longest ago first.
+pub(super) fn list(folder: &Path) -> io::Result<Vec<Listed>> {
+    let mut found = vec![];
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if !is_entry(&entry.file_name().to_string_lossy()) {
+            continue;
+        }
+        // Another process may just have removed it.
+        if let Ok(metadata) = entry.metadata()
+            && metadata.is_file()
+        {
+            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            found.push(Listed { path: entry.path(), bytes: metadata.len(), used });
+        }
+    }
+    found.sort_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
+    Ok(found)
+}
+
+/// Removes a file; one that is gone already counts as removed.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

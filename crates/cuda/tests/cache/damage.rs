@@ -1,0 +1,121 @@
+//! Whatever an entry's file has become, the right bytes come back and the file is whole again.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use bornite_cuda::cache::FORMAT_VERSION;
+use sha2::{Digest, Sha256};
+
+use crate::{Fake, Outcome, Random, Scratch, code, file_of, files, program};
+
+crate::tests![
+    every_header_byte,
+    a_thousand_payload_bits,
+    every_length,
+    a_newer_format_is_replaced,
+    an_entry_under_a_wrong_name_is_replaced,
+    other_things_in_its_place,
+];
+
+const HEADER_BYTES: usize = 88;
+
+/// Gives an entry each of the contents, which are all wrong.
+fn each_is_rebuilt(damaged: impl Fn(&[u8]) -> Vec<Vec<u8>>) -> Outcome {
+    let scratch = Scratch::new()?;
+    let (cache, fake, program) = (scratch.open(), Fake::default(), program("name", "source"));
+    cache.compile(&program, &fake)?;
+    let path = file_of(&scratch.root(), &fake.key(&program));
+    let good = fs::read(&path)?;
+    let all = damaged(&good);
+    for (n, bad) in all.iter().enumerate() {
+        assert_ne!(*bad, good);
+        fs::write(&path, bad)?;
+        assert_eq!(cache.compile(&program, &fake)?.0, code("source", 500), "damage {n}");
+        assert_eq!(fake.calls(), n + 2, "damage {n} was believed");
+        assert_eq!(fs::read(&path)?, good, "damage {n} was left");
+    }
+    assert_eq!(cache.stats().rebuilt, all.len() as u64);
+    assert_eq!(cache.status().trouble, None);
+    assert_eq!(files(&scratch.root())?.len(), 1);
+    Ok(())
+}
+
+fn flipped(good: &[u8], byte: usize, mask: u8) -> Vec<u8> {
+    let mut bad = good.to_vec();
+    bad[byte] ^= mask;
+    bad
+}
+
+fn every_header_byte() -> Outcome {
+    let header = HEADER_BYTES + "name".len();
+    each_is_rebuilt(|good| (0..header).flat_map(|byte| [1, 0x80, 0xff].map(|mask| flipped(good, byte, mask))).collect())
+}
+
+fn a_thousand_payload_bits() -> Outcome {
+    let mut random = Random(7);
+    let header = HEADER_BYTES + "name".len();
+    let flips: Vec<_> = (0..1000).map(|_| (header + random.below(500) as usize, 1 << random.below(8))).collect();
+    each_is_rebuilt(|good| flips.iter().map(|&(byte, mask)| flipped(good, byte, mask)).collect())
+}
+
+fn every_length() -> Outcome {
+    each_is_rebuilt(|good| {
+        let longer = [1, 7, 4096].map(|more| [good, &vec![0; more]].concat());
+        (0..good.len()).map(|length| good[..length].to_vec()).chain(longer).collect()
+    })
+}
+
+fn a_newer_format_is_replaced() -> Outcome {
+    for version in [FORMAT_VERSION + 1, 0, u32::MAX] {
+        each_is_rebuilt(|good| {
+            // Right in everything else, checksum included.
+            let mut newer = good.to_vec();
+            newer[8..12].copy_from_slice(&version.to_le_bytes());
+            let checksum = Sha256::new().chain_update(&newer[..56]).chain_update(&newer[HEADER_BYTES..]).finalize();
+            newer[56..HEADER_BYTES].copy_from_slice(&checksum);
+            vec![newer]
+        })?;
+    }
+    Ok(())
+}
+
+fn an_entry_under_a_wrong_name_is_replaced() -> Outcome {
+    let scratch = Scratch::new()?;
+    let (cache, fake) = (scratch.open(), Fake::default());
+    let (one, other) = (program("k", "one"), program("k", "other"));
+    cache.compile(&one, &fake)?;
+    fs::copy(file_of(&scratch.root(), &fake.key(&one)), file_of(&scratch.root(), &fake.key(&other)))?;
+    assert_eq!(cache.compile(&other, &fake)?.0, code("other", 500));
+    assert_eq!(cache.get(&fake.key(&other)), Some(code("other", 500)));
+    assert_eq!(cache.stats().rebuilt, 1);
+    Ok(())
+}
+
+fn other_things_in_its_place() -> Outcome {
+    let scratch = Scratch::new()?;
+    let (cache, fake, program) = (scratch.open(), Fake::default(), program("k", "source"));
+    let path = file_of(&scratch.root(), &fake.key(&program));
+
+    // A pipe, which a careless read would wait on for ever.
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the name is terminated.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    assert_eq!(cache.compile(&program, &fake)?.0, code("source", 500));
+    assert!(path.is_file());
+
+    // A link to itself.
+    fs::remove_file(&path)?;
+    std::os::unix::fs::symlink(&path, &path)?;
+    assert_eq!(cache.compile(&program, &fake)?.0, code("source", 500));
+    assert_eq!(cache.get(&fake.key(&program)), Some(code("source", 500)));
+    assert_eq!(cache.status().trouble, None);
+
+    // A folder: it may be somebody's, so it stays, and the reason is kept.
+    fs::remove_file(&path)?;
+    fs::create_dir(&path)?;
+    assert_eq!(cache.compile(&program, &fake)?.0, code("source", 500));
+    assert!(path.is_dir());
+    assert!(cache.status().trouble.is_some_and(|trouble| trouble.contains("kernel 'k' was not kept")));
+    assert_eq!(files(&scratch.root())?.len(), 1, "a temporary file was left");
+    Ok(())
+}

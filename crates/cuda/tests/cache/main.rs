@@ -1,0 +1,155 @@
+//! The kernel cache under load, kills, damage and bad folders, with a compiler that needs no NVRTC.
+//!
+//! Children that race or are killed are this program run again, with `CHILD` saying what to do.
+#![allow(unsafe_code)] // calls of libc: a pipe, a limit on files' sizes, the user's id
+
+mod compile;
+mod damage;
+mod folders;
+mod processes;
+mod settings;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bornite_cuda::cache::{Compiler, Key, Program, Settings};
+use bornite_cuda::{Cache, Cubin, Error};
+use libtest_mimic::{Arguments, Trial};
+
+/// What a test returns; any error fails it.
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+const CHILD: &str = "BORNITE_CACHE_TEST_CHILD";
+
+fn main() -> ExitCode {
+    if let Ok(task) = std::env::var(CHILD) {
+        return processes::child(&task);
+    }
+    let mut trials = vec![];
+    for (group, tests) in [
+        ("compile", compile::TESTS),
+        ("damage", damage::TESTS),
+        ("folders", folders::TESTS),
+        ("processes", processes::TESTS),
+        ("settings", settings::TESTS),
+    ] {
+        for (name, test) in tests {
+            trials.push(Trial::test(format!("{group}::{name}"), || test().map_err(|error| error.to_string().into())));
+        }
+    }
+    // To give a folder away one has to be root.
+    let root = processes::is_root();
+    let given_away = || folders::a_strangers_folder_is_refused().map_err(|error| error.to_string().into());
+    trials.push(Trial::test("folders::a_strangers_folder_is_refused", given_away).with_ignored_flag(!root));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+type Tests = &'static [(&'static str, fn() -> Outcome)];
+
+/// Names functions as tests.
+macro_rules! tests {
+    ($($name:ident),+ $(,)?) => {
+        pub const TESTS: crate::Tests = &[$((stringify!($name), $name)),+];
+    };
+}
+pub(crate) use tests;
+
+/// A folder for one test, removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Scratch, std::io::Error> {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("cache-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&path)?;
+        Ok(Scratch(path))
+    }
+
+    /// The cache's folder, not made yet.
+    fn root(&self) -> PathBuf {
+        self.0.join("bornite")
+    }
+
+    fn open(&self) -> Cache {
+        Cache::open(Settings::in_folder(self.root()))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The names of all files in the folder of entries.
+fn files(root: &Path) -> Result<Vec<String>, std::io::Error> {
+    let names = fs::read_dir(root.join("kernels"))?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    names.collect()
+}
+
+/// The file of an entry.
+fn file_of(root: &Path, key: &Key) -> PathBuf {
+    root.join("kernels").join(format!("{key}.kernel"))
+}
+
+fn program<'a>(name: &'a str, source: &'a str) -> Program<'a> {
+    Program { name, source, arch: "sm_90", options: &["--fmad=false"] }
+}
+
+/// "Compiles" a source to bytes that only that source gives; one that says `mistake` does not compile.
+#[derive(Default)]
+struct Fake {
+    takes: Duration,
+    calls: AtomicUsize,
+}
+
+impl Fake {
+    fn key(&self, program: &Program<'_>) -> Key {
+        Key::new(program, "fake 1")
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+}
+
+impl Compiler for Fake {
+    fn version(&self) -> bornite_cuda::Result<String> {
+        Ok("fake 1".into())
+    }
+
+    fn compile(&self, program: &Program<'_>) -> bornite_cuda::Result<Cubin> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(self.takes);
+        if program.source.contains("mistake") {
+            return Err(Error::Compile {
+                kernel: program.name.into(),
+                arch: program.arch.into(),
+                log: "a mistake".into(),
+                source_text: program.source.into(),
+            });
+        }
+        Ok(Cubin(code(program.source, 500)))
+    }
+}
+
+/// The bytes that `Fake` makes of a source.
+fn code(source: &str, bytes: usize) -> Vec<u8> {
+    let seed = source.bytes().fold(1, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
+    let mut random = Random(seed);
+    (0..bytes).map(|_| random.below(256) as u8).collect()
+}
+
+/// Numbers that repeat from run to run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % end
+    }
+}

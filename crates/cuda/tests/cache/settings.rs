@@ -1,0 +1,72 @@
+//! The environment: what each variable means, and that a bad one is named.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use bornite_cuda::cache::Settings;
+
+use crate::Outcome;
+
+crate::tests![folders_in_order, sizes, bad_values_name_their_variable];
+
+fn read(variables: &[(&str, &str)]) -> bornite_cuda::Result<Settings> {
+    let variables: BTreeMap<&str, OsString> = variables.iter().map(|(name, value)| (*name, value.into())).collect();
+    Settings::from_lookup(|name| variables.get(name).cloned())
+}
+
+fn folders_in_order() -> Outcome {
+    let (home, xdg, own) = (("HOME", "/home/me"), ("XDG_CACHE_HOME", "/var/me"), ("BORNITE_CACHE_DIR", "/fast/me"));
+    for (variables, folder) in [
+        (&[home, xdg, own][..], Some("/fast/me")),
+        (&[home, xdg], Some("/var/me/bornite")),
+        (&[home], Some("/home/me/.cache/bornite")),
+        (&[home, ("XDG_CACHE_HOME", "relative"), ("BORNITE_CACHE_DIR", "")], Some("/home/me/.cache/bornite")),
+        (&[], None),
+    ] {
+        let settings = read(variables)?;
+        assert_eq!(settings.folder.as_deref(), folder.map(Path::new), "{variables:?}");
+        assert_eq!((settings.enabled, settings.shared, settings.limit_bytes), (true, None, 2 << 30));
+    }
+    let settings = read(&[("BORNITE_CACHE", "off"), ("BORNITE_SHARED_CACHE_DIR", "/opt/kernels")])?;
+    assert_eq!((settings.enabled, settings.shared), (false, Some(PathBuf::from("/opt/kernels"))));
+    // A later change of the process's folder must not move the cache.
+    let relative = read(&[("BORNITE_CACHE_DIR", "here")])?.folder;
+    assert_eq!(relative, Some(std::env::current_dir()?.join("here")));
+    Ok(())
+}
+
+fn sizes() -> Outcome {
+    for (text, bytes) in [
+        ("1B", 1),
+        ("500 MB", 500_000_000),
+        ("2 GiB", 2 << 30),
+        ("2G", 2 << 30),
+        (" 1.5gib ", 3 << 29),
+        ("64k", 65536),
+        ("1kB", 1000),
+        ("3TB", 3_000_000_000_000),
+        ("1t", 1 << 40),
+    ] {
+        assert_eq!(read(&[("BORNITE_CACHE_SIZE", text)])?.limit_bytes, bytes, "{text}");
+    }
+    Ok(())
+}
+
+fn bad_values_name_their_variable() -> Outcome {
+    for (variable, value, says) in [
+        ("BORNITE_CACHE", "no", "use 'on' or 'off'"),
+        ("BORNITE_CACHE_SIZE", "2", "a number and a unit"),
+        ("BORNITE_CACHE_SIZE", "lots", "a number and a unit"),
+        ("BORNITE_CACHE_SIZE", "1.2.3 GB", "a number and a unit"),
+        ("BORNITE_CACHE_SIZE", "-1 GB", "a number and a unit"),
+        ("BORNITE_CACHE_SIZE", "2 GiBs", "'gibs' is not a unit"),
+        ("BORNITE_CACHE_SIZE", "0 GB", "BORNITE_CACHE=off"),
+        ("BORNITE_CACHE_SIZE", "99999999999 TB", "no disk is that large"),
+    ] {
+        let Err(error) = read(&[(variable, value)]) else { return Err(format!("{variable}={value} was taken").into()) };
+        let message = error.to_string();
+        assert!(message.starts_with(&format!("{variable}={value}: ")) && message.contains(says), "{message}");
+    }
+    Ok(())
+}
