@@ -13,6 +13,7 @@ mod launch;
 mod library;
 mod memory;
 mod nvrtc;
+pub mod pool;
 
 pub use device::{Device, DeviceInfo, device_count, driver_version};
 pub use error::{Error, Result};
@@ -21,3 +22,4 @@ pub use launch::Function;
 pub use library::{HIDE_VARIABLE, Library, PATH_VARIABLE};
 pub use memory::Buffer;
 pub use nvrtc::{Cubin, compile, nvrtc_version};
+pub use pool::{Pool, parse_bytes};
