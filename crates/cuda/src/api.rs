@@ -83,6 +83,14 @@ api! {
         fn cuStreamEndCapture(cu::CUstream, *mut cu::CUgraph) -> CUresult;
         fn cuMemAllocAsync(*mut cu::CUdeviceptr, usize, cu::CUstream) -> CUresult;
         fn cuMemFreeAsync(cu::CUdeviceptr, cu::CUstream) -> CUresult;
+        fn cuMemAlloc_v2(*mut cu::CUdeviceptr, usize) -> CUresult;
+        fn cuMemFree_v2(cu::CUdeviceptr) -> CUresult;
+        fn cuMemsetD8Async(cu::CUdeviceptr, u8, usize, cu::CUstream) -> CUresult;
+        fn cuEventCreate(*mut cu::CUevent, c_uint) -> CUresult;
+        fn cuEventRecord(cu::CUevent, cu::CUstream) -> CUresult;
+        fn cuEventQuery(cu::CUevent) -> CUresult;
+        fn cuEventSynchronize(cu::CUevent) -> CUresult;
+        fn cuEventDestroy_v2(cu::CUevent) -> CUresult;
         fn cuMemcpyHtoDAsync_v2(cu::CUdeviceptr, *const c_void, usize, cu::CUstream) -> CUresult;
         fn cuMemcpyDtoHAsync_v2(*mut c_void, cu::CUdeviceptr, usize, cu::CUstream) -> CUresult;
         fn cuMemcpyDtoDAsync_v2(cu::CUdeviceptr, cu::CUdeviceptr, usize, cu::CUstream) -> CUresult;
@@ -112,6 +120,8 @@ api! {
         fn nvrtcCompileProgram(rtc::nvrtcProgram, c_int, *const *const c_char) -> nvrtcResult;
         fn nvrtcGetCUBINSize(rtc::nvrtcProgram, *mut usize) -> nvrtcResult;
         fn nvrtcGetCUBIN(rtc::nvrtcProgram, *mut c_char) -> nvrtcResult;
+        fn nvrtcGetPTXSize(rtc::nvrtcProgram, *mut usize) -> nvrtcResult;
+        fn nvrtcGetPTX(rtc::nvrtcProgram, *mut c_char) -> nvrtcResult;
         fn nvrtcGetProgramLogSize(rtc::nvrtcProgram, *mut usize) -> nvrtcResult;
         fn nvrtcGetProgramLog(rtc::nvrtcProgram, *mut c_char) -> nvrtcResult;
     }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::pool::Shortage;
+
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -70,6 +72,44 @@ pub enum Error {
         free_bytes: u64,
         /// Bytes in all.
         total_bytes: u64,
+    },
+    /// A memory pool has nothing to give, after all that can be done.
+    #[error("{0}")]
+    Exhausted(Box<Shortage>),
+    /// A block was given to a pool that is not handed out there.
+    #[error("no block is handed out at {address:#x} for this handle: it was freed already, or is another pool's")]
+    NotAllocated {
+        /// The block's address.
+        address: u64,
+    },
+    /// Something was written past the end of a block.
+    #[error(
+        "memory was written {offset} bytes past the end of a block of {bytes} bytes ({tag}, allocated at {asked_at}): \
+         a kernel that used it has an index out of range"
+    )]
+    Overrun {
+        /// Who held the block.
+        tag: String,
+        /// The line that allocated it.
+        asked_at: String,
+        /// Its size.
+        bytes: u64,
+        /// How far past its end the first changed byte lies.
+        offset: u64,
+    },
+    /// A text is not a size.
+    #[error("'{text}' is not a size: {what}. Write a number and a unit, such as 512MB or 1.5 GiB")]
+    BadSize {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A number is not a share of a whole.
+    #[error("{given} is not a fraction of the device's memory: it must lie between 0 and 1, such as 0.9")]
+    BadFraction {
+        /// The number.
+        given: f64,
     },
     /// The driver refused a call.
     #[error("{call} failed with {name}: {text}")]

@@ -16,6 +16,7 @@ mod launch;
 mod library;
 mod memory;
 mod nvrtc;
+pub mod pool;
 
 pub use cache::{Cache, compile_cached};
 pub use device::{Device, DeviceInfo, device_count, driver_version};
@@ -25,4 +26,5 @@ pub use launch::{Function, Pointer};
 pub use library::{HIDE_VARIABLE, Library, PATH_VARIABLE};
 pub use memory::Buffer;
 pub(crate) use nvrtc::nvrtc_build;
-pub use nvrtc::{Cubin, EXACT_OPTIONS, compile, compile_with, nvrtc_version};
+pub use nvrtc::{Cubin, EXACT_OPTIONS, compile, compile_ptx, compile_with, nvrtc_version};
+pub use pool::{Pool, parse_bytes};

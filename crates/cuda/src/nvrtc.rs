@@ -70,6 +70,32 @@ pub fn compile(name: &str, source: &str, arch: &str) -> Result<Cubin> {
 /// As [`compile`], with options of one's own instead; the architecture is not among them.
 pub fn compile_with(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Cubin> {
     let nvrtc = Nvrtc::get()?;
+    let (size, get) = (("nvrtcGetCUBINSize", nvrtc.nvrtcGetCUBINSize), ("nvrtcGetCUBIN", nvrtc.nvrtcGetCUBIN));
+    compiled(nvrtc, name, source, arch, options, size, get).map(Cubin)
+}
+
+/// Compiles to PTX for the generation of an architecture, with [`EXACT_OPTIONS`].
+pub fn compile_ptx(name: &str, source: &str, arch: &str) -> Result<String> {
+    let nvrtc = Nvrtc::get()?;
+    let (size, get) = (("nvrtcGetPTXSize", nvrtc.nvrtcGetPTXSize), ("nvrtcGetPTX", nvrtc.nvrtcGetPTX));
+    let virtual_arch = arch.replacen("sm_", "compute_", 1);
+    let ptx = compiled(nvrtc, name, source, &virtual_arch, &EXACT_OPTIONS, size, get)?;
+    Ok(String::from_utf8_lossy(&ptx).trim_end_matches('\0').to_owned())
+}
+
+/// A call of NVRTC and its name.
+type Named<F> = (&'static str, F);
+
+/// Compiles, and takes what `size` and `get` give.
+fn compiled(
+    nvrtc: &'static Nvrtc,
+    name: &str,
+    source: &str,
+    arch: &str,
+    options: &[&str],
+    size: Named<unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult>,
+    get: Named<unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> nvrtcResult>,
+) -> Result<Vec<u8>> {
     let failed = |log: String| Error::Compile {
         kernel: name.into(),
         arch: arch.into(),
@@ -99,11 +125,11 @@ pub fn compile_with(name: &str, source: &str, arch: &str, options: &[&str]) -> R
             let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
             return Err(failed(if log.trim().is_empty() { words(nvrtc, result) } else { log }));
         }
-        let mut size = 0;
-        check(nvrtc, "nvrtcGetCUBINSize", (nvrtc.nvrtcGetCUBINSize)(program.handle, &mut size))?;
-        let mut cubin = vec![0u8; size];
-        check(nvrtc, "nvrtcGetCUBIN", (nvrtc.nvrtcGetCUBIN)(program.handle, cubin.as_mut_ptr().cast()))?;
-        Ok(Cubin(cubin))
+        let mut bytes = 0;
+        check(nvrtc, size.0, (size.1)(program.handle, &mut bytes))?;
+        let mut code = vec![0u8; bytes];
+        check(nvrtc, get.0, (get.1)(program.handle, code.as_mut_ptr().cast()))?;
+        Ok(code)
     }
 }
 

@@ -1,0 +1,238 @@
+//! The pool's memory from the CUDA driver.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::sys::{self as cu, CUresult};
+
+use super::{Backing, Event, Stream};
+use crate::api::Driver;
+use crate::device::check;
+use crate::{Device, Error, Result};
+
+/// Segments by `cuMemAlloc`, events of the driver. Streams are numbered in the order they were added; the device's own
+/// is [`DriverBacking::MAIN`].
+pub struct DriverBacking {
+    driver: &'static Driver,
+    context: cu::CUcontext,
+    name: String,
+    total_bytes: u64,
+    tables: Mutex<Tables>,
+}
+
+/// What numbers stand for. Only what is listed here is ever given to the driver, so that no caller's number becomes a
+/// wild pointer.
+struct Tables {
+    streams: Vec<cu::CUstream>,
+    events: Vec<cu::CUevent>,
+    idle_events: Vec<u32>,
+    segments: BTreeMap<u64, u64>,
+}
+
+// SAFETY: contexts, streams and events are driver handles, which the driver allows any thread to use once the context
+// is current there; `bind` makes it so before every call.
+unsafe impl Send for DriverBacking {}
+// SAFETY: as above; the tables are behind a lock.
+unsafe impl Sync for DriverBacking {}
+
+impl DriverBacking {
+    /// The device's own stream.
+    pub const MAIN: Stream = Stream(0);
+
+    /// Memory of an open device.
+    pub fn new(device: &Device) -> DriverBacking {
+        let info = device.info();
+        let tables =
+            Tables { streams: vec![device.stream], events: vec![], idle_events: vec![], segments: BTreeMap::new() };
+        DriverBacking {
+            driver: device.driver,
+            context: device.context,
+            name: format!("cuda:{} ({})", info.ordinal, info.name),
+            total_bytes: info.memory_bytes,
+            tables: Mutex::new(tables),
+        }
+    }
+
+    /// Numbers a further stream, a `CUstream`.
+    ///
+    /// # Safety
+    /// The stream must belong to the device's primary context and live as long as this backing.
+    pub unsafe fn add_stream(&self, stream: *mut c_void) -> Stream {
+        let streams = &mut self.tables().streams;
+        streams.push(stream.cast());
+        Stream(streams.len() as u32 - 1)
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check(&self, call: &'static str, result: CUresult) -> Result<()> {
+        check(self.driver, call, result)
+    }
+
+    fn bind(&self) -> Result<()> {
+        // SAFETY: the context is retained for the life of the process.
+        self.check("cuCtxSetCurrent", unsafe { (self.driver.cuCtxSetCurrent)(self.context) })
+    }
+
+    fn stream(&self, stream: Stream) -> Result<cu::CUstream> {
+        let found = self.tables().streams.get(stream.0 as usize).copied();
+        found.ok_or_else(|| unknown("stream", stream.0.into()))
+    }
+
+    fn event(&self, event: Event) -> Result<cu::CUevent> {
+        let found = self.tables().events.get(event.0 as usize).copied();
+        found.ok_or_else(|| unknown("event", event.0.into()))
+    }
+
+    /// Refuses memory that is not inside one of our segments.
+    fn owned(&self, address: u64, bytes: u64) -> Result<()> {
+        let tables = self.tables();
+        let inside = tables.segments.range(..=address).next_back().is_some_and(|(start, size)| {
+            let offset = address - start;
+            offset <= *size && bytes <= *size - offset
+        });
+        if inside { Ok(()) } else { Err(unknown("address", address)) }
+    }
+
+    fn synchronize(&self, stream: cu::CUstream) -> Result<()> {
+        // SAFETY: the stream is one of ours and alive.
+        self.check("cuStreamSynchronize", unsafe { (self.driver.cuStreamSynchronize)(stream) })
+    }
+}
+
+fn unknown(what: &str, number: u64) -> Error {
+    let text = format!("the pool's backing knows no {what} {number:#x}");
+    Error::Driver { call: "pool", code: 1, name: "CUDA_ERROR_INVALID_VALUE".into(), text }
+}
+
+impl Backing for DriverBacking {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: writes two integers.
+        self.check("cuMemGetInfo", unsafe { (self.driver.cuMemGetInfo_v2)(&mut free, &mut total) })?;
+        Ok(free as u64)
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Option<u64>> {
+        let Ok(size) = usize::try_from(bytes) else { return Ok(None) };
+        self.bind()?;
+        let mut address = 0;
+        // SAFETY: writes one address.
+        let result = unsafe { (self.driver.cuMemAlloc_v2)(&mut address, size) };
+        if result == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            return Ok(None);
+        }
+        self.check("cuMemAlloc", result)?;
+        self.tables().segments.insert(address, bytes);
+        Ok(Some(address))
+    }
+
+    fn release(&self, address: u64, bytes: u64, stream: Stream) -> Result<()> {
+        let stream = self.stream(stream)?;
+        if self.tables().segments.remove(&address) != Some(bytes) {
+            return Err(unknown("segment", address));
+        }
+        self.bind()?;
+        // The driver's manual does not promise that `cuMemFree` waits for work of streams that do not block.
+        let done = self.synchronize(stream);
+        // SAFETY: the segment came from `cuMemAlloc` and is freed once, after the work that used it.
+        let result = unsafe { (self.driver.cuMemFree_v2)(address) };
+        done.and(self.check("cuMemFree", result))
+    }
+
+    fn record(&self, stream: Stream) -> Result<Event> {
+        let stream = self.stream(stream)?;
+        self.bind()?;
+        let idle = self.tables().idle_events.pop();
+        let event = match idle {
+            Some(event) => Event(event),
+            None => {
+                let mut handle = null_mut();
+                let flags = cu::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
+                // SAFETY: writes one handle.
+                self.check("cuEventCreate", unsafe { (self.driver.cuEventCreate)(&mut handle, flags) })?;
+                let events = &mut self.tables().events;
+                events.push(handle);
+                Event(events.len() as u32 - 1)
+            }
+        };
+        let handle = self.event(event)?;
+        // SAFETY: both handles are ours and alive.
+        let recorded = self.check("cuEventRecord", unsafe { (self.driver.cuEventRecord)(handle, stream) });
+        if let Err(error) = recorded {
+            self.retire(event);
+            return Err(error);
+        }
+        Ok(event)
+    }
+
+    fn finished(&self, event: Event) -> Result<bool> {
+        let handle = self.event(event)?;
+        self.bind()?;
+        // SAFETY: the event is ours and alive.
+        match unsafe { (self.driver.cuEventQuery)(handle) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            result => self.check("cuEventQuery", result).map(|()| true),
+        }
+    }
+
+    fn wait(&self, event: Event) -> Result<()> {
+        let handle = self.event(event)?;
+        self.bind()?;
+        // SAFETY: the event is ours and alive.
+        self.check("cuEventSynchronize", unsafe { (self.driver.cuEventSynchronize)(handle) })
+    }
+
+    fn retire(&self, event: Event) {
+        let mut tables = self.tables();
+        if (event.0 as usize) < tables.events.len() {
+            tables.idle_events.push(event.0);
+        }
+    }
+
+    fn fill(&self, address: u64, bytes: u64, value: u8, stream: Stream) -> Result<()> {
+        self.owned(address, bytes)?;
+        let stream = self.stream(stream)?;
+        self.bind()?;
+        // SAFETY: the bytes lie in a segment of ours, which is released only after this stream's work.
+        let result = unsafe { (self.driver.cuMemsetD8Async)(address, value, bytes as usize, stream) };
+        self.check("cuMemsetD8Async", result)
+    }
+
+    fn first_difference(&self, address: u64, bytes: u64, value: u8, stream: Stream) -> Result<Option<u64>> {
+        self.owned(address, bytes)?;
+        let stream = self.stream(stream)?;
+        self.bind()?;
+        let mut found = vec![0u8; bytes as usize];
+        // SAFETY: the bytes lie in a segment of ours, and `found` holds as many and lives past the synchronisation.
+        let result =
+            unsafe { (self.driver.cuMemcpyDtoHAsync_v2)(found.as_mut_ptr().cast(), address, bytes as usize, stream) };
+        self.check("cuMemcpyDtoHAsync", result)?;
+        self.synchronize(stream)?;
+        Ok(found.iter().position(|&byte| byte != value).map(|offset| offset as u64))
+    }
+}
+
+impl Drop for DriverBacking {
+    fn drop(&mut self) {
+        if self.bind().is_ok() {
+            for event in std::mem::take(&mut self.tables().events) {
+                // SAFETY: the event was created here and is destroyed once.
+                let _ = unsafe { (self.driver.cuEventDestroy_v2)(event) };
+            }
+        }
+    }
+}

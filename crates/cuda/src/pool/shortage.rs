@@ -1,0 +1,117 @@
+//! What a pool says when it has no memory to give.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::heap::{Heap, State};
+use super::limits::{Cap, human};
+use super::watch::Happening;
+use super::{Backing, Stream};
+use crate::Error;
+
+/// How many of those that hold memory a message names.
+const NAMED: usize = 5;
+
+/// Why an allocation failed: what was asked, what is held by whom, and which limit applied.
+#[derive(Clone, Debug)]
+pub struct Shortage {
+    /// The device.
+    pub device: String,
+    /// Bytes asked for.
+    pub asked_bytes: u64,
+    /// Bytes that the pool may hold.
+    pub cap_bytes: u64,
+    /// What says so.
+    pub cap: Cap,
+    /// Bytes that the device has free, where it could be asked.
+    pub device_free_bytes: Option<u64>,
+    /// Bytes in the pool's segments.
+    pub reserved_bytes: u64,
+    /// Bytes handed out.
+    pub allocated_bytes: u64,
+    /// Bytes held but not handed out, in pieces too small or on other streams.
+    pub cached_bytes: u64,
+    /// The largest free block.
+    pub largest_free_bytes: u64,
+    /// Who holds memory, most first.
+    pub holders: Vec<Holder>,
+}
+
+/// Memory held under one tag.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// The tag.
+    pub tag: String,
+    /// Bytes in its blocks.
+    pub bytes: u64,
+    /// Its blocks.
+    pub blocks: u64,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "out of GPU memory on {}: {} asked; {} are in use and {} cached (largest free block {}), of at most {} ({})",
+            self.device,
+            human(self.asked_bytes),
+            human(self.allocated_bytes),
+            human(self.cached_bytes),
+            human(self.largest_free_bytes),
+            human(self.cap_bytes),
+            self.cap,
+        )?;
+        if let Some(bytes) = self.device_free_bytes {
+            write!(f, "; the device has {} free", human(bytes))?;
+        }
+        for (n, holder) in self.holders.iter().take(NAMED).enumerate() {
+            let lead = if n == 0 { ". Held by " } else { ", " };
+            write!(f, "{lead}{}: {} in {} block(s)", holder.tag, human(holder.bytes), holder.blocks)?;
+        }
+        if self.holders.len() > NAMED {
+            let bytes = self.holders[NAMED..].iter().map(|h| h.bytes).sum();
+            write!(f, ", {} other(s): {}", self.holders.len() - NAMED, human(bytes))?;
+        }
+        write!(f, ". Use smaller batches or drop tensors you no longer need")?;
+        match self.cap {
+            Cap::Device => Ok(()),
+            Cap::Fraction(_) | Cap::Bytes => write!(f, ", or raise the limit"),
+        }
+    }
+}
+
+impl Heap {
+    /// Counts a request that cannot be met and says why.
+    #[cold]
+    pub(super) fn exhausted(&mut self, backing: &dyn Backing, requested: u64, stream: Stream) -> Error {
+        self.counters.failures += 1;
+        self.note(Happening::OutOfMemory { requested, stream });
+        Error::Exhausted(Box::new(self.shortage(backing, requested)))
+    }
+
+    fn shortage(&self, backing: &dyn Backing, asked_bytes: u64) -> Shortage {
+        let mut by_tag: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for slot in self.slots.iter().filter(|slot| slot.state == Some(State::Live)) {
+            let (bytes, blocks) = by_tag.entry(self.tags.name(slot.tag)).or_default();
+            *bytes += slot.bytes;
+            *blocks += 1;
+        }
+        let mut holders: Vec<Holder> =
+            by_tag.into_iter().map(|(tag, (bytes, blocks))| Holder { tag: tag.into(), bytes, blocks }).collect();
+        holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
+        let (cap_bytes, cap) = self.limits.cap(self.total_bytes);
+        let stats = self.stats();
+        Shortage {
+            device: backing.name(),
+            asked_bytes,
+            cap_bytes,
+            cap,
+            device_free_bytes: backing.free_bytes().ok(),
+            reserved_bytes: stats.reserved,
+            allocated_bytes: stats.allocated,
+            cached_bytes: stats.cached,
+            largest_free_bytes: stats.largest_free,
+            holders,
+        }
+    }
+}

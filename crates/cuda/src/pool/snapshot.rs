@@ -1,0 +1,96 @@
+//! A pool laid open: every segment and block, as values and as JSON.
+
+use super::heap::{Class, Heap, NONE, State};
+use super::{Limits, Stats, Stream};
+
+/// Everything that a pool holds at one moment.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Snapshot {
+    /// Version of this format.
+    pub version: u32,
+    /// The device.
+    pub device: String,
+    /// All memory of the device.
+    pub total_bytes: u64,
+    /// The limits in force.
+    pub limits: Limits,
+    /// The counts.
+    pub stats: Stats,
+    /// Segments by address.
+    pub segments: Vec<SegmentView>,
+}
+
+/// A segment in a [`Snapshot`].
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct SegmentView {
+    /// Its address.
+    pub address: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// The stream that it belongs to.
+    pub stream: Stream,
+    /// Which sizes it is for.
+    pub class: Class,
+    /// Its blocks by address; they leave no gap.
+    pub blocks: Vec<BlockView>,
+}
+
+/// A block in a [`Snapshot`].
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct BlockView {
+    /// Its address.
+    pub address: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// What it is.
+    pub state: State,
+    /// The size asked for, while handed out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requested: Option<u64>,
+    /// Who asked, while handed out or pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    /// The line that asked, while handed out or pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_at: Option<String>,
+    /// Other streams that used it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub used_on: Vec<Stream>,
+}
+
+impl Snapshot {
+    /// The snapshot as JSON.
+    pub fn to_json(&self) -> String {
+        // Cannot fail: there are only numbers, strings and lists.
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+}
+
+impl Heap {
+    /// The segments and their blocks; lines that asked only `with_lines`, since writing them out takes time.
+    pub(super) fn segments(&self, with_lines: bool) -> Vec<SegmentView> {
+        let view = |(&address, segment): (&u64, &super::heap::Segment)| {
+            let lane = &self.lanes[segment.lane as usize];
+            let (mut blocks, mut at) = (vec![], segment.first);
+            // The bound ends the walk should a mistake ever tie the list into a ring.
+            while at != NONE && blocks.len() <= self.slots.len() {
+                let slot = &self.slots[at as usize];
+                let state = slot.state.unwrap_or(State::Free);
+                let held = state != State::Free;
+                let line = slot.asked_at.filter(|_| held && with_lines);
+                blocks.push(BlockView {
+                    address: slot.address,
+                    bytes: slot.bytes,
+                    state,
+                    requested: (state == State::Live).then_some(slot.requested),
+                    tag: self.tags.get(slot.tag).filter(|_| held).map(|name| name.to_string()),
+                    asked_at: line.map(|line| line.to_string()),
+                    used_on: slot.used_on.clone(),
+                });
+                at = slot.next;
+            }
+            SegmentView { address, bytes: segment.bytes, stream: lane.stream, class: lane.class, blocks }
+        };
+        self.segments.iter().map(view).collect()
+    }
+}

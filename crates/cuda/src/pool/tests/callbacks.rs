@@ -1,0 +1,132 @@
+//! Monitors, out-of-memory callbacks, and what is said when nothing helps.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use super::fake::{Fake, MIB};
+use super::model::inspect;
+use crate::Error;
+use crate::pool::{Block, Happening, Notice, Pool, Stream, Tag};
+
+const S0: Stream = Stream(0);
+
+fn pool(capacity: u64) -> (Arc<Fake>, Arc<Pool>) {
+    let fake = Arc::new(Fake::new(capacity));
+    (fake.clone(), Arc::new(Pool::new(fake)))
+}
+
+fn record(pool: &Pool) -> Arc<Mutex<Vec<Notice>>> {
+    let notices: Arc<Mutex<Vec<Notice>>> = Arc::default();
+    let kept = notices.clone();
+    pool.set_monitor(Some(Arc::new(move |notice| kept.lock().unwrap().push(*notice))));
+    notices
+}
+
+#[test]
+fn a_monitor_is_told_everything_in_order() {
+    let (_, pool) = pool(20 * MIB);
+    let notices = record(&pool);
+    let tag = pool.tag("x");
+    let block = pool.alloc(12 * MIB - 5, S0, tag).unwrap();
+    pool.alloc(30 * MIB, S0, tag).unwrap_err();
+    pool.free(block).unwrap();
+    pool.empty_cache().unwrap();
+    pool.warm(&[100], S0).unwrap();
+    pool.set_monitor(None);
+    pool.alloc(1, S0, tag).unwrap();
+    let (address, bytes, stream) = (block.address(), 12 * MIB, S0);
+    let told: Vec<(u64, Happening, u64)> =
+        notices.lock().unwrap().iter().map(|n| (n.number, n.what, n.allocated_bytes)).collect();
+    let wanted = [
+        (0, Happening::Reserved { address, bytes, stream }, 0),
+        (1, Happening::Allocated { address, bytes, requested: bytes - 5, stream, tag }, bytes),
+        (2, Happening::OutOfMemory { requested: 30 * MIB, stream }, bytes),
+        (3, Happening::Freed { address, bytes, stream, tag }, 0),
+        (4, Happening::Released { address, bytes, stream }, 0),
+        (5, Happening::Reserved { address, bytes: 2 * MIB, stream }, 0),
+    ];
+    assert_eq!(told, wanted);
+}
+
+#[test]
+fn a_monitor_may_use_the_pool() {
+    let (fake, pool) = pool(100 * MIB);
+    let count = Arc::new(AtomicU64::new(0));
+    let (of, counted) = (Arc::downgrade(&pool), count.clone());
+    pool.set_monitor(Some(Arc::new(move |_| {
+        counted.fetch_add(1, Relaxed);
+        let Some(pool) = of.upgrade() else { return };
+        assert!(pool.heap.try_lock().is_ok(), "called with the lock held");
+        let block = pool.alloc(512, S0, Tag::default()).unwrap();
+        pool.free(block).unwrap();
+        pool.set_monitor(None);
+    })));
+    pool.alloc(3 * MIB, S0, Tag::default()).unwrap();
+    // The segment and the block, and not what the monitor itself did.
+    assert_eq!(count.load(Relaxed), 2);
+    inspect(&pool, &fake).unwrap();
+}
+
+#[test]
+fn callbacks_free_what_they_hold() {
+    let (fake, pool) = pool(20 * MIB);
+    let stash: Arc<Mutex<Vec<Block>>> = Arc::default();
+    stash.lock().unwrap().push(pool.alloc(20 * MIB, S0, Tag::default()).unwrap());
+    let (of, hold, asked) = (Arc::downgrade(&pool), stash.clone(), Arc::new(AtomicU64::new(0)));
+    let heard = asked.clone();
+    let id = pool.on_out_of_memory(Arc::new(move |bytes, stream| {
+        assert_eq!(stream, Stream(1));
+        heard.fetch_add(bytes, Relaxed);
+        let Some(pool) = of.upgrade() else { return };
+        assert!(pool.heap.try_lock().is_ok(), "called with the lock held");
+        // Fails, and does not call this once more.
+        pool.alloc(1000 * MIB, stream, Tag::default()).unwrap_err();
+        for block in hold.lock().unwrap().drain(..) {
+            pool.free(block).unwrap();
+        }
+    }));
+    // Another stream's: what was freed must be trimmed as well.
+    let block = pool.alloc(12 * MIB, Stream(1), Tag::default()).unwrap();
+    assert_eq!(asked.load(Relaxed), 12 * MIB);
+    assert!(pool.remove_out_of_memory(id) && !pool.remove_out_of_memory(id));
+    pool.alloc(12 * MIB, Stream(1), Tag::default()).unwrap_err();
+    assert_eq!(asked.load(Relaxed), 12 * MIB, "not called any more");
+    pool.free(block).unwrap();
+    inspect(&pool, &fake).unwrap();
+}
+
+#[test]
+fn a_callback_that_panics_leaves_the_pool_usable() {
+    let (fake, pool) = pool(20 * MIB);
+    let id = pool.on_out_of_memory(Arc::new(|_, _| panic!("on purpose")));
+    let alloc = || pool.alloc(30 * MIB, S0, Tag::default());
+    for _ in 0..2 {
+        assert!(catch_unwind(AssertUnwindSafe(alloc)).is_err(), "called each time");
+    }
+    pool.remove_out_of_memory(id);
+    assert!(alloc().is_err());
+    pool.alloc(20 * MIB, S0, Tag::default()).unwrap();
+    inspect(&pool, &fake).unwrap();
+}
+
+#[test]
+fn the_error_says_who_holds_what() {
+    let (_, pool) = pool(64 * MIB);
+    pool.set_limit(Some(40 * MIB)).unwrap();
+    for (n, mib) in [3, 1, 12, 1, 1, 1, 1].into_iter().enumerate() {
+        let tag = if mib == 3 { Tag::default() } else { pool.tag(&format!("layer.{n}")) };
+        pool.alloc(mib * MIB, S0, tag).unwrap();
+    }
+    pool.alloc(MIB, S0, pool.tag("layer.2")).unwrap();
+    let error = pool.alloc(16 * MIB, S0, Tag::default()).unwrap_err();
+    let Error::Exhausted(shortage) = &error else { panic!("{error}") };
+    let first = &shortage.holders[0];
+    assert_eq!((first.tag.as_str(), first.bytes, first.blocks), ("layer.2", 13 * MIB, 2));
+    let wanted = "out of GPU memory on fake:0: 16.00 MiB asked; 21.00 MiB are in use and 5.00 MiB cached (largest free \
+                  block 5.00 MiB), of at most 40.00 MiB (the pool's byte limit); the device has 38.00 MiB free. Held by \
+                  layer.2: 13.00 MiB in 2 block(s), untagged: 3.00 MiB in 1 block(s), layer.1: 1.00 MiB in 1 block(s), \
+                  layer.3: 1.00 MiB in 1 block(s), layer.4: 1.00 MiB in 1 block(s), 2 other(s): 2.00 MiB. Use smaller \
+                  batches or drop tensors you no longer need, or raise the limit";
+    assert_eq!(error.to_string(), wanted);
+}

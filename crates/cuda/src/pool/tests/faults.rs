@@ -1,0 +1,45 @@
+//! Every seeded mistake is found by the checks, and the case that shows it is short.
+
+use super::fake::MIB;
+use super::model::{Op, run, shrink};
+use super::schedule;
+use crate::pool::fault::Fault;
+
+/// All but `TwoLocks`, which only another thread can bring to light.
+const FAULTS: [Fault; 16] = [
+    Fault::SkipMerge,
+    Fault::MergePending,
+    Fault::LoseRemainder,
+    Fault::RoundDown,
+    Fault::HandOutTwice,
+    Fault::AnyStream,
+    Fault::IgnoreEvents,
+    Fault::OneEvent,
+    Fault::LeakEvents,
+    Fault::MissFree,
+    Fault::StalePeak,
+    Fault::ExceedLimit,
+    Fault::KeepCache,
+    Fault::LeakSegment,
+    Fault::SkipTrim,
+    Fault::EarlyPoison,
+];
+
+#[test]
+fn every_seeded_fault_is_found() {
+    for fault in FAULTS {
+        let fails = |ops: &[Op]| run(ops, 64 * MIB, Some(fault), None).is_err();
+        let found = (0..5_000).map(Op::sequence).find(|ops| fails(ops));
+        let ops = shrink(found.unwrap_or_else(|| panic!("{fault:?} was not found")), fails);
+        let error = run(&ops, 64 * MIB, Some(fault), None).err();
+        println!("{fault:?}: {} operations, {}", ops.len(), error.unwrap_or_default());
+        assert!(ops.len() <= 12, "{fault:?} needs {} operations: {ops:#?}", ops.len());
+    }
+}
+
+#[test]
+fn a_gap_in_the_locking_is_found() {
+    let found = schedule::explore(|| schedule::race_for_blocks(Some(Fault::TwoLocks)));
+    assert!(found.is_err(), "the gap between two locks was not found");
+    println!("{}", found.unwrap_err());
+}

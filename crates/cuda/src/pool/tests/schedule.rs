@@ -1,0 +1,288 @@
+//! All interleavings of a few threads at the pool's lock. Between two of its lock acquisitions a thread touches nothing
+//! that others see, so these are all the orders that matter.
+
+use std::cell::RefCell;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::fake::{Fake, MIB};
+use super::model::{all_returned, inspect};
+use crate::pool::fault::Fault;
+use crate::pool::heap::{Heap, Request};
+use crate::pool::{Block, Pool, Stream, Tag};
+use crate::{Error, Result as CudaResult};
+
+thread_local! {
+    static ME: RefCell<Option<(Arc<Turns>, usize)>> = const { RefCell::new(None) };
+}
+
+/// Called before each acquisition of a pool's lock: a thread that is explored stops here until it is its turn.
+pub fn point() {
+    ME.with_borrow(|me| {
+        if let Some((turns, thread)) = me {
+            turns.wait_for_turn(*thread);
+        }
+    });
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Thread {
+    Running,
+    Stopped,
+    Done,
+}
+
+struct Turns {
+    threads: Mutex<Vec<Thread>>,
+    changed: Condvar,
+}
+
+impl Turns {
+    fn set(&self, thread: usize, to: Thread) -> MutexGuard<'_, Vec<Thread>> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads[thread] = to;
+        self.changed.notify_all();
+        threads
+    }
+
+    fn wait_for_turn(&self, thread: usize) {
+        let threads = self.set(thread, Thread::Stopped);
+        let stopped = |threads: &mut Vec<Thread>| threads[thread] == Thread::Stopped;
+        drop(self.changed.wait_while(threads, stopped).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The threads that could go on, once none is running.
+    fn stopped(&self) -> Vec<usize> {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = |threads: &mut Vec<Thread>| threads.contains(&Thread::Running);
+        let threads = self.changed.wait_while(threads, running).unwrap_or_else(PoisonError::into_inner);
+        (0..threads.len()).filter(|&n| threads[n] == Thread::Stopped).collect()
+    }
+}
+
+/// Threads over one pool, and who holds which bytes according to them.
+pub struct Scene {
+    fake: Arc<Fake>,
+    pool: Arc<Pool>,
+    held: Arc<Mutex<Vec<Block>>>,
+    threads: Vec<Box<dyn FnOnce(&Hand) + Send>>,
+}
+
+/// What a thread works with.
+pub struct Hand {
+    fake: Arc<Fake>,
+    pool: Arc<Pool>,
+    held: Arc<Mutex<Vec<Block>>>,
+}
+
+impl Hand {
+    /// Allocates, and compares with all that is held.
+    fn alloc(&self, bytes: u64, stream: u32) -> Option<Block> {
+        let block = match self.pool.alloc(bytes, Stream(stream), Tag::default()) {
+            Ok(block) => block,
+            Err(Error::Exhausted(_)) => return None,
+            Err(error) => panic!("{error}"),
+        };
+        let mut held = self.held.lock().unwrap();
+        let (start, end) = (block.address(), block.address() + bytes);
+        let clash = held.iter().find(|b| b.address() < end && start < b.address() + b.bytes());
+        assert!(clash.is_none(), "{block:x?} is handed out while {clash:x?} is held");
+        let work = self.fake.gpu().foreign_work(&(start..end), Stream(stream));
+        assert!(work.is_none(), "{block:x?} is handed out while {work:?} works on it");
+        held.push(block);
+        Some(block)
+    }
+
+    fn free(&self, block: Option<Block>) {
+        let Some(block) = block else { return };
+        self.held.lock().unwrap().retain(|b| *b != block);
+        self.pool.free(block).unwrap();
+    }
+}
+
+/// Runs the scene in every order of its threads' turns; says how many there are.
+pub fn explore(scene: impl Fn() -> Scene) -> Result<usize, String> {
+    let mut orders = 0;
+    let mut choices: Vec<(usize, usize)> = vec![];
+    loop {
+        let trace: Vec<usize> = choices.iter().map(|&(choice, _)| choice).collect();
+        choices = play(scene(), &trace)?;
+        orders += 1;
+        // The next order: the last choice that had another option takes it, and what follows starts anew.
+        while choices.pop_if(|(choice, options)| *choice + 1 == *options).is_some() {}
+        match choices.last_mut() {
+            Some((choice, _)) => *choice += 1,
+            None => return Ok(orders),
+        }
+    }
+}
+
+/// Plays one order: the choices of `trace`, then always the first thread that can go on.
+fn play(scene: Scene, trace: &[usize]) -> Result<Vec<(usize, usize)>, String> {
+    let count = scene.threads.len();
+    let turns = Arc::new(Turns { threads: Mutex::new(vec![Thread::Running; count]), changed: Condvar::new() });
+    let mut choices = vec![];
+    let mut order = vec![];
+    let panicked = std::thread::scope(|scope| {
+        let handles: Vec<_> = scene
+            .threads
+            .into_iter()
+            .enumerate()
+            .map(|(n, work)| {
+                let turns = turns.clone();
+                let hand = Hand { fake: scene.fake.clone(), pool: scene.pool.clone(), held: scene.held.clone() };
+                scope.spawn(move || {
+                    ME.set(Some((turns.clone(), n)));
+                    // A spoilt pool is not dropped on the way out of a panic.
+                    let hand = ManuallyDrop::new(hand);
+                    let result = catch_unwind(AssertUnwindSafe(|| work(&hand)));
+                    ME.set(None);
+                    if result.is_ok() {
+                        drop(ManuallyDrop::into_inner(hand));
+                    }
+                    drop(turns.set(n, Thread::Done));
+                    result.err().map(|cause| match cause.downcast::<String>() {
+                        Ok(text) => *text,
+                        Err(cause) => cause.downcast_ref::<&str>().copied().unwrap_or("panicked").into(),
+                    })
+                })
+            })
+            .collect();
+        loop {
+            let options = turns.stopped();
+            if options.is_empty() {
+                break;
+            }
+            let choice = trace.get(choices.len()).copied().unwrap_or(0);
+            choices.push((choice, options.len()));
+            order.push(options[choice]);
+            drop(turns.set(options[choice], Thread::Running));
+        }
+        handles.into_iter().find_map(|handle| handle.join().unwrap_or(Some("panicked".into())))
+    });
+    let told = |error: String| format!("in the order {order:?}: {error}");
+    if let Some(error) = panicked {
+        std::mem::forget(scene.pool);
+        return Err(told(error));
+    }
+    if let Err(error) = inspect(&scene.pool, &scene.fake) {
+        std::mem::forget(scene.pool);
+        return Err(told(error));
+    }
+    drop(scene.pool);
+    all_returned(&scene.fake).map_err(told)?;
+    Ok(choices)
+}
+
+fn scene(capacity: u64, fault: Option<Fault>, threads: Vec<Box<dyn FnOnce(&Hand) + Send>>) -> Scene {
+    let fake = Arc::new(Fake::new(capacity));
+    let pool = Arc::new(Pool::new(fake.clone()));
+    pool.heap.lock().unwrap().fault = fault;
+    Scene { fake, pool, held: Arc::default(), threads }
+}
+
+impl Pool {
+    /// A seeded mistake: another thread may take the chosen block between the two locks.
+    pub(in crate::pool) fn alloc_with_two_locks(
+        &self,
+        mut heap: MutexGuard<'_, Heap>,
+        request: &Request,
+    ) -> CudaResult<Block> {
+        let found = heap.find(&*self.backing, request)?;
+        drop(heap);
+        let mut heap = self.lock();
+        match found {
+            Some(at) => heap.hand_out(&*self.backing, at, request),
+            None => Err(heap.exhausted(&*self.backing, request.bytes, request.stream)),
+        }
+    }
+}
+
+/// Three threads that want the same memory, of which there is enough for three of their four blocks.
+pub fn race_for_blocks(fault: Option<Fault>) -> Scene {
+    let work = |hand: &Hand| {
+        let first = hand.alloc(600 << 10, 0);
+        let second = hand.alloc(600 << 10, 0);
+        hand.free(first);
+        hand.free(second);
+    };
+    let once = |hand: &Hand| {
+        let block = hand.alloc(600 << 10, 0);
+        hand.free(block);
+    };
+    scene(2 * MIB, fault, vec![Box::new(work), Box::new(once), Box::new(once)])
+}
+
+#[test]
+fn the_explorer_misses_no_order() {
+    let work = |turns: usize| -> Box<dyn FnOnce(&Hand) + Send> {
+        Box::new(move |hand| (0..turns).for_each(|_| hand.pool.reset_peak()))
+    };
+    assert_eq!(explore(|| scene(MIB, None, vec![work(4), work(4)])).unwrap(), 70); // 8! / (4! 4!)
+    assert_eq!(explore(|| scene(MIB, None, vec![work(3), work(2), work(2)])).unwrap(), 210); // 7! / (3! 2! 2!)
+}
+
+#[test]
+fn threads_share_scarce_memory() {
+    let orders = explore(|| race_for_blocks(None)).unwrap();
+    println!("{orders} orders");
+    assert!(orders > 300, "{orders}");
+}
+
+#[test]
+fn three_threads_over_two_streams_and_a_cache_being_emptied() {
+    let across = |hand: &Hand| {
+        let block = hand.alloc(3 * MIB, 0);
+        if let Some(block) = &block {
+            hand.pool.used_on(block, Stream(1)).unwrap();
+            hand.fake.launch(Stream(1), block.address(), block.bytes());
+        }
+        hand.free(block);
+    };
+    let plain = |hand: &Hand| {
+        let block = hand.alloc(3 * MIB, 0);
+        hand.free(block);
+    };
+    let empty = |hand: &Hand| {
+        hand.pool.empty_cache().unwrap();
+        hand.fake.finish(Stream(1), 1);
+        hand.pool.empty_cache().unwrap();
+    };
+    let scene = || scene(4 * MIB, None, vec![Box::new(across), Box::new(plain), Box::new(empty)]);
+    let orders = explore(scene).unwrap();
+    println!("{orders} orders");
+    assert!(orders > 50, "{orders}");
+}
+
+#[test]
+fn callbacks_that_use_the_pool_meet_other_threads() {
+    let hungry = |hand: &Hand| {
+        let block = hand.alloc(12 * MIB, 0);
+        hand.free(block);
+    };
+    let small = |hand: &Hand| {
+        let block = hand.alloc(12 * MIB, 1);
+        hand.free(block);
+    };
+    let build = || {
+        let scene = scene(24 * MIB, None, vec![Box::new(hungry), Box::new(small)]);
+        let stash = scene.pool.alloc(14 * MIB, Stream(0), Tag::default()).unwrap();
+        let stash = Mutex::new(Some(stash));
+        let pool = Arc::downgrade(&scene.pool);
+        scene.pool.on_out_of_memory(Arc::new(move |_, stream| {
+            let Some(pool) = pool.upgrade() else { return };
+            assert!(pool.heap.try_lock().is_ok(), "called with the lock held");
+            let block = stash.lock().unwrap().take();
+            if let Some(block) = block {
+                pool.free(block).unwrap();
+            }
+            // Too much: must fail without calling back once more.
+            assert!(pool.alloc(1 << 40, stream, Tag::default()).is_err());
+        }));
+        scene
+    };
+    let orders = explore(build).unwrap();
+    println!("{orders} orders");
+    assert!(orders > 50, "{orders}");
+}
