@@ -1,7 +1,7 @@
 //! Golden CUDA text. `BLESS=1 cargo test -p bornite-codegen` writes it anew; read the difference before committing it.
 
-use bornite_codegen::cuda;
-use bornite_ir::{Access, Builder, Emit, EmitBits, Kernel, Op, Scalar, Value};
+use bornite_codegen::{cpp, cuda};
+use bornite_ir::{Access, Builder, Emit, EmitBits, Kernel, Op, Scalar, Value, templates};
 
 /// Row sums of tanh(x), negative ones clamped: a loop, a branch, a body, a cast.
 fn sample(index: Scalar) -> Kernel {
@@ -31,9 +31,17 @@ fn sample(index: Scalar) -> Kernel {
 
 #[test]
 fn golden() {
-    for index in [Scalar::I32, Scalar::I64] {
-        let text = cuda::print(&sample(index));
-        let path = format!("{}/tests/goldens/sample_{index}.cu", env!("CARGO_MANIFEST_DIR"));
+    let particles = templates::particles().unwrap();
+    let texts = [
+        ("sample_i32.cu", cuda::print(&sample(Scalar::I32))),
+        ("sample_i64.cu", cuda::print(&sample(Scalar::I64))),
+        ("sample_i32.cpp", cpp::print(&sample(Scalar::I32)).unwrap()),
+        ("particles.cu", cuda::print(&particles)),
+        ("particles.cpp", cpp::print(&particles).unwrap()),
+        ("matmul.cu", cuda::print(&templates::matmul(Scalar::F32, 64, 64, 64, 16).unwrap())),
+    ];
+    for (file, text) in texts {
+        let path = format!("{}/tests/goldens/{file}", env!("CARGO_MANIFEST_DIR"));
         if std::env::var_os("BLESS").is_some() {
             std::fs::write(&path, &text).unwrap();
         }

@@ -87,7 +87,8 @@ impl Function {
             );
             return Err(Error::Driver { call: "launch", code: 1, name: "CUDA_ERROR_INVALID_VALUE".into(), text });
         }
-        let mut addresses: Vec<u64> = pointers.iter().map(|(buffer, offset)| buffer.address() + *offset as u64).collect();
+        let mut addresses: Vec<u64> =
+            pointers.iter().map(|(buffer, offset)| buffer.address() + *offset as u64).collect();
         let mut params: Vec<*mut c_void> = addresses.iter_mut().map(|a| (a as *mut u64).cast()).collect();
         params.extend(values.iter().map(|value| value.as_ptr() as *mut c_void));
         // SAFETY: there is one entry a parameter, of the size that the kernel takes, and the driver copies them during

@@ -4,8 +4,8 @@ mod rows;
 mod tiles;
 
 use crate::{
-    Access, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Kernel, Op, Scalar, SharedId, Shuffle, Stmt,
-    Value, VerifyError, contiguous,
+    Access, Algebra, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, Kernel, Op, Scalar, SharedId,
+    Shuffle, Stmt, Type, Value, VerifyError, contiguous,
 };
 pub use rows::{layer_norm, softmax};
 pub use tiles::{matmul, transpose};
@@ -301,5 +301,41 @@ pub fn conv2d(scalar: Scalar, channels: u64, height: u64, width: u64, filters: u
     b.close_loop(d, all);
     let total = b.read(sum);
     b.store(out, index, total);
+    b.finish()
+}
+
+/// A step of `n` particles that fall and bounce off the floor y = 0, with `n`, the time step and gravity passed by value:
+/// structs, vectors and a function.
+pub fn particles() -> Built {
+    let vector = Type::Vector(Scalar::F32, 3);
+    let mut b = Builder::new("particles", 0, I32);
+    let particle = b.structure("Particle", &[("position", vector), ("velocity", vector), ("mass", Scalar::F32.into())]);
+    b.value("n", I32);
+    let [dt, gravity] = [("dt", Type::Scalar(Scalar::F32)), ("gravity", vector)].map(|(name, ty)| b.value(name, ty));
+    b.count(Extent::Value(0));
+    let particles = b.view("particles", particle, &contiguous(&[Extent::Value(0)]), Access::ReadWrite);
+    let energy = b.view("energy", Scalar::F32, &contiguous(&[Extent::Value(0)]), Access::Write);
+    let bounced = b.function("bounced", &[("velocity", vector), ("height", Scalar::F32.into())], vector, |b, args| {
+        let (up, zero) = (b.extract(args[0], 1), b.constant_like(&args[1], 0.0));
+        let (above, rising) = (b.op(Op::Ge, &[&args[1], &zero]), b.op(Op::Ge, &[&up, &zero]));
+        let free = b.op(Op::Or, &[&above, &rising]);
+        b.if_else(free, |b| b.simple(Stmt::Return(Some(args[0]))), |_| {});
+        let back = b.scale(&up, -0.5);
+        b.insert(args[0], 1, back)
+    });
+    let i = b.index();
+    let whole = b.load(particles, i);
+    let [position, velocity, mass] = [0, 1, 2].map(|field| b.extract(whole, field));
+    let step = b.construct(vector, &[dt]);
+    let velocity = b.fma(&gravity, &step, &velocity);
+    let position = b.fma(&velocity, &step, &position);
+    let height = b.extract(position, 1);
+    let velocity = b.call(bounced, &[velocity, height]);
+    let whole = b.construct(particle, &[position, velocity, mass]);
+    b.store(particles, i, whole);
+    let square = b.algebra(Algebra::Dot, &[velocity, velocity]);
+    let half = b.scale(&mass, 0.5);
+    let value = b.mul(&half, &square);
+    b.store(energy, i, value);
     b.finish()
 }

@@ -117,7 +117,7 @@ fn calls_that_do_not_fit_are_faults() {
 #[test]
 fn text() {
     let expected = "\
-bornite-ir 1
+bornite-ir 2
 kernel sample parallel_for 10 index i32
   param x: read f32[10]
   param out: write f32[10]
@@ -150,30 +150,34 @@ kernel sample parallel_for 10 index i32
 fn what_the_verifier_refuses() {
     let cases: [(&str, fn(&mut Kernel)); 15] = [
         ("loop counter $1 is read outside its loop", |k| {
-            k.exprs[11] = Expr::Read(bornite_ir::LocalId(1));
-            k.types[11] = Scalar::I32;
+            k.code.exprs[11] = Expr::Read(bornite_ir::LocalId(1));
+            k.code.types[11] = Scalar::I32.into();
         }),
-        ("loop counter $1 is assigned", |k| k.body.insert(0, Stmt::Assign(bornite_ir::LocalId(1), ExprId(0)))),
+        ("loop counter $1 is assigned", |k| k.code.body.insert(0, Stmt::Assign(bornite_ir::LocalId(1), ExprId(0)))),
         ("$1 counts two loops", |k| {
-            k.body.push(Stmt::For { counter: bornite_ir::LocalId(1), end: ExprId(0), body: vec![] })
+            k.code.body.push(Stmt::For { counter: bornite_ir::LocalId(1), end: ExprId(0), body: vec![] })
         }),
-        ("variable $0 has the name", |k| k.locals[0].name = "a; */ b".into()),
-        ("has no value", |k| k.body.rotate_left(1)),
-        ("%1 is evaluated twice", |k| k.body.insert(1, k.body[0].clone())),
-        ("%1 is f32 but recorded as f64", |k| k.types[1] = Scalar::F64),
+        ("variable $0 has the name", |k| k.code.locals[0].name = "a; */ b".into()),
+        ("has no value", |k| k.code.body.rotate_left(1)),
+        ("%1 is evaluated twice", |k| k.code.body.insert(1, k.code.body[0].clone())),
+        ("%1 is f32 but recorded as f64", |k| k.code.types[1] = Scalar::F64.into()),
         ("is not letters, digits and '_'", |k| k.name = "9 lives".into()),
         ("needs a name of its own", |k| k.params[1].name = "x".into()),
         ("indices are f32", |k| k.index = Scalar::F32),
-        ("more than i32 holds", |k| k.params[0].len = 1 << 31),
+        ("more than i32 holds", |k| k.params[0].dims = bornite_ir::contiguous(&[(1u64 << 31).into()])),
         ("'x' is for Read only", |k| {
-            k.body.push(Stmt::Store { view: bornite_ir::ParamId(0).into(), index: ExprId(0), value: ExprId(1) })
+            k.code.body.push(Stmt::Store {
+                view: bornite_ir::ParamId(0).into(),
+                at: ExprId(0).into(),
+                value: ExprId(1),
+            })
         }),
-        ("%99 does not exist", |k| k.body.push(Stmt::Let(ExprId(99)))),
+        ("%99 does not exist", |k| k.code.body.push(Stmt::Let(ExprId(99)))),
         ("a condition needs bool, %1 is f32", |k| {
-            k.body.push(Stmt::If { condition: ExprId(1), then: vec![], otherwise: vec![] })
+            k.code.body.push(Stmt::If { condition: ExprId(1), then: vec![], otherwise: vec![] })
         }),
-        ("add of [F32, I32] expects arguments of one type", |k| {
-            k.exprs[5] = Expr::Op(Op::Add, Args::new(&[ExprId(1), ExprId(4)]).unwrap())
+        ("add of (f32, i32) expects arguments of one type", |k| {
+            k.code.exprs[5] = Expr::Op(Op::Add, Args::new(&[ExprId(1), ExprId(4)]).unwrap())
         }),
     ];
     for (expected, spoil) in cases {
@@ -196,7 +200,7 @@ fn the_builder_reports_the_first_mistake() {
     b.add(&ExprId(77), &a);
     b.close_loop(bornite_ir::LocalId(7), ExprId(77));
     let error = b.finish().unwrap_err();
-    assert_eq!(error.to_string(), "kernel 'wrong' is not valid: add of [F32, F64] expects arguments of one type");
+    assert_eq!(error.to_string(), "kernel 'wrong' is not valid: add of (f32, f64) expects arguments of one type");
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub struct Template {
 }
 
 /// All templates.
-pub const TEMPLATES: [Template; 13] = [
+pub const TEMPLATES: [Template; 14] = [
     template("fill", "out[i] = value", 0, |s, _| templates::fill(s, 1000, 1.0)),
     template("axpy", "out[i] = a · x[i] + y[i]", 0, |s, _| templates::axpy(s, 1000, 2.0)),
     template("block_sum", "sums of blocks, in shared memory; twice, it sums anything", 128, |s, t| {
@@ -73,20 +73,16 @@ pub const TEMPLATES: [Template; 13] = [
     template("softmax", "softmax of rows, a block a row", 64, |s, t| templates::softmax(s, 4, 100, t)),
     template("layer_norm", "layer norm of rows, a block a row", 64, |s, t| templates::layer_norm(s, 4, 100, t, 1e-5)),
     template("conv2d", "a convolution, one instance an element", 0, |s, _| templates::conv2d(s, 3, 9, 11, 4, 3)),
+    template("particles", "falling, bouncing particles: structs, vectors, a function", 0, |_, _| {
+        templates::particles()
+    }),
     template("elementwise", "gelu(x) · y; --expr gives any other", 0, |s, _| {
-        elementwise("elementwise", "gelu(x) * y", s, 1000).map_err(|e| bornite::ir::VerifyError {
-            kernel: "elementwise".into(),
-            what: e.to_string(),
-        })
+        elementwise("elementwise", "gelu(x) * y", s, 1000)
+            .map_err(|e| bornite::ir::VerifyError { kernel: "elementwise".into(), what: e.to_string() })
     }),
 ];
 
-const fn template(
-    name: &'static str,
-    doc: &'static str,
-    tile: u32,
-    build: fn(Scalar, u32) -> Built,
-) -> Template {
+const fn template(name: &'static str, doc: &'static str, tile: u32, build: fn(Scalar, u32) -> Built) -> Template {
     Template { name, doc, tile, build }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use bornite_ir::{Algebra, Emit, EmitBits, Op, Parts, Scalar, Table, Type, Value};
 
 use super::names::{member, type_name};
-use super::spell::{bitcast, c_type, call, cast_step, literal};
+use super::spell::{bitcast, c_type, call, cast_step};
 use super::{Dialect, Helper, Printer, Term};
 
 impl Printer<'_> {
@@ -65,7 +65,7 @@ impl Printer<'_> {
         let parts = emit(&mut body);
         let lines = body.lines;
         let params: Vec<String> =
-            params.iter().map(|p| format!("const {} {}", type_name(self.kernel, p.ty), p.text)).collect();
+            params.iter().map(|p| format!("{} {}", type_name(self.kernel, p.ty), p.text)).collect();
         let (device, result) = (self.device(), type_name(self.kernel, ty));
         let mut text = format!("{device} {result} {name}({}) {{\n", params.join(", "));
         for line in lines {
@@ -114,7 +114,7 @@ impl EmitBits for Body<'_, '_> {
     }
 
     fn constant(&mut self, value: Value) -> Term {
-        Term { text: literal(value), ty: value.scalar().into(), known: Some(value) }
+        Term::constant(value)
     }
 
     fn cast_step(&mut self, to: Scalar, v: &Term) -> Term {
@@ -146,7 +146,7 @@ impl EmitBits for Body<'_, '_> {
         let chosen = usual.map(|v| {
             let text = format!("t{}", self.lines.len());
             self.lines.push(format!("{} {text} = {};", c_type(v.scalar()), v.text));
-            Term { text, known: None, ..v }
+            Term { text, range: None, ..v }
         });
         self.lines.push(format!("if ({}) {{", condition.text));
         let inside = self.lines.len();

@@ -4,6 +4,7 @@ mod body;
 mod host;
 pub(crate) mod names;
 mod prelude;
+mod range;
 mod spell;
 
 use std::fmt::Write;
@@ -16,7 +17,8 @@ use bornite_ir::{
 use crate::cuda::{BLOCK, Spelling};
 use names::{member, type_name, variable};
 use prelude::PRELUDE;
-use spell::{atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, place, print_call, primitive};
+use range::Range;
+use spell::{atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, place, primitive, print_call};
 
 /// For whom the text is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,7 +29,16 @@ pub(crate) enum Dialect {
 
 /// Prints a kernel as a translation unit of its own.
 pub(crate) fn print(kernel: &Kernel, dialect: Dialect) -> String {
-    let mut p = Printer { kernel, dialect, code: &kernel.code, terms: vec![], helpers: vec![], lines: vec![], depth: 0 };
+    let mut p = Printer {
+        kernel,
+        dialect,
+        code: &kernel.code,
+        terms: vec![],
+        helpers: vec![],
+        lines: vec![],
+        depth: 0,
+        counters: vec![],
+    };
     let functions: String = kernel.functions.iter().map(|function| p.function(function)).collect();
     let kernel_text = p.kernel();
     let helpers: String = p.helpers.iter().map(|f| f.text.as_str()).collect();
@@ -53,13 +64,22 @@ pub(crate) fn print(kernel: &Kernel, dialect: Dialect) -> String {
 struct Term {
     text: String,
     ty: Type,
-    /// The value, if it is a constant: lets division by it be printed plainly.
-    known: Option<Value>,
+    /// Where an integer lies, if that is known: lets arithmetic that cannot overflow be printed plainly.
+    range: Option<Range>,
 }
 
 impl Term {
     fn new(text: impl Into<String>, ty: impl Into<Type>) -> Term {
-        Term { text: text.into(), ty: ty.into(), known: None }
+        Term { text: text.into(), ty: ty.into(), range: None }
+    }
+
+    fn within(self, range: Option<Range>) -> Term {
+        Term { range, ..self }
+    }
+
+    fn constant(value: Value) -> Term {
+        let range = value.scalar().is_int().then(|| Range::exactly(value));
+        Term::new(literal(value), value.scalar()).within(range)
     }
 
     /// The type of a scalar, or of the components of a vector or matrix.
@@ -84,6 +104,8 @@ struct Printer<'k> {
     helpers: Vec<Helper>,
     lines: Vec<String>,
     depth: usize,
+    /// Counters of the loops around, and where they lie.
+    counters: Vec<(LocalId, Option<Range>)>,
 }
 
 impl<'k> Printer<'k> {
@@ -116,9 +138,10 @@ impl<'k> Printer<'k> {
 
     fn function(&mut self, function: &'k Function) -> String {
         let body = self.printed_code(&function.code, 1);
-        let params = function.params.iter().map(|p| {
-            format!("const {} {}", type_name(self.kernel, p.ty), variable(self.kernel, &p.name))
-        });
+        let params = function
+            .params
+            .iter()
+            .map(|p| format!("{} {}", type_name(self.kernel, p.ty), variable(self.kernel, &p.name)));
         let params = params.collect::<Vec<_>>().join(", ");
         let result = type_name(self.kernel, function.result);
         let name = names::other(self.kernel, &function.name);
@@ -134,8 +157,7 @@ impl<'k> Printer<'k> {
             let constness = if p.access == Access::Read { "const " } else { "" };
             format!("{constness}{}* {restrict} {}", type_name(kernel, p.ty), variable(kernel, &p.name))
         });
-        let values =
-            kernel.values.iter().map(|v| format!("const {} {}", type_name(kernel, v.ty), variable(kernel, &v.name)));
+        let values = kernel.values.iter().map(|v| format!("{} {}", type_name(kernel, v.ty), variable(kernel, &v.name)));
         let params = views.chain(values).collect::<Vec<_>>().join(", ");
         if self.dialect == Dialect::Cpp {
             return self.loop_form(&name, &params);
@@ -187,7 +209,9 @@ impl<'k> Printer<'k> {
                 let split = |of: [u32; 3], from: &str| {
                     let [x, y, _] = of.map(|n| n.max(1));
                     let (plane, row) = (x as u64 * y as u64, x);
-                    format!("{{(unsigned)({from} % {row}), (unsigned)({from} / {row} % {y}), (unsigned)({from} / {plane})}}")
+                    format!(
+                        "{{(unsigned)({from} % {row}), (unsigned)({from} / {row} % {y}), (unsigned)({from} / {plane})}}"
+                    )
                 };
                 let threads: u32 = block.iter().product();
                 let mut place = String::new();
@@ -239,9 +263,11 @@ impl<'k> Printer<'k> {
                     });
                 }
                 Stmt::For { counter, end, body } => {
-                    let (name, end) = (self.local(*counter), self.term(*end).text);
-                    self.line(format!("for ({name} = 0; {name} < {end}; ++{name}) {{"));
+                    let (name, end) = (self.local(*counter), self.term(*end));
+                    self.line(format!("for ({name} = 0; {name} < {}; ++{name}) {{", end.text));
+                    self.counters.push((*counter, end.range.map(Range::below)));
                     self.nested(body);
+                    self.counters.pop();
                     self.line("}");
                 }
                 Stmt::If { condition, then, otherwise } => {
@@ -291,6 +317,7 @@ impl<'k> Printer<'k> {
     fn bind(&mut self, id: ExprId) {
         let ty = self.code.ty(id);
         let (name, type_name) = (format!("v{}", id.0), type_name(self.kernel, ty));
+        let range = self.range(id);
         if let Expr::Algebra { row: Algebra::Insert, at, args } = self.code.expr(id) {
             let (whole, part) = (self.term(args[0]).text, self.term(args[1]).text);
             let member = member(self.kernel, ty, *at as usize);
@@ -300,7 +327,7 @@ impl<'k> Printer<'k> {
             let value = self.right(id);
             self.line(format!("const {type_name} {name} = {value};"));
         }
-        self.terms[id.0 as usize] = Some(Term::new(name, ty));
+        self.terms[id.0 as usize] = Some(Term::new(name, ty).within(range));
     }
 
     /// An element of a view.
@@ -323,15 +350,41 @@ impl<'k> Printer<'k> {
     fn term(&self, id: ExprId) -> Term {
         let ty = self.code.ty(id);
         match self.code.expr(id) {
-            Expr::Const(value) => Term { text: literal(*value), ty, known: Some(*value) },
-            Expr::Index => Term::new("index", ty),
-            Expr::Builtin(builtin) => Term::new(format!("({}){}", c_type(self.kernel.index), place(*builtin)), ty),
+            Expr::Const(value) => Term::constant(*value),
+            Expr::Index => {
+                let range = match self.kernel.launch {
+                    Launch::ParallelFor { count: Extent::Const(n) } => Some(Range::up_to(n - 1)),
+                    _ => None,
+                };
+                Term::new("index", ty).within(range)
+            }
+            Expr::Builtin(builtin) => {
+                let text = format!("({}){}", c_type(self.kernel.index), place(*builtin));
+                Term::new(text, ty).within(Range::of_place(self.kernel.launch, *builtin))
+            }
             Expr::Argument(n) => {
                 let function = self.kernel.functions.iter().find(|f| std::ptr::eq(&f.code, self.code));
                 let params = function.map_or(&self.kernel.values, |function| &function.params);
                 Term::new(variable(self.kernel, &params[*n as usize].name), ty)
             }
             _ => self.terms[id.0 as usize].clone().unwrap_or(Term::new(format!("v{}", id.0), ty)),
+        }
+    }
+
+    /// Where an integer that a `Let` evaluates lies, if that is known.
+    fn range(&self, id: ExprId) -> Option<Range> {
+        match self.code.expr(id) {
+            Expr::Read(local) => self.counters.iter().find(|(counter, _)| counter == local)?.1,
+            Expr::Op(op, args) => {
+                let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
+                Range::of_op(*op, &args)
+            }
+            Expr::Cast(to, from) => {
+                let from = self.term(*from);
+                let fits = from.ty.as_scalar().is_some_and(|scalar| scalar.is_int()) && to.is_int();
+                from.range.filter(|range| fits && range.fits(*to))
+            }
+            _ => None,
         }
     }
 

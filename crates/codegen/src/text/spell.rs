@@ -2,6 +2,7 @@
 
 use bornite_ir::{Atomic, Builtin, Op, Scalar, Value};
 
+use super::range::Range;
 use super::{Term, axis};
 
 pub(super) fn c_type(scalar: Scalar) -> &'static str {
@@ -140,7 +141,7 @@ pub(super) fn primitive(op: Op, args: &[Term]) -> String {
     let plain = |sign: &str| format!("{} {sign} {}", t(0), t(1));
     // Signed overflow is undefined in C++ and wraps in the IR.
     let wrapping = |sign: &str| {
-        if !scalar.is_signed() {
+        if !scalar.is_signed() || Range::of_op(op, args).is_some() {
             plain(sign)
         } else {
             format!("({ty})(({unsigned}){} {sign} ({unsigned}){})", t(0), t(1))
@@ -157,7 +158,7 @@ pub(super) fn primitive(op: Op, args: &[Term]) -> String {
         Op::Mul => wrapping("*"),
         Op::Div if float => plain("/"),
         Op::Div | Op::Rem => {
-            let safe = args[1].known.is_some_and(|v| v.bits() != 0 && !(scalar.is_signed() && v.as_i64() == -1));
+            let safe = args[1].range.and_then(Range::only).is_some_and(|n| n != 0 && n != -1);
             match (op, safe, scalar.is_signed()) {
                 (Op::Div, true, _) => plain("/"),
                 (_, true, _) => plain("%"),

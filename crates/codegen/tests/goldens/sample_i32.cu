@@ -66,10 +66,10 @@ sample(double* __restrict__ out, const float* __restrict__ x) {
         const int index = (int)i_;
         double total_0 = 0.0;
         int j_1 = 0;
-        const int v2 = (int)((unsigned)index * (unsigned)5);
+        const int v2 = index * 5;
         for (j_1 = 0; j_1 < 5; ++j_1) {
             const int v3 = j_1;
-            const int v4 = (int)((unsigned)v2 + (unsigned)v3);
+            const int v4 = v2 + v3;
             const float v5 = x[v4];
             const float v6 = bn_tanh_f32(v5);
             const double v7 = (double)v6;

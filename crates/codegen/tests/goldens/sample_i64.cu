@@ -66,10 +66,10 @@ sample(double* __restrict__ out, const float* __restrict__ x) {
         const long long index = (long long)i_;
         double total_0 = 0.0;
         long long j_1 = 0LL;
-        const long long v2 = (long long)((unsigned long long)index * (unsigned long long)5LL);
+        const long long v2 = index * 5LL;
         for (j_1 = 0; j_1 < 5LL; ++j_1) {
             const long long v3 = j_1;
-            const long long v4 = (long long)((unsigned long long)v2 + (unsigned long long)v3);
+            const long long v4 = v2 + v3;
             const float v5 = x[v4];
             const float v6 = bn_tanh_f32(v5);
             const double v7 = (double)v6;

@@ -268,7 +268,7 @@ impl<'k> Machine<'k, '_, '_> {
             if let Some(most) = self.options.max_statements
                 && self.statements > most
             {
-                return Err(self.fault(FaultKind::TooLong(most)));
+                return Err(self.locate(self.fault(FaultKind::TooLong(most)), stmt));
             }
             match stmt {
                 Stmt::Let(id) => self.evaluate(*id, &mask).map_err(|fault| self.locate(fault, stmt))?,
