@@ -142,7 +142,7 @@ fn kernels_are_listed_written_checked_and_run() {
     for template in list.as_array().unwrap() {
         let name = template["name"].as_str().unwrap();
         let (ir, err) = text(&bornite(&["kernel", "emit", "--template", name, "--target", "ir"], &[]));
-        assert!(ir.starts_with("bornite-ir 1\nkernel "), "{name}: {err}");
+        assert!(ir.starts_with("bornite-ir 2\n"), "{name}: {err}");
         let file = folder.join(format!("{name}.bir"));
         std::fs::write(&file, &ir).unwrap();
         let path = file.to_str().unwrap();
@@ -171,7 +171,33 @@ fn kernels_are_listed_written_checked_and_run() {
     let checked = bornite(&["kernel", "check", bad], &[]);
     assert_eq!(checked.status.code(), Some(1));
     assert!(text(&checked).0.contains("there is no operation 'odd'") && text(&checked).0.contains('^'));
-    let cases: [(&[&str], i32, &str); 6] = [
+    // Several kernels in a file, and one of them by name.
+    let many = folder.join("many.bir");
+    let fill = std::fs::read_to_string(folder.join("fill.bir")).unwrap();
+    std::fs::write(&many, format!("{sum}\n{fill}")).unwrap();
+    let many = many.to_str().unwrap();
+    let (out, _) = text(&bornite(&["kernel", "emit", many, "--kernel", "fill", "--target", "ir"], &[]));
+    assert_eq!(out, fill);
+    let (out, _) = text(&bornite(&["kernel", "check", many, "--json"], &[]));
+    let names: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&names[0]["kernel"], &names[1]["kernel"]), (&"block_sum".into(), &"fill".into()));
+    // Types, tiles, expressions, C++.
+    let (out, _) = text(&bornite(&["kernel", "emit", "--template", "matmul", "--dtype", "f64", "--tile", "4"], &[]));
+    assert!(out.contains("__shared__ double tile_a[4][4];"), "{out}");
+    let (out, _) = text(&bornite(&["kernel", "emit", "--expr", "gelu(x)*y", "--target", "cpp"], &[]));
+    assert!(out.contains("for (long long task_index = 0; task_index < 1000; ++task_index)"), "{out}");
+    let (out, _) = text(&bornite(&["kernel", "run", "--expr", "x * 2 + 1", "--dtype", "i32"], &[]));
+    assert_eq!(out, "out: i32, first [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 1.0]\n");
+    let cases: [(&[&str], i32, &str); 15] = [
+        (&["kernel", "emit", many], 1, "has several kernels: choose one with --kernel: block_sum, fill"),
+        (&["kernel", "emit", many, "--kernel", "fall"], 1, "has no kernel 'fall'; it has block_sum, fill"),
+        (&["kernel", "emit", "--expr", "glue(x)"], 1, "did you mean 'gelu'?"),
+        (&["kernel", "emit", "--template", "fill", "--tile", "4"], 1, "has no tile to set"),
+        (&["kernel", "emit", "--template", "matmul", "--tile", "100"], 1, "a block of [100, 100, 1] threads"),
+        (&["kernel", "emit", "--template", "matmul", "--dtype", "f8"], 2, "the types are bool, i8"),
+        (&["kernel", "emit", "--template", "matmul", "--target", "cpp"], 1, "there is no C++ loop of it"),
+        (&["kernel", "emit", "--template", "fill", "--target", "ptx"], 1, "was not found"),
+        (&["kernel", "emit", "--template", "fill", "--target", "sass"], 1, "was not found"),
         (&["kernel", "emit", "--template", "nothing"], 1, "there is no template 'nothing'; there are fill"),
         (&["kernel", "emit"], 2, "required"),
         (&["kernel", "emit", "/no/such/file"], 1, "No such file"),

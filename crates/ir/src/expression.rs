@@ -241,7 +241,8 @@ impl<'t> Parser<'t> {
         }
         self.at = start;
         let near = Op::ALL.iter().map(|op| op.row().name).chain(crate::FORMULAS.iter().map(|f| f.name));
-        let near = near.min_by_key(|known| distance(known, name)).unwrap_or_default();
+        let near =
+            near.min_by_key(|known| (distance(known, name), known.len().abs_diff(name.len()))).unwrap_or_default();
         self.fail(format!("there is no function '{name}'; did you mean '{near}'?"))
     }
 }

@@ -1,6 +1,6 @@
 //! `docs/ops.md` is the op table in words. `BLESS=1 cargo test -p bornite-ir` writes it anew.
 
-use bornite_ir::{Kind, Op, TypeRule};
+use bornite_ir::{Algebra, AlgebraRow, FORMULAS, Kind, Op, TypeRule};
 
 const RULES: &str = "\
 # Scalar operations
@@ -23,6 +23,28 @@ Every reader of kernels (interpreter, CPU code, CUDA text) obeys these rules, so
 
 | op | arguments | types | computed as | error | native | meaning | gradient |
 |---|---|---|---|---|---|---|---|
+";
+
+const ALGEBRA: &str = "
+# Vectors, matrices, structs
+
+Written from the table of `crates/ir/src/algebra/mod.rs`. Every scalar operation above also takes vectors and matrices of one
+shape, component by component (the condition of a `select` may be one bool for all). Components of matrices are row by row.
+
+- *Error* is in units of 2⁻²⁴ (f32) or 2⁻⁵³ (f64) of the scale named, for up to four rows and columns. 16-bit floats are
+  widened, computed in f32 and rounded once; integers wrap.
+
+| row | takes and gives | error | meaning | gradient |
+|---|---|---|---|---|
+";
+
+const FORMULA_RULES: &str = "
+# Formulas
+
+Short formulas over the rows, for expressions (`bornite kernel emit --expr`); their gradients are those of the rows.
+
+| formula | meaning |
+|---|---|
 ";
 
 /// Counts what a derivative emits.
@@ -63,6 +85,20 @@ fn the_manual_is_the_table() {
         let (name, doc, ulp) = (row.name, row.doc.trim(), bound(row.ulp));
         manual += &format!("| `{name}` | {args} | {types} | {computed} | {ulp} | {native} | {doc} | {gradient} |\n");
         assert_eq!(Op::by_name(row.name), Some(op), "names are unique");
+    }
+    manual += ALGEBRA;
+    for &row in Algebra::ALL {
+        let AlgebraRow { name, signature, error, scale, doc } = row.row();
+        let error = if *error == 0.0 { "exact".into() } else { format!("{error} of {}", scale.replace('|', "\\|")) };
+        // `tests/algebra.rs` sees to it that the others have one.
+        let gradient = if row == Algebra::Philox { "no" } else { "yes" };
+        manual += &format!("| `{name}` | {signature} | {error} | {} | {gradient} |\n", doc.trim());
+        assert_eq!(Algebra::by_name(name), Some(row), "names are unique");
+        assert_eq!(Op::by_name(name), None, "names are unique");
+    }
+    manual += FORMULA_RULES;
+    for formula in FORMULAS {
+        manual += &format!("| `{}(x)` | {} |\n", formula.name, formula.doc);
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ops.md");
     if std::env::var_os("BLESS").is_some() {

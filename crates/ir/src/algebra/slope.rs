@@ -154,7 +154,7 @@ pub(super) fn derivative<E: Emit>(
 fn cofactor<E: Emit>(e: &mut E, n: usize, m: &[E::V], i: usize, j: usize) -> E::V {
     let rest: Vec<E::V> = (0..n * n).filter(|at| at / n != i && at % n != j).map(|at| m[at].clone()).collect();
     let minor = plain_determinant(e, n - 1, &rest);
-    if (i + j) % 2 == 0 { minor } else { e.neg(&minor) }
+    if (i + j).is_multiple_of(2) { minor } else { e.neg(&minor) }
 }
 
 fn plain_determinant<E: Emit>(e: &mut E, n: usize, m: &[E::V]) -> E::V {

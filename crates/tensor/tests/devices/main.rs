@@ -1,5 +1,6 @@
 //! One suite for all devices: each body runs on the interpreter, the CPU and, where there is one, a GPU.
 
+mod algebra;
 mod fuzz;
 #[path = "../../../codegen/tests/fuzz/generate.rs"]
 mod generate;
@@ -22,15 +23,17 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 31] = [
+const SUITE: [(&str, Body); 33] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
+    ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
     ("native::within_bounds", native::within_bounds),
     ("rows::bad_index_is_an_error", rows::bad_index_is_an_error),
     ("fuzz::random_kernels", fuzz::random_kernels),
     ("templates::elementwise", templates::elementwise),
     ("templates::reductions", templates::reductions),
     ("templates::tiles", templates::tiles),
+    ("templates::rows", templates::rows),
     ("ops::elementwise", ops::elementwise),
     ("ops::broadcast", ops::broadcast),
     ("ops::reductions", ops::reductions),

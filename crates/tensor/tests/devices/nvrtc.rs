@@ -1,6 +1,6 @@
 //! What NVRTC makes of printed kernels, with no GPU: machine code for every architecture, and errors people can read.
 
-use bornite::ir::{Access, Builder, Emit, Op, Scalar};
+use bornite::ir::{Access, Algebra, Builder, Emit, Op, Scalar};
 use bornite_codegen::cuda::{self, Spelling};
 use libtest_mimic::Trial;
 
@@ -61,7 +61,16 @@ fn every_row_compiles() -> Outcome {
             }
         }
     }
-    assert!(count > 100, "only {count} kernels");
+    for &row in Algebra::ALL {
+        for scalar in Scalar::ALL {
+            for case in crate::algebra::signatures(row, scalar) {
+                let kernel = crate::algebra::kernel(row, &case, 1000)?;
+                program += &format!("namespace n{count} {{\n{}}}\n", cuda::print(&kernel));
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 700, "only {count} kernels");
     for arch in ARCHITECTURES {
         let cubin = bornite_cuda::compile("rows", &program, arch)?;
         assert!(cubin.0.starts_with(b"\x7fELF"), "{arch} gave no machine code");

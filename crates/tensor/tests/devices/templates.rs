@@ -1,7 +1,7 @@
 //! The templates of `bornite-ir` on every device: right against plain loops, bit-equal to the interpreter in both orders.
 
 use bornite::ir::interp::{Options, Order, run_with};
-use bornite::ir::{Access, Arg, Kernel, Scalar, templates};
+use bornite::ir::{Access, Arg, Kernel, Scalar, Value, templates};
 use bornite::{DType, Device, Element, Tensor, run_kernel};
 
 use crate::Outcome;
@@ -165,4 +165,57 @@ pub fn tiles(device: Device) -> Outcome {
         assert_eq!(found, product(device)?, "a tiled product adds in the same order as a plain one");
     }
     Ok(())
+}
+
+/// Layer norm and softmax of rows, an expression, and a kernel with values, structs and a function.
+pub fn rows(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    for (rows, columns) in [(1, 1), (3, 64), (4, 100), (2, 768)] {
+        let x = floats(&mut random, rows * columns);
+        let (weight, bias) = (floats(&mut random, columns), floats(&mut random, columns));
+        let kernel = templates::layer_norm(F32, rows, columns, 64, 1e-5)?;
+        let found = everywhere(&kernel, &[x.clone(), weight.clone(), bias.clone()], device)?;
+        let expected: Vec<f64> = (x.chunks(columns as usize))
+            .flat_map(|row| {
+                let mean = row.iter().map(|&x| x as f64).sum::<f64>() / row.len() as f64;
+                let variance = row.iter().map(|&x| (x as f64 - mean).powi(2)).sum::<f64>() / row.len() as f64;
+                let scale = 1.0 / (variance + 1e-5).sqrt();
+                let affine = weight.iter().zip(&bias);
+                row.iter()
+                    .zip(affine)
+                    .map(|(&x, (&w, &b))| (x as f64 - mean) * scale * w as f64 + b as f64)
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        close("layer norm", &found, &expected, 1e-4)?;
+    }
+    let (x, y) = (floats(&mut random, 333), floats(&mut random, 333));
+    let kernel = bornite::ir::elementwise("formula", "silu(x) * y + 1", F32, 333).map_err(|e| e.to_string())?;
+    let found = everywhere(&kernel, &[x.clone(), y.clone()], device)?;
+    let expected: Vec<f64> =
+        x.iter().zip(&y).map(|(&x, &y)| x as f64 / (1.0 + (-x as f64).exp()) * y as f64 + 1.0).collect();
+    close("silu(x) * y + 1", &found, &expected, 1e-6)?;
+
+    let kernel = templates::particles()?;
+    let n = 100;
+    let state = floats(&mut random, n * 7);
+    let value = |x: f64| Value::from_f64(F32, x);
+    let values = [vec![Value::int(Scalar::I32, n as i64)], vec![value(0.1)], [0.0, -9.8, 0.0].map(value).to_vec()];
+    let values: Vec<&[Value]> = values.iter().map(|parts| &parts[..]).collect();
+    let on = |device: Device| -> bornite::Result<Vec<Vec<f32>>> {
+        let state = Tensor::from_slice(&state, &[state.len()], device);
+        run_kernel(&kernel, &[&state], &values, device)?.iter().map(|t| t.to_vec::<f32>()).collect()
+    };
+    let found = on(device)?;
+    assert_eq!(found, on(Device::Interpreter)?, "particles");
+    let energy: Vec<f64> = (state.chunks(7))
+        .map(|p| {
+            let mut v = [p[3] as f64, p[4] as f64 - 0.98, p[5] as f64];
+            if p[1] as f64 + 0.1 * v[1] < 0.0 && v[1] < 0.0 {
+                v[1] *= -0.5;
+            }
+            0.5 * p[6] as f64 * v.iter().map(|v| v * v).sum::<f64>()
+        })
+        .collect();
+    close("energy", &found[1], &energy, 1e-5)
 }
