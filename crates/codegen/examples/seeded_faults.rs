@@ -45,7 +45,8 @@ fn main() -> std::io::Result<()> {
             std::fs::write(folder.join(format!("{n:02}-{twin}.cu")), program(kernel))?;
         }
         // What is wrong in shared memory and in global memory is for different tools to see.
-        let shared = seeded.faulty.shared.iter().any(|s| seeded.line.contains(&s.name));
+        let view = seeded.line.trim_start_matches("= ").trim_start_matches("atomic add ").trim_end_matches('[');
+        let shared = seeded.faulty.shared.iter().any(|s| s.name.starts_with(view));
         let space = if shared { "shared" } else { "global" };
         let _ = writeln!(list, "{n:02}\t{}\t{space}\t{}", seeded.kind, seeded.what);
     }

@@ -1,5 +1,7 @@
 //! One kernel to one Cranelift function: a loop over instances with the kernel's statements inside.
 
+use std::sync::Arc;
+
 use bornite_ir::{
     Args, Atomic, Builtin, Code, Emit, EmitBits, Expr, ExprId, Extent, FunctionId, Kernel, Launch, Op, Parts, Scalar,
     Stmt, Table, Value, View,
@@ -15,7 +17,7 @@ use super::print::{Record, print};
 
 /// Fills `function` with `(views, values, first, end, fault) -> faulted`.
 /// Returns what its prints write, to be kept as long as the code.
-pub(super) fn lower(kernel: &Kernel, function: &mut ir::Function, target: TargetFrontendConfig) -> Vec<Box<Record>> {
+pub(super) fn lower(kernel: &Kernel, function: &mut ir::Function, target: TargetFrontendConfig) -> Vec<Arc<Record>> {
     function.signature.call_conv = target.default_call_conv;
     let pointer = target.pointer_type();
     for ty in [pointer, pointer, types::I64, types::I64, pointer] {
@@ -164,7 +166,7 @@ pub(super) struct Lower<'k, 'f> {
     origins: Vec<ir::Value>,
     fault: Block,
     frame: Frame<'k>,
-    prints: Vec<Box<Record>>,
+    prints: Vec<Arc<Record>>,
 }
 
 impl<'k> Lower<'k, '_> {
@@ -305,8 +307,8 @@ impl<'k> Lower<'k, '_> {
             self.b.ins().stack_store(self.pointer, word, slot, n as i32 * 8);
         }
         let record =
-            Box::new(Record { format: format.into(), scalars: parts.iter().map(|part| part.scalar).collect() });
-        let record_address = &raw const *record as usize;
+            Arc::new(Record { format: format.into(), scalars: parts.iter().map(|part| part.scalar).collect() });
+        let record_address = Arc::as_ptr(&record) as usize;
         self.prints.push(record);
         let mut signature = ir::Signature::new(self.call_conv);
         signature.params.extend([AbiParam::new(self.pointer), AbiParam::new(self.pointer)]);

@@ -60,7 +60,7 @@ pub struct CpuKernel {
     kernel: Kernel,
     entry: Entry,
     /// What `entry` prints; it holds their addresses.
-    _prints: Vec<Box<print::Record>>,
+    _prints: Vec<Arc<print::Record>>,
     /// Owns the pages that `entry` points into; `None` only while being dropped.
     module: Mutex<Option<JITModule>>,
 }

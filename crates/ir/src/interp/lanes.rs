@@ -57,7 +57,12 @@ impl Register {
     }
 
     pub fn int(&self, lane: usize) -> i64 {
-        self.value(lane).as_i64()
+        // Indices are of these two types; anything else is rare.
+        match self.scalar {
+            Scalar::I32 => self.bits[lane] as i32 as i64,
+            Scalar::I64 => self.bits[lane] as i64,
+            _ => self.value(lane).as_i64(),
+        }
     }
 
     pub fn value(&self, lane: usize) -> Value {

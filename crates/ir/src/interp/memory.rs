@@ -5,7 +5,9 @@ use std::rc::Rc;
 use super::lanes::{Mask, Register};
 use super::shadow::{Conflict, Touch};
 use super::{Machine, Order, Part, split};
-use crate::{Arg, Dim, Fault, FaultKind, Kernel, Launch, Layout, ParamId, Scalar, SharedId, Type, Value, View, WARP};
+use crate::{
+    Arg, Dim, Fault, FaultKind, Kernel, Launch, Layout, ParamId, Scalar, SharedId, Type, Value, View, WARP, peek, poke,
+};
 
 /// A view in a call: where its elements lie.
 pub(super) struct Placed {
@@ -30,46 +32,148 @@ impl Placed {
     }
 }
 
-impl Machine<'_, '_, '_> {
-    pub(super) fn load(&mut self, view: View, at: &[Part], width: u8, mask: &Mask) -> Result<Vec<Part>, Fault> {
-        let layout = self.placed(view).layout.clone();
-        let zeros = |scalar: Scalar| Register::splat(Value::int(scalar, 0), self.lanes);
-        let width = width as usize;
-        let offsets = layout.offsets.iter().cycle().take(layout.offsets.len() * width);
-        let mut out: Vec<Register> = offsets.map(|(_, scalar)| zeros(*scalar)).collect();
-        let watched = self.is_watched(view);
-        for lane in in_order(self.options.order, mask) {
-            let first = self.bounded(view, at, width, lane)?;
-            for n in 0..width {
-                if watched {
-                    self.touched(view, first + n, lane, Touched::Read)?;
-                }
-                for (part, &(offset, scalar)) in layout.offsets.iter().enumerate() {
-                    let place = ((first + n) * layout.bytes + offset) / scalar.bytes();
-                    out[n * layout.offsets.len() + part].bits[lane] = self.get(view, scalar, place);
-                }
+/// Runs `$body` with `$all` the memory seen as elements of `$bytes` bytes.
+macro_rules! seen_as {
+    ($bytes:expr, $cast:ident, $words:expr, $all:ident => $body:expr) => {
+        match $bytes {
+            1 => {
+                let $all = bytemuck::$cast::<u64, u8>($words);
+                $body
+            }
+            2 => {
+                let $all = bytemuck::$cast::<u64, u16>($words);
+                $body
+            }
+            4 => {
+                let $all = bytemuck::$cast::<u64, u32>($words);
+                $body
+            }
+            _ => {
+                let $all = $words;
+                $body
             }
         }
-        Ok(out.into_iter().map(Rc::new).collect())
+    };
+}
+
+impl Machine<'_, '_, '_> {
+    #[allow(clippy::useless_conversion)] // one spelling for all widths
+    pub(super) fn load(&mut self, view: View, at: &[Part], width: u8, mask: &Mask) -> Result<Vec<Part>, Fault> {
+        let width = width as usize;
+        let places = self.places(view, at, width, mask)?;
+        self.touched_all(view, &places, width, mask, Touched::Read)?;
+        let layout = &self.placed(view).layout;
+        let words = self.words(view);
+        let mut out = Vec::with_capacity(width * layout.offsets.len());
+        for n in 0..width {
+            for &(offset, scalar) in &layout.offsets {
+                let mut bits = vec![0; self.lanes];
+                let (each, step) = (scalar.bytes(), layout.bytes / scalar.bytes());
+                let offset = n * step + offset / each;
+                seen_as!(each, cast_slice, words, all => {
+                    for ((bits, &place), &on) in bits.iter_mut().zip(&places).zip(&mask.0) {
+                        if on {
+                            *bits = all[place * step + offset].into();
+                        }
+                    }
+                });
+                if scalar == Scalar::Bool {
+                    bits.iter_mut().for_each(|bits| *bits = (*bits != 0) as u64);
+                }
+                out.push(Rc::new(Register { scalar, bits }));
+            }
+        }
+        Ok(out)
     }
 
     pub(super) fn store(&mut self, view: View, at: &[Part], parts: &[Part], mask: &Mask) -> Result<(), Fault> {
-        let layout = self.placed(view).layout.clone();
-        let width = parts.len() / layout.offsets.len();
-        let watched = self.is_watched(view);
-        for lane in in_order(self.options.order, mask) {
-            let first = self.bounded(view, at, width, lane)?;
-            for n in 0..width {
-                if watched {
-                    self.touched(view, first + n, lane, Touched::Write)?;
+        let count = self.placed(view).layout.offsets.len();
+        let places = self.places(view, at, parts.len() / count, mask)?;
+        self.touched_all(view, &places, parts.len() / count, mask, Touched::Write)?;
+        let order = self.options.order;
+        for (n, part) in parts.iter().enumerate() {
+            let layout = &self.placed(view).layout;
+            let ((offset, scalar), bytes) = (layout.offsets[n % count], layout.bytes);
+            let (each, step) = (scalar.bytes(), bytes / scalar.bytes());
+            let offset = n / count * step + offset / each;
+            let Some(words) = self.words_mut(view) else { return Ok(()) };
+            seen_as!(each, cast_slice_mut, words, all => {
+                for lane in in_order(order, mask) {
+                    all[places[lane] * step + offset] = part.bits[lane] as _;
                 }
-                for (part, &(offset, scalar)) in layout.offsets.iter().enumerate() {
-                    let place = ((first + n) * layout.bytes + offset) / scalar.bytes();
-                    self.put(view, scalar, place, parts[n * layout.offsets.len() + part].bits[lane]);
+            });
+        }
+        Ok(())
+    }
+
+    /// The place of what each lane accesses; of lanes that do not take part, anything.
+    fn places(&self, view: View, at: &[Part], width: usize, mask: &Mask) -> Result<Vec<usize>, Fault> {
+        let placed = self.placed(view);
+        let mut places = vec![placed.origin as u64; self.lanes];
+        let mut bad = false;
+        for (n, (index, &(extent, stride))) in at.iter().zip(&placed.dims).enumerate() {
+            let reach = if n + 1 == at.len() { width as i64 - 1 } else { 0 };
+            let limit = extent.saturating_sub(reach).max(0) as u64;
+            let lanes = places.iter_mut().zip(&index.bits).zip(&mask.0);
+            // One loop for each of the two types that an index has, so that neither decides anything within.
+            if self.kernel.index == Scalar::I32 {
+                for ((place, &bits), &on) in lanes {
+                    let index = bits as u32 as i32 as i64 as u64;
+                    bad |= on & (index >= limit);
+                    *place = place.wrapping_add(index.wrapping_mul(stride as u64));
+                }
+            } else {
+                for ((place, &index), &on) in lanes {
+                    bad |= on & (index >= limit);
+                    *place = place.wrapping_add(index.wrapping_mul(stride as u64));
+                }
+            }
+        }
+        if bad || width > 1 {
+            for lane in in_order(self.options.order, mask) {
+                self.bounded(view, at, width, lane)?;
+            }
+        }
+        Ok(places.into_iter().map(|place| place as usize).collect())
+    }
+
+    fn touched_all(
+        &mut self,
+        view: View,
+        places: &[usize],
+        width: usize,
+        mask: &Mask,
+        how: Touched,
+    ) -> Result<(), Fault> {
+        if self.is_watched(view) {
+            for lane in in_order(self.options.order, mask) {
+                for place in places[lane]..places[lane] + width {
+                    self.touched(view, place, lane, how)?;
                 }
             }
         }
         Ok(())
+    }
+
+    fn words(&self, view: View) -> &[u64] {
+        match view {
+            View::Shared(SharedId(n)) => &self.shared[n as usize].words,
+            View::Param(ParamId(n)) => match &self.args[n as usize] {
+                Arg::Read(words) => words,
+                Arg::Write(words) => words,
+                Arg::Value(_) => &[],
+            },
+        }
+    }
+
+    fn words_mut(&mut self, view: View) -> Option<&mut [u64]> {
+        match view {
+            View::Shared(SharedId(n)) => Some(&mut self.shared[n as usize].words),
+            View::Param(ParamId(n)) => match &mut self.args[n as usize] {
+                Arg::Write(words) => Some(words),
+                Arg::Read(_) | Arg::Value(_) => None,
+            },
+        }
     }
 
     /// Replaces elements by what `new` makes of each component, lane after lane; the values from before.
@@ -90,10 +194,12 @@ impl Machine<'_, '_, '_> {
                 self.touched(view, at, lane, Touched::Atomic)?;
             }
             for (part, &(offset, scalar)) in layout.offsets.iter().enumerate() {
-                let place = (at * layout.bytes + offset) / scalar.bytes();
-                let old = self.get(view, scalar, place);
+                let byte = at * layout.bytes + offset;
+                let old = peek(self.words(view), byte, scalar).bits();
                 out[part].bits[lane] = old;
-                self.put(view, scalar, place, new(part, lane, old));
+                if let Some(words) = self.words_mut(view) {
+                    poke(words, byte, Value::from_bits(scalar, new(part, lane, old)));
+                }
             }
         }
         Ok(out.into_iter().map(Rc::new).collect())
@@ -111,40 +217,6 @@ impl Machine<'_, '_, '_> {
         match view {
             View::Shared(_) => true,
             View::Param(ParamId(n)) => self.param_shadows[n as usize].is_some(),
-        }
-    }
-
-    fn get(&self, view: View, scalar: Scalar, at: usize) -> u64 {
-        let words: &[u64] = match view {
-            View::Shared(SharedId(n)) => &self.shared[n as usize].words,
-            View::Param(ParamId(n)) => match &self.args[n as usize] {
-                Arg::Read(words) => words,
-                Arg::Write(words) => words,
-                Arg::Value(_) => return 0,
-            },
-        };
-        match (scalar, scalar.bytes()) {
-            (Scalar::Bool, _) => (bytemuck::cast_slice::<u64, u8>(words)[at] != 0) as u64,
-            (_, 1) => bytemuck::cast_slice::<u64, u8>(words)[at] as u64,
-            (_, 2) => bytemuck::cast_slice::<u64, u16>(words)[at] as u64,
-            (_, 4) => bytemuck::cast_slice::<u64, u32>(words)[at] as u64,
-            _ => words[at],
-        }
-    }
-
-    fn put(&mut self, view: View, scalar: Scalar, at: usize, bits: u64) {
-        let words: &mut [u64] = match view {
-            View::Shared(SharedId(n)) => &mut self.shared[n as usize].words,
-            View::Param(ParamId(n)) => match &mut self.args[n as usize] {
-                Arg::Write(words) => words,
-                Arg::Read(_) | Arg::Value(_) => return,
-            },
-        };
-        match scalar.bytes() {
-            1 => bytemuck::cast_slice_mut::<u64, u8>(words)[at] = bits as u8,
-            2 => bytemuck::cast_slice_mut::<u64, u16>(words)[at] = bits as u16,
-            4 => bytemuck::cast_slice_mut::<u64, u32>(words)[at] = bits as u32,
-            _ => words[at] = bits,
         }
     }
 

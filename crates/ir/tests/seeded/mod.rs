@@ -160,6 +160,9 @@ fn indices(all: &mut Vec<Seeded>) {
         sample(|b, s| {
             let at = plus(b, s.thread, by);
             b.store(s.tile, at, s.thread);
+            b.simple(Stmt::Barrier);
+            let value = b.load(s.tile, at);
+            b.store(s.y, s.global, value);
         })
     };
     all.push(seeded("shared store above", "bounds", "tile[", tile(1), tile(0)));
@@ -237,6 +240,9 @@ fn races(all: &mut Vec<Seeded>) {
             let zero = constant(b, 0);
             let at = if faulty { zero } else { s.thread };
             b.store(s.tile, at, s.thread);
+            b.simple(Stmt::Barrier);
+            let value = b.load(s.tile, at);
+            b.store(s.y, s.global, value);
         })
     };
     all.push(seeded("two threads write one element", "race", "tile[", same(true), same(false)));
