@@ -97,7 +97,9 @@ fn check(files: &[PathBuf], json: bool) -> Result<ExitCode, Failure> {
         for (line, result) in found {
             failed |= result.is_err();
             let text = match (&result, json) {
-                (Ok(kernel), true) => json!({"file": file, "kernel": kernel.name, "line": line, "ok": true}).to_string(),
+                (Ok(kernel), true) => {
+                    json!({"file": file, "kernel": kernel.name, "line": line, "ok": true}).to_string()
+                }
                 (Err(error), true) => {
                     json!({"file": file, "line": line, "ok": false, "error": error.to_string()}).to_string()
                 }

@@ -74,19 +74,12 @@ pub const TEMPLATES: [Template; 13] = [
     template("layer_norm", "layer norm of rows, a block a row", 64, |s, t| templates::layer_norm(s, 4, 100, t, 1e-5)),
     template("conv2d", "a convolution, one instance an element", 0, |s, _| templates::conv2d(s, 3, 9, 11, 4, 3)),
     template("elementwise", "gelu(x) · y; --expr gives any other", 0, |s, _| {
-        elementwise("elementwise", "gelu(x) * y", s, 1000).map_err(|e| bornite::ir::VerifyError {
-            kernel: "elementwise".into(),
-            what: e.to_string(),
-        })
+        elementwise("elementwise", "gelu(x) * y", s, 1000)
+            .map_err(|e| bornite::ir::VerifyError { kernel: "elementwise".into(), what: e.to_string() })
     }),
 ];
 
-const fn template(
-    name: &'static str,
-    doc: &'static str,
-    tile: u32,
-    build: fn(Scalar, u32) -> Built,
-) -> Template {
+const fn template(name: &'static str, doc: &'static str, tile: u32, build: fn(Scalar, u32) -> Built) -> Template {
     Template { name, doc, tile, build }
 }
 
