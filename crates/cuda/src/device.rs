@@ -24,6 +24,8 @@ pub struct Device {
     pub(crate) stream: cu::CUstream,
     /// Where a captured sequence is recorded. Not `stream`: another thread's work must not end up in a capture.
     capture_stream: cu::CUstream,
+    /// Held while a thread captures: there is one capture stream.
+    pub(crate) capture_lock: Mutex<()>,
     /// For copies to the device and from it.
     pub(crate) copy_lanes: [Lane; 2],
     backing: Arc<DriverBacking>,
@@ -121,6 +123,7 @@ impl Device {
             context,
             stream: main,
             capture_stream,
+            capture_lock: Mutex::default(),
             copy_lanes,
             backing,
             pool,

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::ptr::null_mut;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
@@ -58,11 +58,12 @@ impl Template {
         work: impl FnOnce() -> std::result::Result<(), E>,
     ) -> std::result::Result<Template, E> {
         device.not_capturing("a capture")?;
+        let _one_at_a_time = device.capture_lock.lock().unwrap_or_else(PoisonError::into_inner);
         device.bind()?;
         let driver = device.driver;
         let stream = device.capture_stream();
         let mode = cu::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is used for captures only, which the device's owner serialises.
+        // SAFETY: the stream is used for captures only, one at a time.
         device.check("cuStreamBeginCapture", unsafe { (driver.cuStreamBeginCapture_v2)(stream, mode) })?;
         let mut recording = Recording { device, stream, capturing: Some(Capturing::begin(device.info().ordinal)) };
         let done = work();
