@@ -33,8 +33,8 @@ pub struct Device {
     /// Streams and events (without and with timing) to be used again.
     idle_lanes: Mutex<Vec<Lane>>,
     idle_events: [Mutex<Vec<cu::CUevent>>; 2],
-    /// Pinned memory through which plain memory travels to the device and from it.
-    pub(crate) staging: [Staging; 2],
+    /// Pinned memory through which plain memory travels to the device and from it; see [`Device::staging`].
+    staging: [Staging; 4],
     /// Blocks freed by a thread while it captured.
     freed_in_capture: Mutex<Vec<Block>>,
     /// An error met where nobody could be told.
@@ -250,6 +250,12 @@ impl Device {
     /// Returns an error that was kept.
     pub(crate) fn report(&self) -> Result<()> {
         lock(&self.unreported).take().map_or(Ok(()), Err)
+    }
+
+    /// The staging memory for a stream's copies to the device, or from it. The device's own stream has some for itself:
+    /// copies that wait there must not hold up those beside it.
+    pub(crate) fn staging(&self, stream: cu::CUstream, from_device: bool) -> &Staging {
+        &self.staging[2 * (stream != self.stream) as usize + from_device as usize]
     }
 
     /// The device's own stream.

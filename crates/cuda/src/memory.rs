@@ -126,7 +126,7 @@ impl Buffer {
         }
         self.enter(stream)?;
         // SAFETY: the block is as long as `data`, and is handed out again only after this stream's work.
-        unsafe { self.device.staging[0].upload(&self.device, stream.raw(), self.address, data) }
+        unsafe { self.device.staging(stream.raw(), false).upload(&self.device, stream.raw(), self.address, data) }
     }
 
     /// Copies to the host after all work before on the device's own stream. Lengths must agree.
@@ -144,7 +144,7 @@ impl Buffer {
         }
         self.enter(stream)?;
         // SAFETY: the block is as long as `data`, and alive.
-        unsafe { self.device.staging[1].download(&self.device, stream.raw(), self.address, data) }
+        unsafe { self.device.staging(stream.raw(), true).download(&self.device, stream.raw(), self.address, data) }
     }
 
     /// Copies another buffer of the same size into this one, in stream order. From another device it goes straight

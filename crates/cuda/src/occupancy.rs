@@ -54,7 +54,7 @@ impl Occupancy {
 
 /// Registers are handed to warps in pieces of so many.
 const REGISTER_PIECE: u32 = 256;
-/// A multiprocessor has four parts, and a block's warps are dealt out to them evenly.
+/// A multiprocessor has four parts with registers of their own.
 const PARTS: u32 = 4;
 /// Shared memory is handed to blocks in pieces of so many bytes.
 const SHARED_PIECE: u32 = 128;
@@ -77,9 +77,8 @@ pub fn occupancy(info: &DeviceInfo, threads: u32, kernel: Resources, dynamic_sha
         0 => u32::MAX,
         registers => {
             let a_warp = (registers * info.warp_size).next_multiple_of(REGISTER_PIECE);
-            // A part holds whole warps; a block needs its warps in all parts together.
-            let warps_held = info.registers_per_multiprocessor / PARTS / a_warp * PARTS;
-            warps_held / warps.next_multiple_of(if warps >= PARTS { PARTS } else { 1 })
+            // A part holds whole warps.
+            info.registers_per_multiprocessor / PARTS / a_warp * PARTS / warps
         }
     };
     let a_block = (shared_bytes as u32 + info.reserved_shared_bytes_per_block).next_multiple_of(SHARED_PIECE);

@@ -11,7 +11,7 @@ use cudarc::driver::sys::{self as cu, CUresult};
 
 use crate::{Device, Result};
 
-/// Pinned bytes a direction. 4 pieces: one that the host copies, one on its way, two for the ends to drift apart.
+/// Pinned bytes a ring. 4 pieces: one that the host copies, one on its way, two for the ends to drift apart.
 const RING_BYTES: usize = 16 << 20;
 /// The most that travels as one copy: large enough for full speed (PCIe is there by 1 MiB), small enough to overlap.
 const PIECE_BYTES: usize = 4 << 20;
@@ -126,7 +126,7 @@ pub(crate) fn download<E: Engine>(ring: &mut Ring<(E::Ticket, usize)>, engine: &
     copied
 }
 
-/// A device's pinned memory for one direction, got on first use.
+/// A ring of pinned memory, got on first use.
 #[derive(Default)]
 pub(crate) struct Staging(Mutex<Option<Pinned>>);
 

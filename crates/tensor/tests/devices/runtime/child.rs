@@ -7,6 +7,7 @@ use bornite::{Device, Tensor};
 use bornite_cuda::{Buffer, Error};
 
 use super::kernels::{self, buffer, load, values};
+use super::memory;
 use crate::Outcome;
 
 /// Names the body to run instead of the tests.
@@ -17,6 +18,7 @@ pub fn run_child() -> Option<bool> {
     let name = std::env::var(CHILD_VARIABLE).ok()?;
     let result = match name.as_str() {
         "fault" => fault(),
+        "overlap" => bornite_cuda::Device::open(0).map_err(Into::into).and_then(|gpu| memory::overlap(&gpu)),
         "fraction" => fraction(),
         "debug" => debug(),
         _ => Err(format!("no child is called {name}").into()),
@@ -34,6 +36,12 @@ fn child(name: &str, variables: &[(&str, &str)]) -> Result<(bool, String), std::
     let output = command.output()?;
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     Ok((output.status.success(), text.into_owned()))
+}
+
+pub fn copies_overlap_compute(_: &Arc<bornite_cuda::Device>) -> Outcome {
+    let (well, text) = child("overlap", &[])?;
+    assert!(well, "{text}");
+    Ok(())
 }
 
 pub fn a_fault_names_its_kernel(_: &Arc<bornite_cuda::Device>) -> Outcome {
@@ -96,8 +104,11 @@ fn fraction() -> Outcome {
         }
         other => return Err(format!("a fifth of the memory within a tenth: {other:?}").into()),
     }
-    let small = Tensor::ones(&[total / 40 / 4], bornite::DType::F32, device);
-    assert_eq!((small + 1.0).sum(..).item()?, (total / 40 / 4) as f64 * 2.0);
+    let large = Tensor::ones(&[total / 40 / 4], bornite::DType::F32, device) + 1.0;
+    large.realize()?;
+    drop(large);
+    let small = Tensor::from_slice(&[1.0f32, 2.0], &[2], device) * 3.0;
+    assert_eq!(small.to_vec::<f32>()?, [3.0, 6.0]);
     device.synchronize()?;
     assert!(gpu.pool().stats().cached <= 64 << 20, "{:?}", gpu.pool().stats());
     Ok(())

@@ -72,8 +72,9 @@ pub fn pinned_copies(device: &Arc<Device>) -> Outcome {
     Ok(())
 }
 
-/// A copy and a prefetch arrive while the device's own stream is busy with something else.
-pub fn copies_overlap_compute(device: &Arc<Device>) -> Outcome {
+/// A copy and a prefetch arrive while the device's own stream is busy with something else. To be run in a process of its
+/// own: other tests' copies would be waited for.
+pub fn overlap(device: &Arc<Device>) -> Outcome {
     let spin = load(device, kernels::SPIN)?;
     let word = buffer(device, &[0])?;
     let data = noise(&mut Random::fresh(), 4 << 20);

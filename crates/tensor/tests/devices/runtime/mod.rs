@@ -22,7 +22,7 @@ type Body = fn(&Arc<Device>) -> Outcome;
 const SUITE: [(&str, Body); 19] = [
     ("buffers_round_trip", memory::buffers_round_trip),
     ("pinned_copies", memory::pinned_copies),
-    ("copies_overlap_compute", memory::copies_overlap_compute),
+    ("copies_overlap_compute", child::copies_overlap_compute),
     ("fraction_refuses_then_less_works", memory::fraction_refuses_then_less_works),
     ("out_of_memory_recovers", memory::out_of_memory_recovers),
     ("backing_fills_and_compares", memory::backing_fills_and_compares),
