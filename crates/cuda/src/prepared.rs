@@ -166,9 +166,9 @@ mod tests {
         let sizes = [8, 8, 4, 1, 12, 24, 16, 2];
         let mut packed = Packed::new(sizes.into_iter());
         let value = |slot: usize, round: u8| vec![round.wrapping_mul(31).wrapping_add(slot as u8); sizes[slot]];
-        for slot in 0..sizes.len() {
+        for (slot, &bytes) in sizes.iter().enumerate() {
             assert_eq!(packed.addresses[slot].addr() % 16, 0);
-            assert_eq!(read(&packed, slot), vec![0; sizes[slot]]);
+            assert_eq!(read(&packed, slot), vec![0; bytes]);
         }
         for round in 1..50 {
             let changed = usize::from(round) % sizes.len();

@@ -24,7 +24,7 @@ fn affine(function: &Arc<bornite_cuda::Function>, x: &Arc<Buffer>, m: u32, c: u3
 }
 
 /// Captures each of the launches in turn, `count` in all.
-fn captured(device: &Arc<Device>, launches: &[Prepared], count: usize, kept: &[Arc<Buffer>]) -> Result<Graph, Error> {
+fn captured(device: &Arc<Device>, launches: &[Prepared], count: usize, kept: &Arc<Buffer>) -> Result<Graph, Error> {
     // SAFETY: the buffers and the function are kept, and the kernel touches the words it is told.
     unsafe {
         Graph::capture(device, keep(launches, kept), || {
@@ -33,9 +33,9 @@ fn captured(device: &Arc<Device>, launches: &[Prepared], count: usize, kept: &[A
     }
 }
 
-fn keep(launches: &[Prepared], buffers: &[Arc<Buffer>]) -> Vec<Arc<dyn Any + Send + Sync>> {
+fn keep(launches: &[Prepared], buffer: &Arc<Buffer>) -> Vec<Arc<dyn Any + Send + Sync>> {
     let functions = launches.iter().map(|launch| launch.function().clone() as Arc<dyn Any + Send + Sync>);
-    functions.chain(buffers.iter().map(|buffer| buffer.clone() as _)).collect()
+    functions.chain([buffer.clone() as _]).collect()
 }
 
 pub fn replays_equal_eager(device: &Arc<Device>) -> Outcome {
@@ -46,7 +46,7 @@ pub fn replays_equal_eager(device: &Arc<Device>) -> Outcome {
     let steps = [(3, 1), (5, 7), (1_664_525, 1_013_904_223), (9, 4)];
     let launches = |x| steps.iter().map(|&(m, c)| affine(&function, x, m, c)).collect::<Result<Vec<_>, _>>();
     let (for_graph, for_eager) = (launches(&graphed)?, launches(&eager)?);
-    let mut graph = captured(device, &for_graph, 200, &[graphed.clone()])?;
+    let mut graph = captured(device, &for_graph, 200, &graphed)?;
     assert_eq!(graph.nodes(), 200);
     assert_eq!(read(&graphed)?, start, "a capture runs nothing");
     for _ in 0..replays {
@@ -78,19 +78,19 @@ pub fn update(device: &Arc<Device>) -> Outcome {
     let function = load(device, kernels::AFFINE)?;
     let (x, y) = (buffer(device, &[1; WORDS as usize])?, buffer(device, &[1; WORDS as usize])?);
     let on_x = [affine(&function, &x, 2, 1)?];
-    let mut graph = captured(device, &on_x, 3, &[x.clone()])?;
+    let mut graph = captured(device, &on_x, 3, &x)?;
     graph.launch()?;
     assert_eq!((read(&x)?[0], read(&y)?[0]), (15, 1));
     // The same shape with another buffer and other values.
     let on_y = [affine(&function, &y, 10, 3)?];
     // SAFETY: as in `captured`.
-    let updated = unsafe { graph.update(keep(&on_y, &[y.clone()]), || (0..3).try_for_each(|_| on_y[0].fire())) };
+    let updated = unsafe { graph.update(keep(&on_y, &y), || (0..3).try_for_each(|_| on_y[0].fire())) };
     assert_eq!(updated.map_err(|e: Error| e)?, Updated::InPlace);
     graph.launch()?;
     assert_eq!((read(&x)?[0], read(&y)?[0]), (15, 1333));
     // Another number of launches.
     // SAFETY: as above.
-    let updated = unsafe { graph.update(keep(&on_x, &[x.clone()]), || (0..5).try_for_each(|_| on_x[0].fire())) };
+    let updated = unsafe { graph.update(keep(&on_x, &x), || (0..5).try_for_each(|_| on_x[0].fire())) };
     assert_eq!((updated.map_err(|e: Error| e)?, graph.nodes()), (Updated::Rebuilt, 5));
     graph.launch()?;
     assert_eq!((read(&x)?[0], read(&y)?[0]), (15 * 32 + 31, 1333));
@@ -118,7 +118,7 @@ pub fn capture_neither_allocates_nor_frees(device: &Arc<Device>) -> Outcome {
     let mut passing = Some(passing);
     // SAFETY: as in `captured`.
     let graph = unsafe {
-        Graph::capture::<Error>(device, keep(&launch, &[x.clone()]), || {
+        Graph::capture::<Error>(device, keep(&launch, &x), || {
             assert!(matches!(Buffer::new(device, 4), Err(Error::Capturing { .. })));
             assert!(matches!(x.upload(&[0; 4 * WORDS as usize]), Err(Error::Capturing { .. })));
             assert!(matches!(x.download(&mut [0; 4 * WORDS as usize]), Err(Error::Capturing { .. })));
@@ -141,7 +141,7 @@ pub fn capture_neither_allocates_nor_frees(device: &Arc<Device>) -> Outcome {
         unsafe { Graph::capture::<Error>(device, vec![], || panic!("on purpose")) }.map(drop)
     }));
     assert!(panicked.is_err());
-    let mut again = captured(device, &launch, 2, &[x.clone()])?;
+    let mut again = captured(device, &launch, 2, &x)?;
     again.launch()?;
     assert_eq!(read(&x)?[0], 15);
     Ok(())
