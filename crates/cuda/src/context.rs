@@ -34,12 +34,26 @@ pub(crate) fn invalid(call: &'static str, text: String) -> Error {
     Error::Driver { call, code: 1, name: "CUDA_ERROR_INVALID_VALUE".into(), text }
 }
 
+/// `1` has every launch waited for: slow, but an error is found at the launch that made it. `0` or unset without.
+pub const SYNC_VARIABLE: &str = "BORNITE_SYNC";
+
+/// Whether launches are to be waited for.
+pub(crate) fn waits(value: Option<&str>) -> Result<bool> {
+    match value {
+        None | Some("" | "0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(value) => Err(Error::Setting { variable: SYNC_VARIABLE, value: value.into(), what: "use 1 or 0".into() }),
+    }
+}
+
 /// What a device's handles have in common. Shared with the pool's backing, so that whoever meets a fatal error first
 /// tells all.
 pub(crate) struct Context {
     pub driver: &'static Driver,
     pub handle: cu::CUcontext,
     pub info: DeviceInfo,
+    /// Whether each launch is waited for, so that its errors are its own.
+    pub waits: bool,
     lost: AtomicBool,
     /// The error that every call returns once the context is lost.
     poison: Mutex<Option<Error>>,
@@ -53,9 +67,9 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    pub fn new(driver: &'static Driver, handle: cu::CUcontext, info: DeviceInfo) -> Context {
+    pub fn new(driver: &'static Driver, handle: cu::CUcontext, info: DeviceInfo, waits: bool) -> Context {
         let (lost, poison, launches) = Default::default();
-        Context { driver, handle, info, lost, poison, launches }
+        Context { driver, handle, info, waits, lost, poison, launches }
     }
 
     /// Makes the context current on this thread; refuses if it is lost.
@@ -188,6 +202,16 @@ mod tests {
         let grids: Vec<u32> = latest.iter().map(|launch| launch.grid[0]).collect();
         assert_eq!(grids, (984..1000).rev().collect::<Vec<u32>>());
         assert_eq!(latest[0].to_string(), "kernel999 (grid 999x1x1, block 32x1x1)");
+    }
+
+    #[test]
+    fn waiting_is_asked_for_by_1() {
+        assert_eq!(
+            [None, Some(""), Some("0"), Some("1")].map(|value| waits(value).unwrap()),
+            [false, false, false, true]
+        );
+        let text = waits(Some("yes")).unwrap_err().to_string();
+        assert_eq!(text, "BORNITE_SYNC=yes: use 1 or 0");
     }
 
     #[test]

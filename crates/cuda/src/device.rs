@@ -9,7 +9,7 @@ use cudarc::driver::sys::{self as cu, CUresult};
 
 use crate::api::Driver;
 use crate::capture::capturing;
-use crate::context::{Context, Launched, check};
+use crate::context::{Context, Launched, SYNC_VARIABLE, check, waits};
 use crate::info::{best_of, check_driver_age, handle};
 use crate::pool::{Block, DriverBacking, Settings};
 use crate::staging::Staging;
@@ -94,6 +94,7 @@ impl Device {
     fn create(ordinal: usize) -> Result<Device> {
         // Settings first: a typing error there should not cost the opening of a device.
         let settings = Settings::from_environment()?;
+        let waits = waits(std::env::var(SYNC_VARIABLE).ok().as_deref())?;
         let (driver, device) = handle(ordinal)?;
         check_driver_age(driver_version()?, driver_release())?;
         let info = DeviceInfo::of(ordinal)?;
@@ -110,7 +111,7 @@ impl Device {
             // SAFETY: writes one handle, of a stream in the context just made current.
             check(driver, "cuStreamCreate", unsafe { (driver.cuStreamCreate)(&mut stream, flags) }).map(|()| stream)
         };
-        let context = Arc::new(Context::new(driver, context, info));
+        let context = Arc::new(Context::new(driver, context, info, waits));
         let (main, capture_stream) = (stream()?, stream()?);
         let backing = Arc::new(DriverBacking::over(context.clone(), main));
         // SAFETY: the stream is of this context and never destroyed.

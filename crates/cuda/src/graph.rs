@@ -209,7 +209,13 @@ impl Graph {
         self.device.context.note_launch(&self.name, [0; 3], [0; 3]);
         // SAFETY: the graph keeps all that it refers to alive, and is launched by one thread at a time.
         let result = unsafe { (self.device.driver.cuGraphLaunch)(self.executable, stream) };
-        self.device.check("cuGraphLaunch", result)
+        self.device.check("cuGraphLaunch", result)?;
+        if !self.device.context.waits {
+            return Ok(());
+        }
+        // SAFETY: streams are never destroyed.
+        let result = unsafe { (self.device.driver.cuStreamSynchronize)(stream) };
+        self.device.check("cuStreamSynchronize", result)
     }
 }
 

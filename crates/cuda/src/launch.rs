@@ -309,7 +309,8 @@ impl Function {
     ) -> Result<()> {
         let device = &*self.device;
         let ([gx, gy, gz], [bx, by, bz], shared) = (geometry.grid, geometry.block, geometry.shared_bytes);
-        if stream.is_none() && capturing(device.info().ordinal) {
+        let captured = stream.is_none() && capturing(device.info().ordinal);
+        if captured {
             note_kernel(&self.name);
         } else {
             device.context.note_launch(&self.name, geometry.grid, geometry.block);
@@ -320,7 +321,8 @@ impl Function {
             let result = unsafe {
                 (device.driver.cuLaunchKernel)(self.handle, gx, gy, gz, bx, by, bz, shared, stream, params, null_mut())
             };
-            return device.check("cuLaunchKernel", result);
+            device.check("cuLaunchKernel", result)?;
+            return self.waited(stream, captured);
         }
         let (mut attributes, count) = attributes(geometry);
         let config = cu::CUlaunchConfig {
@@ -337,7 +339,18 @@ impl Function {
         };
         // SAFETY: as above; the attributes live until the call returns.
         let result = unsafe { (device.driver.cuLaunchKernelEx)(&config, self.handle, params, null_mut()) };
-        device.check("cuLaunchKernelEx", result)
+        device.check("cuLaunchKernelEx", result)?;
+        self.waited(stream, captured)
+    }
+
+    /// Waits for a launch if all are to be waited for.
+    fn waited(&self, stream: cu::CUstream, captured: bool) -> Result<()> {
+        if !self.device.context.waits || captured {
+            return Ok(());
+        }
+        // SAFETY: streams are never destroyed.
+        let result = unsafe { (self.device.driver.cuStreamSynchronize)(stream) };
+        self.device.check("cuStreamSynchronize", result)
     }
 }
 

@@ -30,7 +30,7 @@ mod stream;
 
 pub use advice::{Advice, Template, advise};
 pub use cache::{Cache, compile_cached};
-pub use context::Launched;
+pub use context::{Launched, SYNC_VARIABLE};
 pub use device::Device;
 pub use error::{Error, Result};
 pub use graph::{Graph, Updated};

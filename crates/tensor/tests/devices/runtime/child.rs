@@ -45,8 +45,10 @@ pub fn copies_overlap_compute(_: &Arc<bornite_cuda::Device>) -> Outcome {
 }
 
 pub fn a_fault_names_its_kernel(_: &Arc<bornite_cuda::Device>) -> Outcome {
-    let (well, text) = child("fault", &[])?;
-    assert!(well, "{text}");
+    for sync in ["0", "1"] {
+        let (well, text) = child("fault", &[("BORNITE_SYNC", sync)])?;
+        assert!(well, "{text}");
+    }
     Ok(())
 }
 
@@ -55,11 +57,13 @@ fn fault() -> Outcome {
     let (affine, stray) = (load(&device, kernels::AFFINE)?, load(&device, kernels::STRAY)?);
     let x = buffer(&device, &[1; 256])?;
     // SAFETY: the first is sound. The second is not: it writes where nothing is mapped, which the device reports.
-    unsafe {
+    let launched = unsafe {
         affine.launch([1, 1, 1], [256, 1, 1], &[(&x, 0)], &values(&[2, 1, 256]))?;
-        stray.launch([2, 1, 1], [64, 1, 1], &[(&x, 0)], &[])?;
-    }
-    let first = device.synchronize();
+        stray.launch([2, 1, 1], [64, 1, 1], &[(&x, 0)], &[])
+    };
+    let waits = std::env::var("BORNITE_SYNC").is_ok_and(|value| value == "1");
+    assert_eq!(launched.is_err(), waits, "only a launch that is waited for knows of its fault");
+    let first = launched.and_then(|()| device.synchronize());
     let later = [Buffer::new(&device, 4).map(drop), x.upload(&[0; 1024]), device.synchronize()];
     for failed in [first].into_iter().chain(later) {
         let Err(error @ Error::Poisoned { .. }) = failed else { return Err(format!("{failed:?}").into()) };
