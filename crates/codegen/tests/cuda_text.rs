@@ -72,6 +72,22 @@ fn literals_are_exact() {
 }
 
 #[test]
+fn wide_shared_arrays_are_aligned() {
+    let mut b = Builder::blocks("wide", [1, 1, 1], [32, 1, 1], Scalar::I32);
+    let out = b.param("out", Scalar::F32, 4, Access::Write);
+    let odd = b.shared("odd", Scalar::I8, 3);
+    let tile = b.shared("tile", Scalar::F32, 64);
+    let zero = b.index_constant(0);
+    let one = b.constant(Value::int(Scalar::I8, 1));
+    b.store(odd, zero, one);
+    let value = b.load_wide(tile, zero, 4);
+    b.store(out, zero, value);
+    let text = cuda::print(&b.finish().unwrap());
+    assert!(text.contains("__shared__ __align__(16) float tile[64];"), "{text}");
+    assert!(text.contains("__shared__ signed char odd[3];"), "{text}");
+}
+
+#[test]
 fn names_are_kept_unless_taken() {
     let names = ["x", "int", "int_", "index", "v3", "i_", "threadIdx", "exp", "value"];
     let mut b = Builder::new("double", 1, Scalar::I32);

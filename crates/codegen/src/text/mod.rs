@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 use bornite_ir::{
     Access, Algebra, Args, Axis, Code, Expr, ExprId, Extent, Function, FunctionId, Kernel, Kind, Launch, LocalId, Op,
-    Scalar, Scope, Shuffle, Stmt, Type, Value, View, Vote,
+    Scalar, Scope, SharedId, Shuffle, Stmt, Type, Value, View, Vote,
 };
 
 use crate::cuda::{BLOCK, Spelling};
@@ -187,13 +187,27 @@ impl<'k> Printer<'k> {
             text += &self.printed_code(&kernel.code, 2);
             return text + "    }\n}\n";
         }
-        for shared in &kernel.shared {
+        for (n, shared) in kernel.shared.iter().enumerate() {
             let sizes: String = shared.dims.iter().map(|dim| format!("[{}]", dim.extent.of(&[]).max(1))).collect();
             let (ty, name) = (type_name(kernel, shared.ty), variable(kernel, &shared.name));
-            let _ = writeln!(text, "    __shared__ {ty} {name}{sizes};");
+            // An array of floats is aligned for one float only.
+            let align = if self.is_wide(SharedId(n as u32)) { "__align__(16) " } else { "" };
+            let _ = writeln!(text, "    __shared__ {align}{ty} {name}{sizes};");
         }
         text += &self.printed_code(&kernel.code, 1);
         text + "}\n"
+    }
+
+    /// True if several elements of a shared array are accessed at once.
+    fn is_wide(&self, id: SharedId) -> bool {
+        let code = &self.kernel.code;
+        let own = |view: &View| *view == View::Shared(id);
+        let loads = |expr: &Expr| matches!(expr, Expr::Load { view, width: 2.., .. } if own(view));
+        let stores = |stmt: &Stmt| match stmt {
+            Stmt::Store { view, value, .. } => own(view) && code.ty(*value) != self.kernel.view(*view).ty,
+            _ => false,
+        };
+        code.exprs.iter().any(loads) || code.any(&stores)
     }
 
     /// All instances one after the other.

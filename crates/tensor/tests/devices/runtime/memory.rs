@@ -81,6 +81,8 @@ pub fn overlap(device: &Arc<Device>) -> Outcome {
     let pinned = Pinned::from_bytes(device, &data)?;
     let up = Stream::up(device);
     let there = Buffer::on(&up, data.len())?;
+    // What the driver sets up at a stream's first copy may wait for everything.
+    let (pinned, _) = up.upload(pinned, &there)?.finish()?;
     device.synchronize()?;
     let busy = kernels::values(&[300_000, 1]);
     // SAFETY: the kernel writes the one word.
