@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use bornite_ir::{Emit, Op as Row};
+use bornite_ir::{Emit, Op as Row, Value};
 
-use crate::node::{Node, Op, Reduce};
+use crate::node::{Cut, Node, Op, Reduce};
 use crate::ops::map;
 use crate::{Axes, Error, Place, Tensor};
 
@@ -113,7 +113,8 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
             let spread = |t: &Tensor| t.reshape_at(&kept, place).broadcast_to(&x.0.shape, place);
             let part = match reduce {
                 Reduce::Sum => spread(grad),
-                Reduce::Max => {
+                Reduce::Prod => product_slope(x, axes, &spread, grad, place),
+                Reduce::Max | Reduce::Min => {
                     let largest = map(Row::Eq, &[x, &spread(tensor)], place);
                     let share = Tensor::build(Op::Cast(x.0.dtype), vec![largest], place);
                     let axes: Vec<isize> = axes.iter().map(|&a| a as isize).collect();
@@ -146,9 +147,65 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
             }
             vec![Some(Tensor::build(Op::Permute(inverse), vec![grad.clone()], place))]
         }
+        Op::Slice(cuts) => {
+            let zero = Value::from_f64(inputs[0].0.dtype, 0.0);
+            let op = Op::Pad(cuts.clone(), inputs[0].0.shape.clone(), zero);
+            vec![Some(Tensor::build(op, vec![grad.clone()], place))]
+        }
+        Op::Pad(cuts, ..) => vec![Some(Tensor::build(Op::Slice(cuts.clone()), vec![grad.clone()], place))],
+        Op::Concat(axis) => {
+            let mut start = 0;
+            (inputs.iter())
+                .map(|input| {
+                    let mut cuts: Vec<Cut> = input.0.shape.iter().map(|&len| Cut::whole(len)).collect();
+                    cuts[*axis].start = if cuts[*axis].len == 0 { 0 } else { start };
+                    start += cuts[*axis].len;
+                    Some(Tensor::build(Op::Slice(cuts), vec![grad.clone()], place))
+                })
+                .collect()
+        }
+        Op::Gather(axis) => {
+            let (x, index) = (&inputs[0], &inputs[1]);
+            let zeros = x.scalar_like(0.0, place).broadcast_to(&x.0.shape, place);
+            let parts = vec![zeros, index.clone(), grad.clone()];
+            vec![Some(Tensor::build(Op::ScatterAdd(*axis), parts, place)), None]
+        }
+        Op::ScatterAdd(axis) => {
+            let picked = Tensor::build(Op::Gather(*axis), vec![grad.clone(), inputs[1].clone()], place);
+            vec![Some(grad.clone()), None, Some(picked)]
+        }
+        Op::Cumsum(axis) => {
+            let flipped = grad.flip_at(*axis, place);
+            let sums = Tensor::build(Op::Cumsum(*axis), vec![flipped], place);
+            vec![Some(sums.flip_at(*axis, place))]
+        }
+        // Places and random words do not move with their inputs.
+        Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) => vec![None; inputs.len()],
         Op::Detach => vec![None],
-        Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => vec![],
+        Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) | Op::Iota { .. } => vec![],
     })
+}
+
+/// The gradient of a product by each factor: the product of the others, right also where factors are 0.
+fn product_slope(
+    x: &Tensor,
+    axes: &[usize],
+    spread: &dyn Fn(&Tensor) -> Tensor,
+    grad: &Tensor,
+    place: Place,
+) -> Tensor {
+    let axes: Vec<isize> = axes.iter().map(|&a| a as isize).collect();
+    let number = |t: &Tensor, value: f64| t.scalar_like(value, place);
+    let is_zero = map(Row::Eq, &[x, &number(x, 0.0)], place);
+    let safe = map(Row::Select, &[&is_zero, &number(x, 1.0), x], place);
+    let zeros = Tensor::build(Op::Cast(x.0.dtype), vec![is_zero.clone()], place);
+    let zeros = spread(&zeros.reduce(Reduce::Sum, Axes::These(axes.clone()), place));
+    let rest = spread(&safe.reduce(Reduce::Prod, Axes::These(axes), place));
+    let none = map(Row::Eq, &[&zeros, &number(x, 0.0)], place);
+    let only = map(Row::And, &[&is_zero, &map(Row::Eq, &[&zeros, &number(x, 1.0)], place)], place);
+    let others = map(Row::Select, &[&only, &rest, &number(x, 0.0)], place);
+    let slope = map(Row::Select, &[&none, &map(Row::Div, &[&rest, &safe], place), &others], place);
+    map(Row::Mul, &[&spread(grad), &slope], place)
 }
 
 /// [`Emit`] by adding nodes: what lets the op table's derivatives make graph.

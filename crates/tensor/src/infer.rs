@@ -1,7 +1,7 @@
 //! What a valid graph is: for each op, which inputs it takes and what comes out. Every node passes through here once.
 
 use crate::DType;
-use crate::node::{Node, Op, Reduce};
+use crate::node::{Cut, Node, Op, Reduce};
 
 /// Dtype and shape of `op` over `inputs`, or what is wrong.
 pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), String> {
@@ -28,7 +28,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
             if x.dtype == DType::Bool {
                 return Err("expects numbers, found bool; cast first".into());
             }
-            if *reduce == Reduce::Max && axes.iter().any(|&a| x.shape[a] == 0) {
+            if matches!(reduce, Reduce::Max | Reduce::Min) && axes.iter().any(|&a| x.shape[a] == 0) {
                 return Err(format!("has no value over an axis of length 0, shape {:?}", x.shape));
             }
             let kept = (0..x.shape.len()).filter(|a| !axes.contains(a)).map(|a| x.shape[a]).collect();
@@ -70,9 +70,85 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
             }
             Ok((x.dtype, axes.iter().map(|&a| x.shape[a]).collect()))
         }
+        (Op::Slice(cuts), [x]) => {
+            let inside = |(cut, &len): (&Cut, &usize)| {
+                let last = cut.start as i128 + cut.step as i128 * (cut.len as i128 - 1).max(0);
+                cut.len == 0 || cut.step != 0 && cut.start < len && (0..len as i128).contains(&last)
+            };
+            if cuts.len() != x.shape.len() || !cuts.iter().zip(&x.shape).all(inside) {
+                return Err(format!("{cuts:?} is not within shape {:?}", x.shape));
+            }
+            Ok((x.dtype, cuts.iter().map(|cut| cut.len).collect()))
+        }
+        (Op::Pad(cuts, shape, value), [x]) => {
+            let lens: Vec<usize> = cuts.iter().map(|cut| cut.len).collect();
+            if lens != x.shape || cuts.len() != shape.len() || value.scalar() != x.dtype {
+                return Err(format!("{cuts:?} does not place shape {:?} in {shape:?}", x.shape));
+            }
+            Ok((x.dtype, shape.clone()))
+        }
+        (Op::Concat(axis), [first, rest @ ..]) => {
+            let mut shape = first.shape.clone();
+            for other in rest {
+                let fits = other.dtype == first.dtype
+                    && other.shape.len() == shape.len()
+                    && (0..shape.len()).all(|a| a == *axis || other.shape[a] == shape[a]);
+                if !fits {
+                    return Err(format!(
+                        "{}{:?} and {}{:?} do not fit along axis {axis}",
+                        first.dtype, first.shape, other.dtype, other.shape
+                    ));
+                }
+                shape[*axis] += other.shape[*axis];
+            }
+            Ok((first.dtype, shape))
+        }
+        (Op::Gather(axis), [x, index]) => {
+            along(*axis, x, index)?;
+            Ok((x.dtype, index.shape.clone()))
+        }
+        (Op::ScatterAdd(axis), [x, index, values]) => {
+            along(*axis, x, index)?;
+            if values.shape != index.shape || values.dtype != x.dtype || x.dtype == DType::Bool {
+                return Err(format!(
+                    "values are {}{:?}; they must be {}{:?}, numbers and as many as the indices",
+                    values.dtype, values.shape, x.dtype, index.shape
+                ));
+            }
+            Ok((x.dtype, x.shape.clone()))
+        }
+        (Op::Cumsum(_), [x]) if x.dtype == DType::Bool => Err("expects numbers, found bool; cast first".into()),
+        (Op::Cumsum(_), [x]) => Ok((x.dtype, x.shape.clone())),
+        (Op::ArgReduce(_, axis), [x]) => {
+            if x.shape[*axis] == 0 {
+                return Err(format!("has no value over an axis of length 0, shape {:?}", x.shape));
+            }
+            let mut shape = x.shape.clone();
+            shape.remove(*axis);
+            Ok((DType::I64, shape))
+        }
+        (Op::ArgSort { .. }, [x]) => Ok((DType::I64, x.shape.clone())),
+        (Op::Random(shape), [state]) => match (state.dtype, &state.shape[..]) {
+            (DType::U64, [2]) => Ok((DType::U32, shape.clone())),
+            _ => Err(format!("a seed and an offset are u64[2], found {}{:?}", state.dtype, state.shape)),
+        },
         (Op::Detach, [x]) => Ok((x.dtype, x.shape.clone())),
         (op, inputs) => Err(format!("{} does not take {} inputs", op.name(), inputs.len())),
     }
+}
+
+/// An index tensor must have the shape of what it picks from, but for one axis.
+fn along(axis: usize, x: &Node, index: &Node) -> Result<(), String> {
+    if !index.dtype.is_int() {
+        return Err(format!("indices are integers, found {}", index.dtype));
+    }
+    let fits = index.shape.len() == x.shape.len()
+        && axis < x.shape.len()
+        && (0..x.shape.len()).all(|a| a == axis || x.shape[a] == index.shape[a]);
+    if fits {
+        return Ok(());
+    }
+    Err(format!("indices {:?} do not fit {:?}: only axis {axis} may differ", index.shape, x.shape))
 }
 
 /// The shape both broadcast to (aligned at the last axis), or what is wrong.

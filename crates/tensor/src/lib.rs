@@ -35,6 +35,7 @@ mod lower;
 mod node;
 mod ops;
 mod schedule;
+mod status;
 mod tensor;
 mod trace;
 mod var;

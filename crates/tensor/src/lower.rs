@@ -5,13 +5,19 @@
 
 use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op as Row, ParamId, Scalar, Value};
 
-use crate::node::{Node, Op, Reduce};
+use crate::node::{Cut, Node, Op, Reduce};
 use crate::{DType, Result, Tensor};
 
-/// A kernel that computes a node, and the tensors it reads. Its first parameter is the result, then these in order.
+mod lines;
+mod places;
+
+/// A kernel that computes a node, and the tensors it reads. Its first parameter is the result, then the device's status if
+/// it reports bad indices, then these in order; numbers that differ between nodes are values.
 pub(crate) struct Lowered {
     pub kernel: Kernel,
     pub inputs: Vec<Tensor>,
+    pub reports: bool,
+    pub values: Vec<Value>,
 }
 
 /// Lowers a node whose inputs are sources or computed by other kernels, but for the views and constants between.
@@ -19,15 +25,22 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let node = &*tensor.0;
     let elements = node.elements() as u64;
     let copies = node.value().is_some() || node.op.is_view() || node.inputs.is_empty();
+    if !copies && matches!(node.op, Op::Cumsum(_) | Op::ArgSort { .. }) {
+        return lines::lower(tensor);
+    }
     let name = format!("{}_{}", if copies { "copy" } else { node.op.name() }, node.dtype);
-    let mut b = Builder::new(name, elements, index_type(tensor, copies));
+    let index_scalar = index_type(tensor, copies);
+    let mut b = Builder::new(name, elements, index_scalar);
     let out = b.param("out", node.dtype, elements, Access::Write);
     let index = b.index();
-    let mut l = Lowering { b, loads: vec![], inputs: vec![] };
+    let mut l = Lowering { b, loads: vec![], inputs: vec![], index: index_scalar, status: None, values: vec![] };
+    if !copies && matches!(node.op, Op::Gather(_) | Op::ScatterAdd(_)) {
+        l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
+    }
     let at = Coordinates::linear(index, &node.shape);
     let value = if copies { l.load(tensor, at) } else { l.compute(node, at) };
     l.b.store(out, index, value);
-    Ok(Lowered { kernel: l.b.finish()?, inputs: l.inputs })
+    l.finish()
 }
 
 /// 32-bit indices where every extent they run over allows it: 64-bit division is slow on GPUs.
@@ -66,9 +79,29 @@ struct Lowering {
     /// Tensors loaded so far, by node id.
     loads: Vec<(u64, ParamId)>,
     inputs: Vec<Tensor>,
+    /// Type of indices.
+    index: Scalar,
+    /// Where bad indices are reported.
+    status: Option<ParamId>,
+    /// What is passed by value.
+    values: Vec<Value>,
 }
 
 impl Lowering {
+    fn finish(self) -> Result<Lowered> {
+        let Lowering { b, inputs, status, values, .. } = self;
+        Ok(Lowered { kernel: b.finish()?, inputs, reports: status.is_some(), values })
+    }
+
+    /// A number of the graph. All but 0 and 1 are passed at the call, so that a kernel serves every learning rate.
+    fn number(&mut self, value: Value) -> ExprId {
+        if !value.scalar().is_float() || value.as_f64() == 0.0 || value.as_f64() == 1.0 {
+            return self.b.constant(value);
+        }
+        self.values.push(value);
+        self.b.value(format!("c{}", self.values.len() - 1), value.scalar())
+    }
+
     fn compute(&mut self, node: &Node, at: Coordinates) -> ExprId {
         match &node.op {
             Op::Map(row) => {
@@ -81,6 +114,16 @@ impl Lowering {
             }
             Op::Reduce(reduce, axes) => self.reduce(node, *reduce, axes, &at),
             Op::Matmul => self.matmul(node, &at),
+            Op::Pad(cuts, _, value) => self.pad(node, cuts, *value, &at),
+            Op::Concat(axis) => self.concat(node, *axis, &at),
+            Op::Gather(axis) => self.gather(node, *axis, &at),
+            Op::ScatterAdd(axis) => self.scatter_add(node, *axis, &at),
+            Op::ArgReduce(reduce, axis) => self.arg_reduce(node, *reduce, *axis, &at),
+            Op::Iota { axis, .. } => {
+                let place = self.axes_of(&at)[*axis];
+                self.b.cast(node.dtype, &place)
+            }
+            Op::Random(_) => self.random(node, &at),
             // Sources, constants and views have no computation of their own: `lower` loads them.
             _ => self.b.constant(Value::int(node.dtype, 0)),
         }
@@ -92,7 +135,9 @@ impl Lowering {
         let reduced: Vec<usize> = axes.iter().map(|&a| shape[a]).collect();
         let init = match reduce {
             Reduce::Sum => Value::from_f64(node.dtype, 0.0),
-            Reduce::Max => lowest(node.dtype),
+            Reduce::Prod => Value::from_f64(node.dtype, 1.0),
+            Reduce::Max => extreme(node.dtype, false),
+            Reduce::Min => extreme(node.dtype, true),
         };
         let total = self.b.local("total", init);
         let kept = self.axes_of(at);
@@ -102,7 +147,12 @@ impl Lowering {
             let all = (0..shape.len()).filter_map(|a| if axes.contains(&a) { inner.next() } else { outer.next() });
             let x = l.load(input, Coordinates::axes(all.collect(), shape));
             let before = l.b.read(total);
-            let row = if reduce == Reduce::Sum { Row::Add } else { Row::Max };
+            let row = match reduce {
+                Reduce::Sum => Row::Add,
+                Reduce::Prod => Row::Mul,
+                Reduce::Max => Row::Max,
+                Reduce::Min => Row::Min,
+            };
             let after = l.b.op(row, &[&before, &x]);
             l.b.assign(total, after);
         });
@@ -146,7 +196,7 @@ impl Lowering {
         loop {
             let node = &*tensor.0;
             let input = match (&node.op, node.value()) {
-                (Op::Full(value), _) => return self.b.constant(*value),
+                (Op::Full(value), _) => return self.number(*value),
                 (op, None) if op.is_view() => &node.inputs[0],
                 _ => break,
             };
@@ -179,8 +229,27 @@ impl Lowering {
                 }
                 Coordinates::axes(axes, from)
             }
+            Op::Slice(cuts) => {
+                let mut axes = self.axes_of(&at);
+                for (axis, cut) in axes.iter_mut().zip(cuts) {
+                    *axis = self.cut(*axis, cut);
+                }
+                Coordinates::axes(axes, from)
+            }
             _ => at,
         }
+    }
+
+    /// start + step · i.
+    fn cut(&mut self, i: ExprId, cut: &Cut) -> ExprId {
+        let scaled = match cut.step {
+            1 => i,
+            step => {
+                let step = self.b.constant(Value::int(self.index, step as i64));
+                self.b.mul(&i, &step)
+            }
+        };
+        if cut.start == 0 { scaled } else { self.index_op(Row::Add, scaled, cut.start) }
     }
 
     fn view(&mut self, tensor: &Tensor) -> ParamId {
@@ -241,11 +310,12 @@ impl Lowering {
     }
 }
 
-/// The identity of max.
-fn lowest(dtype: DType) -> Value {
+/// The identity of max, or of min.
+fn extreme(dtype: DType, of_min: bool) -> Value {
     if dtype.is_int() {
-        Value::int(dtype, dtype.int_range().0 as i64)
+        let (low, high) = dtype.int_range();
+        Value::int(dtype, if of_min { high } else { low } as i64)
     } else {
-        Value::from_f64(dtype, f64::NEG_INFINITY)
+        Value::from_f64(dtype, if of_min { f64::INFINITY } else { f64::NEG_INFINITY })
     }
 }

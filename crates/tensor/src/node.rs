@@ -12,7 +12,24 @@ use crate::{DType, Device, Error, Place, Tensor};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reduce {
     Sum,
+    Prod,
     Max,
+    Min,
+}
+
+/// Every `step`-th of an axis from `start`, `len` of them; backwards where the step is negative.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cut {
+    pub start: usize,
+    pub step: isize,
+    pub len: usize,
+}
+
+impl Cut {
+    /// All of an axis.
+    pub fn whole(len: usize) -> Cut {
+        Cut { start: 0, step: 1, len }
+    }
 }
 
 /// The closed set of graph operations. Everything else is a function over these.
@@ -44,6 +61,27 @@ pub(crate) enum Op {
     Expand(Vec<usize>),
     /// Axis `n` of the result is this axis of the input.
     Permute(Vec<usize>),
+    /// Some elements of each axis.
+    Slice(Vec<Cut>),
+    /// What a slice undoes: the elements in those places of a larger shape, one value everywhere else.
+    Pad(Vec<Cut>, Vec<usize>, Value),
+    /// One input after the other along an axis.
+    Concat(usize),
+    /// `x` and an index tensor that differs from it along one axis only: the element that the index names there.
+    Gather(usize),
+    /// `x`, an index tensor and values of its shape: `x` with each value added where the index names along the axis, in
+    /// order.
+    ScatterAdd(usize),
+    /// Running sums along an axis.
+    Cumsum(usize),
+    /// Where along an axis the largest or smallest element is; the first of equal ones. The axis vanishes.
+    ArgReduce(Reduce, usize),
+    /// The order that sorts an axis; equal elements keep theirs, NaN counts as largest.
+    ArgSort { axis: usize, descending: bool },
+    /// The place along an axis, of this dtype and shape.
+    Iota { axis: usize, shape: Vec<usize>, dtype: DType },
+    /// Random 32-bit words of this shape, from a seed and an offset.
+    Random(Vec<usize>),
     /// The same value without history.
     Detach,
 }
@@ -61,18 +99,31 @@ impl Op {
             Op::Map(op) => op.row().name,
             Op::Cast(_) => "cast",
             Op::Reduce(Reduce::Sum, _) => "sum",
+            Op::Reduce(Reduce::Prod, _) => "prod",
             Op::Reduce(Reduce::Max, _) => "max",
+            Op::Reduce(Reduce::Min, _) => "min",
             Op::Matmul => "matmul",
             Op::Reshape(_) => "reshape",
             Op::Expand(_) => "expand",
             Op::Permute(_) => "permute",
+            Op::Slice(_) => "slice",
+            Op::Pad(..) => "pad",
+            Op::Concat(_) => "concat",
+            Op::Gather(_) => "gather",
+            Op::ScatterAdd(_) => "scatter_add",
+            Op::Cumsum(_) => "cumsum",
+            Op::ArgReduce(Reduce::Min, _) => "argmin",
+            Op::ArgReduce(..) => "argmax",
+            Op::ArgSort { .. } => "argsort",
+            Op::Iota { .. } => "iota",
+            Op::Random(_) => "random",
             Op::Detach => "detach",
         }
     }
 
     /// True if the op only renames elements of its one input: it is folded into the loads of whoever reads it.
     pub fn is_view(&self) -> bool {
-        matches!(self, Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Detach)
+        matches!(self, Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) | Op::Detach)
     }
 
     /// True if the node's storage belongs to a variable or a trace, which may write it later.

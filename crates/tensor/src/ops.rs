@@ -5,7 +5,7 @@ use std::ops::{Add, Div, Mul, Neg, RangeFull, Sub};
 use bornite_ir::{Op as Row, Value};
 
 use crate::infer::broadcast;
-use crate::node::{Op, Reduce};
+use crate::node::{Cut, Op, Reduce};
 use crate::{DType, Place, Tensor};
 
 /// Which axes: one (`-1` is the last), several (`[0, 2]`), or all (`..`).
@@ -207,6 +207,16 @@ impl Tensor {
     #[track_caller]
     pub fn permute(&self, axes: &[usize]) -> Tensor {
         Tensor::build(Op::Permute(axes.to_vec()), vec![self.clone()], Place::here())
+    }
+
+    /// The elements along one axis in reverse.
+    pub(crate) fn flip_at(&self, axis: usize, place: Place) -> Tensor {
+        let Ok(node) = self.node() else { return self.clone() };
+        let mut cuts: Vec<Cut> = node.shape.iter().map(|&len| Cut::whole(len)).collect();
+        if let Some(cut) = cuts.get_mut(axis).filter(|cut| cut.len > 0) {
+            (cut.start, cut.step) = (cut.len - 1, -1);
+        }
+        Tensor::build(Op::Slice(cuts), vec![self.clone()], place)
     }
 
     /// Two axes exchanged.

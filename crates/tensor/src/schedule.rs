@@ -7,11 +7,13 @@ use std::any::Any;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use bornite_ir::Value;
+
 use crate::buffer::Buffer;
 use crate::execute::{Program, program};
 use crate::lower::{Lowered, lower};
 use crate::node::Op;
-use crate::{Device, Error, Result, Tensor};
+use crate::{DType, Device, Error, Result, Tensor};
 
 /// Where a kernel's argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +24,15 @@ pub(crate) enum Slot {
     Temp(usize),
     /// A tensor that is there before the plan runs.
     Source(usize),
+    /// The device's words for bad indices.
+    Status,
 }
 
 /// One launch.
 pub(crate) struct Step {
     program: Arc<Program>,
     args: Vec<Slot>,
+    values: Vec<Value>,
 }
 
 /// A step before its memory is known: which node it computes, from what.
@@ -36,6 +41,8 @@ struct Work {
     bytes: usize,
     program: Arc<Program>,
     inputs: Vec<Tensor>,
+    reports: bool,
+    values: Vec<Value>,
 }
 
 /// Everything needed to compute some tensors but the memory.
@@ -48,6 +55,8 @@ pub(crate) struct Plan {
     pub sources: Vec<Tensor>,
     /// Sizes of scratch memory.
     pub temp_bytes: Vec<usize>,
+    /// The device's words for bad indices, if a step reports them.
+    status: Option<Buffer>,
 }
 
 /// What a plan should do with roots that are there already.
@@ -85,14 +94,20 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
 
     let mut work = vec![];
     for (id, tensor) in nodes_to_compute(&distinct)? {
-        let Lowered { kernel, inputs } = lower(&tensor)?;
-        work.push(Work { id, bytes: tensor.0.bytes(), program: program(device, &kernel)?, inputs });
+        let Lowered { kernel, inputs, reports, mut values } = lower(&tensor)?;
+        if reports {
+            values.push(Value::int(DType::I64, crate::status::code(&tensor.0)));
+        }
+        work.push(Work { id, bytes: tensor.0.bytes(), program: program(device, &kernel)?, inputs, reports, values });
     }
     let slots = assign_memory(&distinct, &work);
-    let mut plan = Plan { device, steps: vec![], roots: distinct, sources: vec![], temp_bytes: slots.temp_bytes };
+    let status = if work.iter().any(|w| w.reports) { Some(crate::status::buffer(device)?) } else { None };
+    let temp_bytes = slots.temp_bytes;
+    let mut plan = Plan { device, steps: vec![], roots: distinct, sources: vec![], temp_bytes, status };
     let mut sources: HashMap<u64, usize> = HashMap::new();
-    for Work { id, program, inputs, .. } in work {
+    for Work { id, program, inputs, reports, values, .. } in work {
         let mut args = vec![slots.of[&id]];
+        args.extend(reports.then_some(Slot::Status));
         for input in &inputs {
             args.push(match slots.of.get(&input.0.id) {
                 Some(slot) if !is_source(input) => *slot,
@@ -102,7 +117,7 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
                 })),
             });
         }
-        plan.steps.push(Step { program, args });
+        plan.steps.push(Step { program, args, values });
     }
     Ok(plan)
 }
@@ -187,13 +202,15 @@ impl Plan {
     pub fn run(&self, roots: &[Buffer], temps: &[Buffer], sources: &[Buffer]) -> Result<()> {
         for step in &self.steps {
             let buffers: Vec<&Buffer> = (step.args.iter())
-                .map(|slot| match *slot {
-                    Slot::Root(n) => &roots[n],
-                    Slot::Temp(n) => &temps[n],
-                    Slot::Source(n) => &sources[n],
+                .filter_map(|slot| match *slot {
+                    Slot::Root(n) => Some(&roots[n]),
+                    Slot::Temp(n) => Some(&temps[n]),
+                    Slot::Source(n) => Some(&sources[n]),
+                    Slot::Status => self.status.as_ref(),
                 })
                 .collect();
-            step.program.launch(&buffers, &[])?;
+            let values: Vec<&[Value]> = step.values.chunks(1).collect();
+            step.program.launch(&buffers, &values)?;
         }
         Ok(())
     }

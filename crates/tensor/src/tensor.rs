@@ -129,7 +129,9 @@ impl Tensor {
         let node = self.node()?;
         // The lock keeps a trace from writing the storage between finding it and reading it.
         let _running = node.device.lock();
-        value_of(self)?.to_words()
+        let words = value_of(self)?.to_words()?;
+        crate::status::check(node.device)?;
+        Ok(words)
     }
 
     /// The node, or the error that it is.

@@ -1,0 +1,150 @@
+//! Ops that walk whole lines: one instance a line, which writes all of it.
+
+use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Op as Row, ParamId, Stmt, Value};
+
+use super::{Coordinates, Lowered, Lowering, index_type};
+use crate::node::Op;
+use crate::{DType, Result, Tensor};
+
+/// Lowers running sums and sorting orders.
+pub(super) fn lower(tensor: &Tensor) -> Result<Lowered> {
+    let node = &*tensor.0;
+    let axis = match node.op {
+        Op::Cumsum(axis) | Op::ArgSort { axis, .. } => axis,
+        _ => 0,
+    };
+    let len = node.shape[axis];
+    let lines = if len == 0 { 0 } else { node.elements() / len };
+    let index = index_type(tensor, false);
+    let mut b = Builder::new(format!("{}_{}", node.op.name(), node.inputs[0].0.dtype), lines as u64, index);
+    let out = b.param("out", node.dtype, node.elements() as u64, Access::ReadWrite);
+    let line = b.index();
+    let mut l = Lowering { b, loads: vec![], inputs: vec![], index, status: None, values: vec![] };
+    let mut shape = node.shape.clone();
+    shape.remove(axis);
+    let others = l.axes_of(&Coordinates::linear(line, &shape));
+    let line = Line { x: node.inputs[0].clone(), out, others, axis, shape: node.shape.clone() };
+    match node.op {
+        Op::ArgSort { descending, .. } => l.arg_sort(&line, descending),
+        _ => l.cumsum(&line),
+    }
+    l.finish()
+}
+
+struct Line {
+    x: Tensor,
+    out: ParamId,
+    /// Where the line is along the other axes.
+    others: Vec<ExprId>,
+    axis: usize,
+    shape: Vec<usize>,
+}
+
+impl Line {
+    fn at(&self, place: ExprId) -> Coordinates {
+        let mut axes = self.others.clone();
+        axes.insert(self.axis, place);
+        Coordinates::axes(axes, &self.shape)
+    }
+}
+
+impl Lowering {
+    fn cumsum(&mut self, line: &Line) {
+        let dtype = line.x.0.dtype;
+        let total = self.b.local("total", Value::from_f64(dtype, 0.0));
+        let end = self.b.index_constant(line.shape[line.axis] as u64);
+        self.for_each("r", end, |l, r| {
+            let (value, before) = (l.load(&line.x, line.at(r)), l.b.read(total));
+            let after = l.b.add(&before, &value);
+            l.b.assign(total, after);
+            let place = l.linear_of(&line.at(r));
+            l.b.store(line.out, place, after);
+        });
+    }
+
+    /// Heap sort of places: in the memory of the result, n log n, and the same everywhere. Places of equal elements are
+    /// ordered by themselves, so the order is one.
+    fn arg_sort(&mut self, line: &Line, descending: bool) {
+        let len = line.shape[line.axis] as u64;
+        let end = self.b.index_constant(len);
+        self.for_each("r", end, |l, r| {
+            let (place, value) = (l.linear_of(&line.at(r)), l.b.cast(DType::I64, &r));
+            l.b.store(line.out, place, value);
+        });
+        let [one, two] = [1, 2].map(|n| self.b.index_constant(n));
+        let half = self.b.index_constant(len / 2);
+        // Build a heap with the last in order on top, then take it off again and again.
+        self.for_each("build", half, |l, r| {
+            let back = l.b.sub(&half, &r);
+            let root = l.b.sub(&back, &one);
+            l.sift(line, root, end, descending, [one, two]);
+        });
+        let turns = self.b.index_constant(len.saturating_sub(1));
+        self.for_each("take", turns, |l, r| {
+            let left = l.b.sub(&end, &r);
+            let last = l.b.sub(&left, &one);
+            let zero = l.b.index_constant(0);
+            let (top_place, last_place) = (l.linear_of(&line.at(zero)), l.linear_of(&line.at(last)));
+            let (top, other) = (l.b.load(line.out, top_place), l.b.load(line.out, last_place));
+            l.b.store(line.out, last_place, top);
+            l.b.store(line.out, top_place, other);
+            l.sift(line, zero, last, descending, [one, two]);
+        });
+    }
+
+    /// Moves an entry down until no child comes after it.
+    fn sift(&mut self, line: &Line, root: ExprId, end: ExprId, descending: bool, [one, two]: [ExprId; 2]) {
+        let current = self.b.local("current", Value::int(self.index, 0));
+        self.b.assign(current, root);
+        self.b.open_block();
+        let at = self.b.read(current);
+        let double = self.b.mul(&at, &two);
+        let first = self.b.add(&double, &one);
+        let done = self.b.op(Row::Ge, &[&first, &end]);
+        self.b.if_else(done, |b| b.simple(Stmt::Break), |_| {});
+        let child = self.b.local("child", Value::int(self.index, 0));
+        self.b.assign(child, first);
+        let second = self.b.add(&first, &one);
+        let there = self.b.lt(&second, &end);
+        self.b.open_block();
+        let later = self.before(line, first, second, descending);
+        self.b.if_else(later, |b| b.assign(child, second), |_| {});
+        let then = self.b.close_block();
+        self.b.simple(Stmt::If { condition: there, then, otherwise: vec![] });
+        let child = self.b.read(child);
+        let later = self.before(line, at, child, descending);
+        let settled = self.b.op(Row::Not, &[&later]);
+        self.b.if_else(settled, |b| b.simple(Stmt::Break), |_| {});
+        let (here, there) = (self.linear_of(&line.at(at)), self.linear_of(&line.at(child)));
+        let (a, c) = (self.b.load(line.out, here), self.b.load(line.out, there));
+        self.b.store(line.out, here, c);
+        self.b.store(line.out, there, a);
+        self.b.assign(current, child);
+        let body = self.b.close_block();
+        self.b.simple(Stmt::Loop { body });
+    }
+
+    /// True if the entry at place `a` of the heap belongs before that at `b`.
+    fn before(&mut self, line: &Line, a: ExprId, b: ExprId, descending: bool) -> ExprId {
+        let [(i, x), (j, y)] = [a, b].map(|place| {
+            let place = self.linear_of(&line.at(place));
+            let entry = self.b.load(line.out, place);
+            let index = self.b.cast(self.index, &entry);
+            (entry, self.load(&line.x, line.at(index)))
+        });
+        let earlier = self.b.lt(&i, &j);
+        let (small, large) = if descending { (y, x) } else { (x, y) };
+        let mut less = self.b.lt(&small, &large);
+        let mut same = self.b.op(Row::Eq, &[&small, &large]);
+        if line.x.0.dtype.is_float() {
+            let [small_nan, large_nan] = [small, large].map(|v| self.b.op(Row::Ne, &[&v, &v]));
+            let number = self.b.op(Row::Not, &[&small_nan]);
+            let beyond = self.b.op(Row::And, &[&number, &large_nan]);
+            less = self.b.op(Row::Or, &[&less, &beyond]);
+            let both = self.b.op(Row::And, &[&small_nan, &large_nan]);
+            same = self.b.op(Row::Or, &[&same, &both]);
+        }
+        let tie = self.b.op(Row::And, &[&same, &earlier]);
+        self.b.op(Row::Or, &[&less, &tie])
+    }
+}

@@ -1,0 +1,219 @@
+//! Ops that choose where an element comes from: padding, concatenation, indices, and the places of extremes.
+
+use bornite_ir::{Algebra, Atomic, Emit, EmitBits, ExprId, Op as Row, Scalar, Type, Value};
+
+use super::{Coordinates, Lowering};
+use crate::node::{Cut, Node, Reduce};
+use crate::{DType, Tensor};
+
+impl Lowering {
+    /// All of some bools.
+    fn every(&mut self, conditions: Vec<ExprId>) -> Option<ExprId> {
+        conditions.into_iter().reduce(|all, one| self.b.op(Row::And, &[&all, &one]))
+    }
+
+    /// A variable that holds what `then` computes where a condition holds, else `value`.
+    fn guarded(&mut self, condition: ExprId, value: Value, then: impl FnOnce(&mut Self) -> ExprId) -> ExprId {
+        let result = self.b.local("result", value);
+        self.b.open_block();
+        let inside = then(self);
+        self.b.assign(result, inside);
+        let then = self.b.close_block();
+        self.b.simple(bornite_ir::Stmt::If { condition, then, otherwise: vec![] });
+        self.b.read(result)
+    }
+
+    /// The input's element where the cuts hit, one value elsewhere.
+    pub(super) fn pad(&mut self, node: &Node, cuts: &[Cut], value: Value, at: &Coordinates) -> ExprId {
+        let x = &node.inputs[0];
+        let (mut conditions, mut inner) = (vec![], vec![]);
+        for ((axis, cut), &outer) in self.axes_of(at).into_iter().zip(cuts).zip(&node.shape) {
+            if *cut == Cut::whole(outer) {
+                inner.push(axis);
+                continue;
+            }
+            let back = self.index_op(Row::Sub, axis, cut.start);
+            let (mut place, zero) = (back, self.b.index_constant(0));
+            if cut.step != 1 {
+                let step = self.b.constant(Value::int(self.index, cut.step as i64));
+                let rest = self.b.op(Row::Rem, &[&back, &step]);
+                conditions.push(self.b.op(Row::Eq, &[&rest, &zero]));
+                place = self.b.div(&back, &step);
+            }
+            let end = self.b.index_constant(cut.len as u64);
+            conditions.push(self.b.op(Row::Ge, &[&place, &zero]));
+            conditions.push(self.b.lt(&place, &end));
+            inner.push(place);
+        }
+        let inner = Coordinates::axes(inner, &x.0.shape);
+        match self.every(conditions) {
+            Some(inside) => self.guarded(inside, value, |l| l.load(x, inner)),
+            None => self.load(x, inner),
+        }
+    }
+
+    /// The element of whichever input the place along the axis falls in.
+    pub(super) fn concat(&mut self, node: &Node, axis: usize, at: &Coordinates) -> ExprId {
+        let axes = self.axes_of(at);
+        let result = self.b.local("result", Value::int(node.dtype, 0));
+        let mut start = 0;
+        for input in &node.inputs {
+            let len = input.0.shape[axis];
+            if len == 0 {
+                continue;
+            }
+            let mut inner = axes.clone();
+            inner[axis] = if start == 0 { axes[axis] } else { self.index_op(Row::Sub, axes[axis], start) };
+            let (zero, end) = (self.b.index_constant(0), self.b.index_constant(len as u64));
+            let conditions = vec![self.b.op(Row::Ge, &[&inner[axis], &zero]), self.b.lt(&inner[axis], &end)];
+            if let Some(condition) = self.every(conditions) {
+                self.b.open_block();
+                let value = self.load(input, Coordinates::axes(inner, &input.0.shape));
+                self.b.assign(result, value);
+                let then = self.b.close_block();
+                self.b.simple(bornite_ir::Stmt::If { condition, then, otherwise: vec![] });
+            }
+            start += len;
+        }
+        self.b.read(result)
+    }
+
+    /// An index of the index tensor, and whether it is within the axis.
+    fn index_at(&mut self, index: &Tensor, at: Coordinates, len: usize) -> (ExprId, ExprId) {
+        let found = self.load(index, at);
+        let wide = self.b.cast(DType::I64, &found);
+        let [zero, end] = [0, len as i64].map(|n| self.b.constant(Value::int(DType::I64, n)));
+        let conditions = vec![self.b.op(Row::Ge, &[&wide, &zero]), self.b.lt(&wide, &end)];
+        let inside = self.every(conditions).unwrap_or(zero);
+        (wide, inside)
+    }
+
+    /// Notes a bad index where the device's status is read: the first wins.
+    fn report(&mut self, index: ExprId) {
+        let Some(status) = self.status else { return };
+        let code = self.b.value("code", DType::I64);
+        let (flag, place) = (self.b.index_constant(0), self.b.index_constant(1));
+        let zero = self.b.constant(Value::int(DType::I64, 0));
+        let before = self.b.compare_exchange(status, flag, zero, code);
+        let first = self.b.op(Row::Eq, &[&before, &zero]);
+        self.b.if_else(first, |b| _ = b.atomic(Atomic::Exchange, status, place, index), |_| {});
+    }
+
+    /// What to do where an index is bad.
+    fn unless(&mut self, inside: ExprId, index: ExprId) {
+        let bad = self.b.op(Row::Not, &[&inside]);
+        self.b.open_block();
+        self.report(index);
+        let then = self.b.close_block();
+        self.b.simple(bornite_ir::Stmt::If { condition: bad, then, otherwise: vec![] });
+    }
+
+    pub(super) fn gather(&mut self, node: &Node, axis: usize, at: &Coordinates) -> ExprId {
+        let (x, index) = (&node.inputs[0], &node.inputs[1]);
+        let axes = self.axes_of(at);
+        let (wide, inside) = self.index_at(index, Coordinates::axes(axes.clone(), &index.0.shape), x.0.shape[axis]);
+        self.unless(inside, wide);
+        self.guarded(inside, Value::int(node.dtype, 0), |l| {
+            let mut inner = axes;
+            inner[axis] = l.b.cast(l.index, &wide);
+            l.load(x, Coordinates::axes(inner, &x.0.shape))
+        })
+    }
+
+    /// Each element looks through all indices of its line, in order: slow for long lines, the same everywhere.
+    pub(super) fn scatter_add(&mut self, node: &Node, axis: usize, at: &Coordinates) -> ExprId {
+        let [x, index, values] = &node.inputs[..] else { return self.b.index_constant(0) };
+        let axes = self.axes_of(at);
+        let total = self.b.local("total", Value::int(node.dtype, 0));
+        let start = self.load(x, at.clone());
+        self.b.assign(total, start);
+        let own = self.b.cast(DType::I64, &axes[axis]);
+        let end = self.b.index_constant(index.0.shape[axis] as u64);
+        let len = x.0.shape[axis];
+        self.for_each("r", end, |l, r| {
+            let mut inner = axes.clone();
+            inner[axis] = r;
+            let (wide, inside) = l.index_at(index, Coordinates::axes(inner.clone(), &index.0.shape), len);
+            // One element a line reports for all.
+            let first = l.b.constant(Value::int(DType::I64, 0));
+            let is_first = l.b.op(Row::Eq, &[&own, &first]);
+            let not_first = l.b.op(Row::Not, &[&is_first]);
+            let fine = l.b.op(Row::Or, &[&inside, &not_first]);
+            l.unless(fine, wide);
+            let mine = l.b.op(Row::Eq, &[&wide, &own]);
+            l.b.open_block();
+            let value = l.load(values, Coordinates::axes(inner, &values.0.shape));
+            let before = l.b.read(total);
+            let after = l.b.add(&before, &value);
+            l.b.assign(total, after);
+            let then = l.b.close_block();
+            l.b.simple(bornite_ir::Stmt::If { condition: mine, then, otherwise: vec![] });
+        });
+        self.b.read(total)
+    }
+
+    pub(super) fn arg_reduce(&mut self, node: &Node, reduce: Reduce, axis: usize, at: &Coordinates) -> ExprId {
+        let x = &node.inputs[0];
+        let mut axes = self.axes_of(at);
+        let zero = self.b.index_constant(0);
+        axes.insert(axis, zero);
+        let first = self.load(x, Coordinates::axes(axes.clone(), &x.0.shape));
+        let best = self.b.local("best", Value::int(x.0.dtype, 0));
+        self.b.assign(best, first);
+        let place = self.b.local("place", Value::int(self.index, 0));
+        let end = self.b.index_constant(x.0.shape[axis] as u64);
+        self.for_each("r", end, |l, r| {
+            let mut inner = axes.clone();
+            inner[axis] = r;
+            let value = l.load(x, Coordinates::axes(inner, &x.0.shape));
+            let before = l.b.read(best);
+            // NaN is what min and max give, so the first NaN is where they are.
+            let mut better = l.b.op(if reduce == Reduce::Min { Row::Lt } else { Row::Gt }, &[&value, &before]);
+            if x.0.dtype.is_float() {
+                let (is_nan, number) = (l.b.op(Row::Ne, &[&value, &value]), l.b.op(Row::Eq, &[&before, &before]));
+                let turns = l.b.op(Row::And, &[&is_nan, &number]);
+                better = l.b.op(Row::Or, &[&better, &turns]);
+            }
+            l.b.if_else(
+                better,
+                |b| {
+                    b.assign(best, value);
+                    b.assign(place, r);
+                },
+                |_| {},
+            );
+        });
+        let place = self.b.read(place);
+        self.b.cast(DType::I64, &place)
+    }
+
+    /// Word `i % 4` of Philox at counter `(i / 4, offset)` under the seed.
+    pub(super) fn random(&mut self, node: &Node, at: &Coordinates) -> ExprId {
+        let state = &node.inputs[0];
+        let linear = self.linear_of(at);
+        let wide = self.b.cast(Scalar::U64, &linear);
+        let [four, half] = [4, 32].map(|n| self.b.constant(Value::int(Scalar::U64, n)));
+        let group = self.b.div(&wide, &four);
+        let [seed, offset] = [0, 1].map(|n| {
+            let n = self.b.index_constant(n);
+            self.load(state, Coordinates::linear(n, &state.0.shape))
+        });
+        let mut words = vec![];
+        for value in [group, offset, seed] {
+            let upper = self.b.op(Row::Shr, &[&value, &half]);
+            words.extend([value, upper].map(|word| self.b.cast(Scalar::U32, &word)));
+        }
+        let counter = self.b.construct(Type::Vector(Scalar::U32, 4), &words[..4]);
+        let key = self.b.construct(Type::Vector(Scalar::U32, 2), &words[4..]);
+        let found = self.b.algebra(Algebra::Philox, &[counter, key]);
+        let rest = self.b.op(Row::Rem, &[&wide, &four]);
+        let mut result = self.b.extract(found, 0);
+        for n in 1..4 {
+            let word = self.b.extract(found, n);
+            let number = self.b.constant(Value::int(Scalar::U64, n as i64));
+            let chosen = self.b.op(Row::Eq, &[&rest, &number]);
+            result = self.b.select(&chosen, &word, &result);
+        }
+        result
+    }
+}
