@@ -90,6 +90,7 @@ api! {
         fn cuEventRecord(cu::CUevent, cu::CUstream) -> CUresult;
         fn cuEventQuery(cu::CUevent) -> CUresult;
         fn cuEventSynchronize(cu::CUevent) -> CUresult;
+        fn cuEventElapsedTime_v2(*mut f32, cu::CUevent, cu::CUevent) -> CUresult;
         fn cuEventDestroy_v2(cu::CUevent) -> CUresult;
         fn cuMemcpyHtoDAsync_v2(cu::CUdeviceptr, *const c_void, usize, cu::CUstream) -> CUresult;
         fn cuMemcpyDtoHAsync_v2(*mut c_void, cu::CUdeviceptr, usize, cu::CUstream) -> CUresult;

@@ -12,7 +12,7 @@ use crate::api::Driver;
 use crate::{Error, Result};
 
 /// What a device is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct DeviceInfo {
     /// Number in `cuda:N`.
     pub ordinal: usize,

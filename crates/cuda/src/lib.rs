@@ -1,5 +1,5 @@
 //! CUDA at run time: libraries found and opened when first needed, devices, memory, NVRTC, launches, graphs,
-//! and a cache of compiled kernels on disk.
+//! a cache of compiled kernels on disk, a tuner, a profiler, and the settings of all of them.
 //!
 //! Nothing of CUDA is needed to build, and a missing library is an [`Error`] that says how to get it, never a panic.
 //! This crate must not know of tensors or models. `unsafe` is at home here: every block calls the driver or NVRTC
@@ -14,9 +14,13 @@ mod error;
 mod graph;
 mod launch;
 mod library;
+pub mod log;
 mod memory;
 mod nvrtc;
 pub mod pool;
+pub mod profile;
+pub mod settings;
+pub mod tune;
 
 pub use cache::{Cache, compile_cached};
 pub use device::{Device, DeviceInfo, device_count, driver_version};

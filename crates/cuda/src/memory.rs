@@ -30,6 +30,11 @@ impl Buffer {
         Ok(Buffer { device: device.clone(), address, bytes })
     }
 
+    /// The device it is on.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
     /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -34,8 +34,10 @@ mod infer;
 mod lower;
 mod node;
 mod ops;
+mod runner;
 mod schedule;
 mod tensor;
+mod timing;
 mod trace;
 mod var;
 
@@ -47,10 +49,13 @@ pub use execute::run_kernel;
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
 pub use ops::Axes;
+pub use runner::{Runner, tune_kernel};
 pub use tensor::Tensor;
 pub use trace::{Trace, trace};
 pub use var::{Update, Var, commit};
 
+/// Times of kernels and transfers; choices between kernels; settings of the process.
+pub use bornite_cuda::{profile, settings, tune};
 /// The kernel IR, for kernels of one's own (see [`run_kernel`]).
 pub use bornite_ir as ir;
 

@@ -11,6 +11,7 @@ use crate::buffer::Buffer;
 use crate::execute::{Program, program};
 use crate::lower::{Lowered, lower};
 use crate::node::Op;
+use crate::timing::About;
 use crate::{Device, Error, Result, Tensor};
 
 /// Where a kernel's argument is.
@@ -28,6 +29,7 @@ pub(crate) enum Slot {
 pub(crate) struct Step {
     program: Arc<Program>,
     args: Vec<Slot>,
+    about: About,
 }
 
 /// A step before its memory is known: which node it computes, from what.
@@ -36,6 +38,7 @@ struct Work {
     bytes: usize,
     program: Arc<Program>,
     inputs: Vec<Tensor>,
+    about: About,
 }
 
 /// Everything needed to compute some tensors but the memory.
@@ -86,12 +89,18 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
     let mut work = vec![];
     for (id, tensor) in nodes_to_compute(&distinct)? {
         let Lowered { kernel, inputs } = lower(&tensor)?;
-        work.push(Work { id, bytes: tensor.0.bytes(), program: program(device, &kernel)?, inputs });
+        work.push(Work {
+            id,
+            bytes: tensor.0.bytes(),
+            program: program(device, &kernel)?,
+            inputs,
+            about: About::of(&tensor.0),
+        });
     }
     let slots = assign_memory(&distinct, &work);
     let mut plan = Plan { device, steps: vec![], roots: distinct, sources: vec![], temp_bytes: slots.temp_bytes };
     let mut sources: HashMap<u64, usize> = HashMap::new();
-    for Work { id, program, inputs, .. } in work {
+    for Work { id, program, inputs, about, .. } in work {
         let mut args = vec![slots.of[&id]];
         for input in &inputs {
             args.push(match slots.of.get(&input.0.id) {
@@ -102,7 +111,7 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
                 })),
             });
         }
-        plan.steps.push(Step { program, args });
+        plan.steps.push(Step { program, args, about });
     }
     Ok(plan)
 }
@@ -193,7 +202,7 @@ impl Plan {
                     Slot::Source(n) => &sources[n],
                 })
                 .collect();
-            step.program.launch(&buffers, &[])?;
+            step.program.launch(&buffers, &[], step.about)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 
 mod compile;
 mod entry;
-mod folder;
+pub(crate) mod folder;
 mod key;
 mod settings;
 
@@ -283,7 +283,11 @@ impl Cache {
     }
 
     fn note(&self, trouble: String) {
-        *lock(&self.trouble) = Some(trouble);
+        let before = lock(&self.trouble).replace(trouble.clone());
+        // The same trouble at every kernel is told once.
+        if before.as_ref() != Some(&trouble) {
+            crate::log!(Warn, "kernel cache: {trouble}");
+        }
     }
 }
 

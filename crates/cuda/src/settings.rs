@@ -1,0 +1,307 @@
+//! Every environment variable of Bornite in one table, and how their values are read.
+//!
+//! `docs/settings.md` is this table in words (`tests/settings.rs` writes it), and a test looks through all sources for
+//! variables that are missing here. Whatever can be set by a variable can be set in code as well; code wins.
+
+use std::ffi::OsString;
+
+use crate::{Error, Result};
+
+/// One environment variable.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// What it may hold.
+    pub values: &'static str,
+    /// What holds where it is not set or empty.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+    /// What does the same in code.
+    pub code: &'static str,
+    /// Says what is wrong with a value.
+    check: fn(&str) -> std::result::Result<(), String>,
+}
+
+/// When kernels are tuned.
+pub const TUNE_VARIABLE: &str = "BORNITE_TUNE";
+/// Whether every kernel's time is printed.
+pub const PROFILE_VARIABLE: &str = "BORNITE_PROFILE";
+/// How much is told on stderr.
+pub const LOG_VARIABLE: &str = "BORNITE_LOG";
+/// Whether every launch is waited for.
+pub const SYNC_VARIABLE: &str = "BORNITE_SYNC";
+/// The share of a GPU's memory that its pool may take.
+pub const MEMORY_FRACTION_VARIABLE: &str = "BORNITE_CUDA_MEMORY_FRACTION";
+/// The freed GPU memory that is kept for reuse.
+pub const POOL_CACHE_VARIABLE: &str = "BORNITE_CUDA_CACHE_SIZE";
+
+/// All settings, in the order of the manual.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "BORNITE_DEVICE",
+        values: "`cpu`, `cpu:N`, `cuda`, `cuda:N`, `interpreter`, `auto`",
+        default: "`auto`: the best GPU that works, else the CPU",
+        meaning: "The device of commands that take `--device`, which wins over it.",
+        code: "`\"cuda:1\".parse::<bornite::Device>()`",
+        check: |value| {
+            let (kind, number) = value.split_once(':').map_or((value, None), |(kind, n)| (kind, Some(n)));
+            let numbered = matches!(kind, "cpu" | "cuda") && number.is_none_or(|n| n.parse::<usize>().is_ok());
+            let plain = matches!(kind, "interpreter" | "auto") && number.is_none();
+            if numbered || plain { Ok(()) } else { Err("use cpu, cpu:N, cuda, cuda:N, interpreter or auto".into()) }
+        },
+    },
+    Setting {
+        name: crate::PATH_VARIABLE,
+        values: "folders, separated by `:`",
+        default: "none: the system's search path and the CUDA toolkit's folder",
+        meaning: "Where to look first for libcuda, libnvrtc and other libraries.",
+        code: "the variable, before the first call",
+        check: |value| match std::env::split_paths(value).find(|p| !p.as_os_str().is_empty() && !p.is_dir()) {
+            Some(bad) => Err(format!("{} is not a folder", bad.display())),
+            None => Ok(()),
+        },
+    },
+    Setting {
+        name: crate::HIDE_VARIABLE,
+        values: "`cuda`, `nvrtc`, separated by commas",
+        default: "none",
+        meaning: "Libraries to treat as missing: shows how a program behaves without them.",
+        code: "the variable, before the first call",
+        check: |value| match value.split(',').find(|name| !matches!(*name, "cuda" | "nvrtc" | "")) {
+            Some(bad) => Err(format!("there is no library '{bad}'; use cuda and nvrtc, separated by commas")),
+            None => Ok(()),
+        },
+    },
+    Setting {
+        name: crate::cache::CACHE_VARIABLE,
+        values: "`on`, `off`",
+        default: "`on`",
+        meaning: "Whether compiled kernels and tuning results are kept on disk.",
+        code: "`bornite_cuda::cache::Settings::enabled`",
+        check: |value| choose(value, &[("on", ()), ("off", ())]),
+    },
+    Setting {
+        name: crate::cache::CACHE_DIR_VARIABLE,
+        values: "a folder that only you can write to",
+        default: "`$XDG_CACHE_HOME/bornite`, else `~/.cache/bornite`",
+        meaning: "Where they are kept: kernels in `kernels/`, tuning results in `tuning/`.",
+        code: "`bornite_cuda::cache::Settings::folder`",
+        check: anything,
+    },
+    Setting {
+        name: crate::cache::SHARED_CACHE_DIR_VARIABLE,
+        values: "a folder",
+        default: "none",
+        meaning: "A second folder laid out like the first, looked into before it and never written.",
+        code: "`bornite_cuda::cache::Settings::shared`",
+        check: anything,
+    },
+    Setting {
+        name: crate::cache::CACHE_SIZE_VARIABLE,
+        values: "a size, as `500 MB` or `2 GiB`",
+        default: "`2 GiB`",
+        meaning: "The most that compiled kernels may take on disk; what was used longest ago goes first.",
+        code: "`bornite_cuda::cache::Settings::limit_bytes`",
+        check: |value| {
+            let lookup = |name: &str| (name == crate::cache::CACHE_SIZE_VARIABLE).then(|| OsString::from(value));
+            crate::cache::Settings::from_lookup(lookup).map(drop).map_err(what_of)
+        },
+    },
+    Setting {
+        name: TUNE_VARIABLE,
+        values: "`off`, `cached`, `tune`",
+        default: "`cached`",
+        meaning: "`off`: the first variant of a kernel always; `cached`: what was found best earlier, else the first; \
+                  `tune`: what is not known yet is measured.",
+        code: "`bornite_cuda::tune::Tuner::set_mode`",
+        check: |value| choose(value, &crate::tune::Mode::NAMES).map(drop),
+    },
+    Setting {
+        name: PROFILE_VARIABLE,
+        values: "`off`, `print`",
+        default: "`off`",
+        meaning: "`print`: the time of every kernel and transfer is written to stderr; the GPU is waited for each time.",
+        code: "`bornite_cuda::profile::set_print`; `bornite_cuda::profile::scope` for a report",
+        check: |value| choose(value, &[("off", ()), ("print", ())]),
+    },
+    Setting {
+        name: LOG_VARIABLE,
+        values: "`error`, `warn`, `info`, `debug`",
+        default: "`warn`",
+        meaning: "How much is told on stderr.",
+        code: "`bornite_cuda::log::set_level`",
+        check: |value| choose(value, &crate::log::Level::NAMES).map(drop),
+    },
+    Setting {
+        name: SYNC_VARIABLE,
+        values: "`0`, `1`",
+        default: "`0`",
+        meaning: "`1`: every launch is waited for, so that an error of the GPU surfaces where it was made. Slow.",
+        code: "`bornite_cuda::settings::set_sync`",
+        check: |value| choose(value, &[("0", ()), ("1", ())]),
+    },
+    Setting {
+        name: MEMORY_FRACTION_VARIABLE,
+        values: "a number from 0 to 1",
+        default: "`1`",
+        meaning: "The share of a GPU's memory that its pool may take.",
+        code: "`bornite_cuda::Pool::set_fraction`",
+        check: |value| fraction(value).map(drop),
+    },
+    Setting {
+        name: POOL_CACHE_VARIABLE,
+        values: "a size, as `512MB` or `2GiB` (both in powers of 1024)",
+        default: "no limit",
+        meaning: "Freed GPU memory that is kept for reuse; what is above goes back to the driver.",
+        code: "`bornite_cuda::Pool::set_cache_limit`",
+        check: |value| crate::parse_bytes(value).map(drop).map_err(|error| error.to_string()),
+    },
+];
+
+fn anything(_: &str) -> std::result::Result<(), String> {
+    Ok(())
+}
+
+/// What is wrong, of an error that also names the variable.
+fn what_of(error: Error) -> String {
+    match error {
+        Error::Setting { what, .. } => what,
+        other => other.to_string(),
+    }
+}
+
+fn fraction(value: &str) -> std::result::Result<f64, String> {
+    match value.trim().parse::<f64>() {
+        Ok(number) if (0.0..=1.0).contains(&number) => Ok(number),
+        _ => Err("use a number from 0 to 1, such as 0.9".into()),
+    }
+}
+
+/// The meaning of a word, or which words there are.
+pub(crate) fn choose<T: Copy>(value: &str, words: &[(&str, T)]) -> std::result::Result<T, String> {
+    match words.iter().find(|(word, _)| *word == value) {
+        Some((_, meaning)) => Ok(*meaning),
+        None => {
+            let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            let (last, rest) = words.split_last().unwrap_or((&"", &[]));
+            Err(format!("use {} or {last}", rest.join(", ")))
+        }
+    }
+}
+
+/// A variable's value; an empty one counts as none.
+pub fn get(variable: &str) -> Option<String> {
+    std::env::var_os(variable).filter(|value| !value.is_empty()).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Reads a variable with `parse`, whose complaint becomes an error that names the variable.
+pub fn read<T>(
+    variable: &'static str,
+    default: T,
+    parse: impl FnOnce(&str) -> std::result::Result<T, String>,
+) -> Result<T> {
+    match get(variable) {
+        None => Ok(default),
+        Some(value) => parse(&value).map_err(|what| Error::Setting { variable, value, what }),
+    }
+}
+
+/// The share of a GPU's memory that its pool may take: `BORNITE_CUDA_MEMORY_FRACTION`.
+pub fn memory_fraction() -> Result<f64> {
+    read(MEMORY_FRACTION_VARIABLE, 1.0, fraction)
+}
+
+/// The freed GPU memory to keep for reuse: `BORNITE_CUDA_CACHE_SIZE`.
+pub fn pool_cache_bytes() -> Result<Option<u64>> {
+    read(POOL_CACHE_VARIABLE, None, |value| crate::parse_bytes(value).map(Some).map_err(|error| error.to_string()))
+}
+
+/// 0: no, 1: yes, 2: nobody asked yet.
+static SYNC: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(2);
+
+/// Whether every launch is to be waited for: `BORNITE_SYNC`, or what [`set_sync`] said.
+pub fn sync() -> Result<bool> {
+    use std::sync::atomic::Ordering::Relaxed;
+    match SYNC.load(Relaxed) {
+        2 => {
+            let on = read(SYNC_VARIABLE, false, |value| choose(value, &[("0", false), ("1", true)]))?;
+            SYNC.store(on.into(), Relaxed);
+            Ok(on)
+        }
+        on => Ok(on == 1),
+    }
+}
+
+/// Has every launch waited for, or not, whatever the environment says.
+pub fn set_sync(on: bool) {
+    SYNC.store(on.into(), std::sync::atomic::Ordering::Relaxed);
+}
+
+/// A setting as the environment has it.
+#[derive(Clone, Debug)]
+pub struct InEffect {
+    /// Which.
+    pub setting: &'static Setting,
+    /// The variable's value, if it is set.
+    pub value: Option<String>,
+    /// What is wrong with the value.
+    pub error: Option<Error>,
+}
+
+/// Every setting with its value and what is wrong with it.
+pub fn in_effect() -> Vec<InEffect> {
+    let one = |setting: &'static Setting| {
+        let value = get(setting.name);
+        let checked = read(setting.name, (), setting.check);
+        InEffect { setting, value, error: checked.err() }
+    };
+    SETTINGS.iter().map(one).collect()
+}
+
+/// Variables that begin with `BORNITE_` and mean nothing: most are misspelled.
+pub fn unknown() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let known = |name: &str| SETTINGS.iter().any(|setting| setting.name == name) || for_tests(name);
+    let mut unknown: Vec<String> = names.filter(|name| name.starts_with("BORNITE_") && !known(name)).collect();
+    unknown.sort();
+    unknown
+}
+
+/// Variables that only tests read are not settings.
+pub fn for_tests(name: &str) -> bool {
+    name.starts_with("BORNITE_TEST_") || name.starts_with("BORNITE_CACHE_TEST_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_checked_in_words() {
+        let cases = [
+            ("BORNITE_DEVICE", "cuda:1", "tpu", "use cpu, cpu:N"),
+            ("BORNITE_HIDE_LIBRARIES", "cuda,nvrtc", "cublas", "no library 'cublas'"),
+            ("BORNITE_LIBRARY_PATH", "/tmp", "/no/such/folder", "/no/such/folder is not a folder"),
+            ("BORNITE_CACHE", "off", "no", "use on or off"),
+            ("BORNITE_CACHE_SIZE", "1 GiB", "2", "a number and a unit"),
+            ("BORNITE_TUNE", "tune", "yes", "use off, cached or tune"),
+            ("BORNITE_PROFILE", "print", "1", "use off or print"),
+            ("BORNITE_LOG", "debug", "loud", "use error, warn, info or debug"),
+            ("BORNITE_SYNC", "1", "yes", "use 0 or 1"),
+            ("BORNITE_CUDA_MEMORY_FRACTION", "0.5", "1.5", "from 0 to 1"),
+            ("BORNITE_CUDA_MEMORY_FRACTION", "1", "NaN", "from 0 to 1"),
+            ("BORNITE_CUDA_CACHE_SIZE", "2GB", "2 parsecs", "'parsecs' is not a unit"),
+        ];
+        for (name, good, bad, words) in cases {
+            let setting = SETTINGS.iter().find(|setting| setting.name == name).unwrap();
+            assert_eq!((setting.check)(good), Ok(()), "{name}={good}");
+            let what = (setting.check)(bad).expect_err(name);
+            assert!(what.contains(words), "{name}={bad}: {what}");
+        }
+        let checked = |name| cases.iter().any(|case| case.0 == name);
+        let free: Vec<&str> = SETTINGS.iter().map(|s| s.name).filter(|name| !checked(*name)).collect();
+        assert_eq!(free, ["BORNITE_CACHE_DIR", "BORNITE_SHARED_CACHE_DIR"]);
+    }
+}
