@@ -178,6 +178,13 @@ fn modes_and_guards() {
     // What is no candidate any more is not used.
     let found = tune(&tuner(Mode::Cached, &folder), "modes", &blocks(&[32, 64]), faster_second);
     assert_eq!((found.choice.get("block"), found.record.is_none()), (Some(32), true));
+    // A candidate that nobody tried yet is tried where that may be done.
+    let more = blocks(&[64, 128, 256]);
+    let found = tune(&tuner(Mode::Cached, &folder), "modes", &more, |_| panic!("nothing is measured"));
+    assert_eq!((found.choice.get("block"), found.measured), (Some(128), false));
+    let found = tune(&tuner(Mode::Tune, &folder), "modes", &more, |block| Some(256.0 / block as f64));
+    assert_eq!((found.choice.get("block"), found.measured), (Some(256), true));
+    assert!(tune(&tuner(Mode::Tune, &folder), "modes", &candidates, faster_second).measured, "256 is none of these");
     // Inside a capture nothing is measured, and what is known is used all the same.
     let busy = |operation: &str| {
         tuner(Mode::Tune, &folder).choose(

@@ -129,12 +129,13 @@ impl Runner {
         self.program.engine()
     }
 
-    /// The largest difference between what this and another run of views of the same kind hold, relative to the largest
-    /// magnitude there; 0 for equal bits, infinite where only one is a number.
+    /// The largest difference in what two runs wrote, relative to the largest magnitude in the view; 0 for equal values,
+    /// infinite where only one is a number.
     pub fn difference(&self, ours: &[Vec<u64>], theirs: &[Vec<u64>]) -> f64 {
         let firsts: Vec<Value> = self.values.iter().filter_map(|parts| parts.first().copied()).collect();
         let mut largest: f64 = 0.0;
-        for ((param, a), b) in self.kernel.params.iter().zip(ours).zip(theirs) {
+        let views = self.kernel.params.iter().zip(ours).zip(theirs);
+        for ((param, a), b) in views.filter(|((param, _), _)| param.access.writes()) {
             let layout = param.ty.layout(&self.kernel.structs);
             let elements = self.kernel.span(&param.dims, &firsts).map_or(0, |span| span.elements as usize);
             let places =
@@ -185,10 +186,11 @@ pub fn tune_kernel(
         Device::Cpu(_) | Device::Interpreter => (Platform::host(&device.to_string()), Box::new(HostTimer::new())),
     };
     let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
-    let bytes = |param| first.view_bytes(param, &firsts).unwrap_or(0) as u64;
+    let extents = first.params.iter().flat_map(|param| param.dims.iter().map(|dim| dim.extent.of(&firsts)));
     let key = Key {
-        operation: format!("kernel {}", first.name),
-        shape: first.params.iter().map(bytes).collect(),
+        // Kernels of one name and shape may differ; the hash tells them apart.
+        operation: format!("kernel {} {:016x}", first.name, fnv(first.to_string().as_bytes())),
+        shape: extents.map(|extent| extent as u64).collect(),
         dtype: first.params.iter().map(|p| p.ty.name(&first.structs).to_string()).collect::<Vec<_>>().join(","),
         platform,
     };
@@ -220,4 +222,9 @@ pub fn tune_kernel(
         },
         |runner, set| Ok(runner.run(set)?),
     ))
+}
+
+/// FNV-1a: the same in every release and on every machine, which std's hashes do not promise.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -30,7 +30,7 @@ mod record;
 mod store;
 mod timer;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -132,6 +132,8 @@ pub struct Tuner {
     budget: Mutex<Budget>,
     store: Store,
     known: Mutex<HashMap<String, Arc<Record>>>,
+    /// Choices that hold whatever else is known.
+    pins: Mutex<HashMap<String, Arc<Record>>>,
     /// Held while something is measured: two at once would measure each other.
     measuring: Mutex<()>,
 }
@@ -140,7 +142,7 @@ impl Tuner {
     /// A tuner that keeps what it finds in a store.
     pub fn new(mode: Mode, store: Store) -> Tuner {
         let (mode, measuring) = (AtomicU8::new(mode as u8), Mutex::default());
-        Tuner { mode, budget: Mutex::default(), store, known: Mutex::default(), measuring }
+        Tuner { mode, budget: Mutex::default(), store, known: Mutex::default(), pins: Mutex::default(), measuring }
     }
 
     /// The tuner that the environment asks for, made on first use. Fails only where a setting cannot be read.
@@ -179,16 +181,17 @@ impl Tuner {
 
     /// Takes these choices as known, before those on disk: a resumed run uses what the first one used.
     pub fn pin(&self, records: impl IntoIterator<Item = Record>) {
-        let mut known = lock(&self.known);
-        known.extend(records.into_iter().map(|record| (record.key.hash(), Arc::new(record))));
+        let mut pins = lock(&self.pins);
+        pins.extend(records.into_iter().map(|record| (record.key.hash(), Arc::new(record))));
     }
 
     /// Every choice this process knows, to be saved with a checkpoint.
     pub fn known(&self) -> Vec<Record> {
-        let mut known: Vec<(String, Record)> =
-            lock(&self.known).iter().map(|(hash, record)| (hash.clone(), (**record).clone())).collect();
-        known.sort_by(|a, b| a.0.cmp(&b.0));
-        known.into_iter().map(|(_, record)| record).collect()
+        let mut all: BTreeMap<String, Arc<Record>> = BTreeMap::new();
+        for map in [&self.known, &self.pins] {
+            all.extend(lock(map).iter().map(|(hash, record)| (hash.clone(), record.clone())));
+        }
+        all.into_values().map(|record| (*record).clone()).collect()
     }
 
     /// The choice for a key. `prepare` makes a candidate, `verify` runs it once and checks what it computed, `run`
@@ -252,20 +255,30 @@ impl Tuner {
         )
     }
 
-    /// What is known of a key, in memory or on disk, if it is still a candidate.
+    /// What is known of a key, in memory or on disk, if it is still a candidate. Where more could be measured, a record
+    /// that does not know all candidates is not enough.
     fn look_up(&self, request: &Request<'_>) -> Option<Found> {
         let hash = request.key.hash();
-        let known = lock(&self.known).get(&hash).cloned();
-        let record = match known {
+        let candidates = request.candidates;
+        let pinned = lock(&self.pins).get(&hash).cloned();
+        let record = match pinned.filter(|record| candidates.contains(&record.chosen)) {
             Some(record) => record,
             None => {
-                let record = Arc::new(self.store.get(request.key)?);
-                lock(&self.known).insert(hash, record.clone());
-                record
+                let known = lock(&self.known).get(&hash).cloned();
+                let record = match known {
+                    Some(record) => record,
+                    None => {
+                        let record = Arc::new(self.store.get(request.key)?);
+                        lock(&self.known).insert(hash, record.clone());
+                        record
+                    }
+                };
+                let tried = |choice: &Choice| record.trials.iter().any(|trial| trial.choice == *choice);
+                let complete = self.mode() != Mode::Tune || request.busy || candidates.iter().all(tried);
+                (complete && candidates.contains(&record.chosen)).then_some(record)?
             }
         };
-        let choice = record.chosen.clone();
-        request.candidates.contains(&choice).then_some(Found { choice, record: Some(record), measured: false })
+        Some(Found { choice: record.chosen.clone(), record: Some(record), measured: false })
     }
 }
 
