@@ -63,3 +63,13 @@ pub use bornite_ir as ir;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// As are the programs of the manuals.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/cuda.md")]
+struct CudaManual;
+
+/// As above.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/troubleshooting.md")]
+struct TroubleshootingManual;
