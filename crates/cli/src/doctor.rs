@@ -30,7 +30,11 @@ type Found = Result<(&'static str, String), bornite_cuda::Error>;
 
 pub fn run(json: bool) -> Result<ExitCode, Failure> {
     let findings = Findings::gather();
-    if json { print_json(&findings.to_json())? } else { print(&findings.to_text())? }
+    if json {
+        print_json(&findings.to_json())?
+    } else {
+        print(&findings.to_text())?
+    }
     Ok(if findings.problems().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -80,10 +80,12 @@ fn the_commands_of_the_manuals_do_what_they_show() {
 #[test]
 fn lines_are_compared_with_gaps() {
     let output = "kernels  /tmp/x/kernels: 0 entries\n  median 0.1 ms, spread 2%\n";
-    for shown in ["kernels  …/kernels: 0 entries", "kernels …", "  median … ms, spread …", "  median 0.1 ms, spread 2%"] {
+    for shown in ["kernels  …/kernels: 0 entries", "kernels …", "  median … ms, spread …", "  median 0.1 ms, spread 2%"]
+    {
         assert!(printed(output, shown), "{shown}");
     }
-    for shown in ["kernels", "…/kernels: 0", "median … ms, spread …", "kernels …/tuning…", "spread … median …"] {
+    for shown in ["kernels", "…/kernels: 0", "median … ms, spread …", "kernels …/tuning…", "spread … median …"]
+    {
         assert!(!printed(output, shown), "{shown}");
     }
 }

@@ -74,7 +74,8 @@ fn the_doctor_lists_settings_and_finds_what_does_not_work() {
     let report = json(&bornite(&folder, &["doctor", "--json"], &[hidden, ("BORNITE_LGO", "info")]));
     assert_eq!((&report["healthy"], &report["problems"]), (&true.into(), &serde_json::json!([])));
     assert_eq!(report["unknown_variables"], serde_json::json!(["BORNITE_LGO"]));
-    let devices: Vec<&str> = report["checks"].as_array().unwrap().iter().map(|c| c["device"].as_str().unwrap()).collect();
+    let devices: Vec<&str> =
+        report["checks"].as_array().unwrap().iter().map(|c| c["device"].as_str().unwrap()).collect();
     assert_eq!(devices, ["interpreter", "cpu"]);
     assert!(report["checks"].as_array().unwrap().iter().all(|check| check["max_difference"] == 0.0));
     assert_eq!(report["caches"]["kernels"]["folder"], folder.join("kernels").to_str().unwrap());
@@ -154,7 +155,10 @@ fn caches_are_warmed_without_a_gpu() {
     let warm = ["cache", "warm", "--arch", "sm_80,sm_90", "--json"];
     let output = bornite(&folder, &warm, &env);
     let first = json(&output);
-    assert_eq!((&first["compiled"], &first["found"], &first["failed"]), (&26.into(), &0.into(), &serde_json::json!([])));
+    assert_eq!(
+        (&first["compiled"], &first["found"], &first["failed"]),
+        (&26.into(), &0.into(), &serde_json::json!([]))
+    );
     assert!(text(&output).contains("bornite info: compiled kernel 'matmul' for sm_90"), "{}", text(&output));
     let again = json(&bornite(&folder, &warm, &env));
     assert_eq!((&again["compiled"], &again["found"]), (&0.into(), &26.into()));
@@ -172,7 +176,9 @@ fn caches_are_warmed_without_a_gpu() {
 fn kernels_run_on_devices_as_on_the_interpreter() {
     let folder = scratch("run");
     for template in ["fill", "axpy", "stencil", "conv2d", "elementwise", "softmax", "matmul", "histogram"] {
-        let run = |device: &str| json(&bornite(&folder, &["kernel", "run", "--template", template, "--device", device, "--json"], &[]));
+        let run = |device: &str| {
+            json(&bornite(&folder, &["kernel", "run", "--template", template, "--device", device, "--json"], &[]))
+        };
         let (cpu, judge) = (run("cpu"), run("interpreter"));
         assert_eq!((&cpu["outputs"], &cpu["device"]), (&judge["outputs"], &"cpu".into()), "{template}");
     }
@@ -185,9 +191,13 @@ fn kernels_run_on_devices_as_on_the_interpreter() {
 #[test]
 fn kernels_are_timed() {
     let folder = scratch("bench");
-    let bench = |args: &[&str]| bornite(&folder, &[&["kernel", "bench", "--quick", "--device", "cpu"], args].concat(), &[]);
+    let bench =
+        |args: &[&str]| bornite(&folder, &[&["kernel", "bench", "--quick", "--device", "cpu"], args].concat(), &[]);
     let axpy = json(&bench(&["axpy", "--shape", "1024", "--json"]));
-    assert_eq!((&axpy["bytes"], &axpy["flops"], &axpy["engine"]), (&(3 * 4096).into(), &2048.into(), &"machine code".into()));
+    assert_eq!(
+        (&axpy["bytes"], &axpy["flops"], &axpy["engine"]),
+        (&(3 * 4096).into(), &2048.into(), &"machine code".into())
+    );
     assert!(axpy["median_ms"].as_f64().unwrap() > 0.0 && axpy["gflop_s"].as_f64().unwrap() > 0.0);
     for name in ["gelu", "exp", "add", "fma", "elementwise"] {
         let output = bench(&[name, "--dtype", "f64"]);
@@ -195,8 +205,13 @@ fn kernels_are_timed() {
     }
     let block = bench(&["softmax", "--shape", "4x64"]);
     assert!(text(&block).contains("on the checking interpreter"), "{}", text(&block));
-    let print = bornite(&folder, &["kernel", "bench", "fill", "--quick", "--device", "cpu"], &[("BORNITE_PROFILE", "print")]);
-    assert!(String::from_utf8_lossy(&print.stderr).contains("fill: 0."), "{}", text(&print).lines().next().unwrap_or_default());
+    let print =
+        bornite(&folder, &["kernel", "bench", "fill", "--quick", "--device", "cpu"], &[("BORNITE_PROFILE", "print")]);
+    assert!(
+        String::from_utf8_lossy(&print.stderr).contains("fill: 0."),
+        "{}",
+        text(&print).lines().next().unwrap_or_default()
+    );
 }
 
 #[test]
@@ -210,13 +225,21 @@ fn wrong_arguments_are_explained() {
         (&["kernel", "bench", "axpy", "--device", "tpu"], 2, "'tpu' is not a device"),
         (&["kernel", "bench", "axpy", "--device", "cpu", "--shape", "3y4"], 2, "sizes with an x between them"),
         (&["kernel", "bench", "axpy", "--device", "cpu", "--shape", "0"], 2, "sizes with an x between them"),
-        (&["kernel", "bench", "axpy", "--device", "cpu", "--shape", "3x4"], 1, "sizes of 'axpy' are n, such as --shape 1000"),
+        (
+            &["kernel", "bench", "axpy", "--device", "cpu", "--shape", "3x4"],
+            1,
+            "sizes of 'axpy' are n, such as --shape 1000",
+        ),
         (&["kernel", "bench", "axpy", "--device", "cpu", "--shape", "99999999999"], 1, "32-bit indices"),
         (&["kernel", "bench", "warp_sum", "--device", "cpu", "--shape", "33"], 1, "33, not a multiple of 32"),
         (&["kernel", "bench", "softmax", "--device", "cpu", "--tile", "48"], 1, "48 is not a power of two"),
         (&["kernel", "bench", "softmax", "--device", "cpu", "--tile", "0"], 1, "not one of 1 to 1024"),
         (&["kernel", "tune", "--template", "axpy", "--device", "cpu"], 1, "no tile can be tried"),
-        (&["kernel", "run", "--template", "fill", "--device", "cpu", "--sanitize"], 1, "--sanitize runs on the interpreter"),
+        (
+            &["kernel", "run", "--template", "fill", "--device", "cpu", "--sanitize"],
+            1,
+            "--sanitize runs on the interpreter",
+        ),
         (&["cache", "clear", "--kernels", "--tuning"], 2, "cannot be used with"),
         (&["cache", "worm"], 2, "warm"),
     ];

@@ -91,6 +91,14 @@ pub const SETTINGS: &[Setting] = &[
         check: anything,
     },
     Setting {
+        name: crate::cache::KERNEL_CACHE_DIR_VARIABLE,
+        values: "a folder that only you can write to",
+        default: "none",
+        meaning: "Another name for `BORNITE_CACHE_DIR`, which wins over it.",
+        code: "`bornite_cuda::cache::Settings::folder`",
+        check: anything,
+    },
+    Setting {
         name: crate::cache::SHARED_CACHE_DIR_VARIABLE,
         values: "a folder",
         default: "none",
@@ -302,6 +310,6 @@ mod tests {
         }
         let checked = |name| cases.iter().any(|case| case.0 == name);
         let free: Vec<&str> = SETTINGS.iter().map(|s| s.name).filter(|name| !checked(*name)).collect();
-        assert_eq!(free, ["BORNITE_CACHE_DIR", "BORNITE_SHARED_CACHE_DIR"]);
+        assert_eq!(free, ["BORNITE_CACHE_DIR", "BORNITE_KERNEL_CACHE_DIR", "BORNITE_SHARED_CACHE_DIR"]);
     }
 }

@@ -57,6 +57,7 @@ fn no_variable_is_missing() {
     for folder in ["crates", "scripts", "peers", "docs"] {
         names(&root().join(folder), &mut found);
     }
+    found.remove("BORNITE_LGO"); // how a misspelled one is found out
     found.retain(|name| !name.ends_with('_')); // "all BORNITE_… variables"
     assert!(found.len() >= SETTINGS.len(), "the sources were not found: {found:?}");
     let known: BTreeSet<String> = SETTINGS.iter().map(|setting| setting.name.into()).collect();

@@ -38,6 +38,7 @@ pub(crate) fn program(device: Device, kernel: &Kernel) -> Result<Arc<Program>> {
     }
     // Compiled outside the lock, so that threads compile side by side; a kernel compiled twice is kept once.
     let program = Arc::new(Program { kernel: kernel.clone(), device, code: compile(device, kernel)? });
+    bornite_cuda::log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());
     cache().get_or_insert_default().insert(device, program.clone());
     Ok(program)
 }

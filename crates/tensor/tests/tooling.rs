@@ -11,7 +11,8 @@ static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 fn launches_are_recorded_with_device_line_bytes_and_flops() {
     let _turn = TURN.lock();
     for device in [Device::cpu(), Device::Interpreter, Device::Cpu(1)] {
-        let (a, b) = (Tensor::from_slice(&[1.0f32; 6], &[2, 3], device), Tensor::from_slice(&[1.0f32; 12], &[3, 4], device));
+        let (a, b) =
+            (Tensor::from_slice(&[1.0f32; 6], &[2, 3], device), Tensor::from_slice(&[1.0f32; 12], &[3, 4], device));
         let scope = profile::scope();
         let product = a.matmul(&b);
         assert_eq!(product.to_vec::<f32>().unwrap(), [3.0; 8]);
@@ -84,7 +85,10 @@ fn kernels_are_tuned_and_wrong_ones_are_named() {
         let found = tune_kernel(&tuner, &variants, &[], &memory, device, 1e-5).unwrap();
         let record = found.record.expect("measured");
         assert!(found.measured && found.choice != choice(99));
-        assert!(matches!(&record.trials[2].outcome, Outcome::Rejected { reason } if reason.contains("wrong by")), "{record}");
+        assert!(
+            matches!(&record.trials[2].outcome, Outcome::Rejected { reason } if reason.contains("wrong by")),
+            "{record}"
+        );
         assert!(!tune_kernel(&tuner, &variants, &[], &memory, device, 1e-5).unwrap().measured);
     }
     let none = tune_kernel(&Tuner::new(Mode::Tune, Store::nowhere()), &[], &[], &[], Device::cpu(), 0.0).unwrap();

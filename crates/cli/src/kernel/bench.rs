@@ -76,7 +76,8 @@ fn subject(options: &Options) -> Result<Subject, Failure> {
 pub fn filled(kernel: &Kernel, values: &[&[Value]], sets: usize) -> Result<Vec<Vec<Vec<u64>>>, Failure> {
     let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
     let bytes: Option<Vec<usize>> = kernel.params.iter().map(|p| kernel.view_bytes(p, &firsts)).collect();
-    let Some(bytes) = bytes.filter(|bytes| bytes.iter().map(|b| *b as u128).sum::<u128>() * sets as u128 <= 16 << 30) else {
+    let Some(bytes) = bytes.filter(|bytes| bytes.iter().map(|b| *b as u128).sum::<u128>() * sets as u128 <= 16 << 30)
+    else {
         return Err("the kernel's views have more than 16 GiB: choose smaller sizes".into());
     };
     let mut made = vec![];
@@ -144,7 +145,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         }))?;
     } else {
         let title = format!("{} {shape} {} on {device} ({})", options.name, options.dtype.name(), runner.engine());
-        let mut text = format!("{title}\n  median {median_ms:.4} ms, {min_ms:.4} to {max_ms:.4}, spread {:.1}%\n", 100.0 * spread);
+        let mut text =
+            format!("{title}\n  median {median_ms:.4} ms, {min_ms:.4} to {max_ms:.4}, spread {:.1}%\n", 100.0 * spread);
         text += &format!("  {:.2} GB/s", gb_s.unwrap_or(0.0));
         text += &gflop_s.map_or("\n".into(), |rate| format!(", {rate:.2} GFLOP/s\n"));
         text += &format!("  {samples} samples of {inner} calls over {sets} sets of buffers\n");

@@ -92,7 +92,9 @@ pub fn run(command: &Command) -> Result<ExitCode, Failure> {
 
 fn list(json: bool) -> Result<ExitCode, Failure> {
     if json {
-        print_json(&TEMPLATES.iter().map(|t| json!({"name": t.name, "description": t.doc, "sizes": t.axes})).collect())?;
+        print_json(
+            &TEMPLATES.iter().map(|t| json!({"name": t.name, "description": t.doc, "sizes": t.axes})).collect(),
+        )?;
     } else {
         let lines: Vec<String> = TEMPLATES.iter().map(|t| format!("{:<12} {}\n", t.name, t.doc)).collect();
         print(&lines.concat())?;
@@ -110,7 +112,9 @@ fn check(files: &[PathBuf], json: bool) -> Result<ExitCode, Failure> {
         for (line, result) in found {
             failed |= result.is_err();
             let text = match (&result, json) {
-                (Ok(kernel), true) => json!({"file": file, "kernel": kernel.name, "line": line, "ok": true}).to_string(),
+                (Ok(kernel), true) => {
+                    json!({"file": file, "kernel": kernel.name, "line": line, "ok": true}).to_string()
+                }
                 (Err(error), true) => {
                     json!({"file": file, "line": line, "ok": false, "error": error.to_string()}).to_string()
                 }

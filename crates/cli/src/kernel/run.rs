@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use bornite::{Device, Runner};
 use bornite::ir::interp::{self, Options, Order};
 use bornite::ir::{Access, Arg, Extent, Fault, Kernel, Param, Scalar, Value, peek, poke};
+use bornite::{Device, Runner};
 use serde_json::json;
 
 use crate::{Failure, print, print_json};
@@ -35,7 +35,8 @@ pub fn values(kernel: &Kernel) -> Vec<Vec<Value>> {
 pub fn cells(kernel: &Kernel, param: &Param, firsts: &[Value], most: usize) -> Vec<(usize, Scalar)> {
     let layout = param.ty.layout(&kernel.structs);
     let elements = kernel.span(&param.dims, firsts).map_or(0, |span| span.elements as usize);
-    let places = (0..elements).flat_map(|n| layout.offsets.iter().map(move |(at, scalar)| (n * layout.bytes + at, *scalar)));
+    let places =
+        (0..elements).flat_map(|n| layout.offsets.iter().map(move |(at, scalar)| (n * layout.bytes + at, *scalar)));
     places.take(most).collect()
 }
 
@@ -112,7 +113,8 @@ pub fn execute(
     let written: Vec<(&str, String, Vec<f64>)> = (kernel.params.iter().zip(&shown.memory))
         .filter(|(p, words)| p.access.writes() && !words.is_empty())
         .map(|(p, words)| {
-            let first = cells(kernel, p, &firsts, 8).into_iter().map(|(byte, scalar)| peek(words, byte, scalar).as_f64());
+            let first =
+                cells(kernel, p, &firsts, 8).into_iter().map(|(byte, scalar)| peek(words, byte, scalar).as_f64());
             (p.name.as_str(), p.ty.name(&kernel.structs).to_string(), first.collect())
         })
         .collect();

@@ -77,7 +77,15 @@ pub struct Template {
 /// All templates.
 pub const TEMPLATES: [Template; 13] = [
     template("fill", "out[i] = value", "n", &[1000], 0, |s, n, _| templates::fill(s, n[0], 1.0), |_| 0),
-    template("axpy", "out[i] = a · x[i] + y[i]", "n", &[1000], 0, |s, n, _| templates::axpy(s, n[0], 2.0), |n| 2 * n[0]),
+    template(
+        "axpy",
+        "out[i] = a · x[i] + y[i]",
+        "n",
+        &[1000],
+        0,
+        |s, n, _| templates::axpy(s, n[0], 2.0),
+        |n| 2 * n[0],
+    ),
     template(
         "block_sum",
         "sums of blocks, in shared memory; twice, it sums anything",
@@ -87,7 +95,15 @@ pub const TEMPLATES: [Template; 13] = [
         |s, n, t| templates::block_sum(s, n[0], t),
         |n| n[0],
     ),
-    template("warp_sum", "sums of warps, by shuffles", "n", &[320], 0, |s, n, _| templates::warp_sum(s, n[0]), |n| n[0]),
+    template(
+        "warp_sum",
+        "sums of warps, by shuffles",
+        "n",
+        &[320],
+        0,
+        |s, n, _| templates::warp_sum(s, n[0]),
+        |n| n[0],
+    ),
     template(
         "transpose",
         "a transposed matrix, through padded tiles of 32",
@@ -226,7 +242,7 @@ impl Template {
             return Some("its sizes multiply to more than 32-bit indices reach".into());
         }
         match self.name {
-            "warp_sum" if shape[0] % 32 != 0 => Some(format!("n is {}, not a multiple of 32", shape[0])),
+            "warp_sum" if !shape[0].is_multiple_of(32) => Some(format!("n is {}, not a multiple of 32", shape[0])),
             "histogram" if shape[1] < 7 => Some("it needs at least 7 bins".into()),
             "conv2d" if shape[4] > shape[1].min(shape[2]) => Some("the filter is larger than the image".into()),
             "block_sum" | "block_scan" | "softmax" | "layer_norm" if !tile.is_power_of_two() => {

@@ -180,6 +180,7 @@ impl Sink for Print {
 /// each time.
 pub fn set_print(on: bool) {
     static PRINTING: Mutex<Option<Listening>> = Mutex::new(None);
+    is_on(); // asks the environment, which may come back here, before the lock is held
     let before = {
         let mut printing = PRINTING.lock().unwrap_or_else(PoisonError::into_inner);
         if printing.is_some() == on {

@@ -12,6 +12,7 @@ mod random;
 mod rows;
 mod state;
 mod templates;
+mod tooling;
 mod traces;
 
 use bornite::{Device, Error};
@@ -22,7 +23,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 31] = [
+const SUITE: [(&str, Body); 35] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("native::within_bounds", native::within_bounds),
@@ -54,6 +55,10 @@ const SUITE: [(&str, Body); 31] = [
     ("traces::errors_change_nothing", traces::errors_change_nothing),
     ("mlp::xor", mlp::xor),
     ("mlp::spiral", mlp::spiral),
+    ("tooling::profiles_tell_kernels_and_copies", tooling::profiles_tell_kernels_and_copies),
+    ("tooling::profiled_times_are_the_wall_clocks", tooling::profiled_times_are_the_wall_clocks),
+    ("tooling::runners_give_the_interpreters_bits", tooling::runners_give_the_interpreters_bits),
+    ("tooling::kernels_are_tuned", tooling::kernels_are_tuned),
 ];
 
 fn main() {
