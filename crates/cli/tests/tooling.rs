@@ -143,6 +143,37 @@ fn caches_are_counted_and_cleared() {
     assert!(output.status.success() && text(&output).contains("not kept: switched off"), "{}", text(&output));
 }
 
+#[test]
+fn processes_that_tune_at_once_lose_nothing() {
+    let folder = scratch("processes");
+    std::thread::scope(|scope| {
+        for shape in ["4x5x6", "5x6x7", "6x7x8", "4x5x6", "5x6x7", "6x7x8"] {
+            let folder = &folder;
+            scope.spawn(move || {
+                let tune =
+                    ["kernel", "tune", "--template", "matmul", "--tile", "2,4", "--device", "cpu", "--shape", shape];
+                let output = bornite(folder, &tune, &[]);
+                assert!(output.status.success(), "{}", text(&output));
+            });
+        }
+    });
+    let stats = json(&bornite(&folder, &["cache", "stats", "--list", "--json"], &[]));
+    assert_eq!(stats["tuning"]["list"].as_array().unwrap().len(), 3, "{stats}");
+    assert_eq!(std::fs::read_dir(folder.join("tuning")).unwrap().count(), 3, "no stray files");
+}
+
+#[test]
+fn the_log_says_as_much_as_it_is_asked_to() {
+    let folder = scratch("log");
+    let run = |env: &[(&str, &str)]| {
+        let output = bornite(&folder, &["kernel", "bench", "fill", "--quick", "--device", "cpu"], env);
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert_eq!(run(&[]), "");
+    assert_eq!(run(&[("BORNITE_LOG", "info")]), "");
+    assert!(run(&[("BORNITE_LOG", "debug")]).contains("bornite debug: kernel 'fill' is ready on cpu (machine code)"));
+}
+
 /// Needs NVRTC, which `scripts/test` provides by this variable.
 #[test]
 fn caches_are_warmed_without_a_gpu() {

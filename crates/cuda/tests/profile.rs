@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bornite_cuda::cache::{Compiler, Program, Settings};
+use bornite_cuda::pool::{Backing, Event, Stream, Tag};
 use bornite_cuda::profile::{self, Clock, HostClock, Kind, Lap, MemorySample, Roof, Sink, Span, Times, Work};
-use bornite_cuda::{Cache, Cubin, Error, Result};
+use bornite_cuda::{Cache, Cubin, Error, Pool, Result};
 use serde_json::Value;
 
 /// Profiling is the whole process's: tests that listen take turns.
@@ -177,6 +178,70 @@ fn traces_obey_the_format() {
     }
     check_trace(&serde_json::from_str(&scope.finish().to_chrome().to_string()).unwrap());
     check_trace(&profile::scope().finish().to_chrome());
+}
+
+#[test]
+fn reports_are_written_to_files() {
+    let _turn = TURN.lock();
+    let report = recorded();
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let read = |file: &std::path::Path| -> Value { serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap() };
+    let (stats, trace) = (folder.join("cuda_report.json"), folder.join("trace.json"));
+    report.export(&stats).unwrap();
+    report.export_trace(&trace).unwrap();
+    assert_eq!(read(&stats)["kernel_execution_times"]["add"]["total_executions"], 2);
+    check_trace(&read(&trace));
+    assert!(report.export("/no/such/folder/x.json").is_err());
+}
+
+/// Addresses without memory behind them.
+struct Addresses(std::sync::atomic::AtomicU64);
+
+impl Backing for Addresses {
+    fn name(&self) -> String {
+        "addresses".into()
+    }
+    fn total_bytes(&self) -> u64 {
+        1 << 40
+    }
+    fn free_bytes(&self) -> Result<u64> {
+        Ok(1 << 40)
+    }
+    fn reserve(&self, bytes: u64) -> Result<Option<u64>> {
+        Ok(Some(self.0.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed)))
+    }
+    fn release(&self, _: u64, _: u64, _: Stream) -> Result<()> {
+        Ok(())
+    }
+    fn record(&self, _: Stream) -> Result<Event> {
+        Ok(Event(0))
+    }
+    fn finished(&self, _: Event) -> Result<bool> {
+        Ok(true)
+    }
+    fn wait(&self, _: Event) -> Result<()> {
+        Ok(())
+    }
+    fn retire(&self, _: Event) {}
+    fn fill(&self, _: u64, _: u64, _: u8, _: Stream) -> Result<()> {
+        Ok(())
+    }
+    fn first_difference(&self, _: u64, _: u64, _: u8, _: Stream) -> Result<Option<u64>> {
+        Ok(None)
+    }
+}
+
+#[test]
+fn watched_pools_are_counted_while_they_live() {
+    let _turn = TURN.lock();
+    let pool = Arc::new(Pool::new(Arc::new(Addresses(4096.into()))));
+    profile::watch_pool("fake:9", &pool);
+    let block = pool.alloc(1000, Stream(0), Tag::default()).unwrap();
+    let stats = profile::scope().finish().performance_stats();
+    assert_eq!(stats["memory_pool_stats"]["fake:9"]["requested"], 1000);
+    pool.free(block).unwrap();
+    drop(pool);
+    assert!(profile::scope().finish().pools.is_empty());
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub use execute::run_kernel;
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
 pub use ops::Axes;
-pub use runner::{Runner, tune_kernel};
+pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
 pub use tensor::Tensor;
 pub use trace::{Trace, trace};
 pub use var::{Update, Var, commit};

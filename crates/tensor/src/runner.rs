@@ -175,6 +175,42 @@ pub fn tune_kernel(
     device: Device,
     tolerance: f64,
 ) -> Result<Found> {
+    let make = |kernel: &Kernel, device, memory| Runner::new(kernel, values, device, memory);
+    tune_with(make, Device::Interpreter, tuner, variants, values, memory, device, tolerance)
+}
+
+/// As [`tune_kernel`], without the interpreter, which takes long for large kernels: each kernel is compared with the
+/// first one on the same device.
+///
+/// # Safety
+/// As for [`Runner::unchecked`], for every kernel.
+#[allow(unsafe_code)]
+#[track_caller]
+pub unsafe fn tune_kernel_unchecked(
+    tuner: &Tuner,
+    variants: &[(Choice, Kernel)],
+    values: &[&[Value]],
+    memory: &[Vec<Vec<u64>>],
+    device: Device,
+    tolerance: f64,
+) -> Result<Found> {
+    let place = Place::here();
+    let make = |kernel: &Kernel, device, memory| Runner::load(kernel, values, device, memory, place);
+    tune_with(make, device, tuner, variants, values, memory, device, tolerance)
+}
+
+#[allow(clippy::too_many_arguments)] // the arguments of the two above, and what differs between them
+#[track_caller]
+fn tune_with(
+    make: impl Fn(&Kernel, Device, Vec<Vec<Vec<u64>>>) -> Result<Runner>,
+    judge: Device,
+    tuner: &Tuner,
+    variants: &[(Choice, Kernel)],
+    values: &[&[Value]],
+    memory: &[Vec<Vec<u64>>],
+    device: Device,
+    tolerance: f64,
+) -> Result<Found> {
     let Some((_, first)) = variants.first() else {
         return Ok(Found { choice: Choice::new(), record: None, measured: false });
     };
@@ -185,15 +221,7 @@ pub fn tune_kernel(
         }
         Device::Cpu(_) | Device::Interpreter => (Platform::host(&device.to_string()), Box::new(HostTimer::new())),
     };
-    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
-    let extents = first.params.iter().flat_map(|param| param.dims.iter().map(|dim| dim.extent.of(&firsts)));
-    let key = Key {
-        // Kernels of one name and shape may differ; the hash tells them apart.
-        operation: format!("kernel {} {:016x}", first.name, fnv(first.to_string().as_bytes())),
-        shape: extents.map(|extent| extent as u64).collect(),
-        dtype: first.params.iter().map(|p| p.ty.name(&first.structs).to_string()).collect::<Vec<_>>().join(","),
-        platform,
-    };
+    let key = key_of(first, values, platform);
     let candidates: Vec<Choice> = variants.iter().map(|(choice, _)| choice.clone()).collect();
     let mut expected: Option<Vec<Vec<u64>>> = None;
     Ok(tuner.choose(
@@ -202,14 +230,13 @@ pub fn tune_kernel(
         |choice| {
             let found = variants.iter().find(|(c, _)| c == choice);
             let (_, kernel) = found.ok_or("an unknown candidate")?;
-            Ok(Runner::new(kernel, values, device, memory.to_vec())?)
+            Ok(make(kernel, device, memory.to_vec())?)
         },
         |runner: &mut Runner| {
             let expected = match &expected {
                 Some(expected) => expected,
                 None => {
-                    let judge =
-                        Runner::new(first, values, Device::Interpreter, memory.iter().take(1).cloned().collect())?;
+                    let judge = make(first, judge, memory.iter().take(1).cloned().collect())?;
                     judge.run(0)?;
                     expected.insert(judge.memory(0)?)
                 }
@@ -222,6 +249,19 @@ pub fn tune_kernel(
         },
         |runner, set| Ok(runner.run(set)?),
     ))
+}
+
+/// What the best variant of a kernel depends on.
+fn key_of(kernel: &Kernel, values: &[&[Value]], platform: Platform) -> Key {
+    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
+    let extents = kernel.params.iter().flat_map(|param| param.dims.iter().map(|dim| dim.extent.of(&firsts)));
+    Key {
+        // Kernels of one name and shape may differ; the hash tells them apart.
+        operation: format!("kernel {} {:016x}", kernel.name, fnv(kernel.to_string().as_bytes())),
+        shape: extents.map(|extent| extent as u64).collect(),
+        dtype: kernel.params.iter().map(|p| p.ty.name(&kernel.structs).to_string()).collect::<Vec<_>>().join(","),
+        platform,
+    }
 }
 
 /// FNV-1a: the same in every release and on every machine, which std's hashes do not promise.

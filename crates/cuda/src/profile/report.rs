@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -215,6 +216,16 @@ impl Report {
             "memory_pool_stats": self.pools,
             "device_info": gpus,
         })
+    }
+
+    /// Writes [`performance_stats`](Report::performance_stats) to a file.
+    pub fn export(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
+        std::fs::write(path, format!("{:#}\n", self.performance_stats()))
+    }
+
+    /// Writes [`to_chrome`](Report::to_chrome) to a file.
+    pub fn export_trace(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
+        std::fs::write(path, self.to_chrome().to_string())
     }
 
     /// A table of the `n` rows that took longest.
