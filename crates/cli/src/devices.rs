@@ -28,14 +28,13 @@ pub fn describe(info: &DeviceInfo) -> String {
 
 /// Everything known about a GPU: every field of the record, and what follows from it.
 pub fn to_json(info: &DeviceInfo) -> Value {
+    // Free memory is known to an open device only; one that cannot be opened is still worth listing.
+    let described = bornite_cuda::Device::open(info.ordinal).and_then(|device| device.describe());
+    let mut json = serde_json::to_value(described.as_ref().unwrap_or(info)).unwrap_or_default();
     let (major, minor) = info.compute_capability;
-    let mut json = serde_json::to_value(info).unwrap_or_default();
     json["device"] = format!("cuda:{}", info.ordinal).into();
     json["compute_capability"] = format!("{major}.{minor}").into();
     json["arch"] = info.arch().into();
-    // Free memory is known to an open device only; one that cannot be opened is still worth listing.
-    let free = bornite_cuda::Device::open(info.ordinal).and_then(|device| device.memory_bytes());
-    json["memory_free_bytes"] = free.map_or(Value::Null, |(free, _)| free.into());
     json
 }
 

@@ -93,8 +93,8 @@ fn the_doctor_lists_settings_and_finds_what_does_not_work() {
         ("BORNITE_PROFILE", "7"),
         ("BORNITE_CACHE", "maybe"),
         ("BORNITE_SYNC", "x"),
-        ("BORNITE_CUDA_MEMORY_FRACTION", "2"),
-        ("BORNITE_CUDA_CACHE_SIZE", "2 parsecs"),
+        ("BORNITE_MEMORY_FRACTION", "2"),
+        ("BORNITE_MEMORY_CACHE", "2 parsecs"),
     ] {
         let output = bornite(&folder, &["doctor"], &[hidden, (name, value)]);
         assert_eq!(output.status.code(), Some(1), "{name}");

@@ -72,17 +72,17 @@ api! {
         fn cuDeviceGetName(*mut c_char, c_int, cu::CUdevice) -> CUresult;
         fn cuDeviceGetAttribute(*mut c_int, cu::CUdevice_attribute, cu::CUdevice) -> CUresult;
         fn cuDeviceTotalMem_v2(*mut usize, cu::CUdevice) -> CUresult;
-        fn cuDeviceGetDefaultMemPool(*mut cu::CUmemoryPool, cu::CUdevice) -> CUresult;
-        fn cuMemPoolSetAttribute(cu::CUmemoryPool, cu::CUmemPool_attribute, *mut c_void) -> CUresult;
+        fn cuDeviceGetPCIBusId(*mut c_char, c_int, cu::CUdevice) -> CUresult;
+        fn cuDeviceCanAccessPeer(*mut c_int, cu::CUdevice, cu::CUdevice) -> CUresult;
         fn cuDevicePrimaryCtxRetain(*mut cu::CUcontext, cu::CUdevice) -> CUresult;
         fn cuCtxSetCurrent(cu::CUcontext) -> CUresult;
         fn cuMemGetInfo_v2(*mut usize, *mut usize) -> CUresult;
         fn cuStreamCreate(*mut cu::CUstream, c_uint) -> CUresult;
         fn cuStreamSynchronize(cu::CUstream) -> CUresult;
+        fn cuStreamQuery(cu::CUstream) -> CUresult;
+        fn cuStreamWaitEvent(cu::CUstream, cu::CUevent, c_uint) -> CUresult;
         fn cuStreamBeginCapture_v2(cu::CUstream, cu::CUstreamCaptureMode) -> CUresult;
         fn cuStreamEndCapture(cu::CUstream, *mut cu::CUgraph) -> CUresult;
-        fn cuMemAllocAsync(*mut cu::CUdeviceptr, usize, cu::CUstream) -> CUresult;
-        fn cuMemFreeAsync(cu::CUdeviceptr, cu::CUstream) -> CUresult;
         fn cuMemAlloc_v2(*mut cu::CUdeviceptr, usize) -> CUresult;
         fn cuMemFree_v2(cu::CUdeviceptr) -> CUresult;
         fn cuMemsetD8Async(cu::CUdeviceptr, u8, usize, cu::CUstream) -> CUresult;
@@ -92,9 +92,14 @@ api! {
         fn cuEventSynchronize(cu::CUevent) -> CUresult;
         fn cuEventElapsedTime_v2(*mut f32, cu::CUevent, cu::CUevent) -> CUresult;
         fn cuEventDestroy_v2(cu::CUevent) -> CUresult;
+        fn cuMemHostAlloc(*mut *mut c_void, usize, c_uint) -> CUresult;
+        fn cuMemFreeHost(*mut c_void) -> CUresult;
         fn cuMemcpyHtoDAsync_v2(cu::CUdeviceptr, *const c_void, usize, cu::CUstream) -> CUresult;
         fn cuMemcpyDtoHAsync_v2(*mut c_void, cu::CUdeviceptr, usize, cu::CUstream) -> CUresult;
         fn cuMemcpyDtoDAsync_v2(cu::CUdeviceptr, cu::CUdeviceptr, usize, cu::CUstream) -> CUresult;
+        fn cuMemcpyPeerAsync(
+            cu::CUdeviceptr, cu::CUcontext, cu::CUdeviceptr, cu::CUcontext, usize, cu::CUstream
+        ) -> CUresult;
         fn cuModuleLoadData(*mut cu::CUmodule, *const c_void) -> CUresult;
         fn cuModuleUnload(cu::CUmodule) -> CUresult;
         fn cuModuleGetFunction(*mut cu::CUfunction, cu::CUmodule, *const c_char) -> CUresult;
@@ -102,7 +107,16 @@ api! {
             cu::CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, cu::CUstream,
             *mut *mut c_void, *mut *mut c_void
         ) -> CUresult;
+        fn cuLaunchKernelEx(*const cu::CUlaunchConfig, cu::CUfunction, *mut *mut c_void, *mut *mut c_void) -> CUresult;
+        fn cuFuncGetAttribute(*mut c_int, cu::CUfunction_attribute, cu::CUfunction) -> CUresult;
+        fn cuFuncSetAttribute(cu::CUfunction, cu::CUfunction_attribute, c_int) -> CUresult;
+        fn cuOccupancyMaxPotentialBlockSize(
+            *mut c_int, *mut c_int, cu::CUfunction, cu::CUoccupancyB2DSize, usize, c_int
+        ) -> CUresult;
+        fn cuOccupancyMaxActiveBlocksPerMultiprocessor(*mut c_int, cu::CUfunction, c_int, usize) -> CUresult;
         fn cuGraphInstantiateWithFlags(*mut cu::CUgraphExec, cu::CUgraph, u64) -> CUresult;
+        fn cuGraphGetNodes(cu::CUgraph, *mut cu::CUgraphNode, *mut usize) -> CUresult;
+        fn cuGraphExecUpdate_v2(cu::CUgraphExec, cu::CUgraph, *mut cu::CUgraphExecUpdateResultInfo) -> CUresult;
         fn cuGraphLaunch(cu::CUgraphExec, cu::CUstream) -> CUresult;
         fn cuGraphDestroy(cu::CUgraph) -> CUresult;
         fn cuGraphExecDestroy(cu::CUgraphExec) -> CUresult;

@@ -1,176 +1,66 @@
-//! Devices: how many, what they are, and an open one with its context and its stream.
+//! An open device: its context, its memory pool, its streams, and which device a thread works on.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::{self as cu, CUdevice_attribute as Attribute, CUresult};
+use cudarc::driver::sys::{self as cu, CUresult};
 
 use crate::api::Driver;
-use crate::{Error, Result};
+use crate::capture::capturing;
+use crate::context::{Context, Launched, SYNC_VARIABLE, check, waits};
+use crate::info::{best_of, check_driver_age, handle};
+use crate::pool::{Block, DriverBacking, Settings};
+use crate::staging::Staging;
+use crate::stream::Lane;
+use crate::{DeviceInfo, Error, Event, Pool, Result, Stream, driver_release, driver_version, pool};
 
-/// What a device is.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct DeviceInfo {
-    /// Number in `cuda:N`.
-    pub ordinal: usize,
-    /// The maker's name for it.
-    pub name: String,
-    /// Major and minor compute capability.
-    pub compute_capability: (u32, u32),
-    /// All of its memory.
-    pub memory_bytes: u64,
-    /// Multiprocessors.
-    pub multiprocessors: u32,
-    /// Second-level cache.
-    pub l2_bytes: u64,
-    /// Threads a block may have.
-    pub max_threads_per_block: u32,
-    /// Threads a warp.
-    pub warp_size: u32,
-    /// Processor clock.
-    pub clock_khz: u32,
-    /// Memory clock.
-    pub memory_clock_khz: u32,
-    /// Memory bus width.
-    pub memory_bus_bits: u32,
-}
-
-impl DeviceInfo {
-    /// NVRTC's name for its architecture.
-    pub fn arch(&self) -> String {
-        let (major, minor) = self.compute_capability;
-        format!("sm_{major}{minor}")
-    }
-}
-
-/// An open device: the primary context, and one stream on which everything is ordered.
+/// An open device: the primary context, a memory pool, one stream for work and two for copies beside it.
 pub struct Device {
     pub(crate) driver: &'static Driver,
-    pub(crate) context: cu::CUcontext,
+    pub(crate) context: Arc<Context>,
+    /// Where everything is ordered that does not ask for another stream.
     pub(crate) stream: cu::CUstream,
-    /// Where a captured sequence is recorded. Not `stream`: another thread's free must not end up in a capture.
+    /// Where a captured sequence is recorded. Not `stream`: another thread's work must not end up in a capture.
     capture_stream: cu::CUstream,
-    info: DeviceInfo,
-    /// The first error after which the context is lost.
-    poison: Mutex<Option<Error>>,
+    /// Held while a thread captures: there is one capture stream.
+    pub(crate) capture_lock: Mutex<()>,
+    /// For copies to the device and from it.
+    pub(crate) copy_lanes: [Lane; 2],
+    backing: Arc<DriverBacking>,
+    pool: Pool,
+    /// Streams and events (without and with timing) to be used again.
+    idle_lanes: Mutex<Vec<Lane>>,
+    idle_events: [Mutex<Vec<cu::CUevent>>; 2],
+    /// Pinned memory through which plain memory travels to the device and from it; see [`Device::staging`].
+    staging: [Staging; 4],
+    /// Blocks freed by a thread while it captured.
+    freed_in_capture: Mutex<Vec<Block>>,
+    /// An error met where nobody could be told.
+    unreported: Mutex<Option<Error>>,
 }
 
-// SAFETY: contexts and streams are driver handles, which the driver allows any thread to use once the context is
-// current there; `bind` makes it so before every call.
+// SAFETY: streams and events are driver handles, which the driver allows any thread to use once the context is current
+// there; `bind` makes it so before every call.
 unsafe impl Send for Device {}
-// SAFETY: as above.
+// SAFETY: as above; what changes is behind locks.
 unsafe impl Sync for Device {}
 
-/// Turns a driver result into ours.
-pub(crate) fn check(driver: &Driver, call: &'static str, result: CUresult) -> Result<()> {
-    if result == CUresult::CUDA_SUCCESS {
-        return Ok(());
-    }
-    let words = |function: unsafe extern "C" fn(CUresult, *mut *const c_char) -> CUresult| {
-        let mut text = std::ptr::null();
-        // SAFETY: the driver stores the address of a static string, or leaves null for a code it does not know.
-        unsafe {
-            function(result, &mut text);
-            if text.is_null() { "unknown".into() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
-        }
-    };
-    let (name, text) = (words(driver.cuGetErrorName), words(driver.cuGetErrorString));
-    Err(Error::Driver { call, code: result as u32, name, text })
+thread_local! {
+    /// The device that this thread works on unless it says otherwise.
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The driver, initialised.
-fn driver() -> Result<&'static Driver> {
-    static STARTED: OnceLock<()> = OnceLock::new();
-    let driver = Driver::get()?;
-    if STARTED.get().is_none() {
-        // SAFETY: no preconditions.
-        check(driver, "cuInit", unsafe { (driver.cuInit)(0) })?;
-        let _ = STARTED.set(());
-    }
-    Ok(driver)
-}
-
-/// Highest CUDA version the driver supports, as (major, minor).
-pub fn driver_version() -> Result<(u32, u32)> {
-    let driver = Driver::get()?;
-    let mut version = 0;
-    // SAFETY: writes one integer.
-    check(driver, "cuDriverGetVersion", unsafe { (driver.cuDriverGetVersion)(&mut version) })?;
-    Ok((version as u32 / 1000, version as u32 % 1000 / 10))
-}
-
-/// How many CUDA devices this process may see.
-pub fn device_count() -> Result<usize> {
-    let mut count = 0;
-    let counted = driver().and_then(|driver| {
-        // SAFETY: writes one integer.
-        check(driver, "cuDeviceGetCount", unsafe { (driver.cuDeviceGetCount)(&mut count) })
-    });
-    match counted {
-        // Starting the driver fails this way where there is no device, or none is visible.
-        Err(Error::Driver { code, .. }) if code == CUresult::CUDA_ERROR_NO_DEVICE as u32 => Ok(0),
-        counted => counted.map(|()| count as usize),
-    }
-}
-
-impl DeviceInfo {
-    /// Describes a device without opening it.
-    pub fn of(ordinal: usize) -> Result<DeviceInfo> {
-        let (driver, device) = handle(ordinal)?;
-        let mut name = [0 as c_char; 256];
-        let mut memory_bytes = 0;
-        // SAFETY: the buffer is as long as said, and terminated by the driver.
-        let name = unsafe {
-            check(driver, "cuDeviceGetName", (driver.cuDeviceGetName)(name.as_mut_ptr(), name.len() as c_int, device))?;
-            check(driver, "cuDeviceTotalMem", (driver.cuDeviceTotalMem_v2)(&mut memory_bytes, device))?;
-            CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
-        };
-        let get = |attribute: Attribute| {
-            let mut value = 0;
-            // SAFETY: writes one integer.
-            let result = unsafe { (driver.cuDeviceGetAttribute)(&mut value, attribute, device) };
-            check(driver, "cuDeviceGetAttribute", result).map(|()| value as u32)
-        };
-        Ok(DeviceInfo {
-            ordinal,
-            name,
-            compute_capability: (
-                get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            ),
-            memory_bytes: memory_bytes as u64,
-            multiprocessors: get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            l2_bytes: get(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as u64,
-            max_threads_per_block: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
-            warp_size: get(Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?,
-            clock_khz: get(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
-            memory_clock_khz: get(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
-            memory_bus_bits: get(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
-        })
-    }
-}
-
-fn handle(ordinal: usize) -> Result<(&'static Driver, cu::CUdevice)> {
-    let count = device_count()?;
-    if ordinal >= count {
-        let found = (0..count).map(|n| DeviceInfo::of(n).map(|i| format!("cuda:{n} ({})", i.name)));
-        return Err(Error::NoDevice { asked: ordinal, found: found.collect::<Result<_>>()? });
-    }
-    let driver = driver()?;
-    let mut device = 0;
-    // SAFETY: writes one handle; the ordinal is in range.
-    check(driver, "cuDeviceGet", unsafe { (driver.cuDeviceGet)(&mut device, ordinal as c_int) })?;
-    Ok((driver, device))
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Device {
     /// The device `cuda:ordinal`, opened on first use and kept open.
     pub fn open(ordinal: usize) -> Result<Arc<Device>> {
         static OPEN: Mutex<BTreeMap<usize, Arc<Device>>> = Mutex::new(BTreeMap::new());
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&OPEN);
         if let Some(device) = open.get(&ordinal) {
             return Ok(device.clone());
         }
@@ -179,35 +69,87 @@ impl Device {
         Ok(device)
     }
 
+    /// The best device here: most memory times multiprocessors, of equals the first.
+    pub fn best() -> Result<Arc<Device>> {
+        Device::open(best_of(&DeviceInfo::all()?)?)
+    }
+
+    /// The device this thread works on: `cuda:0` until [`Device::set_current`].
+    pub fn current() -> Result<Arc<Device>> {
+        Device::open(CURRENT.get())
+    }
+
+    /// The number of the device this thread works on.
+    pub fn current_ordinal() -> usize {
+        CURRENT.get()
+    }
+
+    /// Has this thread work on another device. If that cannot be opened, nothing changes.
+    pub fn set_current(ordinal: usize) -> Result<Arc<Device>> {
+        let device = Device::open(ordinal)?;
+        CURRENT.set(ordinal);
+        Ok(device)
+    }
+
     fn create(ordinal: usize) -> Result<Device> {
-        let (driver, handle) = handle(ordinal)?;
+        // Settings first: a typing error there should not cost the opening of a device.
+        let settings = Settings::from_environment()?;
+        let waits = waits(std::env::var(SYNC_VARIABLE).ok().as_deref())?;
+        let (driver, device) = handle(ordinal)?;
+        check_driver_age(driver_version()?, driver_release())?;
         let info = DeviceInfo::of(ordinal)?;
-        if info.compute_capability < (7, 5) {
-            let device = format!("cuda:{ordinal} ({})", info.name);
-            return Err(Error::OldDevice { device, found: info.compute_capability });
-        }
-        let (mut context, mut stream, mut capture_stream, mut pool) = (null_mut(), null_mut(), null_mut(), null_mut());
-        let mut keep = u64::MAX;
-        // SAFETY: each call writes one handle and takes those before it; the threshold is a 64-bit value as the
-        // attribute wants. The stream is created in the context just made current.
+        info.check_age()?;
+        let mut context = null_mut();
+        // SAFETY: the call writes one handle, which the next makes current.
         unsafe {
-            check(driver, "cuDevicePrimaryCtxRetain", (driver.cuDevicePrimaryCtxRetain)(&mut context, handle))?;
+            check(driver, "cuDevicePrimaryCtxRetain", (driver.cuDevicePrimaryCtxRetain)(&mut context, device))?;
             check(driver, "cuCtxSetCurrent", (driver.cuCtxSetCurrent)(context))?;
-            let flags = cu::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
-            check(driver, "cuStreamCreate", (driver.cuStreamCreate)(&mut stream, flags))?;
-            check(driver, "cuStreamCreate", (driver.cuStreamCreate)(&mut capture_stream, flags))?;
-            // Freed memory stays with the process: giving it back at every synchronisation costs milliseconds.
-            check(driver, "cuDeviceGetDefaultMemPool", (driver.cuDeviceGetDefaultMemPool)(&mut pool, handle))?;
-            let attribute = cu::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-            let result = (driver.cuMemPoolSetAttribute)(pool, attribute, (&raw mut keep).cast());
-            check(driver, "cuMemPoolSetAttribute", result)?;
         }
-        Ok(Device { driver, context, stream, capture_stream, info, poison: Mutex::new(None) })
+        let stream = || {
+            let mut stream = null_mut();
+            let flags = cu::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+            // SAFETY: writes one handle, of a stream in the context just made current.
+            check(driver, "cuStreamCreate", unsafe { (driver.cuStreamCreate)(&mut stream, flags) }).map(|()| stream)
+        };
+        let context = Arc::new(Context::new(driver, context, info, waits));
+        let (main, capture_stream) = (stream()?, stream()?);
+        let backing = Arc::new(DriverBacking::over(context.clone(), main));
+        // SAFETY: the stream is of this context and never destroyed.
+        let lane = |handle: cu::CUstream| Lane { handle, number: unsafe { backing.add_stream(handle.cast()) } };
+        let copy_lanes = [lane(stream()?), lane(stream()?)];
+        let pool = Pool::new(backing.clone());
+        settings.apply(&pool)?;
+        Ok(Device {
+            driver,
+            context,
+            stream: main,
+            capture_stream,
+            capture_lock: Mutex::default(),
+            copy_lanes,
+            backing,
+            pool,
+            idle_lanes: Mutex::default(),
+            idle_events: Default::default(),
+            staging: Default::default(),
+            freed_in_capture: Mutex::default(),
+            unreported: Mutex::default(),
+        })
     }
 
     /// What the device is.
     pub fn info(&self) -> &DeviceInfo {
-        &self.info
+        &self.context.info
+    }
+
+    /// What the device is, with the memory that is free now.
+    pub fn describe(&self) -> Result<DeviceInfo> {
+        let (free, _) = self.memory_bytes()?;
+        Ok(DeviceInfo { free_memory_bytes: Some(free), ..self.info().clone() })
+    }
+
+    /// The device's memory pool, from which every [`crate::Buffer`] comes.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// Free and total memory.
@@ -219,62 +161,147 @@ impl Device {
         Ok((free as u64, total as u64))
     }
 
-    /// Waits until all work given to the device is done, and reports what went wrong in it.
+    /// Waits until all work given to the device's own stream is done, and reports what went wrong in it.
     pub fn synchronize(&self) -> Result<()> {
         self.bind()?;
         // SAFETY: the stream lives as long as the device.
-        self.check("cuStreamSynchronize", unsafe { (self.driver.cuStreamSynchronize)(self.stream) })
+        self.check("cuStreamSynchronize", unsafe { (self.driver.cuStreamSynchronize)(self.stream) })?;
+        self.report()
+    }
+
+    /// The last launches, newest first; 16 at most.
+    pub fn last_launches(&self) -> Vec<Launched> {
+        self.context.launches()
+    }
+
+    /// Whether copies between this device and another go straight from one to the other.
+    pub fn can_access(&self, other: &Device) -> Result<bool> {
+        let ((_, own), (_, peer)) = (handle(self.info().ordinal)?, handle(other.info().ordinal)?);
+        let mut can = 0;
+        // SAFETY: writes one integer; both are devices of this machine.
+        self.check("cuDeviceCanAccessPeer", unsafe { (self.driver.cuDeviceCanAccessPeer)(&mut can, own, peer) })?;
+        Ok(can != 0)
+    }
+
+    /// Runs `work`, which gives things to the device's own stream, waits for them, and says how many milliseconds they
+    /// took there.
+    pub fn timed<R, E: From<Error>>(
+        self: &Arc<Device>,
+        work: impl FnOnce() -> std::result::Result<R, E>,
+    ) -> std::result::Result<(R, f64), E> {
+        let main = Stream::main(self);
+        let (begin, end) = (Event::timed(self)?, Event::timed(self)?);
+        begin.record(&main)?;
+        let result = work()?;
+        end.record(&main)?;
+        end.synchronize()?;
+        Ok((result, end.ms_since(&begin)?))
     }
 
     /// The stream for launches and device-to-device copies of this thread: the capture's while it captures.
     pub(crate) fn work_stream(&self) -> cu::CUstream {
-        if CAPTURING.get() == Some(self.info.ordinal) { self.capture_stream } else { self.stream }
+        if capturing(self.info().ordinal) { self.capture_stream } else { self.stream }
     }
 
-    /// Runs `work` with this thread's launches and copies going to the capture stream.
-    pub(crate) fn while_capturing<R>(&self, work: impl FnOnce(cu::CUstream) -> R) -> R {
-        let before = CAPTURING.replace(Some(self.info.ordinal));
-        let result = work(self.capture_stream);
-        CAPTURING.set(before);
-        result
+    pub(crate) fn capture_stream(&self) -> cu::CUstream {
+        self.capture_stream
+    }
+
+    /// Refuses on a thread that captures: what `call` does cannot be part of a graph.
+    pub(crate) fn not_capturing(&self, call: &'static str) -> Result<()> {
+        if capturing(self.info().ordinal) { Err(Error::Capturing { call }) } else { Ok(()) }
     }
 
     /// Makes the device's context current on this thread; refuses if the context is lost.
     pub(crate) fn bind(&self) -> Result<()> {
-        if let Some(cause) = &*self.poison.lock().unwrap_or_else(PoisonError::into_inner) {
-            let device = format!("cuda:{} ({})", self.info.ordinal, self.info.name);
-            return Err(Error::Poisoned { device, cause: Box::new(cause.clone()) });
-        }
-        // SAFETY: the context is retained for the life of the process.
-        check(self.driver, "cuCtxSetCurrent", unsafe { (self.driver.cuCtxSetCurrent)(self.context) })
+        self.context.bind()
     }
 
     /// Turns a driver result into ours and remembers errors that no later call can recover from.
     pub(crate) fn check(&self, call: &'static str, result: CUresult) -> Result<()> {
-        let result = check(self.driver, call, result);
-        if let Err(error @ Error::Driver { code, .. }) = &result
-            && STICKY.iter().any(|&sticky| sticky as u32 == *code)
-        {
-            self.poison.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.clone());
+        self.context.check(call, result)
+    }
+
+    /// Gives a block back to the pool, or keeps it until this thread's capture is over: the pool may have to call the
+    /// driver in ways that would break the capture.
+    pub(crate) fn free(&self, block: Block) -> Result<()> {
+        if capturing(self.info().ordinal) {
+            lock(&self.freed_in_capture).push(block);
+            return Ok(());
         }
-        result
+        self.pool.free(block)
+    }
+
+    /// Frees what was kept while capturing.
+    pub(crate) fn capture_is_over(&self) {
+        for block in std::mem::take(&mut *lock(&self.freed_in_capture)) {
+            self.keep_error(self.pool.free(block));
+        }
+    }
+
+    /// Keeps an error that cannot be returned where it is met, for the next who allocates or waits.
+    pub(crate) fn keep_error(&self, result: Result<()>) {
+        if let Err(error) = result
+            && self.context.alive().is_ok()
+        {
+            lock(&self.unreported).get_or_insert(error);
+        }
+    }
+
+    /// Returns an error that was kept.
+    pub(crate) fn report(&self) -> Result<()> {
+        lock(&self.unreported).take().map_or(Ok(()), Err)
+    }
+
+    /// The staging memory for a stream's copies to the device, or from it. The device's own stream has some for itself:
+    /// copies that wait there must not hold up those beside it.
+    pub(crate) fn staging(&self, stream: cu::CUstream, from_device: bool) -> &Staging {
+        &self.staging[2 * (stream != self.stream) as usize + from_device as usize]
+    }
+
+    /// The device's own stream.
+    pub(crate) fn main_lane(&self) -> Lane {
+        Lane { handle: self.stream, number: DriverBacking::MAIN }
+    }
+
+    /// A stream that nobody uses: one given back before, or a new one. None is ever destroyed, since the pool may hold
+    /// memory of it.
+    pub(crate) fn take_lane(&self) -> Result<Lane> {
+        if let Some(lane) = lock(&self.idle_lanes).pop() {
+            return Ok(lane);
+        }
+        self.bind()?;
+        let mut handle = null_mut();
+        let flags = cu::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: writes one handle.
+        self.check("cuStreamCreate", unsafe { (self.driver.cuStreamCreate)(&mut handle, flags) })?;
+        // SAFETY: the stream is of this context and never destroyed.
+        Ok(Lane { handle, number: unsafe { self.backing.add_stream(handle.cast()) } })
+    }
+
+    pub(crate) fn give_lane(&self, lane: Lane) {
+        lock(&self.idle_lanes).push(lane);
+    }
+
+    /// An event that nobody uses.
+    pub(crate) fn take_event(&self, timed: bool) -> Result<cu::CUevent> {
+        if let Some(event) = lock(&self.idle_events[timed as usize]).pop() {
+            return Ok(event);
+        }
+        self.bind()?;
+        let mut event = null_mut();
+        let flags = if timed { 0 } else { cu::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32 };
+        // SAFETY: writes one handle.
+        self.check("cuEventCreate", unsafe { (self.driver.cuEventCreate)(&mut event, flags) })?;
+        Ok(event)
+    }
+
+    pub(crate) fn give_event(&self, event: cu::CUevent, timed: bool) {
+        lock(&self.idle_events[timed as usize]).push(event);
+    }
+
+    /// The stream of a number that the pool knows.
+    pub(crate) fn lane(&self, number: pool::Stream) -> Result<Lane> {
+        self.backing.lane(number)
     }
 }
-
-thread_local! {
-    /// The ordinal of the device this thread captures on.
-    static CAPTURING: Cell<Option<usize>> = const { Cell::new(None) };
-}
-
-/// Errors after which the driver refuses every further call in the context.
-const STICKY: [CUresult; 9] = [
-    CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
-    CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
-    CUresult::CUDA_ERROR_ASSERT,
-    CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
-    CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
-    CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
-    CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE,
-    CUresult::CUDA_ERROR_INVALID_PC,
-    CUresult::CUDA_ERROR_LAUNCH_FAILED,
-];

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::Launched;
 use crate::pool::Shortage;
 
 /// The result of this crate's calls.
@@ -58,20 +59,31 @@ pub enum Error {
         /// Its compute capability.
         found: (u32, u32),
     },
-    /// The device has not enough free memory.
+    /// The driver is older than what we call.
     #[error(
-        "out of GPU memory on {device}: {asked_bytes} bytes asked, {free_bytes} of {total_bytes} free. \
-         Use smaller batches or drop tensors you no longer need"
+        "the NVIDIA driver{} supports CUDA {}.{} only; release 570 (CUDA 12.8) or newer is needed. \
+         Update the driver, or use 'cpu' instead",
+        .release.as_ref().map_or(String::new(), |release| format!(" {release}")), .found.0, .found.1
     )]
-    OutOfMemory {
-        /// The device.
-        device: String,
-        /// Bytes asked for.
-        asked_bytes: u64,
-        /// Bytes free.
-        free_bytes: u64,
-        /// Bytes in all.
-        total_bytes: u64,
+    OldDriver {
+        /// The CUDA version that it supports.
+        found: (u32, u32),
+        /// Its own number, where that is known.
+        release: Option<String>,
+    },
+    /// Something was asked of a device by a thread that captures a graph on it.
+    #[error("{call} cannot be part of a CUDA graph: do it before the capture begins")]
+    Capturing {
+        /// What was asked.
+        call: &'static str,
+    },
+    /// A launch that the device cannot do.
+    #[error("kernel '{kernel}' cannot be launched: {what}")]
+    BadLaunch {
+        /// The kernel.
+        kernel: String,
+        /// What was asked and what there is.
+        what: String,
     },
     /// A memory pool has nothing to give, after all that can be done.
     #[error("{0}")]
@@ -124,12 +136,17 @@ pub enum Error {
         text: String,
     },
     /// An earlier kernel broke the device's context; nothing runs on it any more in this process.
-    #[error("{device} is unusable in this process since an earlier failure: {cause}. Restart the process")]
+    #[error(
+        "{device} is unusable in this process since a failure: {cause}. {}. Restart the process; to find the launch \
+         at fault, run it with BORNITE_SYNC=1 or under compute-sanitizer", last_launches(.launches)
+    )]
     Poisoned {
         /// The device.
         device: String,
         /// The first error.
         cause: Box<Error>,
+        /// What was launched before it was found, newest first.
+        launches: Vec<Launched>,
     },
     /// NVRTC refused a kernel.
     #[error("failed to compile kernel '{kernel}' for {arch}:\n{log}\nsource:\n{}", numbered(.source_text))]
@@ -155,6 +172,16 @@ fn found_devices(found: &[String]) -> String {
     match found {
         [] => "this machine has no CUDA device. Use 'cpu', or 'auto' for the best there is".into(),
         found => format!("this machine has {}", found.join(", ")),
+    }
+}
+
+fn last_launches(launches: &[Launched]) -> String {
+    match launches {
+        [] => "Nothing was launched before".into(),
+        launches => {
+            let names: Vec<String> = launches.iter().map(Launched::to_string).collect();
+            format!("The last launches, newest first: {}", names.join(", "))
+        }
     }
 }
 

@@ -1,27 +1,67 @@
-//! Loaded kernels and their launch.
+//! Loaded kernels and their launch. `prepared.rs` has launches made once and fired many times.
 
-use std::ffi::{CString, c_void};
+use std::ffi::{CString, c_int, c_void};
+use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use cudarc::driver::sys as cu;
+use cudarc::driver::sys::{
+    self as cu, CUfunction_attribute_enum as Attribute, CUlaunchAttributeID_enum as AttributeId,
+};
 
-use crate::{Buffer, Cubin, Device, Error, Result};
+use crate::capture::{capturing, note_kernel};
+use crate::context::invalid;
+use crate::occupancy::Resources;
+use crate::{Buffer, Cubin, Device, Error, Occupancy, Result, Stream, occupancy, registry};
 
 /// A kernel loaded on a device.
 pub struct Function {
     device: Arc<Device>,
     module: cu::CUmodule,
     handle: cu::CUfunction,
-    name: String,
+    name: Arc<str>,
     /// Bytes of each of its value parameters, which follow its pointers.
     value_bytes: Vec<usize>,
     /// How many pointers it takes.
     pointers: usize,
+    resources: Resources,
+    /// Dynamic shared memory that the driver was told to allow.
+    allowed_shared: AtomicU32,
 }
 
 /// Memory that a kernel is given: a buffer, and how many bytes into it the pointer goes.
 pub type Pointer<'a> = (&'a Buffer, usize);
+
+/// How many threads to launch, in what order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads a block.
+    pub block: [u32; 3],
+    /// Shared memory of each block beside what the kernel declares. Past 48 KB it is asked for, up to what the device
+    /// has.
+    pub shared_bytes: u32,
+    /// Blocks that run together and reach each other's shared memory (compute capability 9.0 up).
+    pub cluster: Option<[u32; 3]>,
+    /// Whether all blocks must run at once, so that they may wait for each other.
+    pub cooperative: bool,
+    /// Whether the kernel may begin before the one ahead of it in the stream has ended (`griddepcontrol`, 9.0 up).
+    pub overlaps_previous: bool,
+}
+
+impl Geometry {
+    /// A plain launch.
+    pub fn new(grid: [u32; 3], block: [u32; 3]) -> Geometry {
+        Geometry { grid, block, shared_bytes: 0, cluster: None, cooperative: false, overlaps_previous: false }
+    }
+
+    /// Whether it needs no attribute.
+    fn is_plain(&self) -> bool {
+        self.cluster.is_none() && !self.cooperative && !self.overlaps_previous
+    }
+}
 
 // SAFETY: module and function handles may be used from any thread once the context is current, which `launch` does.
 unsafe impl Send for Function {}
@@ -38,12 +78,8 @@ impl Function {
         value_bytes: Vec<usize>,
     ) -> Result<Function> {
         device.bind()?;
-        let symbol = CString::new(name).map_err(|_| Error::Driver {
-            call: "cuModuleGetFunction",
-            code: 1,
-            name: "CUDA_ERROR_INVALID_VALUE".into(),
-            text: "the kernel's name holds a NUL byte".into(),
-        })?;
+        let symbol = CString::new(name)
+            .map_err(|_| invalid("cuModuleGetFunction", "the kernel's name holds a NUL byte".into()))?;
         let mut function = Function {
             device: device.clone(),
             module: null_mut(),
@@ -51,6 +87,8 @@ impl Function {
             name: name.into(),
             value_bytes,
             pointers,
+            resources: Resources::default(),
+            allowed_shared: AtomicU32::new(0),
         };
         // SAFETY: the image is a cubin that NVRTC made, which carries its own length; the name is terminated.
         unsafe {
@@ -59,10 +97,147 @@ impl Function {
             let result = (device.driver.cuModuleGetFunction)(&mut function.handle, function.module, symbol.as_ptr());
             device.check("cuModuleGetFunction", result)?;
         }
+        function.resources = Resources {
+            registers: function.attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            static_shared_bytes: function.attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+            spill_bytes: function.attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+            max_threads_per_block: function.attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+        };
+        // What the driver allows unasked, less what the kernel declares.
+        let unasked = device.info().shared_bytes_per_block.saturating_sub(function.resources.static_shared_bytes);
+        function.allowed_shared = AtomicU32::new(unasked);
+        registry::note_load(device.info(), name, function.resources);
         Ok(function)
     }
 
-    /// Launches `grid` blocks of `block` threads, in stream order.
+    fn attribute(&self, attribute: Attribute) -> Result<u32> {
+        let mut value = 0;
+        // SAFETY: writes one integer; the function is loaded.
+        let result = unsafe { (self.device.driver.cuFuncGetAttribute)(&mut value, attribute, self.handle) };
+        self.device.check("cuFuncGetAttribute", result)?;
+        Ok(value as u32)
+    }
+
+    fn set_attribute(&self, attribute: Attribute, value: u32) -> Result<()> {
+        // SAFETY: the function is loaded; the driver checks the value.
+        let result = unsafe { (self.device.driver.cuFuncSetAttribute)(self.handle, attribute, value as c_int) };
+        self.device.check("cuFuncSetAttribute", result)
+    }
+
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The device it is loaded on.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// What a thread and a block of it take.
+    pub fn resources(&self) -> Resources {
+        self.resources
+    }
+
+    /// The driver's handle, a `CUfunction`, for calls that this crate does not have.
+    pub fn handle(&self) -> *mut c_void {
+        self.handle.cast()
+    }
+
+    /// How many pointers it takes, and the bytes of each value after them.
+    pub(crate) fn parameters(&self) -> (usize, &[usize]) {
+        (self.pointers, &self.value_bytes)
+    }
+
+    /// Threads a block with which the driver expects the most threads at work, and the fewest blocks that fill the
+    /// device then.
+    pub fn best_block(&self, shared_bytes: u32) -> Result<(u32, u32)> {
+        self.device.bind()?;
+        self.allow_shared(shared_bytes)?;
+        let (mut grid, mut block) = (0, 0);
+        let (driver, shared) = (self.device.driver, shared_bytes as usize);
+        // SAFETY: writes two integers; without a callback every block size has the same shared memory.
+        let result =
+            unsafe { (driver.cuOccupancyMaxPotentialBlockSize)(&mut grid, &mut block, self.handle, None, shared, 0) };
+        self.device.check("cuOccupancyMaxPotentialBlockSize", result)?;
+        Ok((block as u32, grid as u32))
+    }
+
+    /// A launch over `count` threads in a line, in blocks of the driver's choice.
+    pub fn geometry_for(&self, count: u64) -> Result<Geometry> {
+        let (block, _) = self.best_block(0)?;
+        let most = u64::from(self.device.info().max_grid_dim[0]);
+        let grid = count.div_ceil(u64::from(block.max(1))).clamp(1, most) as u32;
+        Ok(Geometry::new([grid, 1, 1], [block, 1, 1]))
+    }
+
+    /// How much of a multiprocessor its blocks fill, by the driver's count.
+    pub fn occupancy(&self, threads: u32, shared_bytes: u32) -> Result<Occupancy> {
+        self.device.bind()?;
+        self.allow_shared(shared_bytes)?;
+        let mut blocks = 0;
+        let (driver, shared) = (self.device.driver, shared_bytes as usize);
+        // SAFETY: writes one integer.
+        let result = unsafe {
+            (driver.cuOccupancyMaxActiveBlocksPerMultiprocessor)(&mut blocks, self.handle, threads as c_int, shared)
+        };
+        self.device.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", result)?;
+        let limiter = occupancy(self.device.info(), threads, self.resources, shared_bytes).limiter;
+        Ok(Occupancy::new(self.device.info(), threads, blocks as u32, limiter))
+    }
+
+    /// Has the driver allow so much dynamic shared memory. Most launches need no more than is always allowed.
+    fn allow_shared(&self, shared_bytes: u32) -> Result<()> {
+        if shared_bytes <= self.allowed_shared.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let most = self.device.info().max_shared_bytes_per_block.saturating_sub(self.resources.static_shared_bytes);
+        if shared_bytes > most {
+            let declared = self.resources.static_shared_bytes;
+            return Err(self.bad(format!(
+                "{shared_bytes} bytes of shared memory asked, the device has {most} beside the {declared} it declares"
+            )));
+        }
+        self.set_attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)?;
+        self.allowed_shared.fetch_max(shared_bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn bad(&self, what: String) -> Error {
+        Error::BadLaunch { kernel: self.name.to_string(), what }
+    }
+
+    /// Makes the device ready for launches of this geometry, or says why it cannot be.
+    pub(crate) fn allow(&self, geometry: &Geometry) -> Result<()> {
+        self.allow_shared(geometry.shared_bytes)?;
+        let threads: u64 = geometry.block.iter().map(|&n| u64::from(n)).product();
+        let most = self.resources.max_threads_per_block;
+        if threads == 0 || threads > u64::from(most) {
+            return Err(self.bad(format!("{threads} threads a block asked, 1 to {most} are possible")));
+        }
+        if geometry.is_plain() {
+            return Ok(());
+        }
+        let info = self.device.info();
+        if geometry.cooperative && !info.cooperative_launch {
+            return Err(self.bad(format!("{} has no cooperative launch", info.label())));
+        }
+        let Some(cluster) = geometry.cluster else { return Ok(()) };
+        if !info.clusters {
+            return Err(self.bad(format!("{} has no clusters; compute capability 9.0 is needed", info.label())));
+        }
+        let divides = (geometry.grid.iter().zip(cluster)).all(|(grid, cluster)| cluster > 0 && grid % cluster == 0);
+        if !divides {
+            return Err(self.bad(format!("a grid of {:?} blocks is not made of clusters {cluster:?}", geometry.grid)));
+        }
+        if cluster.iter().product::<u32>() > 8 {
+            // Not every device can have clusters of more than 8 blocks: a kernel must say that it knows.
+            self.set_attribute(Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Launches `grid` blocks of `block` threads, in the order of the device's own stream, or into this thread's capture.
     ///
     /// # Safety
     /// The kernel must take parameters as `load` was told and, called with this grid, block and these values, touch only
@@ -75,40 +250,136 @@ impl Function {
         pointers: &[Pointer<'_>],
         values: &[Vec<u8>],
     ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_as(&Geometry::new(grid, block), None, pointers, values) }
+    }
+
+    /// Launches with all that a [`Geometry`] can say, on the device's own stream or another. The caller orders streams;
+    /// that buffers of one are used on another is marked here.
+    ///
+    /// # Safety
+    /// As for [`Function::launch`].
+    pub unsafe fn launch_as(
+        &self,
+        geometry: &Geometry,
+        stream: Option<&Stream>,
+        pointers: &[Pointer<'_>],
+        values: &[Vec<u8>],
+    ) -> Result<()> {
         self.device.bind()?;
-        let sizes: Vec<usize> = values.iter().map(Vec::len).collect();
-        if pointers.len() != self.pointers || sizes != self.value_bytes {
-            let text = format!(
-                "kernel '{}' takes {} pointers and values of {:?} bytes, given {} and {sizes:?}",
-                self.name,
-                self.pointers,
-                self.value_bytes,
-                pointers.len()
-            );
-            return Err(Error::Driver { call: "launch", code: 1, name: "CUDA_ERROR_INVALID_VALUE".into(), text });
+        self.takes(pointers.len(), values.iter().map(Vec::len))?;
+        self.allow(geometry)?;
+        for (buffer, _) in pointers {
+            match stream {
+                Some(stream) => buffer.used_on(stream)?,
+                None => buffer.used_on_main()?,
+            }
         }
-        let mut addresses: Vec<u64> = pointers.iter().map(|(buffer, offset)| buffer.address() + *offset as u64).collect();
+        let mut addresses: Vec<u64> =
+            pointers.iter().map(|(buffer, offset)| buffer.address() + *offset as u64).collect();
         let mut params: Vec<*mut c_void> = addresses.iter_mut().map(|a| (a as *mut u64).cast()).collect();
         params.extend(values.iter().map(|value| value.as_ptr() as *mut c_void));
-        // SAFETY: there is one entry a parameter, of the size that the kernel takes, and the driver copies them during
-        // the call; what the kernel touches is the caller's promise.
-        let result = unsafe {
-            (self.device.driver.cuLaunchKernel)(
-                self.handle,
-                grid[0],
-                grid[1],
-                grid[2],
-                block[0],
-                block[1],
-                block[2],
-                0,
-                self.device.work_stream(),
-                params.as_mut_ptr(),
-                null_mut(),
-            )
-        };
-        self.device.check("cuLaunchKernel", result)
+        // SAFETY: there is one entry a parameter, of the size that the kernel takes; what it touches is the caller's
+        // promise.
+        unsafe { self.fire(geometry, stream.map(Stream::raw), params.as_mut_ptr()) }
     }
+
+    /// Refuses parameters that are not those the kernel was loaded with.
+    pub(crate) fn takes(&self, pointers: usize, values: impl Iterator<Item = usize> + Clone) -> Result<()> {
+        if pointers == self.pointers && values.clone().eq(self.value_bytes.iter().copied()) {
+            return Ok(());
+        }
+        let sizes: Vec<usize> = values.collect();
+        Err(self.bad(format!(
+            "it takes {} pointers and values of {:?} bytes, given {pointers} and {sizes:?}",
+            self.pointers, self.value_bytes
+        )))
+    }
+
+    /// Gives a launch to the driver. The context is current and the geometry allowed.
+    ///
+    /// # Safety
+    /// `params` must have one entry a parameter, each pointing to as many bytes as the parameter has; besides as for
+    /// [`Function::launch`].
+    pub(crate) unsafe fn fire(
+        &self,
+        geometry: &Geometry,
+        stream: Option<cu::CUstream>,
+        params: *mut *mut c_void,
+    ) -> Result<()> {
+        let device = &*self.device;
+        let ([gx, gy, gz], [bx, by, bz], shared) = (geometry.grid, geometry.block, geometry.shared_bytes);
+        let captured = stream.is_none() && capturing(device.info().ordinal);
+        if captured {
+            note_kernel(&self.name);
+        } else {
+            device.context.note_launch(&self.name, geometry.grid, geometry.block);
+        }
+        let stream = stream.unwrap_or_else(|| device.work_stream());
+        if geometry.is_plain() {
+            // SAFETY: the caller's promise; the driver copies the parameters during the call.
+            let result = unsafe {
+                (device.driver.cuLaunchKernel)(self.handle, gx, gy, gz, bx, by, bz, shared, stream, params, null_mut())
+            };
+            device.check("cuLaunchKernel", result)?;
+            return self.waited(stream, captured);
+        }
+        let (mut attributes, count) = attributes(geometry);
+        let config = cu::CUlaunchConfig {
+            gridDimX: gx,
+            gridDimY: gy,
+            gridDimZ: gz,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: bz,
+            sharedMemBytes: shared,
+            hStream: stream,
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: count,
+        };
+        // SAFETY: as above; the attributes live until the call returns.
+        let result = unsafe { (device.driver.cuLaunchKernelEx)(&config, self.handle, params, null_mut()) };
+        device.check("cuLaunchKernelEx", result)?;
+        self.waited(stream, captured)
+    }
+
+    /// Waits for a launch if all are to be waited for.
+    fn waited(&self, stream: cu::CUstream, captured: bool) -> Result<()> {
+        if !self.device.context.waits || captured {
+            return Ok(());
+        }
+        // SAFETY: streams are never destroyed.
+        let result = unsafe { (self.device.driver.cuStreamSynchronize)(stream) };
+        self.device.check("cuStreamSynchronize", result)
+    }
+}
+
+/// What a launch asks beyond its shape, and how many entries that is.
+fn attributes(geometry: &Geometry) -> ([cu::CUlaunchAttribute; 3], u32) {
+    // SAFETY: integers, and unions of them, all of which may be zero; `IGNORE` is 0.
+    let mut list: [cu::CUlaunchAttribute; 3] = unsafe { MaybeUninit::zeroed().assume_init() };
+    let mut count = 0;
+    let mut entry = |id: AttributeId| {
+        count += 1;
+        let entry = &mut list[count - 1];
+        entry.id = id;
+        &mut entry.value as *mut cu::CUlaunchAttributeValue
+    };
+    // SAFETY: each pointer is to an entry of the list, and each entry's field is the one that its id names.
+    unsafe {
+        if let Some([x, y, z]) = geometry.cluster {
+            let value = entry(AttributeId::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+            ((*value).clusterDim.x, (*value).clusterDim.y, (*value).clusterDim.z) = (x, y, z);
+        }
+        if geometry.cooperative {
+            (*entry(AttributeId::CU_LAUNCH_ATTRIBUTE_COOPERATIVE)).cooperative = 1;
+        }
+        if geometry.overlaps_previous {
+            let value = entry(AttributeId::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+            (*value).programmaticStreamSerializationAllowed = 1;
+        }
+    }
+    (list, count as u32)
 }
 
 impl Drop for Function {
@@ -116,7 +387,35 @@ impl Drop for Function {
         if !self.module.is_null() && self.device.bind().is_ok() {
             // SAFETY: the module was loaded here; work that runs its code is waited for by the driver.
             let result = unsafe { (self.device.driver.cuModuleUnload)(self.module) };
-            let _ = self.device.check("cuModuleUnload", result);
+            self.device.keep_error(self.device.check("cuModuleUnload", result));
         }
+        if !self.handle.is_null() {
+            registry::note_unload(self.device.info(), &self.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_asks_only_for_what_it_needs() {
+        let plain = Geometry::new([4, 1, 1], [128, 1, 1]);
+        assert!(plain.is_plain());
+        assert_eq!(attributes(&plain).1, 0);
+        let all = Geometry { cluster: Some([2, 1, 1]), cooperative: true, overlaps_previous: true, ..plain };
+        let (list, count) = attributes(&all);
+        assert_eq!(count, 3);
+        // SAFETY: these are the fields that the ids name.
+        unsafe {
+            assert_eq!((list[0].value.clusterDim.x, list[0].value.clusterDim.z), (2, 1));
+            assert_eq!(list[1].value.cooperative, 1);
+            assert_eq!(list[2].value.programmaticStreamSerializationAllowed, 1);
+        }
+        assert_eq!(list[0].id, AttributeId::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+        let one = Geometry { overlaps_previous: true, ..plain };
+        let (list, count) = attributes(&one);
+        assert_eq!((count, list[0].id), (1, AttributeId::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));
     }
 }

@@ -7,28 +7,46 @@
 //! library lies.
 #![allow(unsafe_code)]
 
+mod advice;
 mod api;
 pub mod cache;
+mod capture;
+mod context;
 mod device;
 mod error;
 mod graph;
+mod info;
 mod launch;
 mod library;
 pub mod log;
 mod memory;
 mod nvrtc;
+mod occupancy;
+mod pinned;
 pub mod pool;
+mod prepared;
 pub mod profile;
+mod registry;
 pub mod settings;
+mod staging;
+mod stream;
 pub mod tune;
 
+pub use advice::{Advice, Template, advise};
 pub use cache::{Cache, compile_cached};
-pub use device::{Device, DeviceInfo, device_count, driver_version};
+pub use context::{Launched, SYNC_VARIABLE};
+pub use device::Device;
 pub use error::{Error, Result};
-pub use graph::Graph;
-pub use launch::{Function, Pointer};
+pub use graph::{Graph, Updated};
+pub use info::{DeviceInfo, device_count, driver_release, driver_version};
+pub use launch::{Function, Geometry, Pointer};
 pub use library::{HIDE_VARIABLE, Library, PATH_VARIABLE};
 pub use memory::Buffer;
 pub(crate) use nvrtc::nvrtc_build;
 pub use nvrtc::{Cubin, EXACT_OPTIONS, compile, compile_ptx, compile_with, nvrtc_version};
+pub use occupancy::{Limiter, Occupancy, Resources, occupancy};
+pub use pinned::{Pinned, Transfer};
 pub use pool::{Pool, parse_bytes};
+pub use prepared::Prepared;
+pub use registry::{LoadedKernel, loaded_kernels};
+pub use stream::{Event, Stream};

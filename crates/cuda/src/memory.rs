@@ -1,38 +1,59 @@
-//! Device memory: allocated and freed in stream order, copied both ways.
+//! Device memory: blocks of the device's pool, freed in stream order, copied to and from the host and between devices.
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUdeviceptr, CUresult};
-
-use crate::{Device, Error, Result};
+use crate::context::invalid;
+use crate::pool::{Block, DriverBacking, Tag};
+use crate::{Device, Event, Result, Stream};
 
 /// An allocation on a device, freed when dropped, after the work that uses it.
 pub struct Buffer {
     device: Arc<Device>,
-    address: CUdeviceptr,
+    /// `None` once freed.
+    block: Option<Block>,
+    address: u64,
     bytes: usize,
 }
 
 impl Buffer {
-    /// Allocates `bytes` bytes, not initialised.
+    /// Allocates `bytes` bytes, not initialised, for work on the device's own stream. Not while capturing.
+    #[track_caller]
     pub fn new(device: &Arc<Device>, bytes: usize) -> Result<Buffer> {
-        device.bind()?;
-        let mut address = 0;
-        // The driver refuses empty allocations; 16 bytes keep an address to pass.
-        // SAFETY: writes one address.
-        let result = unsafe { (device.driver.cuMemAllocAsync)(&mut address, bytes.max(16), device.stream) };
-        if result == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            let (free_bytes, total_bytes) = device.memory_bytes()?;
-            let name = format!("cuda:{} ({})", device.info().ordinal, device.info().name);
-            return Err(Error::OutOfMemory { device: name, asked_bytes: bytes as u64, free_bytes, total_bytes });
-        }
-        device.check("cuMemAllocAsync", result)?;
-        Ok(Buffer { device: device.clone(), address, bytes })
+        Buffer::allocate(device, DriverBacking::MAIN, bytes, Tag::default())
     }
 
-    /// The device it is on.
-    pub fn device(&self) -> &Arc<Device> {
-        &self.device
+    /// As [`Buffer::new`], under a name that error reports and snapshots show ([`crate::Pool::tag`]).
+    #[track_caller]
+    pub fn tagged(device: &Arc<Device>, bytes: usize, tag: Tag) -> Result<Buffer> {
+        Buffer::allocate(device, DriverBacking::MAIN, bytes, tag)
+    }
+
+    /// Allocates for work on another stream, which may use the memory at once; other streams must wait for it first.
+    #[track_caller]
+    pub fn on(stream: &Stream, bytes: usize) -> Result<Buffer> {
+        Buffer::allocate(stream.device(), stream.number(), bytes, Tag::default())
+    }
+
+    #[track_caller]
+    fn allocate(device: &Arc<Device>, stream: crate::pool::Stream, bytes: usize, tag: Tag) -> Result<Buffer> {
+        device.context.alive()?;
+        device.not_capturing("an allocation")?;
+        device.report()?;
+        let block = device.pool().alloc(bytes as u64, stream, tag)?;
+        Ok(Buffer { device: device.clone(), address: block.address(), block: Some(block), bytes })
+    }
+
+    /// A new buffer with these contents, brought by the stream for copies while the device's own stream works on; the
+    /// latter's further work waits until they are there.
+    #[track_caller]
+    pub fn prefetch(device: &Arc<Device>, data: &[u8]) -> Result<Buffer> {
+        let up = Stream::up(device);
+        let buffer = Buffer::on(&up, data.len())?;
+        buffer.upload_on(&up, data)?;
+        let main = Stream::main(device);
+        buffer.used_on(&main)?;
+        main.wait_for(&up)?;
+        Ok(buffer)
     }
 
     /// Size in bytes.
@@ -45,75 +66,132 @@ impl Buffer {
         self.address
     }
 
-    /// Copies from the host; returns when `data` may be reused. Lengths must agree.
+    /// Its device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// The number of the stream it was allocated for.
+    pub fn stream(&self) -> crate::pool::Stream {
+        self.block.map_or(DriverBacking::MAIN, |block| block.stream())
+    }
+
+    /// Says that work on another stream uses the buffer: its memory is not handed out again before that work is done.
+    pub fn used_on(&self, stream: &Stream) -> Result<()> {
+        match &self.block {
+            Some(block) if block.stream() != stream.number() => self.device.pool().used_on(block, stream.number()),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Buffer::used_on`] for the device's own stream.
+    #[inline]
+    pub(crate) fn used_on_main(&self) -> Result<()> {
+        match &self.block {
+            Some(block) if block.stream() != DriverBacking::MAIN => {
+                self.device.pool().used_on(block, DriverBacking::MAIN)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the memory back now and says if something was wrong with it, which a drop can only keep for a later call.
+    pub fn free(mut self) -> Result<()> {
+        self.block.take().map_or(Ok(()), |block| self.device.free(block))
+    }
+
+    /// Has a stream wait for the one this buffer belongs to, and marks the buffer as used there.
+    pub(crate) fn enter(&self, stream: &Stream) -> Result<()> {
+        if self.stream() == stream.number() && Arc::ptr_eq(&self.device, stream.device()) {
+            return Ok(());
+        }
+        let event = Event::untimed(&self.device)?;
+        event.record_raw(self.device.lane(self.stream())?.handle)?;
+        stream.wait(&event)?;
+        self.used_on(stream)
+    }
+
+    /// Copies from the host, in the order of the device's own stream; returns when `data` may be reused, which may be
+    /// before it is on the device. Lengths must agree.
     pub fn upload(&self, data: &[u8]) -> Result<()> {
+        self.upload_on(&Stream::main(&self.device), data)
+    }
+
+    /// As [`Buffer::upload`], in the order of another stream, which first waits for the buffer's own.
+    pub fn upload_on(&self, stream: &Stream, data: &[u8]) -> Result<()> {
         self.fits("upload", data.len())?;
+        self.device.not_capturing("an upload")?;
         if data.is_empty() {
             return Ok(());
         }
-        self.device.bind()?;
-        let driver = self.device.driver;
-        // SAFETY: `data` is readable and the allocation writable for `data.len()` bytes; both live until the
-        // synchronisation below.
-        let result = unsafe {
-            (driver.cuMemcpyHtoDAsync_v2)(self.address, data.as_ptr().cast(), data.len(), self.device.stream)
-        };
-        self.device.check("cuMemcpyHtoDAsync", result)?;
-        self.device.synchronize()
+        self.enter(stream)?;
+        // SAFETY: the block is as long as `data`, and is handed out again only after this stream's work.
+        unsafe { self.device.staging(stream.raw(), false).upload(&self.device, stream.raw(), self.address, data) }
     }
 
-    /// Copies to the host after all work before. Lengths must agree.
+    /// Copies to the host after all work before on the device's own stream. Lengths must agree.
     pub fn download(&self, data: &mut [u8]) -> Result<()> {
+        self.download_on(&Stream::main(&self.device), data)?;
+        self.device.report()
+    }
+
+    /// As [`Buffer::download`], in the order of another stream, which first waits for the buffer's own.
+    pub fn download_on(&self, stream: &Stream, data: &mut [u8]) -> Result<()> {
         self.fits("download", data.len())?;
+        self.device.not_capturing("a download")?;
         if data.is_empty() {
             return Ok(());
         }
-        self.device.bind()?;
-        let driver = self.device.driver;
-        // SAFETY: as in `upload`, with the directions exchanged.
-        let result = unsafe {
-            (driver.cuMemcpyDtoHAsync_v2)(data.as_mut_ptr().cast(), self.address, data.len(), self.device.stream)
-        };
-        self.device.check("cuMemcpyDtoHAsync", result)?;
-        self.device.synchronize()
+        self.enter(stream)?;
+        // SAFETY: the block is as long as `data`, and alive.
+        unsafe { self.device.staging(stream.raw(), true).download(&self.device, stream.raw(), self.address, data) }
     }
 
-    /// Copies another buffer of the same size on the same device into this one, in stream order.
+    /// Copies another buffer of the same size into this one, in stream order. From another device it goes straight
+    /// where the two can reach each other, else through the host.
     pub fn copy_from(&self, source: &Buffer) -> Result<()> {
         self.fits("copy", source.bytes)?;
         if self.bytes == 0 {
             return Ok(());
         }
+        if !Arc::ptr_eq(&self.device, &source.device) {
+            return self.copy_from_peer(source);
+        }
         self.device.bind()?;
+        let (driver, stream) = (self.device.driver, self.device.work_stream());
         // SAFETY: both allocations hold `bytes` bytes; the copy is ordered before any later free of either.
-        let result = unsafe {
-            (self.device.driver.cuMemcpyDtoDAsync_v2)(
-                self.address,
-                source.address,
-                self.bytes,
-                self.device.work_stream(),
-            )
-        };
+        let result = unsafe { (driver.cuMemcpyDtoDAsync_v2)(self.address, source.address, self.bytes, stream) };
         self.device.check("cuMemcpyDtoDAsync", result)
     }
 
-    fn fits(&self, call: &'static str, bytes: usize) -> Result<()> {
+    fn copy_from_peer(&self, source: &Buffer) -> Result<()> {
+        self.device.not_capturing("a copy from another device")?;
+        source.device.not_capturing("a copy to another device")?;
+        let (main, theirs) = (Stream::main(&self.device), Stream::main(&source.device));
+        main.wait_for(&theirs)?;
+        self.device.bind()?;
+        let (to, from) = (self.device.context.handle, source.device.context.handle);
+        // SAFETY: both allocations hold `bytes` bytes of the contexts named; the copy comes after all work on the source,
+        // and the source's stream waits for it below, before any later free.
+        let result = unsafe {
+            (self.device.driver.cuMemcpyPeerAsync)(self.address, to, source.address, from, self.bytes, main.raw())
+        };
+        self.device.check("cuMemcpyPeerAsync", result)?;
+        theirs.wait_for(&main)
+    }
+
+    pub(crate) fn fits(&self, call: &'static str, bytes: usize) -> Result<()> {
         if bytes == self.bytes {
             return Ok(());
         }
-        let text = format!("{bytes} bytes given, the buffer has {}", self.bytes);
-        Err(Error::Driver { call, code: 1, name: "CUDA_ERROR_INVALID_VALUE".into(), text })
+        Err(invalid(call, format!("{bytes} bytes given, the buffer has {}", self.bytes)))
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // A lost context has freed everything already; any other failure surfaces at the next call.
-        if self.device.bind().is_ok() {
-            // SAFETY: the address came from `cuMemAllocAsync` on this stream and is freed once, in stream order after
-            // every use.
-            let result = unsafe { (self.device.driver.cuMemFreeAsync)(self.address, self.device.stream) };
-            let _ = self.device.check("cuMemFreeAsync", result);
+        if let Some(block) = self.block.take() {
+            self.device.keep_error(self.device.free(block));
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-use crate::{Error, Result};
+use crate::{Error, Result, pool};
 
 /// One environment variable.
 #[derive(Clone, Copy, Debug)]
@@ -30,13 +30,6 @@ pub const TUNE_VARIABLE: &str = "BORNITE_TUNE";
 pub const PROFILE_VARIABLE: &str = "BORNITE_PROFILE";
 /// How much is told on stderr.
 pub const LOG_VARIABLE: &str = "BORNITE_LOG";
-/// Whether every launch is waited for.
-pub const SYNC_VARIABLE: &str = "BORNITE_SYNC";
-/// The share of a GPU's memory that its pool may take.
-pub const MEMORY_FRACTION_VARIABLE: &str = "BORNITE_CUDA_MEMORY_FRACTION";
-/// The freed GPU memory that is kept for reuse.
-pub const POOL_CACHE_VARIABLE: &str = "BORNITE_CUDA_CACHE_SIZE";
-
 /// All settings, in the order of the manual.
 pub const SETTINGS: &[Setting] = &[
     Setting {
@@ -143,28 +136,44 @@ pub const SETTINGS: &[Setting] = &[
         check: |value| choose(value, &crate::log::Level::NAMES).map(drop),
     },
     Setting {
-        name: SYNC_VARIABLE,
+        name: crate::SYNC_VARIABLE,
         values: "`0`, `1`",
         default: "`0`",
         meaning: "`1`: every launch is waited for, so that an error of the GPU surfaces where it was made. Slow.",
-        code: "`bornite_cuda::settings::set_sync`",
+        code: "the variable, before the device is opened",
         check: |value| choose(value, &[("0", ()), ("1", ())]),
     },
     Setting {
-        name: MEMORY_FRACTION_VARIABLE,
+        name: pool::FRACTION_VARIABLE,
         values: "a number from 0 to 1",
         default: "`1`",
         meaning: "The share of a GPU's memory that its pool may take.",
         code: "`bornite_cuda::Pool::set_fraction`",
-        check: |value| fraction(value).map(drop),
+        check: |value| of_pool(pool::FRACTION_VARIABLE, value),
     },
     Setting {
-        name: POOL_CACHE_VARIABLE,
+        name: pool::LIMIT_VARIABLE,
+        values: "a size, as `20GB` (in powers of 1024)",
+        default: "no limit",
+        meaning: "Bytes of a GPU's memory that its pool may take.",
+        code: "`bornite_cuda::Pool::set_limit`",
+        check: |value| of_pool(pool::LIMIT_VARIABLE, value),
+    },
+    Setting {
+        name: pool::CACHE_VARIABLE,
         values: "a size, as `512MB` or `2GiB` (both in powers of 1024)",
         default: "no limit",
         meaning: "Freed GPU memory that is kept for reuse; what is above goes back to the driver.",
         code: "`bornite_cuda::Pool::set_cache_limit`",
-        check: |value| crate::parse_bytes(value).map(drop).map_err(|error| error.to_string()),
+        check: |value| of_pool(pool::CACHE_VARIABLE, value),
+    },
+    Setting {
+        name: pool::DEBUG_VARIABLE,
+        values: "`0`, `1`",
+        default: "`0`",
+        meaning: "`1`: guard bytes behind each block of GPU memory, and a pattern over freed ones. Slow.",
+        code: "`bornite_cuda::Pool::set_debug`",
+        check: |value| of_pool(pool::DEBUG_VARIABLE, value),
     },
 ];
 
@@ -180,11 +189,9 @@ fn what_of(error: Error) -> String {
     }
 }
 
-fn fraction(value: &str) -> std::result::Result<f64, String> {
-    match value.trim().parse::<f64>() {
-        Ok(number) if (0.0..=1.0).contains(&number) => Ok(number),
-        _ => Err("use a number from 0 to 1, such as 0.9".into()),
-    }
+/// Whether a pool takes this value of a variable of its own.
+fn of_pool(variable: &str, value: &str) -> std::result::Result<(), String> {
+    pool::Settings::from_lookup(|name| (name == variable).then(|| value.into())).map(drop).map_err(what_of)
 }
 
 /// The meaning of a word, or which words there are.
@@ -214,37 +221,6 @@ pub fn read<T>(
         None => Ok(default),
         Some(value) => parse(&value).map_err(|what| Error::Setting { variable, value, what }),
     }
-}
-
-/// The share of a GPU's memory that its pool may take: `BORNITE_CUDA_MEMORY_FRACTION`.
-pub fn memory_fraction() -> Result<f64> {
-    read(MEMORY_FRACTION_VARIABLE, 1.0, fraction)
-}
-
-/// The freed GPU memory to keep for reuse: `BORNITE_CUDA_CACHE_SIZE`.
-pub fn pool_cache_bytes() -> Result<Option<u64>> {
-    read(POOL_CACHE_VARIABLE, None, |value| crate::parse_bytes(value).map(Some).map_err(|error| error.to_string()))
-}
-
-/// 0: no, 1: yes, 2: nobody asked yet.
-static SYNC: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(2);
-
-/// Whether every launch is to be waited for: `BORNITE_SYNC`, or what [`set_sync`] said.
-pub fn sync() -> Result<bool> {
-    use std::sync::atomic::Ordering::Relaxed;
-    match SYNC.load(Relaxed) {
-        2 => {
-            let on = read(SYNC_VARIABLE, false, |value| choose(value, &[("0", false), ("1", true)]))?;
-            SYNC.store(on.into(), Relaxed);
-            Ok(on)
-        }
-        on => Ok(on == 1),
-    }
-}
-
-/// Has every launch waited for, or not, whatever the environment says.
-pub fn set_sync(on: bool) {
-    SYNC.store(on.into(), std::sync::atomic::Ordering::Relaxed);
 }
 
 /// A setting as the environment has it.
@@ -277,9 +253,9 @@ pub fn unknown() -> Vec<String> {
     unknown
 }
 
-/// Variables that only tests read are not settings.
+/// Variables that only tests and benchmarks read are not settings.
 pub fn for_tests(name: &str) -> bool {
-    name.starts_with("BORNITE_TEST_") || name.starts_with("BORNITE_CACHE_TEST_")
+    ["BORNITE_TEST_", "BORNITE_CACHE_TEST_", "BORNITE_BENCH_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]
@@ -293,14 +269,16 @@ mod tests {
             ("BORNITE_HIDE_LIBRARIES", "cuda,nvrtc", "cublas", "no library 'cublas'"),
             ("BORNITE_LIBRARY_PATH", "/tmp", "/no/such/folder", "/no/such/folder is not a folder"),
             ("BORNITE_CACHE", "off", "no", "use on or off"),
-            ("BORNITE_CACHE_SIZE", "1 GiB", "2", "a number and a unit"),
+            ("BORNITE_CACHE_SIZE", "1 GiB", "2 parsecs", "'parsecs' is not a unit"),
             ("BORNITE_TUNE", "tune", "yes", "use off, cached or tune"),
             ("BORNITE_PROFILE", "print", "1", "use off or print"),
             ("BORNITE_LOG", "debug", "loud", "use error, warn, info or debug"),
             ("BORNITE_SYNC", "1", "yes", "use 0 or 1"),
-            ("BORNITE_CUDA_MEMORY_FRACTION", "0.5", "1.5", "from 0 to 1"),
-            ("BORNITE_CUDA_MEMORY_FRACTION", "1", "NaN", "from 0 to 1"),
-            ("BORNITE_CUDA_CACHE_SIZE", "2GB", "2 parsecs", "'parsecs' is not a unit"),
+            ("BORNITE_MEMORY_FRACTION", "0.5", "1.5", "between 0 and 1"),
+            ("BORNITE_MEMORY_FRACTION", "1", "NaN", "between 0 and 1"),
+            ("BORNITE_MEMORY_LIMIT", "20GB", "-1", "negative"),
+            ("BORNITE_MEMORY_CACHE", "2GB", "2 parsecs", "'parsecs' is not a unit"),
+            ("BORNITE_MEMORY_DEBUG", "1", "yes", "use 1 or 0"),
         ];
         for (name, good, bad, words) in cases {
             let setting = SETTINGS.iter().find(|setting| setting.name == name).unwrap();

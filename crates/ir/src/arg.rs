@@ -152,7 +152,9 @@ pub fn check_args(kernel: &Kernel, args: &[Arg<'_>]) -> Result<Vec<Value>, Fault
     let (views, values) = args.split_at(kernel.params.len());
     let mut firsts = vec![];
     for (param, arg) in kernel.values.iter().zip(values) {
-        let Arg::Value(components) = arg else { return fail(format!("'{}' is a value, the argument is not", param.name)) };
+        let Arg::Value(components) = arg else {
+            return fail(format!("'{}' is a value, the argument is not", param.name));
+        };
         let found: Vec<Scalar> = components.iter().map(|value| value.scalar()).collect();
         if found != param.ty.components(&kernel.structs) {
             return fail(format!("'{}' is {}, the argument is not", param.name, param.ty.name(&kernel.structs)));

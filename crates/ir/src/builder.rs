@@ -2,9 +2,9 @@
 
 use crate::verify::op_result;
 use crate::{
-    Access, Algebra, Args, Atomic, Builtin, Code, Dim, Emit, EmitBits, Expr, ExprId, Extent, Field, Function, FunctionId,
-    Kernel, Launch, Local, LocalId, Op, Param, ParamId, Scalar, Shared, SharedId, Shuffle, Stmt, Struct, StructId, Type,
-    Value, ValueParam, VerifyError, View, Vote, contiguous, verify,
+    Access, Algebra, Args, Atomic, Builtin, Code, Dim, Emit, EmitBits, Expr, ExprId, Extent, Field, Function,
+    FunctionId, Kernel, Launch, Local, LocalId, Op, Param, ParamId, Scalar, Shared, SharedId, Shuffle, Stmt, Struct,
+    StructId, Type, Value, ValueParam, VerifyError, View, Vote, contiguous, verify,
 };
 
 /// A kernel under construction.
@@ -123,7 +123,8 @@ impl Builder {
     /// Opens a function: expressions and statements go into it until [`Builder::close_function`]. Its first expressions
     /// are its arguments.
     pub fn open_function(&mut self, params: &[(&str, Type)]) -> Outer {
-        let outer = Outer { code: std::mem::take(&mut self.code), open: std::mem::replace(&mut self.open, vec![vec![]]) };
+        let outer =
+            Outer { code: std::mem::take(&mut self.code), open: std::mem::replace(&mut self.open, vec![vec![]]) };
         for (n, (_, ty)) in params.iter().enumerate() {
             self.push(Expr::Argument(n as u32), *ty);
         }

@@ -116,8 +116,7 @@ impl<'t> Parser<'t> {
 
     fn comparison(&mut self) -> Parsed {
         let left = self.sum()?;
-        let signs =
-            [("<=", Op::Le), (">=", Op::Ge), ("==", Op::Eq), ("!=", Op::Ne), ("<", Op::Lt), (">", Op::Gt)];
+        let signs = [("<=", Op::Le), (">=", Op::Ge), ("==", Op::Eq), ("!=", Op::Ne), ("<", Op::Lt), (">", Op::Gt)];
         match signs.into_iter().find(|(sign, _)| self.take(sign)) {
             Some((_, op)) => {
                 let right = self.sum()?;
@@ -202,7 +201,8 @@ impl<'t> Parser<'t> {
         }
         if name == "out" || self.inputs.len() == MAX_INPUTS {
             self.at = start;
-            return self.fail(format!("'{name}' cannot be an input: 'out' is the result, and {MAX_INPUTS} are the most"));
+            return self
+                .fail(format!("'{name}' cannot be an input: 'out' is the result, and {MAX_INPUTS} are the most"));
         }
         let view = self.b.param(name, self.scalar, self.n, Access::Read);
         let value = self.b.load(view, self.place);

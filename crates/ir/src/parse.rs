@@ -32,8 +32,14 @@ impl std::str::FromStr for Kernel {
             shared: vec![],
             code: Code::default(),
         };
-        let mut p =
-            Parser { cursor, kernel, arguments: vec![], code: Code::default(), evaluated: vec![], free: HashMap::new() };
+        let mut p = Parser {
+            cursor,
+            kernel,
+            arguments: vec![],
+            code: Code::default(),
+            evaluated: vec![],
+            free: HashMap::new(),
+        };
         p.text()?;
         Ok(p.kernel)
     }

@@ -7,7 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Error, Result};
 
-/// A device. Parses from and prints as `cpu[:N] | cuda[:N] | interpreter` (and parses `auto`).
+/// The device to use where a program does not say: what [`Device`] parses.
+pub const DEVICE_VARIABLE: &str = "BORNITE_DEVICE";
+
+/// A device. Parses from and prints as `cpu[:N] | cuda[:N] | interpreter` (and parses `auto`). `cuda` without a number
+/// is this thread's GPU, `cuda:0` unless [`Device::set_current`] said otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Device {
     /// Machine code on this machine's cores. All `cpu:N` run on the same cores; they are apart so that code for
@@ -32,17 +36,49 @@ impl Device {
         Ok(Device::Cuda(ordinal))
     }
 
-    /// The best device here: the first GPU if it can be used, else the CPU.
+    /// The best device here: the GPU with most memory and multiprocessors if it can be used, else the CPU.
     pub fn auto() -> Device {
         Device::auto_or_why().0
     }
 
     /// As [`Device::auto`], and if that is not a GPU, why.
     pub fn auto_or_why() -> (Device, Option<Error>) {
-        match Device::cuda(0) {
+        let best = bornite_cuda::Device::best().map_err(Error::from);
+        match best.and_then(|device| Device::cuda(device.info().ordinal)) {
             Ok(device) => (device, None),
             Err(why) => (Device::cpu(), Some(why)),
         }
+    }
+
+    /// The device a user chose: `flag` if given, else what `BORNITE_DEVICE` says, else [`Device::auto`]. A value that
+    /// cannot be used is an error, which names the variable if it came from there.
+    pub fn choose(flag: Option<&str>) -> Result<Device> {
+        Device::choose_from(flag, std::env::var(DEVICE_VARIABLE).ok().as_deref())
+    }
+
+    fn choose_from(flag: Option<&str>, variable: Option<&str>) -> Result<Device> {
+        if let Some(flag) = flag {
+            return flag.parse();
+        }
+        match variable.filter(|value| !value.is_empty()) {
+            None => Ok(Device::auto()),
+            Some(value) => value.parse().map_err(|cause| Error::Setting {
+                variable: DEVICE_VARIABLE,
+                value: value.into(),
+                cause: Box::new(cause),
+            }),
+        }
+    }
+
+    /// Makes a GPU the one that `cuda` means on this thread.
+    pub fn set_current(ordinal: usize) -> Result<Device> {
+        bornite_cuda::Device::set_current(ordinal)?;
+        Device::cuda(ordinal)
+    }
+
+    /// The GPU that `cuda` means on this thread, if it can be used.
+    pub fn current() -> Result<Device> {
+        Device::cuda(bornite_cuda::Device::current_ordinal())
     }
 
     /// Waits for all work given to the device.
@@ -77,7 +113,8 @@ impl FromStr for Device {
             ("auto", None) => Ok(Device::auto()),
             ("interpreter", None) => Ok(Device::Interpreter),
             ("cpu", n) => Ok(Device::Cpu(n.unwrap_or(0))),
-            ("cuda", n) => Device::cuda(n.unwrap_or(0)),
+            ("cuda", None) => Device::current(),
+            ("cuda", Some(n)) => Device::cuda(n),
             _ => Err(unknown()),
         }
     }
@@ -90,6 +127,28 @@ impl fmt::Display for Device {
             Device::Cpu(n) => write!(f, "cpu:{n}"),
             Device::Cuda(n) => write!(f, "cuda:{n}"),
             Device::Interpreter => write!(f, "interpreter"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_goes_before_the_variable_and_a_bad_variable_is_named() {
+        let cpu = Device::cpu();
+        assert_eq!(Device::choose_from(Some("interpreter"), Some("nonsense")).unwrap(), Device::Interpreter);
+        assert_eq!(Device::choose_from(None, Some("cpu:3")).unwrap(), Device::Cpu(3));
+        assert_eq!(Device::choose_from(Some("cpu"), None).unwrap(), cpu);
+        for auto in [None, Some(""), Some("auto")] {
+            assert_eq!(Device::choose_from(None, auto).unwrap(), Device::auto());
+        }
+        for value in ["gpu", "cpu:x", "cuda:-1", "cuda:99", "CUDA:0"] {
+            let error = Device::choose_from(None, Some(value)).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("BORNITE_DEVICE={value}: ")), "{error}");
+            let error = Device::choose_from(Some(value), None).unwrap_err().to_string();
+            assert!(!error.contains("BORNITE_DEVICE="), "{error}");
         }
     }
 }

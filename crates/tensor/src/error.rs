@@ -55,6 +55,16 @@ pub enum Error {
     /// A device string that means nothing.
     #[error("'{0}' is not a device; write cpu, cpu:N, cuda, cuda:N, interpreter or auto")]
     UnknownDevice(String),
+    /// A variable of the environment has a value that cannot be used.
+    #[error("{variable}={value}: {cause}")]
+    Setting {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        cause: Box<Error>,
+    },
     /// The CUDA runtime refused.
     #[error(transparent)]
     Cuda(#[from] bornite_cuda::Error),

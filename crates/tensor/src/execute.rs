@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 use bornite_codegen::cpu::{self, CpuKernel};
 use bornite_codegen::cuda;
 use bornite_cuda::profile::{self, DeviceClock};
-use bornite_cuda::{EXACT_OPTIONS, settings};
+use bornite_cuda::EXACT_OPTIONS;
 use bornite_ir::{Access, Arg, Kernel, Launch, Param, Scalar, Value, interp, verify};
 
 use crate::buffer::Buffer;
@@ -101,11 +101,7 @@ impl Program {
                 profile::timed(&Host(self.device), describe, || self.launch_untimed(buffers, values))
             }
             Code::Cuda(device, _) => {
-                profile::timed(&DeviceClock(device), describe, || self.launch_untimed(buffers, values))?;
-                if settings::sync()? && !device.is_capturing() {
-                    device.synchronize()?;
-                }
-                Ok(())
+                profile::timed(&DeviceClock(device), describe, || self.launch_untimed(buffers, values))
             }
         }
     }

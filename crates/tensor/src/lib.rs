@@ -42,7 +42,7 @@ mod trace;
 mod var;
 
 pub use bornite_ir::Scalar as DType;
-pub use device::Device;
+pub use device::{DEVICE_VARIABLE, Device};
 pub use element::Element;
 pub use error::{Error, Place, Result};
 pub use execute::run_kernel;

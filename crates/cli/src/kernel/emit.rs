@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use bornite::ir::Kernel;
-use bornite_codegen::cuda::{self, Spelling};
 use bornite_codegen::cpp;
+use bornite_codegen::cuda::{self, Spelling};
 use clap::ValueEnum;
 
 use crate::{Failure, print};
@@ -58,7 +58,8 @@ fn disassembled(cubin: &[u8]) -> Result<Vec<u8>, Failure> {
         (Some(program), _) => (program, &["--print-code"]),
         (None, Some(program)) => (program, &["--dump-sass"]),
         (None, None) => {
-            let what = "no disassembler: put 'nvdisasm' or 'cuobjdump' of the CUDA toolkit on PATH, or emit ptx instead";
+            let what =
+                "no disassembler: put 'nvdisasm' or 'cuobjdump' of the CUDA toolkit on PATH, or emit ptx instead";
             return Err(what.into());
         }
     };

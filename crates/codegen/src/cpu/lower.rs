@@ -44,7 +44,8 @@ pub(super) fn lower(kernel: &Kernel, function: &mut ir::Function, target: Target
         arguments.push(parts);
         word += scalars.len() as i32;
     }
-    let origins = (0..kernel.params.len() as i32).map(|n| b.ins().load(types::I64, flags(), values, (word + n) * 8)).collect();
+    let origins =
+        (0..kernel.params.len() as i32).map(|n| b.ins().load(types::I64, flags(), values, (word + n) * 8)).collect();
     let instance = b.declare_var(types::I64);
     b.def_var(instance, first);
     b.ins().jump(header, &[]);
@@ -303,7 +304,8 @@ impl<'k> Lower<'k, '_> {
             let word = if is_word { bits.value } else { self.b.ins().uextend(types::I64, bits.value) };
             self.b.ins().stack_store(self.pointer, word, slot, n as i32 * 8);
         }
-        let record = Box::new(Record { format: format.into(), scalars: parts.iter().map(|part| part.scalar).collect() });
+        let record =
+            Box::new(Record { format: format.into(), scalars: parts.iter().map(|part| part.scalar).collect() });
         let record_address = &raw const *record as usize;
         self.prints.push(record);
         let mut signature = ir::Signature::new(self.call_conv);

@@ -201,7 +201,8 @@ impl CpuKernel {
         let threads = helpers.map_or(1, |pool| pool.current_num_threads() + 1);
         // Several chunks a thread even out cores of unequal speed.
         let chunk = if threads == 1 { count.max(1) } else { count.div_ceil(threads as u64 * 4).max(GRAIN) };
-        let job = Job { entry: self.entry, views, values, count, chunk, next: AtomicU64::new(0), fault: Mutex::new(None) };
+        let job =
+            Job { entry: self.entry, views, values, count, chunk, next: AtomicU64::new(0), fault: Mutex::new(None) };
         let job = Arc::new(job);
         match helpers {
             None => job.work(),

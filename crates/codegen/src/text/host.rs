@@ -174,10 +174,22 @@ static inline int atomicSub(int* p, int v) { const int old = *p; *p = (int)((uns
         "bn_atomic_max(",
         "template <class T> static inline T bn_atomic_max(T* p, T v) { const T old = *p; *p = bn_max(old, v); return old; }\n",
     ),
-    ("atomicAnd(", "template <class T> static inline T atomicAnd(T* p, T v) { const T old = *p; *p &= v; return old; }\n"),
-    ("atomicOr(", "template <class T> static inline T atomicOr(T* p, T v) { const T old = *p; *p |= v; return old; }\n"),
-    ("atomicXor(", "template <class T> static inline T atomicXor(T* p, T v) { const T old = *p; *p ^= v; return old; }\n"),
-    ("atomicExch(", "template <class T> static inline T atomicExch(T* p, T v) { const T old = *p; *p = v; return old; }\n"),
+    (
+        "atomicAnd(",
+        "template <class T> static inline T atomicAnd(T* p, T v) { const T old = *p; *p &= v; return old; }\n",
+    ),
+    (
+        "atomicOr(",
+        "template <class T> static inline T atomicOr(T* p, T v) { const T old = *p; *p |= v; return old; }\n",
+    ),
+    (
+        "atomicXor(",
+        "template <class T> static inline T atomicXor(T* p, T v) { const T old = *p; *p ^= v; return old; }\n",
+    ),
+    (
+        "atomicExch(",
+        "template <class T> static inline T atomicExch(T* p, T v) { const T old = *p; *p = v; return old; }\n",
+    ),
     (
         "atomicCAS(",
         "template <class T> static inline T atomicCAS(T* p, T expected, T v) {

@@ -16,7 +16,7 @@ use bornite_ir::{
 use crate::cuda::{BLOCK, Spelling};
 use names::{member, type_name, variable};
 use prelude::PRELUDE;
-use spell::{atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, place, print_call, primitive};
+use spell::{atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, place, primitive, print_call};
 
 /// For whom the text is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,8 @@ pub(crate) enum Dialect {
 
 /// Prints a kernel as a translation unit of its own.
 pub(crate) fn print(kernel: &Kernel, dialect: Dialect) -> String {
-    let mut p = Printer { kernel, dialect, code: &kernel.code, terms: vec![], helpers: vec![], lines: vec![], depth: 0 };
+    let mut p =
+        Printer { kernel, dialect, code: &kernel.code, terms: vec![], helpers: vec![], lines: vec![], depth: 0 };
     let functions: String = kernel.functions.iter().map(|function| p.function(function)).collect();
     let kernel_text = p.kernel();
     let helpers: String = p.helpers.iter().map(|f| f.text.as_str()).collect();
@@ -116,9 +117,10 @@ impl<'k> Printer<'k> {
 
     fn function(&mut self, function: &'k Function) -> String {
         let body = self.printed_code(&function.code, 1);
-        let params = function.params.iter().map(|p| {
-            format!("const {} {}", type_name(self.kernel, p.ty), variable(self.kernel, &p.name))
-        });
+        let params = function
+            .params
+            .iter()
+            .map(|p| format!("const {} {}", type_name(self.kernel, p.ty), variable(self.kernel, &p.name)));
         let params = params.collect::<Vec<_>>().join(", ");
         let result = type_name(self.kernel, function.result);
         let name = names::other(self.kernel, &function.name);
@@ -187,7 +189,9 @@ impl<'k> Printer<'k> {
                 let split = |of: [u32; 3], from: &str| {
                     let [x, y, _] = of.map(|n| n.max(1));
                     let (plane, row) = (x as u64 * y as u64, x);
-                    format!("{{(unsigned)({from} % {row}), (unsigned)({from} / {row} % {y}), (unsigned)({from} / {plane})}}")
+                    format!(
+                        "{{(unsigned)({from} % {row}), (unsigned)({from} / {row} % {y}), (unsigned)({from} / {plane})}}"
+                    )
                 };
                 let threads: u32 = block.iter().product();
                 let mut place = String::new();

@@ -121,7 +121,8 @@ impl Judge {
         }
         let _ = writeln!(program, "{drivers}int main() {{ {calls} return 0; }}");
         let stem = self.folder.join(format!("fuzz-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)));
-        let (source, binary, data) = (stem.with_extension("cpp"), stem.with_extension("bin"), stem.with_extension("in"));
+        let (source, binary, data) =
+            (stem.with_extension("cpp"), stem.with_extension("bin"), stem.with_extension("in"));
         std::fs::write(&source, program).unwrap();
         std::fs::write(&data, input).unwrap();
         let built = Command::new("g++")

@@ -280,8 +280,7 @@ impl Generator {
         self.locals = (0..self.random.below(4))
             .map(|n| {
                 let ty = self.random_type();
-                let init: Vec<Value> =
-                    components(ty, &self.composites).iter().map(|&s| self.random.value(s)).collect();
+                let init: Vec<Value> = components(ty, &self.composites).iter().map(|&s| self.random.value(s)).collect();
                 (self.b.local_of(format!("local{n}"), ty, &init), ty)
             })
             .collect();
@@ -562,7 +561,8 @@ impl Generator {
             let each = Type::Scalar(ty.element().unwrap_or(Scalar::F32));
             let parts = parts.unwrap_or_else(|| vec![each; ty.count(&[])]);
             let splat = ty.element().is_some() && self.random.below(3) == 0;
-            let parts: Vec<ExprId> = parts[..if splat { 1 } else { parts.len() }].iter().map(|&p| self.pick(p)).collect();
+            let parts: Vec<ExprId> =
+                parts[..if splat { 1 } else { parts.len() }].iter().map(|&p| self.pick(p)).collect();
             return self.b.construct(ty, &parts);
         };
         let convertible: Vec<ExprId> =

@@ -140,7 +140,8 @@ fn a_foreign_compiler_agrees() {
     let range = seeds();
     let count = if range.end - range.start > 10_000 { 5_000 } else { 150 };
     let all = [Scalar::F32, Scalar::F64, Scalar::F16, Scalar::BF16].map(|scalar| (0, rows(scalar)));
-    let random = range.map(|seed| (seed, case(seed, true))).filter(|(_, case)| !case.kernel.is_cooperative()).take(count);
+    let random =
+        range.map(|seed| (seed, case(seed, true))).filter(|(_, case)| !case.kernel.is_cooperative()).take(count);
     let cases: Vec<(u64, Case)> = all.into_iter().chain(random).collect();
     for cases in cases.chunks(50) {
         for (n, (found, (seed, case))) in judge.run(cases).into_iter().zip(cases).enumerate() {
@@ -150,7 +151,9 @@ fn a_foreign_compiler_agrees() {
                     let fails = |kernel: &Kernel| judge.disagrees(case, kernel, *seed, dialect);
                     let small = shrink::shrink(&case.kernel, &fails);
                     let text = foreign::text(&small, dialect);
-                    panic!("BORNITE_TEST_SEED={seed}, kernel {n}: {dialect:?} by g++ differs\nmade small:\n{small}\n{text}");
+                    panic!(
+                        "BORNITE_TEST_SEED={seed}, kernel {n}: {dialect:?} by g++ differs\nmade small:\n{small}\n{text}"
+                    );
                 }
             }
         }
@@ -176,7 +179,10 @@ fn kernels_are_varied() {
         ("three dimensions", count(&|c| c.kernel.params.iter().any(|p| p.dims.len() >= 3))),
         ("negative strides", count(&|c| c.kernel.params.iter().any(|p| p.dims.iter().any(|d| d.stride.of(&[]) < 0)))),
         ("atomics", count(&|c| exprs(c, &|e| matches!(e, Expr::Atomic { .. })))),
-        ("loops", count(&|c| codes(c).iter().any(|code| code.any(&|s| matches!(s, Stmt::For { .. } | Stmt::Loop { .. }))))),
+        (
+            "loops",
+            count(&|c| codes(c).iter().any(|code| code.any(&|s| matches!(s, Stmt::For { .. } | Stmt::Loop { .. })))),
+        ),
         ("barriers", count(&|c| c.kernel.code.any(&|s| matches!(s, Stmt::Barrier)))),
         ("shuffles", count(&|c| exprs(c, &|e| matches!(e, Expr::Shuffle { .. })))),
     ] {

@@ -8,10 +8,11 @@ pub fn shrink(kernel: &Kernel, fails: &dyn Fn(&Kernel) -> bool) -> Kernel {
     loop {
         let count: usize = codes(&best).map(|code| statements(&code.body)).sum();
         // From the end: what is used nowhere any more goes first.
-        let smaller = (0..count).rev().flat_map(|n| [Step::Unwrap, Step::Remove].map(|step| (n, step))).find_map(|(n, step)| {
-            let candidate = edited(&best, n, step)?;
-            (verify(&candidate).is_ok() && fails(&candidate)).then_some(candidate)
-        });
+        let smaller =
+            (0..count).rev().flat_map(|n| [Step::Unwrap, Step::Remove].map(|step| (n, step))).find_map(|(n, step)| {
+                let candidate = edited(&best, n, step)?;
+                (verify(&candidate).is_ok() && fails(&candidate)).then_some(candidate)
+            });
         match smaller {
             Some(smaller) => best = smaller,
             None => return best,

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::{Error, Result};
+use crate::{Error, Result, parse_bytes};
 
 /// `on` (the default) or `off`.
 pub const CACHE_VARIABLE: &str = "BORNITE_CACHE";
@@ -13,7 +13,7 @@ pub const CACHE_DIR_VARIABLE: &str = "BORNITE_CACHE_DIR";
 pub const KERNEL_CACHE_DIR_VARIABLE: &str = "BORNITE_KERNEL_CACHE_DIR";
 /// A second folder laid out like the first, looked into before it and never written.
 pub const SHARED_CACHE_DIR_VARIABLE: &str = "BORNITE_SHARED_CACHE_DIR";
-/// The most the cache may take on disk, as `500 MB` or `2 GiB`.
+/// The most the cache may take on disk, as `500 MB` or `2 GiB` ([`parse_bytes`]).
 pub const CACHE_SIZE_VARIABLE: &str = "BORNITE_CACHE_SIZE";
 
 const DEFAULT_LIMIT_BYTES: u64 = 2 << 30;
@@ -58,14 +58,14 @@ impl Settings {
         };
         let limit_bytes = match get(CACHE_SIZE_VARIABLE) {
             None => DEFAULT_LIMIT_BYTES,
-            Some(value) => parse_bytes(&value.to_string_lossy()).map_err(|what| {
-                let off = if what == TOO_SMALL {
-                    format!("; {CACHE_VARIABLE}=off switches the cache off")
-                } else {
-                    "".into()
-                };
-                bad(CACHE_SIZE_VARIABLE, &value, what + &off)
-            })?,
+            Some(value) => match parse_bytes(&value.to_string_lossy()) {
+                Ok(0) => {
+                    let off = format!("a cache of no bytes keeps nothing; {CACHE_VARIABLE}=off switches it off");
+                    return Err(bad(CACHE_SIZE_VARIABLE, &value, off));
+                }
+                Ok(bytes) => bytes,
+                Err(error) => return Err(bad(CACHE_SIZE_VARIABLE, &value, error.to_string())),
+            },
         };
         // Made absolute now: the process may change its folder later.
         let path = |variable: &'static str| match get(variable) {
@@ -84,34 +84,5 @@ impl Settings {
                 .map(|caches| caches.join("bornite")),
         };
         Ok(Settings { enabled, folder, shared: path(SHARED_CACHE_DIR_VARIABLE)?, limit_bytes })
-    }
-}
-
-const TOO_SMALL: &str = "a size must be at least 1 byte";
-
-/// Reads a size such as `500 MB` (millions), `2 GiB` or `2G` (powers of 1024). A bare number is refused: whoever writes
-/// `2` does not mean two bytes.
-pub(crate) fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
-    let form = || "write a number and a unit, such as '500 MB' or '2 GiB'".to_string();
-    let text = text.trim();
-    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(form)?;
-    let number: f64 = text[..unit_at].parse().map_err(|_| form())?;
-    let unit = match text[unit_at..].trim().to_ascii_lowercase().as_str() {
-        "b" => 1.0,
-        "kb" => 1e3,
-        "mb" => 1e6,
-        "gb" => 1e9,
-        "tb" => 1e12,
-        "k" | "kib" => 1024f64,
-        "m" | "mib" => 1024f64.powi(2),
-        "g" | "gib" => 1024f64.powi(3),
-        "t" | "tib" => 1024f64.powi(4),
-        other => return Err(format!("'{other}' is not a unit; use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB")),
-    };
-    let bytes = number * unit;
-    match bytes {
-        _ if bytes < 1.0 => Err(TOO_SMALL.into()),
-        _ if bytes >= 2f64.powi(63) => Err("no disk is that large".into()),
-        _ => Ok(bytes as u64),
     }
 }

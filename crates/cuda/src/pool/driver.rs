@@ -3,22 +3,21 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
 use super::{Backing, Event, Stream};
 use crate::api::Driver;
-use crate::device::check;
+use crate::context::{Context, invalid};
+use crate::stream::Lane;
 use crate::{Device, Error, Result};
 
 /// Segments by `cuMemAlloc`, events of the driver. Streams are numbered in the order they were added; the device's own
 /// is [`DriverBacking::MAIN`].
 pub struct DriverBacking {
     driver: &'static Driver,
-    context: cu::CUcontext,
-    name: String,
-    total_bytes: u64,
+    context: Arc<Context>,
     tables: Mutex<Tables>,
 }
 
@@ -41,18 +40,15 @@ impl DriverBacking {
     /// The device's own stream.
     pub const MAIN: Stream = Stream(0);
 
-    /// Memory of an open device.
+    /// Memory of an open device, beside that of its own pool.
     pub fn new(device: &Device) -> DriverBacking {
-        let info = device.info();
-        let tables =
-            Tables { streams: vec![device.stream], events: vec![], idle_events: vec![], segments: BTreeMap::new() };
-        DriverBacking {
-            driver: device.driver,
-            context: device.context,
-            name: format!("cuda:{} ({})", info.ordinal, info.name),
-            total_bytes: info.memory_bytes,
-            tables: Mutex::new(tables),
-        }
+        DriverBacking::over(device.context.clone(), device.stream)
+    }
+
+    /// Memory of a context, with its own stream as the first.
+    pub(crate) fn over(context: Arc<Context>, main: cu::CUstream) -> DriverBacking {
+        let tables = Tables { streams: vec![main], events: vec![], idle_events: vec![], segments: BTreeMap::new() };
+        DriverBacking { driver: context.driver, context, tables: Mutex::new(tables) }
     }
 
     /// Numbers a further stream, a `CUstream`.
@@ -70,12 +66,16 @@ impl DriverBacking {
     }
 
     fn check(&self, call: &'static str, result: CUresult) -> Result<()> {
-        check(self.driver, call, result)
+        self.context.check(call, result)
     }
 
     fn bind(&self) -> Result<()> {
-        // SAFETY: the context is retained for the life of the process.
-        self.check("cuCtxSetCurrent", unsafe { (self.driver.cuCtxSetCurrent)(self.context) })
+        self.context.bind()
+    }
+
+    /// A stream by its number.
+    pub(crate) fn lane(&self, number: Stream) -> Result<Lane> {
+        Ok(Lane { handle: self.stream(number)?, number })
     }
 
     fn stream(&self, stream: Stream) -> Result<cu::CUstream> {
@@ -106,16 +106,16 @@ impl DriverBacking {
 
 fn unknown(what: &str, number: u64) -> Error {
     let text = format!("the pool's backing knows no {what} {number:#x}");
-    Error::Driver { call: "pool", code: 1, name: "CUDA_ERROR_INVALID_VALUE".into(), text }
+    invalid("pool", text)
 }
 
 impl Backing for DriverBacking {
     fn name(&self) -> String {
-        self.name.clone()
+        self.context.info.label()
     }
 
     fn total_bytes(&self) -> u64 {
-        self.total_bytes
+        self.context.info.memory_bytes
     }
 
     fn free_bytes(&self) -> Result<u64> {

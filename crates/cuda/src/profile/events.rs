@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cudarc::driver::sys as cu;
 
 use super::{Clock, Lap, MemorySample, Times, now_ms};
+use crate::pool::Stats;
 use crate::{Device, Result};
 
 /// Times work given to an open GPU.
@@ -22,28 +23,20 @@ impl Clock for DeviceClock<'_> {
     }
 
     fn memory(&self) -> Option<MemorySample> {
-        let device = self.device();
-        if let Some(sample) = super::pool_sample(&device) {
-            return Some(sample);
-        }
-        let laps = Laps::of(self.0);
-        {
-            // Asking the driver costs tens of microseconds.
-            let mut state = laps.state();
-            if now_ms() < state.next_memory_ms {
-                return None;
-            }
-            state.next_memory_ms = now_ms() + 5.0;
-        }
-        let (free, total) = self.0.memory_bytes().ok()?;
-        Some(MemorySample { device, at_ms: now_ms(), used_bytes: total - free, reserved_bytes: None })
+        let stats = self.0.pool().stats();
+        Some(MemorySample {
+            device: self.device(),
+            at_ms: now_ms(),
+            used_bytes: stats.allocated,
+            reserved_bytes: Some(stats.reserved),
+        })
     }
 }
 
 impl Device {
     /// Whether this thread's work is being captured: then nothing may be timed, tuned or waited for.
     pub fn is_capturing(&self) -> bool {
-        self.work_stream() != self.stream
+        crate::capture::capturing(self.info().ordinal)
     }
 }
 
@@ -57,7 +50,6 @@ pub(crate) struct Laps {
 struct State {
     idle: Vec<Event>,
     origin: Option<Origin>,
-    next_memory_ms: f64,
 }
 
 /// A moment known on both the GPU's clock and ours.
@@ -80,10 +72,17 @@ pub(crate) struct DeviceLap {
     stop: Event,
 }
 
+static ALL: Mutex<BTreeMap<usize, Arc<Laps>>> = Mutex::new(BTreeMap::new());
+
+/// The pools of all GPUs that were ever timed.
+pub(super) fn pool_stats() -> Vec<(String, Stats)> {
+    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter().map(|(ordinal, laps)| (format!("cuda:{ordinal}"), laps.device.pool().stats())).collect()
+}
+
 impl Laps {
     /// The device's events, kept for the life of the process as the device itself is.
     pub fn of(device: &Arc<Device>) -> Arc<Laps> {
-        static ALL: Mutex<BTreeMap<usize, Arc<Laps>>> = Mutex::new(BTreeMap::new());
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || Arc::new(Laps { device: device.clone(), state: Mutex::default() });
         all.entry(device.info().ordinal).or_insert_with(make).clone()

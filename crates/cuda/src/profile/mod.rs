@@ -23,6 +23,7 @@ mod recorder;
 mod report;
 mod span;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Instant;
@@ -33,6 +34,7 @@ pub use report::{Compilation, FORMAT_VERSION, Report, Roof, Row, TimedSpan};
 pub use span::{Clock, HostClock, Kind, Lap, MemorySample, Span, Times, Work};
 
 use crate::Pool;
+use crate::pool::Stats;
 use crate::settings::{PROFILE_VARIABLE, choose, read};
 
 /// Is told of everything while it listens.
@@ -197,32 +199,19 @@ pub fn now_ms() -> f64 {
     EPOCH.get_or_init(Instant::now).elapsed().as_secs_f64() * 1e3
 }
 
-/// Pools whose counts belong into reports, by their device's name.
+/// Further pools whose counts belong into reports, by a name.
 static POOLS: RwLock<Vec<(String, Weak<Pool>)>> = RwLock::new(Vec::new());
 
-/// Has a device's pool counted in reports and drawn in traces, as long as it lives.
+/// Has a pool of one's own counted in reports, as long as it lives. Those of GPUs are counted anyway.
 pub fn watch_pool(device: impl Into<String>, pool: &Arc<Pool>) {
     let mut pools = POOLS.write().unwrap_or_else(PoisonError::into_inner);
     pools.retain(|(_, pool)| pool.strong_count() > 0);
     pools.push((device.into(), Arc::downgrade(pool)));
 }
 
-/// The pools that are watched.
-fn pools() -> Vec<(String, Arc<Pool>)> {
+/// The counts of all pools: those of GPUs, and those that are watched.
+fn pool_stats() -> BTreeMap<String, Stats> {
     let pools = POOLS.read().unwrap_or_else(PoisonError::into_inner);
-    pools.iter().filter_map(|(device, pool)| Some((device.clone(), pool.upgrade()?))).collect()
-}
-
-/// The bytes of a device's watched pool, handed out and reserved.
-fn pool_sample(device: &str) -> Option<MemorySample> {
-    let pools = POOLS.read().unwrap_or_else(PoisonError::into_inner);
-    let pool = pools.iter().find(|(of, _)| of == device)?.1.upgrade()?;
-    drop(pools);
-    let stats = pool.stats();
-    Some(MemorySample {
-        device: device.into(),
-        at_ms: now_ms(),
-        used_bytes: stats.allocated,
-        reserved_bytes: Some(stats.reserved),
-    })
+    let watched = pools.iter().filter_map(|(device, pool)| Some((device.clone(), pool.upgrade()?.stats())));
+    watched.chain(events::pool_stats()).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Compilation, Listening, MemorySample, Report, Roof, Sink, Span, listen, now_ms, pools};
+use super::{Compilation, Listening, MemorySample, Report, Roof, Sink, Span, listen, now_ms, pool_stats};
 
 /// Records from [`scope`](super::scope) on until it is dropped.
 pub struct Scope {
@@ -72,8 +72,7 @@ impl Scope {
             let kept = lock(&self.kept);
             (kept.spans.clone(), kept.memory.clone(), kept.compilations.clone())
         };
-        let pools = pools().into_iter().map(|(device, pool)| (device, pool.stats())).collect();
-        Report::new(self.start_ms, now_ms(), &spans, memory, compilations, pools, &self.roofs)
+        Report::new(self.start_ms, now_ms(), &spans, memory, compilations, pool_stats(), &self.roofs)
     }
 
     /// Ends the scope and reports.

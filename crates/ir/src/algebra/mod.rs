@@ -212,9 +212,9 @@ fn part_of(whole: Type, at: u32, structs: &[Struct]) -> Option<Type> {
 /// The number of the first component of a part.
 fn first_part(whole: Type, at: u32, structs: &[Struct]) -> usize {
     match whole {
-        Type::Struct(StructId(n)) => structs.get(n as usize).map_or(0, |s| {
-            s.fields.iter().take(at as usize).map(|field| field.ty.count(structs)).sum()
-        }),
+        Type::Struct(StructId(n)) => structs
+            .get(n as usize)
+            .map_or(0, |s| s.fields.iter().take(at as usize).map(|field| field.ty.count(structs)).sum()),
         _ => at as usize,
     }
 }

@@ -52,9 +52,14 @@ impl Machine<'_, '_, '_> {
             }
             Expr::CompareExchange { view, at, expected, value } => {
                 let (at, expected, value) = (self.all(at), self.part(*expected, 0), self.part(*value, 0));
-                self.update(*view, &at, mask, |_, lane, old| {
-                    if old == expected.bits[lane] { value.bits[lane] } else { old }
-                })?
+                self.update(
+                    *view,
+                    &at,
+                    mask,
+                    |_, lane, old| {
+                        if old == expected.bits[lane] { value.bits[lane] } else { old }
+                    },
+                )?
             }
             Expr::Shuffle { shuffle, value, lane } => {
                 self.whole_warps(mask, "shuffle")?;

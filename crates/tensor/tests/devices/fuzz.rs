@@ -34,7 +34,8 @@ pub fn random_kernels(device: Device) -> Outcome {
                     let layout = p.ty.layout(&kernel.structs);
                     let elements = kernel.span(&p.dims, &firsts).map_or(0, |span| span.elements as usize);
                     let mut words = vec![0; (elements * layout.bytes).div_ceil(8)];
-                    for (n, (offset, scalar)) in (0..elements).flat_map(|n| layout.offsets.iter().map(move |o| (n, *o))) {
+                    for (n, (offset, scalar)) in (0..elements).flat_map(|n| layout.offsets.iter().map(move |o| (n, *o)))
+                    {
                         poke(&mut words, n * layout.bytes + offset, random.value(scalar));
                     }
                     let first = layout.offsets[0].1;

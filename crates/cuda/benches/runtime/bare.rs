@@ -1,0 +1,81 @@
+//! The driver called as directly as can be: what the runtime is measured against.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use cudarc::driver::sys::{self as cu, CUresult};
+
+use crate::Outcome;
+
+pub fn check(result: CUresult) -> Outcome {
+    if result == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(format!("{result:?}").into()) }
+}
+
+/// A launch of `tiny`.
+pub struct Launch {
+    function: cu::CUfunction,
+    stream: cu::CUstream,
+    address: u64,
+    values: [u32; 2],
+}
+
+impl Launch {
+    pub fn new(function: *mut c_void, stream: *mut c_void, address: u64) -> Launch {
+        Launch { function: function.cast(), stream: stream.cast(), address, values: [3, 1] }
+    }
+
+    pub fn fire(&mut self) -> Outcome {
+        let [m, c] = &mut self.values;
+        let mut params: [*mut c_void; 3] =
+            [(&raw mut self.address).cast(), (m as *mut u32).cast(), (c as *mut u32).cast()];
+        // SAFETY: the parameters are those of the kernel; the word they name is alive.
+        check(unsafe {
+            cu::cuLaunchKernel(self.function, 1, 1, 1, 1, 1, 1, 0, self.stream, params.as_mut_ptr(), null_mut())
+        })
+    }
+}
+
+/// A captured sequence of launches of `tiny`.
+pub struct Graph(cu::CUgraphExec);
+
+impl Graph {
+    pub fn new(function: *mut c_void, address: u64, launches: usize) -> Outcome<Graph> {
+        let (mut stream, mut graph, mut executable) = (null_mut(), null_mut(), null_mut());
+        // SAFETY: each call writes one handle and takes those before it; the context is current.
+        unsafe {
+            check(cu::cuStreamCreate(&mut stream, cu::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32))?;
+            let mode = cu::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+            check(cu::cuStreamBeginCapture_v2(stream, mode))?;
+            let mut launch = Launch::new(function, stream.cast(), address);
+            for _ in 0..launches {
+                launch.fire()?;
+            }
+            check(cu::cuStreamEndCapture(stream, &mut graph))?;
+            check(cu::cuGraphInstantiateWithFlags(&mut executable, graph, 0))?;
+        }
+        Ok(Graph(executable))
+    }
+
+    pub fn launch(&self, stream: *mut c_void) -> Outcome {
+        // SAFETY: the graph and the stream are alive.
+        check(unsafe { cu::cuGraphLaunch(self.0, stream.cast()) })
+    }
+}
+
+/// A copy to the device, waited for.
+pub fn upload(to: u64, from: *mut c_void, bytes: usize, stream: *mut c_void) -> Outcome {
+    // SAFETY: both are as long as said and alive until the synchronisation.
+    unsafe {
+        check(cu::cuMemcpyHtoDAsync_v2(to, from, bytes, stream.cast()))?;
+        check(cu::cuStreamSynchronize(stream.cast()))
+    }
+}
+
+/// A copy from the device, waited for.
+pub fn download(to: *mut c_void, from: u64, bytes: usize, stream: *mut c_void) -> Outcome {
+    // SAFETY: as above.
+    unsafe {
+        check(cu::cuMemcpyDtoHAsync_v2(to, from, bytes, stream.cast()))?;
+        check(cu::cuStreamSynchronize(stream.cast()))
+    }
+}

@@ -1,0 +1,240 @@
+//! The context of an open device: made current before each call, and what is kept to say what went wrong in it.
+
+use std::ffi::{CStr, c_char};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::sys::{self as cu, CUresult};
+
+use crate::api::Driver;
+use crate::{DeviceInfo, Error, Result};
+
+/// Turns a driver result into ours.
+pub(crate) fn check(driver: &Driver, call: &'static str, result: CUresult) -> Result<()> {
+    if result == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(refused(driver, call, result)) }
+}
+
+#[cold]
+fn refused(driver: &Driver, call: &'static str, result: CUresult) -> Error {
+    let words = |function: unsafe extern "C" fn(CUresult, *mut *const c_char) -> CUresult| {
+        let mut text = std::ptr::null();
+        // SAFETY: the driver stores the address of a static string, or leaves null for a code it does not know.
+        unsafe {
+            function(result, &mut text);
+            if text.is_null() { "unknown".into() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+        }
+    };
+    let (name, text) = (words(driver.cuGetErrorName), words(driver.cuGetErrorString));
+    Error::Driver { call, code: result as u32, name, text }
+}
+
+/// An error of ours in the driver's form: an argument that the driver would refuse, or worse, not refuse.
+pub(crate) fn invalid(call: &'static str, text: String) -> Error {
+    Error::Driver { call, code: 1, name: "CUDA_ERROR_INVALID_VALUE".into(), text }
+}
+
+/// `1` has every launch waited for: slow, but an error is found at the launch that made it. `0` or unset without.
+pub const SYNC_VARIABLE: &str = "BORNITE_SYNC";
+
+/// Whether launches are to be waited for.
+pub(crate) fn waits(value: Option<&str>) -> Result<bool> {
+    match value {
+        None | Some("" | "0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(value) => Err(Error::Setting { variable: SYNC_VARIABLE, value: value.into(), what: "use 1 or 0".into() }),
+    }
+}
+
+/// What a device's handles have in common. Shared with the pool's backing, so that whoever meets a fatal error first
+/// tells all.
+pub(crate) struct Context {
+    pub driver: &'static Driver,
+    pub handle: cu::CUcontext,
+    pub info: DeviceInfo,
+    /// Whether each launch is waited for, so that its errors are its own.
+    pub waits: bool,
+    lost: AtomicBool,
+    /// The error that every call returns once the context is lost.
+    poison: Mutex<Option<Error>>,
+    launches: Mutex<LaunchLog>,
+}
+
+// SAFETY: a context is a driver handle, which the driver allows any thread to use once it is current there; `bind` makes
+// it so before every call.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    pub fn new(driver: &'static Driver, handle: cu::CUcontext, info: DeviceInfo, waits: bool) -> Context {
+        let (lost, poison, launches) = Default::default();
+        Context { driver, handle, info, waits, lost, poison, launches }
+    }
+
+    /// Makes the context current on this thread; refuses if it is lost.
+    pub fn bind(&self) -> Result<()> {
+        self.alive()?;
+        // SAFETY: the context is retained for the life of the process.
+        check(self.driver, "cuCtxSetCurrent", unsafe { (self.driver.cuCtxSetCurrent)(self.handle) })
+    }
+
+    /// Refuses if the context is lost.
+    pub fn alive(&self) -> Result<()> {
+        if !self.lost.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let poison = self.poison.lock().unwrap_or_else(PoisonError::into_inner);
+        poison.clone().map_or(Ok(()), Err)
+    }
+
+    /// Turns a driver result into ours. An error that no later call can recover from comes back with the last launches,
+    /// now and at every later call.
+    pub fn check(&self, call: &'static str, result: CUresult) -> Result<()> {
+        if result == CUresult::CUDA_SUCCESS {
+            return Ok(());
+        }
+        let cause = refused(self.driver, call, result);
+        if !STICKY.contains(&result) {
+            return Err(cause);
+        }
+        let launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner).latest();
+        let mut poison = self.poison.lock().unwrap_or_else(PoisonError::into_inner);
+        let error =
+            poison.get_or_insert(Error::Poisoned { device: self.info.label(), cause: Box::new(cause), launches });
+        self.lost.store(true, Ordering::Release);
+        Err(error.clone())
+    }
+
+    /// Remembers a launch, so that an error found later can name it.
+    pub fn note_launch(&self, name: &Arc<str>, grid: [u32; 3], block: [u32; 3]) {
+        self.launches.lock().unwrap_or_else(PoisonError::into_inner).note(name, grid, block);
+    }
+
+    /// The last launches, newest first.
+    pub fn launches(&self) -> Vec<Launched> {
+        self.launches.lock().unwrap_or_else(PoisonError::into_inner).latest()
+    }
+}
+
+/// A launch, as kept for error reports.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Launched {
+    /// The kernel, or the graph it was part of.
+    pub name: Arc<str>,
+    /// Blocks; zeros for a graph.
+    pub grid: [u32; 3],
+    /// Threads a block; zeros for a graph.
+    pub block: [u32; 3],
+}
+
+impl fmt::Display for Launched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)?;
+        if self.block[0] == 0 {
+            return Ok(());
+        }
+        let ([gx, gy, gz], [bx, by, bz]) = (self.grid, self.block);
+        write!(f, " (grid {gx}x{gy}x{gz}, block {bx}x{by}x{bz})")
+    }
+}
+
+/// How many launches are remembered.
+const REMEMBERED: usize = 16;
+
+/// The last launches in a ring: noting one allocates nothing.
+#[derive(Default)]
+struct LaunchLog {
+    ring: [Option<Launched>; REMEMBERED],
+    count: usize,
+}
+
+impl LaunchLog {
+    fn note(&mut self, name: &Arc<str>, grid: [u32; 3], block: [u32; 3]) {
+        let entry = &mut self.ring[self.count % REMEMBERED];
+        self.count = self.count.wrapping_add(1);
+        match entry {
+            // The same kernel over and over costs not even a count of owners.
+            Some(entry) if Arc::ptr_eq(&entry.name, name) => (entry.grid, entry.block) = (grid, block),
+            entry => *entry = Some(Launched { name: name.clone(), grid, block }),
+        }
+    }
+
+    /// Newest first.
+    fn latest(&self) -> Vec<Launched> {
+        let newest = self.count + REMEMBERED;
+        (1..=REMEMBERED).filter_map(|back| self.ring[(newest - back) % REMEMBERED].clone()).collect()
+    }
+}
+
+/// Errors after which the driver refuses every further call in the context.
+const STICKY: [CUresult; 10] = [
+    CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+    CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
+    CUresult::CUDA_ERROR_ASSERT,
+    CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
+    CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+    CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+    CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE,
+    CUresult::CUDA_ERROR_INVALID_PC,
+    CUresult::CUDA_ERROR_LAUNCH_FAILED,
+    CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_keeps_the_newest_launches_in_order() {
+        let mut log = LaunchLog::default();
+        assert_eq!(log.latest(), []);
+        let name: Arc<str> = "add".into();
+        for n in 0..3 {
+            log.note(&name, [n, 1, 1], [32, 1, 1]);
+        }
+        let grids: Vec<u32> = log.latest().iter().map(|launch| launch.grid[0]).collect();
+        assert_eq!(grids, [2, 1, 0]);
+        for n in 0..1000 {
+            log.note(&format!("kernel{n}").into(), [n, 1, 1], [32, 1, 1]);
+        }
+        let latest = log.latest();
+        let grids: Vec<u32> = latest.iter().map(|launch| launch.grid[0]).collect();
+        assert_eq!(grids, (984..1000).rev().collect::<Vec<u32>>());
+        assert_eq!(latest[0].to_string(), "kernel999 (grid 999x1x1, block 32x1x1)");
+    }
+
+    #[test]
+    fn waiting_is_asked_for_by_1() {
+        assert_eq!(
+            [None, Some(""), Some("0"), Some("1")].map(|value| waits(value).unwrap()),
+            [false, false, false, true]
+        );
+        let text = waits(Some("yes")).unwrap_err().to_string();
+        assert_eq!(text, "BORNITE_SYNC=yes: use 1 or 0");
+    }
+
+    #[test]
+    fn a_lost_device_names_the_last_launches() {
+        let cause = Error::Driver {
+            call: "cuStreamSynchronize",
+            code: 700,
+            name: "CUDA_ERROR_ILLEGAL_ADDRESS".into(),
+            text: "an illegal memory access was encountered".into(),
+        };
+        let launches = vec![
+            Launched { name: "stray".into(), grid: [4, 1, 1], block: [128, 1, 1] },
+            Launched { name: "graph of 2 nodes: a, b".into(), grid: [0; 3], block: [0; 3] },
+        ];
+        let error = Error::Poisoned { device: "cuda:0 (H200)".into(), cause: Box::new(cause), launches };
+        let text = error.to_string();
+        for part in [
+            "cuda:0 (H200)",
+            "CUDA_ERROR_ILLEGAL_ADDRESS",
+            "stray (grid 4x1x1, block 128x1x1), graph of 2 nodes: a, b",
+            "Restart the process",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}

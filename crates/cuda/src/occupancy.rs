@@ -1,0 +1,134 @@
+//! How many threads of a kernel a multiprocessor holds, computed from what the kernel takes and what the device has.
+
+use crate::DeviceInfo;
+
+/// What a kernel takes of a multiprocessor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Resources {
+    /// Registers a thread.
+    pub registers: u32,
+    /// Shared memory a block that the kernel declares.
+    pub static_shared_bytes: u32,
+    /// Local memory a thread: registers that did not fit, and arrays indexed at run time.
+    pub spill_bytes: u32,
+    /// Threads a block may have, for its registers.
+    pub max_threads_per_block: u32,
+}
+
+/// What keeps a multiprocessor from holding more blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limiter {
+    /// It holds all the threads it can.
+    Threads,
+    /// It holds as many blocks as it can count.
+    Blocks,
+    /// Registers.
+    Registers,
+    /// Shared memory.
+    SharedMemory,
+    /// A block does not fit at all.
+    TooLarge,
+}
+
+/// How full a multiprocessor gets.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct Occupancy {
+    /// Blocks that it holds at once.
+    pub blocks: u32,
+    /// Warps that it holds at once.
+    pub warps: u32,
+    /// Those warps as a share of the most it could hold, 0 to 1.
+    pub share: f64,
+    /// What keeps it from holding more.
+    pub limiter: Limiter,
+}
+
+impl Occupancy {
+    pub(crate) fn new(info: &DeviceInfo, threads: u32, blocks: u32, limiter: Limiter) -> Occupancy {
+        let warps = blocks * threads.div_ceil(info.warp_size.max(1));
+        let most = info.max_threads_per_multiprocessor / info.warp_size.max(1);
+        Occupancy { blocks, warps, share: f64::from(warps) / f64::from(most.max(1)), limiter }
+    }
+}
+
+/// Registers are handed to warps in pieces of so many.
+const REGISTER_PIECE: u32 = 256;
+/// A multiprocessor has four parts with registers of their own.
+const PARTS: u32 = 4;
+/// Shared memory is handed to blocks in pieces of so many bytes.
+const SHARED_PIECE: u32 = 128;
+
+/// How many blocks of so many threads a multiprocessor holds (CUDA's occupancy calculator; [`crate::Function::occupancy`]
+/// asks the driver).
+pub fn occupancy(info: &DeviceInfo, threads: u32, kernel: Resources, dynamic_shared_bytes: u32) -> Occupancy {
+    let full = |blocks, limiter| Occupancy::new(info, threads, blocks, limiter);
+    let warps = threads.div_ceil(info.warp_size.max(1));
+    let shared_bytes = u64::from(kernel.static_shared_bytes) + u64::from(dynamic_shared_bytes);
+    if threads == 0
+        || threads > info.max_threads_per_block
+        || shared_bytes > u64::from(info.max_shared_bytes_per_block)
+        || u64::from(kernel.registers) * u64::from(threads) > u64::from(info.registers_per_block)
+    {
+        return full(0, Limiter::TooLarge);
+    }
+    let by_threads = info.max_threads_per_multiprocessor / info.warp_size.max(1) / warps;
+    let by_registers = match kernel.registers {
+        0 => u32::MAX,
+        registers => {
+            let a_warp = (registers * info.warp_size).next_multiple_of(REGISTER_PIECE);
+            // A part holds whole warps.
+            info.registers_per_multiprocessor / PARTS / a_warp * PARTS / warps
+        }
+    };
+    let a_block = (shared_bytes as u32 + info.reserved_shared_bytes_per_block).next_multiple_of(SHARED_PIECE);
+    let by_shared = info.shared_bytes_per_multiprocessor.checked_div(a_block).unwrap_or(u32::MAX);
+    let limits = [
+        (by_threads, Limiter::Threads),
+        (info.max_blocks_per_multiprocessor, Limiter::Blocks),
+        (by_registers, Limiter::Registers),
+        (by_shared, Limiter::SharedMemory),
+    ];
+    let (blocks, limiter) = limits.into_iter().min_by_key(|(blocks, _)| *blocks).unwrap_or((0, Limiter::TooLarge));
+    if blocks == 0 { full(0, Limiter::TooLarge) } else { full(blocks, limiter) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::info::tests::{h200, rtx3060};
+
+    #[test]
+    fn counts_are_those_of_the_calculator() {
+        let (big, small) = (h200(0), rtx3060(0));
+        // device, threads, registers, shared bytes, blocks, limiter
+        for (info, threads, registers, shared, blocks, limiter) in [
+            (&big, 256, 32, 0, 8, Limiter::Threads),
+            (&big, 1024, 32, 0, 2, Limiter::Threads),
+            (&big, 32, 16, 0, 32, Limiter::Blocks),
+            (&big, 256, 64, 0, 4, Limiter::Registers),
+            (&big, 256, 255, 0, 1, Limiter::Registers),
+            (&big, 128, 168, 0, 3, Limiter::Registers),
+            (&big, 256, 32, 100 << 10, 2, Limiter::SharedMemory),
+            (&big, 256, 32, 227 << 10, 1, Limiter::SharedMemory),
+            (&big, 256, 32, 228 << 10, 0, Limiter::TooLarge),
+            (&big, 1024, 128, 0, 0, Limiter::TooLarge),
+            (&big, 2048, 16, 0, 0, Limiter::TooLarge),
+            (&big, 0, 16, 0, 0, Limiter::TooLarge),
+            (&small, 1024, 32, 0, 1, Limiter::Threads),
+            (&small, 256, 32, 0, 6, Limiter::Threads),
+        ] {
+            let kernel = Resources { registers, ..Resources::default() };
+            let got = occupancy(info, threads, kernel, shared);
+            assert_eq!(
+                (got.blocks, got.limiter),
+                (blocks, limiter),
+                "{threads} threads, {registers} registers, {shared}"
+            );
+        }
+        let full = occupancy(&big, 256, Resources::default(), 0);
+        assert_eq!((full.warps, full.share), (64, 1.0));
+        let third = occupancy(&small, 1024, Resources::default(), 0);
+        assert!((third.share - 2.0 / 3.0).abs() < 1e-9);
+    }
+}

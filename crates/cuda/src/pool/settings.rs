@@ -1,0 +1,109 @@
+//! What the environment says about a pool.
+
+use std::ffi::OsString;
+
+use super::limits::checked_fraction;
+use super::{Limits, Pool, parse_bytes};
+use crate::{Error, Result};
+
+/// Share of the device's memory that the pool may take, such as `0.9`.
+pub const FRACTION_VARIABLE: &str = "BORNITE_MEMORY_FRACTION";
+/// Bytes that the pool may take, such as `20GB`.
+pub const LIMIT_VARIABLE: &str = "BORNITE_MEMORY_LIMIT";
+/// Free bytes that the pool may keep for reuse, such as `2GB`.
+pub const CACHE_VARIABLE: &str = "BORNITE_MEMORY_CACHE";
+/// `1` for guard bytes behind each block and a pattern over freed ones; slow. `0` or unset without.
+pub const DEBUG_VARIABLE: &str = "BORNITE_MEMORY_DEBUG";
+
+/// How a device's pool is to be set up.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Settings {
+    /// How much it may hold.
+    pub limits: Limits,
+    /// Whether debug mode is on.
+    pub debug: bool,
+}
+
+impl Settings {
+    /// Reads the process's environment.
+    pub fn from_environment() -> Result<Settings> {
+        Settings::from_lookup(|variable| std::env::var_os(variable))
+    }
+
+    /// Reads an environment given as a function. An empty variable counts as none.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Settings> {
+        let get = |variable: &str| {
+            lookup(variable).filter(|value| !value.is_empty()).map(|value| value.to_string_lossy().into_owned())
+        };
+        let bad = |variable, value: &str, what: String| Error::Setting { variable, value: value.into(), what };
+        let bytes = |variable: &'static str| match get(variable) {
+            None => Ok(None),
+            Some(value) => parse_bytes(&value).map(Some).map_err(|error| bad(variable, &value, error.to_string())),
+        };
+        let fraction = match get(FRACTION_VARIABLE) {
+            None => 1.0,
+            Some(value) => {
+                let number: f64 = value.trim().parse().map_err(|_| {
+                    bad(FRACTION_VARIABLE, &value, "write a number between 0 and 1, such as 0.9".into())
+                })?;
+                checked_fraction(number).map_err(|error| bad(FRACTION_VARIABLE, &value, error.to_string()))?
+            }
+        };
+        let debug = match get(DEBUG_VARIABLE).as_deref() {
+            None | Some("0") => false,
+            Some("1") => true,
+            Some(value) => return Err(bad(DEBUG_VARIABLE, value, "use 1 or 0".into())),
+        };
+        let limits = Limits { fraction, bytes: bytes(LIMIT_VARIABLE)?, cache_bytes: bytes(CACHE_VARIABLE)? };
+        Ok(Settings { limits, debug })
+    }
+
+    /// Sets up a pool so.
+    pub fn apply(&self, pool: &Pool) -> Result<()> {
+        pool.set_fraction(self.limits.fraction)?;
+        pool.set_limit(self.limits.bytes)?;
+        pool.set_cache_limit(self.limits.cache_bytes)?;
+        pool.set_debug(self.debug);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Settings> {
+        Settings::from_lookup(|name| variables.iter().find(|(of, _)| *of == name).map(|(_, value)| value.into()))
+    }
+
+    #[test]
+    fn variables_are_read_with_their_units() {
+        assert_eq!(read(&[]).unwrap(), Settings::default());
+        assert_eq!(read(&[(FRACTION_VARIABLE, ""), (DEBUG_VARIABLE, "0")]).unwrap(), Settings::default());
+        let settings = read(&[
+            (FRACTION_VARIABLE, " 0.8 "),
+            (LIMIT_VARIABLE, "20GB"),
+            (CACHE_VARIABLE, "512 MiB"),
+            (DEBUG_VARIABLE, "1"),
+        ]);
+        let limits = Limits { fraction: 0.8, bytes: Some(20 << 30), cache_bytes: Some(512 << 20) };
+        assert_eq!(settings.unwrap(), Settings { limits, debug: true });
+    }
+
+    #[test]
+    fn bad_values_name_their_variable() {
+        for (variable, value, says) in [
+            (FRACTION_VARIABLE, "most", "between 0 and 1"),
+            (FRACTION_VARIABLE, "1.5", "between 0 and 1"),
+            (FRACTION_VARIABLE, "-0.1", "between 0 and 1"),
+            (FRACTION_VARIABLE, "NaN", "between 0 and 1"),
+            (LIMIT_VARIABLE, "lots", "not a size"),
+            (LIMIT_VARIABLE, "-1GB", "negative"),
+            (CACHE_VARIABLE, "2 parsecs", "'parsecs' is not a unit"),
+            (DEBUG_VARIABLE, "yes", "use 1 or 0"),
+        ] {
+            let text = read(&[(variable, value)]).unwrap_err().to_string();
+            assert!(text.starts_with(&format!("{variable}={value}: ")) && text.contains(says), "{text}");
+        }
+    }
+}

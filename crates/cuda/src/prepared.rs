@@ -1,0 +1,196 @@
+//! Launches made once and fired many times: parameters lie packed in one place, each can be changed by its number, and
+//! firing allocates nothing.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use crate::{Buffer, Error, Function, Geometry, Result, Stream};
+
+/// Parameters of a kernel, each at a multiple of 16 bytes, as much as any of them is aligned to.
+struct Packed {
+    /// In units of 16 bytes, so that the first is aligned. Touched through `addresses` only.
+    _memory: Vec<u128>,
+    /// Where each parameter begins, and its bytes.
+    slots: Vec<(usize, usize)>,
+    /// The address of each, as the driver wants them. They point into `_memory`, which never grows.
+    addresses: Box<[*mut c_void]>,
+}
+
+impl Packed {
+    /// Room for parameters of these sizes, all zeros.
+    fn new(sizes: impl Iterator<Item = usize>) -> Packed {
+        let (mut slots, mut end) = (vec![], 0);
+        for bytes in sizes {
+            slots.push((end, bytes));
+            end += bytes.next_multiple_of(16);
+        }
+        let mut memory = vec![0u128; end / 16];
+        let base = memory.as_mut_ptr().cast::<u8>();
+        let addresses = slots.iter().map(|(offset, _)| base.wrapping_add(*offset).cast()).collect();
+        Packed { _memory: memory, slots, addresses }
+    }
+
+    /// Writes a parameter, if it is as long as that.
+    fn set(&mut self, slot: usize, bytes: &[u8]) -> std::result::Result<(), String> {
+        match self.slots.get(slot) {
+            Some(&(_, length)) if length == bytes.len() => {
+                // SAFETY: the slot lies inside the memory, which is plain integers and has so many bytes for it.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.addresses[slot].cast(), length) };
+                Ok(())
+            }
+            Some((_, length)) => Err(format!("parameter {slot} has {length} bytes, given {}", bytes.len())),
+            None => Err(format!("there is no parameter {slot}: it has {}", self.slots.len())),
+        }
+    }
+}
+
+/// A launch with its parameters.
+pub struct Prepared {
+    function: Arc<Function>,
+    geometry: Geometry,
+    packed: Packed,
+    /// The buffers behind the pointers, by parameter.
+    buffers: Vec<Arc<Buffer>>,
+    /// Whether each buffer belongs to the device's own stream, so that firing there marks nothing.
+    all_main: bool,
+}
+
+// SAFETY: the addresses point into memory that this value owns; firing reads it, and changes take `&mut self`.
+unsafe impl Send for Prepared {}
+
+impl Function {
+    /// Prepares a launch: a buffer and an offset into it for each pointer, then the values. What can be refused is
+    /// refused here.
+    pub fn prepare(
+        self: &Arc<Function>,
+        geometry: Geometry,
+        pointers: &[(Arc<Buffer>, usize)],
+        values: &[&[u8]],
+    ) -> Result<Prepared> {
+        self.device().bind()?;
+        self.takes(pointers.len(), values.iter().map(|value| value.len()))?;
+        self.allow(&geometry)?;
+        let (count, value_bytes) = self.parameters();
+        let packed = Packed::new(std::iter::repeat_n(8, count).chain(value_bytes.iter().copied()));
+        let buffers = pointers.iter().map(|(buffer, _)| buffer.clone()).collect();
+        let mut prepared = Prepared { function: self.clone(), geometry, packed, buffers, all_main: true };
+        for (slot, (buffer, offset)) in pointers.iter().enumerate() {
+            prepared.set_pointer(slot, buffer, *offset)?;
+        }
+        for (n, value) in values.iter().enumerate() {
+            prepared.set_value(n, value)?;
+        }
+        Ok(prepared)
+    }
+}
+
+impl Prepared {
+    /// The kernel.
+    pub fn function(&self) -> &Arc<Function> {
+        &self.function
+    }
+
+    /// The shape of the launch.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Changes the shape of the launch.
+    pub fn set_geometry(&mut self, geometry: Geometry) -> Result<()> {
+        self.function.device().bind()?;
+        self.function.allow(&geometry)?;
+        self.geometry = geometry;
+        Ok(())
+    }
+
+    /// Changes what the pointer of this number, from 0, goes to.
+    pub fn set_pointer(&mut self, slot: usize, buffer: &Arc<Buffer>, offset: usize) -> Result<()> {
+        let Some(held) = self.buffers.get_mut(slot) else {
+            return Err(self.bad(format!("there is no pointer {slot}: it has {}", self.buffers.len())));
+        };
+        *held = buffer.clone();
+        let address = buffer.address() + offset as u64;
+        self.packed.set(slot, &address.to_ne_bytes()).map_err(|what| self.bad(what))?;
+        let main = crate::pool::DriverBacking::MAIN;
+        self.all_main = self.buffers.iter().all(|buffer| buffer.stream() == main);
+        Ok(())
+    }
+
+    /// Changes the value of this number, counted from 0 after the pointers.
+    pub fn set_value(&mut self, number: usize, bytes: &[u8]) -> Result<()> {
+        self.packed.set(self.buffers.len() + number, bytes).map_err(|what| self.bad(what))
+    }
+
+    fn bad(&self, what: String) -> Error {
+        Error::BadLaunch { kernel: self.function.name().into(), what }
+    }
+
+    /// Launches in the order of the device's own stream, or into this thread's capture.
+    ///
+    /// # Safety
+    /// As for [`Function::launch`].
+    pub unsafe fn fire(&self) -> Result<()> {
+        self.function.device().bind()?;
+        if !self.all_main {
+            self.buffers.iter().try_for_each(|buffer| buffer.used_on_main())?;
+        }
+        // SAFETY: the addresses are one a parameter, of the sizes that the kernel was loaded with; the driver only
+        // reads them. The rest is the caller's promise.
+        unsafe { self.function.fire(&self.geometry, None, self.packed.addresses.as_ptr().cast_mut()) }
+    }
+
+    /// Launches on another stream. The caller orders streams.
+    ///
+    /// # Safety
+    /// As for [`Function::launch`].
+    pub unsafe fn fire_on(&self, stream: &Stream) -> Result<()> {
+        self.function.device().bind()?;
+        self.buffers.iter().try_for_each(|buffer| buffer.used_on(stream))?;
+        // SAFETY: as in `fire`.
+        unsafe { self.function.fire(&self.geometry, Some(stream.raw()), self.packed.addresses.as_ptr().cast_mut()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(packed: &Packed, slot: usize) -> Vec<u8> {
+        let bytes = packed.slots[slot].1;
+        // SAFETY: the address is of a slot of so many bytes.
+        unsafe { std::slice::from_raw_parts(packed.addresses[slot].cast::<u8>(), bytes) }.to_vec()
+    }
+
+    #[test]
+    fn parameters_are_aligned_apart_and_changeable() {
+        let sizes = [8, 8, 4, 1, 12, 24, 16, 2];
+        let mut packed = Packed::new(sizes.into_iter());
+        let value = |slot: usize, round: u8| vec![round.wrapping_mul(31).wrapping_add(slot as u8); sizes[slot]];
+        for (slot, &bytes) in sizes.iter().enumerate() {
+            assert_eq!(packed.addresses[slot].addr() % 16, 0);
+            assert_eq!(read(&packed, slot), vec![0; bytes]);
+        }
+        for round in 1..50 {
+            let changed = usize::from(round) % sizes.len();
+            for slot in 0..sizes.len() {
+                packed.set(slot, &value(slot, 0)).unwrap();
+            }
+            packed.set(changed, &value(changed, round)).unwrap();
+            for slot in 0..sizes.len() {
+                let expected = if slot == changed { value(slot, round) } else { value(slot, 0) };
+                assert_eq!(read(&packed, slot), expected, "slot {slot} after changing {changed}");
+            }
+        }
+        let moved = packed;
+        assert_eq!(read(&moved, 3).len(), 1);
+    }
+
+    #[test]
+    fn wrong_sizes_and_numbers_are_refused() {
+        let mut packed = Packed::new([8, 4].into_iter());
+        assert!(packed.set(1, &[0; 8]).unwrap_err().contains("has 4 bytes, given 8"));
+        assert!(packed.set(2, &[0; 4]).unwrap_err().contains("no parameter 2"));
+        let none = Packed::new(std::iter::empty());
+        assert!(none.addresses.is_empty());
+    }
+}

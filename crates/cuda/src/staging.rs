@@ -1,0 +1,255 @@
+//! Plain host memory to a device and back, through a ring of pinned memory: the copy engine works on one piece while
+//! the host copies the next, and an upload returns before the device has the data.
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::ops::Range;
+use std::ptr::{null_mut, slice_from_raw_parts_mut};
+use std::sync::{Mutex, PoisonError};
+
+use cudarc::driver::sys::{self as cu, CUresult};
+
+use crate::{Device, Result};
+
+/// Pinned bytes a ring. 4 pieces: one that the host copies, one on its way, two for the ends to drift apart.
+const RING_BYTES: usize = 16 << 20;
+/// The most that travels as one copy: large enough for full speed (PCIe is there by 1 MiB), small enough to overlap.
+const PIECE_BYTES: usize = 4 << 20;
+/// Pieces begin at multiples of this.
+const GRAIN: usize = 256;
+/// The most pieces on their way at once: each has an event.
+const MAX_FLIGHTS: usize = 256;
+
+/// Which bytes of a ring are on their way, in the order they were sent. `T` tells when one has arrived.
+pub(crate) struct Ring<T> {
+    bytes: usize,
+    head: usize,
+    flights: VecDeque<(Range<usize>, T)>,
+}
+
+impl<T> Ring<T> {
+    pub fn new(bytes: usize) -> Ring<T> {
+        Ring { bytes, head: 0, flights: VecDeque::new() }
+    }
+
+    /// Bytes that nothing on its way uses; what is in the way is landed first, oldest first. At most the ring's bytes.
+    fn claim(&mut self, bytes: usize, mut land: impl FnMut(&Range<usize>, &T) -> Result<()>) -> Result<Range<usize>> {
+        let bytes = bytes.min(self.bytes);
+        let start = if self.head + bytes <= self.bytes { self.head } else { 0 };
+        let range = start..start + bytes;
+        let overlaps = |busy: &Range<usize>| busy.start < range.end && range.start < busy.end;
+        while self.flights.len() >= MAX_FLIGHTS || self.flights.iter().any(|(busy, _)| overlaps(busy)) {
+            self.land_oldest(&mut land)?;
+        }
+        Ok(range)
+    }
+
+    /// Says that claimed bytes are on their way.
+    fn launch(&mut self, range: Range<usize>, ticket: T) {
+        self.head = range.end.next_multiple_of(GRAIN).min(self.bytes);
+        self.flights.push_back((range, ticket));
+    }
+
+    fn land_oldest(&mut self, land: &mut impl FnMut(&Range<usize>, &T) -> Result<()>) -> Result<()> {
+        if let Some((range, ticket)) = self.flights.front() {
+            land(range, ticket)?;
+            self.flights.pop_front();
+        }
+        Ok(())
+    }
+}
+
+/// What moves bytes between the ring's memory and a device.
+pub(crate) trait Engine {
+    /// Tells when a copy is done.
+    type Ticket;
+    /// The ring's memory. Bytes that are on their way must not be touched.
+    fn memory(&mut self, range: Range<usize>) -> &mut [u8];
+    /// Starts a copy to the device, `at` bytes into what is copied.
+    fn send(&mut self, range: Range<usize>, at: usize) -> Result<Self::Ticket>;
+    /// Starts a copy from the device.
+    fn fetch(&mut self, range: Range<usize>, at: usize) -> Result<Self::Ticket>;
+    /// Waits until a copy is done.
+    fn wait(&mut self, ticket: &Self::Ticket) -> Result<()>;
+    /// Takes a ticket back.
+    fn retire(&mut self, ticket: &Self::Ticket);
+}
+
+/// Starts copying `data` to the device; it may be changed when this returns.
+pub(crate) fn upload<E: Engine>(ring: &mut Ring<E::Ticket>, engine: &mut E, data: &[u8]) -> Result<()> {
+    let piece_bytes = PIECE_BYTES.min(ring.bytes);
+    for (n, piece) in data.chunks(piece_bytes).enumerate() {
+        let range = ring.claim(piece.len(), |_, ticket| {
+            engine.wait(ticket)?;
+            engine.retire(ticket);
+            Ok(())
+        })?;
+        engine.memory(range.clone()).copy_from_slice(piece);
+        let ticket = engine.send(range.clone(), n * piece_bytes)?;
+        ring.launch(range, ticket);
+    }
+    Ok(())
+}
+
+/// Copies from the device; `out` is filled when this returns.
+pub(crate) fn download<E: Engine>(ring: &mut Ring<(E::Ticket, usize)>, engine: &mut E, out: &mut [u8]) -> Result<()> {
+    let piece_bytes = PIECE_BYTES.min(ring.bytes);
+    let (total, mut at) = (out.len(), 0);
+    // After a failure nothing of the ring is worth waiting for.
+    let mut land = |engine: &mut E, range: &Range<usize>, (ticket, at): &(E::Ticket, usize)| {
+        let done = engine.wait(ticket);
+        engine.retire(ticket);
+        done?;
+        out[*at..at + range.len()].copy_from_slice(engine.memory(range.clone()));
+        Ok(())
+    };
+    let mut copied = Ok(());
+    while at < total && copied.is_ok() {
+        let bytes = piece_bytes.min(total - at);
+        copied = ring.claim(bytes, |range, ticket| land(engine, range, ticket)).and_then(|range| {
+            let ticket = engine.fetch(range.clone(), at)?;
+            ring.launch(range, (ticket, at));
+            Ok(())
+        });
+        at += bytes;
+    }
+    while copied.is_ok() && !ring.flights.is_empty() {
+        copied = ring.land_oldest(&mut |range, ticket| land(engine, range, ticket));
+    }
+    if copied.is_err() {
+        // What is still on its way lands in the ring and nowhere else; the next user waits for it there.
+        for (_, (ticket, _)) in ring.flights.drain(..) {
+            let _ = engine.wait(&ticket);
+            engine.retire(&ticket);
+        }
+    }
+    copied
+}
+
+/// A ring of pinned memory, got on first use.
+#[derive(Default)]
+pub(crate) struct Staging(Mutex<Option<Pinned>>);
+
+struct Pinned {
+    base: *mut c_void,
+    up: Ring<cu::CUevent>,
+    down: Ring<(cu::CUevent, usize)>,
+    idle: Vec<cu::CUevent>,
+}
+
+// SAFETY: the memory is process-wide, and used by whoever holds the lock.
+unsafe impl Send for Pinned {}
+
+impl Staging {
+    /// Starts copying `data` to `address` in a stream's order.
+    ///
+    /// # Safety
+    /// `address` must have `data.len()` bytes behind it until the stream has come past the copy.
+    pub unsafe fn upload(&self, device: &Device, stream: cu::CUstream, address: u64, data: &[u8]) -> Result<()> {
+        self.with(device, stream, address, |pinned, engine| upload(&mut pinned.up, engine, data))
+    }
+
+    /// Copies from `address` once the stream has come so far.
+    ///
+    /// # Safety
+    /// `address` must have `out.len()` bytes behind it.
+    pub unsafe fn download(&self, device: &Device, stream: cu::CUstream, address: u64, out: &mut [u8]) -> Result<()> {
+        self.with(device, stream, address, |pinned, engine| download(&mut pinned.down, engine, out))
+    }
+
+    fn with(
+        &self,
+        device: &Device,
+        stream: cu::CUstream,
+        address: u64,
+        work: impl FnOnce(&mut Pinned, &mut DriverEngine<'_>) -> Result<()>,
+    ) -> Result<()> {
+        device.bind()?;
+        let mut pinned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pinned = match &mut *pinned {
+            Some(pinned) => pinned,
+            none => {
+                let mut base = null_mut();
+                let flags = cu::CU_MEMHOSTALLOC_PORTABLE;
+                // SAFETY: writes one address.
+                let result = unsafe { (device.driver.cuMemHostAlloc)(&mut base, RING_BYTES, flags) };
+                device.check("cuMemHostAlloc", result)?;
+                none.insert(Pinned { base, up: Ring::new(RING_BYTES), down: Ring::new(RING_BYTES), idle: vec![] })
+            }
+        };
+        let idle = std::mem::take(&mut pinned.idle);
+        let mut engine = DriverEngine { device, stream, address, base: pinned.base, idle };
+        let result = work(pinned, &mut engine);
+        pinned.idle = engine.idle;
+        result
+    }
+}
+
+struct DriverEngine<'a> {
+    device: &'a Device,
+    stream: cu::CUstream,
+    address: u64,
+    base: *mut c_void,
+    idle: Vec<cu::CUevent>,
+}
+
+impl DriverEngine<'_> {
+    /// Where a range of the ring begins.
+    fn staged(&self, range: &Range<usize>) -> *mut c_void {
+        self.base.cast::<u8>().wrapping_add(range.start).cast()
+    }
+
+    /// An event behind what the stream was given so far.
+    fn ticket(&mut self, call: &'static str, copied: CUresult) -> Result<cu::CUevent> {
+        self.device.check(call, copied)?;
+        let event = match self.idle.pop() {
+            Some(event) => event,
+            None => self.device.take_event(false)?,
+        };
+        // SAFETY: both handles are alive.
+        let recorded = unsafe { (self.device.driver.cuEventRecord)(event, self.stream) };
+        self.device.check("cuEventRecord", recorded).inspect_err(|_| {
+            // Without the event nobody would know when the bytes are free: wait now.
+            // SAFETY: the stream is alive.
+            let _ = unsafe { (self.device.driver.cuStreamSynchronize)(self.stream) };
+        })?;
+        Ok(event)
+    }
+}
+
+impl Engine for DriverEngine<'_> {
+    type Ticket = cu::CUevent;
+
+    fn memory(&mut self, range: Range<usize>) -> &mut [u8] {
+        // SAFETY: a claimed range lies inside the ring's memory, which lives as long as the process, nothing on its way
+        // uses it, and the lock is held.
+        unsafe { &mut *slice_from_raw_parts_mut(self.staged(&range).cast(), range.len()) }
+    }
+
+    fn send(&mut self, range: Range<usize>, at: usize) -> Result<cu::CUevent> {
+        let (from, to) = (self.staged(&range), self.address + at as u64);
+        // SAFETY: the bytes are pinned and stay as they are until the ticket says so; the address is the caller's promise.
+        let copied = unsafe { (self.device.driver.cuMemcpyHtoDAsync_v2)(to, from, range.len(), self.stream) };
+        self.ticket("cuMemcpyHtoDAsync", copied)
+    }
+
+    fn fetch(&mut self, range: Range<usize>, at: usize) -> Result<cu::CUevent> {
+        let (to, from) = (self.staged(&range), self.address + at as u64);
+        // SAFETY: as in `send`, with the directions exchanged.
+        let copied = unsafe { (self.device.driver.cuMemcpyDtoHAsync_v2)(to, from, range.len(), self.stream) };
+        self.ticket("cuMemcpyDtoHAsync", copied)
+    }
+
+    fn wait(&mut self, event: &cu::CUevent) -> Result<()> {
+        // SAFETY: the event is alive.
+        self.device.check("cuEventSynchronize", unsafe { (self.device.driver.cuEventSynchronize)(*event) })
+    }
+
+    fn retire(&mut self, event: &cu::CUevent) {
+        self.idle.push(*event);
+    }
+}
+
+#[cfg(test)]
+#[path = "staging_tests.rs"]
+mod tests;

@@ -1,0 +1,148 @@
+//! Graphs: replayed, updated, and what a capture refuses.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use bornite_cuda::{Buffer, Device, Error, Geometry, Graph, Prepared, Updated};
+
+use super::kernels::{self, buffer, load, read};
+use crate::Outcome;
+
+const WORDS: u32 = 1024;
+const GEOMETRY: Geometry = Geometry {
+    grid: [4, 1, 1],
+    block: [256, 1, 1],
+    shared_bytes: 0,
+    cluster: None,
+    cooperative: false,
+    overlaps_previous: false,
+};
+
+/// A launch of x = x * m + c.
+fn affine(function: &Arc<bornite_cuda::Function>, x: &Arc<Buffer>, m: u32, c: u32) -> Result<Prepared, Error> {
+    function.prepare(GEOMETRY, &[(x.clone(), 0)], &[&m.to_ne_bytes(), &c.to_ne_bytes(), &WORDS.to_ne_bytes()])
+}
+
+/// Captures each of the launches in turn, `count` in all.
+fn captured(device: &Arc<Device>, launches: &[Prepared], count: usize, kept: &Arc<Buffer>) -> Result<Graph, Error> {
+    // SAFETY: the buffers and the function are kept, and the kernel touches the words it is told.
+    unsafe {
+        Graph::capture(device, keep(launches, kept), || {
+            launches.iter().cycle().take(count).try_for_each(|launch| launch.fire())
+        })
+    }
+}
+
+fn keep(launches: &[Prepared], buffer: &Arc<Buffer>) -> Vec<Arc<dyn Any + Send + Sync>> {
+    let functions = launches.iter().map(|launch| launch.function().clone() as Arc<dyn Any + Send + Sync>);
+    functions.chain([buffer.clone() as _]).collect()
+}
+
+pub fn replays_equal_eager(device: &Arc<Device>) -> Outcome {
+    let replays = if super::full() { 10_000 } else { 300 };
+    let function = load(device, kernels::AFFINE)?;
+    let start: Vec<u32> = (0..WORDS).collect();
+    let (graphed, eager) = (buffer(device, &start)?, buffer(device, &start)?);
+    let steps = [(3, 1), (5, 7), (1_664_525, 1_013_904_223), (9, 4)];
+    let launches = |x| steps.iter().map(|&(m, c)| affine(&function, x, m, c)).collect::<Result<Vec<_>, _>>();
+    let (for_graph, for_eager) = (launches(&graphed)?, launches(&eager)?);
+    let mut graph = captured(device, &for_graph, 200, &graphed)?;
+    assert_eq!(graph.nodes(), 200);
+    assert_eq!(read(&graphed)?, start, "a capture runs nothing");
+    for _ in 0..replays {
+        graph.launch()?;
+    }
+    for _ in 0..replays {
+        for launch in for_eager.iter().cycle().take(200) {
+            // SAFETY: the kernel touches the words it is told.
+            unsafe { launch.fire()? };
+        }
+    }
+    assert_eq!(read(&graphed)?, read(&eager)?);
+    // And both equal what the host computes.
+    let (mut m, mut c) = (1u32, 0u32);
+    for &(by, plus) in steps.iter().cycle().take(200 * replays) {
+        (m, c) = (m.wrapping_mul(by), c.wrapping_mul(by).wrapping_add(plus));
+    }
+    let expected: Vec<u32> = start.iter().map(|x| x.wrapping_mul(m).wrapping_add(c)).collect();
+    assert_eq!(read(&graphed)?, expected);
+    let stream = bornite_cuda::Stream::new(device)?;
+    stream.wait_for(&bornite_cuda::Stream::main(device))?;
+    graph.launch_on(&stream)?;
+    stream.synchronize()?;
+    assert_ne!(read(&graphed)?, expected);
+    Ok(())
+}
+
+pub fn update(device: &Arc<Device>) -> Outcome {
+    let function = load(device, kernels::AFFINE)?;
+    let (x, y) = (buffer(device, &[1; WORDS as usize])?, buffer(device, &[1; WORDS as usize])?);
+    let on_x = [affine(&function, &x, 2, 1)?];
+    let mut graph = captured(device, &on_x, 3, &x)?;
+    graph.launch()?;
+    assert_eq!((read(&x)?[0], read(&y)?[0]), (15, 1));
+    // The same shape with another buffer and other values.
+    let on_y = [affine(&function, &y, 10, 3)?];
+    // SAFETY: as in `captured`.
+    let updated = unsafe { graph.update(keep(&on_y, &y), || (0..3).try_for_each(|_| on_y[0].fire())) };
+    assert_eq!(updated.map_err(|e: Error| e)?, Updated::InPlace);
+    graph.launch()?;
+    assert_eq!((read(&x)?[0], read(&y)?[0]), (15, 1333));
+    // Another number of launches.
+    // SAFETY: as above.
+    let updated = unsafe { graph.update(keep(&on_x, &x), || (0..5).try_for_each(|_| on_x[0].fire())) };
+    assert_eq!((updated.map_err(|e: Error| e)?, graph.nodes()), (Updated::Rebuilt, 5));
+    graph.launch()?;
+    assert_eq!((read(&x)?[0], read(&y)?[0]), (15 * 32 + 31, 1333));
+    // A failure leaves the graph as it was.
+    // SAFETY: as above.
+    let failed = unsafe {
+        graph.update(vec![], || {
+            on_y[0].fire()?;
+            Err(Error::NoCache { reason: "made to fail".into() })
+        })
+    };
+    assert!(matches!(failed, Err(Error::NoCache { .. })), "{failed:?}");
+    assert_eq!(graph.nodes(), 5);
+    drop((on_x, on_y, function, x));
+    graph.launch()?;
+    device.synchronize()?;
+    Ok(())
+}
+
+pub fn capture_neither_allocates_nor_frees(device: &Arc<Device>) -> Outcome {
+    let function = load(device, kernels::AFFINE)?;
+    let x = buffer(device, &[1; WORDS as usize])?;
+    let launch = [affine(&function, &x, 2, 1)?];
+    let passing = Buffer::new(device, 4096)?;
+    let mut passing = Some(passing);
+    // SAFETY: as in `captured`.
+    let graph = unsafe {
+        Graph::capture::<Error>(device, keep(&launch, &x), || {
+            assert!(matches!(Buffer::new(device, 4), Err(Error::Capturing { .. })));
+            assert!(matches!(x.upload(&[0; 4 * WORDS as usize]), Err(Error::Capturing { .. })));
+            assert!(matches!(x.download(&mut [0; 4 * WORDS as usize]), Err(Error::Capturing { .. })));
+            assert!(Graph::capture::<Error>(device, vec![], || Ok(())).is_err(), "a capture in a capture");
+            drop(passing.take());
+            // Another thread's work goes on meanwhile and does not end up in the capture.
+            std::thread::scope(|scope| scope.spawn(|| buffer(device, &[3; 64]).and_then(|b| read(&b))).join())
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                .map(|found| assert_eq!(found, [3; 64]))?;
+            launch[0].fire()
+        })
+    };
+    let mut graph = graph?;
+    assert_eq!(graph.nodes(), 1);
+    graph.launch()?;
+    assert_eq!(read(&x)?[0], 3);
+    // A panic in the work ends the capture too.
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        // SAFETY: as above.
+        unsafe { Graph::capture::<Error>(device, vec![], || panic!("on purpose")) }.map(drop)
+    }));
+    assert!(panicked.is_err());
+    let mut again = captured(device, &launch, 2, &x)?;
+    again.launch()?;
+    assert_eq!(read(&x)?[0], 15);
+    Ok(())
+}

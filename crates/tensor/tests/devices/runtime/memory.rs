@@ -1,0 +1,202 @@
+//! Buffers of the pool, copies of all kinds, limits, debug mode.
+
+use std::sync::Arc;
+
+use bornite_cuda::pool::{Backing, DriverBacking, Tag};
+use bornite_cuda::{Buffer, Device, Error, Geometry, Pinned, Pool, Stream};
+
+use super::kernels::{self, buffer, load};
+use crate::Outcome;
+use crate::random::Random;
+
+fn noise(random: &mut Random, bytes: usize) -> Vec<u8> {
+    let mut out = vec![0; bytes];
+    for chunk in out.chunks_mut(8) {
+        let word = random.bits().to_le_bytes();
+        chunk.copy_from_slice(&word[..chunk.len()]);
+    }
+    out
+}
+
+pub fn buffers_round_trip(device: &Arc<Device>) -> Outcome {
+    let mut random = Random::fresh();
+    // Around the staging ring's pieces and its whole, too.
+    for bytes in [0, 1, 4, 511, 512, 513, 1 << 20, (4 << 20) - 1, (4 << 20) + 1, (16 << 20) + 3, (40 << 20) + 7] {
+        let data = noise(&mut random, bytes);
+        let tag = device.pool().tag("round trip");
+        let first = Buffer::tagged(device, bytes, tag)?;
+        first.upload(&data)?;
+        let second = Buffer::new(device, bytes)?;
+        second.copy_from(&first)?;
+        let address = first.address();
+        assert!(address.is_multiple_of(512), "{address:#x}");
+        let snapshot = serde_json::to_value(device.pool().snapshot())?;
+        assert!(snapshot.to_string().contains("round trip"), "the snapshot names who holds memory");
+        drop(first);
+        // Very likely the same memory: written only after the copy above, in stream order.
+        let third = Buffer::new(device, bytes)?;
+        third.upload(&noise(&mut random, bytes))?;
+        let mut back = vec![0; bytes];
+        second.download(&mut back)?;
+        assert!(back == data, "{bytes} bytes came back changed");
+        second.free()?;
+    }
+    assert!(Buffer::new(device, 8)?.upload(&[0; 4]).is_err(), "lengths must agree");
+    Ok(())
+}
+
+pub fn pinned_copies(device: &Arc<Device>) -> Outcome {
+    let mut random = Random::fresh();
+    let (up, down) = (Stream::up(device), Stream::down(device));
+    for bytes in [0, 1, 4097, (32 << 20) + 5] {
+        let data = noise(&mut random, bytes);
+        let there = Buffer::on(&up, bytes)?;
+        let (_, up_ms) = up.upload(Pinned::from_bytes(device, &data)?, &there)?.finish()?;
+        let copy = Buffer::new(device, bytes)?;
+        let (_, copy_ms) = up.copy(&there, &copy)?.finish()?;
+        let back = down.download(&copy, Pinned::new(device, bytes)?)?;
+        let (back, down_ms) = back.finish()?;
+        assert!(*back == data[..], "{bytes} bytes came back changed");
+        assert!(up_ms >= 0.0 && copy_ms >= 0.0 && down_ms >= 0.0);
+        if bytes > 1 << 20 {
+            println!("{bytes} bytes: up {up_ms:.3} ms, on the device {copy_ms:.3} ms, down {down_ms:.3} ms");
+            assert!(up_ms > 0.0 && down_ms > 0.0);
+        }
+        // A transfer that nobody waits for keeps its memory until it is done.
+        drop(up.upload(back, &there)?);
+    }
+    let odd = Buffer::new(device, 8)?;
+    assert!(up.upload(Pinned::new(device, 4)?, &odd).is_err(), "lengths must agree");
+    let (_, ms) = device.timed(|| odd.upload(&[1; 8]))?;
+    assert!(ms >= 0.0);
+    Ok(())
+}
+
+/// A copy and a prefetch arrive while the device's own stream is busy with something else. To be run in a process of its
+/// own: other tests' copies would be waited for.
+pub fn overlap(device: &Arc<Device>) -> Outcome {
+    let spin = load(device, kernels::SPIN)?;
+    let word = buffer(device, &[0])?;
+    let data = noise(&mut Random::fresh(), 4 << 20);
+    let pinned = Pinned::from_bytes(device, &data)?;
+    let up = Stream::up(device);
+    let there = Buffer::on(&up, data.len())?;
+    device.synchronize()?;
+    let busy = kernels::values(&[300_000, 1]);
+    // SAFETY: the kernel writes the one word.
+    unsafe { spin.launch([1, 1, 1], [1, 1, 1], &[(&word, 0)], &busy)? };
+    let end = Stream::main(device).record()?;
+    up.upload(pinned, &there)?.finish()?;
+    assert!(!end.is_done()?, "the copy waited for the kernel");
+    let fetched = Buffer::prefetch(device, &data)?;
+    assert!(!end.is_done()?, "the prefetch waited for the kernel");
+    for copy in [&there, &fetched] {
+        let mut back = vec![0; data.len()];
+        copy.download(&mut back)?;
+        assert!(back == data);
+    }
+    assert!(end.is_done()?, "a download on the device's own stream comes after the kernel");
+    Ok(())
+}
+
+/// A pool of its own, so that the limits do not hit tests that run beside this one.
+pub fn fraction_refuses_then_less_works(device: &Arc<Device>) -> Outcome {
+    let pool = Pool::new(Arc::new(DriverBacking::new(device)));
+    pool.set_fraction(0.1)?;
+    let total = device.info().memory_bytes;
+    let main = DriverBacking::MAIN;
+    match pool.alloc(total / 5, main, Tag::default()) {
+        Err(error @ Error::Exhausted(_)) => {
+            let text = error.to_string();
+            assert!(text.contains("0.1 of the device's memory") && text.contains("raise the limit"), "{text}");
+        }
+        other => return Err(format!("a fifth of the memory within a tenth: {other:?}").into()),
+    }
+    let block = pool.alloc(total / 20, main, Tag::default())?;
+    assert!(pool.stats().reserved <= total / 10);
+    pool.free(block)?;
+    Ok(())
+}
+
+pub fn out_of_memory_recovers(device: &Arc<Device>) -> Outcome {
+    let pool = device.pool();
+    let mut calls = 0;
+    for round in 0..3 {
+        let (free, total) = device.memory_bytes()?;
+        // More than there is: refused by the driver without touching what others need.
+        let mut failed = vec![Buffer::new(device, total as usize)];
+        // Most of what is left, then as much again. Some stays for the tests beside this one.
+        let room = 16 << 30;
+        if free > 3 * room {
+            let tag = pool.tag("most of it");
+            let most = Buffer::tagged(device, (free - room) as usize, tag)?;
+            failed.push(Buffer::new(device, (free - room) as usize));
+            calls += 1;
+            let text = failed[1].as_ref().err().map(ToString::to_string).unwrap_or_default();
+            assert!(text.contains("most of it"), "the error says who holds memory: {text}");
+            drop(most);
+        }
+        for failure in failed {
+            match failure {
+                Err(Error::Exhausted(_)) => {}
+                Err(other) => return Err(format!("round {round}: {other}").into()),
+                Ok(_) => return Err(format!("round {round}: the request was met").into()),
+            }
+        }
+        let data: Vec<u32> = (0..1000).collect();
+        assert_eq!(kernels::read(&*buffer(device, &data)?)?, data, "round {round}");
+        pool.empty_cache()?;
+    }
+    println!("{calls} rounds filled the device");
+    Ok(())
+}
+
+pub fn backing_fills_and_compares(device: &Arc<Device>) -> Outcome {
+    let backing = DriverBacking::new(device);
+    let main = DriverBacking::MAIN;
+    let bytes = 2 << 20;
+    let Some(address) = backing.reserve(bytes)? else { return Err("no memory".into()) };
+    assert!(backing.free_bytes()? > 0 && backing.total_bytes() == device.info().memory_bytes);
+    backing.fill(address, bytes, 0xab, main)?;
+    assert_eq!(backing.first_difference(address, bytes, 0xab, main)?, None);
+    backing.fill(address + 12_345, 1, 0xac, main)?;
+    assert_eq!(backing.first_difference(address, bytes, 0xab, main)?, Some(12_345));
+    assert!(backing.fill(address + bytes - 1, 2, 0, main).is_err(), "past the segment");
+    let event = backing.record(main)?;
+    backing.wait(event)?;
+    assert!(backing.finished(event)?);
+    backing.retire(event);
+    backing.release(address, bytes, main)?;
+    assert!(backing.release(address, bytes, main).is_err(), "released twice");
+    Ok(())
+}
+
+pub fn debug_mode_finds_damage(device: &Arc<Device>) -> Outcome {
+    let backing = Arc::new(DriverBacking::new(device));
+    let pool = Pool::new(backing.clone());
+    pool.set_debug(true);
+    let main = DriverBacking::MAIN;
+    let sound = pool.alloc(1000, main, pool.tag("sound"))?;
+    backing.fill(sound.address(), 1000, 1, main)?;
+    pool.free(sound)?;
+    assert_eq!(backing.first_difference(sound.address(), 1000, 0xdd, main)?, None, "freed memory is covered");
+    let damaged = pool.alloc(1000, main, pool.tag("damaged"))?;
+    backing.fill(damaged.address() + 1003, 1, 9, main)?;
+    match pool.free(damaged) {
+        Err(Error::Overrun { tag, bytes: 1000, offset: 3, .. }) if tag == "damaged" => {}
+        other => return Err(format!("{other:?}").into()),
+    }
+    assert_eq!(pool.stats().live_blocks, 0);
+    // A launch through the runtime finds its memory all the same.
+    let affine = load(device, kernels::AFFINE)?;
+    let block = buffer(device, &[5; 64])?;
+    let prepared = affine.prepare(
+        Geometry::new([1, 1, 1], [64, 1, 1]),
+        &[(block.clone(), 0)],
+        &[&[2, 0, 0, 0], &[1, 0, 0, 0], &[64, 0, 0, 0]],
+    )?;
+    // SAFETY: 64 words, as the kernel is told.
+    unsafe { prepared.fire()? };
+    assert_eq!(kernels::read(&block)?, [11; 64]);
+    Ok(())
+}
