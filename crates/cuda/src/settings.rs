@@ -277,9 +277,9 @@ pub fn unknown() -> Vec<String> {
     unknown
 }
 
-/// Variables that only tests read are not settings.
+/// Variables that only tests and benchmarks read are not settings.
 pub fn for_tests(name: &str) -> bool {
-    name.starts_with("BORNITE_TEST_") || name.starts_with("BORNITE_CACHE_TEST_")
+    ["BORNITE_TEST_", "BORNITE_CACHE_TEST_", "BORNITE_BENCH_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]
@@ -293,7 +293,7 @@ mod tests {
             ("BORNITE_HIDE_LIBRARIES", "cuda,nvrtc", "cublas", "no library 'cublas'"),
             ("BORNITE_LIBRARY_PATH", "/tmp", "/no/such/folder", "/no/such/folder is not a folder"),
             ("BORNITE_CACHE", "off", "no", "use on or off"),
-            ("BORNITE_CACHE_SIZE", "1 GiB", "2", "a number and a unit"),
+            ("BORNITE_CACHE_SIZE", "1 GiB", "2 parsecs", "'parsecs' is not a unit"),
             ("BORNITE_TUNE", "tune", "yes", "use off, cached or tune"),
             ("BORNITE_PROFILE", "print", "1", "use off or print"),
             ("BORNITE_LOG", "debug", "loud", "use error, warn, info or debug"),
