@@ -116,13 +116,19 @@ fn the_classic_report_has_its_fields() {
 fn check_trace(trace: &Value) {
     let events = trace["traceEvents"].as_array().expect("an array of events");
     assert_eq!(trace["displayTimeUnit"], "ms");
-    let mut open: BTreeMap<(u64, u64), f64> = BTreeMap::new();
-    let mut begun: BTreeMap<(String, u64), f64> = BTreeMap::new();
-    let (mut named, mut last_ts) = (vec![], 0.0);
+    let mut open: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    let mut begun: BTreeMap<(String, u64), u64> = BTreeMap::new();
+    let (mut named, mut last_ts) = (vec![], 0);
+    // Microseconds with three decimals: whole nanoseconds.
+    let time = |value: &Value| -> u64 {
+        let ns = value.as_f64().expect("a time") * 1e3;
+        assert!(ns >= 0.0 && ns.is_finite() && (ns - ns.round()).abs() <= 1e-3 * ns.max(1.0), "{ns}");
+        ns.round() as u64
+    };
     for event in events {
         let (pid, tid) = (event["pid"].as_u64().expect("a pid"), event["tid"].as_u64().expect("a tid"));
-        let ts = event["ts"].as_f64().expect("a time");
-        assert!(ts >= 0.0 && ts.is_finite() && !event["name"].as_str().expect("a name").is_empty());
+        let ts = time(&event["ts"]);
+        assert!(!event["name"].as_str().expect("a name").is_empty());
         let args = event["args"].as_object().expect("arguments");
         match event["ph"].as_str().expect("a phase") {
             "M" => {
@@ -132,10 +138,9 @@ fn check_trace(trace: &Value) {
                 continue;
             }
             "X" => {
-                let duration = event["dur"].as_f64().expect("a duration");
-                assert!(duration >= 0.0);
+                let duration = time(&event["dur"]);
                 // Slices of a track nest or follow each other; ours follow.
-                let end = open.entry((pid, tid)).or_insert(0.0);
+                let end = open.entry((pid, tid)).or_insert(0);
                 assert!(ts >= *end, "{event} begins before {end}");
                 *end = ts + duration;
                 assert!(named.contains(&(pid, tid)) && named.contains(&(pid, 0)), "a track without a name");
