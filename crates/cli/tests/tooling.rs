@@ -127,10 +127,11 @@ fn caches_are_counted_and_cleared() {
     assert_eq!(first["measured"], true);
     assert_eq!(first["record"]["trials"].as_array().unwrap().len(), 2);
     assert_eq!(json(&bornite(&folder, &tune, &[]))["measured"], false);
-    assert_eq!(json(&bornite(&folder, &[&tune[..], &["--again"]].concat(), &[]))["measured"], true);
+    let again = json(&bornite(&folder, &[&tune[..], &["--again"]].concat(), &[]));
+    assert_eq!(again["measured"], true);
     let stats = json(&bornite(&folder, &["cache", "stats", "--json", "--list"], &[]));
     assert_eq!((&stats["tuning"]["entries"], &stats["kernels"]["entries"]), (&1.into(), &0.into()));
-    assert_eq!(stats["tuning"]["list"][0]["chosen"], first["record"]["chosen"].clone());
+    assert_eq!(stats["tuning"]["list"][0]["chosen"], again["record"]["chosen"]);
     let cleared = json(&bornite(&folder, &["cache", "clear", "--kernels", "--json"], &[]));
     assert_eq!(cleared, serde_json::json!({"kernels_removed": 0, "tuning_removed": null}));
     let cleared = json(&bornite(&folder, &["cache", "clear", "--json"], &[]));

@@ -21,7 +21,8 @@ pub use compile::{Compiler, Nvrtc, Warmed, compile_cached};
 pub use entry::FORMAT_VERSION;
 pub use key::{Key, Program};
 pub use settings::{
-    CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CACHE_VARIABLE, KERNEL_CACHE_DIR_VARIABLE, SHARED_CACHE_DIR_VARIABLE, Settings,
+    CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CACHE_VARIABLE, KERNEL_CACHE_DIR_VARIABLE, SHARED_CACHE_DIR_VARIABLE,
+    Settings,
 };
 
 use entry::Found;

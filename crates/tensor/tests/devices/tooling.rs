@@ -105,8 +105,8 @@ pub fn runners_give_the_interpreters_bits(device: Device) -> Outcome {
     for (scalar, kernel) in &kernels {
         let sets: Vec<_> = (0..3).map(|set| memory(kernel, *scalar, set)).collect();
         let runner = Runner::new(kernel, &[], device, sets.clone())?;
-        for set in 0..3 {
-            let judge = Runner::new(kernel, &[], Device::Interpreter, vec![sets[set].clone()])?;
+        for (set, memory) in sets.iter().enumerate() {
+            let judge = Runner::new(kernel, &[], Device::Interpreter, vec![memory.clone()])?;
             judge.run(0)?;
             runner.run(set)?;
             if let Device::Cuda(_) = device {
