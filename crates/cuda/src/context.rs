@@ -60,8 +60,8 @@ pub(crate) struct Context {
     launches: Mutex<LaunchLog>,
 }
 
-// SAFETY: a context is a driver handle, which the driver allows any thread to use once it is current there; `bind` makes
-// it so before every call.
+// SAFETY: a context is a driver handle, which the driver allows any thread to use once it is current there; `bind`
+// makes it so before every call.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}

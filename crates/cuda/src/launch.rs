@@ -1,19 +1,17 @@
 //! Loaded kernels and their launch. `prepared.rs` has launches made once and fired many times.
 
 use std::ffi::{CString, c_int, c_void};
-use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cudarc::driver::sys::{
-    self as cu, CUfunction_attribute_enum as Attribute, CUlaunchAttributeID_enum as AttributeId,
-};
+use cudarc::driver::sys::{self as cu, CUfunction_attribute_enum as Attribute};
 
 use crate::capture::{capturing, note_kernel};
 use crate::context::invalid;
+use crate::geometry::attributes;
 use crate::occupancy::Resources;
-use crate::{Buffer, Cubin, Device, Error, Occupancy, Result, Stream, occupancy, registry};
+use crate::{Buffer, Cubin, Device, Error, Geometry, Occupancy, Result, Stream, occupancy, registry};
 
 /// A kernel loaded on a device.
 pub struct Function {
@@ -32,36 +30,6 @@ pub struct Function {
 
 /// Memory that a kernel is given: a buffer, and how many bytes into it the pointer goes.
 pub type Pointer<'a> = (&'a Buffer, usize);
-
-/// How many threads to launch, in what order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
-    /// Blocks.
-    pub grid: [u32; 3],
-    /// Threads a block.
-    pub block: [u32; 3],
-    /// Shared memory of each block beside what the kernel declares. Past 48 KB it is asked for, up to what the device
-    /// has.
-    pub shared_bytes: u32,
-    /// Blocks that run together and reach each other's shared memory (compute capability 9.0 up).
-    pub cluster: Option<[u32; 3]>,
-    /// Whether all blocks must run at once, so that they may wait for each other.
-    pub cooperative: bool,
-    /// Whether the kernel may begin before the one ahead of it in the stream has ended (`griddepcontrol`, 9.0 up).
-    pub overlaps_previous: bool,
-}
-
-impl Geometry {
-    /// A plain launch.
-    pub fn new(grid: [u32; 3], block: [u32; 3]) -> Geometry {
-        Geometry { grid, block, shared_bytes: 0, cluster: None, cooperative: false, overlaps_previous: false }
-    }
-
-    /// Whether it needs no attribute.
-    fn is_plain(&self) -> bool {
-        self.cluster.is_none() && !self.cooperative && !self.overlaps_previous
-    }
-}
 
 // SAFETY: module and function handles may be used from any thread once the context is current, which `launch` does.
 unsafe impl Send for Function {}
@@ -237,12 +205,13 @@ impl Function {
         Ok(())
     }
 
-    /// Launches `grid` blocks of `block` threads, in the order of the device's own stream, or into this thread's capture.
+    /// Launches `grid` blocks of `block` threads, in the order of the device's own stream, or into this thread's
+    /// capture.
     ///
     /// # Safety
-    /// The kernel must take parameters as `load` was told and, called with this grid, block and these values, touch only
-    /// bytes of the buffers behind its pointers. (A stray access spoils memory of the device, or of this process where the
-    /// two share addresses.)
+    /// The kernel must take parameters as `load` was told and, called with this grid, block and these values, touch
+    /// only bytes of the buffers behind its pointers. (A stray access spoils memory of the device, or of this process
+    /// where the two share addresses.)
     pub unsafe fn launch(
         &self,
         grid: [u32; 3],
@@ -354,34 +323,6 @@ impl Function {
     }
 }
 
-/// What a launch asks beyond its shape, and how many entries that is.
-fn attributes(geometry: &Geometry) -> ([cu::CUlaunchAttribute; 3], u32) {
-    // SAFETY: integers, and unions of them, all of which may be zero; `IGNORE` is 0.
-    let mut list: [cu::CUlaunchAttribute; 3] = unsafe { MaybeUninit::zeroed().assume_init() };
-    let mut count = 0;
-    let mut entry = |id: AttributeId| {
-        count += 1;
-        let entry = &mut list[count - 1];
-        entry.id = id;
-        &mut entry.value as *mut cu::CUlaunchAttributeValue
-    };
-    // SAFETY: each pointer is to an entry of the list, and each entry's field is the one that its id names.
-    unsafe {
-        if let Some([x, y, z]) = geometry.cluster {
-            let value = entry(AttributeId::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
-            ((*value).clusterDim.x, (*value).clusterDim.y, (*value).clusterDim.z) = (x, y, z);
-        }
-        if geometry.cooperative {
-            (*entry(AttributeId::CU_LAUNCH_ATTRIBUTE_COOPERATIVE)).cooperative = 1;
-        }
-        if geometry.overlaps_previous {
-            let value = entry(AttributeId::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
-            (*value).programmaticStreamSerializationAllowed = 1;
-        }
-    }
-    (list, count as u32)
-}
-
 impl Drop for Function {
     fn drop(&mut self) {
         if !self.module.is_null() && self.device.bind().is_ok() {
@@ -392,30 +333,5 @@ impl Drop for Function {
         if !self.handle.is_null() {
             registry::note_unload(self.device.info(), &self.name);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_launch_asks_only_for_what_it_needs() {
-        let plain = Geometry::new([4, 1, 1], [128, 1, 1]);
-        assert!(plain.is_plain());
-        assert_eq!(attributes(&plain).1, 0);
-        let all = Geometry { cluster: Some([2, 1, 1]), cooperative: true, overlaps_previous: true, ..plain };
-        let (list, count) = attributes(&all);
-        assert_eq!(count, 3);
-        // SAFETY: these are the fields that the ids name.
-        unsafe {
-            assert_eq!((list[0].value.clusterDim.x, list[0].value.clusterDim.z), (2, 1));
-            assert_eq!(list[1].value.cooperative, 1);
-            assert_eq!(list[2].value.programmaticStreamSerializationAllowed, 1);
-        }
-        assert_eq!(list[0].id, AttributeId::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
-        let one = Geometry { overlaps_previous: true, ..plain };
-        let (list, count) = attributes(&one);
-        assert_eq!((count, list[0].id), (1, AttributeId::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));
     }
 }

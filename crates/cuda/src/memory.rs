@@ -171,8 +171,8 @@ impl Buffer {
         main.wait_for(&theirs)?;
         self.device.bind()?;
         let (to, from) = (self.device.context.handle, source.device.context.handle);
-        // SAFETY: both allocations hold `bytes` bytes of the contexts named; the copy comes after all work on the source,
-        // and the source's stream waits for it below, before any later free.
+        // SAFETY: both allocations hold `bytes` bytes of the contexts named; the copy comes after all work on the
+        // source, and the source's stream waits for it below, before any later free.
         let result = unsafe {
             (self.device.driver.cuMemcpyPeerAsync)(self.address, to, source.address, from, self.bytes, main.raw())
         };

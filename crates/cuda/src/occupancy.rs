@@ -59,8 +59,8 @@ const PARTS: u32 = 4;
 /// Shared memory is handed to blocks in pieces of so many bytes.
 const SHARED_PIECE: u32 = 128;
 
-/// How many blocks of so many threads a multiprocessor holds (CUDA's occupancy calculator; [`crate::Function::occupancy`]
-/// asks the driver).
+/// How many blocks of so many threads a multiprocessor holds (CUDA's occupancy calculator;
+/// [`crate::Function::occupancy`] asks the driver).
 pub fn occupancy(info: &DeviceInfo, threads: u32, kernel: Resources, dynamic_shared_bytes: u32) -> Occupancy {
     let full = |blocks, limiter| Occupancy::new(info, threads, blocks, limiter);
     let warps = threads.div_ceil(info.warp_size.max(1));

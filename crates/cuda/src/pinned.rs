@@ -110,8 +110,8 @@ impl<T> Drop for Transfer<T> {
 }
 
 impl Stream {
-    /// Starts copying pinned memory to a buffer of the same size. The stream first waits for the buffer's own; let those
-    /// that use the buffer wait by [`Transfer::then`].
+    /// Starts copying pinned memory to a buffer of the same size. The stream first waits for the buffer's own; let
+    /// those that use the buffer wait by [`Transfer::then`].
     pub fn upload(&self, from: Pinned, to: &Buffer) -> Result<Transfer<Pinned>> {
         to.fits("upload", from.len())?;
         let (base, bytes, address) = (from.base, from.bytes, to.address());

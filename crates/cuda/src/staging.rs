@@ -228,7 +228,8 @@ impl Engine for DriverEngine<'_> {
 
     fn send(&mut self, range: Range<usize>, at: usize) -> Result<cu::CUevent> {
         let (from, to) = (self.staged(&range), self.address + at as u64);
-        // SAFETY: the bytes are pinned and stay as they are until the ticket says so; the address is the caller's promise.
+        // SAFETY: the bytes are pinned and stay as they are until the ticket says so; the address is the caller's
+        // promise.
         let copied = unsafe { (self.device.driver.cuMemcpyHtoDAsync_v2)(to, from, range.len(), self.stream) };
         self.ticket("cuMemcpyHtoDAsync", copied)
     }

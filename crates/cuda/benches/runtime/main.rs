@@ -33,7 +33,8 @@ struct Bench {
     report: Report,
 }
 
-/// A pair of rows to compare: ours, the one it is measured against, and the most that ours may be of it, where a limit is set.
+/// A pair of rows to compare: ours, the one it is measured against, and the most that ours may be of it, if there is a
+/// limit.
 struct Claim {
     what: &'static str,
     ours_ms: f64,

@@ -1,0 +1,88 @@
+//! The shape of a launch, and how the driver is told of what is not a shape.
+
+use std::mem::MaybeUninit;
+
+use cudarc::driver::sys::{self as cu, CUlaunchAttributeID_enum as AttributeId};
+
+/// How many threads to launch, in what order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads a block.
+    pub block: [u32; 3],
+    /// Shared memory of each block beside what the kernel declares. Past 48 KB it is asked for, up to what the device
+    /// has.
+    pub shared_bytes: u32,
+    /// Blocks that run together and reach each other's shared memory (compute capability 9.0 up).
+    pub cluster: Option<[u32; 3]>,
+    /// Whether all blocks must run at once, so that they may wait for each other.
+    pub cooperative: bool,
+    /// Whether the kernel may begin before the one ahead of it in the stream has ended (`griddepcontrol`, 9.0 up).
+    pub overlaps_previous: bool,
+}
+
+impl Geometry {
+    /// A plain launch.
+    pub fn new(grid: [u32; 3], block: [u32; 3]) -> Geometry {
+        Geometry { grid, block, shared_bytes: 0, cluster: None, cooperative: false, overlaps_previous: false }
+    }
+
+    /// Whether it needs no attribute.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.cluster.is_none() && !self.cooperative && !self.overlaps_previous
+    }
+}
+
+/// What a launch asks beyond its shape, and how many entries that is.
+pub(crate) fn attributes(geometry: &Geometry) -> ([cu::CUlaunchAttribute; 3], u32) {
+    // SAFETY: integers, and unions of them, all of which may be zero; `IGNORE` is 0.
+    let mut list: [cu::CUlaunchAttribute; 3] = unsafe { MaybeUninit::zeroed().assume_init() };
+    let mut count = 0;
+    let mut entry = |id: AttributeId| {
+        count += 1;
+        let entry = &mut list[count - 1];
+        entry.id = id;
+        &mut entry.value as *mut cu::CUlaunchAttributeValue
+    };
+    // SAFETY: each pointer is to an entry of the list, and each entry's field is the one that its id names.
+    unsafe {
+        if let Some([x, y, z]) = geometry.cluster {
+            let value = entry(AttributeId::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+            ((*value).clusterDim.x, (*value).clusterDim.y, (*value).clusterDim.z) = (x, y, z);
+        }
+        if geometry.cooperative {
+            (*entry(AttributeId::CU_LAUNCH_ATTRIBUTE_COOPERATIVE)).cooperative = 1;
+        }
+        if geometry.overlaps_previous {
+            let value = entry(AttributeId::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+            (*value).programmaticStreamSerializationAllowed = 1;
+        }
+    }
+    (list, count as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_asks_only_for_what_it_needs() {
+        let plain = Geometry::new([4, 1, 1], [128, 1, 1]);
+        assert!(plain.is_plain());
+        assert_eq!(attributes(&plain).1, 0);
+        let all = Geometry { cluster: Some([2, 1, 1]), cooperative: true, overlaps_previous: true, ..plain };
+        let (list, count) = attributes(&all);
+        assert_eq!(count, 3);
+        // SAFETY: these are the fields that the ids name.
+        unsafe {
+            assert_eq!((list[0].value.clusterDim.x, list[0].value.clusterDim.z), (2, 1));
+            assert_eq!(list[1].value.cooperative, 1);
+            assert_eq!(list[2].value.programmaticStreamSerializationAllowed, 1);
+        }
+        assert_eq!(list[0].id, AttributeId::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+        let one = Geometry { overlaps_previous: true, ..plain };
+        let (list, count) = attributes(&one);
+        assert_eq!((count, list[0].id), (1, AttributeId::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));
+    }
+}
