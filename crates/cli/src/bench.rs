@@ -4,12 +4,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bornite::Device;
 use bornite_bench::peer::Peer;
 use bornite_bench::{Config, Machine, Report};
 
 use crate::devices::{describe, gpus};
-use crate::{Failure, note, print, suite};
+use crate::{Failure, chosen_device, note, print, suite};
 
 /// Options of `bornite bench`.
 #[derive(clap::Args)]
@@ -35,15 +34,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let device: Device = if options.device == "auto" {
-        let (device, why) = Device::auto_or_why();
-        if let Some(why) = why {
-            note(&format!("running on the CPU: {why}"));
-        }
-        device
-    } else {
-        options.device.parse()?
-    };
+    let device = chosen_device(&options.device)?;
     // Both files are tried before minutes are spent measuring. An earlier report stays until there is a new one.
     let peer = options.peer.as_ref().map(Peer::load).transpose()?;
     let out = options.out.as_ref().map(|path| Output::create(path)).transpose()?;

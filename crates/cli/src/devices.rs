@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use bornite::Device;
 use bornite_bench::Machine;
 use bornite_cuda::DeviceInfo;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{Failure, print, print_json};
 
@@ -26,32 +26,30 @@ pub fn describe(info: &DeviceInfo) -> String {
     )
 }
 
-/// Everything known about a GPU.
-pub fn to_json(info: &DeviceInfo) -> serde_json::Value {
+/// Everything known about a GPU: every field of the record, and what follows from it.
+pub fn to_json(info: &DeviceInfo) -> Value {
+    // Free memory is known to an open device only; one that cannot be opened is still worth listing.
+    let described = bornite_cuda::Device::open(info.ordinal).and_then(|device| device.describe());
+    let mut json = serde_json::to_value(described.as_ref().unwrap_or(info)).unwrap_or_default();
     let (major, minor) = info.compute_capability;
-    json!({
-        "device": format!("cuda:{}", info.ordinal),
-        "name": info.name,
-        "compute_capability": format!("{major}.{minor}"),
-        "memory_bytes": info.memory_bytes,
-        "multiprocessors": info.multiprocessors,
-        "l2_bytes": info.l2_bytes,
-        "max_threads_per_block": info.max_threads_per_block,
-        "warp_size": info.warp_size,
-        "clock_khz": info.clock_khz,
-        "memory_clock_khz": info.memory_clock_khz,
-        "memory_bus_bits": info.memory_bus_bits,
-    })
+    json["device"] = format!("cuda:{}", info.ordinal).into();
+    json["compute_capability"] = format!("{major}.{minor}").into();
+    json["arch"] = info.arch().into();
+    json
 }
 
 pub fn run(json: bool) -> Result<ExitCode, Failure> {
     let machine = Machine::detect(vec![]);
     let cpu = machine.cpu.as_deref().unwrap_or("unknown CPU");
     let cores = machine.logical_cores.unwrap_or(1);
+    let features = machine.cpu_features.clone().unwrap_or_default();
     let (best, why_not_gpu) = Device::auto_or_why();
     let found = gpus();
     if json {
-        let mut devices = vec![json!({"device": "cpu", "name": cpu, "logical_cores": cores})];
+        let mut devices = vec![json!({
+            "device": "cpu", "name": cpu, "logical_cores": cores, "memory_bytes": machine.memory_bytes,
+            "features": features,
+        })];
         devices.push(json!({"device": "interpreter"}));
         devices.extend(found.iter().flatten().map(to_json));
         print_json(&json!({
@@ -61,9 +59,16 @@ pub fn run(json: bool) -> Result<ExitCode, Failure> {
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = format!("cpu          {cpu}, {cores} logical cores\ninterpreter  checks every access; slow\n");
+    let mut text = format!("cpu          {cpu}, {cores} logical cores {}\n", features.join(" "));
+    text += "interpreter  checks every access; slow\n";
     for info in found.iter().flatten() {
         text += &format!("{:<12} {}\n", format!("cuda:{}", info.ordinal), describe(info));
+        for (field, value) in to_json(info).as_object().into_iter().flatten() {
+            if !matches!(field.as_str(), "device" | "ordinal" | "name") {
+                let value = value.as_str().map_or(value.to_string(), String::from);
+                text += &format!("             {field:<24} {value}\n");
+            }
+        }
     }
     text += &format!("\n'auto' is {best}.");
     if let Some(why) = why_not_gpu {

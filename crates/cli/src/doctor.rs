@@ -1,53 +1,131 @@
-//! `bornite doctor`: each library with path and version, and on each device a real kernel compiled, run and compared.
+//! `bornite doctor`: libraries, settings, caches, and on each device a real kernel compiled, run and compared.
 
 use std::process::ExitCode;
 
 use bornite::{Device, Tensor};
 use bornite_bench::Machine;
-use bornite_cuda::Library;
-use serde_json::json;
+use bornite_cuda::settings::{self, InEffect};
+use bornite_cuda::{DeviceInfo, Library};
+use serde_json::{Value, json};
 
 use crate::devices::{describe, gpus, to_json};
-use crate::{Failure, print, print_json};
+use crate::kernel::TEMPLATES;
+use crate::{Failure, cache, print, print_json};
+
+/// What was found. A machine without a GPU is healthy; what is there and does not work is not.
+struct Findings {
+    machine: Machine,
+    libraries: Vec<(Library, Found)>,
+    gpus: Result<Vec<DeviceInfo>, bornite_cuda::Error>,
+    /// A kernel compiled by NVRTC, where NVRTC is there: its arch and size.
+    compiled: Option<Result<(String, usize), String>>,
+    settings: Vec<InEffect>,
+    unknown: Vec<String>,
+    caches: Result<Value, String>,
+    checks: Vec<(Device, bornite::Result<f64>)>,
+}
+
+/// Where a library is and its version.
+type Found = Result<(&'static str, String), bornite_cuda::Error>;
 
 pub fn run(json: bool) -> Result<ExitCode, Failure> {
-    let machine = Machine::detect(vec![]);
-    let libraries = Library::ALL.map(|library| (library, version(library)));
-    let gpus = gpus();
-    let mut devices = vec![Device::cpu()];
-    devices.extend(gpus.iter().flatten().map(|info| Device::Cuda(info.ordinal)));
-    let checks: Vec<(Device, bornite::Result<f64>)> = devices.into_iter().map(|d| (d, largest_difference(d))).collect();
-    // A machine without a GPU is healthy; a device that is there and gives wrong results is not.
-    let healthy = checks.iter().all(|(_, check)| matches!(check, Ok(difference) if *difference == 0.0));
-
+    let findings = Findings::gather();
     if json {
-        let libraries = libraries.iter().map(|(library, found)| match found {
+        print_json(&findings.to_json())?
+    } else {
+        print(&findings.to_text())?
+    }
+    Ok(if findings.problems().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Findings {
+    fn gather() -> Findings {
+        let libraries = Library::ALL.map(|library| (library, version(library)));
+        let gpus = gpus();
+        let mut devices = vec![Device::Interpreter, Device::cpu()];
+        devices.extend(gpus.iter().flatten().map(|info| Device::Cuda(info.ordinal)));
+        let nvrtc = libraries.iter().any(|(library, found)| *library == Library::Nvrtc && found.is_ok());
+        let arch = gpus.as_ref().ok().and_then(|gpus| gpus.first()).map_or("sm_90".into(), DeviceInfo::arch);
+        Findings {
+            machine: Machine::detect(vec![]),
+            libraries: libraries.into(),
+            compiled: nvrtc.then(|| compile(&arch)),
+            settings: settings::in_effect(),
+            unknown: settings::unknown(),
+            caches: cache::summary().map_err(|error| error.to_string()),
+            checks: devices.into_iter().map(|device| (device, largest_difference(device))).collect(),
+            gpus,
+        }
+    }
+
+    /// Everything that is there and does not work.
+    fn problems(&self) -> Vec<String> {
+        let mut problems: Vec<String> = vec![];
+        for setting in &self.settings {
+            problems.extend(setting.error.as_ref().map(|error| error.to_string()));
+        }
+        match &self.gpus {
+            Ok(_) | Err(bornite_cuda::Error::MissingLibrary { .. } | bornite_cuda::Error::Setting { .. }) => {}
+            Err(error) => problems.push(format!("GPUs cannot be listed: {error}")),
+        }
+        if let Some(Err(error)) = &self.compiled {
+            problems.push(format!("NVRTC does not compile: {error}"));
+        }
+        for (device, check) in &self.checks {
+            match check {
+                Ok(difference) if *difference == 0.0 => {}
+                Ok(difference) => problems.push(format!("{device} computes wrongly, by {difference:e}")),
+                Err(error) => problems.push(format!("{device} does not work: {error}")),
+            }
+        }
+        problems
+    }
+
+    fn to_json(&self) -> Value {
+        let libraries = self.libraries.iter().map(|(library, found)| match found {
             Ok((path, version)) => json!({"library": library.name(), "path": path, "version": version}),
             Err(error) => json!({"library": library.name(), "error": error.to_string()}),
         });
-        let checks = checks.iter().map(|(device, check)| match check {
+        let checks = self.checks.iter().map(|(device, check)| match check {
             Ok(difference) => json!({"device": device.to_string(), "max_difference": difference}),
             Err(error) => json!({"device": device.to_string(), "error": error.to_string()}),
         });
-        print_json(&json!({
+        let settings = self.settings.iter().map(|InEffect { setting, value, error }| {
+            json!({
+                "variable": setting.name, "value": value, "default": setting.default.replace('`', ""),
+                "error": error.as_ref().map(|error| error.to_string()),
+            })
+        });
+        let machine = &self.machine;
+        json!({
             "version": env!("CARGO_PKG_VERSION"),
             "cpu": {"name": machine.cpu, "logical_cores": machine.logical_cores, "features": machine.cpu_features},
             "libraries": libraries.collect::<Vec<_>>(),
-            "gpus": gpus.iter().flatten().map(to_json).collect::<Vec<_>>(),
+            "gpus": self.gpus.iter().flatten().map(to_json).collect::<Vec<_>>(),
+            "compiled": self.compiled.as_ref().map(|compiled| match compiled {
+                Ok((arch, bytes)) => json!({"arch": arch, "bytes": bytes}),
+                Err(error) => json!({"error": error}),
+            }),
+            "caches": self.caches.as_ref().map_or_else(|error| json!({"error": error}), Value::clone),
+            "settings": settings.collect::<Vec<_>>(),
+            "unknown_variables": self.unknown,
             "checks": checks.collect::<Vec<_>>(),
-            "healthy": healthy,
-        }))?;
-    } else {
-        let features = machine.cpu_features.unwrap_or_default().join(" ");
+            "problems": self.problems(),
+            "healthy": self.problems().is_empty(),
+        })
+    }
+
+    fn to_text(&self) -> String {
+        let features = self.machine.cpu_features.clone().unwrap_or_default().join(" ");
         let mut text = format!("Bornite {}\n\n", env!("CARGO_PKG_VERSION"));
-        text += &format!("CPU      {} ({features})\n", machine.cpu.as_deref().unwrap_or("unknown"));
-        for (library, found) in &libraries {
+        text += &format!("CPU      {} ({features})\n", self.machine.cpu.as_deref().unwrap_or("unknown"));
+        for (library, found) in &self.libraries {
             text += &match found {
                 Ok((path, version)) => format!("{:<8} {version}, {path}\n", library.name()),
                 Err(error) => format!("{:<8} missing: {error}\n", library.name()),
             };
         }
-        match &gpus {
+        match &self.gpus {
             Ok(found) if found.is_empty() => text += "GPUs     none visible\n",
             Err(bornite_cuda::Error::MissingLibrary { .. }) => {} // said above
             Err(error) => text += &format!("GPUs     cannot be listed: {error}\n"),
@@ -57,28 +135,59 @@ pub fn run(json: bool) -> Result<ExitCode, Failure> {
                 }
             }
         }
+        match &self.caches {
+            Err(error) => text += &format!("caches   {error}\n"),
+            Ok(caches) => {
+                text += &format!("kernels  {}\n", cache::line(&caches["kernels"]));
+                text += &format!("tuning   {}\n", cache::line(&caches["tuning"]));
+            }
+        }
+        text += "\nSettings that are not the defaults:\n";
+        let set: Vec<String> = (self.settings.iter())
+            .filter_map(|setting| Some(format!("{}={}\n", setting.setting.name, setting.value.as_ref()?)))
+            .collect();
+        text += &if set.is_empty() { "none\n".into() } else { set.concat() };
+        for name in &self.unknown {
+            text += &format!("{name} means nothing; see docs/settings.md\n");
+        }
+        if let Some(Ok((arch, bytes))) = &self.compiled {
+            text += &format!("\nA kernel compiled by NVRTC for {arch}: ok, {bytes} bytes\n");
+        }
         text += "\nA softmax, compiled, run and compared with the interpreter:\n";
-        for (device, check) in &checks {
+        for (device, check) in &self.checks {
             let device = device.to_string();
             text += &match check {
-                Ok(difference) if *difference == 0.0 => format!("{device:<8} ok, max difference 0\n"),
-                Ok(difference) => format!("{device:<8} WRONG, max difference {difference:e}\n"),
-                Err(error) => format!("{device:<8} FAILED: {error}\n"),
+                Ok(difference) if *difference == 0.0 => format!("{device:<11} ok, max difference 0\n"),
+                Ok(difference) => format!("{device:<11} WRONG, max difference {difference:e}\n"),
+                Err(error) => format!("{device:<11} FAILED: {error}\n"),
             };
         }
-        print(&text)?;
+        let problems = self.problems();
+        if !problems.is_empty() {
+            text += "\nTo be mended:\n";
+            problems.iter().for_each(|problem| text += &format!("- {problem}\n"));
+        }
+        text
     }
-    Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Where a library is and its version.
-fn version(library: Library) -> Result<(&'static str, String), bornite_cuda::Error> {
+fn version(library: Library) -> Found {
     let path = library.find()?;
     let (major, minor) = match library {
         Library::Cuda => bornite_cuda::driver_version()?,
         Library::Nvrtc => bornite_cuda::nvrtc_version()?,
     };
     Ok((path, format!("CUDA {major}.{minor}")))
+}
+
+/// Compiles a template for an architecture, past the cache.
+fn compile(arch: &str) -> Result<(String, usize), String> {
+    let template = TEMPLATES.iter().find(|template| template.name == "softmax").ok_or("no template")?;
+    let kernel = template.kernel(bornite::DType::F32, None, None).map_err(|error| error.to_string())?;
+    let source = bornite_codegen::cuda::print(&kernel);
+    let cubin = bornite_cuda::compile(&kernel.name, &source, arch).map_err(|error| error.to_string())?;
+    Ok((arch.into(), cubin.0.len()))
 }
 
 /// Largest difference between a device and the interpreter over a softmax of 7 rows of 768.

@@ -3,6 +3,7 @@
 //! Results go to stdout (as JSON with `--json`), progress and notes to stderr. Exit 0: done; 1: failed; 2: misused.
 
 mod bench;
+mod cache;
 mod devices;
 mod doctor;
 mod kernel;
@@ -37,9 +38,12 @@ enum Command {
     },
     /// Measure tensor operations, beside a peer's figures if given
     Bench(bench::Options),
-    /// List, write, check and run kernels
+    /// List, write, check, run, time and tune kernels
     #[command(subcommand)]
     Kernel(kernel::Command),
+    /// Show, clear and fill the caches of compiled kernels and tuning results
+    #[command(subcommand)]
+    Cache(cache::Command),
 }
 
 /// An error with its whole message.
@@ -47,11 +51,21 @@ type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // The doctor lists bad settings instead of stopping at the first.
+    let settings = match &cli.command {
+        Command::Doctor { .. } => Ok(()),
+        _ => bornite_cuda::log::init().and_then(|_| bornite_cuda::profile::check_environment()),
+    };
+    if let Err(error) = settings {
+        note(&format!("error: {error}"));
+        return ExitCode::from(2);
+    }
     let outcome = match cli.command {
         Command::Devices { json } => devices::run(json),
         Command::Doctor { json } => doctor::run(json),
         Command::Bench(options) => bench::run(&options),
         Command::Kernel(command) => kernel::run(&command),
+        Command::Cache(command) => cache::run(&command),
     };
     match outcome {
         Ok(code) => code,
@@ -63,6 +77,18 @@ fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// The device of a flag; for `auto`, a note says why it is not a GPU.
+fn chosen_device(text: &str) -> Result<bornite::Device, Failure> {
+    if text != "auto" {
+        return Ok(text.parse()?);
+    }
+    let (device, why) = bornite::Device::auto_or_why();
+    if let Some(why) = why {
+        note(&format!("running on the CPU: {why}"));
+    }
+    Ok(device)
 }
 
 /// An error and what lies behind it, where that is not said already.

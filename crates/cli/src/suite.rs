@@ -169,7 +169,7 @@ fn noise(shape: &[usize], seed: usize, device: Device) -> Tensor {
 }
 
 /// The cache that a repeated run must not fit in.
-fn cache_bytes(device: Device) -> usize {
+pub fn cache_bytes(device: Device) -> usize {
     const COMMON: usize = 32 << 20;
     match device {
         Device::Cuda(n) => bornite_cuda::DeviceInfo::of(n).map_or(COMMON, |info| info.l2_bytes as usize),

@@ -5,9 +5,13 @@ use std::process::{Command, Output};
 
 fn bornite(args: &[&str], env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bornite"));
-    for name in ["BORNITE_DEVICE", "BORNITE_LIBRARY_PATH", "BORNITE_HIDE_LIBRARIES"] {
-        command.env_remove(name);
+    // The variables of whoever runs the tests are not the tests'; nor is their cache.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("BORNITE_") {
+            command.env_remove(name);
+        }
     }
+    command.env("BORNITE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli-cache"));
     let output = command.args(args).envs(env.iter().copied()).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!errors.contains("panicked"), "{args:?} with {env:?}: {errors}");
@@ -229,9 +233,11 @@ fn the_manual_is_the_help() {
     let mut manual = String::from(
         "# The command `bornite`\n\nWritten from the help texts by a test of `bornite-cli`; do not edit.\n",
     );
-    let kernel = ["list", "emit", "check", "run"].map(|name| ["kernel", name]);
-    let commands = [&[][..], &["devices"], &["doctor"], &["bench"], &["kernel"]];
-    for command in commands.into_iter().chain(kernel.iter().map(|command| &command[..])) {
+    let kernel = ["list", "emit", "check", "run", "bench", "tune"].map(|name| ["kernel", name]);
+    let cache = ["stats", "clear", "warm"].map(|name| ["cache", name]);
+    let commands = [&[][..], &["devices"], &["doctor"], &["bench"], &["cache"], &["kernel"]];
+    let nested = cache.iter().chain(&kernel).map(|command| &command[..]);
+    for command in commands.into_iter().chain(nested) {
         let (help, _) = text(&bornite(&[command, &["--help"]].concat(), &[("COLUMNS", "100")]));
         let title = ["bornite", &command.join(" ")].join(" ");
         let lines: Vec<&str> = help.lines().map(str::trim_end).collect();

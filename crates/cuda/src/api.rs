@@ -89,8 +89,8 @@ api! {
         fn cuEventCreate(*mut cu::CUevent, c_uint) -> CUresult;
         fn cuEventRecord(cu::CUevent, cu::CUstream) -> CUresult;
         fn cuEventQuery(cu::CUevent) -> CUresult;
-        fn cuEventElapsedTime_v2(*mut f32, cu::CUevent, cu::CUevent) -> CUresult;
         fn cuEventSynchronize(cu::CUevent) -> CUresult;
+        fn cuEventElapsedTime_v2(*mut f32, cu::CUevent, cu::CUevent) -> CUresult;
         fn cuEventDestroy_v2(cu::CUevent) -> CUresult;
         fn cuMemHostAlloc(*mut *mut c_void, usize, c_uint) -> CUresult;
         fn cuMemFreeHost(*mut c_void) -> CUresult;

@@ -1,5 +1,5 @@
 //! CUDA at run time: libraries found and opened when first needed, devices, memory, NVRTC, launches, graphs,
-//! and a cache of compiled kernels on disk.
+//! a cache of compiled kernels on disk, a tuner, a profiler, and the settings of all of them.
 //!
 //! Nothing of CUDA is needed to build, and a missing library is an [`Error`] that says how to get it, never a panic.
 //! This crate must not know of tensors or models. `unsafe` is at home here: every block calls the driver or NVRTC
@@ -19,15 +19,19 @@ mod graph;
 mod info;
 mod launch;
 mod library;
+pub mod log;
 mod memory;
 mod nvrtc;
 mod occupancy;
 mod pinned;
 pub mod pool;
 mod prepared;
+pub mod profile;
 mod registry;
+pub mod settings;
 mod staging;
 mod stream;
+pub mod tune;
 
 pub use advice::{Advice, Template, advise};
 pub use cache::{Cache, compile_cached};

@@ -64,6 +64,15 @@ impl Library {
 
     /// Opens the library and says where it was found.
     pub(crate) fn open(self) -> Result<(libloading::Library, String)> {
+        let opened = self.open_silently();
+        match &opened {
+            Ok((_, path)) => crate::log!(Debug, "library {} is {path}", self.name()),
+            Err(error) => crate::log!(Debug, "{error}"),
+        }
+        opened
+    }
+
+    fn open_silently(self) -> Result<(libloading::Library, String)> {
         let mut tried = vec![];
         let missing = |tried| Error::MissingLibrary {
             library: self.files()[0],

@@ -3,7 +3,10 @@
 use std::any::Any;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use bornite_cuda::profile::Kind;
+
 use crate::element::zero_words;
+use crate::timing::transfer;
 use crate::{Device, Error, Result};
 
 /// A handle on memory. Who may write it is decided by plans; a tensor's value is never written while it is visible.
@@ -36,7 +39,8 @@ impl Buffer {
             Device::Cuda(_) => {
                 let buffer = Buffer::new(device, words.len() * 8)?;
                 if let Buffer::Cuda(memory) = &buffer {
-                    memory.upload(bytemuck::cast_slice(&words))?;
+                    let bytes = bytemuck::cast_slice(&words);
+                    transfer(Kind::Upload, memory, || memory.upload(bytes))?;
                 }
                 Ok(buffer)
             }
@@ -54,7 +58,8 @@ impl Buffer {
             }
             Buffer::Cuda(memory) => {
                 let mut words = zero_words(memory.bytes() / 8).ok_or(Error::OutOfMemory { bytes: memory.bytes() })?;
-                memory.download(bytemuck::cast_slice_mut(&mut words))?;
+                let bytes = bytemuck::cast_slice_mut(&mut words);
+                transfer(Kind::Download, memory, || memory.download(bytes))?;
                 Ok(words)
             }
         }
@@ -67,7 +72,7 @@ impl Buffer {
                 let from = from.read().unwrap_or_else(PoisonError::into_inner);
                 to.write().unwrap_or_else(PoisonError::into_inner).copy_from_slice(&from);
             }
-            (Buffer::Cuda(to), Buffer::Cuda(from)) => to.copy_from(from)?,
+            (Buffer::Cuda(to), Buffer::Cuda(from)) => transfer(Kind::Copy, to, || to.copy_from(from))?,
             _ => {}
         }
         Ok(())

@@ -5,24 +5,28 @@ use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 use bornite_codegen::cpu::{self, CpuKernel};
 use bornite_codegen::cuda;
+use bornite_cuda::EXACT_OPTIONS;
+use bornite_cuda::profile::{self, DeviceClock};
 use bornite_ir::{Access, Arg, Kernel, Launch, Param, Scalar, Value, interp, verify};
 
 use crate::buffer::Buffer;
 use crate::element::zero_words;
 use crate::node::{Node, Op};
 use crate::schedule::{realize, value_of};
+use crate::timing::{About, Host};
 use crate::{Device, Error, Place, Result, Tensor};
 
 /// A kernel ready to run on one device.
 pub(crate) struct Program {
     kernel: Kernel,
+    device: Device,
     code: Code,
 }
 
 enum Code {
     Interpreted,
     Cpu(Box<CpuKernel>),
-    Cuda(bornite_cuda::Function),
+    Cuda(Arc<bornite_cuda::Device>, bornite_cuda::Function),
 }
 
 /// Compiles a kernel for a device, or finds it compiled already.
@@ -33,7 +37,8 @@ pub(crate) fn program(device: Device, kernel: &Kernel) -> Result<Arc<Program>> {
         return Ok(program);
     }
     // Compiled outside the lock, so that threads compile side by side; a kernel compiled twice is kept once.
-    let program = Arc::new(Program { kernel: kernel.clone(), code: compile(device, kernel)? });
+    let program = Arc::new(Program { kernel: kernel.clone(), device, code: compile(device, kernel)? });
+    bornite_cuda::log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());
     cache().get_or_insert_default().insert(device, program.clone());
     Ok(program)
 }
@@ -75,18 +80,42 @@ fn compile(device: Device, kernel: &Kernel) -> Result<Code> {
         Device::Cpu(_) => Ok(Code::Cpu(Box::new(cpu::compile(kernel)?))),
         Device::Cuda(ordinal) => {
             let device = bornite_cuda::Device::open(ordinal)?;
-            let cubin = bornite_cuda::compile(&kernel.name, &cuda::print(kernel), &device.info().arch())?;
+            let (cache, source) = (bornite_cuda::Cache::of_process()?, cuda::print(kernel));
+            let arch = device.info().arch();
+            let cubin = bornite_cuda::compile_cached(cache, &kernel.name, &source, &arch, &EXACT_OPTIONS)?;
             let values = kernel.values.iter().map(|value| kernel.bytes_of(value.ty)).collect();
             let symbol = cuda::symbol(kernel);
-            Ok(Code::Cuda(bornite_cuda::Function::load(&device, &cubin, &symbol, kernel.params.len(), values)?))
+            let function = bornite_cuda::Function::load(&device, &cubin, &symbol, kernel.params.len(), values)?;
+            Ok(Code::Cuda(device, function))
         }
     }
 }
 
 impl Program {
     /// Runs over one buffer a view and one list of components a value, in the order of the device's work. Written buffers
-    /// must be no others.
-    pub fn launch(&self, buffers: &[&Buffer], values: &[&[Value]]) -> Result<()> {
+    /// must be no others. `about` is for the profiler.
+    pub fn launch(&self, buffers: &[&Buffer], values: &[&[Value]], about: About) -> Result<()> {
+        let describe = || about.describe(&self.kernel, values);
+        match &self.code {
+            Code::Interpreted | Code::Cpu(_) => {
+                profile::timed(&Host(self.device), describe, || self.launch_untimed(buffers, values))
+            }
+            Code::Cuda(device, _) => {
+                profile::timed(&DeviceClock(device), describe, || self.launch_untimed(buffers, values))
+            }
+        }
+    }
+
+    /// What runs it, in words.
+    pub fn engine(&self) -> &'static str {
+        match &self.code {
+            Code::Interpreted => "interpreter",
+            Code::Cpu(_) => "machine code",
+            Code::Cuda(..) => "CUDA",
+        }
+    }
+
+    fn launch_untimed(&self, buffers: &[&Buffer], values: &[&[Value]]) -> Result<()> {
         let kernel = &self.kernel;
         let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
         if kernel.launch.count(&firsts) == 0 {
@@ -95,7 +124,7 @@ impl Program {
         match &self.code {
             Code::Interpreted => with_host_args(kernel, buffers, values, |args| interp::run(kernel, args)),
             Code::Cpu(code) => with_host_args(kernel, buffers, values, |args| code.run(args)),
-            Code::Cuda(function) => {
+            Code::Cuda(_, function) => {
                 let (grid, block) = match kernel.launch {
                     Launch::Blocks { grid, block } => (grid, block),
                     // Covers every instance: the printed text may stride over the grid, but need not.
@@ -151,7 +180,7 @@ fn packed(kernel: &Kernel, ty: bornite_ir::Type, parts: &[Value]) -> Vec<u8> {
     bytes
 }
 
-fn bad_call(kernel: &Kernel, what: &str) -> Error {
+pub(crate) fn bad_call(kernel: &Kernel, what: &str) -> Error {
     Error::Fault(bornite_ir::Fault::bad_call(kernel, what))
 }
 
@@ -258,8 +287,8 @@ pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], values: &[&[Value]], devi
     if let Device::Cuda(_) = device {
         let copies = buffers.iter().map(|b| Buffer::from_words(Device::Interpreter, b.to_words()?));
         let copies = copies.collect::<Result<Vec<_>>>()?;
-        program(Device::Interpreter, kernel)?.launch(&copies.iter().collect::<Vec<_>>(), values)?;
+        program(Device::Interpreter, kernel)?.launch(&copies.iter().collect::<Vec<_>>(), values, About::at(place))?;
     }
-    program(device, kernel)?.launch(&buffers.iter().collect::<Vec<_>>(), values)?;
+    program(device, kernel)?.launch(&buffers.iter().collect::<Vec<_>>(), values, About::at(place))?;
     Ok(written)
 }

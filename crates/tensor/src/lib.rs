@@ -34,9 +34,11 @@ mod infer;
 mod lower;
 mod node;
 mod ops;
+mod runner;
 mod schedule;
 mod status;
 mod tensor;
+mod timing;
 mod trace;
 mod var;
 
@@ -48,10 +50,13 @@ pub use execute::run_kernel;
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
 pub use ops::Axes;
+pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
 pub use tensor::Tensor;
 pub use trace::{Trace, trace};
 pub use var::{Update, Var, commit};
 
+/// Times of kernels and transfers; choices between kernels; settings of the process.
+pub use bornite_cuda::{profile, settings, tune};
 /// The kernel IR, for kernels of one's own (see [`run_kernel`]).
 pub use bornite_ir as ir;
 
@@ -59,3 +64,13 @@ pub use bornite_ir as ir;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// As are the programs of the manuals.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/cuda.md")]
+struct CudaManual;
+
+/// As above.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/troubleshooting.md")]
+struct TroubleshootingManual;

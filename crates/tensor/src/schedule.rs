@@ -13,6 +13,7 @@ use crate::buffer::Buffer;
 use crate::execute::{Program, program};
 use crate::lower::{Lowered, lower};
 use crate::node::Op;
+use crate::timing::About;
 use crate::{DType, Device, Error, Result, Tensor};
 
 /// Where a kernel's argument is.
@@ -33,6 +34,7 @@ pub(crate) struct Step {
     program: Arc<Program>,
     args: Vec<Slot>,
     values: Vec<Value>,
+    about: About,
 }
 
 /// A step before its memory is known: which node it computes, from what.
@@ -43,6 +45,7 @@ struct Work {
     inputs: Vec<Tensor>,
     reports: bool,
     values: Vec<Value>,
+    about: About,
 }
 
 /// Everything needed to compute some tensors but the memory.
@@ -98,14 +101,15 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
         if reports {
             values.push(Value::int(DType::I64, crate::status::code(&tensor.0)));
         }
-        work.push(Work { id, bytes: tensor.0.bytes(), program: program(device, &kernel)?, inputs, reports, values });
+        let (program, about) = (program(device, &kernel)?, About::of(&tensor.0));
+        work.push(Work { id, bytes: tensor.0.bytes(), program, inputs, reports, values, about });
     }
     let slots = assign_memory(&distinct, &work);
     let status = if work.iter().any(|w| w.reports) { Some(crate::status::buffer(device)?) } else { None };
     let temp_bytes = slots.temp_bytes;
     let mut plan = Plan { device, steps: vec![], roots: distinct, sources: vec![], temp_bytes, status };
     let mut sources: HashMap<u64, usize> = HashMap::new();
-    for Work { id, program, inputs, reports, values, .. } in work {
+    for Work { id, program, inputs, reports, values, about, .. } in work {
         let mut args = vec![slots.of[&id]];
         args.extend(reports.then_some(Slot::Status));
         for input in &inputs {
@@ -117,7 +121,7 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
                 })),
             });
         }
-        plan.steps.push(Step { program, args, values });
+        plan.steps.push(Step { program, args, values, about });
     }
     Ok(plan)
 }
@@ -210,7 +214,7 @@ impl Plan {
                 })
                 .collect();
             let values: Vec<&[Value]> = step.values.chunks(1).collect();
-            step.program.launch(&buffers, &values)?;
+            step.program.launch(&buffers, &values, step.about)?;
         }
         Ok(())
     }

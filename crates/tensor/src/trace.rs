@@ -195,6 +195,8 @@ impl Compiled {
         };
         match device {
             Device::Cpu(_) | Device::Interpreter => run()?,
+            // A graph is one launch to the clock: whoever profiles wants to see its kernels.
+            Device::Cuda(_) if bornite_cuda::profile::is_on() => run()?,
             Device::Cuda(ordinal) => {
                 let graph = match &mut self.graph {
                     Some(graph) => graph,

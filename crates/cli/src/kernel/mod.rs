@@ -1,8 +1,12 @@
-//! `bornite kernel …`: templates, expressions and kernels in files, listed, emitted, checked and run.
+//! `bornite kernel …`: templates, expressions and kernels in files, listed, emitted, checked, run, timed and tuned.
 
+mod bench;
 mod emit;
 mod run;
 mod source;
+mod tune;
+
+pub use source::TEMPLATES;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +15,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::{Failure, print, print_json};
-use source::{Source, TEMPLATES};
+use source::Source;
 
 /// `bornite kernel …`.
 #[derive(Subcommand)]
@@ -48,20 +52,27 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Run a kernel on the interpreter over made-up inputs and show what it writes
+    /// Run a kernel over made-up inputs and show what it writes
     Run {
         #[command(flatten)]
         source: Source,
-        /// Run in both orders of threads and blocks, and compare
+        /// One of interpreter, cpu, cpu:N, cuda, cuda:N, auto
+        #[arg(long, default_value = "interpreter")]
+        device: String,
+        /// Run in both orders of threads and blocks, and compare; on the interpreter only
         #[arg(long)]
         sanitize: bool,
-        /// Give up after so many statements of a block
+        /// Give up after so many statements of a block; on the interpreter only
         #[arg(long, value_name = "N", default_value_t = 10_000_000)]
         max_statements: u64,
         /// Write JSON to stdout
         #[arg(long)]
         json: bool,
     },
+    /// Time a template, or an operation of the op table over one axis
+    Bench(bench::Options),
+    /// Find the fastest tile of a template and remember it
+    Tune(tune::Options),
 }
 
 pub fn run(command: &Command) -> Result<ExitCode, Failure> {
@@ -71,15 +82,19 @@ pub fn run(command: &Command) -> Result<ExitCode, Failure> {
             emit::emit(&source.kernel()?, *target, *native, arch, out.as_deref())
         }
         Command::Check { files, json } => check(files, *json),
-        Command::Run { source, sanitize, max_statements, json } => {
-            run::execute(&source.kernel()?, *sanitize, *max_statements, *json)
+        Command::Run { source, device, sanitize, max_statements, json } => {
+            run::execute(&source.kernel()?, device.parse()?, *sanitize, *max_statements, *json)
         }
+        Command::Bench(options) => bench::run(options),
+        Command::Tune(options) => tune::run(options),
     }
 }
 
 fn list(json: bool) -> Result<ExitCode, Failure> {
     if json {
-        print_json(&TEMPLATES.iter().map(|t| json!({"name": t.name, "description": t.doc})).collect())?;
+        print_json(
+            &TEMPLATES.iter().map(|t| json!({"name": t.name, "description": t.doc, "sizes": t.axes})).collect(),
+        )?;
     } else {
         let lines: Vec<String> = TEMPLATES.iter().map(|t| format!("{:<12} {}\n", t.name, t.doc)).collect();
         print(&lines.concat())?;

@@ -1,9 +1,10 @@
-//! `bornite kernel run`: a kernel on the interpreter over made-up inputs.
+//! `bornite kernel run`: a kernel over made-up inputs, on the interpreter or on a device.
 
 use std::process::ExitCode;
 
 use bornite::ir::interp::{self, Options, Order};
 use bornite::ir::{Access, Arg, Extent, Fault, Kernel, Param, Scalar, Value, peek, poke};
+use bornite::{Device, Runner};
 use serde_json::json;
 
 use crate::{Failure, print, print_json};
@@ -15,7 +16,7 @@ struct Outcome {
 }
 
 /// Value parameters: 16 where a value is an extent or stride, 1 in every component of others.
-fn values(kernel: &Kernel) -> Vec<Vec<Value>> {
+pub fn values(kernel: &Kernel) -> Vec<Vec<Value>> {
     let dims = kernel.params.iter().flat_map(|p| p.dims.iter().flat_map(|dim| [dim.extent, dim.stride]));
     let count = match kernel.launch {
         bornite::ir::Launch::ParallelFor { count } => Some(count),
@@ -31,7 +32,7 @@ fn values(kernel: &Kernel) -> Vec<Vec<Value>> {
 }
 
 /// Byte and type of the first components of a view, at most so many.
-fn cells(kernel: &Kernel, param: &Param, firsts: &[Value], most: usize) -> Vec<(usize, Scalar)> {
+pub fn cells(kernel: &Kernel, param: &Param, firsts: &[Value], most: usize) -> Vec<(usize, Scalar)> {
     let layout = param.ty.layout(&kernel.structs);
     let elements = kernel.span(&param.dims, firsts).map_or(0, |span| span.elements as usize);
     let places =
@@ -44,7 +45,7 @@ fn memory(kernel: &Kernel, firsts: &[Value]) -> Result<Vec<Vec<u64>>, Failure> {
     let bytes: Option<Vec<usize>> = kernel.params.iter().map(|p| kernel.view_bytes(p, firsts)).collect();
     let total: u128 = bytes.iter().flatten().map(|&bytes| bytes as u128).sum();
     let Some(bytes) = bytes.filter(|_| total <= 1 << 30) else {
-        return Err(format!("the kernel's views have {total} bytes; the interpreter is for less than a GiB").into());
+        return Err(format!("the kernel's views have {total} bytes; a try-out is for less than a GiB").into());
     };
     let made = (kernel.params.iter().zip(bytes)).map(|(p, bytes)| {
         let mut words = vec![0u64; bytes.div_ceil(8)];
@@ -71,10 +72,30 @@ fn interpret(kernel: &Kernel, options: Options) -> Result<Result<Outcome, Fault>
     Ok(outcome.map(|()| Outcome { memory, lines }))
 }
 
+/// Runs on a device. Lines that a kernel prints there are not caught.
+fn on_device(kernel: &Kernel, device: Device) -> Result<Outcome, Failure> {
+    let values = values(kernel);
+    let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
+    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
+    let runner = Runner::new(kernel, &values, device, vec![memory(kernel, &firsts)?])?;
+    runner.run(0)?;
+    Ok(Outcome { memory: runner.memory(0)?, lines: vec![] })
+}
+
 /// Runs a kernel and shows what it writes, or what the checks found.
-pub fn execute(kernel: &Kernel, sanitize: bool, max_statements: u64, json: bool) -> Result<ExitCode, Failure> {
+pub fn execute(
+    kernel: &Kernel,
+    device: Device,
+    sanitize: bool,
+    max_statements: u64,
+    json: bool,
+) -> Result<ExitCode, Failure> {
     let options = |order| Options { order, max_statements: Some(max_statements) };
-    let outcome = interpret(kernel, options(Order::Forward))?;
+    let outcome = match device {
+        Device::Interpreter => interpret(kernel, options(Order::Forward))?,
+        _ if sanitize => return Err("--sanitize runs on the interpreter; leave --device out".into()),
+        device => Ok(on_device(kernel, device)?),
+    };
     let mut finding = outcome.as_ref().err().map(|fault| (fault.to_string(), fault.line));
     if let (true, Ok(forward)) = (sanitize, &outcome) {
         finding = match interpret(kernel, options(Order::Reverse))? {
@@ -102,7 +123,7 @@ pub fn execute(kernel: &Kernel, sanitize: bool, max_statements: u64, json: bool)
             written.iter().map(|(name, ty, first)| json!({"view": name, "type": ty, "first": first})).collect();
         let (error, line) = finding.clone().map_or((None, None), |(error, line)| (Some(error), line));
         print_json(&json!({
-            "kernel": kernel.name, "ok": finding.is_none(), "error": error, "line": line, "outputs": outputs,
+            "kernel": kernel.name, "device": device.to_string(), "ok": finding.is_none(), "error": error, "line": line, "outputs": outputs,
             "printed": shown.lines,
         }))?;
     } else if let Some((error, line)) = &finding {

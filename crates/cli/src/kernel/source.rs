@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use bornite::ir::templates::{self, Built};
-use bornite::ir::{Kernel, Scalar, elementwise};
+use bornite::ir::{Kernel, Scalar, VerifyError, elementwise};
 use clap::Args;
 
 use crate::Failure;
@@ -25,6 +25,18 @@ pub struct Source {
     /// Elements of an expression
     #[arg(long, value_name = "N", default_value_t = 1000)]
     count: u64,
+    /// Sizes of a template, such as 1024x512; small ones otherwise
+    #[arg(long, value_name = "SIZES", value_parser = shape, requires = "template")]
+    shape: Option<Shape>,
+}
+
+/// Sizes, as `1024x512`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape(pub Vec<u64>);
+
+pub fn shape(text: &str) -> Result<Shape, String> {
+    let sizes: Option<Vec<u64>> = text.split('x').map(|size| size.parse().ok().filter(|size| *size > 0)).collect();
+    sizes.map(Shape).ok_or_else(|| "write sizes with an x between them, such as 1024x512".into())
 }
 
 #[derive(Args)]
@@ -41,49 +53,219 @@ struct From {
     expr: Option<String>,
 }
 
-fn dtype(text: &str) -> Result<Scalar, String> {
+pub fn dtype(text: &str) -> Result<Scalar, String> {
     Scalar::ALL.into_iter().find(|scalar| scalar.name() == text).ok_or_else(|| {
         let names: Vec<&str> = Scalar::ALL.iter().map(|scalar| scalar.name()).collect();
         format!("the types are {}", names.join(", "))
     })
 }
 
-/// A template at a size that is quick to run.
+/// A template.
 pub struct Template {
     pub name: &'static str,
     pub doc: &'static str,
+    /// What its sizes are.
+    pub axes: &'static str,
+    /// Sizes that are quick to run.
+    pub small: &'static [u64],
     /// Tile side or block size unless one is asked for; 0 where there is none.
-    tile: u32,
-    build: fn(Scalar, u32) -> Built,
+    pub tile: u32,
+    build: fn(Scalar, &[u64], u32) -> Built,
+    flops: fn(&[u64]) -> u64,
 }
 
 /// All templates.
 pub const TEMPLATES: [Template; 14] = [
-    template("fill", "out[i] = value", 0, |s, _| templates::fill(s, 1000, 1.0)),
-    template("axpy", "out[i] = a · x[i] + y[i]", 0, |s, _| templates::axpy(s, 1000, 2.0)),
-    template("block_sum", "sums of blocks, in shared memory; twice, it sums anything", 128, |s, t| {
-        templates::block_sum(s, 1000, t)
-    }),
-    template("warp_sum", "sums of warps, by shuffles", 0, |s, _| templates::warp_sum(s, 320)),
-    template("transpose", "a transposed matrix, through padded tiles of 32", 0, |s, _| templates::transpose(s, 45, 70)),
-    template("matmul", "a matrix product, through tiles", 8, |s, t| templates::matmul(s, 19, 37, 23, t as u64)),
-    template("histogram", "counts, by atomics in shared memory", 64, |_, t| templates::histogram(1000, 37, t)),
-    template("block_scan", "running sums of blocks", 64, |s, t| templates::block_scan(s, 1000, t)),
-    template("stencil", "the mean of four neighbours", 0, |s, _| templates::stencil(s, 17, 40)),
-    template("softmax", "softmax of rows, a block a row", 64, |s, t| templates::softmax(s, 4, 100, t)),
-    template("layer_norm", "layer norm of rows, a block a row", 64, |s, t| templates::layer_norm(s, 4, 100, t, 1e-5)),
-    template("conv2d", "a convolution, one instance an element", 0, |s, _| templates::conv2d(s, 3, 9, 11, 4, 3)),
-    template("particles", "falling, bouncing particles: structs, vectors, a function", 0, |_, _| {
-        templates::particles()
-    }),
-    template("elementwise", "gelu(x) · y; --expr gives any other", 0, |s, _| {
-        elementwise("elementwise", "gelu(x) * y", s, 1000)
-            .map_err(|e| bornite::ir::VerifyError { kernel: "elementwise".into(), what: e.to_string() })
-    }),
+    template("fill", "out[i] = value", "n", &[1000], 0, |s, n, _| templates::fill(s, n[0], 1.0), |_| 0),
+    template(
+        "axpy",
+        "out[i] = a · x[i] + y[i]",
+        "n",
+        &[1000],
+        0,
+        |s, n, _| templates::axpy(s, n[0], 2.0),
+        |n| 2 * n[0],
+    ),
+    template(
+        "block_sum",
+        "sums of blocks, in shared memory; twice, it sums anything",
+        "n",
+        &[1000],
+        128,
+        |s, n, t| templates::block_sum(s, n[0], t),
+        |n| n[0],
+    ),
+    template(
+        "warp_sum",
+        "sums of warps, by shuffles",
+        "n",
+        &[320],
+        0,
+        |s, n, _| templates::warp_sum(s, n[0]),
+        |n| n[0],
+    ),
+    template(
+        "transpose",
+        "a transposed matrix, through padded tiles of 32",
+        "rows x columns",
+        &[45, 70],
+        0,
+        |s, n, _| templates::transpose(s, n[0], n[1]),
+        |_| 0,
+    ),
+    template(
+        "matmul",
+        "a matrix product, through tiles",
+        "m x k x n",
+        &[19, 37, 23],
+        8,
+        |s, n, t| templates::matmul(s, n[0], n[1], n[2], t as u64),
+        |n| 2 * n[0] * n[1] * n[2],
+    ),
+    template(
+        "histogram",
+        "counts, by atomics in shared memory",
+        "n x bins",
+        &[1000, 37],
+        64,
+        |_, n, t| templates::histogram(n[0], n[1], t),
+        |_| 0,
+    ),
+    template(
+        "block_scan",
+        "running sums of blocks",
+        "n",
+        &[1000],
+        64,
+        |s, n, t| templates::block_scan(s, n[0], t),
+        |n| n[0],
+    ),
+    template(
+        "stencil",
+        "the mean of four neighbours",
+        "rows x columns",
+        &[17, 40],
+        0,
+        |s, n, _| templates::stencil(s, n[0], n[1]),
+        |n| 4 * n[0] * n[1],
+    ),
+    template(
+        "softmax",
+        "softmax of rows, a block a row",
+        "rows x columns",
+        &[4, 100],
+        64,
+        |s, n, t| templates::softmax(s, n[0], n[1], t),
+        |_| 0,
+    ),
+    template(
+        "layer_norm",
+        "layer norm of rows, a block a row",
+        "rows x columns",
+        &[4, 100],
+        64,
+        |s, n, t| templates::layer_norm(s, n[0], n[1], t, 1e-5),
+        |_| 0,
+    ),
+    template(
+        "conv2d",
+        "a convolution, one instance an element",
+        "channels x height x width x filters x size",
+        &[3, 9, 11, 4, 3],
+        0,
+        |s, n, _| templates::conv2d(s, n[0], n[1], n[2], n[3], n[4]),
+        |n| 2 * n[0] * n[1].saturating_sub(n[4] - 1) * n[2].saturating_sub(n[4] - 1) * n[3] * n[4] * n[4],
+    ),
+    template(
+        "particles",
+        "falling, bouncing particles: structs, vectors, a function",
+        "",
+        &[],
+        0,
+        |_, _, _| templates::particles(),
+        |_| 0,
+    ),
+    template(
+        "elementwise",
+        "gelu(x) · y; --expr gives any other",
+        "n",
+        &[1000],
+        0,
+        |s, n, _| {
+            elementwise("elementwise", "gelu(x) * y", s, n[0])
+                .map_err(|e| VerifyError { kernel: "elementwise".into(), what: e.to_string() })
+        },
+        |_| 0,
+    ),
 ];
 
-const fn template(name: &'static str, doc: &'static str, tile: u32, build: fn(Scalar, u32) -> Built) -> Template {
-    Template { name, doc, tile, build }
+const fn template(
+    name: &'static str,
+    doc: &'static str,
+    axes: &'static str,
+    small: &'static [u64],
+    tile: u32,
+    build: fn(Scalar, &[u64], u32) -> Built,
+    flops: fn(&[u64]) -> u64,
+) -> Template {
+    Template { name, doc, axes, small, tile, build, flops }
+}
+
+impl Template {
+    /// The template of that name.
+    pub fn named(name: &str) -> Result<&'static Template, Failure> {
+        TEMPLATES.iter().find(|template| template.name == name).ok_or_else(|| {
+            let names: Vec<&str> = TEMPLATES.iter().map(|template| template.name).collect();
+            format!("there is no template '{name}'; there are {}", names.join(", ")).into()
+        })
+    }
+
+    /// The kernel for these sizes and tile, or for small and usual ones.
+    pub fn kernel(&self, dtype: Scalar, shape: Option<&[u64]>, tile: Option<u32>) -> Result<Kernel, Failure> {
+        let name = self.name;
+        if self.tile == 0 && tile.is_some() {
+            return Err(format!("the template '{name}' has no tile to set").into());
+        }
+        if let Some(tile) = tile
+            && !(1..=1024).contains(&tile)
+        {
+            return Err(format!("a tile of {tile} is not one of 1 to 1024").into());
+        }
+        let shape = shape.unwrap_or(self.small);
+        if shape.len() != self.small.len() {
+            let small: Vec<String> = self.small.iter().map(u64::to_string).collect();
+            let small = small.join("x");
+            return Err(format!("the sizes of '{name}' are {}, such as --shape {small}", self.axes).into());
+        }
+        let tile = tile.unwrap_or(self.tile);
+        match self.unfit(shape, tile) {
+            Some(reason) => Err(format!("the template '{name}' cannot be made: {reason}").into()),
+            None => Ok((self.build)(dtype, shape, tile)?),
+        }
+    }
+
+    /// What these templates take for granted: with it, they index within their views.
+    fn unfit(&self, shape: &[u64], tile: u32) -> Option<String> {
+        let elements = shape.iter().try_fold(1u64, |n, size| n.checked_mul(*size));
+        if elements.is_none_or(|n| n > i32::MAX as u64) {
+            return Some("its sizes multiply to more than 32-bit indices reach".into());
+        }
+        match self.name {
+            "warp_sum" if !shape[0].is_multiple_of(32) => Some(format!("n is {}, not a multiple of 32", shape[0])),
+            "histogram" if shape[1] < 7 => Some("it needs at least 7 bins".into()),
+            "conv2d" if shape[4] > shape[1].min(shape[2]) => Some("the filter is larger than the image".into()),
+            "block_sum" | "block_scan" | "softmax" | "layer_norm" if !tile.is_power_of_two() => {
+                Some(format!("a tile of {tile} is not a power of two"))
+            }
+            "matmul" if tile > 32 => Some(format!("a tile of {tile} needs {} threads; 32 is the most", tile * tile)),
+            _ => None,
+        }
+    }
+
+    /// Floating-point operations at these sizes, where they are what counts.
+    pub fn flops(&self, shape: &[u64]) -> Option<u64> {
+        Some((self.flops)(shape)).filter(|flops| *flops > 0)
+    }
 }
 
 impl Source {
@@ -92,14 +274,8 @@ impl Source {
             return Ok(elementwise("elementwise", text, self.dtype, self.count)?);
         }
         if let Some(name) = &self.from.template {
-            let Some(template) = TEMPLATES.iter().find(|template| template.name == name) else {
-                let names: Vec<&str> = TEMPLATES.iter().map(|template| template.name).collect();
-                return Err(format!("there is no template '{name}'; there are {}", names.join(", ")).into());
-            };
-            if template.tile == 0 && self.tile.is_some() {
-                return Err(format!("the template '{name}' has no tile to set").into());
-            }
-            return Ok((template.build)(self.dtype, self.tile.unwrap_or(template.tile))?);
+            let shape = self.shape.as_ref().map(|shape| &shape.0[..]);
+            return Template::named(name)?.kernel(self.dtype, shape, self.tile);
         }
         let Some(file) = &self.from.file else { return Err("name a file, a template or an expression".into()) };
         let mut kernels = Vec::new();

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use super::{Cache, Key, Program, lock};
-use crate::{Cubin, Error, Result, compile_with, nvrtc_build};
+use crate::{Cubin, Error, Result, compile_with, log, nvrtc_build, profile};
 
 /// What turns programs into machine code.
 pub trait Compiler: Sync {
@@ -35,6 +36,18 @@ impl Compiler for Nvrtc {
 /// beside the architecture; [`EXACT_OPTIONS`](crate::EXACT_OPTIONS) are those of [`compile`](crate::compile).
 pub fn compile_cached(cache: &Cache, name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Cubin> {
     cache.compile(&Program { name, source, arch, options }, &Nvrtc)
+}
+
+/// Compiles, and tells whoever wants to know how long it took.
+fn timed(program: &Program<'_>, compiler: &impl Compiler) -> Result<Cubin> {
+    let start = Instant::now();
+    let compiled = compiler.compile(program);
+    let ms = start.elapsed().as_secs_f64() * 1e3;
+    if compiled.is_ok() {
+        profile::compiled(program.name, program.arch, ms);
+        log!(Info, "compiled kernel '{}' for {} in {ms:.0} ms", program.name, program.arch);
+    }
+    compiled
 }
 
 /// Programs being compiled. Whoever locks one first does the work and leaves the result for those who wait.
@@ -75,7 +88,7 @@ impl Cache {
         }
         let (found, compiled) = match self.get(&key) {
             Some(payload) => (Ok(Cubin(payload)), false),
-            None => (compiler.compile(program), true),
+            None => (timed(program, compiler), true),
         };
         if compiled && let Ok(cubin) = &found {
             self.put(&key, program.name, &cubin.0);

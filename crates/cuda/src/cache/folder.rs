@@ -16,7 +16,7 @@ const TEMPORARY: &str = ".writing-";
 const STRAY_AGE: Duration = Duration::from_secs(3600);
 
 /// Makes a folder that only this user can write to, or says why the one that is there cannot be used.
-pub(super) fn open_private(path: &Path) -> Result<(), String> {
+pub(crate) fn open_private(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let remedy = format!("set {CACHE_DIR_VARIABLE} to a folder that only you can write to");
     if let Err(error) = fs::metadata(path)
@@ -60,7 +60,7 @@ pub(super) fn check_shared(path: &Path) -> Result<(), String> {
 }
 
 /// Writes a file so that, whatever happens, its name holds what it held before or all of `parts`.
-pub(super) fn write_whole(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Result<()> {
+pub(crate) fn write_whole(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Result<()> {
     let mut temporary = Temporary::create(folder)?;
     for part in parts {
         temporary.file.write_all(part)?;
@@ -116,7 +116,7 @@ impl Drop for Temporary {
 
 /// Removes the files of writers that were killed. A lock tells better than a process number whether the writer lives:
 /// numbers are used again, and mean nothing across containers and machines.
-pub(super) fn sweep(folder: &Path) {
+pub(crate) fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
             continue;
@@ -164,7 +164,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<Listed>> {
 }
 
 /// Removes a file; one that is gone already counts as removed.
-pub(super) fn remove(path: &Path) -> io::Result<()> {
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -7,7 +7,7 @@
 
 mod compile;
 mod entry;
-mod folder;
+pub(crate) mod folder;
 mod key;
 mod settings;
 
@@ -20,7 +20,10 @@ use std::time::SystemTime;
 pub use compile::{Compiler, Nvrtc, Warmed, compile_cached};
 pub use entry::FORMAT_VERSION;
 pub use key::{Key, Program};
-pub use settings::{CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CACHE_VARIABLE, SHARED_CACHE_DIR_VARIABLE, Settings};
+pub use settings::{
+    CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CACHE_VARIABLE, KERNEL_CACHE_DIR_VARIABLE, SHARED_CACHE_DIR_VARIABLE,
+    Settings,
+};
 
 use entry::Found;
 
@@ -283,7 +286,11 @@ impl Cache {
     }
 
     fn note(&self, trouble: String) {
-        *lock(&self.trouble) = Some(trouble);
+        let before = lock(&self.trouble).replace(trouble.clone());
+        // The same trouble at every kernel is told once.
+        if before.as_ref() != Some(&trouble) {
+            crate::log!(Warn, "kernel cache: {trouble}");
+        }
     }
 }
 

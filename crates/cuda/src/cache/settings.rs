@@ -9,6 +9,8 @@ use crate::{Error, Result, parse_bytes};
 pub const CACHE_VARIABLE: &str = "BORNITE_CACHE";
 /// The cache's folder; `$XDG_CACHE_HOME/bornite`, then `~/.cache/bornite` without it.
 pub const CACHE_DIR_VARIABLE: &str = "BORNITE_CACHE_DIR";
+/// Another name for [`CACHE_DIR_VARIABLE`], which wins over it.
+pub const KERNEL_CACHE_DIR_VARIABLE: &str = "BORNITE_KERNEL_CACHE_DIR";
 /// A second folder laid out like the first, looked into before it and never written.
 pub const SHARED_CACHE_DIR_VARIABLE: &str = "BORNITE_SHARED_CACHE_DIR";
 /// The most the cache may take on disk, as `500 MB` or `2 GiB` ([`parse_bytes`]).
@@ -75,7 +77,7 @@ impl Settings {
         };
         // The XDG specification has relative paths ignored.
         let home = |variable| get(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-        let folder = match path(CACHE_DIR_VARIABLE)? {
+        let folder = match path(CACHE_DIR_VARIABLE)?.or(path(KERNEL_CACHE_DIR_VARIABLE)?) {
             Some(folder) => Some(folder),
             None => home("XDG_CACHE_HOME")
                 .or_else(|| home("HOME").map(|home| home.join(".cache")))

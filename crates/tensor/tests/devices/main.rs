@@ -14,6 +14,7 @@ mod rows;
 mod runtime;
 mod state;
 mod templates;
+mod tooling;
 mod traces;
 
 use bornite::{Device, Error};
@@ -24,7 +25,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 33] = [
+const SUITE: [(&str, Body); 37] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -58,6 +59,10 @@ const SUITE: [(&str, Body); 33] = [
     ("traces::errors_change_nothing", traces::errors_change_nothing),
     ("mlp::xor", mlp::xor),
     ("mlp::spiral", mlp::spiral),
+    ("tooling::profiles_tell_kernels_and_copies", tooling::profiles_tell_kernels_and_copies),
+    ("tooling::profiled_times_are_the_wall_clocks", tooling::profiled_times_are_the_wall_clocks),
+    ("tooling::runners_give_the_interpreters_bits", tooling::runners_give_the_interpreters_bits),
+    ("tooling::kernels_are_tuned", tooling::kernels_are_tuned),
 ];
 
 fn main() {

@@ -1,0 +1,180 @@
+//! `bornite cache …`: compiled kernels and tuning results on disk.
+
+use std::process::ExitCode;
+
+use bornite::ir::Scalar;
+use bornite_cuda::cache::{Nvrtc, Program, Settings};
+use bornite_cuda::tune::Store;
+use bornite_cuda::{Cache, EXACT_OPTIONS};
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use crate::devices::gpus;
+use crate::kernel::TEMPLATES;
+use crate::{Failure, note, print, print_json};
+
+/// `bornite cache …`.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Show where the caches are and what they hold
+    Stats {
+        /// List every kernel and tuning result
+        #[arg(long)]
+        list: bool,
+        /// Write JSON to stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove compiled kernels and tuning results
+    Clear {
+        /// Only compiled kernels
+        #[arg(long, conflicts_with = "tuning")]
+        kernels: bool,
+        /// Only tuning results
+        #[arg(long)]
+        tuning: bool,
+        /// Write JSON to stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compile every template ahead of its use; needs NVRTC but no GPU
+    Warm {
+        /// Architectures, such as sm_90, separated by commas; those of this machine's GPUs otherwise
+        #[arg(long, value_name = "ARCH,…", value_delimiter = ',')]
+        arch: Vec<String>,
+        /// Compile on so many threads; one a core otherwise
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        threads: usize,
+        /// Write JSON to stdout
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub fn run(command: &Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Stats { list, json } => stats(*list, *json),
+        Command::Clear { kernels, tuning, json } => clear(!tuning, !kernels, *json),
+        Command::Warm { arch, threads, json } => warm(arch, *threads, *json),
+    }
+}
+
+/// Where both caches are, or why not, and what they hold.
+pub fn summary() -> Result<Value, Failure> {
+    let (cache, store) = (Cache::of_process()?, Store::open(&Settings::from_environment()?));
+    let (status, held) = (cache.status(), cache.stats());
+    let place = |folder: Result<String, String>| match folder {
+        Ok(folder) => json!({"folder": folder}),
+        Err(why) => json!({"folder": null, "why_not": why}),
+    };
+    let mut kernels = place(status.folder.map(|folder| folder.display().to_string()));
+    kernels["entries"] = held.entries.into();
+    kernels["bytes"] = held.bytes.into();
+    kernels["limit_bytes"] = status.limit_bytes.into();
+    kernels["shared"] = match status.shared {
+        None => Value::Null,
+        Some(shared) => place(shared.map(|folder| folder.display().to_string())),
+    };
+    let mut tuning = place(store.folder().map(|folder| folder.display().to_string()).map_err(String::from));
+    tuning["entries"] = store.stats().entries.into();
+    tuning["bytes"] = store.stats().bytes.into();
+    Ok(json!({"kernels": kernels, "tuning": tuning}))
+}
+
+/// One line of [`summary`] in words.
+pub fn line(part: &Value) -> String {
+    match (part["folder"].as_str(), part["why_not"].as_str()) {
+        (Some(folder), _) => {
+            let mib = |field: &str| part[field].as_f64().unwrap_or(0.0) / (1u64 << 20) as f64;
+            let limit = if part["limit_bytes"].is_u64() { format!(" of {:.0}", mib("limit_bytes")) } else { "".into() };
+            format!("{folder}: {} entries, {:.1}{limit} MiB", part["entries"], mib("bytes"))
+        }
+        (None, why) => format!("not used: {}", why.unwrap_or("unknown")),
+    }
+}
+
+fn stats(list: bool, json: bool) -> Result<ExitCode, Failure> {
+    let mut summary = summary()?;
+    if list {
+        let cache = Cache::of_process()?;
+        let entries = if cache.status().folder.is_ok() { cache.entries()? } else { vec![] };
+        let entries = entries.iter().map(|entry| json!({"name": entry.name, "bytes": entry.bytes, "file": entry.path}));
+        summary["kernels"]["list"] = entries.collect();
+        let records = Store::open(&Settings::from_environment()?).records();
+        summary["tuning"]["list"] = serde_json::to_value(records)?;
+    }
+    if json {
+        print_json(&summary)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = format!("kernels  {}\ntuning   {}\n", line(&summary["kernels"]), line(&summary["tuning"]));
+    if !summary["kernels"]["shared"].is_null() {
+        let shared = &summary["kernels"]["shared"];
+        let words = shared["folder"].as_str().or(shared["why_not"].as_str()).unwrap_or_default();
+        text += &format!("shared   {words}\n");
+    }
+    for kernel in summary["kernels"]["list"].as_array().into_iter().flatten() {
+        text += &format!("  {:>8} bytes  {}\n", kernel["bytes"], kernel["name"].as_str().unwrap_or("(damaged)"));
+    }
+    if list {
+        for record in Store::open(&Settings::from_environment()?).records() {
+            text += &format!("  {}: {}\n", record.key, record.chosen);
+        }
+    }
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn clear(kernels: bool, tuning: bool, json: bool) -> Result<ExitCode, Failure> {
+    let kernels = kernels.then(|| Cache::of_process()?.clear()).transpose()?;
+    let tuning = tuning.then(|| Store::open(&Settings::from_environment()?).clear()).transpose()?;
+    if json {
+        print_json(&json!({"kernels_removed": kernels, "tuning_removed": tuning}))?;
+    } else {
+        let words = |what: &str, count: Option<u64>| count.map(|count| format!("removed {count} {what}\n"));
+        let lines = [words("kernels", kernels), words("tuning results", tuning)];
+        print(&lines.into_iter().flatten().collect::<String>())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn warm(archs: &[String], threads: usize, json: bool) -> Result<ExitCode, Failure> {
+    bornite_cuda::nvrtc_version()?; // says how to get it, once, rather than once a kernel
+    let mut archs = archs.to_vec();
+    if archs.is_empty() {
+        archs = gpus().unwrap_or_default().iter().map(|info| info.arch()).collect();
+        archs.sort();
+        archs.dedup();
+        if archs.is_empty() {
+            return Err("there is no GPU here to compile for: name one with --arch, such as --arch sm_90".into());
+        }
+    }
+    let mut sources = vec![];
+    for template in &TEMPLATES {
+        let kernel = template.kernel(Scalar::F32, None, None)?;
+        let source = bornite_codegen::cuda::print(&kernel);
+        sources.extend(archs.iter().map(|arch| (kernel.name.clone(), source.clone(), arch.clone())));
+    }
+    let program = |(name, source, arch)| Program { name, source, arch, options: &EXACT_OPTIONS };
+    let programs: Vec<Program> = sources.iter().map(|(n, s, a)| program((n, s, a))).collect();
+    let cache = Cache::of_process()?;
+    if let Err(why) = cache.status().folder {
+        note(&format!("nothing will be kept: {why}"));
+    }
+    let warmed = cache.warm(&programs, threads, &Nvrtc);
+    let failed: Vec<String> = warmed.failed.iter().map(|(_, error)| first_lines(&error.to_string())).collect();
+    if json {
+        print_json(&json!({
+            "archs": archs, "compiled": warmed.compiled, "found": warmed.found, "failed": failed,
+        }))?;
+    } else {
+        print(&format!("{} compiled, {} there already, for {}\n", warmed.compiled, warmed.found, archs.join(", ")))?;
+        failed.iter().for_each(|error| note(error));
+    }
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The compiler's words without the numbered source behind them.
+fn first_lines(error: &str) -> String {
+    error.split("\nsource:").next().unwrap_or(error).into()
+}

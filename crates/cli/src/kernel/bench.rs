@@ -1,0 +1,156 @@
+//! `bornite kernel bench`: how long a template or an operation takes.
+
+use std::process::ExitCode;
+
+use bornite::ir::{Kernel, Op, Scalar, Value, elementwise, poke};
+use bornite::{Device, Runner};
+use bornite_bench::{Config, Measurement, measure, rotations};
+use clap::Args;
+use serde_json::json;
+
+use super::run::{cells, values};
+use super::source::{Shape, Template, dtype, shape};
+use crate::suite::cache_bytes;
+use crate::{Failure, chosen_device, note, print, print_json};
+
+/// Options of `bornite kernel bench`.
+#[derive(Args)]
+pub struct Options {
+    /// A template (see `bornite kernel list`) or an operation of the op table, such as gelu
+    name: String,
+    /// Sizes, such as 1024x512; small ones otherwise
+    #[arg(long, value_name = "SIZES", value_parser = shape)]
+    shape: Option<Shape>,
+    /// Element type
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = dtype)]
+    dtype: Scalar,
+    /// Side of a template's tile, or threads of its blocks
+    #[arg(long, value_name = "N")]
+    tile: Option<u32>,
+    /// One of cpu, cpu:N, cuda, cuda:N, interpreter, auto
+    #[arg(long, env = "BORNITE_DEVICE", default_value = "auto")]
+    device: String,
+    /// Fewer samples: done in a fifth of a second
+    #[arg(long)]
+    quick: bool,
+    /// Write JSON to stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// A kernel to time.
+struct Subject {
+    kernel: Kernel,
+    shape: Vec<u64>,
+    flops: Option<u64>,
+}
+
+fn subject(options: &Options) -> Result<Subject, Failure> {
+    let (name, shape) = (&options.name, options.shape.as_ref().map(|shape| &shape.0[..]));
+    let template = Template::named(name);
+    if let Ok(template) = template {
+        let kernel = template.kernel(options.dtype, shape, options.tile)?;
+        let shape = shape.unwrap_or(template.small);
+        return Ok(Subject { kernel, shape: shape.into(), flops: template.flops(shape) });
+    }
+    if options.tile.is_some() {
+        return Err(format!("the operation '{name}' has no tile to set").into());
+    }
+    let shape = shape.unwrap_or(&[1000]);
+    let Some(count) = shape.iter().try_fold(1u64, |n, size| n.checked_mul(*size)).filter(|n| *n <= 1 << 32) else {
+        return Err("these sizes are larger than any memory".into());
+    };
+    // A row of the op table, or one of the functions that expressions know beside them, all of one argument.
+    let row = Op::ALL.iter().find(|op| op.row().name == name);
+    let inputs: Vec<String> = (0..row.map_or(1, |op| op.arity())).map(|n| format!("x{n}")).collect();
+    let text = format!("{name}({})", inputs.join(", "));
+    let kernel = elementwise(name, &text, options.dtype, count).map_err(|error| match (row, template) {
+        (None, Err(unknown)) => Failure::from(format!("{unknown}; nor is there an operation of that name")),
+        _ => error.into(),
+    })?;
+    Ok(Subject { kernel, shape: shape.into(), flops: None })
+}
+
+/// So many sets of memory, filled where the kernel reads: 0 to 6 in integers, which may be indices, and repeatable
+/// values in [-1, 1) in floats.
+pub fn filled(kernel: &Kernel, values: &[&[Value]], sets: usize) -> Result<Vec<Vec<Vec<u64>>>, Failure> {
+    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
+    let bytes: Option<Vec<usize>> = kernel.params.iter().map(|p| kernel.view_bytes(p, &firsts)).collect();
+    let Some(bytes) = bytes.filter(|bytes| bytes.iter().map(|b| *b as u128).sum::<u128>() * sets as u128 <= 16 << 30)
+    else {
+        return Err("the kernel's views have more than 16 GiB: choose smaller sizes".into());
+    };
+    let mut made = vec![];
+    for set in 0..sets {
+        let mut views = vec![];
+        for (param, bytes) in kernel.params.iter().zip(&bytes) {
+            let mut words = vec![0u64; bytes.div_ceil(8)];
+            if param.access.reads() {
+                for (n, (byte, scalar)) in cells(kernel, param, &firsts, usize::MAX).into_iter().enumerate() {
+                    let value = match scalar.is_float() {
+                        true => ((n as u64 * 7919 + set as u64 * 104_729) % 2000) as f64 / 1000.0 - 1.0,
+                        false => (n % 7) as f64,
+                    };
+                    poke(&mut words, byte, Value::from_f64(scalar, value));
+                }
+            }
+            views.push(words);
+        }
+        made.push(views);
+    }
+    Ok(made)
+}
+
+/// Says what a time on the interpreter is worth.
+pub fn warn_of_interpreter(runner: &Runner, device: Device) {
+    if runner.engine() == "interpreter" && device != Device::Interpreter {
+        note(&format!(
+            "this kernel's threads wait for each other: on {device} it runs on the checking interpreter, and its time \
+             says nothing of a GPU"
+        ));
+    }
+}
+
+pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let device = chosen_device(&options.device)?;
+    let Subject { kernel, shape, flops } = subject(options)?;
+    let values = values(&kernel);
+    let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
+    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
+    let passes = |p: &bornite::ir::Param| p.access.reads() as usize + p.access.writes() as usize;
+    let bytes = |p| kernel.view_bytes(p, &firsts).unwrap_or(0) * passes(p);
+    let bytes: usize = kernel.params.iter().map(bytes).sum();
+    let sets = rotations(bytes, cache_bytes(device)).min(((1usize << 30) / bytes.max(1)).max(1));
+    let memory = filled(&kernel, &values, sets)?;
+    // SAFETY: expressions load and store at their own index only, and templates index within their views for the sizes
+    // that `Template::kernel` lets through; the one that counts, by values below 7, has at least 7 bins. Their tests
+    // run them on the interpreter, which checks this.
+    #[allow(unsafe_code)]
+    let runner = unsafe { Runner::unchecked(&kernel, &values, device, memory)? };
+    warn_of_interpreter(&runner, device);
+    let quick = options.quick || runner.engine() == "interpreter";
+    let config = if quick { Config::quick() } else { Config::default() };
+    let measured = measure(&config, |n| runner.run(n), || device.synchronize())?;
+    let Measurement { median_ms, min_ms, max_ms, spread, samples, inner } = measured;
+    let rate = |amount: u64| (median_ms > 0.0).then(|| amount as f64 / median_ms / 1e6);
+    let (gb_s, gflop_s) = (rate(bytes as u64), flops.and_then(rate));
+    let shape: Vec<String> = shape.iter().map(u64::to_string).collect();
+    let shape = shape.join("x");
+    if options.json {
+        print_json(&json!({
+            "name": options.name, "shape": shape, "dtype": options.dtype.name(), "device": device.to_string(),
+            "engine": runner.engine(), "median_ms": median_ms, "min_ms": min_ms, "max_ms": max_ms, "spread": spread,
+            "samples": samples, "calls_per_sample": inner, "rotated_sets": sets, "bytes": bytes, "flops": flops,
+            "gb_s": gb_s, "gflop_s": gflop_s,
+        }))?;
+    } else {
+        let title = format!("{} {shape} {} on {device} ({})", options.name, options.dtype.name(), runner.engine());
+        let mut text =
+            format!("{title}\n  median {median_ms:.4} ms, {min_ms:.4} to {max_ms:.4}, spread {:.1}%\n", 100.0 * spread);
+        text += &format!("  {:.2} GB/s", gb_s.unwrap_or(0.0));
+        text += &gflop_s.map_or("\n".into(), |rate| format!(", {rate:.2} GFLOP/s\n"));
+        text += &format!("  {samples} samples of {inner} calls over {sets} sets of buffers\n");
+        print(&text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

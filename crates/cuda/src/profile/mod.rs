@@ -1,0 +1,217 @@
+//! The profiler: how long kernels and transfers take, on which line of the program, and what memory does meanwhile.
+//!
+//! Off, it costs one relaxed load a launch. A [`scope`] records until it is dropped or asked for its [`Report`]: a
+//! table, JSON, a trace for Perfetto. `BORNITE_PROFILE=print` or [`set_print`] writes a line a kernel instead.
+//!
+//! Whoever launches work calls [`timed`] with a [`Clock`]: the wall clock for work of the host ([`HostClock`]), events
+//! for a GPU (`events.rs`), read only when the report is made, so that the GPU is never waited for in between. Every
+//! [`Sink`] that listens is given the [`Span`]; the scope's is `recorder.rs`, tests bring their own.
+//!
+//! ```
+//! use bornite_cuda::profile::{self, HostClock, Kind, Work};
+//! let scope = profile::scope();
+//! profile::timed(&HostClock("cpu"), || Work::new(Kind::Kernel, "square").bytes(8000), || std::hint::black_box(3 * 3));
+//! let report = scope.finish();
+//! assert_eq!(report.rows[0].name, "square");
+//! assert_eq!(report.rows[0].calls, 1);
+//! println!("{report}");
+//! ```
+
+mod chrome;
+pub(crate) mod events;
+mod recorder;
+mod report;
+mod span;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::time::Instant;
+
+pub use events::DeviceClock;
+pub use recorder::Scope;
+pub use report::{Compilation, FORMAT_VERSION, Report, Roof, Row, TimedSpan};
+pub use span::{Clock, HostClock, Kind, Lap, MemorySample, Span, Times, Work};
+
+use crate::Pool;
+use crate::pool::Stats;
+use crate::settings::{PROFILE_VARIABLE, choose, read};
+
+/// Is told of everything while it listens.
+pub trait Sink: Send + Sync {
+    /// Work was given to a device. Its times may not be known yet: [`Span::times`] waits for them.
+    fn span(&self, span: &Arc<Span>);
+
+    /// A kernel was compiled.
+    fn compiled(&self, compilation: &Compilation) {
+        let _ = compilation;
+    }
+
+    /// What a device's memory holds.
+    fn memory(&self, sample: &MemorySample) {
+        let _ = sample;
+    }
+}
+
+const LISTENED_TO: u8 = 1;
+/// The environment has not been asked yet.
+const UNASKED: u8 = 2;
+
+static STATE: AtomicU8 = AtomicU8::new(UNASKED);
+static SINKS: RwLock<Vec<(u64, Arc<dyn Sink>)>> = RwLock::new(Vec::new());
+
+/// Whether anybody listens.
+#[inline]
+pub fn is_on() -> bool {
+    match STATE.load(Ordering::Relaxed) {
+        0 => false,
+        LISTENED_TO => true,
+        _ => ask_environment(),
+    }
+}
+
+#[cold]
+fn ask_environment() -> bool {
+    // A bad value is told by `check_environment`; here it counts as none.
+    let print = print_from_environment().unwrap_or(false);
+    let _ = STATE.compare_exchange(UNASKED, 0, Ordering::Relaxed, Ordering::Relaxed);
+    if print {
+        set_print(true);
+    }
+    !sinks().is_empty()
+}
+
+fn print_from_environment() -> crate::Result<bool> {
+    read(PROFILE_VARIABLE, false, |value| choose(value, &[("off", false), ("print", true)]))
+}
+
+/// Fails where `BORNITE_PROFILE` cannot be read.
+pub fn check_environment() -> crate::Result<()> {
+    print_from_environment().map(drop)
+}
+
+/// Runs `run` and, while anybody listens, has it timed by `clock`. `describe` is called only then.
+#[inline]
+pub fn timed<R>(clock: &dyn Clock, describe: impl FnOnce() -> Work, run: impl FnOnce() -> R) -> R {
+    if !is_on() {
+        return run();
+    }
+    timed_for_sinks(clock, describe(), run)
+}
+
+#[cold]
+fn timed_for_sinks<R>(clock: &dyn Clock, work: Work, run: impl FnOnce() -> R) -> R {
+    // Where the device cannot be timed, the work goes on untimed; its own error, if any, is the one to see.
+    let Ok(Some(mut lap)) = clock.start() else { return run() };
+    let result = run();
+    if lap.stop().is_ok() {
+        let span = Arc::new(Span::new(clock.device(), work, lap));
+        for sink in sinks() {
+            sink.span(&span);
+        }
+        if let Some(sample) = clock.memory() {
+            sinks().iter().for_each(|sink| sink.memory(&sample));
+        }
+    }
+    result
+}
+
+/// Tells that a kernel was compiled, and how long that took.
+pub fn compiled(kernel: &str, arch: &str, duration_ms: f64) {
+    if is_on() {
+        let at_ms = now_ms() - duration_ms;
+        let compilation = Compilation { kernel: kernel.into(), arch: arch.into(), at_ms, duration_ms };
+        sinks().iter().for_each(|sink| sink.compiled(&compilation));
+    }
+}
+
+/// Records everything, on all threads, until the scope is dropped.
+pub fn scope() -> Scope {
+    Scope::new()
+}
+
+/// Has `sink` told of everything until the guard is dropped.
+#[must_use = "the sink listens as long as this lives"]
+pub fn listen(sink: Arc<dyn Sink>) -> Listening {
+    static NEXT: Mutex<u64> = Mutex::new(0);
+    let id = {
+        let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
+        *next += 1;
+        *next
+    };
+    is_on(); // asks the environment once, before this sink changes the state
+    let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
+    sinks.push((id, sink));
+    STATE.store(LISTENED_TO, Ordering::Relaxed);
+    Listening(id)
+}
+
+/// Keeps a sink listening.
+pub struct Listening(u64);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<_> = sinks.extract_if(.., |(id, _)| *id == self.0).collect();
+        STATE.store(if sinks.is_empty() { 0 } else { LISTENED_TO }, Ordering::Relaxed);
+        drop(sinks);
+        drop(gone); // without the lock: a sink may own spans of a device
+    }
+}
+
+fn sinks() -> Vec<Arc<dyn Sink>> {
+    SINKS.read().unwrap_or_else(PoisonError::into_inner).iter().map(|(_, sink)| sink.clone()).collect()
+}
+
+/// Writes a line a kernel or transfer to stderr, such as `matmul_f32: 0.150 ms`.
+struct Print;
+
+impl Sink for Print {
+    fn span(&self, span: &Arc<Span>) {
+        use std::io::Write;
+        let time = match span.times() {
+            Ok(times) => format!("{:.3} ms", times.duration_ms),
+            Err(error) => format!("not timed: {error}"),
+        };
+        let place = span.work.place.as_ref().map_or(String::new(), |place| format!("  {place}"));
+        let _ = writeln!(std::io::stderr(), "{}: {time}  {}{place}", span.work.name, span.device);
+    }
+}
+
+/// Has the time of every kernel and transfer printed to stderr from now on, or not any more. The GPU is waited for
+/// each time.
+pub fn set_print(on: bool) {
+    static PRINTING: Mutex<Option<Listening>> = Mutex::new(None);
+    is_on(); // asks the environment, which may come back here, before the lock is held
+    let before = {
+        let mut printing = PRINTING.lock().unwrap_or_else(PoisonError::into_inner);
+        if printing.is_some() == on {
+            return;
+        }
+        std::mem::replace(&mut *printing, on.then(|| listen(Arc::new(Print))))
+    };
+    drop(before);
+}
+
+/// Milliseconds since the process first asked: the axis of all times here.
+pub fn now_ms() -> f64 {
+    static EPOCH: OnceLock<Instant> = OnceLock::new();
+    EPOCH.get_or_init(Instant::now).elapsed().as_secs_f64() * 1e3
+}
+
+/// Further pools whose counts belong into reports, by a name.
+static POOLS: RwLock<Vec<(String, Weak<Pool>)>> = RwLock::new(Vec::new());
+
+/// Has a pool of one's own counted in reports, as long as it lives. Those of GPUs are counted anyway.
+pub fn watch_pool(device: impl Into<String>, pool: &Arc<Pool>) {
+    let mut pools = POOLS.write().unwrap_or_else(PoisonError::into_inner);
+    pools.retain(|(_, pool)| pool.strong_count() > 0);
+    pools.push((device.into(), Arc::downgrade(pool)));
+}
+
+/// The counts of all pools: those of GPUs, and those that are watched.
+fn pool_stats() -> BTreeMap<String, Stats> {
+    let pools = POOLS.read().unwrap_or_else(PoisonError::into_inner);
+    let watched = pools.iter().filter_map(|(device, pool)| Some((device.clone(), pool.upgrade()?.stats())));
+    watched.chain(events::pool_stats()).collect()
+}

@@ -1,0 +1,338 @@
+//! What a profile says: a row a kernel and device, as a table, as JSON, and under the names that reports of other
+//! frameworks use.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Kind, MemorySample, Span};
+use crate::DeviceInfo;
+use crate::pool::Stats;
+
+/// Version of the JSON report.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The best a device can do.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Roof {
+    /// Bytes a second to and from its memory.
+    pub bytes_per_second: f64,
+    /// Floating-point operations a second, without tensor cores.
+    pub flops_per_second: f64,
+}
+
+impl Roof {
+    /// A GPU's, from its clocks and widths.
+    pub fn of(info: &DeviceInfo) -> Roof {
+        // Multiply-adds in f32 a multiprocessor and clock.
+        let lanes = match info.compute_capability {
+            (7, _) | (8, 0) => 64.0,
+            _ => 128.0,
+        };
+        Roof {
+            // Two transfers a clock.
+            bytes_per_second: 2.0 * f64::from(info.memory_clock_khz) * 1e3 * f64::from(info.memory_bus_bits) / 8.0,
+            flops_per_second: 2.0 * lanes * f64::from(info.multiprocessors) * f64::from(info.clock_khz) * 1e3,
+        }
+    }
+}
+
+/// A compilation of a kernel.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compilation {
+    /// The kernel.
+    pub kernel: String,
+    /// What it was compiled for.
+    pub arch: String,
+    /// When it began.
+    pub at_ms: f64,
+    /// How long it took.
+    pub duration_ms: f64,
+}
+
+/// One piece of work with its times.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TimedSpan {
+    /// What kind.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// The device.
+    pub device: String,
+    /// Its begin, in milliseconds of the process.
+    pub start_ms: f64,
+    /// How long it took.
+    pub duration_ms: f64,
+    /// Bytes that had to move.
+    pub bytes: Option<u64>,
+    /// Floating-point operations.
+    pub flops: Option<u64>,
+    /// The line of the user's program.
+    pub place: Option<String>,
+}
+
+/// All calls of one name on one device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// What kind.
+    pub kind: Kind,
+    /// The kernel, or what was copied.
+    pub name: String,
+    /// The device.
+    pub device: String,
+    /// The line of the user's program, where all calls come from one.
+    pub place: Option<String>,
+    /// How often.
+    pub calls: u64,
+    /// All calls together.
+    pub total_ms: f64,
+    /// A call.
+    pub mean_ms: f64,
+    /// The fastest call.
+    pub min_ms: f64,
+    /// The slowest call.
+    pub max_ms: f64,
+    /// Share of all work's time on all devices, 0 to 1.
+    pub share: f64,
+    /// Gigabytes a second, where bytes are known.
+    pub gb_s: Option<f64>,
+    /// 10¹² operations a second, where operations are known.
+    pub tflop_s: Option<f64>,
+    /// Time at the device's roof over the time taken, 0 to 1; above 1 where a cache helped.
+    pub roof_share: Option<f64>,
+}
+
+/// What a scope recorded.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// [`FORMAT_VERSION`].
+    pub format: u32,
+    /// Begin of the scope.
+    pub start_ms: f64,
+    /// From the scope's begin to the report.
+    pub wall_ms: f64,
+    /// Sums by name and device, the longest first.
+    pub rows: Vec<Row>,
+    /// Every piece of work, in order of time.
+    pub spans: Vec<TimedSpan>,
+    /// Work whose time could not be read, and why.
+    pub untimed: Vec<String>,
+    /// What memory held.
+    pub memory: Vec<MemorySample>,
+    /// Kernels compiled meanwhile.
+    pub compilations: Vec<Compilation>,
+    /// Counts of the devices' pools at the end.
+    pub pools: BTreeMap<String, Stats>,
+}
+
+impl Report {
+    pub(super) fn new(
+        start_ms: f64,
+        end_ms: f64,
+        recorded: &[Arc<Span>],
+        memory: Vec<MemorySample>,
+        compilations: Vec<Compilation>,
+        pools: BTreeMap<String, Stats>,
+        roofs: &BTreeMap<String, Roof>,
+    ) -> Report {
+        let (mut spans, mut untimed) = (vec![], vec![]);
+        for span in recorded {
+            let work = &span.work;
+            match span.times() {
+                Ok(times) => spans.push(TimedSpan {
+                    kind: work.kind,
+                    name: work.name.clone(),
+                    device: span.device.clone(),
+                    start_ms: times.start_ms,
+                    duration_ms: times.duration_ms,
+                    bytes: work.bytes,
+                    flops: work.flops,
+                    place: work.place.clone(),
+                }),
+                Err(error) => untimed.push(format!("{}: {error}", work.name)),
+            }
+        }
+        spans.sort_by(|a, b| a.start_ms.total_cmp(&b.start_ms));
+        let rows = rows(&spans, roofs);
+        let wall_ms = end_ms - start_ms;
+        Report { format: FORMAT_VERSION, start_ms, wall_ms, rows, spans, untimed, memory, compilations, pools }
+    }
+
+    /// The whole report as JSON.
+    pub fn to_json(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// A trace that Perfetto (ui.perfetto.dev) and chrome://tracing open, with a memory track a device.
+    pub fn to_chrome(&self) -> Value {
+        super::chrome::trace(self)
+    }
+
+    /// The report under the names of a classic performance report: `kernel_execution_times`, `memory_transfer_times`
+    /// with keys such as `H2D_4096`, `compilation_times`, `memory_pool_stats`, `device_info`.
+    pub fn performance_stats(&self) -> Value {
+        let mut kernels: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        let mut transfers: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for span in &self.spans {
+            let direction = match span.kind {
+                Kind::Kernel | Kind::Graph => {
+                    kernels.entry(span.name.clone()).or_default().push(span.duration_ms);
+                    continue;
+                }
+                Kind::Upload => "H2D",
+                Kind::Download => "D2H",
+                Kind::Copy => "D2D",
+            };
+            let key = format!("{direction}_{}", span.bytes.unwrap_or(0));
+            transfers.entry(key).or_default().push(span.duration_ms);
+        }
+        let summary = |times: &[f64], counted: &str| {
+            let fold = |start, f: fn(f64, f64) -> f64| times.iter().copied().fold(start, f);
+            json!({
+                "average_ms": times.iter().sum::<f64>() / times.len() as f64,
+                "min_ms": fold(f64::INFINITY, f64::min),
+                "max_ms": fold(0.0, f64::max),
+                counted: times.len(),
+            })
+        };
+        let all = |groups: &BTreeMap<String, Vec<f64>>, counted: &str| -> Value {
+            groups.iter().map(|(name, times)| (name.clone(), summary(times, counted))).collect()
+        };
+        let gpus: Vec<DeviceInfo> = crate::device_count()
+            .map_or(vec![], |count| (0..count).filter_map(|ordinal| DeviceInfo::of(ordinal).ok()).collect());
+        let longest = self.rows.first().map(|row| row.device.clone());
+        json!({
+            "cuda_available": !gpus.is_empty(),
+            "devices": gpus.iter().map(|gpu| gpu.name.clone()).collect::<Vec<_>>(),
+            "current_device": longest,
+            "kernel_execution_times": all(&kernels, "total_executions"),
+            "memory_transfer_times": all(&transfers, "total_transfers"),
+            "compilation_times":
+                self.compilations.iter().map(|c| (c.kernel.clone(), json!(c.duration_ms))).collect::<Value>(),
+            "memory_pool_stats": self.pools,
+            "device_info": gpus,
+        })
+    }
+
+    /// Writes [`performance_stats`](Report::performance_stats) to a file.
+    pub fn export(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
+        std::fs::write(path, format!("{:#}\n", self.performance_stats()))
+    }
+
+    /// Writes [`to_chrome`](Report::to_chrome) to a file.
+    pub fn export_trace(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
+        std::fs::write(path, self.to_chrome().to_string())
+    }
+
+    /// A table of the `n` rows that took longest.
+    pub fn top(&self, n: usize) -> String {
+        let mut text = format!(
+            "{:<28} {:<8} {:>7} {:>11} {:>10} {:>6} {:>8} {:>8} {:>7}\n",
+            "work", "device", "calls", "total ms", "mean ms", "share", "GB/s", "TFLOP/s", "of roof"
+        );
+        let number = |value: Option<f64>, digits: usize| value.map_or("-".into(), |v| format!("{v:.digits$}"));
+        for row in self.rows.iter().take(n) {
+            let name = if row.kind == Kind::Kernel { row.name.clone() } else { format!("{} {}", row.kind, row.name) };
+            text += &format!(
+                "{name:<28} {:<8} {:>7} {:>11.3} {:>10.4} {:>5.1}% {:>8} {:>8} {:>7}\n",
+                row.device,
+                row.calls,
+                row.total_ms,
+                row.mean_ms,
+                100.0 * row.share,
+                number(row.gb_s, 1),
+                number(row.tflop_s, 3),
+                row.roof_share.map_or("-".into(), |share| format!("{:.1}%", 100.0 * share)),
+            );
+        }
+        if self.rows.len() > n {
+            text += &format!("… and {} more\n", self.rows.len() - n);
+        }
+        let busy_ms: f64 = self.rows.iter().map(|row| row.total_ms).sum();
+        text += &format!("{busy_ms:.3} ms of work in {:.3} ms\n", self.wall_ms);
+        for problem in &self.untimed {
+            text += &format!("not timed: {problem}\n");
+        }
+        text
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.top(20))
+    }
+}
+
+/// What is added up of one row.
+#[derive(Default)]
+struct Sum {
+    times_ms: Vec<f64>,
+    /// Totals, as long as every call says.
+    bytes: Option<u64>,
+    flops: Option<u64>,
+    place: Option<String>,
+}
+
+fn rows(spans: &[TimedSpan], roofs: &BTreeMap<String, Roof>) -> Vec<Row> {
+    let mut sums: BTreeMap<(Kind, &str, &str), Sum> = BTreeMap::new();
+    for span in spans {
+        let key = (span.kind, span.name.as_str(), span.device.as_str());
+        match sums.get_mut(&key) {
+            None => {
+                let times_ms = vec![span.duration_ms];
+                sums.insert(key, Sum { times_ms, bytes: span.bytes, flops: span.flops, place: span.place.clone() });
+            }
+            Some(sum) => {
+                sum.times_ms.push(span.duration_ms);
+                sum.bytes = sum.bytes.zip(span.bytes).map(|(a, b)| a + b);
+                sum.flops = sum.flops.zip(span.flops).map(|(a, b)| a + b);
+                if sum.place != span.place {
+                    sum.place = None;
+                }
+            }
+        }
+    }
+    let all_ms: f64 = spans.iter().map(|span| span.duration_ms).sum();
+    let known_roof = |device: &str| -> Option<Roof> {
+        let of_gpu = || Some(Roof::of(&DeviceInfo::of(device.strip_prefix("cuda:")?.parse().ok()?).ok()?));
+        roofs.get(device).copied().or_else(of_gpu)
+    };
+    let mut roof_of: BTreeMap<&str, Option<Roof>> = BTreeMap::new();
+    let mut rows: Vec<Row> = (sums.into_iter())
+        .map(|((kind, name, device), sum)| {
+            let calls = sum.times_ms.len() as u64;
+            let total_ms: f64 = sum.times_ms.iter().sum();
+            let seconds = total_ms / 1e3;
+            let rate = |amount: Option<u64>| amount.filter(|_| seconds > 0.0).map(|n| n as f64 / seconds);
+            let roof = *roof_of.entry(device).or_insert_with(|| known_roof(device));
+            // Transfers to and from the host are bounded by the bus, which is not in the device's data.
+            let within = matches!(kind, Kind::Kernel | Kind::Graph | Kind::Copy);
+            let roof_share = roof.filter(|_| within).and_then(|roof| {
+                let moved = rate(sum.bytes).map(|rate| rate / roof.bytes_per_second);
+                let done = rate(sum.flops).map(|rate| rate / roof.flops_per_second);
+                moved.into_iter().chain(done).filter(|share| share.is_finite()).reduce(f64::max)
+            });
+            Row {
+                kind,
+                name: name.into(),
+                device: device.into(),
+                place: sum.place,
+                calls,
+                total_ms,
+                mean_ms: total_ms / calls as f64,
+                min_ms: sum.times_ms.iter().copied().fold(f64::INFINITY, f64::min),
+                max_ms: sum.times_ms.iter().copied().fold(0.0, f64::max),
+                share: if all_ms > 0.0 { total_ms / all_ms } else { 0.0 },
+                gb_s: rate(sum.bytes).map(|rate| rate / 1e9),
+                tflop_s: rate(sum.flops).map(|rate| rate / 1e12),
+                roof_share,
+            }
+        })
+        .collect();
+    rows.sort_by(|a, b| b.total_ms.total_cmp(&a.total_ms));
+    rows
+}

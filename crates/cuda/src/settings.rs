@@ -1,0 +1,293 @@
+//! Every environment variable of Bornite in one table, and how their values are read.
+//!
+//! `docs/settings.md` is this table in words (`tests/settings.rs` writes it), and a test looks through all sources for
+//! variables that are missing here. Whatever can be set by a variable can be set in code as well; code wins.
+
+use std::ffi::OsString;
+
+use crate::{Error, Result, pool};
+
+/// One environment variable.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// What it may hold.
+    pub values: &'static str,
+    /// What holds where it is not set or empty.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+    /// What does the same in code.
+    pub code: &'static str,
+    /// Says what is wrong with a value.
+    check: fn(&str) -> std::result::Result<(), String>,
+}
+
+/// When kernels are tuned.
+pub const TUNE_VARIABLE: &str = "BORNITE_TUNE";
+/// Whether every kernel's time is printed.
+pub const PROFILE_VARIABLE: &str = "BORNITE_PROFILE";
+/// How much is told on stderr.
+pub const LOG_VARIABLE: &str = "BORNITE_LOG";
+/// All settings, in the order of the manual.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "BORNITE_DEVICE",
+        values: "`cpu`, `cpu:N`, `cuda`, `cuda:N`, `interpreter`, `auto`",
+        default: "`auto`: the best GPU that works, else the CPU",
+        meaning: "The device of commands that take `--device`, which wins over it.",
+        code: "`\"cuda:1\".parse::<bornite::Device>()`",
+        check: |value| {
+            let (kind, number) = value.split_once(':').map_or((value, None), |(kind, n)| (kind, Some(n)));
+            let numbered = matches!(kind, "cpu" | "cuda") && number.is_none_or(|n| n.parse::<usize>().is_ok());
+            let plain = matches!(kind, "interpreter" | "auto") && number.is_none();
+            if numbered || plain { Ok(()) } else { Err("use cpu, cpu:N, cuda, cuda:N, interpreter or auto".into()) }
+        },
+    },
+    Setting {
+        name: crate::PATH_VARIABLE,
+        values: "folders, separated by `:`",
+        default: "none: the system's search path and the CUDA toolkit's folder",
+        meaning: "Where to look first for libcuda, libnvrtc and other libraries.",
+        code: "the variable, before the first call",
+        check: |value| match std::env::split_paths(value).find(|p| !p.as_os_str().is_empty() && !p.is_dir()) {
+            Some(bad) => Err(format!("{} is not a folder", bad.display())),
+            None => Ok(()),
+        },
+    },
+    Setting {
+        name: crate::HIDE_VARIABLE,
+        values: "`cuda`, `nvrtc`, separated by commas",
+        default: "none",
+        meaning: "Libraries to treat as missing: shows how a program behaves without them.",
+        code: "the variable, before the first call",
+        check: |value| match value.split(',').find(|name| !matches!(*name, "cuda" | "nvrtc" | "")) {
+            Some(bad) => Err(format!("there is no library '{bad}'; use cuda and nvrtc, separated by commas")),
+            None => Ok(()),
+        },
+    },
+    Setting {
+        name: crate::cache::CACHE_VARIABLE,
+        values: "`on`, `off`",
+        default: "`on`",
+        meaning: "Whether compiled kernels and tuning results are kept on disk.",
+        code: "`bornite_cuda::cache::Settings::enabled`",
+        check: |value| choose(value, &[("on", ()), ("off", ())]),
+    },
+    Setting {
+        name: crate::cache::CACHE_DIR_VARIABLE,
+        values: "a folder that only you can write to",
+        default: "`$XDG_CACHE_HOME/bornite`, else `~/.cache/bornite`",
+        meaning: "Where they are kept: kernels in `kernels/`, tuning results in `tuning/`.",
+        code: "`bornite_cuda::cache::Settings::folder`",
+        check: anything,
+    },
+    Setting {
+        name: crate::cache::KERNEL_CACHE_DIR_VARIABLE,
+        values: "a folder that only you can write to",
+        default: "none",
+        meaning: "Another name for `BORNITE_CACHE_DIR`, which wins over it.",
+        code: "`bornite_cuda::cache::Settings::folder`",
+        check: anything,
+    },
+    Setting {
+        name: crate::cache::SHARED_CACHE_DIR_VARIABLE,
+        values: "a folder",
+        default: "none",
+        meaning: "A second folder laid out like the first, looked into before it and never written.",
+        code: "`bornite_cuda::cache::Settings::shared`",
+        check: anything,
+    },
+    Setting {
+        name: crate::cache::CACHE_SIZE_VARIABLE,
+        values: "a size, as `500 MB` or `2 GiB`",
+        default: "`2 GiB`",
+        meaning: "The most that compiled kernels may take on disk; what was used longest ago goes first.",
+        code: "`bornite_cuda::cache::Settings::limit_bytes`",
+        check: |value| {
+            let lookup = |name: &str| (name == crate::cache::CACHE_SIZE_VARIABLE).then(|| OsString::from(value));
+            crate::cache::Settings::from_lookup(lookup).map(drop).map_err(what_of)
+        },
+    },
+    Setting {
+        name: TUNE_VARIABLE,
+        values: "`off`, `cached`, `tune`",
+        default: "`cached`",
+        meaning: "`off`: the first variant of a kernel always; `cached`: what was found best earlier, else the first; \
+                  `tune`: what is not known yet is measured.",
+        code: "`bornite_cuda::tune::Tuner::set_mode`",
+        check: |value| choose(value, &crate::tune::Mode::NAMES).map(drop),
+    },
+    Setting {
+        name: PROFILE_VARIABLE,
+        values: "`off`, `print`",
+        default: "`off`",
+        meaning: "`print`: the time of every kernel and transfer is written to stderr; the GPU is waited for each time.",
+        code: "`bornite_cuda::profile::set_print`; `bornite_cuda::profile::scope` for a report",
+        check: |value| choose(value, &[("off", ()), ("print", ())]),
+    },
+    Setting {
+        name: LOG_VARIABLE,
+        values: "`error`, `warn`, `info`, `debug`",
+        default: "`warn`",
+        meaning: "How much is told on stderr.",
+        code: "`bornite_cuda::log::set_level`",
+        check: |value| choose(value, &crate::log::Level::NAMES).map(drop),
+    },
+    Setting {
+        name: crate::SYNC_VARIABLE,
+        values: "`0`, `1`",
+        default: "`0`",
+        meaning: "`1`: every launch is waited for, so that an error of the GPU surfaces where it was made. Slow.",
+        code: "the variable, before the device is opened",
+        check: |value| choose(value, &[("0", ()), ("1", ())]),
+    },
+    Setting {
+        name: pool::FRACTION_VARIABLE,
+        values: "a number from 0 to 1",
+        default: "`1`",
+        meaning: "The share of a GPU's memory that its pool may take.",
+        code: "`bornite_cuda::Pool::set_fraction`",
+        check: |value| of_pool(pool::FRACTION_VARIABLE, value),
+    },
+    Setting {
+        name: pool::LIMIT_VARIABLE,
+        values: "a size, as `20GB` (in powers of 1024)",
+        default: "no limit",
+        meaning: "Bytes of a GPU's memory that its pool may take.",
+        code: "`bornite_cuda::Pool::set_limit`",
+        check: |value| of_pool(pool::LIMIT_VARIABLE, value),
+    },
+    Setting {
+        name: pool::CACHE_VARIABLE,
+        values: "a size, as `512MB` or `2GiB` (both in powers of 1024)",
+        default: "no limit",
+        meaning: "Freed GPU memory that is kept for reuse; what is above goes back to the driver.",
+        code: "`bornite_cuda::Pool::set_cache_limit`",
+        check: |value| of_pool(pool::CACHE_VARIABLE, value),
+    },
+    Setting {
+        name: pool::DEBUG_VARIABLE,
+        values: "`0`, `1`",
+        default: "`0`",
+        meaning: "`1`: guard bytes behind each block of GPU memory, and a pattern over freed ones. Slow.",
+        code: "`bornite_cuda::Pool::set_debug`",
+        check: |value| of_pool(pool::DEBUG_VARIABLE, value),
+    },
+];
+
+fn anything(_: &str) -> std::result::Result<(), String> {
+    Ok(())
+}
+
+/// What is wrong, of an error that also names the variable.
+fn what_of(error: Error) -> String {
+    match error {
+        Error::Setting { what, .. } => what,
+        other => other.to_string(),
+    }
+}
+
+/// Whether a pool takes this value of a variable of its own.
+fn of_pool(variable: &str, value: &str) -> std::result::Result<(), String> {
+    pool::Settings::from_lookup(|name| (name == variable).then(|| value.into())).map(drop).map_err(what_of)
+}
+
+/// The meaning of a word, or which words there are.
+pub(crate) fn choose<T: Copy>(value: &str, words: &[(&str, T)]) -> std::result::Result<T, String> {
+    match words.iter().find(|(word, _)| *word == value) {
+        Some((_, meaning)) => Ok(*meaning),
+        None => {
+            let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            let (last, rest) = words.split_last().unwrap_or((&"", &[]));
+            Err(format!("use {} or {last}", rest.join(", ")))
+        }
+    }
+}
+
+/// A variable's value; an empty one counts as none.
+pub fn get(variable: &str) -> Option<String> {
+    std::env::var_os(variable).filter(|value| !value.is_empty()).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Reads a variable with `parse`, whose complaint becomes an error that names the variable.
+pub fn read<T>(
+    variable: &'static str,
+    default: T,
+    parse: impl FnOnce(&str) -> std::result::Result<T, String>,
+) -> Result<T> {
+    match get(variable) {
+        None => Ok(default),
+        Some(value) => parse(&value).map_err(|what| Error::Setting { variable, value, what }),
+    }
+}
+
+/// A setting as the environment has it.
+#[derive(Clone, Debug)]
+pub struct InEffect {
+    /// Which.
+    pub setting: &'static Setting,
+    /// The variable's value, if it is set.
+    pub value: Option<String>,
+    /// What is wrong with the value.
+    pub error: Option<Error>,
+}
+
+/// Every setting with its value and what is wrong with it.
+pub fn in_effect() -> Vec<InEffect> {
+    let one = |setting: &'static Setting| {
+        let value = get(setting.name);
+        let checked = read(setting.name, (), setting.check);
+        InEffect { setting, value, error: checked.err() }
+    };
+    SETTINGS.iter().map(one).collect()
+}
+
+/// Variables that begin with `BORNITE_` and mean nothing: most are misspelled.
+pub fn unknown() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let known = |name: &str| SETTINGS.iter().any(|setting| setting.name == name) || for_tests(name);
+    let mut unknown: Vec<String> = names.filter(|name| name.starts_with("BORNITE_") && !known(name)).collect();
+    unknown.sort();
+    unknown
+}
+
+/// Variables that only tests and benchmarks read are not settings.
+pub fn for_tests(name: &str) -> bool {
+    ["BORNITE_TEST_", "BORNITE_CACHE_TEST_", "BORNITE_BENCH_"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_checked_in_words() {
+        let cases = [
+            ("BORNITE_DEVICE", "cuda:1", "tpu", "use cpu, cpu:N"),
+            ("BORNITE_HIDE_LIBRARIES", "cuda,nvrtc", "cublas", "no library 'cublas'"),
+            ("BORNITE_LIBRARY_PATH", "/tmp", "/no/such/folder", "/no/such/folder is not a folder"),
+            ("BORNITE_CACHE", "off", "no", "use on or off"),
+            ("BORNITE_CACHE_SIZE", "1 GiB", "2 parsecs", "'parsecs' is not a unit"),
+            ("BORNITE_TUNE", "tune", "yes", "use off, cached or tune"),
+            ("BORNITE_PROFILE", "print", "1", "use off or print"),
+            ("BORNITE_LOG", "debug", "loud", "use error, warn, info or debug"),
+            ("BORNITE_SYNC", "1", "yes", "use 0 or 1"),
+            ("BORNITE_MEMORY_FRACTION", "0.5", "1.5", "between 0 and 1"),
+            ("BORNITE_MEMORY_FRACTION", "1", "NaN", "between 0 and 1"),
+            ("BORNITE_MEMORY_LIMIT", "20GB", "-1", "negative"),
+            ("BORNITE_MEMORY_CACHE", "2GB", "2 parsecs", "'parsecs' is not a unit"),
+            ("BORNITE_MEMORY_DEBUG", "1", "yes", "use 1 or 0"),
+        ];
+        for (name, good, bad, words) in cases {
+            let setting = SETTINGS.iter().find(|setting| setting.name == name).unwrap();
+            assert_eq!((setting.check)(good), Ok(()), "{name}={good}");
+            let what = (setting.check)(bad).expect_err(name);
+            assert!(what.contains(words), "{name}={bad}: {what}");
+        }
+        let checked = |name| cases.iter().any(|case| case.0 == name);
+        let free: Vec<&str> = SETTINGS.iter().map(|s| s.name).filter(|name| !checked(*name)).collect();
+        assert_eq!(free, ["BORNITE_CACHE_DIR", "BORNITE_KERNEL_CACHE_DIR", "BORNITE_SHARED_CACHE_DIR"]);
+    }
+}

@@ -1,0 +1,112 @@
+//! What is tuned, and what there is to choose from. Plain values that go to disk as they are.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// Everything that a best choice depends on. Another driver, GPU or release is another key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    /// What is computed, such as `matmul`.
+    pub operation: String,
+    /// Sizes, in an order of the operation's own.
+    pub shape: Vec<u64>,
+    /// Element type, or several.
+    pub dtype: String,
+    /// The machine.
+    pub platform: Platform,
+}
+
+/// The machine that a choice is best on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Platform {
+    /// The GPU's name, or the CPU's.
+    pub device: String,
+    /// The driver's version; empty on a CPU.
+    pub driver: String,
+    /// Libraries that take part, with their versions.
+    pub libraries: BTreeMap<String, String>,
+    /// Bornite's version.
+    pub bornite: String,
+}
+
+impl Platform {
+    /// A device by name, without driver or libraries.
+    pub fn named(device: impl Into<String>) -> Platform {
+        let bornite = env!("CARGO_PKG_VERSION").into();
+        Platform { device: device.into(), driver: String::new(), libraries: BTreeMap::new(), bornite }
+    }
+
+    /// This machine's processor, in the part that `device` names.
+    pub fn host(device: &str) -> Platform {
+        let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        Platform::named(model.map_or(device.into(), |(_, model)| format!("{device}: {}", model.trim())))
+    }
+
+    /// An open GPU, the driver and NVRTC.
+    pub fn of(device: &crate::Device) -> crate::Result<Platform> {
+        let (major, minor) = crate::driver_version()?;
+        let mut platform = Platform::named(&device.info().name);
+        platform.driver = format!("{major}.{minor}");
+        platform.libraries.insert("nvrtc".into(), crate::nvrtc_build()?);
+        Ok(platform)
+    }
+}
+
+impl Key {
+    /// A key's name among files: a hash of all of it.
+    pub(super) fn hash(&self) -> String {
+        // Maps are ordered and strings are escaped, so equal keys, and only they, give equal text.
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shape: Vec<String> = self.shape.iter().map(u64::to_string).collect();
+        write!(f, "{} {} {} on {}", self.operation, shape.join("x"), self.dtype, self.platform.device)
+    }
+}
+
+/// One way to do it: numbers by name, such as `block=256 tile=16 stages=3` or a library's `algorithm=12`.
+///
+/// ```
+/// use bornite_cuda::tune::Choice;
+/// let choice = Choice::new().with("block", 256).with("tile", 16);
+/// assert_eq!((choice.get("tile"), choice.get("stages")), (Some(16), None));
+/// assert_eq!(choice.to_string(), "block=256 tile=16");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Choice(BTreeMap<String, i64>);
+
+impl Choice {
+    /// A choice of nothing yet.
+    pub fn new() -> Choice {
+        Choice::default()
+    }
+
+    /// With a number of that name.
+    pub fn with(mut self, name: &str, number: i64) -> Choice {
+        self.0.insert(name.into(), number);
+        self
+    }
+
+    /// The number of that name.
+    pub fn get(&self, name: &str) -> Option<i64> {
+        self.0.get(name).copied()
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return write!(f, "default");
+        }
+        let parts: Vec<String> = self.0.iter().map(|(name, number)| format!("{name}={number}")).collect();
+        write!(f, "{}", parts.join(" "))
+    }
+}

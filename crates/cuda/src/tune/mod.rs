@@ -1,0 +1,341 @@
+//! The tuner: of several ways to do one thing, finds the fastest that is right, and remembers it.
+//!
+//! It knows nothing of tensors or kernels: candidates are numbers by name ([`Choice`]), and closures make, check and
+//! run them. Each candidate is made, its result is verified, and only then is it timed: after a warm-up run, so many
+//! runs with rotated buffers, of which the median counts. Time and number of candidates are bounded. What was found
+//! is kept on disk with all timings ([`Record`], `store.rs`) under everything that it depends on ([`Key`]).
+//!
+//! ```
+//! use bornite_cuda::tune::{Choice, HostTimer, Key, Mode, Platform, Store, Tuner, Variant};
+//!
+//! let tuner = Tuner::new(Mode::Tune, Store::nowhere());
+//! let key = Key { operation: "sum".into(), shape: vec![1000], dtype: "f64".into(), platform: Platform::named("cpu") };
+//! let data: Vec<f64> = (0..1000).map(f64::from).collect();
+//! let variants = [1, 4].map(|lanes| {
+//!     let data = &data;
+//!     let run = move |_rotation: usize| {
+//!         let mut sums = vec![0.0; lanes];
+//!         data.chunks(lanes).for_each(|part| part.iter().zip(&mut sums).for_each(|(x, sum)| *sum += x));
+//!         let right = sums.iter().sum::<f64>() == 499_500.0;
+//!         if right { Ok(()) } else { Err("a wrong sum".into()) }
+//!     };
+//!     Variant::new(Choice::new().with("lanes", lanes as i64), run)
+//! });
+//! let found = tuner.best_of(&key, variants.into(), &mut HostTimer::new());
+//! assert!(found.choice.get("lanes").is_some() && found.record.is_some());
+//! ```
+
+mod key;
+mod record;
+mod store;
+mod timer;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use key::{Choice, Key, Platform};
+pub use record::{Outcome, Record, Trial};
+pub use store::{FORMAT_VERSION, Store, StoreStats};
+pub use timer::{DeviceTimer, HostTimer, Timer};
+
+use crate::settings::{TUNE_VARIABLE, choose, read};
+use crate::{Result, log};
+
+/// The result of a caller's closure; any error's words become a candidate's reason.
+pub type Fallible<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// What the tuner may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// The first candidate, always.
+    Off,
+    /// What an earlier tuning found, else the first candidate.
+    Cached,
+    /// What an earlier tuning found, else tune.
+    Tune,
+}
+
+impl Mode {
+    pub(crate) const NAMES: [(&str, Mode); 3] = [("off", Mode::Off), ("cached", Mode::Cached), ("tune", Mode::Tune)];
+
+    /// What `BORNITE_TUNE` says.
+    pub fn from_environment() -> Result<Mode> {
+        read(TUNE_VARIABLE, Mode::Cached, |value| choose(value, &Mode::NAMES))
+    }
+}
+
+/// How much a tuning may cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// No candidate is begun after so many milliseconds, and no run but a candidate's first.
+    pub total_ms: f64,
+    /// Candidates tried; the rest are skipped.
+    pub candidates: usize,
+    /// Timed runs of each.
+    pub runs: usize,
+    /// A candidate whose first run takes so many times the best median gets no more runs.
+    pub hopeless: f64,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { total_ms: 5_000.0, candidates: 64, runs: 11, hopeless: 3.0 }
+    }
+}
+
+/// What is asked of the tuner.
+pub struct Request<'a> {
+    /// What is tuned.
+    pub key: &'a Key,
+    /// The ways to do it; the first is taken where nothing is known.
+    pub candidates: &'a [Choice],
+    /// Whether work is being captured or timed just now. Then nothing is ever measured.
+    pub busy: bool,
+}
+
+/// What the tuner says.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What to use: always one of the candidates.
+    pub choice: Choice,
+    /// What that is based on; `None` where it is the first candidate for want of anything better.
+    pub record: Option<Arc<Record>>,
+    /// Whether it was measured by this call.
+    pub measured: bool,
+}
+
+/// One way to do it, as a closure that is given a rising number to rotate buffers by.
+pub struct Variant<'a> {
+    choice: Choice,
+    run: Box<dyn FnMut(usize) -> Fallible<()> + 'a>,
+    verify: Box<dyn FnMut() -> Fallible<()> + 'a>,
+}
+
+impl<'a> Variant<'a> {
+    /// A variant whose result nobody checks, unless `run` itself fails when it is wrong.
+    pub fn new(choice: Choice, run: impl FnMut(usize) -> Fallible<()> + 'a) -> Variant<'a> {
+        Variant { choice, run: Box::new(run), verify: Box::new(|| Ok(())) }
+    }
+
+    /// Checks the result after a first run.
+    pub fn verified_by(mut self, verify: impl FnMut() -> Fallible<()> + 'a) -> Variant<'a> {
+        self.verify = Box::new(verify);
+        self
+    }
+}
+
+/// Finds and remembers choices. Shared by threads; one tuning runs at a time.
+pub struct Tuner {
+    mode: AtomicU8,
+    budget: Mutex<Budget>,
+    store: Store,
+    known: Mutex<HashMap<String, Arc<Record>>>,
+    /// Choices that hold whatever else is known.
+    pins: Mutex<HashMap<String, Arc<Record>>>,
+    /// Held while something is measured: two at once would measure each other.
+    measuring: Mutex<()>,
+}
+
+impl Tuner {
+    /// A tuner that keeps what it finds in a store.
+    pub fn new(mode: Mode, store: Store) -> Tuner {
+        let (mode, measuring) = (AtomicU8::new(mode as u8), Mutex::default());
+        Tuner { mode, budget: Mutex::default(), store, known: Mutex::default(), pins: Mutex::default(), measuring }
+    }
+
+    /// The tuner that the environment asks for, made on first use. Fails only where a setting cannot be read.
+    pub fn of_process() -> Result<&'static Tuner> {
+        static TUNER: OnceLock<Result<Tuner>> = OnceLock::new();
+        let made = TUNER.get_or_init(|| {
+            let settings = crate::cache::Settings::from_environment()?;
+            Ok(Tuner::new(Mode::from_environment()?, Store::open(&settings)))
+        });
+        made.as_ref().map_err(crate::Error::clone)
+    }
+
+    /// What it may do.
+    pub fn mode(&self) -> Mode {
+        match self.mode.load(Ordering::Relaxed) {
+            0 => Mode::Off,
+            1 => Mode::Cached,
+            _ => Mode::Tune,
+        }
+    }
+
+    /// Sets what it may do.
+    pub fn set_mode(&self, mode: Mode) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Bounds every tuning from now on.
+    pub fn set_budget(&self, budget: Budget) {
+        *lock(&self.budget) = budget;
+    }
+
+    /// Where records are kept.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Takes these choices as known, before those on disk: a resumed run uses what the first one used.
+    pub fn pin(&self, records: impl IntoIterator<Item = Record>) {
+        let mut pins = lock(&self.pins);
+        pins.extend(records.into_iter().map(|record| (record.key.hash(), Arc::new(record))));
+    }
+
+    /// Every choice this process knows, to be saved with a checkpoint.
+    pub fn known(&self) -> Vec<Record> {
+        let mut all: BTreeMap<String, Arc<Record>> = BTreeMap::new();
+        for map in [&self.known, &self.pins] {
+            all.extend(lock(map).iter().map(|(hash, record)| (hash.clone(), record.clone())));
+        }
+        all.into_values().map(|record| (*record).clone()).collect()
+    }
+
+    /// The choice for a key. `prepare` makes a candidate, `verify` runs it once and checks what it computed, `run`
+    /// runs it with the buffers of a rising number. Never fails: where nothing can be found, the first candidate is it.
+    pub fn choose<P>(
+        &self,
+        request: &Request<'_>,
+        timer: &mut dyn Timer,
+        prepare: impl FnMut(&Choice) -> Fallible<P>,
+        verify: impl FnMut(&mut P) -> Fallible<()>,
+        run: impl FnMut(&mut P, usize) -> Fallible<()>,
+    ) -> Found {
+        let first =
+            || Found { choice: request.candidates.first().cloned().unwrap_or_default(), record: None, measured: false };
+        if self.mode() == Mode::Off || request.candidates.is_empty() {
+            return first();
+        }
+        if let Some(found) = self.look_up(request) {
+            return found;
+        }
+        if self.mode() != Mode::Tune || request.busy {
+            return first();
+        }
+        let _measuring = lock(&self.measuring);
+        // Another thread may have found it meanwhile.
+        if let Some(found) = self.look_up(request) {
+            return found;
+        }
+        let budget = *lock(&self.budget);
+        let Some(record) = measure(request, &budget, timer, prepare, verify, run) else {
+            log!(Warn, "tuning {}: no candidate works; the first one is used", request.key);
+            return first();
+        };
+        log!(Info, "tuned {}: {}", request.key, record.chosen);
+        if let Err(reason) = self.store.put(&record)
+            && self.store.folder().is_ok()
+        {
+            log!(Warn, "a tuning result was not kept: {reason}");
+        }
+        let record = Arc::new(record);
+        lock(&self.known).insert(request.key.hash(), record.clone());
+        Found { choice: record.chosen.clone(), record: Some(record), measured: true }
+    }
+
+    /// As [`choose`](Tuner::choose), of closures: the way to tune a kernel or function of one's own.
+    pub fn best_of(&self, key: &Key, variants: Vec<Variant<'_>>, timer: &mut dyn Timer) -> Found {
+        let candidates: Vec<Choice> = variants.iter().map(|variant| variant.choice.clone()).collect();
+        let mut variants = variants;
+        let at = |choice: &Choice| candidates.iter().position(|c| c == choice).ok_or("an unknown candidate");
+        let variants = std::cell::RefCell::new(&mut variants);
+        self.choose(
+            &Request { key, candidates: &candidates, busy: false },
+            timer,
+            |choice| Ok(at(choice)?),
+            |n| {
+                let variant = &mut variants.borrow_mut()[*n];
+                (variant.run)(0)?;
+                (variant.verify)()
+            },
+            |n, rotation| (variants.borrow_mut()[*n].run)(rotation),
+        )
+    }
+
+    /// What is known of a key, in memory or on disk, if it is still a candidate. Where more could be measured, a record
+    /// that does not know all candidates is not enough.
+    fn look_up(&self, request: &Request<'_>) -> Option<Found> {
+        let hash = request.key.hash();
+        let candidates = request.candidates;
+        let pinned = lock(&self.pins).get(&hash).cloned();
+        let record = match pinned.filter(|record| candidates.contains(&record.chosen)) {
+            Some(record) => record,
+            None => {
+                let known = lock(&self.known).get(&hash).cloned();
+                let record = match known {
+                    Some(record) => record,
+                    None => {
+                        let record = Arc::new(self.store.get(request.key)?);
+                        lock(&self.known).insert(hash, record.clone());
+                        record
+                    }
+                };
+                let tried = |choice: &Choice| record.trials.iter().any(|trial| trial.choice == *choice);
+                let complete = self.mode() != Mode::Tune || request.busy || candidates.iter().all(tried);
+                (complete && candidates.contains(&record.chosen)).then_some(record)?
+            }
+        };
+        Some(Found { choice: record.chosen.clone(), record: Some(record), measured: false })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tries all candidates; `None` where none works.
+fn measure<P>(
+    request: &Request<'_>,
+    budget: &Budget,
+    timer: &mut dyn Timer,
+    mut prepare: impl FnMut(&Choice) -> Fallible<P>,
+    mut verify: impl FnMut(&mut P) -> Fallible<()>,
+    mut run: impl FnMut(&mut P, usize) -> Fallible<()>,
+) -> Option<Record> {
+    let start_ms = timer.now_ms();
+    let mut trials: Vec<Trial> = vec![];
+    let mut rotation = 0;
+    for (n, choice) in request.candidates.iter().enumerate() {
+        let spent_ms = timer.now_ms() - start_ms;
+        let best_ms = trials.iter().filter_map(Trial::median_ms).fold(f64::INFINITY, f64::min);
+        // However short the time, one candidate that works is found.
+        let outcome = if n >= budget.candidates {
+            Outcome::Skipped { reason: format!("{} candidates were tried already", budget.candidates) }
+        } else if spent_ms >= budget.total_ms && best_ms.is_finite() {
+            Outcome::Skipped { reason: format!("the {} ms for tuning were spent", budget.total_ms) }
+        } else {
+            let mut one = || -> Fallible<Outcome> {
+                let mut prepared = prepare(choice)?;
+                verify(&mut prepared)?;
+                let mut next = |prepared: &mut P| {
+                    rotation += 1;
+                    timer.time(&mut || run(prepared, rotation - 1))
+                };
+                next(&mut prepared)?; // warms up: caches, clocks, first-use costs
+                let mut times_ms = vec![next(&mut prepared)?];
+                while times_ms.len() < budget.runs
+                    && times_ms[0] < best_ms * budget.hopeless
+                    && spent_ms + times_ms.iter().sum::<f64>() < budget.total_ms
+                {
+                    times_ms.push(next(&mut prepared)?);
+                }
+                if !times_ms.iter().all(|ms| ms.is_finite()) {
+                    return Err("its time cannot be measured".into());
+                }
+                times_ms.sort_by(f64::total_cmp);
+                let runs = times_ms.len();
+                let median_ms = (times_ms[(runs - 1) / 2] + times_ms[runs / 2]) / 2.0;
+                Ok(Outcome::Timed { median_ms, min_ms: times_ms[0], max_ms: times_ms[runs - 1], runs })
+            };
+            one().unwrap_or_else(|error| Outcome::Rejected { reason: error.to_string() })
+        };
+        trials.push(Trial { choice: choice.clone(), outcome });
+    }
+    let timed = trials.iter().filter_map(|trial| Some((trial.median_ms()?, &trial.choice)));
+    let (_, chosen) = timed.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    Some(Record { key: request.key.clone(), chosen: chosen.clone(), trials, unix_time })
+}

@@ -1,0 +1,86 @@
+//! Every call with each library missing in turn: a typed error that says how to get it, never a panic.
+//!
+//! A table of a library's functions stays once it is found, so each case is a process of its own: this program again.
+
+use std::process::{Command, ExitCode};
+
+use bornite_cuda::cache::{Compiler, Nvrtc, Program, Settings};
+use bornite_cuda::tune::{Choice, HostTimer, Key, Mode, Platform, Store, Tuner, Variant};
+use bornite_cuda::{Cache, Device, DeviceInfo, EXACT_OPTIONS, Error, HIDE_VARIABLE, Library, profile, settings};
+
+const CASE: &str = "BORNITE_TEST_MISSING";
+
+fn main() -> ExitCode {
+    if std::env::var_os(CASE).is_some() {
+        check();
+        return ExitCode::SUCCESS;
+    }
+    let mut failed = 0;
+    for hidden in ["cuda", "nvrtc", "cuda,nvrtc"] {
+        let program = std::env::current_exe().expect("the path of this program");
+        let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("missing-cache");
+        let output = Command::new(program)
+            .env(CASE, "1")
+            .env(HIDE_VARIABLE, hidden)
+            .env("BORNITE_CACHE_DIR", folder)
+            .output()
+            .expect("this program runs again");
+        println!("test without {hidden} ... {}", if output.status.success() { "ok" } else { "FAILED" });
+        if !output.status.success() {
+            failed += 1;
+            println!("{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+    let verdict = if failed > 0 { "FAILED" } else { "ok" };
+    println!("\ntest result: {verdict}. {} passed; {failed} failed", 3 - failed);
+    if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Whether an error says what is missing and what to do.
+fn missing<T>(what: &str, result: Result<T, Error>) {
+    match result {
+        Err(error @ Error::MissingLibrary { .. }) => {
+            let words = error.to_string();
+            assert!(words.contains(HIDE_VARIABLE) && words.contains("nstall"), "{what}: {words}");
+        }
+        Err(other) => panic!("{what}: {other}"),
+        Ok(_) => panic!("{what} worked without its library"),
+    }
+}
+
+fn check() {
+    let hidden = std::env::var(HIDE_VARIABLE).expect("set by the parent");
+    let program = Program { name: "k", source: "extern \"C\" __global__ void k() {}", arch: "sm_90", options: &[] };
+    if hidden.contains("cuda") {
+        missing("find", Library::Cuda.find());
+        missing("device_count", bornite_cuda::device_count());
+        missing("driver_version", bornite_cuda::driver_version());
+        missing("DeviceInfo::of", DeviceInfo::of(0));
+        missing("Device::open", Device::open(0));
+    }
+    if hidden.contains("nvrtc") {
+        missing("find", Library::Nvrtc.find());
+        missing("nvrtc_version", bornite_cuda::nvrtc_version());
+        missing("compile", bornite_cuda::compile("k", program.source, "sm_90"));
+        missing("compile_ptx", bornite_cuda::compile_ptx("k", program.source, "sm_90"));
+        missing("compile_with", bornite_cuda::compile_with("k", program.source, "sm_90", &EXACT_OPTIONS));
+        missing("Nvrtc::version", Nvrtc.version());
+        let cache = Cache::of_process().expect("the cache needs no library");
+        missing("compile_cached", bornite_cuda::compile_cached(cache, "k", program.source, "sm_90", &[]));
+        let warmed = cache.warm(&[program], 1, &Nvrtc);
+        missing("warm", warmed.failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error)));
+        assert!(cache.clear().is_ok() && cache.stats().entries == 0);
+    }
+    // What needs no library works without any.
+    let scope = profile::scope();
+    profile::timed(&profile::HostClock("cpu"), || profile::Work::new(profile::Kind::Kernel, "k"), || ());
+    let report = scope.finish();
+    assert_eq!(report.rows.len(), 1);
+    assert!(report.performance_stats()["cuda_available"].is_boolean());
+    let tuner = Tuner::new(Mode::Tune, Store::open(&Settings::from_environment().expect("settings")));
+    let key = Key { operation: "o".into(), shape: vec![], dtype: "f32".into(), platform: Platform::host("cpu") };
+    let found = tuner.best_of(&key, vec![Variant::new(Choice::new(), |_| Ok(()))], &mut HostTimer::new());
+    assert!(found.record.is_some());
+    tuner.store().clear().expect("the store needs no library");
+    assert!(settings::in_effect().iter().all(|setting| setting.error.is_none()));
+}

@@ -1,0 +1,66 @@
+//! `docs/settings.md` is the table of settings. `BLESS=1 cargo test -p bornite-cuda` writes it anew.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use bornite_cuda::settings::{SETTINGS, for_tests};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn the_manual_is_the_table() {
+    let mut manual = String::from(
+        "# Settings\n\n\
+         Written from the table in `crates/cuda/src/settings.rs` by a test of `bornite-cuda`; do not edit.\n\n\
+         A flag of the command wins over a variable, and what code sets wins over both. An empty variable counts as not \
+         set. A value that cannot be used is an error that names the variable; `bornite doctor` checks all of them and \
+         lists `BORNITE_…` variables that mean nothing. NVIDIA's own `CUDA_VISIBLE_DEVICES` chooses which GPUs a process \
+         sees.\n\n\
+         | variable | values | default | meaning | in code |\n|---|---|---|---|---|\n",
+    );
+    for setting in SETTINGS {
+        let cells = [setting.values, setting.default, setting.meaning, setting.code];
+        assert!(cells.iter().all(|cell| !cell.is_empty() && !cell.contains('|')), "{}", setting.name);
+        manual += &format!("| `{}` | {} |\n", setting.name, cells.join(" | "));
+    }
+    let path = root().join("docs/settings.md");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &manual).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), manual, "run BLESS=1 cargo test -p bornite-cuda");
+}
+
+/// Names that look like our variables, in all files below a folder that people or programs read.
+fn names(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if path.is_dir() {
+            // Settings are read by code; tests make up names to show how they are refused.
+            if !matches!(name.as_str(), "target" | ".git" | "tests") {
+                names(&path, found);
+            }
+        } else if let Ok(text) = std::fs::read_to_string(&path) {
+            for (at, _) in text.match_indices("BORNITE_") {
+                let end = text[at..].find(|c: char| !c.is_ascii_uppercase() && c != '_').unwrap_or(text.len() - at);
+                found.insert(text[at..at + end].into());
+            }
+        }
+    }
+}
+
+#[test]
+fn no_variable_is_missing() {
+    let mut found = BTreeSet::new();
+    for folder in ["crates", "scripts", "peers", "docs"] {
+        names(&root().join(folder), &mut found);
+    }
+    found.remove("BORNITE_LGO"); // how a misspelled one is found out
+    found.retain(|name| !name.ends_with('_')); // "all BORNITE_… variables"
+    assert!(found.len() >= SETTINGS.len(), "the sources were not found: {found:?}");
+    let known: BTreeSet<String> = SETTINGS.iter().map(|setting| setting.name.into()).collect();
+    let missing: Vec<&String> = found.iter().filter(|name| !known.contains(*name) && !for_tests(name)).collect();
+    assert!(missing.is_empty(), "{missing:?} are read or written about but are not in crates/cuda/src/settings.rs");
+}

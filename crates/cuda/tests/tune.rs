@@ -1,0 +1,354 @@
+//! The tuner without a GPU: a timer that says what it is told, files that are damaged, threads and processes at once.
+
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bornite_cuda::cache::Settings;
+use bornite_cuda::tune::{
+    Budget, Choice, Fallible, Found, HostTimer, Key, Mode, Outcome, Platform, Record, Request, Store, Timer, Tuner,
+    Variant,
+};
+
+/// A clock that moves only when work says so.
+#[derive(Default)]
+struct FakeTimer<'a> {
+    now_ms: Option<&'a Cell<f64>>,
+}
+
+impl Timer for FakeTimer<'_> {
+    fn time(&mut self, work: &mut dyn FnMut() -> Fallible<()>) -> Fallible<f64> {
+        let start = self.now_ms();
+        work()?;
+        Ok(self.now_ms() - start)
+    }
+
+    fn now_ms(&mut self) -> f64 {
+        self.now_ms.map_or(0.0, Cell::get)
+    }
+}
+
+fn key(operation: &str) -> Key {
+    Key { operation: operation.into(), shape: vec![64, 32], dtype: "f32".into(), platform: Platform::named("fake") }
+}
+
+fn blocks(sizes: &[i64]) -> Vec<Choice> {
+    sizes.iter().map(|size| Choice::new().with("block", *size)).collect()
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tune-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    folder
+}
+
+fn tuner(mode: Mode, folder: &Path) -> Tuner {
+    Tuner::new(mode, Store::open(&Settings::in_folder(folder)))
+}
+
+/// Tunes over candidates that take the time `cost` says; `None` fails to compile, a negative time is a wrong result.
+fn tune(tuner: &Tuner, operation: &str, candidates: &[Choice], cost: impl Fn(i64) -> Option<f64>) -> Found {
+    let now = Cell::new(0.0);
+    let mut timer = FakeTimer { now_ms: Some(&now) };
+    tuner.choose(
+        &Request { key: &key(operation), candidates, busy: false },
+        &mut timer,
+        |choice| {
+            let block = choice.get("block").unwrap_or(0);
+            cost(block).ok_or_else(|| format!("block {block} does not compile").into())
+        },
+        |ms| if *ms < 0.0 { Err("wrong by 0.5".into()) } else { Ok(()) },
+        |ms, _| {
+            now.set(now.get() + *ms);
+            Ok(())
+        },
+    )
+}
+
+fn reason(record: &Record, n: usize) -> &str {
+    match &record.trials[n].outcome {
+        Outcome::Rejected { reason } | Outcome::Skipped { reason } => reason,
+        Outcome::Timed { .. } => "timed",
+    }
+}
+
+#[test]
+fn the_fastest_right_candidate_wins_and_the_rest_is_recorded() {
+    let tuner = Tuner::new(Mode::Tune, Store::nowhere());
+    let candidates = blocks(&[64, 128, 256, 512]);
+    let found = tune(&tuner, "a", &candidates, |block| match block {
+        64 => Some(2.0),
+        128 => None,
+        256 => Some(-0.1),
+        _ => Some(1.5),
+    });
+    let record = found.record.unwrap();
+    assert_eq!((found.choice.get("block"), found.measured), (Some(512), true));
+    assert_eq!(record.best_ms(), Some(1.5));
+    assert_eq!(reason(&record, 1), "block 128 does not compile");
+    assert_eq!(reason(&record, 2), "wrong by 0.5");
+    let table = record.to_string();
+    assert!(table.contains("* block=512  1.5000 ms") && table.contains("rejected: wrong by 0.5"), "{table}");
+}
+
+#[test]
+fn the_median_decides_and_buffers_rotate() {
+    let tuner = Tuner::new(Mode::Tune, Store::nowhere());
+    tuner.set_budget(Budget { runs: 5, ..Budget::default() });
+    let now = Cell::new(0.0);
+    let rotations = RefCell::new(vec![]);
+    let candidates = blocks(&[1, 2]);
+    // Runs of 1: warm-up 9, then 1 1 1 50 50 (median 1). Runs of 2: warm-up 9, then 2 2 2 2 0.
+    let times = |block: i64, run: usize| match (block, run) {
+        (_, 0) => 9.0,
+        (1, 1..=3) => 1.0,
+        (1, _) => 50.0,
+        (_, 5) => 0.0,
+        _ => 2.0,
+    };
+    let mut runs = 0;
+    let found = tuner.choose(
+        &Request { key: &key("median"), candidates: &candidates, busy: false },
+        &mut FakeTimer { now_ms: Some(&now) },
+        |choice| Ok(choice.get("block").unwrap_or(0)),
+        |_| Ok(()),
+        |block, rotation| {
+            rotations.borrow_mut().push(rotation);
+            now.set(now.get() + times(*block, runs % 6));
+            runs += 1;
+            Ok(())
+        },
+    );
+    assert_eq!(found.choice.get("block"), Some(1));
+    assert_eq!(rotations.into_inner(), (0..12).collect::<Vec<_>>(), "one set of buffers after the other");
+    let Outcome::Timed { median_ms, min_ms, max_ms, runs } = found.record.unwrap().trials[0].outcome else { panic!() };
+    assert_eq!((median_ms, min_ms, max_ms, runs), (1.0, 1.0, 50.0, 5));
+}
+
+#[test]
+fn time_and_candidates_are_bounded() {
+    let tuner = Tuner::new(Mode::Tune, Store::nowhere());
+    let candidates = blocks(&(1..=100).collect::<Vec<_>>());
+    tuner.set_budget(Budget { candidates: 3, ..Budget::default() });
+    let record = tune(&tuner, "few", &candidates, |_| Some(1.0)).record.unwrap();
+    assert_eq!(reason(&record, 3), "3 candidates were tried already");
+    assert_eq!(record.chosen.get("block"), Some(1), "of equals, the first");
+
+    tuner.set_budget(Budget { total_ms: 100.0, candidates: 100, runs: 10, hopeless: 3.0 });
+    let record = tune(&tuner, "short", &candidates, |block| Some(block as f64)).record.unwrap();
+    let spent: f64 = record
+        .trials
+        .iter()
+        .map(|trial| match trial.outcome {
+            Outcome::Timed { median_ms, runs, .. } => median_ms * (runs + 1) as f64,
+            _ => 0.0,
+        })
+        .sum();
+    assert!(spent < 140.0, "{spent} ms");
+    assert!(reason(&record, 99).contains("100 ms for tuning were spent"), "{}", reason(&record, 99));
+
+    // Even no time at all finds a candidate that works.
+    tuner.set_budget(Budget { total_ms: 0.0, ..Budget::default() });
+    let found = tune(&tuner, "none", &candidates, |block| (block > 2).then_some(1.0));
+    assert_eq!(found.choice.get("block"), Some(3));
+
+    // A candidate far behind is given up after one run.
+    tuner.set_budget(Budget::default());
+    let record = tune(&tuner, "hopeless", &blocks(&[1, 2]), |block| Some(10.0 * block as f64 * block as f64)).record;
+    let Outcome::Timed { runs, .. } = record.unwrap().trials[1].outcome else { panic!() };
+    assert_eq!(runs, 1);
+}
+
+#[test]
+fn modes_and_guards() {
+    let folder = folder("modes");
+    let candidates = blocks(&[64, 128]);
+    let faster_second = |block| Some(if block == 128 { 1.0 } else { 2.0 });
+    for mode in [Mode::Off, Mode::Cached] {
+        let found = tune(&tuner(mode, &folder), "modes", &candidates, |_| panic!("nothing is measured"));
+        assert_eq!((found.choice.get("block"), found.record.is_none()), (Some(64), true));
+    }
+    assert!(tune(&tuner(Mode::Tune, &folder), "modes", &candidates, faster_second).measured);
+    for mode in [Mode::Cached, Mode::Tune] {
+        let found = tune(&tuner(mode, &folder), "modes", &candidates, |_| panic!("it is known"));
+        assert_eq!((found.choice.get("block"), found.measured), (Some(128), false));
+    }
+    assert_eq!(tune(&tuner(Mode::Off, &folder), "modes", &candidates, faster_second).choice.get("block"), Some(64));
+    // What is no candidate any more is not used.
+    let found = tune(&tuner(Mode::Cached, &folder), "modes", &blocks(&[32, 64]), faster_second);
+    assert_eq!((found.choice.get("block"), found.record.is_none()), (Some(32), true));
+    // A candidate that nobody tried yet is tried where that may be done.
+    let more = blocks(&[64, 128, 256]);
+    let found = tune(&tuner(Mode::Cached, &folder), "modes", &more, |_| panic!("nothing is measured"));
+    assert_eq!((found.choice.get("block"), found.measured), (Some(128), false));
+    let found = tune(&tuner(Mode::Tune, &folder), "modes", &more, |block| Some(256.0 / block as f64));
+    assert_eq!((found.choice.get("block"), found.measured), (Some(256), true));
+    assert!(tune(&tuner(Mode::Tune, &folder), "modes", &candidates, faster_second).measured, "256 is none of these");
+    // Inside a capture nothing is measured, and what is known is used all the same.
+    let busy = |operation: &str| {
+        tuner(Mode::Tune, &folder).choose(
+            &Request { key: &key(operation), candidates: &candidates, busy: true },
+            &mut FakeTimer::default(),
+            |_| -> Fallible<()> { panic!("measured inside a capture") },
+            |()| Ok(()),
+            |(), _| Ok(()),
+        )
+    };
+    assert_eq!(busy("unknown").choice.get("block"), Some(64));
+    assert_eq!(busy("modes").choice.get("block"), Some(128));
+    // Nothing to choose from, and nothing that works.
+    assert_eq!(tune(&tuner(Mode::Tune, &folder), "empty", &[], faster_second).choice, Choice::new());
+    let found = tune(&tuner(Mode::Tune, &folder), "all bad", &candidates, |_| None);
+    assert_eq!((found.choice.get("block"), found.record.is_none()), (Some(64), true));
+}
+
+#[test]
+fn every_part_of_the_key_counts() {
+    let folder = folder("keys");
+    let (store, candidates) = (Store::open(&Settings::in_folder(&folder)), blocks(&[1]));
+    let base = key("k");
+    let others = [
+        Key { operation: "l".into(), ..base.clone() },
+        Key { shape: vec![64, 33], ..base.clone() },
+        Key { dtype: "f64".into(), ..base.clone() },
+        Key { platform: Platform { device: "x".into(), ..base.platform.clone() }, ..base.clone() },
+        Key { platform: Platform { driver: "13.1".into(), ..base.platform.clone() }, ..base.clone() },
+        Key { platform: Platform { bornite: "9".into(), ..base.platform.clone() }, ..base.clone() },
+        Key {
+            platform: Platform { libraries: [("nvrtc".into(), "13".into())].into(), ..base.platform.clone() },
+            ..base.clone()
+        },
+    ];
+    let record = |key: &Key| Record { key: key.clone(), chosen: candidates[0].clone(), trials: vec![], unix_time: 1 };
+    store.put(&record(&base)).unwrap();
+    for other in &others {
+        assert_eq!(store.get(other), None, "{other:?}");
+        store.put(&record(other)).unwrap();
+        assert_eq!(store.get(other), Some(record(other)));
+    }
+    assert_eq!(store.stats().entries, 8);
+    assert_eq!(store.records().len(), 8);
+    assert_eq!(store.clear().unwrap(), 8);
+    assert_eq!(store.get(&base), None);
+}
+
+#[test]
+fn damaged_and_newer_files_are_as_good_as_none() {
+    let folder = folder("damage");
+    let store = Store::open(&Settings::in_folder(&folder));
+    let candidates = blocks(&[64, 128]);
+    tune(&tuner(Mode::Tune, &folder), "d", &candidates, |block| Some(block as f64));
+    let path = std::fs::read_dir(folder.join("tuning")).unwrap().next().unwrap().unwrap().path();
+    let whole = std::fs::read_to_string(&path).unwrap();
+    assert!(store.get(&key("d")).is_some());
+    for cut in 0..whole.trim_end().len() {
+        std::fs::write(&path, &whole.as_bytes()[..cut]).unwrap();
+        assert_eq!(store.get(&key("d")), None, "cut at {cut}");
+    }
+    // A flipped byte gives another record or none, never a panic; a different key is never believed.
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone().into_bytes();
+        bytes[at] ^= 0x10;
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(store.get(&key("d")).is_none_or(|record| record.key == key("d")), "flip at {at}");
+    }
+    // Rebuilt over damage.
+    std::fs::write(&path, "{").unwrap();
+    assert!(tune(&tuner(Mode::Tune, &folder), "d", &candidates, |_| Some(1.0)).measured);
+    assert!(store.get(&key("d")).is_some());
+    // A newer format is neither read nor destroyed; tuning works as if nothing were there.
+    let newer = r#"{"format": 2, "record": "who knows"}"#;
+    std::fs::write(&path, newer).unwrap();
+    assert!(tune(&tuner(Mode::Tune, &folder), "d", &candidates, |_| Some(1.0)).measured);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), newer);
+    let refused = store.put(&Record { key: key("d"), chosen: Choice::new(), trials: vec![], unix_time: 0 });
+    assert!(refused.unwrap_err().contains("newer format 2"));
+    assert_eq!(std::fs::read_dir(folder.join("tuning")).unwrap().count(), 1, "no stray files");
+}
+
+#[test]
+fn folders_that_cannot_be_used_are_no_error() {
+    let file = folder("file");
+    std::fs::write(&file, "not a folder").unwrap();
+    for settings in [
+        Settings::in_folder(&file),
+        Settings { enabled: false, ..Settings::in_folder(folder("off")) },
+        Settings { folder: None, ..Settings::in_folder("x") },
+    ] {
+        let tuner = Tuner::new(Mode::Tune, Store::open(&settings));
+        assert!(tuner.store().folder().is_err());
+        assert!(tune(&tuner, "t", &blocks(&[1, 2]), |_| Some(1.0)).measured);
+        assert!(!tune(&tuner, "t", &blocks(&[1, 2]), |_| Some(1.0)).measured, "known in memory");
+        assert!(tuner.store().clear().is_err());
+        assert_eq!(tuner.store().stats().entries, 0);
+    }
+}
+
+#[test]
+fn threads_and_tuners_at_once_measure_once_and_lose_nothing() {
+    let folder = folder("threads");
+    let (shared, measured, start) = (tuner(Mode::Tune, &folder), AtomicUsize::new(0), Barrier::new(8));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                start.wait();
+                let found = tune(&shared, "same", &blocks(&[1, 2]), |block| Some(block as f64));
+                measured.fetch_add(found.measured as usize, Ordering::Relaxed);
+                assert_eq!(found.choice.get("block"), Some(1));
+            });
+        }
+    });
+    assert_eq!(measured.into_inner(), 1);
+    // Tuners of their own, as processes have them, each with its own keys and one in common.
+    std::thread::scope(|scope| {
+        for n in 0..8 {
+            let folder = &folder;
+            scope.spawn(move || {
+                let own = tuner(Mode::Tune, folder);
+                for operation in [format!("own {n}"), "common".into()] {
+                    tune(&own, &operation, &blocks(&[1, 2]), |block| Some(block as f64));
+                }
+            });
+        }
+    });
+    let store = Store::open(&Settings::in_folder(&folder));
+    assert_eq!(store.records().len(), 1 + 8 + 1);
+}
+
+#[test]
+fn pinned_choices_come_first() {
+    let folder = folder("pins");
+    let candidates = blocks(&[64, 128]);
+    let first = tuner(Mode::Tune, &folder);
+    tune(&first, "p", &candidates, |block| Some(block as f64));
+    let mut saved = first.known();
+    assert_eq!(saved.len(), 1);
+    saved[0].chosen = candidates[1].clone();
+    let resumed = tuner(Mode::Tune, &folder);
+    resumed.pin(saved);
+    assert_eq!(tune(&resumed, "p", &candidates, |_| panic!()).choice, candidates[1]);
+}
+
+#[test]
+fn closures_are_tuned() {
+    let tuner = Tuner::new(Mode::Tune, Store::nowhere());
+    let value = Cell::new(0);
+    let variants = vec![
+        Variant::new(Choice::new().with("n", 1), |_| Err("fails".into())),
+        Variant::new(Choice::new().with("n", 2), |_| {
+            value.set(5);
+            Ok(())
+        })
+        .verified_by(|| if value.get() == 4 { Ok(()) } else { Err("not 4".into()) }),
+        Variant::new(Choice::new().with("n", 3), |_| {
+            value.set(4);
+            Ok(())
+        })
+        .verified_by(|| if value.get() == 4 { Ok(()) } else { Err("not 4".into()) }),
+    ];
+    let found = tuner.best_of(&key("closures"), variants, &mut HostTimer::new());
+    let record = found.record.unwrap();
+    assert_eq!(found.choice.get("n"), Some(3));
+    assert_eq!((reason(&record, 0), reason(&record, 1)), ("fails", "not 4"));
+}
