@@ -24,7 +24,8 @@ pub(crate) struct Lowered {
 pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let node = &*tensor.0;
     let elements = node.elements() as u64;
-    let copies = node.value().is_some() || node.op.is_view() || node.inputs.is_empty();
+    let generated = matches!(node.op, Op::Iota { .. });
+    let copies = node.value().is_some() || node.op.is_view() || node.inputs.is_empty() && !generated;
     if !copies && matches!(node.op, Op::Cumsum(_) | Op::ArgSort { .. }) {
         return lines::lower(tensor);
     }

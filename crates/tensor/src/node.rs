@@ -78,8 +78,8 @@ pub(crate) enum Op {
     ArgReduce(Reduce, usize),
     /// The order that sorts an axis; equal elements keep theirs, NaN counts as largest.
     ArgSort { axis: usize, descending: bool },
-    /// The place along an axis, of this dtype and shape.
-    Iota { axis: usize, shape: Vec<usize>, dtype: DType },
+    /// The place along an axis.
+    Iota { axis: usize },
     /// Random 32-bit words of this shape, from a seed and an offset.
     Random(Vec<usize>),
     /// The same value without history.

@@ -54,7 +54,7 @@ impl Axes {
     }
 }
 
-fn resolve_axis(axis: isize, rank: usize) -> Result<usize, String> {
+pub(crate) fn resolve_axis(axis: isize, rank: usize) -> Result<usize, String> {
     let from_start = if axis < 0 { axis + rank as isize } else { axis };
     if (0..rank as isize).contains(&from_start) {
         Ok(from_start as usize)
@@ -153,6 +153,18 @@ impl Tensor {
     #[track_caller]
     pub fn sum(&self, axes: impl Into<Axes>) -> Tensor {
         self.reduce(Reduce::Sum, axes.into(), Place::here())
+    }
+
+    /// Product over axes, which vanish.
+    #[track_caller]
+    pub fn prod(&self, axes: impl Into<Axes>) -> Tensor {
+        self.reduce(Reduce::Prod, axes.into(), Place::here())
+    }
+
+    /// Smallest element over axes, which vanish. Ties share the gradient.
+    #[track_caller]
+    pub fn min(&self, axes: impl Into<Axes>) -> Tensor {
+        self.reduce(Reduce::Min, axes.into(), Place::here())
     }
 
     /// Largest element over axes, which vanish. Ties share the gradient.

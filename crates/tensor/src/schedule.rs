@@ -202,6 +202,16 @@ impl Plan {
         self.steps.iter().map(|step| step.program.clone() as Arc<dyn Any + Send + Sync>)
     }
 
+    /// True if a step can meet a bad index.
+    pub fn reports(&self) -> bool {
+        self.status.is_some()
+    }
+
+    /// Waits for the steps, if one can meet a bad index, and says whether one did. The device's lock is held.
+    pub fn check(&self) -> Result<()> {
+        self.status.as_ref().map_or(Ok(()), |status| crate::status::check(self.device, status))
+    }
+
     /// Gives every step to the device.
     pub fn run(&self, roots: &[Buffer], temps: &[Buffer], sources: &[Buffer]) -> Result<()> {
         for step in &self.steps {
@@ -245,6 +255,7 @@ pub(crate) fn realize(tensors: &[Tensor]) -> Result<()> {
         let sources = plan.sources.iter().map(value_of).collect::<Result<Vec<_>>>()?;
         let (roots, temps) = (plan.allocate_roots()?, plan.allocate_temps()?);
         plan.run(&roots, &temps, &sources)?;
+        plan.check()?;
         done.extend(plan.roots.iter().cloned().zip(roots));
     }
     for (tensor, buffer) in done {

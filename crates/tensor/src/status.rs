@@ -1,4 +1,5 @@
-//! What kernels report that cannot stop: bad indices. Each device has a few words that such kernels write and reads check.
+//! What kernels report that cannot stop: bad indices. Each device has a few words that such kernels write; whoever ran them
+//! looks there before anything that depends on them is believed.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -56,9 +57,8 @@ pub(crate) fn code(node: &Node) -> i64 {
     })
 }
 
-/// The first bad index since the last check, as an error. Called with the device's lock held, when its work is done.
-pub(crate) fn check(device: Device) -> Result<()> {
-    let Some(buffer) = table(|t| t.buffers.get(&device).cloned()) else { return Ok(()) };
+/// The first bad index since the last check, as an error.
+pub(crate) fn check(device: Device, buffer: &Buffer) -> Result<()> {
     let words = buffer.to_words()?;
     if words[0] == 0 {
         return Ok(());

@@ -129,9 +129,7 @@ impl Tensor {
         let node = self.node()?;
         // The lock keeps a trace from writing the storage between finding it and reading it.
         let _running = node.device.lock();
-        let words = value_of(self)?.to_words()?;
-        crate::status::check(node.device)?;
-        Ok(words)
+        value_of(self)?.to_words()
     }
 
     /// The node, or the error that it is.
@@ -168,7 +166,7 @@ impl Tensor {
 }
 
 /// Number of elements of a shape, if memory could hold them.
-fn elements_of(shape: &[usize], dtype: DType) -> std::result::Result<usize, String> {
+pub(crate) fn elements_of(shape: &[usize], dtype: DType) -> std::result::Result<usize, String> {
     // Strides are products of lengths even where there are no elements: an axis of length 0 counts as 1 here.
     let largest = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1)));
     match largest.and_then(|n| n.checked_mul(dtype.bytes())) {

@@ -186,12 +186,16 @@ impl Compiled {
                 Source::Constant(buffer) => Ok(buffer.clone()),
             })
             .collect::<Result<_>>()?;
-        let run = || -> Result<()> {
-            self.plan.run(&self.roots, &self.temps, &sources)?;
+        let settle = || -> Result<()> {
             for (home, (_, root)) in homes.iter().zip(&self.updates) {
                 home.copy_from(&self.roots[*root])?;
             }
             Ok(())
+        };
+        // Variables change only when it is known that no index was bad.
+        let run = || -> Result<()> {
+            self.plan.run(&self.roots, &self.temps, &sources)?;
+            if self.plan.reports() { Ok(()) } else { settle() }
         };
         match device {
             Device::Cpu(_) | Device::Interpreter => run()?,
@@ -212,6 +216,10 @@ impl Compiled {
                 };
                 graph.launch()?;
             }
+        }
+        if self.plan.reports() {
+            self.plan.check()?;
+            settle()?;
         }
         let mut handed: Vec<Option<Tensor>> = vec![None; self.roots.len()];
         for (&root, like) in self.outputs.iter().zip(&self.results) {

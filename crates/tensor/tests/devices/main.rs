@@ -5,6 +5,7 @@ mod fuzz;
 #[path = "../../../codegen/tests/fuzz/generate.rs"]
 mod generate;
 mod grad;
+mod index;
 mod mlp;
 mod native;
 mod nvrtc;
@@ -25,7 +26,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 37] = [
+const SUITE: [(&str, Body); 41] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -43,6 +44,10 @@ const SUITE: [(&str, Body); 37] = [
     ("ops::views", ops::views),
     ("ops::empty_and_scalar", ops::empty_and_scalar),
     ("ops::softmax_at_extremes", ops::softmax_at_extremes),
+    ("index::slices_and_joins", index::slices_and_joins),
+    ("index::indices", index::indices),
+    ("index::order", index::order),
+    ("index::random_words", index::random_words),
     ("grad::finite_differences", grad::finite_differences),
     ("grad::every_row", grad::every_row),
     ("grad::known_answers", grad::known_answers),

@@ -1,0 +1,354 @@
+//! Choosing elements: slices, padding, joining, indices, order. Each is a view, one node, or a function over such.
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use bornite_ir::{Op as Row, Value};
+
+use crate::node::{Cut, Node, Op, Reduce};
+use crate::ops::{map, resolve_axis};
+use crate::{DType, Device, Place, Tensor};
+
+impl Tensor {
+    /// Elements `range` of an axis; negative bounds count from the end, bounds beyond it are cut off.
+    ///
+    /// ```
+    /// use bornite::{Device, Tensor};
+    /// # fn main() -> bornite::Result<()> {
+    /// let x = Tensor::from_slice(&[1i32, 2, 3, 4, 5], &[5], Device::cpu());
+    /// assert_eq!(x.slice(0, 1..-1).to_vec::<i32>()?, [2, 3, 4]);
+    /// assert_eq!(x.slice_step(0, .., -2).to_vec::<i32>()?, [5, 3, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn slice(&self, axis: isize, range: impl RangeBounds<isize>) -> Tensor {
+        self.slice_at(axis, (range.start_bound().cloned(), range.end_bound().cloned()), 1, Place::here())
+    }
+
+    /// Every `step`-th element of `range` of an axis; a negative step starts from the range's end.
+    #[track_caller]
+    pub fn slice_step(&self, axis: isize, range: impl RangeBounds<isize>, step: isize) -> Tensor {
+        self.slice_at(axis, (range.start_bound().cloned(), range.end_bound().cloned()), step, Place::here())
+    }
+
+    fn slice_at(&self, axis: isize, range: (Bound<isize>, Bound<isize>), step: isize, place: Place) -> Tensor {
+        let Ok(node) = self.node() else { return self.clone() };
+        let axis = match resolve_axis(axis, node.shape.len()) {
+            Ok(axis) => axis,
+            Err(what) => return Tensor::failed("slice", what, place),
+        };
+        if step == 0 {
+            return Tensor::failed("slice", "a step of 0 goes nowhere".into(), place);
+        }
+        let len = node.shape[axis] as isize;
+        let from_start = |n: isize| if n < 0 { n.saturating_add(len) } else { n }.clamp(0, len);
+        let start = match range.0 {
+            Bound::Included(n) => from_start(n),
+            Bound::Excluded(n) => from_start(n).saturating_add(1).min(len),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.1 {
+            Bound::Included(n) => from_start(n).saturating_add(1).min(len),
+            Bound::Excluded(n) => from_start(n),
+            Bound::Unbounded => len,
+        };
+        let count = (end - start).max(0) as usize;
+        let taken = count.div_ceil(step.unsigned_abs());
+        let first = if step > 0 { start } else { end - 1 };
+        let mut cuts: Vec<Cut> = node.shape.iter().map(|&len| Cut::whole(len)).collect();
+        cuts[axis] = Cut { start: if taken == 0 { 0 } else { first as usize }, step, len: taken };
+        Tensor::build(Op::Slice(cuts), vec![self.clone()], place)
+    }
+
+    /// An axis in reverse.
+    #[track_caller]
+    pub fn flip(&self, axis: isize) -> Tensor {
+        let place = Place::here();
+        let Ok(node) = self.node() else { return self.clone() };
+        match resolve_axis(axis, node.shape.len()) {
+            Ok(axis) => self.flip_at(axis, place),
+            Err(what) => Tensor::failed("flip", what, place),
+        }
+    }
+
+    /// So many elements of `value` before and after each axis.
+    #[track_caller]
+    pub fn pad(&self, widths: &[(usize, usize)], value: f64) -> Tensor {
+        let place = Place::here();
+        let Ok(node) = self.node() else { return self.clone() };
+        if widths.len() != node.shape.len() {
+            let what = format!("{} pairs of widths for {} axes", widths.len(), node.shape.len());
+            return Tensor::failed("pad", what, place);
+        }
+        let cuts = widths.iter().zip(&node.shape).map(|(&(start, _), &len)| Cut { start, step: 1, len }).collect();
+        let sizes = widths
+            .iter()
+            .zip(&node.shape)
+            .map(|(&(before, after), &len)| before.checked_add(after).and_then(|n| n.checked_add(len)));
+        match sizes.collect() {
+            Some(shape) => {
+                let fill = Value::from_f64(node.dtype, value);
+                Tensor::build(Op::Pad(cuts, shape, fill), vec![self.clone()], place)
+            }
+            None => Tensor::failed("pad", "more elements than memory can hold".into(), place),
+        }
+    }
+
+    /// Tensors one after the other along an axis.
+    #[track_caller]
+    pub fn concat(tensors: &[&Tensor], axis: isize) -> Tensor {
+        let place = Place::here();
+        let Some(first) = tensors.first() else {
+            return Tensor::failed("concat", "there is nothing to join".into(), place);
+        };
+        let Ok(node) = first.node() else { return (*first).clone() };
+        match resolve_axis(axis, node.shape.len()) {
+            Ok(axis) => Tensor::build(Op::Concat(axis), tensors.iter().map(|&t| t.clone()).collect(), place),
+            Err(what) => Tensor::failed("concat", what, place),
+        }
+    }
+
+    /// Tensors of one shape side by side along a new axis.
+    #[track_caller]
+    pub fn stack(tensors: &[&Tensor], axis: isize) -> Tensor {
+        let unsqueezed: Vec<Tensor> = tensors.iter().map(|t| t.unsqueeze(axis)).collect();
+        Tensor::concat(&unsqueezed.iter().collect::<Vec<_>>(), axis)
+    }
+
+    /// Pieces of `size` along an axis; the last may be shorter.
+    #[track_caller]
+    pub fn split(&self, size: usize, axis: isize) -> Vec<Tensor> {
+        let place = Place::here();
+        let Ok(node) = self.node() else { return vec![self.clone()] };
+        let axis = match resolve_axis(axis, node.shape.len()) {
+            Ok(axis) if size > 0 => axis,
+            Ok(_) => return vec![Tensor::failed("split", "pieces of 0 elements".into(), place)],
+            Err(what) => return vec![Tensor::failed("split", what, place)],
+        };
+        let pieces = node.shape[axis].div_ceil(size).max(1);
+        let piece = |n: usize| {
+            let (start, end) = ((n * size) as isize, ((n + 1) * size) as isize);
+            self.slice_at(axis as isize, (Bound::Included(start), Bound::Excluded(end)), 1, place)
+        };
+        (0..pieces).map(piece).collect()
+    }
+
+    /// `out[.., i, ..] = self[.., index[.., i, ..], ..]`: elements along an axis by an index tensor that has this one's
+    /// shape but for that axis. A bad index is an error of the read.
+    #[track_caller]
+    pub fn gather(&self, axis: isize, index: &Tensor) -> Tensor {
+        self.gather_at(axis, index, Place::here())
+    }
+
+    fn gather_at(&self, axis: isize, index: &Tensor, place: Place) -> Tensor {
+        let Ok(node) = self.node() else { return self.clone() };
+        match resolve_axis(axis, node.shape.len()) {
+            Ok(axis) => Tensor::build(Op::Gather(axis), vec![self.clone(), index.clone()], place),
+            Err(what) => Tensor::failed("gather", what, place),
+        }
+    }
+
+    /// Whole slices along an axis, by a list of indices (a tensor of one axis).
+    #[track_caller]
+    pub fn index_select(&self, axis: isize, index: &Tensor) -> Tensor {
+        let place = Place::here();
+        let (Ok(node), Ok(list)) = (self.node(), index.node()) else {
+            return if self.node().is_err() { self.clone() } else { index.clone() };
+        };
+        match (resolve_axis(axis, node.shape.len()), &list.shape[..]) {
+            (Ok(axis), [count]) => {
+                let mut shape = vec![1; node.shape.len()];
+                shape[axis] = *count;
+                let mut whole = node.shape.clone();
+                whole[axis] = *count;
+                let index = index.reshape_at(&shape, place).broadcast_to(&whole, place);
+                self.gather_at(axis as isize, &index, place)
+            }
+            (Err(what), _) => Tensor::failed("index_select", what, place),
+            (_, shape) => Tensor::failed("index_select", format!("indices have one axis, not shape {shape:?}"), place),
+        }
+    }
+
+    /// Rows of this table by index: `out[.., :] = self[index[..], :]`.
+    #[track_caller]
+    pub fn embedding(&self, index: &Tensor) -> Tensor {
+        let place = Place::here();
+        let (Ok(table), Ok(list)) = (self.node(), index.node()) else {
+            return if self.node().is_err() { self.clone() } else { index.clone() };
+        };
+        let [_, width] = table.shape[..] else {
+            let what = format!("a table has two axes, not shape {:?}", table.shape);
+            return Tensor::failed("embedding", what, place);
+        };
+        let count: usize = list.shape.iter().product();
+        let flat = index.reshape_at(&[count, 1], place).broadcast_to(&[count, width], place);
+        let shape = [&list.shape[..], &[width]].concat();
+        self.gather_at(0, &flat, place).reshape_at(&shape, place)
+    }
+
+    /// This tensor with each of `values` added where `index` names along an axis, in order.
+    #[track_caller]
+    pub fn scatter_add(&self, axis: isize, index: &Tensor, values: &Tensor) -> Tensor {
+        let place = Place::here();
+        let Ok(node) = self.node() else { return self.clone() };
+        match resolve_axis(axis, node.shape.len()) {
+            Ok(axis) => {
+                let inputs = vec![self.clone(), index.clone(), values.clone()];
+                Tensor::build(Op::ScatterAdd(axis), inputs, place)
+            }
+            Err(what) => Tensor::failed("scatter_add", what, place),
+        }
+    }
+
+    /// `value` where `mask` (of bools, broadcast) is true.
+    #[track_caller]
+    pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Tensor {
+        let place = Place::here();
+        map(Row::Select, &[mask, &self.scalar_like(value, place), self], place)
+    }
+
+    /// Where along an axis the largest element is: the first of equal ones, or the first NaN. The axis vanishes.
+    #[track_caller]
+    pub fn argmax(&self, axis: isize) -> Tensor {
+        self.arg_reduce(Reduce::Max, axis, Place::here())
+    }
+
+    /// Where along an axis the smallest element is: the first of equal ones, or the first NaN. The axis vanishes.
+    #[track_caller]
+    pub fn argmin(&self, axis: isize) -> Tensor {
+        self.arg_reduce(Reduce::Min, axis, Place::here())
+    }
+
+    fn arg_reduce(&self, reduce: Reduce, axis: isize, place: Place) -> Tensor {
+        let Ok(node) = self.node() else { return self.clone() };
+        match resolve_axis(axis, node.shape.len()) {
+            Ok(axis) => Tensor::build(Op::ArgReduce(reduce, axis), vec![self.clone()], place),
+            Err(what) => Tensor::failed(Op::ArgReduce(reduce, 0).name(), what, place),
+        }
+    }
+
+    /// Running sums along an axis.
+    #[track_caller]
+    pub fn cumsum(&self, axis: isize) -> Tensor {
+        let place = Place::here();
+        let Ok(node) = self.node() else { return self.clone() };
+        match resolve_axis(axis, node.shape.len()) {
+            Ok(axis) => Tensor::build(Op::Cumsum(axis), vec![self.clone()], place),
+            Err(what) => Tensor::failed("cumsum", what, place),
+        }
+    }
+
+    /// The order that sorts an axis: places in it, as i64. Equal elements keep their order; NaN counts as largest.
+    #[track_caller]
+    pub fn argsort(&self, axis: isize, descending: bool) -> Tensor {
+        self.argsort_at(axis, descending, Place::here())
+    }
+
+    fn argsort_at(&self, axis: isize, descending: bool, place: Place) -> Tensor {
+        let Ok(node) = self.node() else { return self.clone() };
+        match resolve_axis(axis, node.shape.len()) {
+            Ok(axis) => Tensor::build(Op::ArgSort { axis, descending }, vec![self.clone()], place),
+            Err(what) => Tensor::failed("argsort", what, place),
+        }
+    }
+
+    /// The sorted axis, and where its elements were.
+    #[track_caller]
+    pub fn sort(&self, axis: isize, descending: bool) -> (Tensor, Tensor) {
+        let place = Place::here();
+        let order = self.argsort_at(axis, descending, place);
+        (self.gather_at(axis, &order, place), order)
+    }
+
+    /// The `k` largest elements of an axis in falling order, and where they were.
+    #[track_caller]
+    pub fn topk(&self, k: usize, axis: isize) -> (Tensor, Tensor) {
+        let place = Place::here();
+        let Ok(node) = self.node() else { return (self.clone(), self.clone()) };
+        let length = resolve_axis(axis, node.shape.len()).map(|axis| node.shape[axis]);
+        if length.as_ref().is_ok_and(|&len| len < k) {
+            let failed = Tensor::failed("topk", format!("{k} of {} elements", length.unwrap_or(0)), place);
+            return (failed.clone(), failed);
+        }
+        let order = self.argsort_at(axis, true, place);
+        let order = order.slice_at(axis, (Bound::Included(0), Bound::Excluded(k as isize)), 1, place);
+        (self.gather_at(axis, &order, place), order)
+    }
+
+    /// 0, 1, 2, … below `n`, of a dtype.
+    #[track_caller]
+    pub fn arange(n: usize, dtype: DType, device: Device) -> Tensor {
+        Tensor::iota(&[n], 0, dtype, device, Place::here())
+    }
+
+    /// The place along an axis of a shape.
+    pub(crate) fn iota(shape: &[usize], axis: usize, dtype: DType, device: Device, place: Place) -> Tensor {
+        match crate::tensor::elements_of(shape, dtype) {
+            Ok(_) => {
+                let op = Op::Iota { axis };
+                Tensor(Arc::new(Node::new(op, dtype, shape.to_vec(), device, vec![], place)))
+            }
+            Err(what) => Tensor::failed("arange", what, place),
+        }
+    }
+
+    /// `n` numbers from `start` to `end`, both included.
+    #[track_caller]
+    pub fn linspace(start: f64, end: f64, n: usize, dtype: DType, device: Device) -> Tensor {
+        let place = Place::here();
+        if !dtype.is_float() {
+            return Tensor::failed("linspace", format!("expects a float dtype, found {dtype}"), place);
+        }
+        let steps = Tensor::iota(&[n], 0, DType::F64, device, place);
+        let step = if n > 1 { (end - start) / (n - 1) as f64 } else { 0.0 };
+        let scaled = map(Row::Mul, &[&steps, &steps.scalar_like(step, place)], place);
+        let all = map(Row::Add, &[&scaled, &steps.scalar_like(start, place)], place);
+        Tensor::build(Op::Cast(dtype), vec![all], place)
+    }
+
+    /// The unit matrix of `n` rows.
+    #[track_caller]
+    pub fn eye(n: usize, dtype: DType, device: Device) -> Tensor {
+        let place = Place::here();
+        let [rows, columns] = [0, 1].map(|axis| Tensor::iota(&[n, n], axis, DType::I64, device, place));
+        Tensor::build(Op::Cast(dtype), vec![map(Row::Eq, &[&rows, &columns], place)], place)
+    }
+
+    /// A new last axis of length `classes` that is 1 at each index and 0 elsewhere.
+    #[track_caller]
+    pub fn one_hot(&self, classes: usize, dtype: DType) -> Tensor {
+        let place = Place::here();
+        let Ok(node) = self.node() else { return self.clone() };
+        if !node.dtype.is_int() {
+            return Tensor::failed("one_hot", format!("indices are integers, found {}", node.dtype), place);
+        }
+        let shape = [&node.shape[..], &[classes]].concat();
+        let places = Tensor::iota(&shape, node.shape.len(), node.dtype, node.device, place);
+        let own = self.reshape_at(&[&node.shape[..], &[1]].concat(), place).broadcast_to(&shape, place);
+        Tensor::build(Op::Cast(dtype), vec![map(Row::Eq, &[&places, &own], place)], place)
+    }
+
+    /// The last two axes with 0 above the `k`-th diagonal.
+    #[track_caller]
+    pub fn tril(&self, k: isize) -> Tensor {
+        self.triangle("tril", Row::Le, k, Place::here())
+    }
+
+    /// The last two axes with 0 below the `k`-th diagonal.
+    #[track_caller]
+    pub fn triu(&self, k: isize) -> Tensor {
+        self.triangle("triu", Row::Ge, k, Place::here())
+    }
+
+    fn triangle(&self, name: &'static str, keep: Row, k: isize, place: Place) -> Tensor {
+        let Ok(node) = self.node() else { return self.clone() };
+        let [.., rows, columns] = node.shape[..] else {
+            return Tensor::failed(name, format!("expects at least two axes, found shape {:?}", node.shape), place);
+        };
+        let [i, j] = [0, 1].map(|axis| Tensor::iota(&[rows, columns], axis, DType::I64, node.device, place));
+        let diagonal = map(Row::Add, &[&i, &i.scalar_like(k as f64, place)], place);
+        let kept = map(keep, &[&j, &diagonal], place);
+        map(Row::Select, &[&kept, self, &self.scalar_like(0.0, place)], place)
+    }
+}
