@@ -14,7 +14,7 @@ pub(super) fn lower(tensor: &Tensor) -> Result<Lowered> {
         _ => 0,
     };
     let len = node.shape[axis];
-    let lines = if len == 0 { 0 } else { node.elements() / len };
+    let lines = node.elements().checked_div(len).unwrap_or(0);
     let index = index_type(tensor, false);
     let mut b = Builder::new(format!("{}_{}", node.op.name(), node.inputs[0].0.dtype), lines as u64, index);
     let out = b.param("out", node.dtype, node.elements() as u64, Access::ReadWrite);
