@@ -127,6 +127,16 @@ pub enum FaultKind {
         /// One that does.
         by: String,
     },
+    /// A quotient of integers that does not exist or does not fit its type.
+    #[error("{a} is divided by {b}, in {by}")]
+    Division {
+        /// The dividend.
+        a: String,
+        /// The divisor.
+        b: String,
+        /// Who did it.
+        by: String,
+    },
     /// The kernel ran longer than it was allowed to.
     #[error("still running after {0} statements")]
     TooLong(u64),

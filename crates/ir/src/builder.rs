@@ -174,10 +174,11 @@ impl Builder {
     /// Adds a variable of any type, given the initial value of each component, or of all.
     pub fn local_of(&mut self, name: impl Into<String>, ty: impl Into<Type>, init: &[Value]) -> LocalId {
         let ty = ty.into();
-        let init = match init {
+        let mut init = match init {
             [one] => vec![*one; ty.count(&self.kernel.structs)],
             all => all.to_vec(),
         };
+        init.iter_mut().for_each(|value| *value = value.with_one_nan());
         self.code.locals.push(Local { name: name.into(), ty, init });
         LocalId(self.code.locals.len() as u32 - 1)
     }
@@ -463,7 +464,9 @@ impl EmitBits for Builder {
         self.code.types.get(v.0 as usize).and_then(|ty| ty.element()).unwrap_or(self.kernel.index)
     }
 
+    /// All NaNs are one: what is written reads back the same.
     fn constant(&mut self, value: Value) -> ExprId {
+        let value = value.with_one_nan();
         self.push(Expr::Const(value), value.scalar())
     }
 

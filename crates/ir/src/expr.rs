@@ -141,10 +141,10 @@ impl Atomic {
     }
 }
 
-/// Whose value a thread of a warp receives.
+/// Whose value a thread of a warp receives. Of the lane, distance or mask the lowest five bits count.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Shuffle {
-    /// The lane of that number (modulo 32).
+    /// The lane of that number.
     Index,
     /// The lane that many below; its own where there is none.
     Up,

@@ -178,7 +178,9 @@ impl Launch {
     pub fn count(self, values: &[Value]) -> u64 {
         match self {
             Launch::ParallelFor { count } => count.of(values).max(0) as u64,
-            Launch::Blocks { grid, block } => grid.iter().chain(&block).map(|&n| n as u64).product(),
+            Launch::Blocks { grid, block } => {
+                grid.iter().chain(&block).fold(1, |n: u64, &size| n.saturating_mul(size as u64))
+            }
         }
     }
 }

@@ -261,8 +261,11 @@ impl Parser<'_> {
             };
         }
         let negative = self.take("-");
-        let number: i64 = self.number("a number")?;
-        Ok(Extent::Const(if negative { -number } else { number }))
+        let number: i128 = self.number("a number")?;
+        match i64::try_from(if negative { -number } else { number }) {
+            Ok(number) => Ok(Extent::Const(number)),
+            Err(_) => self.fail("expected a number of 64 bits"),
+        }
     }
 
     /// Variables and a block of statements; leaves the cursor behind the closing brace.
@@ -329,6 +332,12 @@ impl Parser<'_> {
     }
 
     fn statement(&mut self, depth: usize) -> Result<Stmt> {
+        // A view may have the name of a statement.
+        let rest = self.rest();
+        let word = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len();
+        if word > 0 && rest[word..].starts_with('[') {
+            return self.store();
+        }
         for (word, stmt) in [
             ("break", Stmt::Break),
             ("continue", Stmt::Continue),
@@ -393,25 +402,31 @@ impl Parser<'_> {
             let otherwise = if self.take("else") { self.nested(depth)? } else { vec![] };
             return Ok(Stmt::If { condition, then, otherwise });
         }
+        self.store()
+    }
+
+    fn store(&mut self) -> Result<Stmt> {
         let (view, at) = self.element()?;
         self.expect("=")?;
         Ok(Stmt::Store { view, at, value: self.operand()? })
     }
 
-    /// Makes room for every expression that a `Let` of the coming block numbers. Numbers beyond the text's length are
-    /// left to fail later.
+    /// Makes room for every expression that a `Let` of the coming block numbers. Numbers beyond the block's length
+    /// are left to fail later.
     fn reserve_numbers(&mut self) {
         self.evaluated.clear();
-        let longest: usize = self.lines.iter().map(|line| line.len()).sum();
-        let mut depth = 0i64;
+        let (mut depth, mut bytes, mut numbers) = (0i64, 0, vec![]);
         for line in self.cursor.lines.get(self.cursor.line..).unwrap_or_default() {
             let line = line.trim();
+            bytes += line.len();
             depth += line.ends_with('{') as i64 - line.starts_with('}') as i64;
             if depth <= 0 {
                 break;
             }
             let number = line.strip_prefix('%').and_then(|rest| rest.split_once(':'));
-            let Some(n) = number.and_then(|(n, _)| n.parse::<usize>().ok()).filter(|&n| n <= longest) else { continue };
+            numbers.extend(number.and_then(|(n, _)| n.parse::<usize>().ok()));
+        }
+        for n in numbers.into_iter().filter(|&n| n <= bytes) {
             if n >= self.evaluated.len() {
                 self.evaluated.resize(n + 1, Numbered::Never);
             }

@@ -160,6 +160,11 @@ impl Value {
         Value::from_bits(scalar, value as u64)
     }
 
+    /// The value, with every NaN made the same.
+    pub fn with_one_nan(self) -> Value {
+        if self.scalar.is_float() && self.as_f64().is_nan() { Value::from_f64(self.scalar, f64::NAN) } else { self }
+    }
+
     /// The constant's type.
     pub const fn scalar(self) -> Scalar {
         self.scalar

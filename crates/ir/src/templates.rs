@@ -16,7 +16,7 @@ pub type Built = Result<Kernel, VerifyError>;
 const I32: Scalar = Scalar::I32;
 
 fn blocks(n: u64, threads: u32) -> [u32; 3] {
-    [n.div_ceil(threads as u64).max(1) as u32, 1, 1]
+    [n.div_ceil(threads.max(1) as u64).max(1) as u32, 1, 1]
 }
 
 /// The dimensions of a matrix without gaps.
@@ -76,15 +76,17 @@ pub fn axpy(scalar: Scalar, n: u64, a: f64) -> Built {
     b.finish()
 }
 
-/// Combines one value a thread into the tile's first element, halving the distance: every step ends with a barrier.
+/// Combines one value a thread into the tile's first element, each step taking the upper half to the lower: every step
+/// ends with a barrier. Any number of threads will do.
 fn reduce_tile(b: &mut Builder, tile: SharedId, thread: ExprId, threads: u32, op: Op) {
-    let mut distance = threads as u64 / 2;
-    while distance > 0 {
-        let takes_part = below(b, thread, distance);
+    let mut width = threads as u64;
+    while width > 1 {
+        let far = width.div_ceil(2);
+        let takes_part = below(b, thread, width - far);
         b.if_else(
             takes_part,
             |b| {
-                let far = b.index_constant(distance);
+                let far = b.index_constant(far);
                 let other = b.add(&thread, &far);
                 let (mine, theirs) = (b.load(tile, thread), b.load(tile, other));
                 let both = b.op(op, &[&mine, &theirs]);
@@ -93,11 +95,11 @@ fn reduce_tile(b: &mut Builder, tile: SharedId, thread: ExprId, threads: u32, op
             |_| {},
         );
         b.simple(Stmt::Barrier);
-        distance /= 2;
+        width = far;
     }
 }
 
-/// `out[block]` = sum of the block's 2ᵏ elements of x, in shared memory. Twice, it sums anything.
+/// `out[block]` = sum of the block's elements of x, in shared memory. Twice, it sums anything.
 pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> Built {
     let grid = blocks(n, threads);
     let mut b = Builder::blocks("block_sum", grid, [threads, 1, 1], I32);
@@ -156,7 +158,7 @@ pub fn histogram(n: u64, bins: u64, threads: u32) -> Built {
     let (zero, one) = (b.index_constant(0), b.index_constant(1));
     // Every thread takes each `threads`-th bin.
     let per_bin = |b: &mut Builder, body: &dyn Fn(&mut Builder, ExprId)| {
-        let turns = b.index_constant(bins.div_ceil(threads as u64));
+        let turns = b.index_constant(bins.div_ceil(threads.max(1) as u64));
         let turn = b.open_loop("turn");
         let n = b.read(turn);
         let bin = at(b, n, threads as u64, thread);

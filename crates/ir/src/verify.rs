@@ -2,7 +2,7 @@
 
 mod code;
 
-use crate::{Dim, Extent, Kernel, Launch, MAX_COMPONENTS, Scalar, StructId, Type};
+use crate::{Dim, Expr, Extent, FunctionId, Kernel, Launch, MAX_COMPONENTS, Scalar, Stmt, StructId, Type};
 use code::check_code;
 pub(crate) use code::op_result;
 
@@ -31,6 +31,7 @@ pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
         ));
     }
     signature(kernel).map_err(|what| VerifyError::new(&kernel.name, what))?;
+    inlined_sizes(kernel).map_err(|what| VerifyError::new(&kernel.name, what))?;
     for n in 0..kernel.functions.len() {
         let name = &kernel.functions[n].name;
         check_code(kernel, Some(n)).map_err(|what| VerifyError::new(&kernel.name, format!("in '{name}': {what}")))?;
@@ -65,21 +66,56 @@ fn signature(kernel: &Kernel) -> Result<(), String> {
     for param in &kernel.params {
         dims(kernel, &param.name, &param.dims)?;
     }
-    let mut shared_bytes = 0u128;
+    let mut shared_bytes = 0u64;
     for shared in &kernel.shared {
         dims(kernel, &shared.name, &shared.dims)?;
         let extents: Vec<Extent> = shared.dims.iter().map(|dim| dim.extent).collect();
         if extents.iter().any(|extent| extent.known().is_none()) || shared.dims != crate::contiguous(&extents) {
             return Err(format!("shared '{}' needs known dimensions without gaps", shared.name));
         }
-        let elements: u128 = extents.iter().map(|extent| extent.of(&[]).max(0) as u128).product();
-        shared_bytes += elements * kernel.bytes_of(shared.ty) as u128;
+        // An extent of 0 is printed as 1: C++ has no empty arrays.
+        let elements = extents.iter().try_fold(1u64, |n, extent| n.checked_mul(extent.of(&[]).max(1) as u64));
+        let bytes = elements.and_then(|n| n.checked_mul(kernel.bytes_of(shared.ty) as u64)).unwrap_or(u64::MAX);
+        shared_bytes = shared_bytes.saturating_add(bytes);
     }
     if shared_bytes > 48 * 1024 {
         return Err(format!("{shared_bytes} bytes of shared memory; at most 49152 are possible"));
     }
     if matches!(kernel.launch, Launch::ParallelFor { .. }) && kernel.is_cooperative() {
         return Err("shared memory, barriers, shuffles and votes need blocks".into());
+    }
+    Ok(())
+}
+
+/// Statements of a kernel with all its calls written out, and calls within calls: some readers write them out.
+const MAX_INLINED: usize = 1 << 16;
+const MAX_CALLS: usize = 64;
+/// Structs within structs.
+const MAX_STRUCTS: usize = 16;
+
+fn inlined_sizes(kernel: &Kernel) -> Result<(), String> {
+    fn statements(block: &[Stmt]) -> usize {
+        block.iter().map(|stmt| 1 + stmt.blocks().iter().map(|inner| statements(inner)).sum::<usize>()).sum()
+    }
+    let mut sizes: Vec<(usize, usize)> = vec![];
+    let codes = kernel.functions.iter().map(|function| (&function.name, &function.code));
+    for (name, code) in codes.chain([(&kernel.name, &kernel.code)]) {
+        let (mut size, mut depth) = (statements(&code.body), 0);
+        for expr in &code.exprs {
+            if let Expr::Call(FunctionId(n), _) = expr
+                && let Some((inner, deep)) = sizes.get(*n as usize)
+            {
+                size = size.saturating_add(*inner);
+                depth = depth.max(deep + 1);
+            }
+        }
+        if size > MAX_INLINED || depth > MAX_CALLS {
+            return Err(format!(
+                "'{name}' is {size} statements with its calls written out, {depth} calls deep; \
+                 {MAX_INLINED} and {MAX_CALLS} are the most"
+            ));
+        }
+        sizes.push((size, depth));
     }
     Ok(())
 }
@@ -98,7 +134,7 @@ fn launch(kernel: &Kernel) -> Result<(), String> {
             }
         }
         Launch::Blocks { grid, block } => {
-            let threads: u64 = block.iter().map(|&n| n as u64).product();
+            let threads = block.iter().try_fold(1u64, |n, &size| n.checked_mul(size as u64)).unwrap_or(u64::MAX);
             if threads == 0 || threads > 1024 || block[2] > 64 {
                 return Err(format!("a block of {block:?} threads; 1 to 1024 are possible, 64 of them along z"));
             }
@@ -148,7 +184,17 @@ fn dims(kernel: &Kernel, name: &str, dims: &[Dim]) -> Result<(), String> {
 
 fn structs(kernel: &Kernel) -> Result<(), String> {
     let mut names = vec![];
+    let mut depths: Vec<usize> = vec![];
     for (n, found) in kernel.structs.iter().enumerate() {
+        let depth_of = |ty: Type| match ty {
+            Type::Struct(StructId(inner)) => depths.get(inner as usize).map_or(0, |depth| depth + 1),
+            _ => 0,
+        };
+        let depth = found.fields.iter().map(|field| depth_of(field.ty)).max().unwrap_or(0);
+        if depth > MAX_STRUCTS {
+            return Err(format!("struct '{}' is {depth} structs deep; {MAX_STRUCTS} are the most", found.name));
+        }
+        depths.push(depth);
         named(&found.name, &mut names, || format!("struct {n}"))?;
         if crate::ty::parse_plain(&found.name).is_some() {
             return Err(format!("struct {n}: '{}' is the name of another type", found.name));

@@ -26,7 +26,7 @@ fn run(kernel: &Kernel, order: Order) -> Result<(), bornite_ir::Fault> {
     let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
         .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
         .collect();
-    run_with(kernel, &mut args, Options { order, max_statements: Some(100_000) })
+    run_with(kernel, &mut args, Options { order, max_statements: Some(100_000), ..Options::default() })
 }
 
 /// What a fault is, without its details.
@@ -38,6 +38,7 @@ fn name(kind: &FaultKind) -> &'static str {
         FaultKind::Race { .. } => "race",
         FaultKind::DivergentBarrier { .. } => "barrier",
         FaultKind::PartialWarp { .. } => "warp",
+        FaultKind::Division { .. } => "division",
         FaultKind::TooLong(_) => "too long",
         FaultKind::BadCall(_) => "call",
     }

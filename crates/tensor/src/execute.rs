@@ -122,7 +122,11 @@ impl Program {
             return Ok(());
         }
         match &self.code {
-            Code::Interpreted => with_host_args(kernel, buffers, values, |args| interp::run(kernel, args)),
+            Code::Interpreted => {
+                // Kernels of tensors write each element once; to watch that would cost memory for every element.
+                let options = interp::Options { instances: false, ..interp::Options::default() };
+                with_host_args(kernel, buffers, values, |args| interp::run_with(kernel, args, options))
+            }
             Code::Cpu(code) => with_host_args(kernel, buffers, values, |args| code.run(args)),
             Code::Cuda(_, function) => {
                 let (grid, block) = match kernel.launch {
@@ -287,7 +291,11 @@ pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], values: &[&[Value]], devi
     if let Device::Cuda(_) = device {
         let copies = buffers.iter().map(|b| Buffer::from_words(Device::Interpreter, b.to_words()?));
         let copies = copies.collect::<Result<Vec<_>>>()?;
-        program(Device::Interpreter, kernel)?.launch(&copies.iter().collect::<Vec<_>>(), values, About::at(place))?;
+        with_host_args(kernel, &copies.iter().collect::<Vec<_>>(), values, |args| interp::run(kernel, args))?;
+    }
+    if device == Device::Interpreter {
+        with_host_args(kernel, &buffers.iter().collect::<Vec<_>>(), values, |args| interp::run(kernel, args))?;
+        return Ok(written);
     }
     program(device, kernel)?.launch(&buffers.iter().collect::<Vec<_>>(), values, About::at(place))?;
     Ok(written)

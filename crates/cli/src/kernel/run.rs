@@ -90,7 +90,7 @@ pub fn execute(
     max_statements: u64,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let options = |order| Options { order, max_statements: Some(max_statements) };
+    let options = |order| Options { order, max_statements: Some(max_statements), instances: true, divisions: sanitize };
     let outcome = match device {
         Device::Interpreter => interpret(kernel, options(Order::Forward))?,
         _ if sanitize => return Err("--sanitize runs on the interpreter; leave --device out".into()),

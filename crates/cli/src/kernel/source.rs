@@ -246,17 +246,19 @@ impl Template {
 
     /// What these templates take for granted: with it, they index within their views.
     fn unfit(&self, shape: &[u64], tile: u32) -> Option<String> {
-        let elements = shape.iter().try_fold(1u64, |n, size| n.checked_mul(*size));
-        if elements.is_none_or(|n| n > i32::MAX as u64) {
-            return Some("its sizes multiply to more than 32-bit indices reach".into());
+        // The largest view: of a product, each pair of its sizes.
+        let view = |sizes: &[u64]| sizes.iter().try_fold(1u64, |n, size| n.checked_mul(*size));
+        let largest = match (self.name, shape) {
+            ("matmul", &[m, k, n]) => [[m, k], [k, n], [m, n]].iter().filter_map(|pair| view(pair)).max(),
+            _ => view(shape),
+        };
+        if largest.is_none_or(|n| n > i32::MAX as u64) {
+            return Some("a view has more elements than 32-bit indices reach".into());
         }
         match self.name {
             "warp_sum" if !shape[0].is_multiple_of(32) => Some(format!("n is {}, not a multiple of 32", shape[0])),
             "histogram" if shape[1] < 7 => Some("it needs at least 7 bins".into()),
             "conv2d" if shape[4] > shape[1].min(shape[2]) => Some("the filter is larger than the image".into()),
-            "block_sum" | "block_scan" | "softmax" | "layer_norm" if !tile.is_power_of_two() => {
-                Some(format!("a tile of {tile} is not a power of two"))
-            }
             "matmul" if tile > 32 => Some(format!("a tile of {tile} needs {} threads; 32 is the most", tile * tile)),
             _ => None,
         }

@@ -356,7 +356,11 @@ impl<'k> Lower<'k, '_> {
                 let places = self.places(*view, at, code.ty(id).count(structs));
                 (places.into_iter())
                     .map(|(address, offset, scalar)| {
-                        let value = self.b.ins().load(ty(scalar), flags(), address, offset);
+                        let mut value = self.b.ins().load(ty(scalar), flags(), address, offset);
+                        // Memory may hold any byte; a bool is 0 or 1.
+                        if scalar == Scalar::Bool {
+                            value = self.b.ins().icmp_imm_s(IntCC::NotEqual, value, 0);
+                        }
                         Typed { value, scalar, known: None }
                     })
                     .collect()

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use bornite_ir::{Algebra, Emit, EmitBits, Op, Parts, Scalar, Table, Type, Value};
 
-use super::names::{member, type_name};
 use super::spell::{bitcast, c_type, call, cast_step};
 use super::{Dialect, Helper, Printer, Term};
 
@@ -19,7 +18,7 @@ impl Printer<'_> {
             (Algebra::Construct, args) => {
                 format!("{{{}}}", args.iter().map(|arg| arg.text.as_str()).collect::<Vec<_>>().join(", "))
             }
-            (Algebra::Extract, [whole]) => format!("{}{}", whole.text, member(kernel, whole.ty, at as usize)),
+            (Algebra::Extract, [whole]) => format!("{}{}", whole.text, self.names.member(whole.ty, at as usize)),
             _ => {
                 let types: Vec<String> = args.iter().map(|arg| arg.ty.name(&kernel.structs).to_string()).collect();
                 let name = format!("bn_{}_{}", row.row().name, types.join("_"));
@@ -65,8 +64,8 @@ impl Printer<'_> {
         let parts = emit(&mut body);
         let lines = body.lines;
         let params: Vec<String> =
-            params.iter().map(|p| format!("{} {}", type_name(self.kernel, p.ty), p.text)).collect();
-        let (device, result) = (self.device(), type_name(self.kernel, ty));
+            params.iter().map(|p| format!("{} {}", self.names.of_type(self.kernel, p.ty), p.text)).collect();
+        let (device, result) = (self.device(), self.names.of_type(self.kernel, ty));
         let mut text = format!("{device} {result} {name}({}) {{\n", params.join(", "));
         for line in lines {
             let _ = writeln!(text, "    {line}");

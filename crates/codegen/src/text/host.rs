@@ -136,6 +136,20 @@ static inline long long bn_rem(long long a, long long b) { return b == 0 || b ==
 }
 ",
     ),
+    ("bn_printable(", "static inline double bn_printable(double a) { return a != a ? std::fabs(a) : a; }\n"),
+    (
+        "bn_exchange(",
+        "static inline double bn_exchange(double* p, double v) { const double old = *p; *p = v; return old; }\n",
+    ),
+    (
+        "bn_compare_exchange(",
+        "template <class T> static inline T bn_compare_exchange(T* p, T expected, T v) {
+    const T old = *p;
+    if (memcmp(&old, &expected, sizeof old) == 0) *p = v;
+    return old;
+}
+",
+    ),
     (
         "bn_load<",
         "template <class V> static inline V bn_load(const void* p) {

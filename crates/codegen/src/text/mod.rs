@@ -15,7 +15,7 @@ use bornite_ir::{
 };
 
 use crate::cuda::{BLOCK, Spelling};
-use names::{member, type_name, variable};
+use names::Names;
 use prelude::PRELUDE;
 use range::Range;
 use spell::{atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, place, primitive, print_call};
@@ -29,8 +29,10 @@ pub(crate) enum Dialect {
 
 /// Prints a kernel as a translation unit of its own.
 pub(crate) fn print(kernel: &Kernel, dialect: Dialect) -> String {
+    let names = Names::new(kernel);
     let mut p = Printer {
         kernel,
+        names,
         dialect,
         code: &kernel.code,
         terms: vec![],
@@ -39,10 +41,10 @@ pub(crate) fn print(kernel: &Kernel, dialect: Dialect) -> String {
         depth: 0,
         counters: vec![],
     };
-    let functions: String = kernel.functions.iter().map(|function| p.function(function)).collect();
+    let functions: String = (0..kernel.functions.len()).map(|n| p.function(n)).collect();
     let kernel_text = p.kernel();
     let helpers: String = p.helpers.iter().map(|f| f.text.as_str()).collect();
-    let declarations = names::declarations(kernel);
+    let declarations = names::declarations(kernel, &p.names);
     // A helper may call those above it, so the last are looked at first.
     let mut needed: Vec<&str> = vec![];
     let table = if dialect == Dialect::Cpp { host::PRELUDE } else { PRELUDE };
@@ -97,6 +99,7 @@ struct Helper {
 
 struct Printer<'k> {
     kernel: &'k Kernel,
+    names: Names,
     dialect: Dialect,
     /// The code being printed: the kernel's or a function's.
     code: &'k Code,
@@ -124,7 +127,8 @@ impl<'k> Printer<'k> {
         for (n, local) in code.locals.iter().enumerate() {
             let init: Vec<String> = local.init.iter().map(|value| literal(*value)).collect();
             let init = if local.ty.as_scalar().is_some() { init.join("") } else { format!("{{{}}}", init.join(", ")) };
-            let line = format!("{} {} = {init};", type_name(self.kernel, local.ty), self.local(LocalId(n as u32)));
+            let line =
+                format!("{} {} = {init};", self.names.of_type(self.kernel, local.ty), self.local(LocalId(n as u32)));
             self.line(line);
         }
         self.block(&code.body);
@@ -136,15 +140,17 @@ impl<'k> Printer<'k> {
         text
     }
 
-    fn function(&mut self, function: &'k Function) -> String {
+    fn function(&mut self, n: usize) -> String {
+        let function: &'k Function = &self.kernel.functions[n];
         let body = self.printed_code(&function.code, 1);
         let params = function
             .params
             .iter()
-            .map(|p| format!("{} {}", type_name(self.kernel, p.ty), variable(self.kernel, &p.name)));
+            .zip(&self.names.arguments[n])
+            .map(|(p, name)| format!("{} {name}", self.names.of_type(self.kernel, p.ty)));
         let params = params.collect::<Vec<_>>().join(", ");
-        let result = type_name(self.kernel, function.result);
-        let name = names::other(self.kernel, &function.name);
+        let result = self.names.of_type(self.kernel, function.result);
+        let name = &self.names.functions[n];
         format!("{} {result} {name}({params}) {{\n{body}}}\n", self.device())
     }
 
@@ -153,11 +159,12 @@ impl<'k> Printer<'k> {
         let kernel = self.kernel;
         let name = names::kernel(kernel);
         let restrict = if self.dialect == Dialect::Cpp { "__restrict" } else { "__restrict__" };
-        let views = kernel.params.iter().map(|p| {
+        let views = kernel.params.iter().zip(&self.names.params).map(|(p, name)| {
             let constness = if p.access == Access::Read { "const " } else { "" };
-            format!("{constness}{}* {restrict} {}", type_name(kernel, p.ty), variable(kernel, &p.name))
+            format!("{constness}{}* {restrict} {name}", self.names.of_type(kernel, p.ty))
         });
-        let values = kernel.values.iter().map(|v| format!("{} {}", type_name(kernel, v.ty), variable(kernel, &v.name)));
+        let values = kernel.values.iter().zip(&self.names.values);
+        let values = values.map(|(v, name)| format!("{} {name}", self.names.of_type(kernel, v.ty)));
         let params = views.chain(values).collect::<Vec<_>>().join(", ");
         if self.dialect == Dialect::Cpp {
             return self.loop_form(&name, &params);
@@ -189,7 +196,7 @@ impl<'k> Printer<'k> {
         }
         for (n, shared) in kernel.shared.iter().enumerate() {
             let sizes: String = shared.dims.iter().map(|dim| format!("[{}]", dim.extent.of(&[]).max(1))).collect();
-            let (ty, name) = (type_name(kernel, shared.ty), variable(kernel, &shared.name));
+            let (ty, name) = (self.names.of_type(kernel, shared.ty), &self.names.shared[n]);
             // An array of floats is aligned for one float only.
             let align = if self.is_wide(SharedId(n as u32)) { "__align__(16) " } else { "" };
             let _ = writeln!(text, "    __shared__ {align}{ty} {name}{sizes};");
@@ -252,7 +259,7 @@ impl<'k> Printer<'k> {
     fn extent(&self, extent: Extent) -> String {
         match extent {
             Extent::Const(n) => n.to_string(),
-            Extent::Value(n) => variable(self.kernel, &self.kernel.values[n as usize].name),
+            Extent::Value(n) => self.names.values[n as usize].clone(),
         }
     }
 
@@ -330,11 +337,11 @@ impl<'k> Printer<'k> {
     /// Prints a `Let`.
     fn bind(&mut self, id: ExprId) {
         let ty = self.code.ty(id);
-        let (name, type_name) = (format!("v{}", id.0), type_name(self.kernel, ty));
+        let (name, type_name) = (format!("v{}", id.0), self.names.of_type(self.kernel, ty));
         let range = self.range(id);
         if let Expr::Algebra { row: Algebra::Insert, at, args } = self.code.expr(id) {
             let (whole, part) = (self.term(args[0]).text, self.term(args[1]).text);
-            let member = member(self.kernel, ty, *at as usize);
+            let member = self.names.member(ty, *at as usize);
             self.line(format!("{type_name} {name} = {whole};"));
             self.line(format!("{name}{member} = {part};"));
         } else {
@@ -347,7 +354,7 @@ impl<'k> Printer<'k> {
     /// An element of a view.
     fn element(&self, view: View, at: &Args) -> String {
         let viewed = self.kernel.view(view);
-        let name = variable(self.kernel, viewed.name);
+        let name = self.names.view(view).to_owned();
         let indices = at.iter().map(|&index| self.term(index).text);
         if let View::Shared(_) = view {
             return name + &indices.map(|index| format!("[{index}]")).collect::<String>();
@@ -377,9 +384,9 @@ impl<'k> Printer<'k> {
                 Term::new(text, ty).within(Range::of_place(self.kernel.launch, *builtin))
             }
             Expr::Argument(n) => {
-                let function = self.kernel.functions.iter().find(|f| std::ptr::eq(&f.code, self.code));
-                let params = function.map_or(&self.kernel.values, |function| &function.params);
-                Term::new(variable(self.kernel, &params[*n as usize].name), ty)
+                let function = self.kernel.functions.iter().position(|f| std::ptr::eq(&f.code, self.code));
+                let names = function.map_or(&self.names.values, |n| &self.names.arguments[n]);
+                Term::new(names[*n as usize].clone(), ty)
             }
             _ => self.terms[id.0 as usize].clone().unwrap_or(Term::new(format!("v{}", id.0), ty)),
         }
@@ -406,7 +413,7 @@ impl<'k> Printer<'k> {
     fn part(&self, whole: &Term, at: usize) -> Term {
         match whole.ty.element() {
             Some(scalar) if whole.ty.as_scalar().is_none() => {
-                Term::new(format!("{}{}", whole.text, member(self.kernel, whole.ty, at)), scalar)
+                Term::new(format!("{}{}", whole.text, self.names.member(whole.ty, at)), scalar)
             }
             _ => whole.clone(),
         }
@@ -460,11 +467,11 @@ impl<'k> Printer<'k> {
             }
             Expr::Call(FunctionId(n), args) => {
                 let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
-                call(&names::other(self.kernel, &self.kernel.functions[*n as usize].name), &args)
+                call(&self.names.functions[*n as usize], &args)
             }
             Expr::Load { view, at, width: 1 } => self.element(*view, at),
             Expr::Load { view, at, .. } => {
-                format!("bn_load<{}>(&{})", type_name(self.kernel, ty), self.element(*view, at))
+                format!("bn_load<{}>(&{})", self.names.of_type(self.kernel, ty), self.element(*view, at))
             }
             Expr::Atomic { atomic, view, at, value } => {
                 let element = Term::new(self.element(*view, at), ty);

@@ -1,79 +1,145 @@
 //! Names in printed text: kept, but for those that C++ or the text itself has taken; and how composite types are declared.
 
+use std::collections::HashSet;
 use std::fmt::Write;
+use std::sync::OnceLock;
 
-use bornite_ir::{Code, Kernel, Op, Scalar, StructId, Type};
+use bornite_ir::{Code, Kernel, Op, ParamId, Scalar, SharedId, StructId, Type, View};
 
 use super::spell::c_type;
 
-/// Words that cannot be names in CUDA C++ text, or that the printed text uses itself.
+/// Words that cannot be names in CUDA C++ or C++ text: keywords, what CUDA and the C library declare, what the printed text
+/// uses itself.
 const TAKEN: &str = " alignas alignof and and_eq asm auto bitand bitor blockDim blockIdx bool break case catch char \
     char16_t char32_t char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr \
     constinit continue decltype default delete do double dynamic_cast else enum explicit export extern false float for \
-    friend goto gridDim if index inline int long main memcpy mutable namespace new noexcept not not_eq nullptr operator \
-    or or_eq printf private protected public register reinterpret_cast requires restrict return short signed sizeof \
-    static static_assert static_cast std struct switch task_index template this thread_local threadIdx throw true try \
-    typedef typeid typename uint2 uint4 union unsigned using virtual void volatile warpSize wchar_t while xor xor_eq \
-    fma fmaf fabs fabsf fmodf floorf ceilf truncf rintf atomicAdd atomicSub atomicMin atomicMax atomicAnd atomicOr \
-    atomicXor atomicExch atomicCAS ";
+    friend goto gridDim if index inline int linux long main mutable namespace new noexcept not not_eq nullptr operator \
+    or or_eq private protected public register reinterpret_cast requires restrict return short signed sizeof static \
+    static_assert static_cast std struct switch task_index template this thread_local threadIdx throw true try typedef \
+    typeid typename typeof union unix unsigned using virtual void volatile warpSize wchar_t while xor xor_eq \
+    NULL EOF BUFSIZ NAN INFINITY HUGE_VAL HUGE_VALF M_PI M_E FP_NAN FP_INFINITE FP_ZERO RAND_MAX stdin stdout stderr \
+    FILE size_t ptrdiff_t fpos_t va_list div_t ldiv_t intptr_t uintptr_t int8_t int16_t int32_t int64_t uint8_t uint16_t \
+    uint32_t uint64_t float_t double_t dim3 half nv_bfloat16 clock clock64 assert malloc free calloc realloc abort exit \
+    atexit remove rename tmpfile tmpnam fopen fclose fflush printf fprintf sprintf snprintf scanf puts putchar getchar \
+    gets fputs fputc fgets fread fwrite fseek ftell rewind perror getc putc ungetc setbuf setvbuf vprintf memcpy memmove \
+    memset memcmp memchr strlen strcpy strncpy strcat strncat strcmp strncmp strchr strrchr strstr strtok strerror strcoll \
+    strxfrm strspn strcspn strpbrk time difftime labs llabs ldiv lldiv div rand srand qsort bsearch getenv system gamma \
+    lgamma tgamma j0 j1 jn y0 y1 yn logb ilogb scalbn scalbln frexp ldexp modf remquo remainder nextafter nexttoward fdim \
+    nan nearbyint lrint llrint lround llround drem significand finite isinf isnan isfinite signbit norm norm3d norm4d \
+    rnorm rnorm3d rnorm4d exp10 exp10f pow10 sincos sincosf sinpi cospi sincospi normcdf normcdfinv erfinv erfcinv erfcx \
+    rcbrt rhypot cyl_bessel_i0 cyl_bessel_i1 umin umax llmin llmax ullmin ullmax fma fmaf fabs fabsf fmodf floorf ceilf \
+    truncf rintf atomicAdd atomicSub atomicMin atomicMax atomicAnd atomicOr atomicXor atomicExch atomicCAS atomicInc \
+    atomicDec ";
 
-/// A name as it is printed: kept, but for an underscore after words that are taken (and after names that end in one,
-/// so that different names stay different).
-pub(crate) fn printed(name: &str) -> String {
+/// Scalar types whose vectors CUDA declares: `float2`, `uchar4`.
+const VECTORS: [&str; 12] =
+    ["char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "longlong", "ulonglong", "float", "double"];
+
+/// True if a word means something in the text already.
+fn is_taken(name: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     // v3 is an expression, total_3 a variable, f32x3 a type.
     let numbered = name.strip_prefix('v').is_some_and(digits) || name.rsplit_once('_').is_some_and(|(_, n)| digits(n));
     let shaped = name.split_once('x').is_some_and(|(scalar, _)| Scalar::ALL.iter().any(|s| s.name() == scalar));
     let reserved = name.starts_with("bn_") || name.starts_with("__") || name.ends_with('_');
-    let function = Op::ALL.iter().any(|op| {
-        let row = op.row();
-        row.name == name || row.native.is_some_and(|native| native.f32 == name || native.f64 == name)
-    });
-    let taken = TAKEN.contains(&format!(" {name} "));
-    if numbered || shaped || reserved || function || taken { format!("{name}_") } else { name.into() }
+    let vector =
+        VECTORS.iter().any(|scalar| name.strip_prefix(scalar).is_some_and(|n| matches!(n, "1" | "2" | "3" | "4")));
+    numbered || shaped || reserved || vector || words().contains(name)
 }
 
-/// The name of a kernel's function.
+/// All single words that are taken.
+fn words() -> &'static HashSet<&'static str> {
+    static WORDS: OnceLock<HashSet<&'static str>> = OnceLock::new();
+    WORDS.get_or_init(|| {
+        let rows = Op::ALL.iter().map(|op| op.row());
+        let natives = rows.clone().filter_map(|row| row.native).flat_map(|native| [native.f32, native.f64]);
+        TAKEN.split_whitespace().chain(rows.map(|row| row.name)).chain(natives).collect()
+    })
+}
+
+/// Gives out names: kept where nothing else has them, with underscores behind where something has.
+#[derive(Clone, Default)]
+struct Given(Vec<String>);
+
+impl Given {
+    fn give(&mut self, name: &str) -> String {
+        let mut printed = name.to_owned();
+        while is_taken(name) && printed == name || self.0.contains(&printed) {
+            printed.push('_');
+        }
+        self.0.push(printed.clone());
+        printed
+    }
+}
+
+/// Every name of a kernel as it is printed.
+pub(super) struct Names {
+    pub structs: Vec<String>,
+    /// Of each struct.
+    pub fields: Vec<Vec<String>>,
+    pub functions: Vec<String>,
+    /// Parameters of each function.
+    pub arguments: Vec<Vec<String>>,
+    pub params: Vec<String>,
+    pub values: Vec<String>,
+    pub shared: Vec<String>,
+}
+
+/// The name of a kernel's function: the first that is given.
 pub(crate) fn kernel(kernel: &Kernel) -> String {
-    other(kernel, &kernel.name)
+    Given::default().give(&kernel.name)
 }
 
-/// A name that is not a struct's: it gives way to one.
-pub(super) fn other(kernel: &Kernel, name: &str) -> String {
-    if kernel.structs.iter().any(|s| s.name == name) && !name.ends_with('_') {
-        return format!("{name}_");
+impl Names {
+    pub fn new(kernel: &Kernel) -> Names {
+        let mut given = Given::default();
+        given.give(&kernel.name);
+        let structs = kernel.structs.iter().map(|s| given.give(&s.name)).collect();
+        let functions = kernel.functions.iter().map(|f| given.give(&f.name)).collect();
+        // What is inside hides what is outside, so it must differ from all of that too.
+        let inside = |names: &mut dyn Iterator<Item = &String>| {
+            let mut given = given.clone();
+            names.map(|name| given.give(name)).collect::<Vec<String>>()
+        };
+        let fields = kernel.structs.iter().map(|s| inside(&mut s.fields.iter().map(|f| &f.name))).collect();
+        let arguments = kernel.functions.iter().map(|f| inside(&mut f.params.iter().map(|p| &p.name))).collect();
+        let views = kernel.params.iter().map(|p| &p.name).chain(kernel.values.iter().map(|v| &v.name));
+        let mut all = inside(&mut views.chain(kernel.shared.iter().map(|s| &s.name)));
+        let mut rest = all.split_off(kernel.params.len());
+        let shared = rest.split_off(kernel.values.len());
+        Names { structs, fields, functions, arguments, params: all, values: rest, shared }
     }
-    printed(name)
-}
 
-/// A view, value or parameter: it gives way to structs and functions.
-pub(super) fn variable(kernel: &Kernel, name: &str) -> String {
-    let function = kernel.functions.iter().any(|f| f.name == name) || kernel.name == name;
-    if function && !name.ends_with('_') { format!("{name}_") } else { other(kernel, name) }
-}
-
-/// A type as it is printed.
-pub(super) fn type_name(kernel: &Kernel, ty: Type) -> String {
-    match ty {
-        Type::Scalar(scalar) => c_type(scalar).into(),
-        Type::Struct(StructId(n)) => printed(&kernel.structs[n as usize].name),
-        _ => ty.name(&kernel.structs).to_string(),
+    pub fn view(&self, view: View) -> &str {
+        match view {
+            View::Param(ParamId(n)) => &self.params[n as usize],
+            View::Shared(SharedId(n)) => &self.shared[n as usize],
+        }
     }
-}
 
-/// How a component or field is reached: `.x`, `.m[1][0]`, `.mass`.
-pub(super) fn member(kernel: &Kernel, ty: Type, at: usize) -> String {
-    match ty {
-        Type::Scalar(_) => String::new(),
-        Type::Vector(_, n) if n <= 4 => format!(".{}", ["x", "y", "z", "w"][at % 4]),
-        Type::Vector(..) => format!(".v[{at}]"),
-        Type::Matrix(_, _, columns) => format!(".m[{}][{}]", at / columns as usize, at % columns as usize),
-        Type::Struct(StructId(n)) => format!(".{}", printed(&kernel.structs[n as usize].fields[at].name)),
+    /// A type as it is printed.
+    pub fn of_type(&self, kernel: &Kernel, ty: Type) -> String {
+        match ty {
+            Type::Scalar(scalar) => c_type(scalar).into(),
+            Type::Struct(StructId(n)) => self.structs[n as usize].clone(),
+            _ => ty.name(&kernel.structs).to_string(),
+        }
+    }
+
+    /// How a component or field is reached: `.x`, `.m[1][0]`, `.mass`.
+    pub fn member(&self, ty: Type, at: usize) -> String {
+        match ty {
+            Type::Scalar(_) => String::new(),
+            Type::Vector(_, n) if n <= 4 => format!(".{}", ["x", "y", "z", "w"][at % 4]),
+            Type::Vector(..) => format!(".v[{at}]"),
+            Type::Matrix(_, _, columns) => format!(".m[{}][{}]", at / columns as usize, at % columns as usize),
+            Type::Struct(StructId(n)) => format!(".{}", self.fields[n as usize][at]),
+        }
     }
 }
 
 /// Declarations of the vectors, matrices and structs that a kernel uses.
-pub(super) fn declarations(kernel: &Kernel) -> String {
+pub(super) fn declarations(kernel: &Kernel, names: &Names) -> String {
     let mut used: Vec<Type> = vec![];
     let mut note = |ty: Type| {
         if ty.as_scalar().is_none() && !used.contains(&ty) {
@@ -93,7 +159,7 @@ pub(super) fn declarations(kernel: &Kernel) -> String {
     note_code(&kernel.code);
     let mut text = String::new();
     for ty in used {
-        let (name, each) = (type_name(kernel, ty), ty.element().map_or("", c_type));
+        let (name, each) = (names.of_type(kernel, ty), ty.element().map_or("", c_type));
         let _ = match ty {
             Type::Vector(_, n) if n <= 4 => {
                 writeln!(text, "struct {name} {{ {each} {}; }};", ["x", "y", "z", "w"][..n as usize].join(", "))
@@ -103,9 +169,10 @@ pub(super) fn declarations(kernel: &Kernel) -> String {
             Type::Scalar(_) | Type::Struct(_) => Ok(()),
         };
     }
-    for found in &kernel.structs {
-        let fields = found.fields.iter().map(|f| format!("{} {};", type_name(kernel, f.ty), printed(&f.name)));
-        let _ = writeln!(text, "struct {} {{ {} }};", printed(&found.name), fields.collect::<Vec<_>>().join(" "));
+    for (n, found) in kernel.structs.iter().enumerate() {
+        let fields = found.fields.iter().zip(&names.fields[n]);
+        let fields = fields.map(|(f, name)| format!("{} {name};", names.of_type(kernel, f.ty)));
+        let _ = writeln!(text, "struct {} {{ {} }};", names.structs[n], fields.collect::<Vec<_>>().join(" "));
     }
     text
 }

@@ -123,6 +123,30 @@ template <> struct bn_word<16> { typedef uint4 type; };
 ",
     ),
     (
+        "bn_printable(",
+        "__device__ __forceinline__ double bn_printable(double a) { return a != a ? fabs(a) : a; }
+",
+    ),
+    (
+        "bn_exchange(",
+        "__device__ __forceinline__ double bn_exchange(double* p, double v) {
+    return __longlong_as_double(
+        (long long)atomicExch((unsigned long long*)p, (unsigned long long)__double_as_longlong(v)));
+}
+",
+    ),
+    (
+        "bn_compare_exchange(",
+        "__device__ __forceinline__ float bn_compare_exchange(float* p, float expected, float v) {
+    return __int_as_float(atomicCAS((int*)p, __float_as_int(expected), __float_as_int(v)));
+}
+__device__ __forceinline__ double bn_compare_exchange(double* p, double expected, double v) {
+    return __longlong_as_double((long long)atomicCAS((unsigned long long*)p,
+        (unsigned long long)__double_as_longlong(expected), (unsigned long long)__double_as_longlong(v)));
+}
+",
+    ),
+    (
         "bn_atomic_min(",
         "__device__ __forceinline__ float bn_atomic_min(float* p, float v) {
     int old = *(volatile int*)p, seen;

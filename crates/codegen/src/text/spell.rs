@@ -76,22 +76,14 @@ pub(super) fn atomic_call(atomic: Atomic, scalar: Scalar, element: &str, value: 
             if wide_int { word(function, format!("({WORD_64}){value}")) } else { plain(function, value) }
         }
         Atomic::Exchange if scalar == Scalar::I64 => word("Exch", format!("({WORD_64}){value}")),
-        Atomic::Exchange if scalar == Scalar::F64 => format!(
-            "__longlong_as_double((long long)atomicExch(({WORD_64}*)&{element}, ({WORD_64})__double_as_longlong({value})))"
-        ),
+        Atomic::Exchange if scalar == Scalar::F64 => format!("bn_exchange(&{element}, {value})"),
         Atomic::Exchange => plain("Exch", value),
     }
 }
 
 pub(super) fn compare_exchange(scalar: Scalar, element: &str, expected: &str, value: &str) -> String {
     match scalar {
-        Scalar::F32 => {
-            format!("__int_as_float(atomicCAS((int*)&{element}, __float_as_int({expected}), __float_as_int({value})))")
-        }
-        Scalar::F64 => format!(
-            "__longlong_as_double((long long)atomicCAS(({WORD_64}*)&{element}, ({WORD_64})__double_as_longlong({expected}), \
-             ({WORD_64})__double_as_longlong({value})))"
-        ),
+        Scalar::F32 | Scalar::F64 => format!("bn_compare_exchange(&{element}, {expected}, {value})"),
         Scalar::I64 => {
             format!("(long long)atomicCAS(({WORD_64}*)&{element}, ({WORD_64}){expected}, ({WORD_64}){value})")
         }
@@ -112,10 +104,10 @@ pub(super) fn print_call(format: &str, args: &[Term]) -> String {
     text += pieces.next().unwrap_or_default();
     for (piece, arg) in pieces.zip(args) {
         let (spec, value) = match arg.scalar() {
-            Scalar::F16 => ("%.9g", format!("(double)bn_f16_to_f32({})", arg.text)),
-            Scalar::BF16 => ("%.9g", format!("(double)bn_bf16_to_f32({})", arg.text)),
-            Scalar::F32 => ("%.9g", format!("(double){}", parenthesise(&arg.text))),
-            Scalar::F64 => ("%.17g", arg.text.clone()),
+            Scalar::F16 => ("%.9g", format!("bn_printable(bn_f16_to_f32({}))", arg.text)),
+            Scalar::BF16 => ("%.9g", format!("bn_printable(bn_bf16_to_f32({}))", arg.text)),
+            Scalar::F32 => ("%.9g", format!("bn_printable({})", arg.text)),
+            Scalar::F64 => ("%.17g", format!("bn_printable({})", arg.text)),
             Scalar::I64 => ("%lld", arg.text.clone()),
             Scalar::U64 => ("%llu", arg.text.clone()),
             Scalar::U32 => ("%u", arg.text.clone()),

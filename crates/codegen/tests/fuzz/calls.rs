@@ -58,7 +58,7 @@ pub fn results(case: &Case, memory: &[Vec<u64>]) -> Vec<u64> {
 
 pub fn interpreted(case: &Case, kernel: &Kernel, seed: u64, order: Order) -> Result<Vec<u64>, Fault> {
     let mut memory = memory(case, seed);
-    let options = Options { order, max_statements: Some(1 << 20) };
+    let options = Options { order, max_statements: Some(1 << 20), ..Options::default() };
     run_with(kernel, &mut lend(case, &mut memory), options)?;
     Ok(results(case, &memory))
 }

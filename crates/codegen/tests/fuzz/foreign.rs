@@ -126,7 +126,7 @@ impl Judge {
         std::fs::write(&source, program).unwrap();
         std::fs::write(&data, input).unwrap();
         let built = Command::new("g++")
-            .args(["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-o"])
+            .args(["-std=c++17", "-O2", "-w", "-ffp-contract=off", "-o"])
             .arg(&binary)
             .arg(&source)
             .output()

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use super::compute::{Compute, one};
 use super::lanes::{Mask, Register};
 use super::{CHUNK, Machine, Part, split};
-use crate::{Axis, Builtin, Emit, EmitBits, Expr, ExprId, Fault, FaultKind, Launch, Parts, Shuffle, Value, Vote, WARP};
+use crate::{
+    Axis, Builtin, Emit, EmitBits, Expr, ExprId, Fault, FaultKind, Launch, Op, Parts, Shuffle, Value, Vote, WARP,
+};
 
 impl Machine<'_, '_, '_> {
     /// Evaluates an expression and keeps its components.
@@ -21,6 +23,13 @@ impl Machine<'_, '_, '_> {
             }
             Expr::Op(op, args) => {
                 for part in 0..self.count_of(id) {
+                    if self.options.divisions && matches!(op, Op::Div | Op::Rem) {
+                        self.check_division(
+                            &self.part_or_only(args[0], part),
+                            &self.part_or_only(args[1], part),
+                            mask,
+                        )?;
+                    }
                     let args: Vec<Part> = args.iter().map(|&arg| self.part_or_only(arg, part)).collect();
                     let value = compute.op(*op, &args.iter().collect::<Vec<_>>());
                     self.set(id, part, value);
@@ -78,13 +87,32 @@ impl Machine<'_, '_, '_> {
         Ok(())
     }
 
+    /// Reports a quotient of integers that mathematics does not have, or that does not fit.
+    fn check_division(&self, a: &Register, b: &Register, mask: &Mask) -> Result<(), Fault> {
+        let scalar = a.scalar;
+        if !scalar.is_int() {
+            return Ok(());
+        }
+        let smallest = Value::int(scalar, scalar.int_range().0 as i64).bits();
+        let minus_one = Value::int(scalar, -1).bits();
+        let overflows = |lane: usize| scalar.is_signed() && a.bits[lane] == smallest && b.bits[lane] == minus_one;
+        match mask.lanes().find(|&lane| b.bits[lane] == 0 || overflows(lane)) {
+            Some(lane) => {
+                let (a, b) = (a.value(lane).to_string(), b.value(lane).to_string());
+                Err(self.fault(FaultKind::Division { a, b, by: self.name(lane) }))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn shuffled(&self, shuffle: Shuffle, value: &Register, from: &Register, mask: &Mask) -> Result<Part, Fault> {
         let mut out = value.clone();
         for lane in mask.lanes() {
             let (base, own) = (lane / WARP * WARP, lane % WARP);
-            let distance = from.int(lane);
+            // The hardware looks at five bits.
+            let distance = from.int(lane) & (WARP as i64 - 1);
             let source = match shuffle {
-                Shuffle::Index => distance.rem_euclid(WARP as i64),
+                Shuffle::Index => distance,
                 Shuffle::Up => own as i64 - distance,
                 Shuffle::Down => own as i64 + distance,
                 Shuffle::Xor => own as i64 ^ distance,

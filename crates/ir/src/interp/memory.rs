@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::lanes::{Mask, Register};
 use super::shadow::{Conflict, Touch};
-use super::{Machine, Order, Part, split};
+use super::{CHUNK, Machine, Order, Part, split};
 use crate::{
     Arg, Dim, Fault, FaultKind, Kernel, Launch, Layout, ParamId, Scalar, SharedId, Type, Value, View, WARP, peek, poke,
 };
@@ -276,10 +276,12 @@ impl Machine<'_, '_, '_> {
             Touched::Write | Touched::Atomic => shadow.write(at, touch),
         };
         let Some(Conflict { earlier, earlier_wrote }) = conflict else { return Ok(()) };
-        let Launch::Blocks { grid, block } = self.kernel.launch else { return Ok(()) };
-        let place = |touch: &Touch| {
-            let (thread, place) = (split(touch.thread as u64, block), split(touch.block as u64, grid));
-            format!("by thread {thread:?} of block {place:?}")
+        let place = |touch: &Touch| match self.kernel.launch {
+            Launch::Blocks { grid, block } => {
+                let (thread, place) = (split(touch.thread as u64, block), split(touch.block as u64, grid));
+                format!("by thread {thread:?} of block {place:?}")
+            }
+            Launch::ParallelFor { .. } => format!("by instance {}", touch.block as u64 * CHUNK + touch.thread as u64),
         };
         let kind = |wrote: bool, touch: &Touch| match (touch.atomic, wrote) {
             (true, _) => "an atomic update",

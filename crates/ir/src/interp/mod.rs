@@ -38,13 +38,27 @@ pub enum Order {
 }
 
 /// How to run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Order of threads and blocks.
     pub order: Order,
     /// Statements (of a whole block each) after which the run is given up; `None`: never.
     pub max_statements: Option<u64>,
+    /// Whether instances of a `ParallelFor` that touch one element are reported too. It costs memory for every element
+    /// that is written.
+    pub instances: bool,
+    /// Whether integer division by 0, and of the smallest integer by -1, are reported. Both have a value.
+    pub divisions: bool,
 }
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { order: Order::Forward, max_statements: None, instances: true, divisions: false }
+    }
+}
+
+/// Memory that the registers of a block may take.
+const MAX_REGISTER_BYTES: usize = 1 << 30;
 
 /// Runs a kernel over `args`. What it prints goes to stdout.
 pub fn run(kernel: &Kernel, args: &mut [Arg<'_>]) -> Result<(), Fault> {
@@ -79,11 +93,16 @@ pub fn run_printing(
     let place = |dims: &[crate::Dim], ty: crate::Type| Placed::new(kernel, dims, ty, &values);
     let params: Vec<Placed> = kernel.params.iter().map(|p| place(&p.dims, p.ty)).collect();
     let shared: Vec<Placed> = kernel.shared.iter().map(|s| place(&s.dims, s.ty)).collect();
-    // Only block kernels can race in ways that a barrier would mend; tensors' kernels write each element once.
-    let checked = matches!(kernel.launch, Launch::Blocks { .. });
+    let checked = matches!(kernel.launch, Launch::Blocks { .. }) || options.instances;
     let shadow = |access: Access, placed: &Placed| (checked && access.writes()).then(|| Shadow::new(placed.elements));
     let param_shadows = kernel.params.iter().zip(&params).map(|(p, placed)| shadow(p.access, placed)).collect();
     let slots = |code: &Code| Slots::new(code, &kernel.structs);
+    let codes = kernel.functions.iter().map(|function| &function.code).chain([&kernel.code]);
+    let registers: usize = codes.map(|code| slots(code).count).sum();
+    if registers.saturating_mul(lanes * 8) > MAX_REGISTER_BYTES {
+        let what = format!("its {registers} values for each of {lanes} threads are more than the interpreter keeps");
+        return Err(Fault::bad_call(kernel, what));
+    }
     let mut machine = Machine {
         kernel,
         args,
@@ -204,6 +223,7 @@ struct Machine<'k, 'a, 'b> {
 
 impl<'k> Machine<'k, '_, '_> {
     fn run_block(&mut self) -> Result<(), Fault> {
+        self.count_statement(None)?;
         let kernel = self.kernel;
         let arguments = (self.args[kernel.params.len()..].iter())
             .map(|arg| match arg {
@@ -264,12 +284,7 @@ impl<'k> Machine<'k, '_, '_> {
             if mask.is_empty() {
                 break;
             }
-            self.statements += 1;
-            if let Some(most) = self.options.max_statements
-                && self.statements > most
-            {
-                return Err(self.locate(self.fault(FaultKind::TooLong(most)), stmt));
-            }
+            self.count_statement(Some(stmt))?;
             match stmt {
                 Stmt::Let(id) => self.evaluate(*id, &mask).map_err(|fault| self.locate(fault, stmt))?,
                 Stmt::Assign(local, value) => {
@@ -351,6 +366,19 @@ impl<'k> Machine<'k, '_, '_> {
         Ok(mask)
     }
 
+    /// Gives up after as many statements as the caller allows; a loop's turn and a block count as one too.
+    fn count_statement(&mut self, stmt: Option<&Stmt>) -> Result<(), Fault> {
+        self.statements += 1;
+        match self.options.max_statements {
+            Some(most) if self.statements > most => {
+                let mut fault = self.fault(FaultKind::TooLong(most));
+                fault.line = stmt.and_then(|stmt| self.kernel.line_of(stmt));
+                Err(fault)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn assign(&mut self, LocalId(n): LocalId, parts: &[Part], mask: &Mask) {
         let first = self.frame.slots.locals[n as usize] as usize;
         for (register, part) in self.frame.locals[first..].iter_mut().zip(parts) {
@@ -370,6 +398,7 @@ impl<'k> Machine<'k, '_, '_> {
         let mut active = mask.clone();
         let mut turn = 0;
         loop {
+            self.count_statement(None)?;
             active = begin(self, &active, turn);
             if active.is_empty() {
                 break;

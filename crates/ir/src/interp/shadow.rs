@@ -1,8 +1,9 @@
 //! What is remembered of every element, to tell races: who wrote it last, who read it since.
 //!
 //! Two accesses of different threads race if one is a write, not both are atomic, and nothing orders them: a barrier of
-//! the block they share, or of the warp they share. Blocks are never ordered. Of several readers two are remembered, so a
-//! race may be missed; none is invented.
+//! the block they share, or of the warp they share. Blocks and instances of a `ParallelFor` are never ordered. Of several
+//! readers two are remembered, so a race may be missed. Fences and atomics do not count as order: a hand-over through a flag
+//! is reported.
 
 use crate::WARP;
 
@@ -40,6 +41,8 @@ impl Touch {
 #[derive(Clone, Default)]
 struct Cell {
     written: Option<Touch>,
+    /// The last atomic update; a plain write before it is still remembered.
+    updated: Option<Touch>,
     read: [Option<Touch>; 2],
 }
 
@@ -60,8 +63,7 @@ impl Shadow {
     /// Notes a read; the write that it races with, if any.
     pub fn read(&mut self, at: usize, touch: Touch) -> Option<Conflict> {
         let cell = &mut self.0[at];
-        let conflict =
-            cell.written.filter(|w| w.races(&touch)).map(|earlier| Conflict { earlier, earlier_wrote: true });
+        let conflict = cell.wrote(&touch);
         if !cell.read[0].is_some_and(|r| r.same_thread(&touch)) {
             cell.read[1] = cell.read[0];
         }
@@ -72,10 +74,18 @@ impl Shadow {
     /// Notes a write; the access that it races with, if any.
     pub fn write(&mut self, at: usize, touch: Touch) -> Option<Conflict> {
         let cell = &mut self.0[at];
-        let wrote = cell.written.filter(|w| w.races(&touch)).map(|earlier| Conflict { earlier, earlier_wrote: true });
+        let wrote = cell.wrote(&touch);
         let read = cell.read.iter().flatten().find(|r| r.races(&touch));
         let read = read.map(|&earlier| Conflict { earlier, earlier_wrote: false });
-        cell.written = Some(touch);
+        *if touch.atomic { &mut cell.updated } else { &mut cell.written } = Some(touch);
         wrote.or(read)
+    }
+}
+
+impl Cell {
+    /// The write or update that a later access races with.
+    fn wrote(&self, later: &Touch) -> Option<Conflict> {
+        let earlier = [self.written, self.updated].into_iter().flatten().find(|earlier| earlier.races(later))?;
+        Some(Conflict { earlier, earlier_wrote: true })
     }
 }

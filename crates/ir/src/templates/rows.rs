@@ -20,7 +20,7 @@ impl Row {
         let wide = scalar.wide();
         let tile = b.shared("tile", wide, threads as u64);
         let Place { thread, block, .. } = place(b);
-        let turns = b.index_constant(columns.div_ceil(threads as u64));
+        let turns = b.index_constant(columns.div_ceil(threads.max(1) as u64));
         Row { columns, threads, thread, block, turns, tile, wide }
     }
 
@@ -65,7 +65,7 @@ impl Row {
     }
 }
 
-/// Softmax of each row: largest, sum of exponentials, quotients. `threads` must be a power of two.
+/// Softmax of each row: largest, sum of exponentials, quotients.
 pub fn softmax(scalar: Scalar, rows: u64, columns: u64, threads: u32) -> Built {
     let mut b = Builder::blocks("softmax", [rows.max(1) as u32, 1, 1], [threads, 1, 1], I32);
     let x = b.view("x", scalar, &matrix(rows, columns), Access::Read);
@@ -88,7 +88,7 @@ pub fn softmax(scalar: Scalar, rows: u64, columns: u64, threads: u32) -> Built {
 }
 
 /// Layer norm of each row: (x - mean) / √(variance + eps) · weight + bias. The variance is that of differences from the
-/// mean, not of squares, so it loses nothing far from 0. `threads` must be a power of two.
+/// mean, not of squares, so it loses nothing far from 0.
 pub fn layer_norm(scalar: Scalar, rows: u64, columns: u64, threads: u32, eps: f64) -> Built {
     let mut b = Builder::blocks("layer_norm", [rows.max(1) as u32, 1, 1], [threads, 1, 1], I32);
     let x = b.view("x", scalar, &matrix(rows, columns), Access::Read);

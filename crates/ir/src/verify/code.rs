@@ -6,6 +6,18 @@ use crate::{
     Stmt, Type, View, Vote,
 };
 
+/// Blocks within blocks; readers walk them by recursion.
+pub(crate) const MAX_DEPTH: usize = 64;
+
+/// How deep blocks are nested, counted no further than is allowed.
+fn nesting(block: &[Stmt], depth: usize) -> usize {
+    if depth > MAX_DEPTH {
+        return depth;
+    }
+    let inner = block.iter().flat_map(|stmt| stmt.blocks()).filter(|inner| !inner.is_empty());
+    inner.map(|inner| nesting(inner, depth + 1)).max().unwrap_or(depth)
+}
+
 type Checked<T = ()> = Result<T, String>;
 
 /// Checks the code of the kernel (`None`) or of a function of it.
@@ -13,6 +25,9 @@ pub(super) fn check_code(kernel: &Kernel, function: Option<usize>) -> Checked {
     let code = function.map_or(&kernel.code, |n| &kernel.functions[n].code);
     if code.exprs.len() != code.types.len() {
         return Err(format!("{} expressions but {} types", code.exprs.len(), code.types.len()));
+    }
+    for ty in &code.types {
+        super::known_type(kernel, *ty, "an expression")?;
     }
     for (n, local) in code.locals.iter().enumerate() {
         if !is_name(&local.name) {
@@ -34,6 +49,9 @@ pub(super) fn check_code(kernel: &Kernel, function: Option<usize>) -> Checked {
         counters: vec![],
         loops: 0,
     };
+    if nesting(&code.body, 0) > MAX_DEPTH {
+        return Err(format!("blocks are nested more than {MAX_DEPTH} deep"));
+    }
     scope.find_counters(&code.body)?;
     for (n, expr) in code.exprs.iter().enumerate() {
         if expr.is_free() {
@@ -89,6 +107,9 @@ impl<'a> Scope<'a> {
             match stmt {
                 Stmt::Let(id) => {
                     self.exists(*id)?;
+                    if self.code.expr(*id).is_free() {
+                        return Err(format!("%{} needs no evaluation", id.0));
+                    }
                     if self.once[id.0 as usize] {
                         return Err(format!("%{} is evaluated twice", id.0));
                     }

@@ -27,7 +27,7 @@ fn everywhere<T: Element + PartialEq>(
         let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
             .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
             .collect();
-        run_with(kernel, &mut args, Options { order, max_statements: Some(1 << 20) })?;
+        run_with(kernel, &mut args, Options { order, max_statements: Some(1 << 20), ..Options::default() })?;
         let written = kernel.params.iter().position(|p| p.access != Access::Read).unwrap_or(0);
         let expected = T::unpack(&memory[written], found.len()).unwrap_or_default();
         if found != expected {

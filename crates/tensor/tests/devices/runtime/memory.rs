@@ -85,11 +85,16 @@ pub fn overlap(device: &Arc<Device>) -> Outcome {
     let (pinned, _) = up.upload(pinned, &there)?.finish()?;
     device.synchronize()?;
     let busy = kernels::values(&[300_000, 1]);
+    let started = std::time::Instant::now();
     // SAFETY: the kernel writes the one word.
     unsafe { spin.launch([1, 1, 1], [1, 1, 1], &[(&word, 0)], &busy)? };
     let end = Stream::main(device).record()?;
-    up.upload(pinned, &there)?.finish()?;
-    assert!(!end.is_done()?, "the copy waited for the kernel");
+    let launched = started.elapsed();
+    let transfer = up.upload(pinned, &there)?;
+    let given = started.elapsed();
+    transfer.finish()?;
+    let times = format!("launched after {launched:?}, copy given after {given:?}, done after {:?}", started.elapsed());
+    assert!(!end.is_done()?, "the copy waited for the kernel: {times}");
     let fetched = Buffer::prefetch(device, &data)?;
     assert!(!end.is_done()?, "the prefetch waited for the kernel");
     for copy in [&there, &fetched] {
