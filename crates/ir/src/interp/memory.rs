@@ -249,7 +249,7 @@ impl Machine<'_, '_, '_> {
     fn touched(&mut self, view: View, at: usize, lane: usize, how: Touched) -> Result<(), Fault> {
         let touch = Touch {
             block: self.block as u32,
-            thread: lane as u32,
+            thread: lane as u16,
             epoch: self.epoch,
             warp_epoch: self.warp_epochs[lane / WARP],
             atomic: how == Touched::Atomic,

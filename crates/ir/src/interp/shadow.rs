@@ -11,7 +11,8 @@ use crate::WARP;
 #[derive(Clone, Copy)]
 pub(super) struct Touch {
     pub block: u32,
-    pub thread: u32,
+    /// Below 1024. Narrow, so that what is remembered of an element fits a cache line.
+    pub thread: u16,
     /// Barriers that the block has passed.
     pub epoch: u32,
     /// Warp barriers that the warp has passed.
