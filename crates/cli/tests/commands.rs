@@ -197,7 +197,11 @@ fn kernels_are_listed_written_checked_and_run() {
         (&["kernel", "emit", many, "--kernel", "fall"], 1, "has no kernel 'fall'; it has block_sum, fill"),
         (&["kernel", "emit", "--expr", "glue(x)"], 1, "did you mean 'gelu'?"),
         (&["kernel", "emit", "--template", "fill", "--tile", "4"], 1, "has no tile to set"),
-        (&["kernel", "emit", "--template", "matmul", "--tile", "100"], 1, "a tile of 100 needs 10000 threads; 32 is the most"),
+        (
+            &["kernel", "emit", "--template", "matmul", "--tile", "100"],
+            1,
+            "a tile of 100 needs 10000 threads; 32 is the most",
+        ),
         (&["kernel", "emit", "--template", "matmul", "--dtype", "f8"], 2, "the types are bool, i8"),
         (&["kernel", "emit", "--template", "matmul", "--target", "cpp"], 1, "there is no C++ loop of it"),
         (&["kernel", "emit", "--template", "fill", "--target", "ptx"], 1, "was not found"),

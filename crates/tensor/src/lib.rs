@@ -23,6 +23,7 @@
 //! From a call to a launch: `composite.rs` (functions over ops) → `ops.rs` (the ops) → `schedule.rs` (which kernels) →
 //! `lower.rs` (one kernel's IR) → `execute.rs` (compile and launch on a device).
 
+mod arena;
 mod buffer;
 mod composite;
 mod device;

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use crate::arena::scratch;
 use crate::buffer::Buffer;
 use crate::node::{Node, Op};
 use crate::schedule::{Plan, Present, plan, realize, value_of};
@@ -146,7 +147,7 @@ impl Compiled {
         let root_of = |t: &Tensor| plan.roots.iter().position(|r| r.0.id == t.0.id).unwrap_or_default();
         let outputs: Vec<usize> = outputs.iter().map(root_of).collect();
         let updates = updates.iter().map(|u| (u.var.clone(), root_of(&u.value))).collect();
-        let (roots, temps) = (plan.allocate_roots()?, plan.allocate_temps()?);
+        let (roots, temps) = (plan.allocate_roots()?, scratch(plan.device, &plan.temp_bytes)?);
         let results = outputs.iter().map(|&root| plan.roots[root].node().map(Node::without_history));
         let results = results.collect::<Result<_>>()?;
         // The graph behind the plan is not needed any more; it would keep old versions of variables alive.
@@ -169,6 +170,11 @@ impl Compiled {
     fn replay(&mut self, inputs: &[Tensor], place: Place) -> Result<Vec<Tensor>> {
         let device = self.plan.device;
         let _running = device.lock();
+        // Where another trace has made the shared scratch memory grow, this one moves there, and records anew.
+        let temps = scratch(device, &self.plan.temp_bytes)?;
+        if !temps.iter().zip(&self.temps).all(|(new, old)| new.is(old)) {
+            (self.temps, self.graph) = (temps, None);
+        }
         for (slot, input) in self.inputs.iter().zip(inputs) {
             slot.copy_from(&value_of(input)?)?;
         }

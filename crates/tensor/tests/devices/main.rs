@@ -26,7 +26,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 41] = [
+const SUITE: [(&str, Body); 42] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -61,6 +61,7 @@ const SUITE: [(&str, Body); 41] = [
     ("traces::versions_outlive_the_step", traces::versions_outlive_the_step),
     ("traces::eager_and_traced_mix", traces::eager_and_traced_mix),
     ("traces::captured_values", traces::captured_values),
+    ("traces::scratch_is_shared", traces::scratch_is_shared),
     ("traces::errors_change_nothing", traces::errors_change_nothing),
     ("mlp::xor", mlp::xor),
     ("mlp::spiral", mlp::spiral),

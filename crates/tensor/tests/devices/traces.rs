@@ -150,3 +150,19 @@ pub fn errors_change_nothing(device: Device) -> Outcome {
     assert_eq!(w.get().to_vec::<f32>()?, [2.0, 3.0]);
     Ok(())
 }
+
+/// Traces share their scratch memory; one that makes it grow leaves the others right.
+pub fn scratch_is_shared(device: Device) -> Outcome {
+    let make = || trace(|t: &[Tensor]| Ok((vec![((&t[0] * 2.0 + 1.0).exp() - 1.0).sum(..)], vec![])));
+    let steps = [make(), make(), make()];
+    let data = |n: usize| Tensor::from_slice(&vec![0.25f32; n], &[n], device);
+    let expected = |n: usize| n as f64 * (1.5f64.exp() - 1.0);
+    for round in 0..3 {
+        for (step, n) in steps.iter().zip([10usize, 100_000, 1000]) {
+            let n = if round == 2 { n * 2 } else { n };
+            let found = step.call(&[data(n)])?[0].item()?;
+            assert!((found / expected(n) - 1.0).abs() < 1e-3, "{n} elements, round {round}: {found}");
+        }
+    }
+    Ok(())
+}
