@@ -149,9 +149,10 @@ fn locate(tensor: &Tensor) -> Option<(Tensor, Matrix, bool)> {
     if !constant && let Some(matrix) = seen_from(last) {
         return Some((chain[last].clone(), matrix, false));
     }
-    // The smallest of the uppermost views from which the rest is strides: not a repeated one, if what it repeats will do.
+    // The smallest of the uppermost views from which the rest is strides: not a repeated one, if what it repeats will do;
+    // of equals the innermost, which other products may read too.
     const TRIED: usize = 8;
-    let candidates = (0..chain.len().min(TRIED)).filter(|&start| start < last || constant);
+    let candidates = (0..chain.len().min(TRIED)).rev().filter(|&start| start < last || constant);
     let found = candidates.filter_map(|start| Some((chain[start].clone(), seen_from(start)?, true)));
     found.min_by_key(|(tensor, ..)| tensor.0.elements())
 }

@@ -89,6 +89,8 @@ fn what_is_no_matrix_is_copied_before_it_is_repeated() {
     assert_eq!(copies.copied, [true, true]);
     assert_eq!(copies.matmul.batch, 1, "a copy has one stride, so the batch folds");
     assert_eq!(inputs[1].0.elements(), 32);
+    let scores = heads.matmul(&heads.transpose(-1, -2));
+    assert_eq!(arranged(&scores).1.map(|t| t.0.id), [heads.0.id; 2], "one copy serves both");
     let full = Tensor::full(2.0, &[24, 4], DType::F32, Device::Cuda(0));
     assert_eq!(arranged(&f32s(&[5, 24]).matmul(&full)).0.copied, [false, true]);
 }

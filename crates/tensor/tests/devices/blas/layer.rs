@@ -1,0 +1,166 @@
+//! The layer over cuBLASLt itself: factors, algorithms, captures, epilogues, refusals.
+
+use std::sync::Arc;
+
+use bornite::Device;
+use bornite_cuda::blas::{Algorithm, Call, Element, Epilogue, Matmul, Operand, Plan};
+use bornite_cuda::{Buffer, Graph};
+
+use crate::Outcome;
+
+/// Memory of the layer's own tests.
+fn upload(device: &Arc<bornite_cuda::Device>, data: &[f32]) -> bornite_cuda::Result<Buffer> {
+    let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let buffer = Buffer::new(device, bytes.len())?;
+    buffer.upload(&bytes)?;
+    Ok(buffer)
+}
+
+fn download(buffer: &Buffer) -> bornite_cuda::Result<Vec<f32>> {
+    let mut bytes = vec![0; buffer.bytes()];
+    buffer.download(&mut bytes)?;
+    Ok(bytes.chunks(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect())
+}
+
+/// Small integers: every order of summation gives the same.
+fn whole_numbers(count: usize, salt: usize) -> Vec<f32> {
+    (0..count).map(|n| ((n * 7 + salt) % 11) as f32 - 5.0).collect()
+}
+
+fn naive(a: &[f32], b: &[f32], m: usize, n: usize, k: usize) -> Vec<f32> {
+    (0..m * n).map(|i| (0..k).map(|l| a[i / n * k + l] * b[l * n + i % n]).sum()).collect()
+}
+
+pub fn factors_and_algorithms(_: Device) -> Outcome {
+    let device = bornite_cuda::Device::open(0)?;
+    let (m, n, k) = (24, 40, 16);
+    let (a, b, c) = (whole_numbers(m * k, 1), whole_numbers(k * n, 2), whole_numbers(m * n, 3));
+    let product = naive(&a, &b, m, n, k);
+    let matmul = Matmul::new(m as u64, n as u64, k as u64, Element::F32);
+    let (at, bt, ct) = (upload(&device, &a)?, upload(&device, &b)?, upload(&device, &c)?);
+    let first = Plan::new(&device, &matmul)?;
+    let mut algorithms: Vec<Algorithm> = first.algorithms(8)?;
+    assert!(!algorithms.is_empty() && algorithms.len() <= 8);
+    println!("{} algorithms for {matmul}, the first with {:?}", algorithms.len(), algorithms[0]);
+    algorithms.truncate(4);
+    for algorithm in algorithms {
+        let plan = Plan::with_algorithm(&device, &matmul, &algorithm)?;
+        assert_eq!(plan.algorithm().words, algorithm.words);
+        for (alpha, beta) in [(1.0, 0.0), (0.5, 0.0), (-2.0, 1.0), (0.0, 3.0)] {
+            let d = upload(&device, &vec![f32::NAN; m * n])?;
+            let call = Call { alpha, beta, c: Some((&ct, 0)), ..Call::new((&at, 0), (&bt, 0), (&d, 0)) };
+            plan.run(&call)?;
+            let expected = product.iter().zip(&c).map(|(p, c)| alpha as f32 * p + beta as f32 * c);
+            assert_eq!(download(&d)?, expected.collect::<Vec<_>>(), "alpha {alpha}, beta {beta}, {algorithm:?}");
+        }
+        // Added to what is there.
+        let d = upload(&device, &c)?;
+        plan.run(&Call { beta: 1.0, ..Call::new((&at, 0), (&bt, 0), (&d, 0)) })?;
+        assert_eq!(download(&d)?, product.iter().zip(&c).map(|(p, c)| p + c).collect::<Vec<_>>());
+    }
+    let nonsense = Algorithm { words: [u64::MAX; 8], workspace_bytes: 0, waves: 0.0 };
+    assert!(Plan::with_algorithm(&device, &matmul, &nonsense).is_err());
+    let same = (Plan::cached(&device, &matmul)?, Plan::cached(&device, &matmul)?);
+    assert!(Arc::ptr_eq(&same.0, &same.1), "equal products share a plan");
+    Ok(())
+}
+
+#[allow(unsafe_code)]
+pub fn captured_products(_: Device) -> Outcome {
+    let device = bornite_cuda::Device::open(0)?;
+    let (m, n, k) = (32, 48, 64);
+    let (a, b) = (whole_numbers(m * k, 4), whole_numbers(k * n, 5));
+    let matmul = Matmul::new(m as u64, n as u64, k as u64, Element::F32);
+    let plan = Arc::new(Plan::new(&device, &matmul)?);
+    let [at, bt] = [upload(&device, &a)?, upload(&device, &b)?].map(Arc::new);
+    let d = Arc::new(upload(&device, &vec![0.0; m * n])?);
+    let run = || plan.run(&Call::new((&at, 0), (&bt, 0), (&d, 0)));
+    // Without a run before: whether the library can be captured at once is told, not demanded.
+    let kept =
+        || -> Vec<Arc<dyn std::any::Any + Send + Sync>> { vec![at.clone(), bt.clone(), d.clone(), plan.clone()] };
+    // SAFETY: these are the buffers that `run` uses.
+    let cold = unsafe { Graph::capture::<bornite_cuda::Error>(&device, kept(), run) };
+    println!("captured before the first run: {:?}", cold.as_ref().map(Graph::nodes).map_err(|e| e.to_string()));
+    run()?;
+    // SAFETY: as above.
+    let mut graph = unsafe { Graph::capture::<bornite_cuda::Error>(&device, kept(), run)? };
+    d.upload(&vec![0; m * n * 4])?;
+    graph.launch()?;
+    assert_eq!(download(&d)?, naive(&a, &b, m, n, k));
+    // SAFETY: nothing is used: planning is refused.
+    let planned = unsafe {
+        let other = Matmul::new(3, 3, 3, Element::F32);
+        Graph::capture::<bornite_cuda::Error>(&device, vec![], || Plan::new(&device, &other).map(drop))
+    };
+    assert!(planned.err().is_some_and(|e| e.to_string().contains("cannot be part of a CUDA graph")));
+    Ok(())
+}
+
+/// GELU by tanh, and its slope.
+fn gelu(x: f64) -> (f64, f64) {
+    let (root, cubic) = ((2.0 / std::f64::consts::PI).sqrt(), 0.044715);
+    let t = (root * (x + cubic * x * x * x)).tanh();
+    (0.5 * x * (1.0 + t), 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * root * (1.0 + 3.0 * cubic * x * x))
+}
+
+pub fn epilogues(_: Device) -> Outcome {
+    let device = bornite_cuda::Device::open(0)?;
+    let (m, n, k) = (24, 32, 16);
+    let small = |count, salt| whole_numbers(count, salt).iter().map(|x| x / 8.0).collect::<Vec<f32>>();
+    let (a, b, bias) = (small(m * k, 1), small(k * n, 2), small(n, 3));
+    let product = naive(&a, &b, m, n, k);
+    let before: Vec<f64> = product.iter().enumerate().map(|(i, p)| f64::from(p + bias[i % n])).collect();
+    let buffers = [upload(&device, &a)?, upload(&device, &b)?, upload(&device, &bias)?];
+    let [at, bt, bias_buffer] = &buffers;
+    let (d, aux) = (upload(&device, &vec![0.0; m * n])?, upload(&device, &vec![0.0; m * n])?);
+    let sums = upload(&device, &vec![0.0; n])?;
+    let plan =
+        |epilogue| Plan::new(&device, &Matmul { epilogue, ..Matmul::new(m as u64, n as u64, k as u64, Element::F32) });
+    let call = Call::new((at, 0), (bt, 0), (&d, 0));
+    let near = |what: &str, found: Vec<f32>, expected: Vec<f64>| {
+        for (n, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let near = (f64::from(*found) - expected).abs() <= 2e-3 * (1.0 + expected.abs());
+            assert!(near, "{what}: element {n} is {found}, expected {expected}");
+        }
+    };
+    plan(Epilogue::Bias)?.run(&Call { bias: Some((bias_buffer, 0)), ..call })?;
+    near("bias", download(&d)?, before.clone());
+    let with_aux = plan(Epilogue::BiasGeluAux)?;
+    with_aux.run(&Call { bias: Some((bias_buffer, 0)), aux: Some((&aux, 0)), ..call })?;
+    near("gelu", download(&d)?, before.iter().map(|&x| gelu(x).0).collect());
+    near("what gelu was given", download(&aux)?, before.clone());
+    plan(Epilogue::Dgelu)?.run(&Call { aux: Some((&aux, 0)), ..call })?;
+    let slopes: Vec<f64> = before.iter().zip(&product).map(|(&x, &p)| gelu(x).1 * f64::from(p)).collect();
+    near("slope of gelu", download(&d)?, slopes.clone());
+    plan(Epilogue::DgeluBiasGradient)?.run(&Call { aux: Some((&aux, 0)), bias: Some((&sums, 0)), ..call })?;
+    let columns = |x: &[f64], rows: usize| (0..n).map(|j| (0..rows).map(|i| x[i * n + j]).sum()).collect::<Vec<f64>>();
+    near("its bias gradient", download(&sums)?, columns(&slopes, m));
+    plan(Epilogue::BiasGradient)?.run(&Call { bias: Some((&sums, 0)), ..call })?;
+    let wide: Vec<f64> = b.iter().map(|&x| f64::from(x)).collect();
+    near("the bias gradient", download(&sums)?, columns(&wide, k));
+    near("the product beside it", download(&d)?, product.iter().map(|&x| f64::from(x)).collect());
+    assert!(with_aux.run(&call).is_err_and(|e| e.to_string().contains("lacks its bias")));
+    Ok(())
+}
+
+pub fn wrong_calls_are_refused(_: Device) -> Outcome {
+    let device = bornite_cuda::Device::open(0)?;
+    let plan = Plan::new(&device, &Matmul::new(4, 4, 4, Element::F32))?;
+    let [full, short] = [16, 15].map(|count| upload(&device, &vec![1.0; count]));
+    let (full, short, d) = (full?, short?, upload(&device, &[0.0; 16])?);
+    let refused = |call: &Call<'_>, words: &str| {
+        let text = plan.run(call).map_or_else(|e| e.to_string(), |()| "it ran".into());
+        assert!(text.contains(words) && text.contains("CUBLAS_STATUS_INVALID_VALUE"), "{words}: {text}");
+    };
+    refused(&Call::new((&short, 0), (&full, 0), (&d, 0)), "A takes 64 bytes, its buffer has 60");
+    refused(&Call::new((&full, 0), (&full, 4), (&d, 0)), "B takes 64 bytes, its buffer has 60");
+    refused(&Call::new((&full, 0), (&full, 0), (&short, 0)), "C takes 64");
+    refused(&Call::new((&full, usize::MAX), (&full, 0), (&d, 0)), "A takes");
+    let large = upload(&device, &[1.0; 32])?;
+    refused(&Call::new((&large, 4), (&full, 0), (&d, 0)), "A is not at a multiple of 256 bytes");
+    plan.run(&Call::new((&full, 0), (&full, 0), (&d, 0)))?;
+    assert_eq!(download(&d)?, [4.0; 16]);
+    let wrong = Matmul { a: Operand::rows(3), ..Matmul::new(4, 4, 4, Element::F32) };
+    assert!(Plan::new(&device, &wrong).is_err_and(|e| e.to_string().contains("do not fit a stride of 3")));
+    Ok(())
+}
