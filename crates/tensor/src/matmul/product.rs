@@ -80,6 +80,9 @@ pub(crate) fn products(device: Device, nodes: &mut BTreeMap<u64, Tensor>) -> Res
     Ok(products)
 }
 
+/// Not all of the library counts further.
+const LARGEST: usize = i32::MAX as usize;
+
 /// How the library would compute a product, and from which tensors' memory. `None` where it should not.
 fn arrange(node: &Node, mode: MatmulMode) -> Option<(Arranged, [Tensor; 2])> {
     let element = match node.dtype {
@@ -99,10 +102,11 @@ fn arrange(node: &Node, mode: MatmulMode) -> Option<(Arranged, [Tensor; 2])> {
     let (from_a, mut left, copied_a) = locate(a)?;
     let (from_b, right, copied_b) = locate(b)?;
     // A batch whose second matrix is always the same is one product of a taller first matrix.
-    if right.batch_stride == 0 && !left.transposed && left.batch_stride == m * left.stride {
+    let repeated = right.batch_stride == 0 && !left.transposed && left.batch_stride == m * left.stride;
+    if repeated && m * batch <= LARGEST {
         (m, batch) = (m * batch, 1);
     }
-    if batch > i32::MAX as usize {
+    if [batch, m, n, k].iter().any(|&length| length > LARGEST) {
         return None;
     }
     if batch == 1 {

@@ -119,6 +119,10 @@ fn integers_and_empty_shapes_stay_with_generated_kernels() {
         assert!(none(&f32s(&[m, k]).matmul(&f32s(&[k, n]))));
     }
     assert!(none(&f32s(&[0, 2, 3]).matmul(&f32s(&[3, 4]))));
+    // More than 31 bits count: no library where one product has them, a batch where folding would make them.
+    assert!(none(&f32s(&[1 << 31, 2]).matmul(&f32s(&[2, 2]))));
+    let many = arranged(&f32s(&[4, 1 << 29, 2]).matmul(&f32s(&[2, 2]))).0.matmul;
+    assert_eq!((many.batch, many.m), (4, 1 << 29));
     assert!(!none(&f32s(&[1, 1]).matmul(&f32s(&[1, 1]))));
 }
 
