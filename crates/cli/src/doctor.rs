@@ -177,6 +177,7 @@ fn version(library: Library) -> Found {
     let (major, minor) = match library {
         Library::Cuda => bornite_cuda::driver_version()?,
         Library::Nvrtc => bornite_cuda::nvrtc_version()?,
+        Library::CublasLt => bornite_cuda::blas::version()?,
     };
     Ok((path, format!("CUDA {major}.{minor}")))
 }

@@ -9,6 +9,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
+use cudarc::cublaslt::sys::{self as lt, cublasStatus_t};
 use cudarc::driver::sys::{self as cu, CUresult};
 use cudarc::nvrtc::sys::{self as rtc, nvrtcResult};
 
@@ -142,12 +143,58 @@ api! {
     }
 }
 
+api! {
+    /// Matrix products.
+    CublasLt, Library::CublasLt, cudarc::cublaslt::sys {
+        fn cublasLtGetVersion() -> usize;
+        fn cublasLtGetStatusName(cublasStatus_t) -> *const c_char;
+        fn cublasLtGetStatusString(cublasStatus_t) -> *const c_char;
+        fn cublasLtCreate(*mut lt::cublasLtHandle_t) -> cublasStatus_t;
+        fn cublasLtMatmulDescCreate(
+            *mut lt::cublasLtMatmulDesc_t, lt::cublasComputeType_t, lt::cudaDataType_t
+        ) -> cublasStatus_t;
+        fn cublasLtMatmulDescDestroy(lt::cublasLtMatmulDesc_t) -> cublasStatus_t;
+        fn cublasLtMatmulDescSetAttribute(
+            lt::cublasLtMatmulDesc_t, lt::cublasLtMatmulDescAttributes_t, *const c_void, usize
+        ) -> cublasStatus_t;
+        fn cublasLtMatrixLayoutCreate(
+            *mut lt::cublasLtMatrixLayout_t, lt::cudaDataType_t, u64, u64, i64
+        ) -> cublasStatus_t;
+        fn cublasLtMatrixLayoutDestroy(lt::cublasLtMatrixLayout_t) -> cublasStatus_t;
+        fn cublasLtMatrixLayoutSetAttribute(
+            lt::cublasLtMatrixLayout_t, lt::cublasLtMatrixLayoutAttribute_t, *const c_void, usize
+        ) -> cublasStatus_t;
+        fn cublasLtMatmulPreferenceCreate(*mut lt::cublasLtMatmulPreference_t) -> cublasStatus_t;
+        fn cublasLtMatmulPreferenceDestroy(lt::cublasLtMatmulPreference_t) -> cublasStatus_t;
+        fn cublasLtMatmulPreferenceSetAttribute(
+            lt::cublasLtMatmulPreference_t, lt::cublasLtMatmulPreferenceAttributes_t, *const c_void, usize
+        ) -> cublasStatus_t;
+        fn cublasLtMatmulAlgoGetHeuristic(
+            lt::cublasLtHandle_t, lt::cublasLtMatmulDesc_t, lt::cublasLtMatrixLayout_t, lt::cublasLtMatrixLayout_t,
+            lt::cublasLtMatrixLayout_t, lt::cublasLtMatrixLayout_t, lt::cublasLtMatmulPreference_t, c_int,
+            *mut lt::cublasLtMatmulHeuristicResult_t, *mut c_int
+        ) -> cublasStatus_t;
+        fn cublasLtMatmulAlgoCheck(
+            lt::cublasLtHandle_t, lt::cublasLtMatmulDesc_t, lt::cublasLtMatrixLayout_t, lt::cublasLtMatrixLayout_t,
+            lt::cublasLtMatrixLayout_t, lt::cublasLtMatrixLayout_t, *const lt::cublasLtMatmulAlgo_t,
+            *mut lt::cublasLtMatmulHeuristicResult_t
+        ) -> cublasStatus_t;
+        fn cublasLtMatmul(
+            lt::cublasLtHandle_t, lt::cublasLtMatmulDesc_t, *const c_void, *const c_void, lt::cublasLtMatrixLayout_t,
+            *const c_void, lt::cublasLtMatrixLayout_t, *const c_void, *const c_void, lt::cublasLtMatrixLayout_t,
+            *mut c_void, lt::cublasLtMatrixLayout_t, *const lt::cublasLtMatmulAlgo_t, *mut c_void, usize,
+            lt::cudaStream_t
+        ) -> cublasStatus_t;
+    }
+}
+
 impl Library {
     /// Opens the library if it can be, and says where it was found.
     pub fn find(self) -> Result<&'static str> {
         Ok(match self {
             Library::Cuda => &Driver::get()?.path,
             Library::Nvrtc => &Nvrtc::get()?.path,
+            Library::CublasLt => &CublasLt::get()?.path,
         })
     }
 }

@@ -1,14 +1,15 @@
 //! CUDA at run time: libraries found and opened when first needed, devices, memory, NVRTC, launches, graphs,
-//! a cache of compiled kernels on disk, a tuner, a profiler, and the settings of all of them.
+//! matrix products by cuBLASLt, a cache of compiled kernels on disk, a tuner, a profiler, and the settings of all of them.
 //!
 //! Nothing of CUDA is needed to build, and a missing library is an [`Error`] that says how to get it, never a panic.
-//! This crate must not know of tensors or models. `unsafe` is at home here: every block calls the driver or NVRTC
-//! through a table of checked signatures (`api.rs`), but for two that ask libc who the user is and where a
+//! This crate must not know of tensors or models. `unsafe` is at home here: every block calls the driver, NVRTC or
+//! cuBLASLt through a table of checked signatures (`api.rs`), but for two that ask libc who the user is and where a
 //! library lies.
 #![allow(unsafe_code)]
 
 mod advice;
 mod api;
+pub mod blas;
 pub mod cache;
 mod capture;
 mod context;

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// Folders to look in first, separated like `PATH`.
 pub const PATH_VARIABLE: &str = "BORNITE_LIBRARY_PATH";
 
-/// Libraries (`cuda`, `nvrtc`, separated by commas) to treat as missing: to try how a program behaves without them.
+/// Libraries (`cuda`, `nvrtc`, `cublaslt`, separated by commas) to treat as missing: to try how a program behaves without them.
 pub const HIDE_VARIABLE: &str = "BORNITE_HIDE_LIBRARIES";
 
 /// A library that is looked for at run time.
@@ -18,17 +18,20 @@ pub enum Library {
     Cuda,
     /// The run-time compiler.
     Nvrtc,
+    /// Matrix products.
+    CublasLt,
 }
 
 impl Library {
     /// Every library.
-    pub const ALL: [Library; 2] = [Library::Cuda, Library::Nvrtc];
+    pub const ALL: [Library; 3] = [Library::Cuda, Library::Nvrtc, Library::CublasLt];
 
     /// Its name in settings.
     pub fn name(self) -> &'static str {
         match self {
             Library::Cuda => "cuda",
             Library::Nvrtc => "nvrtc",
+            Library::CublasLt => "cublaslt",
         }
     }
 
@@ -37,6 +40,7 @@ impl Library {
         match self {
             Library::Cuda => "the NVIDIA driver, needed to use a GPU",
             Library::Nvrtc => "NVIDIA's run-time compiler, needed to compile kernels for a GPU",
+            Library::CublasLt => "NVIDIA's matrix products, without which they are slow on a GPU",
         }
     }
 
@@ -51,6 +55,10 @@ impl Library {
                 "Run `pip install nvidia-cuda-nvrtc` (or install the CUDA toolkit, 12.8 or newer) and put the folder \
                  that holds libnvrtc.so.* into BORNITE_LIBRARY_PATH"
             }
+            Library::CublasLt => {
+                "Run `pip install nvidia-cublas` (or install the CUDA toolkit, 12.8 or newer) and put the folder that \
+                 holds libcublasLt.so.* into BORNITE_LIBRARY_PATH"
+            }
         }
     }
 
@@ -59,6 +67,7 @@ impl Library {
         match self {
             Library::Cuda => &["libcuda.so.1", "libcuda.so"],
             Library::Nvrtc => &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
+            Library::CublasLt => &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"],
         }
     }
 

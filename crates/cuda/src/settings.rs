@@ -30,6 +30,8 @@ pub const TUNE_VARIABLE: &str = "BORNITE_TUNE";
 pub const PROFILE_VARIABLE: &str = "BORNITE_PROFILE";
 /// How much is told on stderr.
 pub const LOG_VARIABLE: &str = "BORNITE_LOG";
+/// What computes matrix products of floats on a GPU.
+pub const MATMUL_VARIABLE: &str = "BORNITE_MATMUL";
 /// All settings, in the order of the manual.
 pub const SETTINGS: &[Setting] = &[
     Setting {
@@ -58,12 +60,12 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: crate::HIDE_VARIABLE,
-        values: "`cuda`, `nvrtc`, separated by commas",
+        values: "`cuda`, `nvrtc`, `cublaslt`, separated by commas",
         default: "none",
         meaning: "Libraries to treat as missing: shows how a program behaves without them.",
         code: "the variable, before the first call",
-        check: |value| match value.split(',').find(|name| !matches!(*name, "cuda" | "nvrtc" | "")) {
-            Some(bad) => Err(format!("there is no library '{bad}'; use cuda and nvrtc, separated by commas")),
+        check: |value| match value.split(',').find(|name| !matches!(*name, "cuda" | "nvrtc" | "cublaslt" | "")) {
+            Some(bad) => Err(format!("there is no library '{bad}'; use cuda, nvrtc and cublaslt, separated by commas")),
             None => Ok(()),
         },
     },
@@ -118,6 +120,15 @@ pub const SETTINGS: &[Setting] = &[
                   `tune`: what is not known yet is measured.",
         code: "`bornite_cuda::tune::Tuner::set_mode`",
         check: |value| choose(value, &crate::tune::Mode::NAMES).map(drop),
+    },
+    Setting {
+        name: MATMUL_VARIABLE,
+        values: "`library`, `tf32`, `exact`",
+        default: "`library`",
+        meaning: "Matrix products of floats on a GPU. `library`: cuBLASLt where it is there, f32 in full f32; `tf32`: f32 \
+                  inputs rounded to 11 bits, faster; `exact`: generated kernels, which give the CPU's bits. Slow.",
+        code: "`bornite::MatmulMode::set_for_process`; `bornite::MatmulMode::within` for some work",
+        check: |value| choose(value, &[("library", ()), ("tf32", ()), ("exact", ())]),
     },
     Setting {
         name: PROFILE_VARIABLE,
@@ -195,7 +206,7 @@ fn of_pool(variable: &str, value: &str) -> std::result::Result<(), String> {
 }
 
 /// The meaning of a word, or which words there are.
-pub(crate) fn choose<T: Copy>(value: &str, words: &[(&str, T)]) -> std::result::Result<T, String> {
+pub fn choose<T: Copy>(value: &str, words: &[(&str, T)]) -> std::result::Result<T, String> {
     match words.iter().find(|(word, _)| *word == value) {
         Some((_, meaning)) => Ok(*meaning),
         None => {
@@ -266,11 +277,12 @@ mod tests {
     fn values_are_checked_in_words() {
         let cases = [
             ("BORNITE_DEVICE", "cuda:1", "tpu", "use cpu, cpu:N"),
-            ("BORNITE_HIDE_LIBRARIES", "cuda,nvrtc", "cublas", "no library 'cublas'"),
+            ("BORNITE_HIDE_LIBRARIES", "cuda,nvrtc,cublaslt", "cublas", "no library 'cublas'"),
             ("BORNITE_LIBRARY_PATH", "/tmp", "/no/such/folder", "/no/such/folder is not a folder"),
             ("BORNITE_CACHE", "off", "no", "use on or off"),
             ("BORNITE_CACHE_SIZE", "1 GiB", "2 parsecs", "'parsecs' is not a unit"),
             ("BORNITE_TUNE", "tune", "yes", "use off, cached or tune"),
+            ("BORNITE_MATMUL", "exact", "fast", "use library, tf32 or exact"),
             ("BORNITE_PROFILE", "print", "1", "use off or print"),
             ("BORNITE_LOG", "debug", "loud", "use error, warn, info or debug"),
             ("BORNITE_SYNC", "1", "yes", "use 0 or 1"),

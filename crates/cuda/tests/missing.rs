@@ -16,7 +16,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut failed = 0;
-    for hidden in ["cuda", "nvrtc", "cuda,nvrtc"] {
+    let cases = ["cuda", "nvrtc", "cublaslt", "cuda,nvrtc", "cuda,nvrtc,cublaslt"];
+    for hidden in cases {
         let program = std::env::current_exe().expect("the path of this program");
         let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("missing-cache");
         let output = Command::new(program)
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
         }
     }
     let verdict = if failed > 0 { "FAILED" } else { "ok" };
-    println!("\ntest result: {verdict}. {} passed; {failed} failed", 3 - failed);
+    println!("\ntest result: {verdict}. {} passed; {failed} failed", cases.len() - failed);
     if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
@@ -51,7 +52,7 @@ fn missing<T>(what: &str, result: Result<T, Error>) {
 fn check() {
     let hidden = std::env::var(HIDE_VARIABLE).expect("set by the parent");
     let program = Program { name: "k", source: "extern \"C\" __global__ void k() {}", arch: "sm_90", options: &[] };
-    if hidden.contains("cuda") {
+    if hidden.split(',').any(|name| name == "cuda") {
         missing("find", Library::Cuda.find());
         missing("device_count", bornite_cuda::device_count());
         missing("driver_version", bornite_cuda::driver_version());
@@ -70,6 +71,10 @@ fn check() {
         let warmed = cache.warm(&[program], 1, &Nvrtc);
         missing("warm", warmed.failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error)));
         assert!(cache.clear().is_ok() && cache.stats().entries == 0);
+    }
+    if hidden.contains("cublaslt") {
+        missing("find", Library::CublasLt.find());
+        missing("blas::version", bornite_cuda::blas::version());
     }
     // What needs no library works without any.
     let scope = profile::scope();

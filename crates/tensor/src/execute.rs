@@ -106,6 +106,11 @@ impl Program {
         }
     }
 
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        &self.kernel.name
+    }
+
     /// What runs it, in words.
     pub fn engine(&self) -> &'static str {
         match &self.code {

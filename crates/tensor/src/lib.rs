@@ -21,7 +21,8 @@
 //! ```
 //!
 //! From a call to a launch: `composite.rs` (functions over ops) → `ops.rs` (the ops) → `schedule.rs` (which kernels) →
-//! `lower.rs` (one kernel's IR) → `execute.rs` (compile and launch on a device).
+//! `lower.rs` (one kernel's IR) → `execute.rs` (compile and launch on a device). Matrix products on a GPU
+//! leave that path after `schedule.rs`, for `matmul/`.
 
 mod arena;
 mod buffer;
@@ -34,6 +35,7 @@ mod grad;
 mod index;
 mod infer;
 mod lower;
+mod matmul;
 mod node;
 mod ops;
 mod random;
@@ -52,6 +54,7 @@ pub use error::{Error, Place, Result};
 pub use execute::run_kernel;
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
+pub use matmul::MatmulMode;
 pub use ops::Axes;
 pub use random::Generator;
 pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};

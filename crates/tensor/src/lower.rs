@@ -1,7 +1,7 @@
 //! One node to one kernel: loads through views, computes, stores.
 //!
 //! Plain on purpose: one instance an element of the result, reductions and products in serial order. Every device runs
-//! the same kernel, so results agree to the bit.
+//! the same kernel, so results agree to the bit. (Not where a library computes a product instead: `matmul/`.)
 
 use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op as Row, ParamId, Scalar, Value};
 

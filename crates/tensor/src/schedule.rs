@@ -1,10 +1,12 @@
 //! From graph to work: which nodes get a kernel, in which order, in which memory.
 //!
-//! The schedule is plain: every node that is not a view, a constant or already there is one kernel. What it promises
-//! is that errors are found, code is compiled and memory is reserved before the first launch.
+//! The schedule is plain: every node that is not a view, a constant or already there is one kernel, or a call of the
+//! library for matrix products (`matmul/`), before which views that are no matrix get a kernel that copies them. What it
+//! promises is that errors are found, code is compiled and memory is reserved before the first launch.
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use bornite_ir::Value;
@@ -12,6 +14,7 @@ use bornite_ir::Value;
 use crate::buffer::Buffer;
 use crate::execute::{Program, program};
 use crate::lower::{Lowered, lower};
+use crate::matmul::{Product, products};
 use crate::node::Op;
 use crate::timing::About;
 use crate::{DType, Device, Error, Result, Tensor};
@@ -29,9 +32,15 @@ pub(crate) enum Slot {
     Status,
 }
 
+/// What a step runs.
+enum Call {
+    Kernel(Arc<Program>),
+    Product(Arc<Product>),
+}
+
 /// One launch.
 pub(crate) struct Step {
-    program: Arc<Program>,
+    call: Call,
     args: Vec<Slot>,
     values: Vec<Value>,
     about: About,
@@ -41,7 +50,7 @@ pub(crate) struct Step {
 struct Work {
     id: u64,
     bytes: usize,
-    program: Arc<Program>,
+    call: Call,
     inputs: Vec<Tensor>,
     reports: bool,
     values: Vec<Value>,
@@ -95,21 +104,29 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
         return Err(Error::Op { op: other.0.op.name(), what, at: other.0.place });
     }
 
+    let mut nodes = nodes_to_compute(&distinct)?;
+    let mut products = products(device, &mut nodes)?;
     let mut work = vec![];
-    for (id, tensor) in nodes_to_compute(&distinct)? {
+    for (id, tensor) in nodes {
+        let (bytes, about) = (tensor.0.bytes(), About::of(&tensor.0));
+        if let Some((product, inputs)) = products.remove(&id) {
+            let (call, inputs) = (Call::Product(product), inputs.into());
+            work.push(Work { id, bytes, call, inputs, reports: false, values: vec![], about });
+            continue;
+        }
         let Lowered { kernel, inputs, reports, mut values } = lower(&tensor)?;
         if reports {
             values.push(Value::int(DType::I64, crate::status::code(&tensor.0)));
         }
-        let (program, about) = (program(device, &kernel)?, About::of(&tensor.0));
-        work.push(Work { id, bytes: tensor.0.bytes(), program, inputs, reports, values, about });
+        let call = Call::Kernel(program(device, &kernel)?);
+        work.push(Work { id, bytes, call, inputs, reports, values, about });
     }
     let slots = assign_memory(&distinct, &work);
     let status = if work.iter().any(|w| w.reports) { Some(crate::status::buffer(device)?) } else { None };
     let temp_bytes = slots.temp_bytes;
     let mut plan = Plan { device, steps: vec![], roots: distinct, sources: vec![], temp_bytes, status };
     let mut sources: HashMap<u64, usize> = HashMap::new();
-    for Work { id, program, inputs, reports, values, about, .. } in work {
+    for Work { id, call, inputs, reports, values, about, .. } in work {
         let mut args = vec![slots.of[&id]];
         args.extend(reports.then_some(Slot::Status));
         for input in &inputs {
@@ -121,7 +138,7 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
                 })),
             });
         }
-        plan.steps.push(Step { program, args, values, about });
+        plan.steps.push(Step { call, args, values, about });
     }
     Ok(plan)
 }
@@ -199,7 +216,10 @@ impl Plan {
 
     /// Handles that keep the code of all steps alive.
     pub fn programs(&self) -> impl Iterator<Item = Arc<dyn Any + Send + Sync>> + '_ {
-        self.steps.iter().map(|step| step.program.clone() as Arc<dyn Any + Send + Sync>)
+        self.steps.iter().map(|step| match &step.call {
+            Call::Kernel(program) => program.clone() as Arc<dyn Any + Send + Sync>,
+            Call::Product(product) => product.clone() as Arc<dyn Any + Send + Sync>,
+        })
     }
 
     /// True if a step can meet a bad index.
@@ -214,19 +234,77 @@ impl Plan {
 
     /// Gives every step to the device.
     pub fn run(&self, roots: &[Buffer], temps: &[Buffer], sources: &[Buffer]) -> Result<()> {
-        for step in &self.steps {
-            let buffers: Vec<&Buffer> = (step.args.iter())
-                .filter_map(|slot| match *slot {
-                    Slot::Root(n) => Some(&roots[n]),
-                    Slot::Temp(n) => Some(&temps[n]),
-                    Slot::Source(n) => Some(&sources[n]),
-                    Slot::Status => self.status.as_ref(),
-                })
-                .collect();
-            let values: Vec<&[Value]> = step.values.chunks(1).collect();
-            step.program.launch(&buffers, &values, step.about)?;
+        self.steps.iter().try_for_each(|step| self.launch(step, roots, temps, sources))
+    }
+
+    /// Runs the library's calls, whose first run may load code: not possible in a capture. Results are of no use.
+    pub fn warm(&self, roots: &[Buffer], temps: &[Buffer], sources: &[Buffer]) -> Result<()> {
+        let mut calls = self.steps.iter().filter(|step| matches!(step.call, Call::Product(_)));
+        calls.try_for_each(|step| self.launch(step, roots, temps, sources))
+    }
+
+    fn launch(&self, step: &Step, roots: &[Buffer], temps: &[Buffer], sources: &[Buffer]) -> Result<()> {
+        let buffers: Vec<&Buffer> = (step.args.iter())
+            .filter_map(|slot| match *slot {
+                Slot::Root(n) => Some(&roots[n]),
+                Slot::Temp(n) => Some(&temps[n]),
+                Slot::Source(n) => Some(&sources[n]),
+                Slot::Status => self.status.as_ref(),
+            })
+            .collect();
+        match &step.call {
+            Call::Kernel(program) => {
+                let values: Vec<&[Value]> = step.values.chunks(1).collect();
+                program.launch(&buffers, &values, step.about)
+            }
+            Call::Product(product) => product.launch(&buffers, step.about),
         }
-        Ok(())
+    }
+
+    /// What will run, a line a step.
+    fn explain(&self, device: Device) -> String {
+        let temps: usize = self.temp_bytes.iter().sum();
+        let mut text = format!("{} steps on {device}, {temps} bytes of scratch memory\n", self.steps.len());
+        for Step { call, args, about, .. } in &self.steps {
+            let what = match call {
+                Call::Kernel(program) => program.name().to_owned(),
+                Call::Product(product) => product.to_string(),
+            };
+            let [to, from @ ..] = &args.iter().map(Slot::to_string).collect::<Vec<_>>()[..] else { continue };
+            let from = from.join(", ");
+            let _ = writeln!(text, "{to} = {what} ({from}){}", about.line());
+        }
+        text
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Slot::Root(n) => write!(f, "result {n}"),
+            Slot::Temp(n) => write!(f, "temp {n}"),
+            Slot::Source(n) => write!(f, "input {n}"),
+            Slot::Status => write!(f, "status"),
+        }
+    }
+}
+
+impl Tensor {
+    /// What would run to compute this tensor, a line a step, with the matrix products that go through a library and the
+    /// copies that they need. Kernels are compiled for it; nothing runs.
+    ///
+    /// ```
+    /// use bornite::{Device, Tensor};
+    /// # fn main() -> bornite::Result<()> {
+    /// let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
+    /// assert!(x.exp().sum(..).explain()?.contains("result 0 = sum_f32 (temp 0)"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn explain(&self) -> Result<String> {
+        let device = self.node()?.device;
+        let _running = device.lock();
+        Ok(plan(std::slice::from_ref(self), Present::Skip)?.explain(device))
     }
 }
 

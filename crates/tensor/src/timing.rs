@@ -45,6 +45,17 @@ impl About {
         About { place: Some(node.place), flops }
     }
 
+    /// The line of the program, as the end of a line that is about something else.
+    pub fn line(&self) -> String {
+        self.place.map_or(String::new(), |place| format!("  at {place}"))
+    }
+
+    /// A launch of that name which moves so many bytes.
+    pub fn work(&self, name: &str, bytes: u64) -> Work {
+        let work = Work::new(Kind::Kernel, name).bytes(bytes);
+        Work { flops: self.flops, place: self.place.map(|place| place.to_string()), ..work }
+    }
+
     pub fn describe(&self, kernel: &Kernel, values: &[&[Value]]) -> Work {
         let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
         // Each view once for reading and once for writing: what has to move at least.
@@ -52,8 +63,7 @@ impl About {
             let passes = param.access.reads() as u64 + param.access.writes() as u64;
             kernel.view_bytes(param, &firsts).unwrap_or(0) as u64 * passes
         });
-        let work = Work::new(Kind::Kernel, &kernel.name).bytes(bytes.sum());
-        Work { flops: self.flops, place: self.place.map(|place| place.to_string()), ..work }
+        self.work(&kernel.name, bytes.sum())
     }
 }
 

@@ -214,7 +214,9 @@ impl Compiled {
                         let device = bornite_cuda::Device::open(ordinal)?;
                         let buffers = [&self.roots[..], &self.temps, &sources, &homes].concat();
                         let kept = buffers.iter().filter_map(Buffer::kept).chain(self.plan.programs()).collect();
-                        // SAFETY: these are all the buffers and programs that `run` uses.
+                        self.plan.warm(&self.roots, &self.temps, &sources)?;
+                        // SAFETY: these are all the buffers and programs that `run` uses; the library's workspace is
+                        // never freed.
                         #[allow(unsafe_code)]
                         let graph = unsafe { bornite_cuda::Graph::capture::<Error>(&device, kept, run)? };
                         none.insert(graph)

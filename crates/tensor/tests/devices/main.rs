@@ -1,6 +1,7 @@
 //! One suite for all devices: each body runs on the interpreter, the CPU and, where there is one, a GPU.
 
 mod algebra;
+mod blas;
 mod fuzz;
 #[path = "../../../codegen/tests/fuzz/generate.rs"]
 mod generate;
@@ -82,6 +83,7 @@ fn main() {
     let cuda = Device::cuda(0);
     let mut trials = nvrtc::trials();
     trials.extend(runtime::trials(cuda.is_ok(), bornite_cuda::nvrtc_version().is_ok()));
+    trials.extend(blas::trials(cuda.is_ok()));
     for (name, body) in SUITE {
         for device in [Device::Interpreter, Device::cpu()] {
             trials.push(Trial::test(format!("{device}::{name}"), move || body(device)));

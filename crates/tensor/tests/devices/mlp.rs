@@ -1,6 +1,7 @@
-//! A 3-layer perceptron trains, with losses that are bit-equal on every device and whether traced or not.
+//! A 3-layer perceptron trains, with losses that are bit-equal on every device (products by generated kernels) and whether
+//! traced or not.
 
-use bornite::{Device, Tensor, Update, Var, commit, trace};
+use bornite::{Device, MatmulMode, Tensor, Update, Var, commit, trace};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -72,6 +73,15 @@ fn traced(task: &Task, widths: &[usize], steps: usize, device: Device) -> bornit
 
 /// Trains on `device` both ways and on the interpreter, and compares every loss and every final weight.
 fn compare(make: fn(Device) -> Task, widths: &[usize], steps: usize, device: Device) -> bornite::Result<Vec<f64>> {
+    MatmulMode::Exact.within(|| compare_exactly(make, widths, steps, device))
+}
+
+fn compare_exactly(
+    make: fn(Device) -> Task,
+    widths: &[usize],
+    steps: usize,
+    device: Device,
+) -> bornite::Result<Vec<f64>> {
     let weights = |vars: &[Var]| -> bornite::Result<Vec<u32>> {
         let all = vars.iter().map(|v| v.get().to_vec::<f32>()).collect::<bornite::Result<Vec<_>>>()?;
         Ok(all.concat().into_iter().map(f32::to_bits).collect())

@@ -1,6 +1,6 @@
 //! Tensor operations against plain loops in f64, on odd, empty, broadcast and permuted shapes.
 
-use bornite::{DType, Device, Element, Tensor};
+use bornite::{DType, Device, Element, MatmulMode, Tensor};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -169,7 +169,13 @@ pub fn reductions(device: Device) -> Outcome {
     Ok(())
 }
 
+/// By the library where the device has one, and by generated kernels.
 pub fn products(device: Device) -> Outcome {
+    MatmulMode::Library.within(|| products_as_they_are(device))?;
+    MatmulMode::Exact.within(|| products_as_they_are(device))
+}
+
+fn products_as_they_are(device: Device) -> Outcome {
     type Case = (&'static [usize], &'static [usize], &'static [usize]);
     let cases: [Case; 8] = [
         (&[2, 2], &[2, 2], &[2, 2]),

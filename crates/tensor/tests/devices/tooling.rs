@@ -47,7 +47,7 @@ pub fn profiles_tell_kernels_and_copies(device: Device) -> Outcome {
 pub fn profiled_times_are_the_wall_clocks(device: Device) -> Outcome {
     // Long enough on each device that what is around a launch does not count.
     let n = match device {
-        Device::Cuda(_) => 2048,
+        Device::Cuda(_) => 4096,
         Device::Cpu(_) => 256,
         Device::Interpreter => 24,
     };

@@ -1,0 +1,114 @@
+//! The library's descriptors, destroyed when dropped.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use cudarc::cublaslt::sys::{self as lt, cublasStatus_t};
+
+use super::Element;
+use super::library::check;
+use super::matmul::{Compute, Stored};
+use crate::Result;
+use crate::api::CublasLt;
+
+/// A descriptor of the library, and what destroys it.
+struct Owned<T: Copy> {
+    handle: T,
+    destroy: unsafe extern "C" fn(T) -> cublasStatus_t,
+}
+
+impl<T: Copy> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from the library's own create function and is not used again.
+        unsafe { (self.destroy)(self.handle) };
+    }
+}
+
+/// The bytes of a plain value, as attributes are given.
+fn bytes<T: Copy>(value: &T) -> (*const c_void, usize) {
+    ((value as *const T).cast(), size_of::<T>())
+}
+
+/// How a product is computed.
+pub(super) struct Description(Owned<lt::cublasLtMatmulDesc_t>);
+
+impl Description {
+    pub fn new(api: &CublasLt, compute: Compute) -> Result<Description> {
+        let mut handle = null_mut();
+        // SAFETY: writes one handle.
+        let status = unsafe { (api.cublasLtMatmulDescCreate)(&mut handle, compute.raw(), compute.scale().raw()) };
+        check(api, "cublasLtMatmulDescCreate", status)?;
+        Ok(Description(Owned { handle, destroy: api.cublasLtMatmulDescDestroy }))
+    }
+
+    pub fn raw(&self) -> lt::cublasLtMatmulDesc_t {
+        self.0.handle
+    }
+
+    /// Sets an attribute. `T` must be its type: the library checks the size.
+    pub fn set<T: Copy>(&self, api: &CublasLt, attribute: lt::cublasLtMatmulDescAttributes_t, value: T) -> Result<()> {
+        let (pointer, size) = bytes(&value);
+        // SAFETY: the library copies `size` bytes during the call.
+        let status = unsafe { (api.cublasLtMatmulDescSetAttribute)(self.raw(), attribute, pointer, size) };
+        check(api, "cublasLtMatmulDescSetAttribute", status)
+    }
+}
+
+/// How a matrix lies in memory.
+pub(super) struct Layout(Owned<lt::cublasLtMatrixLayout_t>);
+
+impl Layout {
+    pub fn new(api: &CublasLt, element: Element, stored: &Stored, batch: u64) -> Result<Layout> {
+        use lt::cublasLtMatrixLayoutAttribute_t as Attribute;
+        let mut handle = null_mut();
+        let Stored { rows, columns, ld, batch_stride, .. } = *stored;
+        // SAFETY: writes one handle.
+        let status = unsafe { (api.cublasLtMatrixLayoutCreate)(&mut handle, element.raw(), rows, columns, ld as i64) };
+        check(api, "cublasLtMatrixLayoutCreate", status)?;
+        let layout = Layout(Owned { handle, destroy: api.cublasLtMatrixLayoutDestroy });
+        if batch > 1 {
+            layout.set(api, Attribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, batch as i32)?;
+            layout.set(api, Attribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, batch_stride as i64)?;
+        }
+        Ok(layout)
+    }
+
+    pub fn raw(&self) -> lt::cublasLtMatrixLayout_t {
+        self.0.handle
+    }
+
+    fn set<T: Copy>(&self, api: &CublasLt, attribute: lt::cublasLtMatrixLayoutAttribute_t, value: T) -> Result<()> {
+        let (pointer, size) = bytes(&value);
+        // SAFETY: the library copies `size` bytes during the call.
+        let status = unsafe { (api.cublasLtMatrixLayoutSetAttribute)(self.raw(), attribute, pointer, size) };
+        check(api, "cublasLtMatrixLayoutSetAttribute", status)
+    }
+}
+
+/// What an algorithm may use.
+pub(super) struct Preference(Owned<lt::cublasLtMatmulPreference_t>);
+
+impl Preference {
+    pub fn new(api: &CublasLt) -> Result<Preference> {
+        let mut handle = null_mut();
+        // SAFETY: writes one handle.
+        check(api, "cublasLtMatmulPreferenceCreate", unsafe { (api.cublasLtMatmulPreferenceCreate)(&mut handle) })?;
+        Ok(Preference(Owned { handle, destroy: api.cublasLtMatmulPreferenceDestroy }))
+    }
+
+    pub fn raw(&self) -> lt::cublasLtMatmulPreference_t {
+        self.0.handle
+    }
+
+    pub fn set<T: Copy>(
+        &self,
+        api: &CublasLt,
+        attribute: lt::cublasLtMatmulPreferenceAttributes_t,
+        value: T,
+    ) -> Result<()> {
+        let (pointer, size) = bytes(&value);
+        // SAFETY: the library copies `size` bytes during the call.
+        let status = unsafe { (api.cublasLtMatmulPreferenceSetAttribute)(self.raw(), attribute, pointer, size) };
+        check(api, "cublasLtMatmulPreferenceSetAttribute", status)
+    }
+}

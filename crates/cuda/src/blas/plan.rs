@@ -1,0 +1,345 @@
+//! A product made ready once and run many times.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::cublaslt::sys::{
+    self as lt, cublasLtMatmulDescAttributes_t as DescAttribute,
+    cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute, cublasStatus_t,
+};
+
+use super::descriptors::{Description, Layout, Preference};
+use super::library::{Blas, bad, check, none_found};
+use super::{Element, Matmul};
+use crate::capture::{capturing, note_kernel};
+use crate::{Buffer, Device, Pointer, Result};
+
+/// One of the library's ways to compute a product. Its words may be kept and given to [`Plan::with_algorithm`] later, with
+/// the same version of the library on the same kind of device.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Algorithm {
+    /// The library's own description.
+    pub words: [u64; 8],
+    /// What it needs of the workspace.
+    pub workspace_bytes: usize,
+    /// How often it fills the device: a bit above a whole number is bad.
+    pub waves: f32,
+}
+
+impl Algorithm {
+    fn of(result: &lt::cublasLtMatmulHeuristicResult_t) -> Algorithm {
+        Algorithm { words: result.algo.data, workspace_bytes: result.workspaceSize, waves: result.wavesCount }
+    }
+}
+
+/// The memory and factors of one run.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// Factor of the product.
+    pub alpha: f64,
+    /// Factor of C; where it is 0, C is not read.
+    pub beta: f64,
+    /// The first matrix.
+    pub a: Pointer<'a>,
+    /// The second matrix.
+    pub b: Pointer<'a>,
+    /// What is added; D itself where it is not given.
+    pub c: Option<Pointer<'a>>,
+    /// The result, which A and B must not overlap.
+    pub d: Pointer<'a>,
+    /// The epilogue's bias, or where it stores a bias gradient.
+    pub bias: Option<Pointer<'a>>,
+    /// The epilogue's auxiliary matrix.
+    pub aux: Option<Pointer<'a>>,
+}
+
+impl<'a> Call<'a> {
+    /// D = A·B.
+    pub fn new(a: Pointer<'a>, b: Pointer<'a>, d: Pointer<'a>) -> Call<'a> {
+        Call { alpha: 1.0, beta: 0.0, a, b, c: None, d, bias: None, aux: None }
+    }
+}
+
+/// A product with its descriptors and algorithm, on a device.
+///
+/// All plans of a device share one workspace: runs are ordered by the device's own stream, and a captured graph that
+/// holds them must be launched there too, or on a stream that waits.
+pub struct Plan {
+    blas: &'static Blas,
+    matmul: Matmul,
+    /// Locked during a run: pointers of epilogues are attributes of the description.
+    description: Mutex<Description>,
+    /// The library's first operand (our B), its second (our A), and the result.
+    layouts: [Layout; 3],
+    algorithm: Algorithm,
+    /// What error reports call it.
+    name: Arc<str>,
+}
+
+// SAFETY: descriptors are memory of the host that the library only reads during calls; the one that is written is behind
+// a lock.
+unsafe impl Send for Plan {}
+// SAFETY: as above.
+unsafe impl Sync for Plan {}
+
+impl Plan {
+    /// A plan with the algorithm that the library thinks best. Where there is none, the error is [`super::unsupported`].
+    /// Not while capturing.
+    pub fn new(device: &Arc<Device>, matmul: &Matmul) -> Result<Plan> {
+        let mut plan = Plan::without_algorithm(device, matmul)?;
+        plan.algorithm = plan.algorithms(1)?.first().copied().ok_or_else(|| none_found(matmul))?;
+        Ok(plan)
+    }
+
+    /// As [`Plan::new`], made once for equal products on a device.
+    pub fn cached(device: &Arc<Device>, matmul: &Matmul) -> Result<Arc<Plan>> {
+        Blas::on(device)?.plan(matmul, || Plan::new(device, matmul))
+    }
+
+    /// A plan with an algorithm of [`Plan::algorithms`], which the library checks.
+    pub fn with_algorithm(device: &Arc<Device>, matmul: &Matmul, algorithm: &Algorithm) -> Result<Plan> {
+        let mut plan = Plan::without_algorithm(device, matmul)?;
+        let (api, [first, second, out]) = (plan.blas.api, &plan.layouts);
+        let mut result = empty_result();
+        let algo = lt::cublasLtMatmulAlgo_t { data: algorithm.words };
+        let description = plan.description.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: all descriptors are alive; the call reads one algorithm and writes one result.
+        let status = unsafe {
+            (api.cublasLtMatmulAlgoCheck)(
+                plan.blas.handle,
+                description.raw(),
+                first.raw(),
+                second.raw(),
+                out.raw(),
+                out.raw(),
+                &algo,
+                &mut result,
+            )
+        };
+        drop(description);
+        check(api, "cublasLtMatmulAlgoCheck", status)?;
+        if result.workspaceSize > plan.blas.workspace.bytes() {
+            let (needs, has) = (result.workspaceSize, plan.blas.workspace.bytes());
+            return Err(bad(format!("the algorithm needs a workspace of {needs} bytes, there are {has}")));
+        }
+        // The check fills in what the algorithm needs, not always the algorithm.
+        plan.algorithm = Algorithm { words: algorithm.words, ..Algorithm::of(&result) };
+        Ok(plan)
+    }
+
+    fn without_algorithm(device: &Arc<Device>, matmul: &Matmul) -> Result<Plan> {
+        matmul.check()?;
+        if matmul.spans().contains(&None) {
+            return Err(bad(format!("{matmul} does not fit into memory")));
+        }
+        let blas = Blas::on(device)?;
+        device.not_capturing("the planning of a matrix product")?;
+        device.bind()?;
+        let (api, stored) = (blas.api, matmul.column_major());
+        let description = Description::new(api, matmul.compute)?;
+        let turned = |transposed: bool| i32::from(transposed); // CUBLAS_OP_N, CUBLAS_OP_T
+        description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_TRANSA, turned(stored.first.transposed))?;
+        description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_TRANSB, turned(stored.second.transposed))?;
+        description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE, matmul.epilogue.raw() as u32)?;
+        if matmul.epilogue.has_bias() {
+            let element = matmul.output.raw() as i32;
+            description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, element)?;
+        }
+        if matmul.epilogue.has_aux() {
+            let (ld, batch_stride) = (matmul.n as i64, (matmul.m * matmul.n) as i64);
+            description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, ld)?;
+            description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, batch_stride)?;
+        }
+        let layouts = [
+            Layout::new(api, matmul.input, &stored.first, matmul.batch)?,
+            Layout::new(api, matmul.input, &stored.second, matmul.batch)?,
+            Layout::new(api, matmul.output, &stored.out, matmul.batch)?,
+        ];
+        Ok(Plan {
+            blas,
+            matmul: *matmul,
+            description: Mutex::new(description),
+            layouts,
+            algorithm: Algorithm::of(&empty_result()),
+            name: format!("cublasLtMatmul ({matmul}, {})", matmul.input.name()).into(),
+        })
+    }
+
+    /// At most so many algorithms that can compute the product in the workspace, the most promising first.
+    pub fn algorithms(&self, most: usize) -> Result<Vec<Algorithm>> {
+        let (blas, api, matmul) = (self.blas, self.blas.api, &self.matmul);
+        blas.device.bind()?;
+        let preference = Preference::new(api)?;
+        let workspace = PreferenceAttribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+        preference.set(api, workspace, blas.workspace.bytes() as u64)?;
+        let alignments = [
+            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, matmul.b.alignment),
+            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, matmul.a.alignment),
+            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, matmul.d.alignment),
+            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, matmul.d.alignment),
+        ];
+        for (attribute, alignment) in alignments {
+            preference.set(api, attribute, alignment)?;
+        }
+        if matmul.output.bytes() == 2 {
+            // Parts of a k that is split are added in f32, not after rounding.
+            let scheme = lt::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
+            preference.set(api, PreferenceAttribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, scheme)?;
+        }
+        let mut results = vec![empty_result(); most.clamp(1, 1024)];
+        let mut count: c_int = 0;
+        let [first, second, out] = &self.layouts;
+        let description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: all descriptors are alive; the call writes at most as many results as there is room for.
+        let status = unsafe {
+            (api.cublasLtMatmulAlgoGetHeuristic)(
+                blas.handle,
+                description.raw(),
+                first.raw(),
+                second.raw(),
+                out.raw(),
+                out.raw(),
+                preference.raw(),
+                results.len() as c_int,
+                results.as_mut_ptr(),
+                &mut count,
+            )
+        };
+        drop(description);
+        match status {
+            cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED => return Ok(vec![]),
+            status => check(api, "cublasLtMatmulAlgoGetHeuristic", status)?,
+        }
+        let found = results.iter().take(count.max(0) as usize);
+        Ok(found.filter(|r| r.state == cublasStatus_t::CUBLAS_STATUS_SUCCESS).map(Algorithm::of).collect())
+    }
+
+    /// The product.
+    pub fn matmul(&self) -> &Matmul {
+        &self.matmul
+    }
+
+    /// How it is computed.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// The device it runs on.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.blas.device
+    }
+
+    /// Computes, in the order of the device's own stream, or into this thread's capture.
+    pub fn run(&self, call: &Call<'_>) -> Result<()> {
+        let (blas, api, device) = (self.blas, self.blas.api, &*self.blas.device);
+        device.bind()?;
+        let [a, b, c, d, bias, aux] = self.addresses(call)?;
+        let description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.matmul.epilogue.has_bias() {
+            description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
+        }
+        if self.matmul.epilogue.has_aux() {
+            description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux)?;
+        }
+        let captured = capturing(device.info().ordinal);
+        if captured {
+            note_kernel(&self.name);
+        } else {
+            device.context.note_launch(&self.name, [0; 3], [0; 3]);
+        }
+        let (wide, narrow) = ([call.alpha, call.beta], [call.alpha as f32, call.beta as f32]);
+        let factors: [*const c_void; 2] = match self.matmul.compute.scale() {
+            Element::F64 => [(&raw const wide[0]).cast(), (&raw const wide[1]).cast()],
+            _ => [(&raw const narrow[0]).cast(), (&raw const narrow[1]).cast()],
+        };
+        let algo = lt::cublasLtMatmulAlgo_t { data: self.algorithm.words };
+        let [first, second, out] = &self.layouts;
+        let pointer = |address: u64| address as *mut c_void;
+        let (workspace, stream) = (&blas.workspace, device.work_stream());
+        // SAFETY: descriptors and factors are alive and read during the call; the matrices lie within their buffers, as
+        // `addresses` checked; the algorithm was found or checked for these descriptors and this workspace; buffers are
+        // handed out again only after the stream's work.
+        let status = unsafe {
+            (api.cublasLtMatmul)(
+                blas.handle,
+                description.raw(),
+                factors[0],
+                pointer(b),
+                first.raw(),
+                pointer(a),
+                second.raw(),
+                factors[1],
+                pointer(c),
+                out.raw(),
+                pointer(d),
+                out.raw(),
+                &algo,
+                pointer(workspace.address()),
+                workspace.bytes(),
+                stream.cast(),
+            )
+        };
+        drop(description);
+        check(api, "cublasLtMatmul", status)?;
+        if !device.context.waits || captured {
+            return Ok(());
+        }
+        // SAFETY: streams are never destroyed.
+        device.check("cuStreamSynchronize", unsafe { (device.driver.cuStreamSynchronize)(stream) })
+    }
+
+    /// Addresses of A, B, C, D, bias and auxiliary matrix, which lie within their buffers and are marked as used; 0 for
+    /// what the epilogue has not.
+    fn addresses(&self, call: &Call<'_>) -> Result<[u64; 6]> {
+        let Matmul { m, n, batch, a, b, d, output, epilogue, .. } = self.matmul;
+        let [a_bytes, b_bytes, d_bytes] = self.matmul.spans();
+        let c = if call.beta == 0.0 { call.d } else { call.c.unwrap_or(call.d) };
+        let bias = call.bias.filter(|_| epilogue.has_bias());
+        let aux = call.aux.filter(|_| epilogue.has_aux());
+        if bias.is_some() != epilogue.has_bias() || aux.is_some() != epilogue.has_aux() {
+            return Err(bad(format!("the epilogue {epilogue:?} lacks its bias or its auxiliary matrix")));
+        }
+        let elements = |count: u64| usize::try_from(count).ok()?.checked_mul(output.bytes());
+        let wanted: [(&str, Option<Pointer<'_>>, Option<usize>, u32); 6] = [
+            ("A", Some(call.a), a_bytes, a.alignment),
+            ("B", Some(call.b), b_bytes, b.alignment),
+            ("C", Some(c), d_bytes, d.alignment),
+            ("D", Some(call.d), d_bytes, d.alignment),
+            ("the bias", bias, elements(n), 16),
+            ("the auxiliary matrix", aux, elements(m * n * batch), 16),
+        ];
+        let mut addresses = [0; 6];
+        for (address, (name, pointer, bytes, alignment)) in addresses.iter_mut().zip(wanted) {
+            let Some((buffer, offset)) = pointer else { continue };
+            *address = self.address(name, buffer, offset, bytes, alignment)?;
+        }
+        Ok(addresses)
+    }
+
+    fn address(&self, name: &str, buffer: &Buffer, offset: usize, bytes: Option<usize>, alignment: u32) -> Result<u64> {
+        if !Arc::ptr_eq(buffer.device(), &self.blas.device) {
+            return Err(bad(format!("{name} is on another device")));
+        }
+        let end = bytes.and_then(|bytes| offset.checked_add(bytes));
+        if end.is_none_or(|end| end > buffer.bytes()) {
+            let room = buffer.bytes().saturating_sub(offset);
+            return Err(bad(format!("{name} takes {} bytes, its buffer has {room}", bytes.unwrap_or(usize::MAX))));
+        }
+        let address = buffer.address() + offset as u64;
+        if !address.is_multiple_of(u64::from(alignment)) {
+            return Err(bad(format!("{name} is not at a multiple of {alignment} bytes")));
+        }
+        buffer.used_on_main()?;
+        Ok(address)
+    }
+}
+
+fn empty_result() -> lt::cublasLtMatmulHeuristicResult_t {
+    lt::cublasLtMatmulHeuristicResult_t {
+        algo: lt::cublasLtMatmulAlgo_t { data: [0; 8] },
+        workspaceSize: 0,
+        state: cublasStatus_t::CUBLAS_STATUS_SUCCESS,
+        wavesCount: 0.0,
+        reserved: [0; 4],
+    }
+}

@@ -1,0 +1,113 @@
+//! The switch between the library's products and those of generated kernels.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use bornite_cuda::settings::{MATMUL_VARIABLE, choose, read};
+
+use crate::Result;
+
+/// What computes matrix products of floats on a GPU. Decided when work is planned: a [`crate::Trace`] keeps for each
+/// signature what held at its first call.
+///
+/// ```
+/// use bornite::{Device, MatmulMode, Tensor};
+/// # fn main() -> bornite::Result<()> {
+/// let a = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2], Device::auto());
+/// let square = MatmulMode::Exact.within(|| a.matmul(&a).to_vec::<f32>())?; // the same bits on every device
+/// assert_eq!(square, [7.0, 10.0, 15.0, 22.0]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MatmulMode {
+    /// cuBLASLt where it is there, f32 in full f32.
+    Library = 1,
+    /// As `Library`, but f32 inputs are rounded to TF32.
+    Tf32 = 2,
+    /// Generated kernels, which give the same bits on every device. Slow.
+    Exact = 3,
+}
+
+/// 0: the environment was not read yet.
+static PROCESS: AtomicU8 = AtomicU8::new(0);
+
+thread_local! {
+    /// What [`MatmulMode::within`] asks for on this thread.
+    static THREAD: Cell<Option<MatmulMode>> = const { Cell::new(None) };
+}
+
+impl MatmulMode {
+    const NAMES: [(&str, MatmulMode); 3] =
+        [("library", MatmulMode::Library), ("tf32", MatmulMode::Tf32), ("exact", MatmulMode::Exact)];
+
+    /// What holds on this thread: the innermost [`MatmulMode::within`], else what was set for the process, else
+    /// `BORNITE_MATMUL`, else `Library`.
+    pub fn current() -> Result<MatmulMode> {
+        if let Some(mode) = THREAD.get() {
+            return Ok(mode);
+        }
+        match PROCESS.load(Ordering::Relaxed) {
+            0 => {
+                let mode = read(MATMUL_VARIABLE, MatmulMode::Library, parse)?;
+                // What code set meanwhile wins.
+                let _ = PROCESS.compare_exchange(0, mode as u8, Ordering::Relaxed, Ordering::Relaxed);
+                Ok(mode)
+            }
+            set => Ok(MatmulMode::NAMES[usize::from(set) - 1].1),
+        }
+    }
+
+    /// Makes this what holds for the process, whatever the environment says.
+    pub fn set_for_process(self) {
+        PROCESS.store(self as u8, Ordering::Relaxed);
+    }
+
+    /// Runs `work` with this mode for what the thread plans meanwhile. Tensors are lazy: what counts is where a value is
+    /// asked for, not where the product was written.
+    pub fn within<R>(self, work: impl FnOnce() -> R) -> R {
+        // Restored also if `work` panics.
+        struct Before(Option<MatmulMode>);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                THREAD.set(self.0);
+            }
+        }
+        let _before = Before(THREAD.replace(Some(self)));
+        work()
+    }
+}
+
+fn parse(value: &str) -> std::result::Result<MatmulMode, String> {
+    choose(value, &MatmulMode::NAMES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_parsed_and_others_refused() {
+        assert_eq!(parse("library"), Ok(MatmulMode::Library));
+        assert_eq!(parse("tf32"), Ok(MatmulMode::Tf32));
+        assert_eq!(parse("exact"), Ok(MatmulMode::Exact));
+        assert_eq!(parse("fast"), Err("use library, tf32 or exact".into()));
+        for (n, (_, mode)) in MatmulMode::NAMES.iter().enumerate() {
+            assert_eq!(*mode as usize, n + 1, "current() looks a number up by its place");
+        }
+    }
+
+    #[test]
+    fn a_scope_is_this_threads_and_ends_also_by_a_panic() {
+        let before = MatmulMode::current().unwrap();
+        let other = if before == MatmulMode::Exact { MatmulMode::Library } else { MatmulMode::Exact };
+        other.within(|| {
+            assert_eq!(MatmulMode::current().unwrap(), other);
+            let inner = MatmulMode::Tf32.within(|| MatmulMode::current().unwrap());
+            assert_eq!((inner, MatmulMode::current().unwrap()), (MatmulMode::Tf32, other));
+            std::thread::spawn(move || assert_eq!(MatmulMode::current().unwrap(), before)).join().unwrap();
+        });
+        let _ = std::panic::catch_unwind(|| other.within(|| panic!("in a scope")));
+        assert_eq!(MatmulMode::current().unwrap(), before);
+    }
+}

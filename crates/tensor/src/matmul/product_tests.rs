@@ -1,0 +1,156 @@
+//! Products on made-up graphs of a GPU that need not be there.
+
+use super::*;
+use crate::Place;
+
+/// A tensor that a trace would be given.
+#[track_caller]
+fn input(shape: &[usize], dtype: DType) -> Tensor {
+    Tensor(Arc::new(Node::new(Op::Input, dtype, shape.to_vec(), Device::Cuda(0), vec![], Place::here())))
+}
+
+fn f32s(shape: &[usize]) -> Tensor {
+    input(shape, DType::F32)
+}
+
+#[track_caller]
+fn arranged(product: &Tensor) -> (Arranged, [Tensor; 2]) {
+    arrange(product.node().unwrap(), MatmulMode::Library).unwrap()
+}
+
+#[track_caller]
+fn text(product: &Tensor) -> String {
+    arranged(product).0.to_string()
+}
+
+#[test]
+fn plain_and_transposed_products_need_no_copy() {
+    let (x, w) = (f32s(&[37, 19]), f32s(&[19, 53]));
+    assert_eq!(text(&x.matmul(&w)), "37x19 by 19x53, strides 19, 53 and 53; no copies");
+    let by_columns = x.transpose(0, 1).matmul(&f32s(&[53, 37]).transpose(0, 1));
+    assert_eq!(text(&by_columns), "19x37 (by columns) by 37x53 (by columns), strides 19, 37 and 53; no copies");
+    let (_, inputs) = arranged(&by_columns);
+    assert_eq!(inputs[0].0.id, x.0.id, "the memory is the input's own");
+}
+
+#[test]
+fn batches_fold_where_the_weights_are_the_same() {
+    let (x, w) = (f32s(&[4, 32, 24]), f32s(&[24, 10]));
+    assert_eq!(text(&x.matmul(&w)), "128x24 by 24x10, strides 24, 10 and 10; no copies");
+    assert_eq!(text(&f32s(&[4, 1, 24]).matmul(&w)), "4x24 by 24x10, strides 24, 10 and 10; no copies");
+    let turned = x.transpose(-1, -2).matmul(&f32s(&[32, 10]));
+    assert_eq!(
+        text(&turned),
+        "4 of 24x32 (by columns) by 32x10, strides 24, 10 and 10, of batches 768, 0 and 240; no copies"
+    );
+    let batched = x.matmul(&f32s(&[4, 24, 10]));
+    assert_eq!(text(&batched), "4 of 32x24 by 24x10, strides 24, 10 and 10, of batches 768, 240 and 320; no copies");
+    let left = f32s(&[32, 24]).matmul(&f32s(&[4, 24, 10]));
+    assert_eq!(text(&left), "4 of 32x24 by 24x10, strides 24, 10 and 10, of batches 0, 240 and 320; no copies");
+}
+
+#[test]
+fn gradients_of_products_need_no_copy() {
+    let (x, w) = (f32s(&[5, 7, 3]), f32s(&[3, 4]));
+    for gradient in x.matmul(&w).exp().sum(..).grad(&[&x, &w]) {
+        let mut stack = vec![gradient];
+        let mut products = 0;
+        while let Some(tensor) = stack.pop() {
+            if let Op::Matmul = tensor.0.op {
+                products += 1;
+                assert!(text(&tensor).ends_with("no copies"), "{}", text(&tensor));
+            }
+            stack.extend(tensor.0.inputs.iter().cloned());
+        }
+        assert!(products >= 2);
+    }
+}
+
+#[test]
+fn what_is_no_matrix_is_copied_before_it_is_repeated() {
+    use crate::node::Cut;
+    let every_other = |x: &Tensor| {
+        let cuts = x.0.shape.iter().map(|&len| Cut { start: 0, step: 2, len: len / 2 }).collect();
+        Tensor::build(Op::Slice(cuts), vec![x.clone()], Place::here())
+    };
+    let x = every_other(&f32s(&[16, 20]));
+    let product = x.matmul(&f32s(&[10, 6]));
+    assert_eq!(text(&product), "8x10 by 10x6, strides 10, 6 and 6; the first is copied before");
+    let (_, inputs) = arranged(&product);
+    assert_eq!(inputs[0].0.id, x.0.id, "the view is what is copied");
+    // Repeated over a batch: what is copied is what is repeated.
+    let product = f32s(&[3, 4, 8]).matmul(&x);
+    assert_eq!(text(&product), "12x8 by 8x10, strides 8, 10 and 10; the second is copied before");
+    assert_eq!(arranged(&product).1[1].0.elements(), 80);
+    // Batch axes of two strides, and a constant, which has no memory.
+    let heads = f32s(&[2, 5, 24]).reshape(&[2, 5, 3, 8]).permute(&[0, 2, 1, 3]);
+    let ones = Tensor::ones(&[], DType::F32, Device::Cuda(0)).expand(&[8, 4]);
+    let (copies, inputs) = arranged(&heads.matmul(&ones));
+    assert_eq!(copies.copied, [true, true]);
+    assert_eq!(copies.matmul.batch, 1, "a copy has one stride, so the batch folds");
+    assert_eq!(inputs[1].0.elements(), 32);
+    let scores = heads.matmul(&heads.transpose(-1, -2));
+    assert_eq!(arranged(&scores).1.map(|t| t.0.id), [heads.0.id; 2], "one copy serves both");
+    let full = Tensor::full(2.0, &[24, 4], DType::F32, Device::Cuda(0));
+    assert_eq!(arranged(&f32s(&[5, 24]).matmul(&full)).0.copied, [false, true]);
+}
+
+#[test]
+fn slices_are_offsets_and_lower_the_alignment() {
+    use crate::node::Cut;
+    let qkv = input(&[64, 96], DType::BF16);
+    let part = |start: usize| {
+        let cuts = vec![Cut::whole(64), Cut { start, step: 1, len: 32 }];
+        Tensor::build(Op::Slice(cuts), vec![qkv.clone()], Place::here())
+    };
+    let (found, inputs) = arranged(&part(32).matmul(&part(3).transpose(0, 1)));
+    assert_eq!((found.offsets, found.copied), ([64, 6], [false, false]));
+    assert_eq!((found.matmul.a.alignment, found.matmul.b.alignment), (64, 2));
+    assert!(found.matmul.b.transposed && found.matmul.b.stride == 96 && found.matmul.input == Element::Bf16);
+    assert_eq!(inputs.each_ref().map(|t| t.0.id), [qkv.0.id; 2]);
+    assert_eq!([0, 1, 6, 16, 256, 768, 4096].map(alignment), [256, 1, 2, 16, 256, 256, 256]);
+}
+
+#[test]
+fn integers_and_empty_shapes_stay_with_generated_kernels() {
+    let none = |product: &Tensor| arrange(product.node().unwrap(), MatmulMode::Library).is_none();
+    assert!(none(&input(&[2, 3], DType::I32).matmul(&input(&[3, 4], DType::I32))));
+    for (m, k, n) in [(0, 3, 4), (2, 0, 4), (2, 3, 0)] {
+        assert!(none(&f32s(&[m, k]).matmul(&f32s(&[k, n]))));
+    }
+    assert!(none(&f32s(&[0, 2, 3]).matmul(&f32s(&[3, 4]))));
+    // More than 31 bits count: no library where one product has them, a batch where folding would make them.
+    assert!(none(&f32s(&[1 << 31, 2]).matmul(&f32s(&[2, 2]))));
+    let many = arranged(&f32s(&[4, 1 << 29, 2]).matmul(&f32s(&[2, 2]))).0.matmul;
+    assert_eq!((many.batch, many.m), (4, 1 << 29));
+    assert!(!none(&f32s(&[1, 1]).matmul(&f32s(&[1, 1]))));
+}
+
+#[test]
+fn tf32_is_for_f32_only_and_only_when_asked() {
+    let compute = |dtype, mode| {
+        let product = input(&[2, 3], dtype).matmul(&input(&[3, 4], dtype));
+        arrange(product.node().unwrap(), mode).unwrap().0.matmul.compute
+    };
+    assert_eq!(compute(DType::F32, MatmulMode::Library), Compute::F32);
+    assert_eq!(compute(DType::F32, MatmulMode::Tf32), Compute::Tf32);
+    assert_eq!(compute(DType::F16, MatmulMode::Tf32), Compute::F32);
+    assert_eq!(compute(DType::F64, MatmulMode::Tf32), Compute::F64);
+}
+
+#[test]
+fn long_chains_of_views_are_followed() {
+    let mut x = f32s(&[8, 8]);
+    for _ in 0..10_001 {
+        x = x.transpose(0, 1);
+    }
+    assert_eq!(text(&x.matmul(&x)), "8x8 (by columns) by 8x8 (by columns), strides 8, 8 and 8; no copies");
+}
+
+#[test]
+fn other_devices_have_no_products_of_the_library() {
+    let x = Tensor::from_slice(&[1.0f32; 4], &[2, 2], Device::cpu());
+    let product = x.matmul(&x);
+    let mut nodes = BTreeMap::from([(product.0.id, product)]);
+    assert!(products(Device::cpu(), &mut nodes).unwrap().is_empty() && nodes.len() == 1);
+}

@@ -1,0 +1,270 @@
+//! Views as strides: where the elements of a view lie in the memory of what it views, and whether that is a matrix.
+
+use crate::node::Op;
+
+/// Element `[i, j, …]` lies at `offset + i · strides[0] + j · strides[1] + …`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Strided {
+    pub offset: isize,
+    pub shape: Vec<usize>,
+    /// Of axes of length 1, anything.
+    pub strides: Vec<isize>,
+}
+
+/// A batch of matrices in memory, as a library takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Matrix {
+    pub offset: usize,
+    /// False: rows are contiguous. True: columns are.
+    pub transposed: bool,
+    /// From one row (column) to the next.
+    pub stride: usize,
+    /// From one matrix to the next; 0 where all are the same.
+    pub batch_stride: usize,
+}
+
+impl Strided {
+    /// Row-major order without gaps.
+    pub fn contiguous(shape: &[usize]) -> Strided {
+        let mut strides = vec![0; shape.len()];
+        let mut stride = 1;
+        for (axis, &length) in shape.iter().enumerate().rev() {
+            strides[axis] = stride;
+            stride *= length as isize;
+        }
+        Strided { offset: 0, shape: shape.to_vec(), strides }
+    }
+
+    /// The view `op` of this. `None` where strides cannot say it.
+    pub fn through(&self, op: &Op) -> Option<Strided> {
+        let mut view = self.clone();
+        match op {
+            Op::Detach => {}
+            Op::Permute(axes) => {
+                view.shape = axes.iter().map(|&axis| self.shape[axis]).collect();
+                view.strides = axes.iter().map(|&axis| self.strides[axis]).collect();
+            }
+            Op::Expand(to) => {
+                for (axis, &length) in to.iter().enumerate() {
+                    if self.shape[axis] != length {
+                        view.strides[axis] = 0;
+                    }
+                }
+                view.shape.clone_from(to);
+            }
+            Op::Slice(cuts) => {
+                for (axis, cut) in cuts.iter().enumerate() {
+                    view.offset += cut.start as isize * self.strides[axis];
+                    view.strides[axis] *= cut.step;
+                    view.shape[axis] = cut.len;
+                }
+            }
+            Op::Reshape(to) => return self.reshape(to),
+            _ => return None,
+        }
+        Some(view)
+    }
+
+    /// Splits and joins axes where memory allows it without moving anything.
+    fn reshape(&self, to: &[usize]) -> Option<Strided> {
+        let mut view = Strided { offset: self.offset, shape: to.to_vec(), strides: vec![0; to.len()] };
+        if to.contains(&0) {
+            return Some(view);
+        }
+        // Runs of axes that are one axis as far as memory goes: length and stride of its elements, outermost first.
+        let mut runs: Vec<(usize, isize)> = vec![];
+        for (&length, &stride) in self.shape.iter().zip(&self.strides).filter(|(length, _)| **length != 1) {
+            match runs.last_mut() {
+                Some((total, inner)) if *inner == stride * length as isize => {
+                    (*total, *inner) = (*total * length, stride);
+                }
+                _ => runs.push((length, stride)),
+            }
+        }
+        // Each new axis must divide the run that it falls into.
+        let mut rest = (1, 0);
+        for (axis, &length) in to.iter().enumerate().rev().filter(|(_, length)| **length != 1) {
+            if rest.0 == 1 {
+                rest = runs.pop()?;
+            }
+            if !rest.0.is_multiple_of(length) {
+                return None;
+            }
+            view.strides[axis] = rest.1;
+            rest = (rest.0 / length, rest.1 * length as isize);
+        }
+        Some(view)
+    }
+
+    /// The last two axes as a matrix, those before as a batch at one stride. `None` where memory has another form: then a
+    /// copy is needed. No axis may be empty.
+    pub fn matrix(&self) -> Option<Matrix> {
+        let (&[ref lead @ .., rows, columns], &[ref lead_strides @ .., down, across]) =
+            (self.shape.as_slice(), self.strides.as_slice())
+        else {
+            return None;
+        };
+        let offset = usize::try_from(self.offset).ok()?;
+        let batch_stride = usize::try_from(one_stride(lead, lead_strides)?).ok()?;
+        // Lines of `width` elements, `lines` of them; a single line may claim any stride, and claims the batch's, with
+        // which a batch of lines is one matrix.
+        let stride = |lines: usize, apart: isize, width: usize, within: isize| {
+            let together = width == 1 || within == 1;
+            let stride = if lines == 1 { batch_stride.max(width) } else { usize::try_from(apart).ok()? };
+            (together && stride >= width).then_some(stride)
+        };
+        let by_rows = stride(rows, down, columns, across).map(|stride| (false, stride));
+        let (transposed, stride) =
+            by_rows.or_else(|| stride(columns, across, rows, down).map(|stride| (true, stride)))?;
+        Some(Matrix { offset, transposed, stride, batch_stride })
+    }
+}
+
+/// The stride of all these axes taken as one, if they have one; 0 for a single element.
+fn one_stride(shape: &[usize], strides: &[isize]) -> Option<isize> {
+    let mut run: Option<(isize, isize)> = None;
+    for (&length, &stride) in shape.iter().zip(strides).rev().filter(|(length, _)| **length != 1) {
+        let length = length as isize;
+        run = match run {
+            None => Some((stride, stride * length)),
+            Some((inner, next)) if next == stride => Some((inner, stride * length)),
+            Some(_) => return None,
+        };
+    }
+    Some(run.map_or(0, |(inner, _)| inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Cut;
+
+    fn chain(shape: &[usize], ops: &[Op]) -> Option<Strided> {
+        ops.iter().try_fold(Strided::contiguous(shape), |view, op| view.through(op))
+    }
+
+    fn matrix(shape: &[usize], ops: &[Op]) -> Option<(usize, bool, usize, usize)> {
+        let Matrix { offset, transposed, stride, batch_stride } = chain(shape, ops)?.matrix()?;
+        Some((offset, transposed, stride, batch_stride))
+    }
+
+    fn cut(start: usize, step: isize, len: usize) -> Cut {
+        Cut { start, step, len }
+    }
+
+    #[test]
+    fn chains_of_views_are_matrices_where_memory_is() {
+        let swap = || Op::Permute(vec![0, 2, 1]);
+        let all = Cut::whole;
+        assert_eq!(matrix(&[3, 4], &[]), Some((0, false, 4, 0)));
+        assert_eq!(matrix(&[3, 4], &[Op::Permute(vec![1, 0])]), Some((0, true, 4, 0)));
+        assert_eq!(matrix(&[2, 3, 4], &[swap()]), Some((0, true, 4, 12)));
+        assert_eq!(matrix(&[2, 3, 4], &[swap(), swap(), Op::Detach]), Some((0, false, 4, 12)));
+        // Heads of attention: [b, t, h · d] as [b, h, t, d]. Two batch axes of unrelated strides are no batch, one is.
+        let heads = |b: usize| vec![Op::Reshape(vec![b, 5, 3, 8]), Op::Permute(vec![0, 2, 1, 3])];
+        assert_eq!(matrix(&[1, 5, 24], &heads(1)), Some((0, false, 24, 8)));
+        assert_eq!(matrix(&[2, 5, 24], &heads(2)), None);
+        // Broadcast weights.
+        let spread = [Op::Reshape(vec![1, 4, 5]), Op::Expand(vec![7, 4, 5])];
+        assert_eq!(matrix(&[4, 5], &spread), Some((0, false, 5, 0)));
+        assert_eq!(matrix(&[4, 5], &[&spread[..], &[swap()]].concat()), Some((0, true, 5, 0)));
+        assert_eq!(matrix(&[3, 1, 4, 5], &[Op::Expand(vec![3, 2, 4, 5])]), None, "repeated within the batch");
+        assert_eq!(matrix(&[1, 1, 4, 5], &[Op::Expand(vec![3, 2, 4, 5])]), Some((0, false, 5, 0)));
+        // Slices: an offset and a stride; every other row; every other column has gaps, backwards is no stride.
+        assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![cut(1, 1, 4), cut(3, 1, 5)])]), Some((13, false, 10, 0)));
+        assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![cut(1, 2, 3), all(10)])]), Some((10, false, 20, 0)));
+        assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![all(6), cut(0, 2, 5)])]), None);
+        assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![cut(5, -1, 6), all(10)])]), None);
+        assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![cut(2, 1, 1), cut(0, 2, 5)])]), Some((20, true, 2, 0)), "one row");
+        assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![all(6), cut(4, 1, 1)])]), Some((4, false, 10, 0)));
+        // Rows or columns that are all the same have no stride.
+        assert_eq!(matrix(&[1, 4], &[Op::Expand(vec![3, 4])]), None);
+        assert_eq!(matrix(&[3, 1], &[Op::Expand(vec![3, 4])]), None);
+        // A line is a matrix whichever way it lies; lines of a batch are rows.
+        assert_eq!(matrix(&[1, 4], &[Op::Permute(vec![1, 0])]), Some((0, false, 1, 0)));
+        assert_eq!(matrix(&[9, 1, 4], &[]), Some((0, false, 4, 4)));
+        assert_eq!(matrix(&[9, 2, 4], &[Op::Slice(vec![all(9), cut(1, 1, 1), all(4)])]), Some((4, false, 8, 8)));
+        assert_eq!(matrix(&[4], &[]), None, "one axis is no matrix");
+    }
+
+    #[test]
+    fn reshapes_split_and_join_where_memory_allows() {
+        let strides = |shape: &[usize], ops: &[Op]| chain(shape, ops).map(|view| view.strides);
+        assert_eq!(strides(&[4, 6], &[Op::Reshape(vec![2, 2, 3, 2])]), Some(vec![12, 6, 2, 1]));
+        assert_eq!(strides(&[4, 6], &[Op::Reshape(vec![3, 8])]), Some(vec![8, 1]));
+        assert_eq!(strides(&[4, 6], &[Op::Permute(vec![1, 0]), Op::Reshape(vec![24])]), None);
+        assert_eq!(strides(&[4, 6], &[Op::Permute(vec![1, 0]), Op::Reshape(vec![2, 3, 4])]), Some(vec![3, 1, 6]));
+        assert_eq!(strides(&[4, 6], &[Op::Permute(vec![1, 0]), Op::Reshape(vec![3, 8])]), None);
+        assert_eq!(strides(&[1, 6], &[Op::Expand(vec![4, 6]), Op::Reshape(vec![2, 2, 6])]), Some(vec![0, 0, 1]));
+        assert_eq!(strides(&[2, 3], &[Op::Reshape(vec![1, 6, 1])]).map(|s| s[1]), Some(1));
+        assert_eq!(chain(&[0, 3], &[Op::Reshape(vec![3, 0])]).map(|view| view.shape), Some(vec![3, 0]));
+    }
+
+    /// Every element of random chains is where it is said to be.
+    #[test]
+    fn strides_find_every_element() {
+        let mut state = 7u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let index = |mut flat: usize, shape: &[usize]| {
+            let mut index = vec![0; shape.len()];
+            for axis in (0..shape.len()).rev() {
+                (index[axis], flat) = (flat % shape[axis], flat / shape[axis]);
+            }
+            index
+        };
+        let flat = |index: &[usize], shape: &[usize]| index.iter().zip(shape).fold(0, |n, (&i, &len)| n * len + i);
+        let mut found = 0;
+        for _ in 0..2000 {
+            let mut view = Strided::contiguous(&[2, 3, 4]);
+            let mut expected: Vec<usize> = (0..24).collect();
+            for _ in 0..4 {
+                let from = view.shape.clone();
+                let op = match random(4) {
+                    0 => {
+                        let shift = random(from.len());
+                        Op::Permute((0..from.len()).map(|axis| (axis + shift) % from.len()).collect())
+                    }
+                    1 => {
+                        let total: usize = from.iter().product();
+                        let first = [4, 3, 2, 1][random(4)];
+                        let first = if total.is_multiple_of(first) { first } else { 1 };
+                        Op::Reshape(vec![first, 1, total / first])
+                    }
+                    2 => Op::Expand(from.iter().map(|&len| if len == 1 { 3 } else { len }).collect()),
+                    _ => Op::Slice(
+                        from.iter().map(|&len| if len > 2 { cut(2, -1, 2) } else { cut(0, 1, len) }).collect(),
+                    ),
+                };
+                let Some(next) = view.through(&op) else { break };
+                let places = (0..next.shape.iter().product()).map(|n| {
+                    let to = index(n, &next.shape);
+                    let source = match &op {
+                        Op::Permute(axes) => {
+                            let mut source = vec![0; to.len()];
+                            axes.iter().enumerate().for_each(|(n, &axis)| source[axis] = to[n]);
+                            source
+                        }
+                        Op::Reshape(_) => index(n, &from),
+                        Op::Expand(_) => to.iter().zip(&from).map(|(&i, &len)| if len == 1 { 0 } else { i }).collect(),
+                        Op::Slice(cuts) => {
+                            let at = |(&i, cut): (&usize, &Cut)| (cut.start as isize + cut.step * i as isize) as usize;
+                            to.iter().zip(cuts).map(at).collect()
+                        }
+                        _ => to,
+                    };
+                    expected[flat(&source, &from)]
+                });
+                (expected, view) = (places.collect(), next);
+                found += 1;
+            }
+            for (n, &expected) in expected.iter().enumerate() {
+                let at = index(n, &view.shape).iter().zip(&view.strides).map(|(&i, s)| i as isize * s).sum::<isize>();
+                assert_eq!((view.offset + at) as usize, expected, "{view:?}");
+            }
+        }
+        assert!(found > 4000, "{found} views were followed");
+    }
+}
