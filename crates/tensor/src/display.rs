@@ -44,31 +44,37 @@ fn shown(tensor: &Tensor) -> Result<(Vec<Value>, Vec<usize>, Vec<bool>)> {
     Ok((values(&part)?, part.shape()?.to_vec(), cut))
 }
 
-/// One float with the fewest digits that mean it.
-fn float(value: Value, scientific: bool) -> String {
+/// A float with so many digits behind the point.
+fn spell(number: f64, scientific: bool, digits: usize) -> String {
+    if scientific { format!("{number:.digits$e}") } else { format!("{number:.digits$}") }
+}
+
+/// The fewest digits behind the point that mean this float and no other of its dtype.
+fn digits(value: Value, scientific: bool) -> usize {
     let number = value.as_f64();
+    let same = |text: &str| text.parse::<f64>().is_ok_and(|n| Value::from_f64(value.scalar(), n) == value);
+    if !number.is_finite() {
+        return 0;
+    }
+    (0..DIGITS).find(|&digits| same(&spell(number, scientific, digits))).unwrap_or(DIGITS)
+}
+
+/// One float as text.
+fn float(number: f64, scientific: bool, digits: usize) -> String {
     if number.is_nan() {
         return "nan".into();
     }
     if number.is_infinite() {
         return if number > 0.0 { "inf" } else { "-inf" }.into();
     }
-    let same = |text: &str| text.parse::<f64>().is_ok_and(|n| Value::from_f64(value.scalar(), n) == value);
-    let spell = |digits: usize| {
-        if scientific { format!("{number:.digits$e}") } else { format!("{number:.digits$}") }
-    };
-    let digits = (0..DIGITS).find(|&digits| same(&spell(digits))).unwrap_or(DIGITS);
-    let text = spell(digits);
+    let text = spell(number, scientific, digits);
     if scientific {
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let exponent: i32 = exponent.parse().unwrap_or(0);
         let point = if mantissa.contains('.') { "" } else { "." };
         return format!("{mantissa}{point}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs());
     }
-    if !text.contains('.') {
-        return text + ".";
-    }
-    text.trim_end_matches('0').into()
+    if text.contains('.') { text.trim_end_matches('0').into() } else { text + "." }
 }
 
 /// All elements as text of one width.
@@ -76,8 +82,12 @@ fn texts(values: &[Value], dtype: DType) -> Vec<String> {
     let mut texts: Vec<String> = if dtype.is_float() {
         let sizes = || values.iter().map(|v| v.as_f64().abs()).filter(|v| v.is_finite() && *v > 0.0);
         let (largest, smallest) = (sizes().fold(0.0, f64::max), sizes().fold(f64::INFINITY, f64::min));
-        let scientific = largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1e5;
-        let mut texts: Vec<String> = values.iter().map(|&v| float(v, scientific)).collect();
+        let scientific = largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1e3;
+        let own = values.iter().map(|&v| digits(v, scientific));
+        let most = own.clone().max().unwrap_or(0);
+        let digits = own.map(|own| if scientific { most } else { own });
+        let mut texts: Vec<String> =
+            values.iter().zip(digits).map(|(v, digits)| float(v.as_f64(), scientific, digits)).collect();
         if !scientific {
             // The points below each other: NumPy fills with spaces behind.
             let behind = |text: &String| text.find('.').map_or(0, |at| text.len() - at - 1);

@@ -146,8 +146,8 @@ impl Tensor {
         match (resolve_axis(from, rank), resolve_axis(to, rank)) {
             (Ok(from), Ok(to)) => {
                 let mut axes: Vec<usize> = (0..rank).collect();
+                axes.remove(from);
                 axes.insert(to, from);
-                axes.remove(if from < to { from } else { from + 1 });
                 Tensor::build(Op::Permute(axes), vec![self.clone()], place)
             }
             (Err(what), _) | (_, Err(what)) => Tensor::failed("movedim", what, place),

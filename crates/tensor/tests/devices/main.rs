@@ -6,6 +6,7 @@ mod fuzz;
 mod generate;
 mod grad;
 mod index;
+mod methods;
 mod mlp;
 mod native;
 mod nvrtc;
@@ -26,7 +27,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 41] = [
+const SUITE: [(&str, Body); 52] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -52,6 +53,17 @@ const SUITE: [(&str, Body); 41] = [
     ("grad::every_row", grad::every_row),
     ("grad::known_answers", grad::known_answers),
     ("grad::second_order", grad::second_order),
+    ("methods::every_row_is_a_method", methods::every_row_is_a_method),
+    ("methods::promotion", methods::promotion),
+    ("methods::reductions", methods::reductions),
+    ("methods::shapes", methods::shapes),
+    ("methods::einsum", methods::einsum),
+    ("methods::activations", methods::activations),
+    ("methods::layers", methods::layers),
+    ("methods::attention", methods::attention),
+    ("methods::losses", methods::losses),
+    ("methods::gradients", methods::gradients),
+    ("methods::copies_and_text", methods::copies_and_text),
     ("state::commit_is_whole_or_nothing", state::commit_is_whole_or_nothing),
     ("state::versions_never_change", state::versions_never_change),
     ("state::swap", state::swap),
