@@ -27,7 +27,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 52] = [
+const SUITE: [(&str, Body); 53] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -60,6 +60,7 @@ const SUITE: [(&str, Body); 52] = [
     ("methods::einsum", methods::einsum),
     ("methods::activations", methods::activations),
     ("methods::layers", methods::layers),
+    ("methods::images", methods::images),
     ("methods::attention", methods::attention),
     ("methods::losses", methods::losses),
     ("methods::gradients", methods::gradients),
