@@ -32,6 +32,8 @@ pub const PROFILE_VARIABLE: &str = "BORNITE_PROFILE";
 pub const LOG_VARIABLE: &str = "BORNITE_LOG";
 /// What computes matrix products of floats on a GPU.
 pub const MATMUL_VARIABLE: &str = "BORNITE_MATMUL";
+/// What values are checked for while they are computed.
+pub const CHECK_VARIABLE: &str = "BORNITE_CHECK";
 /// All settings, in the order of the manual.
 pub const SETTINGS: &[Setting] = &[
     Setting {
@@ -153,6 +155,15 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "`1`: every launch is waited for, so that an error of the GPU surfaces where it was made. Slow.",
         code: "the variable, before the device is opened",
         check: |value| choose(value, &[("0", ()), ("1", ())]),
+    },
+    Setting {
+        name: CHECK_VARIABLE,
+        values: "`off`, `nan`",
+        default: "`off`",
+        meaning: "`nan`: tensors are computed one operation at a time, and the first that makes a NaN or an infinity is an \
+                  error. Slow.",
+        code: "`bornite::check_nan`",
+        check: |value| choose(value, &[("off", ()), ("nan", ())]),
     },
     Setting {
         name: pool::FRACTION_VARIABLE,

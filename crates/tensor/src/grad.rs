@@ -182,6 +182,8 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
         // Places and random words do not move with their inputs.
         Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) => vec![None; inputs.len()],
         Op::Detach => vec![None],
+        // A copy from another device (see `transfer.rs`): its gradient is copied back.
+        Op::Data if !inputs.is_empty() => vec![Some(grad.copied_to(inputs[0].0.device, place))],
         Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) | Op::Iota { .. } => vec![],
     })
 }
@@ -209,8 +211,8 @@ fn product_slope(
 }
 
 /// [`Emit`] by adding nodes: what lets the op table's derivatives make graph.
-struct Graph {
-    place: Place,
+pub(crate) struct Graph {
+    pub place: Place,
 }
 
 impl Emit for Graph {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use bornite_ir::{Op as Row, Value};
 
+use crate::axes::resolve_axis;
 use crate::node::{Cut, Node, Op, Reduce};
-use crate::ops::{map, resolve_axis};
+use crate::ops::map;
 use crate::{DType, Device, Place, Tensor};
 
 impl Tensor {

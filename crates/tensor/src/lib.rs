@@ -20,34 +20,49 @@
 //! # }
 //! ```
 //!
-//! From a call to a launch: `composite.rs` (functions over ops) → `ops.rs` (the ops) → `schedule.rs` (which kernels) →
-//! `lower.rs` (one kernel's IR) → `execute.rs` (compile and launch on a device). Matrix products on a GPU
-//! leave that path after `schedule.rs`, for `matmul/`.
+//! From a call to a launch: `nn.rs`, `loss.rs`, … (functions over ops) → `ops.rs`, `reduce.rs`, … (the ops) → `schedule.rs`
+//! (which kernels) → `lower.rs` (one kernel's IR) → `execute.rs` (compile and launch on a device). Matrix products on a
+//! GPU leave that path after `schedule.rs`, for `matmul/`.
 
+mod activation;
 mod arena;
+mod axes;
 mod buffer;
-mod composite;
+mod check;
+mod conv;
 mod device;
+mod display;
+mod einsum;
 mod element;
 mod error;
 mod execute;
 mod grad;
 mod index;
 mod infer;
+mod loss;
 mod lower;
 mod matmul;
+mod nn;
 mod node;
 mod ops;
+mod promote;
 mod random;
+mod reduce;
 mod runner;
 mod schedule;
+mod shape;
 mod status;
 mod tensor;
 mod timing;
 mod trace;
+mod transfer;
 mod var;
 
+pub use activation::Activation;
+pub use axes::Axes;
 pub use bornite_ir::Scalar as DType;
+pub use check::check_nan;
+pub use conv::Sliding;
 pub use device::{DEVICE_VARIABLE, Device};
 pub use element::Element;
 pub use error::{Error, Place, Result};
@@ -55,11 +70,12 @@ pub use execute::run_kernel;
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
 pub use matmul::MatmulMode;
-pub use ops::Axes;
+pub use promote::{Number, Operand, promote};
 pub use random::Generator;
 pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
 pub use tensor::Tensor;
 pub use trace::{Trace, trace};
+pub use transfer::Target;
 pub use var::{Update, Var, commit};
 
 /// Times of kernels and transfers; choices between kernels; settings of the process.

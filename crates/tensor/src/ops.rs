@@ -1,69 +1,15 @@
-//! The operations of tensors, each one node (or a few views and one node). Functions over these are in `composite.rs`.
+//! The rows of the op table as methods and operators, and the product of matrices. What mixes dtypes is in `promote.rs`.
 
-use std::ops::{Add, Div, Mul, Neg, RangeFull, Sub};
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub};
 
-use bornite_ir::{Op as Row, Value};
+use bornite_ir::Op as Row;
 
 use crate::infer::broadcast;
-use crate::node::{Cut, Op, Reduce};
-use crate::{DType, Place, Tensor};
+use crate::node::Op;
+use crate::promote::promoted;
+use crate::{DType, Operand, Place, Tensor};
 
-/// Which axes: one (`-1` is the last), several (`[0, 2]`), or all (`..`).
-#[derive(Clone, Debug)]
-pub enum Axes {
-    /// All of them.
-    All,
-    /// These; negative ones count from the end.
-    These(Vec<isize>),
-}
-
-impl From<RangeFull> for Axes {
-    fn from(_: RangeFull) -> Axes {
-        Axes::All
-    }
-}
-
-impl From<isize> for Axes {
-    fn from(axis: isize) -> Axes {
-        Axes::These(vec![axis])
-    }
-}
-
-impl<const N: usize> From<[isize; N]> for Axes {
-    fn from(axes: [isize; N]) -> Axes {
-        Axes::These(axes.to_vec())
-    }
-}
-
-impl From<&[isize]> for Axes {
-    fn from(axes: &[isize]) -> Axes {
-        Axes::These(axes.to_vec())
-    }
-}
-
-impl Axes {
-    /// Sorted axes of a tensor of that rank.
-    fn resolve(self, rank: usize) -> Result<Vec<usize>, String> {
-        let Axes::These(axes) = self else { return Ok((0..rank).collect()) };
-        let mut resolved = axes.iter().map(|&a| resolve_axis(a, rank)).collect::<Result<Vec<_>, _>>()?;
-        resolved.sort_unstable();
-        match resolved.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(format!("axis {} is named twice", pair[0])),
-            None => Ok(resolved),
-        }
-    }
-}
-
-pub(crate) fn resolve_axis(axis: isize, rank: usize) -> Result<usize, String> {
-    let from_start = if axis < 0 { axis + rank as isize } else { axis };
-    if (0..rank as isize).contains(&from_start) {
-        Ok(from_start as usize)
-    } else {
-        Err(format!("there is no axis {axis} among {rank}"))
-    }
-}
-
-/// Broadcasts the inputs to one shape and applies a row of the op table.
+/// Brings the inputs to one shape and one dtype and applies a row of the op table.
 pub(crate) fn map(row: Row, inputs: &[&Tensor], place: Place) -> Tensor {
     let mut shape = vec![];
     for input in inputs {
@@ -74,7 +20,10 @@ pub(crate) fn map(row: Row, inputs: &[&Tensor], place: Place) -> Tensor {
         };
     }
     let inputs = inputs.iter().map(|input| input.broadcast_to(&shape, place)).collect();
-    Tensor::build(Op::Map(row), inputs, place)
+    match promoted(row, inputs, place) {
+        Ok(inputs) => Tensor::build(Op::Map(row), inputs, place),
+        Err(what) => Tensor::failed(row.row().name, what, place),
+    }
 }
 
 macro_rules! unary {
@@ -88,33 +37,140 @@ macro_rules! unary {
 }
 
 unary! {
-    /// e to the power of each element.
-    exp = Exp;
-    /// Natural logarithm.
-    log = Log;
+    /// Minus each element; integers wrap.
+    neg = Neg;
+    /// The size of each element.
+    abs = Abs;
+    /// 1 above 0, -1 below; 0, -0 and NaN are their own.
+    sign = Sign;
+    /// The opposite of each bool; the complement of each integer's bits.
+    not = Not;
+    /// Number of one bits of each integer.
+    popcount = Popcount;
+    /// Number of zero bits above the highest one bit of each integer.
+    leading_zeros = LeadingZeros;
+    /// The largest integer not above.
+    floor = Floor;
+    /// The smallest integer not below.
+    ceil = Ceil;
+    /// The integer part.
+    trunc = Trunc;
+    /// The nearest integer, ties to even.
+    rint = Rint;
+    /// The nearest integer, ties away from 0.
+    round = Round;
     /// Square root.
     sqrt = Sqrt;
+    /// 1 / √x.
+    rsqrt = Rsqrt;
+    /// Cube root.
+    cbrt = Cbrt;
+    /// e to the power of each element.
+    exp = Exp;
+    /// 2 to the power of each element.
+    exp2 = Exp2;
+    /// exp(x) - 1, accurate near 0.
+    expm1 = Expm1;
+    /// Natural logarithm.
+    log = Log;
+    /// Logarithm to base 2.
+    log2 = Log2;
+    /// Logarithm to base 10.
+    log10 = Log10;
+    /// log(1 + x), accurate near 0.
+    log1p = Log1p;
+    /// Sine.
+    sin = Sin;
+    /// Cosine.
+    cos = Cos;
+    /// Tangent.
+    tan = Tan;
+    /// The angle in [-π/2, π/2] of that sine.
+    asin = Asin;
+    /// The angle in [0, π] of that cosine.
+    acos = Acos;
+    /// The angle in [-π/2, π/2] of that tangent.
+    atan = Atan;
+    /// Hyperbolic sine.
+    sinh = Sinh;
+    /// Hyperbolic cosine.
+    cosh = Cosh;
     /// Hyperbolic tangent.
     tanh = Tanh;
+    /// Inverse hyperbolic sine.
+    asinh = Asinh;
+    /// Inverse hyperbolic cosine; NaN below 1.
+    acosh = Acosh;
+    /// Inverse hyperbolic tangent; infinite at ±1, NaN beyond.
+    atanh = Atanh;
+    /// Error function.
+    erf = Erf;
+    /// 1 - erf(x), accurate where that is small.
+    erfc = Erfc;
 }
 
 macro_rules! binary {
     ($($(#[$doc:meta])* $name:ident = $row:ident;)+) => { impl Tensor { $(
         $(#[$doc])*
         #[track_caller]
-        pub fn $name(&self, other: &Tensor) -> Tensor {
-            map(Row::$row, &[self, other], Place::here())
+        pub fn $name(&self, other: impl Into<Operand>) -> Tensor {
+            let place = Place::here();
+            map(Row::$row, &[self, &other.into().beside(self, place)], place)
         }
     )+ } };
 }
 
 binary! {
+    /// Sum, as `+`.
+    add = Add;
+    /// Difference, as `-`.
+    sub = Sub;
+    /// Product, as `*`.
+    mul = Mul;
+    /// Quotient, as `/`; integers truncate, and n / 0 is 0.
+    div = Div;
+    /// Remainder of integers, with the sign of the first; n % 0 is 0.
+    rem = Rem;
+    /// Remainder of floats, exact, with the sign of the first.
+    fmod = Fmod;
+    /// The smaller of each pair; NaN where either is. Where equal, the gradient goes to `other`.
+    minimum = Min;
     /// The larger of each pair; NaN where either is. Where equal, the gradient goes to `other`.
     maximum = Max;
-    /// True where smaller than `other`.
-    lt = Lt;
+    /// The smaller of each pair; the other where one is NaN.
+    fmin = Fmin;
+    /// The larger of each pair; the other where one is NaN.
+    fmax = Fmax;
+    /// This one's size with the sign of `other`.
+    copysign = Copysign;
+    /// True where both are; of integers, the bits that both have.
+    and = And;
+    /// True where either is; of integers, the bits that either has.
+    or = Or;
+    /// True where one is and the other is not; of integers, the bits that one has.
+    xor = Xor;
+    /// Integers shifted left; counts are masked to the width.
+    shl = Shl;
+    /// Integers shifted right, keeping the sign; counts are masked to the width.
+    shr = Shr;
     /// True where equal to `other`.
     equal = Eq;
+    /// True where not equal to `other`, or either is NaN.
+    not_equal = Ne;
+    /// True where smaller than `other`.
+    lt = Lt;
+    /// True where smaller than `other` or equal.
+    le = Le;
+    /// True where larger than `other`.
+    gt = Gt;
+    /// True where larger than `other` or equal.
+    ge = Ge;
+    /// √(x² + y²) without overflow on the way.
+    hypot = Hypot;
+    /// This to the power of `other`.
+    pow = Pow;
+    /// The angle in [-π, π] of the point (`other`, this).
+    atan2 = Atan2;
 }
 
 impl Tensor {
@@ -136,48 +192,50 @@ impl Tensor {
 
     /// `a` where `self` (a bool tensor) is true, else `b`.
     #[track_caller]
-    pub fn select(&self, a: &Tensor, b: &Tensor) -> Tensor {
-        map(Row::Select, &[self, a, b], Place::here())
+    pub fn select(&self, a: impl Into<Operand>, b: impl Into<Operand>) -> Tensor {
+        let place = Place::here();
+        let (a, b) = match (a.into(), b.into()) {
+            (a, Operand::Tensor(b)) => (a.beside(&b, place), b),
+            (Operand::Tensor(a), b) => (a.clone(), b.beside(&a, place)),
+            (a, b) => (a.beside(self, place), b.beside(self, place)),
+        };
+        map(Row::Select, &[self, &a, &b], place)
+    }
+
+    /// Not below `low` and not above `high`.
+    #[track_caller]
+    pub fn clamp(&self, low: impl Into<Operand>, high: impl Into<Operand>) -> Tensor {
+        let place = Place::here();
+        map(Row::Clamp, &[self, &low.into().beside(self, place), &high.into().beside(self, place)], place)
+    }
+
+    /// This times `factor` plus `addend`, rounded once.
+    #[track_caller]
+    pub fn fma(&self, factor: impl Into<Operand>, addend: impl Into<Operand>) -> Tensor {
+        let place = Place::here();
+        map(Row::Fma, &[self, &factor.into().beside(self, place), &addend.into().beside(self, place)], place)
+    }
+
+    /// This to the power of a number.
+    #[track_caller]
+    pub fn powf(&self, power: f64) -> Tensor {
+        match power {
+            2.0 => self * self,
+            0.5 => self.sqrt(),
+            _ => self.pow(power),
+        }
     }
 
     /// Converts each element; float to integer saturates.
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Tensor {
+        self.cast_at(dtype, Place::here())
+    }
+
+    pub(crate) fn cast_at(&self, dtype: DType, place: Place) -> Tensor {
         match self.node() {
             Ok(node) if node.dtype == dtype => self.clone(),
-            _ => Tensor::build(Op::Cast(dtype), vec![self.clone()], Place::here()),
-        }
-    }
-
-    /// Sum over axes, which vanish.
-    #[track_caller]
-    pub fn sum(&self, axes: impl Into<Axes>) -> Tensor {
-        self.reduce(Reduce::Sum, axes.into(), Place::here())
-    }
-
-    /// Product over axes, which vanish.
-    #[track_caller]
-    pub fn prod(&self, axes: impl Into<Axes>) -> Tensor {
-        self.reduce(Reduce::Prod, axes.into(), Place::here())
-    }
-
-    /// Smallest element over axes, which vanish. Ties share the gradient.
-    #[track_caller]
-    pub fn min(&self, axes: impl Into<Axes>) -> Tensor {
-        self.reduce(Reduce::Min, axes.into(), Place::here())
-    }
-
-    /// Largest element over axes, which vanish. Ties share the gradient.
-    #[track_caller]
-    pub fn max(&self, axes: impl Into<Axes>) -> Tensor {
-        self.reduce(Reduce::Max, axes.into(), Place::here())
-    }
-
-    pub(crate) fn reduce(&self, reduce: Reduce, axes: Axes, place: Place) -> Tensor {
-        let Ok(node) = self.node() else { return self.clone() };
-        match axes.resolve(node.shape.len()) {
-            Ok(axes) => Tensor::build(Op::Reduce(reduce, axes), vec![self.clone()], place),
-            Err(what) => Tensor::failed(Op::Reduce(reduce, vec![]).name(), what, place),
+            _ => Tensor::build(Op::Cast(dtype), vec![self.clone()], place),
         }
     }
 
@@ -202,151 +260,99 @@ impl Tensor {
         }
     }
 
-    /// The same elements under another shape.
-    #[track_caller]
-    pub fn reshape(&self, shape: &[usize]) -> Tensor {
-        self.reshape_at(shape, Place::here())
-    }
-
-    pub(crate) fn reshape_at(&self, shape: &[usize], place: Place) -> Tensor {
-        match self.node() {
-            Ok(node) if node.shape == shape => self.clone(),
-            _ => Tensor::build(Op::Reshape(shape.to_vec()), vec![self.clone()], place),
-        }
-    }
-
-    /// The axes in another order: axis `n` of the result is axis `axes[n]` of this.
-    #[track_caller]
-    pub fn permute(&self, axes: &[usize]) -> Tensor {
-        Tensor::build(Op::Permute(axes.to_vec()), vec![self.clone()], Place::here())
-    }
-
-    /// The elements along one axis in reverse.
-    pub(crate) fn flip_at(&self, axis: usize, place: Place) -> Tensor {
-        let Ok(node) = self.node() else { return self.clone() };
-        let mut cuts: Vec<Cut> = node.shape.iter().map(|&len| Cut::whole(len)).collect();
-        if let Some(cut) = cuts.get_mut(axis).filter(|cut| cut.len > 0) {
-            (cut.start, cut.step) = (cut.len - 1, -1);
-        }
-        Tensor::build(Op::Slice(cuts), vec![self.clone()], place)
-    }
-
-    /// Two axes exchanged.
-    #[track_caller]
-    pub fn transpose(&self, a: isize, b: isize) -> Tensor {
-        self.transpose_at(a, b, Place::here())
-    }
-
-    pub(crate) fn transpose_at(&self, a: isize, b: isize, place: Place) -> Tensor {
-        let Ok(node) = self.node() else { return self.clone() };
-        let rank = node.shape.len();
-        match (resolve_axis(a, rank), resolve_axis(b, rank)) {
-            (Ok(a), Ok(b)) => {
-                let mut axes: Vec<usize> = (0..rank).collect();
-                axes.swap(a, b);
-                Tensor::build(Op::Permute(axes), vec![self.clone()], place)
-            }
-            (Err(what), _) | (_, Err(what)) => Tensor::failed("transpose", what, place),
-        }
-    }
-
-    /// Repeats axes of length 1 (and adds leading ones) to reach `shape`.
-    #[track_caller]
-    pub fn expand(&self, shape: &[usize]) -> Tensor {
-        self.broadcast_to(shape, Place::here())
-    }
-
-    pub(crate) fn broadcast_to(&self, shape: &[usize], place: Place) -> Tensor {
-        let Ok(node) = self.node() else { return self.clone() };
-        if node.shape == shape {
-            return self.clone();
-        }
-        let missing = shape.len().saturating_sub(node.shape.len());
-        let padded = [&vec![1; missing][..], &node.shape].concat();
-        Tensor::build(Op::Expand(shape.to_vec()), vec![self.reshape_at(&padded, place)], place)
-    }
-
     /// The same value without history: no gradient flows through it.
     #[track_caller]
     pub fn detach(&self) -> Tensor {
         Tensor::build(Op::Detach, vec![self.clone()], Place::here())
     }
+}
 
-    /// A scalar of this tensor's dtype and device.
-    pub(crate) fn scalar_like(&self, value: f64, place: Place) -> Tensor {
-        match self.node() {
-            Ok(node) => {
-                let constant = Value::from_f64(node.dtype, value);
-                if !node.dtype.is_float() && constant.as_f64() != value {
-                    let what = format!("{value} is not a value of {}; cast the tensor first", node.dtype);
-                    return Tensor::failed("scalar", what, place);
-                }
-                let op = Op::Full(constant);
-                Tensor(std::sync::Arc::new(crate::node::Node::new(op, node.dtype, vec![], node.device, vec![], place)))
-            }
-            Err(_) => self.clone(),
-        }
-    }
+/// The remainder of integers or of floats.
+fn remainder(a: &Tensor, b: &Tensor, place: Place) -> Tensor {
+    let float = a.0.dtype.is_float() || b.0.dtype.is_float();
+    map(if float { Row::Fmod } else { Row::Rem }, &[a, b], place)
 }
 
 macro_rules! operator {
-    ($($trait:ident $method:ident $row:ident;)+) => { $(
-        operator!(@tensors $trait $method $row, Tensor, Tensor);
-        operator!(@tensors $trait $method $row, Tensor, &Tensor);
-        operator!(@tensors $trait $method $row, &Tensor, Tensor);
-        operator!(@tensors $trait $method $row, &Tensor, &Tensor);
-        operator!(@scalar $trait $method $row, Tensor);
-        operator!(@scalar $trait $method $row, &Tensor);
+    ($($trait:ident $method:ident = $apply:expr;)+) => { $(
+        operator!(@tensors $trait $method, Tensor, Tensor, $apply);
+        operator!(@tensors $trait $method, Tensor, &Tensor, $apply);
+        operator!(@tensors $trait $method, &Tensor, Tensor, $apply);
+        operator!(@tensors $trait $method, &Tensor, &Tensor, $apply);
+        operator!(@number $trait $method, Tensor, f64, $apply);
+        operator!(@number $trait $method, &Tensor, f64, $apply);
+        operator!(@number $trait $method, Tensor, i64, $apply);
+        operator!(@number $trait $method, &Tensor, i64, $apply);
     )+ };
-    (@tensors $trait:ident $method:ident $row:ident, $a:ty, $b:ty) => {
+    (@tensors $trait:ident $method:ident, $a:ty, $b:ty, $apply:expr) => {
         impl $trait<$b> for $a {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, other: $b) -> Tensor {
-                map(Row::$row, &[&self, &other], Place::here())
+                let apply: fn(&Tensor, &Tensor, Place) -> Tensor = $apply;
+                apply(&self, &other, Place::here())
             }
         }
     };
-    // A scalar takes the tensor's dtype.
-    (@scalar $trait:ident $method:ident $row:ident, $t:ty) => {
-        impl $trait<f64> for $t {
+    // Only f64 and i64: with a second float type, the type of `x * 2.0` could not be inferred.
+    (@number $trait:ident $method:ident, $t:ty, $number:ty, $apply:expr) => {
+        impl $trait<$number> for $t {
             type Output = Tensor;
             #[track_caller]
-            fn $method(self, other: f64) -> Tensor {
-                let place = Place::here();
-                map(Row::$row, &[&self, &self.scalar_like(other, place)], place)
+            fn $method(self, other: $number) -> Tensor {
+                let (apply, place): (fn(&Tensor, &Tensor, Place) -> Tensor, _) = ($apply, Place::here());
+                apply(&self, &Operand::from(other).beside(&self, place), place)
             }
         }
-        impl $trait<$t> for f64 {
+        impl $trait<$t> for $number {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, other: $t) -> Tensor {
-                let place = Place::here();
-                map(Row::$row, &[&other.scalar_like(self, place), &other], place)
+                let (apply, place): (fn(&Tensor, &Tensor, Place) -> Tensor, _) = ($apply, Place::here());
+                apply(&Operand::from(self).beside(&other, place), &other, place)
             }
         }
     };
 }
 
 operator! {
-    Add add Add;
-    Sub sub Sub;
-    Mul mul Mul;
-    Div div Div;
+    Add add = |a, b, place| map(Row::Add, &[a, b], place);
+    Sub sub = |a, b, place| map(Row::Sub, &[a, b], place);
+    Mul mul = |a, b, place| map(Row::Mul, &[a, b], place);
+    Div div = |a, b, place| map(Row::Div, &[a, b], place);
+    Rem rem = remainder;
 }
 
-impl Neg for &Tensor {
-    type Output = Tensor;
-    #[track_caller]
-    fn neg(self) -> Tensor {
-        map(Row::Neg, &[self], Place::here())
-    }
+macro_rules! bit_operator {
+    ($($trait:ident $method:ident $row:ident;)+) => { $(
+        operator!(@tensors $trait $method, Tensor, Tensor, |a, b, place| map(Row::$row, &[a, b], place));
+        operator!(@tensors $trait $method, Tensor, &Tensor, |a, b, place| map(Row::$row, &[a, b], place));
+        operator!(@tensors $trait $method, &Tensor, Tensor, |a, b, place| map(Row::$row, &[a, b], place));
+        operator!(@tensors $trait $method, &Tensor, &Tensor, |a, b, place| map(Row::$row, &[a, b], place));
+    )+ };
 }
 
-impl Neg for Tensor {
-    type Output = Tensor;
-    #[track_caller]
-    fn neg(self) -> Tensor {
-        map(Row::Neg, &[&self], Place::here())
-    }
+bit_operator! {
+    BitAnd bitand And;
+    BitOr bitor Or;
+    BitXor bitxor Xor;
+}
+
+macro_rules! prefix {
+    ($($trait:ident $method:ident $row:ident $t:ty;)+) => { $(
+        impl $trait for $t {
+            type Output = Tensor;
+            #[track_caller]
+            fn $method(self) -> Tensor {
+                map(Row::$row, &[&self], Place::here())
+            }
+        }
+    )+ };
+}
+
+prefix! {
+    Neg neg Neg Tensor;
+    Neg neg Neg &Tensor;
+    Not not Not Tensor;
+    Not not Not &Tensor;
 }

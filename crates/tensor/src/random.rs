@@ -43,7 +43,8 @@ impl Generator {
         (self.seed, *self.offset.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn next(&self) -> [u64; 2] {
+    /// The seed and the offset of the next tensor.
+    pub(crate) fn next(&self) -> [u64; 2] {
         let mut offset = self.offset.lock().unwrap_or_else(PoisonError::into_inner);
         let now = *offset;
         *offset = offset.wrapping_add(1);

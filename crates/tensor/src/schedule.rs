@@ -144,7 +144,7 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
 }
 
 /// The nodes that get a kernel, in order of id: the roots, and below them all that is neither source, view nor constant.
-fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<u64, Tensor>> {
+pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<u64, Tensor>> {
     let mut kernels: BTreeMap<u64, Tensor> = roots.iter().map(|t| (t.0.id, t.clone())).collect();
     let mut seen = HashSet::new();
     let mut stack = roots.to_vec();
@@ -319,6 +319,10 @@ pub(crate) fn value_of(tensor: &Tensor) -> Result<Buffer> {
 
 /// Computes the values of `tensors` that are not there yet: all of them, or none if anything fails.
 pub(crate) fn realize(tensors: &[Tensor]) -> Result<()> {
+    if crate::check::enabled()? { crate::check::realize(tensors) } else { realize_unchecked(tensors) }
+}
+
+pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {
     let mut by_device: BTreeMap<Device, Vec<Tensor>> = BTreeMap::new();
     for tensor in tensors {
         let node = tensor.node()?;

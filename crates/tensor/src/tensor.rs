@@ -1,6 +1,5 @@
 //! The tensor handle: making tensors, asking what they are, reading their values.
 
-use std::fmt;
 use std::sync::Arc;
 
 use bornite_ir::Value;
@@ -124,7 +123,7 @@ impl Tensor {
     }
 
     /// The packed value, computed if need be.
-    fn words(&self) -> Result<Vec<u64>> {
+    pub(crate) fn words(&self) -> Result<Vec<u64>> {
         self.realize()?;
         let node = self.node()?;
         // The lock keeps a trace from writing the storage between finding it and reading it.
@@ -172,15 +171,5 @@ pub(crate) fn elements_of(shape: &[usize], dtype: DType) -> std::result::Result<
     match largest.and_then(|n| n.checked_mul(dtype.bytes())) {
         Some(bytes) if bytes <= isize::MAX as usize => Ok(shape.iter().product()),
         _ => Err(format!("shape {shape:?} has more elements than memory can hold")),
-    }
-}
-
-impl fmt::Debug for Tensor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Node { op, dtype, shape, device, .. } = &*self.0;
-        match op {
-            Op::Failed(error) => write!(f, "Tensor(failed: {error})"),
-            _ => write!(f, "Tensor({} {dtype}{shape:?} on {device})", op.name()),
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Wrong programs: each gives an error with the operation, what was found, and the line that asked. None panics.
 
-use bornite::{DType, Device, Error, Tensor, Var, trace};
+use bornite::{DType, Device, Error, Generator, Tensor, Var, trace};
 
 const CPU: Device = Device::Cpu(0);
 
@@ -25,7 +25,7 @@ fn operations_name_what_they_found_and_where() {
     let line = line!() + 2;
     let cases = [
         (&x + zeros(&[4]), "add: shapes [2, 3] and [4] do not broadcast: 3 against 4"),
-        (&x * &d, "mul: expects arguments of one type, found f32 and f64"),
+        (&b * x.cast(DType::U64) + x.cast(DType::I8), "add: no dtype holds both u64 and i8; cast one of them"),
         (&b + &b, "add: expects numbers, found bool and bool"),
         (b.exp(), "exp: expects floats, found bool"),
         (x.select(&x, &x), "select: expects a bool condition, found f32 and f32 and f32"),
@@ -54,11 +54,27 @@ fn operations_name_what_they_found_and_where() {
         (x.grad(&[&x]).remove(0), "grad: a gradient is of one float, found f32[2, 3]"),
         (x.sum(..).grad(&[&b]).remove(0), "grad: a gradient is by floats, found bool[2, 3]"),
         (Tensor::zeros(&[0, 1 << 32, 1 << 32], DType::F32, CPU), "more elements than memory can hold"),
-        (x.cast(DType::I32) * 0.5, "scalar: 0.5 is not a value of i32; cast the tensor first"),
+        (x.cast(DType::U8) * 300, "scalar: 300 is not a value of u8; cast the tensor first"),
         (x.cast(DType::I32).cast(DType::F32).sum(..).grad(&[&x]).remove(0), "cast: no gradient flows through i32"),
         (Tensor::apply(bornite::ir::Op::Fma, &[&x, &x]), "fma: takes 3 inputs, given 2"),
         (Tensor::apply(bornite::ir::Op::Exp, &[]), "exp: takes 1 inputs, given 0"),
         (x.softmax(5), "max: there is no axis 5 among 2"),
+        (x.cast(DType::I32).gelu(), "gelu: expects floats, found i32"),
+        (x.squeeze(1), "squeeze: axis 1 of [2, 3] has length 3, not 1"),
+        (x.flatten(1, 0), "flatten: axis 0 is before axis 1"),
+        (x.movedim(0, 2), "movedim: there is no axis 2 among 2"),
+        (x.repeat(&[2]), "repeat: 1 counts for the 2 axes of [2, 3]"),
+        (x.mse(&zeros(&[3])), "mse: the prediction has shape [2, 3], the target [3]"),
+        (x.nll(&zeros(&[3]).cast(DType::I64)), "nll: rows of shape [2, 3] have no classes of shape [3]"),
+        (x.layer_norm(&zeros(&[2]), &zeros(&[2]), 1e-5), "layer_norm: the weight has shape [2], which is not the end"),
+        (x.linear(&zeros(&[4, 2]), None), "linear: the last axis of [2, 3] has not the length"),
+        (x.dropout(1.5, &Generator::new(0), true), "dropout: a probability is from 0 to 1, found 1.5"),
+        (Tensor::attention(&x, &x, &zeros(&[5, 3]), None, false, None), "attention: 2 queries, 2 keys and 5 values do"),
+        (Tensor::einsum("ii->i", &[&zeros(&[2, 2])]), "einsum: 'ii->i': 'i' occurs twice in one operand"),
+        (Tensor::einsum("ij,jk", &[&x, &x]), "einsum: 'ij,jk': 'j' is 3 and 2 long"),
+        (Tensor::einsum("ij->k", &[&x]), "einsum: 'ij->k': 'k' of the result is in no operand"),
+        (Tensor::einsum("ij,ij", &[&x]), "einsum: 'ij,ij': it names 2 operands, given 1"),
+        (Tensor::einsum("i", &[&x]), "einsum: 'i': 1 letters for shape [2, 3]"),
     ];
     for (n, (tensor, expected)) in cases.into_iter().enumerate() {
         expect(tensor.realize().expect_err(expected), line + n as u32, expected);

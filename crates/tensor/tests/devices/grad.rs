@@ -7,7 +7,7 @@ use crate::Outcome;
 use crate::random::Random;
 
 /// Checks the gradients of `f` over inputs of the given shapes, drawn from `range`.
-fn check(
+pub fn check(
     name: &str,
     device: Device,
     shapes: &[&[usize]],

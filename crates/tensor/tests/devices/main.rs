@@ -7,6 +7,7 @@ mod fuzz;
 mod generate;
 mod grad;
 mod index;
+mod methods;
 mod mlp;
 mod native;
 mod nvrtc;
@@ -27,7 +28,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 42] = [
+const SUITE: [(&str, Body); 54] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -53,6 +54,18 @@ const SUITE: [(&str, Body); 42] = [
     ("grad::every_row", grad::every_row),
     ("grad::known_answers", grad::known_answers),
     ("grad::second_order", grad::second_order),
+    ("methods::every_row_is_a_method", methods::every_row_is_a_method),
+    ("methods::promotion", methods::promotion),
+    ("methods::reductions", methods::reductions),
+    ("methods::shapes", methods::shapes),
+    ("methods::einsum", methods::einsum),
+    ("methods::activations", methods::activations),
+    ("methods::layers", methods::layers),
+    ("methods::images", methods::images),
+    ("methods::attention", methods::attention),
+    ("methods::losses", methods::losses),
+    ("methods::gradients", methods::gradients),
+    ("methods::copies_and_text", methods::copies_and_text),
     ("state::commit_is_whole_or_nothing", state::commit_is_whole_or_nothing),
     ("state::versions_never_change", state::versions_never_change),
     ("state::swap", state::swap),

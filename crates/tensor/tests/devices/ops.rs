@@ -57,7 +57,7 @@ pub fn elementwise(device: Device) -> Outcome {
         ("scalars", |a, _| 2.0 - a * 3.0 / 4.0 + 1.0, |a, _| 2.0 - a * 3.0 / 4.0 + 1.0),
         ("over", |a, _| 1.0 / a, |a, _| 1.0 / a),
         ("select", |a, b| a.lt(b).select(a, &(b * 2.0)), |a, b| if a < b { a } else { 2.0 * b }),
-        ("equal", |a, b| a.equal(&a.maximum(b)).select(a, b), f64::max),
+        ("equal", |a, b| a.equal(a.maximum(b)).select(a, b), f64::max),
         ("bool to float", |a, b| a.lt(b).cast(a.dtype().unwrap()), |a, b| (a < b) as u8 as f64),
         (
             "int and back",

@@ -1,0 +1,200 @@
+//! Reductions over any axes. Each has a spelling whose axes vanish and one, `_keep`, whose axes stay with length 1.
+
+use crate::node::{Op, Reduce};
+use crate::{Axes, DType, Place, Tensor};
+
+impl Tensor {
+    /// Sum over axes, which vanish.
+    #[track_caller]
+    pub fn sum(&self, axes: impl Into<Axes>) -> Tensor {
+        self.reduce(Reduce::Sum, axes.into(), Place::here())
+    }
+
+    /// Product over axes, which vanish.
+    #[track_caller]
+    pub fn prod(&self, axes: impl Into<Axes>) -> Tensor {
+        self.reduce(Reduce::Prod, axes.into(), Place::here())
+    }
+
+    /// Smallest element over axes, which vanish. Ties share the gradient.
+    #[track_caller]
+    pub fn min(&self, axes: impl Into<Axes>) -> Tensor {
+        self.reduce(Reduce::Min, axes.into(), Place::here())
+    }
+
+    /// Largest element over axes, which vanish. Ties share the gradient.
+    #[track_caller]
+    pub fn max(&self, axes: impl Into<Axes>) -> Tensor {
+        self.reduce(Reduce::Max, axes.into(), Place::here())
+    }
+
+    pub(crate) fn reduce(&self, reduce: Reduce, axes: Axes, place: Place) -> Tensor {
+        let Ok(node) = self.node() else { return self.clone() };
+        match axes.resolve(node.shape.len()) {
+            Ok(axes) => Tensor::build(Op::Reduce(reduce, axes), vec![self.clone()], place),
+            Err(what) => Tensor::failed(Op::Reduce(reduce, vec![]).name(), what, place),
+        }
+    }
+
+    /// Mean over axes, which vanish. Integers and bools become f32.
+    #[track_caller]
+    pub fn mean(&self, axes: impl Into<Axes>) -> Tensor {
+        let axes = axes.into();
+        let count = self.count(&axes);
+        self.float().sum(axes) / count
+    }
+
+    /// Variance over axes, which vanish: the squared distances from the mean, summed and divided by their number less
+    /// `correction`. 1 is the estimate from a sample (as PyTorch has it), 0 that of a whole (as NumPy has it).
+    #[track_caller]
+    pub fn var(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
+        let axes = axes.into();
+        let x = self.float();
+        let distance = &x - x.mean_keep(axes.clone());
+        let freedom = (self.count(&axes) - correction as f64).max(0.0);
+        (&distance * &distance).sum(axes) / freedom
+    }
+
+    /// Standard deviation over axes, which vanish: the root of [`Tensor::var`].
+    #[track_caller]
+    pub fn std(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
+        self.var(axes, correction).sqrt()
+    }
+
+    /// True where all elements over axes, which vanish, are true (or not 0).
+    #[track_caller]
+    pub fn all(&self, axes: impl Into<Axes>) -> Tensor {
+        // A product rather than a minimum: over nothing it is true.
+        self.cast(DType::Bool).cast(DType::U8).prod(axes).cast(DType::Bool)
+    }
+
+    /// True where any element over axes, which vanish, is true (or not 0).
+    #[track_caller]
+    pub fn any(&self, axes: impl Into<Axes>) -> Tensor {
+        self.cast(DType::Bool).not().all(axes).not()
+    }
+
+    /// The `p`-norm over axes, which vanish: (Σ |x|ᵖ)^(1/p); the largest size for infinity, the smallest for minus
+    /// infinity, the number of elements that are not 0 for 0. Where the 2-norm is 0, so is its gradient.
+    ///
+    /// ```
+    /// use bornite::{Device, Tensor};
+    /// # fn main() -> bornite::Result<()> {
+    /// let x = Tensor::from_slice(&[3.0f32, -4.0], &[2], Device::cpu());
+    /// assert_eq!(x.norm(2.0, ..).item()?, 5.0);
+    /// assert_eq!(x.norm(1.0, ..).item()?, 7.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn norm(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
+        let (axes, x) = (axes.into(), self.float());
+        match p {
+            f64::INFINITY => x.abs().max(axes),
+            f64::NEG_INFINITY => x.abs().min(axes),
+            0.0 => x.not_equal(0.0).cast(x.0.dtype).sum(axes),
+            1.0 => x.abs().sum(axes),
+            2.0 => {
+                let sum = (&x * &x).sum(axes);
+                let zero = sum.equal(0.0);
+                zero.select(0.0, zero.select(1.0, &sum).sqrt())
+            }
+            _ => x.abs().pow(p).sum(axes).pow(1.0 / p),
+        }
+    }
+
+    /// log Σ exp(x) over axes, which vanish, computed without overflow.
+    #[track_caller]
+    pub fn logsumexp(&self, axes: impl Into<Axes>) -> Tensor {
+        let axes = axes.into();
+        let (x, narrow) = self.wide();
+        // The shift cancels, so it carries no gradient; by an infinity it would not, so there is none.
+        let largest = x.max_keep(axes.clone()).detach();
+        let shift = largest.abs().equal(f64::INFINITY).select(0.0, &largest);
+        let sum = (&x - &shift).exp().sum(axes).log();
+        match sum.node() {
+            Ok(node) => (&sum + shift.reshape(&node.shape)).narrowed(narrow),
+            Err(_) => sum,
+        }
+    }
+
+    /// This as floats: integers and bools become f32.
+    #[track_caller]
+    pub(crate) fn float(&self) -> Tensor {
+        match self.node() {
+            Ok(node) if !node.dtype.is_float() => self.cast(DType::F32),
+            _ => self.clone(),
+        }
+    }
+
+    /// This in a dtype to compute sums of many steps in: 16-bit floats become f32. With it, the dtype to go back to.
+    #[track_caller]
+    pub(crate) fn wide(&self) -> (Tensor, DType) {
+        let dtype = self.0.dtype;
+        if matches!(dtype, DType::F16 | DType::BF16) { (self.cast(DType::F32), dtype) } else { (self.clone(), dtype) }
+    }
+
+    /// Back from [`Tensor::wide`].
+    #[track_caller]
+    pub(crate) fn narrowed(&self, dtype: DType) -> Tensor {
+        if matches!(dtype, DType::F16 | DType::BF16) { self.cast(dtype) } else { self.clone() }
+    }
+
+    /// How many elements are reduced to one. Bad axes are found by the reduction itself.
+    pub(crate) fn count(&self, axes: &Axes) -> f64 {
+        let axes = axes.resolve(self.0.shape.len()).unwrap_or_default();
+        axes.iter().map(|&a| self.0.shape[a] as f64).product()
+    }
+
+    /// A reduction of `from` with its axes back.
+    #[track_caller]
+    fn with_axes(&self, from: &Tensor, axes: &Axes) -> Tensor {
+        match (self.node(), axes.kept(&from.0.shape)) {
+            (Ok(_), Ok(shape)) => self.reshape(&shape),
+            _ => self.clone(),
+        }
+    }
+
+    /// As [`Tensor::var`]; the axes stay with length 1.
+    #[track_caller]
+    pub fn var_keep(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
+        let axes = axes.into();
+        self.var(axes.clone(), correction).with_axes(self, &axes)
+    }
+
+    /// As [`Tensor::std`]; the axes stay with length 1.
+    #[track_caller]
+    pub fn std_keep(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
+        let axes = axes.into();
+        self.std(axes.clone(), correction).with_axes(self, &axes)
+    }
+
+    /// As [`Tensor::norm`]; the axes stay with length 1.
+    #[track_caller]
+    pub fn norm_keep(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
+        let axes = axes.into();
+        self.norm(p, axes.clone()).with_axes(self, &axes)
+    }
+}
+
+macro_rules! keep {
+    ($($name:ident $keep:ident;)+) => { impl Tensor { $(
+        #[doc = concat!("As [`Tensor::", stringify!($name), "`]; the axes stay with length 1.")]
+        #[track_caller]
+        pub fn $keep(&self, axes: impl Into<Axes>) -> Tensor {
+            let axes = axes.into();
+            self.$name(axes.clone()).with_axes(self, &axes)
+        }
+    )+ } };
+}
+
+keep! {
+    sum sum_keep;
+    prod prod_keep;
+    min min_keep;
+    max max_keep;
+    mean mean_keep;
+    all all_keep;
+    any any_keep;
+    logsumexp logsumexp_keep;
+}
