@@ -14,6 +14,7 @@ mod random;
 mod rows;
 mod runtime;
 mod state;
+mod sweep;
 mod templates;
 mod tooling;
 mod traces;
@@ -26,7 +27,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 41] = [
+const SUITE: [(&str, Body); 42] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -48,6 +49,7 @@ const SUITE: [(&str, Body); 41] = [
     ("index::indices", index::indices),
     ("index::order", index::order),
     ("index::random_words", index::random_words),
+    ("sweep::every_op", sweep::every_op),
     ("grad::finite_differences", grad::finite_differences),
     ("grad::every_row", grad::every_row),
     ("grad::known_answers", grad::known_answers),
