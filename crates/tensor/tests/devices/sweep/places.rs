@@ -14,6 +14,9 @@ pub fn run(s: &mut Sweep) {
     for (d, dtype) in DTYPES.into_iter().enumerate() {
         for (n, (shape, layout)) in CASES.into_iter().enumerate() {
             let n_and_d = n + d;
+            if !s.takes(n_and_d, 1) {
+                continue;
+            }
             let index_dtype = INDEX_DTYPES[n_and_d % 3];
             if let Some(axis) = an_axis(shape, n_and_d) {
                 gather(s, (n, dtype, index_dtype), shape, layout, axis);

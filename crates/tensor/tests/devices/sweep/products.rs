@@ -40,7 +40,7 @@ pub fn run(s: &mut Sweep) {
     for (d, dtype) in DTYPES.into_iter().enumerate().skip(1) {
         for (n, (left, right)) in SHAPES.into_iter().enumerate() {
             for (l, layout) in LAYOUTS.into_iter().enumerate() {
-                if !s.full && (n + l + d) % 2 != 0 {
+                if !s.takes(n + l + d, 2) {
                     continue;
                 }
                 let (a, a_array) = s.input(left, layout, dtype, Fill::Small);

@@ -101,6 +101,9 @@ pub fn run(s: &mut Sweep) {
                 continue;
             }
             for (n, (shape, layout)) in CASES.into_iter().enumerate() {
+                if !s.takes(n + o + d, 1) {
+                    continue;
+                }
                 for choice in 0..if s.full { 5 } else { 1 } {
                     let (tensor, array) = s.input(shape, layout, dtype, reduction.fill);
                     let axes = axes(shape.len(), n + o + d + choice);
