@@ -5,6 +5,7 @@ mod fuzz;
 #[path = "../../../codegen/tests/fuzz/generate.rs"]
 mod generate;
 mod grad;
+mod gradcheck;
 mod index;
 mod mlp;
 mod native;
@@ -27,7 +28,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 42] = [
+const SUITE: [(&str, Body); 43] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -50,8 +51,9 @@ const SUITE: [(&str, Body); 42] = [
     ("index::order", index::order),
     ("index::random_words", index::random_words),
     ("sweep::every_op", sweep::every_op),
-    ("grad::finite_differences", grad::finite_differences),
-    ("grad::every_row", grad::every_row),
+    ("gradcheck::every_op", gradcheck::every_op),
+    ("gradcheck::every_row", gradcheck::every_row),
+    ("gradcheck::narrower_floats", gradcheck::narrower_floats),
     ("grad::known_answers", grad::known_answers),
     ("grad::second_order", grad::second_order),
     ("state::commit_is_whole_or_nothing", state::commit_is_whole_or_nothing),

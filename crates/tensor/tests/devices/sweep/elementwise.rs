@@ -52,8 +52,8 @@ pub fn run(s: &mut Sweep) {
             }
             let Ok(result) = op.row().rule.result(&types) else { continue };
             for (n, (shape, layout)) in CASES.into_iter().enumerate() {
-                // By default each row and dtype takes every third case; together they take all.
-                if !s.takes(n + o + d, 3) {
+                // By default each row and dtype takes every fourth case; together they take all.
+                if !s.takes(n + o + d, 4) {
                     continue;
                 }
                 let mut out = shape.to_vec();

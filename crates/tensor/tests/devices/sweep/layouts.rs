@@ -91,6 +91,11 @@ pub fn input(
     (tensor, array)
 }
 
+/// A tensor of a layout that holds an array. (Layouts that repeat elements hold what repeats: here, they are plain.)
+pub fn lay_out(array: &Array, layout: Layout, device: Device) -> Tensor {
+    lay(array, array, layout, device, &mut || Num::of(array.dtype, 1.0))
+}
+
 fn lay(array: &Array, base: &Array, layout: Layout, device: Device, fill: &mut dyn FnMut() -> Num) -> Tensor {
     let (shape, rank) = (&array.shape, array.shape.len());
     // A base of other lengths: where `place` gives an index for every axis, the array's element; junk elsewhere.

@@ -2,9 +2,9 @@
 //! in f64 or exact integers. A combination is one op (with its axes or widths) on one dtype and one case of
 //! `layouts.rs`.
 
-mod array;
+pub mod array;
 mod elementwise;
-mod layouts;
+pub mod layouts;
 mod makers;
 mod networks;
 mod order;
