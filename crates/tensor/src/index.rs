@@ -156,7 +156,9 @@ impl Tensor {
     }
 
     fn gather_at(&self, axis: isize, index: &Tensor, place: Place) -> Tensor {
-        let Ok(node) = self.node() else { return self.clone() };
+        let (Ok(node), Ok(_)) = (self.node(), index.node()) else {
+            return if self.node().is_err() { self.clone() } else { index.clone() };
+        };
         match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => Tensor::build(Op::Gather(axis), vec![self.clone(), index.clone()], place),
             Err(what) => Tensor::failed("gather", what, place),

@@ -35,14 +35,21 @@ impl Num {
     }
 }
 
-/// The nearest number of a float dtype.
+/// The nearest number of a float dtype, ties to even. (The crate `half` forgets the lowest bits of an f64 on the way.)
 pub fn rounded(dtype: DType, x: f64) -> f64 {
-    match dtype {
-        DType::F16 => f16::from_f64(x).to_f64(),
-        DType::BF16 => bf16::from_f64(x).to_f64(),
-        DType::F32 => x as f32 as f64,
-        _ => x,
+    let (bits, lowest) = match dtype {
+        DType::F16 => (11, -14),
+        DType::BF16 => (8, -126),
+        DType::F32 => return x as f32 as f64,
+        _ => return x,
+    };
+    if x == 0.0 || !x.is_finite() {
+        return x;
     }
+    let exponent = (x.to_bits() >> 52 & 0x7ff) as i32 - 1023;
+    let quantum = 2f64.powi(exponent.max(lowest) - bits + 1);
+    let nearest = (x / quantum).round_ties_even() * quantum;
+    if nearest.abs() > limits(dtype).2 { f64::INFINITY.copysign(x) } else { nearest }
 }
 
 /// The lowest bits of an integer, as a dtype reads them.

@@ -143,7 +143,7 @@ fn real(op: Op, dtype: DType, args: &[f64]) -> f64 {
         Op::Asinh => (a.abs() + a * a / (1.0 + a.hypot(1.0))).ln_1p().copysign(a),
         Op::Acosh if a > 1e100 => a.ln() + std::f64::consts::LN_2,
         Op::Acosh => (a - 1.0 + ((a - 1.0) * (a + 1.0)).sqrt()).ln_1p(),
-        Op::Atanh => 0.5 * ((a + a) / (1.0 - a)).ln_1p(),
+        Op::Atanh => (0.5 * ((a.abs() + a.abs()) / (1.0 - a.abs())).ln_1p()).copysign(a),
         Op::Erf => erf(a),
         Op::Erfc => erfc(a),
         _ => unreachable!("{op:?} of floats"),
