@@ -131,7 +131,7 @@ fn lay(array: &Array, base: &Array, layout: Layout, device: Device, fill: &mut d
         }
         Narrow => {
             let base = spread(&|len| len + 3, &|i, len| i.checked_sub(1).filter(|&i| i < len));
-            each(base, &|t, axis| t.slice(axis, 1..-2))
+            each(base, &|t, axis| t.slice(axis, 1..).slice(axis, ..-2))
         }
         RepeatedRows | RepeatedColumns => base.tensor(device).expand(shape),
         Reshaped => {

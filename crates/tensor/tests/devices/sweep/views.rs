@@ -55,7 +55,7 @@ pub fn an_axis(shape: &[usize], n: usize) -> Option<usize> {
 
 /// The same axis, half of the time counted from the end.
 pub fn signed(axis: usize, rank: usize, n: usize) -> isize {
-    if n % 2 == 0 { axis as isize } else { axis as isize - rank as isize }
+    if n.is_multiple_of(2) { axis as isize } else { axis as isize - rank as isize }
 }
 
 /// An array of another length along one axis, each element taken from another place there.
@@ -95,7 +95,8 @@ fn permuted(a: &Array, axes: &[usize]) -> Array {
 
 fn permute(_: &mut Sweep, x: &Tensor, a: &Array, n: usize) -> Vec<(Tensor, Array)> {
     let rank = a.shape.len();
-    let axes: Vec<usize> = (0..rank).map(|axis| if n % 2 == 0 { (axis + 1) % rank } else { rank - 1 - axis }).collect();
+    let axes: Vec<usize> =
+        (0..rank).map(|axis| if n.is_multiple_of(2) { (axis + 1) % rank } else { rank - 1 - axis }).collect();
     vec![(x.permute(&axes), permuted(a, &axes))]
 }
 
@@ -111,7 +112,7 @@ fn unsqueeze(_: &mut Sweep, x: &Tensor, a: &Array, n: usize) -> Vec<(Tensor, Arr
     let at = n % (a.shape.len() + 1);
     let mut shape = a.shape.clone();
     shape.insert(at, 1);
-    let axis = if n % 2 == 0 { at as isize } else { at as isize - shape.len() as isize };
+    let axis = if n.is_multiple_of(2) { at as isize } else { at as isize - shape.len() as isize };
     vec![(x.unsqueeze(axis), Array { shape, ..a.clone() })]
 }
 
