@@ -43,15 +43,19 @@ impl Tensor {
             return Tensor::failed("slice", "a step of 0 goes nowhere".into(), place);
         }
         let len = node.shape[axis] as isize;
-        let from_start = |n: isize| if n < 0 { n.saturating_add(len) } else { n }.clamp(0, len);
+        // Cut off after the one is added, so that what lies before the first element stays there.
+        let from_start = |n: isize, beyond: isize| {
+            let n = if n < 0 { n.saturating_add(len) } else { n };
+            n.saturating_add(beyond).clamp(0, len)
+        };
         let start = match range.0 {
-            Bound::Included(n) => from_start(n),
-            Bound::Excluded(n) => from_start(n).saturating_add(1).min(len),
+            Bound::Included(n) => from_start(n, 0),
+            Bound::Excluded(n) => from_start(n, 1),
             Bound::Unbounded => 0,
         };
         let end = match range.1 {
-            Bound::Included(n) => from_start(n).saturating_add(1).min(len),
-            Bound::Excluded(n) => from_start(n),
+            Bound::Included(n) => from_start(n, 1),
+            Bound::Excluded(n) => from_start(n, 0),
             Bound::Unbounded => len,
         };
         let count = (end - start).max(0) as usize;
@@ -90,6 +94,10 @@ impl Tensor {
         match sizes.collect() {
             Some(shape) => {
                 let fill = Value::from_f64(node.dtype, value);
+                if !node.dtype.is_float() && fill.as_f64() != value {
+                    let what = format!("{value} is not a value of {}; cast the tensor first", node.dtype);
+                    return Tensor::failed("pad", what, place);
+                }
                 Tensor::build(Op::Pad(cuts, shape, fill), vec![self.clone()], place)
             }
             None => Tensor::failed("pad", "more elements than memory can hold".into(), place),
@@ -113,7 +121,11 @@ impl Tensor {
     /// Tensors of one shape side by side along a new axis.
     #[track_caller]
     pub fn stack(tensors: &[&Tensor], axis: isize) -> Tensor {
-        let unsqueezed: Vec<Tensor> = tensors.iter().map(|t| t.unsqueeze(axis)).collect();
+        let mut unsqueezed = vec![];
+        // Not a closure, in which the caller's line would be lost.
+        for tensor in tensors {
+            unsqueezed.push(tensor.unsqueeze(axis));
+        }
         Tensor::concat(&unsqueezed.iter().collect::<Vec<_>>(), axis)
     }
 
@@ -127,6 +139,8 @@ impl Tensor {
             Ok(_) => return vec![Tensor::failed("split", "pieces of 0 elements".into(), place)],
             Err(what) => return vec![Tensor::failed("split", what, place)],
         };
+        // A larger piece than there is has the whole.
+        let size = size.min(node.shape[axis].max(1));
         let pieces = node.shape[axis].div_ceil(size).max(1);
         let piece = |n: usize| {
             let (start, end) = ((n * size) as isize, ((n + 1) * size) as isize);
@@ -143,7 +157,9 @@ impl Tensor {
     }
 
     fn gather_at(&self, axis: isize, index: &Tensor, place: Place) -> Tensor {
-        let Ok(node) = self.node() else { return self.clone() };
+        let (Ok(node), Ok(_)) = (self.node(), index.node()) else {
+            return if self.node().is_err() { self.clone() } else { index.clone() };
+        };
         match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => Tensor::build(Op::Gather(axis), vec![self.clone(), index.clone()], place),
             Err(what) => Tensor::failed("gather", what, place),
@@ -303,8 +319,13 @@ impl Tensor {
         }
         let steps = Tensor::iota(&[n], 0, DType::F64, device, place);
         let step = if n > 1 { (end - start) / (n - 1) as f64 } else { 0.0 };
-        let scaled = map(Row::Mul, &[&steps, &steps.scalar_like(step, place)], place);
-        let all = map(Row::Add, &[&scaled, &steps.scalar_like(start, place)], place);
+        // The first half from the start, the second from the end: both ends are exact.
+        let number = |value: f64| steps.scalar_like(value, place);
+        let rest = map(Row::Sub, &[&number(n.saturating_sub(1) as f64), &steps], place);
+        let from_start = map(Row::Fma, &[&steps, &number(step), &number(start)], place);
+        let from_end = map(Row::Fma, &[&rest, &number(-step), &number(end)], place);
+        let early = map(Row::Le, &[&steps, &rest], place);
+        let all = map(Row::Select, &[&early, &from_start, &from_end], place);
         Tensor::build(Op::Cast(dtype), vec![all], place)
     }
 
@@ -325,8 +346,10 @@ impl Tensor {
             return Tensor::failed("one_hot", format!("indices are integers, found {}", node.dtype), place);
         }
         let shape = [&node.shape[..], &[classes]].concat();
-        let places = Tensor::iota(&shape, node.shape.len(), node.dtype, node.device, place);
-        let own = self.reshape_at(&[&node.shape[..], &[1]].concat(), place).broadcast_to(&shape, place);
+        // As i64: there may be more classes than the indices' dtype has numbers.
+        let places = Tensor::iota(&shape, node.shape.len(), DType::I64, node.device, place);
+        let own = Tensor::build(Op::Cast(DType::I64), vec![self.clone()], place);
+        let own = own.reshape_at(&[&node.shape[..], &[1]].concat(), place).broadcast_to(&shape, place);
         Tensor::build(Op::Cast(dtype), vec![map(Row::Eq, &[&places, &own], place)], place)
     }
 
@@ -348,6 +371,8 @@ impl Tensor {
             return Tensor::failed(name, format!("expects at least two axes, found shape {:?}", node.shape), place);
         };
         let [i, j] = [0, 1].map(|axis| Tensor::iota(&[rows, columns], axis, DType::I64, node.device, place));
+        // Beyond the corners nothing changes, and sums do not wrap.
+        let k = (k as i128).clamp(-(rows as i128), columns as i128);
         let diagonal = map(Row::Add, &[&i, &i.scalar_like(k as f64, place)], place);
         let kept = map(keep, &[&j, &diagonal], place);
         map(Row::Select, &[&kept, self, &self.scalar_like(0.0, place)], place)

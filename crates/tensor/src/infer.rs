@@ -99,7 +99,8 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
                         first.dtype, first.shape, other.dtype, other.shape
                     ));
                 }
-                shape[*axis] += other.shape[*axis];
+                let len = shape[*axis].checked_add(other.shape[*axis]);
+                shape[*axis] = len.ok_or("more elements than memory can hold")?;
             }
             Ok((first.dtype, shape))
         }
@@ -145,6 +146,9 @@ fn along(axis: usize, x: &Node, index: &Node) -> Result<(), String> {
     let fits = index.shape.len() == x.shape.len()
         && axis < x.shape.len()
         && (0..x.shape.len()).all(|a| a == axis || x.shape[a] == index.shape[a]);
+    if fits && x.shape[axis] == 0 && index.elements() > 0 {
+        return Err(format!("no index is within axis {axis} of {:?}, given {:?}", x.shape, index.shape));
+    }
     if fits {
         return Ok(());
     }

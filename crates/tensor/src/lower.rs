@@ -134,11 +134,12 @@ impl Lowering {
         let input = &node.inputs[0];
         let shape = &input.0.shape;
         let reduced: Vec<usize> = axes.iter().map(|&a| shape[a]).collect();
+        let (wide, init) = (accumulator(node.dtype), |x| Value::from_f64(accumulator(node.dtype), x));
         let init = match reduce {
-            Reduce::Sum => Value::from_f64(node.dtype, 0.0),
-            Reduce::Prod => Value::from_f64(node.dtype, 1.0),
-            Reduce::Max => extreme(node.dtype, false),
-            Reduce::Min => extreme(node.dtype, true),
+            Reduce::Sum => init(0.0),
+            Reduce::Prod => init(1.0),
+            Reduce::Max => extreme(wide, false),
+            Reduce::Min => extreme(wide, true),
         };
         let total = self.b.local("total", init);
         let kept = self.axes_of(at);
@@ -147,7 +148,7 @@ impl Lowering {
             let (mut inner, mut outer) = (l.axes_of(&Coordinates::linear(r, &reduced)).into_iter(), kept.into_iter());
             let all = (0..shape.len()).filter_map(|a| if axes.contains(&a) { inner.next() } else { outer.next() });
             let x = l.load(input, Coordinates::axes(all.collect(), shape));
-            let before = l.b.read(total);
+            let (x, before) = (l.b.cast(wide, &x), l.b.read(total));
             let row = match reduce {
                 Reduce::Sum => Row::Add,
                 Reduce::Prod => Row::Mul,
@@ -157,13 +158,15 @@ impl Lowering {
             let after = l.b.op(row, &[&before, &x]);
             l.b.assign(total, after);
         });
-        self.b.read(total)
+        let total = self.b.read(total);
+        self.b.cast(node.dtype, &total)
     }
 
     fn matmul(&mut self, node: &Node, at: &Coordinates) -> ExprId {
         let (a, b) = (&node.inputs[0], &node.inputs[1]);
         let depth = a.0.shape[a.0.shape.len() - 1];
-        let sum = self.b.local("sum", Value::from_f64(node.dtype, 0.0));
+        let wide = accumulator(node.dtype);
+        let sum = self.b.local("sum", Value::from_f64(wide, 0.0));
         let axes = self.axes_of(at);
         let (batch, row_column) = axes.split_at(axes.len() - 2);
         let end = self.b.index_constant(depth as u64);
@@ -171,7 +174,7 @@ impl Lowering {
             let left = Coordinates::axes([batch, &[row_column[0], k]].concat(), &a.0.shape);
             let right = Coordinates::axes([batch, &[k, row_column[1]]].concat(), &b.0.shape);
             let (x, y) = (l.load(a, left), l.load(b, right));
-            let before = l.b.read(sum);
+            let (x, y, before) = (l.b.cast(wide, &x), l.b.cast(wide, &y), l.b.read(sum));
             let after = if node.dtype.is_float() {
                 l.b.fma(&x, &y, &before)
             } else {
@@ -180,7 +183,8 @@ impl Lowering {
             };
             l.b.assign(sum, after);
         });
-        self.b.read(sum)
+        let sum = self.b.read(sum);
+        self.b.cast(node.dtype, &sum)
     }
 
     /// A loop whose body may use all of `self`.
@@ -309,6 +313,11 @@ impl Lowering {
         let b = self.b.index_constant(b as u64);
         self.b.op(row, &[&a, &b])
     }
+}
+
+/// The type that sums and products are kept in: rounding a 16-bit float at every step would lose most of it.
+fn accumulator(dtype: DType) -> DType {
+    if dtype.is_float() { dtype.wide() } else { dtype }
 }
 
 /// The identity of max, or of min.

@@ -60,7 +60,7 @@ impl Tensor {
         Tensor::build(Op::Random(shape.to_vec()), vec![state.clone()], Place::here())
     }
 
-    /// Uniform numbers from 0 to below 1, multiples of 2⁻²⁴ (2⁻⁵³ in f64).
+    /// Uniform numbers from 0 to below 1, multiples of 2⁻²⁴ (2⁻⁵³ in f64, 2⁻¹¹ in f16, 2⁻⁸ in bf16).
     #[track_caller]
     pub fn rand(shape: &[usize], dtype: DType, generator: &Generator, device: Device) -> Tensor {
         uniform(shape, dtype, generator, device, Place::here())
@@ -70,6 +70,9 @@ impl Tensor {
     #[track_caller]
     pub fn randn(shape: &[usize], dtype: DType, generator: &Generator, device: Device) -> Tensor {
         let place = Place::here();
+        if !dtype.is_float() {
+            return Tensor::failed("randn", format!("expects a float dtype, found {dtype}"), place);
+        }
         let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
         let [u, v] = [(), ()].map(|()| uniform(shape, wide, generator, device, place));
         // Box and Muller: 1 - u is never 0.
@@ -99,7 +102,13 @@ fn uniform(shape: &[usize], dtype: DType, generator: &Generator, device: Device,
         let sum = map(Row::Add, &[&scaled, &low], place);
         return map(Row::Mul, &[&sum, &sum.scalar_like(2f64.powi(-53), place)], place);
     }
-    let number = cast(top(words(), 8.0), DType::F32);
-    let number = map(Row::Mul, &[&number, &number.scalar_like(2f64.powi(-24), place)], place);
+    // As many bits as the dtype holds: with more, a number just below 1 would be rounded to it.
+    let bits = match dtype {
+        DType::F16 => 11,
+        DType::BF16 => 8,
+        _ => 24,
+    };
+    let number = cast(top(words(), (32 - bits) as f64), DType::F32);
+    let number = map(Row::Mul, &[&number, &number.scalar_like(2f64.powi(-bits), place)], place);
     if dtype == DType::F32 { number } else { cast(number, dtype) }
 }

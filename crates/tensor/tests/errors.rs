@@ -16,78 +16,184 @@ fn expect(error: Error, line: u32, expected: &str) {
     assert!(text.contains(&format!("errors.rs:{line}:")), "{text:?} does not name line {line}");
 }
 
-#[test]
-fn operations_name_what_they_found_and_where() {
-    let x = zeros(&[2, 3]);
-    let d = Tensor::zeros(&[2, 3], DType::F64, CPU);
-    let b = x.lt(&x);
-    let far = Tensor::zeros(&[2, 3], DType::F32, Device::Cpu(1));
-    let line = line!() + 2;
-    let cases = [
-        (&x + zeros(&[4]), "add: shapes [2, 3] and [4] do not broadcast: 3 against 4"),
-        (&b * x.cast(DType::U64) + x.cast(DType::I8), "add: no dtype holds both u64 and i8; cast one of them"),
-        (&b + &b, "add: expects numbers, found bool and bool"),
-        (b.exp(), "exp: expects floats, found bool"),
-        (x.select(&x, &x), "select: expects a bool condition, found f32 and f32 and f32"),
-        (x.matmul(&x), "matmul: shapes [2, 3] and [2, 3] do not fit"),
-        (x.matmul(&zeros(&[3])), "matmul: expects at least two axes, found shapes [2, 3] and [3]"),
-        (x.matmul(&d.transpose(0, 1)), "matmul: expects numbers of one dtype, found f32 and f64"),
-        (zeros(&[2, 3, 4]).matmul(&zeros(&[5, 4, 3])), "matmul: shapes [2] and [5] do not broadcast"),
-        (x.reshape(&[7]), "reshape: [2, 3] has 6 elements, [7] has not"),
-        (x.reshape(&[usize::MAX, 2]), "reshape: [2, 3] has 6 elements"),
-        (x.permute(&[0, 0]), "permute: [0, 0] is not an order of the 2 axes of [2, 3]"),
-        (x.permute(&[1]), "permute: [1] is not an order"),
-        (x.transpose(0, 2), "transpose: there is no axis 2 among 2"),
-        (x.expand(&[2, 4]), "expand: [2, 3] does not repeat to [2, 4]; only axes of length 1 do"),
-        (x.expand(&[3]), "expand: [2, 3] does not repeat to [3]"),
-        (x.sum(2), "sum: there is no axis 2 among 2"),
-        (x.sum([0, -2]), "sum: axis 0 is named twice"),
-        (x.max(-3), "max: there is no axis -3 among 2"),
-        (zeros(&[0, 3]).max(0), "max: has no value over an axis of length 0"),
-        (b.sum(0), "sum: expects numbers, found bool; cast first"),
-        (x.unsqueeze(4), "unsqueeze: there is no place 4 among 3 axes"),
-        (&x + &far, "add: inputs are on cpu and cpu:1; make them on one device"),
-        (Tensor::from_slice(&[1.0f32], &[2], CPU), "from_slice: 1 elements given, shape [2] has 2"),
-        (Tensor::zeros(&[usize::MAX, 2], DType::F32, CPU), "more elements than memory can hold"),
-        (Tensor::zeros(&[1 << 62], DType::F64, CPU), "more elements than memory can hold"),
-        (x.expand(&[1 << 40, 2, 3]).expand(&[1 << 40, 1 << 40, 2, 3]), "more elements than memory can hold"),
-        (x.grad(&[&x]).remove(0), "grad: a gradient is of one float, found f32[2, 3]"),
-        (x.sum(..).grad(&[&b]).remove(0), "grad: a gradient is by floats, found bool[2, 3]"),
-        (Tensor::zeros(&[0, 1 << 32, 1 << 32], DType::F32, CPU), "more elements than memory can hold"),
-        (x.cast(DType::U8) * 300, "scalar: 300 is not a value of u8; cast the tensor first"),
-        (x.cast(DType::I32).cast(DType::F32).sum(..).grad(&[&x]).remove(0), "cast: no gradient flows through i32"),
-        (Tensor::apply(bornite::ir::Op::Fma, &[&x, &x]), "fma: takes 3 inputs, given 2"),
-        (Tensor::apply(bornite::ir::Op::Exp, &[]), "exp: takes 1 inputs, given 0"),
-        (x.softmax(5), "max: there is no axis 5 among 2"),
-        (x.cast(DType::I32).gelu(), "gelu: expects floats, found i32"),
-        (x.squeeze(1), "squeeze: axis 1 of [2, 3] has length 3, not 1"),
-        (x.flatten(1, 0), "flatten: axis 0 is before axis 1"),
-        (x.movedim(0, 2), "movedim: there is no axis 2 among 2"),
-        (x.repeat(&[2]), "repeat: 1 counts for the 2 axes of [2, 3]"),
-        (x.mse(&zeros(&[3])), "mse: the prediction has shape [2, 3], the target [3]"),
-        (x.nll(&zeros(&[3]).cast(DType::I64)), "nll: rows of shape [2, 3] have no classes of shape [3]"),
-        (x.layer_norm(&zeros(&[2]), &zeros(&[2]), 1e-5), "layer_norm: the weight has shape [2], which is not the end"),
-        (x.linear(&zeros(&[4, 2]), None), "linear: the last axis of [2, 3] has not the length"),
-        (x.dropout(1.5, &Generator::new(0), true), "dropout: a probability is from 0 to 1, found 1.5"),
-        (Tensor::attention(&x, &x, &zeros(&[5, 3]), None, false, None), "attention: 2 queries, 2 keys and 5 values do"),
-        (Tensor::einsum("ii->i", &[&zeros(&[2, 2])]), "einsum: 'ii->i': 'i' occurs twice in one operand"),
-        (Tensor::einsum("ij,jk", &[&x, &x]), "einsum: 'ij,jk': 'j' is 3 and 2 long"),
-        (Tensor::einsum("ij->k", &[&x]), "einsum: 'ij->k': 'k' of the result is in no operand"),
-        (Tensor::einsum("ij,ij", &[&x]), "einsum: 'ij,ij': it names 2 operands, given 1"),
-        (Tensor::einsum("i", &[&x]), "einsum: 'i': 1 letters for shape [2, 3]"),
-    ];
-    for (n, (tensor, expected)) in cases.into_iter().enumerate() {
-        expect(tensor.realize().expect_err(expected), line + n as u32, expected);
-    }
+/// A wrong program: what runs it, the line it is on, and part of what its error says.
+struct Wrong<'a> {
+    program: Box<dyn Fn() -> Option<Error> + 'a>,
+    line: u32,
+    expected: &'static str,
 }
 
+/// A program whose tensor cannot be read.
+#[track_caller]
+fn wrong<'a>(expected: &'static str, program: impl Fn() -> Tensor + 'a) -> Wrong<'a> {
+    refused(expected, move || program().realize())
+}
+
+/// A program that returns the error itself.
+#[track_caller]
+fn refused<'a, T>(expected: &'static str, program: impl Fn() -> Result<T, Error> + 'a) -> Wrong<'a> {
+    Wrong { program: Box::new(move || program().err()), line: std::panic::Location::caller().line(), expected }
+}
+
+/// Runs all, and says of all that are not refused as they should be.
+fn refuse_all(programs: &[Wrong<'_>]) {
+    let failures: Vec<String> = (programs.iter())
+        .filter_map(|wrong| {
+            let expected = format!("line {}: {:?}", wrong.line, wrong.expected);
+            match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (wrong.program)())) {
+                Err(_) => Some(format!("{expected} panics")),
+                Ok(None) => Some(format!("{expected} is no error")),
+                Ok(Some(error)) => {
+                    let text = error.to_string();
+                    let right = text.contains(wrong.expected) && text.contains(&format!("errors.rs:{}:", wrong.line));
+                    (!right).then(|| format!("{expected} says {text:?}"))
+                }
+            }
+        })
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Each program stands on one line: the error must name it.
 #[test]
-fn reads_name_what_they_found() {
-    let x = zeros(&[2, 3]);
-    expect(x.to_vec::<f64>().unwrap_err(), line!(), "to_vec: the tensor is f32, not f64; use cast");
-    expect(x.item().unwrap_err(), line!(), "item: expected one element, the shape is [2, 3]");
-    expect(x.dims::<3>().unwrap_err(), line!(), "dims: expected 3 axes, the shape is [2, 3]");
-    assert_eq!(x.dims().unwrap(), [2, 3]);
+fn wrong_programs_name_what_they_found_and_where() {
+    use bornite::ir::Op;
+    let x = &zeros(&[2, 3]);
+    let b = &x.lt(x);
+    let n = &x.cast(DType::I32);
+    let far = &Tensor::zeros(&[2, 3], DType::F32, Device::Cpu(1));
+    let empty = &zeros(&[0, 3]);
+    let index = |data: &[i64], shape: &[usize]| Tensor::from_slice(data, shape, CPU);
+    let [column, square, mask] = &[index(&[0; 2], &[2, 1]), index(&[0; 9], &[3, 3]), zeros(&[4]).lt(zeros(&[4]))];
+    let generator = &Generator::new(1);
+    let huge = usize::MAX;
+    let long = &Tensor::zeros(&[isize::MAX as usize], DType::U8, CPU);
+    let programs = [
+        // Elementwise.
+        wrong("add: shapes [2, 3] and [4] do not broadcast: 3 against 4", || x + zeros(&[4])),
+        wrong("sub: shapes [2, 3] and [3, 2] do not broadcast", || x - zeros(&[3, 2])),
+        wrong("add: expects numbers, found bool and bool", || b + b),
+        wrong("neg: expects numbers, found bool", || -b),
+        wrong("exp: expects floats, found bool", || b.exp()),
+        wrong("select: expects a bool condition", || x.select(x, x)),
+        wrong("select: shapes [2, 3] and [2] do not broadcast", || b.select(x, zeros(&[2]))),
+        wrong("add: inputs are on cpu and cpu:1; make them on one device", || x + far),
+        wrong("scalar: 10000000000 is not a value of i32", || n + 10_000_000_000),
+        wrong("scalar: 2 is not a value of bool", || x.lt(x).masked_fill(b, 2.0)),
+        wrong("scalar: -1 is not a value of u8", || x.cast(DType::U8) + -1),
+        wrong("fma: takes 3 inputs, given 2", || Tensor::apply(Op::Fma, &[x, x])),
+        wrong("exp: takes 1 inputs, given 0", || Tensor::apply(Op::Exp, &[])),
+        wrong("rem: expects integers, found f32 and f32", || Tensor::apply(Op::Rem, &[x, x])),
+        wrong("and: expects integers or bools, found f32 and f32", || Tensor::apply(Op::And, &[x, x])),
+        wrong("select: expects a bool condition", || x.masked_fill(x, 1.0)),
+        wrong("select: shapes [4] and [2, 3] do not broadcast", || x.masked_fill(mask, 1.0)),
+        // Reductions.
+        wrong("sum: there is no axis 2 among 2", || x.sum(2)),
+        wrong("sum: axis 0 is named twice", || x.sum([0, -2])),
+        wrong("sum: expects numbers, found bool; cast first", || b.sum(0)),
+        wrong("prod: there is no axis -3 among 2", || x.prod(-3)),
+        wrong("max: there is no axis -3 among 2", || x.max(-3)),
+        wrong("max: has no value over an axis of length 0", || empty.max(0)),
+        wrong("min: has no value over an axis of length 0", || empty.min(..)),
+        wrong("sum: there is no axis 7 among 2", || x.mean(7)),
+        wrong("argmax: there is no axis 2 among 2", || x.argmax(2)),
+        wrong("argmin: has no value over an axis of length 0, shape [0, 3]", || empty.argmin(0)),
+        wrong("max: there is no axis 5 among 2", || x.softmax(5)),
+        wrong("max: there is no axis -1 among 0", || zeros(&[]).log_softmax(-1)),
+        wrong("cross_entropy: the prediction has shape [2, 3]", || x.cross_entropy(&zeros(&[2]))),
+        // Products.
+        wrong("matmul: shapes [2, 3] and [2, 3] do not fit", || x.matmul(x)),
+        wrong("matmul: expects at least two axes, found shapes [2, 3] and [3]", || x.matmul(&zeros(&[3]))),
+        wrong("matmul: shapes [2] and [5] do not broadcast", || zeros(&[2, 3, 4]).matmul(&zeros(&[5, 4, 3]))),
+        wrong("matmul: expects numbers", || b.matmul(&b.transpose(0, 1))),
+        wrong("matmul: inputs are on cpu and cpu:1", || x.transpose(0, 1).matmul(far)),
+        // Views.
+        wrong("reshape: [2, 3] has 6 elements, [7] has not", || x.reshape(&[7])),
+        wrong("reshape: [2, 3] has 6 elements", || x.reshape(&[huge, 2])),
+        wrong("permute: [0, 0] is not an order of the 2 axes of [2, 3]", || x.permute(&[0, 0])),
+        wrong("permute: [1] is not an order", || x.permute(&[1])),
+        wrong("permute: [0, 9] is not an order", || x.permute(&[0, 9])),
+        wrong("transpose: there is no axis 2 among 2", || x.transpose(0, 2)),
+        wrong("expand: [2, 3] does not repeat to [2, 4]; only axes of length 1 do", || x.expand(&[2, 4])),
+        wrong("expand: [2, 3] does not repeat to [3]", || x.expand(&[3])),
+        wrong("unsqueeze: there is no place 4 among 3 axes", || x.unsqueeze(4)),
+        wrong("slice: there is no axis 2 among 2", || x.slice(2, ..)),
+        wrong("slice: a step of 0 goes nowhere", || x.slice_step(0, .., 0)),
+        wrong("flip: there is no axis -3 among 2", || x.flip(-3)),
+        wrong("pad: 1 pairs of widths for 2 axes", || x.pad(&[(1, 1)], 0.0)),
+        wrong("pad: more elements than memory can hold", || x.pad(&[(huge, 1), (0, 0)], 0.0)),
+        wrong("pad: shape [2305843009213693954, 3] has more elements", || x.pad(&[(1 << 61, 0), (0, 0)], 0.0)),
+        wrong("pad: 0.5 is not a value of i32; cast the tensor first", || n.pad(&[(1, 1), (0, 0)], 0.5)),
+        wrong("tril: expects at least two axes, found shape [3]", || zeros(&[3]).tril(0)),
+        wrong("triu: expects at least two axes, found shape []", || zeros(&[]).triu(1)),
+        // Joins.
+        wrong("concat: there is nothing to join", || Tensor::concat(&[], 0)),
+        wrong("concat: there is no axis 2 among 2", || Tensor::concat(&[x, x], 2)),
+        wrong("concat: f32[2, 3] and f32[3] do not fit along axis 0", || Tensor::concat(&[x, &zeros(&[3])], 0)),
+        wrong("concat: f32[2, 3] and f32[2, 4] do not fit along axis 0", || Tensor::concat(&[x, &zeros(&[2, 4])], 0)),
+        wrong("concat: inputs are on cpu and cpu:1", || Tensor::concat(&[x, far], 0)),
+        wrong("concat: more elements than memory can hold", || Tensor::concat(&[long; 3], 0)),
+        wrong("has more elements than memory can hold", || Tensor::concat(&[long; 2], 0)),
+        wrong("concat: there is nothing to join", || Tensor::stack(&[], 0)),
+        wrong("unsqueeze: there is no place 3 among 3 axes", || Tensor::stack(&[x, x], 3)),
+        wrong("do not fit along axis 0", || Tensor::stack(&[x, &zeros(&[3, 2])], 0)),
+        wrong("split: pieces of 0 elements", || x.split(0, 0).remove(0)),
+        wrong("split: there is no axis 5 among 2", || x.split(1, 5).remove(0)),
+        // Indices.
+        wrong("gather: there is no axis 2 among 2", || x.gather(2, column)),
+        wrong("gather: indices are integers, found f32", || x.gather(0, x)),
+        wrong("gather: indices [3, 3] do not fit [2, 3]: only axis 1 may differ", || x.gather(1, square)),
+        wrong("gather: index 7 is outside axis 1 of length 3", || x.gather(1, &index(&[2, 7], &[2, 1]))),
+        wrong("gather: index -1 is outside axis 0 of length 2", || x.gather(0, &index(&[0, 1, -1], &[1, 3]))),
+        wrong("gather: no index is within axis 0 of [0, 3]", || empty.gather(0, &index(&[0; 3], &[1, 3]))),
+        wrong("index_select: indices have one axis, not shape [2, 1]", || x.index_select(0, column)),
+        wrong("index_select: there is no axis -3 among 2", || x.index_select(-3, &index(&[0], &[1]))),
+        wrong("index 2 is outside axis 0 of length 2", || x.index_select(0, &index(&[0, 2], &[2]))),
+        wrong("embedding: a table has two axes, not shape [3]", || zeros(&[3]).embedding(column)),
+        wrong("indices are integers, found f32", || x.embedding(&zeros(&[4]))),
+        wrong("index 9 is outside axis 0 of length 2", || x.embedding(&index(&[1, 9], &[2]))),
+        wrong("scatter_add: there is no axis 2 among 2", || x.scatter_add(2, column, x)),
+        wrong("scatter_add: values are f32[2, 3]; they must be f32[2, 1]", || x.scatter_add(1, column, x)),
+        wrong("scatter_add: indices are integers, found f32", || x.scatter_add(1, x, x)),
+        wrong("scatter_add: index 3 is outside axis 1 of length 3", || x.scatter_add(1, &index(&[3; 6], &[2, 3]), x)),
+        wrong("scatter_add: no index is within axis 0", || empty.scatter_add(0, &index(&[0; 6], &[2, 3]), x)),
+        wrong("one_hot: indices are integers, found f32", || x.one_hot(3, DType::F32)),
+        wrong("more elements than memory can hold", || n.one_hot(huge, DType::F32)),
+        // Order.
+        wrong("argsort: there is no axis 2 among 2", || x.argsort(2, false)),
+        wrong("argsort: there is no axis 0 among 0", || zeros(&[]).sort(0, true).0),
+        wrong("topk: 4 of 3 elements", || x.topk(4, 1).1),
+        wrong("argsort: there is no axis 9 among 2", || x.topk(1, 9).0),
+        wrong("cumsum: there is no axis 2 among 2", || x.cumsum(2)),
+        wrong("cumsum: expects numbers, found bool; cast first", || b.cumsum(0)),
+        // Makers.
+        wrong("from_slice: 1 elements given, shape [2] has 2", || Tensor::from_slice(&[1.0f32], &[2], CPU)),
+        wrong("more elements than memory can hold", || Tensor::zeros(&[huge, 2], DType::F32, CPU)),
+        wrong("more elements than memory can hold", || Tensor::zeros(&[1 << 62], DType::F64, CPU)),
+        wrong("more elements than memory can hold", || Tensor::zeros(&[0, 1 << 32, 1 << 32], DType::F32, CPU)),
+        wrong("more elements than memory can hold", || x.expand(&[1 << 40, 2, 3]).expand(&[1 << 40, 1 << 40, 2, 3])),
+        wrong("more elements than memory can hold", || Tensor::arange(huge, DType::I64, CPU)),
+        wrong("more elements than memory can hold", || Tensor::eye(huge, DType::F32, CPU)),
+        wrong("linspace: expects a float dtype, found i32", || Tensor::linspace(0.0, 1.0, 3, DType::I32, CPU)),
+        wrong("rand: expects a float dtype, found i64", || Tensor::rand(&[2], DType::I64, generator, CPU)),
+        wrong("randn: expects a float dtype, found i32", || Tensor::randn(&[2], DType::I32, generator, CPU)),
+        wrong("more elements than memory can hold", || Tensor::rand(&[huge, 2], DType::F32, generator, CPU)),
+        wrong("random: a seed and an offset are u64[2], found f32[2, 3]", || Tensor::random_bits(x, &[4])),
+        // Gradients.
+        wrong("grad: a gradient is of one float, found f32[2, 3]", || x.grad(&[x]).remove(0)),
+        wrong("grad: a gradient is of one float, found i32[]", || n.sum(..).grad(&[x]).remove(0)),
+        wrong("grad: a gradient is by floats, found bool[2, 3]", || x.sum(..).grad(&[b]).remove(0)),
+        wrong("no gradient flows through i32", || x.cast(DType::I32).cast(DType::F32).sum(..).grad(&[x]).remove(0)),
+        // Reads.
+        refused("to_vec: the tensor is f32, not f64; use cast", || x.to_vec::<f64>()),
+        refused("item: expected one element, the shape is [2, 3]", || x.item()),
+        refused("dims: expected 3 axes, the shape is [2, 3]", || x.dims::<3>()),
+    ];
+    println!("{} wrong programs", programs.len());
+    assert!(programs.len() >= 60);
+    refuse_all(&programs);
+    // And the device goes on.
+    assert_eq!((x + 1.0).gather(1, column).to_vec::<f32>().unwrap(), [1.0; 2]);
 }
 
 #[test]
@@ -132,7 +238,7 @@ fn more_memory_than_there_is() {
 
 #[test]
 fn long_chains_do_not_overflow_the_stack() {
-    const LENGTH: usize = 200_000;
+    const LENGTH: usize = 1_000_000;
     let x = Tensor::from_slice(&[0.0f32], &[1], CPU);
     let chain = |start: &Tensor| (0..LENGTH).fold(start.clone(), |t, _| t + 1.0);
     let long = chain(&x);
@@ -167,6 +273,46 @@ fn eight_threads_share_tensors_variables_and_traces() {
     });
     let expected: f64 = (0..50).map(|n| (6 + 3 * n) as f64 * 8.0).sum();
     assert_eq!(total.get().item().unwrap(), expected, "no step was lost");
+}
+
+/// Nothing is computed before the threads start: they meet over the same nodes, some of which fail.
+#[test]
+fn eight_threads_read_and_build_on_the_same_graph() {
+    let data: Vec<f64> = (0..60).map(|n| n as f64 / 7.0 - 4.0).collect();
+    let x = Tensor::from_slice(&data, &[6, 10], CPU);
+    let shared = x.slice_step(1, .., -2).softmax(-1).cumsum(0);
+    let loss = (&shared * &shared).sum(..);
+    let order = shared.argsort(1, true);
+    let refused = shared.matmul(&shared);
+    let again = Tensor::from_slice(&data, &[6, 10], CPU).slice_step(1, .., -2).softmax(-1).cumsum(0);
+    let expected = (again.to_vec::<f64>().unwrap(), (&again * &again).sum(..).item().unwrap());
+    let slopes: Vec<Vec<f64>> = std::thread::scope(|scope| {
+        let work = |thread: i64| {
+            let (x, shared, loss, order, refused, expected) = (&x, &shared, &loss, &order, &refused, &expected);
+            move || {
+                let mut slope = vec![];
+                for n in 0..20 {
+                    let bad = Tensor::from_slice(&[100 + thread * 20 + n], &[1], CPU);
+                    let error = shared.index_select(0, &bad).to_vec::<f64>().unwrap_err().to_string();
+                    let own = format!("index {} is outside axis 0 of length 6", 100 + thread * 20 + n);
+                    assert!(error.contains(&own), "{error:?} is another thread's, not {own:?}");
+                    assert_eq!(shared.to_vec::<f64>().unwrap(), expected.0);
+                    assert_eq!(loss.item().unwrap(), expected.1);
+                    assert_eq!(shared.gather(1, order).shape().unwrap(), [6, 5]);
+                    assert!(refused.exp().to_vec::<f64>().is_err());
+                    let scaled = loss * (thread + 1) as f64;
+                    slope = (scaled.grad(&[x]).remove(0) / (thread + 1) as f64).to_vec::<f64>().unwrap();
+                }
+                slope
+            }
+        };
+        let threads: Vec<_> = (0..8).map(|thread| scope.spawn(work(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for slope in &slopes {
+        let far = slope.iter().zip(&slopes[0]).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(far < 1e-12, "gradients differ by {far}");
+    }
 }
 
 #[test]

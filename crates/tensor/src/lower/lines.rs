@@ -1,8 +1,8 @@
 //! Ops that walk whole lines: one instance a line, which writes all of it.
 
-use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Op as Row, ParamId, Stmt, Value};
+use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Op as Row, ParamId, Scalar, Stmt, Value};
 
-use super::{Coordinates, Lowered, Lowering, index_type};
+use super::{Coordinates, Lowered, Lowering, accumulator, index_type};
 use crate::node::Op;
 use crate::{DType, Result, Tensor};
 
@@ -15,7 +15,8 @@ pub(super) fn lower(tensor: &Tensor) -> Result<Lowered> {
     };
     let len = node.shape[axis];
     let lines = node.elements().checked_div(len).unwrap_or(0);
-    let index = index_type(tensor, false);
+    // Children in a heap are at twice the place, which must not overflow.
+    let index = if len > i32::MAX as usize / 2 { Scalar::I64 } else { index_type(tensor, false) };
     let mut b = Builder::new(format!("{}_{}", node.op.name(), node.inputs[0].0.dtype), lines as u64, index);
     let out = b.param("out", node.dtype, node.elements() as u64, Access::ReadWrite);
     let line = b.index();
@@ -51,12 +52,15 @@ impl Line {
 impl Lowering {
     fn cumsum(&mut self, line: &Line) {
         let dtype = line.x.0.dtype;
-        let total = self.b.local("total", Value::from_f64(dtype, 0.0));
+        let wide = accumulator(dtype);
+        let total = self.b.local("total", Value::from_f64(wide, 0.0));
         let end = self.b.index_constant(line.shape[line.axis] as u64);
         self.for_each("r", end, |l, r| {
             let (value, before) = (l.load(&line.x, line.at(r)), l.b.read(total));
+            let value = l.b.cast(wide, &value);
             let after = l.b.add(&before, &value);
             l.b.assign(total, after);
+            let after = l.b.cast(dtype, &after);
             let place = l.linear_of(&line.at(r));
             l.b.store(line.out, place, after);
         });

@@ -2,7 +2,7 @@
 
 use bornite_ir::{Algebra, Atomic, Emit, EmitBits, ExprId, Op as Row, Scalar, Type, Value};
 
-use super::{Coordinates, Lowering};
+use super::{Coordinates, Lowering, accumulator};
 use crate::node::{Cut, Node, Reduce};
 use crate::{DType, Tensor};
 
@@ -124,8 +124,10 @@ impl Lowering {
     pub(super) fn scatter_add(&mut self, node: &Node, axis: usize, at: &Coordinates) -> ExprId {
         let [x, index, values] = &node.inputs[..] else { return self.b.index_constant(0) };
         let axes = self.axes_of(at);
-        let total = self.b.local("total", Value::int(node.dtype, 0));
+        let dtype = accumulator(node.dtype);
+        let total = self.b.local("total", Value::int(dtype, 0));
         let start = self.load(x, at.clone());
+        let start = self.b.cast(dtype, &start);
         self.b.assign(total, start);
         let own = self.b.cast(DType::I64, &axes[axis]);
         let end = self.b.index_constant(index.0.shape[axis] as u64);
@@ -143,13 +145,14 @@ impl Lowering {
             let mine = l.b.op(Row::Eq, &[&wide, &own]);
             l.b.open_block();
             let value = l.load(values, Coordinates::axes(inner, &values.0.shape));
-            let before = l.b.read(total);
+            let (value, before) = (l.b.cast(dtype, &value), l.b.read(total));
             let after = l.b.add(&before, &value);
             l.b.assign(total, after);
             let then = l.b.close_block();
             l.b.simple(bornite_ir::Stmt::If { condition: mine, then, otherwise: vec![] });
         });
-        self.b.read(total)
+        let total = self.b.read(total);
+        self.b.cast(node.dtype, &total)
     }
 
     pub(super) fn arg_reduce(&mut self, node: &Node, reduce: Reduce, axis: usize, at: &Coordinates) -> ExprId {

@@ -19,6 +19,11 @@ pub fn slices_and_joins(device: Device) -> Outcome {
     assert_eq!(x.slice_step(2, .., -3).slice(1, 0..1).to_vec::<f32>()?, [3., 0., 15., 12.]);
     assert_eq!(x.flip(0).slice(0, 0..1).to_vec::<f32>()?, (12..24).map(|n| n as f32).collect::<Vec<_>>());
     assert_eq!(x.slice(0, 5..).shape()?, [0, 3, 4]);
+    // Bounds before the first element stay before it, whether they are included or not.
+    assert_eq!(x.slice(2, ..=-10).shape()?, [2, 3, 0]);
+    let all = (std::ops::Bound::Excluded(-10), std::ops::Bound::Included(-1));
+    assert_eq!(x.slice(2, all).to_vec::<f32>()?, numbers(24));
+    assert_eq!(x.slice(2, isize::MIN..=isize::MAX).to_vec::<f32>()?, numbers(24));
     let row = Tensor::from_slice(&[1f32, 2.], &[2], device);
     assert_eq!(row.pad(&[(1, 2)], 9.0).to_vec::<f32>()?, [9., 1., 2., 9., 9.]);
     let (a, b) = (x.slice(1, 0..1), x.slice(1, 1..3));

@@ -6,6 +6,7 @@ mod fuzz;
 #[path = "../../../codegen/tests/fuzz/generate.rs"]
 mod generate;
 mod grad;
+mod gradcheck;
 mod index;
 mod methods;
 mod mlp;
@@ -16,6 +17,7 @@ mod random;
 mod rows;
 mod runtime;
 mod state;
+mod sweep;
 mod templates;
 mod tooling;
 mod traces;
@@ -28,7 +30,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 54] = [
+const SUITE: [(&str, Body); 56] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -50,8 +52,10 @@ const SUITE: [(&str, Body); 54] = [
     ("index::indices", index::indices),
     ("index::order", index::order),
     ("index::random_words", index::random_words),
-    ("grad::finite_differences", grad::finite_differences),
-    ("grad::every_row", grad::every_row),
+    ("sweep::every_op", sweep::every_op),
+    ("gradcheck::every_op", gradcheck::every_op),
+    ("gradcheck::every_row", gradcheck::every_row),
+    ("gradcheck::narrower_floats", gradcheck::narrower_floats),
     ("grad::known_answers", grad::known_answers),
     ("grad::second_order", grad::second_order),
     ("methods::every_row_is_a_method", methods::every_row_is_a_method),
