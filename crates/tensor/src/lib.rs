@@ -83,6 +83,11 @@ pub use bornite_cuda::{profile, settings, tune};
 /// The kernel IR, for kernels of one's own (see [`run_kernel`]).
 pub use bornite_ir as ir;
 
+/// The tour's programs are compiled and run with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tensors.md")]
+struct Tour;
+
 /// The README's program is compiled and run with the documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
