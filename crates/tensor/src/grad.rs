@@ -34,9 +34,15 @@ fn gradients(loss: &Tensor, wrt: &[&Tensor], place: Place) -> Result<Vec<Tensor>
             return Err(Error::Op { op: "grad", what, at: place });
         }
     }
-    let between = between(loss, wrt);
+    let seed = loss.scalar_like(1.0, place).broadcast_to(&node.shape, place);
+    pull_back(loss, seed, wrt, place)
+}
+
+/// What a gradient by `output` becomes by each of `wrt`.
+fn pull_back(output: &Tensor, seed: Tensor, wrt: &[&Tensor], place: Place) -> Result<Vec<Tensor>, Error> {
+    let between = between(output, wrt);
     let mut grads: HashMap<u64, Tensor> = HashMap::new();
-    grads.insert(node.id, loss.scalar_like(1.0, place).broadcast_to(&node.shape, place));
+    grads.insert(output.0.id, seed);
     for tensor in between.values().rev() {
         let Some(grad) = grads.get(&tensor.0.id).cloned() else { continue };
         if let (Op::Cast(_), [input]) = (&tensor.0.op, &tensor.0.inputs[..])
@@ -71,21 +77,27 @@ fn between(loss: &Tensor, wrt: &[&Tensor]) -> BTreeMap<u64, Tensor> {
         if below.contains_key(&tensor.0.id) {
             continue;
         }
-        if !matches!(tensor.0.op, Op::Detach) {
-            stack.extend(tensor.0.inputs.iter().cloned());
-        }
+        stack.extend(history(&tensor).iter().cloned());
         below.insert(tensor.0.id, tensor);
     }
     let mut reached: HashSet<u64> = wrt.iter().map(|t| t.0.id).collect();
     below.retain(|id, tensor| {
-        let cut = matches!(tensor.0.op, Op::Detach);
-        let depends = reached.contains(id) || !cut && tensor.0.inputs.iter().any(|i| reached.contains(&i.0.id));
+        let depends = reached.contains(id) || history(tensor).iter().any(|i| reached.contains(&i.0.id));
         if depends {
             reached.insert(*id);
         }
         depends
     });
     below
+}
+
+/// The inputs that gradients flow to. A checkpoint's result is computed again from the others.
+fn history(tensor: &Tensor) -> &[Tensor] {
+    match tensor.0.op {
+        Op::Detach => &[],
+        Op::Checkpoint(_) => &tensor.0.inputs[1..],
+        _ => &tensor.0.inputs,
+    }
 }
 
 /// For each input of a node, the part of its gradient that comes through this node; `None` where it is always zero.
@@ -181,6 +193,13 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
         }
         // Places and random words do not move with their inputs.
         Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) => vec![None; inputs.len()],
+        Op::Checkpoint(again) => {
+            let (result, doubles) = again.run(&inputs[1..], place)?;
+            let by: Vec<&Tensor> = doubles.iter().filter(|double| double.0.dtype.is_float()).collect();
+            let mut parts = pull_back(&result, grad.clone(), &by, place)?.into_iter();
+            let of = |double: &Tensor| if double.0.dtype.is_float() { parts.next() } else { None };
+            [None].into_iter().chain(doubles.iter().map(of)).collect()
+        }
         Op::Detach => vec![None],
         // A copy from another device (see `transfer.rs`): its gradient is copied back.
         Op::Data if !inputs.is_empty() => vec![Some(grad.copied_to(inputs[0].0.device, place))],

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bornite_ir::Value;
 
 use crate::buffer::Buffer;
+use crate::checkpoint::Again;
 use crate::{DType, Device, Error, Place, Tensor};
 
 /// How elements along reduced axes become one.
@@ -82,6 +83,8 @@ pub(crate) enum Op {
     Iota { axis: usize },
     /// Random 32-bit words of this shape, from a seed and an offset.
     Random(Vec<usize>),
+    /// Its first input, which a function made of the others; the gradient runs the function again.
+    Checkpoint(Again),
     /// The same value without history.
     Detach,
 }
@@ -117,13 +120,14 @@ impl Op {
             Op::ArgSort { .. } => "argsort",
             Op::Iota { .. } => "iota",
             Op::Random(_) => "random",
+            Op::Checkpoint(_) => "checkpoint",
             Op::Detach => "detach",
         }
     }
 
     /// True if the op only renames elements of its one input: it is folded into the loads of whoever reads it.
     pub fn is_view(&self) -> bool {
-        matches!(self, Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) | Op::Detach)
+        matches!(self, Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) | Op::Checkpoint(_) | Op::Detach)
     }
 
     /// True if the node's storage belongs to a variable or a trace, which may write it later.

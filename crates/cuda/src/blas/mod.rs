@@ -6,7 +6,7 @@
 //! of `m × n`, each row after row at a stride. cuBLASLt speaks column-major (its own row-major order leaves out
 //! epilogues). Memory that is an `r × c` matrix row by row is the `c × r` transpose column by column, so the library is
 //! asked for `Dᵀ = Bᵀ·Aᵀ`: its first operand is our B, its second our A, its m is our n. A matrix whose *columns* lie one
-//! after the other (`transposed` here) is then what the library calls transposed. [`Matmul::column_major`] is the one
+//! after the other (`transposed` here) is then what the library calls transposed. `Matmul::column_major` is the one
 //! place that knows; a bias a column of D is the library's bias a row.
 //!
 //! # What is exact

@@ -1,6 +1,6 @@
 //! Gradients against known answers. `gradcheck.rs` has them against finite differences.
 
-use bornite::{DType, Device, Tensor};
+use bornite::{DType, Device, Tensor, checkpoint};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -75,5 +75,42 @@ pub fn second_order(device: Device) -> Outcome {
         let t = x.tanh();
         assert!((found + 2.0 * t * (1.0 - t * t)).abs() < 1e-12, "{found}");
     }
+    Ok(())
+}
+
+/// A checkpoint changes neither values nor gradients of any order, and keeps nothing of what it computes on the way.
+pub fn checkpoints(device: Device) -> Outcome {
+    let data: Vec<f64> = (0..12).map(|n| 0.1 * n as f64 - 0.5).collect();
+    let x = Tensor::from_slice(&data, &[3, 4], device);
+    let w = Tensor::from_slice(&data[..4], &[4], device);
+    let index = Tensor::from_slice(&[2i64, 0, 1, 1], &[1, 4], device);
+    let layer = |t: &[Tensor]| (&t[0] * &t[1]).tanh().exp() + t[0].gather(0, &t[2]);
+    let other = &x * 2.0 + w.sum(..); // an input that depends on another input
+    let plain = layer(&[other.clone(), w.clone(), index.clone()]);
+    let kept = checkpoint(&[&other, &w, &index], layer);
+    assert_eq!(plain.to_vec::<f64>()?, kept.to_vec::<f64>()?);
+    let gradients = |y: &Tensor| (y * y).sum(..).grad(&[&x, &w]);
+    let second = |y: &Tensor| gradients(y)[0].sin().sum(..).grad(&[&x, &w]);
+    for (name, a, b) in [("first", gradients(&plain), gradients(&kept)), ("second", second(&plain), second(&kept))] {
+        for (a, b) in a.iter().zip(&b) {
+            let (a, b) = (a.to_vec::<f64>()?, b.to_vec::<f64>()?);
+            assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-12 * (1.0 + a.abs())), "{name}: {a:?}, {b:?}");
+        }
+    }
+    // Scratch memory of a deep chain and its gradient: a layer keeps one value instead of six.
+    let scratch = |kept: bool| -> bornite::Result<usize> {
+        let start = Tensor::zeros(&[4096], DType::F32, device) + 1.0;
+        start.realize()?;
+        let layer = |t: &[Tensor]| ((((&t[0] * 1.5).tanh() + 0.5).exp() * 0.25).sin() * 2.0).tanh();
+        let mut y = start.clone();
+        for _ in 0..8 {
+            y = if kept { checkpoint(&[&y], layer) } else { layer(&[y]) };
+        }
+        let text = y.sum(..).grad(&[&start])[0].explain()?;
+        let bytes = text.split(", ").nth(1).and_then(|part| part.split(' ').next()).and_then(|n| n.parse().ok());
+        Ok(bytes.unwrap_or(usize::MAX))
+    };
+    let (plain, kept) = (scratch(false)?, scratch(true)?);
+    assert!(kept * 2 < plain, "{kept} bytes of scratch memory with checkpoints, {plain} without");
     Ok(())
 }

@@ -30,7 +30,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 56] = [
+const SUITE: [(&str, Body); 57] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -57,6 +57,7 @@ const SUITE: [(&str, Body); 56] = [
     ("gradcheck::every_row", gradcheck::every_row),
     ("gradcheck::narrower_floats", gradcheck::narrower_floats),
     ("grad::known_answers", grad::known_answers),
+    ("grad::checkpoints", grad::checkpoints),
     ("grad::second_order", grad::second_order),
     ("methods::every_row_is_a_method", methods::every_row_is_a_method),
     ("methods::promotion", methods::promotion),
