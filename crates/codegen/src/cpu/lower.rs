@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use bornite_ir::{
-    Args, Atomic, Builtin, Code, Emit, EmitBits, Expr, ExprId, Extent, FunctionId, Kernel, Launch, Op, Parts, Scalar,
-    Stmt, Table, Value, View,
+    Atomic, Builtin, Code, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Launch, Parts, Scalar, Stmt, Value,
 };
-use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     self, AbiParam, AtomicRmwOp, Block, InstBuilder, MemFlagsData, StackSlotData, StackSlotKind, TrapCode, types,
 };
@@ -106,7 +105,7 @@ pub(super) fn lower(kernel: &Kernel, function: &mut ir::Function, target: Target
     prints
 }
 
-fn flags() -> MemFlagsData {
+pub(super) fn flags() -> MemFlagsData {
     MemFlagsData::trusted()
 }
 
@@ -141,9 +140,9 @@ struct Loop {
 }
 
 /// The kernel or the function being lowered.
-struct Frame<'k> {
+pub(super) struct Frame<'k> {
     code: &'k Code,
-    arguments: Vec<Vec<Typed>>,
+    pub(super) arguments: Vec<Vec<Typed>>,
     /// A variable for each component.
     locals: Vec<Vec<Variable>>,
     /// The components of each expression that is evaluated.
@@ -154,18 +153,18 @@ struct Frame<'k> {
 }
 
 pub(super) struct Lower<'k, 'f> {
-    kernel: &'k Kernel,
+    pub(super) kernel: &'k Kernel,
     pub(super) b: FunctionBuilder<'f>,
     pointer: ir::Type,
     call_conv: CallConv,
     index: ir::Value,
     /// The number of this instance, 64 bits.
     instance: ir::Value,
-    bases: Vec<ir::Value>,
+    pub(super) bases: Vec<ir::Value>,
     /// The place of each view's first element, which its base points at.
-    origins: Vec<ir::Value>,
-    fault: Block,
-    frame: Frame<'k>,
+    pub(super) origins: Vec<ir::Value>,
+    pub(super) fault: Block,
+    pub(super) frame: Frame<'k>,
     prints: Vec<Arc<Record>>,
 }
 
@@ -474,178 +473,7 @@ impl<'k> Lower<'k, '_> {
     }
 
     /// The value of a scalar.
-    fn only(&mut self, id: ExprId) -> Typed {
+    pub(super) fn only(&mut self, id: ExprId) -> Typed {
         self.parts(id)[0]
-    }
-
-    /// A dimension's number as 64 bits.
-    fn extent(&mut self, extent: Extent) -> ir::Value {
-        match extent {
-            Extent::Const(n) => self.b.ins().iconst(types::I64, n),
-            Extent::Value(n) => {
-                let value = self.frame.arguments[n as usize][0];
-                self.wide_index(value)
-            }
-        }
-    }
-
-    fn wide_index(&mut self, index: Typed) -> ir::Value {
-        if index.scalar == Scalar::I32 { self.b.ins().sextend(types::I64, index.value) } else { index.value }
-    }
-
-    /// Address, offset and type of each component of an element (or of neighbours), after a check that it is there.
-    fn places(&mut self, view: View, at: &Args, count: usize) -> Vec<(ir::Value, i32, Scalar)> {
-        let View::Param(id) = view else { return vec![] }; // shared memory is refused before
-        let param = self.kernel.param(id);
-        let layout = param.ty.layout(&self.kernel.structs);
-        let width = count / layout.offsets.len().max(1);
-        let mut place: Option<ir::Value> = None;
-        for (n, (&index, dim)) in at.iter().zip(&param.dims).enumerate() {
-            let index = self.only(index);
-            let wide = self.wide_index(index);
-            let reach = if n + 1 == at.len() { width as i64 - 1 } else { 0 };
-            let extent = self.extent(dim.extent);
-            if reach == 0 {
-                let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, wide, extent);
-                self.guard(inside, id.0 as i64, n as i64, wide);
-            } else {
-                let above = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, wide, 0);
-                self.guard(above, id.0 as i64, n as i64, wide);
-                let last = self.b.ins().iadd_imm_s(wide, reach);
-                let below = self.b.ins().icmp(IntCC::UnsignedLessThan, last, extent);
-                self.guard(below, id.0 as i64, n as i64, last);
-            }
-            let step = match dim.stride {
-                Extent::Const(0) => continue,
-                Extent::Const(1) => wide,
-                Extent::Const(n) => self.b.ins().imul_imm_s(wide, n),
-                stride => {
-                    let stride = self.extent(stride);
-                    self.b.ins().imul(wide, stride)
-                }
-            };
-            place = Some(place.map_or(step, |place| self.b.ins().iadd(place, step)));
-        }
-        let place = place.unwrap_or_else(|| self.b.ins().iconst(types::I64, 0));
-        let offset = self.b.ins().imul_imm_s(place, layout.bytes as i64);
-        let address = self.b.ins().iadd(self.bases[id.0 as usize], offset);
-        if width > 1 {
-            let whole = self.b.ins().iadd(place, self.origins[id.0 as usize]);
-            let rest = self.b.ins().band_imm_s(whole, width as i64 - 1);
-            let aligned = self.b.ins().icmp_imm_s(IntCC::Equal, rest, 0);
-            self.guard(aligned, id.0 as i64, MISALIGNED - width as i64, whole);
-        }
-        let offsets = (0..width).flat_map(|n| layout.offsets.iter().map(move |part| (n, part)));
-        offsets.map(|(n, &(offset, scalar))| (address, (n * layout.bytes + offset) as i32, scalar)).collect()
-    }
-
-    /// Ends the run unless `fine`.
-    fn guard(&mut self, fine: ir::Value, view: i64, dimension: i64, index: ir::Value) {
-        let [view, dimension] = [view, dimension].map(|n| self.b.ins().iconst(types::I64, n));
-        let next = self.b.create_block();
-        self.b.ins().brif(fine, next, &[], self.fault, &[view.into(), dimension.into(), index.into()]);
-        self.b.switch_to_block(next);
-    }
-}
-
-impl Emit for Lower<'_, '_> {
-    type V = Typed;
-
-    fn op(&mut self, op: Op, args: &[&Typed]) -> Typed {
-        if let Some(value) = self.expand(op, args) {
-            return value;
-        }
-        let types: Vec<Scalar> = args.iter().map(|a| a.scalar).collect();
-        let scalar = op.row().rule.result(&types).unwrap_or(args[0].scalar);
-        Typed { value: self.primitive(op, args), scalar, known: None }
-    }
-
-    fn constant_like(&mut self, like: &Typed, value: f64) -> Typed {
-        self.constant(Value::from_f64(like.scalar, value))
-    }
-}
-
-impl EmitBits for Lower<'_, '_> {
-    fn scalar(&self, v: &Typed) -> Scalar {
-        v.scalar
-    }
-
-    fn constant(&mut self, constant: Value) -> Typed {
-        let scalar = constant.scalar();
-        let ins = self.b.ins();
-        let value = match scalar {
-            Scalar::F32 => ins.f32const(f32::from_bits(constant.bits() as u32)),
-            Scalar::F64 => ins.f64const(f64::from_bits(constant.bits())),
-            // The compiler wants constants zero-extended, which their bits are.
-            _ => ins.iconst(ty(scalar), constant.bits() as i64),
-        };
-        Typed { value, scalar, known: Some(constant) }
-    }
-
-    fn cast_step(&mut self, to: Scalar, v: &Typed) -> Typed {
-        let (from, x) = (v.scalar, v.value);
-        let value = match (from, to) {
-            (from, to) if from == to => x,
-            (Scalar::F16, _) => self.f16_to_f32(x),
-            (_, Scalar::F16) => self.f32_to_f16(x),
-            (_, Scalar::BF16) => self.f32_to_bf16(x),
-            (Scalar::BF16, _) => {
-                let bits = self.b.ins().uextend(types::I32, x);
-                let bits = self.b.ins().ishl_imm_u(bits, 16);
-                self.b.ins().bitcast(types::F32, MemFlagsData::new(), bits)
-            }
-            (from, Scalar::Bool) if from.is_float() => {
-                let zero = self.constant(Value::from_f64(from, 0.0)).value;
-                self.b.ins().fcmp(FloatCC::NotEqual, x, zero)
-            }
-            (_, Scalar::Bool) => self.b.ins().icmp_imm_s(IntCC::NotEqual, x, 0),
-            (Scalar::Bool, to) if to.is_float() => {
-                let number = self.b.ins().uextend(types::I32, x);
-                self.b.ins().fcvt_from_sint(ty(to), number)
-            }
-            (Scalar::F32, Scalar::F64) => self.b.ins().fpromote(types::F64, x),
-            (Scalar::F64, Scalar::F32) => self.b.ins().fdemote(types::F32, x),
-            (from, to) if from.is_float() && to.is_signed() => self.b.ins().fcvt_to_sint_sat(ty(to), x),
-            (from, to) if from.is_float() => self.b.ins().fcvt_to_uint_sat(ty(to), x),
-            (from, to) if to.is_float() && from.is_signed() => self.b.ins().fcvt_from_sint(ty(to), x),
-            (_, to) if to.is_float() => self.b.ins().fcvt_from_uint(ty(to), x),
-            (from, to) if to.bytes() == from.bytes() => x,
-            (from, to) if to.bytes() < from.bytes() => self.b.ins().ireduce(ty(to), x),
-            (from, to) if from.is_signed() => self.b.ins().sextend(ty(to), x),
-            (_, to) => self.b.ins().uextend(ty(to), x),
-        };
-        Typed { value, scalar: to, known: None }
-    }
-
-    fn bitcast(&mut self, to: Scalar, v: &Typed) -> Typed {
-        let same = ty(to) == ty(v.scalar);
-        let value = if same { v.value } else { self.b.ins().bitcast(ty(to), MemFlagsData::new(), v.value) };
-        Typed { value, scalar: to, known: None }
-    }
-
-    /// A plain load: the table is a static, and the body has seen to the index.
-    fn lookup(&mut self, table: &'static Table, index: &Typed) -> Typed {
-        let base = self.b.ins().iconst(types::I64, table.words.as_ptr() as i64);
-        let offset = self.b.ins().ishl_imm_u(index.value, 3);
-        let address = self.b.ins().iadd(base, offset);
-        let value = self.b.ins().load(types::I64, flags(), address, 0);
-        Typed { value, scalar: Scalar::U64, known: None }
-    }
-
-    fn rarely<const N: usize>(
-        &mut self,
-        condition: &Typed,
-        usual: [Typed; N],
-        rare: impl FnOnce(&mut Self) -> [Typed; N],
-    ) -> [Typed; N] {
-        let [aside, after] = std::array::from_fn(|_| self.b.create_block());
-        let chosen = usual.map(|v| Typed { value: self.b.append_block_param(after, ty(v.scalar)), known: None, ..v });
-        self.b.ins().brif(condition.value, aside, &[], after, &usual.map(|v| v.value.into()));
-        self.b.switch_to_block(aside);
-        self.b.set_cold_block(aside);
-        let rare = rare(self).map(|v| v.value.into());
-        self.b.ins().jump(after, &rare);
-        self.b.switch_to_block(after);
-        chosen
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! Code is scalar and checked: an index outside its view ends the run with a [`Fault`], integer division never traps.
 
+mod emit;
 mod half;
 mod lower;
+mod places;
 mod primitive;
 mod print;
 

@@ -1,0 +1,109 @@
+//! [`Emit`] by appending machine instructions: what lets op-table bodies be lowered as they are.
+
+use bornite_ir::{Emit, EmitBits, Op, Scalar, Table, Value};
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{InstBuilder, MemFlagsData, types};
+
+use super::lower::{Lower, Typed, flags, ty};
+
+impl Emit for Lower<'_, '_> {
+    type V = Typed;
+
+    fn op(&mut self, op: Op, args: &[&Typed]) -> Typed {
+        if let Some(value) = self.expand(op, args) {
+            return value;
+        }
+        let types: Vec<Scalar> = args.iter().map(|a| a.scalar).collect();
+        let scalar = op.row().rule.result(&types).unwrap_or(args[0].scalar);
+        Typed { value: self.primitive(op, args), scalar, known: None }
+    }
+
+    fn constant_like(&mut self, like: &Typed, value: f64) -> Typed {
+        self.constant(Value::from_f64(like.scalar, value))
+    }
+}
+
+impl EmitBits for Lower<'_, '_> {
+    fn scalar(&self, v: &Typed) -> Scalar {
+        v.scalar
+    }
+
+    fn constant(&mut self, constant: Value) -> Typed {
+        let scalar = constant.scalar();
+        let ins = self.b.ins();
+        let value = match scalar {
+            Scalar::F32 => ins.f32const(f32::from_bits(constant.bits() as u32)),
+            Scalar::F64 => ins.f64const(f64::from_bits(constant.bits())),
+            // The compiler wants constants zero-extended, which their bits are.
+            _ => ins.iconst(ty(scalar), constant.bits() as i64),
+        };
+        Typed { value, scalar, known: Some(constant) }
+    }
+
+    fn cast_step(&mut self, to: Scalar, v: &Typed) -> Typed {
+        let (from, x) = (v.scalar, v.value);
+        let value = match (from, to) {
+            (from, to) if from == to => x,
+            (Scalar::F16, _) => self.f16_to_f32(x),
+            (_, Scalar::F16) => self.f32_to_f16(x),
+            (_, Scalar::BF16) => self.f32_to_bf16(x),
+            (Scalar::BF16, _) => {
+                let bits = self.b.ins().uextend(types::I32, x);
+                let bits = self.b.ins().ishl_imm_u(bits, 16);
+                self.b.ins().bitcast(types::F32, MemFlagsData::new(), bits)
+            }
+            (from, Scalar::Bool) if from.is_float() => {
+                let zero = self.constant(Value::from_f64(from, 0.0)).value;
+                self.b.ins().fcmp(FloatCC::NotEqual, x, zero)
+            }
+            (_, Scalar::Bool) => self.b.ins().icmp_imm_s(IntCC::NotEqual, x, 0),
+            (Scalar::Bool, to) if to.is_float() => {
+                let number = self.b.ins().uextend(types::I32, x);
+                self.b.ins().fcvt_from_sint(ty(to), number)
+            }
+            (Scalar::F32, Scalar::F64) => self.b.ins().fpromote(types::F64, x),
+            (Scalar::F64, Scalar::F32) => self.b.ins().fdemote(types::F32, x),
+            (from, to) if from.is_float() && to.is_signed() => self.b.ins().fcvt_to_sint_sat(ty(to), x),
+            (from, to) if from.is_float() => self.b.ins().fcvt_to_uint_sat(ty(to), x),
+            (from, to) if to.is_float() && from.is_signed() => self.b.ins().fcvt_from_sint(ty(to), x),
+            (_, to) if to.is_float() => self.b.ins().fcvt_from_uint(ty(to), x),
+            (from, to) if to.bytes() == from.bytes() => x,
+            (from, to) if to.bytes() < from.bytes() => self.b.ins().ireduce(ty(to), x),
+            (from, to) if from.is_signed() => self.b.ins().sextend(ty(to), x),
+            (_, to) => self.b.ins().uextend(ty(to), x),
+        };
+        Typed { value, scalar: to, known: None }
+    }
+
+    fn bitcast(&mut self, to: Scalar, v: &Typed) -> Typed {
+        let same = ty(to) == ty(v.scalar);
+        let value = if same { v.value } else { self.b.ins().bitcast(ty(to), MemFlagsData::new(), v.value) };
+        Typed { value, scalar: to, known: None }
+    }
+
+    /// A plain load: the table is a static, and the body has seen to the index.
+    fn lookup(&mut self, table: &'static Table, index: &Typed) -> Typed {
+        let base = self.b.ins().iconst(types::I64, table.words.as_ptr() as i64);
+        let offset = self.b.ins().ishl_imm_u(index.value, 3);
+        let address = self.b.ins().iadd(base, offset);
+        let value = self.b.ins().load(types::I64, flags(), address, 0);
+        Typed { value, scalar: Scalar::U64, known: None }
+    }
+
+    fn rarely<const N: usize>(
+        &mut self,
+        condition: &Typed,
+        usual: [Typed; N],
+        rare: impl FnOnce(&mut Self) -> [Typed; N],
+    ) -> [Typed; N] {
+        let [aside, after] = std::array::from_fn(|_| self.b.create_block());
+        let chosen = usual.map(|v| Typed { value: self.b.append_block_param(after, ty(v.scalar)), known: None, ..v });
+        self.b.ins().brif(condition.value, aside, &[], after, &usual.map(|v| v.value.into()));
+        self.b.switch_to_block(aside);
+        self.b.set_cold_block(aside);
+        let rare = rare(self).map(|v| v.value.into());
+        self.b.ins().jump(after, &rare);
+        self.b.switch_to_block(after);
+        chosen
+    }
+}

@@ -1,0 +1,127 @@
+//! What stands around code: signatures, loops over instances, shared arrays.
+
+use std::fmt::Write;
+
+use bornite_ir::{Access, Expr, Extent, Function, Launch, Scalar, SharedId, Stmt, View};
+
+use super::spell::c_type;
+use super::{Dialect, Printer, names};
+use crate::cuda::BLOCK;
+
+impl<'k> Printer<'k> {
+    pub(super) fn function(&mut self, n: usize) -> String {
+        let function: &'k Function = &self.kernel.functions[n];
+        let body = self.printed_code(&function.code, 1);
+        let params = function
+            .params
+            .iter()
+            .zip(&self.names.arguments[n])
+            .map(|(p, name)| format!("{} {name}", self.names.of_type(self.kernel, p.ty)));
+        let params = params.collect::<Vec<_>>().join(", ");
+        let result = self.names.of_type(self.kernel, function.result);
+        let name = &self.names.functions[n];
+        format!("{} {result} {name}({params}) {{\n{body}}}\n", self.device())
+    }
+
+    /// The kernel's own function.
+    pub(super) fn kernel(&mut self) -> String {
+        let kernel = self.kernel;
+        let name = names::kernel(kernel);
+        let restrict = if self.dialect == Dialect::Cpp { "__restrict" } else { "__restrict__" };
+        let views = kernel.params.iter().zip(&self.names.params).map(|(p, name)| {
+            let constness = if p.access == Access::Read { "const " } else { "" };
+            format!("{constness}{}* {restrict} {name}", self.names.of_type(kernel, p.ty))
+        });
+        let values = kernel.values.iter().zip(&self.names.values);
+        let values = values.map(|(v, name)| format!("{} {name}", self.names.of_type(kernel, v.ty)));
+        let params = views.chain(values).collect::<Vec<_>>().join(", ");
+        if self.dialect == Dialect::Cpp {
+            return self.loop_form(&name, &params);
+        }
+        let threads = match kernel.launch {
+            Launch::ParallelFor { .. } => BLOCK,
+            Launch::Blocks { block, .. } => block.iter().product(),
+        };
+        let mut text = format!("extern \"C\" __global__ void __launch_bounds__({threads})\n{name}({params}) {{\n");
+        if let Launch::ParallelFor { count } = kernel.launch {
+            // Unsigned, so that stepping past the end cannot overflow: the grid never exceeds the count by a block.
+            let (counter, suffix) =
+                if kernel.index == Scalar::I32 { ("unsigned", "u") } else { ("unsigned long long", "ull") };
+            let count = match count {
+                Extent::Const(n) => format!("{n}{suffix}"),
+                Extent::Value(_) => format!("({counter}){}", self.extent(count)),
+            };
+            let first = format!("{counter} i_ = ({counter})blockIdx.x * blockDim.x + threadIdx.x");
+            if kernel.code.any(&|stmt| matches!(stmt, Stmt::Return(_))) {
+                // An instance that ends early must not end those that would follow in a loop.
+                let _ = writeln!(text, "    const {first};\n    if (i_ < {count}) {{");
+            } else {
+                let step = format!("i_ += ({counter})gridDim.x * blockDim.x");
+                let _ = writeln!(text, "    for ({first}; i_ < {count};\n         {step}) {{");
+            }
+            let _ = writeln!(text, "        const {0} index = ({0})i_;", c_type(kernel.index));
+            text += &self.printed_code(&kernel.code, 2);
+            return text + "    }\n}\n";
+        }
+        for (n, shared) in kernel.shared.iter().enumerate() {
+            let sizes: String = shared.dims.iter().map(|dim| format!("[{}]", dim.extent.of(&[]).max(1))).collect();
+            let (ty, name) = (self.names.of_type(kernel, shared.ty), &self.names.shared[n]);
+            // An array of floats is aligned for one float only.
+            let align = if self.is_wide(SharedId(n as u32)) { "__align__(16) " } else { "" };
+            let _ = writeln!(text, "    __shared__ {align}{ty} {name}{sizes};");
+        }
+        text += &self.printed_code(&kernel.code, 1);
+        text + "}\n"
+    }
+
+    /// True if several elements of a shared array are accessed at once.
+    fn is_wide(&self, id: SharedId) -> bool {
+        let code = &self.kernel.code;
+        let own = |view: &View| *view == View::Shared(id);
+        let loads = |expr: &Expr| matches!(expr, Expr::Load { view, width: 2.., .. } if own(view));
+        let stores = |stmt: &Stmt| match stmt {
+            Stmt::Store { view, value, .. } => own(view) && code.ty(*value) != self.kernel.view(*view).ty,
+            _ => false,
+        };
+        code.exprs.iter().any(loads) || code.any(&stores)
+    }
+
+    /// All instances one after the other.
+    fn loop_form(&mut self, name: &str, params: &str) -> String {
+        let kernel = self.kernel;
+        let mut text = format!("extern \"C\" void {name}({params}) {{\n");
+        let returns = kernel.code.any(&|stmt| matches!(stmt, Stmt::Return(_)));
+        let (count, place) = match kernel.launch {
+            Launch::ParallelFor { count } => {
+                (self.extent(count), format!("        const {0} index = ({0})task_index;\n", c_type(kernel.index)))
+            }
+            Launch::Blocks { grid, block } => {
+                let split = |of: [u32; 3], from: &str| {
+                    let [x, y, _] = of.map(|n| n.max(1));
+                    let (plane, row) = (x as u64 * y as u64, x);
+                    format!(
+                        "{{(unsigned)({from} % {row}), (unsigned)({from} / {row} % {y}), (unsigned)({from} / {plane})}}"
+                    )
+                };
+                let threads: u32 = block.iter().product();
+                let mut place = String::new();
+                for (name, value) in [
+                    ("threadIdx", split(block, &format!("(task_index % {threads})"))),
+                    ("blockIdx", split(grid, &format!("(task_index / {threads})"))),
+                    ("blockDim", format!("{{{}, {}, {}}}", block[0], block[1], block[2])),
+                    ("gridDim", format!("{{{}, {}, {}}}", grid[0], grid[1], grid[2])),
+                ] {
+                    let _ = writeln!(place, "        const struct {{ unsigned x, y, z; }} {name} = {value};");
+                }
+                (kernel.launch.count(&[]).to_string(), place)
+            }
+        };
+        let _ = writeln!(text, "    for (long long task_index = 0; task_index < {count}; ++task_index) {{");
+        text += &place;
+        // A return ends one instance, not the loop.
+        let (open, close) = if returns { ("        [&] {\n", "        }();\n") } else { ("", "") };
+        text += open;
+        text += &self.printed_code(&kernel.code, if returns { 3 } else { 2 });
+        text + close + "    }\n}\n"
+    }
+}
