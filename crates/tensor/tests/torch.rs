@@ -344,7 +344,7 @@ fn choices() -> Vec<Expression> {
             let parts = x.split(3, 1);
             &parts[0] * &parts[1] + &parts[2]
         }),
-        case!("slice", |x| x.slice(0, 1..-1).slice(1, 2..5).exp()),
+        case!("slice", |x| x.slice(0, -4..-1).slice(1, 2..5).exp()),
         case!("slice_steps", |x| x.slice_step(0, .., 2).slice_step(1, 1.., 3) * x.slice(0, 1..5).slice(1, 6..9)),
         case!("slice_differences", |x| (x.slice(1, 1..) - x.slice(1, ..-1)).square().mean(-1)),
         case!("flip", |x| x * x.flip(1) + x.flip(0).exp()),
