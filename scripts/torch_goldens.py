@@ -111,7 +111,7 @@ EXPRESSIONS = [
     ("fmod", "x:4,5 p:4,5", lambda x, y: torch.fmod(x * 3, y)),
     ("copysign", "p:4,5 x:4,5", lambda x, y: torch.copysign(x, y) * x),
     ("clamp_numbers", "x:4,5", lambda x: x.clamp(-0.7, 1.1) * x),
-    ("clamp_tensors", "x:4,5 s:5 p:4,1", lambda x, low, high: x.clamp(low, high).exp()),
+    ("clamp_tensors", "x:4,5 s:5 p:4,1", lambda x, low, high: (x * 2).clamp(low, high).exp()),
     ("reciprocal_neg", "p:4,5", lambda x: -x.reciprocal() + 2 / x - (3 - x)),
     ("shared_subexpression", "x:4,5", lambda x: (lambda y: y * y + y / (y.abs() + 1))(x.tanh() + x)),
     ("broadcast_rows", "x:4,5 x:5", lambda x, y: x * y + y),
