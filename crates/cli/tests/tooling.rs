@@ -189,19 +189,19 @@ fn caches_are_warmed_without_a_gpu() {
     let first = json(&output);
     assert_eq!(
         (&first["compiled"], &first["found"], &first["failed"]),
-        (&26.into(), &0.into(), &serde_json::json!([]))
+        (&28.into(), &0.into(), &serde_json::json!([]))
     );
     assert!(text(&output).contains("bornite info: compiled kernel 'matmul' for sm_90"), "{}", text(&output));
     let again = json(&bornite(&folder, &warm, &env));
-    assert_eq!((&again["compiled"], &again["found"]), (&0.into(), &26.into()));
+    assert_eq!((&again["compiled"], &again["found"]), (&0.into(), &28.into()));
     let stats = json(&bornite(&folder, &["cache", "stats", "--json"], &[]));
-    assert_eq!(stats["kernels"]["entries"], 26);
+    assert_eq!(stats["kernels"]["entries"], 28);
     let doctor = json(&bornite(&folder, &["doctor", "--json"], &env));
     assert!(doctor["compiled"]["bytes"].as_u64().unwrap() > 1000, "{doctor}");
     let bad = bornite(&folder, &["cache", "warm", "--arch", "sm_1"], &env);
     assert_eq!(bad.status.code(), Some(1));
     assert!(text(&bad).contains("failed to compile kernel 'fill' for sm_1"), "{}", text(&bad));
-    assert_eq!(json(&bornite(&folder, &["cache", "clear", "--json"], &[]))["kernels_removed"], 26);
+    assert_eq!(json(&bornite(&folder, &["cache", "clear", "--json"], &[]))["kernels_removed"], 28);
 }
 
 #[test]
