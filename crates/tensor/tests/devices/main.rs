@@ -16,6 +16,8 @@ mod ops;
 mod random;
 mod rows;
 mod runtime;
+#[path = "../../../ir/tests/samples/mod.rs"]
+mod samples;
 mod state;
 mod sweep;
 mod templates;

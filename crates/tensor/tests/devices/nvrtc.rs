@@ -16,6 +16,7 @@ pub fn trials() -> Vec<Trial> {
     }
     [
         Trial::test("nvrtc::every_row_compiles", every_row_compiles),
+        Trial::test("nvrtc::every_kind_of_kernel_compiles", every_kind_of_kernel_compiles),
         Trial::test("nvrtc::errors_show_the_source", errors_show_the_source),
     ]
     .map(|trial| trial.with_ignored_flag(missing.is_some()))
@@ -74,6 +75,22 @@ fn every_row_compiles() -> Outcome {
     for arch in ARCHITECTURES {
         let cubin = bornite_cuda::compile("rows", &program, arch)?;
         assert!(cubin.0.starts_with(b"\x7fELF"), "{arch} gave no machine code");
+    }
+    Ok(())
+}
+
+/// Kernels that between them have everything a kernel can have: prints, structs, functions, shared memory, shuffles.
+fn every_kind_of_kernel_compiles() -> Outcome {
+    let kernels = crate::samples::kernels();
+    let program: String = (kernels.iter().enumerate())
+        .map(|(n, kernel)| {
+            let symbol = cuda::symbol(kernel);
+            let text = cuda::print(kernel).replace(&format!("\n{symbol}("), &format!("\n{symbol}_{n}("));
+            format!("namespace n{n} {{\n{text}}}\n")
+        })
+        .collect();
+    for arch in ARCHITECTURES {
+        assert!(bornite_cuda::compile("samples", &program, arch)?.0.starts_with(b"\x7fELF"), "{arch}");
     }
     Ok(())
 }
