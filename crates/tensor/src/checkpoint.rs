@@ -1,9 +1,10 @@
 //! Checkpoints: what is computed again for the gradient rather than kept for it.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::node::Op;
+use crate::node::{Node, Op};
 use crate::{Error, Place, Tensor};
 
 /// A function that a gradient runs again.
@@ -17,7 +18,7 @@ impl fmt::Debug for Again {
 }
 
 /// `f(inputs)`, whose gradient computes `f` again instead of keeping what it computed on the way: less memory for more time.
-/// Gradients flow to `inputs`; to a tensor that `f` captures instead none would, so pass every tensor that needs one.
+/// Gradients flow to `inputs` only, so a float tensor that `f` uses and that is not among them is an error.
 ///
 /// ```
 /// use bornite::{Device, Tensor, checkpoint};
@@ -33,9 +34,38 @@ impl fmt::Debug for Again {
 pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Tensor + Send + Sync + 'static) -> Tensor {
     let place = Place::here();
     let given: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
+    let start = Node::next_id();
     let result = f(&given);
+    if let Some(captured) = captured(&result, &given, start) {
+        let Node { dtype, shape, .. } = &*captured.0;
+        let what =
+            format!("the function uses {dtype}{shape:?}, which is not among its inputs; pass it, or lose its gradient");
+        return Tensor::failed("checkpoint", what, place);
+    }
     let all = [&[result][..], &given].concat();
     Tensor::build(Op::Checkpoint(Again(Arc::new(f))), all, place)
+}
+
+/// A float tensor that was there before the function ran, and that its result depends on other than through its inputs.
+fn captured(result: &Tensor, inputs: &[Tensor], start: u64) -> Option<Tensor> {
+    let mut seen: HashSet<u64> = inputs.iter().map(|input| input.0.id).collect();
+    let mut stack = vec![result.clone()];
+    while let Some(tensor) = stack.pop() {
+        let node = &tensor.0;
+        if !seen.insert(node.id) {
+            continue;
+        }
+        // Inside a trace a variable's first read makes its node only now.
+        let old = node.id < start || matches!(node.op, Op::Var | Op::Input | Op::Output);
+        let constant = matches!(node.op, Op::Full(_) | Op::Iota { .. });
+        if old && node.dtype.is_float() && !constant {
+            return Some(tensor);
+        }
+        if !old {
+            stack.extend(node.inputs.iter().cloned());
+        }
+    }
+    None
 }
 
 impl Again {

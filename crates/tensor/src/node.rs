@@ -149,9 +149,16 @@ pub(crate) struct Node {
     value: Mutex<Option<Buffer>>,
 }
 
+/// The id of the next node.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 impl Node {
+    /// Below the id of every node that is yet to be made.
+    pub fn next_id() -> u64 {
+        NEXT.load(Ordering::Relaxed)
+    }
+
     pub fn new(op: Op, dtype: DType, shape: Vec<usize>, device: Device, inputs: Vec<Tensor>, place: Place) -> Node {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Node { id, op, dtype, shape, device, inputs, place, value: Mutex::new(None) }
     }

@@ -97,6 +97,11 @@ pub fn checkpoints(device: Device) -> Outcome {
             assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-12 * (1.0 + a.abs())), "{name}: {a:?}, {b:?}");
         }
     }
+    // What is captured would lose its gradient.
+    let captured = w.clone();
+    let error =
+        checkpoint(&[&x], move |t| &t[0] * &captured).to_vec::<f64>().expect_err("w is not an input").to_string();
+    assert!(error.contains("checkpoint: the function uses f64[4], which is not among its inputs"), "{error}");
     // Scratch memory of a deep chain and its gradient: a layer keeps one value instead of six.
     let scratch = |kept: bool| -> bornite::Result<usize> {
         let start = Tensor::zeros(&[4096], DType::F32, device) + 1.0;
