@@ -10,7 +10,8 @@ use cudarc::driver::sys::{self as cu, CUresult};
 use crate::context::invalid;
 use crate::{Buffer, Device, Event, Result, Stream};
 
-/// Host memory that the system may not move or swap out. Getting it takes long: keep it.
+/// Host memory that the system may not move or swap out. Getting it takes long, and the driver frees it only once all
+/// work of the device is done: keep it.
 pub struct Pinned {
     device: Arc<Device>,
     base: *mut c_void,

@@ -116,12 +116,17 @@ pub fn bits(tensor: &Tensor) -> bornite::Result<Vec<u64>> {
     Ok(with_element!(tensor.dtype()?, T, tensor.to_vec::<T>()?.into_iter().map(Bits::bits).collect()))
 }
 
-/// The rows that this process looks at: all, or each n-th from the i-th where BORNITE_TEST_PART is `i/n`.
-fn mine() -> Vec<Op> {
+/// The share of long sweeps that this process has: each n-th from the i-th where BORNITE_TEST_PART is `i/n`, else all.
+pub fn part() -> (usize, usize) {
     let part = std::env::var("BORNITE_TEST_PART").ok();
     let part = part.as_deref().and_then(|part| part.split_once('/'));
-    let (first, step) = part.map_or((0, 1), |(i, n)| (i.parse().unwrap_or(0), n.parse().unwrap_or(1)));
-    Op::ALL.iter().copied().skip(first).step_by(step.max(1)).collect()
+    part.map_or((0, 1), |(i, n)| (i.parse().unwrap_or(0), n.parse().unwrap_or(1).max(1)))
+}
+
+/// The rows that this process looks at.
+fn mine() -> Vec<Op> {
+    let (first, step) = part();
+    Op::ALL.iter().copied().skip(first).step_by(step).collect()
 }
 
 /// Runs `kernel` on the device and on the interpreter and compares.

@@ -22,6 +22,7 @@ use self::array::{Array, Bound, Num, compare};
 use self::layouts::{CASES, Layout, input};
 use crate::Outcome;
 use crate::random::Random;
+use crate::rows::part;
 
 /// What elements are drawn from.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +67,10 @@ impl Sweep {
     /// Compares a result with what is expected and counts one combination.
     pub fn check(&mut self, what: &str, case: usize, found: &Tensor, expected: &Array, bound: &Bound) {
         self.count += 1;
+        let (first, step) = part();
+        if self.count % step != first {
+            return;
+        }
         let difference = Array::read(found).map_err(|e| e.to_string()).and_then(|f| compare(&f, expected, bound));
         if let Err(difference) = difference {
             self.fail(format!("{what}, case {case} {:?}: {difference}", CASES.get(case)));
@@ -130,7 +135,11 @@ pub fn every_op(device: Device) -> Outcome {
         parts.push(format!("{name} {} in {:.1} s", sweep.count - count, since.elapsed().as_secs_f64()));
     }
     let seconds = start.elapsed().as_secs_f64();
-    println!("sweep on {device}: {} combinations in {seconds:.1} s ({})", sweep.count, parts.join(", "));
+    let share = match part() {
+        (_, 1) => String::new(),
+        (first, step) => format!(", of which this process reads part {first} of {step},"),
+    };
+    println!("sweep on {device}: {} combinations{share} in {seconds:.1} s ({})", sweep.count, parts.join(", "));
     assert!(sweep.count * thin >= 10_000, "only {} combinations", sweep.count);
     if sweep.failures.is_empty() {
         return Ok(());
