@@ -4,6 +4,7 @@ use bornite_ir::{Emit, EmitBits, Op, Scalar, Table, Value};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, types};
 
+use super::half;
 use super::lower::{Lower, Typed, flags, ty};
 
 impl Emit for Lower<'_, '_> {
@@ -44,13 +45,16 @@ impl EmitBits for Lower<'_, '_> {
         let (from, x) = (v.scalar, v.value);
         let value = match (from, to) {
             (from, to) if from == to => x,
-            (Scalar::F16, _) => self.f16_to_f32(x),
-            (_, Scalar::F16) => self.f32_to_f16(x),
-            (_, Scalar::BF16) => self.f32_to_bf16(x),
-            (Scalar::BF16, _) => {
-                let bits = self.b.ins().uextend(types::I32, x);
-                let bits = self.b.ins().ishl_imm_u(bits, 16);
-                self.b.ins().bitcast(types::F32, MemFlagsData::new(), bits)
+            (Scalar::F16 | Scalar::BF16, _) => {
+                let value = self.b.ins().uextend(types::I32, x);
+                let bits = Typed { value, scalar: Scalar::I32, known: None };
+                let wide = if from == Scalar::F16 { half::f32_of_f16 } else { half::f32_of_bf16 };
+                wide(self, &bits).value
+            }
+            (_, Scalar::F16 | Scalar::BF16) => {
+                let narrow = if to == Scalar::F16 { half::f16_of_f32 } else { half::bf16_of_f32 };
+                let bits = narrow(self, v).value;
+                self.b.ins().ireduce(types::I16, bits)
             }
             (from, Scalar::Bool) if from.is_float() => {
                 let zero = self.constant(Value::from_f64(from, 0.0)).value;

@@ -1,109 +1,20 @@
-//! One kernel to one Cranelift function: a loop over instances with the kernel's statements inside.
+//! The statements of one instance as machine instructions.
 
 use std::sync::Arc;
 
 use bornite_ir::{
-    Atomic, Builtin, Code, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Launch, Parts, Scalar, Stmt, Value,
+    Builtin, Code, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Launch, Op, Parts, Scalar, Stmt, Value,
 };
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    self, AbiParam, AtomicRmwOp, Block, InstBuilder, MemFlagsData, StackSlotData, StackSlotKind, TrapCode, types,
+    self, AbiParam, Block, InstBuilder, MemFlagsData, StackSlotData, StackSlotKind, TrapCode, types,
 };
-use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
-use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
+use cranelift_codegen::isa::CallConv;
+use cranelift_frontend::{FunctionBuilder, Variable};
 
 use super::print::{Record, print};
-
-/// Fills `function` with `(views, values, first, end, fault) -> faulted`.
-/// Returns what its prints write, to be kept as long as the code.
-pub(super) fn lower(kernel: &Kernel, function: &mut ir::Function, target: TargetFrontendConfig) -> Vec<Arc<Record>> {
-    function.signature.call_conv = target.default_call_conv;
-    let pointer = target.pointer_type();
-    for ty in [pointer, pointer, types::I64, types::I64, pointer] {
-        function.signature.params.push(AbiParam::new(ty));
-    }
-    function.signature.returns.push(AbiParam::new(types::I8));
-
-    let mut context = FunctionBuilderContext::new();
-    let mut b = FunctionBuilder::new(function, &mut context);
-    let [entry, header, body, done, fault] = std::array::from_fn(|_| b.create_block());
-    b.append_block_params_for_function_params(entry);
-    b.switch_to_block(entry);
-    let &[views, values, first, end, record] = b.block_params(entry) else { return vec![] };
-    let bases = (0..kernel.params.len() as i32).map(|n| b.ins().load(pointer, flags(), views, n * 8)).collect();
-    // Every component of a value parameter is passed as a 64-bit word; the origins of all views follow.
-    let mut arguments = vec![];
-    let mut word = 0;
-    for value in &kernel.values {
-        let scalars = value.ty.components(&kernel.structs);
-        let parts = (scalars.iter().enumerate())
-            .map(|(n, &scalar)| {
-                let value = b.ins().load(ty(scalar), flags(), values, (word + n as i32) * 8);
-                Typed { value, scalar, known: None }
-            })
-            .collect();
-        arguments.push(parts);
-        word += scalars.len() as i32;
-    }
-    let origins =
-        (0..kernel.params.len() as i32).map(|n| b.ins().load(types::I64, flags(), values, (word + n) * 8)).collect();
-    let instance = b.declare_var(types::I64);
-    b.def_var(instance, first);
-    b.ins().jump(header, &[]);
-
-    b.switch_to_block(header);
-    let at = b.use_var(instance);
-    let more = b.ins().icmp(IntCC::UnsignedLessThan, at, end);
-    b.ins().brif(more, body, &[], done, &[]);
-
-    b.switch_to_block(body);
-    let index = if kernel.index == Scalar::I32 { b.ins().ireduce(types::I32, at) } else { at };
-    let next = b.create_block();
-    let frame = Frame { code: &kernel.code, arguments: vec![], locals: vec![], values: vec![], loops: vec![], next };
-    let mut lower = Lower {
-        kernel,
-        b,
-        pointer,
-        call_conv: target.default_call_conv,
-        index,
-        instance: at,
-        bases,
-        origins,
-        fault,
-        frame,
-        prints: vec![],
-    };
-    lower.enter(&kernel.code, arguments, next);
-    lower.block(&kernel.code.body);
-    let Lower { mut b, prints, .. } = lower;
-    b.ins().jump(next, &[]);
-    b.switch_to_block(next);
-    let at = b.use_var(instance);
-    let next = b.ins().iadd_imm_s(at, 1);
-    b.def_var(instance, next);
-    b.ins().jump(header, &[]);
-
-    b.switch_to_block(done);
-    let zero = b.ins().iconst(types::I8, 0);
-    b.ins().return_(&[zero]);
-
-    for _ in 0..3 {
-        b.append_block_param(fault, types::I64);
-    }
-    b.switch_to_block(fault);
-    b.set_cold_block(fault);
-    if let &[view, dimension, index] = b.block_params(fault) {
-        let at = b.use_var(instance);
-        for (n, value) in [view, dimension, index, at].into_iter().enumerate() {
-            b.ins().store(flags(), value, record, n as i32 * 8);
-        }
-    }
-    let one = b.ins().iconst(types::I8, 1);
-    b.ins().return_(&[one]);
-    b.seal_all_blocks();
-    b.finalize(target);
-    prints
-}
+use super::range::Ranges;
+use super::{FaultRecord, Options, TOO_LONG};
 
 pub(super) fn flags() -> MemFlagsData {
     MemFlagsData::trusted()
@@ -130,9 +41,6 @@ pub(super) struct Typed {
     pub(super) known: Option<Value>,
 }
 
-/// Written for a dimension where a wide access is misaligned, less its width.
-pub(super) const MISALIGNED: i64 = -1;
-
 /// Where `Break` and `Continue` go.
 struct Loop {
     done: Block,
@@ -152,25 +60,40 @@ pub(super) struct Frame<'k> {
     next: Block,
 }
 
+impl<'k> Frame<'k> {
+    pub(super) fn new(code: &'k Code, arguments: Vec<Vec<Typed>>, next: Block) -> Frame<'k> {
+        let values = vec![vec![]; code.exprs.len()];
+        Frame { code, arguments, locals: vec![], values, loops: vec![], next }
+    }
+}
+
 pub(super) struct Lower<'k, 'f> {
     pub(super) kernel: &'k Kernel,
+    pub(super) options: Options,
+    pub(super) ranges: &'f Ranges,
     pub(super) b: FunctionBuilder<'f>,
-    pointer: ir::Type,
-    call_conv: CallConv,
-    index: ir::Value,
+    pub(super) pointer: ir::Type,
+    pub(super) call_conv: CallConv,
+    pub(super) index: ir::Value,
     /// The number of this instance, 64 bits.
-    instance: ir::Value,
+    pub(super) instance: ir::Value,
+    /// Where several instances run at once, which of them is looked at.
+    pub(super) lane: i64,
+    /// The [`super::FaultRecord`].
+    pub(super) record: ir::Value,
     pub(super) bases: Vec<ir::Value>,
     /// The place of each view's first element, which its base points at.
     pub(super) origins: Vec<ir::Value>,
     pub(super) fault: Block,
+    /// Of the counted loops around.
+    pub(super) headers: Vec<Block>,
     pub(super) frame: Frame<'k>,
-    prints: Vec<Arc<Record>>,
+    pub(super) prints: Vec<Arc<Record>>,
 }
 
 impl<'k> Lower<'k, '_> {
     /// Makes a frame for some code the current one, its variables set; the frame from before.
-    fn enter(&mut self, code: &'k Code, arguments: Vec<Vec<Typed>>, next: Block) -> Frame<'k> {
+    pub(super) fn enter(&mut self, code: &'k Code, arguments: Vec<Vec<Typed>>, next: Block) -> Frame<'k> {
         let locals = (code.locals.iter())
             .map(|local| {
                 let parts = local.init.iter().map(|&init| {
@@ -182,8 +105,7 @@ impl<'k> Lower<'k, '_> {
                 parts.collect()
             })
             .collect();
-        let values = vec![vec![]; code.exprs.len()];
-        std::mem::replace(&mut self.frame, Frame { code, arguments, locals, values, loops: vec![], next })
+        std::mem::replace(&mut self.frame, Frame { locals, ..Frame::new(code, arguments, next) })
     }
 
     /// A call, by lowering the function's code here.
@@ -205,7 +127,7 @@ impl<'k> Lower<'k, '_> {
         values.into_iter().zip(scalars).map(|(value, scalar)| Typed { value, scalar, known: None }).collect()
     }
 
-    fn block(&mut self, block: &[Stmt]) {
+    pub(super) fn block(&mut self, block: &[Stmt]) {
         for stmt in block {
             match stmt {
                 Stmt::Let(id) => {
@@ -228,24 +150,14 @@ impl<'k> Lower<'k, '_> {
                 Stmt::For { counter, end, body } => {
                     let counter = self.frame.locals[counter.0 as usize][0];
                     let end = self.only(*end).value;
-                    let zero = self.constant(Value::int(self.kernel.index, 0)).value;
-                    self.b.def_var(counter, zero);
-                    let [header, inside, turn, done] = std::array::from_fn(|_| self.b.create_block());
-                    self.b.ins().jump(header, &[]);
-                    self.b.switch_to_block(header);
-                    let at = self.b.use_var(counter);
-                    let more = self.b.ins().icmp(IntCC::SignedLessThan, at, end);
-                    self.b.ins().brif(more, inside, &[], done, &[]);
-                    self.b.switch_to_block(inside);
+                    let [turn, done] = self.open_loop(counter, end);
                     self.frame.loops.push(Loop { done, turn });
                     self.block(body);
                     self.frame.loops.pop();
                     self.b.ins().jump(turn, &[]);
                     self.b.switch_to_block(turn);
-                    let at = self.b.use_var(counter);
-                    let next = self.b.ins().iadd_imm_s(at, 1);
-                    self.b.def_var(counter, next);
-                    self.b.ins().jump(header, &[]);
+                    self.spend(statements(body));
+                    self.close_loop(counter);
                     self.b.switch_to_block(done);
                 }
                 Stmt::If { condition, then, otherwise } => {
@@ -263,6 +175,7 @@ impl<'k> Lower<'k, '_> {
                     let [turn, done] = std::array::from_fn(|_| self.b.create_block());
                     self.b.ins().jump(turn, &[]);
                     self.b.switch_to_block(turn);
+                    self.spend(statements(body));
                     self.frame.loops.push(Loop { done, turn });
                     self.block(body);
                     self.frame.loops.pop();
@@ -292,6 +205,43 @@ impl<'k> Lower<'k, '_> {
                 Stmt::Print { format, args } => self.print(format, args),
             }
         }
+    }
+
+    /// Opens a loop that counts to `end`, and stays in its body; where its turns end, and what comes after it.
+    pub(super) fn open_loop(&mut self, counter: Variable, end: ir::Value) -> [Block; 2] {
+        let zero = self.constant(Value::int(self.kernel.index, 0)).value;
+        self.b.def_var(counter, zero);
+        let [header, inside, turn, done] = std::array::from_fn(|_| self.b.create_block());
+        self.b.ins().jump(header, &[]);
+        self.b.switch_to_block(header);
+        let at = self.b.use_var(counter);
+        let more = self.b.ins().icmp(IntCC::SignedLessThan, at, end);
+        self.b.ins().brif(more, inside, &[], done, &[]);
+        self.b.switch_to_block(inside);
+        self.headers.push(header);
+        [turn, done]
+    }
+
+    /// Ends a turn of the loop that was opened last.
+    pub(super) fn close_loop(&mut self, counter: Variable) {
+        let at = self.b.use_var(counter);
+        let next = self.b.ins().iadd_imm_s(at, 1);
+        self.b.def_var(counter, next);
+        if let Some(header) = self.headers.pop() {
+            self.b.ins().jump(header, &[]);
+        }
+    }
+
+    /// Counts statements, where there is a limit to them.
+    pub(super) fn spend(&mut self, statements: i64) {
+        if self.options.max_statements.is_none() {
+            return;
+        }
+        let left = self.b.ins().load(types::I64, flags(), self.record, FaultRecord::LEFT);
+        let left = self.b.ins().iadd_imm_s(left, -statements);
+        self.b.ins().store(flags(), left, self.record, FaultRecord::LEFT);
+        let fine = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, left, 0);
+        self.guard(fine, 0, TOO_LONG, left, 0);
     }
 
     /// A call of [`super::print::print`] with the values as 64-bit words.
@@ -339,6 +289,9 @@ impl<'k> Lower<'k, '_> {
                     .map(|n| {
                         // A condition may be one bool for all components.
                         let parts: Vec<&Typed> = args.iter().map(|arg| arg.get(n).unwrap_or(&arg[0])).collect();
+                        if self.options.divisions && matches!(op, Op::Div | Op::Rem) && parts[0].scalar.is_int() {
+                            self.guard_division(*parts[0], *parts[1]);
+                        }
                         self.op(*op, &parts)
                     })
                     .collect()
@@ -354,14 +307,7 @@ impl<'k> Lower<'k, '_> {
             Expr::Load { view, at, .. } => {
                 let places = self.places(*view, at, code.ty(id).count(structs));
                 (places.into_iter())
-                    .map(|(address, offset, scalar)| {
-                        let mut value = self.b.ins().load(ty(scalar), flags(), address, offset);
-                        // Memory may hold any byte; a bool is 0 or 1.
-                        if scalar == Scalar::Bool {
-                            value = self.b.ins().icmp_imm_s(IntCC::NotEqual, value, 0);
-                        }
-                        Typed { value, scalar, known: None }
-                    })
+                    .map(|(address, offset, scalar)| self.load_scalar(scalar, address, offset))
                     .collect()
             }
             Expr::Atomic { atomic, view, at, value } => {
@@ -387,47 +333,6 @@ impl<'k> Lower<'k, '_> {
             // Refused before: threads of a warp would have to run side by side.
             Expr::Shuffle { value, .. } | Expr::Vote { value, .. } => self.parts(*value),
         }
-    }
-
-    /// An atomic update; the value from before.
-    fn atomic(&mut self, atomic: Atomic, address: ir::Value, operand: Typed) -> Typed {
-        let scalar = operand.scalar;
-        if scalar.is_int() {
-            let signed = scalar.is_signed();
-            let op = match atomic {
-                Atomic::Add => AtomicRmwOp::Add,
-                Atomic::Sub => AtomicRmwOp::Sub,
-                Atomic::Min if signed => AtomicRmwOp::Smin,
-                Atomic::Min => AtomicRmwOp::Umin,
-                Atomic::Max if signed => AtomicRmwOp::Smax,
-                Atomic::Max => AtomicRmwOp::Umax,
-                Atomic::And => AtomicRmwOp::And,
-                Atomic::Or => AtomicRmwOp::Or,
-                Atomic::Xor => AtomicRmwOp::Xor,
-                Atomic::Exchange => AtomicRmwOp::Xchg,
-            };
-            let value = self.b.ins().atomic_rmw(ty(scalar), flags(), op, address, operand.value);
-            return Typed { value, scalar, known: None };
-        }
-        // Floats: compare and exchange until nobody came between.
-        let word = scalar.same_width();
-        let [turn, done] = std::array::from_fn(|_| self.b.create_block());
-        self.b.append_block_param(turn, ty(word));
-        let first = self.b.ins().load(ty(word), flags(), address, 0);
-        self.b.ins().jump(turn, &[first.into()]);
-        self.b.switch_to_block(turn);
-        let seen = Typed { value: self.b.block_params(turn)[0], scalar: word, known: None };
-        let old = self.bitcast(scalar, &seen);
-        let new = match atomic.op() {
-            Some(op) => self.op(op, &[&old, &operand]),
-            None => operand,
-        };
-        let new = self.bitcast(word, &new);
-        let found = self.b.ins().atomic_cas(flags(), address, seen.value, new.value);
-        let same = self.b.ins().icmp(IntCC::Equal, found, seen.value);
-        self.b.ins().brif(same, done, &[], turn, &[found.into()]);
-        self.b.switch_to_block(done);
-        old
     }
 
     /// The place of an instance of a block kernel: threads of a block follow each other, x fastest.
@@ -476,4 +381,13 @@ impl<'k> Lower<'k, '_> {
     pub(super) fn only(&mut self, id: ExprId) -> Typed {
         self.parts(id)[0]
     }
+}
+
+/// Statements that one turn of a loop over `block` executes, but for those of loops within.
+pub(super) fn statements(block: &[Stmt]) -> i64 {
+    let of = |stmt: &Stmt| match stmt {
+        Stmt::If { then, otherwise, .. } => 1 + statements(then).max(statements(otherwise)),
+        _ => 1,
+    };
+    block.iter().map(of).sum::<i64>().max(1)
 }

@@ -1,18 +1,34 @@
 //! Kernel IR to machine code of this CPU, by Cranelift, and its launch over all cores.
 //!
-//! Code is scalar and checked: an index outside its view ends the run with a [`Fault`], integer division never traps.
+//! Kernels whose instances take the same way through the code run several instances at once, in vectors of 128 bits
+//! (`lanes/`). Code is checked: an index outside its view ends the run with a [`Fault`], unless it is known to be inside
+//! (`range.rs`); integer division never traps.
+//!
+//! | to see | look in |
+//! |---|---|
+//! | the loop over instances | `instances.rs` |
+//! | statements and expressions of one instance | `lower.rs`, `emit.rs`, `primitive.rs`, `places.rs` |
+//! | which kernels run in vectors, and how | `lanes/` |
+//! | how a launch is split over cores | `run.rs` |
 
+mod atomic;
 mod emit;
 mod half;
+mod instances;
+mod lanes;
 mod lower;
 mod places;
 mod primitive;
 mod print;
+mod range;
+mod run;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+pub use run::{set_threads, threads};
 
-use bornite_ir::{Arg, Fault, FaultKind, Kernel, Param, Value, VerifyError, check_args, verify};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use bornite_ir::{Fault, FaultKind, Kernel, Scalar, Value, VerifyError, verify};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_jit::{JITBuilder, JITModule};
@@ -40,6 +56,27 @@ pub enum CompileError {
     },
 }
 
+/// How to compile.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whether several instances may run at once, in vectors. Results are the same to the bit.
+    pub simd: bool,
+    /// Whether indices are checked that are known to be inside their views.
+    pub check_all: bool,
+    /// Statements, of all instances together, after which a run ends with [`FaultKind::TooLong`]; `None`: never.
+    pub max_statements: Option<u64>,
+    /// Whether integer division by 0, and of the smallest integer by -1, end a run. Both have a value.
+    pub divisions: bool,
+    /// Instances that a thread takes at a time; `None`: found by measuring.
+    pub chunk: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { simd: true, check_all: false, max_statements: None, divisions: false, chunk: None }
+    }
+}
+
 /// `(views, values, first, end, fault) -> faulted`: runs the instances `first..end`.
 type Entry = unsafe extern "C" fn(*const *mut u8, *const u64, u64, u64, *mut FaultRecord) -> u8;
 
@@ -47,20 +84,40 @@ type Entry = unsafe extern "C" fn(*const *mut u8, *const u64, u64, u64, *mut Fau
 #[derive(Default)]
 #[repr(C)]
 struct FaultRecord {
+    /// The view; of a division, the divisor.
     view: u64,
-    /// Which dimension the index is of; below 0: a wide access was misaligned.
+    /// Which dimension the index is of; below 0, what else it is.
     dimension: i64,
+    /// The index; of a division, the dividend.
     index: i64,
     instance: u64,
+    /// Statements that may still be executed, where they are counted.
+    left: i64,
 }
 
-/// Fewer instances than this are not worth handing to another core.
-const GRAIN: u64 = 4096;
+impl FaultRecord {
+    /// Words that a fault sets.
+    const WORDS: usize = 4;
+    /// The byte of `left`.
+    const LEFT: i32 = std::mem::offset_of!(FaultRecord, left) as i32;
+}
+
+/// A "dimension" below 0: a wide access is misaligned; less its width.
+const MISALIGNED: i64 = -1;
+/// An integer quotient that does not exist or does not fit; less the number of its type.
+const DIVISION: i64 = -100;
+/// Too many statements.
+const TOO_LONG: i64 = -200;
 
 /// A kernel compiled for this CPU.
 pub struct CpuKernel {
     kernel: Kernel,
+    options: Options,
     entry: Entry,
+    /// What a run was found to take, in picoseconds an instance; 0: nobody knows yet.
+    cost_ps: AtomicU64,
+    vectors: bool,
+    checks: usize,
     /// What `entry` prints; it holds their addresses.
     _prints: Vec<Arc<print::Record>>,
     /// Owns the pages that `entry` points into; `None` only while being dropped.
@@ -81,14 +138,21 @@ impl Drop for CpuKernel {
 
 /// Compiles a kernel.
 pub fn compile(kernel: &Kernel) -> Result<CpuKernel, CompileError> {
+    compile_with(kernel, Options::default())
+}
+
+/// Compiles a kernel in a given way.
+pub fn compile_with(kernel: &Kernel, mut options: Options) -> Result<CpuKernel, CompileError> {
     verify(kernel)?;
     if kernel.is_cooperative() {
         return Err(CompileError::Cooperative(kernel.name.clone()));
     }
+    // What is reported is reported of one instance, so they run singly.
+    options.simd &= has_vectors() && options.max_statements.is_none() && !options.divisions;
     let refused = |what: String| CompileError::Refused { kernel: kernel.name.clone(), what };
     let mut module = JITModule::new(JITBuilder::with_isa(host()?, default_libcall_names()));
     let mut context = module.make_context();
-    let prints = lower::lower(kernel, &mut context.func, module.target_config());
+    let lowered = instances::lower(kernel, options, &mut context.func, module.target_config());
     let id = module.declare_anonymous_function(&context.func.signature).map_err(|e| refused(e.to_string()))?;
     module.define_function(id, &mut context).map_err(|e| refused(format!("{e:?}")))?;
     module.finalize_definitions().map_err(|e| refused(e.to_string()))?;
@@ -97,7 +161,26 @@ pub fn compile(kernel: &Kernel) -> Result<CpuKernel, CompileError> {
     // and the code stays mapped as long as `module`, which lives beside `entry`.
     #[allow(unsafe_code)]
     let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code) };
-    Ok(CpuKernel { kernel: kernel.clone(), entry, _prints: prints, module: Mutex::new(Some(module)) })
+    let instances::Lowered { prints, vectors, checks } = lowered;
+    Ok(CpuKernel {
+        kernel: kernel.clone(),
+        options,
+        entry,
+        cost_ps: AtomicU64::new(0),
+        vectors,
+        checks,
+        _prints: prints,
+        module: Mutex::new(Some(module)),
+    })
+}
+
+/// Whether this CPU has the vector instructions that make vectors worth while: three-operand forms and fused
+/// multiply-adds. (Other architectures have them too; nobody has tried.)
+fn has_vectors() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("avx") && std::arch::is_x86_feature_detected!("fma");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
 }
 
 /// The instruction set of this machine, looked up once.
@@ -116,116 +199,15 @@ fn host() -> Result<OwnedTargetIsa, CompileError> {
     isa.clone().map_err(CompileError::Host)
 }
 
-/// One run over several threads. Chunks are taken in turn, by the calling thread too.
-struct Job {
-    entry: Entry,
-    /// View addresses as compiled code takes them.
-    views: Vec<*mut u8>,
-    /// Components of value parameters, a word each.
-    values: Vec<u64>,
-    count: u64,
-    chunk: u64,
-    next: AtomicU64,
-    /// What the first instance to fault left behind.
-    fault: Mutex<Option<FaultRecord>>,
-}
-
-// SAFETY: the pointers are only passed to compiled code. It reads views lent as `&[u64]` and writes views lent as
-// `&mut [u64]`, within their checked bounds, while `run` holds those borrows: it does not return before every thread is
-// done. Two instances that write one element would race; kernels are data-parallel by contract, and the interpreter is
-// the judge of that.
-#[allow(unsafe_code)]
-unsafe impl Send for Job {}
-// SAFETY: as above.
-#[allow(unsafe_code)]
-unsafe impl Sync for Job {}
-
-impl Job {
-    /// Runs chunks until none is left.
-    fn work(&self) {
-        loop {
-            let first = self.next.fetch_add(self.chunk, Ordering::Relaxed);
-            if first >= self.count {
-                return;
-            }
-            let mut record = FaultRecord::default();
-            let end = (first + self.chunk).min(self.count);
-            // SAFETY: `views` holds one valid address a parameter, checked by `check_args` to be as long as the kernel
-            // says; compiled code checks every index against that length; `record` outlives the call. The code itself
-            // lives as long as the `CpuKernel` that `run` borrows.
-            #[allow(unsafe_code)]
-            let faulted = unsafe { (self.entry)(self.views.as_ptr(), self.values.as_ptr(), first, end, &mut record) };
-            if faulted != 0 {
-                self.next.store(self.count, Ordering::Relaxed);
-                self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(record);
-            }
-        }
-    }
-}
-
-/// Threads beside the calling one; none if they cannot be had. Not rayon's global pool, and waited for by blocking: a
-/// caller that waited inside a pool of its own could be handed other work there, which may want a lock that it holds.
-fn helpers() -> Option<&'static rayon::ThreadPool> {
-    static POOL: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
-    let pool = POOL.get_or_init(|| {
-        let threads = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
-        let threads: usize = threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into))?;
-        let helpers = threads.checked_sub(1).filter(|&n| n > 0)?;
-        let builder = rayon::ThreadPoolBuilder::new().num_threads(helpers);
-        builder.thread_name(|n| format!("bornite-cpu-{}", n + 1)).build().ok()
-    });
-    pool.as_ref()
-}
-
 impl CpuKernel {
-    /// Runs all instances, over this thread and its helpers (`RAYON_NUM_THREADS` in all, by default one a core).
-    pub fn run(&self, args: &mut [Arg<'_>]) -> Result<(), Fault> {
-        let firsts = check_args(&self.kernel, args)?;
-        let (views, values) = args.split_at_mut(self.kernel.params.len());
-        let views = (views.iter_mut().zip(&self.kernel.params))
-            .map(|(arg, param)| {
-                let origin = self.kernel.span(&param.dims, &firsts).map_or(0, |span| span.origin as usize);
-                let base = match arg {
-                    Arg::Read(words) => words.as_ptr() as *mut u8,
-                    Arg::Write(words) => words.as_mut_ptr() as *mut u8,
-                    Arg::Value(_) => std::ptr::null_mut(),
-                };
-                base.wrapping_add(origin * self.kernel.bytes_of(param.ty))
-            })
-            .collect();
-        let values = (values.iter())
-            .flat_map(|arg| if let Arg::Value(parts) = arg { *parts } else { &[] })
-            .map(|value| value.bits());
-        let origin = |param: &Param| self.kernel.span(&param.dims, &firsts).map_or(0, |span| span.origin);
-        let values = values.chain(self.kernel.params.iter().map(origin)).collect();
-        let count = self.kernel.launch.count(&firsts);
-        let helpers = if count > GRAIN { helpers() } else { None };
-        let threads = helpers.map_or(1, |pool| pool.current_num_threads() + 1);
-        // Several chunks a thread even out cores of unequal speed.
-        let chunk = if threads == 1 { count.max(1) } else { count.div_ceil(threads as u64 * 4).max(GRAIN) };
-        let job =
-            Job { entry: self.entry, views, values, count, chunk, next: AtomicU64::new(0), fault: Mutex::new(None) };
-        let job = Arc::new(job);
-        match helpers {
-            None => job.work(),
-            Some(pool) => {
-                let (done, finished) = std::sync::mpsc::channel();
-                for _ in 1..threads {
-                    let (job, done) = (job.clone(), done.clone());
-                    pool.spawn(move || {
-                        job.work();
-                        let _ = done.send(());
-                    });
-                }
-                job.work();
-                drop(done);
-                for () in finished {} // ends when every helper is done
-            }
-        }
-        match job.fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            None => Ok(()),
-            Some(record) => Err(self.fault(&record, &firsts)),
-        }
+    /// True if several instances run at once, in vectors.
+    pub fn uses_vectors(&self) -> bool {
+        self.vectors
+    }
+
+    /// How many indices are checked in each instance, for want of a proof that they are inside their views.
+    pub fn checks(&self) -> usize {
+        self.checks
     }
 
     fn fault(&self, record: &FaultRecord, values: &[Value]) -> Fault {
@@ -234,8 +216,14 @@ impl CpuKernel {
             Some(param) => (param.name.clone(), &param.dims[..]),
             None => (format!("@{}", record.view), &[][..]),
         };
-        let kind = if record.dimension < 0 {
-            let width = (lower::MISALIGNED - record.dimension) as u8;
+        let kind = if record.dimension == TOO_LONG {
+            FaultKind::TooLong(self.options.max_statements.unwrap_or(0))
+        } else if record.dimension <= DIVISION {
+            let scalar = Scalar::ALL[(DIVISION - record.dimension) as usize];
+            let [a, b] = [record.index as u64, record.view].map(|bits| Value::from_bits(scalar, bits).to_string());
+            FaultKind::Division { a, b, by }
+        } else if record.dimension < 0 {
+            let width = (MISALIGNED - record.dimension) as u8;
             FaultKind::Misaligned { view: name, index: record.index, width, by }
         } else {
             let extent = dims.get(record.dimension as usize).map_or(0, |dim| dim.extent.of(values));

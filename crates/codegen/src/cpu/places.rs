@@ -1,10 +1,20 @@
-//! Where elements lie: addresses, each after a check that it is one.
+//! Where elements lie: addresses, each after a check that it is one, unless that is known.
 
-use bornite_ir::{Args, Extent, Scalar, View};
+use bornite_ir::{Args, Extent, ParamId, Scalar, View};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 
-use super::lower::{Lower, MISALIGNED, Typed};
+use super::lower::{Lower, Typed, flags, ty};
+use super::{DIVISION, MISALIGNED};
+
+/// What an access touches beside the element that it names.
+#[derive(Clone, Copy)]
+pub(super) struct Reach {
+    /// Neighbours along the last dimension.
+    pub width: usize,
+    /// Other instances: along which dimension, how far the last one is, and its number.
+    pub lanes: Option<(usize, i64, i64)>,
+}
 
 impl Lower<'_, '_> {
     /// A dimension's number as 64 bits.
@@ -25,24 +35,29 @@ impl Lower<'_, '_> {
     /// Address, offset and type of each component of an element (or of neighbours), after a check that it is there.
     pub(super) fn places(&mut self, view: View, at: &Args, count: usize) -> Vec<(ir::Value, i32, Scalar)> {
         let View::Param(id) = view else { return vec![] }; // shared memory is refused before
-        let param = self.kernel.param(id);
-        let layout = param.ty.layout(&self.kernel.structs);
+        let layout = self.kernel.param(id).ty.layout(&self.kernel.structs);
         let width = count / layout.offsets.len().max(1);
+        let indices: Vec<Typed> = at.iter().map(|&index| self.only(index)).collect();
+        let address = self.address(id, at, &indices, Reach { width, lanes: None });
+        let offsets = (0..width).flat_map(|n| layout.offsets.iter().map(move |part| (n, part)));
+        offsets.map(|(n, &(offset, scalar))| (address, (n * layout.bytes + offset) as i32, scalar)).collect()
+    }
+
+    /// The address of an element, after a check that it and all within reach are there.
+    pub(super) fn address(&mut self, id: ParamId, at: &Args, indices: &[Typed], reach: Reach) -> ir::Value {
+        let param = self.kernel.param(id);
+        let bytes = self.kernel.bytes_of(param.ty);
+        let Reach { width, lanes } = reach;
         let mut place: Option<ir::Value> = None;
-        for (n, (&index, dim)) in at.iter().zip(&param.dims).enumerate() {
-            let index = self.only(index);
+        for (n, (&index, dim)) in indices.iter().zip(&param.dims).enumerate() {
             let wide = self.wide_index(index);
-            let reach = if n + 1 == at.len() { width as i64 - 1 } else { 0 };
-            let extent = self.extent(dim.extent);
-            if reach == 0 {
-                let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, wide, extent);
-                self.guard(inside, id.0 as i64, n as i64, wide);
-            } else {
-                let above = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, wide, 0);
-                self.guard(above, id.0 as i64, n as i64, wide);
-                let last = self.b.ins().iadd_imm_s(wide, reach);
-                let below = self.b.ins().icmp(IntCC::UnsignedLessThan, last, extent);
-                self.guard(below, id.0 as i64, n as i64, last);
+            if self.options.check_all || !self.ranges.is_inside(at, n) {
+                let wide_reach = if n + 1 == indices.len() { width as i64 - 1 } else { 0 };
+                let (further, last) = match lanes {
+                    Some((dimension, further, last)) if dimension == n => (further, last),
+                    _ => (0, 0),
+                };
+                self.check(id, n, wide, dim.extent, [wide_reach, further], last);
             }
             let step = match dim.stride {
                 Extent::Const(0) => continue,
@@ -56,23 +71,90 @@ impl Lower<'_, '_> {
             place = Some(place.map_or(step, |place| self.b.ins().iadd(place, step)));
         }
         let place = place.unwrap_or_else(|| self.b.ins().iconst(types::I64, 0));
-        let offset = self.b.ins().imul_imm_s(place, layout.bytes as i64);
+        let offset = match bytes.is_power_of_two() {
+            true => self.b.ins().ishl_imm_u(place, bytes.trailing_zeros() as i64),
+            false => self.b.ins().imul_imm_s(place, bytes as i64),
+        };
         let address = self.b.ins().iadd(self.bases[id.0 as usize], offset);
         if width > 1 {
             let whole = self.b.ins().iadd(place, self.origins[id.0 as usize]);
             let rest = self.b.ins().band_imm_s(whole, width as i64 - 1);
             let aligned = self.b.ins().icmp_imm_s(IntCC::Equal, rest, 0);
-            self.guard(aligned, id.0 as i64, MISALIGNED - width as i64, whole);
+            self.guard(aligned, id.0 as i64, MISALIGNED - width as i64, whole, 0);
         }
-        let offsets = (0..width).flat_map(|n| layout.offsets.iter().map(move |part| (n, part)));
-        offsets.map(|(n, &(offset, scalar))| (address, (n * layout.bytes + offset) as i32, scalar)).collect()
+        address
     }
 
-    /// Ends the run unless `fine`.
-    pub(super) fn guard(&mut self, fine: ir::Value, view: i64, dimension: i64, index: ir::Value) {
+    /// Checks an index, its neighbours and those of other instances, of which `last` is the number of the furthest.
+    fn check(
+        &mut self,
+        id: ParamId,
+        n: usize,
+        index: ir::Value,
+        extent: Extent,
+        [neighbours, further]: [i64; 2],
+        last: i64,
+    ) {
+        let (view, dimension, extent) = (id.0 as i64, n as i64, self.extent(extent));
+        if neighbours == 0 && further == 0 {
+            let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, index, extent);
+            return self.guard(inside, view, dimension, index, 0);
+        }
+        let (low_lane, high_lane) = if further < 0 { (last, 0) } else { (0, last) };
+        let lowest = self.b.ins().iadd_imm_s(index, further.min(0));
+        let above = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, lowest, 0);
+        self.guard(above, view, dimension, lowest, low_lane);
+        let highest = self.b.ins().iadd_imm_s(index, further.max(0) + neighbours);
+        let below = self.b.ins().icmp(IntCC::UnsignedLessThan, highest, extent);
+        self.guard(below, view, dimension, highest, high_lane);
+    }
+
+    /// Ends the run unless `fine`; `lane` is added to the number of the instance that is to blame.
+    pub(super) fn guard(&mut self, fine: ir::Value, view: i64, dimension: i64, index: ir::Value, lane: i64) {
+        let [next, failed] = std::array::from_fn(|_| self.b.create_block());
+        self.b.ins().brif(fine, next, &[], failed, &[]);
+        self.b.switch_to_block(failed);
+        self.b.set_cold_block(failed);
         let [view, dimension] = [view, dimension].map(|n| self.b.ins().iconst(types::I64, n));
-        let next = self.b.create_block();
-        self.b.ins().brif(fine, next, &[], self.fault, &[view.into(), dimension.into(), index.into()]);
+        let instance = self.b.ins().iadd_imm_s(self.instance, self.lane + lane);
+        let record = [view, dimension, index, instance].map(Into::into);
+        self.b.ins().jump(self.fault, &record);
         self.b.switch_to_block(next);
+    }
+
+    /// Ends the run where an integer quotient does not exist or does not fit.
+    pub(super) fn guard_division(&mut self, a: Typed, b: Typed) {
+        let scalar = a.scalar;
+        let (smallest, minus) = (scalar.int_range().0 as i64, -1);
+        let mut fine = self.b.ins().icmp_imm_s(IntCC::NotEqual, b.value, 0);
+        if scalar.is_signed() {
+            let other = self.b.ins().icmp_imm_s(IntCC::NotEqual, a.value, smallest);
+            let usual = self.b.ins().icmp_imm_s(IntCC::NotEqual, b.value, minus);
+            let fits = self.b.ins().bor(other, usual);
+            fine = self.b.ins().band(fine, fits);
+        }
+        let [a, b] = [a, b].map(|v| match ty(scalar) {
+            types::I64 => v.value,
+            _ => self.b.ins().uextend(types::I64, v.value),
+        });
+        let [next, failed] = std::array::from_fn(|_| self.b.create_block());
+        self.b.ins().brif(fine, next, &[], failed, &[]);
+        self.b.switch_to_block(failed);
+        self.b.set_cold_block(failed);
+        let which = Scalar::ALL.iter().position(|&s| s == scalar).unwrap_or(0) as i64;
+        let what = self.b.ins().iconst(types::I64, DIVISION - which);
+        let record = [b, what, a, self.instance].map(Into::into);
+        self.b.ins().jump(self.fault, &record);
+        self.b.switch_to_block(next);
+    }
+
+    /// A scalar in memory.
+    pub(super) fn load_scalar(&mut self, scalar: Scalar, address: ir::Value, offset: i32) -> Typed {
+        let mut value = self.b.ins().load(ty(scalar), flags(), address, offset);
+        // Memory may hold any byte; a bool is 0 or 1.
+        if scalar == Scalar::Bool {
+            value = self.b.ins().icmp_imm_s(IntCC::NotEqual, value, 0);
+        }
+        Typed { value, scalar, known: None }
     }
 }

@@ -14,6 +14,31 @@ extern "C" fn fmod_f64(a: f64, b: f64) -> f64 {
     a % b
 }
 
+/// The condition of a comparison of floats.
+pub(super) fn float_condition(op: Op) -> FloatCC {
+    match op {
+        Op::Eq => FloatCC::Equal,
+        Op::Ne => FloatCC::NotEqual,
+        Op::Lt => FloatCC::LessThan,
+        Op::Le => FloatCC::LessThanOrEqual,
+        Op::Gt => FloatCC::GreaterThan,
+        _ => FloatCC::GreaterThanOrEqual,
+    }
+}
+
+/// The condition of a comparison of integers or bools.
+pub(super) fn int_condition(op: Op, signed: bool) -> IntCC {
+    let condition = match op {
+        Op::Eq => IntCC::Equal,
+        Op::Ne => IntCC::NotEqual,
+        Op::Lt => IntCC::SignedLessThan,
+        Op::Le => IntCC::SignedLessThanOrEqual,
+        Op::Gt => IntCC::SignedGreaterThan,
+        _ => IntCC::SignedGreaterThanOrEqual,
+    };
+    if signed { condition } else { condition.unsigned() }
+}
+
 impl Lower<'_, '_> {
     /// Truncating integer division that never traps: by 0 it is 0, MIN / -1 wraps.
     fn divide(&mut self, op: Op, a: &Typed, b: &Typed) -> ir::Value {
@@ -56,26 +81,10 @@ impl Lower<'_, '_> {
     }
 
     fn compare(&mut self, op: Op, scalar: Scalar, a: ir::Value, b: ir::Value) -> ir::Value {
-        if scalar.is_float() {
-            let condition = match op {
-                Op::Eq => FloatCC::Equal,
-                Op::Ne => FloatCC::NotEqual,
-                Op::Lt => FloatCC::LessThan,
-                Op::Le => FloatCC::LessThanOrEqual,
-                Op::Gt => FloatCC::GreaterThan,
-                _ => FloatCC::GreaterThanOrEqual,
-            };
-            return self.b.ins().fcmp(condition, a, b);
+        match scalar.is_float() {
+            true => self.b.ins().fcmp(float_condition(op), a, b),
+            false => self.b.ins().icmp(int_condition(op, scalar.is_signed()), a, b),
         }
-        let signed = match op {
-            Op::Eq => IntCC::Equal,
-            Op::Ne => IntCC::NotEqual,
-            Op::Lt => IntCC::SignedLessThan,
-            Op::Le => IntCC::SignedLessThanOrEqual,
-            Op::Gt => IntCC::SignedGreaterThan,
-            _ => IntCC::SignedGreaterThanOrEqual,
-        };
-        self.b.ins().icmp(if scalar.is_signed() { signed } else { signed.unsigned() }, a, b)
     }
 
     /// A primitive row on wide types (and a select on any).

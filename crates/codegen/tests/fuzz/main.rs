@@ -70,16 +70,35 @@ fn disagreement(case: &Case, kernel: &Kernel, seed: u64) -> Option<String> {
     if kernel.is_cooperative() {
         return None;
     }
-    let compiled = match cpu::compile(kernel) {
-        Ok(compiled) => compiled,
-        Err(error) => return Some(error.to_string()),
-    };
-    let mut memory = memory(case, seed);
-    if let Err(fault) = compiled.run(&mut lend(case, &mut memory)) {
-        return Some(format!("machine code: {fault}"));
+    for options in WAYS {
+        let compiled = match cpu::compile_with(kernel, options) {
+            Ok(compiled) => compiled,
+            Err(error) => return Some(error.to_string()),
+        };
+        VECTORS.fetch_add(compiled.uses_vectors() as u64, Ordering::Relaxed);
+        // Each kernel with another number of threads; what others set meanwhile makes no difference.
+        cpu::set_threads([1, 2, 5][seed as usize % 3]);
+        let mut memory = memory(case, seed);
+        if let Err(fault) = compiled.run(&mut lend(case, &mut memory)) {
+            return Some(format!("machine code ({options:?}): {fault}"));
+        }
+        if results(case, &memory) != expected {
+            return Some(format!("machine code ({options:?}) gives other results"));
+        }
     }
-    (results(case, &memory) != expected).then(|| "machine code gives other results".into())
+    None
 }
+
+/// How many kernels were compiled to vectors.
+static VECTORS: AtomicU64 = AtomicU64::new(0);
+
+/// The ways to compile: in vectors and singly, with all checks and with those that are needed.
+const WAYS: [cpu::Options; 4] = {
+    const fn way(simd: bool, check_all: bool, chunk: Option<u64>) -> cpu::Options {
+        cpu::Options { simd, check_all, chunk, max_statements: None, divisions: false }
+    }
+    [way(true, false, None), way(true, true, Some(24)), way(false, false, Some(31)), way(false, true, None)]
+};
 
 #[test]
 fn readers_agree() {
@@ -107,7 +126,8 @@ fn readers_agree() {
             });
         }
     });
-    let cooperative = cooperative.into_inner();
+    let (cooperative, vectors) = (cooperative.into_inner(), VECTORS.load(Ordering::Relaxed));
+    println!("{vectors} vectorised");
     assert!(cooperative * 8 > range.end - range.start, "only {cooperative} kernels have shared memory");
 }
 

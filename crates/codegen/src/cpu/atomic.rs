@@ -1,0 +1,50 @@
+//! Atomic updates.
+
+use bornite_ir::{Atomic, Emit, EmitBits};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, AtomicRmwOp, InstBuilder};
+
+use super::lower::{Lower, Typed, flags, ty};
+
+impl Lower<'_, '_> {
+    /// An atomic update; the value from before.
+    pub(super) fn atomic(&mut self, atomic: Atomic, address: ir::Value, operand: Typed) -> Typed {
+        let scalar = operand.scalar;
+        if scalar.is_int() {
+            let signed = scalar.is_signed();
+            let op = match atomic {
+                Atomic::Add => AtomicRmwOp::Add,
+                Atomic::Sub => AtomicRmwOp::Sub,
+                Atomic::Min if signed => AtomicRmwOp::Smin,
+                Atomic::Min => AtomicRmwOp::Umin,
+                Atomic::Max if signed => AtomicRmwOp::Smax,
+                Atomic::Max => AtomicRmwOp::Umax,
+                Atomic::And => AtomicRmwOp::And,
+                Atomic::Or => AtomicRmwOp::Or,
+                Atomic::Xor => AtomicRmwOp::Xor,
+                Atomic::Exchange => AtomicRmwOp::Xchg,
+            };
+            let value = self.b.ins().atomic_rmw(ty(scalar), flags(), op, address, operand.value);
+            return Typed { value, scalar, known: None };
+        }
+        // Floats: compare and exchange until nobody came between.
+        let word = scalar.same_width();
+        let [turn, done] = std::array::from_fn(|_| self.b.create_block());
+        self.b.append_block_param(turn, ty(word));
+        let first = self.b.ins().load(ty(word), flags(), address, 0);
+        self.b.ins().jump(turn, &[first.into()]);
+        self.b.switch_to_block(turn);
+        let seen = Typed { value: self.b.block_params(turn)[0], scalar: word, known: None };
+        let old = self.bitcast(scalar, &seen);
+        let new = match atomic.op() {
+            Some(op) => self.op(op, &[&old, &operand]),
+            None => operand,
+        };
+        let new = self.bitcast(word, &new);
+        let found = self.b.ins().atomic_cas(flags(), address, seen.value, new.value);
+        let same = self.b.ins().icmp(IntCC::Equal, found, seen.value);
+        self.b.ins().brif(same, done, &[], turn, &[found.into()]);
+        self.b.switch_to_block(done);
+        old
+    }
+}

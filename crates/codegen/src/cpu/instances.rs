@@ -1,0 +1,180 @@
+//! One kernel to one Cranelift function: a loop over instances, several at once where that is possible, with the
+//! kernel's statements inside.
+
+use std::sync::Arc;
+
+use bornite_ir::{Kernel, Scalar};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
+use cranelift_codegen::isa::TargetFrontendConfig;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+use super::lanes;
+use super::lower::{Frame, Lower, Typed, flags, statements, ty};
+use super::print::Record;
+use super::range::Ranges;
+use super::{FaultRecord, Options};
+
+/// What a lowered function leaves beside its code.
+pub(super) struct Lowered {
+    /// What it prints, to be kept as long as the code.
+    pub prints: Vec<Arc<Record>>,
+    /// True if several instances run at once.
+    pub vectors: bool,
+    /// Indices that are checked.
+    pub checks: usize,
+}
+
+/// Fills `function` with `(views, values, first, end, fault) -> faulted`.
+pub(super) fn lower(
+    kernel: &Kernel,
+    options: Options,
+    function: &mut ir::Function,
+    target: TargetFrontendConfig,
+) -> Lowered {
+    function.signature.call_conv = target.default_call_conv;
+    let pointer = target.pointer_type();
+    for ty in [pointer, pointer, types::I64, types::I64, pointer] {
+        function.signature.params.push(AbiParam::new(ty));
+    }
+    function.signature.returns.push(AbiParam::new(types::I8));
+    let ranges = if options.check_all { Ranges::none(kernel) } else { Ranges::of(kernel) };
+    let plan = if options.simd { lanes::plan(kernel, &ranges) } else { None };
+    let mut lowered = Lowered { prints: vec![], vectors: plan.is_some(), checks: ranges.checks() };
+
+    let mut context = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(function, &mut context);
+    let [entry, header, body, left, done, fault] = std::array::from_fn(|_| b.create_block());
+    b.append_block_params_for_function_params(entry);
+    b.switch_to_block(entry);
+    let &[views, values, first, end, record] = b.block_params(entry) else { return lowered };
+    let bases = (0..kernel.params.len() as i32).map(|n| b.ins().load(pointer, flags(), views, n * 8)).collect();
+    // Every component of a value parameter is passed as a 64-bit word; the origins of all views follow.
+    let mut arguments: Vec<Vec<Typed>> = vec![];
+    let mut word = 0;
+    for value in &kernel.values {
+        let scalars = value.ty.components(&kernel.structs);
+        let parts = (scalars.iter().enumerate())
+            .map(|(n, &scalar)| {
+                let value = b.ins().load(ty(scalar), flags(), values, (word + n as i32) * 8);
+                Typed { value, scalar, known: None }
+            })
+            .collect();
+        arguments.push(parts);
+        word += scalars.len() as i32;
+    }
+    let origins =
+        (0..kernel.params.len() as i32).map(|n| b.ins().load(types::I64, flags(), values, (word + n) * 8)).collect();
+    let instance = b.declare_var(types::I64);
+    b.def_var(instance, first);
+    // Where the loop over single instances ends, for now.
+    let stop = b.declare_var(types::I64);
+    b.def_var(stop, end);
+    let next = b.create_block();
+    let mut l = Lower {
+        kernel,
+        options,
+        ranges: &ranges,
+        b,
+        pointer,
+        call_conv: target.default_call_conv,
+        index: first,
+        instance: first,
+        lane: 0,
+        record,
+        bases,
+        origins,
+        fault,
+        headers: vec![],
+        frame: Frame::new(&kernel.code, arguments.clone(), next),
+        prints: vec![],
+    };
+
+    let again = match &plan {
+        None => {
+            l.b.ins().jump(header, &[]);
+            done
+        }
+        Some(plan) => {
+            let [several, vectors, tail, bail] = std::array::from_fn(|_| l.b.create_block());
+            l.b.ins().jump(several, &[]);
+            l.b.switch_to_block(several);
+            let at = l.b.use_var(instance);
+            let rest = l.b.ins().isub(end, at);
+            let enough = l.b.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, rest, lanes::COUNT as i64);
+            l.b.ins().brif(enough, vectors, &[], tail, &[]);
+
+            l.b.switch_to_block(vectors);
+            l.at(at);
+            lanes::lower(&mut l, plan, bail);
+            let further = l.b.ins().iadd_imm_s(at, lanes::COUNT as i64);
+            l.b.def_var(instance, further);
+            l.b.ins().jump(several, &[]);
+
+            l.b.switch_to_block(bail);
+            l.b.set_cold_block(bail);
+            let further = l.b.ins().iadd_imm_s(at, lanes::COUNT as i64);
+            l.b.def_var(stop, further);
+            l.b.ins().jump(header, &[]);
+
+            l.b.switch_to_block(tail);
+            l.b.def_var(stop, end);
+            l.b.ins().jump(header, &[]);
+
+            l.b.switch_to_block(left);
+            let stopped = l.b.use_var(stop);
+            let more = l.b.ins().icmp(IntCC::UnsignedLessThan, stopped, end);
+            l.b.ins().brif(more, several, &[], done, &[]);
+            left
+        }
+    };
+
+    l.b.switch_to_block(header);
+    let at = l.b.use_var(instance);
+    let stopped = l.b.use_var(stop);
+    let more = l.b.ins().icmp(IntCC::UnsignedLessThan, at, stopped);
+    l.b.ins().brif(more, body, &[], again, &[]);
+
+    l.b.switch_to_block(body);
+    l.at(at);
+    l.enter(&kernel.code, arguments, next);
+    l.block(&kernel.code.body);
+    l.b.ins().jump(next, &[]);
+    l.b.switch_to_block(next);
+    l.spend(statements(&kernel.code.body));
+    let further = l.b.ins().iadd_imm_s(at, 1);
+    l.b.def_var(instance, further);
+    l.b.ins().jump(header, &[]);
+
+    let Lower { mut b, prints, .. } = l;
+    lowered.prints = prints;
+    if plan.is_none() {
+        // Nobody goes there, but every block must end.
+        b.switch_to_block(left);
+        b.ins().jump(done, &[]);
+    }
+    b.switch_to_block(done);
+    let zero = b.ins().iconst(types::I8, 0);
+    b.ins().return_(&[zero]);
+
+    let fields = [0; FaultRecord::WORDS].map(|_| b.append_block_param(fault, types::I64));
+    b.switch_to_block(fault);
+    b.set_cold_block(fault);
+    for (n, value) in fields.into_iter().enumerate() {
+        b.ins().store(flags(), value, record, n as i32 * 8);
+    }
+    let one = b.ins().iconst(types::I8, 1);
+    b.ins().return_(&[one]);
+    b.seal_all_blocks();
+    b.finalize(target);
+    lowered
+}
+
+impl Lower<'_, '_> {
+    /// Goes on with another instance.
+    fn at(&mut self, instance: ir::Value) {
+        self.instance = instance;
+        let narrow = self.kernel.index == Scalar::I32;
+        self.index = if narrow { self.b.ins().ireduce(types::I32, instance) } else { instance };
+    }
+}

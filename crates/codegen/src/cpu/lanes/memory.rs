@@ -1,0 +1,197 @@
+//! Loads and stores of several instances at once: neighbours as vectors, all others singly.
+
+use bornite_ir::{Args, Extent, ParamId, Scalar, Value, View};
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
+
+use super::Lanes;
+use super::pack::{Pack, lane_bytes, vector};
+use crate::cpu::lower::{Typed, flags};
+use crate::cpu::places::Reach;
+
+/// How vectors are accessed: elements are aligned, vectors of them need not be.
+pub(super) fn unaligned() -> MemFlagsData {
+    MemFlagsData::new().with_notrap()
+}
+
+/// Where the elements of all instances lie.
+enum Places {
+    /// All in one place.
+    One(ir::Value),
+    /// The first here, the others so many bytes further each.
+    Steps(ir::Value, i64),
+    /// Anywhere.
+    Many(Vec<ir::Value>),
+}
+
+impl Lanes<'_, '_, '_> {
+    /// Addresses of the elements, after a check that they are there.
+    fn placed(&mut self, id: ParamId, at: &Args, width: usize) -> Places {
+        let indices: Vec<Pack> = at.iter().map(|&index| self.parts(index)[0].clone()).collect();
+        let param = self.l.kernel.param(id);
+        let bytes = self.l.kernel.bytes_of(param.ty) as i64;
+        let steps: Option<Vec<i64>> = (indices.iter())
+            .map(|index| match index {
+                Pack::One(_) => Some(0),
+                Pack::Steps { step, .. } => Some(*step),
+                Pack::Many { .. } => None,
+            })
+            .collect();
+        let moving = steps.iter().flatten().filter(|&&step| step != 0).count();
+        if let Some(steps) = steps
+            && width == 1
+            && let Some(n) = steps.iter().position(|&step| step != 0)
+            && let (1, Extent::Const(stride)) = (moving, param.dims[n].stride)
+        {
+            let firsts: Vec<Typed> = indices.iter().filter_map(Pack::first).collect();
+            let further = steps[n] * (self.count as i64 - 1);
+            let address =
+                self.l.address(id, at, &firsts, Reach { width, lanes: Some((n, further, self.count as i64 - 1)) });
+            return Places::Steps(address, steps[n] * stride * bytes);
+        }
+        if indices.iter().all(|index| matches!(index, Pack::One(_))) {
+            let indices: Vec<Typed> = indices.iter().filter_map(Pack::first).collect();
+            return Places::One(self.l.address(id, at, &indices, Reach { width, lanes: None }));
+        }
+        let addresses = (0..self.count)
+            .map(|n| {
+                let indices: Vec<Typed> = indices.iter().map(|index| self.lane(index, n)).collect();
+                self.l.lane = n as i64;
+                self.l.address(id, at, &indices, Reach { width, lanes: None })
+            })
+            .collect();
+        self.l.lane = 0;
+        Places::Many(addresses)
+    }
+
+    /// The components of an element (or of neighbours) in all instances.
+    pub(super) fn load(&mut self, view: View, at: &Args, count: usize) -> Vec<Pack> {
+        let View::Param(id) = view else { return vec![] }; // shared memory is refused before
+        let layout = self.l.kernel.param(id).ty.layout(&self.l.kernel.structs);
+        let width = count / layout.offsets.len().max(1);
+        let places = self.placed(id, at, width);
+        let parts =
+            (0..width).flat_map(|n| layout.offsets.iter().map(move |(at, scalar)| (n * layout.bytes + at, *scalar)));
+        let parts: Vec<(usize, Scalar)> = parts.collect();
+        (parts.into_iter())
+            .map(|(offset, scalar)| match &places {
+                Places::One(address) => Pack::One(self.l.load_scalar(scalar, *address, offset as i32)),
+                Places::Steps(address, step) if *step == scalar.bytes() as i64 && offset == 0 => {
+                    self.load_vectors(scalar, *address)
+                }
+                Places::Steps(address, step) => {
+                    let loads: Vec<Typed> = (0..self.count)
+                        .map(|n| self.load_far(scalar, *address, n as i64 * step + offset as i64))
+                        .collect();
+                    self.assembled(scalar, &loads)
+                }
+                Places::Many(addresses) => {
+                    let loads: Vec<Typed> =
+                        addresses.iter().map(|&address| self.l.load_scalar(scalar, address, offset as i32)).collect();
+                    self.assembled(scalar, &loads)
+                }
+            })
+            .collect()
+    }
+
+    fn load_far(&mut self, scalar: Scalar, address: ir::Value, offset: i64) -> Typed {
+        match i32::try_from(offset) {
+            Ok(offset) => self.l.load_scalar(scalar, address, offset),
+            Err(_) => {
+                let address = self.l.b.ins().iadd_imm_s(address, offset);
+                self.l.load_scalar(scalar, address, 0)
+            }
+        }
+    }
+
+    fn load_vectors(&mut self, scalar: Scalar, address: ir::Value) -> Pack {
+        let signed = scalar.is_signed();
+        let count = self.vector_count(lane_bytes(scalar)) as i32;
+        let vectors: Vec<ir::Value> = match scalar.bytes() {
+            4 | 8 => (0..count).map(|n| self.l.b.ins().load(vector(scalar), unaligned(), address, n * 16)).collect(),
+            2 if signed => (0..count).map(|n| self.l.b.ins().sload16x4(unaligned(), address, n * 8)).collect(),
+            2 => (0..count).map(|n| self.l.b.ins().uload16x4(unaligned(), address, n * 8)).collect(),
+            _ => (0..count / 2)
+                .flat_map(|n| {
+                    if signed {
+                        let eight = self.l.b.ins().sload8x8(unaligned(), address, n * 8);
+                        [self.l.b.ins().swiden_low(eight), self.l.b.ins().swiden_high(eight)]
+                    } else {
+                        let eight = self.l.b.ins().uload8x8(unaligned(), address, n * 8);
+                        [self.l.b.ins().uwiden_low(eight), self.l.b.ins().uwiden_high(eight)]
+                    }
+                })
+                .collect(),
+        };
+        // Memory may hold any byte; a mask is all ones or none.
+        let vectors = match scalar {
+            Scalar::Bool => vectors.into_iter().map(|v| self.is_true(v)).collect(),
+            _ => vectors,
+        };
+        Pack::Many { scalar, vectors }
+    }
+
+    /// Writes the components of an element (or of neighbours) in all instances, the first instance first.
+    pub(super) fn store(&mut self, view: View, at: &Args, parts: &[Pack]) {
+        let View::Param(id) = view else { return };
+        let layout = self.l.kernel.param(id).ty.layout(&self.l.kernel.structs);
+        let width = parts.len() / layout.offsets.len().max(1);
+        let places = self.placed(id, at, width);
+        let offsets: Vec<i64> =
+            (0..width).flat_map(|n| layout.offsets.iter().map(move |(at, _)| (n * layout.bytes + at) as i64)).collect();
+        if let (Places::Steps(address, step), [part], [0]) = (&places, parts, &offsets[..])
+            && *step == part.scalar().bytes() as i64
+        {
+            return self.store_vectors(part, *address);
+        }
+        for n in 0..self.count {
+            for (part, &offset) in parts.iter().zip(&offsets) {
+                let (address, offset) = match &places {
+                    Places::One(address) => (*address, offset),
+                    Places::Steps(address, step) => (*address, offset + n as i64 * step),
+                    Places::Many(addresses) => (addresses[n], offset),
+                };
+                let value = self.lane(part, n).value;
+                let address = if offset == 0 { address } else { self.l.b.ins().iadd_imm_s(address, offset) };
+                self.l.b.ins().store(flags(), value, address, 0);
+            }
+        }
+    }
+
+    fn store_vectors(&mut self, part: &Pack, address: ir::Value) {
+        let scalar = part.scalar();
+        let mut vectors = match scalar {
+            Scalar::Bool => self.masks(part, 4),
+            _ => self.vectors(part),
+        };
+        if scalar == Scalar::Bool {
+            let one = self.known(Value::int(Scalar::I32, 1));
+            let one = self.vectors(&one)[0];
+            vectors = vectors.into_iter().map(|mask| self.l.b.ins().band(mask, one)).collect();
+        }
+        // Values are within their type, so that saturation never happens.
+        let signed = scalar.is_signed();
+        if scalar.bytes() < 4 {
+            vectors = (vectors.chunks(2))
+                .map(|pair| match signed {
+                    true => self.l.b.ins().snarrow(pair[0], pair[1]),
+                    false => self.l.b.ins().unarrow(pair[0], pair[1]),
+                })
+                .collect();
+        }
+        if scalar.bytes() == 1 {
+            for (n, &eight) in vectors.iter().enumerate() {
+                let bytes = match signed {
+                    true => self.l.b.ins().snarrow(eight, eight),
+                    false => self.l.b.ins().unarrow(eight, eight),
+                };
+                let bytes = self.seen_as(types::I64X2, bytes);
+                let bytes = self.l.b.ins().extractlane(bytes, 0);
+                self.l.b.ins().store(unaligned(), bytes, address, n as i32 * 8);
+            }
+            return;
+        }
+        for (n, vector) in vectors.into_iter().enumerate() {
+            self.l.b.ins().store(unaligned(), vector, address, n as i32 * 16);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Several instances of a kernel at once, in vectors of 128 bits.
+//!
+//! Which kernels, `shape.rs` decides: those whose instances take the same way through the code. Each value is then either
+//! the same in all of them (and computed once), counts along with them (an address), or lies in vectors. The bodies of the
+//! op table are emitted over vectors as they are, so the bits are those of single instances: nothing is reordered.
+
+mod emit;
+mod memory;
+mod pack;
+mod primitive;
+mod shape;
+
+use bornite_ir::{Code, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Op, Parts, Scalar, Stmt};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, Block, InstBuilder};
+use cranelift_frontend::Variable;
+
+use super::lower::{Lower, Typed, ty};
+use super::range::Ranges;
+use pack::{Pack, lane_bytes, vector};
+use shape::{Shape, Shapes};
+
+/// Instances that run side by side: two vectors of f32, four of f64, so that one instruction need not wait for another.
+pub(super) const COUNT: usize = 8;
+
+/// How a kernel's values differ between instances.
+pub(super) struct Plan(Shapes);
+
+/// How to run several instances at once, if that is possible.
+pub(super) fn plan(kernel: &Kernel, ranges: &Ranges) -> Option<Plan> {
+    Some(Plan(shape::shapes(kernel, ranges, COUNT as i64)?))
+}
+
+/// The one instance that is looked at where not all go the same way.
+#[derive(Clone)]
+struct Single {
+    /// Its number among those that run side by side.
+    number: ir::Value,
+    /// What was taken out of which vectors.
+    values: Vec<(ir::Value, Typed)>,
+}
+
+/// A variable of several instances.
+enum Local {
+    One(Variable),
+    Many(Vec<Variable>),
+}
+
+/// The kernel or the function being lowered.
+struct Frame<'s, 'k> {
+    code: &'k Code,
+    shapes: &'s Shapes,
+    arguments: Vec<Vec<Pack>>,
+    locals: Vec<Vec<Local>>,
+    values: Vec<Vec<Pack>>,
+}
+
+struct Lanes<'s, 'k, 'f> {
+    l: &'s mut Lower<'k, 'f>,
+    count: usize,
+    single: Option<Single>,
+    frame: Frame<'s, 'k>,
+    /// Runs these instances singly; only before anything is stored.
+    bail: Block,
+}
+
+/// Lowers [`COUNT`] instances, from the current one on, into the current block.
+pub(super) fn lower(l: &mut Lower<'_, '_>, plan: &Plan, bail: Block) {
+    let code = &l.kernel.code;
+    let arguments = l.frame.arguments.iter().map(|parts| parts.iter().map(|&part| Pack::One(part)).collect()).collect();
+    let frame = Frame { code, shapes: &plan.0, arguments: vec![], locals: vec![], values: vec![] };
+    let mut lanes = Lanes { l, count: COUNT, single: None, frame, bail };
+    lanes.enter(code, &plan.0, arguments);
+    lanes.block(&code.body);
+}
+
+impl<'s, 'k> Lanes<'s, 'k, '_> {
+    /// Makes a frame for some code the current one, its variables set; the frame from before.
+    fn enter(&mut self, code: &'k Code, shapes: &'s Shapes, arguments: Vec<Vec<Pack>>) -> Frame<'s, 'k> {
+        let locals = (code.locals.iter().zip(&shapes.varying))
+            .map(|(local, &varies)| {
+                let parts = local.init.iter().map(|&init| {
+                    let scalar = init.scalar();
+                    let init = self.known(init);
+                    let variable = match varies {
+                        false => Local::One(self.l.b.declare_var(ty(scalar))),
+                        true => {
+                            let count = self.vector_count(lane_bytes(scalar));
+                            Local::Many((0..count).map(|_| self.l.b.declare_var(vector(scalar))).collect())
+                        }
+                    };
+                    self.assign(&variable, &init);
+                    variable
+                });
+                parts.collect()
+            })
+            .collect();
+        let values = vec![vec![]; code.exprs.len()];
+        std::mem::replace(&mut self.frame, Frame { code, shapes, arguments, locals, values })
+    }
+
+    fn assign(&mut self, local: &Local, value: &Pack) {
+        match local {
+            // The analysis has seen to it that such a value is the same in all instances.
+            Local::One(variable) => {
+                let value = self.lane(value, 0).value;
+                self.l.b.def_var(*variable, value);
+            }
+            Local::Many(variables) => {
+                let vectors = match value.scalar() {
+                    Scalar::Bool => self.masks(value, 4),
+                    _ => self.vectors(value),
+                };
+                for (&variable, vector) in variables.iter().zip(vectors) {
+                    self.l.b.def_var(variable, vector);
+                }
+            }
+        }
+    }
+
+    fn block(&mut self, block: &'k [Stmt]) {
+        for stmt in block {
+            match stmt {
+                Stmt::Let(id) => {
+                    let parts = self.evaluate(*id);
+                    self.frame.values[id.0 as usize] = parts;
+                }
+                Stmt::Assign(local, value) => {
+                    let parts = self.parts(*value);
+                    let locals = std::mem::take(&mut self.frame.locals[local.0 as usize]);
+                    for (local, part) in locals.iter().zip(&parts) {
+                        self.assign(local, part);
+                    }
+                    self.frame.locals[local.0 as usize] = locals;
+                }
+                Stmt::Store { view, at, value } => {
+                    let parts = self.parts(*value);
+                    self.store(*view, at, &parts);
+                }
+                Stmt::For { counter, end, body } => {
+                    let end = self.same(*end).value;
+                    let Local::One(counter) = self.frame.locals[counter.0 as usize][0] else { return };
+                    let [turn, done] = self.l.open_loop(counter, end);
+                    self.block(body);
+                    self.l.b.ins().jump(turn, &[]);
+                    self.l.b.switch_to_block(turn);
+                    self.l.close_loop(counter);
+                    self.l.b.switch_to_block(done);
+                }
+                Stmt::If { condition, then, otherwise } => {
+                    let condition = self.same(*condition).value;
+                    let [yes, no, done] = std::array::from_fn(|_| self.l.b.create_block());
+                    self.l.b.ins().brif(condition, yes, &[], no, &[]);
+                    for (block, stmts) in [(yes, then), (no, otherwise)] {
+                        self.l.b.switch_to_block(block);
+                        self.block(stmts);
+                        self.l.b.ins().jump(done, &[]);
+                    }
+                    self.l.b.switch_to_block(done);
+                }
+                // A function's last statement, whose value the call takes; all else the analysis refuses.
+                _ => {}
+            }
+        }
+    }
+
+    /// A value that is the same in all instances.
+    fn same(&mut self, id: ExprId) -> Typed {
+        let pack = self.parts(id)[0].clone();
+        self.lane(&pack, 0)
+    }
+
+    fn evaluate(&mut self, id: ExprId) -> Vec<Pack> {
+        let code = self.frame.code;
+        let structs = &self.l.kernel.structs;
+        match code.expr(id) {
+            Expr::Read(local) => {
+                let scalars: Vec<Scalar> = code.local(*local).init.iter().map(|init| init.scalar()).collect();
+                (self.frame.locals[local.0 as usize].iter().zip(scalars))
+                    .map(|(local, scalar)| match local {
+                        Local::One(variable) => {
+                            Pack::One(Typed { value: self.l.b.use_var(*variable), scalar, known: None })
+                        }
+                        Local::Many(variables) => {
+                            let vectors = variables.iter().map(|&variable| self.l.b.use_var(variable)).collect();
+                            Pack::Many { scalar, vectors }
+                        }
+                    })
+                    .collect()
+            }
+            Expr::Op(op, args) => {
+                let args: Vec<Vec<Pack>> = args.iter().map(|&arg| self.parts(arg)).collect();
+                if let Some(counted) = self.counted(*op, &args, self.frame.shapes.of(id)) {
+                    return vec![counted];
+                }
+                (0..code.ty(id).count(structs))
+                    .map(|n| {
+                        // A condition may be one bool for all components.
+                        let parts: Vec<&Pack> = args.iter().map(|arg| arg.get(n).unwrap_or(&arg[0])).collect();
+                        self.op(*op, &parts)
+                    })
+                    .collect()
+            }
+            Expr::Algebra { row, at, args } => {
+                let args: Vec<Parts<Pack>> =
+                    args.iter().map(|&arg| Parts { ty: code.ty(arg), parts: self.parts(arg) }).collect();
+                row.body(self, *at, code.ty(id), &args, structs)
+            }
+            Expr::Cast(to, from) => {
+                let parts = self.parts(*from);
+                match (&parts[..], self.frame.shapes.of(id)) {
+                    ([Pack::Steps { first, step }], Shape::Steps(_)) => {
+                        let first = self.l.cast(*to, first);
+                        vec![Pack::Steps { first, step: *step }]
+                    }
+                    _ => parts.iter().map(|part| self.cast(*to, part)).collect(),
+                }
+            }
+            Expr::Bitcast(to, from) => self.parts(*from).iter().map(|part| self.bitcast(*to, part)).collect(),
+            Expr::Call(function, args) => self.call(id, *function, args),
+            Expr::Load { view, at, .. } => self.load(*view, at, code.ty(id).count(structs)),
+            _ => self.parts(id),
+        }
+    }
+
+    /// An operation on integers that count along with the instances, where the result is of that kind again.
+    fn counted(&mut self, op: Op, args: &[Vec<Pack>], shape: Shape) -> Option<Pack> {
+        let counts = args.iter().any(|arg| matches!(arg[..], [Pack::Steps { .. }]));
+        if !counts || shape == Shape::Varying {
+            return None;
+        }
+        let firsts = args.iter().map(|arg| arg[0].first()).collect::<Option<Vec<Typed>>>()?;
+        if matches!(op, Op::Div | Op::Rem) {
+            self.bail_between(&firsts[0], &firsts[1]);
+        }
+        let first = self.l.op(op, &firsts.iter().collect::<Vec<_>>());
+        Some(match shape {
+            Shape::Steps(step) => Pack::Steps { first, step },
+            _ => Pack::One(first),
+        })
+    }
+
+    /// Gives the instances back if a multiple of `by` lies between their numbers, or they are negative.
+    fn bail_between(&mut self, first: &Typed, by: &Typed) {
+        let rest = self.l.op(Op::Rem, &[first, by]);
+        let last = self.l.b.ins().iadd_imm_s(by.value, -(self.count as i64));
+        let signed = self.l.b.ins().icmp(IntCC::SignedLessThanOrEqual, rest.value, last);
+        let positive = self.l.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, first.value, 0);
+        let fine = self.l.b.ins().band(signed, positive);
+        let next = self.l.b.create_block();
+        self.l.b.ins().brif(fine, next, &[], self.bail, &[]);
+        self.l.b.switch_to_block(next);
+    }
+
+    /// A call, by lowering the function's code here.
+    fn call(&mut self, id: ExprId, FunctionId(n): FunctionId, args: &[ExprId]) -> Vec<Pack> {
+        let kernel: &'k Kernel = self.l.kernel;
+        let shapes: &'s Shapes = &self.frame.shapes.calls[&id];
+        let code = &kernel.functions[n as usize].code;
+        let arguments = args.iter().map(|&arg| self.parts(arg)).collect();
+        let outer = self.enter(code, shapes, arguments);
+        self.block(&code.body);
+        let result = shapes.result.map(|result| self.parts(result)).unwrap_or_default();
+        self.frame = outer;
+        result
+    }
+
+    /// The components of an expression that is already evaluated or needs no evaluation.
+    fn parts(&mut self, id: ExprId) -> Vec<Pack> {
+        match *self.frame.code.expr(id) {
+            Expr::Const(value) => vec![self.known(value)],
+            Expr::Index => {
+                let first = Typed { value: self.l.index, scalar: self.l.kernel.index, known: None };
+                vec![Pack::Steps { first, step: 1 }]
+            }
+            Expr::Argument(n) => self.frame.arguments[n as usize].clone(),
+            _ => self.frame.values[id.0 as usize].clone(),
+        }
+    }
+}

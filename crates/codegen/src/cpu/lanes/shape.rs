@@ -1,0 +1,194 @@
+//! How values differ between neighbouring instances: decides which kernels run several instances at once, and which of
+//! their values need a vector for it.
+
+use std::collections::HashMap;
+
+use bornite_ir::{Access, Code, Expr, ExprId, Kernel, Launch, Op, Scalar, Stmt, View};
+
+use crate::cpu::range::Ranges;
+
+/// What a value is in one instance, seen from the instance before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Shape {
+    /// The same.
+    Uniform,
+    /// So much more: an integer that counts along with the instances.
+    Steps(i64),
+    /// Anything.
+    Varying,
+}
+
+/// The shapes of all values of some code.
+#[derive(Default)]
+pub(super) struct Shapes {
+    exprs: Vec<Option<Shape>>,
+    /// Which variables differ between instances.
+    pub varying: Vec<bool>,
+    /// The code of called functions, by the call: arguments differ between calls.
+    pub calls: HashMap<ExprId, Shapes>,
+    /// What a function gives.
+    pub result: Option<ExprId>,
+}
+
+impl Shapes {
+    pub fn of(&self, id: ExprId) -> Shape {
+        self.exprs[id.0 as usize].unwrap_or(Shape::Varying)
+    }
+}
+
+/// Components of all expressions together, above which vectors would only fill the stack.
+const MAX_COMPONENTS: usize = 400;
+
+/// The shapes of a kernel whose instances can run side by side, `lanes` at a time; `None` if it has to go one by one:
+/// branches and loops that differ between instances, atomics, prints.
+pub(super) fn shapes(kernel: &Kernel, ranges: &Ranges, lanes: i64) -> Option<Shapes> {
+    let Launch::ParallelFor { .. } = kernel.launch else { return None };
+    let components: usize = kernel.code.types.iter().map(|ty| ty.count(&kernel.structs)).sum();
+    if components > MAX_COMPONENTS {
+        return None;
+    }
+    let mut walk = Walk { kernel, ranges: Some(ranges), lanes, stored: false };
+    walk.code(&kernel.code, &[])
+}
+
+struct Walk<'a, 'k> {
+    kernel: &'k Kernel,
+    /// Of the kernel's own code; functions have none.
+    ranges: Option<&'a Ranges>,
+    lanes: i64,
+    /// True once something may be stored: from then on instances cannot be given back to the loop that runs them singly.
+    stored: bool,
+}
+
+impl<'k> Walk<'_, 'k> {
+    fn code(&mut self, code: &'k Code, arguments: &[Shape]) -> Option<Shapes> {
+        let mut shapes = Shapes { varying: vec![false; code.locals.len()], ..Shapes::default() };
+        let stored = self.stored;
+        // A variable that is found to vary can make others vary that were seen before.
+        loop {
+            let before = shapes.varying.clone();
+            shapes.exprs = vec![None; code.exprs.len()];
+            self.stored = stored;
+            self.block(code, &code.body, arguments, &mut shapes)?;
+            if shapes.varying == before {
+                return Some(shapes);
+            }
+        }
+    }
+
+    fn block(&mut self, code: &'k Code, block: &'k [Stmt], arguments: &[Shape], shapes: &mut Shapes) -> Option<()> {
+        let outermost = std::ptr::eq(block, &code.body[..]);
+        for (n, stmt) in block.iter().enumerate() {
+            match stmt {
+                Stmt::Let(id) => {
+                    let shape = self.evaluate(code, *id, arguments, shapes)?;
+                    shapes.exprs[id.0 as usize] = Some(shape);
+                }
+                Stmt::Assign(local, value) => {
+                    shapes.varying[local.0 as usize] |= self.shape(code, *value, arguments, shapes) != Shape::Uniform;
+                }
+                Stmt::Store { .. } => self.stored = true,
+                Stmt::For { end, body, .. } => {
+                    if self.shape(code, *end, arguments, shapes) != Shape::Uniform {
+                        return None;
+                    }
+                    self.stored |= body.iter().any(|stmt| stmt.any(&|stmt| matches!(stmt, Stmt::Store { .. })));
+                    self.block(code, body, arguments, shapes)?;
+                }
+                Stmt::If { condition, then, otherwise } => {
+                    if self.shape(code, *condition, arguments, shapes) != Shape::Uniform {
+                        return None;
+                    }
+                    self.block(code, then, arguments, shapes)?;
+                    self.block(code, otherwise, arguments, shapes)?;
+                }
+                Stmt::Return(Some(value)) if outermost && n + 1 == block.len() => shapes.result = Some(*value),
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// The shape of a value that is evaluated already, or needs no evaluation.
+    fn shape(&self, code: &Code, id: ExprId, arguments: &[Shape], shapes: &Shapes) -> Shape {
+        match code.expr(id) {
+            Expr::Const(_) => Shape::Uniform,
+            Expr::Index => Shape::Steps(1),
+            Expr::Argument(n) => arguments.get(*n as usize).copied().unwrap_or(Shape::Uniform),
+            _ => shapes.of(id),
+        }
+    }
+
+    fn evaluate(&mut self, code: &'k Code, id: ExprId, arguments: &[Shape], shapes: &mut Shapes) -> Option<Shape> {
+        let all = |ids: &[ExprId], shapes: &Shapes| {
+            let uniform = ids.iter().all(|&id| self.shape(code, id, arguments, shapes) == Shape::Uniform);
+            if uniform { Shape::Uniform } else { Shape::Varying }
+        };
+        Some(match code.expr(id) {
+            Expr::Const(_) | Expr::Index | Expr::Argument(_) => self.shape(code, id, arguments, shapes),
+            Expr::Read(local) if shapes.varying[local.0 as usize] => Shape::Varying,
+            Expr::Read(_) => Shape::Uniform,
+            Expr::Op(op, args) => match self.counting(code, *op, args, arguments, shapes) {
+                Some(shape) if code.ty(id).as_scalar().is_some_and(is_counter) => shape,
+                _ => all(args, shapes),
+            },
+            Expr::Algebra { args, .. } => all(args, shapes),
+            Expr::Cast(to, from) => match self.shape(code, *from, arguments, shapes) {
+                // Across a wrap, a wider integer would not count on.
+                Shape::Steps(step) if is_counter(*to) && self.ranges.is_some_and(|r| r.is_known(id)) => {
+                    Shape::Steps(step)
+                }
+                Shape::Uniform => Shape::Uniform,
+                _ => Shape::Varying,
+            },
+            Expr::Bitcast(_, from) => all(&[*from], shapes),
+            Expr::Call(function, args) => {
+                let given: Vec<Shape> = args.iter().map(|&arg| self.shape(code, arg, arguments, shapes)).collect();
+                let inner = &self.kernel.functions[function.0 as usize].code;
+                let mut walk = Walk { ranges: None, ..*self };
+                let found = walk.code(inner, &given)?;
+                let result = walk.shape(inner, found.result?, &given, &found);
+                shapes.calls.insert(id, found);
+                result
+            }
+            Expr::Load { view: View::Param(param), at, .. } => {
+                // What an instance stores, only itself may load.
+                let own = self.kernel.param(*param).access != Access::Read;
+                match all(at, shapes) {
+                    Shape::Uniform if !own => Shape::Uniform,
+                    _ => Shape::Varying,
+                }
+            }
+            _ => return None,
+        })
+    }
+
+    /// The shape of an operation on integers that count along, where it has a simple one.
+    fn counting(&self, code: &Code, op: Op, args: &[ExprId], arguments: &[Shape], shapes: &Shapes) -> Option<Shape> {
+        let step = |id: ExprId| match self.shape(code, id, arguments, shapes) {
+            Shape::Uniform => Some(0),
+            Shape::Steps(step) => Some(step),
+            Shape::Varying => None,
+        };
+        let known = |id: ExprId| match code.expr(id) {
+            Expr::Const(value) => Some(value.as_i64()),
+            _ => None,
+        };
+        let [a, b] = *args else { return None };
+        let (first, second) = (step(a)?, step(b)?);
+        let step = match op {
+            Op::Add => first.checked_add(second)?,
+            Op::Sub => first.checked_sub(second)?,
+            Op::Mul if second == 0 => first.checked_mul(known(b)?)?,
+            Op::Mul if first == 0 => second.checked_mul(known(a)?)?,
+            // Neighbours mostly have the same quotient; where they do not, they run singly.
+            Op::Div | Op::Rem if first == 1 && !self.stored && known(b)? >= 2 * self.lanes => (op == Op::Rem) as i64,
+            _ => return None,
+        };
+        Some(if step == 0 { Shape::Uniform } else { Shape::Steps(step) })
+    }
+}
+
+fn is_counter(scalar: Scalar) -> bool {
+    matches!(scalar, Scalar::I32 | Scalar::I64)
+}
