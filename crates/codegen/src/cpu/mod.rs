@@ -23,7 +23,7 @@ mod print;
 mod range;
 mod run;
 
-pub use run::{set_threads, threads};
+pub use run::{set_chunk, set_threads, threads};
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -67,13 +67,11 @@ pub struct Options {
     pub max_statements: Option<u64>,
     /// Whether integer division by 0, and of the smallest integer by -1, end a run. Both have a value.
     pub divisions: bool,
-    /// Instances that a thread takes at a time; `None`: found by measuring.
-    pub chunk: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { simd: true, check_all: false, max_statements: None, divisions: false, chunk: None }
+        Options { simd: true, check_all: false, max_statements: None, divisions: false }
     }
 }
 

@@ -32,6 +32,14 @@ pub fn set_threads(threads: usize) {
     THREADS.store(threads, Ordering::Relaxed);
 }
 
+/// Instances that a thread takes at a time; 0: found by measuring.
+static CHUNK: AtomicU64 = AtomicU64::new(0);
+
+/// Has every launch of more instances than this split into chunks of so many from now on; 0: as measured times advise.
+pub fn set_chunk(instances: u64) {
+    CHUNK.store(instances, Ordering::Relaxed);
+}
+
 /// How many threads a launch uses.
 pub fn threads() -> usize {
     static DEFAULT: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
@@ -165,8 +173,8 @@ impl CpuKernel {
     /// Runs a job on as many of `threads` as it is worth.
     fn split(&self, mut job: Job, threads: usize) -> Option<FaultRecord> {
         let mut begun = Instant::now();
-        let mut first = 0;
-        if self.cost_ps.load(Ordering::Relaxed) == 0 && self.options.chunk.is_none() {
+        let (mut first, chunk) = (0, CHUNK.load(Ordering::Relaxed));
+        if self.cost_ps.load(Ordering::Relaxed) == 0 && chunk == 0 {
             first = job.count.min(PROBE);
             job.some(0, first);
             self.learn(begun, first, 1);
@@ -178,9 +186,9 @@ impl CpuKernel {
         }
         let (cost, count) = (self.cost_ps.load(Ordering::Relaxed).max(1), job.count - first);
         // Several chunks a thread even out cores of unequal speed.
-        let measured = || count.div_ceil(threads as u64 * 8).max(CHUNK_PS / cost).next_multiple_of(ALIGNED);
-        job.chunk = self.options.chunk.unwrap_or_else(measured).max(1);
-        let alone = self.options.chunk.is_none() && cost.saturating_mul(count) < WORTH_WAKING_PS;
+        let measured = count.div_ceil(threads as u64 * 8).max(CHUNK_PS / cost).next_multiple_of(ALIGNED);
+        job.chunk = if chunk == 0 { measured } else { chunk };
+        let alone = if chunk == 0 { cost.saturating_mul(count) < WORTH_WAKING_PS } else { count <= chunk };
         let pool = if alone { None } else { helpers(threads - 1) };
         let Some(pool) = pool else {
             job.some(first, job.count);

@@ -74,16 +74,28 @@ struct Generator {
     block: Option<(u32, Vec<(SharedId, Scalar)>, ExprId)>,
     /// The result of the function being written.
     result: Option<Type>,
+    /// Instances do not part: no branches, no loops of their own length, no atomics.
+    level: bool,
 }
 
 /// A random kernel; `half` says whether 16-bit floats may be in it.
 pub fn case(seed: u64, half: bool) -> Case {
+    make(seed, half, false)
+}
+
+/// A random kernel whose instances all go the same way, with loads beside each other: what vectors are for.
+#[allow(dead_code)] // not by all who share this file
+pub fn level_case(seed: u64) -> Case {
+    make(seed, true, true)
+}
+
+fn make(seed: u64, half: bool, level: bool) -> Case {
     let mut random = Random(seed);
     let index = if random.below(4) == 0 { Scalar::I64 } else { Scalar::I32 };
     let scalars: Vec<Scalar> =
         Scalar::ALL.into_iter().filter(|&s| half || !matches!(s, Scalar::F16 | Scalar::BF16)).collect();
     let threads = random.one(&[32, 64, 48, 96]);
-    let cooperative = random.below(4) == 0;
+    let cooperative = random.below(4) == 0 && !level;
     let blocks = 1 + random.below(3) as u32;
     let mut b = match cooperative {
         true => Builder::blocks("fuzzed", [blocks, 1, 1], [threads, 1, 1], index),
@@ -142,6 +154,7 @@ pub fn case(seed: u64, half: bool) -> Case {
         in_loop: false,
         block: None,
         result: None,
+        level,
     };
     for n in 0..g.random.below(3) {
         g.function(n);
@@ -161,6 +174,12 @@ pub fn case(seed: u64, half: bool) -> Case {
     };
     g.pool.push((place, index.into()));
     g.variables();
+    if level {
+        let count = elements.of(&values.iter().map(|parts| parts[0]).collect::<Vec<_>>()) as u64;
+        for n in 0..1 + g.random.below(4) {
+            g.neighbours(n, count, place);
+        }
+    }
     let length = 4 + g.random.below(12);
     g.statements(length, 2);
     let value = g.pick(result);
@@ -307,9 +326,10 @@ impl Generator {
     fn statements(&mut self, count: usize, depth: usize) {
         for _ in 0..count {
             match self.random.below(20) {
-                0 | 1 if depth > 0 => self.branch(depth),
+                0 | 1 if depth > 0 && !self.level => self.branch(depth),
+                0 if depth > 0 => self.same_way(depth),
                 2 if depth > 0 => self.counted_loop(depth),
-                3 if depth > 0 => self.endless(depth),
+                3 if depth > 0 && !self.level => self.endless(depth),
                 4 | 5 if !self.locals.is_empty() => {
                     let (local, ty) = self.locals[self.random.below(self.locals.len())];
                     let value = self.pick(ty);
@@ -321,7 +341,7 @@ impl Generator {
                     self.pool.push((value, ty));
                 }
                 7 | 8 if !self.inputs.is_empty() => self.gather(),
-                9 if !self.in_loop => self.atomic(),
+                9 if !self.in_loop && !self.level => self.atomic(),
                 10 if !self.functions.is_empty() => {
                     let at = self.random.below(self.functions.len());
                     let (id, params, result) = self.functions[at].clone();
@@ -331,7 +351,7 @@ impl Generator {
                 }
                 11 | 12 if !self.composites.is_empty() => self.algebra(),
                 13 => self.exchange(),
-                14 if self.result.is_some() && !self.in_loop => {
+                14 if self.result.is_some() && !self.in_loop && !self.level => {
                     let (condition, value) = (self.pick(Scalar::Bool.into()), self.result.map(|ty| self.pick(ty)));
                     self.b.if_else(condition, |b| b.simple(Stmt::Return(value)), |_| {});
                 }
@@ -452,6 +472,66 @@ impl Generator {
         }
     }
 
+    /// A load whose place goes along with the instance: next to the one before, at a distance, in rows, backwards.
+    fn neighbours(&mut self, n: usize, count: u64, place: ExprId) {
+        let scalar = self.random.one(&self.scalars);
+        let (gap, row) = (self.random.below(20) as u64, 2 + self.random.below(90) as u64);
+        let [gap_index, row_index, two] = [gap, row, 2].map(|n| self.b.index_constant(n));
+        let last = self.b.index_constant(count - 1 + gap);
+        let rows = (count - 1) / row + 1;
+        let view = |g: &mut Self, extents: &[u64]| {
+            let extents: Vec<Extent> = extents.iter().map(|&n| n.into()).collect();
+            g.b.view(format!("along{n}"), scalar, &contiguous(&extents), Access::Read)
+        };
+        let value = match self.random.below(7) {
+            0 => {
+                let view = view(self, &[count]);
+                self.b.load(view, place)
+            }
+            1 => {
+                let (view, at) = (view(self, &[count + gap]), self.b.add(&place, &gap_index));
+                self.b.load(view, at)
+            }
+            2 => {
+                let view = view(self, &[2 * count + gap]);
+                let twice = self.b.mul(&place, &two);
+                let at = self.b.add(&twice, &gap_index);
+                self.b.load(view, at)
+            }
+            3 => {
+                let (view, at) = (view(self, &[count + gap]), self.b.sub(&last, &place));
+                self.b.load(view, at)
+            }
+            4 => {
+                let view = view(self, &[rows, row]);
+                let at = [self.b.div(&place, &row_index), self.b.op(Op::Rem, &[&place, &row_index])];
+                self.b.load(view, at)
+            }
+            5 => {
+                let (view, at) = (view(self, &[row]), self.b.op(Op::Rem, &[&place, &row_index]));
+                self.b.load(view, at)
+            }
+            _ => {
+                let view = view(self, &[gap + 1]);
+                self.b.load(view, gap_index)
+            }
+        };
+        self.pool.push((value, scalar.into()));
+    }
+
+    /// A branch that all instances take, or none.
+    fn same_way(&mut self, depth: usize) {
+        let [a, b] = [0, 0].map(|_| {
+            let value = self.random.value(Scalar::I32);
+            self.b.constant(value)
+        });
+        let condition = self.b.op(Op::Lt, &[&a, &b]);
+        let (then, otherwise) = (1 + self.random.below(4), self.random.below(3));
+        let then = self.inner(|g| g.statements(then, depth - 1));
+        let otherwise = self.inner(|g| g.statements(otherwise, depth - 1));
+        self.b.simple(Stmt::If { condition, then, otherwise });
+    }
+
     /// One kind of update a kernel: it does not depend on the order of instances; the value from before would.
     fn atomic(&mut self) {
         let Some((view, atomic, ty)) = self.sums else { return };
@@ -539,6 +619,9 @@ impl Generator {
 
     /// Sometimes a `break` or `continue` under a condition.
     fn leave(&mut self) {
+        if self.level {
+            return;
+        }
         let stmt = match self.random.below(4) {
             0 => Stmt::Break,
             1 => Stmt::Continue,

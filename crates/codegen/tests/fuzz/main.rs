@@ -14,7 +14,7 @@ use bornite_ir::interp::Order;
 use bornite_ir::{Access, Algebra, Builder, Emit, Expr, Kernel, Op, Scalar, Stmt, TypeRule};
 
 use calls::{interpreted, lend, memory, results};
-use generate::{Case, case};
+use generate::{Case, case, level_case};
 
 /// How many kernels, from which seed on.
 fn seeds() -> std::ops::Range<u64> {
@@ -75,9 +75,9 @@ fn disagreement(case: &Case, kernel: &Kernel, seed: u64) -> Option<String> {
             Ok(compiled) => compiled,
             Err(error) => return Some(error.to_string()),
         };
-        VECTORS.fetch_add(compiled.uses_vectors() as u64, Ordering::Relaxed);
         // Each kernel with another number of threads; what others set meanwhile makes no difference.
         cpu::set_threads([1, 2, 5][seed as usize % 3]);
+        cpu::set_chunk([0, 24, 31][seed as usize / 3 % 3]);
         let mut memory = memory(case, seed);
         if let Err(fault) = compiled.run(&mut lend(case, &mut memory)) {
             return Some(format!("machine code ({options:?}): {fault}"));
@@ -89,15 +89,12 @@ fn disagreement(case: &Case, kernel: &Kernel, seed: u64) -> Option<String> {
     None
 }
 
-/// How many kernels were compiled to vectors.
-static VECTORS: AtomicU64 = AtomicU64::new(0);
-
 /// The ways to compile: in vectors and singly, with all checks and with those that are needed.
 const WAYS: [cpu::Options; 4] = {
-    const fn way(simd: bool, check_all: bool, chunk: Option<u64>) -> cpu::Options {
-        cpu::Options { simd, check_all, chunk, max_statements: None, divisions: false }
+    const fn way(simd: bool, check_all: bool) -> cpu::Options {
+        cpu::Options { simd, check_all, max_statements: None, divisions: false }
     }
-    [way(true, false, None), way(true, true, Some(24)), way(false, false, Some(31)), way(false, true, None)]
+    [way(true, false), way(true, true), way(false, false), way(false, true)]
 };
 
 #[test]
@@ -106,8 +103,36 @@ fn readers_agree() {
         let case = rows(scalar);
         assert_eq!(disagreement(&case, &case.kernel, 0), None, "{scalar}");
     }
+    let cooperative = AtomicU64::new(0);
+    let total = over_seeds(1, |seed| {
+        let case = case(seed, true);
+        cooperative.fetch_add(case.kernel.is_cooperative() as u64, Ordering::Relaxed);
+        case
+    });
+    let cooperative = cooperative.into_inner();
+    assert!(cooperative * 8 > total, "only {cooperative} kernels have shared memory");
+}
+
+/// Instances that go the same way run in vectors: most of these kernels do.
+#[test]
+fn vectors_agree() {
+    let vectors = AtomicU64::new(0);
+    let total = over_seeds(3, |seed| {
+        let case = level_case(seed);
+        let compiled = cpu::compile(&case.kernel).unwrap_or_else(|error| panic!("BORNITE_TEST_SEED={seed}: {error}"));
+        vectors.fetch_add(compiled.uses_vectors() as u64, Ordering::Relaxed);
+        case
+    });
+    let vectors = vectors.into_inner();
+    println!("{vectors} of {total} kernels run in vectors");
+    assert!(vectors * 2 > total, "only {vectors} of {total} kernels run in vectors");
+}
+
+/// Has all readers judge the kernels of a part of the seeds, on all cores; how many they were.
+fn over_seeds(part: u64, case: impl Fn(u64) -> Case + Sync) -> u64 {
     let range = seeds();
-    let (next, cooperative) = (AtomicU64::new(range.start), AtomicU64::new(0));
+    let range = range.start..range.start + (range.end - range.start) / part;
+    let next = AtomicU64::new(range.start);
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, Into::into) {
             scope.spawn(|| {
@@ -116,8 +141,7 @@ fn readers_agree() {
                     if !range.contains(&seed) {
                         return;
                     }
-                    let case = case(seed, true);
-                    cooperative.fetch_add(case.kernel.is_cooperative() as u64, Ordering::Relaxed);
+                    let case = case(seed);
                     if let Some(what) = disagreement(&case, &case.kernel, seed) {
                         let small = shrink::shrink(&case.kernel, &|kernel| disagreement(&case, kernel, seed).is_some());
                         panic!("BORNITE_TEST_SEED={seed}: {what}\nmade small:\n{small}");
@@ -126,9 +150,7 @@ fn readers_agree() {
             });
         }
     });
-    let (cooperative, vectors) = (cooperative.into_inner(), VECTORS.load(Ordering::Relaxed));
-    println!("{vectors} vectorised");
-    assert!(cooperative * 8 > range.end - range.start, "only {cooperative} kernels have shared memory");
+    range.end - range.start
 }
 
 #[test]

@@ -1,0 +1,196 @@
+//! Machine code for the CPU beyond what random kernels reach: hostile kernels, proven indices, faults in vectors, and
+//! launches over several threads.
+
+use bornite_codegen::cpu::{self, Options};
+use bornite_ir::{
+    Access, Arg, Builder, Emit, EmitBits, Extent, Fault, FaultKind, Kernel, Op, Scalar, Stmt, Value, interp, templates,
+};
+
+/// `out[i] = x[i + offset]` for `count` instances, both views of `count` elements.
+fn shifted(count: u64, offset: i64, index: Scalar) -> Kernel {
+    let mut b = Builder::new("shifted", count, index);
+    let out = b.param("out", Scalar::F32, count, Access::Write);
+    let x = b.param("x", Scalar::F32, count, Access::Read);
+    let i = b.index();
+    let offset = b.constant(Value::int(index, offset));
+    let at = b.add(&i, &offset);
+    let value = b.load(x, at);
+    b.store(out, i, value);
+    b.finish().unwrap()
+}
+
+fn run(kernel: &Kernel, options: Options, words: usize) -> Result<Vec<u64>, Fault> {
+    let compiled = cpu::compile_with(kernel, options).unwrap();
+    let (mut out, x) = (vec![0; words], vec![0x3f80_0000_3f80_0000; words]);
+    compiled.run(&mut [Arg::Write(&mut out), Arg::Read(&x)])?;
+    Ok(out)
+}
+
+#[test]
+fn bad_indices_end_in_an_error() {
+    for simd in [true, false] {
+        for index in [Scalar::I32, Scalar::I64] {
+            for (count, offset) in [(64, 1), (64, -1), (64, 40), (67, -3), (67, i32::MAX as i64), (9, -100), (1000, 1)]
+            {
+                let kernel = shifted(count, offset, index);
+                let words = (count as usize).div_ceil(2);
+                let fault = run(&kernel, Options { simd, ..Options::default() }, words).unwrap_err();
+                let FaultKind::OutOfBounds { view, index: found, len, by } = &fault.kind else { panic!("{fault}") };
+                assert_eq!((view.as_str(), *len), ("x", count));
+                // The instance that is blamed does what it is blamed for.
+                let instance: i64 = by.strip_prefix("instance ").unwrap().parse().unwrap();
+                assert!((0..count as i64).contains(&instance), "{fault}");
+                let at = instance + offset;
+                let wrapped = if index == Scalar::I32 { at as i32 as i64 } else { at };
+                assert!(*found == at || *found == wrapped, "{fault}");
+                assert!(!(0..count as i64).contains(&wrapped), "{fault}");
+                // And the next kernel runs as if nothing had happened.
+                assert!(run(&shifted(count, 0, index), Options { simd, ..Options::default() }, words).is_ok());
+            }
+        }
+    }
+}
+
+#[test]
+fn hostile_kernels_end_in_an_error() {
+    // 7 / (n - 3), for n = 0, 1, …
+    let mut b = Builder::new("divides", 8, Scalar::I32);
+    let out = b.param("out", Scalar::I16, 8, Access::Write);
+    let i = b.index();
+    let n = b.cast(Scalar::I16, &i);
+    let [three, seven] = [3, 7].map(|n| b.constant(Value::int(Scalar::I16, n)));
+    let by = b.sub(&n, &three);
+    let quotient = b.div(&seven, &by);
+    b.store(out, i, quotient);
+    let kernel = b.finish().unwrap();
+    let mut words = [0u64; 2];
+    cpu::compile(&kernel).unwrap().run(&mut [Arg::Write(&mut words)]).unwrap();
+    let options = Options { divisions: true, ..Options::default() };
+    let fault = cpu::compile_with(&kernel, options).unwrap().run(&mut [Arg::Write(&mut words)]).unwrap_err();
+    let judged = interp::Options { divisions: true, ..interp::Options::default() };
+    let expected = interp::run_with(&kernel, &mut [Arg::Write(&mut words)], judged).unwrap_err();
+    assert_eq!(fault.kind, expected.kind);
+
+    // Loops without an end, of all kinds.
+    let endless = |write: &dyn Fn(&mut Builder)| {
+        let mut b = Builder::new("endless", 4, Scalar::I64);
+        b.param("out", Scalar::I32, 4, Access::Write);
+        write(&mut b);
+        b.finish().unwrap()
+    };
+    let nothing = endless(&|b| b.simple(Stmt::Loop { body: vec![] }));
+    let continues = endless(&|b| b.simple(Stmt::Loop { body: vec![Stmt::Continue] }));
+    let counts = endless(&|b| {
+        let counter = b.open_loop("n");
+        let end = b.index_constant(1 << 60);
+        b.close_loop(counter, end);
+    });
+    for kernel in [nothing, continues, counts] {
+        let options = Options { max_statements: Some(10_000), ..Options::default() };
+        let fault = cpu::compile_with(&kernel, options).unwrap().run(&mut [Arg::Write(&mut words)]).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::TooLong(10_000));
+    }
+    let fine = templates::axpy(Scalar::F32, 4, 2.0).unwrap();
+    let (x, y) = ([0u64; 2], [0u64; 2]);
+    cpu::compile(&fine).unwrap().run(&mut [Arg::Read(&x), Arg::Read(&y), Arg::Write(&mut words)]).unwrap();
+}
+
+/// Whether a run is too long does not depend on how it is split.
+#[test]
+fn statements_are_counted_over_all_threads() {
+    let kernel = shifted(10_000, 0, Scalar::I32);
+    for threads in [1, 2, 5] {
+        cpu::set_threads(threads);
+        cpu::set_chunk(100);
+        // Three statements: an index, a load, a store.
+        for (limit, fits) in [(30_000, true), (29_999, false), (3, false)] {
+            let options = Options { max_statements: Some(limit), ..Options::default() };
+            assert_eq!(run(&kernel, options, 5000).is_ok(), fits, "{limit} statements on {threads} threads");
+        }
+    }
+    cpu::set_chunk(0);
+}
+
+#[test]
+fn known_indices_are_not_checked() {
+    let compiled = |kernel: &Kernel| cpu::compile(kernel).unwrap();
+    // At its own index, whether sizes are known or not.
+    assert_eq!(compiled(&templates::axpy(Scalar::F32, 1000, 2.0).unwrap()).checks(), 0);
+    let mut b = Builder::new("unknown", 1, Scalar::I64);
+    let n = Extent::Value(0);
+    b.value("n", Scalar::I64);
+    b.count(n);
+    let out = b.view("out", Scalar::F64, &bornite_ir::contiguous(&[n]), Access::Write);
+    let i = b.index();
+    let value = b.cast(Scalar::F64, &i);
+    b.store(out, i, value);
+    assert_eq!(compiled(&b.finish().unwrap()).checks(), 0);
+    // A transposed view of a matrix, a broadcast row, a sum over columns.
+    let (rows, columns) = (6, 10);
+    let mut b = Builder::new("views", rows * columns, Scalar::I32);
+    let out = b.param("out", Scalar::F32, rows * columns, Access::Write);
+    let x = b.param("x", Scalar::F32, rows * columns, Access::Read);
+    let row = b.param("row", Scalar::F32, columns, Access::Read);
+    let i = b.index();
+    let [r, c] = [rows, columns].map(|n| b.index_constant(n));
+    let (upper, lower) = (b.div(&i, &r), b.op(Op::Rem, &[&i, &r]));
+    let turned = b.mul(&lower, &c);
+    let turned = b.add(&turned, &upper);
+    let (value, along) = (b.load(x, turned), b.op(Op::Rem, &[&i, &c]));
+    let other = b.load(row, along);
+    let sum = b.local("sum", Value::from_f64(Scalar::F32, 0.0));
+    let counter = b.open_loop("n");
+    let n = b.read(counter);
+    let start = b.mul(&n, &c);
+    let place = b.add(&start, &along);
+    let (found, before) = (b.load(x, place), b.read(sum));
+    let after = b.add(&before, &found);
+    b.assign(sum, after);
+    b.close_loop(counter, r);
+    let (total, both) = (b.read(sum), b.add(&value, &other));
+    let value = b.add(&total, &both);
+    b.store(out, i, value);
+    let kernel = b.finish().unwrap();
+    assert_eq!(compiled(&kernel).checks(), 0);
+    assert_eq!(cpu::compile_with(&kernel, Options { check_all: true, ..Options::default() }).unwrap().checks(), 4);
+    // One element too many, one too few, and an index that wraps.
+    for (offset, checks) in [(0, 0), (1, 1), (-1, 1), (i32::MAX as i64, 1)] {
+        assert_eq!(compiled(&shifted(64, offset, Scalar::I32)).checks(), checks, "{offset}");
+    }
+}
+
+/// One kernel that is long enough to be split by itself, whatever the number of threads, gives one result.
+#[test]
+fn threads_make_no_difference() {
+    let count = 300_001;
+    let mut b = Builder::new("waves", count, Scalar::I32);
+    let out = b.param("out", Scalar::F32, count, Access::Write);
+    let i = b.index();
+    let x = b.cast(Scalar::F32, &i);
+    let (sine, root) = (b.op(Op::Sin, &[&x]), b.op(Op::Sqrt, &[&x]));
+    let value = b.mul(&sine, &root);
+    b.store(out, i, value);
+    let kernel = b.finish().unwrap();
+    let run = |options: Options| {
+        let mut words = vec![0u64; (count as usize).div_ceil(2)];
+        let compiled = cpu::compile_with(&kernel, options).unwrap();
+        // Twice: the first run measures, the second uses what was measured.
+        for _ in 0..2 {
+            compiled.run(&mut [Arg::Write(&mut words)]).unwrap();
+        }
+        words
+    };
+    let mut expected = vec![0u64; (count as usize).div_ceil(2)];
+    interp::run(&kernel, &mut [Arg::Write(&mut expected)]).unwrap();
+    for threads in [1, 2, 5] {
+        for chunk in [0, 1000, 4093] {
+            for simd in [true, false] {
+                cpu::set_threads(threads);
+                cpu::set_chunk(chunk);
+                let found = run(Options { simd, ..Options::default() });
+                assert!(found == expected, "{threads} threads, chunks of {chunk}, simd {simd}");
+            }
+        }
+    }
+    cpu::set_chunk(0);
+}
