@@ -27,6 +27,24 @@ pub(super) fn reduce<E: EmitBits>(e: &mut E, x: &E::V) -> Reduced<E::V> {
     Reduced { r, low, quadrant }
 }
 
+/// π/2 in three parts of f32.
+const HALF_PI_SINGLE: [f64; 3] = [1.570_796_370_506_286_6, -4.371_138_828_673_793e-8, -1.715_124_510_005_881_9e-15];
+
+/// Below this an f32 goes the short way in f32. There n has at most 15 bits: x - n p1 is exact, since it is a multiple of
+/// 2⁻²⁴ below 1, and what the three parts leave of n π/2 is below 2⁻⁶⁰, where no f32 is nearer to a multiple than 2⁻³⁰.
+pub(super) const LARGE_SINGLE: f64 = 32768.0;
+
+/// The short way in f32, for sizes below [`LARGE_SINGLE`]; the quadrant is an i32.
+pub(super) fn reduce_single<E: EmitBits>(e: &mut E, x: &E::V) -> Reduced<E::V> {
+    // Added to 1.5 · 2²³, a float is rounded to an integer, whose bits are then the sum's last.
+    let magic = k(e, x, 12_582_912.0);
+    let factor = k(e, x, std::f64::consts::FRAC_2_PI);
+    let sum = e.fma(x, &factor, &magic);
+    let quadrant = e.bitcast(Scalar::I32, &sum);
+    let n = e.sub(&sum, &magic);
+    subtract(e, x, &n, HALF_PI_SINGLE, quadrant)
+}
+
 /// Where the long way begins. Below it n has 32 bits, and where r is smallest some 2⁻¹²⁸ of n π/2 are lost; no f64 at
 /// all is nearer than 2⁻⁶² to a multiple of π/2.
 const LARGE: f64 = (1u64 << 32) as f64;
@@ -34,18 +52,23 @@ const LARGE: f64 = (1u64 << 32) as f64;
 fn short_way<E: EmitBits>(e: &mut E, x: &E::V) -> Reduced<E::V> {
     let n = e.scale(x, std::f64::consts::FRAC_2_PI);
     let n = e.op(Op::Rint, &[&n]);
-    let [p1, p2, p3] = HALF_PI.map(|c| k(e, x, c));
-    let minus = e.neg(&n);
+    let quadrant = e.cast(Scalar::I64, &n);
+    subtract(e, x, &n, HALF_PI, quadrant)
+}
+
+/// x - n π/2, π/2 in three parts, of which the first times n is exact.
+fn subtract<E: EmitBits>(e: &mut E, x: &E::V, n: &E::V, half_pi: [f64; 3], quadrant: E::V) -> Reduced<E::V> {
+    let [p1, p2, p3] = half_pi.map(|c| k(e, x, c));
+    let minus = e.neg(n);
     let first = e.fma(&minus, &p1, x);
-    let second = e.mul(&n, &p2);
+    let second = e.mul(n, &p2);
     let negated = e.neg(&second);
-    let second_lost = e.fma(&n, &p2, &negated);
+    let second_lost = e.fma(n, &p2, &negated);
     let r = e.sub(&first, &second);
     let back = e.sub(&first, &r);
     let low = e.sub(&back, &second);
     let low = e.sub(&low, &second_lost);
     let low = e.fma(&minus, &p3, &low);
-    let quadrant = e.cast(Scalar::I64, &n);
     Reduced { r, low, quadrant }
 }
 

@@ -1,6 +1,6 @@
 //! sin, cos, tan and their inverses.
 
-use super::reduction::{HALF_PI, Reduced, reduce};
+use super::reduction::{HALF_PI, LARGE_SINGLE, Reduced, reduce, reduce_single};
 use super::{abs, k, mend, polynomial, through_f64};
 use crate::{EmitBits, Op, Scalar, Value};
 
@@ -74,9 +74,59 @@ fn finite_only<E: EmitBits>(e: &mut E, x: &E::V, result: &E::V) -> E::V {
     mend(e, &size, f64::INFINITY, f64::NAN, result)
 }
 
+/// sin, or cos by a quadrant more, in f32 all the way; from [`LARGE_SINGLE`] on, as f64 has it.
+fn single<E: EmitBits>(e: &mut E, op: Op, x: &E::V) -> E::V {
+    let Reduced { r, low, quadrant } = reduce_single(e, x);
+    let z = e.mul(&r, &r);
+    let cube = e.mul(&z, &r);
+    let series = polynomial(e, &z, &SIN[..4]);
+    let tail = e.fma(&cube, &series, &low);
+    let sin = e.add(&r, &tail);
+
+    // 1 - z/2, and what its rounding lost.
+    let (one, half) = (k(e, x, 1.0), k(e, x, -0.5));
+    let slope = e.fma(&z, &half, &one);
+    let lost = e.sub(&one, &slope);
+    let lost = e.fma(&z, &half, &lost);
+    let minus = e.neg(&r);
+    let lost = e.fma(&minus, &low, &lost);
+    let series = polynomial(e, &z, &COS[..4]);
+    let fourth = e.mul(&z, &z);
+    let tail = e.fma(&fourth, &series, &lost);
+    let cos = e.add(&slope, &tail);
+
+    let [one, two, up] = [1, 2, 30].map(|v| e.constant(Value::int(Scalar::I32, v)));
+    let quadrant = if op == Op::Cos { e.add(&quadrant, &one) } else { quadrant };
+    let odd = e.op(Op::And, &[&quadrant, &one]);
+    let zero = e.constant(Value::int(Scalar::I32, 0));
+    let odd = e.op(Op::Ne, &[&odd, &zero]);
+    let value = e.select(&odd, &cos, &sin);
+    // The quadrant's second bit is the sign.
+    let sign = e.op(Op::And, &[&quadrant, &two]);
+    let sign = e.op(Op::Shl, &[&sign, &up]);
+    let bits = e.bitcast(Scalar::I32, &value);
+    let bits = e.op(Op::Xor, &[&bits, &sign]);
+    let mut value = e.bitcast(Scalar::F32, &bits);
+    if op == Op::Sin {
+        // sin(-0) is -0.
+        value = mend_zero(e, x, &value);
+    }
+    let (size, edge) = (abs(e, x), k(e, x, LARGE_SINGLE));
+    let large = e.op(Op::Ge, &[&size, &edge]);
+    let [value] = e.rarely(&large, [value.clone()], |e| [through_f64(e, op, &[x]).unwrap_or(value)]);
+    value
+}
+
+/// x itself where it is 0, of either sign.
+fn mend_zero<E: EmitBits>(e: &mut E, x: &E::V, value: &E::V) -> E::V {
+    let zero = k(e, x, 0.0);
+    let is_zero = super::equal(e, x, &zero);
+    e.select(&is_zero, x, value)
+}
+
 pub(crate) fn sin<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    if let Some(result) = through_f64(e, Op::Sin, args) {
-        return result;
+    if e.scalar(args[0]) == Scalar::F32 {
+        return single(e, Op::Sin, args[0]);
     }
     let Turned { sin, cos, quadrant } = turn(e, args[0]);
     let odd = has(e, &quadrant, 1);
@@ -85,15 +135,13 @@ pub(crate) fn sin<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let minus = e.neg(&value);
     let value = e.select(&negative, &minus, &value);
     // sin(-0) is -0.
-    let zero = k(e, args[0], 0.0);
-    let is_zero = super::equal(e, args[0], &zero);
-    let value = e.select(&is_zero, args[0], &value);
+    let value = mend_zero(e, args[0], &value);
     finite_only(e, args[0], &value)
 }
 
 pub(crate) fn cos<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    if let Some(result) = through_f64(e, Op::Cos, args) {
-        return result;
+    if e.scalar(args[0]) == Scalar::F32 {
+        return single(e, Op::Cos, args[0]);
     }
     let Turned { sin, cos, quadrant } = turn(e, args[0]);
     let one = e.constant(Value::int(Scalar::I64, 1));
@@ -115,9 +163,7 @@ pub(crate) fn tan<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let minus = e.neg(&cos);
     let (above, below) = (e.select(&odd, &minus, &sin), e.select(&odd, &sin, &cos));
     let value = e.div(&above, &below);
-    let zero = k(e, args[0], 0.0);
-    let is_zero = super::equal(e, args[0], &zero);
-    let value = e.select(&is_zero, args[0], &value);
+    let value = mend_zero(e, args[0], &value);
     finite_only(e, args[0], &value)
 }
 
