@@ -194,3 +194,79 @@ fn threads_make_no_difference() {
     }
     cpu::set_chunk(0);
 }
+
+/// Every row on every type, on specials and random bits, in vectors and singly, on one, two and five threads.
+#[test]
+fn every_row_agrees() {
+    let count = 997;
+    let mut random = std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64);
+    let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
+    random = seed.unwrap_or(random);
+    println!("BORNITE_TEST_SEED={random}");
+    let mut next = move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random ^ random >> 29
+    };
+    let mut checked = 0;
+    for &op in Op::ALL {
+        for scalar in Scalar::ALL {
+            let mut types = vec![scalar; op.arity()];
+            if op == Op::Select {
+                types[0] = Scalar::Bool;
+            }
+            let Ok(result) = op.row().rule.result(&types) else { continue };
+            let mut b = Builder::new(op.row().name, count, Scalar::I32);
+            let out = b.param("out", result, count, Access::Write);
+            let i = b.index();
+            let args: Vec<_> = (types.iter().enumerate())
+                .map(|(n, &scalar)| {
+                    let view = b.param(format!("in{n}"), scalar, count, Access::Read);
+                    b.load(view, i)
+                })
+                .collect();
+            let value = b.op(op, &args.iter().collect::<Vec<_>>());
+            b.store(out, i, value);
+            let kernel = b.finish().unwrap();
+            let columns: Vec<Vec<u64>> = (types.iter())
+                .map(|&scalar| {
+                    let mut words = vec![0; (count as usize * scalar.bytes()).div_ceil(8)];
+                    for n in 0..count as usize {
+                        let specials = [0.0, -0.0, f64::NAN, f64::INFINITY, -1.0, 1e-40, 1e9, 0.5, 2.5, -128.0, 127.0];
+                        let value = match next() % 4 {
+                            0 => Value::from_f64(scalar, specials[(next() >> 7) as usize % specials.len()]),
+                            1 => Value::from_bits(scalar, next()),
+                            _ => Value::from_f64(scalar, (next() >> 40) as f64 / 4e5 - 20.0),
+                        };
+                        bornite_ir::poke(&mut words, n * scalar.bytes(), value);
+                    }
+                    words
+                })
+                .collect();
+            let results = |words: &[u64]| -> Vec<u64> {
+                let values = (0..count as usize).map(|n| bornite_ir::peek(words, n * result.bytes(), result));
+                values.map(|v| if v.as_f64().is_nan() { u64::MAX } else { v.bits() }).collect()
+            };
+            let call = |run: &dyn Fn(&mut [Arg]) -> Result<(), Fault>| {
+                let mut out = vec![0; (count as usize * result.bytes()).div_ceil(8)];
+                let mut args = vec![Arg::Write(&mut out)];
+                args.extend(columns.iter().map(|words| Arg::Read(words)));
+                run(&mut args).unwrap();
+                results(&out)
+            };
+            let expected = call(&|args| interp::run(&kernel, args));
+            for (n, simd) in [true, false].into_iter().enumerate() {
+                let compiled = cpu::compile_with(&kernel, Options { simd, ..Options::default() }).unwrap();
+                assert_eq!(compiled.checks(), 0);
+                assert!(compiled.uses_vectors() == simd || cfg!(not(target_arch = "x86_64")));
+                cpu::set_threads([1, 2, 5][(checked + n) % 3]);
+                cpu::set_chunk(100);
+                let found = call(&|args| compiled.run(args));
+                let differs = (0..count as usize).find(|&n| found[n] != expected[n]);
+                assert!(differs.is_none(), "{op:?} of {scalar}, simd {simd}, differs at {differs:?}");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 250, "only {checked} combinations of row and type");
+    cpu::set_chunk(0);
+}

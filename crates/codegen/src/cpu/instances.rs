@@ -9,7 +9,7 @@ use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::lanes;
+use super::lanes::{self, Constants};
 use super::lower::{Frame, Lower, Typed, flags, statements, ty};
 use super::print::Record;
 use super::range::Ranges;
@@ -19,6 +19,8 @@ use super::{FaultRecord, Options};
 pub(super) struct Lowered {
     /// What it prints, to be kept as long as the code.
     pub prints: Vec<Arc<Record>>,
+    /// What it loads, to be kept as long as the code.
+    pub constants: Constants,
     /// True if several instances run at once.
     pub vectors: bool,
     /// Indices that are checked.
@@ -40,7 +42,8 @@ pub(super) fn lower(
     function.signature.returns.push(AbiParam::new(types::I8));
     let ranges = if options.check_all { Ranges::none(kernel) } else { Ranges::of(kernel) };
     let plan = if options.simd { lanes::plan(kernel, &ranges) } else { None };
-    let mut lowered = Lowered { prints: vec![], vectors: plan.is_some(), checks: ranges.checks() };
+    let mut lowered =
+        Lowered { prints: vec![], constants: Constants::new(0), vectors: plan.is_some(), checks: ranges.checks() };
 
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(function, &mut context);
@@ -65,6 +68,8 @@ pub(super) fn lower(
     }
     let origins =
         (0..kernel.params.len() as i32).map(|n| b.ins().load(types::I64, flags(), values, (word + n) * 8)).collect();
+    // And last, where the constants of vectors are: as an address in the code it would be loaded again and again.
+    let constants_at = b.ins().load(pointer, flags(), values, (word + kernel.params.len() as i32) * 8);
     let instance = b.declare_var(types::I64);
     b.def_var(instance, first);
     // Where the loop over single instances ends, for now.
@@ -88,6 +93,8 @@ pub(super) fn lower(
         headers: vec![],
         frame: Frame::new(&kernel.code, arguments.clone(), next),
         prints: vec![],
+        constants: Constants::new(if plan.is_some() { 128 } else { 0 }),
+        constants_at,
     };
 
     let again = match &plan {
@@ -101,19 +108,19 @@ pub(super) fn lower(
             l.b.switch_to_block(several);
             let at = l.b.use_var(instance);
             let rest = l.b.ins().isub(end, at);
-            let enough = l.b.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, rest, lanes::COUNT as i64);
+            let enough = l.b.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, rest, plan.count as i64);
             l.b.ins().brif(enough, vectors, &[], tail, &[]);
 
             l.b.switch_to_block(vectors);
             l.at(at);
             lanes::lower(&mut l, plan, bail);
-            let further = l.b.ins().iadd_imm_s(at, lanes::COUNT as i64);
+            let further = l.b.ins().iadd_imm_s(at, plan.count as i64);
             l.b.def_var(instance, further);
             l.b.ins().jump(several, &[]);
 
             l.b.switch_to_block(bail);
             l.b.set_cold_block(bail);
-            let further = l.b.ins().iadd_imm_s(at, lanes::COUNT as i64);
+            let further = l.b.ins().iadd_imm_s(at, plan.count as i64);
             l.b.def_var(stop, further);
             l.b.ins().jump(header, &[]);
 
@@ -146,8 +153,8 @@ pub(super) fn lower(
     l.b.def_var(instance, further);
     l.b.ins().jump(header, &[]);
 
-    let Lower { mut b, prints, .. } = l;
-    lowered.prints = prints;
+    let Lower { mut b, prints, constants, .. } = l;
+    (lowered.prints, lowered.constants) = (prints, constants);
     if plan.is_none() {
         // Nobody goes there, but every block must end.
         b.switch_to_block(left);

@@ -12,6 +12,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
 
+use super::lanes::Constants;
 use super::print::{Record, print};
 use super::range::Ranges;
 use super::{FaultRecord, Options, TOO_LONG};
@@ -89,6 +90,8 @@ pub(super) struct Lower<'k, 'f> {
     pub(super) headers: Vec<Block>,
     pub(super) frame: Frame<'k>,
     pub(super) prints: Vec<Arc<Record>>,
+    pub(super) constants: Constants,
+    pub(super) constants_at: ir::Value,
 }
 
 impl<'k> Lower<'k, '_> {

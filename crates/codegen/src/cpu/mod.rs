@@ -118,6 +118,8 @@ pub struct CpuKernel {
     checks: usize,
     /// What `entry` prints; it holds their addresses.
     _prints: Vec<Arc<print::Record>>,
+    /// What `entry` loads; likewise.
+    constants: lanes::Constants,
     /// Owns the pages that `entry` points into; `None` only while being dropped.
     module: Mutex<Option<JITModule>>,
 }
@@ -159,7 +161,7 @@ pub fn compile_with(kernel: &Kernel, mut options: Options) -> Result<CpuKernel, 
     // and the code stays mapped as long as `module`, which lives beside `entry`.
     #[allow(unsafe_code)]
     let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code) };
-    let instances::Lowered { prints, vectors, checks } = lowered;
+    let instances::Lowered { prints, constants, vectors, checks } = lowered;
     Ok(CpuKernel {
         kernel: kernel.clone(),
         options,
@@ -168,6 +170,7 @@ pub fn compile_with(kernel: &Kernel, mut options: Options) -> Result<CpuKernel, 
         vectors,
         checks,
         _prints: prints,
+        constants,
         module: Mutex::new(Some(module)),
     })
 }

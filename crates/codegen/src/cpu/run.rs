@@ -69,7 +69,7 @@ struct Job {
     entry: Entry,
     /// View addresses as compiled code takes them.
     views: Vec<*mut u8>,
-    /// Components of value parameters, a word each.
+    /// Components of value parameters, origins of views and where constants are, a word each.
     values: Vec<u64>,
     count: u64,
     chunk: u64,
@@ -152,7 +152,7 @@ impl CpuKernel {
         let job = Job {
             entry: self.entry,
             views,
-            values: values.chain(self.kernel.params.iter().map(origin)).collect(),
+            values: values.chain(self.kernel.params.iter().map(origin)).chain([self.constants.address()]).collect(),
             count,
             chunk: count,
             next: AtomicU64::new(0),

@@ -1,40 +1,32 @@
-__device__ __forceinline__ float bn_max(float a, float b) {
-    return a != a || b != b ? __int_as_float(0x7fffffff) : fmaxf(a, b);
-}
-__device__ __forceinline__ double bn_max(double a, double b) {
-    return a != a || b != b ? __longlong_as_double(0x7fffffffffffffffLL) : fmax(a, b);
-}
-template <class T> __device__ __forceinline__ T bn_max(T a, T b) { return a > b ? a : b; }
-__device__ __forceinline__ int bn_to_i32(float a) { return __float2int_rz(a); }
-__device__ __forceinline__ int bn_to_i32(double a) { return a != a ? 0 : __double2int_rz(a); }
 __device__ __forceinline__ float bn_exp_f32(float a) {
     const bool t0 = 89.0f < a;
     const float t1 = t0 ? 89.0f : a;
     const bool t2 = t1 < -104.5f;
     const float t3 = t2 ? -104.5f : t1;
-    const float t4 = t3 * 1.442695f;
-    const float t5 = rintf(t4);
-    const float t6 = fmaf(t5, -0.69314575f, t3);
-    const float t7 = fmaf(t5, -1.4286068e-6f, t6);
-    const float t8 = fmaf(0.0001984127f, t7, 0.0013888889f);
-    const float t9 = fmaf(t8, t7, 0.008333334f);
-    const float t10 = fmaf(t9, t7, 0.041666668f);
-    const float t11 = fmaf(t10, t7, 0.16666667f);
-    const float t12 = fmaf(t11, t7, 0.5f);
-    const float t13 = fmaf(t12, t7, 1.0f);
-    const float t14 = fmaf(t13, t7, 1.0f);
-    const int t15 = bn_to_i32(t5);
-    const int t16 = t15 >> (1 & 31);
-    const int t17 = (int)((unsigned)t15 - (unsigned)t16);
-    const int t18 = (int)((unsigned)t16 + (unsigned)127);
-    const int t19 = (int)((unsigned)t18 << (23 & 31));
-    const float t20 = __int_as_float(t19);
-    const int t21 = (int)((unsigned)t17 + (unsigned)127);
-    const int t22 = (int)((unsigned)t21 << (23 & 31));
-    const float t23 = __int_as_float(t22);
-    const float t24 = t14 * t20;
-    const float t25 = t24 * t23;
-    return t25;
+    const float t4 = fmaf(t3, 1.442695f, 12582912.0f);
+    const float t5 = t4 - 12582912.0f;
+    const int t6 = __float_as_int(t4);
+    const float t7 = fmaf(t5, -0.69314575f, t3);
+    const float t8 = fmaf(t5, -1.4286068e-6f, t7);
+    const float t9 = fmaf(0.0001984127f, t8, 0.0013888889f);
+    const float t10 = fmaf(t9, t8, 0.008333334f);
+    const float t11 = fmaf(t10, t8, 0.041666668f);
+    const float t12 = fmaf(t11, t8, 0.16666667f);
+    const float t13 = fmaf(t12, t8, 0.5f);
+    const float t14 = fmaf(t13, t8, 1.0f);
+    const float t15 = fmaf(t14, t8, 1.0f);
+    const int t16 = (int)((unsigned)t6 - (unsigned)1262485504);
+    const int t17 = t16 >> (1 & 31);
+    const int t18 = (int)((unsigned)t16 - (unsigned)t17);
+    const int t19 = (int)((unsigned)t17 + (unsigned)127);
+    const int t20 = (int)((unsigned)t19 << (23 & 31));
+    const float t21 = __int_as_float(t20);
+    const int t22 = (int)((unsigned)t18 + (unsigned)127);
+    const int t23 = (int)((unsigned)t22 << (23 & 31));
+    const float t24 = __int_as_float(t23);
+    const float t25 = t15 * t21;
+    const float t26 = t25 * t24;
+    return t26;
 }
 __device__ __forceinline__ float bn_tanh_f32(float a) {
     const float t0 = a * a;
@@ -45,19 +37,18 @@ __device__ __forceinline__ float bn_tanh_f32(float a) {
     const float t5 = fmaf(t4, t0, -0.33333334f);
     const float t6 = fmaf(t0, t5, 1.0f);
     const float t7 = a * t6;
-    const float t8 = -a;
-    const float t9 = bn_max(a, t8);
-    const float t10 = t9 + t9;
-    const float t11 = bn_exp_f32(t10);
-    const float t12 = t11 + 1.0f;
-    const float t13 = 2.0f / t12;
-    const float t14 = 1.0f - t13;
-    const bool t15 = a < 0.0f;
-    const float t16 = -t14;
-    const float t17 = t15 ? t16 : t14;
-    const bool t18 = t9 < 0.625f;
-    const float t19 = t18 ? t7 : t17;
-    return t19;
+    const float t8 = fabsf(a);
+    const float t9 = t8 + t8;
+    const float t10 = bn_exp_f32(t9);
+    const float t11 = t10 + 1.0f;
+    const float t12 = 2.0f / t11;
+    const float t13 = 1.0f - t12;
+    const bool t14 = a < 0.0f;
+    const float t15 = -t13;
+    const float t16 = t14 ? t15 : t13;
+    const bool t17 = t8 < 0.625f;
+    const float t18 = t17 ? t7 : t16;
+    return t18;
 }
 extern "C" __global__ void __launch_bounds__(256)
 sample(double* __restrict__ out, const float* __restrict__ x) {

@@ -1,6 +1,6 @@
 //! exp, exp2, expm1.
 
-use super::{Ln2, equal, int, k, ln2, polynomial, power_of_two, through_f64};
+use super::{Ln2, Nearest, equal, int, integer, k, ln2, nearest, polynomial, power_of_two, through_f64};
 use crate::{EmitBits, Op, Scalar};
 
 /// 1/0!, 1/1!, …: enough of them that the remainder on |r| ≤ ln 2 / 2 is below a tenth of an ulp.
@@ -21,7 +21,7 @@ const EXP: [f64; 14] = [
     1.0 / 6_227_020_800.0,
 ];
 
-/// exp(x) = 2ⁿ · exp(r), n = rint(x / ln 2), |r| ≤ ln 2 / 2.
+/// exp(x) = 2ⁿ · exp(r), n = x / ln 2 rounded, |r| ≤ ln 2 / 2.
 pub(crate) fn exp<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let x = args[0];
     let scalar = e.scalar(x);
@@ -29,22 +29,19 @@ pub(crate) fn exp<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let (low, high, terms) = if scalar == Scalar::F64 { (-746.0, 710.0, 14) } else { (-104.5, 89.0, 8) };
     let x = within(e, x, low, high);
 
-    let log2_e = k(e, &x, std::f64::consts::LOG2_E);
-    let n = e.mul(&x, &log2_e);
-    let n = e.op(Op::Rint, &[&n]);
+    let n = nearest(e, &x, std::f64::consts::LOG2_E);
     let Ln2 { high, low } = ln2(scalar);
     let (high, low) = (k(e, &x, -high), k(e, &x, -low));
-    let r = e.fma(&n, &high, &x);
-    let r = e.fma(&n, &low, &r);
+    let r = e.fma(&n.float, &high, &x);
+    let r = e.fma(&n.float, &low, &r);
     let p = polynomial(e, &r, &EXP[..terms]);
 
     scaled(e, &p, &n)
 }
 
-/// p · 2ⁿ, n an integral float, in two factors: one could overflow or be denormal where the product is not.
-fn scaled<E: EmitBits>(e: &mut E, p: &E::V, n: &E::V) -> E::V {
-    let scalar = e.scalar(p);
-    let n = e.cast(scalar.same_width(), n);
+/// p · 2ⁿ in two factors: one could overflow or be denormal where the product is not.
+fn scaled<E: EmitBits>(e: &mut E, p: &E::V, n: &Nearest<E::V>) -> E::V {
+    let n = integer(e, n);
     let one = int(e, p, 1);
     let half = e.op(Op::Shr, &[&n, &one]);
     let rest = e.sub(&n, &half);
@@ -62,14 +59,14 @@ fn within<E: EmitBits>(e: &mut E, x: &E::V, low: f64, high: f64) -> E::V {
     e.select(&below, &low, &x)
 }
 
-/// 2ˣ = 2ⁿ · exp(r ln 2), n = rint(x).
+/// 2ˣ = 2ⁿ · exp(r ln 2), n = x rounded.
 pub(crate) fn exp2<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     if let Some(result) = through_f64(e, Op::Exp2, args) {
         return result;
     }
     let x = within(e, args[0], -1076.0, 1025.0);
-    let n = e.op(Op::Rint, &[&x]);
-    let r = e.sub(&x, &n);
+    let n = nearest(e, &x, 1.0);
+    let r = e.sub(&x, &n.float);
     let r = e.scale(&r, std::f64::consts::LN_2);
     let p = polynomial(e, &r, &EXP);
     scaled(e, &p, &n)
@@ -82,16 +79,15 @@ pub(crate) fn expm1<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     }
     // Beyond 60 the 1 is below a hundredth of an ulp, below -60 the result is -1.
     let x = within(e, args[0], -60.0, 60.0);
-    let n = e.scale(&x, std::f64::consts::LOG2_E);
-    let n = e.op(Op::Rint, &[&n]);
+    let n = nearest(e, &x, std::f64::consts::LOG2_E);
     let Ln2 { high, low } = ln2(Scalar::F64);
     let (high, low) = (k(e, &x, -high), k(e, &x, -low));
-    let r = e.fma(&n, &high, &x);
-    let r = e.fma(&n, &low, &r);
+    let r = e.fma(&n.float, &high, &x);
+    let r = e.fma(&n.float, &low, &r);
     let tail = polynomial(e, &r, &EXP[2..]);
     let square = e.mul(&r, &r);
     let p = e.fma(&square, &tail, &r);
-    let n = e.cast(Scalar::I64, &n);
+    let n = integer(e, &n);
     let power = power_of_two(e, &x, &n);
     let one = k(e, &x, 1.0);
     let less = e.sub(&power, &one);

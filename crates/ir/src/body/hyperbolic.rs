@@ -37,8 +37,7 @@ pub(crate) fn tanh<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let factor = e.fma(&square, &p, &one);
     let near = e.mul(x, &factor);
 
-    let minus = e.neg(x);
-    let size = e.op(Op::Max, &[x, &minus]);
+    let size = abs(e, x);
     let twice = e.add(&size, &size);
     let power = e.op(Op::Exp, &[&twice]);
     let denominator = e.add(&power, &one);

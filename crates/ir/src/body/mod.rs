@@ -72,6 +72,41 @@ fn through_f64<E: EmitBits>(e: &mut E, op: Op, args: &[&E::V]) -> Option<E::V> {
     Some(e.cast(Scalar::F32, &result))
 }
 
+/// The integer nearest to a product.
+struct Nearest<V> {
+    /// As a float.
+    float: V,
+    /// In the last bits of an integer of the same width, the others as the sum has them; [`integer`] takes those off.
+    bits: V,
+}
+
+impl<V> Nearest<V> {
+    /// What is added so that a float's last bit is worth 1: 1.5 · 2²³, or 1.5 · 2⁵² in f64.
+    const fn magic(scalar: Scalar) -> f64 {
+        if let Scalar::F64 = scalar { 6_755_399_441_055_744.0 } else { 12_582_912.0 }
+    }
+}
+
+/// The integer nearest to x · factor, whose size must be below 2²², or 2⁵¹ in f64. A sum with a number whose last bit is
+/// worth 1 rounds and holds the integer in its last bits: cheaper than to round and convert, everywhere.
+fn nearest<E: EmitBits>(e: &mut E, x: &E::V, factor: f64) -> Nearest<E::V> {
+    let scalar = e.scalar(x);
+    let (magic, factor) = (k(e, x, Nearest::<E::V>::magic(scalar)), k(e, x, factor));
+    let sum = e.fma(x, &factor, &magic);
+    Nearest { float: e.sub(&sum, &magic), bits: e.bitcast(scalar.same_width(), &sum) }
+}
+
+/// [`Nearest::bits`] as an integer.
+fn integer<E: EmitBits>(e: &mut E, nearest: &Nearest<E::V>) -> E::V {
+    let magic = Nearest::<E::V>::magic(e.scalar(&nearest.float));
+    let zero = match e.scalar(&nearest.float) {
+        Scalar::F64 => magic.to_bits() as i64,
+        _ => (magic as f32).to_bits() as i64,
+    };
+    let zero = int(e, &nearest.float, zero);
+    e.sub(&nearest.bits, &zero)
+}
+
 /// ln 2 = HIGH + LOW, HIGH short enough that an exponent times it is exact.
 struct Ln2 {
     high: f64,

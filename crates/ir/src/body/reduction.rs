@@ -4,7 +4,7 @@
 //! run out of bits and Payne and Hanek's way is taken: of x · 2/π only the last two integer bits matter, so the product
 //! needs no more of 2/π than the 192 bits beside x's own place.
 
-use super::{abs, k};
+use super::{Nearest, abs, k, nearest};
 use crate::{EmitBits, Op, Scalar, Table, Value};
 
 /// π/2 in three parts.
@@ -15,7 +15,7 @@ pub(super) const HALF_PI: [f64; 3] =
 pub(super) struct Reduced<V> {
     pub r: V,
     pub low: V,
-    /// n as an i64; only its last two bits are meant.
+    /// n as an integer of the same width; only its last two bits are meant.
     pub quadrant: V,
 }
 
@@ -34,15 +34,10 @@ const HALF_PI_SINGLE: [f64; 3] = [1.570_796_370_506_286_6, -4.371_138_828_673_79
 /// 2⁻²⁴ below 1, and what the three parts leave of n π/2 is below 2⁻⁶⁰, where no f32 is nearer to a multiple than 2⁻³⁰.
 pub(super) const LARGE_SINGLE: f64 = 32768.0;
 
-/// The short way in f32, for sizes below [`LARGE_SINGLE`]; the quadrant is an i32.
+/// The short way in f32, for sizes below [`LARGE_SINGLE`].
 pub(super) fn reduce_single<E: EmitBits>(e: &mut E, x: &E::V) -> Reduced<E::V> {
-    // Added to 1.5 · 2²³, a float is rounded to an integer, whose bits are then the sum's last.
-    let magic = k(e, x, 12_582_912.0);
-    let factor = k(e, x, std::f64::consts::FRAC_2_PI);
-    let sum = e.fma(x, &factor, &magic);
-    let quadrant = e.bitcast(Scalar::I32, &sum);
-    let n = e.sub(&sum, &magic);
-    subtract(e, x, &n, HALF_PI_SINGLE, quadrant)
+    let n = nearest(e, x, std::f64::consts::FRAC_2_PI);
+    subtract(e, x, n, HALF_PI_SINGLE)
 }
 
 /// Where the long way begins. Below it n has 32 bits, and where r is smallest some 2⁻¹²⁸ of n π/2 are lost; no f64 at
@@ -50,20 +45,19 @@ pub(super) fn reduce_single<E: EmitBits>(e: &mut E, x: &E::V) -> Reduced<E::V> {
 const LARGE: f64 = (1u64 << 32) as f64;
 
 fn short_way<E: EmitBits>(e: &mut E, x: &E::V) -> Reduced<E::V> {
-    let n = e.scale(x, std::f64::consts::FRAC_2_PI);
-    let n = e.op(Op::Rint, &[&n]);
-    let quadrant = e.cast(Scalar::I64, &n);
-    subtract(e, x, &n, HALF_PI, quadrant)
+    let n = nearest(e, x, std::f64::consts::FRAC_2_PI);
+    subtract(e, x, n, HALF_PI)
 }
 
 /// x - n π/2, π/2 in three parts, of which the first times n is exact.
-fn subtract<E: EmitBits>(e: &mut E, x: &E::V, n: &E::V, half_pi: [f64; 3], quadrant: E::V) -> Reduced<E::V> {
+fn subtract<E: EmitBits>(e: &mut E, x: &E::V, n: Nearest<E::V>, half_pi: [f64; 3]) -> Reduced<E::V> {
+    let Nearest { float: n, bits: quadrant } = n;
     let [p1, p2, p3] = half_pi.map(|c| k(e, x, c));
-    let minus = e.neg(n);
+    let minus = e.neg(&n);
     let first = e.fma(&minus, &p1, x);
-    let second = e.mul(n, &p2);
+    let second = e.mul(&n, &p2);
     let negated = e.neg(&second);
-    let second_lost = e.fma(n, &p2, &negated);
+    let second_lost = e.fma(&n, &p2, &negated);
     let r = e.sub(&first, &second);
     let back = e.sub(&first, &r);
     let low = e.sub(&back, &second);

@@ -110,6 +110,18 @@ impl Lanes<'_, '_, '_> {
             4 | 8 => (0..count).map(|n| self.l.b.ins().load(vector(scalar), unaligned(), address, n * 16)).collect(),
             2 if signed => (0..count).map(|n| self.l.b.ins().sload16x4(unaligned(), address, n * 8)).collect(),
             2 => (0..count).map(|n| self.l.b.ins().uload16x4(unaligned(), address, n * 8)).collect(),
+            _ if count == 1 => {
+                let four = self.l.b.ins().load(types::I32, unaligned(), address, 0);
+                let four = self.l.b.ins().scalar_to_vector(types::I32X4, four);
+                let bytes = self.seen_as(types::I8X16, four);
+                vec![if signed {
+                    let halves = self.l.b.ins().swiden_low(bytes);
+                    self.l.b.ins().swiden_low(halves)
+                } else {
+                    let halves = self.l.b.ins().uwiden_low(bytes);
+                    self.l.b.ins().uwiden_low(halves)
+                }]
+            }
             _ => (0..count / 2)
                 .flat_map(|n| {
                     if signed {
@@ -168,30 +180,34 @@ impl Lanes<'_, '_, '_> {
             let one = self.vectors(&one)[0];
             vectors = vectors.into_iter().map(|mask| self.l.b.ins().band(mask, one)).collect();
         }
-        // Values are within their type, so that saturation never happens.
-        let signed = scalar.is_signed();
-        if scalar.bytes() < 4 {
-            vectors = (vectors.chunks(2))
-                .map(|pair| match signed {
-                    true => self.l.b.ins().snarrow(pair[0], pair[1]),
-                    false => self.l.b.ins().unarrow(pair[0], pair[1]),
-                })
-                .collect();
-        }
-        if scalar.bytes() == 1 {
-            for (n, &eight) in vectors.iter().enumerate() {
-                let bytes = match signed {
-                    true => self.l.b.ins().snarrow(eight, eight),
-                    false => self.l.b.ins().unarrow(eight, eight),
-                };
-                let bytes = self.seen_as(types::I64X2, bytes);
-                let bytes = self.l.b.ins().extractlane(bytes, 0);
-                self.l.b.ins().store(unaligned(), bytes, address, n as i32 * 8);
+        if scalar.bytes() >= 4 {
+            for (n, vector) in vectors.into_iter().enumerate() {
+                self.l.b.ins().store(unaligned(), vector, address, n as i32 * 16);
             }
             return;
         }
-        for (n, vector) in vectors.into_iter().enumerate() {
-            self.l.b.ins().store(unaligned(), vector, address, n as i32 * 16);
+        // Values are within their type, so that saturation never happens.
+        let narrow = |s: &mut Self, a: ir::Value, b: ir::Value| match scalar.is_signed() {
+            true => s.l.b.ins().snarrow(a, b),
+            false => s.l.b.ins().unarrow(a, b),
+        };
+        let pairs = vectors.chunks(2).map(|pair| narrow(self, pair[0], pair[pair.len() - 1])).collect::<Vec<_>>();
+        for (n, &eight) in pairs.iter().enumerate() {
+            let packed = if scalar.bytes() == 1 { narrow(self, eight, eight) } else { eight };
+            // Eight instances in 16 or 8 bytes, or four in half of that.
+            let bytes = scalar.bytes() * self.count.min(8);
+            let value = match bytes {
+                16 => packed,
+                8 => {
+                    let words = self.seen_as(types::I64X2, packed);
+                    self.l.b.ins().extractlane(words, 0)
+                }
+                _ => {
+                    let words = self.seen_as(types::I32X4, packed);
+                    self.l.b.ins().extractlane(words, 0)
+                }
+            };
+            self.l.b.ins().store(unaligned(), value, address, (n * bytes) as i32);
         }
     }
 }

@@ -10,25 +10,42 @@ mod pack;
 mod primitive;
 mod shape;
 
-use bornite_ir::{Code, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Op, Parts, Scalar, Stmt};
+use bornite_ir::{Code, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Kind, Op, Parts, Scalar, Stmt};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder};
 use cranelift_frontend::Variable;
 
 use super::lower::{Lower, Typed, ty};
 use super::range::Ranges;
+pub(super) use pack::Constants;
 use pack::{Pack, lane_bytes, vector};
 use shape::{Shape, Shapes};
 
-/// Instances that run side by side: two vectors of f32, four of f64, so that one instruction need not wait for another.
-pub(super) const COUNT: usize = 8;
+/// How to run several instances at once.
+pub(super) struct Plan {
+    /// How many.
+    pub count: usize,
+    shapes: Shapes,
+}
 
-/// How a kernel's values differ between instances.
-pub(super) struct Plan(Shapes);
-
-/// How to run several instances at once, if that is possible.
+/// How to run several instances of a kernel at once, if that is possible.
 pub(super) fn plan(kernel: &Kernel, ranges: &Ranges) -> Option<Plan> {
-    Some(Plan(shape::shapes(kernel, ranges, COUNT as i64)?))
+    let count = count(kernel);
+    Some(Plan { count, shapes: shape::shapes(kernel, ranges, count as i64)? })
+}
+
+/// How many instances run side by side. A loop waits for the sum of its turn before, so several sums are under way at
+/// once; the body of a function keeps the CPU busy by itself, and its constants would not fit into registers twice.
+fn count(kernel: &Kernel) -> usize {
+    let code = &kernel.code;
+    let loops = code.any(&|stmt| matches!(stmt, Stmt::For { .. }));
+    let long = |expr: &Expr| matches!(expr, Expr::Op(op, _) if op.row().kind == Kind::Body && op.row().ulp.f32 > 0.0);
+    let wide = code.types.iter().any(|ty| ty.components(&kernel.structs).iter().any(|scalar| scalar.bytes() == 8));
+    match (loops, code.exprs.iter().any(long), wide) {
+        (true, false, false) => 16,
+        (true, false, true) | (false, false, _) => 8,
+        _ => 4,
+    }
 }
 
 /// The one instance that is looked at where not all go the same way.
@@ -64,13 +81,13 @@ struct Lanes<'s, 'k, 'f> {
     bail: Block,
 }
 
-/// Lowers [`COUNT`] instances, from the current one on, into the current block.
+/// Lowers several instances, from the current one on, into the current block.
 pub(super) fn lower(l: &mut Lower<'_, '_>, plan: &Plan, bail: Block) {
     let code = &l.kernel.code;
     let arguments = l.frame.arguments.iter().map(|parts| parts.iter().map(|&part| Pack::One(part)).collect()).collect();
-    let frame = Frame { code, shapes: &plan.0, arguments: vec![], locals: vec![], values: vec![] };
-    let mut lanes = Lanes { l, count: COUNT, single: None, frame, bail };
-    lanes.enter(code, &plan.0, arguments);
+    let frame = Frame { code, shapes: &plan.shapes, arguments: vec![], locals: vec![], values: vec![] };
+    let mut lanes = Lanes { l, count: plan.count, single: None, frame, bail };
+    lanes.enter(code, &plan.shapes, arguments);
     lanes.block(&code.body);
 }
 

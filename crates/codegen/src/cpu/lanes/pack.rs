@@ -5,7 +5,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, ConstantData, Endianness, InstBuilder, MemFlagsData, types};
 
 use super::Lanes;
-use crate::cpu::lower::{Typed, ty};
+use crate::cpu::lower::{Typed, flags, ty};
 
 /// A value of [`Lanes::count`] neighbouring instances.
 #[derive(Clone)]
@@ -113,9 +113,8 @@ impl Lanes<'_, '_, '_> {
                 scalar if scalar.is_int() => value.as_i64() as u64,
                 _ => value.bits(),
             };
-            let data: Vec<u8> = bits.to_le_bytes()[..bytes].iter().copied().cycle().take(16).collect();
-            let constant = self.l.b.func.dfg.constants.insert(ConstantData::from(&data[..]));
-            return self.l.b.ins().vconst(vector(scalar), constant);
+            let repeated = bits.to_le_bytes();
+            return self.constant_vector(vector(scalar), std::array::from_fn(|n| repeated[n % bytes]));
         }
         let wide = self.widened(typed);
         let splat = self.l.b.ins().splat(vector(scalar), wide);
@@ -138,8 +137,20 @@ impl Lanes<'_, '_, '_> {
     }
 
     fn zero(&mut self) -> ir::Value {
-        let zero = self.l.b.func.dfg.constants.insert(ConstantData::from(&[0u8; 16][..]));
-        self.l.b.ins().vconst(types::I32X4, zero)
+        self.constant_vector(types::I32X4, [0; 16])
+    }
+
+    /// A constant: as a load where it can be, since instructions take an operand from memory but not from the code
+    /// generator's own pool, out of which it would fill a register.
+    fn constant_vector(&mut self, ty: ir::Type, bytes: [u8; 16]) -> ir::Value {
+        let bits = u128::from_le_bytes(bytes);
+        let plain = bits == 0 || bits == u128::MAX;
+        if let (false, Some(offset)) = (plain, self.l.constants.place(bits)) {
+            // May move: else all loads would come first, and fill the registers after all.
+            return self.l.b.ins().load(ty, flags().with_readonly().with_can_move(), self.l.constants_at, offset);
+        }
+        let constant = self.l.b.func.dfg.constants.insert(ConstantData::from(&bytes[..]));
+        self.l.b.ins().vconst(ty, constant)
     }
 
     /// A value as vectors; of a bool, masks of whichever width is at hand.
@@ -153,11 +164,11 @@ impl Lanes<'_, '_, '_> {
                 let (count, each) = (self.vector_count(scalar.bytes()), scalar.bytes());
                 (0..count)
                     .map(|v| {
-                        let lanes = (0..16 / each).map(|n| (v * 16 / each + n) as i64);
-                        let bytes: Vec<u8> =
-                            lanes.flat_map(|n| n.wrapping_mul(*step).to_le_bytes()[..each].to_vec()).collect();
-                        let constant = self.l.b.func.dfg.constants.insert(ConstantData::from(&bytes[..]));
-                        let offsets = self.l.b.ins().vconst(ty, constant);
+                        let bytes = std::array::from_fn(|n| {
+                            let lane = ((v * 16 + n) / each) as i64;
+                            lane.wrapping_mul(*step).to_le_bytes()[n % each]
+                        });
+                        let offsets = self.constant_vector(ty, bytes);
                         self.l.b.ins().iadd(first, offsets)
                     })
                     .collect()
@@ -235,5 +246,32 @@ impl Lanes<'_, '_, '_> {
 
     pub(super) fn known(&mut self, value: Value) -> Pack {
         Pack::One(self.l.constant(value))
+    }
+}
+
+/// Constants of compiled code, in memory that stays where it is.
+pub(in crate::cpu) struct Constants {
+    vectors: Box<[u128]>,
+    used: usize,
+}
+
+impl Constants {
+    /// Room for as many as a kernel of some bodies has.
+    pub fn new(room: usize) -> Constants {
+        Constants { vectors: vec![0; room].into(), used: 0 }
+    }
+
+    /// Where they are.
+    pub fn address(&self) -> u64 {
+        self.vectors.as_ptr() as u64
+    }
+
+    /// The offset of one in bytes; `None` if there is no more room.
+    fn place(&mut self, bits: u128) -> Option<i32> {
+        let found = self.vectors[..self.used].iter().position(|&other| other == bits);
+        let at = found.unwrap_or(self.used);
+        *self.vectors.get_mut(at)? = bits;
+        self.used = self.used.max(at + 1);
+        Some(at as i32 * 16)
     }
 }
