@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
 
 use bornite_codegen::cpu::{self, CpuKernel};
 use bornite_codegen::cuda;
@@ -77,7 +78,12 @@ fn compile(device: Device, kernel: &Kernel) -> Result<Code> {
         Device::Interpreter => Ok(Code::Interpreted),
         // Threads that wait for each other run side by side on the interpreter only.
         Device::Cpu(_) if kernel.is_cooperative() => Ok(Code::Interpreted),
-        Device::Cpu(_) => Ok(Code::Cpu(Box::new(cpu::compile(kernel)?))),
+        Device::Cpu(_) => {
+            let begun = Instant::now();
+            let code = cpu::compile(kernel)?;
+            profile::compiled(&kernel.name, &device.to_string(), begun.elapsed().as_secs_f64() * 1e3);
+            Ok(Code::Cpu(Box::new(code)))
+        }
         Device::Cuda(ordinal) => {
             let device = bornite_cuda::Device::open(ordinal)?;
             let (cache, source) = (bornite_cuda::Cache::of_process()?, cuda::print(kernel));

@@ -39,6 +39,11 @@ pub fn profiles_tell_kernels_and_copies(device: Device) -> Outcome {
         let row = report.rows.iter().find(|row| row.name == "matmul_f32" && row.device == device.to_string());
         assert!(row.and_then(|row| row.roof_share).is_some_and(|share| share > 0.0 && share < 1.0), "{report}");
     }
+    if let Device::Cpu(_) = device {
+        // Compiled once, at the first call; nobody else multiplies matrices of this size.
+        let compiled = report.compilations.iter().filter(|c| c.kernel == "matmul_f32" && c.arch == device.to_string());
+        assert!(compiled.clone().count() >= 1 && compiled.clone().all(|c| c.duration_ms > 0.0), "{report}");
+    }
     // After the scope the step is replayed as a graph again, to the same values.
     assert_eq!(step.call(&[a, b])?[0].to_vec::<f32>()?[0], 67.0 * 0.25);
     Ok(())
