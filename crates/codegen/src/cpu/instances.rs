@@ -104,7 +104,7 @@ pub(super) fn lower(
         }
         Some(plan) => {
             let [several, vectors, tail, bail] = std::array::from_fn(|_| l.b.create_block());
-            l.b.ins().jump(several, &[]);
+            let before = l.b.ins().jump(several, &[]);
             l.b.switch_to_block(several);
             let at = l.b.use_var(instance);
             let rest = l.b.ins().isub(end, at);
@@ -113,7 +113,7 @@ pub(super) fn lower(
 
             l.b.switch_to_block(vectors);
             l.at(at);
-            lanes::lower(&mut l, plan, bail);
+            lanes::lower(&mut l, plan, bail, before);
             let further = l.b.ins().iadd_imm_s(at, plan.count as i64);
             l.b.def_var(instance, further);
             l.b.ins().jump(several, &[]);

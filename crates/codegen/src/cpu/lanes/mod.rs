@@ -79,14 +79,19 @@ struct Lanes<'s, 'k, 'f> {
     frame: Frame<'s, 'k>,
     /// Runs these instances singly; only before anything is stored.
     bail: Block,
+    /// Constants that are loaded before the loop over instances, at `before`.
+    kept: Vec<(u128, ir::Value)>,
+    before: ir::Inst,
+    /// False for an operand that its instruction can load by itself.
+    keeps: bool,
 }
 
-/// Lowers several instances, from the current one on, into the current block.
-pub(super) fn lower(l: &mut Lower<'_, '_>, plan: &Plan, bail: Block) {
+/// Lowers several instances, from the current one on, into the current block. The loop over instances begins at `before`.
+pub(super) fn lower(l: &mut Lower<'_, '_>, plan: &Plan, bail: Block, before: ir::Inst) {
     let code = &l.kernel.code;
     let arguments = l.frame.arguments.iter().map(|parts| parts.iter().map(|&part| Pack::One(part)).collect()).collect();
     let frame = Frame { code, shapes: &plan.shapes, arguments: vec![], locals: vec![], values: vec![] };
-    let mut lanes = Lanes { l, count: plan.count, single: None, frame, bail };
+    let mut lanes = Lanes { l, count: plan.count, single: None, frame, bail, kept: vec![], before, keeps: true };
     lanes.enter(code, &plan.shapes, arguments);
     lanes.block(&code.body);
 }

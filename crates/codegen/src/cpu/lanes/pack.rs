@@ -1,6 +1,7 @@
 //! A value in several instances at once, and the ways between it and single values.
 
 use bornite_ir::{EmitBits, Scalar, Value};
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, ConstantData, Endianness, InstBuilder, MemFlagsData, types};
 
@@ -36,6 +37,9 @@ impl Pack {
         }
     }
 }
+
+/// Constants that stay in registers, of which there are sixteen.
+const KEPT: usize = 8;
 
 /// Bytes that a value takes in a vector.
 pub(super) fn lane_bytes(scalar: Scalar) -> usize {
@@ -140,14 +144,26 @@ impl Lanes<'_, '_, '_> {
         self.constant_vector(types::I32X4, [0; 16])
     }
 
-    /// A constant: as a load where it can be, since instructions take an operand from memory but not from the code
-    /// generator's own pool, out of which it would fill a register.
+    /// A constant: one of the few that stay in registers, or a load, since instructions take an operand from memory but not
+    /// from the code generator's own pool, out of which it would take an instruction more.
     fn constant_vector(&mut self, ty: ir::Type, bytes: [u8; 16]) -> ir::Value {
         let bits = u128::from_le_bytes(bytes);
-        let plain = bits == 0 || bits == u128::MAX;
-        if let (false, Some(offset)) = (plain, self.l.constants.place(bits)) {
-            // May move: else all loads would come first, and fill the registers after all.
-            return self.l.b.ins().load(ty, flags().with_readonly().with_can_move(), self.l.constants_at, offset);
+        if bits != 0 && bits != u128::MAX {
+            if let Some(&(_, value)) =
+                self.kept.iter().find(|(kept, value)| *kept == bits && self.l.b.func.dfg.value_type(*value) == ty)
+            {
+                return value;
+            }
+            if let Some(offset) = self.l.constants.place(bits) {
+                let (at, stays) = (self.l.constants_at, flags().with_readonly());
+                if self.keeps && self.kept.len() < KEPT {
+                    let value = FuncCursor::new(self.l.b.func).at_inst(self.before).ins().load(ty, stays, at, offset);
+                    self.kept.push((bits, value));
+                    return value;
+                }
+                // May move: else all loads would come first, and fill the registers after all.
+                return self.l.b.ins().load(ty, stays.with_can_move(), at, offset);
+            }
         }
         let constant = self.l.b.func.dfg.constants.insert(ConstantData::from(&bytes[..]));
         self.l.b.ins().vconst(ty, constant)

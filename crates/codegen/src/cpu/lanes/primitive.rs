@@ -74,9 +74,13 @@ impl Lanes<'_, '_, '_> {
         args: &[&Pack],
         make: impl Fn(cranelift_frontend::FuncInstBuilder<'_, '_>, &[ir::Value]) -> ir::Value,
     ) -> Pack {
-        let args: Vec<Vec<ir::Value>> = (args.iter())
-            .map(|arg| if scalar == Scalar::Bool { self.masks(arg, 4) } else { self.vectors(arg) })
+        let args: Vec<Vec<ir::Value>> = (args.iter().enumerate())
+            .map(|(n, arg)| {
+                self.keeps = n < 2;
+                if scalar == Scalar::Bool { self.masks(arg, 4) } else { self.vectors(arg) }
+            })
             .collect();
+        self.keeps = true;
         let vectors = (0..args[0].len())
             .map(|n| {
                 let operands: Vec<ir::Value> = args.iter().map(|arg| arg[n]).collect();
