@@ -123,6 +123,9 @@ fn main() {
             Err(_) => Trial::test(format!("cuda::{name}"), || Ok(())).with_ignored_flag(true),
         });
     }
+    let huge = cuda.as_ref().ok().copied();
+    let body = move || huge.map_or(Ok(()), sweep::huge::more_than_32_bits_count);
+    trials.push(Trial::test("cuda::sweep::more_than_32_bits_count", body).with_ignored_flag(cuda.is_err()));
     if let Err(why) = &cuda {
         println!("skipped: everything on cuda, since {}", brief(why));
     }
