@@ -41,7 +41,7 @@ pub(crate) struct Joint {
 
 impl Joint {
     pub fn new(name: &'static str, results: Vec<(DType, Vec<usize>)>, how: How) -> Joint {
-        let parts = Mutex::new(vec![Weak::new(); results.len()]);
+        let parts = Mutex::new(results.iter().map(|_| Weak::new()).collect());
         Joint { name, results, decomposed: false, how, gradient: None, parts }
     }
 
