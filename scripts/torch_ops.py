@@ -2,7 +2,7 @@
 
 Each function below takes what PyTorch's op of the names in its decorator takes, and returns our name of it, the inputs
 and the other arguments as crates/tensor/tests/torch_samples/ops.rs reads them. An argument that is a function is asked
-later, with PyTorch's first result. Only what a call of ours with little around it says is expressed: what would need
+later, with PyTorch's first result; `only` says how many results are comparable. Only what a call of ours with little around it says is expressed: what would need
 several of our operations to imitate one of PyTorch's would test the imitation.
 """
 
@@ -366,6 +366,8 @@ def _(x, pad, mode="constant", value=None):
 
 def along(x, dim, index):
     inexpressible(x.ndim == 0 or index.ndim == 0, "an axis of a scalar")
+    inexpressible(x.ndim != index.ndim, "indices of another rank")
+    inexpressible(bool((index < 0).any()), "indices below 0")
     dim = dim % x.ndim
     others = [n for n in range(x.ndim) if n != dim and x.shape[n] != index.shape[n]]
     inexpressible(others != [], "indices that are shorter along other axes")
@@ -409,13 +411,21 @@ def _(x, num_classes=-1):
     return "one_hot", [x], {"classes": lambda out: out.shape[-1]}
 
 
+def tied(x, dim):
+    """True where elements along an axis are equal: where PyTorch says in no order, ours has the first first."""
+    ordered = x.detach().sort(one_axis(x, dim)).values
+    return bool((ordered.diff(dim=dim) == 0).any() if x.dtype != torch.bool else x.shape[dim] > 1)
+
+
 @ours("sort", ANY)
 def _(x, dim=-1, descending=False, stable=False):
-    return "sort", [x], {"axis": one_axis(x, dim), "descending": descending}
+    args = {"axis": one_axis(x, dim), "descending": descending}
+    return "sort", [x], args | {"only": 1 if tied(x, dim) and not stable else None}
 
 
 @ours("argsort", ANY)
 def _(x, dim=-1, descending=False, stable=False):
+    inexpressible(tied(x, dim) and not stable, "the order of equal elements, which PyTorch leaves open")
     return "argsort", [x], {"axis": one_axis(x, dim), "descending": descending}
 
 
@@ -423,7 +433,7 @@ def _(x, dim=-1, descending=False, stable=False):
 def _(x, k, dim=-1, largest=True, sorted=True):
     inexpressible(not largest, "the smallest")
     inexpressible(not sorted, "results in no order")
-    return "topk", [x], {"k": k, "axis": one_axis(x, dim)}
+    return "topk", [x], {"k": k, "axis": one_axis(x, dim), "only": 1 if tied(x, dim) else None}
 
 
 @ours("cumsum", NUMBERS)
@@ -588,6 +598,8 @@ def _(x, target, weight=None, ignore_index=-100, reduction="mean", label_smoothi
 def _(x, target, weight=None, ignore_index=-100, reduction="mean"):
     mean_only(reduction, weight)
     inexpressible(bool((target == ignore_index).any()), "classes to ignore")
+    narrow = x.dtype in (torch.bfloat16, torch.float16)
+    inexpressible(narrow and x.ndim == 4, "a sum that PyTorch rounds to 16 bits at every step")
     return "nll", [x, target], {}
 
 

@@ -33,8 +33,12 @@ struct Row {
 fn check(line: &Value, device: Device) -> Outcome<()> {
     let inputs: Vec<Input> = line["in"].as_array().unwrap().iter().map(|value| input(value, device)).collect();
     let call = Call { op: line["op"].as_str().unwrap(), inputs: &inputs, args: &line["args"], device };
-    let outs = call.run();
+    let mut outs = call.run();
     let expected: Vec<Expected> = line["out"].as_array().unwrap().iter().map(Expected::new).collect();
+    // Places among equal elements are not in the file: PyTorch leaves their order open.
+    if matches!(call.op, "sort" | "topk") {
+        outs.truncate(expected.len());
+    }
     if outs.len() != expected.len() {
         return Err(format!("{} results, PyTorch has {}", outs.len(), expected.len()));
     }

@@ -271,7 +271,9 @@ impl Call<'_> {
                 let classes = self.tensor(1);
                 let probabilities = classes.dtype().is_ok_and(DType::is_float);
                 let moved = probabilities && classes.shape().is_ok_and(|shape| shape.len() > 2);
-                rows().cross_entropy(&if moved { classes.movedim(1, -1) } else { classes.clone() })
+                let loss = rows().cross_entropy(&if moved { classes.movedim(1, -1) } else { classes.clone() });
+                // Ours of 16-bit floats is an f32.
+                loss.cast(x().dtype().unwrap())
             }
             "nll" => rows().nll(self.tensor(1)),
             "mse" => x().mse(self.tensor(1)),

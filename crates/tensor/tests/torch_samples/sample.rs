@@ -171,13 +171,16 @@ impl Expected {
                 return Err(format!("element {n} is {own}, PyTorch has {theirs}"));
             }
         }
-        let error = if away == 0.0 { 0.0 } else { (away / norm.max(f64::MIN_POSITIVE)).sqrt() };
+        let error = away.sqrt() / norm.sqrt().max(NOTHING);
         if error > tolerance(self.dtype) {
             return Err(format!("is away by {error:.1e} of the norm: {elements:?}, PyTorch has {:?}", self.elements));
         }
         Ok(())
     }
 }
+
+/// A norm so small that what cancels may be left of it.
+const NOTHING: f64 = 1e-4;
 
 /// How far results may be from PyTorch's, as a part of their norm.
 fn tolerance(dtype: DType) -> f64 {
