@@ -43,8 +43,21 @@ def ours(names, dtypes):
     return add
 
 
-def same(name, x, *rest):
-    return name, [x, *rest], {}
+def same(name, *inputs):
+    inexpressible(not any(isinstance(value, torch.Tensor) for value in inputs), "numbers only")
+    return name, [number(value) for value in inputs], {}
+
+
+def differentiable(name, inputs):
+    """False where a gradient has no value, or another one than ours for a reason: see docs/tensors.md."""
+    floats = [x.detach() for x in inputs if isinstance(x, torch.Tensor) and x.dtype.is_floating_point]
+    if not all(x.isfinite().all() for x in floats) or name == "hardsigmoid":
+        return False
+    if name in ("minimum", "maximum", "fmin", "fmax", "atan2", "%"):
+        a, b = (torch.as_tensor(x).detach() for x in inputs)
+        apart = {"atan2": lambda: (a != 0) | (b != 0), "%": lambda: (a - a.fmod(b)) / b == (a / b).trunc()}
+        return bool(apart.get(name, lambda: a != b)().all())
+    return True
 
 
 def shape_of(out):
@@ -52,6 +65,7 @@ def shape_of(out):
 
 
 def number(value):
+    """A tensor or a number that ours can be."""
     inexpressible(isinstance(value, (bool, complex)), "a bool or a complex number as an argument")
     return value
 
@@ -79,15 +93,22 @@ def dtype_name(dtype):
 for row in "acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp exp2 expm1 floor log log10 log1p log2 " \
            "reciprocal rsqrt sigmoid sin sinh sqrt tan tanh trunc".split():
     OPS[row] = FLOATS, lambda x, row=row: same(row, x)
-for row in "abs neg sign square".split():
+for row in "abs neg square".split():
     OPS[row] = NUMBERS, lambda x, row=row: same(row, x)
+
+
+@ours("sign sgn", NUMBERS)
+def _(x):
+    inexpressible(bool(x.isnan().any()), "the sign of NaN: ours is NaN, PyTorch's 0")
+    return same("sign", x)
+
+
 for torch_row, row in {"relu": "relu", "relu6": "relu6", "selu": "selu", "logsigmoid": "log_sigmoid", "silu": "silu",
                        "mish": "mish", "softsign": "softsign", "hardswish": "hardswish",
                        "hardsigmoid": "hardsigmoid"}.items():
     def activation(x, inplace=False, row=row):
         return same(row, x)
     OPS[f"nn.functional.{torch_row}"] = FLOATS, activation
-OPS["sgn"] = OPS["sign"]
 OPS["round"] = FLOATS, lambda x: same("rint", x)
 OPS["bitwise_not"] = BITS, lambda x: same("not", x)
 OPS["logical_not"] = (torch.bool,), lambda x: same("not", x)
@@ -95,45 +116,49 @@ OPS["logical_not"] = (torch.bool,), lambda x: same("not", x)
 for torch_row, row in {"add": "add", "sub": "sub"}.items():
     def with_alpha(x, y, alpha=1, row=row):
         inexpressible(alpha != 1, "a factor beside an operand")
-        return same(row, x, number(y))
+        return same(row, x, y)
     OPS[torch_row] = NUMBERS, with_alpha
 for torch_row, row in {"mul": "mul", "minimum": "minimum", "maximum": "maximum", "min/binary": "minimum",
                        "max/binary": "maximum"}.items():
-    OPS[torch_row] = NUMBERS, lambda x, y, row=row: same(row, x, number(y))
+    OPS[torch_row] = NUMBERS, lambda x, y, row=row: same(row, x, y)
 for row in "fmin fmax hypot atan2 copysign pow".split():
-    OPS[row] = FLOATS, lambda x, y, row=row: same(row, x, number(y))
-OPS["true_divide"] = FLOATS, lambda x, y: same("div", x, number(y))
-OPS["div/no_rounding_mode"] = FLOATS, lambda x, y, rounding_mode=None: same("div", x, number(y))
-OPS["div/trunc_rounding"] = INTEGERS, lambda x, y, rounding_mode=None: same("div", x, number(y))
-OPS["fmod"] = NUMBERS, lambda x, y: same("%", x, number(y))
+    OPS[row] = FLOATS, lambda x, y, row=row: same(row, x, y)
+OPS["true_divide"] = FLOATS, lambda x, y: same("div", x, y)
+OPS["div/no_rounding_mode"] = FLOATS, lambda x, y, rounding_mode=None: same("div", x, y)
+OPS["div/trunc_rounding"] = INTEGERS, lambda x, y, rounding_mode=None: same("div", x, y)
+OPS["fmod"] = NUMBERS, lambda x, y: same("%", x, y)
 for torch_row, row in {"eq": "equal", "ne": "not_equal", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}.items():
-    OPS[torch_row] = ANY, lambda x, y, row=row: same(row, x, number(y))
+    OPS[torch_row] = ANY, lambda x, y, row=row: same(row, x, y)
 for torch_row, row in {"and": "and", "or": "or", "xor": "xor"}.items():
-    OPS[f"bitwise_{torch_row}"] = BITS, lambda x, y, row=row: same(row, x, number(y))
-    OPS[f"__r{torch_row}__"] = BITS, lambda x, y, row=row: same(row, x, number(y))
-    OPS[f"logical_{torch_row}"] = (torch.bool,), lambda x, y, row=row: same(row, x, number(y))
+    OPS[f"bitwise_{torch_row}"] = BITS, lambda x, y, row=row: same(row, x, y)
+    OPS[f"__r{torch_row}__"] = BITS, lambda x, y, row=row: same(row, x, y)
+    OPS[f"logical_{torch_row}"] = (torch.bool,), lambda x, y, row=row: same(row, x, y)
 for torch_row, row in {"left": "shl", "right": "shr"}.items():
-    OPS[f"bitwise_{torch_row}_shift"] = INTEGERS, lambda x, y, row=row: same(row, x, number(y))
+    def shift(x, y, row=row):
+        counts = torch.as_tensor(y)
+        inexpressible(bool(((counts < 0) | (counts > 63)).any()), "shift counts beyond the width, which ours masks")
+        return same(row, x, y)
+    OPS[f"bitwise_{torch_row}_shift"] = INTEGERS, shift
 for torch_row, row in {"__radd__": "add", "__rmul__": "mul", "__rsub__": "sub"}.items():
-    OPS[torch_row] = NUMBERS, lambda x, y, row=row: same(row, number(y), x)
+    OPS[torch_row] = NUMBERS, lambda x, y, row=row: same(row, y, x)
 for torch_row, row in {"__rdiv__": "div", "__rpow__": "pow"}.items():
-    OPS[torch_row] = FLOATS, lambda x, y, row=row: same(row, number(y), x)
+    OPS[torch_row] = FLOATS, lambda x, y, row=row: same(row, y, x)
 
 
 @ours("rsub", NUMBERS)
 def _(x, y, alpha=1):
     inexpressible(alpha != 1, "a factor beside an operand")
-    return same("sub", number(y), x)
+    return same("sub", y, x)
 
 
 @ours("clamp clamp_min clamp_max", NUMBERS)
 def _(x, min=None, max=None):
     if min is None or max is None:
-        return same("minimum" if min is None else "maximum", x, number(max if min is None else min))
-    return same("clamp", x, number(min), number(max))
+        return same("minimum" if min is None else "maximum", x, max if min is None else min)
+    return same("clamp", x, min, max)
 
 
-OPS["clamp_max"] = NUMBERS, lambda x, most: same("minimum", x, number(most))
+OPS["clamp_max"] = NUMBERS, lambda x, most: same("minimum", x, most)
 
 
 @ours("nn.functional.leaky_relu", FLOATS)
@@ -165,7 +190,7 @@ def _(x, approximate="none"):
 
 @ours("where", ANY)
 def _(x, condition, other):
-    return same("where", condition, number(x), number(other))
+    return same("where", condition, x, other)
 
 
 @ours("masked_fill", NUMBERS)
@@ -178,7 +203,10 @@ CASTS = {"bfloat16": torch.bfloat16, "bool": torch.bool, "byte": torch.uint8, "c
          "float": torch.float32, "half": torch.float16, "int": torch.int32, "long": torch.int64, "short": torch.int16}
 for cast, to in CASTS.items():
     def casted(x, memory_format=None, to=to):
-        inexpressible(to == torch.uint8 and bool((x < 0).any()), "numbers below 0 as unsigned, which C++ leaves undefined")
+        if x.dtype.is_floating_point and not to.is_floating_point and to != torch.bool:
+            span = torch.iinfo(to)
+            within = (x.double() > float(span.min) - 1) & (x.double() < float(span.max) + 1)
+            inexpressible(not bool(within.all()), "a cast out of range, where ours saturates")
         return "cast", [x], {"dtype": NAMES[to]}
     OPS[cast] = ANY, casted
 

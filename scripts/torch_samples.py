@@ -3,13 +3,13 @@
 
 Installs PyTorch (the CPU is enough) under target/torch if it is not there. Two files come out:
 
-    python3 scripts/torch_samples.py            # target/torch_samples.jsonl: every sample, about 60 MB
+    python3 scripts/torch_samples.py            # target/torch_samples.jsonl: every sample, about 75 MB
     python3 scripts/torch_samples.py --keep     # and crates/tensor/tests/goldens/torch_samples.jsonl: a few of each op
 
 `cargo test -p bornite --test torch_samples` runs those of the repository, and all of them if they are there. How the
 arguments of an op become ours is in scripts/torch_ops.py; ours are called in crates/tensor/tests/torch_samples/ops.rs.
 
-A line is a JSON object: `torch`, the name in the database, and either `not`, why ours cannot express this sample (with
+The first line is PyTorch's `version`. Any other is a JSON object: `torch`, the name in the database, and either `not`, why ours cannot express this sample (with
 `count`, how many such there are), or `op`, our name, `in`, the inputs (tensors or numbers), `args`, what else it takes,
 `out`, the results, and for f64 `grad`: by each input of floats the gradient of the sum of all results times weights,
 where element i of a result has the weight (5 i mod 11) / 8 - 1/2. A tensor is `dtype[shape] elements`, or
@@ -30,8 +30,11 @@ PACKAGES = ROOT / "target" / "torch"
 ALL = ROOT / "target" / "torch_samples.jsonl"
 KEPT = ROOT / "crates" / "tensor" / "tests" / "goldens" / "torch_samples.jsonl"
 
-# Of each op so many samples are kept, and none whose line is longer.
-KEPT_SAMPLES, KEPT_LENGTH = 6, 900
+# Of each op so many samples are kept, and none whose line is longer than this if a shorter one is there.
+KEPT_SAMPLES, KEPT_LENGTH = 6, 800
+
+# Of the reference inputs, those with at most so many elements.
+REFERENCE_ELEMENTS = 2048
 
 sys.path.insert(0, str(PACKAGES))
 try:
@@ -43,8 +46,9 @@ except ImportError:
     import torch
 
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+from torch.testing._internal.opinfo import core as opinfo  # noqa: E402
 
-from torch_ops import NAMES, OPS, Inexpressible  # noqa: E402
+from torch_ops import NAMES, OPS, Inexpressible, differentiable  # noqa: E402
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool]
 BITS = {torch.float64: (torch.int64, 16), torch.float32: (torch.int32, 8),
@@ -111,11 +115,17 @@ def gradients(outs, inputs):
         return None
     found = iter(torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True))
     # A new tensor, since a gradient may be zeros that have no storage.
-    return [torch.zeros_like(x, requires_grad=False).copy_(next(found)) if x.requires_grad else None for x in wanted]
+    return [torch.zeros(x.shape, dtype=x.dtype).copy_(next(found)) if x.requires_grad else None for x in wanted]
+
+
+def leaf(x):
+    """A tensor of the same layout that nothing leads to, so that a gradient by it is its own."""
+    return x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
 
 
 def line(op, name, build, sample, dtype):
     """What the file says of a sample."""
+    sample = sample.transform(leaf)
     ours, inputs, args = build(sample.input, *sample.args, **sample.kwargs)
     for x in inputs:
         if isinstance(x, torch.Tensor) and x.dtype not in NAMES:
@@ -127,8 +137,7 @@ def line(op, name, build, sample, dtype):
     outs = outs[:args.pop("only", None)]
     args = {key: value(outs[0]) if callable(value) else value for key, value in args.items()}
     text = {"torch": name, "op": ours, "in": plain(inputs), "args": plain(args)}
-    # PyTorch has the slope of hardsigmoid, 1/6, in f32.
-    if dtype == torch.float64 and ours != "hardsigmoid":
+    if dtype == torch.float64 and differentiable(ours, inputs):
         grads = gradients(outs, inputs)
         if grads is not None:
             text["grad"] = [g if g is None else written(g.contiguous()) for g in grads]
@@ -136,37 +145,55 @@ def line(op, name, build, sample, dtype):
     return text
 
 
+def tensors(sample):
+    """The tensors among the arguments."""
+    values = [sample.input, *sample.args, *sample.kwargs.values()]
+    return [x for x in values if isinstance(x, torch.Tensor)]
+
+
 def samples(op, dtype):
-    """The database's samples, and those of f32 once more with storage that is not contiguous."""
-    differentiable = dtype == torch.float64 and op.supports_autograd
-    for sample in op.sample_inputs("cpu", dtype, requires_grad=differentiable):
-        yield sample
+    """The database's samples, those of f32 once more with storage that is not contiguous. Operations by element and
+    reductions have reference inputs as well, which begin with the samples: extremal and special values, more layouts."""
+    leaves = dtype == torch.float64 and op.supports_autograd
+    more = isinstance(op, (opinfo.BinaryUfuncInfo, opinfo.ReductionOpInfo, opinfo.UnaryUfuncInfo))
+    for sample in op.sample_inputs("cpu", dtype, requires_grad=leaves):
+        if not more:
+            yield sample
         if dtype == torch.float32:
             yield sample.noncontiguous()
+    if more:
+        for sample in op.reference_inputs("cpu", dtype, requires_grad=leaves):
+            if max((x.numel() for x in tensors(sample)), default=0) <= REFERENCE_ELEMENTS:
+                yield sample
 
 
 def kept(lines):
-    """A few short samples, of many kinds: dtypes, arguments and ranks first seen go before those seen already."""
-    chosen, kinds = [], set()
-    short = sorted((text for text in lines if len(text) <= KEPT_LENGTH), key=len)
-    for fresh in (True, False):
-        for text in short:
-            sample = json.loads(text)
-            heads = [x.split(" ")[0] if isinstance(x, str) else type(x).__name__ for x in sample["in"]]
-            dtypes = tuple(head.split("[")[0] for head in heads)
-            kind = (dtypes, any("(" in head for head in heads)) if fresh else None
-            if len(chosen) < KEPT_SAMPLES and text not in chosen and not (fresh and (kind in kinds or "[0]" in heads)):
-                kinds.add(kind)
-                chosen.append(text)
-    return chosen
+    """A few short samples of an op: with a gradient, not contiguous, of each dtype, and then the next that are short."""
+    def kind(text):
+        sample = json.loads(text)
+        heads = [x.split(" ")[0] if isinstance(x, str) else type(x).__name__ for x in sample["in"]]
+        empty = any(math.prod(map(int, filter(None, h[h.index("[") + 1:h.index("]")].split(",")))) == 0
+                    for h in heads if "[" in h)
+        strided = any("(" in h for h in heads)
+        return empty, "grad" not in sample, not strided, tuple(h.split("[")[0] for h in heads)
+
+    short = sorted(lines, key=len)
+    short = [text for text in short if len(text) <= KEPT_LENGTH] or short[:1]
+    first = {}
+    for text in short:
+        first.setdefault(kind(text), text)
+    chosen = [first[k] for k in sorted(first)]
+    return (chosen + [text for text in short if text not in chosen])[:KEPT_SAMPLES]
 
 
 def main():
     warnings.filterwarnings("ignore")
-    by_op = collections.defaultdict(list)
+    by_op = collections.defaultdict(dict)  # of lines, each once
     counts = collections.Counter()
     left = collections.Counter()
+    version = json.dumps({"version": torch.__version__.partition("+")[0]}) + "\n"
     with ALL.open("w") as file:
+        file.write(version)
         for op in op_db:
             name = f"{op.name}/{op.variant_test_name}" if op.variant_test_name else op.name
             if name not in OPS:
@@ -180,12 +207,14 @@ def main():
                 for sample in samples(op, dtype):
                     try:
                         if dtype not in dtypes:
-                            raise Inexpressible(f"{NAMES[dtype]} has to be cast first")
+                            raise Inexpressible(f"{NAMES[dtype]}, which ours takes only after a cast")
                         text = json.dumps(line(op, name, build, sample, dtype), separators=(",", ":"))
                     except Inexpressible as why:
                         reasons[str(why)] += 1
                         continue
-                    by_op[name].append(text)
+                    if text in by_op[name]:
+                        continue
+                    by_op[name][text] = None
                     file.write(text + "\n")
             for why, count in reasons.items():
                 left[why] += count
@@ -195,10 +224,14 @@ def main():
     assert not missing, f"not in the database: {missing}"
     written_samples = sum(n for n, _ in counts.values())
     print(f"PyTorch {torch.__version__}: {written_samples} samples of {len(counts)} ops, {sum(left.values())} left out")
+    for what, mark in {"with gradients": '"grad":', "not contiguous": "](" }.items():
+        print(f"  {sum(mark in text for lines in by_op.values() for text in lines):6} {what}")
+    print("ops without one:", *(name for name, (found, _) in counts.items() if found == 0))
     for why, count in left.most_common():
         print(f"  {count:6} {why}")
     if "--keep" in sys.argv:
         with KEPT.open("w") as file:
+            file.write(version)
             for name in sorted(by_op):
                 for text in kept(by_op[name]):
                     file.write(text + "\n")

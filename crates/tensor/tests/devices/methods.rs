@@ -234,7 +234,8 @@ pub fn reductions(device: Device) -> Outcome {
     assert!(empty.mean(1).to_vec::<f32>()?.iter().all(|x| x.is_nan()));
     assert!(floats(&[3.0], &[1], device).var(0, 1).item()?.is_nan());
     // Sums, squares and powers that f16 does not hold are made in f32.
-    let large = Tensor::full(300.0, &[4, 256], DType::F16, device) * Tensor::linspace(-1.0, 1.0, 256, DType::F16, device);
+    let large =
+        Tensor::full(300.0, &[4, 256], DType::F16, device) * Tensor::linspace(-1.0, 1.0, 256, DType::F16, device);
     let half = |x: Tensor| x.cast(DType::F64).to_vec::<f64>();
     let wide = large.cast(DType::F64);
     let reductions: [fn(&Tensor) -> Tensor; 6] = [

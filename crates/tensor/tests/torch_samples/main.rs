@@ -18,6 +18,9 @@ use sample::{Expected, Input, Outcome, input};
 
 const KEPT: &str = include_str!("../goldens/torch_samples.jsonl");
 
+/// Of so many ops at least there are samples in either file.
+const OPS: usize = 200;
+
 /// Names another file than the one that the script writes.
 const FILE: &str = "BORNITE_TEST_TORCH_SAMPLES";
 
@@ -67,11 +70,13 @@ fn message(panic: Box<dyn std::any::Any + Send>) -> String {
     format!("panics: {}", text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into())).unwrap_or_default())
 }
 
-/// Runs every line of a file and says what became of them.
-fn run(text: &str, device: Device) -> Result<(), Failed> {
+/// Runs every line of a file and says what became of them; of how many ops there must at least be some.
+fn run(text: &str, ops: usize, device: Device) -> Result<(), Failed> {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let mut failures = vec![];
-    for line in text.lines() {
+    let (version, lines) = text.split_once('\n').ok_or("an empty file")?;
+    println!("PyTorch {version} on {device}");
+    for line in lines.lines() {
         let sample: Value = serde_json::from_str(line).map_err(|error| format!("{error} in {line}"))?;
         let row = rows.entry(sample["torch"].as_str().unwrap().into()).or_default();
         if let Some(why) = sample["not"].as_str() {
@@ -87,13 +92,17 @@ fn run(text: &str, device: Device) -> Result<(), Failed> {
         }
     }
     print!("{}", table(&rows, device));
+    if rows.len() < ops {
+        failures.push(format!("samples of {} ops, there were {ops}", rows.len()));
+    }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
 /// One line an op, and their sum.
 fn table(rows: &BTreeMap<String, Row>, device: Device) -> String {
     let (mut text, mut passed, mut failed, mut left) = (String::new(), 0, 0, 0);
-    writeln!(text, "{:48} {:>8} {:>8} {:>8} {:>8}  why", device.to_string(), "samples", "passed", "failed", "not").unwrap();
+    writeln!(text, "{:48} {:>8} {:>8} {:>8} {:>8}  why", device.to_string(), "samples", "passed", "failed", "not")
+        .unwrap();
     for (name, row) in rows {
         let not: u64 = row.inexpressible.values().sum();
         let why: Vec<String> = row.inexpressible.iter().map(|(why, count)| format!("{count} {why}")).collect();
@@ -104,8 +113,11 @@ fn table(rows: &BTreeMap<String, Row>, device: Device) -> String {
     }
     let ops = rows.values().filter(|row| row.passed + row.failed > 0).count();
     let samples = passed + failed;
-    writeln!(text, "{device}: {samples} samples of {ops} ops: {passed} passed, {failed} failed; {left} not expressible")
-        .unwrap();
+    writeln!(
+        text,
+        "{device}: {samples} samples of {ops} ops: {passed} passed, {failed} failed; {left} not expressible"
+    )
+    .unwrap();
     text
 }
 
@@ -116,16 +128,20 @@ fn main() {
     let mut devices = vec![("interpreter", Ok(Device::Interpreter)), ("cpu", Ok(Device::cpu()))];
     devices.push(("cuda", Device::cuda(0)));
     if !file.exists() {
-        println!("skipped: all samples of PyTorch, since {} is missing; scripts/torch_samples.py writes it", file.display());
+        println!(
+            "skipped: all samples of PyTorch, since {} is missing; scripts/torch_samples.py writes it",
+            file.display()
+        );
     }
     let mut trials = vec![];
     for (name, device) in devices {
         let (kept, all) = (format!("{name}::kept_samples"), format!("{name}::all_samples"));
         let (there, file) = (device.is_ok(), file.clone());
         let device = device.unwrap_or(Device::cpu());
-        trials.push(Trial::test(kept, move || run(KEPT, device)).with_ignored_flag(!there));
+        trials.push(Trial::test(kept, move || run(KEPT, OPS, device)).with_ignored_flag(!there));
         let ignored = !there || !file.exists();
-        let whole = move || run(&std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?, device);
+        let whole =
+            move || run(&std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?, OPS, device);
         trials.push(Trial::test(all, whole).with_ignored_flag(ignored));
     }
     libtest_mimic::run(&arguments, trials).exit();

@@ -7,12 +7,17 @@ use serde_json::Value;
 /// What can be wrong with a sample.
 pub type Outcome<T> = Result<T, String>;
 
-/// Elements of a tensor, widened; integers beyond 2⁵³ do not occur.
-#[derive(Debug)]
+/// Elements, widened.
+enum Elements {
+    Floats(Vec<f64>),
+    Integers(Vec<i64>),
+}
+
+/// A tensor as PyTorch has it.
 pub struct Expected {
     dtype: DType,
     shape: Vec<usize>,
-    elements: Vec<f64>,
+    elements: Elements,
 }
 
 /// A tensor or a plain number.
@@ -139,8 +144,12 @@ pub fn number(value: &Value) -> Option<f64> {
 }
 
 /// The elements of a tensor, widened.
-fn widened(tensor: &Tensor) -> bornite::Result<Vec<f64>> {
-    tensor.cast(DType::F64).to_vec()
+fn widened(tensor: &Tensor) -> bornite::Result<Elements> {
+    Ok(if tensor.dtype()?.is_float() {
+        Elements::Floats(tensor.cast(DType::F64).to_vec()?)
+    } else {
+        Elements::Integers(tensor.cast(DType::I64).to_vec()?)
+    })
 }
 
 impl Expected {
@@ -161,22 +170,33 @@ impl Expected {
         if (dtype, shape) != (self.dtype, &self.shape) {
             return Err(format!("is {dtype}{shape:?}, PyTorch has {}{:?}", self.dtype, self.shape));
         }
-        let elements = widened(tensor).map_err(|e| e.to_string())?;
-        let (mut away, mut norm) = (0.0, 0.0);
-        for (n, (&own, &theirs)) in elements.iter().zip(&self.elements).enumerate() {
-            if own.is_finite() && theirs.is_finite() && self.dtype.is_float() {
-                away += (own - theirs).powi(2);
-                norm += theirs.powi(2);
-            } else if own != theirs && !(own.is_nan() && theirs.is_nan()) {
-                return Err(format!("element {n} is {own}, PyTorch has {theirs}"));
-            }
+        match (widened(tensor).map_err(|e| e.to_string())?, &self.elements) {
+            (Elements::Integers(own), Elements::Integers(theirs)) if own == *theirs => Ok(()),
+            (Elements::Floats(own), Elements::Floats(theirs)) => near(&own, theirs, tolerance(dtype)),
+            (Elements::Integers(own), Elements::Integers(theirs)) => Err(format!("is {own:?}, PyTorch has {theirs:?}")),
+            _ => unreachable!("one dtype"),
         }
-        let error = away.sqrt() / norm.sqrt().max(NOTHING);
-        if error > tolerance(self.dtype) {
-            return Err(format!("is away by {error:.1e} of the norm: {elements:?}, PyTorch has {:?}", self.elements));
-        }
-        Ok(())
     }
+}
+
+fn near(own: &[f64], theirs: &[f64], tolerance: f64) -> Outcome<()> {
+    // In units of the largest, so that squares do not overflow.
+    let largest = theirs.iter().filter(|x| x.is_finite()).fold(NOTHING, |most, x| most.max(x.abs()));
+    let (mut away, mut norm) = (0.0, 0.0);
+    for (n, (own, theirs)) in own.iter().zip(theirs).enumerate() {
+        if own.is_finite() && theirs.is_finite() {
+            away += ((own - theirs) / largest).powi(2);
+            norm += (theirs / largest).powi(2);
+        } else if own != theirs && !(own.is_nan() && theirs.is_nan()) {
+            return Err(format!("element {n} is {own}, PyTorch has {theirs}"));
+        }
+    }
+    let error = away.sqrt() / norm.sqrt().max(NOTHING / largest);
+    // Not `>`: a NaN is wrong.
+    if !(error <= tolerance) {
+        return Err(format!("is away by {error:.1e} of the norm: {own:?}, PyTorch has {theirs:?}"));
+    }
+    Ok(())
 }
 
 /// A norm so small that what cancels may be left of it.
