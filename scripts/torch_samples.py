@@ -7,14 +7,14 @@ Installs PyTorch (the CPU is enough) under target/torch if it is not there. Two 
     python3 scripts/torch_samples.py --keep     # and crates/tensor/tests/goldens/torch_samples.jsonl: a few of each op
 
 `cargo test -p bornite --test torch_samples` runs those of the repository, and all of them if they are there. How the
-arguments of an op become ours is in scripts/torch_ops.py; ours are called in crates/tensor/tests/torch_samples/ops.rs.
+arguments of an op become ours is in scripts/torch_ops/; ours are called in crates/tensor/tests/torch_samples/ops.rs.
 
-The first line is PyTorch's `version`. Any other is a JSON object: `torch`, the name in the database, and either `not`, why ours cannot express this sample (with
-`count`, how many such there are), or `op`, our name, `in`, the inputs (tensors or numbers), `args`, what else it takes,
-`out`, the results, and for f64 `grad`: by each input of floats the gradient of the sum of all results times weights,
-where element i of a result has the weight (5 i mod 11) / 8 - 1/2. A tensor is `dtype[shape] elements`, or
-`dtype[shape](strides) storage`; floats are the hexadecimal digits of their bits, bools 0 and 1, integers apart by spaces.
-Storage begins at the first element and ends where its longest stride would.
+The first line is PyTorch's `version`. Any other is a JSON object: `torch`, the name in the database, and either `not`,
+why ours cannot express a sample (with `count`, how many such there are), or `op`, our name, `in`, the inputs (tensors or
+numbers), `args`, what else it takes, `out`, the results, and for f64 `grad`: by each input of floats the gradient of the
+sum of all results times weights, where element i of a result has the weight (5 i mod 11) / 8 - 1/2. A tensor is
+`dtype[shape] elements`, or `dtype[shape](strides) storage`; floats are the hexadecimal digits of their bits, bools 0 and
+1, integers apart by spaces. Storage begins at the first element and ends where its longest stride would.
 """
 
 import collections

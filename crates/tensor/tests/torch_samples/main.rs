@@ -27,9 +27,16 @@ const FILE: &str = "BORNITE_TEST_TORCH_SAMPLES";
 /// What became of an op's samples.
 #[derive(Default)]
 struct Row {
-    passed: usize,
-    failed: usize,
+    passed: u64,
+    failed: u64,
+    /// How many for which reason.
     inexpressible: BTreeMap<String, u64>,
+}
+
+impl Row {
+    fn not(&self) -> u64 {
+        self.inexpressible.values().sum()
+    }
 }
 
 /// Nothing if values and gradients are PyTorch's.
@@ -70,14 +77,17 @@ fn message(panic: Box<dyn std::any::Any + Send>) -> String {
     format!("panics: {}", text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into())).unwrap_or_default())
 }
 
-/// Runs every line of a file and says what became of them; of how many ops there must at least be some.
-fn run(text: &str, ops: usize, device: Device) -> Result<(), Failed> {
+/// Runs every line of a file and says what became of them, of each op where `each` is set.
+fn run(text: &str, device: Device, each: bool) -> Result<(), Failed> {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let mut failures = vec![];
-    let (version, lines) = text.split_once('\n').ok_or("an empty file")?;
-    println!("PyTorch {version} on {device}");
-    for line in lines.lines() {
+    let mut version = String::new();
+    for line in text.lines() {
         let sample: Value = serde_json::from_str(line).map_err(|error| format!("{error} in {line}"))?;
+        if let Some(made_by) = sample["version"].as_str() {
+            version = made_by.into();
+            continue;
+        }
         let row = rows.entry(sample["torch"].as_str().unwrap().into()).or_default();
         if let Some(why) = sample["not"].as_str() {
             row.inexpressible.insert(why.into(), sample["count"].as_u64().unwrap());
@@ -91,33 +101,32 @@ fn run(text: &str, ops: usize, device: Device) -> Result<(), Failed> {
             }
         }
     }
-    print!("{}", table(&rows, device));
-    if rows.len() < ops {
-        failures.push(format!("samples of {} ops, there were {ops}", rows.len()));
+    if each {
+        print!("{}", table(&rows));
+    }
+    let sum = |of: fn(&Row) -> u64| rows.values().map(of).sum::<u64>();
+    let (passed, failed, not) = (sum(|row| row.passed), sum(|row| row.failed), sum(Row::not));
+    let ops = rows.values().filter(|row| row.passed + row.failed > 0).count();
+    let samples = passed + failed;
+    println!(
+        "PyTorch {version} on {device}: {samples} samples of {ops} ops: {passed} passed, {failed} failed; {not} cannot be \
+         expressed"
+    );
+    if ops < OPS {
+        failures.push(format!("samples of {ops} ops, there were at least {OPS}"));
     }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
-/// One line an op, and their sum.
-fn table(rows: &BTreeMap<String, Row>, device: Device) -> String {
-    let (mut text, mut passed, mut failed, mut left) = (String::new(), 0, 0, 0);
-    writeln!(text, "{:48} {:>8} {:>8} {:>8} {:>8}  why", device.to_string(), "samples", "passed", "failed", "not")
-        .unwrap();
+/// One line an op.
+fn table(rows: &BTreeMap<String, Row>) -> String {
+    let mut text = format!("{:48} {:>8} {:>8} {:>8} {:>8}  why not\n", "op", "samples", "passed", "failed", "not");
     for (name, row) in rows {
-        let not: u64 = row.inexpressible.values().sum();
         let why: Vec<String> = row.inexpressible.iter().map(|(why, count)| format!("{count} {why}")).collect();
-        let samples = row.passed as u64 + row.failed as u64 + not;
-        let why = why.join(", ");
-        writeln!(text, "{name:48} {samples:8} {:8} {:8} {not:8}  {why}", row.passed, row.failed).unwrap();
-        (passed, failed, left) = (passed + row.passed, failed + row.failed, left + not);
+        let (passed, failed, not, why) = (row.passed, row.failed, row.not(), why.join(", "));
+        let samples = passed + failed + not;
+        writeln!(text, "{name:48} {samples:8} {passed:8} {failed:8} {not:8}  {why}").unwrap();
     }
-    let ops = rows.values().filter(|row| row.passed + row.failed > 0).count();
-    let samples = passed + failed;
-    writeln!(
-        text,
-        "{device}: {samples} samples of {ops} ops: {passed} passed, {failed} failed; {left} not expressible"
-    )
-    .unwrap();
     text
 }
 
@@ -125,24 +134,27 @@ fn main() {
     let arguments = Arguments::from_args();
     let written = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/torch_samples.jsonl");
     let file = std::env::var_os(FILE).map_or_else(written, PathBuf::from);
-    let mut devices = vec![("interpreter", Ok(Device::Interpreter)), ("cpu", Ok(Device::cpu()))];
-    devices.push(("cuda", Device::cuda(0)));
+    let cuda = Device::cuda(0);
+    if let Err(why) = &cuda {
+        println!(
+            "skipped: samples of PyTorch on cuda, since {}",
+            why.to_string().split(';').next().unwrap_or_default()
+        );
+    }
     if !file.exists() {
         println!(
-            "skipped: all samples of PyTorch, since {} is missing; scripts/torch_samples.py writes it",
+            "skipped: all samples of PyTorch but a few, since there is no {}; see scripts/torch_samples.py",
             file.display()
         );
     }
     let mut trials = vec![];
-    for (name, device) in devices {
-        let (kept, all) = (format!("{name}::kept_samples"), format!("{name}::all_samples"));
-        let (there, file) = (device.is_ok(), file.clone());
-        let device = device.unwrap_or(Device::cpu());
-        trials.push(Trial::test(kept, move || run(KEPT, OPS, device)).with_ignored_flag(!there));
-        let ignored = !there || !file.exists();
-        let whole =
-            move || run(&std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?, OPS, device);
-        trials.push(Trial::test(all, whole).with_ignored_flag(ignored));
+    for (name, device) in [("interpreter", Ok(Device::Interpreter)), ("cpu", Ok(Device::cpu())), ("cuda", cuda)] {
+        let (absent, there) = (device.is_err(), file.exists());
+        let (kept, file) = (device.clone(), file.clone());
+        let kept = move || run(KEPT, kept?, false);
+        trials.push(Trial::test(format!("{name}::kept_samples"), kept).with_ignored_flag(absent));
+        let all = move || run(&std::fs::read_to_string(file)?, device?, true);
+        trials.push(Trial::test(format!("{name}::all_samples"), all).with_ignored_flag(absent || !there));
     }
     libtest_mimic::run(&arguments, trials).exit();
 }

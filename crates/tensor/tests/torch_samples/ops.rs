@@ -1,4 +1,4 @@
-//! Our operations by name, with arguments as `scripts/torch_ops.py` writes them.
+//! Our operations by name, with arguments as `scripts/torch_ops/` writes them.
 
 use std::ops::Bound;
 

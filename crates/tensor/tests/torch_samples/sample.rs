@@ -192,11 +192,10 @@ fn near(own: &[f64], theirs: &[f64], tolerance: f64) -> Outcome<()> {
         }
     }
     let error = away.sqrt() / norm.sqrt().max(NOTHING / largest);
-    // Not `>`: a NaN is wrong.
-    if !(error <= tolerance) {
-        return Err(format!("is away by {error:.1e} of the norm: {own:?}, PyTorch has {theirs:?}"));
+    if error <= tolerance {
+        return Ok(());
     }
-    Ok(())
+    Err(format!("is away by {error:.1e} of the norm: {own:?}, PyTorch has {theirs:?}"))
 }
 
 /// A norm so small that what cancels may be left of it.
