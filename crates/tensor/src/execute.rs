@@ -22,8 +22,7 @@ pub(crate) struct Program {
     kernel: Kernel,
     device: Device,
     code: Code,
-    /// Whether the code takes status and code to report bad indices.
-    checked: bool,
+    flavour: Flavour,
 }
 
 enum Code {
@@ -32,50 +31,60 @@ enum Code {
     Cuda(Arc<bornite_cuda::Device>, bornite_cuda::Function),
 }
 
-/// Compiles a kernel for a device, or finds it compiled already.
-pub(crate) fn program(device: Device, kernel: &Kernel) -> Result<Arc<Program>> {
-    find_or_compile(device, kernel, false)
+/// How a kernel is printed for CUDA. Elsewhere there is one way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Flavour {
+    /// With the interpreter's bits.
+    Exact,
+    /// With CUDA's own functions where the op table names one.
+    Native,
+    /// Exact, with checks of all indices: it takes the device's status and a code after all else.
+    Checked,
 }
 
-fn find_or_compile(device: Device, kernel: &Kernel, checked: bool) -> Result<Arc<Program>> {
+impl Flavour {
+    /// That of kernels that tensors are lowered to.
+    pub fn of_tensors() -> Result<Flavour> {
+        Ok(if crate::math::is_native()? { Flavour::Native } else { Flavour::Exact })
+    }
+}
+
+/// Compiles a kernel for a device, or finds it compiled already.
+pub(crate) fn program(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Arc<Program>> {
+    let flavour = if let Device::Cuda(_) = device { flavour } else { Flavour::Exact };
     static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
     let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(program) = cache().get_or_insert_default().find(device, kernel, checked) {
+    if let Some(program) = cache().get_or_insert_default().find(device, kernel, flavour) {
         return Ok(program);
     }
     // Compiled outside the lock, so that threads compile side by side; a kernel compiled twice is kept once.
-    let code = compile(device, kernel, checked)?;
-    let program = Arc::new(Program { kernel: kernel.clone(), device, code, checked });
+    let code = compile(device, kernel, flavour)?;
+    let program = Arc::new(Program { kernel: kernel.clone(), device, code, flavour });
     bornite_cuda::log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());
     cache().get_or_insert_default().insert(device, program.clone());
     Ok(program)
-}
-
-/// As [`program`] on CUDA, with checks of all indices: it takes the device's status and a code after all else.
-pub(crate) fn checked_program(device: Device, kernel: &Kernel) -> Result<Arc<Program>> {
-    find_or_compile(device, kernel, true)
 }
 
 /// Compiled kernels, the least used forgotten: eager code with ever new constants must not grow without end.
 #[derive(Default)]
 struct Cache {
     /// With each program, when it was last asked for.
-    programs: HashMap<(Device, bool), HashMap<Kernel, (Arc<Program>, u64)>>,
+    programs: HashMap<(Device, Flavour), HashMap<Kernel, (Arc<Program>, u64)>>,
     now: u64,
 }
 
 impl Cache {
     const KEPT: usize = 4096;
 
-    fn find(&mut self, device: Device, kernel: &Kernel, checked: bool) -> Option<Arc<Program>> {
+    fn find(&mut self, device: Device, kernel: &Kernel, flavour: Flavour) -> Option<Arc<Program>> {
         self.now += 1;
-        let (program, used) = self.programs.get_mut(&(device, checked))?.get_mut(kernel)?;
+        let (program, used) = self.programs.get_mut(&(device, flavour))?.get_mut(kernel)?;
         *used = self.now;
         Some(program.clone())
     }
 
     fn insert(&mut self, device: Device, program: Arc<Program>) {
-        let kernels = self.programs.entry((device, program.checked)).or_default();
+        let kernels = self.programs.entry((device, program.flavour)).or_default();
         if kernels.len() >= Cache::KEPT {
             let mut uses: Vec<u64> = kernels.values().map(|(_, used)| *used).collect();
             let (_, &mut median, _) = uses.select_nth_unstable(Cache::KEPT / 2);
@@ -85,7 +94,7 @@ impl Cache {
     }
 }
 
-fn compile(device: Device, kernel: &Kernel, checked: bool) -> Result<Code> {
+fn compile(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Code> {
     match device {
         Device::Interpreter => Ok(Code::Interpreted),
         // Threads that wait for each other run side by side on the interpreter only.
@@ -93,7 +102,12 @@ fn compile(device: Device, kernel: &Kernel, checked: bool) -> Result<Code> {
         Device::Cpu(_) => Ok(Code::Cpu(Box::new(cpu::compile(kernel)?))),
         Device::Cuda(ordinal) => {
             let device = bornite_cuda::Device::open(ordinal)?;
-            let source = if checked { cuda::print_checked(kernel) } else { cuda::print(kernel) };
+            let checked = flavour == Flavour::Checked;
+            let source = match flavour {
+                Flavour::Exact => cuda::print(kernel),
+                Flavour::Native => cuda::print_as(kernel, cuda::Spelling::Native),
+                Flavour::Checked => cuda::print_checked(kernel),
+            };
             let cache = bornite_cuda::Cache::of_process()?;
             let arch = device.info().arch();
             let cubin = bornite_cuda::compile_cached(cache, &kernel.name, &source, &arch, &EXACT_OPTIONS)?;
@@ -161,7 +175,8 @@ impl Program {
                 let mut pointers = cuda_pointers(kernel, &buffers[..own], &firsts)?;
                 let mut packed: Vec<Vec<u8>> =
                     kernel.values.iter().zip(values).map(|(param, parts)| packed(kernel, param.ty, parts)).collect();
-                if let (true, Some(Buffer::Cuda(status)), Some([code])) = (self.checked, buffers.last(), values.last())
+                if let (Flavour::Checked, Some(Buffer::Cuda(status)), Some([code])) =
+                    (self.flavour, buffers.last(), values.last())
                 {
                     pointers.push((&**status, 0));
                     packed.push(code.bits().to_le_bytes().to_vec());
@@ -369,6 +384,6 @@ pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], values: &[&[Value]], devi
         with_host_args(kernel, &buffers.iter().collect::<Vec<_>>(), values, |args| interp::run(kernel, args))?;
         return Ok(written);
     }
-    program(device, kernel)?.launch(&buffers.iter().collect::<Vec<_>>(), values, About::at(place))?;
+    program(device, kernel, Flavour::Exact)?.launch(&buffers.iter().collect::<Vec<_>>(), values, About::at(place))?;
     Ok(written)
 }

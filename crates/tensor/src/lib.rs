@@ -45,6 +45,7 @@ mod infer;
 mod joint;
 mod loss;
 mod lower;
+mod math;
 mod matmul;
 mod nn;
 mod node;
@@ -76,6 +77,7 @@ pub use execute::run_kernel;
 pub use fused::{FusedOp, Given, Memory, MemoryMut, Spelling, fused, set_fusion, with_fusion};
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
+pub use math::set_exact_math;
 pub use matmul::MatmulMode;
 pub use promote::{Number, Operand, promote};
 pub use random::Generator;

@@ -26,6 +26,8 @@ pub(crate) struct Lowered {
     pub inputs: Vec<Tensor>,
     pub reports: bool,
     pub values: Vec<Value>,
+    /// The inputs of which each element is read for the same element of the results alone.
+    pub in_step: HashSet<u64>,
 }
 
 /// Lowers a node whose inputs are sources or computed by other kernels, but for the views and constants between.
@@ -112,6 +114,10 @@ struct Lowering {
     frame: Option<(usize, usize)>,
     /// How many neighbours are computed at once.
     lanes: usize,
+    /// The element that a kernel over elements is at.
+    own: Option<ExprId>,
+    /// Tensors in memory of which it reads other elements, too.
+    out_of_step: HashSet<u64>,
     /// What is known already, innermost scope last: values of nodes and indices, by the linear index they belong to.
     known: Vec<Known>,
 }
@@ -135,6 +141,8 @@ impl Lowering {
             computed: HashSet::new(),
             frame: None,
             lanes: 1,
+            own: None,
+            out_of_step: HashSet::new(),
             known: vec![Known::default()],
         }
     }
@@ -148,8 +156,10 @@ impl Lowering {
     }
 
     fn finish(self) -> Result<Lowered> {
-        let Lowering { b, inputs, status, values, .. } = self;
-        Ok(Lowered { kernel: b.finish()?, inputs, reports: status.is_some(), values })
+        let Lowering { b, inputs, status, values, own, out_of_step, .. } = self;
+        let ids = inputs.iter().map(|input| input.0.id);
+        let in_step = ids.filter(|id| own.is_some() && !out_of_step.contains(id)).collect();
+        Ok(Lowered { kernel: b.finish()?, inputs, reports: status.is_some(), values, in_step })
     }
 
     /// A number of the graph. All but 0 and 1 are passed at the call, so that a kernel serves every learning rate.

@@ -14,16 +14,18 @@ use std::any::Any;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bornite_ir::Value;
+use bornite_ir::{Kernel, Value};
 
 use crate::buffer::Buffer;
+use crate::execute::{Flavour, Program, program};
 use crate::lower::{aligned, look_through, seen};
 use crate::node::Op;
 use crate::timing::About;
 use crate::{Device, Error, Result, Tensor};
 use memory::assign_memory;
-use work::{Call, Operand, Work, work};
+use work::{Call, Operand, Planned, Work, work};
 
 /// Where a kernel's argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +60,8 @@ pub(crate) struct Plan {
     pub sources: Vec<Tensor>,
     /// Sizes of scratch memory.
     pub temp_bytes: Vec<usize>,
+    /// Roots that take the place of a source.
+    pub in_place: HashSet<usize>,
     /// The device's words for bad indices, if a step reports them.
     status: Option<Buffer>,
 }
@@ -78,6 +82,11 @@ fn is_source(tensor: &Tensor) -> bool {
 
 /// Plans the computation of `roots`, which must share a device.
 pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
+    plan_with_homes(roots, present, &[])
+}
+
+/// As [`plan`], where new values may take the place of tensors in memory that are named with them.
+pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tensor, Tensor)]) -> Result<Plan> {
     let mut distinct: Vec<Tensor> = vec![];
     for root in roots {
         let node = root.node()?;
@@ -96,14 +105,33 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
     }
 
     let computed = in_place(&distinct);
-    let work = work(device, &computed, nodes_to_compute(&computed)?)?;
-    let slots = assign_memory(&computed, &work);
+    // Of a root that shows another tensor, what is computed is that.
+    let position = |root: &Tensor| distinct.iter().position(|other| other.0.id == root.0.id);
+    let homes: Vec<(u64, Tensor)> =
+        (homes.iter()).filter_map(|(root, old)| Some((computed[position(root)?].0.id, old.clone()))).collect();
+    let (work, placed) = work(device, &computed, nodes_to_compute(&computed)?, &homes)?;
+    let mut slots = assign_memory(&computed, &work);
     let reports = work.iter().any(|w| w.operands.iter().any(|operand| matches!(operand, Operand::Status)));
     let status = if reports { Some(crate::status::buffer(device)?) } else { None };
     let temp_bytes = slots.temp_bytes;
-    let mut plan = Plan { device, steps: vec![], roots: distinct, sources: vec![], temp_bytes, status };
+    let in_place = (0..computed.len()).filter(|&n| placed.iter().any(|(id, _)| *id == computed[n].0.id)).collect();
+    let mut plan = Plan { device, steps: vec![], roots: distinct, sources: vec![], temp_bytes, in_place, status };
     let mut sources: HashMap<u64, usize> = HashMap::new();
+    for (id, old) in placed {
+        slots.of.insert(id, Slot::Source(plan.sources.len()));
+        sources.insert(old.0.id, plan.sources.len());
+        plan.sources.push(old);
+    }
+    let mut programs = compile(device, &work)?.into_iter();
     for Work { call, operands, values, about } in work {
+        let call = match call {
+            // `compile` has one for each, in order.
+            Planned::Kernel(kernel, flavour) => {
+                Call::Kernel(programs.next().map_or_else(|| program(device, &kernel, flavour), Ok)?)
+            }
+            Planned::Product(product) => Call::Product(product),
+            Planned::Routine(routine) => Call::Routine(routine),
+        };
         let outs = operands.iter().take_while(|operand| matches!(operand, Operand::Out(..))).count();
         let mut args = vec![];
         for operand in operands {
@@ -122,6 +150,36 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
         plan.steps.push(Step { call, args, outs, values, about });
     }
     Ok(plan)
+}
+
+/// The code of all kernels, in order. On a GPU compiling takes tens of milliseconds each, so it is done side by side.
+fn compile(device: Device, work: &[Work]) -> Result<Vec<Arc<Program>>> {
+    let kernels: Vec<(&Kernel, Flavour)> = (work.iter())
+        .filter_map(
+            |work| if let Planned::Kernel(kernel, flavour) = &work.call { Some((&**kernel, *flavour)) } else { None },
+        )
+        .collect();
+    let threads = match device {
+        Device::Cuda(_) => std::thread::available_parallelism().map_or(1, usize::from).min(16),
+        _ => 1,
+    };
+    let distinct: Vec<(&Kernel, Flavour)> = kernels.iter().copied().collect::<HashSet<_>>().into_iter().collect();
+    if threads > 1 && distinct.len() > 1 {
+        let next = AtomicUsize::new(0);
+        let run = || {
+            // Whatever goes wrong is found again below, in order.
+            while let Some((kernel, flavour)) = distinct.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let _ = program(device, kernel, *flavour);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads.min(distinct.len()) {
+                scope.spawn(run);
+            }
+            run();
+        });
+    }
+    kernels.into_iter().map(|(kernel, flavour)| program(device, kernel, flavour)).collect()
 }
 
 /// What is computed into the memory of each root: the root, or what it shows in another shape, to save a copy.
@@ -155,9 +213,10 @@ pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<u64, Tensor>
 }
 
 impl Plan {
-    /// Memory for the roots.
+    /// Memory for the roots that have some of their own.
     pub fn allocate_roots(&self) -> Result<Vec<Buffer>> {
-        self.roots.iter().map(|t| Buffer::new(self.device, t.0.bytes())).collect()
+        let bytes = |(n, root): (usize, &Tensor)| if self.in_place.contains(&n) { 0 } else { root.0.bytes() };
+        self.roots.iter().enumerate().map(bytes).map(|bytes| Buffer::new(self.device, bytes)).collect()
     }
 
     /// Scratch memory.

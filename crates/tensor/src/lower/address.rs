@@ -178,6 +178,9 @@ impl Lowering {
     /// Elements of a tensor in memory.
     fn load_values(&mut self, base: &Tensor, place: &Strided, at: &Coordinates) -> Vec<ExprId> {
         let index = self.place_of(at, place);
+        if Some(index) != self.own {
+            self.out_of_step.insert(base.0.id);
+        }
         let kind = if self.lanes > 1 { neighbours(place, self.lanes) } else { Neighbours::Same };
         let key = (base.0.id, index, if kind == Neighbours::Same { 1 } else { self.lanes });
         if let Some(found) = self.known.iter().rev().find_map(|known| known.values.get(&key)) {

@@ -42,8 +42,9 @@ pub(crate) struct Group<'a> {
 const THREADS: usize = 256;
 const WARP: usize = 32;
 
-/// Lowers a group for a device.
-pub(crate) fn lower_group(group: &Group<'_>, device: Device) -> Result<Lowered> {
+/// Lowers a group for a device. Results that are to take the place of a tensor in memory are named with it; every element
+/// of that must be read for the same element of the results alone ([`Lowered::in_step`]).
+pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, Tensor)]) -> Result<Lowered> {
     let on_gpu = matches!(device, Device::Cuda(_));
     let name = name(group);
     let index = index_type(group);
@@ -69,7 +70,11 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device) -> Result<Lowered> 
     let mut outs = vec![];
     for (n, output) in group.outputs.iter().enumerate() {
         let name = if group.outputs.len() == 1 { "out".into() } else { format!("out{n}") };
-        outs.push(l.b.param(name, output.0.dtype, output.0.elements() as u64, Access::Write));
+        let replaced = in_place.iter().find(|(id, _)| *id == output.0.id).map(|(_, tensor)| tensor);
+        let access = if replaced.is_some() { Access::ReadWrite } else { Access::Write };
+        let out = l.b.param(name, output.0.dtype, output.0.elements() as u64, access);
+        l.loads.extend(replaced.map(|tensor| (tensor.0.id, out)));
+        outs.push(out);
     }
     if group.order.iter().any(|t| reports(&t.0)) {
         l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
@@ -249,6 +254,10 @@ impl Lowering {
                 let values = self.values(&node.inputs[0], at);
                 values.iter().map(|value| self.b.cast(*to, value)).collect()
             }
+            // Lanes begin at a multiple of their number: four of them are what one call gives.
+            Op::Random(_) if self.lanes.is_multiple_of(4) => {
+                (0..self.lanes / 4).flat_map(|n| self.four_random(node, linear, n)).collect()
+            }
             _ => {
                 let lanes = std::mem::replace(&mut self.lanes, 1);
                 let values: Vec<ExprId> = (0..lanes)
@@ -280,8 +289,12 @@ impl Lowering {
     fn elements(&mut self, group: &Group<'_>, outs: &[ParamId]) {
         let index = self.b.index();
         let first = if self.lanes == 1 { index } else { self.index_op(Row::Mul, index, self.lanes) };
-        for (output, &out) in group.outputs.iter().zip(outs) {
-            let values = self.output_values(output, &Coordinates::linear(first, &output.0.shape));
+        self.own = Some(first);
+        // All values before the first store: a result may take the place of an input.
+        let values: Vec<Vec<ExprId>> = (group.outputs.iter())
+            .map(|output| self.output_values(output, &Coordinates::linear(first, &output.0.shape)))
+            .collect();
+        for ((output, &out), values) in group.outputs.iter().zip(outs).zip(values) {
             self.store(out, first, values, output.0.dtype);
         }
     }
@@ -507,7 +520,7 @@ impl Lowering {
     ) -> Vec<ExprId> {
         for (tensor, total) in stage.iter().zip(&mut totals) {
             for distance in [16, 8, 4, 2, 1] {
-                let distance = self.b.constant(Value::int(Scalar::I32, distance));
+                let distance = self.b.index_constant(distance);
                 let other = self.shuffled(*total, distance);
                 *total = self.b.op(step(reduction(tensor)), &[total, &other]);
             }

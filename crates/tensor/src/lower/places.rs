@@ -245,11 +245,35 @@ impl Lowering {
 
     /// Word `i % 4` of Philox at counter `(i / 4, offset)` under the seed.
     pub(super) fn random(&mut self, node: &Node, at: &Coordinates) -> ExprId {
-        let state = &node.inputs[0];
         let linear = self.linear_of(at);
         let wide = self.b.cast(Scalar::U64, &linear);
-        let [four, half] = [4, 32].map(|n| self.b.constant(Value::int(Scalar::U64, n)));
+        let four = self.b.constant(Value::int(Scalar::U64, 4));
         let group = self.b.div(&wide, &four);
+        let found = self.philox(node, group);
+        let rest = self.b.op(Row::Rem, &[&wide, &four]);
+        let mut result = self.b.extract(found, 0);
+        for n in 1..4 {
+            let word = self.b.extract(found, n);
+            let number = self.b.constant(Value::int(Scalar::U64, n as i64));
+            let chosen = self.b.op(Row::Eq, &[&rest, &number]);
+            result = self.b.select(&chosen, &word, &result);
+        }
+        result
+    }
+
+    /// Words `first + 4 n` and the three after it; `first` is a multiple of 4.
+    pub(super) fn four_random(&mut self, node: &Node, first: ExprId, n: usize) -> [ExprId; 4] {
+        let wide = self.b.cast(Scalar::U64, &first);
+        let [four, n] = [4, n as i64].map(|n| self.b.constant(Value::int(Scalar::U64, n)));
+        let group = self.b.div(&wide, &four);
+        let group = self.b.add(&group, &n);
+        let found = self.philox(node, group);
+        [0, 1, 2, 3].map(|n| self.b.extract(found, n))
+    }
+
+    fn philox(&mut self, node: &Node, group: ExprId) -> ExprId {
+        let state = &node.inputs[0];
+        let half = self.b.constant(Value::int(Scalar::U64, 32));
         let [seed, offset] = [0, 1].map(|n| {
             let n = self.b.index_constant(n);
             self.load(state, Coordinates::linear(n, &state.0.shape))
@@ -261,16 +285,7 @@ impl Lowering {
         }
         let counter = self.b.construct(Type::Vector(Scalar::U32, 4), &words[..4]);
         let key = self.b.construct(Type::Vector(Scalar::U32, 2), &words[4..]);
-        let found = self.b.algebra(Algebra::Philox, &[counter, key]);
-        let rest = self.b.op(Row::Rem, &[&wide, &four]);
-        let mut result = self.b.extract(found, 0);
-        for n in 1..4 {
-            let word = self.b.extract(found, n);
-            let number = self.b.constant(Value::int(Scalar::U64, n as i64));
-            let chosen = self.b.op(Row::Eq, &[&rest, &number]);
-            result = self.b.select(&chosen, &word, &result);
-        }
-        result
+        self.b.algebra(Algebra::Philox, &[counter, key])
     }
 }
 

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use bornite_ir::Value;
+use bornite_ir::{Kernel, Value};
 
 use super::fuse::{Unit, units};
 use super::is_source;
-use crate::execute::{Program, RoutineCall, checked_program, program};
+use crate::execute::{Flavour, Program, RoutineCall};
 use crate::joint::{self, How};
-use crate::lower::{Lowered, lower, lower_group};
+use crate::lower::{Group, Lowered, lower, lower_group};
 use crate::matmul::{Product, products};
 use crate::node::{Node, Op};
 use crate::timing::About;
@@ -18,6 +18,13 @@ use crate::{DType, Device, Result, Tensor};
 /// What a step runs.
 pub(super) enum Call {
     Kernel(Arc<Program>),
+    Product(Arc<Product>),
+    Routine(Arc<RoutineCall>),
+}
+
+/// What a step is to run, before code is compiled.
+pub(super) enum Planned {
+    Kernel(Box<Kernel>, Flavour),
     Product(Arc<Product>),
     Routine(Arc<RoutineCall>),
 }
@@ -32,7 +39,7 @@ pub(super) enum Operand {
 
 /// A step before its memory is known.
 pub(super) struct Work {
-    pub call: Call,
+    pub call: Planned,
     pub operands: Vec<Operand>,
     pub values: Vec<Vec<Value>>,
     pub about: About,
@@ -48,8 +55,14 @@ impl Work {
     }
 }
 
-/// What computes these nodes, in order.
-pub(super) fn work(device: Device, roots: &[Tensor], mut nodes: BTreeMap<u64, Tensor>) -> Result<Vec<Work>> {
+/// What computes these nodes, in order. New values of `homes` take the place of the tensor named with them, where nothing
+/// reads that any more; those that do are returned.
+pub(super) fn work(
+    device: Device,
+    roots: &[Tensor],
+    mut nodes: BTreeMap<u64, Tensor>,
+    homes: &[(u64, Tensor)],
+) -> Result<(Vec<Work>, Vec<(u64, Tensor)>)> {
     // What joints read is memory: views and constants are computed first.
     let shown = |t: &Tensor| !is_source(t) && (t.0.op.is_view() || matches!(t.0.op, Op::Full(_)));
     let parts: Vec<Tensor> = nodes.values().filter(|t| is_part(t)).cloned().collect();
@@ -59,13 +72,14 @@ pub(super) fn work(device: Device, roots: &[Tensor], mut nodes: BTreeMap<u64, Te
     let mut products = products(device, &mut nodes)?;
     let library = products.keys().copied().chain(parts.iter().map(|part| part.0.id)).collect();
     let wanted = roots.iter().map(|root| root.0.id).collect();
-    let (mut work, mut joints) = (vec![], HashSet::new());
+    let (mut work, mut joints, mut groups) = (vec![], HashSet::new(), vec![]);
     for unit in units(&nodes, &wanted, &library, crate::fused::enabled()?) {
         let tensor = match unit {
             Unit::Group(group) => {
-                let outs = group.outputs.iter().map(|t| Operand::Out(t.0.id, t.0.bytes())).collect();
-                let about = group.outputs.last().map_or(About::default(), |t| About::of(&t.0));
-                work.push(kernel(device, lower_group(&group, device)?, outs, about)?);
+                let lowered = lower_group(&group, device, &[])?;
+                groups.push((work.len(), group, lowered.in_step.clone()));
+                let (_, group, _) = &groups[groups.len() - 1];
+                work.push(group_kernel(lowered, group)?);
                 continue;
             }
             Unit::Alone(tensor) => tensor,
@@ -78,20 +92,45 @@ pub(super) fn work(device: Device, roots: &[Tensor], mut nodes: BTreeMap<u64, Te
             }
         } else if let Some((product, inputs)) = products.remove(&tensor.0.id) {
             let operands = [out].into_iter().chain(inputs.map(Operand::In)).collect();
-            work.push(Work { call: Call::Product(product), operands, values: vec![], about });
+            work.push(Work { call: Planned::Product(product), operands, values: vec![], about });
         } else {
-            work.push(kernel(device, lower(tensor)?, vec![out], about)?);
+            work.push(kernel(lower(tensor)?, vec![out], about)?);
         }
     }
-    Ok(work)
+    // A step that can fail must leave variables as they are until it is known that it has not.
+    let fails = work.iter().any(|work| work.operands.iter().any(|operand| matches!(operand, Operand::Status)));
+    let mut placed = vec![];
+    for (at, group, in_step) in groups.iter().filter(|_| !fails) {
+        let here: Vec<(u64, Tensor)> = (homes.iter())
+            .filter(|(id, old)| {
+                let reads = |work: &Work| work.inputs().any(|input| input.0.id == old.0.id);
+                let safe = !reads(&work[*at]) || in_step.contains(&old.0.id);
+                group.outputs.iter().any(|t| t.0.id == *id) && safe && !work[at + 1..].iter().any(reads)
+            })
+            .cloned()
+            .collect();
+        if here.is_empty() {
+            continue;
+        }
+        work[*at] = group_kernel(lower_group(group, device, &here)?, group)?;
+        placed.extend(here);
+    }
+    Ok((work, placed))
+}
+
+/// A launch of a group's kernel.
+fn group_kernel(lowered: Lowered, group: &Group<'_>) -> Result<Work> {
+    let outs = group.outputs.iter().map(|t| Operand::Out(t.0.id, t.0.bytes())).collect();
+    let about = group.outputs.last().map_or(About::default(), |t| About::of(&t.0));
+    kernel(lowered, outs, about)
 }
 
 /// A launch of a lowered kernel.
-fn kernel(device: Device, lowered: Lowered, outs: Vec<Operand>, about: About) -> Result<Work> {
-    let Lowered { kernel, inputs, reports, values } = lowered;
+fn kernel(lowered: Lowered, outs: Vec<Operand>, about: About) -> Result<Work> {
+    let Lowered { kernel, inputs, reports, values, .. } = lowered;
     let status = reports.then_some(Operand::Status);
     let operands = outs.into_iter().chain(status).chain(inputs.into_iter().map(Operand::In)).collect();
-    let call = Call::Kernel(program(device, &kernel)?);
+    let call = Planned::Kernel(Box::new(kernel), Flavour::of_tensors()?);
     Ok(Work { call, operands, values: values.into_iter().map(|value| vec![value]).collect(), about })
 }
 
@@ -116,7 +155,7 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
             let call = RoutineCall { name: joint.name, run: run.clone(), device, results, inputs: taken };
             let operands = outs.iter().map(|&(id, bytes)| Operand::Out(id, bytes));
             let operands = operands.chain(inputs.iter().cloned().map(Operand::In)).collect();
-            work.push(Work { call: Call::Routine(Arc::new(call)), operands, values: vec![], about });
+            work.push(Work { call: Planned::Routine(Arc::new(call)), operands, values: vec![], about });
             return Ok(());
         }
         How::Kernel { kernel, values, checked } => (kernel, values, *checked),
@@ -137,18 +176,18 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
             None => Some(Tensor::full(0.0, shape, *dtype, device)),
         };
         if let Some(first) = first {
-            work.push(kernel(device, lower(&first)?, vec![Operand::Out(id, bytes)], about)?);
+            work.push(kernel(lower(&first)?, vec![Operand::Out(id, bytes)], about)?);
         }
         operands.push(Operand::Out(id, bytes));
     }
     let mut values = values.clone();
-    let call = if checked && matches!(device, Device::Cuda(_)) {
+    let mut flavour = Flavour::Exact;
+    if checked && matches!(device, Device::Cuda(_)) {
         operands.push(Operand::Status);
         values.push(vec![Value::int(DType::I64, crate::status::kernel_code(kernel_of, &values, place))]);
-        Call::Kernel(checked_program(device, kernel_of)?)
-    } else {
-        Call::Kernel(program(device, kernel_of)?)
-    };
+        flavour = Flavour::Checked;
+    }
+    let call = Planned::Kernel(Box::new((**kernel_of).clone()), flavour);
     work.push(Work { call, operands, values, about });
     Ok(())
 }

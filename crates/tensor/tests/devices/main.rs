@@ -34,7 +34,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 64] = [
+const SUITE: [(&str, Body); 65] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -92,6 +92,7 @@ const SUITE: [(&str, Body); 64] = [
     ("traces::eager_and_traced_mix", traces::eager_and_traced_mix),
     ("traces::captured_values", traces::captured_values),
     ("traces::scratch_is_shared", traces::scratch_is_shared),
+    ("traces::updates_in_place", traces::updates_in_place),
     ("traces::errors_change_nothing", traces::errors_change_nothing),
     ("mlp::xor", mlp::xor),
     ("mlp::spiral", mlp::spiral),
