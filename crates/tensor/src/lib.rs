@@ -77,6 +77,8 @@ pub use execute::run_kernel;
 pub use fused::{FusedOp, Given, Memory, MemoryMut, Spelling, fused, set_fusion, with_fusion};
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
+#[doc(hidden)]
+pub use lower::with_gpu_kernels;
 pub use math::set_exact_math;
 pub use matmul::MatmulMode;
 pub use promote::{Number, Operand, promote};

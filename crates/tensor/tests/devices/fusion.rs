@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bornite::{DType, Device, Tensor, trace, with_fusion};
+use bornite::{DType, Device, Tensor, trace, with_fusion, with_gpu_kernels};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -124,7 +124,13 @@ fn compare(what: &str, found: &[Tensor], expected: &[Tensor]) -> Outcome {
     Ok(())
 }
 
+/// As on its device, and on the interpreter also as kernels of a GPU, whose races and bad indices it would find.
 pub fn random_graphs(device: Device) -> Outcome {
+    random_graphs_of(device)?;
+    if device == Device::Interpreter { with_gpu_kernels(|| random_graphs_of(device)) } else { Ok(()) }
+}
+
+fn random_graphs_of(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
     let (wanted, time) = match (device, full) {
