@@ -45,6 +45,7 @@ mod lower;
 mod matmul;
 mod nn;
 mod node;
+mod operators;
 mod ops;
 mod promote;
 mod random;

@@ -78,7 +78,7 @@ fn wrong_programs_name_what_they_found_and_where() {
         wrong("select: expects a bool condition", || x.select(x, x)),
         wrong("select: shapes [2, 3] and [2] do not broadcast", || b.select(x, zeros(&[2]))),
         wrong("add: inputs are on cpu and cpu:1; make them on one device", || x + far),
-        wrong("scalar: 10000000000 is not a value of i32", || n + 10_000_000_000),
+        wrong("scalar: 10000000000 is not a value of i32", || n + 10_000_000_000i64),
         wrong("scalar: 2 is not a value of bool", || x.lt(x).masked_fill(b, 2.0)),
         wrong("scalar: -1 is not a value of u8", || x.cast(DType::U8) + -1),
         wrong("fma: takes 3 inputs, given 2", || Tensor::apply(Op::Fma, &[x, x])),

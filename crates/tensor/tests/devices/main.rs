@@ -2,6 +2,7 @@
 
 mod algebra;
 mod blas;
+mod einsum;
 mod fuzz;
 #[path = "../../../codegen/tests/fuzz/generate.rs"]
 mod generate;
@@ -32,7 +33,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 57] = [
+const SUITE: [(&str, Body); 59] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -65,7 +66,9 @@ const SUITE: [(&str, Body); 57] = [
     ("methods::promotion", methods::promotion),
     ("methods::reductions", methods::reductions),
     ("methods::shapes", methods::shapes),
-    ("methods::einsum", methods::einsum),
+    ("einsum::equations", einsum::equations),
+    ("einsum::random_equations", einsum::random_equations),
+    ("methods::operators", methods::operators),
     ("methods::activations", methods::activations),
     ("methods::layers", methods::layers),
     ("methods::images", methods::images),
