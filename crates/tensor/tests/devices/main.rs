@@ -33,7 +33,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 59] = [
+const SUITE: [(&str, Body); 60] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -74,11 +74,12 @@ const SUITE: [(&str, Body); 59] = [
     ("methods::images", methods::images),
     ("methods::attention", methods::attention),
     ("methods::losses", methods::losses),
-    ("methods::gradients", methods::gradients),
+    ("methods::gradient_of_no_distance", methods::gradient_of_no_distance),
     ("methods::copies_and_text", methods::copies_and_text),
     ("state::commit_is_whole_or_nothing", state::commit_is_whole_or_nothing),
     ("state::versions_never_change", state::versions_never_change),
     ("state::swap", state::swap),
+    ("state::drop_frees_at_once", state::drop_frees_at_once),
     ("state::commits_are_seen_whole", state::commits_are_seen_whole),
     ("traces::repeat_and_retrace", traces::repeat_and_retrace),
     ("traces::results_outlive_the_next_call", traces::results_outlive_the_next_call),
