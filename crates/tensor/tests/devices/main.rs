@@ -3,6 +3,7 @@
 mod algebra;
 mod blas;
 mod einsum;
+mod equations;
 mod fuzz;
 #[path = "../../../codegen/tests/fuzz/generate.rs"]
 mod generate;
@@ -33,7 +34,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 60] = [
+const SUITE: [(&str, Body); 63] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -69,6 +70,9 @@ const SUITE: [(&str, Body); 60] = [
     ("einsum::equations", einsum::equations),
     ("einsum::random_equations", einsum::random_equations),
     ("methods::operators", methods::operators),
+    ("equations::solutions_and_inverses", equations::solutions_and_inverses),
+    ("equations::transforms", equations::transforms),
+    ("equations::quantiles", equations::quantiles),
     ("methods::activations", methods::activations),
     ("methods::layers", methods::layers),
     ("methods::images", methods::images),

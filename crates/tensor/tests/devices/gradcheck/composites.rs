@@ -64,6 +64,17 @@ pub const COMPOSITES: &[Case] = &[
     ("einsum thrice", &[&[3, 2, 3, 3]], ANY, |x| Tensor::einsum("ibii->i", &[&x[0]]).exp()),
     ("einsum dots", &[&[2, 1, 2, 3], &[2, 3, 2]], ANY, |x| Tensor::einsum("...ij,...jk->k...i", &[&x[0], &x[1]])),
     ("einsum dots summed", &[&[2, 3], &[1, 3]], ANY, |x| Tensor::einsum("...i,...i->i", &[&x[0], &x[1]])),
+    ("quantile", &[&[5, 3]], ANY, |x| x[0].quantile(0.3, 0).exp()),
+    ("inverse", &[&[2, 3, 3]], ANY, |x| (&x[0] + Tensor::eye(3, DType::F64, device(x)) * 7).inverse().exp()),
+    ("solve", &[&[3, 3], &[2, 3, 1]], ANY, |x| (&x[0] + Tensor::eye(3, DType::F64, device(x)) * 7).solve(&x[1]).exp()),
+    ("fft", &[&[6, 2], &[6, 2]], ANY, |x| {
+        let (real, imaginary) = x[0].fft(&x[1], 0);
+        real.square() + imaginary.exp()
+    }),
+    ("ifft", &[&[5], &[5]], ANY, |x| {
+        let (real, imaginary) = x[0].ifft(&x[1], -1);
+        real.exp() * imaginary
+    }),
     // Activations.
     ("relu6", &[&[5]], (-3.0, 9.0), |x| x[0].relu6() * &x[0]),
     ("gelu", &[&[5]], ANY, |x| x[0].gelu()),
