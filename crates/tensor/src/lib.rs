@@ -93,6 +93,11 @@ pub use bornite_ir as ir;
 #[doc = include_str!("../../../docs/tensors.md")]
 struct Tour;
 
+/// As are those of the page for people who know another library.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/coming-from.md")]
+struct ComingFrom;
+
 /// The README's program is compiled and run with the documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

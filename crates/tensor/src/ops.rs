@@ -1,10 +1,12 @@
 //! The rows of the op table as methods, and the product of matrices. Their operators are in `operators.rs`; what mixes
 //! dtypes is in `promote.rs`.
 
+use std::sync::Arc;
+
 use bornite_ir::Op as Row;
 
 use crate::infer::broadcast;
-use crate::node::Op;
+use crate::node::{Node, Op};
 use crate::promote::promoted;
 use crate::{DType, Operand, Place, Tensor};
 
@@ -259,9 +261,17 @@ impl Tensor {
         }
     }
 
-    /// The same value without history: no gradient flows through it.
+    /// The same value without history: no gradient flows through it. Of a tensor that is computed already, it does not
+    /// keep what that was made of, so a long loop frees its past with `x.realize()?; x = x.detach();`.
     #[track_caller]
     pub fn detach(&self) -> Tensor {
-        Tensor::build(Op::Detach, vec![self.clone()], Place::here())
+        let place = Place::here();
+        // Memory that somebody may write again has no history to let go.
+        let kept = |node: &Node| !node.inputs.is_empty() && !node.op.storage_may_move();
+        let source = match self.node().ok().filter(|node| kept(node)).and_then(|node| Some((node, node.value()?))) {
+            Some((node, value)) => Tensor(Arc::new(Node::leaf(Op::Data, node, place, value))),
+            None => self.clone(),
+        };
+        Tensor::build(Op::Detach, vec![source], place)
     }
 }

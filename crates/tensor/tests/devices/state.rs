@@ -117,6 +117,17 @@ pub fn memory_comes_back(device: Device) -> Outcome {
     assert_eq!(held()?, 2);
     drop(root);
     assert_eq!(held()?, 0);
+    // Detached once it is computed, it does not.
+    let mut state = make();
+    for _ in 0..5 {
+        state = &state * 0.5;
+        state.realize()?;
+        state = state.detach();
+        assert_eq!(held()?, 1);
+    }
+    assert_eq!(state.slice(0, ..1).to_vec::<f32>()?[0], 0.5f32.powi(5));
+    drop(state);
+    assert_eq!(held()?, 0);
     // A variable's old version lives as long as somebody reads it.
     let var = Var::new(&make())?;
     let old = var.get();
