@@ -84,7 +84,7 @@ fn main() -> Result<()> {
         let rate = Tensor::full(0.05 * (1.0 - n as f64 / steps as f64), &[], DType::F32, device);
         let loss = step.call(&[x, digits, rate])?.remove(0).item()?;
         if n % 50 == 0 || n == steps {
-            guessed = guesses.call(&[held_out.clone()])?.remove(0);
+            guessed = guesses.call(std::slice::from_ref(&held_out))?.remove(0);
             let right = guessed.equal(&answers).mean(..).item()?;
             println!("step {n:4}  loss {loss:.4}  held out {:.1} %", 100.0 * right);
         }

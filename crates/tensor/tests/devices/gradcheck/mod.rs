@@ -44,7 +44,7 @@ fn weighted(tensors: &[Tensor], device: Device) -> bornite::Result<Tensor> {
         let shape = tensor.shape()?;
         let weights: Vec<f64> =
             (0..shape.iter().product()).map(|i| 0.5 + ((i * 7 + n * 3) % 11) as f64 / 10.0).collect();
-        total = total + (tensor * Tensor::from_slice(&weights, shape, device)).sum(..);
+        total += (tensor * Tensor::from_slice(&weights, shape, device)).sum(..);
     }
     Ok(total)
 }

@@ -69,15 +69,15 @@ const SPREADS: [Spread; 7] = [
 pub fn run(s: &mut Sweep) {
     for (d, dtype) in DTYPES.into_iter().enumerate().filter(|(_, dtype)| dtype.is_float()) {
         for (n, (shape, layout)) in CASES.into_iter().enumerate() {
-            for (o, (name, tensor, plain)) in ACTIVATIONS.into_iter().enumerate() {
+            for (o, of) in ACTIVATIONS.into_iter().enumerate() {
                 if s.takes(n + o + d, 2) {
-                    activation(s, n, dtype, (shape, layout), name, (tensor, plain));
+                    activation(s, n, dtype, (shape, layout), of);
                 }
             }
             let Some(axis) = an_axis(shape, n + d).filter(|_| !shape.contains(&0)) else { continue };
-            for (o, (name, tensor, plain)) in SPREADS.into_iter().enumerate() {
+            for (o, of) in SPREADS.into_iter().enumerate() {
                 if s.takes(n + o + d, 2) {
-                    spread(s, n, dtype, (shape, layout), axis, name, (tensor, plain));
+                    spread(s, n, dtype, (shape, layout), axis, of);
                 }
             }
             if s.takes(n + d, 1) {
@@ -92,8 +92,7 @@ fn activation(
     n: usize,
     dtype: DType,
     (shape, layout): (&[usize], Layout),
-    name: &str,
-    (tensor, plain): (fn(&Tensor) -> Tensor, fn(f64) -> f64),
+    (name, tensor, plain): Activation,
 ) {
     let (x, a) = s.input(shape, layout, dtype, Fill::Small);
     let mut bounds = vec![];
@@ -113,8 +112,7 @@ fn spread(
     dtype: DType,
     (shape, layout): (&[usize], Layout),
     axis: usize,
-    name: &str,
-    (tensor, plain): (fn(&Tensor, isize) -> Tensor, fn(&[f64]) -> f64),
+    (name, tensor, plain): Spread,
 ) {
     let (x, a) = s.input(shape, layout, dtype, Fill::Small);
     let (kept, lines) = lines(&a, &[axis as isize]);
