@@ -34,6 +34,8 @@ pub const LOG_VARIABLE: &str = "BORNITE_LOG";
 pub const MATMUL_VARIABLE: &str = "BORNITE_MATMUL";
 /// What values are checked for while they are computed.
 pub const CHECK_VARIABLE: &str = "BORNITE_CHECK";
+/// Whether ops are fused.
+pub const FUSION_VARIABLE: &str = "BORNITE_FUSION";
 /// All settings, in the order of the manual.
 pub const SETTINGS: &[Setting] = &[
     Setting {
@@ -155,6 +157,15 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "`1`: every launch is waited for, so that an error of the GPU surfaces where it was made. Slow.",
         code: "the variable, before the device is opened",
         check: |value| choose(value, &[("0", ()), ("1", ())]),
+    },
+    Setting {
+        name: FUSION_VARIABLE,
+        values: "`on`, `off`",
+        default: "`on`",
+        meaning: "`off`: every op of a graph is computed for itself, to find out whether a wrong number comes from fusion. \
+                  Slow.",
+        code: "`bornite::set_fusion`",
+        check: |value| choose(value, &[("on", ()), ("off", ())]),
     },
     Setting {
         name: CHECK_VARIABLE,

@@ -11,16 +11,19 @@ use bornite_ir::{Access, Arg, Kernel, Launch, Param, Scalar, Value, interp, veri
 
 use crate::buffer::Buffer;
 use crate::element::zero_words;
+use crate::fused::{Memory, MemoryMut, Routine};
 use crate::node::{Node, Op};
 use crate::schedule::{realize, value_of};
 use crate::timing::{About, Host};
-use crate::{Device, Error, Place, Result, Tensor};
+use crate::{DType, Device, Error, Place, Result, Tensor};
 
 /// A kernel ready to run on one device.
 pub(crate) struct Program {
     kernel: Kernel,
     device: Device,
     code: Code,
+    /// Whether the code takes status and code to report bad indices.
+    checked: bool,
 }
 
 enum Code {
@@ -31,38 +34,48 @@ enum Code {
 
 /// Compiles a kernel for a device, or finds it compiled already.
 pub(crate) fn program(device: Device, kernel: &Kernel) -> Result<Arc<Program>> {
+    find_or_compile(device, kernel, false)
+}
+
+fn find_or_compile(device: Device, kernel: &Kernel, checked: bool) -> Result<Arc<Program>> {
     static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
     let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(program) = cache().get_or_insert_default().find(device, kernel) {
+    if let Some(program) = cache().get_or_insert_default().find(device, kernel, checked) {
         return Ok(program);
     }
     // Compiled outside the lock, so that threads compile side by side; a kernel compiled twice is kept once.
-    let program = Arc::new(Program { kernel: kernel.clone(), device, code: compile(device, kernel)? });
+    let code = compile(device, kernel, checked)?;
+    let program = Arc::new(Program { kernel: kernel.clone(), device, code, checked });
     bornite_cuda::log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());
     cache().get_or_insert_default().insert(device, program.clone());
     Ok(program)
+}
+
+/// As [`program`] on CUDA, with checks of all indices: it takes the device's status and a code after all else.
+pub(crate) fn checked_program(device: Device, kernel: &Kernel) -> Result<Arc<Program>> {
+    find_or_compile(device, kernel, true)
 }
 
 /// Compiled kernels, the least used forgotten: eager code with ever new constants must not grow without end.
 #[derive(Default)]
 struct Cache {
     /// With each program, when it was last asked for.
-    programs: HashMap<Device, HashMap<Kernel, (Arc<Program>, u64)>>,
+    programs: HashMap<(Device, bool), HashMap<Kernel, (Arc<Program>, u64)>>,
     now: u64,
 }
 
 impl Cache {
     const KEPT: usize = 4096;
 
-    fn find(&mut self, device: Device, kernel: &Kernel) -> Option<Arc<Program>> {
+    fn find(&mut self, device: Device, kernel: &Kernel, checked: bool) -> Option<Arc<Program>> {
         self.now += 1;
-        let (program, used) = self.programs.get_mut(&device)?.get_mut(kernel)?;
+        let (program, used) = self.programs.get_mut(&(device, checked))?.get_mut(kernel)?;
         *used = self.now;
         Some(program.clone())
     }
 
     fn insert(&mut self, device: Device, program: Arc<Program>) {
-        let kernels = self.programs.entry(device).or_default();
+        let kernels = self.programs.entry((device, program.checked)).or_default();
         if kernels.len() >= Cache::KEPT {
             let mut uses: Vec<u64> = kernels.values().map(|(_, used)| *used).collect();
             let (_, &mut median, _) = uses.select_nth_unstable(Cache::KEPT / 2);
@@ -72,7 +85,7 @@ impl Cache {
     }
 }
 
-fn compile(device: Device, kernel: &Kernel) -> Result<Code> {
+fn compile(device: Device, kernel: &Kernel, checked: bool) -> Result<Code> {
     match device {
         Device::Interpreter => Ok(Code::Interpreted),
         // Threads that wait for each other run side by side on the interpreter only.
@@ -80,12 +93,14 @@ fn compile(device: Device, kernel: &Kernel) -> Result<Code> {
         Device::Cpu(_) => Ok(Code::Cpu(Box::new(cpu::compile(kernel)?))),
         Device::Cuda(ordinal) => {
             let device = bornite_cuda::Device::open(ordinal)?;
-            let (cache, source) = (bornite_cuda::Cache::of_process()?, cuda::print(kernel));
+            let source = if checked { cuda::print_checked(kernel) } else { cuda::print(kernel) };
+            let cache = bornite_cuda::Cache::of_process()?;
             let arch = device.info().arch();
             let cubin = bornite_cuda::compile_cached(cache, &kernel.name, &source, &arch, &EXACT_OPTIONS)?;
-            let values = kernel.values.iter().map(|value| kernel.bytes_of(value.ty)).collect();
-            let symbol = cuda::symbol(kernel);
-            let function = bornite_cuda::Function::load(&device, &cubin, &symbol, kernel.params.len(), values)?;
+            let mut values: Vec<usize> = kernel.values.iter().map(|value| kernel.bytes_of(value.ty)).collect();
+            values.extend(checked.then_some(8));
+            let pointers = kernel.params.len() + usize::from(checked);
+            let function = bornite_cuda::Function::load(&device, &cubin, &cuda::symbol(kernel), pointers, values)?;
             Ok(Code::Cuda(device, function))
         }
     }
@@ -142,19 +157,71 @@ impl Program {
                         ([blocks.min(i32::MAX as u64) as u32, 1, 1], [cuda::BLOCK, 1, 1])
                     }
                 };
-                let pointers = cuda_pointers(kernel, buffers, &firsts)?;
-                let values: Vec<Vec<u8>> =
+                let own = buffers.len().min(kernel.params.len());
+                let mut pointers = cuda_pointers(kernel, &buffers[..own], &firsts)?;
+                let mut packed: Vec<Vec<u8>> =
                     kernel.values.iter().zip(values).map(|(param, parts)| packed(kernel, param.ty, parts)).collect();
+                if let (true, Some(Buffer::Cuda(status)), Some([code])) = (self.checked, buffers.last(), values.last())
+                {
+                    pointers.push((&**status, 0));
+                    packed.push(code.bits().to_le_bytes().to_vec());
+                }
                 // SAFETY: the text was printed from `kernel`: it takes one pointer a view, here to memory as long as the
                 // view is, and values as C lays them out. Kernels of tensors index within their views by construction;
-                // `run_kernel` first runs any other on the interpreter over the same arguments, which checks every index
-                // and, in block kernels, that threads do not race. What is left is a kernel whose indices depend on the
-                // order of its atomics.
+                // others check each index before it is used, or were run by `run_kernel` on the interpreter over the same
+                // arguments, which checks every index and, in block kernels, that threads do not race. What is left is a
+                // kernel that `run_kernel` is given and whose indices depend on the order of its atomics.
                 #[allow(unsafe_code)]
-                let launched = unsafe { function.launch(grid, block, &pointers, &values) };
+                let launched = unsafe { function.launch(grid, block, &pointers, &packed) };
                 Ok(launched?)
             }
         }
+    }
+}
+
+/// A routine of the host as a step of a plan.
+pub(crate) struct RoutineCall {
+    pub name: &'static str,
+    pub run: Routine,
+    pub device: Device,
+    /// Dtype and number of elements of each result, then of each input.
+    pub results: Vec<(DType, usize)>,
+    pub inputs: Vec<(DType, usize)>,
+}
+
+impl RoutineCall {
+    /// Runs over one buffer a result, then one an input.
+    pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
+        let bytes = |of: &[(DType, usize)]| of.iter().map(|(dtype, n)| (dtype.bytes() * n) as u64).sum::<u64>();
+        let describe = || about.work(self.name, bytes(&self.results) + bytes(&self.inputs));
+        profile::timed(&Host(self.device), describe, || self.launch_untimed(buffers))
+    }
+
+    fn launch_untimed(&self, buffers: &[&Buffer]) -> Result<()> {
+        let wrong = |what: &str| {
+            let kind = bornite_ir::FaultKind::BadCall(what.into());
+            Error::Fault(bornite_ir::Fault { kernel: self.name.into(), kind, line: None })
+        };
+        let (results, inputs) = buffers.split_at(self.results.len().min(buffers.len()));
+        if results.iter().enumerate().any(|(n, r)| inputs.iter().chain(&results[..n]).any(|other| r.is(other))) {
+            return Err(wrong("a result shares the memory of an input or another result"));
+        }
+        let memory = |buffer: &&'_ Buffer| match buffer {
+            Buffer::Host(memory) => Some(memory.clone()),
+            Buffer::Cuda(_) => None,
+        };
+        let handles: Option<Vec<_>> = buffers.iter().map(memory).collect();
+        let Some(handles) = handles else { return Err(wrong("called with a buffer of a GPU")) };
+        let (results, inputs) = handles.split_at(results.len());
+        let mut written: Vec<_> = results.iter().map(|m| m.write().unwrap_or_else(PoisonError::into_inner)).collect();
+        let read: Vec<_> = inputs.iter().map(|m| m.read().unwrap_or_else(PoisonError::into_inner)).collect();
+        let mut results: Vec<MemoryMut<'_>> = (written.iter_mut().zip(&self.results))
+            .map(|(words, &(dtype, elements))| MemoryMut { words, dtype, elements })
+            .collect();
+        let inputs: Vec<Memory<'_>> = (read.iter().zip(&self.inputs))
+            .map(|(words, &(dtype, elements))| Memory { words, dtype, elements })
+            .collect();
+        (self.run)(&inputs, &mut results)
     }
 }
 
@@ -230,7 +297,7 @@ fn with_host_args(
 }
 
 /// The type of the tensors that stand for a view: that of its components, or bytes if they differ.
-fn tensor_type(kernel: &Kernel, param: &Param) -> Scalar {
+pub(crate) fn tensor_type(kernel: &Kernel, param: &Param) -> Scalar {
     let mut components = param.ty.components(&kernel.structs).into_iter();
     match components.next() {
         Some(first) if components.all(|scalar| scalar == first) => first,

@@ -1,8 +1,12 @@
 //! From graph to work: which nodes get a kernel, in which order, in which memory.
 //!
 //! The schedule is plain: every node that is not a view, a constant or already there is one kernel, or a call of the
-//! library for matrix products (`matmul/`), before which views that are no matrix get a kernel that copies them. What it
-//! promises is that errors are found, code is compiled and memory is reserved before the first launch.
+//! library for matrix products (`matmul/`), before which views that are no matrix get a kernel that copies them. The parts
+//! of a joint node (`joint.rs`) come from one launch. What the schedule promises is that errors are found, code is compiled
+//! and memory is reserved before the first launch.
+
+mod memory;
+mod work;
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,12 +16,11 @@ use std::sync::Arc;
 use bornite_ir::Value;
 
 use crate::buffer::Buffer;
-use crate::execute::{Program, program};
-use crate::lower::{Lowered, lower};
-use crate::matmul::{Product, products};
 use crate::node::Op;
 use crate::timing::About;
-use crate::{DType, Device, Error, Result, Tensor};
+use crate::{Device, Error, Result, Tensor};
+use memory::assign_memory;
+use work::{Call, Operand, Work, work};
 
 /// Where a kernel's argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,28 +35,11 @@ pub(crate) enum Slot {
     Status,
 }
 
-/// What a step runs.
-enum Call {
-    Kernel(Arc<Program>),
-    Product(Arc<Product>),
-}
-
 /// One launch.
 pub(crate) struct Step {
     call: Call,
     args: Vec<Slot>,
-    values: Vec<Value>,
-    about: About,
-}
-
-/// A step before its memory is known: which node it computes, from what.
-struct Work {
-    id: u64,
-    bytes: usize,
-    call: Call,
-    inputs: Vec<Tensor>,
-    reports: bool,
-    values: Vec<Value>,
+    values: Vec<Vec<Value>>,
     about: About,
 }
 
@@ -104,38 +90,26 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
         return Err(Error::Op { op: other.0.op.name(), what, at: other.0.place });
     }
 
-    let mut nodes = nodes_to_compute(&distinct)?;
-    let mut products = products(device, &mut nodes)?;
-    let mut work = vec![];
-    for (id, tensor) in nodes {
-        let (bytes, about) = (tensor.0.bytes(), About::of(&tensor.0));
-        if let Some((product, inputs)) = products.remove(&id) {
-            let (call, inputs) = (Call::Product(product), inputs.into());
-            work.push(Work { id, bytes, call, inputs, reports: false, values: vec![], about });
-            continue;
-        }
-        let Lowered { kernel, inputs, reports, mut values } = lower(&tensor)?;
-        if reports {
-            values.push(Value::int(DType::I64, crate::status::code(&tensor.0)));
-        }
-        let call = Call::Kernel(program(device, &kernel)?);
-        work.push(Work { id, bytes, call, inputs, reports, values, about });
-    }
+    let work = work(device, nodes_to_compute(&distinct)?)?;
     let slots = assign_memory(&distinct, &work);
-    let status = if work.iter().any(|w| w.reports) { Some(crate::status::buffer(device)?) } else { None };
+    let reports = work.iter().any(|w| w.operands.iter().any(|operand| matches!(operand, Operand::Status)));
+    let status = if reports { Some(crate::status::buffer(device)?) } else { None };
     let temp_bytes = slots.temp_bytes;
     let mut plan = Plan { device, steps: vec![], roots: distinct, sources: vec![], temp_bytes, status };
     let mut sources: HashMap<u64, usize> = HashMap::new();
-    for Work { id, call, inputs, reports, values, about, .. } in work {
-        let mut args = vec![slots.of[&id]];
-        args.extend(reports.then_some(Slot::Status));
-        for input in &inputs {
-            args.push(match slots.of.get(&input.0.id) {
-                Some(slot) if !is_source(input) => *slot,
-                _ => Slot::Source(*sources.entry(input.0.id).or_insert_with(|| {
-                    plan.sources.push(input.clone());
-                    plan.sources.len() - 1
-                })),
+    for Work { call, operands, values, about } in work {
+        let mut args = vec![];
+        for operand in operands {
+            args.push(match operand {
+                Operand::Out(id, _) => slots.of[&id],
+                Operand::Status => Slot::Status,
+                Operand::In(input) => match slots.of.get(&input.0.id) {
+                    Some(slot) if !is_source(&input) => *slot,
+                    _ => Slot::Source(*sources.entry(input.0.id).or_insert_with(|| {
+                        plan.sources.push(input.clone());
+                        plan.sources.len() - 1
+                    })),
+                },
             });
         }
         plan.steps.push(Step { call, args, values, about });
@@ -153,54 +127,12 @@ pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<u64, Tensor>
         if !seen.insert(node.id) || is_source(&tensor) {
             continue;
         }
-        stack.extend(node.inputs.iter().cloned());
+        stack.extend(node.reads().iter().cloned());
         if !node.op.is_view() && !matches!(node.op, Op::Full(_)) {
             kernels.insert(node.id, tensor);
         }
     }
     Ok(kernels)
-}
-
-struct Memory {
-    of: HashMap<u64, Slot>,
-    temp_bytes: Vec<usize>,
-}
-
-/// Gives every result a place; scratch memory is used again after its last reader.
-fn assign_memory(roots: &[Tensor], work: &[Work]) -> Memory {
-    let mut last_use: HashMap<u64, u64> = HashMap::new();
-    for Work { id, inputs, .. } in work {
-        for input in inputs {
-            last_use.insert(input.0.id, *id);
-        }
-    }
-    let mut memory = Memory { of: HashMap::new(), temp_bytes: vec![] };
-    for (n, root) in roots.iter().enumerate() {
-        memory.of.insert(root.0.id, Slot::Root(n));
-    }
-    let mut free: Vec<usize> = vec![];
-    for Work { id, bytes, inputs, .. } in work {
-        if !memory.of.contains_key(id) {
-            let temps = &memory.temp_bytes;
-            let fitting = (0..free.len()).filter(|&n| temps[free[n]] >= *bytes).min_by_key(|&n| temps[free[n]]);
-            let temp = match fitting {
-                Some(n) => free.swap_remove(n),
-                None => {
-                    memory.temp_bytes.push(*bytes);
-                    memory.temp_bytes.len() - 1
-                }
-            };
-            memory.of.insert(*id, Slot::Temp(temp));
-        }
-        for input in inputs {
-            if last_use.get(&input.0.id) == Some(id)
-                && let Some(Slot::Temp(temp)) = memory.of.get(&input.0.id)
-            {
-                free.push(*temp);
-            }
-        }
-    }
-    memory
 }
 
 impl Plan {
@@ -219,6 +151,7 @@ impl Plan {
         self.steps.iter().map(|step| match &step.call {
             Call::Kernel(program) => program.clone() as Arc<dyn Any + Send + Sync>,
             Call::Product(product) => product.clone() as Arc<dyn Any + Send + Sync>,
+            Call::Routine(routine) => routine.clone() as Arc<dyn Any + Send + Sync>,
         })
     }
 
@@ -254,10 +187,11 @@ impl Plan {
             .collect();
         match &step.call {
             Call::Kernel(program) => {
-                let values: Vec<&[Value]> = step.values.chunks(1).collect();
+                let values: Vec<&[Value]> = step.values.iter().map(Vec::as_slice).collect();
                 program.launch(&buffers, &values, step.about)
             }
             Call::Product(product) => product.launch(&buffers, step.about),
+            Call::Routine(routine) => routine.launch(&buffers, step.about),
         }
     }
 
@@ -269,6 +203,7 @@ impl Plan {
             let what = match call {
                 Call::Kernel(program) => program.name().to_owned(),
                 Call::Product(product) => product.to_string(),
+                Call::Routine(routine) => format!("{} by a routine of the host", routine.name),
             };
             let [to, from @ ..] = &args.iter().map(Slot::to_string).collect::<Vec<_>>()[..] else { continue };
             let from = from.join(", ");

@@ -4,6 +4,7 @@ mod algebra;
 mod blas;
 mod einsum;
 mod equations;
+mod fused;
 mod fuzz;
 #[path = "../../../codegen/tests/fuzz/generate.rs"]
 mod generate;
@@ -34,7 +35,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 63] = [
+const SUITE: [(&str, Body); 68] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -63,6 +64,11 @@ const SUITE: [(&str, Body); 63] = [
     ("grad::known_answers", grad::known_answers),
     ("grad::checkpoints", grad::checkpoints),
     ("grad::second_order", grad::second_order),
+    ("fused::kernels_in_graphs", fused::kernels_in_graphs),
+    ("fused::kernels_in_traces", fused::kernels_in_traces),
+    ("fused::kernels_with_mistakes", fused::kernels_with_mistakes),
+    ("fused::fused_ops", fused::fused_ops),
+    ("fused::routines", fused::routines),
     ("methods::every_row_is_a_method", methods::every_row_is_a_method),
     ("methods::promotion", methods::promotion),
     ("methods::reductions", methods::reductions),
@@ -112,6 +118,7 @@ fn main() {
     let mut trials = nvrtc::trials();
     trials.extend(runtime::trials(cuda.is_ok(), bornite_cuda::nvrtc_version().is_ok()));
     trials.extend(blas::trials(cuda.is_ok()));
+    trials.push(Trial::test("fused::fusion_can_be_switched_off", runtime::fusion_can_be_switched_off));
     for (name, body) in SUITE {
         for device in [Device::Interpreter, Device::cpu()] {
             trials.push(Trial::test(format!("{device}::{name}"), move || body(device)));
@@ -124,6 +131,9 @@ fn main() {
             Err(_) => Trial::test(format!("cuda::{name}"), || Ok(())).with_ignored_flag(true),
         });
     }
+    let huge = cuda.as_ref().ok().copied();
+    let body = move || huge.map_or(Ok(()), sweep::huge::more_than_32_bits_count);
+    trials.push(Trial::test("cuda::sweep::more_than_32_bits_count", body).with_ignored_flag(cuda.is_err()));
     if let Err(why) = &cuda {
         println!("skipped: everything on cuda, since {}", brief(why));
     }

@@ -22,6 +22,7 @@ pub fn run_child() -> Option<bool> {
         "fraction" => fraction(),
         "debug" => debug(),
         "drop" => Device::choose(None).map_err(Into::into).and_then(state::memory_comes_back),
+        "fusion off" => crate::fused::fusion_off(),
         _ => Err(format!("no child is called {name}").into()),
     };
     if let Err(failure) = &result {
@@ -42,6 +43,14 @@ pub fn child(name: &str, variables: &[(&str, &str)]) -> Result<(bool, String), s
 pub fn copies_overlap_compute(_: &Arc<bornite_cuda::Device>) -> Outcome {
     let (well, text) = child("overlap", &[])?;
     assert!(well, "{text}");
+    Ok(())
+}
+
+pub fn fusion_can_be_switched_off() -> Outcome {
+    let (well, text) = child("fusion off", &[])?;
+    assert!(well, "{text}");
+    let (well, text) = child("fusion off", &[("BORNITE_FUSION", "perhaps")])?;
+    assert!(well, "code wins over the variable: {text}");
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 pub mod array;
 mod composites;
 mod elementwise;
+pub mod huge;
 pub mod layouts;
 mod makers;
 mod networks;
