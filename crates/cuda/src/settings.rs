@@ -164,7 +164,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "`on`",
         meaning: "`off`: every op of a graph is computed for itself, to find out whether a wrong number comes from fusion. \
                   Slow.",
-        code: "`bornite::set_fusion`",
+        code: "`bornite::set_fusion`; `bornite::with_fusion` for some work",
         check: |value| choose(value, &[("on", ()), ("off", ())]),
     },
     Setting {

@@ -3,6 +3,7 @@
 //! A fast spelling never defines meaning. That is what [`FusedOp::decompose`] gives: it is what runs where there is no
 //! spelling, what gradients are taken of, and what every spelling is compared with.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -229,12 +230,43 @@ const ON: u8 = 2;
 static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 /// Whether ops are fused. Off, every op of the graph is computed for itself: slow, and the way to find out whether a wrong
-/// number comes from fusion. As `BORNITE_FUSION=off`, over which this wins. It is for tensors that are made after it.
+/// number comes from fusion. As `BORNITE_FUSION=off`, over which this wins. It is for what is made or computed after it.
 pub fn set_fusion(on: bool) {
     MODE.store(if on { ON } else { OFF }, Ordering::Relaxed);
 }
 
+thread_local! {
+    static HERE: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+/// As [`set_fusion`], for some work on this thread.
+///
+/// ```
+/// use bornite::{Device, Tensor, with_fusion};
+/// # fn main() -> bornite::Result<()> {
+/// let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
+/// let y = x.exp().sum(..);
+/// assert!(y.explain()?.starts_with("1 steps"));
+/// assert!(with_fusion(false, || y.explain())?.starts_with("2 steps"));
+/// # Ok(())
+/// # }
+/// ```
+pub fn with_fusion<R>(on: bool, work: impl FnOnce() -> R) -> R {
+    // Ends the scope also if `work` panics.
+    struct Scope(Option<bool>);
+    impl Drop for Scope {
+        fn drop(&mut self) {
+            HERE.set(self.0);
+        }
+    }
+    let _scope = Scope(HERE.replace(Some(on)));
+    work()
+}
+
 pub(crate) fn enabled() -> Result<bool> {
+    if let Some(on) = HERE.get() {
+        return Ok(on);
+    }
     if MODE.load(Ordering::Relaxed) == UNKNOWN {
         let mode = settings::read(FUSION_VARIABLE, ON, |value| match value {
             "on" => Ok(ON),

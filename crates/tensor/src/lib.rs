@@ -76,13 +76,14 @@ pub use device::{DEVICE_VARIABLE, Device};
 pub use element::Element;
 pub use error::{Error, Place, Result};
 pub use execute::run_kernel;
-pub use fused::{FusedOp, Given, Memory, MemoryMut, Spelling, fused, set_fusion};
+pub use fused::{FusedOp, Given, Memory, MemoryMut, Spelling, fused, set_fusion, with_fusion};
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
 pub use matmul::MatmulMode;
 pub use promote::{Number, Operand, promote};
 pub use random::Generator;
 pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
+pub use schedule::explain;
 pub use tensor::Tensor;
 pub use trace::{Trace, trace};
 pub use transfer::Target;

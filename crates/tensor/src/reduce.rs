@@ -1,5 +1,6 @@
 //! Reductions over any axes. Each has a spelling whose axes vanish and one, `_keep`, whose axes stay with length 1.
 
+use crate::lower::extent;
 use crate::node::{Op, Reduce};
 use crate::{Axes, DType, Place, Tensor};
 
@@ -31,9 +32,20 @@ impl Tensor {
     pub(crate) fn reduce(&self, reduce: Reduce, axes: Axes, place: Place) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         match axes.resolve(node.shape.len()) {
-            Ok(axes) => Tensor::build(Op::Reduce(reduce, axes), vec![self.clone()], place),
+            Ok(axes) => self.reduce_in_parts(reduce, axes, place),
             Err(what) => Tensor::failed(Op::Reduce(reduce, vec![]).name(), what, place),
         }
+    }
+
+    /// A reduction to few elements of many is one to more elements, then one of these: there is work for all processors, and
+    /// sums of many lose less. What is split how depends on the shape alone.
+    fn reduce_in_parts(&self, reduce: Reduce, axes: Vec<usize>, place: Place) -> Tensor {
+        let whole = Tensor::build(Op::Reduce(reduce, axes.clone()), vec![self.clone()], place);
+        let Some((outer, middle, inner)) = whole.node().ok().and_then(extent) else { return whole };
+        let Some(parts) = parts(outer, middle, inner) else { return whole };
+        let x = self.reshape_at(&[outer, parts, middle / parts, inner], place);
+        let some = Tensor::build(Op::Reduce(reduce, vec![2]), vec![x], place);
+        some.reduce(reduce, Axes::These(vec![1]), place).reshape_at(&whole.0.shape, place)
     }
 
     /// Mean over axes, which vanish. Integers and bools become f32.
@@ -234,4 +246,41 @@ keep! {
     all all_keep;
     any any_keep;
     logsumexp logsumexp_keep;
+}
+
+/// In how many parts to reduce `middle` elements to one, for each of `outer · inner`; `None` for one.
+fn parts(outer: usize, middle: usize, inner: usize) -> Option<usize> {
+    // Elements of a part: rows are read by many threads together, what lies apart by one thread each.
+    let (busy, part) = if inner == 1 { (512, 8192) } else { (1 << 18, 64) };
+    let results = outer * inner;
+    if results == 0 || results >= busy || middle < 8 * part.min(4096) {
+        return None;
+    }
+    let wanted = if inner == 1 { middle / part } else { (busy / results).min(middle / part) }.max(2);
+    // The nearest number that divides evenly, if one is near.
+    (wanted / 4..=wanted.saturating_mul(4))
+        .filter(|&n| n > 1 && middle.is_multiple_of(n))
+        .min_by_key(|n| n.abs_diff(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+
+    #[test]
+    fn few_results_of_many_elements_are_made_in_parts() {
+        for (extent, expected) in [
+            ((1, 1 << 20, 1), Some(128)),
+            ((1, 100_000_000, 1), Some(12_500)),
+            ((4096, 4096, 1), None),
+            ((1, 1000, 1), None),
+            ((1, 65536, 768), Some(256)),
+            ((65536, 64, 768), None),
+            ((1, 1_000_003, 1), None), // a prime
+            ((0, 1 << 20, 1), None),
+        ] {
+            let (outer, middle, inner) = extent;
+            assert_eq!(parts(outer, middle, inner), expected, "{extent:?}");
+        }
+    }
 }

@@ -1,10 +1,12 @@
 //! From graph to work: which nodes get a kernel, in which order, in which memory.
 //!
-//! The schedule is plain: every node that is not a view, a constant or already there is one kernel, or a call of the
-//! library for matrix products (`matmul/`), before which views that are no matrix get a kernel that copies them. The parts
-//! of a joint node (`joint.rs`) come from one launch. What the schedule promises is that errors are found, code is compiled
-//! and memory is reserved before the first launch.
+//! The passes, in order: `nodes_to_compute` finds what is not there yet; `matmul/` takes the products that a library
+//! computes, and asks for copies of views that are no matrix; `fuse.rs` puts elementwise ops and reductions into groups,
+//! one kernel each, and decides what they store; `lower.rs` writes the kernels; `memory.rs` gives results their memory. The
+//! parts of a joint node (`joint.rs`) come from one launch. What the schedule promises is that errors are found, code is
+//! compiled and memory is reserved before the first launch.
 
+mod fuse;
 mod memory;
 mod work;
 
@@ -16,6 +18,7 @@ use std::sync::Arc;
 use bornite_ir::Value;
 
 use crate::buffer::Buffer;
+use crate::lower::{aligned, look_through, seen};
 use crate::node::Op;
 use crate::timing::About;
 use crate::{Device, Error, Result, Tensor};
@@ -38,7 +41,9 @@ pub(crate) enum Slot {
 /// One launch.
 pub(crate) struct Step {
     call: Call,
+    /// What it writes comes first, if it is one of our kernels.
     args: Vec<Slot>,
+    outs: usize,
     values: Vec<Vec<Value>>,
     about: About,
 }
@@ -90,14 +95,16 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
         return Err(Error::Op { op: other.0.op.name(), what, at: other.0.place });
     }
 
-    let work = work(device, nodes_to_compute(&distinct)?)?;
-    let slots = assign_memory(&distinct, &work);
+    let computed = in_place(&distinct);
+    let work = work(device, &computed, nodes_to_compute(&computed)?)?;
+    let slots = assign_memory(&computed, &work);
     let reports = work.iter().any(|w| w.operands.iter().any(|operand| matches!(operand, Operand::Status)));
     let status = if reports { Some(crate::status::buffer(device)?) } else { None };
     let temp_bytes = slots.temp_bytes;
     let mut plan = Plan { device, steps: vec![], roots: distinct, sources: vec![], temp_bytes, status };
     let mut sources: HashMap<u64, usize> = HashMap::new();
     for Work { call, operands, values, about } in work {
+        let outs = operands.iter().take_while(|operand| matches!(operand, Operand::Out(..))).count();
         let mut args = vec![];
         for operand in operands {
             args.push(match operand {
@@ -112,9 +119,21 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
                 },
             });
         }
-        plan.steps.push(Step { call, args, values, about });
+        plan.steps.push(Step { call, args, outs, values, about });
     }
     Ok(plan)
+}
+
+/// What is computed into the memory of each root: the root, or what it shows in another shape, to save a copy.
+fn in_place(roots: &[Tensor]) -> Vec<Tensor> {
+    let mut taken: HashSet<u64> = roots.iter().map(|root| root.0.id).collect();
+    let mut shown = |root: &Tensor| {
+        let (base, views) = look_through(root);
+        let same = base.0.elements() == root.0.elements() && seen(base, &views).is_some_and(|place| aligned(&place));
+        let computed = !is_source(base) && !matches!(base.0.op, Op::Full(_));
+        (same && computed && taken.insert(base.0.id)).then(|| base.clone())
+    };
+    roots.iter().map(|root| shown(root).unwrap_or_else(|| root.clone())).collect()
 }
 
 /// The nodes that get a kernel, in order of id: the roots, and below them all that is neither source, view nor constant.
@@ -199,14 +218,14 @@ impl Plan {
     fn explain(&self, device: Device) -> String {
         let temps: usize = self.temp_bytes.iter().sum();
         let mut text = format!("{} steps on {device}, {temps} bytes of scratch memory\n", self.steps.len());
-        for Step { call, args, about, .. } in &self.steps {
+        for Step { call, args, outs, about, .. } in &self.steps {
             let what = match call {
                 Call::Kernel(program) => program.name().to_owned(),
                 Call::Product(product) => product.to_string(),
                 Call::Routine(routine) => format!("{} by a routine of the host", routine.name),
             };
-            let [to, from @ ..] = &args.iter().map(Slot::to_string).collect::<Vec<_>>()[..] else { continue };
-            let from = from.join(", ");
+            let slots: Vec<String> = args.iter().map(Slot::to_string).collect();
+            let (to, from) = (slots[..*outs].join(", "), slots[*outs..].join(", "));
             let _ = writeln!(text, "{to} = {what} ({from}){}", about.line());
         }
         text
@@ -237,10 +256,16 @@ impl Tensor {
     /// # }
     /// ```
     pub fn explain(&self) -> Result<String> {
-        let device = self.node()?.device;
-        let _running = device.lock();
-        Ok(plan(std::slice::from_ref(self), Present::Skip)?.explain(device))
+        explain(std::slice::from_ref(self))
     }
+}
+
+/// What would run to compute tensors of one device together: see [`Tensor::explain`].
+pub fn explain(tensors: &[Tensor]) -> Result<String> {
+    let Some(first) = tensors.first() else { return Ok(String::new()) };
+    let device = first.node()?.device;
+    let _running = device.lock();
+    Ok(plan(tensors, Present::Skip)?.explain(device))
 }
 
 /// The value of a tensor that must have one by now.

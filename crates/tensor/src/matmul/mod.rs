@@ -8,7 +8,7 @@
 
 mod mode;
 mod product;
-mod strided;
+pub(crate) mod strided;
 
 pub use mode::MatmulMode;
 pub(crate) use product::{Product, products};

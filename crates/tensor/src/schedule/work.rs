@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use bornite_ir::Value;
 
+use super::fuse::{Unit, units};
 use super::is_source;
 use crate::execute::{Program, RoutineCall, checked_program, program};
 use crate::joint::{self, How};
-use crate::lower::{Lowered, lower};
+use crate::lower::{Lowered, lower, lower_group};
 use crate::matmul::{Product, products};
 use crate::node::{Node, Op};
 use crate::timing::About;
@@ -48,44 +49,48 @@ impl Work {
 }
 
 /// What computes these nodes, in order.
-pub(super) fn work(device: Device, mut nodes: BTreeMap<u64, Tensor>) -> Result<Vec<Work>> {
+pub(super) fn work(device: Device, roots: &[Tensor], mut nodes: BTreeMap<u64, Tensor>) -> Result<Vec<Work>> {
     // What joints read is memory: views and constants are computed first.
-    let wanted = |t: &Tensor| !is_source(t) && (t.0.op.is_view() || matches!(t.0.op, Op::Full(_)));
+    let shown = |t: &Tensor| !is_source(t) && (t.0.op.is_view() || matches!(t.0.op, Op::Full(_)));
     let parts: Vec<Tensor> = nodes.values().filter(|t| is_part(t)).cloned().collect();
-    for input in parts.iter().flat_map(|part| part.0.reads()).filter(|input| wanted(input)) {
+    for input in parts.iter().flat_map(|part| part.0.reads()).filter(|input| shown(input)) {
         nodes.insert(input.0.id, input.clone());
     }
     let mut products = products(device, &mut nodes)?;
-    let mut work = vec![];
-    let mut joints = HashSet::new();
-    for (id, tensor) in &nodes {
-        let (bytes, about) = (tensor.0.bytes(), About::of(&tensor.0));
+    let library = products.keys().copied().chain(parts.iter().map(|part| part.0.id)).collect();
+    let wanted = roots.iter().map(|root| root.0.id).collect();
+    let (mut work, mut joints) = (vec![], HashSet::new());
+    for unit in units(&nodes, &wanted, &library, crate::fused::enabled()?) {
+        let tensor = match unit {
+            Unit::Group(group) => {
+                let outs = group.outputs.iter().map(|t| Operand::Out(t.0.id, t.0.bytes())).collect();
+                let about = group.outputs.last().map_or(About::default(), |t| About::of(&t.0));
+                work.push(kernel(device, lower_group(&group, device)?, outs, about)?);
+                continue;
+            }
+            Unit::Alone(tensor) => tensor,
+        };
+        let (out, about) = (Operand::Out(tensor.0.id, tensor.0.bytes()), About::of(&tensor.0));
         if is_part(tensor) {
             let joint = &tensor.0.inputs[0];
             if joints.insert(joint.0.id) {
                 together(device, joint, about, &mut work)?;
             }
-            continue;
-        }
-        let out = Operand::Out(*id, bytes);
-        if let Some((product, inputs)) = products.remove(id) {
+        } else if let Some((product, inputs)) = products.remove(&tensor.0.id) {
             let operands = [out].into_iter().chain(inputs.map(Operand::In)).collect();
             work.push(Work { call: Call::Product(product), operands, values: vec![], about });
-            continue;
+        } else {
+            work.push(kernel(device, lower(tensor)?, vec![out], about)?);
         }
-        work.push(kernel(device, lower(tensor)?, out, about, || crate::status::code(&tensor.0))?);
     }
     Ok(work)
 }
 
-/// A launch of a lowered node.
-fn kernel(device: Device, lowered: Lowered, out: Operand, about: About, code: impl FnOnce() -> i64) -> Result<Work> {
-    let Lowered { kernel, inputs, reports, mut values } = lowered;
-    if reports {
-        values.push(Value::int(DType::I64, code()));
-    }
+/// A launch of a lowered kernel.
+fn kernel(device: Device, lowered: Lowered, outs: Vec<Operand>, about: About) -> Result<Work> {
+    let Lowered { kernel, inputs, reports, values } = lowered;
     let status = reports.then_some(Operand::Status);
-    let operands = [out].into_iter().chain(status).chain(inputs.into_iter().map(Operand::In)).collect();
+    let operands = outs.into_iter().chain(status).chain(inputs.into_iter().map(Operand::In)).collect();
     let call = Call::Kernel(program(device, &kernel)?);
     Ok(Work { call, operands, values: values.into_iter().map(|value| vec![value]).collect(), about })
 }
@@ -132,7 +137,7 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
             None => Some(Tensor::full(0.0, shape, *dtype, device)),
         };
         if let Some(first) = first {
-            work.push(kernel(device, lower(&first)?, Operand::Out(id, bytes), about, || 0)?);
+            work.push(kernel(device, lower(&first)?, vec![Operand::Out(id, bytes)], about)?);
         }
         operands.push(Operand::Out(id, bytes));
     }

@@ -5,6 +5,7 @@ mod blas;
 mod einsum;
 mod equations;
 mod fused;
+mod fusion;
 mod fuzz;
 #[path = "../../../codegen/tests/fuzz/generate.rs"]
 mod generate;
@@ -35,7 +36,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 68] = [
+const SUITE: [(&str, Body); 70] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -69,6 +70,8 @@ const SUITE: [(&str, Body); 68] = [
     ("fused::kernels_with_mistakes", fused::kernels_with_mistakes),
     ("fused::fused_ops", fused::fused_ops),
     ("fused::routines", fused::routines),
+    ("fusion::random_graphs", fusion::random_graphs),
+    ("fusion::kernels", fusion::kernels),
     ("methods::every_row_is_a_method", methods::every_row_is_a_method),
     ("methods::promotion", methods::promotion),
     ("methods::reductions", methods::reductions),
