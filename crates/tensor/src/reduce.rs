@@ -1,4 +1,5 @@
-//! Reductions over any axes. Each has a spelling whose axes vanish and one, `_keep`, whose axes stay with length 1.
+//! Reductions over any axes. Each has a spelling whose axes vanish and one, `_keep`, whose axes stay with length 1. Those of
+//! several steps make them in f32 where elements are 16-bit floats: squares and sums of them would overflow.
 
 use crate::lower::extent;
 use crate::node::{Op, Reduce};
@@ -53,7 +54,8 @@ impl Tensor {
     pub fn mean(&self, axes: impl Into<Axes>) -> Tensor {
         let axes = axes.into();
         let count = self.count(&axes);
-        self.float().sum(axes) / count
+        let (x, narrow) = self.float().wide();
+        (x.sum(axes) / count).narrowed(narrow)
     }
 
     /// Variance over axes, which vanish: the squared distances from the mean, summed and divided by their number less
@@ -61,10 +63,10 @@ impl Tensor {
     #[track_caller]
     pub fn var(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
         let axes = axes.into();
-        let x = self.float();
+        let (x, narrow) = self.float().wide();
         let distance = &x - x.mean_keep(axes.clone());
         let freedom = (self.count(&axes) - correction as f64).max(0.0);
-        (&distance * &distance).sum(axes) / freedom
+        ((&distance * &distance).sum(axes) / freedom).narrowed(narrow)
     }
 
     /// Standard deviation over axes, which vanish: the root of [`Tensor::var`].
@@ -100,8 +102,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn norm(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
-        let (axes, x) = (axes.into(), self.float());
-        match p {
+        let (axes, (x, narrow)) = (axes.into(), self.float().wide());
+        let norm = match p {
             f64::INFINITY => x.abs().max(axes),
             f64::NEG_INFINITY => x.abs().min(axes),
             0.0 => x.not_equal(0.0).cast(x.0.dtype).sum(axes),
@@ -112,7 +114,8 @@ impl Tensor {
                 zero.select(0.0, zero.select(1.0, &sum).sqrt())
             }
             _ => x.abs().pow(p).sum(axes).pow(1.0 / p),
-        }
+        };
+        norm.narrowed(narrow)
     }
 
     /// The number below which the share `q` of an axis lies, which vanishes; between two elements, as far between as `q`
@@ -152,11 +155,14 @@ impl Tensor {
         largest.equal(&largest).select(value, f64::NAN)
     }
 
-    /// log Σ exp(x) over axes, which vanish, computed without overflow.
+    /// log Σ exp(x) over axes, which vanish, computed without overflow; over nothing it is -∞.
     #[track_caller]
     pub fn logsumexp(&self, axes: impl Into<Axes>) -> Tensor {
         let axes = axes.into();
         let (x, narrow) = self.wide();
+        if self.count(&axes) == 0.0 {
+            return x.exp().sum(axes).log().narrowed(narrow);
+        }
         // The shift cancels, so it carries no gradient; by an infinity it would not, so there is none.
         let largest = x.max_keep(axes.clone()).detach();
         let shift = largest.abs().equal(f64::INFINITY).select(0.0, &largest);

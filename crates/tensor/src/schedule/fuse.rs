@@ -33,7 +33,7 @@ pub(super) enum Unit<'a> {
 struct Growing {
     form: Form,
     nodes: Vec<usize>,
-    /// What its nodes read: ids of nodes, its own among them, and of tensors in memory.
+    /// What it reads from elsewhere: ids of nodes and of tensors in memory.
     reads: HashSet<u64>,
     /// Groups that must come before.
     after: HashSet<usize>,
@@ -186,15 +186,15 @@ impl<'a> Fuser<'a> {
             match joined {
                 None => {
                     let others: Vec<usize> = from.iter().copied().filter(|&other| other != group).collect();
-                    if others.iter().any(|&other| self.reaches(other, group)) || self.is_full(&[group], node) {
+                    if others.iter().any(|&other| self.reaches(other, group)) || self.is_full(group, node) {
                         continue;
                     }
                     let growing = &mut self.groups[group];
                     growing.form = form;
                     growing.nodes.push(n);
                     growing.after.extend(others);
-                    growing.reads.extend(reads(node));
                     self.group[n] = group;
+                    self.note_reads(group, n);
                     joined = Some(group);
                 }
                 Some(first) => self.merge(first, group),
@@ -207,8 +207,8 @@ impl<'a> Fuser<'a> {
                     let growing = &mut self.groups[group];
                     growing.nodes.push(n);
                     growing.after.extend(from);
-                    growing.reads.extend(reads(node));
                     self.group[n] = group;
+                    self.note_reads(group, n);
                 }
                 None => self.start(n, own_form, from),
             }
@@ -221,14 +221,22 @@ impl<'a> Fuser<'a> {
         self.groups.push(Growing { form, nodes: vec![n], reads, after, merged: None });
     }
 
-    /// True if these groups and a node would be too much for one kernel.
-    fn is_full(&self, groups: &[usize], node: &Node) -> bool {
-        let nodes: usize = groups.iter().map(|&group| self.groups[group].nodes.len()).sum();
-        let own = |id: &u64| self.position.get(id).is_some_and(|&n| groups.contains(&self.group_of(n)));
-        let mut read: HashSet<u64> =
-            groups.iter().flat_map(|&group| self.groups[group].reads.iter().copied()).collect();
-        read.extend(reads(node));
-        nodes >= MOST_NODES || read.iter().filter(|id| !own(id)).count() > MOST_INPUTS
+    /// Adds what a node of a group reads from elsewhere.
+    fn note_reads(&mut self, group: usize, n: usize) {
+        let outside: Vec<u64> = reads(&self.nodes[n].0).filter(|id| self.kernel_of(*id) != Some(group)).collect();
+        self.groups[group].reads.extend(outside);
+    }
+
+    /// The group of a node, by its id; none if it is in memory.
+    fn kernel_of(&self, id: u64) -> Option<usize> {
+        self.position.get(&id).filter(|&&n| self.group[n] != usize::MAX).map(|&n| self.group_of(n))
+    }
+
+    /// True if a group with one more node would be too much for one kernel.
+    fn is_full(&self, group: usize, node: &Node) -> bool {
+        let growing = &self.groups[group];
+        let more = reads(node).filter(|id| self.kernel_of(*id) != Some(group) && !growing.reads.contains(id)).count();
+        growing.nodes.len() >= MOST_NODES || growing.reads.len() + more > MOST_INPUTS
     }
 
     /// The form of a group with a node in it, if the node can be.
@@ -294,14 +302,13 @@ impl<'a> Fuser<'a> {
             return None;
         }
         let node = &*self.nodes[n].0;
-        let kernel = |id: u64| self.position.get(&id).map(|&n| self.group_of(n));
-        let common = |a: u64, b: u64| a == b || kernel(a).is_some() && kernel(a) == kernel(b);
+        let common = |a: u64, b: u64| a == b || self.kernel_of(a).is_some() && self.kernel_of(a) == self.kernel_of(b);
         (0..self.groups.len()).rev().take(64).find(|&group| {
             let growing = &self.groups[group];
             growing.merged.is_none()
                 && growing.form == form
                 && growing.reads.iter().any(|&other| reads(node).any(|id| common(id, other)))
-                && !self.is_full(&[group], node)
+                && !self.is_full(group, node)
                 && !from.contains(&group)
                 && !from.iter().any(|&other| self.reaches(other, group))
         })
@@ -338,7 +345,11 @@ impl<'a> Fuser<'a> {
             }
             _ => return,
         };
-        let large = self.is_full(&[into, other], &self.nodes[self.groups[into].nodes[0]].0);
+        let [a, b] = [&self.groups[into], &self.groups[other]];
+        let both: HashSet<u64> = a.reads.union(&b.reads).copied().collect();
+        let both: HashSet<u64> =
+            both.into_iter().filter(|id| self.kernel_of(*id).is_none_or(|g| g != into && g != other)).collect();
+        let large = a.nodes.len() + b.nodes.len() > MOST_NODES || both.len() > MOST_INPUTS;
         // The node that brings them together is in the first one by now, and is what makes it need the second.
         let direct = self.groups[into].after.remove(&other);
         if matches!(form, Form::Middle { .. }) || large || self.reaches(into, other) || self.reaches(other, into) {
@@ -348,13 +359,13 @@ impl<'a> Fuser<'a> {
             return;
         }
         let absorbed = std::mem::take(&mut self.groups[other].nodes);
-        let (reads, after) = (self.groups[other].reads.clone(), self.groups[other].after.clone());
+        let after = self.groups[other].after.clone();
         self.groups[other].merged = Some(into);
         let growing = &mut self.groups[into];
         growing.form = form;
         growing.nodes.extend(absorbed);
         growing.nodes.sort_unstable();
-        growing.reads.extend(reads);
+        growing.reads = both;
         growing.after.extend(after);
         growing.after.remove(&into);
     }
