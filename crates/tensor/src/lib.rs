@@ -38,6 +38,7 @@ mod einsum;
 mod element;
 mod error;
 mod execute;
+mod fourier;
 mod fused;
 mod grad;
 mod index;
@@ -49,6 +50,7 @@ mod math;
 mod matmul;
 mod nn;
 mod node;
+mod operators;
 mod ops;
 mod promote;
 mod random;
@@ -56,6 +58,7 @@ mod reduce;
 mod runner;
 mod schedule;
 mod shape;
+mod solve;
 mod status;
 mod tensor;
 mod timing;
@@ -99,6 +102,11 @@ pub use bornite_ir as ir;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tensors.md")]
 struct Tour;
+
+/// As are those of the page for people who know another library.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/coming-from.md")]
+struct ComingFrom;
 
 /// The README's program is compiled and run with the documentation tests.
 #[cfg(doctest)]

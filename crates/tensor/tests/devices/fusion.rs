@@ -84,7 +84,7 @@ impl Graph {
             14 if rank > 0 => x.flip(axis) + x,
             15 => x.cast(if word & 8 == 0 { DType::F16 } else { DType::BF16 }).cast(DType::F32),
             16 if rank > 0 => {
-                let index = z.abs().floor().cast(DType::I64).max(..) * 0i64;
+                let index = z.abs().floor().cast(DType::I64).max(..).minimum(0);
                 let mut shape = x.shape()?.to_vec();
                 shape[axis as usize] = 1;
                 x.gather(axis, &index.reshape(&vec![1; rank as usize]).expand(&shape))
