@@ -68,16 +68,7 @@ const TILE_ROWS: usize = 8;
 /// The blocks for a group, if there should be any.
 pub(super) fn shape<'a>(group: &Group<'a>) -> Option<Shape<'a>> {
     match group.form {
-        Form::Rows { rows, columns } if columns > SERIAL_COLUMNS => {
-            let lanes = if columns.is_multiple_of(4) { 4 } else { 1 };
-            let threads = match columns / lanes {
-                0..=256 => WARP,
-                257..=1024 => 128,
-                _ => 256,
-            };
-            let together = if threads == WARP { 4 } else { 1 };
-            Some(Shape::Rows(Rows { rows, columns, threads, together, lanes }))
-        }
+        Form::Rows { rows, columns } if columns > SERIAL_COLUMNS => Some(Shape::Rows(Rows::new(rows, columns))),
         Form::Middle { outer, middle, inner } if inner >= WARP && middle >= 16 => {
             let lanes = if inner.is_multiple_of(4 * WARP) { 4 } else { 1 };
             let blocks = outer * inner.div_ceil(lanes * WARP);
@@ -87,6 +78,27 @@ pub(super) fn shape<'a>(group: &Group<'a>) -> Option<Shape<'a>> {
         }
         Form::Elements(elements) => Tiles::new(group, elements).map(Shape::Tiles),
         _ => None,
+    }
+}
+
+/// Elements of a row that a thread keeps in registers rather than read again.
+const KEPT: usize = 24;
+
+impl Rows {
+    fn new(rows: usize, columns: usize) -> Rows {
+        let fits = |&lanes: &usize| columns.is_multiple_of(lanes) && columns >= lanes * WARP;
+        let lanes = [8, 4].into_iter().find(fits).unwrap_or(1);
+        let steps = columns / lanes;
+        // Few threads with all of a row in registers, if they share it evenly; else so many that the rows which are at work
+        // at once fit into a cache.
+        let even = |threads: &usize| steps.is_multiple_of(*threads) && columns / threads <= KEPT;
+        let threads = [WARP, 64, 128, 256, 512, 1024].into_iter().find(even).unwrap_or(match columns {
+            0..=1024 => WARP,
+            1025..=4096 => 128,
+            4097..=16384 => 256,
+            _ => 1024,
+        });
+        Rows { rows, columns, threads, together: if threads == WARP { 4 } else { 1 }, lanes }
     }
 }
 
@@ -163,7 +175,19 @@ impl Lowering {
         self.lanes = lanes;
         let turns = columns.div_ceil(threads * lanes);
         let even = columns.is_multiple_of(threads * lanes);
+        let kept = even && turns * lanes <= KEPT;
+        let places: Vec<Coordinates> = (0..if kept { turns } else { 0 })
+            .map(|turn| {
+                let column = self.index_op(Row::Add, first, turn * threads * lanes);
+                let linear = self.b.add(&start_of_row, &column);
+                Coordinates { shape: vec![], linear: Some(linear), axes: None, row: Some((row, column)) }
+            })
+            .collect();
         let each = |l: &mut Lowering, name: &str, body: &mut dyn FnMut(&mut Lowering, &Coordinates)| {
+            // Without a loop, what one stage has loaded and computed is known to the next.
+            if kept {
+                return places.iter().for_each(|at| body(l, at));
+            }
             let end = l.b.index_constant(turns as u64);
             l.for_each(name, end, |l, turn| {
                 let ahead = l.index_op(Row::Mul, turn, threads * lanes);

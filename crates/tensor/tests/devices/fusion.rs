@@ -20,7 +20,7 @@ impl Graph {
     fn new(random: &mut Random, device: Device, exact: bool) -> bornite::Result<Graph> {
         let pick = |random: &mut Random, from: &[usize]| from[(random.bits() % from.len() as u64) as usize];
         let rows = pick(random, &[1, 2, 3, 5, 8, 33]);
-        let columns = pick(random, &[1, 2, 4, 7, 16, 17, 20, 33, 64, 129, 260]);
+        let columns = pick(random, &[1, 2, 4, 7, 16, 17, 20, 33, 64, 129, 256, 260, 768]);
         let mut inputs = vec![];
         for shape in [vec![rows, columns], vec![rows, columns], vec![columns], vec![rows, 1], vec![1, 1]] {
             let count = shape.iter().product();
