@@ -198,8 +198,10 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
         Op::Reshape(_) => vec![Some(grad.reshape_at(&inputs[0].0.shape, place))],
         Op::Expand(to) => {
             let from = &inputs[0].0.shape;
-            let repeated = (0..to.len()).filter(|&a| from[a] != to[a]).map(|a| a as isize).collect();
-            let sum = grad.reduce(Reduce::Sum, Axes::These(repeated), place);
+            let repeated: Vec<usize> = (0..to.len()).filter(|&a| from[a] != to[a]).collect();
+            let sum = grad.sum_of_scattered(&repeated, place).unwrap_or_else(|| {
+                grad.reduce(Reduce::Sum, Axes::These(repeated.iter().map(|&a| a as isize).collect()), place)
+            });
             vec![Some(sum.reshape_at(from, place))]
         }
         Op::Permute(axes) => {

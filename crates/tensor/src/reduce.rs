@@ -1,8 +1,11 @@
 //! Reductions over any axes. Each has a spelling whose axes vanish and one, `_keep`, whose axes stay with length 1. Those of
 //! several steps make them in f32 where elements are 16-bit floats: squares and sums of them would overflow.
 
-use crate::lower::extent;
+use bornite_ir::Op as Row;
+
+use crate::lower::{extent, look_through};
 use crate::node::{Op, Reduce};
+use crate::ops::map;
 use crate::{Axes, DType, Place, Tensor};
 
 impl Tensor {
@@ -47,6 +50,26 @@ impl Tensor {
         let x = self.reshape_at(&[outer, parts, middle / parts, inner], place);
         let some = Tensor::build(Op::Reduce(reduce, vec![2]), vec![x], place);
         some.reduce(reduce, Axes::These(vec![1]), place).reshape_at(&whole.0.shape, place)
+    }
+
+    /// The sum along an axis of which only one element is not 0, which is what gradients of picked elements are: that
+    /// element. Whether the index is good was asked when the element was picked.
+    pub(crate) fn sum_of_scattered(&self, axes: &[usize], place: Place) -> Option<Tensor> {
+        let node = &*self.0;
+        match (&node.op, &node.inputs[..]) {
+            (Op::Map(Row::Neg), [x]) if node.dtype.is_float() => {
+                let sum = x.sum_of_scattered(axes, place)?;
+                Some(map(Row::Neg, &[&sum], place))
+            }
+            (Op::ScatterAdd(axis), [base, index, values]) => {
+                let zero = |t: &Tensor| matches!(look_through(t).0.0.op, Op::Full(value) if value.as_f64() == 0.0);
+                let one = axes == [*axis] && index.0.shape[*axis] == 1 && zero(base);
+                let mut shape = values.0.shape.clone();
+                shape.remove(*axis);
+                one.then(|| values.reshape_at(&shape, place))
+            }
+            _ => None,
+        }
     }
 
     /// Mean over axes, which vanish. Integers and bools become f32.

@@ -86,8 +86,7 @@ const KEPT: usize = 24;
 
 impl Rows {
     fn new(rows: usize, columns: usize) -> Rows {
-        let fits = |&lanes: &usize| columns.is_multiple_of(lanes) && columns >= lanes * WARP;
-        let lanes = [8, 4].into_iter().find(fits).unwrap_or(1);
+        let lanes = if columns.is_multiple_of(4) && columns >= 4 * WARP { 4 } else { 1 };
         let steps = columns / lanes;
         // Few threads with all of a row in registers, if they share it evenly; else so many that the rows which are at work
         // at once fit into a cache.
@@ -96,7 +95,7 @@ impl Rows {
             0..=1024 => WARP,
             1025..=4096 => 128,
             4097..=16384 => 256,
-            _ => 1024,
+            _ => 512,
         });
         Rows { rows, columns, threads, together: if threads == WARP { 4 } else { 1 }, lanes }
     }
