@@ -5,6 +5,7 @@ use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub};
 use bornite_ir::Op as Row;
 
 use crate::infer::broadcast;
+use crate::matmul::rows_merge;
 use crate::node::Op;
 use crate::promote::promoted;
 use crate::{DType, Operand, Place, Tensor};
@@ -250,6 +251,15 @@ impl Tensor {
             let what = format!("expects at least two axes, found shapes {:?} and {:?}", a.shape, b.shape);
             return Tensor::failed("matmul", what, place);
         };
+        // Rows of a batch times one matrix are one product, and so is the matrix's gradient. Not where the shapes are wrong,
+        // since the error should show them, nor where there are more rows than a library counts.
+        let rows = batch_a.iter().product::<usize>() * m;
+        let fits = k == k2 && a.dtype == b.dtype && rows <= i32::MAX as usize;
+        if fits && batch_b.is_empty() && !batch_a.is_empty() && rows_merge(self) {
+            let merged = self.reshape_at(&[rows, *k], place);
+            let product = Tensor::build(Op::Matmul, vec![merged, other.clone()], place);
+            return product.reshape_at(&[batch_a, &[*m, *n]].concat(), place);
+        }
         match broadcast(batch_a, batch_b) {
             Ok(batch) => {
                 let a = self.broadcast_to(&[&batch[..], &[*m, *k]].concat(), place);

@@ -1,7 +1,7 @@
 //! From graph to work: which nodes get a kernel, in which order, in which memory.
 //!
 //! The schedule is plain: every node that is not a view, a constant or already there is one kernel, or a call of the
-//! library for matrix products (`matmul/`), before which views that are no matrix get a kernel that copies them. What it
+//! library for matrix products (`matmul/`), before which views that it cannot read get a kernel that copies them. What it
 //! promises is that errors are found, code is compiled and memory is reserved before the first launch.
 
 use std::any::Any;
