@@ -52,6 +52,8 @@ mod reduce;
 mod runner;
 mod schedule;
 mod shape;
+#[allow(dead_code)] // spellings of fused ops, not all of which there are yet
+mod simd;
 mod status;
 mod tensor;
 #[cfg(test)]
