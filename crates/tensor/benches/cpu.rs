@@ -211,8 +211,7 @@ fn measure(threads: usize, torch: Option<&str>, filter: &str) -> std::io::Result
         Box::new(move || {
             t += 1;
             let (correction1, correction2) = (1.0 - 0.9f32.powi(t), 1.0 - 0.999f32.powi(t));
-            let step =
-                AdamW { rate: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.01, correction1, correction2 };
+            let step = AdamW { rate: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.01, correction1, correction2 };
             adamw(step, &mut p, &g, &mut m, &mut v, threads);
         })
     })

@@ -25,81 +25,76 @@ pub(crate) fn gelu_backward(kind: Gelu, x: &[f32], dy: &[f32], dx: &mut [f32], t
 }
 
 fn gelu_on(arch: Arch, kind: Gelu, x: &[f32], out: &mut [f32], threads: usize) {
-    each(x.chunks(PART).zip(out.chunks_mut(PART)), threads, |(x, out)| arch.dispatch(Forward { kind, x, out }));
-}
-
-fn gelu_backward_on(arch: Arch, kind: Gelu, x: &[f32], dy: &[f32], dx: &mut [f32], threads: usize) {
-    each(x.chunks(PART).zip(dy.chunks(PART)).zip(dx.chunks_mut(PART)), threads, |((x, dy), dx)| {
-        arch.dispatch(Backward { kind, x, dy, dx });
+    each(x.chunks(PART).zip(out.chunks_mut(PART)), threads, |(x, out)| match kind {
+        Gelu::Tanh => arch.dispatch(Forward::<TANH> { x, out }),
+        Gelu::Erf => arch.dispatch(Forward::<ERF> { x, out }),
     });
 }
 
-struct Forward<'a> {
-    kind: Gelu,
+fn gelu_backward_on(arch: Arch, kind: Gelu, x: &[f32], dy: &[f32], dx: &mut [f32], threads: usize) {
+    each(x.chunks(PART).zip(dy.chunks(PART)).zip(dx.chunks_mut(PART)), threads, |((x, dy), dx)| match kind {
+        Gelu::Tanh => arch.dispatch(Backward::<TANH> { x, dy, dx }),
+        Gelu::Erf => arch.dispatch(Backward::<ERF> { x, dy, dx }),
+    });
+}
+
+const TANH: bool = true;
+const ERF: bool = false;
+
+struct Forward<'a, const KIND: bool> {
     x: &'a [f32],
     out: &'a mut [f32],
 }
 
-impl WithSimd for Forward<'_> {
+impl<const KIND: bool> WithSimd for Forward<'_, KIND> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        match self.kind {
-            Gelu::Tanh => map(simd, self.x, self.out, |x| simd.mul_f32s(x, logistic(simd, x).0)),
-            Gelu::Erf => map(simd, self.x, self.out, |x| simd.mul_f32s(x, normal(simd, x).0)),
+        let ((body, tail), (out, out_tail)) = (S::as_simd_f32s(self.x), S::as_mut_simd_f32s(self.out));
+        for (&x, out) in body.iter().zip(out) {
+            *out = value::<S, KIND>(simd, x);
+        }
+        if !tail.is_empty() {
+            store_tail(simd, out_tail, value::<S, KIND>(simd, load_tail(simd, tail, 0.0)));
         }
     }
 }
 
 #[inline(always)]
-fn map<S: Simd>(simd: S, x: &[f32], out: &mut [f32], f: impl Fn(S::f32s) -> S::f32s) {
-    let ((body, tail), (out, out_tail)) = (S::as_simd_f32s(x), S::as_mut_simd_f32s(out));
-    for (&x, out) in body.iter().zip(out) {
-        *out = f(x);
-    }
-    if !tail.is_empty() {
-        store_tail(simd, out_tail, f(load_tail(simd, tail, 0.0)));
-    }
+fn value<S: Simd, const KIND: bool>(simd: S, x: S::f32s) -> S::f32s {
+    let factor = if KIND == TANH { logistic(simd, x).0 } else { normal(simd, x).0 };
+    simd.mul_f32s(x, factor)
 }
 
-struct Backward<'a> {
-    kind: Gelu,
+struct Backward<'a, const KIND: bool> {
     x: &'a [f32],
     dy: &'a [f32],
     dx: &'a mut [f32],
 }
 
-impl WithSimd for Backward<'_> {
+impl<const KIND: bool> WithSimd for Backward<'_, KIND> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Backward { kind, x, dy, dx } = self;
-        match kind {
-            Gelu::Tanh => map_two(simd, x, dy, dx, |x, dy| {
-                let (s, slope) = logistic(simd, x);
-                simd.mul_f32s(dy, simd.mul_add_e_f32s(x, slope, s))
-            }),
-            Gelu::Erf => map_two(simd, x, dy, dx, |x, dy| {
-                // Φ(x) + x φ(x)
-                let (below, density) = normal(simd, x);
-                simd.mul_f32s(dy, simd.mul_add_e_f32s(x, density, below))
-            }),
+        let ((xs, x_tail), (dys, dy_tail)) = (S::as_simd_f32s(self.x), S::as_simd_f32s(self.dy));
+        let (dxs, dx_tail) = S::as_mut_simd_f32s(self.dx);
+        for ((&x, &dy), dx) in xs.iter().zip(dys).zip(dxs) {
+            *dx = gradient::<S, KIND>(simd, x, dy);
+        }
+        if !x_tail.is_empty() {
+            let (x, dy) = (load_tail(simd, x_tail, 0.0), load_tail(simd, dy_tail, 0.0));
+            store_tail(simd, dx_tail, gradient::<S, KIND>(simd, x, dy));
         }
     }
 }
 
+/// dy (f + x f'), where x f is the value.
 #[inline(always)]
-fn map_two<S: Simd>(simd: S, x: &[f32], y: &[f32], out: &mut [f32], f: impl Fn(S::f32s, S::f32s) -> S::f32s) {
-    let ((xs, x_tail), (ys, y_tail)) = (S::as_simd_f32s(x), S::as_simd_f32s(y));
-    let (out, out_tail) = S::as_mut_simd_f32s(out);
-    for ((&x, &y), out) in xs.iter().zip(ys).zip(out) {
-        *out = f(x, y);
-    }
-    if !x_tail.is_empty() {
-        store_tail(simd, out_tail, f(load_tail(simd, x_tail, 0.0), load_tail(simd, y_tail, 0.0)));
-    }
+fn gradient<S: Simd, const KIND: bool>(simd: S, x: S::f32s, dy: S::f32s) -> S::f32s {
+    let (factor, slope) = if KIND == TANH { logistic(simd, x) } else { normal(simd, x) };
+    simd.mul_f32s(dy, simd.mul_add_e_f32s(x, slope, factor))
 }
 
 /// s = ½ (1 + tanh(u / 2)) = 1 / (1 + e⁻ᵘ) for u = 2 √(2/π) (x + 0.044715 x³), which has no cancellation, and ds/dx.

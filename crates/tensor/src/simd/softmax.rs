@@ -106,10 +106,16 @@ pub(super) fn powers<S: Simd>(simd: S, x: &[f32], out: &mut [f32]) -> (f32, f32)
 pub(super) fn sum_of_powers<S: Simd>(simd: S, x: &[f32], max: f32) -> f32 {
     let shift = simd.splat_f32s(max);
     let (body, tail) = S::as_simd_f32s(x);
-    let step = |sum, x| simd.add_f32s(sum, exp(simd, simd.sub_f32s(x, shift)));
     // -∞ adds nothing.
-    let (tail, zero) = (load_tail(simd, tail, f32::NEG_INFINITY), simd.splat_f32s(0.0));
-    simd.reduce_sum_f32s(fold::<S>(body, tail, zero, step, |a, b| simd.add_f32s(a, b)))
+    let mut total = exp(simd, simd.sub_f32s(load_tail(simd, tail, f32::NEG_INFINITY), shift));
+    for run in body.chunks(RUN) {
+        let mut sum = simd.splat_f32s(0.0);
+        for &x in run {
+            sum = simd.add_f32s(sum, exp(simd, simd.sub_f32s(x, shift)));
+        }
+        total = simd.add_f32s(total, sum);
+    }
+    simd.reduce_sum_f32s(total)
 }
 
 /// Divides a row. By a product with 1 / sum, which is within one more rounding.
@@ -157,18 +163,12 @@ impl WithSimd for Backward<'_> {
         let rows = self.y.chunks(self.columns).zip(self.dy.chunks(self.columns));
         for ((y, dy), dx) in rows.zip(self.dx.chunks_mut(self.columns)) {
             match self.kind {
-                Softmax::Plain => {
-                    let sum = simd.splat_f32s(dot(simd, y, dy));
-                    // y (dy - Σ y dy)
-                    combine(simd, y, dy, dx, |y, dy| simd.mul_f32s(y, simd.sub_f32s(dy, sum)));
-                }
+                Softmax::Plain => combine::<S, false>(simd, y, dy, dot(simd, y, dy), dx),
                 Softmax::Log => {
                     let (body, tail) = S::as_simd_f32s(dy);
                     let add = |a, b| simd.add_f32s(a, b);
                     let sum = fold::<S>(body, load_tail(simd, tail, 0.0), simd.splat_f32s(0.0), add, add);
-                    let sum = simd.splat_f32s(simd.reduce_sum_f32s(sum));
-                    // dy - exp(y) Σ dy
-                    combine(simd, y, dy, dx, |y, dy| simd.negate_mul_add_e_f32s(exp(simd, y), sum, dy));
+                    combine::<S, true>(simd, y, dy, simd.reduce_sum_f32s(sum), dx);
                 }
             }
         }
@@ -195,15 +195,26 @@ fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     simd.reduce_sum_f32s(total)
 }
 
+/// y (dy - Σ y dy), or for the logarithm dy - exp(y) Σ dy.
 #[inline(always)]
-fn combine<S: Simd>(simd: S, a: &[f32], b: &[f32], out: &mut [f32], f: impl Fn(S::f32s, S::f32s) -> S::f32s) {
-    let ((a, a_tail), (b, b_tail)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
-    let (out, out_tail) = S::as_mut_simd_f32s(out);
-    for ((&a, &b), out) in a.iter().zip(b).zip(out) {
-        *out = f(a, b);
+fn combine<S: Simd, const LOG: bool>(simd: S, y: &[f32], dy: &[f32], sum: f32, dx: &mut [f32]) {
+    let sum = simd.splat_f32s(sum);
+    let ((ys, y_tail), (dys, dy_tail)) = (S::as_simd_f32s(y), S::as_simd_f32s(dy));
+    let (dxs, dx_tail) = S::as_mut_simd_f32s(dx);
+    for ((&y, &dy), dx) in ys.iter().zip(dys).zip(dxs) {
+        *dx = gradient::<S, LOG>(simd, y, dy, sum);
     }
-    if !out_tail.is_empty() {
-        store_tail(simd, out_tail, f(load_tail(simd, a_tail, 0.0), load_tail(simd, b_tail, 0.0)));
+    if !y_tail.is_empty() {
+        let (y, dy) = (load_tail(simd, y_tail, 0.0), load_tail(simd, dy_tail, 0.0));
+        store_tail(simd, dx_tail, gradient::<S, LOG>(simd, y, dy, sum));
+    }
+}
+
+#[inline(always)]
+fn gradient<S: Simd, const LOG: bool>(simd: S, y: S::f32s, dy: S::f32s, sum: S::f32s) -> S::f32s {
+    match LOG {
+        true => simd.negate_mul_add_e_f32s(exp(simd, y), sum, dy),
+        false => simd.mul_f32s(y, simd.sub_f32s(dy, sum)),
     }
 }
 
