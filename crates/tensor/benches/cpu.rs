@@ -1,5 +1,6 @@
-//! The CPU beside PyTorch, in one run: a sample of ours, a sample of theirs, in turns, so that a busy machine is busy for
-//! both. The ratio is their median over ours.
+//! The CPU beside PyTorch, in one run: a sample of ours, a sample of theirs, in turns and short, so that a busy machine is
+//! busy for both. The ratio is their time over ours, of the medians and of the fast tenths: the latter says what a machine
+//! with nothing else to do would show.
 //!
 //! ```sh
 //! cargo bench -p bornite --bench cpu                        # ours alone, 1 and 2 threads
@@ -29,8 +30,9 @@ use simd::softmax::{Softmax, softmax, softmax_backward};
 
 type Op<'a> = Box<dyn FnMut() + 'a>;
 
-const ROUNDS: usize = 11;
-const SAMPLE_MS: f64 = 40.0;
+const ROUNDS: usize = 41;
+const SAMPLE_MS: f64 = 3.0;
+const TENTH: usize = ROUNDS / 10;
 
 /// The other side: a process that runs an op so many times and says how long a call took.
 struct Peer {
@@ -115,15 +117,22 @@ fn row(name: &str, peer: &mut Option<Peer>, mut op: Op<'_>, unit: &str, work: f6
         if let (Some(peer), Some(calls)) = (&mut *peer, theirs_calls) {
             theirs.extend(peer.sample(name, calls)?);
             // Threads of OpenMP spin for a while after their work.
-            std::thread::sleep(Duration::from_millis(60));
+            std::thread::sleep(Duration::from_millis(15));
         }
     }
-    let rate = work / median(&mut ours) / 1e6;
-    let spread = (ours[ROUNDS * 3 / 4] - ours[ROUNDS / 4]) / median(&mut ours);
-    print!("{name:34} {:10.3} ms ±{:3.0} % {rate:7.1} {unit}", median(&mut ours), spread * 100.0);
+    let middle = median(&mut ours);
+    let spread = (ours[ROUNDS * 3 / 4] - ours[ROUNDS / 4]) / middle;
+    let rate = work / ours[TENTH] / 1e6;
+    print!("{name:37} {middle:9.3} ms ±{:3.0} %, at best {:9.3} ms {rate:6.1} {unit}", spread * 100.0, ours[TENTH]);
     if !theirs.is_empty() {
-        let (middle, least) = (median(&mut theirs) / median(&mut ours), theirs[0] / ours[0]);
-        print!("   PyTorch {:10.3} ms   ratio {middle:5.2} (of the fastest {least:5.2})", median(&mut theirs));
+        let ratios = (median(&mut theirs) / middle, theirs[TENTH] / ours[TENTH]);
+        print!(
+            "; PyTorch {:9.3}, {:9.3} ms; ratio {:5.2}, {:5.2}",
+            median(&mut theirs),
+            theirs[TENTH],
+            ratios.0,
+            ratios.1
+        );
     }
     println!();
     Ok(())

@@ -17,26 +17,42 @@ fn polynomial<S: Simd, const N: usize>(simd: S, x: S::f32s, coefficients: [f32; 
 pub(super) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |value| simd.splat_f32s(value);
     // Below and above, the result is 0 and infinite; NaN is put back at the end, since min and max may lose it.
-    let near = simd.max_f32s(splat(-104.0), simd.min_f32s(splat(89.0), x));
-    // n = round(x / ln 2), read off the low bits of a number so large that it has no fraction.
-    let shift = splat(12_582_912.0); // 1.5 · 2²³
-    let shifted = simd.mul_add_e_f32s(near, splat(std::f32::consts::LOG2_E), shift);
-    let n = simd.sub_f32s(shifted, shift);
-    // ln 2 in two parts; the first has so few bits that its product with n is exact.
-    let r = simd.negate_mul_add_e_f32s(n, splat(0.693_359_4), near);
-    let r = simd.negate_mul_add_e_f32s(n, splat(-2.121_944_4e-4), r);
-    // (eʳ - 1 - r) / r² for |r| <= ln 2 / 2, fitted for the least relative error of eʳ: 0.05 ulp.
-    let q = polynomial(simd, r, [0.499_999_93, 0.166_665_2, 0.041_668_394, 0.008_368_78, 0.001_381_446_6]);
-    let power = simd.mul_add_e_f32s(simd.mul_f32s(r, r), q, simd.add_f32s(r, splat(1.0)));
+    let (power, n) = split(simd, simd.max_f32s(splat(-104.0), simd.min_f32s(splat(89.0), x)));
     // 2ⁿ in two factors: alone it would not hold the least denormal, nor 2¹²⁸ before it is multiplied.
-    let bits = simd.transmute_u32s_f32s(shifted);
-    let biased = simd.sub_u32s(bits, simd.splat_u32s(0x4b40_0000 - 254)); // n + 254 >= 0
+    let biased = simd.add_u32s(n, simd.splat_u32s(254)); // >= 0
     let (one, place) = (simd.splat_u32s(1), simd.splat_u32s(23));
     let half = simd.wrapping_dyn_shr_u32s(biased, one);
     let other = simd.sub_u32s(biased, half);
     let factor = |exponent| simd.transmute_f32s_u32s(simd.wrapping_dyn_shl_u32s(exponent, place));
     let result = simd.mul_f32s(simd.mul_f32s(power, factor(half)), factor(other));
     simd.select_f32s(simd.equal_f32s(x, x), result, x)
+}
+
+/// eˣ for -200 <= x <= 0, within 1.5 ulp; what is below 2⁻¹²⁶ is 0.
+#[inline(always)]
+fn exp_below_zero<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    let (power, n) = split(simd, x);
+    let biased = simd.transmute_i32s_u32s(simd.add_u32s(n, simd.splat_u32s(127)));
+    let biased = simd.transmute_u32s_i32s(simd.max_i32s(biased, simd.splat_i32s(0)));
+    let factor = simd.transmute_f32s_u32s(simd.wrapping_dyn_shl_u32s(biased, simd.splat_u32s(23)));
+    simd.mul_f32s(power, factor)
+}
+
+/// eˣ as a power from 0.7 to 1.5 times 2ⁿ, for -200 <= x <= 200; n as bits of an integer.
+#[inline(always)]
+fn split<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::u32s) {
+    let splat = |value| simd.splat_f32s(value);
+    // n = round(x / ln 2), read off the low bits of a number so large that it has no fraction.
+    let shift = splat(12_582_912.0); // 1.5 · 2²³
+    let shifted = simd.mul_add_e_f32s(x, splat(std::f32::consts::LOG2_E), shift);
+    let n = simd.sub_f32s(shifted, shift);
+    // ln 2 in two parts; the first has so few bits that its product with n is exact.
+    let r = simd.negate_mul_add_e_f32s(n, splat(0.693_359_4), x);
+    let r = simd.negate_mul_add_e_f32s(n, splat(-2.121_944_4e-4), r);
+    // (eʳ - 1 - r) / r² for |r| <= ln 2 / 2, fitted for the least relative error of eʳ: 0.05 ulp.
+    let q = polynomial(simd, r, [0.499_999_93, 0.166_665_2, 0.041_668_394, 0.008_368_78, 0.001_381_446_6]);
+    let power = simd.mul_add_e_f32s(simd.mul_f32s(r, r), q, simd.add_f32s(r, splat(1.0)));
+    (power, simd.sub_u32s(simd.transmute_u32s_f32s(shifted), simd.splat_u32s(0x4b40_0000)))
 }
 
 /// For a standard normal variable: the probability Φ(x) to be below x, within 8 ulp, and the density φ(x).
@@ -47,9 +63,9 @@ pub(super) fn normal<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
     let size = simd.min_f32s(splat(15.0), simd.abs_f32s(x));
     // e^(-x²/2), with what rounding x² lost: at 5 that would be 6 ulp.
     let square = simd.mul_f32s(size, size);
-    let lost = simd.mul_add_f32s(size, size, simd.sub_f32s(splat(0.0), square));
-    let bell = exp(simd, simd.mul_f32s(square, splat(-0.5)));
-    let bell = simd.negate_mul_add_e_f32s(simd.mul_f32s(lost, splat(0.5)), bell, bell);
+    let excess = simd.negate_mul_add_f32s(size, size, square);
+    let bell = exp_below_zero(simd, simd.mul_f32s(square, splat(-0.5)));
+    let bell = simd.mul_add_e_f32s(simd.mul_f32s(excess, splat(0.5)), bell, bell);
     // Φ(-x) / e^(-x²/2) for 0 <= x <= 15 as a polynomial of t = 1 / (1 + 0.35 x), fitted to 0.5 ulp.
     let t = simd.div_f32s(splat(1.0), simd.mul_add_e_f32s(size, splat(0.35), splat(1.0)));
     let ratio = polynomial(
