@@ -34,6 +34,10 @@ pub const LOG_VARIABLE: &str = "BORNITE_LOG";
 pub const MATMUL_VARIABLE: &str = "BORNITE_MATMUL";
 /// What values are checked for while they are computed.
 pub const CHECK_VARIABLE: &str = "BORNITE_CHECK";
+/// Which functions kernels of tensors use on a GPU.
+pub const MATH_VARIABLE: &str = "BORNITE_MATH";
+/// Whether ops are fused.
+pub const FUSION_VARIABLE: &str = "BORNITE_FUSION";
 /// All settings, in the order of the manual.
 pub const SETTINGS: &[Setting] = &[
     Setting {
@@ -156,6 +160,24 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "`1`: every launch is waited for, so that an error of the GPU surfaces where it was made. Slow.",
         code: "the variable, before the device is opened",
         check: |value| choose(value, &[("0", ()), ("1", ())]),
+    },
+    Setting {
+        name: MATH_VARIABLE,
+        values: "`native`, `exact`",
+        default: "`native`",
+        meaning: "Exponentials, logarithms and the like in kernels of tensors on a GPU. `native`: CUDA's functions; `exact`: \
+                  those that give the CPU's bits. Slower.",
+        code: "`bornite::set_exact_math`",
+        check: |value| choose(value, &[("native", ()), ("exact", ())]),
+    },
+    Setting {
+        name: FUSION_VARIABLE,
+        values: "`on`, `off`",
+        default: "`on`",
+        meaning: "`off`: every op of a graph is computed for itself, to find out whether a wrong number comes from fusion. \
+                  Slow.",
+        code: "`bornite::set_fusion`; `bornite::with_fusion` for some work",
+        check: |value| choose(value, &[("on", ()), ("off", ())]),
     },
     Setting {
         name: CHECK_VARIABLE,

@@ -133,6 +133,11 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
             (DType::U64, [2]) => Ok((DType::U32, shape.clone())),
             _ => Err(format!("a seed and an offset are u64[2], found {}{:?}", state.dtype, state.shape)),
         },
+        (Op::Joint(joint), _) => joint.results.first().cloned().ok_or("computes nothing".into()),
+        (Op::Part(n), [joint]) => match &joint.op {
+            Op::Joint(joint) if *n < joint.results.len() => Ok(joint.results[*n].clone()),
+            _ => Err(format!("there is no result {n}")),
+        },
         (Op::Checkpoint(_), [result, ..]) => Ok((result.dtype, result.shape.clone())),
         (Op::Detach, [x]) => Ok((x.dtype, x.shape.clone())),
         (op, inputs) => Err(format!("{} does not take {} inputs", op.name(), inputs.len())),

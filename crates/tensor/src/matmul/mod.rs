@@ -12,7 +12,7 @@ mod cpu;
 mod gemm;
 mod mode;
 mod product;
-mod strided;
+pub(crate) mod strided;
 
 pub use mode::MatmulMode;
 pub(crate) use product::{Product, products, rows_merge};

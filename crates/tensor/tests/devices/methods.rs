@@ -233,6 +233,22 @@ pub fn reductions(device: Device) -> Outcome {
     assert_eq!(empty.any(1).to_vec::<bool>()?, [false, false]);
     assert!(empty.mean(1).to_vec::<f32>()?.iter().all(|x| x.is_nan()));
     assert!(floats(&[3.0], &[1], device).var(0, 1).item()?.is_nan());
+    // Sums, squares and powers that f16 does not hold are made in f32.
+    let large =
+        Tensor::full(300.0, &[4, 256], DType::F16, device) * Tensor::linspace(-1.0, 1.0, 256, DType::F16, device);
+    let half = |x: Tensor| x.cast(DType::F64).to_vec::<f64>();
+    let wide = large.cast(DType::F64);
+    let reductions: [fn(&Tensor) -> Tensor; 6] = [
+        |x| x.abs().mean(1),
+        |x| x.var(1, 1),
+        |x| x.norm(1.0, 1),
+        |x| x.norm(2.0, 1),
+        |x| x.norm(6.0, ..),
+        |x| (x + 300.0).mean(..),
+    ];
+    for (n, reduction) in reductions.into_iter().enumerate() {
+        near(&format!("f16, {n}"), &reduction(&large).cast(DType::F64), &half(reduction(&wide))?, 1e-3);
+    }
     let extreme = floats(&[f64::NEG_INFINITY, f64::NEG_INFINITY, 1e300, 1e300, f64::INFINITY, 0.0], &[3, 2], device);
     assert_eq!(extreme.logsumexp(1).to_vec::<f64>()?, [f64::NEG_INFINITY, 1e300, f64::INFINITY]);
     Ok(())

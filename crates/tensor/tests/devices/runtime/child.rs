@@ -21,6 +21,7 @@ pub fn run_child() -> Option<bool> {
         "overlap" => bornite_cuda::Device::open(0).map_err(Into::into).and_then(|gpu| memory::overlap(&gpu)),
         "fraction" => fraction(),
         "debug" => debug(),
+        "fusion off" => crate::fused::fusion_off(),
         _ => Err(format!("no child is called {name}").into()),
     };
     if let Err(failure) = &result {
@@ -41,6 +42,14 @@ fn child(name: &str, variables: &[(&str, &str)]) -> Result<(bool, String), std::
 pub fn copies_overlap_compute(_: &Arc<bornite_cuda::Device>) -> Outcome {
     let (well, text) = child("overlap", &[])?;
     assert!(well, "{text}");
+    Ok(())
+}
+
+pub fn fusion_can_be_switched_off() -> Outcome {
+    let (well, text) = child("fusion off", &[])?;
+    assert!(well, "{text}");
+    let (well, text) = child("fusion off", &[("BORNITE_FUSION", "perhaps")])?;
+    assert!(well, "code wins over the variable: {text}");
     Ok(())
 }
 

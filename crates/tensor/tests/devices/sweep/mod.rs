@@ -4,6 +4,7 @@
 
 pub mod array;
 mod elementwise;
+pub mod huge;
 pub mod layouts;
 mod makers;
 mod networks;
