@@ -317,6 +317,8 @@ mod tests {
             ("BORNITE_CACHE_SIZE", "1 GiB", "2 parsecs", "'parsecs' is not a unit"),
             ("BORNITE_TUNE", "tune", "yes", "use off, cached or tune"),
             ("BORNITE_MATMUL", "exact", "fast", "use library, tf32 or exact"),
+            ("BORNITE_MATH", "exact", "fast", "use native or exact"),
+            ("BORNITE_FUSION", "off", "no", "use on or off"),
             ("BORNITE_CHECK", "nan", "inf", "use off or nan"),
             ("BORNITE_PROFILE", "print", "1", "use off or print"),
             ("BORNITE_LOG", "debug", "loud", "use error, warn, info or debug"),

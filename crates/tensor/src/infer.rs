@@ -9,7 +9,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
         && let Some(other) = rest.iter().find(|i| i.device != first.device)
     {
         let (a, b) = (first.device, other.device);
-        return Err(format!("inputs are on {a} and {b}; make them on one device"));
+        return Err(format!("inputs are on {a} and {b}; make them on one device, or move one with to({a})"));
     }
     match (op, inputs) {
         (Op::Map(row), inputs) => {

@@ -38,6 +38,7 @@ mod einsum;
 mod element;
 mod error;
 mod execute;
+mod fourier;
 mod fused;
 mod grad;
 mod index;
@@ -49,6 +50,7 @@ mod math;
 mod matmul;
 mod nn;
 mod node;
+mod operators;
 mod ops;
 mod promote;
 mod random;
@@ -58,6 +60,7 @@ mod schedule;
 mod shape;
 #[allow(dead_code)] // spellings of fused ops, not all of which there are yet
 mod simd;
+mod solve;
 mod status;
 mod tensor;
 #[cfg(test)]
@@ -83,6 +86,8 @@ pub use execute::run_kernel;
 pub use fused::{FusedOp, Given, Memory, MemoryMut, Spelling, fused, set_fusion, with_fusion};
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
+#[doc(hidden)]
+pub use lower::with_gpu_kernels;
 pub use math::set_exact_math;
 pub use matmul::MatmulMode;
 pub use promote::{Number, Operand, promote};
@@ -103,6 +108,11 @@ pub use bornite_ir as ir;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tensors.md")]
 struct Tour;
+
+/// As are those of the page for people who know another library.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/coming-from.md")]
+struct ComingFrom;
 
 /// The README's program is compiled and run with the documentation tests.
 #[cfg(doctest)]

@@ -11,11 +11,13 @@ use crate::node::{Cut, Node, Op, Reduce};
 use crate::{DType, Result, Tensor};
 
 mod address;
+mod blocks;
 mod fused;
 mod lines;
 mod places;
 
 pub(crate) use address::{aligned, look_through, repeats_rows, seen};
+pub use fused::with_gpu_kernels;
 pub(crate) use fused::{Form, Group, extent, lower_group};
 pub(crate) use places::one_a_row;
 

@@ -118,6 +118,43 @@ impl Tensor {
         norm.narrowed(narrow)
     }
 
+    /// The number below which the share `q` of an axis lies, which vanishes; between two elements, as far between as `q`
+    /// says. Where there is a NaN, NaN.
+    ///
+    /// ```
+    /// use bornite::{Device, Tensor};
+    /// # fn main() -> bornite::Result<()> {
+    /// let x = Tensor::from_slice(&[4.0f32, 1.0, 2.0, 8.0], &[4], Device::cpu());
+    /// assert_eq!(x.quantile(0.5, 0).item()?, 3.0); // the median
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn quantile(&self, q: f64, axis: isize) -> Tensor {
+        let place = Place::here();
+        let x = self.float();
+        let Ok(node) = x.node() else { return x };
+        let fail = |what: String| Tensor::failed("quantile", what, place);
+        let axis = match crate::axes::resolve_axis(axis, node.shape.len()) {
+            Ok(axis) => axis,
+            Err(what) => return fail(what),
+        };
+        if !(0.0..=1.0).contains(&q) {
+            return fail(format!("a share is from 0 to 1, found {q}"));
+        }
+        let Some(last) = node.shape[axis].checked_sub(1) else {
+            return fail(format!("has no value over an axis of length 0, shape {:?}", node.shape));
+        };
+        let (sorted, at) = (x.sort(axis as isize, false).0, q * last as f64);
+        let element = |n: f64| sorted.part(axis as isize, n as usize, 1, place).squeeze(axis as isize);
+        let (below, between) = (element(at.floor()), at.fract());
+        // Between equal infinities there is no number, so nothing is added where nothing is between.
+        let value = if between > 0.0 { &below + (element(at.ceil()) - &below) * between } else { below };
+        // NaN is sorted to the end.
+        let largest = element(last as f64);
+        largest.equal(&largest).select(value, f64::NAN)
+    }
+
     /// log Σ exp(x) over axes, which vanish, computed without overflow; over nothing it is -∞.
     #[track_caller]
     pub fn logsumexp(&self, axes: impl Into<Axes>) -> Tensor {

@@ -310,7 +310,7 @@ impl Tensor {
     /// use bornite::{Device, Tensor};
     /// # fn main() -> bornite::Result<()> {
     /// let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
-    /// assert!(x.exp().sum(..).explain()?.contains("result 0 = sum_f32 (temp 0)"));
+    /// assert!(x.exp().sum(..).explain()?.contains("result 0 = exp_sum_f32 (input 0)"));
     /// # Ok(())
     /// # }
     /// ```

@@ -26,7 +26,7 @@ pub(crate) fn seen(base: &Tensor, views: &[&Tensor]) -> Option<Strided> {
 /// Axes that memory sees as one: length and stride of each, innermost first; none of length 1.
 pub(super) type Runs = (isize, Vec<(usize, isize)>);
 
-fn runs(shape: &[usize], strides: &[isize]) -> Vec<(usize, isize)> {
+pub(super) fn runs(shape: &[usize], strides: &[isize]) -> Vec<(usize, isize)> {
     let mut runs: Vec<(usize, isize)> = vec![];
     for (&length, &stride) in shape.iter().zip(strides).rev().filter(|(length, _)| **length != 1) {
         match runs.last_mut() {
@@ -176,7 +176,7 @@ impl Lowering {
     }
 
     /// Elements of a tensor in memory.
-    fn load_values(&mut self, base: &Tensor, place: &Strided, at: &Coordinates) -> Vec<ExprId> {
+    pub(super) fn load_values(&mut self, base: &Tensor, place: &Strided, at: &Coordinates) -> Vec<ExprId> {
         let index = self.place_of(at, place);
         if Some(index) != self.own {
             self.out_of_step.insert(base.0.id);
@@ -221,11 +221,20 @@ impl Lowering {
     }
 
     /// Where the element at `at` lies in memory.
-    fn place_of(&mut self, at: &Coordinates, place: &Strided) -> ExprId {
+    pub(super) fn place_of(&mut self, at: &Coordinates, place: &Strided) -> ExprId {
         if let Some(linear) = at.linear
             && aligned(place)
         {
             return linear;
+        }
+        // One index for one place, by which what is loaded there is known.
+        let key = at.linear.filter(|_| place.offset >= 0).map(|linear| {
+            let runs = runs(&place.shape, &place.strides);
+            ((-1 - place.offset, runs), linear)
+        });
+        let known = key.as_ref().and_then(|key| self.known.iter().rev().find_map(|known| known.indices.get(key)));
+        if let Some(found) = known {
+            return *found;
         }
         let mut terms = vec![];
         let (shape, strides) = (&place.shape[..], &place.strides[..]);
@@ -247,7 +256,11 @@ impl Lowering {
             terms.push(self.b.constant(Value::int(self.index, place.offset as i64)));
         }
         let sum = terms.into_iter().reduce(|sum, term| self.b.add(&sum, &term));
-        sum.unwrap_or_else(|| self.b.index_constant(0))
+        let sum = sum.unwrap_or_else(|| self.b.index_constant(0));
+        if let Some(key) = key {
+            self.remember_index(key, sum);
+        }
+        sum
     }
 
     /// What an index over some axes contributes, computed once.

@@ -7,13 +7,12 @@
 //! The order in which a row is summed depends on its length alone, so that a group gives the bits that its nodes give one
 //! by one.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
-use bornite_ir::{
-    Access, Axis, Builder, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, Scalar, Shuffle, Stmt, Type,
-    Value,
-};
+use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, Scalar, Type, Value};
 
+use super::blocks;
 use super::{Coordinates, Lowered, Lowering, accumulator, extreme, look_through, reports};
 use crate::node::{Node, Op, Reduce};
 use crate::{DType, Device, Result, Tensor};
@@ -38,34 +37,45 @@ pub(crate) struct Group<'a> {
     pub order: Vec<&'a Tensor>,
 }
 
-/// Threads of a block that computes a row, or several.
-const THREADS: usize = 256;
-const WARP: usize = 32;
+thread_local! {
+    static AS_ON_A_GPU: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has this thread lower kernels as for a GPU, whatever the device, while `work` runs: so that the interpreter can judge
+/// them.
+#[doc(hidden)]
+pub fn with_gpu_kernels<R>(work: impl FnOnce() -> R) -> R {
+    AS_ON_A_GPU.set(true);
+    let result = work();
+    AS_ON_A_GPU.set(false);
+    result
+}
 
 /// Lowers a group for a device. Results that are to take the place of a tensor in memory are named with it; every element
 /// of that must be read for the same element of the results alone ([`Lowered::in_step`]).
 pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, Tensor)]) -> Result<Lowered> {
-    let on_gpu = matches!(device, Device::Cuda(_));
-    let name = name(group);
-    let index = index_type(group);
-    let (mut l, shape) = match group.form {
-        Form::Elements(elements) => {
-            let lanes = if on_gpu { lanes_of(group, elements) } else { 1 };
-            let mut l = Lowering::new(Builder::new(name, (elements / lanes) as u64, index), index);
-            l.lanes = lanes;
-            (l, Shape::Serial)
-        }
-        Form::Rows { rows, columns } if on_gpu && columns > SERIAL_COLUMNS => {
-            let plan = Block::new(columns);
-            let grid = [rows.div_ceil(plan.rows) as u32, 1, 1];
-            let block = [(plan.threads * plan.rows) as u32, 1, 1];
-            (Lowering::new(Builder::blocks(name, grid, block, index), index), Shape::Block(plan))
-        }
-        Form::Rows { rows, .. } => (Lowering::new(Builder::new(name, rows as u64, index), index), Shape::Serial),
-        Form::Middle { outer, inner, .. } => {
-            (Lowering::new(Builder::new(name, (outer * inner) as u64, index), index), Shape::Serial)
-        }
+    let on_gpu = matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get();
+    let (name, index) = (name(group), index_type(group));
+    let blocks = if on_gpu { blocks::shape(group) } else { None };
+    let instances = match group.form {
+        Form::Elements(elements) => elements,
+        Form::Rows { rows, .. } => rows,
+        Form::Middle { outer, inner, .. } => outer * inner,
     };
+    let mut lanes = 1;
+    let b = match (&blocks, group.form) {
+        (Some(blocks), _) => {
+            let (grid, block) = blocks.launch();
+            Builder::blocks(name, grid, block, index)
+        }
+        (None, Form::Elements(elements)) if on_gpu => {
+            lanes = lanes_of(group, elements);
+            Builder::new(name, (elements / lanes) as u64, index)
+        }
+        _ => Builder::new(name, instances as u64, index),
+    };
+    let mut l = Lowering::new(b, index);
+    l.lanes = lanes;
     l.computed = group.order.iter().map(|t| t.0.id).collect();
     let mut outs = vec![];
     for (n, output) in group.outputs.iter().enumerate() {
@@ -79,58 +89,25 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, T
     if group.order.iter().any(|t| reports(&t.0)) {
         l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
     }
-    match (group.form, shape) {
-        (Form::Elements(_), _) => l.elements(group, &outs),
-        (Form::Rows { rows, columns }, Shape::Serial) => {
-            l.frame = Some((rows, columns));
-            l.rows(group, &outs, columns)
-        }
-        (Form::Rows { rows, columns }, Shape::Block(block)) => {
-            l.frame = Some((rows, columns));
-            l.rows_by_blocks(group, &outs, rows, columns, block)
-        }
-        (Form::Middle { middle, inner, .. }, _) => l.middle(group, &outs, middle, inner),
+    if let Form::Rows { rows, columns } = group.form {
+        l.frame = Some((rows, columns));
+    }
+    match (blocks, group.form) {
+        (Some(blocks::Shape::Rows(plan)), _) => l.rows_by_blocks(group, &outs, plan),
+        (Some(blocks::Shape::Columns(plan)), _) => l.columns_by_blocks(group, &outs, plan),
+        (Some(blocks::Shape::Tiles(plan)), _) => l.tiles(group, &outs, &plan),
+        (None, Form::Elements(_)) => l.elements(group, &outs),
+        (None, Form::Rows { columns, .. }) => l.rows(group, &outs, columns),
+        (None, Form::Middle { middle, inner, .. }) => l.middle(group, &outs, middle, inner),
     }
     l.finish()
-}
-
-enum Shape {
-    /// One instance a row or element.
-    Serial,
-    Block(Block),
-}
-
-/// Rows of at most so many columns are one thread's work each.
-const SERIAL_COLUMNS: usize = 16;
-
-/// How threads share rows.
-#[derive(Clone, Copy)]
-struct Block {
-    /// Threads a row.
-    threads: usize,
-    /// Rows a block.
-    rows: usize,
-    /// Neighbours that a thread takes at once. Of the length of the row alone, as all that decides the order of sums.
-    lanes: usize,
-}
-
-impl Block {
-    fn new(columns: usize) -> Block {
-        let lanes = if columns.is_multiple_of(4) { 4 } else { 1 };
-        let threads = match columns / lanes {
-            0..=256 => WARP,
-            257..=1024 => 128,
-            _ => THREADS,
-        };
-        Block { threads, rows: if threads == WARP { THREADS / 2 / WARP } else { 1 }, lanes }
-    }
 }
 
 fn index_type(group: &Group<'_>) -> Scalar {
     let mut largest = match group.form {
         Form::Elements(n) => n,
         // The index may run past the last column by what a block takes at once.
-        Form::Rows { rows, columns } => rows * (columns + 4 * THREADS * 4),
+        Form::Rows { rows, columns } => rows * columns + blocks::BEYOND,
         Form::Middle { outer, middle, inner } => outer * middle * inner,
     };
     for tensor in &group.order {
@@ -180,7 +157,7 @@ fn name(group: &Group<'_>) -> String {
 }
 
 /// The reductions of a group by the stage that computes them.
-fn stages<'a>(group: &Group<'a>) -> Vec<Vec<&'a Tensor>> {
+pub(super) fn stages<'a>(group: &Group<'a>) -> Vec<Vec<&'a Tensor>> {
     let mut after: HashMap<u64, usize> = HashMap::new();
     let mut stages: Vec<Vec<&Tensor>> = vec![];
     for tensor in &group.order {
@@ -197,7 +174,7 @@ fn stages<'a>(group: &Group<'a>) -> Vec<Vec<&'a Tensor>> {
 }
 
 /// How a reduction goes on.
-fn step(reduce: Reduce) -> Row {
+pub(super) fn step(reduce: Reduce) -> Row {
     match reduce {
         Reduce::Sum => Row::Add,
         Reduce::Prod => Row::Mul,
@@ -215,7 +192,7 @@ fn start(reduce: Reduce, dtype: DType) -> Value {
     }
 }
 
-fn reduction(tensor: &Tensor) -> Reduce {
+pub(super) fn reduction(tensor: &Tensor) -> Reduce {
     match tensor.0.op {
         Op::Reduce(reduce, _) => reduce,
         _ => Reduce::Sum,
@@ -274,14 +251,14 @@ impl Lowering {
         values
     }
 
-    fn remember(&mut self, id: u64, linear: ExprId, values: Vec<ExprId>) {
+    pub(super) fn remember(&mut self, id: u64, linear: ExprId, values: Vec<ExprId>) {
         if let Some(known) = self.known.last_mut() {
             known.values.insert((id, linear, values.len()), values);
         }
     }
 
     /// The values of an output, which may also be a view or something in memory.
-    fn output_values(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
+    pub(super) fn output_values(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
         let at = at.reshaped(&tensor.0.shape);
         if self.computed.contains(&tensor.0.id) { self.compute_values(tensor, &at) } else { self.values(tensor, &at) }
     }
@@ -300,7 +277,7 @@ impl Lowering {
     }
 
     /// Stores neighbours by the widest stores there are.
-    fn store(&mut self, out: ParamId, first: ExprId, values: Vec<ExprId>, dtype: DType) {
+    pub(super) fn store(&mut self, out: ParamId, first: ExprId, values: Vec<ExprId>, dtype: DType) {
         if self.lanes == 1 {
             self.b.store(out, first, values[0]);
             return;
@@ -358,26 +335,26 @@ impl Lowering {
     }
 
     /// A variable that a reduction is kept in.
-    fn total(&mut self, tensor: &Tensor) -> LocalId {
+    pub(super) fn total(&mut self, tensor: &Tensor) -> LocalId {
         self.b.local("total", start(reduction(tensor), accumulator(tensor.0.dtype)))
     }
 
     /// What a reduction reads at a place of its input.
-    fn reduced(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
+    pub(super) fn reduced(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
         let input = &tensor.0.inputs[0];
         let values = self.values(input, &at.reshaped(&input.0.shape));
         let wide = accumulator(tensor.0.dtype);
         values.iter().map(|value| self.b.cast(wide, value)).collect()
     }
 
-    fn accumulate(&mut self, tensor: &Tensor, total: LocalId, value: ExprId) {
+    pub(super) fn accumulate(&mut self, tensor: &Tensor, total: LocalId, value: ExprId) {
         let before = self.b.read(total);
         let after = self.b.op(step(reduction(tensor)), &[&before, &value]);
         self.b.assign(total, after);
     }
 
     /// Stores what has one element a row.
-    fn row_outputs(&mut self, group: &Group<'_>, outs: &[ParamId], row: ExprId) {
+    pub(super) fn row_outputs(&mut self, group: &Group<'_>, outs: &[ParamId], row: ExprId) {
         let rows = self.frame.map_or(0, |(rows, _)| rows);
         let lanes = std::mem::replace(&mut self.lanes, 1);
         for (output, &out) in group.outputs.iter().zip(outs) {
@@ -417,156 +394,10 @@ impl Lowering {
             self.b.store(out, index, value);
         }
     }
-
-    /// A warp or a block a row: threads take neighbours in turn, then combine what they have.
-    fn rows_by_blocks(&mut self, group: &Group<'_>, outs: &[ParamId], rows: usize, columns: usize, plan: Block) {
-        let Block { threads, rows: together, lanes } = plan;
-        let thread = self.b.builtin(Builtin::Thread(Axis::X));
-        let block = self.b.builtin(Builtin::Block(Axis::X));
-        let (row, thread) = if together == 1 {
-            (block, thread)
-        } else {
-            let first = self.index_op(Row::Mul, block, together);
-            let own = self.index_op(Row::Div, thread, threads);
-            (self.b.add(&first, &own), self.index_op(Row::Rem, thread, threads))
-        };
-        let uneven = !rows.is_multiple_of(together);
-        if uneven {
-            // A warp past the last row has nothing to do, and no other waits for it.
-            let end = self.b.index_constant(rows as u64);
-            let past = self.b.op(Row::Ge, &[&row, &end]);
-            self.b.if_else(past, |b| b.simple(Stmt::Return(None)), |_| {});
-        }
-        let start_of_row = self.index_op(Row::Mul, row, columns);
-        let first = self.index_op(Row::Mul, thread, lanes);
-        self.lanes = lanes;
-        let turns = columns.div_ceil(threads * lanes);
-        let even = columns.is_multiple_of(threads * lanes);
-        let each = |l: &mut Lowering, name: &str, body: &mut dyn FnMut(&mut Lowering, &Coordinates)| {
-            let end = l.b.index_constant(turns as u64);
-            l.for_each(name, end, |l, turn| {
-                let ahead = l.index_op(Row::Mul, turn, threads * lanes);
-                let column = l.b.add(&ahead, &first);
-                let linear = l.b.add(&start_of_row, &column);
-                let at = Coordinates { shape: vec![], linear: Some(linear), axes: None, row: Some((row, column)) };
-                if even {
-                    return body(l, &at);
-                }
-                let end = l.b.index_constant(columns as u64);
-                let inside = l.b.lt(&column, &end);
-                l.b.open_block();
-                l.scope(|l| body(l, &at));
-                let then = l.b.close_block();
-                l.b.simple(Stmt::If { condition: inside, then, otherwise: vec![] });
-            });
-        };
-        for (n, stage) in stages(group).iter().enumerate() {
-            let totals: Vec<Vec<LocalId>> =
-                stage.iter().map(|tensor| (0..lanes).map(|_| self.total(tensor)).collect()).collect();
-            each(self, &format!("turn{n}"), &mut |l, at| {
-                for (tensor, totals) in stage.iter().zip(&totals) {
-                    let values = l.reduced(tensor, at);
-                    for (lane, &total) in totals.iter().enumerate() {
-                        l.accumulate(tensor, total, values[if values.len() == 1 { 0 } else { lane }]);
-                    }
-                }
-            });
-            let own: Vec<ExprId> =
-                stage.iter().zip(&totals).map(|(tensor, totals)| self.own_total(tensor, totals)).collect();
-            let whole = self.whole_totals(stage, own, thread, threads, n);
-            for (tensor, total) in stage.iter().zip(whole) {
-                let value = self.b.cast(tensor.0.dtype, &total);
-                self.remember(tensor.0.id, row, vec![value]);
-            }
-        }
-        let zero = self.b.index_constant(0);
-        let leads = self.b.op(Row::Eq, &[&thread, &zero]);
-        self.b.open_block();
-        self.scope(|l| l.row_outputs(group, outs, row));
-        let then = self.b.close_block();
-        if !then.is_empty() {
-            self.b.simple(Stmt::If { condition: leads, then, otherwise: vec![] });
-        }
-        let wide = wide_outputs(group, outs);
-        if !wide.is_empty() {
-            each(self, "turn", &mut |l, at| {
-                for (output, out) in &wide {
-                    let values = l.output_values(output, at);
-                    let linear = l.linear_of(at);
-                    l.store(*out, linear, values, output.0.dtype);
-                }
-            });
-        }
-    }
-
-    /// What a thread has, of all its lanes: pairs, then pairs of pairs.
-    fn own_total(&mut self, tensor: &Tensor, totals: &[LocalId]) -> ExprId {
-        let mut values: Vec<ExprId> = totals.iter().map(|&total| self.b.read(total)).collect();
-        let row = step(reduction(tensor));
-        while values.len() > 1 {
-            values = values.chunks(2).map(|pair| self.b.op(row, &[&pair[0], &pair[pair.len() - 1]])).collect();
-        }
-        values[0]
-    }
-
-    /// What all threads of a row have, known to each of them.
-    fn whole_totals(
-        &mut self,
-        stage: &[&Tensor],
-        mut totals: Vec<ExprId>,
-        thread: ExprId,
-        threads: usize,
-        number: usize,
-    ) -> Vec<ExprId> {
-        for (tensor, total) in stage.iter().zip(&mut totals) {
-            for distance in [16, 8, 4, 2, 1] {
-                let distance = self.b.index_constant(distance);
-                let other = self.shuffled(*total, distance);
-                *total = self.b.op(step(reduction(tensor)), &[total, &other]);
-            }
-        }
-        if threads == WARP {
-            return totals;
-        }
-        let warps = threads / WARP;
-        let (warp, lane) = (self.index_op(Row::Div, thread, WARP), self.index_op(Row::Rem, thread, WARP));
-        let zero = self.b.index_constant(0);
-        let leads = self.b.op(Row::Eq, &[&lane, &zero]);
-        let mut tiles = vec![];
-        self.b.open_block();
-        for (n, (tensor, total)) in stage.iter().zip(&totals).enumerate() {
-            let tile = self.b.shared(format!("tile{number}_{n}"), accumulator(tensor.0.dtype), warps as u64);
-            self.b.store(tile, warp, *total);
-            tiles.push(tile);
-        }
-        let then = self.b.close_block();
-        self.b.simple(Stmt::If { condition: leads, then, otherwise: vec![] });
-        self.b.simple(Stmt::Barrier);
-        (stage.iter().zip(tiles))
-            .map(|(tensor, tile)| {
-                let mut values: Vec<ExprId> = (0..warps)
-                    .map(|n| {
-                        let n = self.b.index_constant(n as u64);
-                        self.b.load(tile, n)
-                    })
-                    .collect();
-                let row = step(reduction(tensor));
-                while values.len() > 1 {
-                    values = values.chunks(2).map(|pair| self.b.op(row, &[&pair[0], &pair[pair.len() - 1]])).collect();
-                }
-                values[0]
-            })
-            .collect()
-    }
-
-    /// The value of the lane whose number differs in one bit.
-    fn shuffled(&mut self, value: ExprId, distance: ExprId) -> ExprId {
-        self.b.shuffle(Shuffle::Xor, value, distance)
-    }
 }
 
 /// The outputs that have all columns, of which there are at least two.
-fn wide_outputs<'a>(group: &Group<'a>, outs: &[ParamId]) -> Vec<(&'a Tensor, ParamId)> {
+pub(super) fn wide_outputs<'a>(group: &Group<'a>, outs: &[ParamId]) -> Vec<(&'a Tensor, ParamId)> {
     let Form::Rows { rows, .. } = group.form else { return vec![] };
     let both = group.outputs.iter().zip(outs);
     both.filter(|(output, _)| output.0.elements() != rows).map(|(output, &out)| (*output, out)).collect()

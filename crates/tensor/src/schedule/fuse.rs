@@ -181,37 +181,35 @@ impl<'a> Fuser<'a> {
             .into_iter()
             .filter_map(|group| Some((group, self.joined(n, group, own_form, &edges)?)))
             .collect();
-        let mut joined: Option<usize> = None;
-        for (group, form) in candidates {
-            match joined {
-                None => {
-                    let others: Vec<usize> = from.iter().copied().filter(|&other| other != group).collect();
-                    if others.iter().any(|&other| self.reaches(other, group)) || self.is_full(group, node) {
-                        continue;
-                    }
-                    let growing = &mut self.groups[group];
-                    growing.form = form;
-                    growing.nodes.push(n);
-                    growing.after.extend(others);
-                    self.group[n] = group;
-                    self.note_reads(group, n);
-                    joined = Some(group);
-                }
-                Some(first) => self.merge(first, group),
-            }
+        // What the node reads element by element can be one kernel, if neither part needs the other.
+        if let Some(((first, _), more)) = candidates.split_first() {
+            more.iter().for_each(|(other, _)| self.merge(*first, *other));
         }
-        if joined.is_none() {
-            let sibling = self.sibling(n, own_form, &from);
-            match sibling {
-                Some(group) => {
-                    let growing = &mut self.groups[group];
-                    growing.nodes.push(n);
-                    growing.after.extend(from);
-                    self.group[n] = group;
-                    self.note_reads(group, n);
-                }
-                None => self.start(n, own_form, from),
+        for (group, _) in candidates {
+            let group = self.current(group);
+            let others: HashSet<usize> =
+                from.iter().map(|&other| self.current(other)).filter(|&o| o != group).collect();
+            let Some(form) = self.joined(n, group, own_form, &edges) else { continue };
+            if others.iter().any(|&other| self.reaches(other, group)) || self.is_full(group, node) {
+                continue;
             }
+            let growing = &mut self.groups[group];
+            growing.form = form;
+            growing.nodes.push(n);
+            growing.after.extend(others);
+            self.group[n] = group;
+            self.note_reads(group, n);
+            return;
+        }
+        match self.sibling(n, own_form, &from) {
+            Some(group) => {
+                let growing = &mut self.groups[group];
+                growing.nodes.push(n);
+                growing.after.extend(from);
+                self.group[n] = group;
+                self.note_reads(group, n);
+            }
+            None => self.start(n, own_form, from),
         }
     }
 
@@ -350,12 +348,7 @@ impl<'a> Fuser<'a> {
         let both: HashSet<u64> =
             both.into_iter().filter(|id| self.kernel_of(*id).is_none_or(|g| g != into && g != other)).collect();
         let large = a.nodes.len() + b.nodes.len() > MOST_NODES || both.len() > MOST_INPUTS;
-        // The node that brings them together is in the first one by now, and is what makes it need the second.
-        let direct = self.groups[into].after.remove(&other);
         if matches!(form, Form::Middle { .. }) || large || self.reaches(into, other) || self.reaches(other, into) {
-            if direct {
-                self.groups[into].after.insert(other);
-            }
             return;
         }
         let absorbed = std::mem::take(&mut self.groups[other].nodes);

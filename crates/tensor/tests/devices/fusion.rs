@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bornite::{DType, Device, Tensor, trace, with_fusion};
+use bornite::{DType, Device, Tensor, trace, with_fusion, with_gpu_kernels};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -84,7 +84,7 @@ impl Graph {
             14 if rank > 0 => x.flip(axis) + x,
             15 => x.cast(if word & 8 == 0 { DType::F16 } else { DType::BF16 }).cast(DType::F32),
             16 if rank > 0 => {
-                let index = z.abs().floor().cast(DType::I64).max(..) * 0i64;
+                let index = z.abs().floor().cast(DType::I64).max(..).minimum(0);
                 let mut shape = x.shape()?.to_vec();
                 shape[axis as usize] = 1;
                 x.gather(axis, &index.reshape(&vec![1; rank as usize]).expand(&shape))
@@ -124,7 +124,13 @@ fn compare(what: &str, found: &[Tensor], expected: &[Tensor]) -> Outcome {
     Ok(())
 }
 
+/// As on its device, and on the interpreter also as kernels of a GPU, whose races and bad indices it would find.
 pub fn random_graphs(device: Device) -> Outcome {
+    random_graphs_of(device)?;
+    if device == Device::Interpreter { with_gpu_kernels(|| random_graphs_of(device)) } else { Ok(()) }
+}
+
+fn random_graphs_of(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
     let (wanted, time) = match (device, full) {

@@ -3,45 +3,6 @@
 use bornite::{DType, Device, Tensor, checkpoint};
 
 use crate::Outcome;
-use crate::random::Random;
-
-/// Checks the gradients of `f` over inputs of the given shapes, drawn from `range`.
-pub fn check(
-    name: &str,
-    device: Device,
-    shapes: &[&[usize]],
-    range: (f64, f64),
-    f: &dyn Fn(&[Tensor]) -> Tensor,
-) -> Outcome {
-    let mut random = Random::fresh();
-    let data: Vec<Vec<f64>> = shapes.iter().map(|s| random.vec(s.iter().product(), range.0, range.1)).collect();
-    let tensors = |data: &[Vec<f64>]| -> Vec<Tensor> {
-        data.iter().zip(shapes).map(|(d, shape)| Tensor::from_slice(d, shape, device)).collect()
-    };
-    // A random weighting, so that no gradient is hidden by symmetry.
-    let out_shape = f(&tensors(&data)).shape()?.to_vec();
-    let weights = random.vec(out_shape.iter().product(), 0.5, 1.5);
-    let loss = |inputs: &[Tensor]| (f(inputs) * Tensor::from_slice(&weights, &out_shape, device)).sum(..);
-
-    let inputs = tensors(&data);
-    let gradients = loss(&inputs).grad(&inputs.iter().collect::<Vec<_>>());
-    let step = 1e-6;
-    for (n, gradient) in gradients.iter().enumerate() {
-        let gradient = gradient.to_vec::<f64>()?;
-        for i in 0..gradient.len() {
-            let at = |shift: f64| -> bornite::Result<f64> {
-                let mut moved = data.clone();
-                moved[n][i] += shift;
-                loss(&tensors(&moved)).item()
-            };
-            let expected = (at(step)? - at(-step)?) / (2.0 * step);
-            if (gradient[i] - expected).abs() > 1e-7 * (1.0 + expected.abs()) {
-                return Err(format!("{name}: d/d input {n}[{i}] is {}, expected {expected}", gradient[i]).into());
-            }
-        }
-    }
-    Ok(())
-}
 
 pub fn known_answers(device: Device) -> Outcome {
     let x = Tensor::from_slice(&[-2.0f32, -1.0, 0.0, 1.0, 2.0], &[5], device);

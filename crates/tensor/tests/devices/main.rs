@@ -2,6 +2,8 @@
 
 mod algebra;
 mod blas;
+mod einsum;
+mod equations;
 mod fused;
 mod fusion;
 mod fuzz;
@@ -34,7 +36,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 65] = [
+const SUITE: [(&str, Body); 71] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -74,17 +76,23 @@ const SUITE: [(&str, Body); 65] = [
     ("methods::promotion", methods::promotion),
     ("methods::reductions", methods::reductions),
     ("methods::shapes", methods::shapes),
-    ("methods::einsum", methods::einsum),
+    ("einsum::equations", einsum::equations),
+    ("einsum::random_equations", einsum::random_equations),
+    ("methods::operators", methods::operators),
+    ("equations::solutions_and_inverses", equations::solutions_and_inverses),
+    ("equations::transforms", equations::transforms),
+    ("equations::quantiles", equations::quantiles),
     ("methods::activations", methods::activations),
     ("methods::layers", methods::layers),
     ("methods::images", methods::images),
     ("methods::attention", methods::attention),
     ("methods::losses", methods::losses),
-    ("methods::gradients", methods::gradients),
+    ("methods::gradient_of_no_distance", methods::gradient_of_no_distance),
     ("methods::copies_and_text", methods::copies_and_text),
     ("state::commit_is_whole_or_nothing", state::commit_is_whole_or_nothing),
     ("state::versions_never_change", state::versions_never_change),
     ("state::swap", state::swap),
+    ("state::drop_frees_at_once", state::drop_frees_at_once),
     ("state::commits_are_seen_whole", state::commits_are_seen_whole),
     ("traces::repeat_and_retrace", traces::repeat_and_retrace),
     ("traces::results_outlive_the_next_call", traces::results_outlive_the_next_call),

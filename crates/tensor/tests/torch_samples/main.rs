@@ -63,7 +63,7 @@ fn check(line: &Value, device: Device) -> Outcome<()> {
     for (out, expected) in outs.iter().zip(&expected).filter(|(out, _)| out.dtype().is_ok_and(|d| d.is_float())) {
         let elements = expected.shape().iter().product::<usize>();
         let weights: Vec<f64> = (0..elements).map(|i| (5 * i % 11) as f64 / 8.0 - 0.5).collect();
-        total = total + (out * Tensor::from_slice(&weights, expected.shape(), device)).sum(..);
+        total += (out * Tensor::from_slice(&weights, expected.shape(), device)).sum(..);
     }
     for (n, (own, theirs)) in total.grad(&wanted).iter().zip(gradients).enumerate().filter(|(_, (_, t))| !t.is_null()) {
         Expected::new(theirs).compare(own).map_err(|why| format!("gradient {n} {why}"))?;

@@ -93,11 +93,7 @@ impl Call<'_> {
                 match self.op {
                     $(stringify!($unary) => self.tensor(0).$unary(),)+
                     $(stringify!($binary) => self.pair(|a, b| a.$binary(b)),)+
-                    "%" => self.pair(|a, b| match b {
-                        Operand::Tensor(b) => a % b,
-                        Operand::Number(bornite::Number::Int(b)) => a % b,
-                        Operand::Number(bornite::Number::Float(b)) => a % b,
-                    }),
+                    "%" => self.pair(|a, b| a % b),
                     "clamp" => self.tensor(0).clamp(&self.inputs[1], &self.inputs[2]),
                     "leaky_relu" => self.tensor(0).leaky_relu(self.number("slope")),
                     "elu" => self.tensor(0).elu(self.number("alpha")),
