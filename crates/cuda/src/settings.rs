@@ -131,8 +131,9 @@ pub const SETTINGS: &[Setting] = &[
         name: MATMUL_VARIABLE,
         values: "`library`, `tf32`, `exact`",
         default: "`library`",
-        meaning: "Matrix products of floats on a GPU. `library`: cuBLASLt where it is there, f32 in full f32; `tf32`: f32 \
-                  inputs rounded to 11 bits, faster; `exact`: generated kernels, which give the CPU's bits. Slow.",
+        meaning: "Matrix products of floats. `library`: cuBLASLt on a GPU, where it is there, f32 in full f32, and gemm on the CPU; \
+                  `tf32`: on a GPU f32 inputs rounded to 11 bits, faster; `exact`: generated kernels, which give the \
+                  same bits on every device. Slow.",
         code: "`bornite::MatmulMode::set_for_process`; `bornite::MatmulMode::within` for some work",
         check: |value| choose(value, &[("library", ()), ("tf32", ()), ("exact", ())]),
     },

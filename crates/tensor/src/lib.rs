@@ -21,8 +21,8 @@
 //! ```
 //!
 //! From a call to a launch: `nn.rs`, `loss.rs`, … (functions over ops) → `ops.rs`, `reduce.rs`, … (the ops) → `schedule.rs`
-//! (which kernels) → `lower.rs` (one kernel's IR) → `execute.rs` (compile and launch on a device). Matrix products on a
-//! GPU leave that path after `schedule.rs`, for `matmul/`.
+//! (which kernels) → `lower.rs` (one kernel's IR) → `execute.rs` (compile and launch on a device). Matrix products
+//! leave that path after `schedule.rs`, for `matmul/`.
 
 mod activation;
 mod arena;
@@ -58,9 +58,15 @@ mod reduce;
 mod runner;
 mod schedule;
 mod shape;
+#[allow(dead_code)] // spellings of fused ops, not all of which there are yet
+mod simd;
 mod solve;
 mod status;
 mod tensor;
+#[cfg(test)]
+#[allow(dead_code)] // what only the tests of devices need
+#[path = "../tests/devices/random.rs"]
+mod test_random;
 mod timing;
 mod trace;
 mod transfer;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bornite_ir::Op as Row;
 
 use crate::infer::broadcast;
+use crate::matmul::rows_merge;
 use crate::node::{Node, Op};
 use crate::promote::promoted;
 use crate::{DType, Operand, Place, Tensor};
@@ -251,6 +252,17 @@ impl Tensor {
             let what = format!("expects at least two axes, found shapes {:?} and {:?}", a.shape, b.shape);
             return Tensor::failed("matmul", what, place);
         };
+        // Rows of a batch times one matrix are one product, and so is the matrix's gradient. Not where the shapes are wrong,
+        // since the error should show them, nor where there are more rows than a library counts.
+        let rows = batch_a.iter().try_fold(*m, |rows, &length| rows.checked_mul(length));
+        let one = k == k2 && a.dtype == b.dtype && batch_b.is_empty() && !batch_a.is_empty();
+        if let Some(rows) = rows.filter(|&rows| one && rows <= i32::MAX as usize)
+            && rows_merge(self)
+        {
+            let merged = self.reshape_at(&[rows, *k], place);
+            let product = Tensor::build(Op::Matmul, vec![merged, other.clone()], place);
+            return product.reshape_at(&[batch_a, &[*m, *n]].concat(), place);
+        }
         match broadcast(batch_a, batch_b) {
             Ok(batch) => {
                 let a = self.broadcast_to(&[&batch[..], &[*m, *k]].concat(), place);

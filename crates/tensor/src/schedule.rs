@@ -1,7 +1,7 @@
 //! From graph to work: which nodes get a kernel, in which order, in which memory.
 //!
 //! The passes, in order: `nodes_to_compute` finds what is not there yet; `matmul/` takes the products that a library
-//! computes, and asks for copies of views that are no matrix; `fuse.rs` puts elementwise ops and reductions into groups,
+//! computes, and asks for copies of views that it cannot read; `fuse.rs` puts elementwise ops and reductions into groups,
 //! one kernel each, and decides what they store; `lower.rs` writes the kernels; `memory.rs` gives results their memory. The
 //! parts of a joint node (`joint.rs`) come from one launch. What the schedule promises is that errors are found, code is
 //! compiled and memory is reserved before the first launch.

@@ -6,6 +6,7 @@ mod emit;
 mod half;
 mod lower;
 mod places;
+pub mod pool;
 mod primitive;
 mod print;
 

@@ -66,7 +66,7 @@ impl Strided {
     }
 
     /// Splits and joins axes where memory allows it without moving anything.
-    fn reshape(&self, to: &[usize]) -> Option<Strided> {
+    pub fn reshape(&self, to: &[usize]) -> Option<Strided> {
         let mut view = Strided { offset: self.offset, shape: to.to_vec(), strides: vec![0; to.len()] };
         if to.contains(&0) {
             return Some(view);
