@@ -141,6 +141,23 @@ def training_steps(randn):
         yield mlp_step(randn, batch, hidden)
 
 
+def layernorm_backward(randn, count, width, dtype):
+    """The gradients of a layer norm by its input, weight and bias; the forward pass is not timed."""
+
+    def build(timer):
+        inputs = [randn(*shape, dtype=dtype).requires_grad_() for shape in ((count, width), (width,), (width,))]
+        out = F.layer_norm(inputs[0], (width,), inputs[1], inputs[2])
+        grad = torch.randn_like(out)
+        return lambda _: torch.autograd.grad(out, inputs, grad, retain_graph=True)
+
+    return Case(
+        f"layernorm_backward_{SHORT[dtype]}_{count}x{width}",
+        build,
+        moved_bytes=3 * dtype.itemsize * count * width,
+        graph_calls=0,
+    )
+
+
 def rows(randn):
     """Ops along rows, and the transpose."""
     for count, width in ((10_000, 1), (4096, 4096), (65536, 1024)):
@@ -161,6 +178,8 @@ def rows(randn):
             moved_bytes=2 * dtype.itemsize * count * width,
             on_cpu=dtype == F32,
         )
+    for count, width, dtype in ((128, 768, F32), (65536, 768, F32), (65536, 768, BF16)):
+        yield layernorm_backward(randn, count, width, dtype)
     yield rotating(
         "transpose_copy_f32_8192",
         lambda: (randn(8192, 8192),),

@@ -1,133 +1,268 @@
-//! The benchmark suite: elementwise addition, matrix product, a perceptron's training step.
+//! The benchmark suite: elementwise ops, reductions, rows, products, losses, an optimiser, a perceptron's training step.
 //!
 //! Each row is measured inside a trace, as training runs; `…_eager_…` rows call operation by operation. Names are those
 //! of `peers/torch_ops.py`, so that ratios can be taken (of eager rows with the peer's `eager_ms`).
 
-use bornite::{Device, Tensor, Update, Var, trace};
+use bornite::{DType, Device, Generator, Tensor, Update, Var, trace};
 use bornite_bench::{Config, Row, measure, rotations};
 
 /// A row to be measured.
 pub struct Case {
     pub name: String,
     work: Work,
+    bytes: Option<usize>,
+    flops: Option<u64>,
 }
 
+/// What a case gives: results and new values of variables.
+type Results = (Vec<Tensor>, Vec<Update>);
+
 enum Work {
-    Add { elements: usize, eager: bool },
-    Matmul { size: usize },
-    MlpStep { batch: usize, hidden: usize },
+    /// A function over inputs of these shapes and dtypes, of which several sets are used in turn.
+    Function {
+        inputs: Vec<(Vec<usize>, DType)>,
+        op: Box<dyn Fn(&[Var]) -> Results + Send + Sync>,
+        eager: bool,
+    },
+    MlpStep {
+        batch: usize,
+        hidden: usize,
+    },
+}
+
+/// How many times more a machine of a kind does than a few cores.
+fn scale(device: Device, quick: bool) -> usize {
+    match (matches!(device, Device::Cuda(_)), quick) {
+        (true, false) => 100,
+        (true, true) | (false, false) => 10,
+        (false, true) => 1,
+    }
 }
 
 /// The rows of the suite whose name contains `filter`, sized for the device.
 pub fn cases(device: Device, quick: bool, filter: &str) -> Vec<Case> {
-    let gpu = matches!(device, Device::Cuda(_));
-    let largest = match (gpu, quick) {
-        (true, false) => 100_000_000,
-        (false, false) | (true, true) => 10_000_000,
-        (false, true) => 1_000_000,
-    };
-    let largest_product = match (gpu, quick) {
-        (true, false) => 8192,
-        (true, true) => 2048,
-        (false, false) => 1024,
-        (false, true) => 256,
-    };
+    let scale = scale(device, quick);
     let mut cases = vec![];
-    for eager in [false, true] {
-        let mut elements = 1000;
-        while elements <= largest {
-            let name = format!("add_{}f32_{elements}", if eager { "eager_" } else { "" });
-            cases.push(Case { name, work: Work::Add { elements, eager } });
-            elements *= 10;
-        }
-    }
-    let mut size = 128;
-    while size <= largest_product {
-        cases.push(Case { name: format!("matmul_f32_{size}"), work: Work::Matmul { size } });
-        size *= 2;
+    elementwise(&mut cases, 1_000_000 * scale);
+    rows(&mut cases, scale);
+    products(&mut cases, scale);
+    if scale == 100 {
+        large(&mut cases);
     }
     for (batch, hidden) in [(96, 32), (1024, 256)] {
-        if gpu || !quick || batch == 96 {
+        if scale > 1 || batch == 96 {
             let name = format!("mlp_step_f32_{batch}x{hidden}");
-            cases.push(Case { name, work: Work::MlpStep { batch, hidden } });
+            cases.push(Case { name, work: Work::MlpStep { batch, hidden }, bytes: None, flops: None });
         }
     }
     cases.retain(|case| case.name.contains(filter));
     cases
 }
 
+fn elementwise(cases: &mut Vec<Case>, largest: usize) {
+    let add = |x: &[Tensor]| vec![&x[0] + &x[1]];
+    let powers = |first: usize| std::iter::successors(Some(first), |n| Some(n * 10)).take_while(move |n| *n <= largest);
+    for elements in powers(1000) {
+        cases
+            .push(function(format!("add_f32_{elements}"), f32s(&[&[elements], &[elements]]), add).bytes(12 * elements));
+        let eager = function(format!("add_eager_f32_{elements}"), f32s(&[&[elements], &[elements]]), add).eager();
+        cases.push(eager.bytes(12 * elements));
+    }
+    for n in [1_000_000, 100_000_000].into_iter().filter(|n| *n <= largest) {
+        let one = || f32s(&[&[n]]);
+        cases.push(function(format!("sum_f32_{n}"), one(), |x| vec![x[0].sum(..)]).bytes(4 * n));
+        cases.push(function(format!("relu_f32_{n}"), one(), |x| vec![x[0].relu()]).bytes(8 * n));
+        cases.push(function(format!("gelu_tanh_f32_{n}"), one(), |x| vec![x[0].gelu()]).bytes(8 * n));
+        let chain = |x: &[Tensor]| vec![(&x[0] * &x[1] + &x[0]).gelu() * &x[1]];
+        cases.push(function(format!("chain5_compiled_f32_{n}"), f32s(&[&[n], &[n]]), chain).bytes(12 * n));
+    }
+    if largest >= 100_000_000 {
+        let dropout = |x: &[Tensor]| {
+            let state = Tensor::from_slice(&[7u64, 1], &[2], x[0].device().unwrap_or(Device::cpu()));
+            vec![x[0].dropout_from(0.5, &state)]
+        };
+        cases.push(function("dropout_f32_100M", f32s(&[&[100_000_000]]), dropout).bytes(800_000_000));
+    }
+}
+
+fn rows(cases: &mut Vec<Case>, scale: usize) {
+    for (count, width) in [(4096, 4096), (65536, 1024)] {
+        if scale < 100 && count > 4096 {
+            continue;
+        }
+        let name = format!("softmax_f32_{count}x{width}");
+        cases.push(function(name, f32s(&[&[count, width]]), |x| vec![x[0].softmax(-1)]).bytes(8 * count * width));
+    }
+    for (count, dtype) in [(128, DType::F32), (65536, DType::F32), (65536, DType::BF16)] {
+        if scale < 100 && count > 128 {
+            continue;
+        }
+        let width = 768;
+        let inputs = || vec![(vec![count, width], dtype), (vec![width], dtype), (vec![width], dtype)];
+        let bytes = 2 * dtype.bytes() * count * width;
+        let name = format!("layernorm_{dtype}_{count}x{width}");
+        cases.push(function(name, inputs(), |x| vec![x[0].layer_norm(&x[1], &x[2], 1e-5)]).bytes(bytes));
+        let backward = |x: &[Tensor]| {
+            let y = x[0].layer_norm(&x[1], &x[2], 1e-5);
+            (y * &x[3]).sum(..).grad(&[&x[0], &x[1], &x[2]])
+        };
+        let name = format!("layernorm_backward_{dtype}_{count}x{width}");
+        let inputs = [inputs(), vec![(vec![count, width], dtype)]].concat();
+        cases.push(function(name, inputs, backward).bytes(3 * dtype.bytes() * count * width));
+    }
+    let size = if scale == 100 { 8192 } else { 2048 };
+    // Twice transposed, or nothing would move.
+    let transpose = |x: &[Tensor]| vec![x[0].t()];
+    cases
+        .push(function(format!("transpose_copy_f32_{size}"), f32s(&[&[size, size]]), transpose).bytes(8 * size * size));
+}
+
+fn products(cases: &mut Vec<Case>, scale: usize) {
+    let largest = match scale {
+        100 => 8192,
+        10 => 1024,
+        _ => 256,
+    };
+    for size in std::iter::successors(Some(128), |n| Some(n * 2)).take_while(|n| *n <= largest) {
+        for dtype in [DType::F32, DType::BF16] {
+            if dtype == DType::BF16 && (scale < 100 || size < 512) {
+                continue;
+            }
+            let inputs = vec![(vec![size, size], dtype); 2];
+            let product = function(format!("matmul_{dtype}_{size}"), inputs, |x| vec![x[0].matmul(&x[1])]);
+            cases.push(product.flops(2 * (size as u64).pow(3)));
+        }
+    }
+    if scale == 100 {
+        let (m, k, n, dtype) = (65536, 768, 3072, DType::BF16);
+        let inputs = vec![(vec![m, k], dtype), (vec![n, k], dtype), (vec![n], dtype)];
+        let layer = |x: &[Tensor]| vec![x[0].linear(&x[1], Some(&x[2])).gelu()];
+        let case = function(format!("linear_gelu_compiled_{m}x{k}x{n}"), inputs, layer);
+        cases.push(case.flops(2 * (m * k * n) as u64));
+    }
+}
+
+/// The two large memory-bound parts of a GPT's step beside its layers.
+fn large(cases: &mut Vec<Case>) {
+    let (tokens, vocabulary, parameters) = (65536, 50304, 124_000_000);
+    let loss = move |x: &[Tensor]| {
+        let device = x[0].device().unwrap_or(Device::cpu());
+        let targets = Tensor::arange(tokens, DType::I64, device);
+        let loss = x[0].cross_entropy(&targets.rem(50257i64));
+        let slope = loss.grad(&[&x[0]]).remove(0);
+        vec![loss, slope]
+    };
+    let name = format!("cross_entropy_fwd_bwd_compiled_{tokens}x{vocabulary}_bf16");
+    let case = function(name, vec![(vec![tokens, vocabulary], DType::BF16)], loss);
+    cases.push(case.bytes(4 * tokens * vocabulary));
+    cases.push(Case {
+        name: "adamw_fused_124M_f32".into(),
+        work: Work::Function { inputs: f32s(&[&[parameters][..]; 4]), op: Box::new(adamw), eager: false },
+        bytes: Some(28 * parameters),
+        flops: None,
+    });
+}
+
+/// A step of AdamW on parameters, gradients and both moments.
+fn adamw(vars: &[Var]) -> Results {
+    let [p, g, m, v] = [0, 1, 2, 3].map(|n| vars[n].get());
+    let (lr, beta1, beta2, eps, decay) = (1e-3, 0.9, 0.999, 1e-8, 0.01);
+    let m = m * beta1 + &g * (1.0 - beta1);
+    let v = v * beta2 + &g * &g * (1.0 - beta2);
+    let new = &p * (1.0 - lr * decay) - (&m / 0.5) / ((&v / 0.3).sqrt() + eps) * lr;
+    (vec![], vec![vars[0].set(new), vars[2].set(m), vars[3].set(v)])
+}
+
+fn f32s(shapes: &[&[usize]]) -> Vec<(Vec<usize>, DType)> {
+    shapes.iter().map(|shape| (shape.to_vec(), DType::F32)).collect()
+}
+
+fn function(
+    name: impl Into<String>,
+    inputs: Vec<(Vec<usize>, DType)>,
+    op: impl Fn(&[Tensor]) -> Vec<Tensor> + Send + Sync + 'static,
+) -> Case {
+    let op = Box::new(move |vars: &[Var]| (op(&vars.iter().map(Var::get).collect::<Vec<_>>()), vec![]));
+    Case { name: name.into(), work: Work::Function { inputs, op, eager: false }, bytes: None, flops: None }
+}
+
 impl Case {
+    /// What has to move at least.
+    fn bytes(self, bytes: usize) -> Case {
+        Case { bytes: Some(bytes), ..self }
+    }
+
+    fn flops(self, flops: u64) -> Case {
+        Case { flops: Some(flops), ..self }
+    }
+
+    fn eager(mut self) -> Case {
+        if let Work::Function { eager, .. } = &mut self.work {
+            *eager = true;
+        }
+        self
+    }
+
     pub fn measure(&self, device: Device, config: &Config) -> bornite::Result<Row> {
-        match self.work {
-            Work::Add { elements, eager } => {
-                let bytes = 12 * elements;
-                let sets = rotations(bytes, cache_bytes(device));
-                let row = if eager {
-                    self.eager(device, config, &[elements], sets, |a, b| a + b)?
-                } else {
-                    self.traced(device, config, &[elements], sets, |a, b| a + b)?
-                };
-                Ok(row.with_bytes(bytes as u64))
-            }
-            Work::Matmul { size } => {
-                let sets = rotations(12 * size * size, cache_bytes(device)).min(4);
-                let row = self.traced(device, config, &[size, size], sets, Tensor::matmul)?;
-                Ok(row.with_flops(2 * (size as u64).pow(3)))
-            }
-            Work::MlpStep { batch, hidden } => self.mlp_step(device, config, batch, hidden),
-        }
+        let row = match &self.work {
+            Work::Function { inputs, op, eager } => self.function(device, config, inputs, op, *eager)?,
+            Work::MlpStep { batch, hidden } => self.mlp_step(device, config, *batch, *hidden)?,
+        };
+        let row = self.bytes.map_or(row.clone(), |bytes| row.with_bytes(bytes as u64));
+        Ok(self.flops.map_or(row.clone(), |flops| row.with_flops(flops)))
     }
 
-    /// `op` over several sets of operands in one trace, so that neither launches nor the cache are what is measured.
-    fn traced(
+    /// Over several sets of inputs in one trace, so that neither launches nor the cache are what is measured; or eagerly,
+    /// a set a call.
+    fn function(
         &self,
         device: Device,
         config: &Config,
-        shape: &[usize],
-        sets: usize,
-        op: fn(&Tensor, &Tensor) -> Tensor,
+        inputs: &[(Vec<usize>, DType)],
+        op: &(dyn Fn(&[Var]) -> Results + Send + Sync),
+        eager: bool,
     ) -> bornite::Result<Row> {
-        let operands: Vec<(Var, Var)> = (0..sets)
-            .map(|n| Ok((Var::new(&noise(shape, 2 * n, device))?, Var::new(&noise(shape, 2 * n + 1, device))?)))
+        let set_bytes: usize =
+            inputs.iter().map(|(shape, dtype)| shape.iter().product::<usize>() * dtype.bytes()).sum();
+        let sets = rotations(set_bytes, cache_bytes(device)).min(if self.flops.is_some() { 4 } else { 64 });
+        let generator = Generator::new(1);
+        let operands: Vec<Vec<Var>> = (0..sets)
+            .map(|_| inputs.iter().map(|(shape, dtype)| Var::new(&noise(shape, *dtype, &generator, device))).collect())
             .collect::<bornite::Result<_>>()?;
-        let run = trace(|_| Ok((operands.iter().map(|(a, b)| op(&a.get(), &b.get())).collect(), vec![])));
-        let mut measured = measure(config, |_| run.call(&[]).map(drop), || device.synchronize())?;
+        let (measured, calls) = if eager {
+            let run = |i: usize| op(&operands[i % sets]).0.iter().try_for_each(Tensor::realize);
+            (measure(config, run, || device.synchronize())?, 1)
+        } else {
+            let run = trace(|_| {
+                let (mut results, mut updates) = (vec![], vec![]);
+                for set in &operands {
+                    let (more, new) = op(set);
+                    results.extend(more);
+                    updates.extend(new);
+                }
+                Ok((results, updates))
+            });
+            (measure(config, |_| run.call(&[]).map(drop), || device.synchronize())?, sets)
+        };
+        let mut measured = measured;
         for time in [&mut measured.median_ms, &mut measured.min_ms, &mut measured.max_ms] {
-            *time /= sets as f64;
+            *time /= calls as f64;
         }
-        measured.inner *= sets;
-        Ok(Row::new(&self.name, device.to_string(), measured))
-    }
-
-    fn eager(
-        &self,
-        device: Device,
-        config: &Config,
-        shape: &[usize],
-        sets: usize,
-        op: fn(&Tensor, &Tensor) -> Tensor,
-    ) -> bornite::Result<Row> {
-        let operands: Vec<(Tensor, Tensor)> =
-            (0..sets).map(|n| (noise(shape, 2 * n, device), noise(shape, 2 * n + 1, device))).collect();
-        let measured = measure(
-            config,
-            |i| {
-                let (a, b) = &operands[i % sets];
-                op(a, b).realize()
-            },
-            || device.synchronize(),
-        )?;
+        measured.inner *= calls;
         Ok(Row::new(&self.name, device.to_string(), measured))
     }
 
     fn mlp_step(&self, device: Device, config: &Config, batch: usize, hidden: usize) -> bornite::Result<Row> {
         let widths = [2, hidden, hidden, 3];
+        let generator = Generator::new(1);
         let mut vars = vec![];
-        for (n, pair) in widths.windows(2).enumerate() {
-            vars.push(Var::new(&(noise(&[pair[0], pair[1]], n, device) / (pair[0] as f64).sqrt()))?);
-            vars.push(Var::new(&Tensor::zeros(&[pair[1]], bornite::DType::F32, device))?);
+        for pair in widths.windows(2) {
+            let weights = noise(&[pair[0], pair[1]], DType::F32, &generator, device) / (pair[0] as f64).sqrt();
+            vars.push(Var::new(&weights)?);
+            vars.push(Var::new(&Tensor::zeros(&[pair[1]], DType::F32, device))?);
         }
-        let inputs = noise(&[batch, 2], 100, device);
+        let inputs = noise(&[batch, 2], DType::F32, &generator, device);
+        inputs.realize()?;
         let classes: Vec<f32> = (0..batch * 3).map(|n| (n / 3 % 3 == n % 3) as u8 as f32).collect();
         let targets = Tensor::from_slice(&classes, &[batch, 3], device);
         let step = trace(|x| Ok(descend(&vars, &x[0], &x[1])));
@@ -141,7 +276,7 @@ impl Case {
 }
 
 /// One step of gradient descent on a perceptron's cross-entropy.
-fn descend(vars: &[Var], x: &Tensor, y: &Tensor) -> (Vec<Tensor>, Vec<Update>) {
+fn descend(vars: &[Var], x: &Tensor, y: &Tensor) -> Results {
     let params: Vec<Tensor> = vars.iter().map(Var::get).collect();
     let mut h = x.clone();
     for (n, layer) in params.chunks(2).enumerate() {
@@ -156,16 +291,9 @@ fn descend(vars: &[Var], x: &Tensor, y: &Tensor) -> (Vec<Tensor>, Vec<Update>) {
     (vec![loss], updates)
 }
 
-/// Repeatable values in [-1, 1). Never zeros: they can run faster than real data.
-fn noise(shape: &[usize], seed: usize, device: Device) -> Tensor {
-    let mut state = seed as u64 + 1;
-    let data: Vec<f32> = (0..shape.iter().product())
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-        })
-        .collect();
-    Tensor::from_slice(&data, shape, device)
+/// Repeatable normal numbers. Never zeros: they can run faster than real data.
+fn noise(shape: &[usize], dtype: DType, generator: &Generator, device: Device) -> Tensor {
+    Tensor::randn(shape, DType::F32, generator, device).cast(dtype)
 }
 
 /// The cache that a repeated run must not fit in.

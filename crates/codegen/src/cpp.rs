@@ -22,5 +22,5 @@ pub fn print(kernel: &Kernel) -> Result<String, Cooperative> {
     if kernel.is_cooperative() {
         return Err(Cooperative(kernel.name.clone()));
     }
-    Ok(text::print(kernel, Dialect::Cpp))
+    Ok(text::print(kernel, Dialect::Cpp, false))
 }

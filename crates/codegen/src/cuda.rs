@@ -3,7 +3,7 @@
 //! The text needs no header and gives the interpreter's bits when compiled with `--fmad=false`: products and sums are
 //! fused only where the IR says `fma`, and op-table bodies become device functions printed from the same source.
 
-use bornite_ir::Kernel;
+use bornite_ir::{Kernel, View};
 
 use crate::text::{self, Dialect};
 
@@ -31,5 +31,19 @@ pub fn print(kernel: &Kernel) -> String {
 
 /// Prints a kernel as a translation unit of its own.
 pub fn print_as(kernel: &Kernel, spelling: Spelling) -> String {
-    text::print(kernel, Dialect::Cuda(spelling))
+    text::print(kernel, Dialect::Cuda(spelling), false)
+}
+
+/// Prints a kernel that checks its indices, for kernels that are not known to be right. It takes two more parameters: after
+/// all pointers one to two 64-bit integers, and after all values a number of 64 bits. A thread that meets a bad index ends; if the first integer is still 0 it
+/// then becomes the number plus what [`check_code`] tells of the place, and the second one the index.
+pub fn print_checked(kernel: &Kernel) -> String {
+    text::print(kernel, Dialect::Cuda(Spelling::Exact), true)
+}
+
+/// What checked text adds to its number where an index along a dimension of a view is bad: counted from 1 over the
+/// dimensions of all parameters, then of all shared arrays. (0: several elements were accessed at once from a place that
+/// is no multiple of their number.)
+pub fn check_code(kernel: &Kernel, view: View, dimension: usize) -> usize {
+    text::check_code(kernel, view, dimension)
 }

@@ -36,6 +36,7 @@ fn golden() {
         ("sample_i32.cu", cuda::print(&sample(Scalar::I32))),
         ("sample_i64.cu", cuda::print(&sample(Scalar::I64))),
         ("sample_i32.cpp", cpp::print(&sample(Scalar::I32)).unwrap()),
+        ("sample_checked.cu", cuda::print_checked(&sample(Scalar::I32))),
         ("particles.cu", cuda::print(&particles)),
         ("particles.cpp", cpp::print(&particles).unwrap()),
         ("matmul.cu", cuda::print(&templates::matmul(Scalar::F32, 64, 64, 64, 16).unwrap())),

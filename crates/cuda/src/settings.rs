@@ -34,6 +34,10 @@ pub const LOG_VARIABLE: &str = "BORNITE_LOG";
 pub const MATMUL_VARIABLE: &str = "BORNITE_MATMUL";
 /// What values are checked for while they are computed.
 pub const CHECK_VARIABLE: &str = "BORNITE_CHECK";
+/// Which functions kernels of tensors use on a GPU.
+pub const MATH_VARIABLE: &str = "BORNITE_MATH";
+/// Whether ops are fused.
+pub const FUSION_VARIABLE: &str = "BORNITE_FUSION";
 /// All settings, in the order of the manual.
 pub const SETTINGS: &[Setting] = &[
     Setting {
@@ -127,8 +131,9 @@ pub const SETTINGS: &[Setting] = &[
         name: MATMUL_VARIABLE,
         values: "`library`, `tf32`, `exact`",
         default: "`library`",
-        meaning: "Matrix products of floats on a GPU. `library`: cuBLASLt where it is there, f32 in full f32; `tf32`: f32 \
-                  inputs rounded to 11 bits, faster; `exact`: generated kernels, which give the CPU's bits. Slow.",
+        meaning: "Matrix products of floats. `library`: cuBLASLt on a GPU, where it is there, f32 in full f32, and gemm on the CPU; \
+                  `tf32`: on a GPU f32 inputs rounded to 11 bits, faster; `exact`: generated kernels, which give the \
+                  same bits on every device. Slow.",
         code: "`bornite::MatmulMode::set_for_process`; `bornite::MatmulMode::within` for some work",
         check: |value| choose(value, &[("library", ()), ("tf32", ()), ("exact", ())]),
     },
@@ -155,6 +160,24 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "`1`: every launch is waited for, so that an error of the GPU surfaces where it was made. Slow.",
         code: "the variable, before the device is opened",
         check: |value| choose(value, &[("0", ()), ("1", ())]),
+    },
+    Setting {
+        name: MATH_VARIABLE,
+        values: "`native`, `exact`",
+        default: "`native`",
+        meaning: "Exponentials, logarithms and the like in kernels of tensors on a GPU. `native`: CUDA's functions; `exact`: \
+                  those that give the CPU's bits. Slower.",
+        code: "`bornite::set_exact_math`",
+        check: |value| choose(value, &[("native", ()), ("exact", ())]),
+    },
+    Setting {
+        name: FUSION_VARIABLE,
+        values: "`on`, `off`",
+        default: "`on`",
+        meaning: "`off`: every op of a graph is computed for itself, to find out whether a wrong number comes from fusion. \
+                  Slow.",
+        code: "`bornite::set_fusion`; `bornite::with_fusion` for some work",
+        check: |value| choose(value, &[("on", ()), ("off", ())]),
     },
     Setting {
         name: CHECK_VARIABLE,
@@ -294,6 +317,8 @@ mod tests {
             ("BORNITE_CACHE_SIZE", "1 GiB", "2 parsecs", "'parsecs' is not a unit"),
             ("BORNITE_TUNE", "tune", "yes", "use off, cached or tune"),
             ("BORNITE_MATMUL", "exact", "fast", "use library, tf32 or exact"),
+            ("BORNITE_MATH", "exact", "fast", "use native or exact"),
+            ("BORNITE_FUSION", "off", "no", "use on or off"),
             ("BORNITE_CHECK", "nan", "inf", "use off or nan"),
             ("BORNITE_PROFILE", "print", "1", "use off or print"),
             ("BORNITE_LOG", "debug", "loud", "use error, warn, info or debug"),

@@ -393,7 +393,8 @@ impl Builder {
         self.open.pop().unwrap_or_default()
     }
 
-    fn mistake(&mut self, what: String) {
+    /// Notes a mistake; the first is what [`Builder::finish`] returns.
+    pub fn mistake(&mut self, what: String) {
         let error = VerifyError::new(&self.kernel.name, what);
         self.error.get_or_insert(error);
     }

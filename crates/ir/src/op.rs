@@ -317,13 +317,21 @@ op_table! {
     ];
     /// a to the power b; special cases as IEEE 754 has them.
     Pow "pow" (a, b): Float, Body(body::pow), ulp 1 2, native "powf" 4 "pow" 2, |e, [a, b], out, g| [{
-        let one = e.constant_like(b, 1.0);
+        // a⁰ is 1 for any a, so its slope is 0: of 1 rather than of `a`, since 0 · ∞ is not.
+        let (zero, one) = (e.constant_like(b, 0.0), e.constant_like(b, 1.0));
+        let constant = e.op(Op::Eq, &[b, &zero]);
+        let base = e.select(&constant, &one, a);
         let less = e.sub(b, &one);
-        let power = e.op(Op::Pow, &[a, &less]);
+        let power = e.op(Op::Pow, &[&base, &less]);
         let slope = e.mul(b, &power);
         Some(e.mul(g, &slope))
     }, {
-        let log = e.op(Op::Log, &[a]);
+        // 0ᵇ is 0 for any b above 0, and likewise.
+        let (zero, one) = (e.constant_like(a, 0.0), e.constant_like(a, 1.0));
+        let (nothing, grows) = (e.op(Op::Eq, &[a, &zero]), e.op(Op::Ge, &[b, &zero]));
+        let constant = e.op(Op::And, &[&nothing, &grows]);
+        let base = e.select(&constant, &one, a);
+        let log = e.op(Op::Log, &[&base]);
         let slope = e.mul(out, &log);
         Some(e.mul(g, &slope))
     }];

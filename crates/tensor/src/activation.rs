@@ -43,10 +43,14 @@ impl Tensor {
 
     /// A formula of the kernel IR.
     fn formula(&self, name: &'static str, place: Place) -> Tensor {
-        match self.floats(name, place) {
-            Ok(()) => formula(&mut Graph { place }, name, self)
-                .unwrap_or_else(|| Tensor::failed(name, "there is no such formula".into(), place)),
-            Err(failed) => failed,
+        if let Err(failed) = self.floats(name, place) {
+            return failed;
+        }
+        // 16-bit floats are rounded once, not at every step.
+        let (x, narrow) = self.wide();
+        match formula(&mut Graph { place }, name, &x) {
+            Some(y) => y.narrowed(narrow),
+            None => Tensor::failed(name, "there is no such formula".into(), place),
         }
     }
 
@@ -104,8 +108,9 @@ impl Tensor {
         if let Err(failed) = self.floats("sigmoid", place) {
             return failed;
         }
-        let power = self.decay().exp();
-        self.lt(0.0).select(&power, 1.0) / (power + 1.0)
+        let (x, narrow) = self.wide();
+        let power = x.decay().exp();
+        (x.lt(0.0).select(&power, 1.0) / (power + 1.0)).narrowed(narrow)
     }
 
     /// -|x|, whose gradient at 0 is that of -x.
@@ -128,14 +133,19 @@ impl Tensor {
             return failed;
         }
         // At 0 both parts take the side of positive x: 1 from the maximum, -½ from the logarithm.
-        let above = map(Row::Max, &[&self.scalar_like(0.0, place), self], place);
-        above + self.decay().exp().log1p()
+        let (x, narrow) = self.wide();
+        let above = map(Row::Max, &[&x.scalar_like(0.0, place), &x], place);
+        (above + x.decay().exp().log1p()).narrowed(narrow)
     }
 
     /// x · sigmoid(x).
     #[track_caller]
     pub fn silu(&self) -> Tensor {
-        self * self.sigmoid()
+        if let Err(failed) = self.floats("silu", Place::here()) {
+            return failed;
+        }
+        let (x, narrow) = self.wide();
+        (&x * x.sigmoid()).narrowed(narrow)
     }
 
     /// Another name of [`Tensor::silu`].
@@ -159,7 +169,11 @@ impl Tensor {
     /// x · tanh(softplus(x)).
     #[track_caller]
     pub fn mish(&self) -> Tensor {
-        self * self.softplus().tanh()
+        if let Err(failed) = self.floats("mish", Place::here()) {
+            return failed;
+        }
+        let (x, narrow) = self.wide();
+        (&x * x.softplus().tanh()).narrowed(narrow)
     }
 
     /// x / (1 + |x|).

@@ -1,6 +1,8 @@
 //! Memory of a tensor, on whichever device: a number of 64-bit words, shared by handle.
 
 use std::any::Any;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bornite_cuda::profile::Kind;
@@ -12,8 +14,37 @@ use crate::{Device, Error, Result};
 /// A handle on memory. Who may write it is decided by plans; a tensor's value is never written while it is visible.
 #[derive(Clone)]
 pub(crate) enum Buffer {
-    Host(Arc<RwLock<Vec<u64>>>),
+    Host(Arc<HostMemory>),
     Cuda(Arc<bornite_cuda::Buffer>),
+}
+
+/// Words of the host, counted as memory of a device while they are there.
+pub(crate) struct HostMemory {
+    words: RwLock<Vec<u64>>,
+    bytes: usize,
+    held: &'static AtomicUsize,
+}
+
+impl HostMemory {
+    fn new(device: Device, words: Vec<u64>) -> HostMemory {
+        let (bytes, held) = (words.len() * 8, device.held());
+        held.fetch_add(bytes, Ordering::Relaxed);
+        HostMemory { words: RwLock::new(words), bytes, held }
+    }
+}
+
+impl Deref for HostMemory {
+    type Target = RwLock<Vec<u64>>;
+
+    fn deref(&self) -> &RwLock<Vec<u64>> {
+        &self.words
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Buffer {
@@ -23,7 +54,7 @@ impl Buffer {
         match device {
             Device::Cpu(_) | Device::Interpreter => {
                 let memory = zero_words(words).ok_or(Error::OutOfMemory { bytes })?;
-                Ok(Buffer::Host(Arc::new(RwLock::new(memory))))
+                Ok(Buffer::Host(Arc::new(HostMemory::new(device, memory))))
             }
             Device::Cuda(ordinal) => {
                 let device = bornite_cuda::Device::open(ordinal)?;
@@ -35,7 +66,7 @@ impl Buffer {
     /// Memory that holds `words`.
     pub fn from_words(device: Device, words: Vec<u64>) -> Result<Buffer> {
         match device {
-            Device::Cpu(_) | Device::Interpreter => Ok(Buffer::Host(Arc::new(RwLock::new(words)))),
+            Device::Cpu(_) | Device::Interpreter => Ok(Buffer::Host(Arc::new(HostMemory::new(device, words)))),
             Device::Cuda(_) => {
                 let buffer = Buffer::new(device, words.len() * 8)?;
                 if let Buffer::Cuda(memory) = &buffer {

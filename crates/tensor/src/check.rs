@@ -62,7 +62,7 @@ fn examine(tensor: &Tensor) -> Result<()> {
     let found = values(tensor)?;
     let worse = |bad: fn(f64) -> bool| -> Result<Option<usize>> {
         let Some(at) = found.iter().position(|v| bad(v.as_f64())) else { return Ok(None) };
-        for input in node.inputs.iter().filter(|input| input.0.dtype.is_float()) {
+        for input in node.reads().iter().filter(|input| input.0.dtype.is_float()) {
             realize_unchecked(std::slice::from_ref(input))?;
             if values(input)?.iter().any(|v| bad(v.as_f64())) {
                 return Ok(None);
@@ -81,5 +81,5 @@ fn examine(tensor: &Tensor) -> Result<()> {
         (index[axis], at) = (at % node.shape[axis], at / node.shape[axis]);
     }
     let what = format!("made {value} at {index:?} of {}{:?} from numbers", node.dtype, node.shape);
-    Err(Error::Op { op: node.op.name(), what, at: node.place })
+    Err(Error::Op { op: node.name(), what, at: node.place })
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Error, Result};
@@ -89,15 +90,49 @@ impl Device {
         }
     }
 
+    /// Bytes that tensors, variables and scratch memory hold on the device now; on a GPU, as the pool rounds them.
+    /// Dropping the last handle of a tensor gives its bytes back at once.
+    ///
+    /// ```
+    /// use bornite::{Device, Tensor};
+    /// # fn main() -> bornite::Result<()> {
+    /// let device = Device::Cpu(3);
+    /// let x = Tensor::from_slice(&[1.0f32; 1000], &[1000], device);
+    /// assert_eq!(device.allocated_bytes()?, 4000);
+    /// drop(x);
+    /// assert_eq!(device.allocated_bytes()?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn allocated_bytes(self) -> Result<usize> {
+        match self {
+            Device::Cuda(ordinal) => Ok(bornite_cuda::Device::open(ordinal)?.pool().stats().allocated as usize),
+            Device::Cpu(_) | Device::Interpreter => Ok(self.held().load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Bytes of the host's memory that count as this device's.
+    pub(crate) fn held(self) -> &'static AtomicUsize {
+        &self.shared().held
+    }
+
     /// Held while work is given to the device: one plan at a time, so that storage can be moved between plans.
     pub(crate) fn lock(self) -> MutexGuard<'static, ()> {
-        static LOCKS: Mutex<BTreeMap<Device, &'static Mutex<()>>> = Mutex::new(BTreeMap::new());
-        let lock = {
-            let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
-            *locks.entry(self).or_insert_with(|| Box::leak(Box::default()))
-        };
-        lock.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared().plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn shared(self) -> &'static Shared {
+        static ALL: Mutex<BTreeMap<Device, &'static Shared>> = Mutex::new(BTreeMap::new());
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(self).or_insert_with(|| Box::leak(Box::default()))
+    }
+}
+
+/// What all users of a device share, for as long as the process runs.
+#[derive(Default)]
+struct Shared {
+    plans: Mutex<()>,
+    held: AtomicUsize,
 }
 
 impl FromStr for Device {

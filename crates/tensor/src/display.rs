@@ -49,14 +49,18 @@ fn spell(number: f64, scientific: bool, digits: usize) -> String {
     if scientific { format!("{number:.digits$e}") } else { format!("{number:.digits$}") }
 }
 
-/// The fewest digits behind the point that mean this float and no other of its dtype.
+/// The fewest digits behind the point that mean this float and no other of its dtype, or the most that are shown.
 fn digits(value: Value, scientific: bool) -> usize {
     let number = value.as_f64();
     let same = |text: &str| text.parse::<f64>().is_ok_and(|n| Value::from_f64(value.scalar(), n) == value);
     if !number.is_finite() {
         return 0;
     }
-    (0..DIGITS).find(|&digits| same(&spell(number, scientific, digits))).unwrap_or(DIGITS)
+    (0..DIGITS).find(|&digits| same(&spell(number, scientific, digits))).unwrap_or_else(|| {
+        let text = spell(number, scientific, DIGITS);
+        let mantissa = text.split('e').next().unwrap_or_default();
+        DIGITS - (mantissa.len() - mantissa.trim_end_matches('0').len())
+    })
 }
 
 /// One float as text.
@@ -77,18 +81,58 @@ fn float(number: f64, scientific: bool, digits: usize) -> String {
     if text.contains('.') { text.trim_end_matches('0').into() } else { text + "." }
 }
 
+fn truth(value: Value) -> &'static str {
+    if value.bits() != 0 { "True" } else { "False" }
+}
+
+/// A float that stands alone: as few digits as mean it, which may be more than among others.
+fn alone(value: Value) -> String {
+    let number = value.as_f64();
+    let same = |text: &String| text.parse::<f64>().is_ok_and(|n| Value::from_f64(value.scalar(), n) == value);
+    let shortest = (0..17).map(|digits| (digits, spell(number, true, digits))).find(|(_, text)| same(text));
+    let limit = if value.scalar() == DType::F64 { 1e16 } else { widest(value.scalar()) };
+    match shortest {
+        _ if !number.is_finite() => float(number, false, 0),
+        _ if number == 0.0 => spell(number, false, 1),
+        Some((digits, text)) if (1e-4..limit).contains(&number.abs()) => {
+            let exponent = text.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
+            spell(number, false, (digits as i32 - exponent.unwrap_or(0)).max(1) as usize)
+        }
+        Some((digits, _)) => float(number, true, digits).replace(".e", "e"),
+        None => float(number, true, 16),
+    }
+}
+
+/// From here on elements are written with exponents: beyond it a dtype has no digits for units.
+fn widest(dtype: DType) -> f64 {
+    match dtype {
+        DType::BF16 => 1e2,
+        DType::F16 => 1e3,
+        DType::F32 => 1e6,
+        _ => 1e8,
+    }
+}
+
 /// All elements as text of one width.
 fn texts(values: &[Value], dtype: DType) -> Vec<String> {
     let mut texts: Vec<String> = if dtype.is_float() {
         let sizes = || values.iter().map(|v| v.as_f64().abs()).filter(|v| v.is_finite() && *v > 0.0);
         let (largest, smallest) = (sizes().fold(0.0, f64::max), sizes().fold(f64::INFINITY, f64::min));
-        let scientific = largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1e3;
+        let scientific = largest >= widest(dtype) || smallest < 1e-4 || largest / smallest > 1e3;
         let own = values.iter().map(|&v| digits(v, scientific));
         let most = own.clone().max().unwrap_or(0);
         let digits = own.map(|own| if scientific { most } else { own });
         let mut texts: Vec<String> =
             values.iter().zip(digits).map(|(v, digits)| float(v.as_f64(), scientific, digits)).collect();
-        if !scientific {
+        if scientific {
+            let exponent = |text: &String| text.find('e').map(|at| (at + 2, text.len() - at - 2));
+            let most = texts.iter().filter_map(exponent).map(|(_, len)| len).max().unwrap_or(0);
+            for text in &mut texts {
+                if let Some((at, len)) = exponent(text) {
+                    text.insert_str(at, &"0".repeat(most - len));
+                }
+            }
+        } else {
             // The points below each other: NumPy fills with spaces behind.
             let behind = |text: &String| text.find('.').map_or(0, |at| text.len() - at - 1);
             let most = texts.iter().map(behind).max().unwrap_or(0);
@@ -99,7 +143,7 @@ fn texts(values: &[Value], dtype: DType) -> Vec<String> {
         texts
     } else {
         let text = |v: &Value| match dtype {
-            DType::Bool => if v.bits() != 0 { "True" } else { "False" }.to_string(),
+            DType::Bool => format!("{:>5}", truth(*v)),
             DType::U64 => v.bits().to_string(),
             _ => v.as_i64().to_string(),
         };
@@ -143,8 +187,10 @@ impl Brackets<'_> {
             for (m, piece) in pieces.into_iter().enumerate() {
                 if n + m > 0 {
                     out.push_str(self.separator.trim_end());
-                    let breaks = if last { column + piece.len() + 2 > COLUMNS } else { true };
+                    // Each axis ends with a bracket, which has to find room as well.
+                    let breaks = if last { column + piece.len() + self.shape.len() > COLUMNS } else { true };
                     if breaks {
+                        out.truncate(out.trim_end_matches(' ').len());
                         // One empty line more for each axis that ends here.
                         let lines = if last { 1 } else { self.shape.len() - axis - 1 };
                         out.push_str(&"\n".repeat(lines));
@@ -164,6 +210,12 @@ impl Brackets<'_> {
 
 fn brackets(tensor: &Tensor, separator: &str, indent: usize) -> Result<String> {
     let (values, shape, cut) = shown(tensor)?;
+    match &values[..] {
+        [] => return Ok("[]".into()),
+        [value] if shape.is_empty() && tensor.0.dtype.is_float() => return Ok(alone(*value)),
+        [value] if shape.is_empty() && tensor.0.dtype == DType::Bool => return Ok(truth(*value).into()),
+        _ => {}
+    }
     let texts = texts(&values, tensor.0.dtype);
     let mut out = String::new();
     Brackets { texts: &texts, shape: &shape, cut: &cut, separator, indent }.write(&mut out, 0, 0);

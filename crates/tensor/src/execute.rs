@@ -12,16 +12,18 @@ use bornite_ir::{Access, Arg, Kernel, Launch, Param, Scalar, Value, interp, veri
 
 use crate::buffer::Buffer;
 use crate::element::zero_words;
+use crate::fused::{Memory, MemoryMut, Routine};
 use crate::node::{Node, Op};
 use crate::schedule::{realize, value_of};
 use crate::timing::{About, Host};
-use crate::{Device, Error, Place, Result, Tensor};
+use crate::{DType, Device, Error, Place, Result, Tensor};
 
 /// A kernel ready to run on one device.
 pub(crate) struct Program {
     kernel: Kernel,
     device: Device,
     code: Code,
+    flavour: Flavour,
 }
 
 enum Code {
@@ -30,15 +32,35 @@ enum Code {
     Cuda(Arc<bornite_cuda::Device>, bornite_cuda::Function),
 }
 
+/// How a kernel is printed for CUDA. Elsewhere there is one way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Flavour {
+    /// With the interpreter's bits.
+    Exact,
+    /// With CUDA's own functions where the op table names one.
+    Native,
+    /// Exact, with checks of all indices: it takes the device's status and a code after all else.
+    Checked,
+}
+
+impl Flavour {
+    /// That of kernels that tensors are lowered to.
+    pub fn of_tensors() -> Result<Flavour> {
+        Ok(if crate::math::is_native()? { Flavour::Native } else { Flavour::Exact })
+    }
+}
+
 /// Compiles a kernel for a device, or finds it compiled already.
-pub(crate) fn program(device: Device, kernel: &Kernel) -> Result<Arc<Program>> {
+pub(crate) fn program(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Arc<Program>> {
+    let flavour = if let Device::Cuda(_) = device { flavour } else { Flavour::Exact };
     static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
     let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(program) = cache().get_or_insert_default().find(device, kernel) {
+    if let Some(program) = cache().get_or_insert_default().find(device, kernel, flavour) {
         return Ok(program);
     }
     // Compiled outside the lock, so that threads compile side by side; a kernel compiled twice is kept once.
-    let program = Arc::new(Program { kernel: kernel.clone(), device, code: compile(device, kernel)? });
+    let code = compile(device, kernel, flavour)?;
+    let program = Arc::new(Program { kernel: kernel.clone(), device, code, flavour });
     bornite_cuda::log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());
     cache().get_or_insert_default().insert(device, program.clone());
     Ok(program)
@@ -48,22 +70,22 @@ pub(crate) fn program(device: Device, kernel: &Kernel) -> Result<Arc<Program>> {
 #[derive(Default)]
 struct Cache {
     /// With each program, when it was last asked for.
-    programs: HashMap<Device, HashMap<Kernel, (Arc<Program>, u64)>>,
+    programs: HashMap<(Device, Flavour), HashMap<Kernel, (Arc<Program>, u64)>>,
     now: u64,
 }
 
 impl Cache {
     const KEPT: usize = 4096;
 
-    fn find(&mut self, device: Device, kernel: &Kernel) -> Option<Arc<Program>> {
+    fn find(&mut self, device: Device, kernel: &Kernel, flavour: Flavour) -> Option<Arc<Program>> {
         self.now += 1;
-        let (program, used) = self.programs.get_mut(&device)?.get_mut(kernel)?;
+        let (program, used) = self.programs.get_mut(&(device, flavour))?.get_mut(kernel)?;
         *used = self.now;
         Some(program.clone())
     }
 
     fn insert(&mut self, device: Device, program: Arc<Program>) {
-        let kernels = self.programs.entry(device).or_default();
+        let kernels = self.programs.entry((device, program.flavour)).or_default();
         if kernels.len() >= Cache::KEPT {
             let mut uses: Vec<u64> = kernels.values().map(|(_, used)| *used).collect();
             let (_, &mut median, _) = uses.select_nth_unstable(Cache::KEPT / 2);
@@ -73,7 +95,7 @@ impl Cache {
     }
 }
 
-fn compile(device: Device, kernel: &Kernel) -> Result<Code> {
+fn compile(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Code> {
     match device {
         Device::Interpreter => Ok(Code::Interpreted),
         // Threads that wait for each other run side by side on the interpreter only.
@@ -86,12 +108,19 @@ fn compile(device: Device, kernel: &Kernel) -> Result<Code> {
         }
         Device::Cuda(ordinal) => {
             let device = bornite_cuda::Device::open(ordinal)?;
-            let (cache, source) = (bornite_cuda::Cache::of_process()?, cuda::print(kernel));
+            let checked = flavour == Flavour::Checked;
+            let source = match flavour {
+                Flavour::Exact => cuda::print(kernel),
+                Flavour::Native => cuda::print_as(kernel, cuda::Spelling::Native),
+                Flavour::Checked => cuda::print_checked(kernel),
+            };
+            let cache = bornite_cuda::Cache::of_process()?;
             let arch = device.info().arch();
             let cubin = bornite_cuda::compile_cached(cache, &kernel.name, &source, &arch, &EXACT_OPTIONS)?;
-            let values = kernel.values.iter().map(|value| kernel.bytes_of(value.ty)).collect();
-            let symbol = cuda::symbol(kernel);
-            let function = bornite_cuda::Function::load(&device, &cubin, &symbol, kernel.params.len(), values)?;
+            let mut values: Vec<usize> = kernel.values.iter().map(|value| kernel.bytes_of(value.ty)).collect();
+            values.extend(checked.then_some(8));
+            let pointers = kernel.params.len() + usize::from(checked);
+            let function = bornite_cuda::Function::load(&device, &cubin, &cuda::symbol(kernel), pointers, values)?;
             Ok(Code::Cuda(device, function))
         }
     }
@@ -148,19 +177,72 @@ impl Program {
                         ([blocks.min(i32::MAX as u64) as u32, 1, 1], [cuda::BLOCK, 1, 1])
                     }
                 };
-                let pointers = cuda_pointers(kernel, buffers, &firsts)?;
-                let values: Vec<Vec<u8>> =
+                let own = buffers.len().min(kernel.params.len());
+                let mut pointers = cuda_pointers(kernel, &buffers[..own], &firsts)?;
+                let mut packed: Vec<Vec<u8>> =
                     kernel.values.iter().zip(values).map(|(param, parts)| packed(kernel, param.ty, parts)).collect();
+                if let (Flavour::Checked, Some(Buffer::Cuda(status)), Some([code])) =
+                    (self.flavour, buffers.last(), values.last())
+                {
+                    pointers.push((&**status, 0));
+                    packed.push(code.bits().to_le_bytes().to_vec());
+                }
                 // SAFETY: the text was printed from `kernel`: it takes one pointer a view, here to memory as long as the
                 // view is, and values as C lays them out. Kernels of tensors index within their views by construction;
-                // `run_kernel` first runs any other on the interpreter over the same arguments, which checks every index
-                // and, in block kernels, that threads do not race. What is left is a kernel whose indices depend on the
-                // order of its atomics.
+                // others check each index before it is used, or were run by `run_kernel` on the interpreter over the same
+                // arguments, which checks every index and, in block kernels, that threads do not race. What is left is a
+                // kernel that `run_kernel` is given and whose indices depend on the order of its atomics.
                 #[allow(unsafe_code)]
-                let launched = unsafe { function.launch(grid, block, &pointers, &values) };
+                let launched = unsafe { function.launch(grid, block, &pointers, &packed) };
                 Ok(launched?)
             }
         }
+    }
+}
+
+/// A routine of the host as a step of a plan.
+pub(crate) struct RoutineCall {
+    pub name: &'static str,
+    pub run: Routine,
+    pub device: Device,
+    /// Dtype and number of elements of each result, then of each input.
+    pub results: Vec<(DType, usize)>,
+    pub inputs: Vec<(DType, usize)>,
+}
+
+impl RoutineCall {
+    /// Runs over one buffer a result, then one an input.
+    pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
+        let bytes = |of: &[(DType, usize)]| of.iter().map(|(dtype, n)| (dtype.bytes() * n) as u64).sum::<u64>();
+        let describe = || about.work(self.name, bytes(&self.results) + bytes(&self.inputs));
+        profile::timed(&Host(self.device), describe, || self.launch_untimed(buffers))
+    }
+
+    fn launch_untimed(&self, buffers: &[&Buffer]) -> Result<()> {
+        let wrong = |what: &str| {
+            let kind = bornite_ir::FaultKind::BadCall(what.into());
+            Error::Fault(bornite_ir::Fault { kernel: self.name.into(), kind, line: None })
+        };
+        let (results, inputs) = buffers.split_at(self.results.len().min(buffers.len()));
+        if results.iter().enumerate().any(|(n, r)| inputs.iter().chain(&results[..n]).any(|other| r.is(other))) {
+            return Err(wrong("a result shares the memory of an input or another result"));
+        }
+        let memory = |buffer: &&'_ Buffer| match buffer {
+            Buffer::Host(memory) => Some(memory.clone()),
+            Buffer::Cuda(_) => None,
+        };
+        let handles: Option<Vec<_>> = buffers.iter().map(memory).collect();
+        let Some(handles) = handles else { return Err(wrong("called with a buffer of a GPU")) };
+        let (results, inputs) = handles.split_at(results.len());
+        let mut written: Vec<_> = results.iter().map(|m| m.write().unwrap_or_else(PoisonError::into_inner)).collect();
+        let read: Vec<_> = inputs.iter().map(|m| m.read().unwrap_or_else(PoisonError::into_inner)).collect();
+        let mut results: Vec<MemoryMut<'_>> = (written.iter_mut().zip(&self.results))
+            .map(|(words, &(dtype, elements))| MemoryMut { words, dtype, elements })
+            .collect();
+        let inputs: Vec<Memory<'_>> = (read.iter().zip(&self.inputs))
+            .map(|(words, &(dtype, elements))| Memory { words, dtype, elements })
+            .collect();
+        (self.run)(&inputs, &mut results)
     }
 }
 
@@ -236,7 +318,7 @@ fn with_host_args(
 }
 
 /// The type of the tensors that stand for a view: that of its components, or bytes if they differ.
-fn tensor_type(kernel: &Kernel, param: &Param) -> Scalar {
+pub(crate) fn tensor_type(kernel: &Kernel, param: &Param) -> Scalar {
     let mut components = param.ty.components(&kernel.structs).into_iter();
     match components.next() {
         Some(first) if components.all(|scalar| scalar == first) => first,
@@ -308,6 +390,6 @@ pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], values: &[&[Value]], devi
         with_host_args(kernel, &buffers.iter().collect::<Vec<_>>(), values, |args| interp::run(kernel, args))?;
         return Ok(written);
     }
-    program(device, kernel)?.launch(&buffers.iter().collect::<Vec<_>>(), values, About::at(place))?;
+    program(device, kernel, Flavour::Exact)?.launch(&buffers.iter().collect::<Vec<_>>(), values, About::at(place))?;
     Ok(written)
 }

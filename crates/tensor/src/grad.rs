@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bornite_ir::{Emit, Op as Row, Value};
 
+use crate::joint;
 use crate::node::{Cut, Node, Op, Reduce};
 use crate::ops::map;
 use crate::{Axes, Error, Place, Tensor};
@@ -39,11 +40,17 @@ fn gradients(loss: &Tensor, wrt: &[&Tensor], place: Place) -> Result<Vec<Tensor>
 }
 
 /// What a gradient by `output` becomes by each of `wrt`.
-fn pull_back(output: &Tensor, seed: Tensor, wrt: &[&Tensor], place: Place) -> Result<Vec<Tensor>, Error> {
+pub(crate) fn pull_back(output: &Tensor, seed: Tensor, wrt: &[&Tensor], place: Place) -> Result<Vec<Tensor>, Error> {
     let between = between(output, wrt);
     let mut grads: HashMap<u64, Tensor> = HashMap::new();
     grads.insert(output.0.id, seed);
     for tensor in between.values().rev() {
+        if let Op::Joint(_) = tensor.0.op {
+            for (input, contribution) in tensor.0.inputs.iter().zip(joint_backward(tensor, &grads)?) {
+                collect(&mut grads, &between, input, contribution, tensor.0.place);
+            }
+            continue;
+        }
         let Some(grad) = grads.get(&tensor.0.id).cloned() else { continue };
         if let (Op::Cast(_), [input]) = (&tensor.0.op, &tensor.0.inputs[..])
             && input.0.dtype.is_int()
@@ -53,20 +60,63 @@ fn pull_back(output: &Tensor, seed: Tensor, wrt: &[&Tensor], place: Place) -> Re
             return Err(Error::Op { op: "cast", what, at: tensor.0.place });
         }
         for (input, contribution) in tensor.0.inputs.iter().zip(backward(tensor, &grad)?) {
-            let Some(contribution) = contribution else { continue };
-            // A bool is a choice: its derivative is zero wherever it has one.
-            if !input.0.dtype.is_float() || !between.contains_key(&input.0.id) {
-                continue;
-            }
-            let total = match grads.remove(&input.0.id) {
-                Some(sum) => map(Row::Add, &[&sum, &contribution], tensor.0.place),
-                None => contribution,
-            };
-            grads.insert(input.0.id, total);
+            collect(&mut grads, &between, input, contribution, tensor.0.place);
         }
     }
     let zero = |t: &Tensor| t.scalar_like(0.0, place).broadcast_to(&t.0.shape, place);
     Ok(wrt.iter().map(|t| grads.get(&t.0.id).cloned().unwrap_or_else(|| zero(t))).collect())
+}
+
+/// Adds a part of an input's gradient to what is known of it.
+fn collect(
+    grads: &mut HashMap<u64, Tensor>,
+    between: &BTreeMap<u64, Tensor>,
+    input: &Tensor,
+    contribution: Option<Tensor>,
+    place: Place,
+) {
+    let Some(contribution) = contribution else { return };
+    // A bool is a choice: its derivative is zero wherever it has one.
+    if !input.0.dtype.is_float() || !between.contains_key(&input.0.id) {
+        return;
+    }
+    let total = match grads.remove(&input.0.id) {
+        Some(sum) => map(Row::Add, &[&sum, &contribution], place),
+        None => contribution,
+    };
+    grads.insert(input.0.id, total);
+}
+
+/// The gradients by all inputs of a joint node, from those by its parts.
+fn joint_backward(tensor: &Tensor, grads: &HashMap<u64, Tensor>) -> Result<Vec<Option<Tensor>>, Error> {
+    let Some((joint, inputs)) = joint::of(&tensor.0) else { return Ok(vec![]) };
+    let place = tensor.0.place;
+    let parts = joint::parts(tensor, place);
+    let slopes: Vec<Option<Tensor>> = parts.iter().map(|part| grads.get(&part.0.id).cloned()).collect();
+    if slopes.iter().all(Option::is_none) {
+        return Ok(vec![]);
+    }
+    let own = joint.gradient.as_ref().and_then(|gradient| gradient(inputs, &parts, &slopes));
+    match own {
+        Some(own) => {
+            let fits = own.len() == inputs.len()
+                && own.iter().zip(inputs).all(|(slope, input)| match slope {
+                    Some(slope) => matches!(slope.0.op, Op::Failed(_)) || slope.0.shape == input.0.shape,
+                    None => true,
+                });
+            if !fits {
+                let what = "its gradient gives other numbers or shapes of results than there are inputs";
+                return Err(Error::Op { op: joint.name, what: what.into(), at: place });
+            }
+            Ok(vec![None; joint.meanings()].into_iter().chain(own).collect())
+        }
+        // What the plain ops give; the op's own inputs are reached through them.
+        None if joint.decomposed => Ok(slopes),
+        None => {
+            let what = "this kernel has no gradient; give it one, or use detach to treat its result as a constant";
+            Err(Error::Op { op: joint.name, what: what.into(), at: place })
+        }
+    }
 }
 
 /// The nodes that `loss` depends on and that depend on one of `wrt`, by id.
@@ -148,8 +198,10 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
         Op::Reshape(_) => vec![Some(grad.reshape_at(&inputs[0].0.shape, place))],
         Op::Expand(to) => {
             let from = &inputs[0].0.shape;
-            let repeated = (0..to.len()).filter(|&a| from[a] != to[a]).map(|a| a as isize).collect();
-            let sum = grad.reduce(Reduce::Sum, Axes::These(repeated), place);
+            let repeated: Vec<usize> = (0..to.len()).filter(|&a| from[a] != to[a]).collect();
+            let sum = grad.sum_of_scattered(&repeated, place).unwrap_or_else(|| {
+                grad.reduce(Reduce::Sum, Axes::These(repeated.iter().map(|&a| a as isize).collect()), place)
+            });
             vec![Some(sum.reshape_at(from, place))]
         }
         Op::Permute(axes) => {
@@ -200,6 +252,8 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
             let of = |double: &Tensor| if double.0.dtype.is_float() { parts.next() } else { None };
             [None].into_iter().chain(doubles.iter().map(of)).collect()
         }
+        // Its gradient is collected with those of the other parts.
+        Op::Joint(_) | Op::Part(_) => vec![],
         Op::Detach => vec![None],
         // A copy from another device (see `transfer.rs`): its gradient is copied back.
         Op::Data if !inputs.is_empty() => vec![Some(grad.copied_to(inputs[0].0.device, place))],

@@ -149,6 +149,40 @@ impl Tensor {
         (0..pieces).map(piece).collect()
     }
 
+    /// Pieces of these sizes along an axis, which together have its length.
+    ///
+    /// ```
+    /// use bornite::{Device, Tensor};
+    /// # fn main() -> bornite::Result<()> {
+    /// let x = Tensor::from_slice(&[1i32, 2, 3, 4, 5, 6], &[6], Device::cpu());
+    /// let pieces = x.split_sizes(&[1, 3, 2], 0);
+    /// assert_eq!(pieces[1].to_vec::<i32>()?, [2, 3, 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn split_sizes(&self, sizes: &[usize], axis: isize) -> Vec<Tensor> {
+        let place = Place::here();
+        let failed = |what: String| vec![Tensor::failed("split_sizes", what, place); sizes.len().max(1)];
+        let Ok(node) = self.node() else { return vec![self.clone(); sizes.len().max(1)] };
+        let axis = match resolve_axis(axis, node.shape.len()) {
+            Ok(axis) => axis,
+            Err(what) => return failed(what),
+        };
+        let total = sizes.iter().try_fold(0usize, |sum, &size| sum.checked_add(size));
+        if sizes.is_empty() || total != Some(node.shape[axis]) {
+            let what = format!("sizes {sizes:?} do not make up axis {axis} of {:?}", node.shape);
+            return failed(what);
+        }
+        let mut start = 0;
+        let piece = |&size: &usize| {
+            let range = (Bound::Included(start as isize), Bound::Excluded((start + size) as isize));
+            start += size;
+            self.slice_at(axis as isize, range, 1, place)
+        };
+        sizes.iter().map(piece).collect()
+    }
+
     /// `out[.., i, ..] = self[.., index[.., i, ..], ..]`: elements along an axis by an index tensor that has this one's
     /// shape but for that axis. A bad index is an error of the read.
     #[track_caller]

@@ -9,7 +9,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
         && let Some(other) = rest.iter().find(|i| i.device != first.device)
     {
         let (a, b) = (first.device, other.device);
-        return Err(format!("inputs are on {a} and {b}; make them on one device"));
+        return Err(format!("inputs are on {a} and {b}; make them on one device, or move one with to({a})"));
     }
     match (op, inputs) {
         (Op::Map(row), inputs) => {
@@ -132,6 +132,11 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
         (Op::Random(shape), [state]) => match (state.dtype, &state.shape[..]) {
             (DType::U64, [2]) => Ok((DType::U32, shape.clone())),
             _ => Err(format!("a seed and an offset are u64[2], found {}{:?}", state.dtype, state.shape)),
+        },
+        (Op::Joint(joint), _) => joint.results.first().cloned().ok_or("computes nothing".into()),
+        (Op::Part(n), [joint]) => match &joint.op {
+            Op::Joint(joint) if *n < joint.results.len() => Ok(joint.results[*n].clone()),
+            _ => Err(format!("there is no result {n}")),
         },
         (Op::Checkpoint(_), [result, ..]) => Ok((result.dtype, result.shape.clone())),
         (Op::Detach, [x]) => Ok((x.dtype, x.shape.clone())),

@@ -21,8 +21,8 @@
 //! ```
 //!
 //! From a call to a launch: `nn.rs`, `loss.rs`, … (functions over ops) → `ops.rs`, `reduce.rs`, … (the ops) → `schedule.rs`
-//! (which kernels) → `lower.rs` (one kernel's IR) → `execute.rs` (compile and launch on a device). Matrix products on a
-//! GPU leave that path after `schedule.rs`, for `matmul/`.
+//! (which kernels) → `lower.rs` (one kernel's IR) → `execute.rs` (compile and launch on a device). Matrix products
+//! leave that path after `schedule.rs`, for `matmul/`.
 
 mod activation;
 mod arena;
@@ -31,20 +31,26 @@ mod buffer;
 mod check;
 mod checkpoint;
 mod conv;
+mod custom;
 mod device;
 mod display;
 mod einsum;
 mod element;
 mod error;
 mod execute;
+mod fourier;
+mod fused;
 mod grad;
 mod index;
 mod infer;
+mod joint;
 mod loss;
 mod lower;
+mod math;
 mod matmul;
 mod nn;
 mod node;
+mod operators;
 mod ops;
 mod promote;
 mod random;
@@ -52,8 +58,15 @@ mod reduce;
 mod runner;
 mod schedule;
 mod shape;
+#[allow(dead_code)] // spellings of fused ops, not all of which there are yet
+mod simd;
+mod solve;
 mod status;
 mod tensor;
+#[cfg(test)]
+#[allow(dead_code)] // what only the tests of devices need
+#[path = "../tests/devices/random.rs"]
+mod test_random;
 mod timing;
 mod trace;
 mod transfer;
@@ -65,16 +78,22 @@ pub use bornite_ir::Scalar as DType;
 pub use check::check_nan;
 pub use checkpoint::checkpoint;
 pub use conv::Sliding;
+pub use custom::CustomOp;
 pub use device::{DEVICE_VARIABLE, Device};
 pub use element::Element;
 pub use error::{Error, Place, Result};
 pub use execute::run_kernel;
+pub use fused::{FusedOp, Given, Memory, MemoryMut, Spelling, fused, set_fusion, with_fusion};
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
+#[doc(hidden)]
+pub use lower::with_gpu_kernels;
+pub use math::set_exact_math;
 pub use matmul::MatmulMode;
 pub use promote::{Number, Operand, promote};
 pub use random::Generator;
 pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
+pub use schedule::explain;
 pub use tensor::Tensor;
 pub use trace::{Trace, trace};
 pub use transfer::Target;
@@ -89,6 +108,11 @@ pub use bornite_ir as ir;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tensors.md")]
 struct Tour;
+
+/// As are those of the page for people who know another library.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/coming-from.md")]
+struct ComingFrom;
 
 /// The README's program is compiled and run with the documentation tests.
 #[cfg(doctest)]

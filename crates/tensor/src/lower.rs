@@ -1,23 +1,35 @@
-//! One node to one kernel: loads through views, computes, stores.
+//! One kernel of a schedule: loads through views, computes, stores.
 //!
-//! Plain on purpose: one instance an element of the result, reductions and products in serial order. Every device runs
-//! the same kernel, so results agree to the bit. (Not where a library computes a product instead: `matmul/`.)
+//! `fused.rs` lowers groups of elementwise ops and reductions; what stands alone (plain products, sorts, scans, indices) is
+//! lowered here and in the files beside it, one instance an element of the result, in serial order.
+
+use std::collections::{HashMap, HashSet};
 
 use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op as Row, ParamId, Scalar, Value};
 
 use crate::node::{Cut, Node, Op, Reduce};
 use crate::{DType, Result, Tensor};
 
+mod address;
+mod blocks;
+mod fused;
 mod lines;
 mod places;
 
-/// A kernel that computes a node, and the tensors it reads. Its first parameter is the result, then the device's status if
-/// it reports bad indices, then these in order; numbers that differ between nodes are values.
+pub(crate) use address::{aligned, look_through, repeats_rows, seen};
+pub use fused::with_gpu_kernels;
+pub(crate) use fused::{Form, Group, extent, lower_group};
+pub(crate) use places::one_a_row;
+
+/// A kernel and the tensors it reads. Its first parameters are the results, then comes the device's status if it reports
+/// bad indices, then these in order; numbers that differ between nodes are values.
 pub(crate) struct Lowered {
     pub kernel: Kernel,
     pub inputs: Vec<Tensor>,
     pub reports: bool,
     pub values: Vec<Value>,
+    /// The inputs of which each element is read for the same element of the results alone.
+    pub in_step: HashSet<u64>,
 }
 
 /// Lowers a node whose inputs are sources or computed by other kernels, but for the views and constants between.
@@ -34,8 +46,8 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let mut b = Builder::new(name, elements, index_scalar);
     let out = b.param("out", node.dtype, elements, Access::Write);
     let index = b.index();
-    let mut l = Lowering { b, loads: vec![], inputs: vec![], index: index_scalar, status: None, values: vec![] };
-    if !copies && matches!(node.op, Op::Gather(_) | Op::ScatterAdd(_)) {
+    let mut l = Lowering::new(b, index_scalar);
+    if !copies && reports(node) {
         l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
     }
     let at = Coordinates::linear(index, &node.shape);
@@ -57,21 +69,33 @@ fn index_type(tensor: &Tensor, copies: bool) -> Scalar {
     if largest <= i32::MAX as usize { Scalar::I32 } else { Scalar::I64 }
 }
 
+/// True if a node can meet a bad index.
+pub(crate) fn reports(node: &Node) -> bool {
+    matches!(node.op, Op::Gather(_) | Op::ScatterAdd(_))
+}
+
 /// Where in a shape: as one row-major index, as one index an axis, or both.
 #[derive(Clone)]
 struct Coordinates {
     shape: Vec<usize>,
     linear: Option<ExprId>,
     axes: Option<Vec<ExprId>>,
+    /// Row and column of the linear index, where the kernel is one over rows.
+    row: Option<(ExprId, ExprId)>,
 }
 
 impl Coordinates {
     fn linear(index: ExprId, shape: &[usize]) -> Coordinates {
-        Coordinates { shape: shape.to_vec(), linear: Some(index), axes: None }
+        Coordinates { shape: shape.to_vec(), linear: Some(index), axes: None, row: None }
     }
 
     fn axes(axes: Vec<ExprId>, shape: &[usize]) -> Coordinates {
-        Coordinates { shape: shape.to_vec(), linear: None, axes: Some(axes) }
+        Coordinates { shape: shape.to_vec(), linear: None, axes: Some(axes), row: None }
+    }
+
+    /// The same linear index in another shape.
+    fn reshaped(&self, shape: &[usize]) -> Coordinates {
+        Coordinates { shape: shape.to_vec(), axes: None, ..self.clone() }
     }
 }
 
@@ -86,12 +110,58 @@ struct Lowering {
     status: Option<ParamId>,
     /// What is passed by value.
     values: Vec<Value>,
+    /// Nodes that are computed here rather than loaded.
+    computed: HashSet<u64>,
+    /// Rows and columns, in a kernel over rows.
+    frame: Option<(usize, usize)>,
+    /// How many neighbours are computed at once.
+    lanes: usize,
+    /// The element that a kernel over elements is at.
+    own: Option<ExprId>,
+    /// Tensors in memory of which it reads other elements, too.
+    out_of_step: HashSet<u64>,
+    /// What is known already, innermost scope last: values of nodes and indices, by the linear index they belong to.
+    known: Vec<Known>,
+}
+
+/// What a scope has computed.
+#[derive(Default)]
+struct Known {
+    values: HashMap<(u64, ExprId, usize), Vec<ExprId>>,
+    indices: HashMap<(address::Runs, ExprId), ExprId>,
 }
 
 impl Lowering {
+    fn new(b: Builder, index: Scalar) -> Lowering {
+        Lowering {
+            b,
+            loads: vec![],
+            inputs: vec![],
+            index,
+            status: None,
+            values: vec![],
+            computed: HashSet::new(),
+            frame: None,
+            lanes: 1,
+            own: None,
+            out_of_step: HashSet::new(),
+            known: vec![Known::default()],
+        }
+    }
+
+    /// What is computed in a block is known only there.
+    fn scope<R>(&mut self, work: impl FnOnce(&mut Lowering) -> R) -> R {
+        self.known.push(Known::default());
+        let result = work(self);
+        self.known.pop();
+        result
+    }
+
     fn finish(self) -> Result<Lowered> {
-        let Lowering { b, inputs, status, values, .. } = self;
-        Ok(Lowered { kernel: b.finish()?, inputs, reports: status.is_some(), values })
+        let Lowering { b, inputs, status, values, own, out_of_step, .. } = self;
+        let ids = inputs.iter().map(|input| input.0.id);
+        let in_step = ids.filter(|id| own.is_some() && !out_of_step.contains(id)).collect();
+        Ok(Lowered { kernel: b.finish()?, inputs, reports: status.is_some(), values, in_step })
     }
 
     /// A number of the graph. All but 0 and 1 are passed at the call, so that a kernel serves every learning rate.
@@ -105,14 +175,6 @@ impl Lowering {
 
     fn compute(&mut self, node: &Node, at: Coordinates) -> ExprId {
         match &node.op {
-            Op::Map(row) => {
-                let args: Vec<ExprId> = node.inputs.iter().map(|input| self.load(input, at.clone())).collect();
-                self.b.op(*row, &args.iter().collect::<Vec<_>>())
-            }
-            Op::Cast(to) => {
-                let x = self.load(&node.inputs[0], at);
-                self.b.cast(*to, &x)
-            }
             Op::Reduce(reduce, axes) => self.reduce(node, *reduce, axes, &at),
             Op::Matmul => self.matmul(node, &at),
             Op::Pad(cuts, _, value) => self.pad(node, cuts, *value, &at),
@@ -125,7 +187,7 @@ impl Lowering {
                 self.b.cast(node.dtype, &place)
             }
             Op::Random(_) => self.random(node, &at),
-            // Sources, constants and views have no computation of their own: `lower` loads them.
+            // Elementwise ops are computed in groups; sources, constants and views are loaded.
             _ => self.b.constant(Value::int(node.dtype, 0)),
         }
     }
@@ -191,26 +253,8 @@ impl Lowering {
     fn for_each(&mut self, name: &str, end: ExprId, body: impl FnOnce(&mut Lowering, ExprId)) {
         let counter = self.b.open_loop(name);
         let i = self.b.read(counter);
-        body(self, i);
+        self.scope(|l| body(l, i));
         self.b.close_loop(counter, end);
-    }
-
-    /// The element of `tensor` at `at`, through whatever views lie between it and memory.
-    fn load(&mut self, tensor: &Tensor, mut at: Coordinates) -> ExprId {
-        let mut tensor = tensor;
-        loop {
-            let node = &*tensor.0;
-            let input = match (&node.op, node.value()) {
-                (Op::Full(value), _) => return self.number(*value),
-                (op, None) if op.is_view() => &node.inputs[0],
-                _ => break,
-            };
-            at = self.through(&node.op, at, &input.0.shape);
-            tensor = input;
-        }
-        let view = self.view(tensor);
-        let index = self.linear_of(&at);
-        self.b.load(view, index)
     }
 
     /// Coordinates in a view's input of shape `from`, for coordinates in the view.

@@ -23,7 +23,8 @@ impl Tensor {
     /// x minus its largest element along an axis. The shift cancels in what uses this, so it carries no gradient.
     #[track_caller]
     fn centred(&self, axis: isize) -> Tensor {
-        self - self.max_keep(axis).detach()
+        // Nothing has no largest element, and needs none.
+        if self.count(&axis.into()) == 0.0 { self.clone() } else { self - self.max_keep(axis).detach() }
     }
 
     /// The last axes, as many as `weight` has, brought to mean 0 and variance 1, then times `weight` plus `bias`.

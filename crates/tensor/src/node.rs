@@ -7,6 +7,7 @@ use bornite_ir::Value;
 
 use crate::buffer::Buffer;
 use crate::checkpoint::Again;
+use crate::joint::{self, Joint};
 use crate::{DType, Device, Error, Place, Tensor};
 
 /// How elements along reduced axes become one.
@@ -85,6 +86,10 @@ pub(crate) enum Op {
     Random(Vec<usize>),
     /// Its first input, which a function made of the others; the gradient runs the function again.
     Checkpoint(Again),
+    /// Results computed together, which are parts; no value of its own. Inputs: see `joint.rs`.
+    Joint(Arc<Joint>),
+    /// The n-th result of its joint input.
+    Part(usize),
     /// The same value without history.
     Detach,
 }
@@ -121,6 +126,8 @@ impl Op {
             Op::Iota { .. } => "iota",
             Op::Random(_) => "random",
             Op::Checkpoint(_) => "checkpoint",
+            Op::Joint(joint) => joint.name,
+            Op::Part(_) => "part",
             Op::Detach => "detach",
         }
     }
@@ -158,8 +165,13 @@ impl Node {
         NEXT.load(Ordering::Relaxed)
     }
 
+    /// An id that no node has or will have.
+    pub fn next_id_taken() -> u64 {
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+
     pub fn new(op: Op, dtype: DType, shape: Vec<usize>, device: Device, inputs: Vec<Tensor>, place: Place) -> Node {
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let id = Node::next_id_taken();
         Node { id, op, dtype, shape, device, inputs, place, value: Mutex::new(None) }
     }
 
@@ -181,6 +193,23 @@ impl Node {
 
     pub fn set_value(&self, value: Buffer) {
         *self.value.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+    }
+
+    /// The name in messages and of kernels: for a part, that of what computes it.
+    pub fn name(&self) -> &'static str {
+        match (&self.op, self.inputs.first()) {
+            (Op::Part(_), Some(joint)) => joint.0.op.name(),
+            (op, _) => op.name(),
+        }
+    }
+
+    /// The tensors that its value is computed from.
+    pub fn reads(&self) -> &[Tensor] {
+        match (&self.op, self.inputs.first()) {
+            (Op::Checkpoint(_), _) => &self.inputs[..1],
+            (Op::Part(_), Some(joint)) => joint::of(&joint.0).map_or(&[], |(_, inputs)| inputs),
+            _ => &self.inputs,
+        }
     }
 
     pub fn elements(&self) -> usize {

@@ -1,11 +1,13 @@
-//! The rows of the op table as methods and operators, and the product of matrices. What mixes dtypes is in `promote.rs`.
+//! The rows of the op table as methods, and the product of matrices. Their operators are in `operators.rs`; what mixes
+//! dtypes is in `promote.rs`.
 
-use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub};
+use std::sync::Arc;
 
 use bornite_ir::Op as Row;
 
 use crate::infer::broadcast;
-use crate::node::Op;
+use crate::matmul::rows_merge;
+use crate::node::{Node, Op};
 use crate::promote::promoted;
 use crate::{DType, Operand, Place, Tensor};
 
@@ -250,6 +252,17 @@ impl Tensor {
             let what = format!("expects at least two axes, found shapes {:?} and {:?}", a.shape, b.shape);
             return Tensor::failed("matmul", what, place);
         };
+        // Rows of a batch times one matrix are one product, and so is the matrix's gradient. Not where the shapes are wrong,
+        // since the error should show them, nor where there are more rows than a library counts.
+        let rows = batch_a.iter().try_fold(*m, |rows, &length| rows.checked_mul(length));
+        let one = k == k2 && a.dtype == b.dtype && batch_b.is_empty() && !batch_a.is_empty();
+        if let Some(rows) = rows.filter(|&rows| one && rows <= i32::MAX as usize)
+            && rows_merge(self)
+        {
+            let merged = self.reshape_at(&[rows, *k], place);
+            let product = Tensor::build(Op::Matmul, vec![merged, other.clone()], place);
+            return product.reshape_at(&[batch_a, &[*m, *n]].concat(), place);
+        }
         match broadcast(batch_a, batch_b) {
             Ok(batch) => {
                 let a = self.broadcast_to(&[&batch[..], &[*m, *k]].concat(), place);
@@ -260,99 +273,17 @@ impl Tensor {
         }
     }
 
-    /// The same value without history: no gradient flows through it.
+    /// The same value without history: no gradient flows through it. Of a tensor that is computed already, it does not
+    /// keep what that was made of, so a long loop frees its past with `x.realize()?; x = x.detach();`.
     #[track_caller]
     pub fn detach(&self) -> Tensor {
-        Tensor::build(Op::Detach, vec![self.clone()], Place::here())
+        let place = Place::here();
+        // Memory that somebody may write again has no history to let go.
+        let kept = |node: &Node| !node.inputs.is_empty() && !node.op.storage_may_move();
+        let source = match self.node().ok().filter(|node| kept(node)).and_then(|node| Some((node, node.value()?))) {
+            Some((node, value)) => Tensor(Arc::new(Node::leaf(Op::Data, node, place, value))),
+            None => self.clone(),
+        };
+        Tensor::build(Op::Detach, vec![source], place)
     }
-}
-
-/// The remainder of integers or of floats.
-fn remainder(a: &Tensor, b: &Tensor, place: Place) -> Tensor {
-    let float = a.0.dtype.is_float() || b.0.dtype.is_float();
-    map(if float { Row::Fmod } else { Row::Rem }, &[a, b], place)
-}
-
-macro_rules! operator {
-    ($($trait:ident $method:ident = $apply:expr;)+) => { $(
-        operator!(@tensors $trait $method, Tensor, Tensor, $apply);
-        operator!(@tensors $trait $method, Tensor, &Tensor, $apply);
-        operator!(@tensors $trait $method, &Tensor, Tensor, $apply);
-        operator!(@tensors $trait $method, &Tensor, &Tensor, $apply);
-        operator!(@number $trait $method, Tensor, f64, $apply);
-        operator!(@number $trait $method, &Tensor, f64, $apply);
-        operator!(@number $trait $method, Tensor, i64, $apply);
-        operator!(@number $trait $method, &Tensor, i64, $apply);
-    )+ };
-    (@tensors $trait:ident $method:ident, $a:ty, $b:ty, $apply:expr) => {
-        impl $trait<$b> for $a {
-            type Output = Tensor;
-            #[track_caller]
-            fn $method(self, other: $b) -> Tensor {
-                let apply: fn(&Tensor, &Tensor, Place) -> Tensor = $apply;
-                apply(&self, &other, Place::here())
-            }
-        }
-    };
-    // Only f64 and i64: with a second float type, the type of `x * 2.0` could not be inferred.
-    (@number $trait:ident $method:ident, $t:ty, $number:ty, $apply:expr) => {
-        impl $trait<$number> for $t {
-            type Output = Tensor;
-            #[track_caller]
-            fn $method(self, other: $number) -> Tensor {
-                let (apply, place): (fn(&Tensor, &Tensor, Place) -> Tensor, _) = ($apply, Place::here());
-                apply(&self, &Operand::from(other).beside(&self, place), place)
-            }
-        }
-        impl $trait<$t> for $number {
-            type Output = Tensor;
-            #[track_caller]
-            fn $method(self, other: $t) -> Tensor {
-                let (apply, place): (fn(&Tensor, &Tensor, Place) -> Tensor, _) = ($apply, Place::here());
-                apply(&Operand::from(self).beside(&other, place), &other, place)
-            }
-        }
-    };
-}
-
-operator! {
-    Add add = |a, b, place| map(Row::Add, &[a, b], place);
-    Sub sub = |a, b, place| map(Row::Sub, &[a, b], place);
-    Mul mul = |a, b, place| map(Row::Mul, &[a, b], place);
-    Div div = |a, b, place| map(Row::Div, &[a, b], place);
-    Rem rem = remainder;
-}
-
-macro_rules! bit_operator {
-    ($($trait:ident $method:ident $row:ident;)+) => { $(
-        operator!(@tensors $trait $method, Tensor, Tensor, |a, b, place| map(Row::$row, &[a, b], place));
-        operator!(@tensors $trait $method, Tensor, &Tensor, |a, b, place| map(Row::$row, &[a, b], place));
-        operator!(@tensors $trait $method, &Tensor, Tensor, |a, b, place| map(Row::$row, &[a, b], place));
-        operator!(@tensors $trait $method, &Tensor, &Tensor, |a, b, place| map(Row::$row, &[a, b], place));
-    )+ };
-}
-
-bit_operator! {
-    BitAnd bitand And;
-    BitOr bitor Or;
-    BitXor bitxor Xor;
-}
-
-macro_rules! prefix {
-    ($($trait:ident $method:ident $row:ident $t:ty;)+) => { $(
-        impl $trait for $t {
-            type Output = Tensor;
-            #[track_caller]
-            fn $method(self) -> Tensor {
-                map(Row::$row, &[&self], Place::here())
-            }
-        }
-    )+ };
-}
-
-prefix! {
-    Neg neg Neg Tensor;
-    Neg neg Neg &Tensor;
-    Not not Not Tensor;
-    Not not Not &Tensor;
 }

@@ -73,7 +73,7 @@ pub(crate) fn promoted(row: Row, inputs: Vec<Tensor>, place: Place) -> Result<Ve
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Number {
     /// Written without a point.
-    Int(i64),
+    Int(i128),
     /// Written with one.
     Float(f64),
 }
@@ -86,6 +86,8 @@ pub enum Number {
 /// let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3], Device::cpu());
 /// assert_eq!(x.pow(2).to_vec::<f32>()?, [1.0, 4.0, 9.0]);
 /// assert_eq!(x.clamp(1.5, &x.max(..)).to_vec::<f32>()?, [1.5, 2.0, 3.0]);
+/// let (rate, count) = (0.5f32, 3usize); // any number on the right of an operator, an f64 or i64 on the left
+/// assert_eq!((2 * &x * rate / count).sum(..).item()?, 2.0);
 /// # Ok(())
 /// # }
 /// ```
@@ -109,17 +111,19 @@ impl From<Tensor> for Operand {
     }
 }
 
-impl From<f64> for Operand {
-    fn from(number: f64) -> Operand {
-        Operand::Number(Number::Float(number))
-    }
+macro_rules! numbers {
+    ($($number:ty: $kind:ident $wide:ty),+) => { $(
+        impl From<$number> for Operand {
+            fn from(number: $number) -> Operand {
+                Operand::Number(Number::$kind(number as $wide))
+            }
+        }
+    )+ };
 }
 
-impl From<i64> for Operand {
-    fn from(number: i64) -> Operand {
-        Operand::Number(Number::Int(number))
-    }
-}
+numbers!(f32: Float f64, f64: Float f64);
+numbers!(i8: Int i128, i16: Int i128, i32: Int i128, i64: Int i128, isize: Int i128);
+numbers!(u8: Int i128, u16: Int i128, u32: Int i128, u64: Int i128, usize: Int i128);
 
 impl Operand {
     /// The tensor, or the number as a scalar beside `like`.
@@ -146,11 +150,11 @@ impl Tensor {
             Number::Int(number) if dtype.is_float() => Value::from_f64(dtype, number as f64),
             Number::Int(number) => {
                 let (lowest, highest) = dtype.int_range();
-                if !(lowest..=highest).contains(&(number as i128)) {
+                if !(lowest..=highest).contains(&number) {
                     let what = format!("{number} is not a value of {dtype}; cast the tensor first");
                     return Tensor::failed("scalar", what, place);
                 }
-                Value::int(dtype, number)
+                Value::int(dtype, number as i64)
             }
         };
         Tensor(Arc::new(Node::new(Op::Full(value), dtype, vec![], node.device, vec![], place)))

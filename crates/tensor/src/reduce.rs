@@ -1,6 +1,11 @@
-//! Reductions over any axes. Each has a spelling whose axes vanish and one, `_keep`, whose axes stay with length 1.
+//! Reductions over any axes. Each has a spelling whose axes vanish and one, `_keep`, whose axes stay with length 1. Those of
+//! several steps make them in f32 where elements are 16-bit floats: squares and sums of them would overflow.
 
+use bornite_ir::Op as Row;
+
+use crate::lower::{extent, look_through};
 use crate::node::{Op, Reduce};
+use crate::ops::map;
 use crate::{Axes, DType, Place, Tensor};
 
 impl Tensor {
@@ -31,8 +36,39 @@ impl Tensor {
     pub(crate) fn reduce(&self, reduce: Reduce, axes: Axes, place: Place) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         match axes.resolve(node.shape.len()) {
-            Ok(axes) => Tensor::build(Op::Reduce(reduce, axes), vec![self.clone()], place),
+            Ok(axes) => self.reduce_in_parts(reduce, axes, place),
             Err(what) => Tensor::failed(Op::Reduce(reduce, vec![]).name(), what, place),
+        }
+    }
+
+    /// A reduction to few elements of many is one to more elements, then one of these: there is work for all processors, and
+    /// sums of many lose less. What is split how depends on the shape alone.
+    fn reduce_in_parts(&self, reduce: Reduce, axes: Vec<usize>, place: Place) -> Tensor {
+        let whole = Tensor::build(Op::Reduce(reduce, axes.clone()), vec![self.clone()], place);
+        let Some((outer, middle, inner)) = whole.node().ok().and_then(extent) else { return whole };
+        let Some(parts) = parts(outer, middle, inner) else { return whole };
+        let x = self.reshape_at(&[outer, parts, middle / parts, inner], place);
+        let some = Tensor::build(Op::Reduce(reduce, vec![2]), vec![x], place);
+        some.reduce(reduce, Axes::These(vec![1]), place).reshape_at(&whole.0.shape, place)
+    }
+
+    /// The sum along an axis of which only one element is not 0, which is what gradients of picked elements are: that
+    /// element. Whether the index is good was asked when the element was picked.
+    pub(crate) fn sum_of_scattered(&self, axes: &[usize], place: Place) -> Option<Tensor> {
+        let node = &*self.0;
+        match (&node.op, &node.inputs[..]) {
+            (Op::Map(Row::Neg), [x]) if node.dtype.is_float() => {
+                let sum = x.sum_of_scattered(axes, place)?;
+                Some(map(Row::Neg, &[&sum], place))
+            }
+            (Op::ScatterAdd(axis), [base, index, values]) => {
+                let zero = |t: &Tensor| matches!(look_through(t).0.0.op, Op::Full(value) if value.as_f64() == 0.0);
+                let one = axes == [*axis] && index.0.shape[*axis] == 1 && zero(base);
+                let mut shape = values.0.shape.clone();
+                shape.remove(*axis);
+                one.then(|| values.reshape_at(&shape, place))
+            }
+            _ => None,
         }
     }
 
@@ -41,7 +77,8 @@ impl Tensor {
     pub fn mean(&self, axes: impl Into<Axes>) -> Tensor {
         let axes = axes.into();
         let count = self.count(&axes);
-        self.float().sum(axes) / count
+        let (x, narrow) = self.float().wide();
+        (x.sum(axes) / count).narrowed(narrow)
     }
 
     /// Variance over axes, which vanish: the squared distances from the mean, summed and divided by their number less
@@ -49,10 +86,10 @@ impl Tensor {
     #[track_caller]
     pub fn var(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
         let axes = axes.into();
-        let x = self.float();
+        let (x, narrow) = self.float().wide();
         let distance = &x - x.mean_keep(axes.clone());
         let freedom = (self.count(&axes) - correction as f64).max(0.0);
-        (&distance * &distance).sum(axes) / freedom
+        ((&distance * &distance).sum(axes) / freedom).narrowed(narrow)
     }
 
     /// Standard deviation over axes, which vanish: the root of [`Tensor::var`].
@@ -88,8 +125,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn norm(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
-        let (axes, x) = (axes.into(), self.float());
-        match p {
+        let (axes, (x, narrow)) = (axes.into(), self.float().wide());
+        let norm = match p {
             f64::INFINITY => x.abs().max(axes),
             f64::NEG_INFINITY => x.abs().min(axes),
             0.0 => x.not_equal(0.0).cast(x.0.dtype).sum(axes),
@@ -100,14 +137,55 @@ impl Tensor {
                 zero.select(0.0, zero.select(1.0, &sum).sqrt())
             }
             _ => x.abs().pow(p).sum(axes).pow(1.0 / p),
-        }
+        };
+        norm.narrowed(narrow)
     }
 
-    /// log Σ exp(x) over axes, which vanish, computed without overflow.
+    /// The number below which the share `q` of an axis lies, which vanishes; between two elements, as far between as `q`
+    /// says. Where there is a NaN, NaN.
+    ///
+    /// ```
+    /// use bornite::{Device, Tensor};
+    /// # fn main() -> bornite::Result<()> {
+    /// let x = Tensor::from_slice(&[4.0f32, 1.0, 2.0, 8.0], &[4], Device::cpu());
+    /// assert_eq!(x.quantile(0.5, 0).item()?, 3.0); // the median
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn quantile(&self, q: f64, axis: isize) -> Tensor {
+        let place = Place::here();
+        let x = self.float();
+        let Ok(node) = x.node() else { return x };
+        let fail = |what: String| Tensor::failed("quantile", what, place);
+        let axis = match crate::axes::resolve_axis(axis, node.shape.len()) {
+            Ok(axis) => axis,
+            Err(what) => return fail(what),
+        };
+        if !(0.0..=1.0).contains(&q) {
+            return fail(format!("a share is from 0 to 1, found {q}"));
+        }
+        let Some(last) = node.shape[axis].checked_sub(1) else {
+            return fail(format!("has no value over an axis of length 0, shape {:?}", node.shape));
+        };
+        let (sorted, at) = (x.sort(axis as isize, false).0, q * last as f64);
+        let element = |n: f64| sorted.part(axis as isize, n as usize, 1, place).squeeze(axis as isize);
+        let (below, between) = (element(at.floor()), at.fract());
+        // Between equal infinities there is no number, so nothing is added where nothing is between.
+        let value = if between > 0.0 { &below + (element(at.ceil()) - &below) * between } else { below };
+        // NaN is sorted to the end.
+        let largest = element(last as f64);
+        largest.equal(&largest).select(value, f64::NAN)
+    }
+
+    /// log Σ exp(x) over axes, which vanish, computed without overflow; over nothing it is -∞.
     #[track_caller]
     pub fn logsumexp(&self, axes: impl Into<Axes>) -> Tensor {
         let axes = axes.into();
         let (x, narrow) = self.wide();
+        if self.count(&axes) == 0.0 {
+            return x.exp().sum(axes).log().narrowed(narrow);
+        }
         // The shift cancels, so it carries no gradient; by an infinity it would not, so there is none.
         let largest = x.max_keep(axes.clone()).detach();
         let shift = largest.abs().equal(f64::INFINITY).select(0.0, &largest);
@@ -197,4 +275,41 @@ keep! {
     all all_keep;
     any any_keep;
     logsumexp logsumexp_keep;
+}
+
+/// In how many parts to reduce `middle` elements to one, for each of `outer · inner`; `None` for one.
+fn parts(outer: usize, middle: usize, inner: usize) -> Option<usize> {
+    // Elements of a part: rows are read by many threads together, what lies apart by one thread each.
+    let (busy, part) = if inner == 1 { (512, 8192) } else { (1 << 18, 64) };
+    let results = outer * inner;
+    if results == 0 || results >= busy || middle < 8 * part.min(4096) {
+        return None;
+    }
+    let wanted = if inner == 1 { middle / part } else { (busy / results).min(middle / part) }.max(2);
+    // The nearest number that divides evenly, if one is near.
+    (wanted / 4..=wanted.saturating_mul(4))
+        .filter(|&n| n > 1 && middle.is_multiple_of(n))
+        .min_by_key(|n| n.abs_diff(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+
+    #[test]
+    fn few_results_of_many_elements_are_made_in_parts() {
+        for (extent, expected) in [
+            ((1, 1 << 20, 1), Some(128)),
+            ((1, 100_000_000, 1), Some(12_500)),
+            ((4096, 4096, 1), None),
+            ((1, 1000, 1), None),
+            ((1, 65536, 768), Some(256)),
+            ((65536, 64, 768), None),
+            ((1, 1_000_003, 1), None), // a prime
+            ((0, 1 << 20, 1), None),
+        ] {
+            let (outer, middle, inner) = extent;
+            assert_eq!(parts(outer, middle, inner), expected, "{extent:?}");
+        }
+    }
 }

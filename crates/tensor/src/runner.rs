@@ -6,7 +6,7 @@ use bornite_cuda::tune::{Choice, DeviceTimer, Found, HostTimer, Key, Platform, R
 use bornite_ir::{Kernel, Scalar, Value, peek, verify};
 
 use crate::buffer::Buffer;
-use crate::execute::{Program, bad_call, program};
+use crate::execute::{Flavour, Program, bad_call, program};
 use crate::timing::About;
 use crate::{Device, Place, Result};
 
@@ -91,7 +91,7 @@ impl Runner {
         let load = |words| Buffer::from_words(device, words);
         let sets = memory.into_iter().map(|set| set.into_iter().map(load).collect::<Result<Vec<_>>>());
         Ok(Runner {
-            program: program(device, kernel)?,
+            program: program(device, kernel, Flavour::Exact)?,
             kernel: kernel.clone(),
             values: values.iter().map(|parts| parts.to_vec()).collect(),
             sets: sets.collect::<Result<_>>()?,

@@ -1,23 +1,31 @@
 //! From graph to work: which nodes get a kernel, in which order, in which memory.
 //!
-//! The schedule is plain: every node that is not a view, a constant or already there is one kernel, or a call of the
-//! library for matrix products (`matmul/`), before which views that are no matrix get a kernel that copies them. What it
-//! promises is that errors are found, code is compiled and memory is reserved before the first launch.
+//! The passes, in order: `nodes_to_compute` finds what is not there yet; `matmul/` takes the products that a library
+//! computes, and asks for copies of views that it cannot read; `fuse.rs` puts elementwise ops and reductions into groups,
+//! one kernel each, and decides what they store; `lower.rs` writes the kernels; `memory.rs` gives results their memory. The
+//! parts of a joint node (`joint.rs`) come from one launch. What the schedule promises is that errors are found, code is
+//! compiled and memory is reserved before the first launch.
+
+mod fuse;
+mod memory;
+mod work;
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bornite_ir::Value;
+use bornite_ir::{Kernel, Value};
 
 use crate::buffer::Buffer;
-use crate::execute::{Program, program};
-use crate::lower::{Lowered, lower};
-use crate::matmul::{Product, products};
+use crate::execute::{Flavour, Program, program};
+use crate::lower::{aligned, look_through, seen};
 use crate::node::Op;
 use crate::timing::About;
-use crate::{DType, Device, Error, Result, Tensor};
+use crate::{Device, Error, Result, Tensor};
+use memory::assign_memory;
+use work::{Call, Operand, Planned, Work, work};
 
 /// Where a kernel's argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,28 +40,13 @@ pub(crate) enum Slot {
     Status,
 }
 
-/// What a step runs.
-enum Call {
-    Kernel(Arc<Program>),
-    Product(Arc<Product>),
-}
-
 /// One launch.
 pub(crate) struct Step {
     call: Call,
+    /// What it writes comes first, if it is one of our kernels.
     args: Vec<Slot>,
-    values: Vec<Value>,
-    about: About,
-}
-
-/// A step before its memory is known: which node it computes, from what.
-struct Work {
-    id: u64,
-    bytes: usize,
-    call: Call,
-    inputs: Vec<Tensor>,
-    reports: bool,
-    values: Vec<Value>,
+    outs: usize,
+    values: Vec<Vec<Value>>,
     about: About,
 }
 
@@ -67,6 +60,8 @@ pub(crate) struct Plan {
     pub sources: Vec<Tensor>,
     /// Sizes of scratch memory.
     pub temp_bytes: Vec<usize>,
+    /// Roots that take the place of a source.
+    pub in_place: HashSet<usize>,
     /// The device's words for bad indices, if a step reports them.
     status: Option<Buffer>,
 }
@@ -87,6 +82,11 @@ fn is_source(tensor: &Tensor) -> bool {
 
 /// Plans the computation of `roots`, which must share a device.
 pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
+    plan_with_homes(roots, present, &[])
+}
+
+/// As [`plan`], where new values may take the place of tensors in memory that are named with them.
+pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tensor, Tensor)]) -> Result<Plan> {
     let mut distinct: Vec<Tensor> = vec![];
     for root in roots {
         let node = root.node()?;
@@ -104,43 +104,94 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
         return Err(Error::Op { op: other.0.op.name(), what, at: other.0.place });
     }
 
-    let mut nodes = nodes_to_compute(&distinct)?;
-    let mut products = products(device, &mut nodes)?;
-    let mut work = vec![];
-    for (id, tensor) in nodes {
-        let (bytes, about) = (tensor.0.bytes(), About::of(&tensor.0));
-        if let Some((product, inputs)) = products.remove(&id) {
-            let (call, inputs) = (Call::Product(product), inputs.into());
-            work.push(Work { id, bytes, call, inputs, reports: false, values: vec![], about });
-            continue;
-        }
-        let Lowered { kernel, inputs, reports, mut values } = lower(&tensor)?;
-        if reports {
-            values.push(Value::int(DType::I64, crate::status::code(&tensor.0)));
-        }
-        let call = Call::Kernel(program(device, &kernel)?);
-        work.push(Work { id, bytes, call, inputs, reports, values, about });
-    }
-    let slots = assign_memory(&distinct, &work);
-    let status = if work.iter().any(|w| w.reports) { Some(crate::status::buffer(device)?) } else { None };
+    let computed = in_place(&distinct);
+    // Of a root that shows another tensor, what is computed is that.
+    let position = |root: &Tensor| distinct.iter().position(|other| other.0.id == root.0.id);
+    let homes: Vec<(u64, Tensor)> =
+        (homes.iter()).filter_map(|(root, old)| Some((computed[position(root)?].0.id, old.clone()))).collect();
+    let (work, placed) = work(device, &computed, nodes_to_compute(&computed)?, &homes)?;
+    let mut slots = assign_memory(&computed, &work);
+    let reports = work.iter().any(|w| w.operands.iter().any(|operand| matches!(operand, Operand::Status)));
+    let status = if reports { Some(crate::status::buffer(device)?) } else { None };
     let temp_bytes = slots.temp_bytes;
-    let mut plan = Plan { device, steps: vec![], roots: distinct, sources: vec![], temp_bytes, status };
+    let in_place = (0..computed.len()).filter(|&n| placed.iter().any(|(id, _)| *id == computed[n].0.id)).collect();
+    let mut plan = Plan { device, steps: vec![], roots: distinct, sources: vec![], temp_bytes, in_place, status };
     let mut sources: HashMap<u64, usize> = HashMap::new();
-    for Work { id, call, inputs, reports, values, about, .. } in work {
-        let mut args = vec![slots.of[&id]];
-        args.extend(reports.then_some(Slot::Status));
-        for input in &inputs {
-            args.push(match slots.of.get(&input.0.id) {
-                Some(slot) if !is_source(input) => *slot,
-                _ => Slot::Source(*sources.entry(input.0.id).or_insert_with(|| {
-                    plan.sources.push(input.clone());
-                    plan.sources.len() - 1
-                })),
+    for (id, old) in placed {
+        slots.of.insert(id, Slot::Source(plan.sources.len()));
+        sources.insert(old.0.id, plan.sources.len());
+        plan.sources.push(old);
+    }
+    let mut programs = compile(device, &work)?.into_iter();
+    for Work { call, operands, values, about } in work {
+        let call = match call {
+            // `compile` has one for each, in order.
+            Planned::Kernel(kernel, flavour) => {
+                Call::Kernel(programs.next().map_or_else(|| program(device, &kernel, flavour), Ok)?)
+            }
+            Planned::Product(product) => Call::Product(product),
+            Planned::Routine(routine) => Call::Routine(routine),
+        };
+        let outs = operands.iter().take_while(|operand| matches!(operand, Operand::Out(..))).count();
+        let mut args = vec![];
+        for operand in operands {
+            args.push(match operand {
+                Operand::Out(id, _) => slots.of[&id],
+                Operand::Status => Slot::Status,
+                Operand::In(input) => match slots.of.get(&input.0.id) {
+                    Some(slot) if !is_source(&input) => *slot,
+                    _ => Slot::Source(*sources.entry(input.0.id).or_insert_with(|| {
+                        plan.sources.push(input.clone());
+                        plan.sources.len() - 1
+                    })),
+                },
             });
         }
-        plan.steps.push(Step { call, args, values, about });
+        plan.steps.push(Step { call, args, outs, values, about });
     }
     Ok(plan)
+}
+
+/// The code of all kernels, in order. On a GPU compiling takes tens of milliseconds each, so it is done side by side.
+fn compile(device: Device, work: &[Work]) -> Result<Vec<Arc<Program>>> {
+    let kernels: Vec<(&Kernel, Flavour)> = (work.iter())
+        .filter_map(
+            |work| if let Planned::Kernel(kernel, flavour) = &work.call { Some((&**kernel, *flavour)) } else { None },
+        )
+        .collect();
+    let threads = match device {
+        Device::Cuda(_) => std::thread::available_parallelism().map_or(1, usize::from).min(16),
+        _ => 1,
+    };
+    let distinct: Vec<(&Kernel, Flavour)> = kernels.iter().copied().collect::<HashSet<_>>().into_iter().collect();
+    if threads > 1 && distinct.len() > 1 {
+        let next = AtomicUsize::new(0);
+        let run = || {
+            // Whatever goes wrong is found again below, in order.
+            while let Some((kernel, flavour)) = distinct.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let _ = program(device, kernel, *flavour);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads.min(distinct.len()) {
+                scope.spawn(run);
+            }
+            run();
+        });
+    }
+    kernels.into_iter().map(|(kernel, flavour)| program(device, kernel, flavour)).collect()
+}
+
+/// What is computed into the memory of each root: the root, or what it shows in another shape, to save a copy.
+fn in_place(roots: &[Tensor]) -> Vec<Tensor> {
+    let mut taken: HashSet<u64> = roots.iter().map(|root| root.0.id).collect();
+    let mut shown = |root: &Tensor| {
+        let (base, views) = look_through(root);
+        let same = base.0.elements() == root.0.elements() && seen(base, &views).is_some_and(|place| aligned(&place));
+        let computed = !is_source(base) && !matches!(base.0.op, Op::Full(_));
+        (same && computed && taken.insert(base.0.id)).then(|| base.clone())
+    };
+    roots.iter().map(|root| shown(root).unwrap_or_else(|| root.clone())).collect()
 }
 
 /// The nodes that get a kernel, in order of id: the roots, and below them all that is neither source, view nor constant.
@@ -153,7 +204,7 @@ pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<u64, Tensor>
         if !seen.insert(node.id) || is_source(&tensor) {
             continue;
         }
-        stack.extend(node.inputs.iter().cloned());
+        stack.extend(node.reads().iter().cloned());
         if !node.op.is_view() && !matches!(node.op, Op::Full(_)) {
             kernels.insert(node.id, tensor);
         }
@@ -161,52 +212,11 @@ pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<u64, Tensor>
     Ok(kernels)
 }
 
-struct Memory {
-    of: HashMap<u64, Slot>,
-    temp_bytes: Vec<usize>,
-}
-
-/// Gives every result a place; scratch memory is used again after its last reader.
-fn assign_memory(roots: &[Tensor], work: &[Work]) -> Memory {
-    let mut last_use: HashMap<u64, u64> = HashMap::new();
-    for Work { id, inputs, .. } in work {
-        for input in inputs {
-            last_use.insert(input.0.id, *id);
-        }
-    }
-    let mut memory = Memory { of: HashMap::new(), temp_bytes: vec![] };
-    for (n, root) in roots.iter().enumerate() {
-        memory.of.insert(root.0.id, Slot::Root(n));
-    }
-    let mut free: Vec<usize> = vec![];
-    for Work { id, bytes, inputs, .. } in work {
-        if !memory.of.contains_key(id) {
-            let temps = &memory.temp_bytes;
-            let fitting = (0..free.len()).filter(|&n| temps[free[n]] >= *bytes).min_by_key(|&n| temps[free[n]]);
-            let temp = match fitting {
-                Some(n) => free.swap_remove(n),
-                None => {
-                    memory.temp_bytes.push(*bytes);
-                    memory.temp_bytes.len() - 1
-                }
-            };
-            memory.of.insert(*id, Slot::Temp(temp));
-        }
-        for input in inputs {
-            if last_use.get(&input.0.id) == Some(id)
-                && let Some(Slot::Temp(temp)) = memory.of.get(&input.0.id)
-            {
-                free.push(*temp);
-            }
-        }
-    }
-    memory
-}
-
 impl Plan {
-    /// Memory for the roots.
+    /// Memory for the roots that have some of their own.
     pub fn allocate_roots(&self) -> Result<Vec<Buffer>> {
-        self.roots.iter().map(|t| Buffer::new(self.device, t.0.bytes())).collect()
+        let bytes = |(n, root): (usize, &Tensor)| if self.in_place.contains(&n) { 0 } else { root.0.bytes() };
+        self.roots.iter().enumerate().map(bytes).map(|bytes| Buffer::new(self.device, bytes)).collect()
     }
 
     /// Scratch memory.
@@ -219,6 +229,7 @@ impl Plan {
         self.steps.iter().map(|step| match &step.call {
             Call::Kernel(program) => program.clone() as Arc<dyn Any + Send + Sync>,
             Call::Product(product) => product.clone() as Arc<dyn Any + Send + Sync>,
+            Call::Routine(routine) => routine.clone() as Arc<dyn Any + Send + Sync>,
         })
     }
 
@@ -254,10 +265,11 @@ impl Plan {
             .collect();
         match &step.call {
             Call::Kernel(program) => {
-                let values: Vec<&[Value]> = step.values.chunks(1).collect();
+                let values: Vec<&[Value]> = step.values.iter().map(Vec::as_slice).collect();
                 program.launch(&buffers, &values, step.about)
             }
             Call::Product(product) => product.launch(&buffers, step.about),
+            Call::Routine(routine) => routine.launch(&buffers, step.about),
         }
     }
 
@@ -265,13 +277,14 @@ impl Plan {
     fn explain(&self, device: Device) -> String {
         let temps: usize = self.temp_bytes.iter().sum();
         let mut text = format!("{} steps on {device}, {temps} bytes of scratch memory\n", self.steps.len());
-        for Step { call, args, about, .. } in &self.steps {
+        for Step { call, args, outs, about, .. } in &self.steps {
             let what = match call {
                 Call::Kernel(program) => program.name().to_owned(),
                 Call::Product(product) => product.to_string(),
+                Call::Routine(routine) => format!("{} by a routine of the host", routine.name),
             };
-            let [to, from @ ..] = &args.iter().map(Slot::to_string).collect::<Vec<_>>()[..] else { continue };
-            let from = from.join(", ");
+            let slots: Vec<String> = args.iter().map(Slot::to_string).collect();
+            let (to, from) = (slots[..*outs].join(", "), slots[*outs..].join(", "));
             let _ = writeln!(text, "{to} = {what} ({from}){}", about.line());
         }
         text
@@ -297,15 +310,21 @@ impl Tensor {
     /// use bornite::{Device, Tensor};
     /// # fn main() -> bornite::Result<()> {
     /// let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
-    /// assert!(x.exp().sum(..).explain()?.contains("result 0 = sum_f32 (temp 0)"));
+    /// assert!(x.exp().sum(..).explain()?.contains("result 0 = exp_sum_f32 (input 0)"));
     /// # Ok(())
     /// # }
     /// ```
     pub fn explain(&self) -> Result<String> {
-        let device = self.node()?.device;
-        let _running = device.lock();
-        Ok(plan(std::slice::from_ref(self), Present::Skip)?.explain(device))
+        explain(std::slice::from_ref(self))
     }
+}
+
+/// What would run to compute tensors of one device together: see [`Tensor::explain`].
+pub fn explain(tensors: &[Tensor]) -> Result<String> {
+    let Some(first) = tensors.first() else { return Ok(String::new()) };
+    let device = first.node()?.device;
+    let _running = device.lock();
+    Ok(plan(tensors, Present::Skip)?.explain(device))
 }
 
 /// The value of a tensor that must have one by now.

@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use bornite_ir::{Kernel, Value};
+
 use crate::buffer::Buffer;
 use crate::node::{Node, Op};
 use crate::{Device, Error, Place, Result};
@@ -12,11 +14,11 @@ use crate::{Device, Error, Place, Result};
 pub(crate) const WORDS: u64 = 2;
 
 /// What a code stands for.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 struct Access {
     op: &'static str,
-    len: usize,
-    axis: usize,
+    /// Where the index does not belong, in words.
+    outside: String,
     at: Place,
 }
 
@@ -46,14 +48,37 @@ pub(crate) fn code(node: &Node) -> i64 {
         Op::Gather(axis) | Op::ScatterAdd(axis) => axis,
         _ => 0,
     };
-    let access = Access { op: node.op.name(), len: node.inputs[0].0.shape[axis], axis, at: node.place };
+    let outside = format!("is outside axis {axis} of length {}", node.inputs[0].0.shape[axis]);
+    codes(vec![Access { op: node.op.name(), outside, at: node.place }])
+}
+
+/// The code under which a checked kernel reports, to which it adds what `bornite_codegen::cuda::check_code` says.
+pub(crate) fn kernel_code(kernel: &Kernel, values: &[Vec<Value>], at: Place) -> i64 {
+    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
+    let name = &kernel.name;
+    let access = |outside: String| Access { op: "kernel", outside: format!("{outside}, in kernel '{name}'"), at };
+    let mut accesses =
+        vec![access("is where several elements are accessed at once, but no multiple of their number".into())];
+    let params = kernel.params.iter().map(|p| (&p.name, &p.dims));
+    for (view, dims) in params.chain(kernel.shared.iter().map(|s| (&s.name, &s.dims))) {
+        for (n, dim) in dims.iter().enumerate() {
+            let extent = dim.extent.of(&firsts);
+            accesses.push(access(format!("is outside axis {n} of '{view}', of length {extent}")));
+        }
+    }
+    codes(accesses)
+}
+
+/// The code of the first of these, which follow each other.
+fn codes(accesses: Vec<Access>) -> i64 {
     table(|t| {
-        let same = |a: &Access| (a.op, a.len, a.axis, a.at) == (access.op, access.len, access.axis, access.at);
-        let found = t.accesses.iter().position(same).unwrap_or_else(|| {
-            t.accesses.push(access.clone());
-            t.accesses.len() - 1
+        let found = t.accesses.windows(accesses.len()).position(|window| window == accesses);
+        let first = found.unwrap_or_else(|| {
+            let first = t.accesses.len();
+            t.accesses.extend(accesses);
+            first
         });
-        found as i64 + 1
+        first as i64 + 1
     })
 }
 
@@ -64,9 +89,9 @@ pub(crate) fn check(device: Device, buffer: &Buffer) -> Result<()> {
         return Ok(());
     }
     buffer.copy_from(&Buffer::from_words(device, vec![0; words.len()])?)?;
-    let Some(Access { op, len, axis, at }) = table(|t| t.accesses.get(words[0] as usize - 1).cloned()) else {
+    let Some(Access { op, outside, at }) = table(|t| t.accesses.get(words[0] as usize - 1).cloned()) else {
         return Ok(());
     };
-    let what = format!("index {} is outside axis {axis} of length {len}", words[1] as i64);
+    let what = format!("index {} {outside}", words[1] as i64);
     Err(Error::Op { op, what, at })
 }

@@ -68,6 +68,21 @@ impl Tensor {
         Ok(&self.node()?.shape)
     }
 
+    /// How many axes there are.
+    pub fn rank(&self) -> Result<usize> {
+        Ok(self.node()?.shape.len())
+    }
+
+    /// How many elements there are.
+    pub fn elements(&self) -> Result<usize> {
+        Ok(self.node()?.elements())
+    }
+
+    /// How many bytes the elements take, once they are computed.
+    pub fn bytes(&self) -> Result<usize> {
+        Ok(self.node()?.bytes())
+    }
+
     /// The shape as an array of exactly `N` lengths.
     #[track_caller]
     pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {

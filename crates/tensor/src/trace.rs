@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::arena::scratch;
 use crate::buffer::Buffer;
 use crate::node::{Node, Op};
-use crate::schedule::{Plan, Present, plan, realize, value_of};
+use crate::schedule::{Plan, Present, plan_with_homes, realize, value_of};
 use crate::var::check_updates;
 use crate::{DType, Device, Error, Place, Result, Tensor, Update, Var};
 
@@ -131,7 +131,18 @@ impl Compiled {
             None => Device::cpu(),
         };
         let _running = device.lock();
-        let mut plan = plan(&wanted, Present::Copy)?;
+        // New values that are not results as well can be written where the old ones are.
+        let same = |a: &Tensor, b: &Tensor| a.0.id == b.0.id;
+        let held = |update: &&Update| {
+            let twice = updates.iter().filter(|other| same(&other.value, &update.value)).count() > 1;
+            !twice && outputs.iter().all(|output| !same(output, &update.value))
+        };
+        let home = |update: &Update| {
+            let (_, old) = variables.iter().find(|(var, _)| var.id() == update.var.id())?;
+            Some((update.value.clone(), old.clone()))
+        };
+        let homes: Vec<(Tensor, Tensor)> = updates.iter().filter(held).filter_map(home).collect();
+        let mut plan = plan_with_homes(&wanted, Present::Copy, &homes)?;
         let mut sources = vec![];
         for source in &plan.sources {
             sources.push(if let Some(n) = inputs.iter().position(|i| i.0.id == source.0.id) {
@@ -194,7 +205,9 @@ impl Compiled {
             .collect::<Result<_>>()?;
         let settle = || -> Result<()> {
             for (home, (_, root)) in homes.iter().zip(&self.updates) {
-                home.copy_from(&self.roots[*root])?;
+                if !self.plan.in_place.contains(root) {
+                    home.copy_from(&self.roots[*root])?;
+                }
             }
             Ok(())
         };

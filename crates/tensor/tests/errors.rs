@@ -1,6 +1,6 @@
 //! Wrong programs: each gives an error with the operation, what was found, and the line that asked. None panics.
 
-use bornite::{DType, Device, Error, Generator, Tensor, Var, trace};
+use bornite::{DType, Device, Error, Generator, Sliding, Tensor, Var, commit, trace};
 
 const CPU: Device = Device::Cpu(0);
 
@@ -35,6 +35,12 @@ fn refused<'a, T>(expected: &'static str, program: impl Fn() -> Result<T, Error>
     Wrong { program: Box::new(move || program().err()), line: std::panic::Location::caller().line(), expected }
 }
 
+/// Attention without what is optional.
+#[track_caller]
+fn attend(q: &Tensor, k: &Tensor, v: &Tensor, causal: bool) -> Tensor {
+    Tensor::attention(q, k, v, None, causal, None)
+}
+
 /// Runs all, and says of all that are not refused as they should be.
 fn refuse_all(programs: &[Wrong<'_>]) {
     let failures: Vec<String> = (programs.iter())
@@ -66,6 +72,9 @@ fn wrong_programs_name_what_they_found_and_where() {
     let index = |data: &[i64], shape: &[usize]| Tensor::from_slice(data, shape, CPU);
     let [column, square, mask] = &[index(&[0; 2], &[2, 1]), index(&[0; 9], &[3, 3]), zeros(&[4]).lt(zeros(&[4]))];
     let generator = &Generator::new(1);
+    let [two, x1] = &[zeros(&[2]), zeros(&[1, 3])];
+    let [image, weight] = &[zeros(&[1, 2, 2, 2]), zeros(&[1, 2, 3, 3])];
+    let by = Sliding::default();
     let huge = usize::MAX;
     let long = &Tensor::zeros(&[isize::MAX as usize], DType::U8, CPU);
     let programs = [
@@ -78,7 +87,7 @@ fn wrong_programs_name_what_they_found_and_where() {
         wrong("select: expects a bool condition", || x.select(x, x)),
         wrong("select: shapes [2, 3] and [2] do not broadcast", || b.select(x, zeros(&[2]))),
         wrong("add: inputs are on cpu and cpu:1; make them on one device", || x + far),
-        wrong("scalar: 10000000000 is not a value of i32", || n + 10_000_000_000),
+        wrong("scalar: 10000000000 is not a value of i32", || n + 10_000_000_000i64),
         wrong("scalar: 2 is not a value of bool", || x.lt(x).masked_fill(b, 2.0)),
         wrong("scalar: -1 is not a value of u8", || x.cast(DType::U8) + -1),
         wrong("fma: takes 3 inputs, given 2", || Tensor::apply(Op::Fma, &[x, x])),
@@ -159,6 +168,86 @@ fn wrong_programs_name_what_they_found_and_where() {
         wrong("scatter_add: no index is within axis 0", || empty.scatter_add(0, &index(&[0; 6], &[2, 3]), x)),
         wrong("one_hot: indices are integers, found f32", || x.one_hot(3, DType::F32)),
         wrong("more elements than memory can hold", || n.one_hot(huge, DType::F32)),
+        // Sums of products by name.
+        wrong("einsum: 'ij,jk': it names 2 operands, given 1", || Tensor::einsum("ij,jk", &[x])),
+        wrong("einsum: '': it names 1 operands, given 0", || Tensor::einsum("", &[])),
+        wrong("einsum: 'ijk->i': 3 letters for shape [2, 3]", || Tensor::einsum("ijk->i", &[x])),
+        wrong("einsum: 'i->i': 1 letters for shape [2, 3]", || Tensor::einsum("i->i", &[x])),
+        wrong("einsum: 'i...jk': 3 letters and '...' for shape [2, 3]", || Tensor::einsum("i...jk", &[x])),
+        wrong("einsum: 'ii': 'i' is 2 and 3 long", || Tensor::einsum("ii", &[x])),
+        wrong("einsum: 'ij,ji->': 'j' is 3 and 2 long", || Tensor::einsum("ij,ji->", &[x, x])),
+        wrong("an axis of '...' is 2 and 3 long", || Tensor::einsum("...j,...j", &[x, &zeros(&[3, 3])])),
+        wrong("'k' of the result is in no operand", || Tensor::einsum("ij->ik", &[x])),
+        wrong("'i' occurs twice in the result", || Tensor::einsum("ij->ii", &[x])),
+        wrong("'1' is not a letter", || Tensor::einsum("i1->i", &[x])),
+        wrong("'-' is not a letter", || Tensor::einsum("ij->i->j", &[x])),
+        wrong("'i..' has dots, but not three in a row", || Tensor::einsum("i..->i", &[x])),
+        wrong("'...' may stand once in '...i...'", || Tensor::einsum("...i...->i", &[x])),
+        wrong("matmul: inputs are on cpu and cpu:1", || Tensor::einsum("ij,ij->i", &[x, far])),
+        wrong("sum: expects numbers, found bool; cast first", || Tensor::einsum("ij->i", &[b])),
+        // Equations and transforms.
+        wrong("inverse: the matrices of [2, 3] are not square", || x.inverse()),
+        wrong("inverse: expects at least two axes, found shapes [2] and", || two.inverse()),
+        wrong("inverse: expects floats, found i32", || n.inverse()),
+        wrong("solve: [2, 3] is not square, or [2, 3] has not as many rows", || x.solve(x)),
+        wrong("[3, 3] is not square, or [2, 3] has not as many rows", || zeros(&[3, 3]).solve(x)),
+        wrong("solve: shapes [2] and [3] do not broadcast", || zeros(&[2, 1, 1]).solve(&zeros(&[3, 1, 1]))),
+        wrong("concat: inputs are on cpu and cpu:1", || zeros(&[2, 2]).solve(far)),
+        wrong("fft: there is no axis 2 among 2", || x.fft(x, 2).0),
+        wrong("fft: real parts are f32[2, 3], imaginary ones f32[2]", || x.fft(two, 0).1),
+        wrong("ifft: expects floats, found i32", || n.ifft(x, 0).0),
+        wrong("quantile: a share is from 0 to 1, found 2", || x.quantile(2.0, 0)),
+        wrong("quantile: there is no axis 2 among 2", || x.quantile(0.5, 2)),
+        wrong("quantile: has no value over an axis of length 0", || empty.quantile(0.5, 0)),
+        // Shapes by name.
+        wrong("squeeze: axis 1 of [2, 3] has length 3, not 1", || x.squeeze(1)),
+        wrong("squeeze: there is no axis 2 among 2", || x.squeeze(2)),
+        wrong("flatten: axis 0 is before axis 1", || x.flatten(1, 0)),
+        wrong("flatten: there is no axis 4 among 2", || x.flatten(0, 4)),
+        wrong("movedim: there is no axis -3 among 2", || x.movedim(0, -3)),
+        wrong("repeat: 1 counts for the 2 axes of [2, 3]", || x.repeat(&[2])),
+        wrong("repeat: more elements than memory can hold", || x.repeat(&[huge, 1])),
+        wrong("split_sizes: sizes [1, 1] do not make up axis 1 of [2, 3]", || x.split_sizes(&[1, 1], 1).remove(1)),
+        wrong("split_sizes: sizes [] do not make up axis 0", || x.split_sizes(&[], 0).remove(0)),
+        wrong("split_sizes: there is no axis 9 among 2", || x.split_sizes(&[2], 9).remove(0)),
+        // Activations and layers.
+        wrong("gelu: expects floats, found i32", || n.gelu()),
+        wrong("gelu_erf: expects floats, found bool", || b.gelu_erf()),
+        wrong("sigmoid: expects floats, found i32", || n.sigmoid()),
+        wrong("softplus: expects floats, found i32", || n.softplus()),
+        wrong("elu: expects floats, found i32", || n.elu(1.0)),
+        wrong("layer_norm: the weight has shape [2], which is not the end of [2, 3]", || x.layer_norm(two, two, 1e-5)),
+        wrong("layer_norm: expects floats, found i32", || n.layer_norm(two, two, 1e-5)),
+        wrong("rms_norm: the weight has shape [], which is not the end of [2, 3]", || x.rms_norm(&zeros(&[]), 1e-5)),
+        wrong("axis 1 of [2, 3] has no parameters of shape [2]", || x.batch_norm(two, two, two, two, 1e-5)),
+        wrong("batch_norm: expects at least two axes, found shape [2]", || two.batch_norm(two, two, two, two, 1e-5)),
+        wrong("dropout: a probability is from 0 to 1, found 1.5", || x.dropout(1.5, generator, true)),
+        wrong("dropout: a probability is from 0 to 1, found NaN", || x.dropout(f64::NAN, generator, false)),
+        wrong("dropout: expects floats, found i32", || n.dropout(0.5, generator, true)),
+        wrong("random: a seed and an offset are u64[2], found f32[2]", || x.dropout_from(0.5, two)),
+        wrong("linear: the last axis of [2, 3] has not the length", || x.linear(&zeros(&[4, 2]), None)),
+        wrong("linear: expects a weight of two axes", || x.linear(two, None)),
+        wrong("add: shapes [2, 4] and [2] do not broadcast", || x.linear(&zeros(&[4, 3]), Some(two))),
+        wrong("linear: expects a weight of two axes", || x.fused_linear_gelu(two, two)),
+        wrong("attention: 2 queries, 2 keys and 4 values do not fit", || attend(x, x, &zeros(&[4, 3]), false)),
+        wrong("attention: 2 queries, 1 keys and 1 values do not fit", || attend(x, x1, x1, true)),
+        wrong("attention: expects floats, found i32", || attend(n, x, x, false)),
+        wrong("attention: expects at least two axes", || attend(two, x, x, false)),
+        wrong("conv2d: an image has four axes and a weight too", || x.conv2d(x, None, Sliding::default())),
+        wrong("in 0 groups does not fit 2 channels", || image.conv2d(weight, None, Sliding { groups: 0, ..by })),
+        wrong("a kernel of 3 elements does not fit into 2", || image.conv2d(weight, None, by)),
+        wrong("kernels, strides and dilations are at least 1", || image.max_pool2d([2, 2], (0, 1))),
+        wrong("avg_pool2d: an image is [n, channels, height, width]", || x.avg_pool2d([1, 1], (1, 1))),
+        // Losses.
+        wrong("mse: the prediction has shape [2, 3], the target [2]", || x.mse(two)),
+        wrong("l1: expects floats, found i32", || n.l1(x)),
+        wrong("huber: the prediction has shape [2, 3], the target [2]", || x.huber(two, 1.0)),
+        wrong("bce: the prediction has shape [2, 3], the target [2]", || x.bce(two)),
+        wrong("bce_with_logits: expects floats, found bool", || b.bce_with_logits(x)),
+        wrong("kl_div: the prediction has shape [2, 3], the target [2]", || x.kl_div(two)),
+        wrong("nll: rows of shape [2, 3] have no classes of shape [2, 1]", || x.nll(column)),
+        wrong("gather: index 7 is outside axis 1 of length 3", || x.cross_entropy(&index(&[0, 7], &[2]))),
+        wrong("cross_entropy: expects floats, found i32", || n.cross_entropy(x)),
         // Order.
         wrong("argsort: there is no axis 2 among 2", || x.argsort(2, false)),
         wrong("argsort: there is no axis 0 among 0", || zeros(&[]).sort(0, true).0),
@@ -190,10 +279,52 @@ fn wrong_programs_name_what_they_found_and_where() {
         refused("dims: expected 3 axes, the shape is [2, 3]", || x.dims::<3>()),
     ];
     println!("{} wrong programs", programs.len());
-    assert!(programs.len() >= 60);
+    assert!(programs.len() >= 150);
     refuse_all(&programs);
     // And the device goes on.
     assert_eq!((x + 1.0).gather(1, column).to_vec::<f32>().unwrap(), [1.0; 2]);
+}
+
+/// `cpu` and `cpu:1` are two devices: whatever takes tensors of both says so, and which.
+#[test]
+fn operations_across_devices() {
+    let [a, b] = &[CPU, Device::Cpu(1)].map(|device| Tensor::ones(&[2, 2], DType::F32, device));
+    let [near, away] = &[CPU, Device::Cpu(1)].map(|device| Tensor::zeros(&[2, 2], DType::I64, device));
+    let line = |t: &Tensor| t.slice(0, 0..1).squeeze(0);
+    let var = Var::new(a).unwrap();
+    let programs = [
+        wrong("add: inputs are on cpu and cpu:1; make them on one device, or move one with to(cpu)", || a + b),
+        wrong("sub: inputs are on cpu:1 and cpu", || b - a),
+        wrong("pow: inputs are on cpu and cpu:1", || a.pow(b)),
+        wrong("clamp: inputs are on cpu and cpu:1", || a.clamp(0.0, b)),
+        wrong("select: inputs are on cpu and cpu:1", || a.lt(0.0).select(b, 0.0)),
+        wrong("select: inputs are on cpu:1 and cpu", || a.masked_fill(&b.lt(0.0), 1.0)),
+        wrong("matmul: inputs are on cpu and cpu:1", || a.matmul(b)),
+        wrong("concat: inputs are on cpu and cpu:1", || Tensor::concat(&[a, b], 0)),
+        wrong("concat: inputs are on cpu and cpu:1", || Tensor::stack(&[a, b], 0)),
+        wrong("gather: inputs are on cpu and cpu:1", || a.gather(0, away)),
+        wrong("gather: inputs are on cpu and cpu:1", || a.index_select(0, &line(away))),
+        wrong("gather: inputs are on cpu and cpu:1", || a.embedding(away)),
+        wrong("scatter_add: inputs are on cpu and cpu:1", || a.scatter_add(0, near, b)),
+        wrong("matmul: inputs are on cpu and cpu:1", || Tensor::einsum("ij,jk", &[a, b])),
+        wrong("mul: inputs are on cpu and cpu:1", || a.layer_norm(&line(b), &line(a), 1e-5)),
+        wrong("mul: inputs are on cpu and cpu:1", || a.rms_norm(&line(b), 1e-5)),
+        wrong("sub: inputs are on cpu and cpu:1", || a.batch_norm(&line(a), &line(a), &line(b), &line(a), 1e-5)),
+        wrong("matmul: inputs are on cpu and cpu:1", || a.linear(b, None)),
+        wrong("add: inputs are on cpu and cpu:1", || a.linear(a, Some(&line(b)))),
+        wrong("matmul: inputs are on cpu and cpu:1", || attend(a, b, a, false)),
+        wrong("sub: inputs are on cpu and cpu:1", || a.mse(b)),
+        wrong("mul: inputs are on cpu and cpu:1", || a.cross_entropy(b)),
+        wrong("gather: inputs are on cpu and cpu:1", || a.cross_entropy(&line(away))),
+        refused("set: the variable is f32[2, 2] on cpu, the new value is", || commit(&[], vec![var.set(b.clone())])),
+    ];
+    refuse_all(&programs);
+    // One step that moves them there, and gradients that come back.
+    let sum = (a * 3.0).to(Device::Cpu(1)) * b;
+    assert_eq!((sum.device().unwrap(), sum.to_vec::<f32>().unwrap()), (Device::Cpu(1), vec![3.0; 4]));
+    let gradients = sum.sum(..).grad(&[a, b]);
+    assert_eq!(gradients[0].device().unwrap(), CPU);
+    assert_eq!(gradients[1].to_vec::<f32>().unwrap(), [3.0; 4]);
 }
 
 #[test]

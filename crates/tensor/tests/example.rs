@@ -1,17 +1,65 @@
-//! The example runs anywhere and says what it ran on.
+//! The examples run anywhere: one says what it ran on, the others learn what they are there to learn.
 
 use std::process::Command;
+
+/// What an example prints, with these arguments and variables.
+fn run(example: &str, arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["run", "--quiet", "--package", "bornite", "--example", example, "--"]).args(arguments);
+    let output = command.envs(variables.iter().copied()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{example}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+/// The numbers that stand behind `before` and a space, one a line that has it.
+fn numbers(text: &str, before: &str) -> Vec<f64> {
+    let number = |line: &str| line.split(before).nth(1)?.split_whitespace().next()?.parse().ok();
+    text.lines().filter_map(number).collect()
+}
 
 #[test]
 fn hello_gpu_without_libraries() {
     for hidden in ["cuda", "nvrtc", "cuda,nvrtc"] {
-        let mut command = Command::new(env!("CARGO"));
-        command.args(["run", "--quiet", "--package", "bornite", "--example", "hello_gpu"]);
-        let output = command.env("BORNITE_HIDE_LIBRARIES", hidden).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        let text = run("hello_gpu", &[], &[("BORNITE_HIDE_LIBRARIES", hidden)]);
         assert!(text.contains("= [19.0, 22.0, 43.0, 50.0] on cpu"), "{text}");
         assert!(text.contains("no GPU, so the CPU: lib") && text.contains("BORNITE_LIBRARY_PATH"), "{text}");
         assert!(text.contains("1024² matmul: "), "{text}");
     }
+}
+
+#[test]
+fn linear_regression_finds_the_line() {
+    let text = run("linear_regression", &["150"], &[("BORNITE_DEVICE", "cpu")]);
+    let losses = numbers(&text, "loss ");
+    assert!(losses[0] > 0.5 && losses[losses.len() - 1] < 0.004, "{text}");
+    for (before, expected) in [("y = ", 3.0), ("a + ", -2.0), ("b + ", 0.5)] {
+        assert!((numbers(&text, before)[0] - expected).abs() < 0.1, "{text}");
+    }
+}
+
+#[test]
+fn xor_is_learned() {
+    for device in ["cpu", "interpreter"] {
+        let text = run("xor", &[], &[("BORNITE_DEVICE", device)]);
+        let losses = numbers(&text, "loss ");
+        assert!(losses[0] > 0.5 && losses[losses.len() - 1] < 0.01, "{text}");
+        for line in ["0 xor 0 = 0", "0 xor 1 = 1", "1 xor 0 = 1", "1 xor 1 = 0"] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
+}
+
+#[test]
+fn digits_are_read() {
+    let text = run("digits", &[], &[("BORNITE_DEVICE", "cpu")]);
+    let (losses, right) = (numbers(&text, "loss "), numbers(&text, "held out "));
+    assert!(losses[losses.len() - 1] < losses[0] / 2.0, "{text}");
+    assert!(right[right.len() - 1] >= 95.0, "{text}");
+    // A picture of one that was misread, if any was.
+    let picture = text.lines().filter(|line| line.starts_with("  ")).count();
+    assert!(text.contains(" was read as ") && picture == 16 || right[right.len() - 1] == 100.0, "{text}");
+    // Without steps nothing is learned.
+    let text = run("digits", &["1"], &[("BORNITE_DEVICE", "cpu")]);
+    assert!(numbers(&text, "held out ")[0] < 50.0, "{text}");
 }

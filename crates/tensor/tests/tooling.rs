@@ -30,12 +30,12 @@ fn launches_are_recorded_with_device_line_bytes_and_flops() {
 #[test]
 fn traced_steps_are_recorded_kernel_by_kernel() {
     let _turn = TURN.lock();
-    let step = trace(|x| Ok((vec![(&x[0] * 2.0).sum(..)], vec![])));
+    let step = trace(|x| Ok((vec![(&x[0] * 2.0).cumsum(0).sum(..)], vec![])));
     let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
     step.call(std::slice::from_ref(&x)).unwrap();
     let scope = profile::scope();
     for _ in 0..3 {
-        assert_eq!(step.call(std::slice::from_ref(&x)).unwrap()[0].item().unwrap(), 6.0);
+        assert_eq!(step.call(std::slice::from_ref(&x)).unwrap()[0].item().unwrap(), 8.0);
     }
     let report = scope.finish();
     assert!(report.rows.len() >= 2, "{report}");

@@ -18,12 +18,14 @@ mod instances;
 mod lanes;
 mod lower;
 mod places;
+pub mod pool;
 mod primitive;
 mod print;
 mod range;
 mod run;
 
-pub use run::{set_chunk, set_threads, threads};
+pub use pool::{set_threads, threads};
+pub use run::set_chunk;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};

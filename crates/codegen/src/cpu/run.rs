@@ -3,13 +3,13 @@
 //! Results do not depend on how: instances do not depend on each other. How long an instance takes is measured when it
 //! first runs, and again whenever it does; what is too short to wake another core for stays on the caller's.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use bornite_ir::{Arg, Fault, Param, check_args};
 
-use super::{CpuKernel, Entry, FaultRecord, TOO_LONG};
+use super::{CpuKernel, Entry, FaultRecord, TOO_LONG, pool};
 
 /// Work below this stays on one core: to wake another takes about ten microseconds.
 const WORTH_WAKING_PS: u64 = 30_000_000;
@@ -23,15 +23,6 @@ const ALIGNED: u64 = 64;
 /// Instances that are timed while nothing is known of a kernel.
 const PROBE: u64 = 512;
 
-/// Threads that a launch may use; 0: as many as there are cores.
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-/// Has kernels run on so many threads from now on, the calling one among them; 0: `RAYON_NUM_THREADS`, or one a core.
-/// Results are the same whatever the number.
-pub fn set_threads(threads: usize) {
-    THREADS.store(threads, Ordering::Relaxed);
-}
-
 /// Instances that a thread takes at a time; 0: found by measuring.
 static CHUNK: AtomicU64 = AtomicU64::new(0);
 
@@ -40,31 +31,7 @@ pub fn set_chunk(instances: u64) {
     CHUNK.store(instances, Ordering::Relaxed);
 }
 
-/// How many threads a launch uses.
-pub fn threads() -> usize {
-    static DEFAULT: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    match THREADS.load(Ordering::Relaxed) {
-        0 => *DEFAULT.get_or_init(|| {
-            let threads = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
-            threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1)
-        }),
-        threads => threads,
-    }
-}
-
-/// Threads beside the calling one; none if they cannot be had. Not rayon's global pool, and waited for by blocking: a
-/// caller that waited inside a pool of its own could be handed other work there, which may want a lock that it holds.
-fn helpers(count: usize) -> Option<Arc<rayon::ThreadPool>> {
-    static POOL: Mutex<Option<Arc<rayon::ThreadPool>>> = Mutex::new(None);
-    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-    if pool.as_ref().is_none_or(|pool| pool.current_num_threads() < count) {
-        let builder = rayon::ThreadPoolBuilder::new().num_threads(count);
-        *pool = Some(Arc::new(builder.thread_name(|n| format!("bornite-cpu-{}", n + 1)).build().ok()?));
-    }
-    pool.clone()
-}
-
-/// One run over several threads. Chunks are taken in turn, by the calling thread too.
+/// One run, perhaps over several threads.
 struct Job {
     entry: Entry,
     /// View addresses as compiled code takes them.
@@ -72,8 +39,8 @@ struct Job {
     /// Components of value parameters, origins of views and where constants are, a word each.
     values: Vec<u64>,
     count: u64,
-    chunk: u64,
-    next: AtomicU64,
+    /// True once an instance faulted: no others begin.
+    stopped: AtomicBool,
     /// Statements that may be executed, and those left.
     limit: i64,
     left: AtomicI64,
@@ -92,17 +59,6 @@ unsafe impl Send for Job {}
 unsafe impl Sync for Job {}
 
 impl Job {
-    /// Runs chunks until none is left.
-    fn work(&self) {
-        loop {
-            let first = self.next.fetch_add(self.chunk, Ordering::Relaxed);
-            if first >= self.count {
-                return;
-            }
-            self.some(first, (first + self.chunk).min(self.count));
-        }
-    }
-
     /// What the first fault left behind.
     fn fault(&self) -> Option<FaultRecord> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -110,6 +66,9 @@ impl Job {
 
     /// Runs some instances.
     fn some(&self, first: u64, end: u64) {
+        if self.stopped.load(Ordering::Relaxed) {
+            return;
+        }
         let mut record = FaultRecord { left: self.limit, ..FaultRecord::default() };
         // SAFETY: `views` holds one valid address a parameter, checked by `check_args` to be as long as the kernel says;
         // compiled code checks every index against that length, or was proven to stay below it; `record` outlives the
@@ -122,14 +81,14 @@ impl Job {
             record.dimension = TOO_LONG;
         }
         if faulted != 0 || too_long {
-            self.next.store(self.count, Ordering::Relaxed);
+            self.stopped.store(true, Ordering::Relaxed);
             self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(record);
         }
     }
 }
 
 impl CpuKernel {
-    /// Runs all instances, over this thread and its helpers ([`threads`] in all).
+    /// Runs all instances, over this thread and its helpers ([`pool::threads`] in all).
     pub fn run(&self, args: &mut [Arg<'_>]) -> Result<(), Fault> {
         let firsts = check_args(&self.kernel, args)?;
         let (views, values) = args.split_at_mut(self.kernel.params.len());
@@ -154,13 +113,12 @@ impl CpuKernel {
             views,
             values: values.chain(self.kernel.params.iter().map(origin)).chain([self.constants.address()]).collect(),
             count,
-            chunk: count,
-            next: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
             limit,
             left: AtomicI64::new(limit),
             fault: Mutex::new(None),
         };
-        let fault = match threads() {
+        let fault = match pool::threads() {
             1 => {
                 job.some(0, count);
                 job.fault()
@@ -171,7 +129,7 @@ impl CpuKernel {
     }
 
     /// Runs a job on as many of `threads` as it is worth.
-    fn split(&self, mut job: Job, threads: usize) -> Option<FaultRecord> {
+    fn split(&self, job: Job, threads: usize) -> Option<FaultRecord> {
         let mut begun = Instant::now();
         let (mut first, chunk) = (0, CHUNK.load(Ordering::Relaxed));
         if self.cost_ps.load(Ordering::Relaxed) == 0 && chunk == 0 {
@@ -187,29 +145,18 @@ impl CpuKernel {
         let (cost, count) = (self.cost_ps.load(Ordering::Relaxed).max(1), job.count - first);
         // Several chunks a thread even out cores of unequal speed.
         let measured = count.div_ceil(threads as u64 * 8).max(CHUNK_PS / cost).next_multiple_of(ALIGNED);
-        job.chunk = if chunk == 0 { measured } else { chunk };
         let alone = if chunk == 0 { cost.saturating_mul(count) < WORTH_WAKING_PS } else { count <= chunk };
-        let pool = if alone { None } else { helpers(threads - 1) };
-        let Some(pool) = pool else {
-            job.some(first, job.count);
-            self.learn(begun, count, 1);
-            return job.fault();
+        let chunk = match (alone, chunk) {
+            (true, _) => count.max(1),
+            (false, 0) => measured,
+            (false, chunk) => chunk,
         };
-        job.next = AtomicU64::new(first);
-        let used = threads.min(count.div_ceil(job.chunk) as usize);
-        let job = Arc::new(job);
-        let (done, finished) = std::sync::mpsc::channel();
-        for _ in 1..used {
-            let (job, done) = (job.clone(), done.clone());
-            pool.spawn(move || {
-                job.work();
-                let _ = done.send(());
-            });
-        }
-        job.work();
-        drop(done);
-        for () in finished {} // ends when every helper is done
-        self.learn(begun, count, used as u64);
+        let chunks = count.div_ceil(chunk);
+        pool::share(chunks as usize, threads, &|part| {
+            let start = first + part as u64 * chunk;
+            job.some(start, (start + chunk).min(job.count));
+        });
+        self.learn(begun, count, (threads as u64).min(chunks));
         job.fault()
     }
 

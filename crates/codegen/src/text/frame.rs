@@ -34,7 +34,9 @@ impl<'k> Printer<'k> {
         });
         let values = kernel.values.iter().zip(&self.names.values);
         let values = values.map(|(v, name)| format!("{} {name}", self.names.of_type(kernel, v.ty)));
-        let params = views.chain(values).collect::<Vec<_>>().join(", ");
+        let (status, code) = if self.checked { ("long long* bn_status", "long long bn_code") } else { ("", "") };
+        let all = views.chain([status.into()]).chain(values).chain([code.into()]).filter(|p: &String| !p.is_empty());
+        let params = all.collect::<Vec<String>>().join(", ");
         if self.dialect == Dialect::Cpp {
             return self.loop_form(&name, &params);
         }

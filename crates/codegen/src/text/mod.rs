@@ -27,12 +27,13 @@ pub(crate) enum Dialect {
 }
 
 /// Prints a kernel as a translation unit of its own.
-pub(crate) fn print(kernel: &Kernel, dialect: Dialect) -> String {
+pub(crate) fn print(kernel: &Kernel, dialect: Dialect, checked: bool) -> String {
     let names = Names::new(kernel);
     let mut p = Printer {
         kernel,
         names,
         dialect,
+        checked,
         code: &kernel.code,
         terms: vec![],
         helpers: vec![],
@@ -100,6 +101,8 @@ struct Printer<'k> {
     kernel: &'k Kernel,
     names: Names,
     dialect: Dialect,
+    /// Whether indices are checked where they are used.
+    checked: bool,
     /// The code being printed: the kernel's or a function's.
     code: &'k Code,
     terms: Vec<Option<Term>>,
@@ -159,9 +162,12 @@ impl<'k> Printer<'k> {
                     self.line(line);
                 }
                 Stmt::Store { view, at, value } => {
-                    let (element, value) = (self.element(*view, at), self.term(*value));
-                    let wide = value.ty != self.kernel.view(*view).ty;
-                    self.line(match wide {
+                    let value = self.term(*value);
+                    let viewed = self.kernel.view(*view).ty;
+                    let structs = &self.kernel.structs;
+                    let width = value.ty.count(structs) / viewed.count(structs).max(1);
+                    let element = self.element(*view, at, width);
+                    self.line(match value.ty != viewed {
                         true => format!("bn_store(&{element}, {});", value.text),
                         false => format!("{element} = {};", value.text),
                     });
@@ -234,20 +240,34 @@ impl<'k> Printer<'k> {
         self.terms[id.0 as usize] = Some(Term::new(name, ty).within(range));
     }
 
-    /// An element of a view.
-    fn element(&self, view: View, at: &Args) -> String {
+    /// An element of a view, or the first of `width` that are accessed at once.
+    fn element(&self, view: View, at: &Args, width: usize) -> String {
         let viewed = self.kernel.view(view);
         let name = self.names.view(view).to_owned();
-        let indices = at.iter().map(|&index| self.term(index).text);
+        let indices = at.iter().zip(viewed.dims).enumerate().map(|(n, (&index, dim))| {
+            let index = self.term(index).text;
+            let last = n + 1 == viewed.dims.len();
+            let (extent, code) = (self.extent(dim.extent), check_code(self.kernel, view, n));
+            match self.checked {
+                true => {
+                    format!("bn_at({index}, {extent}, {}, bn_status, bn_code + {code})", if last { width } else { 1 })
+                }
+                false => index,
+            }
+        });
         if let View::Shared(_) = view {
             return name + &indices.map(|index| format!("[{index}]")).collect::<String>();
         }
         let places = indices.zip(viewed.dims).filter_map(|(index, dim)| match dim.stride {
-            Extent::Const(0) => None,
+            // A checked index is wanted for its check alone.
+            Extent::Const(0) if !self.checked => None,
             Extent::Const(1) => Some(index),
             stride => Some(format!("{index} * {}", self.extent(stride))),
         });
-        let place = places.collect::<Vec<_>>().join(" + ");
+        let mut place = places.collect::<Vec<_>>().join(" + ");
+        if self.checked && width > 1 {
+            place = format!("bn_aligned({place}, {width}, bn_status, bn_code)");
+        }
         format!("{name}[{}]", if place.is_empty() { "0" } else { &place })
     }
 
@@ -352,12 +372,13 @@ impl<'k> Printer<'k> {
                 let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
                 call(&self.names.functions[*n as usize], &args)
             }
-            Expr::Load { view, at, width: 1 } => self.element(*view, at),
-            Expr::Load { view, at, .. } => {
-                format!("bn_load<{}>(&{})", self.names.of_type(self.kernel, ty), self.element(*view, at))
+            Expr::Load { view, at, width: 1 } => self.element(*view, at, 1),
+            Expr::Load { view, at, width } => {
+                let element = self.element(*view, at, *width as usize);
+                format!("bn_load<{}>(&{element})", self.names.of_type(self.kernel, ty))
             }
             Expr::Atomic { atomic, view, at, value } => {
-                let element = Term::new(self.element(*view, at), ty);
+                let element = Term::new(self.element(*view, at, 1), ty);
                 let value = self.term(*value);
                 self.each(ty, |p, n| {
                     let (element, value) = (p.part(&element, n), p.part(&value, n));
@@ -366,7 +387,7 @@ impl<'k> Printer<'k> {
             }
             Expr::CompareExchange { view, at, expected, value } => {
                 let (expected, value) = (self.term(*expected), self.term(*value));
-                compare_exchange(value.scalar(), &self.element(*view, at), &expected.text, &value.text)
+                compare_exchange(value.scalar(), &self.element(*view, at, 1), &expected.text, &value.text)
             }
             Expr::Shuffle { shuffle, value, lane } => {
                 let function = match shuffle {
@@ -419,6 +440,19 @@ impl<'k> Printer<'k> {
         self.define_cast(&name, source, to);
         call(&name, std::slice::from_ref(from))
     }
+}
+
+/// What checked text adds to its code where an index along a dimension of a view is bad: 1 and up, in order of views.
+/// (0 is a wide access at a bad place.)
+pub(crate) fn check_code(kernel: &Kernel, view: View, dimension: usize) -> usize {
+    let dims = |views: &[&[bornite_ir::Dim]]| views.iter().map(|dims| dims.len()).sum::<usize>();
+    let params: Vec<&[bornite_ir::Dim]> = kernel.params.iter().map(|p| &p.dims[..]).collect();
+    let shared: Vec<&[bornite_ir::Dim]> = kernel.shared.iter().map(|s| &s.dims[..]).collect();
+    1 + dimension
+        + match view {
+            View::Param(n) => dims(&params[..n.0 as usize]),
+            View::Shared(n) => dims(&params) + dims(&shared[..n.0 as usize]),
+        }
 }
 
 /// CUDA's names of the axes.

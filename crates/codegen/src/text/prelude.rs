@@ -2,6 +2,23 @@
 
 /// What is searched for in the text, and its definition. Definitions may use those above them.
 pub(super) const PRELUDE: &[(&str, &str)] = &[
+    // A thread that meets a bad index has nothing right left to do; barriers do not wait for threads that have ended.
+    (
+        "bn_at(",
+        "__device__ __noinline__ void bn_bad(long long i, long long* status, long long code) {
+    if (atomicCAS((unsigned long long*)status, 0ull, (unsigned long long)code) == 0ull) status[1] = i;
+    asm volatile(\"exit;\");
+}
+template <class I> __device__ __forceinline__ I bn_at(I i, long long n, int width, long long* status, long long code) {
+    if (i < 0 || i > n - width) bn_bad(i, status, code);
+    return i;
+}
+template <class I> __device__ __forceinline__ I bn_aligned(I i, int width, long long* status, long long code) {
+    if (i % width != 0) bn_bad(i, status, code);
+    return i;
+}
+",
+    ),
     (
         "bn_min(",
         "__device__ __forceinline__ float bn_min(float a, float b) {

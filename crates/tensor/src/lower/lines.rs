@@ -20,7 +20,7 @@ pub(super) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let mut b = Builder::new(format!("{}_{}", node.op.name(), node.inputs[0].0.dtype), lines as u64, index);
     let out = b.param("out", node.dtype, node.elements() as u64, Access::ReadWrite);
     let line = b.index();
-    let mut l = Lowering { b, loads: vec![], inputs: vec![], index, status: None, values: vec![] };
+    let mut l = Lowering::new(b, index);
     let mut shape = node.shape.clone();
     shape.remove(axis);
     let others = l.axes_of(&Coordinates::linear(line, &shape));
@@ -130,11 +130,14 @@ impl Lowering {
 
     /// True if the entry at place `a` of the heap belongs before that at `b`.
     fn before(&mut self, line: &Line, a: ExprId, b: ExprId, descending: bool) -> ExprId {
-        let [(i, x), (j, y)] = [a, b].map(|place| {
-            let place = self.linear_of(&line.at(place));
-            let entry = self.b.load(line.out, place);
-            let index = self.b.cast(self.index, &entry);
-            (entry, self.load(&line.x, line.at(index)))
+        // In a scope of its own: what it loads is not known after the block that it is called in.
+        let [(i, x), (j, y)] = self.scope(|l| {
+            [a, b].map(|place| {
+                let place = l.linear_of(&line.at(place));
+                let entry = l.b.load(line.out, place);
+                let index = l.b.cast(l.index, &entry);
+                (entry, l.load(&line.x, line.at(index)))
+            })
         });
         let earlier = self.b.lt(&i, &j);
         let (small, large) = if descending { (y, x) } else { (x, y) };

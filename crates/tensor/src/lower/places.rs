@@ -15,8 +15,11 @@ impl Lowering {
     /// A variable that holds what `then` computes where a condition holds, else `value`.
     fn guarded(&mut self, condition: ExprId, value: Value, then: impl FnOnce(&mut Self) -> ExprId) -> ExprId {
         let result = self.b.local("result", value);
+        // Again at every turn of the loop that this may be in.
+        let otherwise = self.b.constant(value);
+        self.b.assign(result, otherwise);
         self.b.open_block();
-        let inside = then(self);
+        let inside = self.scope(then);
         self.b.assign(result, inside);
         let then = self.b.close_block();
         self.b.simple(bornite_ir::Stmt::If { condition, then, otherwise: vec![] });
@@ -68,7 +71,7 @@ impl Lowering {
             let conditions = vec![self.b.op(Row::Ge, &[&inner[axis], &zero]), self.b.lt(&inner[axis], &end)];
             if let Some(condition) = self.every(conditions) {
                 self.b.open_block();
-                let value = self.load(input, Coordinates::axes(inner, &input.0.shape));
+                let value = self.scope(|l| l.load(input, Coordinates::axes(inner, &input.0.shape)));
                 self.b.assign(result, value);
                 let then = self.b.close_block();
                 self.b.simple(bornite_ir::Stmt::If { condition, then, otherwise: vec![] });
@@ -89,9 +92,11 @@ impl Lowering {
     }
 
     /// Notes a bad index where the device's status is read: the first wins.
-    fn report(&mut self, index: ExprId) {
+    fn report(&mut self, node: &Node, index: ExprId) {
         let Some(status) = self.status else { return };
-        let code = self.b.value("code", DType::I64);
+        // A value of the call: the kernel is the same whichever line it is for.
+        self.values.push(Value::int(DType::I64, crate::status::code(node)));
+        let code = self.b.value(format!("code{}", self.values.len()), DType::I64);
         let (flag, place) = (self.b.index_constant(0), self.b.index_constant(1));
         let zero = self.b.constant(Value::int(DType::I64, 0));
         let before = self.b.compare_exchange(status, flag, zero, code);
@@ -100,10 +105,10 @@ impl Lowering {
     }
 
     /// What to do where an index is bad.
-    fn unless(&mut self, inside: ExprId, index: ExprId) {
+    fn unless(&mut self, node: &Node, inside: ExprId, index: ExprId) {
         let bad = self.b.op(Row::Not, &[&inside]);
         self.b.open_block();
-        self.report(index);
+        self.report(node, index);
         let then = self.b.close_block();
         self.b.simple(bornite_ir::Stmt::If { condition: bad, then, otherwise: vec![] });
     }
@@ -111,18 +116,66 @@ impl Lowering {
     pub(super) fn gather(&mut self, node: &Node, axis: usize, at: &Coordinates) -> ExprId {
         let (x, index) = (&node.inputs[0], &node.inputs[1]);
         let axes = self.axes_of(at);
-        let (wide, inside) = self.index_at(index, Coordinates::axes(axes.clone(), &index.0.shape), x.0.shape[axis]);
-        self.unless(inside, wide);
+        let (wide, inside) = self.index_at(index, at.clone(), x.0.shape[axis]);
+        self.unless(node, inside, wide);
         self.guarded(inside, Value::int(node.dtype, 0), |l| {
+            let place = l.b.cast(l.index, &wide);
+            // One index a row: what is picked is another column of the row that the kernel is at.
+            if let Some(row) = l.row_of(node, x, axis, at) {
+                let at = l.column_at(row, place, &x.0.shape);
+                return l.load(x, at);
+            }
             let mut inner = axes;
-            inner[axis] = l.b.cast(l.index, &wide);
+            inner[axis] = place;
             l.load(x, Coordinates::axes(inner, &x.0.shape))
         })
+    }
+
+    /// The kernel's row, if `picked` has an element for each row of `x` along its last axis, and is asked for at a row.
+    fn row_of(&mut self, picked: &Node, x: &Tensor, axis: usize, at: &Coordinates) -> Option<ExprId> {
+        let (rows, columns) = self.frame?;
+        let last = axis + 1 == x.0.shape.len() && x.0.shape[axis] == columns;
+        let fits = last && picked.elements() == rows && x.0.elements() == rows * columns && at.row.is_none();
+        if fits { at.linear } else { None }
+    }
+
+    /// Another column of a row.
+    fn column_at(&mut self, row: ExprId, column: ExprId, shape: &[usize]) -> Coordinates {
+        let columns = self.frame.map_or(1, |(_, columns)| columns);
+        let start = self.index_op(Row::Mul, row, columns);
+        let linear = self.b.add(&start, &column);
+        Coordinates { shape: shape.to_vec(), linear: Some(linear), axes: None, row: Some((row, column)) }
+    }
+
+    /// A value added at one index of each row.
+    fn scatter_one(&mut self, node: &Node, (row, column): (ExprId, ExprId), at: &Coordinates) -> ExprId {
+        let [x, index, values] = &node.inputs[..] else { return self.b.index_constant(0) };
+        let of_row = |shape: &[usize]| Coordinates::linear(row, shape);
+        let columns = self.frame.map_or(1, |(_, columns)| columns);
+        let (wide, inside) = self.index_at(index, of_row(&index.0.shape), columns);
+        let (zero, column) = (self.b.index_constant(0), column);
+        let first = self.b.op(Row::Eq, &[&column, &zero]);
+        let rest = self.b.op(Row::Not, &[&first]);
+        let fine = self.b.op(Row::Or, &[&inside, &rest]);
+        self.unless(node, fine, wide);
+        let dtype = accumulator(node.dtype);
+        let (base, value) = (self.load(x, at.clone()), self.load(values, of_row(&values.0.shape)));
+        let (base, value) = (self.b.cast(dtype, &base), self.b.cast(dtype, &value));
+        let sum = self.b.add(&base, &value);
+        let place = self.b.cast(DType::I64, &column);
+        let here = self.b.op(Row::Eq, &[&place, &wide]);
+        let result = self.b.select(&here, &sum, &base);
+        self.b.cast(node.dtype, &result)
     }
 
     /// Each element looks through all indices of its line, in order: slow for long lines, the same everywhere.
     pub(super) fn scatter_add(&mut self, node: &Node, axis: usize, at: &Coordinates) -> ExprId {
         let [x, index, values] = &node.inputs[..] else { return self.b.index_constant(0) };
+        if let (Some(place), Some((rows, columns))) = (at.row, self.frame)
+            && one_a_row(node, axis, rows, columns)
+        {
+            return self.scatter_one(node, place, at);
+        }
         let axes = self.axes_of(at);
         let dtype = accumulator(node.dtype);
         let total = self.b.local("total", Value::int(dtype, 0));
@@ -141,10 +194,10 @@ impl Lowering {
             let is_first = l.b.op(Row::Eq, &[&own, &first]);
             let not_first = l.b.op(Row::Not, &[&is_first]);
             let fine = l.b.op(Row::Or, &[&inside, &not_first]);
-            l.unless(fine, wide);
+            l.unless(node, fine, wide);
             let mine = l.b.op(Row::Eq, &[&wide, &own]);
             l.b.open_block();
-            let value = l.load(values, Coordinates::axes(inner, &values.0.shape));
+            let value = l.scope(|l| l.load(values, Coordinates::axes(inner, &values.0.shape)));
             let (value, before) = (l.b.cast(dtype, &value), l.b.read(total));
             let after = l.b.add(&before, &value);
             l.b.assign(total, after);
@@ -192,11 +245,35 @@ impl Lowering {
 
     /// Word `i % 4` of Philox at counter `(i / 4, offset)` under the seed.
     pub(super) fn random(&mut self, node: &Node, at: &Coordinates) -> ExprId {
-        let state = &node.inputs[0];
         let linear = self.linear_of(at);
         let wide = self.b.cast(Scalar::U64, &linear);
-        let [four, half] = [4, 32].map(|n| self.b.constant(Value::int(Scalar::U64, n)));
+        let four = self.b.constant(Value::int(Scalar::U64, 4));
         let group = self.b.div(&wide, &four);
+        let found = self.philox(node, group);
+        let rest = self.b.op(Row::Rem, &[&wide, &four]);
+        let mut result = self.b.extract(found, 0);
+        for n in 1..4 {
+            let word = self.b.extract(found, n);
+            let number = self.b.constant(Value::int(Scalar::U64, n as i64));
+            let chosen = self.b.op(Row::Eq, &[&rest, &number]);
+            result = self.b.select(&chosen, &word, &result);
+        }
+        result
+    }
+
+    /// Words `first + 4 n` and the three after it; `first` is a multiple of 4.
+    pub(super) fn four_random(&mut self, node: &Node, first: ExprId, n: usize) -> [ExprId; 4] {
+        let wide = self.b.cast(Scalar::U64, &first);
+        let [four, n] = [4, n as i64].map(|n| self.b.constant(Value::int(Scalar::U64, n)));
+        let group = self.b.div(&wide, &four);
+        let group = self.b.add(&group, &n);
+        let found = self.philox(node, group);
+        [0, 1, 2, 3].map(|n| self.b.extract(found, n))
+    }
+
+    fn philox(&mut self, node: &Node, group: ExprId) -> ExprId {
+        let state = &node.inputs[0];
+        let half = self.b.constant(Value::int(Scalar::U64, 32));
         let [seed, offset] = [0, 1].map(|n| {
             let n = self.b.index_constant(n);
             self.load(state, Coordinates::linear(n, &state.0.shape))
@@ -208,15 +285,14 @@ impl Lowering {
         }
         let counter = self.b.construct(Type::Vector(Scalar::U32, 4), &words[..4]);
         let key = self.b.construct(Type::Vector(Scalar::U32, 2), &words[4..]);
-        let found = self.b.algebra(Algebra::Philox, &[counter, key]);
-        let rest = self.b.op(Row::Rem, &[&wide, &four]);
-        let mut result = self.b.extract(found, 0);
-        for n in 1..4 {
-            let word = self.b.extract(found, n);
-            let number = self.b.constant(Value::int(Scalar::U64, n as i64));
-            let chosen = self.b.op(Row::Eq, &[&rest, &number]);
-            result = self.b.select(&chosen, &word, &result);
-        }
-        result
+        self.b.algebra(Algebra::Philox, &[counter, key])
     }
+}
+
+/// True if a scatter adds one value to each row of a kernel over rows.
+pub(crate) fn one_a_row(node: &Node, axis: usize, rows: usize, columns: usize) -> bool {
+    axis + 1 == node.shape.len()
+        && node.shape[axis] == columns
+        && node.elements() == rows * columns
+        && node.inputs[1].0.elements() == rows
 }

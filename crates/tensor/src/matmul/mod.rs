@@ -1,14 +1,18 @@
-//! Matrix products on a GPU by cuBLASLt: which ones, from which memory, with which copies.
+//! Matrix products by a library: which ones, from which memory, with which copies. On a GPU by cuBLASLt (`blas.rs`), on
+//! the CPU by gemm (`cpu.rs`, `gemm.rs`).
 //!
-//! This is where "the same bits on every device" ends. Generated kernels (`lower.rs`) give equal bits everywhere; the
-//! library sums in an order of its own, so on CUDA a product of floats agrees with the other devices within a bound
-//! (about k roundings of Σ|a||b|), not to the bit. Two runs of one product on one device still agree to the bit, eager
-//! or traced. [`MatmulMode::Exact`] keeps the generated kernels. Integers, empty shapes, other devices and machines without
-//! the library have them always.
+//! This is where "the same bits on every device" ends. Generated kernels (`lower.rs`) give equal bits everywhere; a
+//! library sums in an order of its own, so a product of floats agrees with the interpreter's within a bound (about k
+//! roundings of Σ|a||b|), not to the bit. Two runs of one product on one device still agree to the bit, eager or traced,
+//! and on the CPU for any number of threads. [`MatmulMode::Exact`] keeps the generated kernels. Integers, empty shapes, the
+//! interpreter and machines without cuBLASLt have them always.
 
+mod blas;
+mod cpu;
+mod gemm;
 mod mode;
 mod product;
-mod strided;
+pub(crate) mod strided;
 
 pub use mode::MatmulMode;
-pub(crate) use product::{Product, products};
+pub(crate) use product::{Product, products, rows_merge};

@@ -7,7 +7,7 @@ use bornite_cuda::settings::{MATMUL_VARIABLE, choose, read};
 
 use crate::Result;
 
-/// What computes matrix products of floats on a GPU. Decided when work is planned: a [`crate::Trace`] keeps for each
+/// What computes matrix products of floats, on a GPU and on the CPU. Decided when work is planned: a [`crate::Trace`] keeps for each
 /// signature what held at its first call.
 ///
 /// ```
@@ -21,9 +21,9 @@ use crate::Result;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MatmulMode {
-    /// cuBLASLt where it is there, f32 in full f32.
+    /// cuBLASLt on a GPU, where it is there, f32 in full f32; gemm on the CPU, the same bits for any number of threads.
     Library = 1,
-    /// As `Library`, but f32 inputs are rounded to TF32.
+    /// As `Library`, but f32 inputs are rounded to TF32 on a GPU.
     Tf32 = 2,
     /// Generated kernels, which give the same bits on every device. Slow.
     Exact = 3,

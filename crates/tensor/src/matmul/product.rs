@@ -1,152 +1,106 @@
-//! From a product in the graph to a call of the library.
+//! Which products of a schedule a library computes, and from which memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use bornite_cuda::Error as CudaError;
-use bornite_cuda::blas::{self, Call, Compute, Element, Matmul, Operand, Plan};
-use bornite_cuda::profile::{self, DeviceClock};
 
 use super::MatmulMode;
-use super::strided::{Matrix, Strided};
+use super::blas::{self, BlasProduct};
+use super::cpu::{self, CpuProduct};
+use super::strided::Strided;
 use crate::buffer::Buffer;
-use crate::node::{Node, Op};
+use crate::node::Op;
 use crate::timing::About;
-use crate::{DType, Device, Error, Result, Tensor};
+use crate::{Device, Result, Tensor};
 
-/// A product that the library computes, ready to run.
-pub(crate) struct Product {
-    plan: Arc<Plan>,
-    arranged: Arranged,
-    name: String,
+/// A product that a library computes, ready to run.
+pub(crate) enum Product {
+    Cpu(CpuProduct),
+    Cuda(BlasProduct),
 }
 
 /// The products of a schedule by node, each with the tensors it reads.
 pub(super) type Products = HashMap<u64, (Arc<Product>, [Tensor; 2])>;
 
-/// A product as the library would compute it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Arranged {
-    matmul: Matmul,
-    /// Where A and B begin in their memory, in bytes.
-    offsets: [usize; 2],
-    /// Which of A and B must be copied first.
-    copied: [bool; 2],
-}
-
-/// Finds the products among `nodes` that the library is to compute. Views whose memory is no matrix are added to `nodes`:
-/// they are copied first.
+/// Finds the products among `nodes` that a library is to compute. Views from whose memory it cannot read are added to
+/// `nodes`: they are copied first.
 pub(crate) fn products(device: Device, nodes: &mut BTreeMap<u64, Tensor>) -> Result<Products> {
     let mut products = Products::new();
-    let Device::Cuda(ordinal) = device else { return Ok(products) };
+    if device == Device::Interpreter {
+        return Ok(products);
+    }
     let wanted: Vec<Tensor> =
         nodes.values().filter(|t| matches!(t.0.op, Op::Matmul) && t.0.value().is_none()).cloned().collect();
     if wanted.is_empty() {
         return Ok(products);
     }
     let mode = MatmulMode::current()?;
-    // Looked for once: to ask the loader at every product would cost more than small products do.
-    static MISSING: AtomicBool = AtomicBool::new(false);
-    if mode == MatmulMode::Exact || MISSING.load(Ordering::Relaxed) {
+    if mode == MatmulMode::Exact {
         return Ok(products);
     }
-    let cuda = bornite_cuda::Device::open(ordinal)?;
-    for tensor in wanted {
-        let node = &*tensor.0;
-        let Some((arranged, inputs)) = arrange(node, mode) else { continue };
-        let plan = match Plan::cached(&cuda, &arranged.matmul) {
-            Ok(plan) => plan,
-            Err(why @ (CudaError::MissingLibrary { .. } | CudaError::OldLibrary { .. })) => {
-                bornite_cuda::log!(Warn, "matrix products on {device} are slow: {why}");
-                MISSING.store(true, Ordering::Relaxed);
-                return Ok(products);
-            }
-            Err(why) if blas::unsupported(&why) => {
-                bornite_cuda::log!(Debug, "a generated kernel is used: {why}");
-                continue;
-            }
-            Err(why) => return Err(why.into()),
-        };
-        for (input, copied) in inputs.iter().zip(arranged.copied) {
+    let mut add = |id, product, inputs: [Tensor; 2], copied: [bool; 2]| {
+        for (input, copied) in inputs.iter().zip(copied) {
             if copied {
                 nodes.insert(input.0.id, input.clone());
             }
         }
-        let name = format!("matmul_{}", node.dtype);
-        products.insert(node.id, (Arc::new(Product { plan, arranged, name }), inputs));
+        products.insert(id, (Arc::new(product), inputs));
+    };
+    match device {
+        Device::Interpreter => {}
+        Device::Cpu(_) => {
+            for tensor in &wanted {
+                if let Some((product, inputs, copied)) = cpu::product(&tensor.0) {
+                    add(tensor.0.id, Product::Cpu(product), inputs, copied);
+                }
+            }
+        }
+        Device::Cuda(ordinal) => {
+            for (id, product, inputs, copied) in blas::products(ordinal, &wanted, mode)? {
+                add(id, Product::Cuda(product), inputs, copied);
+            }
+        }
     }
     Ok(products)
 }
 
-/// Not all of the library counts further.
-const LARGEST: usize = i32::MAX as usize;
-
-/// How the library would compute a product, and from which tensors' memory. `None` where it should not.
-fn arrange(node: &Node, mode: MatmulMode) -> Option<(Arranged, [Tensor; 2])> {
-    let element = match node.dtype {
-        DType::F16 => Element::F16,
-        DType::BF16 => Element::Bf16,
-        DType::F32 => Element::F32,
-        DType::F64 => Element::F64,
-        _ => return None,
-    };
-    let [a, b] = &node.inputs[..] else { return None };
-    let (&[ref lead @ .., m, k], &[.., n]) = (a.0.shape.as_slice(), b.0.shape.as_slice()) else { return None };
-    let mut batch: usize = lead.iter().product();
-    let mut m = m;
-    if [batch, m, n, k].contains(&0) {
-        return None;
+impl Product {
+    /// Computes into the first buffer from the other two, in the order of the device's work.
+    pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
+        match self {
+            Product::Cpu(product) => product.launch(buffers, about),
+            Product::Cuda(product) => product.launch(buffers, about),
+        }
     }
-    let (from_a, mut left, copied_a) = locate(a)?;
-    let (from_b, right, copied_b) = locate(b)?;
-    // A batch whose second matrix is always the same is one product of a taller first matrix.
-    let repeated = right.batch_stride == 0 && !left.transposed && left.batch_stride == m * left.stride;
-    if repeated && m * batch <= LARGEST {
-        (m, batch) = (m * batch, 1);
-    }
-    if [batch, m, n, k].iter().any(|&length| length > LARGEST) {
-        return None;
-    }
-    if batch == 1 {
-        left.batch_stride = 0;
-    }
-    let operand = |matrix: &Matrix| Operand {
-        transposed: matrix.transposed,
-        stride: matrix.stride as u64,
-        batch_stride: matrix.batch_stride as u64,
-        alignment: alignment(matrix.offset * element.bytes()),
-    };
-    let mut matmul = Matmul::new(m as u64, n as u64, k as u64, element);
-    (matmul.batch, matmul.a, matmul.b) = (batch as u64, operand(&left), operand(&right));
-    matmul.d.batch_stride = if batch == 1 { 0 } else { (m * n) as u64 };
-    if mode == MatmulMode::Tf32 && element == Element::F32 {
-        matmul.compute = Compute::Tf32;
-    }
-    let offsets = [left.offset * element.bytes(), right.offset * element.bytes()];
-    Some((Arranged { matmul, offsets, copied: [copied_a, copied_b] }, [from_a, from_b]))
 }
 
-/// What an address so many bytes into a buffer is a multiple of. Buffers begin at multiples of 512.
-fn alignment(offset: usize) -> u32 {
-    1 << offset.trailing_zeros().min(8)
+impl fmt::Display for Product {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Product::Cpu(product) => product.fmt(f),
+            Product::Cuda(product) => product.fmt(f),
+        }
+    }
 }
 
-/// The tensor in whose memory a matrix lies, how it lies there, and whether that tensor is a view to be copied first.
-fn locate(tensor: &Tensor) -> Option<(Tensor, Matrix, bool)> {
-    // From the tensor down to memory. As in `lower.rs`, what has a value is not looked through.
-    let mut chain = vec![tensor];
-    while let Some(&last) = chain.last()
-        && last.0.op.is_view()
-        && last.0.value().is_none()
-    {
-        chain.push(&last.0.inputs[0]);
+/// What is copied before a product, in words.
+pub(super) fn copies(copied: [bool; 2]) -> &'static str {
+    match copied {
+        [false, false] => "no copies",
+        [true, false] => "the first is copied before",
+        [false, true] => "the second is copied before",
+        [true, true] => "both are copied before",
     }
+}
+
+/// The tensor in whose memory a matrix lies, how it lies there if that `fits`, and whether that tensor is a view to be
+/// copied first.
+pub(super) fn locate<M>(tensor: &Tensor, fits: impl Fn(&Strided) -> Option<M>) -> Option<(Tensor, M, bool)> {
+    let chain = down_to_memory(tensor);
     let seen_from = |start: usize| {
         let views = chain[..start].iter().rev();
         let place = Strided::contiguous(&chain[start].0.shape);
-        views.into_iter().try_fold(place, |place, view| place.through(&view.0.op))?.matrix()
+        fits(&views.into_iter().try_fold(place, |place, view| place.through(&view.0.op))?)
     };
     let last = chain.len() - 1;
     let constant = matches!(chain[last].0.op, Op::Full(_)) && chain[last].0.value().is_none();
@@ -161,47 +115,108 @@ fn locate(tensor: &Tensor) -> Option<(Tensor, Matrix, bool)> {
     found.min_by_key(|(tensor, ..)| tensor.0.elements())
 }
 
-impl Product {
-    /// Computes into the first buffer from the other two, in the order of the device's work.
-    pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
-        let &[Buffer::Cuda(d), Buffer::Cuda(a), Buffer::Cuda(b)] = buffers else {
-            return Err(Error::Cuda(CudaError::BadLaunch {
-                kernel: self.name.clone(),
-                what: "a product takes three buffers of the GPU".into(),
-            }));
-        };
-        let [at_a, at_b] = self.arranged.offsets;
-        let call = Call::new((a, at_a), (b, at_b), (d, 0));
-        let matmul = &self.arranged.matmul;
-        let describe = || {
-            let read = |operand: &Operand, rows: u64, columns: u64| {
-                rows * columns * if operand.batch_stride == 0 { 1 } else { matmul.batch }
-            };
-            let (a, b) = (read(&matmul.a, matmul.m, matmul.k), read(&matmul.b, matmul.k, matmul.n));
-            about.work(&self.name, (a + b + matmul.m * matmul.n * matmul.batch) * matmul.input.bytes() as u64)
-        };
-        Ok(profile::timed(&DeviceClock(self.plan.device()), describe, || self.plan.run(&call))?)
+/// A view, what it views, and so on. As in `lower.rs`, what has a value is not looked through.
+fn down_to_memory(tensor: &Tensor) -> Vec<&Tensor> {
+    let mut chain = vec![tensor];
+    while let Some(&last) = chain.last()
+        && last.0.op.is_view()
+        && last.0.value().is_none()
+    {
+        chain.push(&last.0.inputs[0]);
     }
+    chain
 }
 
-impl fmt::Display for Product {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} by cuBLASLt: {}", self.name, self.arranged)
-    }
-}
-
-impl fmt::Display for Arranged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let copied = match self.copied {
-            [false, false] => "no copies",
-            [true, false] => "the first is copied before",
-            [false, true] => "the second is copied before",
-            [true, true] => "both are copied before",
-        };
-        write!(f, "{}; {copied}", self.matmul)
-    }
+/// True if all axes but the last are one axis as far as memory goes: then a product with one matrix is a single product,
+/// and so is the gradient by that matrix.
+pub(crate) fn rows_merge(tensor: &Tensor) -> bool {
+    let Some((&columns, lead)) = tensor.0.shape.split_last() else { return false };
+    let chain = down_to_memory(tensor);
+    let [views @ .., memory] = &chain[..] else { return false };
+    let mut views = views.iter().rev();
+    let place = views.try_fold(Strided::contiguous(&memory.0.shape), |place, view| place.through(&view.0.op));
+    place.and_then(|place| place.reshape(&[lead.iter().product(), columns])).is_some()
 }
 
 #[cfg(test)]
-#[path = "product_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::DType;
+    use crate::node::Cut;
+
+    /// What computes a product on a device, and how many steps come before it.
+    fn planned(product: &Tensor, mode: MatmulMode) -> Option<(String, usize)> {
+        let mut nodes = BTreeMap::from([(product.0.id, product.clone())]);
+        let found = mode.within(|| products(product.0.device, &mut nodes)).unwrap();
+        found.get(&product.0.id).map(|(product, _)| (product.to_string(), nodes.len() - 1))
+    }
+
+    fn zeros(shape: &[usize], device: Device) -> Tensor {
+        Tensor::from_slice(&vec![0.0f32; shape.iter().product()], shape, device)
+    }
+
+    #[test]
+    fn the_cpu_reads_any_strides_where_they_are() {
+        use MatmulMode::{Exact, Library, Tf32};
+        let here = |shape: &[usize]| zeros(shape, Device::cpu());
+        let text = |product: &Tensor| planned(product, Library).unwrap();
+        let (x, w) = (here(&[37, 19]), here(&[19, 53]));
+        let plain = "matmul_f32 by gemm: 37x19 by 19x53, strides 19, 1 and 53, 1; no copies";
+        assert_eq!(text(&x.matmul(&w)), (plain.into(), 0));
+        assert_eq!(planned(&x.matmul(&w), Tf32), Some((plain.into(), 0)));
+        assert_eq!(planned(&x.matmul(&w), Exact), None);
+        let turned = w.t().matmul(&x.t());
+        assert_eq!(text(&turned).0, "matmul_f32 by gemm: 53x19 by 19x37, strides 1, 53 and 1, 19; no copies");
+        // Every other row and column, backwards; heads of attention, whose batch axes have unrelated strides.
+        let cuts = vec![Cut { start: 36, step: -2, len: 19 }, Cut { start: 0, step: 3, len: 7 }];
+        let stepped = Tensor::build(Op::Slice(cuts), vec![x.clone()], crate::Place::here());
+        let product = stepped.matmul(&here(&[7, 2]));
+        assert_eq!(text(&product).0, "matmul_f32 by gemm: 19x7 by 7x2, strides -38, 3 and 2, 1; no copies");
+        let heads = here(&[2, 5, 24]).reshape(&[2, 5, 3, 8]).permute(&[0, 2, 1, 3]);
+        let scores = heads.matmul(&heads.t());
+        assert_eq!(text(&scores).0, "matmul_f32 by gemm: 6 of 5x8 by 8x5, strides 24, 1 and 1, 24; no copies");
+        // One matrix for all: one product, also where the graph repeats it.
+        let repeated = w.reshape(&[1, 19, 53]).expand(&[4, 19, 53]);
+        let folded = "matmul_f32 by gemm: 148x19 by 19x53, strides 19, 1 and 53, 1; no copies";
+        assert_eq!(text(&here(&[4, 37, 19]).matmul(&repeated)).0, folded);
+        // A constant has no memory: one element is given some. What strides cannot say is copied.
+        let ones = Tensor::ones(&[], DType::F32, Device::cpu()).expand(&[19, 4]);
+        let product = x.matmul(&ones);
+        let words = "matmul_f32 by gemm: 37x19 by 19x4, strides 19, 1 and 0, 0; the second is copied before";
+        assert_eq!(text(&product), (words.into(), 1));
+        let odd = x.t().reshape(&[37, 19]);
+        assert!(text(&odd.matmul(&w)).0.ends_with("the first is copied before"));
+    }
+
+    #[test]
+    fn integers_empty_shapes_and_the_interpreter_keep_generated_kernels() {
+        let none = |product: &Tensor| planned(product, MatmulMode::Library).is_none();
+        for (a, b) in [([0, 3], [3, 4]), ([2, 0], [0, 4]), ([2, 3], [3, 0])] {
+            assert!(none(&zeros(&a, Device::cpu()).matmul(&zeros(&b, Device::cpu()))));
+        }
+        let ints = Tensor::from_slice(&[1i32, 2, 3, 4], &[2, 2], Device::cpu());
+        assert!(none(&ints.matmul(&ints)));
+        let judged = zeros(&[2, 2], Device::Interpreter);
+        assert!(none(&judged.matmul(&judged)));
+    }
+
+    #[test]
+    fn rows_merge_where_memory_is_one_run_of_them() {
+        let x = zeros(&[4, 6, 8], Device::cpu());
+        assert!(rows_merge(&x) && rows_merge(&x.exp()) && rows_merge(&x.reshape(&[2, 2, 6, 8])));
+        assert!(rows_merge(&x.slice(2, 1..5)), "a narrower row at the same stride");
+        assert!(!rows_merge(&x.slice(1, 1..5)) && !rows_merge(&x.transpose(0, 1)) && !rows_merge(&x.t()));
+        assert!(rows_merge(&x.slice(0, 1..2).transpose(0, 1)), "an axis of length 1 is nowhere");
+        let product = x.matmul(&zeros(&[8, 5], Device::cpu()));
+        assert!(matches!(product.0.op, Op::Reshape(_)) && product.0.shape == [4, 6, 5]);
+        assert!(matches!(x.t().matmul(&zeros(&[6, 5], Device::cpu())).0.op, Op::Matmul));
+    }
+
+    #[test]
+    fn the_gradient_of_a_shared_matrix_is_one_product() {
+        let (x, w) = (zeros(&[4, 6, 8], Device::cpu()), zeros(&[8, 5], Device::cpu()));
+        let gradient = x.matmul(&w).exp().sum(..).grad(&[&w]).remove(0);
+        assert!(gradient.explain().unwrap().contains("8x24 by 24x5, strides 1, 8 and 5, 1; no copies"));
+        assert!(!gradient.explain().unwrap().contains("sum"), "{}", gradient.explain().unwrap());
+    }
+}

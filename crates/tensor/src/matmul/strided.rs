@@ -4,7 +4,7 @@ use crate::node::Op;
 
 /// Element `[i, j, …]` lies at `offset + i · strides[0] + j · strides[1] + …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Strided {
+pub(crate) struct Strided {
     pub offset: isize,
     pub shape: Vec<usize>,
     /// Of axes of length 1, anything.
@@ -13,7 +13,7 @@ pub(super) struct Strided {
 
 /// A batch of matrices in memory, as a library takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Matrix {
+pub(crate) struct Matrix {
     pub offset: usize,
     /// False: rows are contiguous. True: columns are.
     pub transposed: bool,
@@ -39,7 +39,7 @@ impl Strided {
     pub fn through(&self, op: &Op) -> Option<Strided> {
         let mut view = self.clone();
         match op {
-            Op::Detach => {}
+            Op::Detach | Op::Checkpoint(_) => {}
             Op::Permute(axes) => {
                 view.shape = axes.iter().map(|&axis| self.shape[axis]).collect();
                 view.strides = axes.iter().map(|&axis| self.strides[axis]).collect();
@@ -66,7 +66,7 @@ impl Strided {
     }
 
     /// Splits and joins axes where memory allows it without moving anything.
-    fn reshape(&self, to: &[usize]) -> Option<Strided> {
+    pub fn reshape(&self, to: &[usize]) -> Option<Strided> {
         let mut view = Strided { offset: self.offset, shape: to.to_vec(), strides: vec![0; to.len()] };
         if to.contains(&0) {
             return Some(view);

@@ -2,6 +2,10 @@
 
 mod algebra;
 mod blas;
+mod einsum;
+mod equations;
+mod fused;
+mod fusion;
 mod fuzz;
 #[path = "../../../codegen/tests/fuzz/generate.rs"]
 mod generate;
@@ -32,7 +36,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 57] = [
+const SUITE: [(&str, Body); 71] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -61,21 +65,34 @@ const SUITE: [(&str, Body); 57] = [
     ("grad::known_answers", grad::known_answers),
     ("grad::checkpoints", grad::checkpoints),
     ("grad::second_order", grad::second_order),
+    ("fused::kernels_in_graphs", fused::kernels_in_graphs),
+    ("fused::kernels_in_traces", fused::kernels_in_traces),
+    ("fused::kernels_with_mistakes", fused::kernels_with_mistakes),
+    ("fused::fused_ops", fused::fused_ops),
+    ("fused::routines", fused::routines),
+    ("fusion::random_graphs", fusion::random_graphs),
+    ("fusion::kernels", fusion::kernels),
     ("methods::every_row_is_a_method", methods::every_row_is_a_method),
     ("methods::promotion", methods::promotion),
     ("methods::reductions", methods::reductions),
     ("methods::shapes", methods::shapes),
-    ("methods::einsum", methods::einsum),
+    ("einsum::equations", einsum::equations),
+    ("einsum::random_equations", einsum::random_equations),
+    ("methods::operators", methods::operators),
+    ("equations::solutions_and_inverses", equations::solutions_and_inverses),
+    ("equations::transforms", equations::transforms),
+    ("equations::quantiles", equations::quantiles),
     ("methods::activations", methods::activations),
     ("methods::layers", methods::layers),
     ("methods::images", methods::images),
     ("methods::attention", methods::attention),
     ("methods::losses", methods::losses),
-    ("methods::gradients", methods::gradients),
+    ("methods::gradient_of_no_distance", methods::gradient_of_no_distance),
     ("methods::copies_and_text", methods::copies_and_text),
     ("state::commit_is_whole_or_nothing", state::commit_is_whole_or_nothing),
     ("state::versions_never_change", state::versions_never_change),
     ("state::swap", state::swap),
+    ("state::drop_frees_at_once", state::drop_frees_at_once),
     ("state::commits_are_seen_whole", state::commits_are_seen_whole),
     ("traces::repeat_and_retrace", traces::repeat_and_retrace),
     ("traces::results_outlive_the_next_call", traces::results_outlive_the_next_call),
@@ -83,6 +100,7 @@ const SUITE: [(&str, Body); 57] = [
     ("traces::eager_and_traced_mix", traces::eager_and_traced_mix),
     ("traces::captured_values", traces::captured_values),
     ("traces::scratch_is_shared", traces::scratch_is_shared),
+    ("traces::updates_in_place", traces::updates_in_place),
     ("traces::errors_change_nothing", traces::errors_change_nothing),
     ("mlp::xor", mlp::xor),
     ("mlp::spiral", mlp::spiral),
@@ -104,6 +122,7 @@ fn main() {
     let mut trials = nvrtc::trials();
     trials.extend(runtime::trials(cuda.is_ok(), bornite_cuda::nvrtc_version().is_ok()));
     trials.extend(blas::trials(cuda.is_ok()));
+    trials.push(Trial::test("fused::fusion_can_be_switched_off", runtime::fusion_can_be_switched_off));
     for (name, body) in SUITE {
         for device in [Device::Interpreter, Device::cpu()] {
             trials.push(Trial::test(format!("{device}::{name}"), move || body(device)));
@@ -116,6 +135,9 @@ fn main() {
             Err(_) => Trial::test(format!("cuda::{name}"), || Ok(())).with_ignored_flag(true),
         });
     }
+    let huge = cuda.as_ref().ok().copied();
+    let body = move || huge.map_or(Ok(()), sweep::huge::more_than_32_bits_count);
+    trials.push(Trial::test("cuda::sweep::more_than_32_bits_count", body).with_ignored_flag(cuda.is_err()));
     if let Err(why) = &cuda {
         println!("skipped: everything on cuda, since {}", brief(why));
     }

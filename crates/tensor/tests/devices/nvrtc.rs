@@ -79,14 +79,17 @@ fn every_row_compiles() -> Outcome {
     Ok(())
 }
 
-/// Kernels that between them have everything a kernel can have: prints, structs, functions, shared memory, shuffles.
+/// Kernels that between them have everything a kernel can have: prints, structs, functions, shared memory, shuffles; with and
+/// without checks of their indices.
 fn every_kind_of_kernel_compiles() -> Outcome {
     let kernels = crate::samples::kernels();
     let program: String = (kernels.iter().enumerate())
-        .map(|(n, kernel)| {
+        .flat_map(|(n, kernel)| {
             let symbol = cuda::symbol(kernel);
-            let text = cuda::print(kernel).replace(&format!("\n{symbol}("), &format!("\n{symbol}_{n}("));
-            format!("namespace n{n} {{\n{text}}}\n")
+            [("n", cuda::print(kernel)), ("c", cuda::print_checked(kernel))].map(|(kind, text)| {
+                let text = text.replace(&format!("\n{symbol}("), &format!("\n{symbol}_{kind}{n}("));
+                format!("namespace {kind}{n} {{\n{text}}}\n")
+            })
         })
         .collect();
     for arch in ARCHITECTURES {

@@ -1,8 +1,9 @@
 //! Variables: commits are whole or nothing, and what was read never changes.
 
-use bornite::{DType, Device, Tensor, Var, commit};
+use bornite::{DEVICE_VARIABLE, DType, Device, Tensor, Var, commit};
 
 use crate::Outcome;
+use crate::runtime::child;
 
 fn var(values: &[f32], device: Device) -> bornite::Result<Var> {
     Var::new(&Tensor::from_slice(values, &[values.len()], device))
@@ -76,5 +77,65 @@ pub fn swap(device: Device) -> Outcome {
     assert_eq!((a.get().item()?, b.get().item()?), (1.0, 2.0));
     step.call(&[])?;
     assert_eq!((a.get().item()?, b.get().item()?), (2.0, 1.0));
+    Ok(())
+}
+
+/// In a process of its own, where nobody else's memory is counted.
+pub fn drop_frees_at_once(device: Device) -> Outcome {
+    let (well, text) = child("drop", &[(DEVICE_VARIABLE, &device.to_string())])?;
+    assert!(well, "{text}");
+    Ok(())
+}
+
+/// Bytes go up when a value is computed and come back when its last handle goes; what is not computed takes none.
+pub fn memory_comes_back(device: Device) -> Outcome {
+    const BYTES: usize = 1 << 20;
+    let one = vec![1.0f32; BYTES / 4];
+    let make = || Tensor::from_slice(&one, &[512, 512], device);
+    // What stays for as long as the process runs: status words, scratch memory.
+    make().gather(0, &Tensor::zeros(&[1, 512], DType::I64, device)).sum(..).realize()?;
+    let before = device.allocated_bytes()?;
+    let held = || -> bornite::Result<usize> { Ok((device.allocated_bytes()? - before) / BYTES) };
+    let x = make();
+    assert_eq!((x.bytes()?, held()?), (BYTES, 1));
+    let y = &x * 2.0 + 1.0;
+    assert_eq!(held()?, 1, "a promise takes no memory");
+    y.realize()?;
+    assert_eq!(held()?, 2);
+    let (twice, view) = (y.clone(), y.t().slice(0, ..4));
+    drop(y);
+    assert_eq!(held()?, 2, "a handle and a view are left");
+    drop(twice);
+    assert_eq!(held()?, 2, "a view is left");
+    assert_eq!(view.to_vec::<f32>()?[0], 3.0);
+    drop(view);
+    assert_eq!(held()?, 1, "the last handle is gone");
+    // A value keeps what it was made of, for its gradient.
+    let root = x.sqrt();
+    root.realize()?;
+    drop(x);
+    assert_eq!(held()?, 2);
+    drop(root);
+    assert_eq!(held()?, 0);
+    // Detached once it is computed, it does not.
+    let mut state = make();
+    for _ in 0..5 {
+        state = &state * 0.5;
+        state.realize()?;
+        state = state.detach();
+        assert_eq!(held()?, 1);
+    }
+    assert_eq!(state.slice(0, ..1).to_vec::<f32>()?[0], 0.5f32.powi(5));
+    drop(state);
+    assert_eq!(held()?, 0);
+    // A variable's old version lives as long as somebody reads it.
+    let var = Var::new(&make())?;
+    let old = var.get();
+    commit(&[], vec![var.set(&old + 1.0)])?;
+    assert_eq!(held()?, 2);
+    drop(old);
+    assert_eq!(held()?, 1);
+    drop(var);
+    assert_eq!(device.allocated_bytes()?, before);
     Ok(())
 }

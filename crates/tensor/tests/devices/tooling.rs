@@ -53,7 +53,7 @@ pub fn profiled_times_are_the_wall_clocks(device: Device) -> Outcome {
     // Long enough on each device that what is around a launch does not count.
     let n = match device {
         Device::Cuda(_) => 4096,
-        Device::Cpu(_) => 512,
+        Device::Cpu(_) => 1024,
         Device::Interpreter => 24,
     };
     let x = Tensor::from_slice(&vec![0.5f32; n * n], &[n, n], device);

@@ -166,3 +166,38 @@ pub fn scratch_is_shared(device: Device) -> Outcome {
     }
     Ok(())
 }
+
+/// New values written where the old ones are: nothing reads an element after it has changed, readers keep what they had.
+pub fn updates_in_place(device: Device) -> Outcome {
+    let var = |values: &[f32]| Var::new(&Tensor::from_slice(values, &[values.len()], device));
+    let ramp: Vec<f32> = (0..1000).map(|n| n as f32).collect();
+    let (a, b, c) = (var(&ramp)?, var(&[2.0; 1000])?, var(&[0.5; 1000])?);
+    let step = trace(|_| {
+        let (x, y, z) = (a.get(), b.get(), c.get());
+        let sum = (&x + &y * 2.0).tanh() + &z;
+        // a and b read each other; c reads a backwards, as it was.
+        let new = [&sum - &y, &sum + &x, x.flip(0) * &z + &sum];
+        Ok((vec![x.sum(..)], vec![a.set(new[0].clone()), b.set(new[1].clone()), c.set(new[2].clone())]))
+    });
+    let mut held = vec![];
+    let mut expected: Vec<[Vec<f32>; 3]> = vec![];
+    let read = |var: &Var| var.get().to_vec::<f32>();
+    for _ in 0..4 {
+        let now = [a.get(), b.get(), c.get()];
+        expected.push([read(&a)?, read(&b)?, read(&c)?]);
+        held.push(now);
+        let [x, y, z] = [a.get(), b.get(), c.get()];
+        let sum = (&x + &y * 2.0).tanh() + &z;
+        let new = [&sum - &y, &sum + &x, x.flip(0) * &z + &sum];
+        let new = new.iter().map(|t| t.to_vec::<f32>()).collect::<bornite::Result<Vec<_>>>()?;
+        drop((x, y, z));
+        step.call(&[])?;
+        assert_eq!([read(&a)?, read(&b)?, read(&c)?].to_vec(), new);
+    }
+    for (tensors, values) in held.iter().zip(&expected) {
+        for (tensor, values) in tensors.iter().zip(values) {
+            assert_eq!(&tensor.to_vec::<f32>()?, values, "a reader keeps what it read");
+        }
+    }
+    Ok(())
+}

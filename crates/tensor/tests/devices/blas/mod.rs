@@ -1,5 +1,6 @@
-//! Matrix products by cuBLASLt: against f64 within the bound of their summation, on many shapes, layouts and dtypes; in
-//! gradients and traces; the same bits at every run. `layer.rs` tries the layer below tensors.
+//! Matrix products by a library, cuBLASLt on a GPU and gemm on the CPU: against f64 within the bound of their summation, on
+//! many shapes, layouts and dtypes; in gradients and traces; the same bits at every run. `layer.rs` tries the layer of
+//! cuBLASLt below tensors.
 
 mod layer;
 
@@ -12,20 +13,25 @@ use crate::random::Random;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 10] = [
+/// On a GPU and on the CPU.
+const SUITE: [(&str, Body); 6] = [
     ("products_are_within_their_bound", products_are_within_their_bound),
     ("views_are_absorbed_or_copied", views_are_absorbed_or_copied),
     ("gradients", gradients),
     ("traces_replay_the_same_bits", traces_replay_the_same_bits),
     ("runs_repeat_to_the_bit", runs_repeat_to_the_bit),
     ("exact_mode_gives_the_interpreters_bits", exact_mode_gives_the_interpreters_bits),
+];
+
+/// On a GPU.
+const LAYER: [(&str, Body); 4] = [
     ("factors_and_algorithms", layer::factors_and_algorithms),
     ("captured_products", layer::captured_products),
     ("epilogues", layer::epilogues),
     ("wrong_calls_are_refused", layer::wrong_calls_are_refused),
 ];
 
-/// One trial a test; all ignored without a GPU or without the library.
+/// One trial a test and device; those on a GPU ignored without one, or without the library.
 pub fn trials(cuda: bool) -> Vec<Trial> {
     let library = Library::CublasLt.find();
     if let (true, Err(why)) = (cuda, &library) {
@@ -35,7 +41,13 @@ pub fn trials(cuda: bool) -> Vec<Trial> {
     let trial = |&(name, body): &(&str, Body)| {
         Trial::test(format!("cuda::blas::{name}"), move || body(Device::cuda(0)?)).with_ignored_flag(missing)
     };
-    SUITE.iter().map(trial).collect()
+    let here = |&(name, body): &(&str, Body)| Trial::test(format!("cpu::blas::{name}"), move || body(Device::cpu()));
+    SUITE.iter().chain(&LAYER).map(trial).chain(SUITE.iter().map(here)).collect()
+}
+
+/// How a plan says that the library computes a product.
+fn library(device: Device) -> &'static str {
+    if let Device::Cuda(_) = device { "by cuBLASLt" } else { "by gemm" }
 }
 
 /// An array in f64, as a dtype would hold it.
@@ -204,7 +216,7 @@ fn products_are_within_their_bound(device: Device) -> Outcome {
             for left in [x.clone(), xt.transpose(-1, -2)] {
                 for right in [y.clone(), yt.transpose(-1, -2)] {
                     let product = left.matmul(&right);
-                    assert!(by_library(|| product.explain())?.contains("by cuBLASLt"));
+                    assert!(by_library(|| product.explain())?.contains(library(device)));
                     by_library(|| product.realize())?;
                     close(&values(&product)?, &a, &b, dtype, arithmetic(dtype))?;
                 }
@@ -222,6 +234,11 @@ fn products_are_within_their_bound(device: Device) -> Outcome {
     let empty = Tensor::from_slice::<f32>(&[], &[3, 0], device);
     assert_eq!(empty.matmul(&empty.transpose(0, 1)).to_vec::<f32>()?, [0.0; 9]);
     Ok(())
+}
+
+/// What a plan says of copies, where a GPU makes these. The CPU reads any strides.
+fn words(device: Device, copied: &'static str) -> &'static str {
+    if let Device::Cuda(_) = device { copied } else { "no copies" }
 }
 
 fn views_are_absorbed_or_copied(device: Device) -> Outcome {
@@ -246,16 +263,16 @@ fn views_are_absorbed_or_copied(device: Device) -> Outcome {
             ),
             ("reshaped", x.reshape(&[80, 30]), Array { data: whole.data.clone(), shape: vec![80, 30] }, "no copies"),
         ];
-        for (name, view, array, words) in cases {
+        for (name, view, array, copied) in cases {
             let product = view.matmul(&y);
             let text = by_library(|| product.explain())?;
-            assert!(text.contains(words), "{name}: {text}");
+            assert!(text.contains(words(device, copied)), "{name}: {text}");
             by_library(|| product.realize())?;
             close(&values(&product)?, &array, &other, dtype, arithmetic(dtype))
                 .map_err(|e| format!("{name}: {}", e.message().unwrap_or_default()))?;
         }
         // Heads of attention: scores of [b, t, h · d], split and turned. With one batch they are strides, with two a copy.
-        for (batch, words) in [(1, "no copies"), (2, "both are copied before")] {
+        for (batch, copied) in [(1, "no copies"), (2, "both are copied before")] {
             let flat = Array::random(&mut random, &[batch, 6, 32], dtype);
             let heads = |t: &Tensor| t.reshape(&[batch, 6, 4, 8]).permute(&[0, 2, 1, 3]);
             let split = (0..batch * 4 * 6 * 8).map(|i| {
@@ -266,7 +283,7 @@ fn views_are_absorbed_or_copied(device: Device) -> Outcome {
             let q = heads(&flat.tensor(dtype, device));
             let scores = q.matmul(&q.transpose(-1, -2));
             let text = by_library(|| scores.explain())?;
-            assert!(text.contains(words), "{text}");
+            assert!(text.contains(words(device, copied)), "{text}");
             by_library(|| scores.realize())?;
             close(&values(&scores)?, &split, &split.transposed(), dtype, arithmetic(dtype))?;
         }
@@ -289,7 +306,7 @@ fn gradients(device: Device) -> Outcome {
                 let loss = (x.matmul(&w).tanh() * weights.tensor(dtype, device)).sum(..);
                 loss.grad(&[&x, &w]).iter().map(values).collect()
             };
-            let (found, expected) = (by_library(|| gradients(device))?, gradients(Device::cpu())?);
+            let (found, expected) = (by_library(|| gradients(device))?, gradients(Device::Interpreter)?);
             for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
                 let bound = 400.0 * epsilon(dtype) * (1.0 + expected.abs());
                 assert!((found - expected).abs() <= bound, "{dtype}{sx:?}: {found}, expected {expected}");
@@ -350,7 +367,7 @@ fn exact_mode_gives_the_interpreters_bits(device: Device) -> Outcome {
         let (a, b) = (Array::random(&mut random, &[9, 50], dtype), Array::random(&mut random, &[50, 7], dtype));
         let product = |device| a.tensor(dtype, device).matmul(&b.tensor(dtype, device));
         let here = product(device);
-        assert!(!MatmulMode::Exact.within(|| here.explain())?.contains("cuBLASLt"));
+        assert!(!MatmulMode::Exact.within(|| here.explain())?.contains(library(device)));
         MatmulMode::Exact.within(|| here.realize())?;
         assert_eq!(values(&here)?, values(&product(Device::Interpreter))?, "{dtype}");
     }

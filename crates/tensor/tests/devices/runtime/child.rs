@@ -8,7 +8,7 @@ use bornite_cuda::{Buffer, Error};
 
 use super::kernels::{self, buffer, load, values};
 use super::memory;
-use crate::Outcome;
+use crate::{Outcome, state};
 
 /// Names the body to run instead of the tests.
 const CHILD_VARIABLE: &str = "BORNITE_TEST_CHILD";
@@ -21,6 +21,8 @@ pub fn run_child() -> Option<bool> {
         "overlap" => bornite_cuda::Device::open(0).map_err(Into::into).and_then(|gpu| memory::overlap(&gpu)),
         "fraction" => fraction(),
         "debug" => debug(),
+        "drop" => Device::choose(None).map_err(Into::into).and_then(state::memory_comes_back),
+        "fusion off" => crate::fused::fusion_off(),
         _ => Err(format!("no child is called {name}").into()),
     };
     if let Err(failure) = &result {
@@ -30,7 +32,7 @@ pub fn run_child() -> Option<bool> {
 }
 
 /// Runs a child with these variables; returns what it printed.
-fn child(name: &str, variables: &[(&str, &str)]) -> Result<(bool, String), std::io::Error> {
+pub fn child(name: &str, variables: &[(&str, &str)]) -> Result<(bool, String), std::io::Error> {
     let mut command = Command::new(std::env::current_exe()?);
     command.env(CHILD_VARIABLE, name).envs(variables.iter().copied());
     let output = command.output()?;
@@ -41,6 +43,14 @@ fn child(name: &str, variables: &[(&str, &str)]) -> Result<(bool, String), std::
 pub fn copies_overlap_compute(_: &Arc<bornite_cuda::Device>) -> Outcome {
     let (well, text) = child("overlap", &[])?;
     assert!(well, "{text}");
+    Ok(())
+}
+
+pub fn fusion_can_be_switched_off() -> Outcome {
+    let (well, text) = child("fusion off", &[])?;
+    assert!(well, "{text}");
+    let (well, text) = child("fusion off", &[("BORNITE_FUSION", "perhaps")])?;
+    assert!(well, "code wins over the variable: {text}");
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use libtest_mimic::Trial;
 
 use crate::Outcome;
 
-pub use child::run_child;
+pub use child::{child, fusion_can_be_switched_off, run_child};
 
 type Body = fn(&Arc<Device>) -> Outcome;
 

@@ -3,7 +3,9 @@
 //! `layouts.rs`.
 
 pub mod array;
+mod composites;
 mod elementwise;
+pub mod huge;
 pub mod layouts;
 mod makers;
 mod networks;
@@ -121,7 +123,7 @@ pub fn every_op(device: Device) -> Outcome {
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
     let thin = if matches!(device, Device::Cuda(_)) && !full { 4 } else { 1 };
     let mut sweep = Sweep { device, random: Random::fresh(), full, thin, count: 0, failures: vec![] };
-    let families: [(&str, fn(&mut Sweep)); 9] = [
+    let families: [(&str, fn(&mut Sweep)); 10] = [
         ("elementwise", elementwise::run),
         ("casts", elementwise::casts),
         ("reductions", reductions::run),
@@ -131,6 +133,7 @@ pub fn every_op(device: Device) -> Outcome {
         ("order", order::run),
         ("makers", makers::run),
         ("networks", networks::run),
+        ("composites", composites::run),
     ];
     let mut parts = vec![];
     for (name, family) in families {

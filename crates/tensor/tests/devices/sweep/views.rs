@@ -10,7 +10,7 @@ use super::{Fill, Sweep};
 /// An op: gives pairs of a result and what is expected, from an input (or two) and the case's number.
 type View = fn(&mut Sweep, &Tensor, &Array, usize) -> Vec<(Tensor, Array)>;
 
-const VIEWS: [(&str, View); 17] = [
+const VIEWS: [(&str, View); 19] = [
     ("reshape", reshape),
     ("permute", permute),
     ("transpose", transpose),
@@ -23,6 +23,8 @@ const VIEWS: [(&str, View); 17] = [
     ("concat", concat),
     ("stack", stack),
     ("split", split),
+    ("split_sizes", split_sizes),
+    ("diagonal", diagonal),
     ("tril", |_, x, a, n| triangle(x, a, n, true)),
     ("triu", |_, x, a, n| triangle(x, a, n, false)),
     ("masked_fill", masked_fill),
@@ -206,6 +208,29 @@ fn split(_: &mut Sweep, x: &Tensor, a: &Array, n: usize) -> Vec<(Tensor, Array)>
     assert_eq!(pieces.len(), starts.len(), "pieces of {size} of {len}");
     let expected = starts.iter().map(|&start| along(a, axis, size.min(len - start), |i| start + i));
     pieces.into_iter().zip(expected).collect()
+}
+
+fn split_sizes(_: &mut Sweep, x: &Tensor, a: &Array, n: usize) -> Vec<(Tensor, Array)> {
+    let Some(axis) = an_axis(&a.shape, n) else { return vec![] };
+    let len = a.shape[axis];
+    let cut = len.min(n % 4);
+    let sizes = [cut, 0, len - cut];
+    let pieces = x.split_sizes(&sizes, signed(axis, a.shape.len(), n));
+    assert_eq!(pieces.len(), 3);
+    let expected = [0, cut, cut].into_iter().zip(sizes).map(|(start, size)| along(a, axis, size, move |i| start + i));
+    pieces.into_iter().zip(expected).collect()
+}
+
+/// The diagonals of the last two axes, as einsum takes them.
+fn diagonal(_: &mut Sweep, x: &Tensor, a: &Array, _: usize) -> Vec<(Tensor, Array)> {
+    let [lead @ .., rows, columns] = &a.shape[..] else { return vec![] };
+    let len = *rows.min(columns);
+    let square = x.slice(-1, ..len as isize).slice(-2, ..len as isize);
+    let expected = Array::build(a.dtype, &[lead, &[len]].concat(), |index| {
+        let n = index[index.len() - 1];
+        a.at(&[&index[..index.len() - 1], &[n, n]].concat())
+    });
+    vec![(Tensor::einsum("...ii->...i", &[&square]), expected)]
 }
 
 fn triangle(x: &Tensor, a: &Array, n: usize, lower: bool) -> Vec<(Tensor, Array)> {

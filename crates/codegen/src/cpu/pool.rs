@@ -1,0 +1,207 @@
+//! Work of other crates shared out over the threads that run kernels: this one and the helpers.
+//!
+//! Which thread does which part is left to chance; a caller whose parts do not depend on the number of threads gets the same
+//! bits for any. Parts must not wait for each other.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Threads that work together; 0: `RAYON_NUM_THREADS`, or one a core.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Has so many threads work together from now on, the calling one among them; 0: `RAYON_NUM_THREADS`, or one a core.
+/// Results are the same whatever the number.
+pub fn set_threads(threads: usize) {
+    THREADS.store(threads, Ordering::Relaxed);
+}
+
+/// How many threads work together.
+pub fn threads() -> usize {
+    static DEFAULT: OnceLock<usize> = OnceLock::new();
+    match THREADS.load(Ordering::Relaxed) {
+        0 => *DEFAULT.get_or_init(|| {
+            let threads = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
+            threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1)
+        }),
+        threads => threads,
+    }
+}
+
+/// So many threads beside the calling one, or as many as there are if that is more; none if they cannot be had. Not rayon's
+/// global pool, and waited for by blocking: a caller that waited inside a pool of its own could be handed other work there,
+/// which may want a lock that it holds.
+fn helpers(count: usize) -> Option<Arc<rayon::ThreadPool>> {
+    static POOL: Mutex<Option<Arc<rayon::ThreadPool>>> = Mutex::new(None);
+    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    if pool.as_ref().is_none_or(|pool| pool.current_num_threads() < count) {
+        let count = count.max(threads() - 1).min(MAX_HELPERS);
+        let builder = rayon::ThreadPoolBuilder::new().num_threads(count);
+        *pool = Some(Arc::new(builder.thread_name(|n| format!("bornite-cpu-{}", n + 1)).build().ok()?));
+    }
+    pool.clone()
+}
+
+/// Whatever somebody asks for, no more threads than this.
+const MAX_HELPERS: usize = 255;
+
+/// Calls `work` for each of `0..parts`, on at most `threads` threads, and returns when all are done. A panic of `work`
+/// comes out here.
+///
+/// Parts are taken in turn, by this thread too, which then waits only for helpers that have begun: where they are busy
+/// with others' work, or this is one of them, it does everything itself.
+pub fn share(parts: usize, threads: usize, work: &(dyn Fn(usize) + Sync)) {
+    let wanted = threads.min(self::threads()).min(parts).saturating_sub(1);
+    let Some(pool) = (if wanted > 0 { helpers(wanted) } else { None }) else {
+        (0..parts).for_each(work);
+        return;
+    };
+    // SAFETY: only the lifetime changes. `work` is called in `Job::work` alone: by this thread, and by helpers that are
+    // counted as inside. `Closing` lets none in any more and waits for those inside, before this function returns or
+    // unwinds; so no call outlives the borrow.
+    #[allow(unsafe_code)]
+    let work = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work) };
+    let job = Arc::new(Job { work, parts, next: AtomicUsize::new(0), state: Mutex::default(), left: Condvar::new() });
+    for _ in 0..wanted.min(pool.current_num_threads()) {
+        let job = job.clone();
+        pool.spawn(move || job.help());
+    }
+    {
+        let _closing = Closing(&job);
+        job.work();
+    }
+    let panic = job.state().panic.take();
+    if let Some(panic) = panic {
+        resume_unwind(panic);
+    }
+}
+
+struct Job {
+    work: &'static (dyn Fn(usize) + Sync),
+    parts: usize,
+    next: AtomicUsize,
+    state: Mutex<State>,
+    left: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Helpers inside.
+    inside: usize,
+    closed: bool,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+impl Job {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does parts until none is left.
+    fn work(&self) {
+        loop {
+            let part = self.next.fetch_add(1, Ordering::Relaxed);
+            if part >= self.parts {
+                return;
+            }
+            (self.work)(part);
+        }
+    }
+
+    fn help(&self) {
+        {
+            let mut state = self.state();
+            if state.closed {
+                return;
+            }
+            state.inside += 1;
+        }
+        // A panic would otherwise end the process: rayon has nobody to give it to.
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.work()));
+        let mut state = self.state();
+        if let Err(panic) = outcome {
+            self.next.store(self.parts, Ordering::Relaxed);
+            state.panic.get_or_insert(panic);
+        }
+        state.inside -= 1;
+        self.left.notify_all();
+    }
+}
+
+/// Ends a job when dropped, also by a panic of the calling thread.
+struct Closing<'a>(&'a Job);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.closed = true;
+        if std::thread::panicking() {
+            self.0.next.store(self.0.parts, Ordering::Relaxed);
+        }
+        while state.inside > 0 {
+            state = self.0.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_done_once() {
+        for (parts, threads) in [(0, 4), (1, 4), (2, 1), (7, 3), (1000, 2), (1000, 64)] {
+            let counts: Vec<AtomicUsize> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
+            share(parts, threads, &|part| {
+                counts[part].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{parts} parts, {threads} threads");
+        }
+    }
+
+    #[test]
+    fn parts_may_share_out_work_of_their_own() {
+        let sum = AtomicUsize::new(0);
+        share(8, 8, &|outer| {
+            share(8, 8, &|inner| {
+                sum.fetch_add(outer * 8 + inner, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(sum.into_inner(), 63 * 64 / 2);
+    }
+
+    #[test]
+    fn callers_in_another_pool_are_not_given_its_work() {
+        // Each caller holds a lock while it waits. One that took up its neighbour's work meanwhile would want it again.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        let lock = Mutex::new(0);
+        pool.scope(|scope| {
+            for _ in 0..50 {
+                scope.spawn(|_| {
+                    let mut total = lock.lock().unwrap();
+                    let sum = AtomicUsize::new(0);
+                    share(64, 4, &|part| {
+                        sum.fetch_add(part, Ordering::Relaxed);
+                    });
+                    *total += sum.into_inner();
+                });
+            }
+        });
+        assert_eq!(lock.into_inner().unwrap(), 50 * 63 * 32);
+    }
+
+    #[test]
+    fn panics_come_out_where_the_work_was_shared() {
+        for bad in [0, 5, 99] {
+            let work = |part: usize| assert!(part != bad, "part {part}");
+            let panic = catch_unwind(|| share(100, 4, &work)).unwrap_err();
+            assert_eq!(panic.downcast_ref::<String>().unwrap(), &format!("part {bad}"));
+        }
+        let count = AtomicUsize::new(0);
+        share(10, 4, &|_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(count.into_inner(), 10);
+    }
+}

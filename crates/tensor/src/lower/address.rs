@@ -1,0 +1,301 @@
+//! Where elements lie: views as strides, strides as index arithmetic.
+
+use bornite_ir::{Emit, EmitBits, ExprId, Op as Row, Value};
+
+use super::{Coordinates, Lowering};
+use crate::matmul::strided::Strided;
+use crate::node::Op;
+use crate::{DType, Tensor};
+
+/// The tensor in memory, or computed, that a tensor shows, and the views between, outermost first.
+pub(crate) fn look_through(tensor: &Tensor) -> (&Tensor, Vec<&Tensor>) {
+    let (mut base, mut views) = (tensor, vec![]);
+    while base.0.op.is_view() && base.0.value().is_none() {
+        views.push(base);
+        base = &base.0.inputs[0];
+    }
+    (base, views)
+}
+
+/// Where the elements of a tensor lie among those of what it shows, if strides can say it.
+pub(crate) fn seen(base: &Tensor, views: &[&Tensor]) -> Option<Strided> {
+    let place = Strided::contiguous(&base.0.shape);
+    views.iter().rev().try_fold(place, |place, view| place.through(&view.0.op))
+}
+
+/// Axes that memory sees as one: length and stride of each, innermost first; none of length 1.
+pub(super) type Runs = (isize, Vec<(usize, isize)>);
+
+pub(super) fn runs(shape: &[usize], strides: &[isize]) -> Vec<(usize, isize)> {
+    let mut runs: Vec<(usize, isize)> = vec![];
+    for (&length, &stride) in shape.iter().zip(strides).rev().filter(|(length, _)| **length != 1) {
+        match runs.last_mut() {
+            Some((total, inner)) if stride == *inner * *total as isize => *total *= length,
+            _ => runs.push((length, stride)),
+        }
+    }
+    runs
+}
+
+/// True if the elements are those of the base in the same order.
+pub(crate) fn aligned(place: &Strided) -> bool {
+    let runs = runs(&place.shape, &place.strides);
+    place.offset == 0 && (runs.is_empty() || matches!(runs[..], [(_, 1)]))
+}
+
+/// True if, taken as rows of `columns` elements, each row repeats the one element of the base that has its number.
+pub(crate) fn repeats_rows(place: &Strided, columns: usize) -> bool {
+    let Some(split) = split(&place.shape, columns) else { return false };
+    let outer = runs(&place.shape[..split], &place.strides[..split]);
+    let inner = runs(&place.shape[split..], &place.strides[split..]);
+    place.offset == 0
+        && (outer.is_empty() || matches!(outer[..], [(_, 1)]))
+        && (inner.is_empty() || matches!(inner[..], [(_, 0)]))
+}
+
+/// The axis from which a shape's elements are as many as a row has columns.
+fn split(shape: &[usize], columns: usize) -> Option<usize> {
+    (0..=shape.len()).rev().find(|&axis| shape[axis..].iter().product::<usize>() == columns)
+}
+
+/// How neighbours lie in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Neighbours {
+    /// Side by side, from a place that is a multiple of their number.
+    Adjacent,
+    /// All are the same element.
+    Same,
+    /// Anywhere.
+    Apart,
+}
+
+pub(super) fn neighbours(place: &Strided, lanes: usize) -> Neighbours {
+    let runs = runs(&place.shape, &place.strides);
+    let whole = |n: isize| n % lanes as isize == 0;
+    match runs[..] {
+        [] => Neighbours::Same,
+        [(length, 0), ..] if length % lanes == 0 => Neighbours::Same,
+        [(length, 1), ref outer @ ..]
+            if length % lanes == 0 && whole(place.offset) && outer.iter().all(|&(_, stride)| whole(stride)) =>
+        {
+            Neighbours::Adjacent
+        }
+        _ => Neighbours::Apart,
+    }
+}
+
+impl Lowering {
+    /// The element of `tensor` at `at`, through whatever views lie between.
+    pub(super) fn load(&mut self, tensor: &Tensor, at: Coordinates) -> ExprId {
+        let lanes = std::mem::replace(&mut self.lanes, 1);
+        let value = self.values(tensor, &at)[0];
+        self.lanes = lanes;
+        value
+    }
+
+    /// The elements of `tensor` from `at` on, as many as there are lanes; one where all are the same.
+    pub(super) fn values(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
+        let (base, views) = look_through(tensor);
+        if let (Op::Full(value), None) = (&base.0.op, base.0.value()) {
+            return vec![self.number(*value)];
+        }
+        let computed = self.computed.contains(&base.0.id);
+        let Some(place) = seen(base, &views) else {
+            return if self.lanes > 1 { self.one_by_one(tensor, at) } else { vec![self.step(tensor, at)] };
+        };
+        if aligned(&place) {
+            let linear = Some(self.linear_of(at));
+            let at = Coordinates { linear, ..at.clone() }.reshaped(&base.0.shape);
+            return if computed { self.compute_values(base, &at) } else { self.load_values(base, &place, &at) };
+        }
+        if !computed {
+            return self.load_values(base, &place, at);
+        }
+        // Values of a whole row are known at its row.
+        if let (Some((_, columns)), Some((row, _))) = (self.frame, at.row)
+            && repeats_rows(&place, columns)
+        {
+            let lanes = std::mem::replace(&mut self.lanes, 1);
+            let values = self.compute_values(base, &Coordinates::linear(row, &base.0.shape));
+            self.lanes = lanes;
+            return values;
+        }
+        if self.lanes > 1 && neighbours(&place, self.lanes) != Neighbours::Same {
+            return self.one_by_one(tensor, at);
+        }
+        let lanes = std::mem::replace(&mut self.lanes, 1);
+        let index = self.place_of(at, &place);
+        let values = self.compute_values(base, &Coordinates::linear(index, &base.0.shape));
+        self.lanes = lanes;
+        values
+    }
+
+    /// Through one view at a time, where strides cannot say what all of them do.
+    fn step(&mut self, tensor: &Tensor, at: &Coordinates) -> ExprId {
+        let input = &tensor.0.inputs[0];
+        let at = self.through(&tensor.0.op, at.clone(), &input.0.shape);
+        self.load(input, at)
+    }
+
+    /// Each lane for itself.
+    fn one_by_one(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
+        (0..self.lanes)
+            .map(|lane| {
+                let at = self.lane(at, lane);
+                self.load(tensor, at)
+            })
+            .collect()
+    }
+
+    /// The place of a lane.
+    pub(super) fn lane(&mut self, at: &Coordinates, lane: usize) -> Coordinates {
+        if lane == 0 {
+            return at.clone();
+        }
+        let linear = self.linear_of(at);
+        let linear = self.beyond(linear, lane);
+        let row = at.row.map(|(row, column)| (row, self.beyond(column, lane)));
+        Coordinates { shape: at.shape.clone(), linear: Some(linear), axes: None, row }
+    }
+
+    /// An index plus a number, computed once.
+    fn beyond(&mut self, index: ExprId, by: usize) -> ExprId {
+        let key = ((by as isize, vec![]), index);
+        if let Some(found) = self.known.iter().rev().find_map(|known| known.indices.get(&key)) {
+            return *found;
+        }
+        let sum = self.index_op(Row::Add, index, by);
+        self.remember_index(key, sum);
+        sum
+    }
+
+    fn remember_index(&mut self, key: (Runs, ExprId), value: ExprId) {
+        if let Some(known) = self.known.last_mut() {
+            known.indices.insert(key, value);
+        }
+    }
+
+    /// Elements of a tensor in memory.
+    pub(super) fn load_values(&mut self, base: &Tensor, place: &Strided, at: &Coordinates) -> Vec<ExprId> {
+        let index = self.place_of(at, place);
+        if Some(index) != self.own {
+            self.out_of_step.insert(base.0.id);
+        }
+        let kind = if self.lanes > 1 { neighbours(place, self.lanes) } else { Neighbours::Same };
+        let key = (base.0.id, index, if kind == Neighbours::Same { 1 } else { self.lanes });
+        if let Some(found) = self.known.iter().rev().find_map(|known| known.values.get(&key)) {
+            return found.clone();
+        }
+        let view = self.view(base);
+        let values = match kind {
+            Neighbours::Same => vec![self.b.load(view, index)],
+            Neighbours::Adjacent if base.0.dtype != DType::Bool => self.load_adjacent(view, index, base.0.dtype),
+            _ => (0..self.lanes)
+                .map(|lane| {
+                    let at = self.lane(at, lane);
+                    let index = self.place_of(&at, place);
+                    self.b.load(view, index)
+                })
+                .collect(),
+        };
+        if let Some(known) = self.known.last_mut() {
+            known.values.insert(key, values.clone());
+        }
+        values
+    }
+
+    /// Neighbours by the widest loads there are.
+    fn load_adjacent(&mut self, view: bornite_ir::ParamId, index: ExprId, dtype: DType) -> Vec<ExprId> {
+        let width = (16 / dtype.bytes()).min(self.lanes);
+        let mut values = vec![];
+        for first in (0..self.lanes).step_by(width) {
+            let place = if first == 0 { index } else { self.beyond(index, first) };
+            if width == 1 {
+                values.push(self.b.load(view, place));
+                continue;
+            }
+            let wide = self.b.load_wide(view, place, width as u8);
+            values.extend((0..width).map(|n| self.b.extract(wide, n as u32)));
+        }
+        values
+    }
+
+    /// Where the element at `at` lies in memory.
+    pub(super) fn place_of(&mut self, at: &Coordinates, place: &Strided) -> ExprId {
+        if let Some(linear) = at.linear
+            && aligned(place)
+        {
+            return linear;
+        }
+        // One index for one place, by which what is loaded there is known.
+        let key = at.linear.filter(|_| place.offset >= 0).map(|linear| {
+            let runs = runs(&place.shape, &place.strides);
+            ((-1 - place.offset, runs), linear)
+        });
+        let known = key.as_ref().and_then(|key| self.known.iter().rev().find_map(|known| known.indices.get(key)));
+        if let Some(found) = known {
+            return *found;
+        }
+        let mut terms = vec![];
+        let (shape, strides) = (&place.shape[..], &place.strides[..]);
+        if let (Some((row, column)), Some((_, columns))) = (at.row, self.frame)
+            && let Some(split) = split(shape, columns)
+        {
+            terms.extend(self.part(row, &shape[..split], &strides[..split]));
+            terms.extend(self.part(column, &shape[split..], &strides[split..]));
+        } else if let Some(axes) = &at.axes {
+            for ((axis, &length), &stride) in axes.clone().iter().zip(shape).zip(strides) {
+                if length != 1 && stride != 0 && self.b.known(*axis).is_none_or(|v| v.as_i64() != 0) {
+                    terms.push(self.scaled(*axis, stride));
+                }
+            }
+        } else if let Some(linear) = at.linear {
+            terms.extend(self.part(linear, shape, strides));
+        }
+        if place.offset != 0 {
+            terms.push(self.b.constant(Value::int(self.index, place.offset as i64)));
+        }
+        let sum = terms.into_iter().reduce(|sum, term| self.b.add(&sum, &term));
+        let sum = sum.unwrap_or_else(|| self.b.index_constant(0));
+        if let Some(key) = key {
+            self.remember_index(key, sum);
+        }
+        sum
+    }
+
+    /// What an index over some axes contributes, computed once.
+    fn part(&mut self, index: ExprId, shape: &[usize], strides: &[isize]) -> Option<ExprId> {
+        let runs = runs(shape, strides);
+        if runs.iter().all(|&(_, stride)| stride == 0) {
+            return None;
+        }
+        let key = ((0, runs.clone()), index);
+        if let Some(found) = self.known.iter().rev().find_map(|known| known.indices.get(&key)) {
+            return Some(*found);
+        }
+        let mut below = 1;
+        let mut sum: Option<ExprId> = None;
+        for (n, &(length, stride)) in runs.iter().enumerate() {
+            if stride != 0 {
+                let quotient = if below == 1 { index } else { self.index_op(Row::Div, index, below) };
+                let outermost = n + 1 == runs.len();
+                let axis = if outermost { quotient } else { self.index_op(Row::Rem, quotient, length) };
+                let term = self.scaled(axis, stride);
+                sum = Some(sum.map_or(term, |sum| self.b.add(&sum, &term)));
+            }
+            below *= length;
+        }
+        if let Some(sum) = sum {
+            self.remember_index(key, sum);
+        }
+        sum
+    }
+
+    fn scaled(&mut self, index: ExprId, stride: isize) -> ExprId {
+        if stride == 1 {
+            return index;
+        }
+        let stride = self.b.constant(Value::int(self.index, stride as i64));
+        self.b.mul(&index, &stride)
+    }
+}

@@ -1,0 +1,418 @@
+//! Groups of elementwise ops and reductions to one kernel.
+//!
+//! A kernel over elements computes some neighbours a thread. A kernel over rows runs in stages: each loop over the columns
+//! computes the reductions whose inputs are known, and a last one what has all columns; softmax, norms, losses and their
+//! gradients are of that form. What a stage needs again it computes again, from memory that is still in a cache.
+//!
+//! The order in which a row is summed depends on its length alone, so that a group gives the bits that its nodes give one
+//! by one.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, Scalar, Type, Value};
+
+use super::blocks;
+use super::{Coordinates, Lowered, Lowering, accumulator, extreme, look_through, reports};
+use crate::node::{Node, Op, Reduce};
+use crate::{DType, Device, Result, Tensor};
+
+/// What a group's kernel runs over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// Elements.
+    Elements(usize),
+    /// Rows of columns, reduced to one element a row.
+    Rows { rows: usize, columns: usize },
+    /// `outer · middle · inner` elements, reduced over the middle.
+    Middle { outer: usize, middle: usize, inner: usize },
+}
+
+/// Nodes that one kernel computes.
+pub(crate) struct Group<'a> {
+    pub form: Form,
+    /// Nodes whose values are stored.
+    pub outputs: Vec<&'a Tensor>,
+    /// Nodes that are computed, inputs before those that read them.
+    pub order: Vec<&'a Tensor>,
+}
+
+thread_local! {
+    static AS_ON_A_GPU: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has this thread lower kernels as for a GPU, whatever the device, while `work` runs: so that the interpreter can judge
+/// them.
+#[doc(hidden)]
+pub fn with_gpu_kernels<R>(work: impl FnOnce() -> R) -> R {
+    AS_ON_A_GPU.set(true);
+    let result = work();
+    AS_ON_A_GPU.set(false);
+    result
+}
+
+/// Lowers a group for a device. Results that are to take the place of a tensor in memory are named with it; every element
+/// of that must be read for the same element of the results alone ([`Lowered::in_step`]).
+pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, Tensor)]) -> Result<Lowered> {
+    let on_gpu = matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get();
+    let (name, index) = (name(group), index_type(group));
+    let blocks = if on_gpu { blocks::shape(group) } else { None };
+    let instances = match group.form {
+        Form::Elements(elements) => elements,
+        Form::Rows { rows, .. } => rows,
+        Form::Middle { outer, inner, .. } => outer * inner,
+    };
+    let mut lanes = 1;
+    let b = match (&blocks, group.form) {
+        (Some(blocks), _) => {
+            let (grid, block) = blocks.launch();
+            Builder::blocks(name, grid, block, index)
+        }
+        (None, Form::Elements(elements)) if on_gpu => {
+            lanes = lanes_of(group, elements);
+            Builder::new(name, (elements / lanes) as u64, index)
+        }
+        _ => Builder::new(name, instances as u64, index),
+    };
+    let mut l = Lowering::new(b, index);
+    l.lanes = lanes;
+    l.computed = group.order.iter().map(|t| t.0.id).collect();
+    let mut outs = vec![];
+    for (n, output) in group.outputs.iter().enumerate() {
+        let name = if group.outputs.len() == 1 { "out".into() } else { format!("out{n}") };
+        let replaced = in_place.iter().find(|(id, _)| *id == output.0.id).map(|(_, tensor)| tensor);
+        let access = if replaced.is_some() { Access::ReadWrite } else { Access::Write };
+        let out = l.b.param(name, output.0.dtype, output.0.elements() as u64, access);
+        l.loads.extend(replaced.map(|tensor| (tensor.0.id, out)));
+        outs.push(out);
+    }
+    if group.order.iter().any(|t| reports(&t.0)) {
+        l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
+    }
+    if let Form::Rows { rows, columns } = group.form {
+        l.frame = Some((rows, columns));
+    }
+    match (blocks, group.form) {
+        (Some(blocks::Shape::Rows(plan)), _) => l.rows_by_blocks(group, &outs, plan),
+        (Some(blocks::Shape::Columns(plan)), _) => l.columns_by_blocks(group, &outs, plan),
+        (Some(blocks::Shape::Tiles(plan)), _) => l.tiles(group, &outs, &plan),
+        (None, Form::Elements(_)) => l.elements(group, &outs),
+        (None, Form::Rows { columns, .. }) => l.rows(group, &outs, columns),
+        (None, Form::Middle { middle, inner, .. }) => l.middle(group, &outs, middle, inner),
+    }
+    l.finish()
+}
+
+fn index_type(group: &Group<'_>) -> Scalar {
+    let mut largest = match group.form {
+        Form::Elements(n) => n,
+        // The index may run past the last column by what a block takes at once.
+        Form::Rows { rows, columns } => rows * columns + blocks::BEYOND,
+        Form::Middle { outer, middle, inner } => outer * middle * inner,
+    };
+    for tensor in &group.order {
+        for input in tensor.0.reads() {
+            let (base, views) = look_through(input);
+            largest = views.iter().chain([&base]).fold(largest, |n, t| n.max(t.0.elements()));
+        }
+        largest = largest.max(tensor.0.elements());
+    }
+    for output in &group.outputs {
+        let (base, views) = look_through(output);
+        largest = views.iter().chain([&base]).fold(largest, |n, t| n.max(t.0.elements()));
+    }
+    if largest <= i32::MAX as usize { Scalar::I32 } else { Scalar::I64 }
+}
+
+/// Elements a thread: 16 bytes of the widest type in memory, unless there are too few to keep all of a GPU busy.
+fn lanes_of(group: &Group<'_>, elements: usize) -> usize {
+    const BUSY: usize = 1 << 17;
+    let inputs = group.order.iter().flat_map(|t| t.0.reads()).map(|input| look_through(input).0);
+    let loaded = inputs.filter(|base| group.order.iter().all(|t| t.0.id != base.0.id) && base.0.elements() == elements);
+    let bytes = loaded.chain(group.outputs.iter().copied()).map(|t| t.0.dtype.bytes()).max().unwrap_or(4);
+    [16 / bytes, 4, 2].into_iter().find(|n| elements.is_multiple_of(*n) && elements / n >= BUSY).unwrap_or(1)
+}
+
+/// What the kernel is called: its ops in order, not too many of them.
+fn name(group: &Group<'_>) -> String {
+    const LONGEST: usize = 40;
+    let mut names: Vec<&str> = vec![];
+    for tensor in &group.order {
+        let name = tensor.0.op.name();
+        let cast = matches!(tensor.0.op, Op::Cast(_)) && group.order.len() > 1;
+        if !cast && names.last() != Some(&name) {
+            names.push(name);
+        }
+    }
+    let dtype = group.outputs.first().map_or(DType::F32, |t| t.0.dtype);
+    let mut text = match names[..] {
+        [] => "copy".to_owned(),
+        _ => names.join("_"),
+    };
+    if text.len() > LONGEST {
+        let end = text[..LONGEST].rfind('_').unwrap_or(LONGEST);
+        text.truncate(end);
+    }
+    format!("{text}_{dtype}")
+}
+
+/// The reductions of a group by the stage that computes them.
+pub(super) fn stages<'a>(group: &Group<'a>) -> Vec<Vec<&'a Tensor>> {
+    let mut after: HashMap<u64, usize> = HashMap::new();
+    let mut stages: Vec<Vec<&Tensor>> = vec![];
+    for tensor in &group.order {
+        let inputs = tensor.0.reads().iter().map(|input| look_through(input).0.0.id);
+        let stage = inputs.filter_map(|id| after.get(&id).copied()).max().unwrap_or(0);
+        let reduces = matches!(tensor.0.op, Op::Reduce(..));
+        after.insert(tensor.0.id, stage + usize::from(reduces));
+        if reduces {
+            stages.resize_with(stages.len().max(stage + 1), Vec::new);
+            stages[stage].push(tensor);
+        }
+    }
+    stages
+}
+
+/// How a reduction goes on.
+pub(super) fn step(reduce: Reduce) -> Row {
+    match reduce {
+        Reduce::Sum => Row::Add,
+        Reduce::Prod => Row::Mul,
+        Reduce::Max => Row::Max,
+        Reduce::Min => Row::Min,
+    }
+}
+
+fn start(reduce: Reduce, dtype: DType) -> Value {
+    match reduce {
+        Reduce::Sum => Value::from_f64(dtype, 0.0),
+        Reduce::Prod => Value::from_f64(dtype, 1.0),
+        Reduce::Max => extreme(dtype, false),
+        Reduce::Min => extreme(dtype, true),
+    }
+}
+
+pub(super) fn reduction(tensor: &Tensor) -> Reduce {
+    match tensor.0.op {
+        Op::Reduce(reduce, _) => reduce,
+        _ => Reduce::Sum,
+    }
+}
+
+impl Lowering {
+    /// The values of a node that is computed here.
+    pub(super) fn compute_values(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
+        let linear = self.linear_of(at);
+        let node = &*tensor.0;
+        let row_level = matches!(node.op, Op::Reduce(..));
+        for lanes in [1, self.lanes] {
+            let known = self.known.iter().rev().find_map(|known| known.values.get(&(node.id, linear, lanes)));
+            if let Some(values) = known {
+                return values.clone();
+            }
+        }
+        if row_level {
+            self.b.mistake(format!("{} is read before it is computed", node.op.name()));
+        }
+        let at = &Coordinates { linear: Some(linear), ..at.clone() };
+        let values = match &node.op {
+            Op::Map(row) => {
+                let args: Vec<Vec<ExprId>> = node.inputs.iter().map(|input| self.values(input, at)).collect();
+                let count = args.iter().map(Vec::len).max().unwrap_or(1);
+                (0..count)
+                    .map(|n| {
+                        let args: Vec<&ExprId> =
+                            args.iter().map(|arg| &arg[if arg.len() == 1 { 0 } else { n }]).collect();
+                        self.b.op(*row, &args)
+                    })
+                    .collect()
+            }
+            Op::Cast(to) => {
+                let values = self.values(&node.inputs[0], at);
+                values.iter().map(|value| self.b.cast(*to, value)).collect()
+            }
+            // Lanes begin at a multiple of their number: four of them are what one call gives.
+            Op::Random(_) if self.lanes.is_multiple_of(4) => {
+                (0..self.lanes / 4).flat_map(|n| self.four_random(node, linear, n)).collect()
+            }
+            _ => {
+                let lanes = std::mem::replace(&mut self.lanes, 1);
+                let values: Vec<ExprId> = (0..lanes)
+                    .map(|lane| {
+                        let at = self.lane(at, lane);
+                        self.compute(node, at)
+                    })
+                    .collect();
+                self.lanes = lanes;
+                values
+            }
+        };
+        self.remember(node.id, linear, values.clone());
+        values
+    }
+
+    pub(super) fn remember(&mut self, id: u64, linear: ExprId, values: Vec<ExprId>) {
+        if let Some(known) = self.known.last_mut() {
+            known.values.insert((id, linear, values.len()), values);
+        }
+    }
+
+    /// The values of an output, which may also be a view or something in memory.
+    pub(super) fn output_values(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
+        let at = at.reshaped(&tensor.0.shape);
+        if self.computed.contains(&tensor.0.id) { self.compute_values(tensor, &at) } else { self.values(tensor, &at) }
+    }
+
+    fn elements(&mut self, group: &Group<'_>, outs: &[ParamId]) {
+        let index = self.b.index();
+        let first = if self.lanes == 1 { index } else { self.index_op(Row::Mul, index, self.lanes) };
+        self.own = Some(first);
+        // All values before the first store: a result may take the place of an input.
+        let values: Vec<Vec<ExprId>> = (group.outputs.iter())
+            .map(|output| self.output_values(output, &Coordinates::linear(first, &output.0.shape)))
+            .collect();
+        for ((output, &out), values) in group.outputs.iter().zip(outs).zip(values) {
+            self.store(out, first, values, output.0.dtype);
+        }
+    }
+
+    /// Stores neighbours by the widest stores there are.
+    pub(super) fn store(&mut self, out: ParamId, first: ExprId, values: Vec<ExprId>, dtype: DType) {
+        if self.lanes == 1 {
+            self.b.store(out, first, values[0]);
+            return;
+        }
+        let values = if values.len() == 1 { vec![values[0]; self.lanes] } else { values };
+        // Vectors are made of at most four.
+        let width = if dtype == DType::Bool { 1 } else { (16 / dtype.bytes()).min(4).min(self.lanes) };
+        for (n, part) in values.chunks(width).enumerate() {
+            let place = self.lane(&Coordinates::linear(first, &[1]), n * width);
+            let place = self.linear_of(&place);
+            let value = match width {
+                1 => part[0],
+                _ => self.b.construct(Type::Vector(dtype, width as u8), part),
+            };
+            self.b.store(out, place, value);
+        }
+    }
+
+    /// One instance a row: each loop over the columns in order.
+    fn rows(&mut self, group: &Group<'_>, outs: &[ParamId], columns: usize) {
+        let row = self.b.index();
+        let start_of_row = self.index_op(Row::Mul, row, columns);
+        let end = self.b.index_constant(columns as u64);
+        let at = |l: &mut Lowering, column: ExprId, shape: &[usize]| {
+            let linear = l.b.add(&start_of_row, &column);
+            Coordinates { shape: shape.to_vec(), linear: Some(linear), axes: None, row: Some((row, column)) }
+        };
+        for (n, stage) in stages(group).iter().enumerate() {
+            let totals: Vec<LocalId> = stage.iter().map(|tensor| self.total(tensor)).collect();
+            self.for_each(&format!("column{n}"), end, |l, column| {
+                let at = at(l, column, &[]);
+                for (tensor, &total) in stage.iter().zip(&totals) {
+                    let x = l.reduced(tensor, &at)[0];
+                    l.accumulate(tensor, total, x);
+                }
+            });
+            for (tensor, total) in stage.iter().zip(totals) {
+                let total = self.b.read(total);
+                let value = self.b.cast(tensor.0.dtype, &total);
+                self.remember(tensor.0.id, row, vec![value]);
+            }
+        }
+        self.row_outputs(group, outs, row);
+        let wide = wide_outputs(group, outs);
+        if !wide.is_empty() {
+            self.for_each("column", end, |l, column| {
+                let at = at(l, column, &[]);
+                for (output, out) in wide {
+                    let value = l.output_values(output, &at)[0];
+                    let linear = l.linear_of(&at);
+                    l.b.store(out, linear, value);
+                }
+            });
+        }
+    }
+
+    /// A variable that a reduction is kept in.
+    pub(super) fn total(&mut self, tensor: &Tensor) -> LocalId {
+        self.b.local("total", start(reduction(tensor), accumulator(tensor.0.dtype)))
+    }
+
+    /// What a reduction reads at a place of its input.
+    pub(super) fn reduced(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
+        let input = &tensor.0.inputs[0];
+        let values = self.values(input, &at.reshaped(&input.0.shape));
+        let wide = accumulator(tensor.0.dtype);
+        values.iter().map(|value| self.b.cast(wide, value)).collect()
+    }
+
+    pub(super) fn accumulate(&mut self, tensor: &Tensor, total: LocalId, value: ExprId) {
+        let before = self.b.read(total);
+        let after = self.b.op(step(reduction(tensor)), &[&before, &value]);
+        self.b.assign(total, after);
+    }
+
+    /// Stores what has one element a row.
+    pub(super) fn row_outputs(&mut self, group: &Group<'_>, outs: &[ParamId], row: ExprId) {
+        let rows = self.frame.map_or(0, |(rows, _)| rows);
+        let lanes = std::mem::replace(&mut self.lanes, 1);
+        for (output, &out) in group.outputs.iter().zip(outs) {
+            if output.0.elements() == rows {
+                let value = self.output_values(output, &Coordinates::linear(row, &output.0.shape))[0];
+                self.b.store(out, row, value);
+            }
+        }
+        self.lanes = lanes;
+    }
+
+    /// One instance a result, each through the middle in order.
+    fn middle(&mut self, group: &Group<'_>, outs: &[ParamId], middle: usize, inner: usize) {
+        let index = self.b.index();
+        let (outer, within) = (self.index_op(Row::Div, index, inner), self.index_op(Row::Rem, index, inner));
+        let block = self.index_op(Row::Mul, outer, middle * inner);
+        let first = self.b.add(&block, &within);
+        let reductions: Vec<&Tensor> = stages(group).into_iter().flatten().collect();
+        let totals: Vec<LocalId> = reductions.iter().map(|tensor| self.total(tensor)).collect();
+        let end = self.b.index_constant(middle as u64);
+        self.for_each("m", end, |l, m| {
+            let down = l.index_op(Row::Mul, m, inner);
+            let linear = l.b.add(&first, &down);
+            let at = Coordinates::linear(linear, &[]);
+            for (tensor, &total) in reductions.iter().zip(&totals) {
+                let x = l.reduced(tensor, &at)[0];
+                l.accumulate(tensor, total, x);
+            }
+        });
+        for (tensor, total) in reductions.iter().zip(totals) {
+            let total = self.b.read(total);
+            let value = self.b.cast(tensor.0.dtype, &total);
+            self.remember(tensor.0.id, index, vec![value]);
+        }
+        for (output, &out) in group.outputs.iter().zip(outs) {
+            let value = self.output_values(output, &Coordinates::linear(index, &output.0.shape))[0];
+            self.b.store(out, index, value);
+        }
+    }
+}
+
+/// The outputs that have all columns, of which there are at least two.
+pub(super) fn wide_outputs<'a>(group: &Group<'a>, outs: &[ParamId]) -> Vec<(&'a Tensor, ParamId)> {
+    let Form::Rows { rows, .. } = group.form else { return vec![] };
+    let both = group.outputs.iter().zip(outs);
+    both.filter(|(output, _)| output.0.elements() != rows).map(|(output, &out)| (*output, out)).collect()
+}
+
+/// What a reduction is over, if its axes are neighbours: elements before them, in them, after them.
+pub(crate) fn extent(node: &Node) -> Option<(usize, usize, usize)> {
+    let Op::Reduce(_, axes) = &node.op else { return None };
+    let shape = &node.inputs[0].0.shape;
+    let real: Vec<usize> = axes.iter().copied().filter(|&axis| shape[axis] != 1).collect();
+    let (Some(&first), Some(&last)) = (real.first(), real.last()) else {
+        return Some((shape.iter().product(), 1, 1));
+    };
+    // Axes of length 1 between are no gap.
+    let inside = (first..=last).all(|axis| shape[axis] == 1 || real.contains(&axis));
+    let product = |range: &[usize]| range.iter().product();
+    inside.then(|| (product(&shape[..first]), product(&shape[first..=last]), product(&shape[last + 1..])))
+}

@@ -1,0 +1,127 @@
+//! Products on the CPU: from a product in the graph to a call of `gemm.rs`.
+
+use std::fmt;
+use std::sync::PoisonError;
+
+use bornite_codegen::cpu::pool;
+use bornite_cuda::profile;
+
+use super::gemm::{self, Operand};
+use super::product::{copies, locate};
+use super::strided::Strided;
+use crate::buffer::Buffer;
+use crate::node::Node;
+use crate::timing::{About, Host};
+use crate::{DType, Device, Error, Result, Tensor, bf16, f16};
+
+/// A product of floats on the CPU, ready to run.
+pub(crate) struct CpuProduct {
+    dtype: DType,
+    device: Device,
+    /// How A and B lie in their memory: batch axes, then rows and columns. The batch axes have equal lengths.
+    operands: [Strided; 2],
+    copied: [bool; 2],
+}
+
+/// How a product is computed, from which tensors' memory, and which of them are views to be copied first. `None` where a
+/// generated kernel should do it.
+pub(super) fn product(node: &Node) -> Option<(CpuProduct, [Tensor; 2], [bool; 2])> {
+    let [a, b] = &node.inputs[..] else { return None };
+    let empty = |t: &Tensor| t.0.elements() == 0;
+    if !matches!(node.dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64) || empty(a) || empty(b) {
+        return None;
+    }
+    let (from_a, left, copied_a) = locate(a, |place| Some(place.clone()))?;
+    let (from_b, right, copied_b) = locate(b, |place| Some(place.clone()))?;
+    let (operands, copied) = (folded(left, right), [copied_a, copied_b]);
+    let product = CpuProduct { dtype: node.dtype, device: node.device, operands, copied };
+    Some((product, [from_a, from_b], copied))
+}
+
+/// A batch whose second matrix is always the same is one product of a taller first matrix, where memory allows it.
+fn folded(left: Strided, right: Strided) -> [Strided; 2] {
+    let lead = right.shape.len() - 2;
+    let repeated = (0..lead).all(|axis| right.strides[axis] == 0 || right.shape[axis] == 1);
+    let (rows, columns) = (left.shape[..=lead].iter().product(), left.shape[lead + 1]);
+    match left.reshape(&[rows, columns]) {
+        Some(left) if repeated && lead > 0 => {
+            let (shape, strides) = (right.shape[lead..].to_vec(), right.strides[lead..].to_vec());
+            [left, Strided { offset: right.offset, shape, strides }]
+        }
+        _ => [left, right],
+    }
+}
+
+impl CpuProduct {
+    /// The lengths of the batch axes, and of the rows, columns and terms.
+    fn sizes(&self) -> (&[usize], [usize; 3]) {
+        let (&[ref batch @ .., m, k], &[.., n]) = (&self.operands[0].shape[..], &self.operands[1].shape[..]) else {
+            return (&[], [0; 3]);
+        };
+        (batch, [m, n, k])
+    }
+
+    /// Computes into the first buffer from the other two.
+    pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
+        let &[Buffer::Host(out), Buffer::Host(a), Buffer::Host(b)] = buffers else {
+            return Err(self.refused("a product takes three buffers of the host"));
+        };
+        if buffers[0].is(buffers[1]) || buffers[0].is(buffers[2]) {
+            return Err(self.refused("the result of a product has a buffer of its own"));
+        }
+        let describe = || {
+            let (batch, [m, n, _]) = self.sizes();
+            let elements = |s: &Strided| {
+                let met = s.shape.iter().zip(&s.strides).filter(|(_, stride)| **stride != 0);
+                met.map(|(&length, _)| length).product::<usize>()
+            };
+            let elements = batch.iter().product::<usize>() * m * n + self.operands.iter().map(elements).sum::<usize>();
+            about.work(&format!("matmul_{}", self.dtype), (elements * self.dtype.bytes()) as u64)
+        };
+        profile::timed(&Host(self.device), describe, || {
+            let mut out = out.write().unwrap_or_else(PoisonError::into_inner);
+            // One guard where both are the same memory: a second one would wait behind a writer who waits for the first.
+            let first = a.read().unwrap_or_else(PoisonError::into_inner);
+            let second =
+                if buffers[1].is(buffers[2]) { None } else { Some(b.read().unwrap_or_else(PoisonError::into_inner)) };
+            let (a, b) = (&first[..], &second.as_ref().unwrap_or(&first)[..]);
+            let threads = pool::threads();
+            macro_rules! multiply {
+                ($multiply:path, $float:ty) => {{
+                    let operand = |words, place| Operand { data: bytemuck::cast_slice::<u64, $float>(words), place };
+                    let [a, b] = [operand(a, &self.operands[0]), operand(b, &self.operands[1])];
+                    $multiply(bytemuck::cast_slice_mut::<u64, $float>(&mut out), a, b, threads)
+                }};
+            }
+            let done = match self.dtype {
+                DType::F16 => multiply!(gemm::multiply_narrow, f16),
+                DType::BF16 => multiply!(gemm::multiply_narrow, bf16),
+                DType::F32 => multiply!(gemm::multiply, f32),
+                _ => multiply!(gemm::multiply, f64),
+            };
+            if done { Ok(()) } else { Err(self.refused("a buffer is shorter than its matrices")) }
+        })
+    }
+
+    fn refused(&self, what: &str) -> Error {
+        let kernel = format!("matmul_{}", self.dtype);
+        Error::Cuda(bornite_cuda::Error::BadLaunch { kernel, what: what.into() })
+    }
+}
+
+impl fmt::Display for CpuProduct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (batch, [m, n, k]) = self.sizes();
+        write!(f, "matmul_{} by gemm: ", self.dtype)?;
+        match batch.iter().product() {
+            1 => {}
+            count => write!(f, "{count} of ")?,
+        }
+        let strides = |n: usize| {
+            let strides = &self.operands[n].strides;
+            (strides[batch.len()], strides[batch.len() + 1])
+        };
+        let ((a, b), (c, d)) = (strides(0), strides(1));
+        write!(f, "{m}x{k} by {k}x{n}, strides {a}, {b} and {c}, {d}; {}", copies(self.copied))
+    }
+}

@@ -1,0 +1,201 @@
+//! Products against sums in f64, over random sizes and strides, and bit for bit over numbers of threads.
+
+use super::*;
+use crate::test_random::Random;
+
+/// A batch of matrices with gaps, steps, repeats and turns, in memory that holds numbers also where nothing should look.
+fn lay_out(random: &mut Random, batch: &[usize], rows: usize, columns: usize) -> (Strided, usize) {
+    let shape = [batch, &[rows, columns]].concat();
+    let mut order: Vec<usize> = (0..shape.len()).collect();
+    for n in (1..order.len()).rev() {
+        order.swap(n, random.bits() as usize % (n + 1));
+    }
+    let plain = random.bits().is_multiple_of(3);
+    if plain {
+        order = (0..shape.len()).collect();
+    }
+    let mut place = Strided { offset: 0, shape: shape.clone(), strides: vec![0; shape.len()] };
+    let mut stride = 1;
+    for &axis in order.iter().rev() {
+        let step = if plain { 1 } else { [1, 1, 1, 2, 3][random.bits() as usize % 5] };
+        let repeated = axis < batch.len() && random.bits().is_multiple_of(4);
+        let turned = !plain && random.bits().is_multiple_of(5);
+        let length = shape[axis] as isize;
+        if !repeated {
+            place.strides[axis] = if turned { -stride * step } else { stride * step };
+            place.offset += if turned { stride * step * (length - 1) } else { 0 };
+            stride *= length * step;
+        }
+    }
+    let gap = random.bits() as isize % 5;
+    place.offset += gap.abs();
+    (place, (stride + 2 * gap.abs()) as usize)
+}
+
+fn at(place: &Strided, batch: usize, row: usize, column: usize) -> usize {
+    let lead = place.shape.len() - 2;
+    let (mut index, mut rest) = (place.offset, batch);
+    for axis in (0..lead).rev() {
+        index += (rest % place.shape[axis]) as isize * place.strides[axis];
+        rest /= place.shape[axis];
+    }
+    (index + row as isize * place.strides[lead] + column as isize * place.strides[lead + 1]) as usize
+}
+
+/// Sizes around the edges of vectors, tiles, panels and the library's special cases.
+fn size(random: &mut Random) -> usize {
+    let sizes = [1, 1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 200, 255, 257, 300, 513];
+    sizes[random.bits() as usize % sizes.len()]
+}
+
+struct Case {
+    a: Strided,
+    b: Strided,
+    lengths: [usize; 2],
+    batch: usize,
+    m: usize,
+    n: usize,
+    k: usize,
+}
+
+fn case(random: &mut Random) -> Case {
+    let batch: &[usize] = [&[][..], &[], &[3], &[2, 3], &[40]][random.bits() as usize % 5];
+    let (mut m, mut n, k) = (size(random), size(random), size(random) * [1, 1, 1, 5][random.bits() as usize % 4]);
+    if !batch.is_empty() {
+        (m, n) = (m.min(65), n.min(65));
+    }
+    let (a, length_a) = lay_out(random, batch, m, k);
+    let (b, length_b) = lay_out(random, batch, k, n);
+    Case { a, b, lengths: [length_a, length_b], batch: batch.iter().product(), m, n, k }
+}
+
+/// Runs a product with 1, 2, 3 and 5 threads, which must agree to the bit, and compares it with f64.
+fn check<T: Copy + PartialEq + std::fmt::Debug>(
+    case: &Case,
+    data: [&[T]; 2],
+    value: impl Fn(T) -> f64,
+    roundings: [f64; 3],
+    multiply: impl Fn(&mut [T], Operand<'_, T>, Operand<'_, T>, usize) -> bool,
+) {
+    let Case { batch, m, n, k, .. } = *case;
+    let [a, b] = [Operand { data: data[0], place: &case.a }, Operand { data: data[1], place: &case.b }];
+    let rubbish = data[0][0];
+    let mut out = vec![rubbish; batch * m * n + 1];
+    assert!(multiply(&mut out, a, b, 1));
+    let what = format!("{batch} of {m}x{k} by {k}x{n}, {:?} and {:?}", case.a, case.b);
+    assert_eq!(out[batch * m * n], rubbish, "written past the end: {what}");
+    for threads in [2, 3, 5] {
+        let mut other = vec![rubbish; batch * m * n + 1];
+        assert!(multiply(&mut other, a, b, threads));
+        assert_eq!(out, other, "{threads} threads: {what}");
+    }
+    let [sums, result, tiny] = roundings;
+    // A sample of long results: all of them would take minutes.
+    for index in (0..batch * m * n).step_by((batch * m * n * k / 200_000).max(1)) {
+        let (row, column) = (index / n % m, index % n);
+        let terms = (0..k).map(|l| {
+            let left = data[0][at(&case.a, index / n / m, row, l)];
+            let right = data[1][at(&case.b, index / n / m, l, column)];
+            value(left) * value(right)
+        });
+        let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term: f64| (sum + term, size + term.abs()));
+        let bound = k as f64 * sums * size + result * sum.abs() + tiny;
+        let off = (value(out[index]) - sum).abs();
+        assert!(off <= bound, "element {index} of {what} is {}, not {sum} ± {bound:e}", value(out[index]));
+    }
+}
+
+#[test]
+fn products_are_within_their_bound_and_the_same_for_any_number_of_threads() {
+    let mut random = Random::fresh();
+    let f32s = f64::from(f32::EPSILON);
+    for round in 0..160 {
+        let case = case(&mut random);
+        let [a, b] = case.lengths.map(|length| random.vec(length, -1.0, 1.0));
+        match round % 4 {
+            0 | 1 => {
+                let [a, b] = [a, b].map(|data| data.into_iter().map(|x| x as f32).collect::<Vec<_>>());
+                check(&case, [&a, &b], f64::from, [f32s, f32s, f64::from(f32::MIN_POSITIVE)], multiply);
+            }
+            2 => check(&case, [&a, &b], |x| x, [f64::EPSILON, f64::EPSILON, f64::MIN_POSITIVE], multiply),
+            _ if round % 8 == 3 => {
+                let [a, b] = [a, b].map(|data| data.into_iter().map(f16::from_f64).collect::<Vec<_>>());
+                check(&case, [&a, &b], f16::to_f64, [f32s, 2f64.powi(-10), 2f64.powi(-24)], multiply_narrow);
+            }
+            _ => {
+                let [a, b] = [a, b].map(|data| data.into_iter().map(bf16::from_f64).collect::<Vec<_>>());
+                check(
+                    &case,
+                    [&a, &b],
+                    bf16::to_f64,
+                    [f32s, 2f64.powi(-7), f64::from(f32::MIN_POSITIVE)],
+                    multiply_narrow,
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_that_are_none_go_through() {
+    let place = Strided::contiguous(&[2, 2]);
+    let product = |a: [f32; 4], b: [f32; 4]| {
+        // What was in the result must not matter.
+        let mut out = [f32::NAN; 4];
+        assert!(multiply(&mut out, Operand { data: &a, place: &place }, Operand { data: &b, place: &place }, 1));
+        out
+    };
+    let [a, b, c, d] = product([f32::INFINITY, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, f32::NEG_INFINITY]);
+    assert!(a == f32::INFINITY && b.is_nan() && c == 0.0 && d == f32::NEG_INFINITY, "{:?}", [a, b, c, d]);
+    assert!(product([f32::NAN; 4], [0.0; 4]).iter().all(|x| x.is_nan()));
+    // A sum that f16 does not hold is infinite, and a long one is summed in f32.
+    let (row, column) = (Strided::contiguous(&[1, 4096]), Strided::contiguous(&[4096, 1]));
+    let narrow = |left: f32, right: f32| {
+        let (a, b, mut out) = ([f16::from_f32(left); 4096], [f16::from_f32(right); 4096], [f16::NAN]);
+        assert!(multiply_narrow(&mut out, Operand { data: &a, place: &row }, Operand { data: &b, place: &column }, 1));
+        out[0].to_f32()
+    };
+    assert_eq!((narrow(1.0, 1.0), narrow(16.0, 1.0), narrow(1.0, 0.25)), (4096.0, f32::INFINITY, 1024.0));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let data = [1.0f32; 12];
+    let good = Strided::contiguous(&[3, 4]);
+    let refused = |out: usize, a: &Strided, b: &Strided| {
+        let mut out = vec![7.0f32; out];
+        let done = multiply(&mut out, Operand { data: &data, place: a }, Operand { data: &data, place: b }, 1);
+        assert!(done || out.iter().all(|&x| x == 7.0));
+        !done
+    };
+    let turned = good.through(&crate::node::Op::Permute(vec![1, 0])).unwrap();
+    assert!(!refused(9, &good, &turned));
+    assert!(refused(8, &good, &turned), "a short result");
+    assert!(refused(9, &good, &good), "sums of unequal lengths");
+    for (offset, strides) in [(1, [4, 1]), (-1, [4, 1]), (0, [5, 1]), (0, [-4, 1]), (0, [isize::MAX, 1])] {
+        let bad = Strided { offset, shape: vec![3, 4], strides: strides.to_vec() };
+        assert!(refused(9, &bad, &turned), "{bad:?}");
+    }
+    assert!(refused(9, &Strided::contiguous(&[1, 3, 4]), &turned), "batches of unequal length");
+    assert!(refused(9, &Strided::contiguous(&[3, 0]), &Strided::contiguous(&[0, 3])), "no terms");
+}
+
+#[test]
+fn tiles_cover_the_result_once() {
+    let mut random = Random::fresh();
+    for _ in 0..500 {
+        let (batch, m, n) = (1 + random.bits() as usize % 4, size(&mut random) * 3, size(&mut random));
+        let [a, b] = [[batch, m, 1], [batch, 1, n]].map(|shape| Strided::contiguous(&shape));
+        let data = vec![0.0f32; batch * m.max(n)];
+        let [a, b] = [&a, &b].map(|place| Operand { data: &data, place });
+        let tiles = Tiles::new(batch * m * n, &a, &b, &[512, 256, 128]).unwrap();
+        let mut seen = vec![0; batch * m * n];
+        for tile in (0..tiles.count).map(|index| tiles.tile(index)) {
+            assert!(!tile.rows.is_empty() && !tile.columns.is_empty());
+            for row in tile.rows.clone() {
+                seen[tiles.place(&tile, row)..][..tile.columns.len()].iter_mut().for_each(|seen| *seen += 1);
+            }
+        }
+        assert!(seen.iter().all(|&times| times == 1), "{batch} of {m}x{n}");
+    }
+}

@@ -1,0 +1,503 @@
+//! Which nodes one kernel computes.
+//!
+//! Nodes are taken in order. An elementwise op joins the kernel of an input that it reads element by element; a reduction
+//! over the last axes makes it a kernel over rows, where later ops read the result of their row and may reduce again.
+//! What another kernel reads is stored, or computed there again where that moves fewer bytes. Nothing here knows softmax
+//! or layer norm: they come out as one kernel by these rules.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use bornite_ir::Kind;
+
+use super::is_source;
+use crate::Tensor;
+use crate::lower::{Form, Group, aligned, extent, look_through, one_a_row, repeats_rows, seen};
+use crate::node::{Node, Op};
+
+/// Most nodes of a kernel: longer ones take long to compile.
+const MOST_NODES: usize = 96;
+/// Most tensors that a kernel reads.
+const MOST_INPUTS: usize = 24;
+/// Most nodes that are computed again rather than stored.
+const MOST_AGAIN: usize = 24;
+
+/// What computes some nodes.
+pub(super) enum Unit<'a> {
+    /// One kernel for several nodes.
+    Group(Group<'a>),
+    /// A node by itself: `work.rs` knows how.
+    Alone(&'a Tensor),
+}
+
+/// A group as it grows.
+struct Growing {
+    form: Form,
+    nodes: Vec<usize>,
+    /// What it reads from elsewhere: ids of nodes and of tensors in memory.
+    reads: HashSet<u64>,
+    /// Groups that must come before.
+    after: HashSet<usize>,
+    /// Where its nodes went, if they joined another group.
+    merged: Option<usize>,
+}
+
+/// How a node reads another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    /// Element by element.
+    Aligned,
+    /// Rows read the element that has their number.
+    Rows,
+    Other,
+}
+
+struct Fuser<'a> {
+    /// The nodes to compute, inputs first; and where each is.
+    nodes: Vec<&'a Tensor>,
+    position: HashMap<u64, usize>,
+    /// The group of each node.
+    group: Vec<usize>,
+    groups: Vec<Growing>,
+    /// Nodes that read views from memory, where others read through them.
+    library: &'a HashSet<u64>,
+    fuses: bool,
+}
+
+/// What computes the nodes that are `wanted`, and others where they need them, in an order in which it can run.
+pub(super) fn units<'a>(
+    nodes: &'a BTreeMap<u64, Tensor>,
+    wanted: &HashSet<u64>,
+    library: &'a HashSet<u64>,
+    fuses: bool,
+) -> Vec<Unit<'a>> {
+    let nodes: Vec<&Tensor> = nodes.values().collect();
+    let position = nodes.iter().enumerate().map(|(n, t)| (t.0.id, n)).collect();
+    let count = nodes.len();
+    let mut fuser = Fuser { nodes, position, group: vec![usize::MAX; count], groups: vec![], library, fuses };
+    for n in 0..count {
+        fuser.place(n);
+    }
+    fuser.cut(wanted)
+}
+
+/// What a node reads, behind views: ids of nodes and of tensors in memory.
+fn reads(node: &Node) -> impl Iterator<Item = u64> + '_ {
+    let read = node.reads().iter().map(|input| look_through(input).0);
+    read.filter(|base| !matches!(base.0.op, Op::Full(_))).map(|base| base.0.id)
+}
+
+/// True if a node's value is computed element by element where it is read.
+fn is_elementwise(node: &Node) -> bool {
+    match node.op {
+        Op::Map(_) | Op::Cast(_) | Op::Pad(..) | Op::Concat(_) | Op::Iota { .. } | Op::Random(_) | Op::Gather(_) => {
+            true
+        }
+        Op::ScatterAdd(axis) => node.inputs[1].0.shape.get(axis) == Some(&1),
+        _ => false,
+    }
+}
+
+impl<'a> Fuser<'a> {
+    /// The group that a group's nodes are in by now.
+    fn current(&self, mut group: usize) -> usize {
+        while let Some(next) = self.groups[group].merged {
+            group = next;
+        }
+        group
+    }
+
+    fn group_of(&self, node: usize) -> usize {
+        self.current(self.group[node])
+    }
+
+    /// The nodes that a node reads, each with the input by which it does.
+    fn edges(&self, n: usize) -> Vec<(usize, &'a Tensor)> {
+        let tensor = self.nodes[n];
+        if is_source(tensor) {
+            return vec![];
+        }
+        let inputs: &[Tensor] = if tensor.0.op.is_view() { std::slice::from_ref(tensor) } else { tensor.0.reads() };
+        let from_memory = self.library.contains(&tensor.0.id);
+        (inputs.iter())
+            .filter_map(|input| {
+                let (base, views) = look_through(input);
+                let copied = views.iter().find_map(|view| self.position.get(&view.0.id)).filter(|_| from_memory);
+                Some((*copied.or_else(|| self.position.get(&base.0.id))?, input))
+            })
+            .filter(|(from, _)| *from != n)
+            .collect()
+    }
+
+    /// How a node of a kernel over rows reads another.
+    fn edge(&self, reader: &Node, input: &Tensor, form: Form) -> Edge {
+        let by_element = matches!(reader.op, Op::Map(_) | Op::Cast(_) | Op::Reduce(..));
+        let (base, views) = look_through(input);
+        let Some(place) = seen(base, &views) else { return Edge::Other };
+        let same = aligned(&place);
+        match (&reader.op, form) {
+            (Op::Gather(axis), Form::Rows { rows, columns }) => {
+                let x = &reader.inputs[0];
+                let last = axis + 1 == x.0.shape.len() && x.0.shape[*axis] == columns;
+                let picks = last && reader.elements() == rows && x.0.elements() == rows * columns;
+                if picks && same { Edge::Aligned } else { Edge::Other }
+            }
+            (Op::ScatterAdd(axis), Form::Rows { rows, columns }) => {
+                let adds = one_a_row(reader, *axis, rows, columns);
+                if adds && same { Edge::Aligned } else { Edge::Other }
+            }
+            _ if by_element && same => Edge::Aligned,
+            (_, Form::Rows { rows, columns })
+                if by_element && base.0.elements() == rows && repeats_rows(&place, columns) =>
+            {
+                Edge::Rows
+            }
+            _ => Edge::Other,
+        }
+    }
+
+    /// Puts a node into a group.
+    fn place(&mut self, n: usize) {
+        let node = &*self.nodes[n].0;
+        let edges = self.edges(n);
+        let from: HashSet<usize> = edges.iter().map(|(from, _)| self.group_of(*from)).collect();
+        let own_form = match extent(node) {
+            Some((outer, middle, inner)) if middle > 1 && outer * inner > 0 => match inner {
+                1 => Some(Form::Rows { rows: outer, columns: middle }),
+                _ => Some(Form::Middle { outer, middle, inner }),
+            },
+            _ if is_elementwise(node) || node.op.is_view() || matches!(node.op, Op::Full(_)) => {
+                Some(Form::Elements(node.elements()))
+            }
+            _ => None,
+        };
+        let Some(own_form) = own_form.filter(|_| node.elements() > 0 && !is_source(self.nodes[n])) else {
+            self.start(n, Form::Elements(0), from);
+            return;
+        };
+        // Latest first: what joins an early group must wait for all else that it reads.
+        let mut candidates: Vec<usize> = if self.fuses { from.iter().copied().collect() } else { vec![] };
+        candidates.sort_unstable_by(|a, b| b.cmp(a));
+        let candidates: Vec<(usize, Form)> = candidates
+            .into_iter()
+            .filter_map(|group| Some((group, self.joined(n, group, own_form, &edges)?)))
+            .collect();
+        // What the node reads element by element can be one kernel, if neither part needs the other.
+        if let Some(((first, _), more)) = candidates.split_first() {
+            more.iter().for_each(|(other, _)| self.merge(*first, *other));
+        }
+        for (group, _) in candidates {
+            let group = self.current(group);
+            let others: HashSet<usize> =
+                from.iter().map(|&other| self.current(other)).filter(|&o| o != group).collect();
+            let Some(form) = self.joined(n, group, own_form, &edges) else { continue };
+            if others.iter().any(|&other| self.reaches(other, group)) || self.is_full(group, node) {
+                continue;
+            }
+            let growing = &mut self.groups[group];
+            growing.form = form;
+            growing.nodes.push(n);
+            growing.after.extend(others);
+            self.group[n] = group;
+            self.note_reads(group, n);
+            return;
+        }
+        match self.sibling(n, own_form, &from) {
+            Some(group) => {
+                let growing = &mut self.groups[group];
+                growing.nodes.push(n);
+                growing.after.extend(from);
+                self.group[n] = group;
+                self.note_reads(group, n);
+            }
+            None => self.start(n, own_form, from),
+        }
+    }
+
+    fn start(&mut self, n: usize, form: Form, after: HashSet<usize>) {
+        self.group[n] = self.groups.len();
+        let reads = reads(&self.nodes[n].0).collect();
+        self.groups.push(Growing { form, nodes: vec![n], reads, after, merged: None });
+    }
+
+    /// Adds what a node of a group reads from elsewhere.
+    fn note_reads(&mut self, group: usize, n: usize) {
+        let outside: Vec<u64> = reads(&self.nodes[n].0).filter(|id| self.kernel_of(*id) != Some(group)).collect();
+        self.groups[group].reads.extend(outside);
+    }
+
+    /// The group of a node, by its id; none if it is in memory.
+    fn kernel_of(&self, id: u64) -> Option<usize> {
+        self.position.get(&id).filter(|&&n| self.group[n] != usize::MAX).map(|&n| self.group_of(n))
+    }
+
+    /// True if a group with one more node would be too much for one kernel.
+    fn is_full(&self, group: usize, node: &Node) -> bool {
+        let growing = &self.groups[group];
+        let more = reads(node).filter(|id| self.kernel_of(*id) != Some(group) && !growing.reads.contains(id)).count();
+        growing.nodes.len() >= MOST_NODES || growing.reads.len() + more > MOST_INPUTS
+    }
+
+    /// The form of a group with a node in it, if the node can be.
+    fn joined(&self, n: usize, group: usize, own: Form, edges: &[(usize, &Tensor)]) -> Option<Form> {
+        let node = &*self.nodes[n].0;
+        let growing = &self.groups[group];
+        if !self.fusible(group) {
+            return None;
+        }
+        let form = match (growing.form, own) {
+            (Form::Elements(have), Form::Elements(more)) if have == more => own,
+            (Form::Elements(have), Form::Rows { rows, columns }) if have == rows * columns => own,
+            (Form::Rows { rows, columns }, Form::Elements(more)) if more == rows || more == rows * columns => {
+                growing.form
+            }
+            (Form::Middle { outer, inner, .. }, Form::Elements(more)) if more == outer * inner => growing.form,
+            (have, more) if have == more => have,
+            _ => return None,
+        };
+        // A reduction over the middle has its input computed anew: other nodes of the input's shape have no place here.
+        if let Form::Middle { .. } = form
+            && matches!(own, Form::Middle { .. })
+        {
+            return None;
+        }
+        let fits = |(from, input): &(usize, &Tensor)| {
+            self.group_of(*from) != group || {
+                let level = self.level(*from, form);
+                match self.edge(node, input, form) {
+                    // Elements read elements, rows read rows; a gather picks from elements.
+                    Edge::Aligned => match (&node.op, form) {
+                        (Op::Gather(_), _) => std::ptr::eq(*input, &node.inputs[0]) == (level == Level::Elements),
+                        (Op::ScatterAdd(_), _) => std::ptr::eq(*input, &node.inputs[0]) == (level == Level::Elements),
+                        (Op::Reduce(..), Form::Rows { .. }) => level == Level::Elements,
+                        _ => level == self.level(n, form),
+                    },
+                    Edge::Rows => level == Level::Rows && self.level(n, form) == Level::Elements,
+                    Edge::Other => false,
+                }
+            }
+        };
+        edges.iter().all(fits).then_some(form)
+    }
+
+    /// Whether a node of a kernel has an element a row.
+    fn level(&self, n: usize, form: Form) -> Level {
+        let elements = self.nodes[n].0.elements();
+        match form {
+            Form::Rows { rows, .. } if elements == rows => Level::Rows,
+            Form::Middle { outer, inner, .. } if elements == outer * inner => Level::Rows,
+            _ => Level::Elements,
+        }
+    }
+
+    /// True if more may join.
+    fn fusible(&self, group: usize) -> bool {
+        self.groups[group].form != Form::Elements(0)
+    }
+
+    /// A reduction over the same middle that reads something in common, and neither needs the other.
+    fn sibling(&self, n: usize, form: Form, from: &HashSet<usize>) -> Option<usize> {
+        if !self.fuses || !matches!(form, Form::Middle { .. }) {
+            return None;
+        }
+        let node = &*self.nodes[n].0;
+        let common = |a: u64, b: u64| a == b || self.kernel_of(a).is_some() && self.kernel_of(a) == self.kernel_of(b);
+        (0..self.groups.len()).rev().take(64).find(|&group| {
+            let growing = &self.groups[group];
+            growing.merged.is_none()
+                && growing.form == form
+                && growing.reads.iter().any(|&other| reads(node).any(|id| common(id, other)))
+                && !self.is_full(group, node)
+                && !from.contains(&group)
+                && !from.iter().any(|&other| self.reaches(other, group))
+        })
+    }
+
+    /// True if a group needs another, directly or not.
+    fn reaches(&self, from: usize, to: usize) -> bool {
+        let (from, to) = (self.current(from), self.current(to));
+        let mut seen = HashSet::from([from]);
+        let mut stack = vec![from];
+        while let Some(group) = stack.pop() {
+            if group == to {
+                return true;
+            }
+            let next = self.groups[group].after.iter().map(|&after| self.current(after));
+            stack.extend(next.filter(|&after| seen.insert(after)));
+        }
+        false
+    }
+
+    /// Puts two groups together, if neither needs the other.
+    fn merge(&mut self, into: usize, other: usize) {
+        let (into, other) = (self.current(into), self.current(other));
+        if into == other {
+            return;
+        }
+        let form = match (self.groups[into].form, self.groups[other].form) {
+            (a, b) if a == b => a,
+            (form @ Form::Rows { rows, columns }, Form::Elements(n))
+            | (Form::Elements(n), form @ Form::Rows { rows, columns })
+                if n == rows * columns =>
+            {
+                form
+            }
+            _ => return,
+        };
+        let [a, b] = [&self.groups[into], &self.groups[other]];
+        let both: HashSet<u64> = a.reads.union(&b.reads).copied().collect();
+        let both: HashSet<u64> =
+            both.into_iter().filter(|id| self.kernel_of(*id).is_none_or(|g| g != into && g != other)).collect();
+        let large = a.nodes.len() + b.nodes.len() > MOST_NODES || both.len() > MOST_INPUTS;
+        if matches!(form, Form::Middle { .. }) || large || self.reaches(into, other) || self.reaches(other, into) {
+            return;
+        }
+        let absorbed = std::mem::take(&mut self.groups[other].nodes);
+        let after = self.groups[other].after.clone();
+        self.groups[other].merged = Some(into);
+        let growing = &mut self.groups[into];
+        growing.form = form;
+        growing.nodes.extend(absorbed);
+        growing.nodes.sort_unstable();
+        growing.reads = both;
+        growing.after.extend(after);
+        growing.after.remove(&into);
+    }
+
+    /// Decides what is stored and what computed again, and puts the kernels in order.
+    fn cut(self, wanted: &HashSet<u64>) -> Vec<Unit<'a>> {
+        let order = self.order();
+        let mut stored: HashSet<usize> =
+            (0..self.nodes.len()).filter(|&n| wanted.contains(&self.nodes[n].0.id)).collect();
+        let mut units = vec![];
+        // Readers first: they decide what must be stored.
+        for &group in order.iter().rev() {
+            let growing = &self.groups[group];
+            let outputs: Vec<usize> = growing.nodes.iter().copied().filter(|n| stored.contains(n)).collect();
+            if outputs.is_empty() {
+                continue;
+            }
+            if !self.fusible(group) {
+                for &n in &growing.nodes {
+                    stored.extend(self.edges(n).iter().map(|(from, _)| *from));
+                    units.push(Unit::Alone(self.nodes[n]));
+                }
+                continue;
+            }
+            let computed = self.reach(group, &outputs, &mut stored);
+            let outputs = outputs.iter().map(|&n| self.nodes[n]).collect();
+            let order = computed.iter().map(|&n| self.nodes[n]);
+            let order = order.filter(|t| !t.0.op.is_view() && !matches!(t.0.op, Op::Full(_))).collect();
+            units.push(Unit::Group(Group { form: growing.form, outputs, order }));
+        }
+        units.reverse();
+        units
+    }
+
+    /// The nodes that a group's kernel computes for its outputs, its own and those of others that it computes again. What
+    /// it reads from others is marked as stored.
+    fn reach(&self, group: usize, outputs: &[usize], stored: &mut HashSet<usize>) -> Vec<usize> {
+        let mut computed: HashSet<usize> = HashSet::new();
+        let mut foreign = vec![];
+        let mut stack: Vec<usize> = outputs.to_vec();
+        while let Some(n) = stack.pop() {
+            if !computed.insert(n) {
+                continue;
+            }
+            for (from, _) in self.edges(n) {
+                if self.group_of(from) == group { stack.push(from) } else { foreign.push(from) }
+            }
+        }
+        foreign.sort_unstable();
+        foreign.dedup();
+        // Deepest first, so that what is computed again from stored things is seen to be cheap.
+        let mut loaded: HashSet<usize> = foreign.iter().copied().filter(|n| stored.contains(n)).collect();
+        for n in foreign.into_iter().rev() {
+            if stored.contains(&n) {
+                continue;
+            }
+            match self.again(n, &loaded, stored) {
+                Some((nodes, leaves)) => {
+                    stored.extend(&leaves);
+                    loaded.extend(leaves);
+                    computed.extend(nodes);
+                }
+                None => {
+                    stored.insert(n);
+                    loaded.insert(n);
+                }
+            }
+        }
+        let mut computed: Vec<usize> = computed.into_iter().collect();
+        computed.sort_unstable();
+        computed
+    }
+
+    /// What to compute, and from which nodes, to have a node without storing it; `None` if storing is cheaper.
+    fn again(&self, n: usize, loaded: &HashSet<usize>, stored: &HashSet<usize>) -> Option<(Vec<usize>, Vec<usize>)> {
+        if !self.fuses {
+            return None;
+        }
+        let (mut nodes, mut leaves, mut heavy, mut bytes) = (vec![], vec![], 0, 0);
+        let mut memory: HashSet<u64> = HashSet::new();
+        let mut stack = vec![n];
+        while let Some(n) = stack.pop() {
+            if nodes.contains(&n) || leaves.contains(&n) {
+                continue;
+            }
+            let node = &*self.nodes[n].0;
+            let simple = matches!(node.op, Op::Map(_) | Op::Cast(_) | Op::Iota { .. } | Op::Random(_));
+            if !simple || (stored.contains(&n) && !nodes.is_empty()) {
+                leaves.push(n);
+                if !loaded.contains(&n) {
+                    bytes += node.bytes();
+                }
+                continue;
+            }
+            nodes.push(n);
+            if let Op::Map(row) = node.op {
+                heavy += usize::from(row.row().kind != Kind::Primitive);
+            }
+            if nodes.len() > MOST_AGAIN || heavy > 3 {
+                return None;
+            }
+            stack.extend(self.edges(n).iter().map(|(from, _)| *from));
+            for input in node.reads() {
+                let base = look_through(input).0;
+                let there = !self.position.contains_key(&base.0.id) && !matches!(base.0.op, Op::Full(_));
+                if there && memory.insert(base.0.id) {
+                    bytes += base.0.bytes();
+                }
+            }
+        }
+        // Storing it is a write and a read.
+        (bytes <= 2 * self.nodes[n].0.bytes()).then_some((nodes, leaves))
+    }
+
+    /// Groups in an order in which they can run.
+    fn order(&self) -> Vec<usize> {
+        let mut order = vec![];
+        let mut done = HashSet::new();
+        for start in (0..self.groups.len()).filter(|&group| self.groups[group].merged.is_none()) {
+            let mut stack = vec![(start, false)];
+            while let Some((group, left)) = stack.pop() {
+                if left {
+                    order.push(group);
+                } else if done.insert(group) {
+                    stack.push((group, true));
+                    let mut after: Vec<usize> = self.groups[group].after.iter().map(|&g| self.current(g)).collect();
+                    after.sort_unstable();
+                    after.dedup();
+                    stack.extend(after.into_iter().filter(|after| *after != group).map(|after| (after, false)));
+                }
+            }
+        }
+        order
+    }
+}
+
+/// What a node of a kernel has an element of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Elements,
+    Rows,
+}

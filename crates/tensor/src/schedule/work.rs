@@ -1,0 +1,193 @@
+//! What computes each node: a generated kernel, a product of the library, or what a joint node says.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use bornite_ir::{Kernel, Value};
+
+use super::fuse::{Unit, units};
+use super::is_source;
+use crate::execute::{Flavour, Program, RoutineCall};
+use crate::joint::{self, How};
+use crate::lower::{Group, Lowered, lower, lower_group};
+use crate::matmul::{Product, products};
+use crate::node::{Node, Op};
+use crate::timing::About;
+use crate::{DType, Device, Result, Tensor};
+
+/// What a step runs.
+pub(super) enum Call {
+    Kernel(Arc<Program>),
+    Product(Arc<Product>),
+    Routine(Arc<RoutineCall>),
+}
+
+/// What a step is to run, before code is compiled.
+pub(super) enum Planned {
+    Kernel(Box<Kernel>, Flavour),
+    Product(Arc<Product>),
+    Routine(Arc<RoutineCall>),
+}
+
+/// An argument of a step before its memory is known.
+pub(super) enum Operand {
+    /// Written: the node's id and its bytes.
+    Out(u64, usize),
+    Status,
+    In(Tensor),
+}
+
+/// A step before its memory is known.
+pub(super) struct Work {
+    pub call: Planned,
+    pub operands: Vec<Operand>,
+    pub values: Vec<Vec<Value>>,
+    pub about: About,
+}
+
+impl Work {
+    pub fn inputs(&self) -> impl Iterator<Item = &Tensor> {
+        self.operands.iter().filter_map(|operand| if let Operand::In(tensor) = operand { Some(tensor) } else { None })
+    }
+
+    pub fn outputs(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        self.operands.iter().filter_map(|o| if let Operand::Out(id, bytes) = o { Some((*id, *bytes)) } else { None })
+    }
+}
+
+/// What computes these nodes, in order. New values of `homes` take the place of the tensor named with them, where nothing
+/// reads that any more; those that do are returned.
+pub(super) fn work(
+    device: Device,
+    roots: &[Tensor],
+    mut nodes: BTreeMap<u64, Tensor>,
+    homes: &[(u64, Tensor)],
+) -> Result<(Vec<Work>, Vec<(u64, Tensor)>)> {
+    // What joints read is memory: views and constants are computed first.
+    let shown = |t: &Tensor| !is_source(t) && (t.0.op.is_view() || matches!(t.0.op, Op::Full(_)));
+    let parts: Vec<Tensor> = nodes.values().filter(|t| is_part(t)).cloned().collect();
+    for input in parts.iter().flat_map(|part| part.0.reads()).filter(|input| shown(input)) {
+        nodes.insert(input.0.id, input.clone());
+    }
+    let mut products = products(device, &mut nodes)?;
+    let library = products.keys().copied().chain(parts.iter().map(|part| part.0.id)).collect();
+    let wanted = roots.iter().map(|root| root.0.id).collect();
+    let (mut work, mut joints, mut groups) = (vec![], HashSet::new(), vec![]);
+    for unit in units(&nodes, &wanted, &library, crate::fused::enabled()?) {
+        let tensor = match unit {
+            Unit::Group(group) => {
+                let lowered = lower_group(&group, device, &[])?;
+                groups.push((work.len(), group, lowered.in_step.clone()));
+                let (_, group, _) = &groups[groups.len() - 1];
+                work.push(group_kernel(lowered, group)?);
+                continue;
+            }
+            Unit::Alone(tensor) => tensor,
+        };
+        let (out, about) = (Operand::Out(tensor.0.id, tensor.0.bytes()), About::of(&tensor.0));
+        if is_part(tensor) {
+            let joint = &tensor.0.inputs[0];
+            if joints.insert(joint.0.id) {
+                together(device, joint, about, &mut work)?;
+            }
+        } else if let Some((product, inputs)) = products.remove(&tensor.0.id) {
+            let operands = [out].into_iter().chain(inputs.map(Operand::In)).collect();
+            work.push(Work { call: Planned::Product(product), operands, values: vec![], about });
+        } else {
+            work.push(kernel(lower(tensor)?, vec![out], about)?);
+        }
+    }
+    // A step that can fail must leave variables as they are until it is known that it has not.
+    let fails = work.iter().any(|work| work.operands.iter().any(|operand| matches!(operand, Operand::Status)));
+    let mut placed = vec![];
+    for (at, group, in_step) in groups.iter().filter(|_| !fails) {
+        let here: Vec<(u64, Tensor)> = (homes.iter())
+            .filter(|(id, old)| {
+                let reads = |work: &Work| work.inputs().any(|input| input.0.id == old.0.id);
+                let safe = !reads(&work[*at]) || in_step.contains(&old.0.id);
+                group.outputs.iter().any(|t| t.0.id == *id) && safe && !work[at + 1..].iter().any(reads)
+            })
+            .cloned()
+            .collect();
+        if here.is_empty() {
+            continue;
+        }
+        work[*at] = group_kernel(lower_group(group, device, &here)?, group)?;
+        placed.extend(here);
+    }
+    Ok((work, placed))
+}
+
+/// A launch of a group's kernel.
+fn group_kernel(lowered: Lowered, group: &Group<'_>) -> Result<Work> {
+    let outs = group.outputs.iter().map(|t| Operand::Out(t.0.id, t.0.bytes())).collect();
+    let about = group.outputs.last().map_or(About::default(), |t| About::of(&t.0));
+    kernel(lowered, outs, about)
+}
+
+/// A launch of a lowered kernel.
+fn kernel(lowered: Lowered, outs: Vec<Operand>, about: About) -> Result<Work> {
+    let Lowered { kernel, inputs, reports, values, .. } = lowered;
+    let status = reports.then_some(Operand::Status);
+    let operands = outs.into_iter().chain(status).chain(inputs.into_iter().map(Operand::In)).collect();
+    let call = Planned::Kernel(Box::new(kernel), Flavour::of_tensors()?);
+    Ok(Work { call, operands, values: values.into_iter().map(|value| vec![value]).collect(), about })
+}
+
+/// True if a node is a part that has to be computed.
+fn is_part(tensor: &Tensor) -> bool {
+    matches!(tensor.0.op, Op::Part(_)) && !is_source(tensor)
+}
+
+/// What computes the parts of a joint node.
+fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>) -> Result<()> {
+    let Some((joint, inputs)) = joint::of(&tensor.0) else { return Ok(()) };
+    let place = tensor.0.place;
+    // A part that nobody wants is memory all the same: its node goes, its id stays.
+    let parts = joint::parts(tensor, place);
+    let outs: Vec<(u64, usize)> = (parts.iter())
+        .map(|part| (if is_part(part) { part.0.id } else { Node::next_id_taken() }, part.0.bytes()))
+        .collect();
+    let (kernel_of, values, checked) = match &joint.how {
+        How::Routine(run) => {
+            let size = |part: &Tensor| (part.0.dtype, part.0.elements());
+            let (results, taken) = (parts.iter().map(size).collect(), inputs.iter().map(size).collect());
+            let call = RoutineCall { name: joint.name, run: run.clone(), device, results, inputs: taken };
+            let operands = outs.iter().map(|&(id, bytes)| Operand::Out(id, bytes));
+            let operands = operands.chain(inputs.iter().cloned().map(Operand::In)).collect();
+            work.push(Work { call: Planned::Routine(Arc::new(call)), operands, values: vec![], about });
+            return Ok(());
+        }
+        How::Kernel { kernel, values, checked } => (kernel, values, *checked),
+    };
+    let (mut given, mut written) = (inputs.iter(), outs.iter().zip(&joint.results));
+    let mut operands = vec![];
+    for param in &kernel_of.params {
+        let input = if param.access.reads() { given.next() } else { None };
+        let out = if param.access.writes() { written.next() } else { None };
+        let Some((&(id, bytes), (dtype, shape))) = out else {
+            operands.extend(input.cloned().map(Operand::In));
+            continue;
+        };
+        // What is read as well starts as the input; what a kernel of the user's may leave alone starts as zeros.
+        let first = match input {
+            Some(input) => Some(Tensor::build(Op::Reshape(input.0.shape.clone()), vec![input.clone()], place)),
+            None if joint.decomposed => None,
+            None => Some(Tensor::full(0.0, shape, *dtype, device)),
+        };
+        if let Some(first) = first {
+            work.push(kernel(lower(&first)?, vec![Operand::Out(id, bytes)], about)?);
+        }
+        operands.push(Operand::Out(id, bytes));
+    }
+    let mut values = values.clone();
+    let mut flavour = Flavour::Exact;
+    if checked && matches!(device, Device::Cuda(_)) {
+        operands.push(Operand::Status);
+        values.push(vec![Value::int(DType::I64, crate::status::kernel_code(kernel_of, &values, place))]);
+        flavour = Flavour::Checked;
+    }
+    let call = Planned::Kernel(Box::new((**kernel_of).clone()), flavour);
+    work.push(Work { call, operands, values, about });
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! Kernels of one's own and fused ops in graphs: values, gradients, traces, mistakes.
+
+use std::sync::Arc;
+
+use bornite::ir::{Access, Builder, Emit, EmitBits, Kernel, Op as Row, Scalar, Value, templates};
+use bornite::{CustomOp, DType, Device, FusedOp, Given, Spelling, Tensor, fused, set_fusion, trace};
+
+use crate::Outcome;
+use crate::random::Random;
+
+/// out[i] = x[i] · scale, and counts[0] += 1 an instance.
+fn scale_and_count(n: u64) -> Result<Kernel, bornite::Error> {
+    let mut b = Builder::new("scale_and_count", n, Scalar::I32);
+    let x = b.param("x", Scalar::F32, n, Access::Read);
+    let counts = b.param("counts", Scalar::I32, 4, Access::ReadWrite);
+    let out = b.param("out", Scalar::F32, n, Access::Write);
+    let scale = b.value("scale", Scalar::F32);
+    let i = b.index();
+    let value = b.load(x, i);
+    let scaled = b.mul(&value, &scale);
+    b.store(out, i, scaled);
+    let (zero, one) = (b.index_constant(0), b.constant(Value::int(Scalar::I32, 1)));
+    b.atomic(bornite::ir::Atomic::Add, counts, zero, one);
+    Ok(b.finish()?)
+}
+
+/// out[index[i]] = x[i]: right only where the indices are.
+fn scatter(n: u64, into: u64) -> Result<Kernel, bornite::Error> {
+    let mut b = Builder::new("scatter", n, Scalar::I32);
+    let x = b.param("x", Scalar::F32, n, Access::Read);
+    let index = b.param("index", Scalar::I32, n, Access::Read);
+    let out = b.param("out", Scalar::F32, into, Access::Write);
+    let i = b.index();
+    let (value, place) = (b.load(x, i), b.load(index, i));
+    b.store(out, place, value);
+    Ok(b.finish()?)
+}
+
+pub fn kernels_in_graphs(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    for n in [1usize, 5, 1000] {
+        let values: Vec<f32> = random.vec(n * n, -2.0, 2.0).iter().map(|&v| v as f32).collect();
+        let x = Tensor::from_slice(&values, &[n, n], device);
+        let op = CustomOp::new(scale_and_count((n * n) as u64)?)?;
+        let counts = Tensor::from_slice(&[7i32, 1, 2, 3], &[4], device);
+        // Reads a view of something computed, feeds something else.
+        let scale = Value::from_f64(Scalar::F32, 3.0);
+        let [counted, scaled] = &op.call_with(&[&(&x + 1.0).t(), &counts], &[&[scale]])[..] else {
+            return Err("two results".into());
+        };
+        let expected: Vec<f32> = (0..n * n).map(|i| (values[i % n * n + i / n] + 1.0) * 3.0 - 0.5).collect();
+        assert_eq!((scaled - 0.5).to_vec::<f32>()?, expected);
+        assert_eq!(counted.to_vec::<i32>()?, [7 + (n * n) as i32, 1, 2, 3]);
+        assert_eq!(counts.to_vec::<i32>()?, [7, 1, 2, 3], "an input stays as it is");
+    }
+    // What a kernel leaves alone is 0, also where scratch memory was something else before.
+    let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3], device);
+    let op = CustomOp::new(scatter(3, 5)?)?;
+    let index = Tensor::from_slice(&[4i32, 0, 2], &[3], device);
+    for _ in 0..3 {
+        let noise = (Tensor::ones(&[5], DType::F32, device) * 9.0).exp();
+        let out = op.call(&[&(&x * 1.0), &index]).remove(0) + noise.sum(..) * 0.0;
+        assert_eq!(out.to_vec::<f32>()?, [2.0, 0.0, 3.0, 0.0, 1.0]);
+    }
+    // Threads that share memory.
+    let sums = CustomOp::new(templates::block_sum(Scalar::F32, 1000, 64)?)?;
+    let ones = Tensor::ones(&[1000], DType::F32, device);
+    assert_eq!(sums.call(&[&ones]).remove(0).sum(..).item()?, 1000.0);
+    Ok(())
+}
+
+pub fn kernels_in_traces(device: Device) -> Outcome {
+    let op = CustomOp::new(templates::axpy(Scalar::F32, 4, 2.0)?)?
+        .gradient(|_, _, slopes| vec![Some(&slopes[0] * 2.0), Some(slopes[0].clone())]);
+    let step = trace(|x| {
+        let y = op.call(&[&x[0].sin(), &x[0]]).remove(0);
+        let loss = (&y * &y).sum(..);
+        Ok((vec![loss.clone(), loss.grad(&[&x[0]]).remove(0)], vec![]))
+    });
+    let mut random = Random::fresh();
+    for _ in 0..3 {
+        let values: Vec<f32> = random.vec(4, -2.0, 2.0).iter().map(|&v| v as f32).collect();
+        let x = Tensor::from_slice(&values, &[4], device);
+        let y = x.sin() * 2.0 + &x;
+        let loss = (&y * &y).sum(..);
+        let traced = step.call(std::slice::from_ref(&x))?;
+        let near = |a: &Tensor, b: &Tensor| -> bornite::Result<bool> {
+            Ok((a - b).abs().max(..).item()? <= 1e-5 * b.abs().max(..).item()?)
+        };
+        assert!(near(&traced[0], &loss)? && near(&traced[1], &loss.grad(&[&x])[0])?);
+    }
+    Ok(())
+}
+
+pub fn kernels_with_mistakes(device: Device) -> Outcome {
+    let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3], device);
+    let op = CustomOp::new(scatter(3, 5)?)?;
+    let index = Tensor::from_slice(&[1i32, 5, 0], &[3], device);
+    let error = op.call(&[&x, &index]).remove(0).sum(..).item().err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(error.contains('5') && error.contains("outside") && error.contains("out"), "{error}");
+    assert_eq!((&x + 1.0).to_vec::<f32>()?, [2.0, 3.0, 4.0], "the device goes on");
+    // No gradient, and none of the right shape.
+    let good = Tensor::from_slice(&[1i32, 4, 0], &[3], device);
+    let error = op.call(&[&x, &good]).remove(0).sum(..).grad(&[&x])[0].to_vec::<f32>().unwrap_err().to_string();
+    assert!(error.contains("this kernel has no gradient"), "{error}");
+    let wrong = op.clone().gradient(|_, _, slopes| vec![Some(slopes[0].clone()), None]);
+    let error = wrong.call(&[&x, &good]).remove(0).sum(..).grad(&[&x])[0].to_vec::<f32>().unwrap_err().to_string();
+    assert!(error.contains("its gradient gives other"), "{error}");
+    for (inputs, expected) in [
+        (vec![&x], "too few inputs"),
+        (vec![&x, &good, &x], "too many inputs"),
+        (vec![&good, &good], "'x' is f32[3], the tensor is i32[3]"),
+        (vec![], "at least one tensor"),
+    ] {
+        let error = op.call(&inputs).remove(0).to_vec::<f32>().unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let error = op.call_with(&[&x, &good], &[&[Value::int(Scalar::I32, 1)]])[0].to_vec::<f32>();
+    assert!(error.unwrap_err().to_string().contains("takes 0 values"));
+    Ok(())
+}
+
+/// exp(x) · weight, with exp(x) kept for the gradient.
+struct ScaledExp;
+
+fn by_kernel(
+    name: &str,
+    n: u64,
+    reads: u32,
+    writes: u32,
+    f: impl Fn(&mut Builder, &[bornite::ir::ExprId]) -> Vec<bornite::ir::ExprId>,
+) -> Option<Spelling> {
+    let mut b = Builder::new(name, n, Scalar::I32);
+    let views: Vec<_> = (0..reads).map(|k| b.param(format!("in{k}"), Scalar::F32, n, Access::Read)).collect();
+    let outs: Vec<_> = (0..writes).map(|k| b.param(format!("out{k}"), Scalar::F32, n, Access::Write)).collect();
+    let i = b.index();
+    let loaded: Vec<_> = views.iter().map(|&view| b.load(view, i)).collect();
+    for (out, value) in outs.into_iter().zip(f(&mut b, &loaded)) {
+        b.store(out, i, value);
+    }
+    Spelling::kernel(b.finish().ok()?).ok()
+}
+
+impl FusedOp for ScaledExp {
+    fn name(&self) -> &'static str {
+        "scaled_exp"
+    }
+
+    fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
+        let power = inputs[0].exp();
+        vec![&power * &inputs[1], power]
+    }
+
+    fn spelling(&self, _: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+        let n = inputs[0].shape.iter().product::<usize>() as u64;
+        let all = |given: &Given<'_>| given.dtype == DType::F32 && given.shape == inputs[0].shape;
+        inputs.iter().all(all).then(|| {
+            by_kernel("scaled_exp", n, 2, 2, |b, x| {
+                let power = b.op(Row::Exp, &[&x[0]]);
+                vec![b.mul(&power, &x[1]), power]
+            })
+        })?
+    }
+
+    /// x, weight, result, power, slope → slope · result, slope · power.
+    fn backward_spelling(&self, _: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+        let n = inputs[0].shape.iter().product::<usize>() as u64;
+        by_kernel("scaled_exp_backward", n, 5, 2, |b, x| vec![b.mul(&x[4], &x[2]), b.mul(&x[4], &x[3])])
+    }
+
+    fn backward_name(&self) -> &'static str {
+        "scaled_exp_backward"
+    }
+}
+
+pub fn fused_ops(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    let run = |x: &Tensor, w: &Tensor| fused(Arc::new(ScaledExp), &[x, w]).remove(0);
+    for shape in [vec![3usize, 5], vec![1], vec![0, 2], vec![7, 1, 11]] {
+        let n = shape.iter().product();
+        let draw = |random: &mut Random| random.vec(n, -1.0, 1.0);
+        let (x, w) = (draw(&mut random), draw(&mut random));
+        let on = |dtype: DType| {
+            let both = [&x, &w].map(|v| Tensor::from_slice(v, &shape, device).cast(dtype));
+            let y = run(&both[0], &both[1]);
+            let loss = (&y * y.sin()).sum(..);
+            let first = loss.grad(&[&both[0], &both[1]]);
+            let second = (&first[0] * &first[1]).sum(..).grad(&[&both[0], &both[1]]);
+            [vec![y], first, second].concat()
+        };
+        // f64 has no spelling: it is the meaning.
+        for (narrow, wide) in on(DType::F32).iter().zip(on(DType::F64)) {
+            let (narrow, wide) = (narrow.cast(DType::F64).to_vec::<f64>()?, wide.to_vec::<f64>()?);
+            let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 2e-5 * (1.0 + b.abs());
+            assert!(narrow.len() == n && narrow.iter().zip(&wide).all(near), "{narrow:?} {wide:?}");
+        }
+    }
+    let [x, w] = [1.0, 2.0].map(|v| Tensor::full(v, &[4], DType::F32, device) * 1.0);
+    let y = run(&x, &w);
+    let slopes = y.sum(..).grad(&[&x, &w]);
+    let text = (&slopes[0] + &slopes[1]).explain()?;
+    assert!(text.contains("scaled_exp_backward") && text.matches("scaled_exp ").count() == 1, "{text}");
+    Ok(())
+}
+
+/// Adds 1 by a routine of the host, on the CPU only.
+struct Increment;
+
+impl FusedOp for Increment {
+    fn name(&self) -> &'static str {
+        "increment"
+    }
+
+    fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
+        vec![&inputs[0] + 1.0]
+    }
+
+    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+        let takes = matches!(device, Device::Cpu(_)) && inputs[0].dtype != DType::F64;
+        takes.then(|| {
+            Spelling::routine(|inputs, results| {
+                let x = inputs[0].slice::<f32>()?;
+                results[0].slice_mut::<f32>()?.iter_mut().zip(x).for_each(|(y, x)| *y = x + 1.0);
+                Ok(())
+            })
+        })
+    }
+}
+
+pub fn routines(device: Device) -> Outcome {
+    let run = |x: &Tensor| fused(Arc::new(Increment), &[x]).remove(0);
+    let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3], device);
+    assert_eq!(run(&run(&x.flip(0))).to_vec::<f32>()?, [5.0, 4.0, 3.0]);
+    assert_eq!((run(&x) * &x).sum(..).grad(&[&x])[0].to_vec::<f32>()?, [3.0, 5.0, 7.0]);
+    let by_routine = matches!(device, Device::Cpu(_));
+    assert_eq!(run(&x).explain()?.contains("increment by a routine"), by_routine);
+    // Its mistakes are errors of the read.
+    let wrong = run(&x.cast(DType::F16)).to_vec::<bornite::f16>();
+    match by_routine {
+        true => assert!(wrong.unwrap_err().to_string().contains("the memory is f16, not f32")),
+        false => assert_eq!(wrong?, [2.0, 3.0, 4.0].map(bornite::f16::from_f32)),
+    }
+    Ok(())
+}
+
+/// Alone in its process, since the switch is for all of it.
+pub fn fusion_off() -> Outcome {
+    set_fusion(false);
+    let x = Tensor::from_slice(&[1.0f32], &[1], Device::cpu());
+    let y = fused(Arc::new(Increment), &[&x]).remove(0);
+    assert!(!y.explain()?.contains("routine"));
+    set_fusion(true);
+    let y = fused(Arc::new(Increment), &[&x]).remove(0);
+    assert!(y.explain()?.contains("routine"));
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! Fusion cannot lie: random graphs give the same bits fused and op by op, eager and traced, and on every device.
+
+use std::time::{Duration, Instant};
+
+use bornite::{DType, Device, Tensor, trace, with_fusion, with_gpu_kernels};
+
+use crate::Outcome;
+use crate::random::Random;
+use crate::rows::bits;
+
+/// A random graph over some inputs.
+struct Graph {
+    inputs: Vec<Tensor>,
+    steps: Vec<(u64, u64, u64, u64)>,
+    /// Only what is exact in small integers, so that sums have the same bits in whichever order they are made.
+    exact: bool,
+}
+
+impl Graph {
+    fn new(random: &mut Random, device: Device, exact: bool) -> bornite::Result<Graph> {
+        let pick = |random: &mut Random, from: &[usize]| from[(random.bits() % from.len() as u64) as usize];
+        let rows = pick(random, &[1, 2, 3, 5, 8, 33]);
+        let columns = pick(random, &[1, 2, 4, 7, 16, 17, 20, 33, 64, 129, 256, 260, 768]);
+        let mut inputs = vec![];
+        for shape in [vec![rows, columns], vec![rows, columns], vec![columns], vec![rows, 1], vec![1, 1]] {
+            let count = shape.iter().product();
+            let values: Vec<f32> = (0..count)
+                .map(|_| if exact { (random.bits() % 7) as f32 - 3.0 } else { random.between(-2.0, 2.0) as f32 })
+                .collect();
+            inputs.push(Tensor::from_slice(&values, &shape, device));
+        }
+        let length = 2 + random.bits() % 14;
+        let steps = (0..length).map(|_| (random.bits(), random.bits(), random.bits(), random.bits())).collect();
+        Ok(Graph { inputs, steps, exact })
+    }
+
+    /// Builds the graph over inputs like its own; the last tensors are its results.
+    fn build(&self, inputs: &[Tensor]) -> bornite::Result<Vec<Tensor>> {
+        let mut all = inputs.to_vec();
+        for &(choice, a, b, c) in &self.steps {
+            // Later ones more often, so that chains get long.
+            let take = |word: u64| {
+                let back = (word % 5).min(word / 8 % all.len() as u64) as usize;
+                &all[if word & 4 == 0 {
+                    all.len() - 1 - back.min(all.len() - 1)
+                } else {
+                    (word / 64) as usize % all.len()
+                }]
+            };
+            let next = self.step(choice, take(a), take(b), take(c), c)?;
+            if next.shape()?.iter().product::<usize>() <= 1 << 16 {
+                all.push(next);
+            }
+        }
+        let results = (self.steps.len() / 3).clamp(1, 4);
+        Ok(all.split_off(all.len() - results))
+    }
+
+    fn step(&self, choice: u64, x: &Tensor, y: &Tensor, z: &Tensor, word: u64) -> bornite::Result<Tensor> {
+        let rank = x.shape()?.len() as isize;
+        let axis = (word % rank.max(1) as u64) as isize;
+        let same = |y: &Tensor| -> bornite::Result<Tensor> {
+            // Shapes that do not broadcast are brought to one number.
+            let (a, b) = (x.shape()?, y.shape()?);
+            let fits = a.iter().rev().zip(b.iter().rev()).all(|(a, b)| a == b || *a == 1 || *b == 1);
+            Ok(if fits { y.clone() } else { y.max(..) })
+        };
+        let small = |t: Tensor| if self.exact { t.clamp(-9.0, 9.0) } else { t };
+        Ok(match choice % 24 {
+            0 => small(x + same(y)?),
+            1 => small(x - same(y)?),
+            2 => small(x * same(y)?),
+            3 => x.maximum(same(y)?),
+            4 => x.minimum(same(y)?).abs(),
+            5 => x.gt(same(y)?).select(x, -x),
+            6 if rank > 0 => small(x.sum_keep(axis)),
+            7 if rank > 0 => x.max_keep(axis),
+            8 if rank > 0 => small(x.sum(axis)),
+            9 if rank > 1 => x.transpose(0, 1),
+            10 if rank > 0 => x.slice_step(axis, .., if word & 8 == 0 { 1 } else { -2 }),
+            11 if rank > 0 => x.pad(&vec![(1, 0); rank as usize], 2.0),
+            12 if rank > 0 => Tensor::concat(&[x, x], axis),
+            13 => x.reshape(&[x.shape()?.iter().product()]),
+            14 if rank > 0 => x.flip(axis) + x,
+            15 => x.cast(if word & 8 == 0 { DType::F16 } else { DType::BF16 }).cast(DType::F32),
+            16 if rank > 0 => {
+                let index = z.abs().floor().cast(DType::I64).max(..).minimum(0);
+                let mut shape = x.shape()?.to_vec();
+                shape[axis as usize] = 1;
+                x.gather(axis, &index.reshape(&vec![1; rank as usize]).expand(&shape))
+            }
+            17 if rank > 0 => small(x.cast(DType::I32).sum_keep(axis).cast(DType::F32)),
+            18 if !self.exact && rank > 0 => x.softmax(-1),
+            19 if !self.exact && rank > 0 => {
+                let shape = x.shape()?;
+                let last = [shape[shape.len() - 1]];
+                let ones = Tensor::ones(&last, DType::F32, x.device()?);
+                x.layer_norm(&ones, &(&ones * 0.5), 1e-3)
+            }
+            20 if !self.exact => x.tanh() * same(y)?.sigmoid(),
+            21 if !self.exact => (x * 0.1).exp().log1p(),
+            22 if !self.exact => {
+                let loss = (x.sin() * same(y)?.detach()).sum(..);
+                loss.grad(&[x]).remove(0)
+            }
+            23 => x.sum(..) * 0.0 + x,
+            _ => -x + 1.0,
+        })
+    }
+}
+
+/// What differs between two lists of results.
+fn compare(what: &str, found: &[Tensor], expected: &[Tensor]) -> Outcome {
+    for (n, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let nan = |bits: u64| f32::from_bits(bits as u32).is_nan();
+        let (a, b) = (bits(found)?, bits(expected)?);
+        let place = a.iter().zip(&b).position(|(a, b)| a != b && !(nan(*a) && nan(*b)));
+        if let Some(place) = place {
+            let [a, b] = [a[place], b[place]].map(|bits| f32::from_bits(bits as u32));
+            let steps = found.explain().unwrap_or_default();
+            return Err(format!("{what}: result {n}, element {place} is {a}, expected {b}\n{steps}").into());
+        }
+    }
+    Ok(())
+}
+
+/// As on its device, and on the interpreter also as kernels of a GPU, whose races and bad indices it would find.
+pub fn random_graphs(device: Device) -> Outcome {
+    random_graphs_of(device)?;
+    if device == Device::Interpreter { with_gpu_kernels(|| random_graphs_of(device)) } else { Ok(()) }
+}
+
+fn random_graphs_of(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
+    let (wanted, time) = match (device, full) {
+        (Device::Cuda(_), true) => (2_000, Duration::MAX),
+        (_, true) => (20_000, Duration::MAX),
+        (Device::Cuda(_), false) => (100, Duration::from_secs(10)),
+        (_, false) => (usize::MAX, Duration::from_secs(4)),
+    };
+    let (first, step) = crate::rows::part();
+    let start = Instant::now();
+    let mut count = 0;
+    while count < wanted.div_ceil(step) && start.elapsed() < time {
+        let exact = count % 2 == 0;
+        let seed = random.bits();
+        let graph = Graph::new(&mut Random::seeded(seed), device, exact)?;
+        let what = |kind: &str| format!("{kind}, graph {count} of seed {seed} (part {first})");
+        let fused = with_fusion(true, || -> bornite::Result<Vec<Tensor>> {
+            let results = graph.build(&graph.inputs)?;
+            bornite::commit(&results, vec![])?;
+            Ok(results)
+        })?;
+        let plain = with_fusion(false, || -> bornite::Result<Vec<Tensor>> {
+            let results = graph.build(&graph.inputs)?;
+            bornite::commit(&results, vec![])?;
+            Ok(results)
+        })?;
+        compare(&what("fused"), &fused, &plain)?;
+        if exact && device != Device::Interpreter {
+            let inputs = graph.inputs.iter().map(|t| t.to(Device::Interpreter)).collect::<Vec<_>>();
+            let judged = graph.build(&inputs)?;
+            bornite::commit(&judged, vec![])?;
+            compare(&what("against the interpreter"), &fused, &judged)?;
+        }
+        if count % 8 == 0 {
+            let step = trace(|inputs| Ok((graph.build(inputs)?, vec![])));
+            for _ in 0..2 {
+                compare(&what("traced"), &step.call(&graph.inputs)?, &fused)?;
+            }
+        }
+        count += 1;
+    }
+    println!("{device}: {count} random graphs agree, fused and op by op, in {:.1} s", start.elapsed().as_secs_f64());
+    let least = if matches!(device, Device::Cuda(_)) { 5 } else { 20 };
+    assert!(count >= least, "only {count} graphs");
+    Ok(())
+}
+
+/// Functions that are one kernel, or as many as said.
+pub fn kernels(device: Device) -> Outcome {
+    let x = Tensor::from_slice(&[0.5f32; 6 * 40], &[6, 40], device) * 1.0;
+    x.realize()?;
+    let w = Tensor::from_slice(&[1.5f32; 40], &[40], device);
+    let b = Tensor::from_slice(&[0.5f32; 40], &[40], device);
+    let classes = Tensor::from_slice(&[1i64, 2, 3, 4, 5, 39], &[6], device);
+    let slope = |y: &Tensor| (y * &x).sum(..).grad(&[&x]).remove(0);
+    let gelu = x.gelu();
+    let softmax = x.softmax(-1);
+    let norm = x.layer_norm(&w, &b, 1e-5);
+    let loss = x.cross_entropy(&classes);
+    for (what, tensors, expected) in [
+        ("a chain", vec![((&x * 2.0 + &w).tanh() - &b).abs().sqrt()], 1),
+        ("gelu", vec![gelu.clone()], 1),
+        ("gelu and its gradient", vec![gelu.clone(), slope(&gelu)], 1),
+        ("softmax", vec![softmax.clone()], 1),
+        ("softmax and its gradient", vec![softmax.clone(), slope(&softmax)], 1),
+        ("layer norm", vec![norm.clone()], 1),
+        ("layer norm and its gradient", vec![norm.clone(), slope(&norm)], 1),
+        (
+            "layer norm and all its gradients",
+            [vec![norm.clone()], (&norm * &x).sum(..).grad(&[&x, &w, &b])].concat(),
+            2,
+        ),
+        ("cross-entropy", vec![loss.clone()], 2),
+        ("cross-entropy and its gradient", vec![loss.clone(), loss.grad(&[&x]).remove(0)], 2),
+        ("a sum of few elements", vec![x.exp().sum(..)], 1),
+    ] {
+        let text = bornite::explain(&tensors)?;
+        let steps = text.lines().filter(|line| line.contains(" = ")).count();
+        assert_eq!(steps, expected, "{what}: {text}");
+    }
+    Ok(())
+}

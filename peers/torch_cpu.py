@@ -1,0 +1,162 @@
+"""PyTorch on the CPU, asked op by op: the other side of `cargo bench -p bornite --bench cpu -- --torch DIR`.
+
+Reads lines `op calls` and answers each with the milliseconds of a call, so that both sides can be
+measured in turns; `none` where there is no such op. The first line printed says what PyTorch this is.
+
+Results go to memory that is there already wherever PyTorch can do that, which is to its advantage
+against a plain call. `cross_entropy_autograd` is the plain call and its `backward`.
+"""
+
+import argparse
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+import common
+
+ATEN = torch.ops.aten
+F32 = torch.float32
+
+
+def matmul(n, dtype):
+    a, b = torch.randn(n, n).to(dtype), torch.randn(n, n).to(dtype)
+    out = torch.empty_like(a)
+    return lambda: torch.matmul(a, b, out=out)
+
+
+def small_matmul():
+    a, b, out = torch.randn(4, 3), torch.randn(3, 2), torch.empty(4, 2)
+    return lambda: torch.matmul(a, b, out=out)
+
+
+def softmax(forward, rows=4096, columns=1024):
+    x, out = torch.randn(rows, columns), torch.empty(rows, columns)
+    return lambda: forward.out(x, -1, False, out=out)
+
+
+def softmax_backward(forward, backward, rows=4096, columns=1024):
+    x, dy = torch.randn(rows, columns), torch.randn(rows, columns)
+    y, dx = forward(x, -1, False), torch.empty(rows, columns)
+    if backward is ATEN._softmax_backward_data:
+        return lambda: backward.out(dy, y, -1, F32, grad_input=dx)
+    return lambda: backward.out(dy, y, -1, F32, out=dx)
+
+
+def layer_norm(rows=4096, columns=768):
+    x, gamma, beta = torch.randn(rows, columns), torch.randn(columns), torch.randn(columns)
+    out, mean, rstd = torch.empty_like(x), torch.empty(rows, 1), torch.empty(rows, 1)
+    into = dict(out0=out, out1=mean, out2=rstd)
+    return lambda: ATEN.native_layer_norm.out(x, [columns], gamma, beta, 1e-5, **into)
+
+
+def layer_norm_backward(rows=4096, columns=768):
+    x, dy = torch.randn(rows, columns), torch.randn(rows, columns)
+    gamma, beta = torch.randn(columns), torch.randn(columns)
+    _, mean, rstd = torch.native_layer_norm(x, [columns], gamma, beta, 1e-5)
+    wanted = [True] * 3
+    return lambda: ATEN.native_layer_norm_backward(
+        dy, x, [columns], mean, rstd, gamma, beta, wanted
+    )
+
+
+def cross_entropy(rows=1024, columns=32000):
+    """Its four parts, into memory that is there."""
+    x, classes = torch.randn(rows, columns), torch.arange(rows) * 7919 % columns
+    log, dlog, dx = torch.empty_like(x), torch.zeros_like(x), torch.empty_like(x)
+    one = torch.ones(())
+
+    def call():
+        ATEN._log_softmax.out(x, -1, False, out=log)
+        _, weight = ATEN.nll_loss_forward(log, classes, None, 1, -100)
+        ATEN.nll_loss_backward.grad_input(
+            one, log, classes, None, 1, -100, weight, grad_input=dlog
+        )
+        ATEN._log_softmax_backward_data.out(dlog, log, -1, F32, out=dx)
+
+    return call
+
+
+def cross_entropy_autograd(rows=1024, columns=32000):
+    x = torch.randn(rows, columns, requires_grad=True)
+    classes = torch.arange(rows) * 7919 % columns
+    return lambda: torch.autograd.grad(F.cross_entropy(x, classes), x)
+
+
+def gelu(approximate, n=10_000_000):
+    x, out = torch.randn(n), torch.empty(n)
+    return lambda: ATEN.gelu.out(x, approximate=approximate, out=out)
+
+
+def gelu_backward(approximate, n=10_000_000):
+    x, dy, dx = torch.randn(n), torch.randn(n), torch.empty(n)
+    return lambda: ATEN.gelu_backward.grad_input(
+        dy, x, approximate=approximate, grad_input=dx
+    )
+
+
+def adamw(n=10_000_000):
+    p, g = torch.randn(n), torch.randn(n)
+    m, v, step = torch.zeros(n), torch.zeros(n), torch.zeros(())
+    numbers = dict(
+        lr=1e-3, beta1=0.9, beta2=0.999, weight_decay=0.01, eps=1e-8, amsgrad=False, maximize=False
+    )
+
+    def call():
+        step.add_(1)
+        torch._fused_adamw_([p], [g], [m], [v], [], [step], **numbers)
+
+    return call
+
+
+LOG = (ATEN._log_softmax, ATEN._log_softmax_backward_data)
+PLAIN = (ATEN._softmax, ATEN._softmax_backward_data)
+OPS = {
+    "matmul_f32_512": lambda: matmul(512, F32),
+    "matmul_f32_1024": lambda: matmul(1024, F32),
+    "matmul_f32_2048": lambda: matmul(2048, F32),
+    "matmul_bf16_1024": lambda: matmul(1024, torch.bfloat16),
+    "matmul_f32_4x3x2": small_matmul,
+    "softmax_f32_4096x1024": lambda: softmax(PLAIN[0]),
+    "softmax_backward_f32_4096x1024": lambda: softmax_backward(*PLAIN),
+    "log_softmax_f32_4096x1024": lambda: softmax(LOG[0]),
+    "log_softmax_backward_f32_4096x1024": lambda: softmax_backward(*LOG),
+    "layer_norm_f32_4096x768": layer_norm,
+    "layer_norm_backward_f32_4096x768": layer_norm_backward,
+    "cross_entropy_f32_1024x32000": cross_entropy,
+    "cross_entropy_autograd_f32_1024x32000": cross_entropy_autograd,
+    "gelu_tanh_f32_10M": lambda: gelu("tanh"),
+    "gelu_tanh_backward_f32_10M": lambda: gelu_backward("tanh"),
+    "gelu_erf_f32_10M": lambda: gelu("none"),
+    "gelu_erf_backward_f32_10M": lambda: gelu_backward("none"),
+    "adamw_f32_10M": adamw,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Time PyTorch's ops on the CPU as asked on stdin.")
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    common.print_machine("cpu")
+    name, call = None, None
+    for line in sys.stdin:
+        wanted, calls = line.split()
+        if wanted != name:
+            name, call = wanted, None
+            call = OPS[wanted]() if wanted in OPS else None
+            if call:
+                call()
+        if not call:
+            print("none", flush=True)
+            continue
+        start = time.perf_counter()
+        for _ in range(int(calls)):
+            call()
+        print((time.perf_counter() - start) * 1e3 / int(calls), flush=True)
+
+
+if __name__ == "__main__":
+    main()
