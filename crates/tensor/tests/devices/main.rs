@@ -36,7 +36,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 71] = [
+const SUITE: [(&str, Body); 72] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -105,6 +105,7 @@ const SUITE: [(&str, Body); 71] = [
     ("mlp::xor", mlp::xor),
     ("mlp::spiral", mlp::spiral),
     ("tooling::profiles_tell_kernels_and_copies", tooling::profiles_tell_kernels_and_copies),
+    ("tooling::profiles_tell_compilations", tooling::profiles_tell_compilations),
     ("tooling::profiled_times_are_the_wall_clocks", tooling::profiled_times_are_the_wall_clocks),
     ("tooling::runners_give_the_interpreters_bits", tooling::runners_give_the_interpreters_bits),
     ("tooling::kernels_are_tuned", tooling::kernels_are_tuned),
