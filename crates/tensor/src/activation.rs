@@ -1,10 +1,15 @@
 //! Activations: functions of each element over the rows of the op table. Where a formula has a kink or an overflow on the
 //! way, the branches are chosen so that the gradient is right there as well.
 
+use std::sync::Arc;
+
 use bornite_ir::{Op as Row, formula};
 
+use crate::fused::fused_at;
 use crate::grad::Graph;
 use crate::ops::map;
+use crate::simd::gelu::Gelu;
+use crate::spellings::GeluOp;
 use crate::{Place, Tensor};
 
 /// An activation by name, for layers that take one as a setting.
@@ -41,8 +46,15 @@ impl Tensor {
         }
     }
 
+    fn gelu_by(&self, kind: Gelu, name: &'static str, place: Place) -> Tensor {
+        match self.floats(name, place) {
+            Ok(()) => fused_at(Arc::new(GeluOp(kind)), vec![self.clone()], place).remove(0),
+            Err(failed) => failed,
+        }
+    }
+
     /// A formula of the kernel IR.
-    fn formula(&self, name: &'static str, place: Place) -> Tensor {
+    pub(crate) fn formula(&self, name: &'static str, place: Place) -> Tensor {
         if let Err(failed) = self.floats(name, place) {
             return failed;
         }
@@ -157,13 +169,13 @@ impl Tensor {
     /// x · Φ(x) by its approximation with tanh: ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))).
     #[track_caller]
     pub fn gelu(&self) -> Tensor {
-        self.formula("gelu", Place::here())
+        self.gelu_by(Gelu::Tanh, "gelu", Place::here())
     }
 
     /// x · Φ(x), by the error function.
     #[track_caller]
     pub fn gelu_erf(&self) -> Tensor {
-        self.formula("gelu_erf", Place::here())
+        self.gelu_by(Gelu::Erf, "gelu_erf", Place::here())
     }
 
     /// x · tanh(softplus(x)).

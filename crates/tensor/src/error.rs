@@ -1,5 +1,6 @@
 //! What can go wrong with tensors.
 
+use std::cell::Cell;
 use std::fmt;
 use std::panic::Location;
 
@@ -10,10 +11,28 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Place(pub(crate) &'static Location<'static>);
 
+thread_local! {
+    /// The line of the call that other lines work for.
+    static FOR: Cell<Option<Place>> = const { Cell::new(None) };
+}
+
 impl Place {
     #[track_caller]
     pub(crate) fn here() -> Place {
-        Place(Location::caller())
+        FOR.get().unwrap_or(Place(Location::caller()))
+    }
+
+    /// Has all that `work` makes on this thread name this line, not those inside.
+    pub(crate) fn names<R>(self, work: impl FnOnce() -> R) -> R {
+        // Ends the scope also if `work` panics.
+        struct Scope(Option<Place>);
+        impl Drop for Scope {
+            fn drop(&mut self) {
+                FOR.set(self.0);
+            }
+        }
+        let _scope = Scope(FOR.replace(Some(self)));
+        work()
     }
 
     /// The source file.

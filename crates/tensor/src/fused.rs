@@ -98,8 +98,22 @@ impl Spelling {
     pub fn routine(
         run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
     ) -> Spelling {
-        Spelling(How::Routine(Arc::new(run)))
+        Spelling(How::Routine(Arc::new(run), Fails::Perhaps))
     }
+
+    /// A function that always succeeds.
+    pub(crate) fn sure(
+        run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
+    ) -> Spelling {
+        Spelling(How::Routine(Arc::new(run), Fails::Never))
+    }
+}
+
+/// Whether a routine can fail once its inputs are of the right types.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fails {
+    Never,
+    Perhaps,
 }
 
 /// A function on memory of the host.
@@ -152,7 +166,7 @@ pub fn fused(op: Arc<dyn FusedOp>, inputs: &[&Tensor]) -> Vec<Tensor> {
 }
 
 pub(crate) fn fused_at(op: Arc<dyn FusedOp>, inputs: Vec<Tensor>, place: Place) -> Vec<Tensor> {
-    let meaning = op.decompose(&inputs);
+    let meaning = place.names(|| op.decompose(&inputs));
     let spelled = |device: Device, given: &[Given<'_>]| op.spelling(device, given);
     let Some((joint, inputs)) = joint(op.name(), meaning.clone(), inputs, spelled) else { return meaning };
     let own = op.clone();
@@ -188,7 +202,7 @@ fn gradient_of(op: &dyn FusedOp, inputs: &[Tensor], slope: &Tensor, place: Place
     let doubles: Vec<Tensor> = (inputs.iter())
         .map(|input| Tensor::build(Op::Reshape(input.0.shape.clone()), vec![input.clone()], place))
         .collect();
-    let result = op.decompose(&doubles).remove(0);
+    let result = place.names(|| op.decompose(&doubles)).remove(0);
     result.node()?;
     let by: Vec<&Tensor> = doubles.iter().filter(|double| double.0.dtype.is_float()).collect();
     pull_back(&result, slope.clone(), &by, place)

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bornite_ir::{Kernel, Value};
 
-use crate::fused::Routine;
+use crate::fused::{Fails, Routine};
 use crate::node::{Node, Op};
 use crate::{DType, Place, Tensor};
 
@@ -18,7 +18,7 @@ pub(crate) enum How {
     /// index within its views it is checked.
     Kernel { kernel: Arc<Kernel>, values: Vec<Vec<Value>>, checked: bool },
     /// A function on memory of the host.
-    Routine(Routine),
+    Routine(Routine, Fails),
 }
 
 /// The gradients by the inputs, from inputs, results and the gradients by the results (`None`: zero).

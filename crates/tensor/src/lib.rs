@@ -58,9 +58,9 @@ mod reduce;
 mod runner;
 mod schedule;
 mod shape;
-#[allow(dead_code)] // spellings of fused ops, not all of which there are yet
 mod simd;
 mod solve;
+mod spellings;
 mod status;
 mod tensor;
 #[cfg(test)]
@@ -94,6 +94,7 @@ pub use promote::{Number, Operand, promote};
 pub use random::Generator;
 pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
 pub use schedule::explain;
+pub use spellings::{AdamWStep, adamw};
 pub use tensor::Tensor;
 pub use trace::{Trace, trace};
 pub use transfer::Target;

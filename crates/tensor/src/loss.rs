@@ -1,5 +1,9 @@
 //! Losses: one number, the mean over examples. Predictions and targets have one shape: broadcasting here hides mistakes.
 
+use std::sync::Arc;
+
+use crate::fused::fused_at;
+use crate::spellings::CrossEntropy;
 use crate::{Place, Tensor};
 
 impl Tensor {
@@ -37,7 +41,15 @@ impl Tensor {
         }
         match targets.node() {
             Err(_) => targets.clone(),
-            Ok(node) if node.dtype.is_int() => self.wide().0.log_softmax(-1).nll(targets),
+            Ok(node) if node.dtype.is_int() => {
+                let logits = self.wide().0;
+                match &logits.0.shape[..] {
+                    [lead @ .., _] if lead == node.shape => {
+                        fused_at(Arc::new(CrossEntropy(place)), vec![logits, targets.clone()], place).remove(0).mean(..)
+                    }
+                    _ => logits.log_softmax(-1).nll(targets),
+                }
+            }
             Ok(_) => match self.alike("cross_entropy", targets, place) {
                 Ok(()) => -(self.wide().0.log_softmax(-1) * targets).sum(-1).mean(..),
                 Err(failed) => failed,

@@ -1,6 +1,11 @@
 //! What layers are made of: softmax, norms, dropout, linear maps, attention. Functions over the operations: no kernels and
 //! no gradients of their own. Sums over 16-bit floats are made in f32.
 
+use std::sync::Arc;
+
+use crate::fused::fused_at;
+use crate::simd::softmax::Softmax;
+use crate::spellings::{LayerNorm, SoftmaxOp};
 use crate::{Axes, DType, Generator, Operand, Place, Tensor};
 
 impl Tensor {
@@ -8,6 +13,9 @@ impl Tensor {
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Tensor {
         let (x, narrow) = self.wide();
+        if self.is_last(axis) {
+            return x.rows_softmax(Softmax::Plain, Place::here()).narrowed(narrow);
+        }
         let powers = x.centred(axis).exp();
         (&powers / powers.sum_keep(axis)).narrowed(narrow)
     }
@@ -16,13 +24,26 @@ impl Tensor {
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Tensor {
         let (x, narrow) = self.wide();
+        if self.is_last(axis) {
+            return x.rows_softmax(Softmax::Log, Place::here()).narrowed(narrow);
+        }
         let centred = x.centred(axis);
         (&centred - centred.exp().sum_keep(axis).log()).narrowed(narrow)
     }
 
+    /// True if an axis is the last of some.
+    fn is_last(&self, axis: isize) -> bool {
+        let rank = self.node().map_or(0, |node| node.shape.len());
+        rank > 0 && (axis == -1 || axis == rank as isize - 1)
+    }
+
+    fn rows_softmax(&self, kind: Softmax, place: Place) -> Tensor {
+        fused_at(Arc::new(SoftmaxOp(kind)), vec![self.clone()], place).remove(0)
+    }
+
     /// x minus its largest element along an axis. The shift cancels in what uses this, so it carries no gradient.
     #[track_caller]
-    fn centred(&self, axis: isize) -> Tensor {
+    pub(crate) fn centred(&self, axis: isize) -> Tensor {
         // Nothing has no largest element, and needs none.
         if self.count(&axis.into()) == 0.0 { self.clone() } else { self - self.max_keep(axis).detach() }
     }
@@ -30,14 +51,13 @@ impl Tensor {
     /// The last axes, as many as `weight` has, brought to mean 0 and variance 1, then times `weight` plus `bias`.
     #[track_caller]
     pub fn layer_norm(&self, weight: &Tensor, bias: &Tensor, eps: f64) -> Tensor {
-        let axes = match self.last_axes_of("layer_norm", weight, Place::here()) {
-            Ok(axes) => axes,
-            Err(failed) => return failed,
-        };
+        let place = Place::here();
+        if let Err(failed) = self.last_axes_of("layer_norm", weight, place) {
+            return failed;
+        }
         let (x, narrow) = self.wide();
-        let centred = &x - x.mean_keep(axes.clone());
-        let variance = (&centred * &centred).mean_keep(axes);
-        ((centred * (variance + eps).rsqrt()) * weight + bias).narrowed(narrow)
+        let op = LayerNorm { axes: weight.0.shape.len(), eps };
+        fused_at(Arc::new(op), vec![x, weight.clone(), bias.clone()], place).remove(0).narrowed(narrow)
     }
 
     /// The last axes, as many as `weight` has, divided by the root of their mean square, then times `weight`.

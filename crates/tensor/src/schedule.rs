@@ -130,7 +130,7 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
                 Call::Kernel(programs.next().map_or_else(|| program(device, &kernel, flavour), Ok)?)
             }
             Planned::Product(product) => Call::Product(product),
-            Planned::Routine(routine) => Call::Routine(routine),
+            Planned::Routine(routine, _) => Call::Routine(routine),
         };
         let outs = operands.iter().take_while(|operand| matches!(operand, Operand::Out(..))).count();
         let mut args = vec![];

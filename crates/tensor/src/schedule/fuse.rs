@@ -176,7 +176,9 @@ impl<'a> Fuser<'a> {
         };
         // Latest first: what joins an early group must wait for all else that it reads.
         let mut candidates: Vec<usize> = if self.fuses { from.iter().copied().collect() } else { vec![] };
-        candidates.sort_unstable_by(|a, b| b.cmp(a));
+        // Rows before elements, which may be what rows have one of each.
+        candidates
+            .sort_unstable_by_key(|&group| (!matches!(self.groups[group].form, Form::Rows { .. }), usize::MAX - group));
         let candidates: Vec<(usize, Form)> = candidates
             .into_iter()
             .filter_map(|group| Some((group, self.joined(n, group, own_form, &edges)?)))
@@ -239,7 +241,6 @@ impl<'a> Fuser<'a> {
 
     /// The form of a group with a node in it, if the node can be.
     fn joined(&self, n: usize, group: usize, own: Form, edges: &[(usize, &Tensor)]) -> Option<Form> {
-        let node = &*self.nodes[n].0;
         let growing = &self.groups[group];
         if !self.fusible(group) {
             return None;
@@ -260,23 +261,24 @@ impl<'a> Fuser<'a> {
         {
             return None;
         }
-        let fits = |(from, input): &(usize, &Tensor)| {
-            self.group_of(*from) != group || {
-                let level = self.level(*from, form);
-                match self.edge(node, input, form) {
-                    // Elements read elements, rows read rows; a gather picks from elements.
-                    Edge::Aligned => match (&node.op, form) {
-                        (Op::Gather(_), _) => std::ptr::eq(*input, &node.inputs[0]) == (level == Level::Elements),
-                        (Op::ScatterAdd(_), _) => std::ptr::eq(*input, &node.inputs[0]) == (level == Level::Elements),
-                        (Op::Reduce(..), Form::Rows { .. }) => level == Level::Elements,
-                        _ => level == self.level(n, form),
-                    },
-                    Edge::Rows => level == Level::Rows && self.level(n, form) == Level::Elements,
-                    Edge::Other => false,
-                }
-            }
-        };
+        let fits = |(from, input): &(usize, &Tensor)| self.group_of(*from) != group || self.fits(n, *from, input, form);
         edges.iter().all(fits).then_some(form)
+    }
+
+    /// True if a node can read another one in the same kernel.
+    fn fits(&self, n: usize, from: usize, input: &Tensor, form: Form) -> bool {
+        let node = &*self.nodes[n].0;
+        let (level, own) = (self.level(from, form), self.level(n, form));
+        match self.edge(node, input, form) {
+            // Elements read elements, rows read rows; a gather picks from elements, a scatter adds what rows have.
+            Edge::Aligned => match node.op {
+                Op::Gather(_) | Op::ScatterAdd(_) => std::ptr::eq(input, &node.inputs[0]) == (level == Level::Elements),
+                Op::Reduce(..) if matches!(form, Form::Rows { .. }) => level == Level::Elements,
+                _ => level == own,
+            },
+            Edge::Rows => level == Level::Rows && own == Level::Elements,
+            Edge::Other => false,
+        }
     }
 
     /// Whether a node of a kernel has an element a row.
@@ -327,7 +329,13 @@ impl<'a> Fuser<'a> {
         false
     }
 
-    /// Puts two groups together, if neither needs the other.
+    /// True if a group needs another by way of a third.
+    fn apart(&self, from: usize, to: usize) -> bool {
+        let third = self.groups[from].after.iter().map(|&after| self.current(after));
+        third.filter(|&third| third != to && third != from).any(|third| self.reaches(third, to))
+    }
+
+    /// Puts two groups together, if neither needs the other by way of a third.
     fn merge(&mut self, into: usize, other: usize) {
         let (into, other) = (self.current(into), self.current(other));
         if into == other {
@@ -337,7 +345,7 @@ impl<'a> Fuser<'a> {
             (a, b) if a == b => a,
             (form @ Form::Rows { rows, columns }, Form::Elements(n))
             | (Form::Elements(n), form @ Form::Rows { rows, columns })
-                if n == rows * columns =>
+                if n == rows * columns || n == rows =>
             {
                 form
             }
@@ -348,7 +356,16 @@ impl<'a> Fuser<'a> {
         let both: HashSet<u64> =
             both.into_iter().filter(|id| self.kernel_of(*id).is_none_or(|g| g != into && g != other)).collect();
         let large = a.nodes.len() + b.nodes.len() > MOST_NODES || both.len() > MOST_INPUTS;
-        if matches!(form, Form::Middle { .. }) || large || self.reaches(into, other) || self.reaches(other, into) {
+        if matches!(form, Form::Middle { .. }) || large || self.apart(into, other) || self.apart(other, into) {
+            return;
+        }
+        // What one reads of the other it must be able to read in one kernel.
+        let between = |n: usize, other: usize| {
+            let edges = self.edges(n);
+            edges.iter().all(|(from, input)| self.group_of(*from) != other || self.fits(n, *from, input, form))
+        };
+        let all = |group: usize, other: usize| self.groups[group].nodes.iter().all(|&n| between(n, other));
+        if !all(into, other) || !all(other, into) {
             return;
         }
         let absorbed = std::mem::take(&mut self.groups[other].nodes);
@@ -360,7 +377,8 @@ impl<'a> Fuser<'a> {
         growing.nodes.sort_unstable();
         growing.reads = both;
         growing.after.extend(after);
-        growing.after.remove(&into);
+        let after: HashSet<usize> = std::mem::take(&mut self.groups[into].after);
+        self.groups[into].after = after.into_iter().map(|g| self.current(g)).filter(|&g| g != into).collect();
     }
 
     /// Decides what is stored and what computed again, and puts the kernels in order.

@@ -8,6 +8,7 @@ use bornite_ir::{Kernel, Value};
 use super::fuse::{Unit, units};
 use super::is_source;
 use crate::execute::{Flavour, Program, RoutineCall};
+use crate::fused::Fails;
 use crate::joint::{self, How};
 use crate::lower::{Group, Lowered, lower, lower_group};
 use crate::matmul::{Product, products};
@@ -26,7 +27,7 @@ pub(super) enum Call {
 pub(super) enum Planned {
     Kernel(Box<Kernel>, Flavour),
     Product(Arc<Product>),
-    Routine(Arc<RoutineCall>),
+    Routine(Arc<RoutineCall>, Fails),
 }
 
 /// An argument of a step before its memory is known.
@@ -105,7 +106,10 @@ pub(super) fn work(
             .filter(|(id, old)| {
                 let reads = |work: &Work| work.inputs().any(|input| input.0.id == old.0.id);
                 let safe = !reads(&work[*at]) || in_step.contains(&old.0.id);
-                group.outputs.iter().any(|t| t.0.id == *id) && safe && !work[at + 1..].iter().any(reads)
+                // What comes later must neither read the old value nor fail.
+                let fails = |work: &Work| matches!(work.call, Planned::Routine(_, Fails::Perhaps));
+                let later = &work[at + 1..];
+                group.outputs.iter().any(|t| t.0.id == *id) && safe && !later.iter().any(|w| reads(w) || fails(w))
             })
             .cloned()
             .collect();
@@ -149,13 +153,13 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
         .map(|part| (if is_part(part) { part.0.id } else { Node::next_id_taken() }, part.0.bytes()))
         .collect();
     let (kernel_of, values, checked) = match &joint.how {
-        How::Routine(run) => {
+        How::Routine(run, fails) => {
             let size = |part: &Tensor| (part.0.dtype, part.0.elements());
             let (results, taken) = (parts.iter().map(size).collect(), inputs.iter().map(size).collect());
             let call = RoutineCall { name: joint.name, run: run.clone(), device, results, inputs: taken };
             let operands = outs.iter().map(|&(id, bytes)| Operand::Out(id, bytes));
             let operands = operands.chain(inputs.iter().cloned().map(Operand::In)).collect();
-            work.push(Work { call: Planned::Routine(Arc::new(call)), operands, values: vec![], about });
+            work.push(Work { call: Planned::Routine(Arc::new(call), *fails), operands, values: vec![], about });
             return Ok(());
         }
         How::Kernel { kernel, values, checked } => (kernel, values, *checked),

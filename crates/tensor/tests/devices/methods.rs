@@ -599,6 +599,15 @@ pub fn losses(device: Device) -> Outcome {
     let bad = Tensor::from_slice(&[0i64, 4, 1], &[3], device);
     let error = tx.cross_entropy(&bad).item().expect_err("class 4 of 4").to_string();
     assert!(error.contains("index 4 is outside axis 1 of length 4") && error.contains("methods.rs:"), "{error}");
+    // Enough rows for the CPU's own spelling.
+    let many = Tensor::zeros(&[40, 4], DType::F32, device) + 1.0;
+    let classes: Vec<i64> = (0..40).map(|n| if n == 33 { -1 } else { n % 4 }).collect();
+    let bad = Tensor::from_slice(&classes, &[40], device);
+    let loss = many.cross_entropy(&bad);
+    for read in [loss.item(), loss.grad(&[&many])[0].sum(..).item()] {
+        let error = read.expect_err("class -1").to_string();
+        assert!(error.contains("index -1") && error.contains("outside") && error.contains("methods.rs:"), "{error}");
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! A 3-layer perceptron trains, with losses that are bit-equal on every device (products by generated kernels) and whether
 //! traced or not.
 
-use bornite::{Device, MatmulMode, Tensor, Update, Var, commit, trace};
+use bornite::{Device, MatmulMode, Tensor, Update, Var, commit, trace, with_fusion};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -73,7 +73,13 @@ fn traced(task: &Task, widths: &[usize], steps: usize, device: Device) -> bornit
 
 /// Trains on `device` both ways and on the interpreter, and compares every loss and every final weight.
 fn compare(make: fn(Device) -> Task, widths: &[usize], steps: usize, device: Device) -> bornite::Result<Vec<f64>> {
-    MatmulMode::Exact.within(|| compare_exactly(make, widths, steps, device))
+    MatmulMode::Exact.within(|| {
+        // Op by op the CPU gives the interpreter's bits; some of its own spellings do not.
+        if let Device::Cpu(_) = device {
+            with_fusion(false, || compare_exactly(make, widths, steps, device, true))?;
+        }
+        compare_exactly(make, widths, steps, device, device == Device::Interpreter)
+    })
 }
 
 fn compare_exactly(
@@ -81,6 +87,7 @@ fn compare_exactly(
     widths: &[usize],
     steps: usize,
     device: Device,
+    to_the_bit: bool,
 ) -> bornite::Result<Vec<f64>> {
     let weights = |vars: &[Var]| -> bornite::Result<Vec<u32>> {
         let all = vars.iter().map(|v| v.get().to_vec::<f32>()).collect::<bornite::Result<Vec<_>>>()?;
@@ -91,8 +98,8 @@ fn compare_exactly(
     assert_eq!(losses, eager_losses, "traced and eager losses");
     assert_eq!(weights(&vars)?, weights(&eager_vars)?, "traced and eager weights");
     let (reference, reference_vars) = traced(&make(Device::Interpreter), widths, steps, Device::Interpreter)?;
-    if let Device::Cuda(_) = device {
-        // Its sums have another order and its functions other last bits, which training makes larger.
+    if !to_the_bit {
+        // Its sums may have another order and its functions other last bits, which training makes larger.
         let near = |(a, b): (&u64, &u64)| (f64::from_bits(*a) / f64::from_bits(*b) - 1.0).abs() < 1e-3;
         assert!(losses.iter().zip(&reference).take(10).all(near), "{losses:?}");
     } else {
