@@ -2,7 +2,7 @@
 //!
 //! How elements are shared, and so the order of sums, follows from a group's form alone.
 
-use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, SharedId, Shuffle, Stmt};
+use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, Scalar, SharedId, Shuffle, Stmt};
 
 use super::address::runs;
 use super::fused::{Form, Group, Stages, reduction, stages, step, wide_outputs};
@@ -310,7 +310,12 @@ impl Lowering {
 
     /// The value of the lane whose number differs in one bit.
     fn shuffled(&mut self, value: ExprId, distance: ExprId) -> ExprId {
-        self.b.shuffle(Shuffle::Xor, value, distance)
+        let own = self.b.scalar(&value);
+        // Shuffles move 32 bits or 64.
+        let wide = if own.bytes() < 4 { Scalar::I32 } else { own };
+        let value = self.b.cast(wide, &value);
+        let moved = self.b.shuffle(Shuffle::Xor, value, distance);
+        self.b.cast(own, &moved)
     }
 
     /// Each thread sums every `down`-th row of its columns, then the first ones what all have.
