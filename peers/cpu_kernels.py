@@ -11,6 +11,7 @@ import argparse
 import json
 import statistics
 import subprocess
+import sys
 import time
 
 import numpy
@@ -50,7 +51,7 @@ def peers(threads):
     try:
         import torch
     except ImportError:
-        print("PyTorch is not here: its rows are left out")
+        print("PyTorch is not here: its rows are left out", file=sys.stderr)
         return
     torch.set_num_threads(threads)
     a, b = torch.from_numpy(x), torch.from_numpy(y)
@@ -76,18 +77,29 @@ def ours(threads):
     return {row["name"]: row["median_ms"] for row in json.loads(text)["rows"]}
 
 
+def theirs_once(threads):
+    """Median times of the peers, in a process of their own: threads of theirs may spin while ours run."""
+    command = [sys.executable, __file__, "--only-peers", "--threads", str(threads)]
+    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3, help="how often each side is measured, in turn")
+    parser.add_argument("--only-peers", action="store_true", help="print the peers' times as JSON lines")
     given = parser.parse_args()
-    cases = list(peers(given.threads))
+    if given.only_peers:
+        for name, peer, call in peers(given.threads):
+            print(json.dumps([name, peer, median_ms(call)]))
+        return
     found, theirs = {}, {}
     for _ in range(given.rounds):
         for name, ms in ours(given.threads).items():
             found.setdefault(name, []).append(ms)
-        for name, peer, call in cases:
-            theirs.setdefault((name, peer), []).append(median_ms(call))
+        for name, peer, ms in theirs_once(given.threads):
+            theirs.setdefault((name, peer), []).append(ms)
     for name, times in found.items():
         print(f"{name:32} {statistics.median(times):10.4f} ms")
     rustc, axpy = (statistics.median(found[name]) for name in ("axpy_f32_10m_rustc", "axpy_f32_10m"))
