@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::fused::fused_at;
 use crate::simd::softmax::Softmax;
-use crate::spellings::{LayerNorm, SoftmaxOp};
+use crate::spellings::{Attention, LayerNorm, SoftmaxOp};
 use crate::{Axes, DType, Generator, Operand, Place, Tensor};
 
 impl Tensor {
@@ -217,21 +217,8 @@ impl Tensor {
             return Tensor::failed("attention", what, place);
         }
         let scale = scale.unwrap_or_else(|| 1.0 / (*width as f64).sqrt());
-        let mut scores = (q * scale).matmul(&k.t()).wide().0;
-        if causal {
-            let [i, j] = [0, 1].map(|axis| Tensor::iota(&[*queries, *keys], axis, DType::I64, q.0.device, place));
-            scores = j.le(i + (keys - queries) as i64).select(&scores, f64::NEG_INFINITY);
-        }
-        if let Some(mask) = mask {
-            scores = match mask.node() {
-                Ok(node) if node.dtype == DType::Bool => mask.select(&scores, f64::NEG_INFINITY),
-                _ => scores + mask,
-            };
-        }
-        // Divided after the product, and by a sum that is a product too: rows of equal values come out as they are.
-        let powers = scores.centred(-1).exp().cast(v.0.dtype);
-        let ones = Tensor::ones(&[*keys, 1], v.0.dtype, v.0.device);
-        powers.matmul(v) / powers.matmul(&ones)
+        let inputs = [q, k, v].into_iter().chain(mask).cloned().collect();
+        fused_at(Arc::new(Attention { scale, causal }), inputs, place).remove(0)
     }
 
     /// `a` where `condition` is true, else `b`; numbers take the dtype of the other.

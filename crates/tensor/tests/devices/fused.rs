@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bornite::ir::{Access, Builder, Emit, EmitBits, Kernel, Op as Row, Scalar, Value, templates};
-use bornite::{CustomOp, DType, Device, FusedOp, Given, Spelling, Tensor, fused, set_fusion, trace};
+use bornite::{
+    AdamWStep, CustomOp, DType, Device, FusedOp, Given, Spelling, Tensor, adamw, fused, set_fusion, trace, with_fusion,
+};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -254,5 +256,56 @@ pub fn fusion_off() -> Outcome {
     set_fusion(true);
     let y = fused(Arc::new(Increment), &[&x]).remove(0);
     assert!(y.explain()?.contains("routine"));
+    Ok(())
+}
+
+type Function = fn(&[Tensor]) -> Vec<Tensor>;
+
+/// Every spelling that this crate has, against its decomposition in f64: values and gradients by all inputs.
+pub fn spellings(device: Device) -> Outcome {
+    let step = AdamWStep { rate: 0.1, beta1: 0.9, beta2: 0.99, eps: 1e-6, decay: 0.05, step: 3 };
+    let adam = move |x: &[Tensor]| adamw(&step, &x[0], &x[1], &x[2], &x[2].square()).to_vec();
+    let functions: [(&str, Function); 8] = [
+        ("softmax", |x| vec![x[0].softmax(-1)]),
+        ("log_softmax", |x| vec![x[0].log_softmax(-1)]),
+        ("layer_norm", |x| vec![x[0].layer_norm(&x[3], &x[4], 1e-3)]),
+        ("gelu", |x| vec![x[0].gelu()]),
+        ("gelu_erf", |x| vec![x[0].gelu_erf()]),
+        ("cross_entropy", |x| {
+            let [rows, columns] = x[0].dims().unwrap_or_default();
+            let device = x[0].device().unwrap_or(Device::cpu());
+            let classes: Vec<i64> = (0..rows).map(|n| (n * 7 % columns) as i64).collect();
+            vec![x[0].cross_entropy(&Tensor::from_slice(&classes, &[rows], device))]
+        }),
+        ("cross_entropy of i32", |x| {
+            let [rows, columns] = x[0].dims().unwrap_or_default();
+            let device = x[0].device().unwrap_or(Device::cpu());
+            let classes: Vec<i32> = (0..rows).map(|n| (n * 5 % columns) as i32).collect();
+            vec![x[0].cross_entropy(&Tensor::from_slice(&classes, &[rows], device)).square()]
+        }),
+        ("attention", |x| vec![Tensor::attention(&x[0], &x[1], &x[2], None, true, None)]),
+    ];
+    let mut random = Random::fresh();
+    for [rows, columns] in [[1, 1], [3, 50], [17, 33], [64, 96], [5, 1000]] {
+        let shapes: [&[usize]; 5] = [&[rows, columns], &[rows, columns], &[rows, columns], &[columns], &[columns]];
+        let data: Vec<Vec<f64>> = shapes.iter().map(|s| random.vec(s.iter().product(), -3.0, 3.0)).collect();
+        let results = |dtype: DType, f: &dyn Fn(&[Tensor]) -> Vec<Tensor>| -> bornite::Result<Vec<Tensor>> {
+            let inputs: Vec<Tensor> =
+                data.iter().zip(shapes).map(|(d, s)| Tensor::from_slice(d, s, device).cast(dtype)).collect();
+            let values = f(&inputs);
+            let loss = values.iter().fold(Tensor::zeros(&[], dtype, device), |sum, y| sum + (y * y.sin()).sum(..));
+            Ok([values, loss.grad(&inputs.iter().collect::<Vec<_>>())].concat())
+        };
+        let all = functions.iter().map(|(name, f)| (*name, f as &dyn Fn(&[Tensor]) -> Vec<Tensor>));
+        for (name, f) in all.chain([("adamw", &adam as &dyn Fn(&[Tensor]) -> Vec<Tensor>)]) {
+            let meaning = with_fusion(false, || results(DType::F64, f))?;
+            for (n, (found, expected)) in results(DType::F32, f)?.iter().zip(&meaning).enumerate() {
+                let (a, b) = (found.cast(DType::F64).to_vec::<f64>()?, expected.to_vec::<f64>()?);
+                let largest = b.iter().fold(1e-3f64, |most, b| most.max(b.abs()));
+                let worst = a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                assert!(worst <= 2e-5 * largest, "{name} [{rows}, {columns}], result {n}: off by {worst} of {largest}");
+            }
+        }
+    }
     Ok(())
 }

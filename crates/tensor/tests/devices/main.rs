@@ -36,7 +36,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 72] = [
+const SUITE: [(&str, Body); 73] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -70,6 +70,7 @@ const SUITE: [(&str, Body); 72] = [
     ("fused::kernels_with_mistakes", fused::kernels_with_mistakes),
     ("fused::fused_ops", fused::fused_ops),
     ("fused::routines", fused::routines),
+    ("fused::spellings", fused::spellings),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
     ("methods::every_row_is_a_method", methods::every_row_is_a_method),
