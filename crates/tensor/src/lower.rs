@@ -118,6 +118,8 @@ struct Lowering {
     lanes: usize,
     /// The element that a kernel over elements is at.
     own: Option<ExprId>,
+    /// The index 0.
+    zero: Option<ExprId>,
     /// Tensors in memory of which it reads other elements, too.
     out_of_step: HashSet<u64>,
     /// What is known already, innermost scope last: values of nodes and indices, by the linear index they belong to.
@@ -144,6 +146,7 @@ impl Lowering {
             frame: None,
             lanes: 1,
             own: None,
+            zero: None,
             out_of_step: HashSet::new(),
             known: vec![Known::default()],
         }

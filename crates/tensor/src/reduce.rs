@@ -47,9 +47,13 @@ impl Tensor {
         let whole = Tensor::build(Op::Reduce(reduce, axes.clone()), vec![self.clone()], place);
         let Some((outer, middle, inner)) = whole.node().ok().and_then(extent) else { return whole };
         let Some(parts) = parts(outer, middle, inner) else { return whole };
-        let x = self.reshape_at(&[outer, parts, middle / parts, inner], place);
+        // Parts of 16-bit floats are f32: rounded, they would lose what the sum is for.
+        let narrow = matches!(self.0.dtype, DType::F16 | DType::BF16);
+        let x = if narrow { Tensor::build(Op::Cast(DType::F32), vec![self.clone()], place) } else { self.clone() };
+        let x = x.reshape_at(&[outer, parts, middle / parts, inner], place);
         let some = Tensor::build(Op::Reduce(reduce, vec![2]), vec![x], place);
-        some.reduce(reduce, Axes::These(vec![1]), place).reshape_at(&whole.0.shape, place)
+        let all = some.reduce(reduce, Axes::These(vec![1]), place).reshape_at(&whole.0.shape, place);
+        if narrow { Tensor::build(Op::Cast(self.0.dtype), vec![all], place) } else { all }
     }
 
     /// The sum along an axis of which only one element is not 0, which is what gradients of picked elements are: that

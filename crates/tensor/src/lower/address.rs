@@ -256,7 +256,7 @@ impl Lowering {
             terms.push(self.b.constant(Value::int(self.index, place.offset as i64)));
         }
         let sum = terms.into_iter().reduce(|sum, term| self.b.add(&sum, &term));
-        let sum = sum.unwrap_or_else(|| self.b.index_constant(0));
+        let sum = sum.unwrap_or_else(|| self.zero());
         if let Some(key) = key {
             self.remember_index(key, sum);
         }
@@ -289,6 +289,13 @@ impl Lowering {
             self.remember_index(key, sum);
         }
         sum
+    }
+
+    /// The index 0, always the same one, so that what belongs to it is known again.
+    pub(super) fn zero(&mut self) -> ExprId {
+        let zero = self.zero.unwrap_or_else(|| self.b.index_constant(0));
+        self.zero = Some(zero);
+        zero
     }
 
     fn scaled(&mut self, index: ExprId, stride: isize) -> ExprId {

@@ -2,10 +2,10 @@
 //!
 //! How elements are shared, and so the order of sums, follows from a group's form alone.
 
-use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, SharedId, Shuffle, Stmt};
+use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, Scalar, SharedId, Shuffle, Stmt};
 
 use super::address::runs;
-use super::fused::{Form, Group, reduction, stages, step, wide_outputs};
+use super::fused::{Form, Group, Stages, reduction, stages, step, wide_outputs};
 use super::{Coordinates, Lowering, accumulator, look_through, seen};
 use crate::Tensor;
 use crate::matmul::strided::Strided;
@@ -204,7 +204,12 @@ impl Lowering {
                 l.b.simple(Stmt::If { condition: inside, then, otherwise: vec![] });
             });
         };
-        for (n, stage) in stages(group).iter().enumerate() {
+        let zero = self.zero();
+        let leads = self.b.op(Row::Eq, &[&thread, &zero]);
+        self.check_rows(&group.order, row, Some(leads));
+        let Stages { reductions, known } = stages(group);
+        self.row_values(&known[0], row);
+        for (n, stage) in reductions.iter().enumerate() {
             let totals: Vec<Vec<LocalId>> =
                 stage.iter().map(|tensor| (0..lanes).map(|_| self.total(tensor)).collect()).collect();
             each(self, &format!("turn{n}"), &mut |l, at| {
@@ -222,9 +227,8 @@ impl Lowering {
                 let value = self.b.cast(tensor.0.dtype, &total);
                 self.remember(tensor.0.id, row, vec![value]);
             }
+            self.row_values(&known[n + 1], row);
         }
-        let zero = self.b.index_constant(0);
-        let leads = self.b.op(Row::Eq, &[&thread, &zero]);
         self.b.open_block();
         self.scope(|l| l.row_outputs(group, outs, row));
         let then = self.b.close_block();
@@ -306,7 +310,12 @@ impl Lowering {
 
     /// The value of the lane whose number differs in one bit.
     fn shuffled(&mut self, value: ExprId, distance: ExprId) -> ExprId {
-        self.b.shuffle(Shuffle::Xor, value, distance)
+        let own = self.b.scalar(&value);
+        // Shuffles move 32 bits or 64.
+        let wide = if own.bytes() < 4 { Scalar::I32 } else { own };
+        let value = self.b.cast(wide, &value);
+        let moved = self.b.shuffle(Shuffle::Xor, value, distance);
+        self.b.cast(own, &moved)
     }
 
     /// Each thread sums every `down`-th row of its columns, then the first ones what all have.
@@ -323,7 +332,7 @@ impl Lowering {
         let base = self.index_op(Row::Mul, outer, middle * inner);
         let base = self.b.add(&base, &column);
         self.lanes = lanes;
-        let reductions: Vec<&Tensor> = stages(group).into_iter().flatten().collect();
+        let reductions: Vec<&Tensor> = stages(group).reductions.into_iter().flatten().collect();
         let totals: Vec<Vec<LocalId>> =
             reductions.iter().map(|tensor| (0..lanes).map(|_| self.total(tensor)).collect()).collect();
         let width = self.b.index_constant(inner as u64);

@@ -156,18 +156,31 @@ fn name(group: &Group<'_>) -> String {
     format!("{text}_{dtype}")
 }
 
-/// The reductions of a group by the stage that computes them.
-pub(super) fn stages<'a>(group: &Group<'a>) -> Vec<Vec<&'a Tensor>> {
+/// The reductions of a group by the stage that computes them; and, by the stage after which they are known, what else has
+/// one element a row or one in all.
+pub(super) struct Stages<'a> {
+    pub reductions: Vec<Vec<&'a Tensor>>,
+    pub known: Vec<Vec<&'a Tensor>>,
+}
+
+pub(super) fn stages<'a>(group: &Group<'a>) -> Stages<'a> {
+    let rows = match group.form {
+        Form::Rows { rows, .. } => rows,
+        _ => 1,
+    };
     let mut after: HashMap<u64, usize> = HashMap::new();
-    let mut stages: Vec<Vec<&Tensor>> = vec![];
+    let mut stages = Stages { reductions: vec![], known: vec![vec![]] };
     for tensor in &group.order {
         let inputs = tensor.0.reads().iter().map(|input| look_through(input).0.0.id);
         let stage = inputs.filter_map(|id| after.get(&id).copied()).max().unwrap_or(0);
         let reduces = matches!(tensor.0.op, Op::Reduce(..));
         after.insert(tensor.0.id, stage + usize::from(reduces));
         if reduces {
-            stages.resize_with(stages.len().max(stage + 1), Vec::new);
-            stages[stage].push(tensor);
+            stages.reductions.resize_with(stages.reductions.len().max(stage + 1), Vec::new);
+            stages.known.resize_with(stages.known.len().max(stage + 2), Vec::new);
+            stages.reductions[stage].push(tensor);
+        } else if matches!(tensor.0.op, Op::Map(_) | Op::Cast(_)) && [1, rows].contains(&tensor.0.elements()) {
+            stages.known[stage].push(tensor);
         }
     }
     stages
@@ -305,7 +318,10 @@ impl Lowering {
             let linear = l.b.add(&start_of_row, &column);
             Coordinates { shape: shape.to_vec(), linear: Some(linear), axes: None, row: Some((row, column)) }
         };
-        for (n, stage) in stages(group).iter().enumerate() {
+        self.check_rows(&group.order, row, None);
+        let Stages { reductions, known } = stages(group);
+        self.row_values(&known[0], row);
+        for (n, stage) in reductions.iter().enumerate() {
             let totals: Vec<LocalId> = stage.iter().map(|tensor| self.total(tensor)).collect();
             self.for_each(&format!("column{n}"), end, |l, column| {
                 let at = at(l, column, &[]);
@@ -319,6 +335,7 @@ impl Lowering {
                 let value = self.b.cast(tensor.0.dtype, &total);
                 self.remember(tensor.0.id, row, vec![value]);
             }
+            self.row_values(&known[n + 1], row);
         }
         self.row_outputs(group, outs, row);
         let wide = wide_outputs(group, outs);
@@ -353,6 +370,17 @@ impl Lowering {
         self.b.assign(total, after);
     }
 
+    /// Computes what has one element a row, or one in all, where all loops know it.
+    pub(super) fn row_values(&mut self, tensors: &[&Tensor], row: ExprId) {
+        let lanes = std::mem::replace(&mut self.lanes, 1);
+        let rows = self.frame.map_or(0, |(rows, _)| rows);
+        for tensor in tensors {
+            let index = if tensor.0.elements() == rows { row } else { self.zero() };
+            self.compute_values(tensor, &Coordinates::linear(index, &tensor.0.shape));
+        }
+        self.lanes = lanes;
+    }
+
     /// Stores what has one element a row.
     pub(super) fn row_outputs(&mut self, group: &Group<'_>, outs: &[ParamId], row: ExprId) {
         let rows = self.frame.map_or(0, |(rows, _)| rows);
@@ -372,7 +400,7 @@ impl Lowering {
         let (outer, within) = (self.index_op(Row::Div, index, inner), self.index_op(Row::Rem, index, inner));
         let block = self.index_op(Row::Mul, outer, middle * inner);
         let first = self.b.add(&block, &within);
-        let reductions: Vec<&Tensor> = stages(group).into_iter().flatten().collect();
+        let reductions: Vec<&Tensor> = stages(group).reductions.into_iter().flatten().collect();
         let totals: Vec<LocalId> = reductions.iter().map(|tensor| self.total(tensor)).collect();
         let end = self.b.index_constant(middle as u64);
         self.for_each("m", end, |l, m| {

@@ -3,7 +3,7 @@
 use bornite_ir::{Algebra, Atomic, Emit, EmitBits, ExprId, Op as Row, Scalar, Type, Value};
 
 use super::{Coordinates, Lowering, accumulator};
-use crate::node::{Cut, Node, Reduce};
+use crate::node::{Cut, Node, Op, Reduce};
 use crate::{DType, Tensor};
 
 impl Lowering {
@@ -147,23 +147,38 @@ impl Lowering {
         Coordinates { shape: shape.to_vec(), linear: Some(linear), axes: None, row: Some((row, column)) }
     }
 
-    /// A value added at one index of each row.
+    /// Looks at the indices by which values are added to a row, once a row: by the thread that `leads`, if there are more.
+    pub(super) fn check_rows(&mut self, order: &[&Tensor], row: ExprId, leads: Option<ExprId>) {
+        let Some((rows, columns)) = self.frame else { return };
+        for tensor in order {
+            let Op::ScatterAdd(axis) = tensor.0.op else { continue };
+            if !one_a_row(&tensor.0, axis, rows, columns) {
+                continue;
+            }
+            let index = &tensor.0.inputs[1];
+            let (wide, inside) = self.index_at(index, Coordinates::linear(row, &index.0.shape), columns);
+            let fine = match leads {
+                Some(leads) => {
+                    let follows = self.b.op(Row::Not, &[&leads]);
+                    self.b.op(Row::Or, &[&inside, &follows])
+                }
+                None => inside,
+            };
+            self.unless(&tensor.0, fine, wide);
+        }
+    }
+
+    /// A value added at one index of each row. `check_rows` has looked at the index.
     fn scatter_one(&mut self, node: &Node, (row, column): (ExprId, ExprId), at: &Coordinates) -> ExprId {
         let [x, index, values] = &node.inputs[..] else { return self.b.index_constant(0) };
         let of_row = |shape: &[usize]| Coordinates::linear(row, shape);
-        let columns = self.frame.map_or(1, |(_, columns)| columns);
-        let (wide, inside) = self.index_at(index, of_row(&index.0.shape), columns);
-        let (zero, column) = (self.b.index_constant(0), column);
-        let first = self.b.op(Row::Eq, &[&column, &zero]);
-        let rest = self.b.op(Row::Not, &[&first]);
-        let fine = self.b.op(Row::Or, &[&inside, &rest]);
-        self.unless(node, fine, wide);
+        let found = self.load(index, of_row(&index.0.shape));
         let dtype = accumulator(node.dtype);
         let (base, value) = (self.load(x, at.clone()), self.load(values, of_row(&values.0.shape)));
         let (base, value) = (self.b.cast(dtype, &base), self.b.cast(dtype, &value));
         let sum = self.b.add(&base, &value);
-        let place = self.b.cast(DType::I64, &column);
-        let here = self.b.op(Row::Eq, &[&place, &wide]);
+        let place = self.b.cast(self.index, &found);
+        let here = self.b.op(Row::Eq, &[&place, &column]);
         let result = self.b.select(&here, &sum, &base);
         self.b.cast(node.dtype, &result)
     }

@@ -126,7 +126,33 @@ pub(super) fn work(
 fn group_kernel(lowered: Lowered, group: &Group<'_>) -> Result<Work> {
     let outs = group.outputs.iter().map(|t| Operand::Out(t.0.id, t.0.bytes())).collect();
     let about = group.outputs.last().map_or(About::default(), |t| About::of(&t.0));
-    kernel(lowered, outs, about)
+    let mut work = kernel(lowered, outs, about)?;
+    if let Planned::Kernel(_, flavour) = &mut work.call
+        && group.order.iter().any(|tensor| is_drawn(tensor))
+    {
+        *flavour = Flavour::Exact;
+    }
+    Ok(work)
+}
+
+/// True if a tensor is made of random words and constants alone: random numbers are the same on all devices, to the bit.
+fn is_drawn(tensor: &Tensor) -> bool {
+    const MOST: usize = 64;
+    let (mut stack, mut seen, mut drawn) = (vec![tensor], 0, false);
+    while let Some(tensor) = stack.pop() {
+        seen += 1;
+        match &tensor.0.op {
+            Op::Random(_) => drawn = true,
+            Op::Full(_) | Op::Iota { .. } => {}
+            Op::Map(_) | Op::Cast(_) => stack.extend(&tensor.0.inputs),
+            op if op.is_view() => stack.extend(tensor.0.inputs.first()),
+            _ => return false,
+        }
+        if seen > MOST {
+            return false;
+        }
+    }
+    drawn
 }
 
 /// A launch of a lowered kernel.

@@ -1,7 +1,7 @@
 //! Every row of the op table and every conversion, on broadcast inputs and special values.
 
 use bornite::ir::Op;
-use bornite::{DType, Tensor};
+use bornite::{DType, Device, Tensor};
 
 use super::array::{Array, Bound, DTYPES, Num, rounded};
 use super::layouts::{CASES, Layout};
@@ -28,11 +28,14 @@ pub fn broadcast(a: &[usize], b: &[usize]) -> Vec<usize> {
 
 const PARTNERS: [Layout; 4] = [Layout::Plain, Layout::Transposed, Layout::Reversed, Layout::Stepped];
 
-/// How far a row of floats may be off. 16-bit results are f32's, rounded once more.
-fn bound(op: Op, dtype: DType) -> Bound {
-    let ulp = op.row().ulp;
+/// How far a row of floats may be off: on a GPU, CUDA's own function for it. 16-bit results are f32's, rounded once more.
+fn bound(op: Op, dtype: DType, device: Device) -> Bound {
+    let mut ulp = op.row().ulp;
     if ulp.f32 == 0.0 {
         return Bound::Exact;
+    }
+    if let (Device::Cuda(_), Some(native)) = (device, op.row().native) {
+        (ulp.f32, ulp.f64) = (ulp.f32.max(native.ulp.f32), ulp.f64.max(native.ulp.f64));
     }
     // The reference has an error of its own where it is as wide as the result.
     match dtype {
@@ -73,7 +76,7 @@ pub fn run(s: &mut Sweep) {
                 });
                 let tensors: Vec<&Tensor> = inputs.iter().map(|(tensor, _)| tensor).collect();
                 let what = format!("{} {dtype}", op.row().name);
-                s.check(&what, n, &Tensor::apply(op, &tensors), &expected, &bound(op, dtype));
+                s.check(&what, n, &Tensor::apply(op, &tensors), &expected, &bound(op, dtype, s.device));
             }
         }
     }
