@@ -26,7 +26,9 @@ impl Arg<'_> {
 
 /// The scalar at a byte of memory; where a component of an element lies, [`crate::Layout`] says.
 pub fn peek(words: &[u64], byte: usize, scalar: Scalar) -> Value {
-    Value::from_bits(scalar, words[byte / 8] >> (byte % 8 * 8))
+    // Without the bytes after it: any of them would make a bool true.
+    let mask = u64::MAX >> (64 - scalar.bytes() * 8);
+    Value::from_bits(scalar, words[byte / 8] >> (byte % 8 * 8) & mask)
 }
 
 /// Sets the scalar at a byte of memory.
@@ -194,4 +196,23 @@ pub fn check_args(kernel: &Kernel, args: &[Arg<'_>]) -> Result<Vec<Value>, Fault
         }
     }
     Ok(firsts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scalar_is_its_own_bytes() {
+        for scalar in Scalar::ALL {
+            for byte in (0..16).step_by(scalar.bytes()) {
+                let mut words = [u64::MAX; 2];
+                poke(&mut words, byte, Value::int(scalar, 0));
+                assert_eq!(peek(&words, byte, scalar), Value::int(scalar, 0), "{scalar} at {byte}");
+                let mut words = [0; 2];
+                poke(&mut words, byte, Value::int(scalar, 1));
+                assert_eq!(peek(&words, byte, scalar), Value::int(scalar, 1), "{scalar} at {byte}");
+            }
+        }
+    }
 }
