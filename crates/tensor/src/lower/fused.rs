@@ -45,10 +45,15 @@ thread_local! {
 /// them.
 #[doc(hidden)]
 pub fn with_gpu_kernels<R>(work: impl FnOnce() -> R) -> R {
-    AS_ON_A_GPU.set(true);
-    let result = work();
-    AS_ON_A_GPU.set(false);
-    result
+    // Ends the scope also if `work` panics.
+    struct Scope(bool);
+    impl Drop for Scope {
+        fn drop(&mut self) {
+            AS_ON_A_GPU.set(self.0);
+        }
+    }
+    let _scope = Scope(AS_ON_A_GPU.replace(true));
+    work()
 }
 
 /// Lowers a group for a device. Results that are to take the place of a tensor in memory are named with it; every element
