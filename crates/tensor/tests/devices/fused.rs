@@ -281,9 +281,10 @@ pub fn spellings(device: Device) -> Outcome {
             let [rows, columns] = x[0].dims().unwrap_or_default();
             let device = x[0].device().unwrap_or(Device::cpu());
             let classes: Vec<i32> = (0..rows).map(|n| (n * 5 % columns) as i32).collect();
-            vec![x[0].cross_entropy(&Tensor::from_slice(&classes, &[rows], device)).square()]
+            vec![x[0].cross_entropy(&Tensor::from_slice(&classes, &[rows], device))]
         }),
-        ("attention", |x| vec![Tensor::attention(&x[0], &x[1], &x[2], None, true, None)]),
+        // Not so sure of one key that the gradient is a difference of equal numbers.
+        ("attention", |x| vec![Tensor::attention(&(&x[0] * 0.1), &x[1], &x[2], None, true, None)]),
     ];
     let mut random = Random::fresh();
     for [rows, columns] in [[1, 1], [3, 50], [17, 33], [64, 96], [5, 1000]] {
@@ -293,7 +294,13 @@ pub fn spellings(device: Device) -> Outcome {
             let inputs: Vec<Tensor> =
                 data.iter().zip(shapes).map(|(d, s)| Tensor::from_slice(d, s, device).cast(dtype)).collect();
             let values = f(&inputs);
-            let loss = values.iter().fold(Tensor::zeros(&[], dtype, device), |sum, y| sum + (y * y.sin()).sum(..));
+            // Linear in the results: what is amplified here would be the test's error, not the spelling's.
+            let mut loss = Tensor::zeros(&[], dtype, device);
+            for y in &values {
+                let shape = y.shape()?;
+                let weights: Vec<f64> = (0..shape.iter().product()).map(|n: usize| (0.7 * n as f64).cos()).collect();
+                loss = loss + (y * Tensor::from_slice(&weights, shape, device).cast(dtype)).sum(..);
+            }
             Ok([values, loss.grad(&inputs.iter().collect::<Vec<_>>())].concat())
         };
         let all = functions.iter().map(|(name, f)| (*name, f as &dyn Fn(&[Tensor]) -> Vec<Tensor>));
