@@ -299,7 +299,7 @@ pub fn spellings(device: Device) -> Outcome {
             for y in &values {
                 let shape = y.shape()?;
                 let weights: Vec<f64> = (0..shape.iter().product()).map(|n: usize| (0.7 * n as f64).cos()).collect();
-                loss = loss + (y * Tensor::from_slice(&weights, shape, device).cast(dtype)).sum(..);
+                loss += (y * Tensor::from_slice(&weights, shape, device).cast(dtype)).sum(..);
             }
             Ok([values, loss.grad(&inputs.iter().collect::<Vec<_>>())].concat())
         };
