@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bornite_cuda::Error as CudaError;
-use bornite_cuda::blas::{self, Call, Compute, Element, Matmul, Operand, Plan};
+use bornite_cuda::blas::{self, Call, Compute, Element, Epilogue, Matmul, Operand, Plan};
 use bornite_cuda::profile::{self, DeviceClock};
 
 use super::MatmulMode;
-use super::product::{copies, locate};
+use super::epilogue::{Form, Graph};
+use super::product::{LibraryCall, Product, copies, locate};
 use super::strided::{Matrix, Strided};
 use crate::buffer::Buffer;
 use crate::node::Node;
@@ -31,11 +32,46 @@ struct Arranged {
     offsets: [usize; 2],
     /// Which of A and B must be copied first.
     copied: [bool; 2],
+    /// Where the bias begins in its memory, in bytes.
+    bias_offset: usize,
 }
 
-/// Those of `wanted`, all on the GPU `ordinal`, that the library is to compute: with each node's id what computes it, the
-/// tensors it reads, and which of them are views that must be copied first.
-pub(super) fn products(ordinal: usize, wanted: &[Tensor], mode: MatmulMode) -> Result<Vec<Found>> {
+impl Arranged {
+    /// What a call can compute besides this product.
+    fn forms(&self, graph: &Graph<'_>, product: &Tensor, [_, right]: &[Tensor; 2]) -> Vec<Form> {
+        let Matmul { n, k, batch, b, .. } = self.matmul;
+        if batch != 1 {
+            return vec![];
+        }
+        let all_of_it = b == Operand { alignment: b.alignment, ..Operand::rows(n) }
+            && right.0.elements() as u64 == k * n
+            && right.0.shape.last() == Some(&(n as usize));
+        let mut forms = graph.forms(product, all_of_it.then_some(right));
+        forms.retain(|form| !form.epilogue.has_aux() || n.is_multiple_of(8));
+        forms
+    }
+
+    /// The product in a form: what it computes, from what.
+    fn with(mut self, form: Form, matrices: &[Tensor; 2]) -> (Arranged, Vec<Tensor>, Vec<Tensor>) {
+        self.matmul.epilogue = form.epilogue;
+        let mut inputs = matrices.to_vec();
+        if let Some((bias, offset)) = form.bias {
+            self.bias_offset = offset * self.matmul.output.bytes();
+            inputs.push(bias);
+        }
+        inputs.extend(form.aux);
+        (self, form.results, inputs)
+    }
+}
+
+/// Those of `wanted`, all on the GPU `ordinal`, that the library is to compute: what computes each, and which of its
+/// matrices are views that must be copied first. Where `graph` is given, a call takes on what epilogues can do.
+pub(super) fn products(
+    ordinal: usize,
+    wanted: &[Tensor],
+    mode: MatmulMode,
+    mut graph: Option<Graph<'_>>,
+) -> Result<Vec<(LibraryCall, [bool; 2])>> {
     // Looked for once: to ask the loader at every product would cost more than small products do.
     static MISSING: AtomicBool = AtomicBool::new(false);
     let mut found = vec![];
@@ -44,28 +80,37 @@ pub(super) fn products(ordinal: usize, wanted: &[Tensor], mode: MatmulMode) -> R
     }
     let cuda = bornite_cuda::Device::open(ordinal)?;
     for tensor in wanted {
-        let node = &*tensor.0;
-        let Some((arranged, inputs)) = arrange(node, mode) else { continue };
-        let plan = match Plan::cached(&cuda, &arranged.matmul) {
-            Ok(plan) => plan,
-            Err(why @ (CudaError::MissingLibrary { .. } | CudaError::OldLibrary { .. })) => {
-                bornite_cuda::log!(Warn, "matrix products on {} are slow: {why}", Device::Cuda(ordinal));
-                MISSING.store(true, Ordering::Relaxed);
-                return Ok(found);
+        let Some((arranged, inputs)) = arrange(&tensor.0, mode) else { continue };
+        let forms = graph.as_ref().map_or(vec![], |graph| arranged.forms(graph, tensor, &inputs));
+        for form in forms.into_iter().map(Some).chain([None]) {
+            let (arranged, results, inputs) = match form {
+                Some(form) => arranged.with(form, &inputs),
+                None => (arranged, vec![tensor.clone()], inputs.to_vec()),
+            };
+            let plan = match Plan::cached(&cuda, &arranged.matmul) {
+                Ok(plan) => plan,
+                Err(why @ (CudaError::MissingLibrary { .. } | CudaError::OldLibrary { .. })) => {
+                    bornite_cuda::log!(Warn, "matrix products on {} are slow: {why}", Device::Cuda(ordinal));
+                    MISSING.store(true, Ordering::Relaxed);
+                    return Ok(found);
+                }
+                Err(why) if blas::unsupported(&why) => {
+                    bornite_cuda::log!(Debug, "the library has no {}: {why}", arranged);
+                    continue;
+                }
+                Err(why) => return Err(why.into()),
+            };
+            if let Some(graph) = &mut graph {
+                graph.taken.extend(results.iter().map(|result| result.0.id));
             }
-            Err(why) if blas::unsupported(&why) => {
-                bornite_cuda::log!(Debug, "a generated kernel is used: {why}");
-                continue;
-            }
-            Err(why) => return Err(why.into()),
-        };
-        let (copied, name) = (arranged.copied, format!("matmul_{}", node.dtype));
-        found.push((node.id, BlasProduct { plan, arranged, name }, inputs, copied));
+            let (copied, name) = (arranged.copied, format!("matmul_{}", tensor.0.dtype));
+            let product = Arc::new(Product::Cuda(BlasProduct { plan, arranged, name }));
+            found.push((LibraryCall { product, results, inputs }, copied));
+            break;
+        }
     }
     Ok(found)
 }
-
-type Found = (u64, BlasProduct, [Tensor; 2], [bool; 2]);
 
 /// Not all of the library counts further.
 const LARGEST: usize = i32::MAX as usize;
@@ -112,7 +157,7 @@ fn arrange(node: &Node, mode: MatmulMode) -> Option<(Arranged, [Tensor; 2])> {
         matmul.compute = Compute::Tf32;
     }
     let offsets = [left.offset * element.bytes(), right.offset * element.bytes()];
-    Some((Arranged { matmul, offsets, copied: [copied_a, copied_b] }, [from_a, from_b]))
+    Some((Arranged { matmul, offsets, copied: [copied_a, copied_b], bias_offset: 0 }, [from_a, from_b]))
 }
 
 /// What an address so many bytes into a buffer is a multiple of. Buffers begin at multiples of 512.
@@ -121,16 +166,37 @@ fn alignment(offset: usize) -> u32 {
 }
 
 impl BlasProduct {
-    /// Computes into the first buffer from the other two, in the order of the device's work.
+    /// Computes into its results from its inputs, in this order of buffers and in the order of the device's work.
     pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
-        let &[Buffer::Cuda(d), Buffer::Cuda(a), Buffer::Cuda(b)] = buffers else {
-            return Err(Error::Cuda(CudaError::BadLaunch {
-                kernel: self.name.clone(),
-                what: "a product takes three buffers of the GPU".into(),
-            }));
+        let wrong = || {
+            let (kernel, what) = (self.name.clone(), "a product takes other buffers of the GPU".into());
+            Error::Cuda(CudaError::BadLaunch { kernel, what })
+        };
+        let mut given = (buffers.iter()).map(|buffer| match buffer {
+            Buffer::Cuda(memory) => Ok(&**memory),
+            Buffer::Host(_) => Err(wrong()),
+        });
+        let mut next = || given.next().unwrap_or_else(|| Err(wrong()));
+        let epilogue = self.arranged.matmul.epilogue;
+        let d = next()?;
+        let stored = match epilogue {
+            Epilogue::BiasGeluAux => Some(next()?),
+            _ => None,
+        };
+        let sums = match epilogue {
+            Epilogue::DgeluBiasGradient | Epilogue::BiasGradient => Some((next()?, 0)),
+            _ => None,
         };
         let [at_a, at_b] = self.arranged.offsets;
-        let call = Call::new((a, at_a), (b, at_b), (d, 0));
+        let mut call = Call::new((next()?, at_a), (next()?, at_b), (d, 0));
+        call.bias = match epilogue {
+            Epilogue::Bias | Epilogue::BiasGelu | Epilogue::BiasGeluAux => Some((next()?, self.arranged.bias_offset)),
+            _ => sums,
+        };
+        call.aux = match epilogue {
+            Epilogue::Dgelu | Epilogue::DgeluBiasGradient => Some((next()?, 0)),
+            _ => stored.map(|aux| (aux, 0)),
+        };
         let matmul = &self.arranged.matmul;
         let describe = || {
             let read = |operand: &Operand, rows: u64, columns: u64| {
@@ -151,7 +217,16 @@ impl fmt::Display for BlasProduct {
 
 impl fmt::Display for Arranged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.matmul, copies(self.copied))
+        let does = match self.matmul.epilogue {
+            Epilogue::None => "",
+            Epilogue::Bias => ", bias",
+            Epilogue::BiasGelu => ", bias, GELU",
+            Epilogue::BiasGeluAux => ", bias, GELU with its input",
+            Epilogue::Dgelu => ", slope of GELU",
+            Epilogue::DgeluBiasGradient => ", slope of GELU, sums of columns",
+            Epilogue::BiasGradient => ", sums of the second's columns",
+        };
+        write!(f, "{}{does}; {}", self.matmul, copies(self.copied))
     }
 }
 
