@@ -123,14 +123,15 @@ fn alignment(offset: usize) -> u32 {
 impl BlasProduct {
     /// Computes into the first buffer from the other two, in the order of the device's work.
     pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
-        let &[Buffer::Cuda(d), Buffer::Cuda(a), Buffer::Cuda(b)] = buffers else {
+        let pointers: Vec<bornite_cuda::Pointer<'_>> = buffers.iter().filter_map(|buffer| buffer.pointer()).collect();
+        let &[d, (a, begins_a), (b, begins_b)] = &pointers[..] else {
             return Err(Error::Cuda(CudaError::BadLaunch {
                 kernel: self.name.clone(),
                 what: "a product takes three buffers of the GPU".into(),
             }));
         };
         let [at_a, at_b] = self.arranged.offsets;
-        let call = Call::new((a, at_a), (b, at_b), (d, 0));
+        let call = Call::new((a, begins_a + at_a), (b, begins_b + at_b), d);
         let matmul = &self.arranged.matmul;
         let describe = || {
             let read = |operand: &Operand, rows: u64, columns: u64| {
