@@ -149,7 +149,7 @@ impl Set {
     /// The first elements of the result.
     fn sample(&self, matmul: &Matmul) -> Result<Vec<f64>> {
         let mut bytes = vec![0; self.d.bytes().min(1 << 16)];
-        self.d.download(&mut bytes)?;
+        self.d.download_part(0, &mut bytes)?;
         Ok(bytes.chunks_exact(matmul.output.bytes()).map(|bytes| number(matmul.output, bytes)).collect())
     }
 }

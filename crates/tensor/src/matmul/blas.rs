@@ -172,30 +172,31 @@ impl BlasProduct {
             let (kernel, what) = (self.name.clone(), "a product takes other buffers of the GPU".into());
             Error::Cuda(CudaError::BadLaunch { kernel, what })
         };
-        let mut given = (buffers.iter()).map(|buffer| match buffer {
-            Buffer::Cuda(memory) => Ok(&**memory),
-            Buffer::Host(_) => Err(wrong()),
-        });
-        let mut next = || given.next().unwrap_or_else(|| Err(wrong()));
+        let mut given = buffers.iter().map(|buffer| buffer.pointer().ok_or_else(wrong));
+        // The next buffer, from so many bytes on.
+        let mut next = |from: usize| {
+            let (memory, begins) = given.next().unwrap_or_else(|| Err(wrong()))?;
+            Ok::<_, Error>((memory, begins + from))
+        };
         let epilogue = self.arranged.matmul.epilogue;
-        let d = next()?;
+        let d = next(0)?;
         let stored = match epilogue {
-            Epilogue::BiasGeluAux => Some(next()?),
+            Epilogue::BiasGeluAux => Some(next(0)?),
             _ => None,
         };
         let sums = match epilogue {
-            Epilogue::DgeluBiasGradient | Epilogue::BiasGradient => Some((next()?, 0)),
+            Epilogue::DgeluBiasGradient | Epilogue::BiasGradient => Some(next(0)?),
             _ => None,
         };
         let [at_a, at_b] = self.arranged.offsets;
-        let mut call = Call::new((next()?, at_a), (next()?, at_b), (d, 0));
+        let mut call = Call::new(next(at_a)?, next(at_b)?, d);
         call.bias = match epilogue {
-            Epilogue::Bias | Epilogue::BiasGelu | Epilogue::BiasGeluAux => Some((next()?, self.arranged.bias_offset)),
+            Epilogue::Bias | Epilogue::BiasGelu | Epilogue::BiasGeluAux => Some(next(self.arranged.bias_offset)?),
             _ => sums,
         };
         call.aux = match epilogue {
-            Epilogue::Dgelu | Epilogue::DgeluBiasGradient => Some((next()?, 0)),
-            _ => stored.map(|aux| (aux, 0)),
+            Epilogue::Dgelu | Epilogue::DgeluBiasGradient => Some(next(0)?),
+            _ => stored,
         };
         let matmul = &self.arranged.matmul;
         let describe = || {
