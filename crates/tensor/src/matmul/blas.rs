@@ -38,16 +38,10 @@ struct Arranged {
 
 impl Arranged {
     /// What a call can compute besides this product.
-    fn forms(&self, graph: &Graph<'_>, product: &Tensor, [_, right]: &[Tensor; 2]) -> Vec<Form> {
-        let Matmul { n, k, batch, b, .. } = self.matmul;
-        if batch != 1 {
-            return vec![];
-        }
-        let all_of_it = b == Operand { alignment: b.alignment, ..Operand::rows(n) }
-            && right.0.elements() as u64 == k * n
-            && right.0.shape.last() == Some(&(n as usize));
-        let mut forms = graph.forms(product, all_of_it.then_some(right));
-        forms.retain(|form| !form.epilogue.has_aux() || n.is_multiple_of(8));
+    fn forms(&self, graph: &Graph<'_>, product: &Tensor) -> Vec<Form> {
+        let fits = |form: &Form| !form.epilogue.has_aux() || self.matmul.n.is_multiple_of(8);
+        let mut forms = if self.matmul.batch == 1 { graph.forms(product) } else { vec![] };
+        forms.retain(fits);
         forms
     }
 
@@ -70,7 +64,7 @@ pub(super) fn products(
     ordinal: usize,
     wanted: &[Tensor],
     mode: MatmulMode,
-    mut graph: Option<Graph<'_>>,
+    graph: Option<Graph<'_>>,
 ) -> Result<Vec<(LibraryCall, [bool; 2])>> {
     // Looked for once: to ask the loader at every product would cost more than small products do.
     static MISSING: AtomicBool = AtomicBool::new(false);
@@ -81,7 +75,7 @@ pub(super) fn products(
     let cuda = bornite_cuda::Device::open(ordinal)?;
     for tensor in wanted {
         let Some((arranged, inputs)) = arrange(&tensor.0, mode) else { continue };
-        let forms = graph.as_ref().map_or(vec![], |graph| arranged.forms(graph, tensor, &inputs));
+        let forms = graph.as_ref().map_or(vec![], |graph| arranged.forms(graph, tensor));
         for form in forms.into_iter().map(Some).chain([None]) {
             let (arranged, results, inputs) = match form {
                 Some(form) => arranged.with(form, &inputs),
@@ -100,9 +94,6 @@ pub(super) fn products(
                 }
                 Err(why) => return Err(why.into()),
             };
-            if let Some(graph) = &mut graph {
-                graph.taken.extend(results.iter().map(|result| result.0.id));
-            }
             let (copied, name) = (arranged.copied, format!("matmul_{}", tensor.0.dtype));
             let product = Arc::new(Product::Cuda(BlasProduct { plan, arranged, name }));
             found.push((LibraryCall { product, results, inputs }, copied));
@@ -152,6 +143,7 @@ fn arrange(node: &Node, mode: MatmulMode) -> Option<(Arranged, [Tensor; 2])> {
     };
     let mut matmul = Matmul::new(m as u64, n as u64, k as u64, element);
     (matmul.batch, matmul.a, matmul.b) = (batch as u64, operand(&left), operand(&right));
+    matmul.d.alignment = alignment(0);
     matmul.d.batch_stride = if batch == 1 { 0 } else { (m * n) as u64 };
     if mode == MatmulMode::Tf32 && element == Element::F32 {
         matmul.compute = Compute::Tf32;
@@ -160,9 +152,10 @@ fn arrange(node: &Node, mode: MatmulMode) -> Option<(Arranged, [Tensor; 2])> {
     Some((Arranged { matmul, offsets, copied: [copied_a, copied_b], bias_offset: 0 }, [from_a, from_b]))
 }
 
-/// What an address so many bytes into a buffer is a multiple of. Buffers begin at multiples of 512.
+/// What an address so many bytes into a buffer is a multiple of. Buffers begin at multiples of 128, which is what plans and
+/// arenas promise.
 fn alignment(offset: usize) -> u32 {
-    1 << offset.trailing_zeros().min(8)
+    1 << offset.trailing_zeros().min(7)
 }
 
 impl BlasProduct {
@@ -184,18 +177,14 @@ impl BlasProduct {
             Epilogue::BiasGeluAux => Some(next(0)?),
             _ => None,
         };
-        let sums = match epilogue {
-            Epilogue::DgeluBiasGradient | Epilogue::BiasGradient => Some(next(0)?),
-            _ => None,
-        };
         let [at_a, at_b] = self.arranged.offsets;
         let mut call = Call::new(next(at_a)?, next(at_b)?, d);
         call.bias = match epilogue {
             Epilogue::Bias | Epilogue::BiasGelu | Epilogue::BiasGeluAux => Some(next(self.arranged.bias_offset)?),
-            _ => sums,
+            _ => None,
         };
         call.aux = match epilogue {
-            Epilogue::Dgelu | Epilogue::DgeluBiasGradient => Some(next(0)?),
+            Epilogue::Dgelu => Some(next(0)?),
             _ => stored,
         };
         let matmul = &self.arranged.matmul;
@@ -204,7 +193,8 @@ impl BlasProduct {
                 rows * columns * if operand.batch_stride == 0 { 1 } else { matmul.batch }
             };
             let (a, b) = (read(&matmul.a, matmul.m, matmul.k), read(&matmul.b, matmul.k, matmul.n));
-            about.work(&self.name, (a + b + matmul.m * matmul.n * matmul.batch) * matmul.input.bytes() as u64)
+            let out = matmul.m * matmul.n * matmul.batch * if matmul.epilogue.has_aux() { 2 } else { 1 };
+            about.work(&self.name, (a + b + out) * matmul.input.bytes() as u64)
         };
         Ok(profile::timed(&DeviceClock(self.plan.device()), describe, || self.plan.run(&call))?)
     }
@@ -224,8 +214,7 @@ impl fmt::Display for Arranged {
             Epilogue::BiasGelu => ", bias, GELU",
             Epilogue::BiasGeluAux => ", bias, GELU with its input",
             Epilogue::Dgelu => ", slope of GELU",
-            Epilogue::DgeluBiasGradient => ", slope of GELU, sums of columns",
-            Epilogue::BiasGradient => ", sums of the second's columns",
+            Epilogue::DgeluBiasGradient | Epilogue::BiasGradient => ", sums of columns",
         };
         write!(f, "{}{does}; {}", self.matmul, copies(self.copied))
     }

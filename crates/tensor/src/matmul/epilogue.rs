@@ -1,4 +1,5 @@
-//! What cuBLASLt does to a product before it stores it: adds a bias, applies GELU or multiplies by its slope, sums columns.
+//! What cuBLASLt does to a product before it stores it: adds a bias, applies GELU or multiplies by its slope. It can sum
+//! columns as well, for a bias's gradient, but slower than a kernel of ours does (docs/performance.md).
 //!
 //! Which nodes of a graph say so is asked of those who make graphs: a pattern is what the op itself, or its gradient, makes
 //! of placeholders, and is compared node by node with what is there. So there is one definition of GELU, and a pattern
@@ -15,18 +16,21 @@ use super::strided::Strided;
 use crate::fused::FusedOp;
 use crate::grad::pull_back;
 use crate::lower::{aligned, look_through, seen};
-use crate::node::{Node, Op, Reduce};
+use crate::node::{Node, Op};
 use crate::simd::gelu::Gelu;
 use crate::spellings::GeluOp;
-use crate::{Axes, Place, Tensor};
+use crate::{Place, Tensor};
 
+/// Fewest elements of a result for which GELU is left to the library: its products with GELU are slower than plain ones by
+/// more than a kernel for it takes where that is short.
+const LARGE: usize = 8 << 20;
 /// Nodes that are looked at behind a product: GELU and its gradient have fewer.
 const REACH: usize = 96;
 
 /// More than the product that one call can compute.
 pub(super) struct Form {
     pub epilogue: Epilogue,
-    /// What it computes: D, then the auxiliary matrix if it is stored, then the sums of columns.
+    /// What it computes: D, then the auxiliary matrix if it is stored.
     pub results: Vec<Tensor>,
     /// The bias that is added: the tensor in whose memory it is, and where, in elements.
     pub bias: Option<(Tensor, usize)>,
@@ -39,8 +43,6 @@ pub(super) struct Graph<'a> {
     roots: &'a HashSet<u64>,
     /// For each node or tensor in memory, who reads it, perhaps through views.
     readers: HashMap<u64, Vec<&'a Tensor>>,
-    /// Nodes that a call computes besides its product.
-    pub taken: HashSet<u64>,
 }
 
 impl<'a> Graph<'a> {
@@ -50,12 +52,11 @@ impl<'a> Graph<'a> {
             let bases: BTreeSet<u64> = tensor.0.reads().iter().map(|input| look_through(input).0.0.id).collect();
             bases.into_iter().for_each(|base| readers.entry(base).or_default().push(tensor));
         }
-        Graph { roots, readers, taken: HashSet::new() }
+        Graph { roots, readers }
     }
 
-    /// The forms that a product of `rows × columns` can take, those that do most first. `right` is the memory of its second
-    /// matrix, if that is all of it, row by row.
-    pub fn forms(&self, product: &Tensor, right: Option<&Tensor>) -> Vec<Form> {
+    /// The forms that a product can take, those that do most first.
+    pub fn forms(&self, product: &Tensor) -> Vec<Form> {
         let mut forms = vec![];
         if let Some((sum, bias)) = self.biased(product) {
             if let Some((gelu, inner)) = self.gelu(sum) {
@@ -71,19 +72,8 @@ impl<'a> Graph<'a> {
             }
             forms.push(Form { epilogue: Epilogue::Bias, results: vec![sum.clone()], bias: Some(bias), aux: None });
         } else if let Some((slope, aux)) = self.gelu_slope(product) {
-            let plain = Form { epilogue: Epilogue::Dgelu, results: vec![slope.clone()], bias: None, aux: Some(aux) };
-            if let Some(sums) = self.column_sums(slope) {
-                let results = vec![slope.clone(), sums.clone()];
-                let aux = plain.aux.clone();
-                forms.push(Form { epilogue: Epilogue::DgeluBiasGradient, results, bias: None, aux });
-            }
-            forms.push(plain);
-        } else if let Some(sums) = right.and_then(|right| self.column_sums(right)) {
-            let results = vec![product.clone(), sums.clone()];
-            forms.push(Form { epilogue: Epilogue::BiasGradient, results, bias: None, aux: None });
+            forms.push(Form { epilogue: Epilogue::Dgelu, results: vec![slope.clone()], bias: None, aux: Some(aux) });
         }
-        let untaken = |t: &Tensor| !self.taken.contains(&t.0.id);
-        forms.retain(|form| form.results.iter().all(untaken));
         forms
     }
 
@@ -120,9 +110,9 @@ impl<'a> Graph<'a> {
         (!copied).then_some((sum, (memory, offset)))
     }
 
-    /// GELU of a tensor of 16-bit floats, and the nodes between. In f32 the library's is too coarse.
+    /// GELU of a large tensor of 16-bit floats, and the nodes between. In f32 the library's is too coarse.
     fn gelu(&self, x: &Tensor) -> Option<(&'a Tensor, BTreeSet<u64>)> {
-        if x.0.dtype.bytes() != 2 {
+        if x.0.dtype.bytes() != 2 || x.0.elements() < LARGE {
             return None;
         }
         self.find(x, |[hole, _]| GeluOp(Gelu::Tanh).decompose(std::slice::from_ref(hole)).pop(), |_, t| shows(t, x))
@@ -131,7 +121,7 @@ impl<'a> Graph<'a> {
 
     /// The gradient of GELU of which a product is the gradient by the result; and what GELU was of.
     fn gelu_slope(&self, product: &Tensor) -> Option<(&'a Tensor, Tensor)> {
-        if product.0.dtype.bytes() != 2 {
+        if product.0.dtype.bytes() != 2 || product.0.elements() < LARGE {
             return None;
         }
         let pattern = |[x, slope]: [&Tensor; 2]| {
@@ -148,26 +138,6 @@ impl<'a> Graph<'a> {
             !self.roots.contains(id) && !self.readers(*id).iter().any(outside)
         });
         (private && !x.0.op.is_view() && !matches!(x.0.op, Op::Full(_))).then_some((found, x))
-    }
-
-    /// The sums over all axes of a tensor but the last.
-    fn column_sums(&self, x: &Tensor) -> Option<&'a Tensor> {
-        let axes = |shape: &[usize]| {
-            let axes = (0..shape.len().saturating_sub(1)).filter(|&axis| shape[axis] != 1);
-            axes.map(|axis| axis as isize).collect::<Vec<_>>()
-        };
-        let pattern = |[hole, _]: [&Tensor; 2]| {
-            let over = axes(&hole.0.shape);
-            let sums = (!over.is_empty()).then(|| hole.reduce(Reduce::Sum, Axes::These(over), Place::here()))?;
-            Some(look_through(&sums).0.clone())
-        };
-        let (found, matched) = self.find(x, |[x, slope]| pattern([x, slope]), |_, t| shows(t, x))?;
-        let inner = matched.inner(&HashSet::from([x.0.id]), found);
-        let private = inner.iter().all(|id| {
-            let outside = |t: &&Tensor| !inner.contains(&t.0.id) && t.0.id != found.0.id;
-            !self.roots.contains(id) && !self.readers(*id).iter().any(outside)
-        });
-        private.then_some(found)
     }
 
     /// A node behind `start` that is what a pattern makes of two placeholders, which have a shape in which `start` is read;
