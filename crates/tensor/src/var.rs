@@ -112,6 +112,10 @@ impl Var {
         Update { var: self.clone(), value, place: Place::here() }
     }
 
+    pub(crate) fn device(&self) -> Device {
+        self.versions().current.0.device
+    }
+
     pub(crate) fn id(&self) -> u64 {
         self.0.id
     }

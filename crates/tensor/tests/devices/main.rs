@@ -1,6 +1,7 @@
 //! One suite for all devices: each body runs on the interpreter, the CPU and, where there is one, a GPU.
 
 mod algebra;
+mod arenas;
 mod blas;
 mod einsum;
 mod equations;
@@ -38,7 +39,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 83] = [
+const SUITE: [(&str, Body); 86] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -110,6 +111,9 @@ const SUITE: [(&str, Body); 83] = [
     ("retraces::compiled_ahead", retraces::compiled_ahead),
     ("retraces::accumulate_and_apply", retraces::accumulate_and_apply),
     ("retraces::memory_stays_flat", retraces::memory_stays_flat),
+    ("arenas::tables", arenas::tables),
+    ("arenas::equal_separate_variables", arenas::equal_separate_variables),
+    ("arenas::one_kernel", arenas::one_kernel),
     ("lengths::masks", lengths::masks),
     ("lengths::last_batches", lengths::last_batches),
     ("lengths::growing_cache", lengths::growing_cache),
