@@ -130,7 +130,8 @@ impl Arena {
         Ok(Arena { table, flat, views: Arc::default() })
     }
 
-    /// An arena of the same segments with one value everywhere but between them, for moments, gradients, master copies.
+    /// An arena of the same segments with one value everywhere but between them, for moments and gradients; for master copies
+    /// of 16-bit weights, commit `masters.set(weights.get().cast(DType::F32))` next.
     #[track_caller]
     pub fn like(&self, dtype: DType, value: f64) -> Result<Arena> {
         let at = Place::here();

@@ -222,6 +222,16 @@ fn one_kernel_of(device: Device) -> Outcome {
         let writes = text.lines().filter(|line| line.split(" = ").next().is_some_and(|to| to.contains("result")));
         assert_eq!(writes.count(), 1, "one kernel writes parameters and moments: {text}");
     }
+    // 16-bit weights with masters: four results of one kernel.
+    let weight = Tensor::full(0.1, &[33, 20], DType::BF16, device);
+    let weights = Arena::new(&[("weight", &weight), ("bias", &weight.slice(0, 0..1))])?;
+    let masters = weights.like(DType::F32, 0.0)?;
+    commit(&[], vec![masters.set(weights.get().cast(DType::F32))])?;
+    let gradient = (weights.get() * 0.5).cast(DType::F32);
+    gradient.realize()?;
+    let (_, [p, m, v]) = optimise(&masters, &moments(&masters)?, &gradient)?;
+    let (all, text) = steps(&[p.cast(DType::BF16), p, m, v])?;
+    assert!(all <= 2 && text.contains("result 3"), "{text}");
     // In a whole step: no more beyond what loss and gradients take.
     let parameters = Arena::grouped(&named, |_, shape| usize::from(shape.len() != 2))?;
     let loss = loss(&parameters.tensors(), &data.tokens[0][0], &data.tokens[0][1])?;
