@@ -237,6 +237,24 @@ impl Arena {
         join(&parts)
     }
 
+    /// The segments of a tensor as [`Arena::flatten`] gives it, in the order of [`Arena::tensors`]: views of it.
+    #[track_caller]
+    pub fn unflatten(&self, flat: &Tensor) -> Vec<Tensor> {
+        let place = Place::here();
+        let cut = |Segment { shape, start, elements, .. }: &Segment| {
+            let cut = crate::node::Cut { start: *start, step: 1, len: *elements };
+            Tensor::build(Op::Slice(vec![cut]), vec![flat.clone()], place).reshape_at(shape, place)
+        };
+        match flat.node() {
+            Ok(node) if node.shape != [self.table.elements] => {
+                let what = format!("an arena of {} elements, found {:?}", self.table.elements, node.shape);
+                vec![Tensor::failed("unflatten", what, place); self.table.segments.len()]
+            }
+            Ok(_) => self.table.segments.iter().map(cut).collect(),
+            Err(_) => vec![flat.clone(); self.table.segments.len()],
+        }
+    }
+
     /// The gradient of a loss by all tensors, flat.
     #[track_caller]
     pub fn gradient(&self, loss: &Tensor) -> Tensor {
