@@ -39,7 +39,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 86] = [
+const SUITE: [(&str, Body); 87] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -105,6 +105,7 @@ const SUITE: [(&str, Body); 86] = [
     ("traces::captured_values", traces::captured_values),
     ("traces::scratch_is_shared", traces::scratch_is_shared),
     ("traces::updates_in_place", traces::updates_in_place),
+    ("traces::random_order", traces::random_order),
     ("traces::errors_change_nothing", traces::errors_change_nothing),
     ("retraces::used_last_is_kept", retraces::used_last_is_kept),
     ("retraces::say_what_changed", retraces::say_what_changed),
