@@ -26,6 +26,7 @@
 
 mod activation;
 mod arena;
+mod attention;
 mod axes;
 mod buffer;
 mod check;
@@ -56,6 +57,7 @@ mod promote;
 mod random;
 mod reduce;
 mod runner;
+mod scatter;
 mod schedule;
 mod shape;
 mod simd;

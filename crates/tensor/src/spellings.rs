@@ -18,7 +18,7 @@ use crate::{Axes, DType, Device, Element, Error, Place, Result, Tensor};
 const FEWEST: usize = 64;
 
 /// True if all of these, and enough of the first, are f32 on a CPU.
-fn vectors(device: Device, inputs: &[Given<'_>]) -> bool {
+pub(crate) fn vectors(device: Device, inputs: &[Given<'_>]) -> bool {
     let enough = inputs.first().is_some_and(|x| x.shape.iter().product::<usize>() >= FEWEST);
     matches!(device, Device::Cpu(_)) && enough && inputs.iter().all(|given| given.dtype == DType::F32)
 }
@@ -259,42 +259,6 @@ impl FusedOp for CrossEntropy {
 
     fn backward_name(&self) -> &'static str {
         "cross_entropy_backward"
-    }
-}
-
-/// softmax(scale · q kᵀ) v, perhaps with a mask. No device has a spelling of it yet.
-pub(crate) struct Attention {
-    pub scale: f64,
-    pub causal: bool,
-}
-
-impl FusedOp for Attention {
-    fn name(&self) -> &'static str {
-        "attention"
-    }
-
-    fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
-        let [q, k, v, mask @ ..] = inputs else { return vec![] };
-        let ([.., queries, _], [.., keys, _]) = (&q.0.shape[..], &k.0.shape[..]) else { return vec![] };
-        let mut scores = (q * self.scale).matmul(&k.t()).wide().0;
-        if self.causal {
-            let [i, j] = [0, 1].map(|axis| Tensor::iota(&[*queries, *keys], axis, DType::I64, q.0.device, q.0.place));
-            scores = j.le(i + (keys - queries) as i64).select(&scores, f64::NEG_INFINITY);
-        }
-        if let Some(mask) = mask.first() {
-            scores = match mask.node() {
-                Ok(node) if node.dtype == DType::Bool => mask.select(&scores, f64::NEG_INFINITY),
-                _ => scores + mask,
-            };
-        }
-        // Divided after the product, and by a sum that is a product too: rows of equal values come out as they are.
-        let powers = scores.centred(-1).exp().cast(v.0.dtype);
-        let ones = Tensor::ones(&[*keys, 1], v.0.dtype, v.0.device);
-        vec![powers.matmul(v) / powers.matmul(&ones)]
-    }
-
-    fn spelling(&self, _: Device, _: &[Given<'_>]) -> Option<Spelling> {
-        None
     }
 }
 

@@ -161,6 +161,50 @@ pub(super) fn multiply<T: Real>(out: &mut [T], a: Operand<'_, T>, b: Operand<'_,
     true
 }
 
+/// A matrix without gaps, as it lies in memory or turned.
+#[derive(Clone, Copy)]
+pub(crate) struct Flat<'a> {
+    data: &'a [f32],
+    down: usize,
+    across: usize,
+}
+
+impl<'a> Flat<'a> {
+    /// Rows of so many columns.
+    pub fn rows(data: &'a [f32], columns: usize) -> Flat<'a> {
+        Flat { data, down: columns, across: 1 }
+    }
+
+    /// Its columns as rows.
+    pub fn turned(self) -> Flat<'a> {
+        Flat { down: self.across, across: self.down, ..self }
+    }
+
+    fn view(self) -> View<'a, f32> {
+        View { data: self.data, at: 0, down: self.down as isize, across: self.across as isize }
+    }
+
+    fn holds(&self, rows: usize, columns: usize) -> bool {
+        let (down, across) = ((rows - 1).checked_mul(self.down), (columns - 1).checked_mul(self.across));
+        down.zip(across).and_then(|(down, across)| down.checked_add(across)).is_some_and(|last| last < self.data.len())
+    }
+}
+
+/// `out = a · b`, or with `add` that much more, of `[m, n, k]`, on this thread. False if the matrices are not that large or
+/// empty: then nothing is done.
+pub(crate) fn multiply_one(out: &mut [f32], [m, n, k]: [usize; 3], a: Flat<'_>, b: Flat<'_>, add: bool) -> bool {
+    let fits = m.checked_mul(n).is_some_and(|size| 0 < size && size <= out.len());
+    if !fits || k == 0 || !a.holds(m, k) || !b.holds(k, n) {
+        return false;
+    }
+    // SAFETY: all elements of A and B were found within their data, and `out`, which is ours, is long enough.
+    #[allow(unsafe_code)]
+    unsafe {
+        call([m, n, k], out.as_mut_ptr(), n, a.view(), b.view(), add)
+    };
+    true
+}
+
 /// As [`multiply`], for 16-bit floats: sums are f32, over panels of f32 in at most 1.3 MB a thread, and rounded once.
 pub(super) fn multiply_narrow<T: Narrow>(out: &mut [T], a: Operand<'_, T>, b: Operand<'_, T>, threads: usize) -> bool {
     const SIDE: usize = 256;

@@ -9,7 +9,7 @@
 
 mod blas;
 mod cpu;
-mod gemm;
+pub(crate) mod gemm;
 mod mode;
 mod product;
 pub(crate) mod strided;
