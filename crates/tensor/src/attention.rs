@@ -12,7 +12,7 @@ use crate::matmul::gemm::{Flat, multiply_one};
 use crate::simd::each;
 use crate::simd::scores::{Rows, multiply, powers, slopes};
 use crate::spellings::vectors;
-use crate::{DType, Device, Tensor};
+use crate::{DType, Device, MatmulMode, Tensor};
 
 /// Queries that are looked at together.
 const TOGETHER: usize = 64;
@@ -88,7 +88,9 @@ impl Attention {
         else {
             return None;
         };
-        let fits = lead == other && lead == third && vectors(device, inputs);
+        // Asked for exact products, nobody gets the library's.
+        let library = MatmulMode::current().is_ok_and(|mode| mode != MatmulMode::Exact);
+        let fits = library && lead == other && lead == third && vectors(device, inputs);
         let full = inputs.iter().all(|given| !given.shape.contains(&0));
         let (causal, scale) = (self.causal, self.scale as f32);
         (fits && full).then_some(Heads {

@@ -25,6 +25,7 @@
 //! leave that path after `schedule.rs`, for `matmul/`.
 
 mod activation;
+mod adamw;
 mod arena;
 mod attention;
 mod axes;
@@ -75,6 +76,7 @@ mod transfer;
 mod var;
 
 pub use activation::Activation;
+pub use adamw::{AdamWStep, adamw};
 pub use axes::Axes;
 pub use bornite_ir::Scalar as DType;
 pub use check::check_nan;
@@ -96,7 +98,6 @@ pub use promote::{Number, Operand, promote};
 pub use random::Generator;
 pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
 pub use schedule::explain;
-pub use spellings::{AdamWStep, adamw};
 pub use tensor::Tensor;
 pub use trace::{Trace, trace};
 pub use transfer::Target;

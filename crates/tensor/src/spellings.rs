@@ -2,12 +2,9 @@
 //!
 //! Elsewhere the plain ops are fused by the schedule's general rules, which need no names.
 
-use std::sync::Arc;
-
 use bornite_codegen::cpu::pool;
 
-use crate::fused::{FusedOp, Given, Memory, MemoryMut, Spelling, fused_at};
-use crate::simd::adamw::{self, AdamW};
+use crate::fused::{FusedOp, Given, Memory, MemoryMut, Spelling};
 use crate::simd::cross_entropy::{Class, cross_entropy};
 use crate::simd::gelu::{Gelu, gelu, gelu_backward};
 use crate::simd::layer_norm::{layer_norm, layer_norm_backward};
@@ -260,88 +257,4 @@ impl FusedOp for CrossEntropy {
     fn backward_name(&self) -> &'static str {
         "cross_entropy_backward"
     }
-}
-
-/// The numbers of a step of AdamW.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct AdamWStep {
-    /// The learning rate.
-    pub rate: f64,
-    /// How much of the first moment is kept.
-    pub beta1: f64,
-    /// How much of the second moment is kept.
-    pub beta2: f64,
-    /// What keeps the quotient finite.
-    pub eps: f64,
-    /// What `rate` times this takes off each parameter, apart from its gradient.
-    pub decay: f64,
-    /// The number of the step, from 1.
-    pub step: u64,
-}
-
-impl AdamWStep {
-    fn corrections(&self) -> [f64; 2] {
-        [self.beta1, self.beta2].map(|beta| 1.0 - beta.powf(self.step as f64))
-    }
-}
-
-impl FusedOp for AdamWStep {
-    fn name(&self) -> &'static str {
-        "adamw"
-    }
-
-    fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
-        let [p, g, m, v] = inputs else { return vec![] };
-        let [first, second] = self.corrections();
-        let m = m * self.beta1 + g * (1.0 - self.beta1);
-        let v = v * self.beta2 + g * g * (1.0 - self.beta2);
-        let move_by = (&m / first) / ((&v / second).sqrt() + self.eps) * self.rate;
-        vec![p * (1.0 - self.rate * self.decay) - move_by, m, v]
-    }
-
-    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
-        let [correction1, correction2] = self.corrections().map(|c| c as f32);
-        let [rate, beta1, beta2, eps, decay] =
-            [self.rate, self.beta1, self.beta2, self.eps, self.decay].map(|number| number as f32);
-        let step = AdamW { rate, beta1, beta2, eps, decay, correction1, correction2 };
-        let same = inputs.iter().all(|given| given.shape == inputs[0].shape);
-        (same && vectors(device, inputs)).then(|| {
-            Spelling::sure(move |given, results| {
-                let [p, m, v] = results else { return Ok(()) };
-                let (p, m, v) = (p.slice_mut::<f32>()?, m.slice_mut::<f32>()?, v.slice_mut::<f32>()?);
-                p.copy_from_slice(given[0].slice()?);
-                m.copy_from_slice(given[2].slice()?);
-                v.copy_from_slice(given[3].slice()?);
-                adamw::adamw(step, p, given[1].slice()?, m, v, pool::threads());
-                Ok(())
-            })
-        })
-    }
-}
-
-/// New parameters and both moments after a step of AdamW, from parameters, gradients and the moments before.
-///
-/// ```
-/// use bornite::{AdamWStep, Device, Tensor, adamw};
-/// # fn main() -> bornite::Result<()> {
-/// let step = AdamWStep { rate: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.0, step: 1 };
-/// let [p, g] = [1.0f32, 4.0].map(|v| Tensor::from_slice(&[v], &[1], Device::cpu()));
-/// let zero = Tensor::from_slice(&[0.0f32], &[1], Device::cpu());
-/// let [p, m, v] = adamw(&step, &p, &g, &zero, &zero);
-/// assert!((p.item()? - 0.9).abs() < 1e-6); // the first step is as long as the rate, whatever the gradient
-/// assert!((m.item()? - 0.4).abs() < 1e-6 && (v.item()? - 0.016).abs() < 1e-6);
-/// # Ok(())
-/// # }
-/// ```
-#[track_caller]
-pub fn adamw(
-    step: &AdamWStep,
-    parameters: &Tensor,
-    gradients: &Tensor,
-    first: &Tensor,
-    second: &Tensor,
-) -> [Tensor; 3] {
-    let inputs = [parameters, gradients, first, second].map(Tensor::clone).to_vec();
-    let mut results = fused_at(Arc::new(*step), inputs, Place::here()).into_iter();
-    std::array::from_fn(|_| results.next().unwrap_or_else(|| parameters.clone()))
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bornite::{AdamWStep, Device, Result, Tensor, Var, adamw, trace};
+use bornite::{AdamWStep, DType, Device, Result, Tensor, Var, adamw, trace};
 
 use crate::peer::{Op, Rows, numbers};
 
@@ -47,7 +47,12 @@ fn cases() -> Vec<Case> {
         case("column_sums_f32_4096x1024", &[ROWS], rows, one(|x| x[0].sum(0))),
         case("softmax_f32_4096x1024", &[ROWS], 2 * rows, one(|x| x[0].softmax(-1))),
         case("softmax_both_f32_4096x1024", &[ROWS, ROWS], 5 * rows, both(|x| x[0].softmax(-1))),
-        case("layer_norm_f32_4096x768", &[NORM, &[768], &[768]], 2 * norm, one(|x| x[0].layer_norm(&x[1], &x[2], 1e-5))),
+        case(
+            "layer_norm_f32_4096x768",
+            &[NORM, &[768], &[768]],
+            2 * norm,
+            one(|x| x[0].layer_norm(&x[1], &x[2], 1e-5)),
+        ),
         case(
             "layer_norm_both_f32_4096x768",
             &[NORM, &[768], &[768], NORM],
@@ -82,19 +87,20 @@ pub fn rows(all: &mut Rows<'_>) -> std::io::Result<()> {
             })?;
         }
     }
-    all.run("trace_adamw_f32_10M", "GB/s", 28.0 * 1e7, &mut || optimiser(false).expect("a step"))?;
-    all.run("trace_adamw_plain_f32_10M", "GB/s", 28.0 * 1e7, &mut || optimiser(true).expect("a step"))
+    all.run("trace_adamw_f32_10M", "GB/s", 28.0 * 1e7, &mut || optimiser().expect("a step"))
 }
 
-/// A step of AdamW on 10 M parameters that are variables, as are their moments.
-fn optimiser(plain: bool) -> Result<Op<'static>> {
+/// A step of AdamW on 10 M parameters that are variables, as are their moments and the number of the step.
+fn optimiser() -> Result<Op<'static>> {
     let tensor = |salt| Tensor::from_slice(&numbers(10_000_000, salt), &[10_000_000], Device::cpu());
     let (p, g, m, v) = (Var::new(&tensor(1))?, tensor(2), Var::new(&tensor(3))?, Var::new(&tensor(4).square())?);
+    let t = Var::new(&Tensor::zeros(&[], DType::F32, Device::cpu()))?;
     let step = trace(move |_| {
-        let step = AdamWStep { rate: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.01, step: 1 };
-        let run = || adamw(&step, &p.get(), &g, &m.get(), &v.get());
-        let [new, first, second] = if plain { bornite::with_fusion(false, run) } else { run() };
-        Ok((vec![], vec![p.set(new), m.set(first), v.set(second)]))
+        let next = t.get() + 1.0;
+        let (rate, step) = (1e-3.into(), (&next).into());
+        let step = AdamWStep { rate, beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.01, step };
+        let [new, first, second] = adamw(&step, &p.get(), &g, &m.get(), &v.get());
+        Ok((vec![], vec![p.set(new), m.set(first), v.set(second), t.set(next)]))
     });
     Ok(Box::new(move || drop(step.call(&[]).expect("a step"))))
 }

@@ -1,7 +1,7 @@
 //! A training step of a small GPT beside the same model in PyTorch: forward, loss, backward and AdamW as one trace over the
 //! public API. Both start from the same weights, and the first losses must agree.
 
-use bornite::{Device, Result, Tensor, Trace, Update, Var, profile, trace};
+use bornite::{AdamWStep, Device, Result, Tensor, Trace, Update, Var, adamw, profile, trace};
 
 use crate::peer::{Op, Rows};
 
@@ -81,17 +81,13 @@ fn model(vocabulary: usize) -> Result<(Trace<'static>, [Tensor; 2])> {
         let parameters: Vec<Tensor> = variables.iter().map(|[p, ..]| p.get()).collect();
         let loss = loss(&parameters, &x[0], &x[1]);
         let slopes = loss.grad(&parameters.iter().collect::<Vec<_>>());
-        let (rate, beta1, beta2, eps, decay) = (1e-3, 0.9, 0.999, 1e-8, 0.01);
         let t = count.get() + 1.0;
-        let [first, second] = [beta1, beta2].map(|beta: f64| -(&t * beta.ln()).expm1());
-        let (rate_now, root) = (rate / first, second.rsqrt());
+        let (rate, step) = (1e-3.into(), (&t).into());
+        let step = AdamWStep { rate, beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.01, step };
         let mut updates: Vec<Update> = vec![];
         for ([p, m, v], g) in variables.iter().zip(slopes) {
-            let first = m.get() * beta1 + &g * (1.0 - beta1);
-            let second = v.get() * beta2 + &g * &g * (1.0 - beta2);
-            let moved = &first * &rate_now / (second.sqrt() * &root + eps);
-            updates.push(p.set(p.get() * (1.0 - rate * decay) - moved));
-            updates.extend([m.set(first), v.set(second)]);
+            let [new, first, second] = adamw(&step, &p.get(), &g, &m.get(), &v.get());
+            updates.extend([p.set(new), m.set(first), v.set(second)]);
         }
         updates.push(count.set(t));
         Ok((vec![loss], updates))

@@ -114,6 +114,20 @@ impl WithSimd for Powers<'_> {
     }
 }
 
+/// The probability of a score, and the slope by the score.
+#[inline(always)]
+fn share<S: Simd>(
+    simd: S,
+    score: S::f32s,
+    slope: S::f32s,
+    scale: S::f32s,
+    less: S::f32s,
+    mean: S::f32s,
+) -> (S::f32s, S::f32s) {
+    let power = exp(simd, simd.mul_add_e_f32s(score, scale, less));
+    (power, simd.mul_f32s(simd.mul_f32s(power, simd.sub_f32s(slope, mean)), scale))
+}
+
 struct Slopes<'a> {
     rows: Rows<'a>,
     by: &'a mut [f32],
@@ -138,18 +152,15 @@ impl WithSimd for Slopes<'_> {
             beyond.fill(0.0);
             let mean = dot(simd, &results[n * width..][..width], &by_results[n * width..][..width]);
             let (less, mean) = (simd.splat_f32s(-log), simd.splat_f32s(mean));
-            let both = |score, slope| {
-                let power = exp(simd, simd.mul_add_e_f32s(score, factor, less));
-                (power, simd.mul_f32s(simd.mul_f32s(power, simd.sub_f32s(slope, mean)), factor))
-            };
             let (body, tail) = S::as_mut_simd_f32s(row);
             let (slopes, slope_tail) = S::as_mut_simd_f32s(slope);
             for (x, slope) in body.iter_mut().zip(slopes) {
-                (*x, *slope) = both(*x, *slope);
+                (*x, *slope) = share(simd, *x, *slope, factor, less, mean);
             }
             if !tail.is_empty() {
-                let (power, slope) = both(load_tail(simd, tail, 0.0), load_tail(simd, slope_tail, 0.0));
-                store_tail(simd, tail, power);
+                let (x, slope) = (load_tail(simd, tail, 0.0), load_tail(simd, slope_tail, 0.0));
+                let (x, slope) = share(simd, x, slope, factor, less, mean);
+                store_tail(simd, tail, x);
                 store_tail(simd, slope_tail, slope);
             }
         }
@@ -163,7 +174,9 @@ mod tests {
 
     #[test]
     fn rows_agree_with_f64() {
-        for (count, columns, seen, causal) in [(1, 1, 1, true), (3, 17, 15, true), (5, 40, 40, false), (20, 33, 14, true)] {
+        for (count, columns, seen, causal) in
+            [(1, 1, 1, true), (3, 17, 15, true), (5, 40, 40, false), (20, 33, 14, true)]
+        {
             let (scores, by, width) = (random(count * columns, -8.0, 8.0), random(count * columns, -1.0, 1.0), 7);
             let (outs, by_outs) = (random(count * width, -1.0, 1.0), random(count * width, -1.0, 1.0));
             let scale = -0.4f32;

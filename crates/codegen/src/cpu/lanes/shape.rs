@@ -201,15 +201,7 @@ impl<'k> Walk<'_, 'k> {
     }
 
     /// True if a branch depends on where instances are: mostly neighbours are on one side, and run singly where they are not.
-    fn decided(
-        &self,
-        code: &Code,
-        id: ExprId,
-        op: Op,
-        args: &[ExprId],
-        arguments: &[Shape],
-        shapes: &Shapes,
-    ) -> bool {
+    fn decided(&self, code: &Code, id: ExprId, op: Op, args: &[ExprId], arguments: &[Shape], shapes: &Shapes) -> bool {
         let [a, b] = *args else { return false };
         let Some(ranges) = self.ranges.filter(|_| !self.stored && self.decides.contains(&id)) else { return false };
         // What has not wrapped rises or falls.
