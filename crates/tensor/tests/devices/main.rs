@@ -39,7 +39,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 87] = [
+const SUITE: [(&str, Body); 89] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -59,6 +59,7 @@ const SUITE: [(&str, Body); 87] = [
     ("ops::softmax_at_extremes", ops::softmax_at_extremes),
     ("index::slices_and_joins", index::slices_and_joins),
     ("index::indices", index::indices),
+    ("index::scattered", index::scattered),
     ("index::order", index::order),
     ("index::random_words", index::random_words),
     ("sweep::every_op", sweep::every_op),
@@ -74,6 +75,7 @@ const SUITE: [(&str, Body); 87] = [
     ("fused::fused_ops", fused::fused_ops),
     ("fused::routines", fused::routines),
     ("fused::spellings", fused::spellings),
+    ("fused::adamw_steps", fused::adamw_steps),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
     ("methods::every_row_is_a_method", methods::every_row_is_a_method),

@@ -10,6 +10,8 @@ use crate::node::Op;
 
 /// Most nodes that are computed again rather than stored.
 const MOST_AGAIN: usize = 24;
+/// Most functions, such as exp, among them.
+const MOST_HEAVY: usize = 3;
 
 impl<'a> Fuser<'a> {
     /// Decides what is stored and what computed again, and puts the kernels in order.
@@ -64,7 +66,7 @@ impl<'a> Fuser<'a> {
             if stored.contains(&n) {
                 continue;
             }
-            match self.again(n, &loaded, stored) {
+            match self.again(n, group, &loaded, stored) {
                 Some((nodes, leaves)) => {
                     stored.extend(&leaves);
                     loaded.extend(leaves);
@@ -82,10 +84,19 @@ impl<'a> Fuser<'a> {
     }
 
     /// What to compute, and from which nodes, to have a node without storing it; `None` if storing is cheaper.
-    fn again(&self, n: usize, loaded: &HashSet<usize>, stored: &HashSet<usize>) -> Option<(Vec<usize>, Vec<usize>)> {
+    fn again(
+        &self,
+        n: usize,
+        reader: usize,
+        loaded: &HashSet<usize>,
+        stored: &HashSet<usize>,
+    ) -> Option<(Vec<usize>, Vec<usize>)> {
         if !self.fuses {
             return None;
         }
+        // A number that all elements read would be computed for each of them.
+        let largest = self.groups[reader].nodes.iter().map(|&n| self.nodes[n].0.elements()).max().unwrap_or(1);
+        let most_heavy = if self.nodes[n].0.elements() == 1 && largest > 1 { 0 } else { MOST_HEAVY };
         let (mut nodes, mut leaves, mut heavy, mut bytes) = (vec![], vec![], 0, 0);
         let mut memory: HashSet<u64> = HashSet::new();
         let mut stack = vec![n];
@@ -107,7 +118,7 @@ impl<'a> Fuser<'a> {
             if let Op::Map(row) = node.op {
                 heavy += usize::from(row.row().kind != Kind::Primitive);
             }
-            if nodes.len() > MOST_AGAIN || heavy > 3 {
+            if nodes.len() > MOST_AGAIN || heavy > most_heavy {
                 return None;
             }
             stack.extend(self.edges(n).iter().map(|(from, _)| *from));
