@@ -94,6 +94,8 @@ pub use promote::{Number, Operand, promote};
 pub use random::Generator;
 pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
 pub use schedule::explain;
+#[doc(hidden)]
+pub use schedule::gpu_kernels;
 pub use spellings::{AdamWStep, adamw};
 pub use tensor::Tensor;
 pub use trace::{Trace, trace};

@@ -15,6 +15,8 @@ mod blocks;
 mod fused;
 mod lines;
 mod places;
+mod rows;
+mod tiles;
 
 pub(crate) use address::{aligned, look_through, repeats_rows, seen};
 pub use fused::with_gpu_kernels;
@@ -118,6 +120,9 @@ struct Lowering {
     lanes: usize,
     /// The element that a kernel over elements is at.
     own: Option<ExprId>,
+    /// How many of a row's columns a thread takes at once, and the rows that a block keeps.
+    row_lanes: usize,
+    kept: rows::Kept,
     /// The index 0.
     zero: Option<ExprId>,
     /// Tensors in memory of which it reads other elements, too.
@@ -146,6 +151,8 @@ impl Lowering {
             frame: None,
             lanes: 1,
             own: None,
+            row_lanes: 0,
+            kept: rows::Kept::default(),
             zero: None,
             out_of_step: HashSet::new(),
             known: vec![Known::default()],

@@ -61,7 +61,7 @@ pub fn with_gpu_kernels<R>(work: impl FnOnce() -> R) -> R {
 pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, Tensor)]) -> Result<Lowered> {
     let on_gpu = matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get();
     let (name, index) = (name(group), index_type(group));
-    let blocks = if on_gpu { blocks::shape(group) } else { None };
+    let blocks = if on_gpu { blocks::shape(group, || shared_bytes(device)) } else { None };
     let instances = match group.form {
         Form::Elements(elements) => elements,
         Form::Rows { rows, .. } => rows,
@@ -98,7 +98,7 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, T
         l.frame = Some((rows, columns));
     }
     match (blocks, group.form) {
-        (Some(blocks::Shape::Rows(plan)), _) => l.rows_by_blocks(group, &outs, plan),
+        (Some(blocks::Shape::Rows(plan)), _) => l.rows_by_blocks(group, &outs, &plan),
         (Some(blocks::Shape::Columns(plan)), _) => l.columns_by_blocks(group, &outs, plan),
         (Some(blocks::Shape::Tiles(plan)), _) => l.tiles(group, &outs, &plan),
         (None, Form::Elements(_)) => l.elements(group, &outs),
@@ -106,6 +106,18 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, T
         (None, Form::Middle { middle, inner, .. }) => l.middle(group, &outs, middle, inner),
     }
     l.finish()
+}
+
+/// Shared memory that a block can have on a device.
+fn shared_bytes(device: Device) -> usize {
+    // What every GPU has, and where there is none what the largest have.
+    const LEAST: usize = 48 << 10;
+    const MOST: usize = 227 << 10;
+    match device {
+        Device::Cuda(ordinal) => bornite_cuda::Device::open(ordinal)
+            .map_or(LEAST, |device| device.info().max_shared_bytes_per_block as usize),
+        _ => MOST,
+    }
 }
 
 fn index_type(group: &Group<'_>) -> Scalar {

@@ -177,7 +177,10 @@ impl Lowering {
         let (base, value) = (self.load(x, at.clone()), self.load(values, of_row(&values.0.shape)));
         let (base, value) = (self.b.cast(dtype, &base), self.b.cast(dtype, &value));
         let sum = self.b.add(&base, &value);
-        let place = self.b.cast(self.index, &found);
+        // Columns are few, even where elements are too many for 32 bits.
+        let short = node.shape.last().is_some_and(|&columns| columns <= i32::MAX as usize);
+        let index = if short { Scalar::I32 } else { self.index };
+        let (place, column) = (self.b.cast(index, &found), self.b.cast(index, &column));
         let here = self.b.op(Row::Eq, &[&place, &column]);
         let result = self.b.select(&here, &sum, &base);
         self.b.cast(node.dtype, &result)

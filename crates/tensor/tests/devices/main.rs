@@ -12,6 +12,7 @@ mod generate;
 mod grad;
 mod gradcheck;
 mod index;
+mod long_rows;
 mod methods;
 mod mlp;
 mod native;
@@ -36,7 +37,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 73] = [
+const SUITE: [(&str, Body); 74] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -73,6 +74,7 @@ const SUITE: [(&str, Body); 73] = [
     ("fused::spellings", fused::spellings),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
+    ("long_rows::equal_op_by_op", long_rows::equal_op_by_op),
     ("methods::every_row_is_a_method", methods::every_row_is_a_method),
     ("methods::promotion", methods::promotion),
     ("methods::reductions", methods::reductions),
