@@ -12,16 +12,19 @@ use crate::{DType, Result, Tensor};
 
 mod address;
 mod blocks;
+mod digits;
 mod fused;
 mod lines;
 mod places;
 mod rows;
+mod scatter;
 mod tiles;
 
 pub(crate) use address::{aligned, look_through, repeats_rows, seen};
 pub use fused::with_gpu_kernels;
-pub(crate) use fused::{Form, Group, extent, lower_group};
+pub(crate) use fused::{Form, Group, extent, for_gpu, lower_group};
 pub(crate) use places::one_a_row;
+pub(crate) use scatter::lower_scatter;
 
 /// A kernel and the tensors it reads. Its first parameters are the results, then comes the device's status if it reports
 /// bad indices, then these in order; numbers that differ between nodes are values.

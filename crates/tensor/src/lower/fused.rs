@@ -56,10 +56,15 @@ pub fn with_gpu_kernels<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// True if kernels for a device are those of a GPU.
+pub(crate) fn for_gpu(device: Device) -> bool {
+    matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get()
+}
+
 /// Lowers a group for a device. Results that are to take the place of a tensor in memory are named with it; every element
 /// of that must be read for the same element of the results alone ([`Lowered::in_step`]).
 pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, Tensor)]) -> Result<Lowered> {
-    let on_gpu = matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get();
+    let on_gpu = for_gpu(device);
     let (name, index) = (name(group), index_type(group));
     let blocks = if on_gpu { blocks::shape(group, || shared_bytes(device)) } else { None };
     let instances = match group.form {

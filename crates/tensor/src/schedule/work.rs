@@ -10,7 +10,7 @@ use super::is_source;
 use crate::execute::{Flavour, Program, RoutineCall};
 use crate::fused::Fails;
 use crate::joint::{self, How};
-use crate::lower::{Group, Lowered, lower, lower_group};
+use crate::lower::{Group, Lowered, for_gpu, lower, lower_group, lower_scatter};
 use crate::matmul::{Product, products};
 use crate::node::{Node, Op};
 use crate::timing::About;
@@ -94,6 +94,11 @@ pub(super) fn work(
         } else if let Some((product, inputs)) = products.remove(&tensor.0.id) {
             let operands = [out].into_iter().chain(inputs.map(Operand::In)).collect();
             work.push(Work { call: Planned::Product(product), operands, values: vec![], about });
+        } else if let Some(steps) = lower_scatter(tensor, for_gpu(device))? {
+            for (lowered, outs) in steps {
+                let outs = outs.iter().map(|out| Operand::Out(out.0.id, out.0.bytes())).collect();
+                work.push(kernel(lowered, outs, about)?);
+            }
         } else {
             work.push(kernel(lower(tensor)?, vec![out], about)?);
         }

@@ -23,6 +23,7 @@ mod rows;
 mod runtime;
 #[path = "../../../ir/tests/samples/mod.rs"]
 mod samples;
+mod scatter;
 mod state;
 mod sweep;
 mod templates;
@@ -37,7 +38,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 74] = [
+const SUITE: [(&str, Body); 75] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -74,6 +75,7 @@ const SUITE: [(&str, Body); 74] = [
     ("fused::spellings", fused::spellings),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
+    ("scatter::sums_by_index", scatter::sums_by_index),
     ("long_rows::equal_op_by_op", long_rows::equal_op_by_op),
     ("methods::every_row_is_a_method", methods::every_row_is_a_method),
     ("methods::promotion", methods::promotion),
