@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op as Row, ParamId, Scalar, Value};
+use bornite_ir::{Access, Builder, Dim, Emit, EmitBits, ExprId, Extent, Kernel, Op as Row, ParamId, Scalar, Value};
 
 use crate::node::{Cut, Node, Op, Reduce};
 use crate::{DType, Result, Tensor};
@@ -115,6 +115,8 @@ struct Lowering {
     status: Option<ParamId>,
     /// What is passed by value.
     values: Vec<Value>,
+    /// How many elements tensors have, where the kernel is told.
+    length: Option<(usize, Extent)>,
     /// Nodes that are computed here rather than loaded.
     computed: HashSet<u64>,
     /// Rows and columns, in a kernel over rows.
@@ -150,6 +152,7 @@ impl Lowering {
             index,
             status: None,
             values: vec![],
+            length: None,
             computed: HashSet::new(),
             frame: None,
             lanes: 1,
@@ -314,13 +317,34 @@ impl Lowering {
         if cut.start == 0 { scaled } else { self.index_op(Row::Add, scaled, cut.start) }
     }
 
+    /// Makes the kernel one for any number of elements: it is told how many, and so serves tensors of all lengths.
+    fn pass_length(&mut self, elements: usize) {
+        let numbers = [("instances", elements / self.lanes), ("elements", elements)];
+        for (name, number) in numbers {
+            self.values.push(Value::int(self.index, number as i64));
+            self.b.value(name, self.index);
+        }
+        self.b.count(Extent::Value(0));
+        self.length = Some((elements, Extent::Value(1)));
+    }
+
+    /// A parameter for a tensor.
+    fn param(&mut self, name: String, tensor: &Tensor, access: Access) -> ParamId {
+        let elements = tensor.0.elements();
+        let extent = match self.length {
+            Some((length, extent)) if length == elements => extent,
+            _ => Extent::from(elements as u64),
+        };
+        self.b.view(name, tensor.0.dtype, &[Dim { extent, stride: Extent::Const(1) }], access)
+    }
+
     fn view(&mut self, tensor: &Tensor) -> ParamId {
         let id = tensor.0.id;
         if let Some((_, view)) = self.loads.iter().find(|(loaded, _)| *loaded == id) {
             return *view;
         }
         let name = format!("in{}", self.inputs.len());
-        let view = self.b.param(name, tensor.0.dtype, tensor.0.elements() as u64, Access::Read);
+        let view = self.param(name, tensor, Access::Read);
         self.loads.push((id, view));
         self.inputs.push(tensor.clone());
         view

@@ -16,6 +16,9 @@ pub(super) const WARP: usize = 32;
 /// Rows of at most so many columns are one thread's work each.
 const SERIAL_COLUMNS: usize = 16;
 
+/// Turns of a block over columns whose loads are made side by side.
+const ROWS_AHEAD: usize = 4;
+
 /// How far an index may run past the last element of the last row: what a block takes at once.
 pub(super) const BEYOND: usize = 1024 * 4;
 
@@ -158,29 +161,42 @@ impl Lowering {
             reductions.iter().map(|tensor| (0..lanes).map(|_| self.total(tensor)).collect()).collect();
         let width = self.b.index_constant(inner as u64);
         let inside = self.b.lt(&column, &width);
-        let end = self.b.index_constant(middle.div_ceil(down) as u64);
-        self.for_each("turn", end, |l, turn| {
-            let ahead = l.index_op(Row::Mul, turn, down);
-            let row = l.b.add(&ahead, &own_row);
-            let mut condition = (!inner.is_multiple_of(lanes * WARP)).then_some(inside);
-            if !middle.is_multiple_of(down) {
-                let end = l.b.index_constant(middle as u64);
-                let above = l.b.lt(&row, &end);
-                condition = Some(condition.map_or(above, |inside| l.b.op(Row::And, &[&inside, &above])));
-            }
-            let mut body = |l: &mut Lowering| {
-                let lower = l.index_op(Row::Mul, row, inner);
-                let linear = l.b.add(&base, &lower);
-                let at = Coordinates::linear(linear, &[]);
-                for (tensor, totals) in reductions.iter().zip(&totals) {
-                    let values = l.reduced(tensor, &at);
-                    for (lane, &total) in totals.iter().enumerate() {
-                        l.accumulate(tensor, total, values[if values.len() == 1 { 0 } else { lane }]);
-                    }
+        let strip_inside = (!inner.is_multiple_of(lanes * WARP)).then_some(inside);
+        let body = |l: &mut Lowering, row: ExprId| {
+            let lower = l.index_op(Row::Mul, row, inner);
+            let linear = l.b.add(&base, &lower);
+            let at = Coordinates::linear(linear, &[]);
+            for (tensor, totals) in reductions.iter().zip(&totals) {
+                let values = l.reduced(tensor, &at);
+                for (lane, &total) in totals.iter().enumerate() {
+                    l.accumulate(tensor, total, values[if values.len() == 1 { 0 } else { lane }]);
                 }
-            };
-            l.under(condition, &mut body);
+            }
+        };
+        // Several turns side by side, so that many loads are on their way; what is left of them one by one.
+        let full = middle / down;
+        let together = if full >= ROWS_AHEAD { ROWS_AHEAD } else { 1 };
+        let end = self.b.index_constant((full / together) as u64);
+        self.for_each("turn", end, |l, turn| {
+            let ahead = l.index_op(Row::Mul, turn, together * down);
+            let first = l.b.add(&ahead, &own_row);
+            l.under(strip_inside, &mut |l| {
+                for n in 0..together {
+                    let row = l.beyond(first, n * down);
+                    body(l, row);
+                }
+            });
         });
+        for turn in full / together * together..middle.div_ceil(down) {
+            let row = self.index_op(Row::Add, own_row, turn * down);
+            let mut condition = strip_inside;
+            if turn == full {
+                let end = self.b.index_constant(middle as u64);
+                let above = self.b.lt(&row, &end);
+                condition = Some(condition.map_or(above, |inside| self.b.op(Row::And, &[&inside, &above])));
+            }
+            self.scope(|l| l.under(condition, &mut |l| body(l, row)));
+        }
         let across = self.index_op(Row::Mul, across, lanes);
         let place = self.index_op(Row::Mul, own_row, lanes * WARP);
         let place = self.b.add(&place, &across);

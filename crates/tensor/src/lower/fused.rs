@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, Scalar, Type, Value};
 
 use super::blocks;
-use super::{Coordinates, Lowered, Lowering, accumulator, extreme, look_through, reports};
+use super::{Coordinates, Lowered, Lowering, accumulator, aligned, extreme, look_through, reports, seen};
 use crate::node::{Node, Op, Reduce};
 use crate::{DType, Device, Result, Tensor};
 
@@ -87,12 +87,18 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, T
     let mut l = Lowering::new(b, index);
     l.lanes = lanes;
     l.computed = group.order.iter().map(|t| t.0.id).collect();
+    if let (Form::Elements(elements), None) = (group.form, &blocks)
+        && on_gpu
+        && is_flat(group, elements)
+    {
+        l.pass_length(elements);
+    }
     let mut outs = vec![];
     for (n, output) in group.outputs.iter().enumerate() {
         let name = if group.outputs.len() == 1 { "out".into() } else { format!("out{n}") };
         let replaced = in_place.iter().find(|(id, _)| *id == output.0.id).map(|(_, tensor)| tensor);
         let access = if replaced.is_some() { Access::ReadWrite } else { Access::Write };
-        let out = l.b.param(name, output.0.dtype, output.0.elements() as u64, access);
+        let out = l.param(name, output, access);
         l.loads.extend(replaced.map(|tensor| (tensor.0.id, out)));
         outs.push(out);
     }
@@ -153,6 +159,20 @@ fn lanes_of(group: &Group<'_>, elements: usize) -> usize {
     let loaded = inputs.filter(|base| group.order.iter().all(|t| t.0.id != base.0.id) && base.0.elements() == elements);
     let bytes = loaded.chain(group.outputs.iter().copied()).map(|t| t.0.dtype.bytes()).max().unwrap_or(4);
     [16 / bytes, 4, 2].into_iter().find(|n| elements.is_multiple_of(*n) && elements / n >= BUSY).unwrap_or(1)
+}
+
+/// True if a kernel over elements is the same for any number of them: each is computed from elements that have its number,
+/// and from single ones.
+fn is_flat(group: &Group<'_>, elements: usize) -> bool {
+    let plain = group.order.iter().all(|tensor| matches!(tensor.0.op, Op::Map(_) | Op::Cast(_)));
+    let inputs = group.order.iter().flat_map(|tensor| tensor.0.reads());
+    let flat = |tensor: &Tensor| {
+        let (base, views) = look_through(tensor);
+        let single = base.0.elements() == 1;
+        let same = base.0.elements() == elements && seen(base, &views).is_some_and(|place| aligned(&place));
+        single || same || matches!(base.0.op, Op::Full(_))
+    };
+    elements > 1 && plain && inputs.chain(group.outputs.iter().copied()).all(flat)
 }
 
 /// What the kernel is called: its ops in order, not too many of them.
