@@ -222,7 +222,9 @@ impl<'a> Fuser<'a> {
 
     /// True if a node may be computed again.
     fn is_simple(&self, n: usize) -> bool {
-        matches!(self.nodes[n].0.op, Op::Map(_) | Op::Cast(_) | Op::Iota { .. } | Op::Random(_))
+        let node = &*self.nodes[n].0;
+        matches!(node.op, Op::Map(_) | Op::Cast(_) | Op::Iota { .. } | Op::Random(_))
+            && !self.library.contains_key(&node.id)
     }
 
     /// Groups in an order in which they can run.
