@@ -8,6 +8,7 @@
 
 mod fuse;
 mod memory;
+mod recent;
 mod work;
 
 use std::any::Any;
@@ -356,6 +357,16 @@ pub(crate) fn realize(tensors: &[Tensor]) -> Result<()> {
 }
 
 pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {
+    if let [tensor] = tensors {
+        let node = tensor.node()?;
+        if node.value().is_some() {
+            return Ok(());
+        }
+        let _running = node.device.lock();
+        if recent::compute(tensor)? {
+            return Ok(());
+        }
+    }
     let mut by_device: BTreeMap<Device, Vec<Tensor>> = BTreeMap::new();
     for tensor in tensors {
         let node = tensor.node()?;
