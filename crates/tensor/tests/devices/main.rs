@@ -2,6 +2,7 @@
 
 mod algebra;
 mod blas;
+mod eager;
 mod einsum;
 mod equations;
 mod fused;
@@ -27,6 +28,7 @@ mod scatter;
 mod state;
 mod sweep;
 mod templates;
+mod tiles;
 mod tooling;
 mod traces;
 
@@ -38,7 +40,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 75] = [
+const SUITE: [(&str, Body); 77] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -76,6 +78,8 @@ const SUITE: [(&str, Body); 75] = [
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
     ("scatter::sums_by_index", scatter::sums_by_index),
+    ("tiles::transposed", tiles::transposed),
+    ("eager::plans_are_kept", eager::plans_are_kept),
     ("long_rows::equal_op_by_op", long_rows::equal_op_by_op),
     ("methods::every_row_is_a_method", methods::every_row_is_a_method),
     ("methods::promotion", methods::promotion),
