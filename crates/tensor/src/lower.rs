@@ -123,8 +123,13 @@ struct Lowering {
     frame: Option<(usize, usize)>,
     /// How many neighbours are computed at once.
     lanes: usize,
-    /// The element that a kernel over elements is at.
+    /// The element that a kernel over elements or rows is at; nobody else reads or writes it.
     own: Option<ExprId>,
+    /// Whether a kernel over rows is at its last pass, which writes; and whether it has picked elements of a row before.
+    writes: bool,
+    picked: bool,
+    /// The row and column that are being picked.
+    row_picked: Option<(ExprId, ExprId)>,
     /// How many of a row's columns a thread takes at once, and the rows that a block keeps.
     row_lanes: usize,
     kept: rows::Kept,
@@ -157,6 +162,9 @@ impl Lowering {
             frame: None,
             lanes: 1,
             own: None,
+            writes: false,
+            picked: false,
+            row_picked: None,
             row_lanes: 0,
             kept: rows::Kept::default(),
             zero: None,

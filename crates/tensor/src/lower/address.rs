@@ -181,7 +181,9 @@ impl Lowering {
     /// Elements of a tensor in memory.
     pub(super) fn load_values(&mut self, base: &Tensor, place: &Strided, at: &Coordinates) -> Vec<ExprId> {
         let index = self.place_of(at, place);
-        if Some(index) != self.own {
+        // What is picked of a row is read before anything of it is written.
+        let picks = self.lanes == 1 && self.row_picked.is_some_and(|row| at.row == Some(row)) && aligned(place);
+        if Some(index) != self.own && !picks {
             self.out_of_step.insert(base.0.id);
         }
         let kind = if self.lanes > 1 { neighbours(place, self.lanes) } else { Neighbours::Same };

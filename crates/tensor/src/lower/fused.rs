@@ -358,6 +358,7 @@ impl Lowering {
         let end = self.b.index_constant(columns as u64);
         let at = |l: &mut Lowering, column: ExprId, shape: &[usize]| {
             let linear = l.b.add(&start_of_row, &column);
+            l.own = Some(linear);
             Coordinates { shape: shape.to_vec(), linear: Some(linear), axes: None, row: Some((row, column)) }
         };
         self.check_rows(&group.order, row, None);
@@ -382,14 +383,21 @@ impl Lowering {
         self.row_outputs(group, outs, row);
         let wide = wide_outputs(group, outs);
         if !wide.is_empty() {
+            self.writes = true;
             self.for_each("column", end, |l, column| {
                 let at = at(l, column, &[]);
-                for (output, out) in wide {
-                    let value = l.output_values(output, &at)[0];
-                    let linear = l.linear_of(&at);
-                    l.b.store(out, linear, value);
-                }
+                l.wide_outputs(&wide, &at);
             });
+        }
+    }
+
+    /// Stores what has all columns, at a place of the row.
+    pub(super) fn wide_outputs(&mut self, outputs: &[(&Tensor, ParamId)], at: &Coordinates) {
+        // All values before the first store: a result may take the place of an input.
+        let values: Vec<Vec<ExprId>> = outputs.iter().map(|(output, _)| self.output_values(output, at)).collect();
+        let linear = self.linear_of(at);
+        for ((output, out), values) in outputs.iter().zip(values) {
+            self.store(*out, linear, values, output.0.dtype);
         }
     }
 

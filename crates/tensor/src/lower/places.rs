@@ -124,7 +124,13 @@ impl Lowering {
             // One index a row: what is picked is another column of the row that the kernel is at.
             if let Some(row) = l.row_of(node, x, axis, at) {
                 let at = l.column_at(row, place, &x.0.shape);
-                return l.load(x, at);
+                let before = l.row_picked.take();
+                if !l.writes {
+                    (l.row_picked, l.picked) = (at.row, true);
+                }
+                let value = l.load(x, at);
+                l.row_picked = before;
+                return value;
             }
             let mut inner = axes;
             inner[axis] = place;

@@ -236,14 +236,13 @@ impl Lowering {
             self.b.simple(Stmt::If { condition: leads, then, otherwise: vec![] });
         }
         let wide = wide_outputs(group, outs);
+        if self.picked && !wide.is_empty() {
+            // What was picked may be where a result goes.
+            self.b.simple(if threads == WARP { Stmt::WarpBarrier } else { Stmt::Barrier });
+        }
         if !wide.is_empty() {
-            passes.each(self, "turn", &mut |l, at| {
-                for (output, out) in &wide {
-                    let values = l.output_values(output, at);
-                    let linear = l.linear_of(at);
-                    l.store(*out, linear, values, output.0.dtype);
-                }
-            });
+            self.writes = true;
+            passes.each(self, "turn", &mut |l, at| l.wide_outputs(&wide, at));
         }
     }
 }
@@ -279,7 +278,10 @@ impl Passes {
     fn each(&self, l: &mut Lowering, name: &str, body: &mut Body<'_>) {
         // Without a loop, what one pass has loaded and computed is known to the next.
         if !self.places.is_empty() {
-            return self.places.iter().for_each(|at| body(l, at));
+            return self.places.iter().for_each(|at| {
+                l.own = at.linear;
+                body(l, at);
+            });
         }
         let (full, even) = (self.columns / self.step, self.columns.is_multiple_of(self.step));
         let ahead = if l.kept.pass == 0 { TURNS_AHEAD } else { 2 };
@@ -314,6 +316,7 @@ impl Passes {
     fn at(&self, l: &mut Lowering, column: ExprId, turn: usize, body: &mut Body<'_>) {
         let at = self.place(l, column, turn);
         l.kept.column = at.row.map(|(_, column)| column);
+        l.own = at.linear;
         body(l, &at);
     }
 

@@ -1,6 +1,7 @@
 //! One suite for all devices: each body runs on the interpreter, the CPU and, where there is one, a GPU.
 
 mod algebra;
+mod arenas;
 mod blas;
 mod eager;
 mod einsum;
@@ -13,6 +14,7 @@ mod generate;
 mod grad;
 mod gradcheck;
 mod index;
+mod lengths;
 mod long_rows;
 mod methods;
 mod mlp;
@@ -20,6 +22,7 @@ mod native;
 mod nvrtc;
 mod ops;
 mod random;
+mod retraces;
 mod rows;
 mod runtime;
 #[path = "../../../ir/tests/samples/mod.rs"]
@@ -40,7 +43,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 77] = [
+const SUITE: [(&str, Body); 91] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -81,6 +84,7 @@ const SUITE: [(&str, Body); 77] = [
     ("tiles::transposed", tiles::transposed),
     ("eager::plans_are_kept", eager::plans_are_kept),
     ("long_rows::equal_op_by_op", long_rows::equal_op_by_op),
+    ("long_rows::updated_in_place", long_rows::updated_in_place),
     ("methods::every_row_is_a_method", methods::every_row_is_a_method),
     ("methods::promotion", methods::promotion),
     ("methods::reductions", methods::reductions),
@@ -111,6 +115,19 @@ const SUITE: [(&str, Body); 77] = [
     ("traces::scratch_is_shared", traces::scratch_is_shared),
     ("traces::updates_in_place", traces::updates_in_place),
     ("traces::errors_change_nothing", traces::errors_change_nothing),
+    ("retraces::used_last_is_kept", retraces::used_last_is_kept),
+    ("retraces::say_what_changed", retraces::say_what_changed),
+    ("retraces::compiled_ahead", retraces::compiled_ahead),
+    ("retraces::accumulate_and_apply", retraces::accumulate_and_apply),
+    ("retraces::memory_stays_flat", retraces::memory_stays_flat),
+    ("arenas::tables", arenas::tables),
+    ("arenas::equal_separate_variables", arenas::equal_separate_variables),
+    ("arenas::one_kernel", arenas::one_kernel),
+    ("lengths::masks", lengths::masks),
+    ("lengths::last_batches", lengths::last_batches),
+    ("lengths::growing_cache", lengths::growing_cache),
+    ("lengths::two_lengths", lengths::two_lengths),
+    ("lengths::mistakes", lengths::mistakes),
     ("mlp::xor", mlp::xor),
     ("mlp::spiral", mlp::spiral),
     ("tooling::profiles_tell_kernels_and_copies", tooling::profiles_tell_kernels_and_copies),
