@@ -101,6 +101,8 @@ pub use promote::{Number, Operand, promote};
 pub use random::Generator;
 pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
 pub use schedule::explain;
+#[doc(hidden)]
+pub use schedule::gpu_kernels;
 pub use segments::Arena;
 pub use tensor::Tensor;
 pub use trace::{Spec, Trace, trace};

@@ -10,7 +10,7 @@ use super::is_source;
 use crate::execute::{Flavour, Program, RoutineCall};
 use crate::fused::Fails;
 use crate::joint::{self, How};
-use crate::lower::{Group, Lowered, lower, lower_group};
+use crate::lower::{Group, Lowered, for_gpu, lower, lower_group, lower_scatter};
 use crate::matmul::{Product, products};
 use crate::node::{Node, Op};
 use crate::scatter::scatter;
@@ -109,6 +109,11 @@ pub(super) fn work(
             let operands = [out].into_iter().chain(inputs.into_iter().map(Operand::In)).collect();
             let call = Planned::Routine(Arc::new(routine), Fails::Perhaps);
             work.push(Work { call, operands, values: vec![], about });
+        } else if let Some(steps) = lower_scatter(tensor, for_gpu(device))? {
+            for (lowered, outs) in steps {
+                let outs = outs.iter().map(|out| Operand::Out(out.0.id, out.0.bytes())).collect();
+                work.push(kernel(lowered, outs, about)?);
+            }
         } else {
             work.push(kernel(lower(tensor)?, vec![out], about)?);
         }
