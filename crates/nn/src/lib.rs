@@ -7,6 +7,7 @@ pub mod layers;
 pub mod model;
 pub mod optimiser;
 mod parameters;
+pub mod train;
 
 pub use error::{Error, Result};
 pub use parameters::{Context, Declarations, Declared, Init, Param, Scope};

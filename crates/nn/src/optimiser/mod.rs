@@ -112,7 +112,8 @@ pub struct Numbers {
     pub step: u64,
 }
 
-/// An optimiser with what it keeps.
+/// An optimiser with what it keeps. Cloning copies handles.
+#[derive(Clone)]
 pub struct Optimiser {
     rule: Rule,
     /// Weight decay of matrices.

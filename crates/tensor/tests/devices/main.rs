@@ -3,6 +3,7 @@
 mod algebra;
 mod arenas;
 mod blas;
+mod eager;
 mod einsum;
 mod equations;
 mod fused;
@@ -14,6 +15,7 @@ mod grad;
 mod gradcheck;
 mod index;
 mod lengths;
+mod long_rows;
 mod methods;
 mod mlp;
 mod native;
@@ -25,9 +27,11 @@ mod rows;
 mod runtime;
 #[path = "../../../ir/tests/samples/mod.rs"]
 mod samples;
+mod scatter;
 mod state;
 mod sweep;
 mod templates;
+mod tiles;
 mod tooling;
 mod traces;
 
@@ -39,7 +43,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 87] = [
+const SUITE: [(&str, Body); 94] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -59,6 +63,7 @@ const SUITE: [(&str, Body); 87] = [
     ("ops::softmax_at_extremes", ops::softmax_at_extremes),
     ("index::slices_and_joins", index::slices_and_joins),
     ("index::indices", index::indices),
+    ("index::scattered", index::scattered),
     ("index::order", index::order),
     ("index::random_words", index::random_words),
     ("sweep::every_op", sweep::every_op),
@@ -74,8 +79,14 @@ const SUITE: [(&str, Body); 87] = [
     ("fused::fused_ops", fused::fused_ops),
     ("fused::routines", fused::routines),
     ("fused::spellings", fused::spellings),
+    ("fused::adamw_steps", fused::adamw_steps),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
+    ("scatter::sums_by_index", scatter::sums_by_index),
+    ("tiles::transposed", tiles::transposed),
+    ("eager::plans_are_kept", eager::plans_are_kept),
+    ("long_rows::equal_op_by_op", long_rows::equal_op_by_op),
+    ("long_rows::updated_in_place", long_rows::updated_in_place),
     ("methods::every_row_is_a_method", methods::every_row_is_a_method),
     ("methods::promotion", methods::promotion),
     ("methods::reductions", methods::reductions),
