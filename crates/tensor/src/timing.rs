@@ -67,9 +67,9 @@ impl About {
     }
 }
 
-/// Runs a copy of a whole buffer, timed where somebody profiles.
-pub(crate) fn transfer<R>(kind: Kind, memory: &bornite_cuda::Buffer, run: impl FnOnce() -> R) -> R {
+/// Runs a copy of some bytes of a GPU's memory, timed where somebody profiles.
+pub(crate) fn transfer<R>(kind: Kind, memory: &bornite_cuda::Buffer, bytes: usize, run: impl FnOnce() -> R) -> R {
     let passes = if kind == Kind::Copy { 2 } else { 1 };
-    let describe = || Work::new(kind, "tensor").bytes(passes * memory.bytes() as u64);
+    let describe = || Work::new(kind, "tensor").bytes(passes * bytes as u64);
     profile::timed(&DeviceClock(memory.device()), describe, run)
 }

@@ -9,6 +9,7 @@
 
 mod blas;
 mod cpu;
+mod epilogue;
 pub(crate) mod gemm;
 mod mode;
 mod product;

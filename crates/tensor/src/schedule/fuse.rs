@@ -56,8 +56,9 @@ struct Fuser<'a> {
     /// The group of each node.
     group: Vec<usize>,
     groups: Vec<Growing>,
-    /// Nodes that read views from memory, where others read through them.
-    library: &'a HashSet<u64>,
+    /// Nodes that are computed by a call of their own, and what that reads: views from memory, where others read through
+    /// them.
+    library: &'a HashMap<u64, &'a [Tensor]>,
     fuses: bool,
 }
 
@@ -65,7 +66,7 @@ struct Fuser<'a> {
 pub(super) fn units<'a>(
     nodes: &'a BTreeMap<u64, Tensor>,
     wanted: &HashSet<u64>,
-    library: &'a HashSet<u64>,
+    library: &'a HashMap<u64, &'a [Tensor]>,
     fuses: bool,
 ) -> Vec<Unit<'a>> {
     let nodes: Vec<&Tensor> = nodes.values().collect();
@@ -114,8 +115,9 @@ impl<'a> Fuser<'a> {
         if is_source(tensor) {
             return vec![];
         }
-        let inputs: &[Tensor] = if tensor.0.op.is_view() { std::slice::from_ref(tensor) } else { tensor.0.reads() };
-        let from_memory = self.library.contains(&tensor.0.id);
+        let call = self.library.get(&tensor.0.id).copied();
+        let own: &[Tensor] = if tensor.0.op.is_view() { std::slice::from_ref(tensor) } else { tensor.0.reads() };
+        let (inputs, from_memory) = (call.unwrap_or(own), call.is_some());
         (inputs.iter())
             .filter_map(|input| {
                 let (base, views) = look_through(input);
@@ -168,7 +170,8 @@ impl<'a> Fuser<'a> {
             }
             _ => None,
         };
-        let Some(own_form) = own_form.filter(|_| node.elements() > 0 && !is_source(self.nodes[n])) else {
+        let called = self.library.contains_key(&node.id);
+        let Some(own_form) = own_form.filter(|_| node.elements() > 0 && !called && !is_source(self.nodes[n])) else {
             self.start(n, Form::Elements(0), from);
             return;
         };

@@ -1,6 +1,6 @@
 //! What computes each node: a generated kernel, a product of the library, or what a joint node says.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bornite_ir::{Kernel, Value};
@@ -10,7 +10,7 @@ use super::is_source;
 use crate::execute::{Flavour, Program, RoutineCall};
 use crate::fused::Fails;
 use crate::joint::{self, How};
-use crate::lower::{Group, Lowered, lower, lower_group};
+use crate::lower::{Group, Lowered, for_gpu, lower, lower_group, lower_scatter};
 use crate::matmul::{Product, products};
 use crate::node::{Node, Op};
 use crate::scatter::scatter;
@@ -71,9 +71,15 @@ pub(super) fn work(
     for input in parts.iter().flat_map(|part| part.0.reads()).filter(|input| shown(input)) {
         nodes.insert(input.0.id, input.clone());
     }
-    let mut products = products(device, &mut nodes)?;
-    let library = products.keys().copied().chain(parts.iter().map(|part| part.0.id)).collect();
     let wanted = roots.iter().map(|root| root.0.id).collect();
+    let products = products(device, &mut nodes, &wanted)?;
+    let library: HashMap<u64, &[Tensor]> = (parts.iter().map(|part| (part.0.id, part.0.reads())))
+        .chain(products.iter().map(|(id, call)| (*id, &call.inputs[..])))
+        .collect();
+    if products.values().any(|call| call.results.len() + call.inputs.len() > 3) {
+        let live = live(roots, &library);
+        nodes.retain(|id, _| live.contains(id));
+    }
     let (mut work, mut joints, mut groups) = (vec![], HashSet::new(), vec![]);
     for unit in units(&nodes, &wanted, &library, crate::fused::enabled()?) {
         let tensor = match unit {
@@ -92,13 +98,22 @@ pub(super) fn work(
             if joints.insert(joint.0.id) {
                 together(device, joint, about, &mut work)?;
             }
-        } else if let Some((product, inputs)) = products.remove(&tensor.0.id) {
-            let operands = [out].into_iter().chain(inputs.map(Operand::In)).collect();
-            work.push(Work { call: Planned::Product(product), operands, values: vec![], about });
+        } else if let Some(call) = products.get(&tensor.0.id) {
+            if joints.insert(call.results[0].0.id) {
+                let results = call.results.iter().map(|result| Operand::Out(result.0.id, result.0.bytes()));
+                let operands = results.chain(call.inputs.iter().cloned().map(Operand::In)).collect();
+                let call = Planned::Product(call.product.clone());
+                work.push(Work { call, operands, values: vec![], about });
+            }
         } else if let Some((routine, inputs)) = scatter(&tensor.0, device) {
             let operands = [out].into_iter().chain(inputs.into_iter().map(Operand::In)).collect();
             let call = Planned::Routine(Arc::new(routine), Fails::Perhaps);
             work.push(Work { call, operands, values: vec![], about });
+        } else if let Some(steps) = lower_scatter(tensor, for_gpu(device))? {
+            for (lowered, outs) in steps {
+                let outs = outs.iter().map(|out| Operand::Out(out.0.id, out.0.bytes())).collect();
+                work.push(kernel(lowered, outs, about)?);
+            }
         } else {
             work.push(kernel(lower(tensor)?, vec![out], about)?);
         }
@@ -159,6 +174,18 @@ fn copies_into(work: &Work, routine: &Work) -> bool {
 /// True if a step copies a tensor in memory to a result.
 fn copies_from(work: &Work, id: u64, old: &Tensor) -> bool {
     work.outputs().any(|(made, _)| made == id) && work.inputs().all(|input| input.0.id == old.0.id)
+}
+
+/// What has to be computed for the roots, where some nodes read other tensors than the graph says.
+fn live(roots: &[Tensor], instead: &HashMap<u64, &[Tensor]>) -> HashSet<u64> {
+    let mut live = HashSet::new();
+    let mut stack: Vec<&Tensor> = roots.iter().collect();
+    while let Some(tensor) = stack.pop() {
+        if live.insert(tensor.0.id) && !is_source(tensor) {
+            stack.extend(instead.get(&tensor.0.id).copied().unwrap_or_else(|| tensor.0.reads()));
+        }
+    }
+    live
 }
 
 /// A launch of a group's kernel.
