@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let differentiated = begun.elapsed();
 
     let begun = Instant::now();
-    let step = AdamWStep { rate: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.1, step: 1 };
+    let step = AdamWStep { rate: 1e-3.into(), beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.1, step: 1.into() };
     let mut results = vec![loss];
     for (parameter, gradient) in parameters.0.iter().zip(&gradients) {
         // The moments are where the parameters are: what is planned is the same.

@@ -25,7 +25,9 @@
 //! leave that path after `schedule.rs`, for `matmul/`.
 
 mod activation;
+mod adamw;
 mod arena;
+mod attention;
 mod axes;
 mod buffer;
 mod check;
@@ -58,6 +60,7 @@ mod promote;
 mod random;
 mod reduce;
 mod runner;
+mod scatter;
 mod schedule;
 mod segments;
 mod shape;
@@ -76,6 +79,7 @@ mod transfer;
 mod var;
 
 pub use activation::Activation;
+pub use adamw::{AdamWStep, adamw};
 pub use axes::Axes;
 pub use bornite_ir::Scalar as DType;
 pub use check::check_nan;
@@ -100,7 +104,6 @@ pub use schedule::explain;
 #[doc(hidden)]
 pub use schedule::gpu_kernels;
 pub use segments::Arena;
-pub use spellings::{AdamWStep, adamw};
 pub use tensor::Tensor;
 pub use trace::{Spec, Trace, trace};
 pub use transfer::Target;

@@ -117,4 +117,16 @@ mod tests {
         assert_eq!(numbers, [(1, 210, 420), (20, 21, 14)]);
         assert!(Move::between(&[3], &[3]).is_empty());
     }
+
+    #[test]
+    fn the_kernels_are_cuda() {
+        if let Err(why) = bornite_cuda::nvrtc_version() {
+            println!("skipped: {why}");
+            return;
+        }
+        for bits in [Scalar::U8, Scalar::U16, Scalar::U32, Scalar::U64] {
+            let source = bornite_codegen::cuda::print(&kernel(bits).unwrap());
+            bornite_cuda::compile("move", &source, "sm_75").unwrap();
+        }
+    }
 }

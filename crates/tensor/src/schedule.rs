@@ -267,7 +267,10 @@ impl Plan {
         match &step.call {
             Call::Kernel(program) => {
                 let values: Vec<&[Value]> = step.values.iter().map(Vec::as_slice).collect();
-                program.launch(&buffers, &values, step.about)
+                program.launch(&buffers, &values, step.about)?;
+                // The host is done by now; later steps may write over variables.
+                let reports = step.args.contains(&Slot::Status) && !matches!(self.device, Device::Cuda(_));
+                if reports { self.check() } else { Ok(()) }
             }
             Call::Product(product) => product.launch(&buffers, step.about),
             Call::Routine(routine) => routine.launch(&buffers, step.about),

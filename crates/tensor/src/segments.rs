@@ -1,7 +1,7 @@
 //! Many tensors in one flat variable: parameters, their gradients, moments and master copies, so that what is done to all
 //! elements alike (an optimiser, a norm) is one operation over one tensor.
 //!
-//! An [`Arena`] is a variable with one axis and a table of segments. Each begins at a multiple of 128 bytes, in any dtype
+//! An [`Arena`] is a variable with one axis and a table of segments. Each begins at a multiple of 256 bytes, in any dtype
 //! of 16 bits or more; what lies between segments is zero and stays so as long as updates keep zeros.
 
 use std::collections::HashMap;
@@ -14,9 +14,13 @@ use crate::schedule::{realize, value_of};
 use crate::tensor::elements_of;
 use crate::{DType, Error, Place, Result, Tensor, Update, Var, commit};
 
-/// Segments begin at a multiple of so many elements, whatever their dtype: 128 bytes of 16-bit floats. Arenas of one table
-/// then have their segments at the same places.
-const ALIGNMENT: usize = 64;
+/// Segments begin at a multiple of so many elements, whatever their dtype: 256 bytes of 16-bit floats, which is what products
+/// of a GPU's library like best. Arenas of one table then have their segments at the same places.
+const ALIGNMENT: usize = 128;
+/// Large arenas have a multiple of so many elements in all: then a sum over them has equal parts, for all processors.
+const PART: usize = 8192;
+/// Tensors that are joined at once: a kernel that joins many would ask for each element of which it is.
+const JOINED: usize = 8;
 
 /// A tensor in the arena.
 #[derive(Clone, Debug)]
@@ -115,6 +119,9 @@ impl Arena {
                 .checked_next_multiple_of(ALIGNMENT)
                 .map_or(usize::MAX, |more| elements.saturating_add(more));
         }
+        if elements >= 4 * PART {
+            elements = elements.checked_next_multiple_of(PART).unwrap_or(usize::MAX);
+        }
         elements_of(&[elements], dtype).map_err(|what| mistake(what, at))?;
         let table = Arc::new(Table { segments, order, elements });
         let named: Vec<(usize, &Tensor)> = tensors.iter().enumerate().map(|(n, (_, tensor))| (n, *tensor)).collect();
@@ -123,7 +130,8 @@ impl Arena {
         Ok(Arena { table, flat, views: Arc::default() })
     }
 
-    /// An arena of the same segments with one value everywhere but between them, for moments, gradients, master copies.
+    /// An arena of the same segments with one value everywhere but between them, for moments and gradients; for master copies
+    /// of 16-bit weights, commit `masters.set(weights.get().cast(DType::F32))` next.
     #[track_caller]
     pub fn like(&self, dtype: DType, value: f64) -> Result<Arena> {
         let at = Place::here();
@@ -178,7 +186,7 @@ impl Arena {
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         views.retain(|id, views| *id == flat.0.id || views.iter().any(|view| view.strong_count() > 0));
         let count = self.table.segments.len();
-        let known = &mut views.entry(flat.0.id).or_insert_with(|| vec![Weak::new(); count])[n];
+        let known = &mut views.entry(flat.0.id).or_insert_with(|| (0..count).map(|_| Weak::new()).collect())[n];
         if let Some(node) = known.upgrade() {
             return Tensor(node);
         }
@@ -219,7 +227,32 @@ impl Arena {
                 parts.push(Tensor::full(0.0, &[end - start - elements], node.dtype, node.device));
             }
         }
-        Tensor::build(Op::Concat(0), parts, place)
+        let join = |parts: &[Tensor]| match parts {
+            [one] => one.clone(),
+            _ => Tensor::build(Op::Concat(0), parts.to_vec(), place),
+        };
+        while parts.len() > JOINED {
+            parts = parts.chunks(JOINED).map(join).collect();
+        }
+        join(&parts)
+    }
+
+    /// The segments of a tensor as [`Arena::flatten`] gives it, in the order of [`Arena::tensors`]: views of it.
+    #[track_caller]
+    pub fn unflatten(&self, flat: &Tensor) -> Vec<Tensor> {
+        let place = Place::here();
+        let cut = |Segment { shape, start, elements, .. }: &Segment| {
+            let cut = crate::node::Cut { start: *start, step: 1, len: *elements };
+            Tensor::build(Op::Slice(vec![cut]), vec![flat.clone()], place).reshape_at(shape, place)
+        };
+        match flat.node() {
+            Ok(node) if node.shape != [self.table.elements] => {
+                let what = format!("an arena of {} elements, found {:?}", self.table.elements, node.shape);
+                vec![Tensor::failed("unflatten", what, place); self.table.segments.len()]
+            }
+            Ok(_) => self.table.segments.iter().map(cut).collect(),
+            Err(_) => vec![flat.clone(); self.table.segments.len()],
+        }
     }
 
     /// The gradient of a loss by all tensors, flat.

@@ -86,6 +86,7 @@ impl Trace<'_> {
     /// ```
     #[must_use]
     pub fn bounded(mut self, bound: usize, arguments: &[(usize, isize)], results: &[(usize, isize)]) -> Self {
+        self.kept().clear();
         self.bounds.push(Bounded { bound, arguments: arguments.to_vec(), results: results.to_vec() });
         self
     }

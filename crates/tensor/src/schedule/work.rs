@@ -13,6 +13,7 @@ use crate::joint::{self, How};
 use crate::lower::{Group, Lowered, for_gpu, lower, lower_group, lower_scatter};
 use crate::matmul::{Product, products};
 use crate::node::{Node, Op};
+use crate::scatter::scatter;
 use crate::timing::About;
 use crate::{DType, Device, Result, Tensor};
 
@@ -104,6 +105,10 @@ pub(super) fn work(
                 let call = Planned::Product(call.product.clone());
                 work.push(Work { call, operands, values: vec![], about });
             }
+        } else if let Some((routine, inputs)) = scatter(&tensor.0, device) {
+            let operands = [out].into_iter().chain(inputs.into_iter().map(Operand::In)).collect();
+            let call = Planned::Routine(Arc::new(routine), Fails::Perhaps);
+            work.push(Work { call, operands, values: vec![], about });
         } else if let Some(steps) = lower_scatter(tensor, for_gpu(device))? {
             for (lowered, outs) in steps {
                 let outs = outs.iter().map(|out| Operand::Out(out.0.id, out.0.bytes())).collect();
@@ -113,8 +118,11 @@ pub(super) fn work(
             work.push(kernel(lower(tensor)?, vec![out], about)?);
         }
     }
-    // A step that can fail must leave variables as they are until it is known that it has not.
-    let fails = work.iter().any(|work| work.operands.iter().any(|operand| matches!(operand, Operand::Status)));
+    // What can fail must leave variables as they are until it is known that it has not: on the host when it has run, on a
+    // GPU at the end.
+    let on_gpu = matches!(device, Device::Cuda(_));
+    let reports = |work: &Work| work.operands.iter().any(|operand| matches!(operand, Operand::Status));
+    let fails = on_gpu && work.iter().any(reports);
     let mut placed = vec![];
     for (at, group, in_step) in groups.iter().filter(|_| !fails) {
         let here: Vec<(u64, Tensor)> = (homes.iter())
@@ -122,8 +130,9 @@ pub(super) fn work(
                 let reads = |work: &Work| work.inputs().any(|input| input.0.id == old.0.id);
                 let safe = !reads(&work[*at]) || in_step.contains(&old.0.id);
                 // What comes later must neither read the old value nor fail.
-                let fails = |work: &Work| matches!(work.call, Planned::Routine(_, Fails::Perhaps));
+                let fails = |work: &Work| matches!(work.call, Planned::Routine(_, Fails::Perhaps)) || reports(work);
                 let later = &work[at + 1..];
+                let safe = safe && !reports(&work[*at]);
                 group.outputs.iter().any(|t| t.0.id == *id) && safe && !later.iter().any(|w| reads(w) || fails(w))
             })
             .cloned()

@@ -33,6 +33,11 @@ impl Default for Traces {
 }
 
 impl Traces {
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.kept.clear();
+    }
+
     /// The trace for such arguments, which counts as used now.
     pub fn find(&mut self, specs: &[Spec]) -> Option<Arc<Mutex<Compiled>>> {
         let at = self.kept.iter().rposition(|kept| kept.specs == specs)?;
@@ -54,8 +59,8 @@ impl Traces {
             self.warned = true;
             bornite_cuda::log!(
                 Warn,
-                "the trace of {place} is made again for most calls: {} arguments in a row were new, {} of its traces had \
-                 to go, {most} are kept. Now {}. Declare lengths that change (Trace::bounded), pad the arguments to a few \
+                "the trace of {place} is made again and again: {} calls in a row had new arguments, {} traces had to go \
+                 since {most} are kept. Now {}. Declare lengths that change (Trace::bounded), pad the arguments to a few \
                  sizes, or keep more traces (Trace::keep)",
                 self.in_a_row,
                 self.lost,

@@ -189,7 +189,7 @@ pub fn mistakes(device: Device) -> Outcome {
         let error = step.call(&arguments).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains(file!()), "{error}");
     }
-    let cases: [(&[(usize, isize)], &[(usize, isize)], &str); 4] = [
+    let cases: [(&[_], &[_], &str); 4] = [
         (&[], &[], "a length bounded by 4 is that of no argument"),
         (&[(0, 0)], &[(1, 0)], "there is no result 1 to cut"),
         (&[(0, 0)], &[(0, 2)], "result 0: there is no axis 2 among 2"),
@@ -200,5 +200,12 @@ pub fn mistakes(device: Device) -> Outcome {
         assert!(error.contains(expected) && error.contains(file!()), "{error}");
     }
     assert_eq!(step.call(&[x(&[2]), x(&[1, 2])])?[0].to_vec::<f32>()?, [1.0; 2]);
+    // Declared late: what was traced without the length is not used with it.
+    let step = pass();
+    assert_eq!(step.call(&[x(&[4])])?[0].shape()?, [4]);
+    let step = step.bounded(4, &[(0, 0)], &[(0, 0)]);
+    assert_eq!(step.call(&[x(&[4])])?[0].shape()?, [4]);
+    assert_eq!(step.call(&[x(&[3])])?[0].shape()?, [3]);
+    assert_eq!(step.traces(), 2);
     Ok(())
 }

@@ -43,7 +43,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 91] = [
+const SUITE: [(&str, Body); 94] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -63,6 +63,7 @@ const SUITE: [(&str, Body); 91] = [
     ("ops::softmax_at_extremes", ops::softmax_at_extremes),
     ("index::slices_and_joins", index::slices_and_joins),
     ("index::indices", index::indices),
+    ("index::scattered", index::scattered),
     ("index::order", index::order),
     ("index::random_words", index::random_words),
     ("sweep::every_op", sweep::every_op),
@@ -78,6 +79,7 @@ const SUITE: [(&str, Body); 91] = [
     ("fused::fused_ops", fused::fused_ops),
     ("fused::routines", fused::routines),
     ("fused::spellings", fused::spellings),
+    ("fused::adamw_steps", fused::adamw_steps),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
     ("scatter::sums_by_index", scatter::sums_by_index),
@@ -114,6 +116,7 @@ const SUITE: [(&str, Body); 91] = [
     ("traces::captured_values", traces::captured_values),
     ("traces::scratch_is_shared", traces::scratch_is_shared),
     ("traces::updates_in_place", traces::updates_in_place),
+    ("traces::random_order", traces::random_order),
     ("traces::errors_change_nothing", traces::errors_change_nothing),
     ("retraces::used_last_is_kept", retraces::used_last_is_kept),
     ("retraces::say_what_changed", retraces::say_what_changed),

@@ -64,7 +64,7 @@ pub fn say_what_changed(device: Device) -> Outcome {
         lines.len() == 1 && lines[0].starts_with("bornite warn: the trace of "),
         "once, and nothing else: {warned}"
     );
-    for part in ["5 arguments in a row were new", "4 are kept", "Trace::bounded", "Trace::keep"] {
+    for part in ["5 calls in a row had new arguments", "4 are kept", "Trace::bounded", "Trace::keep"] {
         assert!(lines[0].contains(part), "{part}: {warned}");
     }
     Ok(())

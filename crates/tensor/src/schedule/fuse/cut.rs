@@ -96,7 +96,7 @@ impl<'a> Fuser<'a> {
                 if computed.contains(&n) || loaded.contains(&n) || stored.contains(&n) {
                     continue;
                 }
-                if let Some((nodes, leaves)) = self.again(n, &loaded, stored, readers, most * half(n)) {
+                if let Some((nodes, leaves)) = self.again(n, group, &loaded, stored, readers, most * half(n)) {
                     stored.extend(&leaves);
                     loaded.extend(leaves);
                     computed.extend(nodes);
@@ -118,6 +118,7 @@ impl<'a> Fuser<'a> {
     fn again(
         &self,
         n: usize,
+        reader: usize,
         loaded: &HashSet<usize>,
         stored: &HashSet<usize>,
         readers: &[usize],
@@ -135,6 +136,11 @@ impl<'a> Fuser<'a> {
             ways.extend(kept.map(|way| (m, way)));
         }
         let way = ways.remove(&n)?;
+        // A number that all elements read would be computed for each of them.
+        let largest = self.groups[reader].nodes.iter().map(|&n| self.nodes[n].0.elements()).max().unwrap_or(1);
+        if self.nodes[n].0.elements() == 1 && largest > 1 && way.nodes.iter().any(|&n| self.is_heavy(n)) {
+            return None;
+        }
         (way.bytes <= most_bytes).then_some((way.nodes, way.leaves))
     }
 
@@ -181,8 +187,7 @@ impl<'a> Fuser<'a> {
                 way.memory.push((base.0.id, if bytes > CACHED_BYTES { bytes } else { 0 }));
             }
         }
-        let heavy = |&n: &usize| matches!(self.nodes[n].0.op, Op::Map(row) if row.row().kind != Kind::Primitive);
-        if way.nodes.len() > MOST_AGAIN || way.nodes.iter().filter(|n| heavy(n)).count() > MOST_HEAVY {
+        if way.nodes.len() > MOST_AGAIN || way.nodes.iter().filter(|&&n| self.is_heavy(n)).count() > MOST_HEAVY {
             return None;
         }
         let leaves = way.leaves.iter().map(|&leaf| self.bytes_as_leaf(leaf, loaded, stored, readers));
@@ -218,6 +223,11 @@ impl<'a> Fuser<'a> {
             readers[n].extend(passed_on);
         }
         readers.iter().map(HashSet::len).collect()
+    }
+
+    /// True if a node is no single instruction.
+    fn is_heavy(&self, n: usize) -> bool {
+        matches!(self.nodes[n].0.op, Op::Map(row) if row.row().kind != Kind::Primitive)
     }
 
     /// True if a node may be computed again.
