@@ -2,3 +2,8 @@
 //!
 //! It stands on `bornite`'s tensors and must not know the command line: progress is reported to whoever asks.
 
+pub mod checkpoint;
+
+mod error;
+
+pub use error::{Error, Result};
