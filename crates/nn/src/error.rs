@@ -69,7 +69,7 @@ pub enum Error {
         /// Its name.
         name: String,
         /// Why.
-        cause: bornite::Error,
+        cause: Box<bornite::Error>,
     },
     /// Memory on the host does not suffice.
     #[error("out of memory: {what} needs {bytes} bytes")]
@@ -94,6 +94,6 @@ impl Error {
 
     /// Turns an error of a tensor into one that names it.
     pub(crate) fn tensor(name: &str) -> impl FnOnce(bornite::Error) -> Error {
-        move |cause| Error::Tensor { name: name.into(), cause }
+        move |cause| Error::Tensor { name: name.into(), cause: Box::new(cause) }
     }
 }

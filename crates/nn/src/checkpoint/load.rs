@@ -130,7 +130,8 @@ fn read_tensors(files: &[TensorFile<'_>], device: Device) -> Result<Vec<Tensors>
     }
     jobs.sort_by_key(|(_, part)| std::cmp::Reverse(part.bytes));
     let loaded = Mutex::new(vec![Tensors::new(); files.len()]);
-    in_parallel(&jobs, |scratch: &mut Scratch, &(n, part)| {
+    let bytes = jobs.iter().map(|(_, part)| part.bytes).sum();
+    in_parallel(&jobs, bytes, |scratch: &mut Scratch, &(n, part)| {
         let tensor = read_tensor(&files[n], part, scratch, device)?;
         loaded.lock().unwrap_or_else(PoisonError::into_inner)[n].insert(part.name.clone(), tensor);
         Ok(())

@@ -46,7 +46,16 @@ pub struct Store {
     disk: Arc<dyn Disk>,
     /// Held while the store is; the system lets go of it when the process dies, however it dies. None where the file
     /// system has no locks.
-    _lock: Option<File>,
+    lock: Option<File>,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Closing would not do: a process that is being started by another thread has a copy of the handle for a moment.
+        if let Some(lock) = &self.lock {
+            let _ = lock.unlock();
+        }
+    }
 }
 
 /// What a save did.
@@ -84,7 +93,7 @@ impl Store {
         }
         fs::create_dir_all(&folder).map_err(Error::io("make folder", &folder))?;
         let lock = lock(&folder)?;
-        let store = Store { folder, keep, disk, _lock: lock };
+        let store = Store { folder, keep, disk, lock };
         store.sweep();
         Ok(store)
     }
@@ -221,7 +230,7 @@ impl Store {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             // Without a lock only what bears this process's number is known to be dead.
-            let ours = self._lock.is_some() || name.ends_with(&format!("-{}", std::process::id()));
+            let ours = self.lock.is_some() || name.ends_with(&format!("-{}", std::process::id()));
             if ours && (name.starts_with(SAVING) || name.starts_with(REMOVING)) {
                 let _ = self.disk.remove(&entry.path());
             }

@@ -17,12 +17,18 @@ use crate::{Error, Result};
 /// More threads than this do not make a disk faster, and each holds a tensor.
 const MAX_THREADS: usize = 8;
 
-/// Runs `work` on every job by several threads, in order, each thread with a `T` of its own; the first error stops all.
+/// Less than this is done before another thread has begun.
+const MIN_BYTES_A_THREAD: u64 = 1 << 20;
+
+/// Runs `work` on every job, `bytes` in all, by several threads, in order, each thread with a `T` of its own; the first
+/// error stops all.
 pub(crate) fn in_parallel<J: Sync, T: Default>(
     jobs: &[J],
+    bytes: u64,
     work: impl Fn(&mut T, &J) -> Result<()> + Sync,
 ) -> Result<()> {
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS).min(jobs.len());
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = cores.min(MAX_THREADS).min(jobs.len()).min((bytes / MIN_BYTES_A_THREAD) as usize);
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
     let lock = || failed.lock().unwrap_or_else(PoisonError::into_inner);
     let run = || {
@@ -62,7 +68,8 @@ pub(crate) fn write_tensors(disk: &dyn Disk, folder: &Path, files: &[(String, La
     // The largest first: threads then end at about the same time.
     jobs.sort_by_key(|&(file, tensor)| std::cmp::Reverse(files[file].1.tensors[tensor].2.bytes()));
     let digests = Mutex::new(vec![vec![]; files.len()]);
-    in_parallel(&jobs, |_: &mut (), &(file, tensor)| {
+    let bytes = files.iter().map(|(_, layout)| layout.bytes).sum();
+    in_parallel(&jobs, bytes, |_: &mut (), &(file, tensor)| {
         let (name, layout) = &files[file];
         let (tensor_name, value, entry) = &layout.tensors[tensor];
         let mut hash = Sha256::new();
