@@ -19,7 +19,7 @@ use super::{Checkpoint, FORMAT_VERSION, MANIFEST, STATE, STATE_TENSORS, StateFil
 use crate::{Error, Result};
 
 /// The largest manifest: some 400,000 tensors.
-const MAX_MANIFEST_BYTES: u64 = 128 << 20;
+pub(crate) const MAX_MANIFEST_BYTES: u64 = 128 << 20;
 
 /// Loads the checkpoint in `folder` onto a device, if it is whole.
 pub fn load(folder: impl AsRef<Path>, device: Device) -> Result<Checkpoint> {
@@ -28,6 +28,9 @@ pub fn load(folder: impl AsRef<Path>, device: Device) -> Result<Checkpoint> {
     let manifest_path = folder.join(MANIFEST);
     for file in &manifest.files {
         let path = folder.join(&file.name);
+        if ![WEIGHTS, STATE_TENSORS, STATE].contains(&file.name.as_str()) {
+            return Err(Error::file(&path, "is in the manifest, but no checkpoint has such a file"));
+        }
         let (_, found) = json::open(&path)?;
         if found != file.bytes {
             let expected = file.bytes;

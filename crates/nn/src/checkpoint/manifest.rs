@@ -134,3 +134,46 @@ impl Part {
         Err(Error::file(path, format!("{what} is damaged: its sha256 should be {expected}, found '{found}'")))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(files: &[(&str, u64, &[u64])]) -> Manifest {
+        let part = |bytes: &u64| Part { name: "all".into(), bytes: *bytes, sha256: sha256(b"x") };
+        let record = |(name, bytes, parts): &(&str, u64, &[u64])| FileRecord {
+            name: name.to_string(),
+            bytes: *bytes,
+            parts: parts.iter().map(part).collect(),
+        };
+        Manifest::new(7, Some(-0.1), files.iter().map(record).collect())
+    }
+
+    #[test]
+    fn manifests_are_checked_behind_their_checksum() {
+        let path = Path::new("manifest.json");
+        let right = manifest(&[("a", 3, &[1, 2]), ("b", 0, &[])]);
+        assert_eq!(Manifest::parse(path, &right.text()).unwrap(), right);
+        let wrong: [(&[(&str, u64, &[u64])], &str); 4] = [
+            (&[("a", 3, &[1, 1])], "the parts of 'a' do not add up to its 3 bytes"),
+            (&[("a", 1, &[u64::MAX, 2])], "do not add up"),
+            (&[("../a", 0, &[])], "'../a' is not the name of a file in this folder"),
+            (&[("a", 0, &[]), ("a", 0, &[])], "file 'a' is there twice"),
+        ];
+        for (files, said) in wrong {
+            let error = Manifest::parse(path, &manifest(files).text()).unwrap_err().to_string();
+            assert!(error.starts_with("manifest.json: is damaged: ") && error.contains(said), "{error}");
+        }
+        let text = String::from_utf8(right.text()).unwrap();
+        for (from, to, said) in [
+            ("\"step\": 7", "\"step\": 8", "its own sha256 should be"),
+            ("\"metric\": -0.1", "\"metric\": null", "its own sha256 should be"),
+            ("\"step\": 7", "\"step\": 7, \"more\": 1", "unknown field `more`"),
+            ("\"version\": 1", "\"version\": 99", "format version 99"),
+            ("\"version\": 1,", "", "missing field `version`"),
+        ] {
+            let error = Manifest::parse(path, text.replacen(from, to, 1).as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

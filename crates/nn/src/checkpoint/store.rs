@@ -15,8 +15,8 @@ use std::time::SystemTime;
 use bornite::Device;
 
 use super::disk::{Disk, SystemDisk};
-use super::json::read_bounded;
-use super::load::{load, read_manifest};
+use super::json::{MAX_JSON_BYTES, read_bounded};
+use super::load::{MAX_MANIFEST_BYTES, load, read_manifest};
 use super::manifest::Manifest;
 use super::names::is_plain_file_name;
 use super::safetensors::layout;
@@ -92,6 +92,10 @@ impl Store {
             return Err(Error::file(&folder, "is a file, and checkpoints need a folder; choose another name"));
         }
         fs::create_dir_all(&folder).map_err(Error::io("make folder", &folder))?;
+        if let Some(parent) = folder.parent() {
+            // So that a folder made just now outlives a power cut; one that cannot be opened was there before.
+            let _ = disk.sync_folder(parent);
+        }
         let lock = lock(&folder)?;
         let store = Store { folder, keep, disk, lock };
         store.sweep();
@@ -148,10 +152,14 @@ impl Store {
             groups: checkpoint.groups.keys().cloned().collect(),
             state: checkpoint.state.clone(),
         };
-        let path = folder.join(STATE);
-        let text = serde_json::to_vec_pretty(&state).map_err(|error| Error::file(&path, error.to_string()))?;
-        files.push(write_whole(disk, folder, STATE, &text)?);
-        write_whole(disk, folder, MANIFEST, &Manifest::new(checkpoint.step, metric, files).text())?;
+        files.push(write_whole(disk, folder, STATE, &state_text(&state)?)?);
+        let manifest = Manifest::new(checkpoint.step, metric, files).text();
+        if manifest.len() as u64 > MAX_MANIFEST_BYTES {
+            let what =
+                format!("would have {} bytes, and {MAX_MANIFEST_BYTES} are read: too many tensors", manifest.len());
+            return Err(Error::file(Path::new(MANIFEST), what));
+        }
+        write_whole(disk, folder, MANIFEST, &manifest)?;
         disk.sync_folder(folder).map_err(Error::io("write", folder))
     }
 
@@ -203,10 +211,9 @@ impl Store {
         // The one just saved counts, whatever its clock says.
         let others = all.iter().map(|path| name_of(path)).filter(|name| name != saved);
         for name in others.skip(self.keep.last.max(1) - 1) {
-            if best.as_ref() != Some(&name) && latest.as_ref() != Some(&name) {
-                if let Err(error) = self.remove(&name) {
-                    notes.push(format!("the old checkpoint {name} was not removed: {error}"));
-                }
+            let in_use = [&best, &latest].into_iter().any(|pointer| pointer.as_ref() == Some(&name));
+            if !in_use && let Err(error) = self.remove(&name) {
+                notes.push(format!("the old checkpoint {name} was not removed: {error}"));
             }
         }
         // Without its checkpoint the pointer would lead nowhere.
@@ -236,6 +243,18 @@ impl Store {
             }
         }
     }
+}
+
+/// `state.json`, if a load will read it: no save is of use that cannot be loaded.
+fn state_text(state: &StateFile) -> Result<Vec<u8>> {
+    let refuse = |what: String| Error::file(Path::new(STATE), what);
+    let text = serde_json::to_vec_pretty(state).map_err(|error| refuse(error.to_string()))?;
+    if text.len() as u64 > MAX_JSON_BYTES {
+        return Err(refuse(format!("would have {} bytes, and {MAX_JSON_BYTES} are read", text.len())));
+    }
+    // The depth of JSON has a limit as well.
+    let _: StateFile = serde_json::from_slice(&text).map_err(|error| refuse(format!("could not be read: {error}")))?;
+    Ok(text)
 }
 
 /// The lock of a folder, with this process's number in it for others to see.

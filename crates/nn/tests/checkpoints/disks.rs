@@ -70,7 +70,7 @@ impl Disk for Faulty {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         // Done and still reported as failed, as a network file system may.
         let fails = self.call(true);
-        if fails.is_err() && self.from % 2 == 0 { fails } else { SystemDisk.rename(from, to).and(fails) }
+        if fails.is_err() && self.from.is_multiple_of(2) { fails } else { SystemDisk.rename(from, to).and(fails) }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

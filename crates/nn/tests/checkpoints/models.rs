@@ -73,6 +73,8 @@ pub fn go_out_and_come_back() -> Outcome {
     let rows = [Pair::new("x", "y", true)];
     let config = serde_json::json!({});
     let to = folder.join("turned");
+    // Left by an export that died.
+    fs::create_dir(folder.join(".saving-turned-1"))?;
     Export { config: &config, tensors: &tensors, table: &rows, tokenizer: None, max_file_bytes: 1 << 30 }.write(&to)?;
     let mut file = Safetensors::open(to.join("model.safetensors"))?;
     assert_eq!(file.header().metadata["format"], "pt");

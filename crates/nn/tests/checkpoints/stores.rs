@@ -48,6 +48,12 @@ pub fn checkpoints_come_back_to_the_bit() -> Outcome {
         let error = store.save(&saved, None).unwrap_err().to_string();
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     }
+    // Nor is anything saved that could not be read.
+    let deep = (0..200).fold(serde_json::Value::Null, |inner, _| serde_json::json!([inner]));
+    for (state, said) in [(deep, "recursion limit"), ("x".repeat(65 << 20).into(), "67108864 are read")] {
+        let error = store.save(&Checkpoint::new(3, Tensors::new(), state), None).err().ok_or(said)?;
+        assert_says(&error, &["state.json", said, "step-00000002, is intact"]);
+    }
     assert_eq!(latest(store.folder())?, Some(store.folder().join("step-00000002")));
     Ok(())
 }

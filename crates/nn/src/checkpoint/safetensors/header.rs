@@ -203,3 +203,73 @@ impl<'de> Deserialize<'de> for RawHeader {
         deserializer.deserialize_map(Tensors)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_is_kept_and_names_the_tensor() {
+        let one = |name: &str, rest: &str| format!(r#"{{"{name}":{{{rest}}}}}"#);
+        let f32s = r#""dtype":"F32","shape":[2,2],"data_offsets":[0,16]"#;
+        let two = |a: &str, b: &str| {
+            let entry = |n: &str, at: &str| format!(r#""{n}":{{"dtype":"U8","shape":[8],"data_offsets":[{at}]}}"#);
+            format!("{{{},{}}}", entry("a", a), entry("b", b))
+        };
+        let part = |from: &str, to: &str| one("w", &f32s.replace(from, to));
+        for (json, bytes, said) in [
+            (one("w", f32s), 16, ""),
+            (format!("{}   ", one("w", f32s)), 16, ""),
+            (two("0,8", "8,16"), 16, ""),
+            (two("8,16", "0,8"), 16, ""),
+            ("{}".into(), 0, ""),
+            (r#"{"__metadata__":{"a":"b"}}"#.into(), 0, ""),
+            (part("[2,2]", "[2,0]").replace("[0,16]", "[0,0]"), 0, ""),
+            ("".into(), 0, "does not begin with '{'"),
+            (" {}".into(), 0, "does not begin with '{'"),
+            ("[]".into(), 0, "does not begin with '{'"),
+            ("{}x".into(), 0, "trailing characters"),
+            (one("w", f32s), 12, "'w' is at bytes 0 to 16 of 12"),
+            (one("w", f32s), 20, "end at byte 16 of the data, which has 20"),
+            (part("F32", "F8_E4M3"), 16, "'w' has dtype 'F8_E4M3', not one of U64, I64"),
+            (part("[2,2]", "[2,3]"), 16, "'w' has 16 bytes; [2, 3] of f32 are 24"),
+            (part("[2,2]", "[4294967296,4294967296,4]"), 16, "more than memory can hold"),
+            (part("[2,2]", "[0,18446744073709551615,2]"), 16, "more than memory can hold"),
+            (part("[2,2]", "[-1]"), 16, "'w': invalid value"),
+            (part("[2,2]", "[2.0,2]"), 16, "'w': invalid type"),
+            (part("[2,2]", "2"), 16, "'w': invalid type"),
+            (part("[0,16]", "[16,0]"), 16, "'w' is at bytes 16 to 0"),
+            (part("[0,16]", "[0,16,0]"), 16, "'w': "),
+            (part("[0,16]", "[0]"), 16, "'w': "),
+            (part("\"shape\"", "\"shapes\""), 16, "'w': unknown field `shapes`"),
+            (part("\"dtype\":\"F32\",", ""), 16, "'w': missing field `dtype`"),
+            (one("w", &format!("{f32s},\"shape\":[4]")), 16, "'w': duplicate field `shape`"),
+            (two("0,8", "0,8"), 8, "tensors 'a' and 'b' overlap at byte 0"),
+            (two("0,8", "4,12"), 12, "tensors 'a' and 'b' overlap at byte 4"),
+            (two("0,8", "9,17"), 17, "bytes 8 to 9, between 'a' and 'b', belong to no tensor"),
+            (two("1,9", "9,17"), 17, "bytes 0 to 1, between the start and 'a', belong to no tensor"),
+            (two("0,8", "8,16").replace("\"b\"", "\"a\""), 16, "'a' is there twice"),
+            (one("../w", f32s), 16, "'../w' leads out of its folder"),
+            (one("w\\u0007", f32s), 16, "'w\\u{7}' has a control character"),
+            (one("", f32s), 16, "'' is empty"),
+            (r#"{"__metadata__":{"a":1}}"#.into(), 0, "'__metadata__': 'a': invalid type"),
+            (r#"{"__metadata__":{"a":"","a":""}}"#.into(), 0, "'a' is there twice"),
+            (r#"{"__metadata__":{},"__metadata__":{}}"#.into(), 0, "'__metadata__' is there twice"),
+            ("{\"w\":".to_string() + &"[".repeat(100_000), 0, "'w': invalid type"),
+        ] {
+            match Header::parse(json.as_bytes(), bytes, &Rules::default()) {
+                Ok(_) => assert!(said.is_empty(), "accepted: {json}"),
+                Err(error) => assert!(!said.is_empty() && error.contains(said), "{error} instead of {said}"),
+            }
+        }
+    }
+
+    #[test]
+    fn misaligned_tensors_are_read_where_that_is_allowed() {
+        let json = br#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[],"data_offsets":[1,5]}}"#;
+        let error = Header::parse(json, 5, &Rules::default()).unwrap_err();
+        assert!(error.contains("'b' begins at byte 1, not a multiple of 4") && error.contains("misaligned"), "{error}");
+        let header = Header::parse(json, 5, &Rules { misaligned: true, ..Rules::default() }).unwrap();
+        assert_eq!(header.tensors["b"], Entry { dtype: DType::F32, shape: vec![], begin: 1, end: 5 });
+    }
+}
