@@ -2,3 +2,11 @@
 //!
 //! It stands on `bornite`'s tensors and must not know the command line: progress is reported to whoever asks.
 
+mod error;
+mod random;
+
+pub mod data;
+
+pub mod tokenizer;
+
+pub use error::{Error, Result};
