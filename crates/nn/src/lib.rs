@@ -8,6 +8,8 @@ pub mod layers;
 pub mod model;
 pub mod optimiser;
 mod parameters;
+mod random;
+pub mod tokenizer;
 pub mod train;
 
 pub use error::{Error, Result};
