@@ -3,6 +3,7 @@
 //! It stands on `bornite`'s tensors and must not know the command line: progress is reported to whoever asks.
 
 pub mod checkpoint;
+pub mod data;
 mod error;
 pub mod layers;
 pub mod model;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::jsonl;
+use super::{jsonl, parquet};
 use super::source::{Format, SourceFile};
 use crate::tokenizer::{Split, hex};
 use crate::{Error, Result};
@@ -39,7 +39,10 @@ pub(super) fn read(file: &SourceFile, split: Split, sink: Sink<'_>) -> Result<St
     match file.format {
         Format::Text | Format::Auto => text(&mut reader, path, split, sink)?,
         Format::Jsonl => jsonl::read(BufReader::with_capacity(CHUNK_BYTES, &mut reader), path, &file.field, sink)?,
-        Format::Parquet => return Err(Error::file(path, "Parquet is not read yet")),
+        Format::Parquet => {
+            parquet::read(path, &file.field, sink)?;
+            return hash(path, &mut |_| {});
+        }
         Format::Bin | Format::Bin32 => return Err(Error::file(path, "this holds tokens; text was asked for")),
     }
     Ok(hex(&reader.hash.finalize()))

@@ -27,8 +27,11 @@ mod build;
 mod cache;
 mod dataset;
 mod documents;
+#[cfg(test)]
+mod full_disk;
 mod jsonl;
 mod order;
+mod parquet;
 mod source;
 mod store;
 

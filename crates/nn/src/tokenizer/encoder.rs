@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::{Split, Tokenizer};
+use super::Tokenizer;
 
 /// Longer words are rare, and are not remembered.
 const WORD_BYTES: usize = 48;
@@ -85,9 +85,5 @@ impl<'t> Encoder<'t> {
         }
         self.word.extend(word.iter().map(|&byte| tokenizer.bytes[byte as usize]));
         tokenizer.merges.apply(&mut self.word);
-    }
-
-    pub(crate) fn split(&self) -> Split {
-        self.tokenizer.split
     }
 }
