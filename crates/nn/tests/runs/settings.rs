@@ -118,7 +118,7 @@ fn mistakes_are_one_sentence() {
 #[test]
 fn no_text_makes_the_reader_panic() {
     let mut random = Random::fresh();
-    let count = if full() { 300_000 } else { 5_000 };
+    let count = if full() { 1_000_000 } else { 5_000 };
     let pieces = [
         "[",
         "]",
