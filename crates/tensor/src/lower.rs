@@ -13,12 +13,14 @@ use crate::{DType, Result, Tensor};
 mod address;
 mod blocks;
 mod fused;
+mod into;
 mod lines;
 mod places;
 
 pub(crate) use address::{aligned, look_through, repeats_rows, seen};
 pub use fused::with_gpu_kernels;
 pub(crate) use fused::{Form, Group, extent, lower_group};
+pub(crate) use into::{lower_pieces, lower_row};
 pub(crate) use places::one_a_row;
 
 /// A kernel and the tensors it reads. Its first parameters are the results, then comes the device's status if it reports

@@ -1,13 +1,15 @@
 //! From graph to work: which nodes get a kernel, in which order, in which memory.
 //!
 //! The passes, in order: `nodes_to_compute` finds what is not there yet; `matmul/` takes the products that a library
-//! computes, and asks for copies of views that it cannot read; `fuse.rs` puts elementwise ops and reductions into groups,
-//! one kernel each, and decides what they store; `lower.rs` writes the kernels; `memory.rs` gives results their memory. The
-//! parts of a joint node (`joint.rs`) come from one launch. What the schedule promises is that errors are found, code is
+//! computes, and asks for copies of views that it cannot read; `place.rs` finds what is written into the place it has in
+//! something larger; `fuse.rs` puts elementwise ops and reductions into groups, one kernel each, and decides what they
+//! store; `lower.rs` writes the kernels; `memory.rs` gives results their memory, packed by `pack.rs`. The parts of a joint node (`joint.rs`) come from one launch. What the schedule promises is that errors are found, code is
 //! compiled and memory is reserved before the first launch.
 
 mod fuse;
 mod memory;
+mod pack;
+mod place;
 mod work;
 
 use std::any::Any;
@@ -24,16 +26,24 @@ use crate::lower::{aligned, look_through, seen};
 use crate::node::Op;
 use crate::timing::About;
 use crate::{Device, Error, Result, Tensor};
-use memory::assign_memory;
+use memory::{Assigned, Life, assign_memory};
 use work::{Call, Operand, Planned, Work, work};
 
-/// Where a kernel's argument is.
+/// Where a kernel's argument is: some bytes of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slot {
+pub(crate) struct Slot {
+    memory: Memory,
+    offset: usize,
+    bytes: usize,
+}
+
+/// What a plan runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
     /// The n-th result asked for.
     Root(usize),
-    /// Scratch memory.
-    Temp(usize),
+    /// Scratch memory, which all steps share.
+    Scratch,
     /// A tensor that is there before the plan runs.
     Source(usize),
     /// The device's words for bad indices.
@@ -58,8 +68,10 @@ pub(crate) struct Plan {
     pub roots: Vec<Tensor>,
     /// Tensors read.
     pub sources: Vec<Tensor>,
-    /// Sizes of scratch memory.
-    pub temp_bytes: Vec<usize>,
+    /// Size of the scratch memory.
+    pub scratch_bytes: usize,
+    /// When each value lives, and where.
+    lives: Vec<Life>,
     /// Roots that take the place of a source.
     pub in_place: HashSet<usize>,
     /// The device's words for bad indices, if a step reports them.
@@ -109,19 +121,20 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
     let position = |root: &Tensor| distinct.iter().position(|other| other.0.id == root.0.id);
     let homes: Vec<(u64, Tensor)> =
         (homes.iter()).filter_map(|(root, old)| Some((computed[position(root)?].0.id, old.clone()))).collect();
-    let (work, placed) = work(device, &computed, nodes_to_compute(&computed)?, &homes)?;
-    let mut slots = assign_memory(&computed, &work);
-    let reports = work.iter().any(|w| w.operands.iter().any(|operand| matches!(operand, Operand::Status)));
+    let worked = work(device, &computed, nodes_to_compute(&computed)?, &homes)?;
+    let reports = worked.work.iter().any(|w| w.operands.iter().any(|operand| matches!(operand, Operand::Status)));
     let status = if reports { Some(crate::status::buffer(device)?) } else { None };
-    let temp_bytes = slots.temp_bytes;
-    let in_place = (0..computed.len()).filter(|&n| placed.iter().any(|(id, _)| *id == computed[n].0.id)).collect();
-    let mut plan = Plan { device, steps: vec![], roots: distinct, sources: vec![], temp_bytes, in_place, status };
+    let at_home: HashMap<u64, usize> = worked.homes.iter().enumerate().map(|(n, (id, _))| (*id, n)).collect();
+    let Assigned { of: slots, scratch_bytes, lives } = assign_memory(&computed, &worked, &at_home);
+    let in_place = (0..computed.len()).filter(|&n| at_home.contains_key(&computed[n].0.id)).collect();
     let mut sources: HashMap<u64, usize> = HashMap::new();
-    for (id, old) in placed {
-        slots.of.insert(id, Slot::Source(plan.sources.len()));
+    let mut plan =
+        Plan { device, steps: vec![], roots: distinct, sources: vec![], scratch_bytes, lives, in_place, status };
+    for (_, old) in worked.homes {
         sources.insert(old.0.id, plan.sources.len());
         plan.sources.push(old);
     }
+    let work = worked.work;
     let mut programs = compile(device, &work)?.into_iter();
     for Work { call, operands, values, about } in work {
         let call = match call {
@@ -136,14 +149,17 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
         let mut args = vec![];
         for operand in operands {
             args.push(match operand {
-                Operand::Out(id, _) => slots.of[&id],
-                Operand::Status => Slot::Status,
-                Operand::In(input) => match slots.of.get(&input.0.id) {
+                Operand::Out(id, _) => slots[&id],
+                Operand::Status => Slot { memory: Memory::Status, offset: 0, bytes: crate::status::WORDS as usize * 8 },
+                Operand::In(input) => match slots.get(&input.0.id) {
                     Some(slot) if !is_source(&input) => *slot,
-                    _ => Slot::Source(*sources.entry(input.0.id).or_insert_with(|| {
-                        plan.sources.push(input.clone());
-                        plan.sources.len() - 1
-                    })),
+                    _ => {
+                        let number = *sources.entry(input.0.id).or_insert_with(|| {
+                            plan.sources.push(input.clone());
+                            plan.sources.len() - 1
+                        });
+                        Slot { memory: Memory::Source(number), offset: 0, bytes: input.0.bytes() }
+                    }
                 },
             });
         }
@@ -220,8 +236,8 @@ impl Plan {
     }
 
     /// Scratch memory.
-    pub fn allocate_temps(&self) -> Result<Vec<Buffer>> {
-        self.temp_bytes.iter().map(|&bytes| Buffer::new(self.device, bytes)).collect()
+    pub fn allocate_scratch(&self) -> Result<Buffer> {
+        Buffer::new(self.device, self.scratch_bytes)
     }
 
     /// Handles that keep the code of all steps alive.
@@ -244,25 +260,29 @@ impl Plan {
     }
 
     /// Gives every step to the device.
-    pub fn run(&self, roots: &[Buffer], temps: &[Buffer], sources: &[Buffer]) -> Result<()> {
-        self.steps.iter().try_for_each(|step| self.launch(step, roots, temps, sources))
+    pub fn run(&self, roots: &[Buffer], scratch: &Buffer, sources: &[Buffer]) -> Result<()> {
+        self.steps.iter().try_for_each(|step| self.launch(step, roots, scratch, sources))
     }
 
     /// Runs the library's calls, whose first run may load code: not possible in a capture. Results are of no use.
-    pub fn warm(&self, roots: &[Buffer], temps: &[Buffer], sources: &[Buffer]) -> Result<()> {
+    pub fn warm(&self, roots: &[Buffer], scratch: &Buffer, sources: &[Buffer]) -> Result<()> {
         let mut calls = self.steps.iter().filter(|step| matches!(step.call, Call::Product(_)));
-        calls.try_for_each(|step| self.launch(step, roots, temps, sources))
+        calls.try_for_each(|step| self.launch(step, roots, scratch, sources))
     }
 
-    fn launch(&self, step: &Step, roots: &[Buffer], temps: &[Buffer], sources: &[Buffer]) -> Result<()> {
-        let buffers: Vec<&Buffer> = (step.args.iter())
-            .filter_map(|slot| match *slot {
-                Slot::Root(n) => Some(&roots[n]),
-                Slot::Temp(n) => Some(&temps[n]),
-                Slot::Source(n) => Some(&sources[n]),
-                Slot::Status => self.status.as_ref(),
-            })
-            .collect();
+    fn launch(&self, step: &Step, roots: &[Buffer], scratch: &Buffer, sources: &[Buffer]) -> Result<()> {
+        let mut parts = Vec::with_capacity(step.args.len());
+        for Slot { memory, offset, bytes } in &step.args {
+            let whole = match *memory {
+                Memory::Root(n) => roots.get(n),
+                Memory::Scratch => Some(scratch),
+                Memory::Source(n) => sources.get(n),
+                Memory::Status => self.status.as_ref(),
+            };
+            let part = whole.and_then(|whole| whole.part(*offset, *bytes));
+            parts.push(part.ok_or(Error::OutOfMemory { bytes: offset + bytes })?);
+        }
+        let buffers: Vec<&Buffer> = parts.iter().collect();
         match &step.call {
             Call::Kernel(program) => {
                 let values: Vec<&[Value]> = step.values.iter().map(Vec::as_slice).collect();
@@ -275,8 +295,8 @@ impl Plan {
 
     /// What will run, a line a step.
     fn explain(&self, device: Device) -> String {
-        let temps: usize = self.temp_bytes.iter().sum();
-        let mut text = format!("{} steps on {device}, {temps} bytes of scratch memory\n", self.steps.len());
+        let mut text =
+            format!("{} steps on {device}, {} bytes of scratch memory\n", self.steps.len(), self.scratch_bytes);
         for Step { call, args, outs, about, .. } in &self.steps {
             let what = match call {
                 Call::Kernel(program) => program.name().to_owned(),
@@ -293,12 +313,13 @@ impl Plan {
 
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Slot::Root(n) => write!(f, "result {n}"),
-            Slot::Temp(n) => write!(f, "temp {n}"),
-            Slot::Source(n) => write!(f, "input {n}"),
-            Slot::Status => write!(f, "status"),
+        match self.memory {
+            Memory::Root(n) => write!(f, "result {n}")?,
+            Memory::Scratch => return write!(f, "scratch {}", self.offset),
+            Memory::Source(n) => write!(f, "input {n}")?,
+            Memory::Status => write!(f, "status")?,
         }
+        if self.offset == 0 { Ok(()) } else { write!(f, " from byte {}", self.offset) }
     }
 }
 
@@ -354,8 +375,8 @@ pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {
         let _running = device.lock();
         let plan = plan(&tensors, Present::Skip)?;
         let sources = plan.sources.iter().map(value_of).collect::<Result<Vec<_>>>()?;
-        let (roots, temps) = (plan.allocate_roots()?, plan.allocate_temps()?);
-        plan.run(&roots, &temps, &sources)?;
+        let (roots, scratch) = (plan.allocate_roots()?, plan.allocate_scratch()?);
+        plan.run(&roots, &scratch, &sources)?;
         plan.check()?;
         done.extend(plan.roots.iter().cloned().zip(roots));
     }

@@ -66,7 +66,7 @@ struct Compiled {
     /// Memory at which arguments are expected.
     inputs: Vec<Buffer>,
     roots: Vec<Buffer>,
-    temps: Vec<Buffer>,
+    temps: Buffer,
     /// For each result, its root.
     outputs: Vec<usize>,
     /// For each result, a node of its kind.
@@ -158,7 +158,7 @@ impl Compiled {
         let root_of = |t: &Tensor| plan.roots.iter().position(|r| r.0.id == t.0.id).unwrap_or_default();
         let outputs: Vec<usize> = outputs.iter().map(root_of).collect();
         let updates = updates.iter().map(|u| (u.var.clone(), root_of(&u.value))).collect();
-        let (roots, temps) = (plan.allocate_roots()?, scratch(plan.device, &plan.temp_bytes)?);
+        let (roots, temps) = (plan.allocate_roots()?, scratch(plan.device, plan.scratch_bytes)?);
         let results = outputs.iter().map(|&root| plan.roots[root].node().map(Node::without_history));
         let results = results.collect::<Result<_>>()?;
         // The graph behind the plan is not needed any more; it would keep old versions of variables alive.
@@ -182,8 +182,8 @@ impl Compiled {
         let device = self.plan.device;
         let _running = device.lock();
         // Where another trace has made the shared scratch memory grow, this one moves there, and records anew.
-        let temps = scratch(device, &self.plan.temp_bytes)?;
-        if !temps.iter().zip(&self.temps).all(|(new, old)| new.is(old)) {
+        let temps = scratch(device, self.plan.scratch_bytes)?;
+        if !temps.is(&self.temps) {
             (self.temps, self.graph) = (temps, None);
         }
         for (slot, input) in self.inputs.iter().zip(inputs) {
@@ -225,7 +225,7 @@ impl Compiled {
                     Some(graph) => graph,
                     none => {
                         let device = bornite_cuda::Device::open(ordinal)?;
-                        let buffers = [&self.roots[..], &self.temps, &sources, &homes].concat();
+                        let buffers = [&self.roots[..], std::slice::from_ref(&self.temps), &sources, &homes].concat();
                         let kept = buffers.iter().filter_map(Buffer::kept).chain(self.plan.programs()).collect();
                         self.plan.warm(&self.roots, &self.temps, &sources)?;
                         // SAFETY: these are all the buffers and programs that `run` uses; the library's workspace is

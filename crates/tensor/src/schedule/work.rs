@@ -1,16 +1,18 @@
 //! What computes each node: a generated kernel, a product of the library, or what a joint node says.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bornite_ir::{Kernel, Value};
 
 use super::fuse::{Unit, units};
 use super::is_source;
+use super::memory::{last_uses, written};
+use super::place::{InPlace, Into, Places, places};
 use crate::execute::{Flavour, Program, RoutineCall};
 use crate::fused::Fails;
 use crate::joint::{self, How};
-use crate::lower::{Group, Lowered, lower, lower_group};
+use crate::lower::{Group, Lowered, lower, lower_group, lower_pieces, lower_row};
 use crate::matmul::{Product, products};
 use crate::node::{Node, Op};
 use crate::timing::About;
@@ -56,70 +58,182 @@ impl Work {
     }
 }
 
+/// What computes some nodes, and what is known of their memory.
+#[derive(Default)]
+pub(super) struct Worked {
+    /// The steps, in order.
+    pub work: Vec<Work>,
+    /// New values that take the place of a tensor in memory.
+    pub homes: Vec<(u64, Tensor)>,
+    /// Values that are a part of another: of which, from which byte on.
+    pub within: HashMap<u64, (u64, usize)>,
+    /// What others are parts of, with its bytes.
+    pub wholes: Vec<(u64, usize)>,
+    /// Values that take the place of another one, which is read for the last time when they are written.
+    pub replaces: HashMap<u64, u64>,
+}
+
+/// A group with its place among the steps and the inputs that are read element by element.
+type Placed<'a> = (usize, Group<'a>, HashSet<u64>);
+
 /// What computes these nodes, in order. New values of `homes` take the place of the tensor named with them, where nothing
-/// reads that any more; those that do are returned.
+/// reads that any more.
 pub(super) fn work(
     device: Device,
     roots: &[Tensor],
     mut nodes: BTreeMap<u64, Tensor>,
     homes: &[(u64, Tensor)],
-) -> Result<(Vec<Work>, Vec<(u64, Tensor)>)> {
+) -> Result<Worked> {
     // What joints read is memory: views and constants are computed first.
     let shown = |t: &Tensor| !is_source(t) && (t.0.op.is_view() || matches!(t.0.op, Op::Full(_)));
     let parts: Vec<Tensor> = nodes.values().filter(|t| is_part(t)).cloned().collect();
     for input in parts.iter().flat_map(|part| part.0.reads()).filter(|input| shown(input)) {
         nodes.insert(input.0.id, input.clone());
     }
-    let mut products = products(device, &mut nodes)?;
+    let products = products(device, &mut nodes)?;
     let library = products.keys().copied().chain(parts.iter().map(|part| part.0.id)).collect();
-    let wanted = roots.iter().map(|root| root.0.id).collect();
-    let (mut work, mut joints, mut groups) = (vec![], HashSet::new(), vec![]);
-    for unit in units(&nodes, &wanted, &library, crate::fused::enabled()?) {
-        let tensor = match unit {
-            Unit::Group(group) => {
-                let lowered = lower_group(&group, device, &[])?;
-                groups.push((work.len(), group, lowered.in_step.clone()));
-                let (_, group, _) = &groups[groups.len() - 1];
-                work.push(group_kernel(lowered, group)?);
-                continue;
+    let wanted: HashSet<u64> = roots.iter().map(|root| root.0.id).collect();
+    let fuses = crate::fused::enabled()?;
+    let mut refused = HashSet::new();
+    loop {
+        let places = if fuses { places(device, &nodes, &wanted, homes, &refused) } else { Places::default() };
+        let (mut worked, mut joints, mut groups) = (Worked::default(), HashSet::new(), vec![]);
+        let mut updates = vec![];
+        for unit in units(&nodes, &wanted, &library, &places.of, fuses) {
+            let work = &mut worked.work;
+            let tensor = match unit {
+                Unit::Group(group) => {
+                    let lowered = lower_group(&group, device, &[])?;
+                    groups.push((work.len(), group, lowered.in_step.clone()));
+                    let (_, group, _) = &groups[groups.len() - 1];
+                    work.push(group_kernel(lowered, group)?);
+                    continue;
+                }
+                Unit::Alone(tensor) => tensor,
+            };
+            let (out, about) = (Operand::Out(tensor.0.id, tensor.0.bytes()), About::of(&tensor.0));
+            if let Some(placed) = places.of.get(&tensor.0.id) {
+                updates.extend(placed.old.as_ref().map(|old| (work.len(), tensor.0.id, old.clone())));
+                write_into(tensor, placed, about, work)?;
+            } else if is_part(tensor) {
+                let joint = &tensor.0.inputs[0];
+                if joints.insert(joint.0.id) {
+                    together(device, joint, about, work)?;
+                }
+            } else if let Some((product, inputs)) = products.get(&tensor.0.id) {
+                let operands = [out].into_iter().chain(inputs.iter().cloned().map(Operand::In)).collect();
+                work.push(Work { call: Planned::Product(product.clone()), operands, values: vec![], about });
+            } else {
+                work.push(kernel(lower(tensor)?, vec![out], about)?);
             }
-            Unit::Alone(tensor) => tensor,
-        };
-        let (out, about) = (Operand::Out(tensor.0.id, tensor.0.bytes()), About::of(&tensor.0));
-        if is_part(tensor) {
-            let joint = &tensor.0.inputs[0];
-            if joints.insert(joint.0.id) {
-                together(device, joint, about, &mut work)?;
-            }
-        } else if let Some((product, inputs)) = products.remove(&tensor.0.id) {
-            let operands = [out].into_iter().chain(inputs.map(Operand::In)).collect();
-            work.push(Work { call: Planned::Product(product), operands, values: vec![], about });
-        } else {
-            work.push(kernel(lower(tensor)?, vec![out], about)?);
+        }
+        worked.wholes = (places.of.iter())
+            .filter(|(_, placed)| placed.old.is_none())
+            .filter_map(|(id, _)| nodes.get(id).map(|whole| (*id, whole.0.bytes())))
+            .collect();
+        worked.within = places.within;
+        // An update in place that something forbids is computed anew as a whole.
+        let forbidden = |(at, id, old): &(usize, u64, Tensor)| (!may_replace(&worked.work, *at, old)).then_some(*id);
+        let more: Vec<u64> = updates.iter().filter_map(forbidden).collect();
+        if !more.is_empty() {
+            refused.extend(more);
+            continue;
+        }
+        worked.homes = updates.into_iter().map(|(_, id, old)| (id, old)).collect();
+        settle(device, homes, &groups, &mut worked)?;
+        if fuses {
+            reuse(device, &wanted, &groups, &mut worked)?;
+        }
+        return Ok(worked);
+    }
+}
+
+/// True if the steps from one on may write where `old` is: none of them reads it, and none can fail any more, for a step that
+/// fails must leave variables as they are.
+fn may_replace(work: &[Work], from: usize, old: &Tensor) -> bool {
+    let reports = |work: &Work| work.operands.iter().any(|operand| matches!(operand, Operand::Status));
+    let fails = |work: &Work| matches!(work.call, Planned::Routine(_, Fails::Perhaps));
+    let reads = |work: &Work| work.inputs().any(|input| input.0.id == old.0.id);
+    !work.iter().any(reports) && !work[from..].iter().any(|work| fails(work) || reads(work))
+}
+
+/// Finds which values of `homes` can be written where the old ones are.
+fn settle(device: Device, homes: &[(u64, Tensor)], groups: &[Placed<'_>], worked: &mut Worked) -> Result<()> {
+    // What is put together of parts: from the first step that writes one of them on.
+    for (whole, _) in &worked.wholes {
+        let Some((_, old)) = homes.iter().find(|(id, _)| id == whole) else { continue };
+        let part = |id: u64| id == *whole || worked.within.get(&id).is_some_and(|(into, _)| into == whole);
+        let first = worked.work.iter().position(|work| work.outputs().any(|(id, _)| part(id)));
+        if first.is_some_and(|first| may_replace(&worked.work, first, old)) {
+            worked.homes.push((*whole, old.clone()));
         }
     }
-    // A step that can fail must leave variables as they are until it is known that it has not.
-    let fails = work.iter().any(|work| work.operands.iter().any(|operand| matches!(operand, Operand::Status)));
-    let mut placed = vec![];
-    for (at, group, in_step) in groups.iter().filter(|_| !fails) {
+    for (at, group, in_step) in groups {
+        let reads = |work: &Work, old: &Tensor| work.inputs().any(|input| input.0.id == old.0.id);
         let here: Vec<(u64, Tensor)> = (homes.iter())
-            .filter(|(id, old)| {
-                let reads = |work: &Work| work.inputs().any(|input| input.0.id == old.0.id);
-                let safe = !reads(&work[*at]) || in_step.contains(&old.0.id);
-                // What comes later must neither read the old value nor fail.
-                let fails = |work: &Work| matches!(work.call, Planned::Routine(_, Fails::Perhaps));
-                let later = &work[at + 1..];
-                group.outputs.iter().any(|t| t.0.id == *id) && safe && !later.iter().any(|w| reads(w) || fails(w))
+            .filter(|(id, _)| group.outputs.iter().any(|t| t.0.id == *id))
+            .filter(|(_, old)| {
+                let safe = !reads(&worked.work[*at], old) || in_step.contains(&old.0.id);
+                safe && may_replace(&worked.work, at + 1, old)
             })
             .cloned()
             .collect();
+        if !here.is_empty() {
+            worked.work[*at] = group_kernel(lower_group(group, device, &here)?, group)?;
+            worked.homes.extend(here);
+        }
+    }
+    Ok(())
+}
+
+/// Puts results of kernels where an input was that they read element by element, and that nothing reads after.
+fn reuse(device: Device, wanted: &HashSet<u64>, groups: &[Placed<'_>], worked: &mut Worked) -> Result<()> {
+    let (last, computed) = (last_uses(worked), written(worked));
+    let settled = |worked: &Worked, id: u64| {
+        wanted.contains(&id) || worked.within.contains_key(&id) || worked.wholes.iter().any(|(whole, _)| *whole == id)
+    };
+    for (at, group, in_step) in groups {
+        let mut here: Vec<(u64, Tensor)> = vec![];
+        for output in group.outputs.iter().filter(|output| !settled(worked, output.0.id)) {
+            let dies = |input: &&Tensor| {
+                let (id, node) = (input.0.id, &input.0);
+                in_step.contains(&id)
+                    && computed.contains(&id)
+                    && last.get(&id) == Some(at)
+                    && (node.dtype, node.elements()) == (output.0.dtype, output.0.elements())
+                    && !settled(worked, id)
+                    && here.iter().all(|(_, taken)| taken.0.id != id)
+            };
+            if let Some(input) = worked.work[*at].inputs().find(dies) {
+                here.push((output.0.id, input.clone()));
+            }
+        }
         if here.is_empty() {
             continue;
         }
-        work[*at] = group_kernel(lower_group(group, device, &here)?, group)?;
-        placed.extend(here);
+        worked.replaces.extend(here.iter().map(|(id, replaced)| (*id, replaced.0.id)));
+        here.extend(worked.homes.iter().filter(|(id, _)| group.outputs.iter().any(|t| t.0.id == *id)).cloned());
+        worked.work[*at] = group_kernel(lower_group(group, device, &here)?, group)?;
     }
-    Ok((work, placed))
+    Ok(())
+}
+
+/// What is left to write of a node that is written into place.
+fn write_into(tensor: &Tensor, placed: &InPlace, about: About, work: &mut Vec<Work>) -> Result<()> {
+    /// Most inputs of one kernel: each is a view of it.
+    const MOST: usize = 64;
+    let out = || vec![Operand::Out(tensor.0.id, tensor.0.bytes())];
+    match &placed.into {
+        Into::Pieces { axis, inputs } => {
+            for inputs in inputs.chunks(MOST) {
+                work.push(kernel(lower_pieces(tensor, *axis, inputs)?, out(), about)?);
+            }
+        }
+        Into::Row { axis, position, value } => {
+            work.push(kernel(lower_row(tensor, *axis, position, value)?, out(), about)?);
+        }
+    }
+    Ok(())
 }
 
 /// A launch of a group's kernel.
