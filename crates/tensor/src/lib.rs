@@ -93,7 +93,7 @@ pub use matmul::MatmulMode;
 pub use promote::{Number, Operand, promote};
 pub use random::Generator;
 pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
-pub use schedule::explain;
+pub use schedule::{Explained, ExplainedStep, LiveValue, Peak, explain, explained};
 pub use spellings::{AdamWStep, adamw};
 pub use tensor::Tensor;
 pub use trace::{Trace, trace};

@@ -6,6 +6,7 @@
 //! store; `lower.rs` writes the kernels; `memory.rs` gives results their memory, packed by `pack.rs`. The parts of a joint node (`joint.rs`) come from one launch. What the schedule promises is that errors are found, code is
 //! compiled and memory is reserved before the first launch.
 
+mod explain;
 mod fuse;
 mod memory;
 mod pack;
@@ -14,7 +15,7 @@ mod work;
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt::{self, Write};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -26,6 +27,8 @@ use crate::lower::{aligned, look_through, seen};
 use crate::node::Op;
 use crate::timing::About;
 use crate::{Device, Error, Result, Tensor};
+use explain::Cost;
+pub use explain::{Explained, ExplainedStep, LiveValue, Peak, explain, explained};
 use memory::{Assigned, Life, assign_memory};
 use work::{Call, Operand, Planned, Work, work};
 
@@ -58,6 +61,7 @@ pub(crate) struct Step {
     outs: usize,
     values: Vec<Vec<Value>>,
     about: About,
+    cost: Cost,
 }
 
 /// Everything needed to compute some tensors but the memory.
@@ -121,11 +125,12 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
     let position = |root: &Tensor| distinct.iter().position(|other| other.0.id == root.0.id);
     let homes: Vec<(u64, Tensor)> =
         (homes.iter()).filter_map(|(root, old)| Some((computed[position(root)?].0.id, old.clone()))).collect();
-    let worked = work(device, &computed, nodes_to_compute(&computed)?, &homes)?;
+    let mut nodes = nodes_to_compute(&computed)?;
+    let worked = work(device, &computed, &mut nodes, &homes)?;
     let reports = worked.work.iter().any(|w| w.operands.iter().any(|operand| matches!(operand, Operand::Status)));
     let status = if reports { Some(crate::status::buffer(device)?) } else { None };
     let at_home: HashMap<u64, usize> = worked.homes.iter().enumerate().map(|(n, (id, _))| (*id, n)).collect();
-    let Assigned { of: slots, scratch_bytes, lives } = assign_memory(&computed, &worked, &at_home);
+    let Assigned { of: slots, scratch_bytes, lives } = assign_memory(&computed, &nodes, &worked, &at_home);
     let in_place = (0..computed.len()).filter(|&n| at_home.contains_key(&computed[n].0.id)).collect();
     let mut sources: HashMap<u64, usize> = HashMap::new();
     let mut plan =
@@ -136,7 +141,7 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
     }
     let work = worked.work;
     let mut programs = compile(device, &work)?.into_iter();
-    for Work { call, operands, values, about } in work {
+    for Work { call, operands, values, about, cost } in work {
         let call = match call {
             // `compile` has one for each, in order.
             Planned::Kernel(kernel, flavour) => {
@@ -163,7 +168,7 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
                 },
             });
         }
-        plan.steps.push(Step { call, args, outs, values, about });
+        plan.steps.push(Step { call, args, outs, values, about, cost });
     }
     Ok(plan)
 }
@@ -292,23 +297,6 @@ impl Plan {
             Call::Routine(routine) => routine.launch(&buffers, step.about),
         }
     }
-
-    /// What will run, a line a step.
-    fn explain(&self, device: Device) -> String {
-        let mut text =
-            format!("{} steps on {device}, {} bytes of scratch memory\n", self.steps.len(), self.scratch_bytes);
-        for Step { call, args, outs, about, .. } in &self.steps {
-            let what = match call {
-                Call::Kernel(program) => program.name().to_owned(),
-                Call::Product(product) => product.to_string(),
-                Call::Routine(routine) => format!("{} by a routine of the host", routine.name),
-            };
-            let slots: Vec<String> = args.iter().map(Slot::to_string).collect();
-            let (to, from) = (slots[..*outs].join(", "), slots[*outs..].join(", "));
-            let _ = writeln!(text, "{to} = {what} ({from}){}", about.line());
-        }
-        text
-    }
 }
 
 impl fmt::Display for Slot {
@@ -321,31 +309,6 @@ impl fmt::Display for Slot {
         }
         if self.offset == 0 { Ok(()) } else { write!(f, " from byte {}", self.offset) }
     }
-}
-
-impl Tensor {
-    /// What would run to compute this tensor, a line a step, with the matrix products that go through a library and the
-    /// copies that they need. Kernels are compiled for it; nothing runs.
-    ///
-    /// ```
-    /// use bornite::{Device, Tensor};
-    /// # fn main() -> bornite::Result<()> {
-    /// let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
-    /// assert!(x.exp().sum(..).explain()?.contains("result 0 = exp_sum_f32 (input 0)"));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn explain(&self) -> Result<String> {
-        explain(std::slice::from_ref(self))
-    }
-}
-
-/// What would run to compute tensors of one device together: see [`Tensor::explain`].
-pub fn explain(tensors: &[Tensor]) -> Result<String> {
-    let Some(first) = tensors.first() else { return Ok(String::new()) };
-    let device = first.node()?.device;
-    let _running = device.lock();
-    Ok(plan(tensors, Present::Skip)?.explain(device))
 }
 
 /// The value of a tensor that must have one by now.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::arena::scratch;
 use crate::buffer::Buffer;
 use crate::node::{Node, Op};
-use crate::schedule::{Plan, Present, plan_with_homes, realize, value_of};
+use crate::schedule::{Explained, Plan, Present, plan_with_homes, realize, value_of};
 use crate::var::check_updates;
 use crate::{DType, Device, Error, Place, Result, Tensor, Update, Var};
 
@@ -58,6 +58,13 @@ pub fn trace<'f>(f: impl Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + S
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Signature(Vec<(DType, Vec<usize>, Device)>);
 
+impl Signature {
+    fn of(inputs: &[Tensor]) -> Result<Signature> {
+        let one = |t: &Tensor| t.node().map(|n| (n.dtype, n.shape.clone(), n.device));
+        Ok(Signature(inputs.iter().map(one).collect::<Result<_>>()?))
+    }
+}
+
 /// A plan with its memory.
 struct Compiled {
     plan: Plan,
@@ -91,12 +98,28 @@ impl Trace<'_> {
     /// Computes the results for these arguments and commits the updates. After an error nothing has changed.
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         realize(inputs)?;
-        let signature = Signature(
-            (inputs.iter()).map(|t| t.node().map(|n| (n.dtype, n.shape.clone(), n.device))).collect::<Result<_>>()?,
-        );
-        let compiled = self.compiled(signature, inputs)?;
+        let compiled = self.compiled(Signature::of(inputs)?, inputs)?;
         let mut compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
         compiled.replay(inputs, self.place)
+    }
+
+    /// What a call with these arguments runs. Nothing runs, but for the arguments themselves where they are not computed yet.
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Tensor, Var, trace};
+    /// # fn main() -> bornite::Result<()> {
+    /// let w = Var::new(&Tensor::ones(&[64, 64], DType::F32, Device::cpu()))?;
+    /// let step = trace(|x| Ok((vec![], vec![w.set(w.get() + x[0].t().matmul(&x[0]) * 0.1)])));
+    /// let plan = step.explain(&[Tensor::ones(&[32, 64], DType::F32, Device::cpu())])?;
+    /// assert_eq!((plan.steps.len(), plan.peak.values[0].op), (2, "matmul"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn explain(&self, inputs: &[Tensor]) -> Result<Explained> {
+        realize(inputs)?;
+        let compiled = self.compiled(Signature::of(inputs)?, inputs)?;
+        let compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(compiled.plan.explained())
     }
 
     fn compiled(&self, signature: Signature, inputs: &[Tensor]) -> Result<Arc<Mutex<Compiled>>> {

@@ -1,13 +1,12 @@
 //! Which memory each value of a plan has: of its own, or a part of one block of scratch memory that is used again and again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
-use super::Memory;
-use super::Slot;
 use super::pack::{Block, Packed, pack};
 use super::work::Worked;
-use crate::Tensor;
+use super::{Memory, Slot};
+use crate::{Place, Tensor};
 
 /// Where values are, and for how long.
 pub(super) struct Assigned {
@@ -19,14 +18,20 @@ pub(super) struct Assigned {
 /// A value from the step that writes it first to the one that reads it last.
 #[derive(Clone, Debug)]
 pub(super) struct Life {
-    pub id: u64,
+    pub op: &'static str,
+    pub place: Option<Place>,
     pub slot: Slot,
     pub steps: RangeInclusive<usize>,
 }
 
-/// Gives every value that the work computes a place. `homes` are ids of values with the number of the source whose place they
+/// Gives every value of `nodes` that the work computes a place. `homes` are ids of values with the number of the source whose place they
 /// take.
-pub(super) fn assign_memory(roots: &[Tensor], worked: &Worked, homes: &HashMap<u64, usize>) -> Assigned {
+pub(super) fn assign_memory(
+    roots: &[Tensor],
+    nodes: &BTreeMap<u64, Tensor>,
+    worked: &Worked,
+    homes: &HashMap<u64, usize>,
+) -> Assigned {
     let mut lives: HashMap<u64, (usize, usize, usize)> = HashMap::new();
     for (n, step) in worked.work.iter().enumerate() {
         for (id, bytes) in step.outputs() {
@@ -98,7 +103,9 @@ pub(super) fn assign_memory(roots: &[Tensor], worked: &Worked, homes: &HashMap<u
             None => Slot { memory: Memory::Scratch, offset: offsets[number[&owner]] + offset, bytes },
         };
         assigned.of.insert(id, slot);
-        assigned.lives.push(Life { id, slot, steps: first..=last });
+        // A result of several that nobody reads has no node.
+        let (op, place) = nodes.get(&id).map_or(("unused", None), |t| (t.0.name(), Some(t.0.place)));
+        assigned.lives.push(Life { op, place, slot, steps: first..=last });
     }
     // What needs no step is where it is.
     for root in roots {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bornite_ir::{Kernel, Value};
 
+use super::explain::Cost;
 use super::fuse::{Unit, units};
 use super::is_source;
 use super::memory::{last_uses, written};
@@ -46,6 +47,7 @@ pub(super) struct Work {
     pub operands: Vec<Operand>,
     pub values: Vec<Vec<Value>>,
     pub about: About,
+    pub cost: Cost,
 }
 
 impl Work {
@@ -81,7 +83,7 @@ type Placed<'a> = (usize, Group<'a>, HashSet<u64>);
 pub(super) fn work(
     device: Device,
     roots: &[Tensor],
-    mut nodes: BTreeMap<u64, Tensor>,
+    nodes: &mut BTreeMap<u64, Tensor>,
     homes: &[(u64, Tensor)],
 ) -> Result<Worked> {
     // What joints read is memory: views and constants are computed first.
@@ -90,16 +92,17 @@ pub(super) fn work(
     for input in parts.iter().flat_map(|part| part.0.reads()).filter(|input| shown(input)) {
         nodes.insert(input.0.id, input.clone());
     }
-    let products = products(device, &mut nodes)?;
+    let products = products(device, nodes)?;
+    let nodes = &*nodes;
     let library = products.keys().copied().chain(parts.iter().map(|part| part.0.id)).collect();
     let wanted: HashSet<u64> = roots.iter().map(|root| root.0.id).collect();
     let fuses = crate::fused::enabled()?;
     let mut refused = HashSet::new();
     loop {
-        let places = if fuses { places(device, &nodes, &wanted, homes, &refused) } else { Places::default() };
+        let places = if fuses { places(device, nodes, &wanted, homes, &refused) } else { Places::default() };
         let (mut worked, mut joints, mut groups) = (Worked::default(), HashSet::new(), vec![]);
         let mut updates = vec![];
-        for unit in units(&nodes, &wanted, &library, &places.of, fuses) {
+        for unit in units(nodes, &wanted, &library, &places.of, fuses) {
             let work = &mut worked.work;
             let tensor = match unit {
                 Unit::Group(group) => {
@@ -122,9 +125,13 @@ pub(super) fn work(
                 }
             } else if let Some((product, inputs)) = products.get(&tensor.0.id) {
                 let operands = [out].into_iter().chain(inputs.iter().cloned().map(Operand::In)).collect();
-                work.push(Work { call: Planned::Product(product.clone()), operands, values: vec![], about });
+                let narrow_product = matches!(tensor.0.dtype, DType::F16 | DType::BF16);
+                let cost = Cost { flops: flops(&tensor.0), narrow_product, ..Cost::default() };
+                work.push(Work { call: Planned::Product(product.clone()), operands, values: vec![], about, cost });
             } else {
-                work.push(kernel(lower(tensor)?, vec![out], about)?);
+                let mut step = kernel(lower(tensor)?, vec![out], about)?;
+                step.cost.flops = flops(&tensor.0);
+                work.push(step);
             }
         }
         worked.wholes = (places.of.iter())
@@ -226,11 +233,15 @@ fn write_into(tensor: &Tensor, placed: &InPlace, about: About, work: &mut Vec<Wo
     match &placed.into {
         Into::Pieces { axis, inputs } => {
             for inputs in inputs.chunks(MOST) {
-                work.push(kernel(lower_pieces(tensor, *axis, inputs)?, out(), about)?);
+                let mut step = kernel(lower_pieces(tensor, *axis, inputs)?, out(), about)?;
+                step.cost.bytes = Some(inputs.iter().map(|&n| 2 * tensor.0.inputs[n].0.bytes() as u64).sum());
+                work.push(step);
             }
         }
         Into::Row { axis, position, value } => {
-            work.push(kernel(lower_row(tensor, *axis, position, value)?, out(), about)?);
+            let mut step = kernel(lower_row(tensor, *axis, position, value)?, out(), about)?;
+            step.cost.bytes = Some(2 * (tensor.0.bytes() / tensor.0.shape[*axis].max(1)) as u64);
+            work.push(step);
         }
     }
     Ok(())
@@ -241,6 +252,7 @@ fn group_kernel(lowered: Lowered, group: &Group<'_>) -> Result<Work> {
     let outs = group.outputs.iter().map(|t| Operand::Out(t.0.id, t.0.bytes())).collect();
     let about = group.outputs.last().map_or(About::default(), |t| About::of(&t.0));
     let mut work = kernel(lowered, outs, about)?;
+    work.cost.flops = group.order.iter().map(|tensor| flops(&tensor.0)).sum();
     if let Planned::Kernel(_, flavour) = &mut work.call
         && group.order.iter().any(|tensor| is_drawn(tensor))
     {
@@ -275,7 +287,20 @@ fn kernel(lowered: Lowered, outs: Vec<Operand>, about: About) -> Result<Work> {
     let status = reports.then_some(Operand::Status);
     let operands = outs.into_iter().chain(status).chain(inputs.into_iter().map(Operand::In)).collect();
     let call = Planned::Kernel(Box::new(kernel), Flavour::of_tensors()?);
-    Ok(Work { call, operands, values: values.into_iter().map(|value| vec![value]).collect(), about })
+    let values = values.into_iter().map(|value| vec![value]).collect();
+    Ok(Work { call, operands, values, about, cost: Cost::default() })
+}
+
+/// Operations on elements that a node takes.
+fn flops(node: &Node) -> u64 {
+    let elements = match (&node.op, &node.inputs[..]) {
+        (Op::Matmul, [a, _]) => 2 * node.elements() * a.0.shape.last().unwrap_or(&0),
+        (Op::Reduce(..) | Op::ArgReduce(..) | Op::Cumsum(_), [x, ..]) => x.0.elements(),
+        (Op::ScatterAdd(_), [_, _, values]) => values.0.elements(),
+        (Op::Map(_) | Op::Cast(_), _) => node.elements(),
+        _ => 0,
+    };
+    elements as u64
 }
 
 /// True if a node is a part that has to be computed.
@@ -299,7 +324,9 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
             let call = RoutineCall { name: joint.name, run: run.clone(), device, results, inputs: taken };
             let operands = outs.iter().map(|&(id, bytes)| Operand::Out(id, bytes));
             let operands = operands.chain(inputs.iter().cloned().map(Operand::In)).collect();
-            work.push(Work { call: Planned::Routine(Arc::new(call), *fails), operands, values: vec![], about });
+            // What a routine does is known by what it means.
+            let cost = Cost { flops: meaning_flops(tensor), ..Cost::default() };
+            work.push(Work { call: Planned::Routine(Arc::new(call), *fails), operands, values: vec![], about, cost });
             return Ok(());
         }
         How::Kernel { kernel, values, checked } => (kernel, values, *checked),
@@ -332,6 +359,21 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
         flavour = Flavour::Checked;
     }
     let call = Planned::Kernel(Box::new((**kernel_of).clone()), flavour);
-    work.push(Work { call, operands, values, about });
+    let cost = Cost { flops: meaning_flops(tensor), ..Cost::default() };
+    work.push(Work { call, operands, values, about, cost });
     Ok(())
+}
+
+/// Operations on elements of the plain ops that a joint stands for, if it stands for some.
+fn meaning_flops(joint: &Tensor) -> u64 {
+    let Some((of, inputs)) = joint::of(&joint.0) else { return 0 };
+    let mut seen: HashSet<u64> = inputs.iter().map(|input| input.0.id).collect();
+    let (mut stack, mut sum): (Vec<&Tensor>, u64) = (joint.0.inputs[..of.meanings()].iter().collect(), 0);
+    while let Some(tensor) = stack.pop() {
+        if seen.insert(tensor.0.id) && !is_source(tensor) {
+            sum += flops(&tensor.0);
+            stack.extend(tensor.0.reads());
+        }
+    }
+    sum
 }
