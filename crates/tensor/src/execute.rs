@@ -141,6 +141,11 @@ impl Program {
         }
     }
 
+    /// What it runs.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
     /// The kernel's name.
     pub fn name(&self) -> &str {
         &self.kernel.name

@@ -93,6 +93,8 @@ pub use matmul::MatmulMode;
 pub use promote::{Number, Operand, promote};
 pub use random::Generator;
 pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
+#[doc(hidden)]
+pub use schedule::gpu_kernels;
 pub use schedule::{Explained, ExplainedStep, LiveValue, Peak, explain, explained};
 pub use spellings::{AdamWStep, adamw};
 pub use tensor::Tensor;
@@ -124,6 +126,11 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/cuda.md")]
 struct CudaManual;
+
+/// As above.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/fusion.md")]
+struct FusionManual;
 
 /// As above.
 #[cfg(doctest)]

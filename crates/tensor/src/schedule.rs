@@ -23,7 +23,7 @@ use bornite_ir::{Kernel, Value};
 
 use crate::buffer::Buffer;
 use crate::execute::{Flavour, Program, program};
-use crate::lower::{aligned, look_through, seen};
+use crate::lower::{aligned, look_through, seen, with_gpu_kernels};
 use crate::node::Op;
 use crate::timing::About;
 use crate::{Device, Error, Result, Tensor};
@@ -311,6 +311,20 @@ impl fmt::Display for Slot {
     }
 }
 
+/// The kernels of ours that a GPU would be given to compute tensors of one device together, in order of their launches:
+/// what there is to say about them without one.
+#[doc(hidden)]
+pub fn gpu_kernels(tensors: &[Tensor]) -> Result<Vec<Kernel>> {
+    let Some(first) = tensors.first() else { return Ok(vec![]) };
+    let _running = first.node()?.device.lock();
+    let plan = with_gpu_kernels(|| plan(tensors, Present::Skip))?;
+    let kernels = plan.steps.iter().filter_map(|step| match &step.call {
+        Call::Kernel(program) => Some(program.kernel().clone()),
+        _ => None,
+    });
+    Ok(kernels.collect())
+}
+
 /// The value of a tensor that must have one by now.
 pub(crate) fn value_of(tensor: &Tensor) -> Result<Buffer> {
     let node = tensor.node()?;
@@ -348,3 +362,7 @@ pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;

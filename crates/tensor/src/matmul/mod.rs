@@ -9,6 +9,7 @@
 
 mod blas;
 mod cpu;
+mod epilogue;
 mod gemm;
 mod mode;
 mod product;

@@ -57,8 +57,9 @@ struct Fuser<'a> {
     /// The group of each node.
     group: Vec<usize>,
     groups: Vec<Growing>,
-    /// Nodes that read views from memory, where others read through them.
-    library: &'a HashSet<u64>,
+    /// Nodes that are computed by a call of their own, and what that reads: views from memory, where others read through
+    /// them.
+    library: &'a HashMap<u64, &'a [Tensor]>,
     /// Nodes that are written into place, each by itself.
     placed: &'a HashMap<u64, InPlace>,
     fuses: bool,
@@ -68,7 +69,7 @@ struct Fuser<'a> {
 pub(super) fn units<'a>(
     nodes: &'a BTreeMap<u64, Tensor>,
     wanted: &HashSet<u64>,
-    library: &'a HashSet<u64>,
+    library: &'a HashMap<u64, &'a [Tensor]>,
     placed: &'a HashMap<u64, InPlace>,
     fuses: bool,
 ) -> Vec<Unit<'a>> {
@@ -118,12 +119,13 @@ impl<'a> Fuser<'a> {
         if is_source(tensor) {
             return vec![];
         }
-        let inputs: &[Tensor] = match self.placed.get(&tensor.0.id) {
+        let call = self.library.get(&tensor.0.id).copied();
+        let own: &[Tensor] = match self.placed.get(&tensor.0.id) {
             Some(placed) => &placed.reads,
             None if tensor.0.op.is_view() => std::slice::from_ref(tensor),
             None => tensor.0.reads(),
         };
-        let from_memory = self.library.contains(&tensor.0.id);
+        let (inputs, from_memory) = (call.unwrap_or(own), call.is_some());
         (inputs.iter())
             .filter_map(|input| {
                 let (base, views) = look_through(input);
@@ -176,8 +178,8 @@ impl<'a> Fuser<'a> {
             }
             _ => None,
         };
-        let alone = node.elements() == 0 || is_source(self.nodes[n]) || self.placed.contains_key(&node.id);
-        let Some(own_form) = own_form.filter(|_| !alone) else {
+        let called = self.library.contains_key(&node.id) || self.placed.contains_key(&node.id);
+        let Some(own_form) = own_form.filter(|_| node.elements() > 0 && !called && !is_source(self.nodes[n])) else {
             self.start(n, Form::Elements(0), from);
             return;
         };

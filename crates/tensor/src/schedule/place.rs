@@ -48,11 +48,18 @@ pub(super) struct Places {
     pub within: HashMap<u64, (u64, usize)>,
 }
 
+/// What calls of a library compute and read.
+pub(super) struct ByCalls {
+    pub results: HashSet<u64>,
+    pub inputs: HashSet<u64>,
+}
+
 /// Finds what can be written into place. `homes` are new values with the tensor whose place they may take, `refused` those of
 /// which it is known that they may not.
 pub(super) fn places(
     device: Device,
     nodes: &BTreeMap<u64, Tensor>,
+    by_calls: &ByCalls,
     wanted: &HashSet<u64>,
     homes: &[(u64, Tensor)],
     refused: &HashSet<u64>,
@@ -63,22 +70,21 @@ pub(super) fn places(
             places.of.insert(*id, update);
         }
     }
-    let mut products: Option<HashSet<u64>> = None;
     // Outermost first: a part of a part is where its whole is.
     for tensor in nodes.values().rev() {
         let Op::Concat(axis) = tensor.0.op else { continue };
         if is_source(tensor) || places.of.contains_key(&tensor.0.id) {
             continue;
         }
-        let products = products
-            .get_or_insert_with(|| if let Device::Cuda(_) = device { of_products(nodes) } else { HashSet::new() });
         let free = |base: &Tensor, at: usize| {
             let id = base.0.id;
-            let alignment = if products.contains(&id) { ALIGNMENT } else { KERNELS };
+            // A GPU's library was told what its matrices are aligned to.
+            let called = by_calls.results.contains(&id) || by_calls.inputs.contains(&id);
+            let alignment = if called && matches!(device, Device::Cuda(_)) { ALIGNMENT } else { KERNELS };
             let place = at.is_multiple_of(alignment) && !wanted.contains(&id) && !places.within.contains_key(&id);
             place && nodes.contains_key(&id)
         };
-        if let Some((parts, rest)) = parts_of(&tensor.0, axis, free) {
+        if let Some((parts, rest)) = parts_of(&tensor.0, axis, by_calls, free) {
             places.within.extend(parts.into_iter().map(|(id, at)| (id, (tensor.0.id, at))));
             let (into, reads) = (Into::Pieces { axis, inputs: rest }, tensor.0.inputs.clone());
             places.of.insert(tensor.0.id, InPlace { into, reads, old: None });
@@ -87,17 +93,12 @@ pub(super) fn places(
     places
 }
 
-/// What products compute and read: libraries want it where wider loads are possible.
-fn of_products(nodes: &BTreeMap<u64, Tensor>) -> HashSet<u64> {
-    let products = nodes.values().filter(|t| matches!(t.0.op, Op::Matmul) && !is_source(t));
-    products.flat_map(|t| t.0.inputs.iter().map(|input| look_through(input).0.0.id).chain([t.0.id])).collect()
-}
-
 /// The parts of a concatenation that are written by what computes them, with the byte at which each begins; and the inputs that
 /// are not. `None` if that is not worth it.
 fn parts_of(
     node: &Node,
     axis: usize,
+    by_calls: &ByCalls,
     free: impl Fn(&Tensor, usize) -> bool,
 ) -> Option<(Vec<(u64, usize)>, Vec<usize>)> {
     if node.shape[..axis].iter().any(|&length| length != 1) || node.elements() == 0 {
@@ -121,7 +122,8 @@ fn parts_of(
     parts.retain(|(base, ..)| !read.contains(&base.0.id));
     let rest = inputs().map(|(n, _)| n).filter(|&n| !is_part(&parts, n)).collect();
     let computed: usize = parts.iter().map(|(base, ..)| base.0.bytes()).sum();
-    let heavy: usize = parts.iter().filter(|(base, ..)| !by_element(&base.0)).map(|(base, ..)| base.0.bytes()).sum();
+    let by_itself = |base: &Tensor| by_calls.results.contains(&base.0.id) || !by_element(&base.0);
+    let heavy: usize = parts.iter().filter(|(base, ..)| by_itself(base)).map(|(base, ..)| base.0.bytes()).sum();
     let many = parts.len() > MANY && computed >= LARGE * parts.len();
     // Else one kernel that computes all parts reads and writes less.
     let worth = 2 * heavy >= node.bytes() || many && 2 * computed >= node.bytes();

@@ -1,6 +1,6 @@
 //! What computes each node: a generated kernel, a product of the library, or what a joint node says.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bornite_ir::{Kernel, Value};
@@ -9,7 +9,7 @@ use super::explain::Cost;
 use super::fuse::{Unit, units};
 use super::is_source;
 use super::memory::{last_uses, written};
-use super::place::{InPlace, Into, Places, places};
+use super::place::{ByCalls, InPlace, Into, Places, places};
 use crate::execute::{Flavour, Program, RoutineCall};
 use crate::fused::Fails;
 use crate::joint::{self, How};
@@ -92,14 +92,24 @@ pub(super) fn work(
     for input in parts.iter().flat_map(|part| part.0.reads()).filter(|input| shown(input)) {
         nodes.insert(input.0.id, input.clone());
     }
-    let products = products(device, nodes)?;
-    let nodes = &*nodes;
-    let library = products.keys().copied().chain(parts.iter().map(|part| part.0.id)).collect();
     let wanted: HashSet<u64> = roots.iter().map(|root| root.0.id).collect();
+    let products = products(device, nodes, &wanted)?;
+    let library: HashMap<u64, &[Tensor]> = (parts.iter().map(|part| (part.0.id, part.0.reads())))
+        .chain(products.iter().map(|(id, call)| (*id, &call.inputs[..])))
+        .collect();
+    if products.values().any(|call| call.results.len() + call.inputs.len() > 3) {
+        let live = live(roots, &library);
+        nodes.retain(|id, _| live.contains(id));
+    }
+    let nodes = &*nodes;
+    let by_calls = ByCalls {
+        results: products.keys().copied().collect(),
+        inputs: products.values().flat_map(|call| &call.inputs).map(|input| input.0.id).collect(),
+    };
     let fuses = crate::fused::enabled()?;
     let mut refused = HashSet::new();
     loop {
-        let places = if fuses { places(device, nodes, &wanted, homes, &refused) } else { Places::default() };
+        let places = if fuses { places(device, nodes, &by_calls, &wanted, homes, &refused) } else { Places::default() };
         let (mut worked, mut joints, mut groups) = (Worked::default(), HashSet::new(), vec![]);
         let mut updates = vec![];
         for unit in units(nodes, &wanted, &library, &places.of, fuses) {
@@ -123,11 +133,15 @@ pub(super) fn work(
                 if joints.insert(joint.0.id) {
                     together(device, joint, about, work)?;
                 }
-            } else if let Some((product, inputs)) = products.get(&tensor.0.id) {
-                let operands = [out].into_iter().chain(inputs.iter().cloned().map(Operand::In)).collect();
-                let narrow_product = matches!(tensor.0.dtype, DType::F16 | DType::BF16);
-                let cost = Cost { flops: flops(&tensor.0), narrow_product, ..Cost::default() };
-                work.push(Work { call: Planned::Product(product.clone()), operands, values: vec![], about, cost });
+            } else if let Some(call) = products.get(&tensor.0.id) {
+                if joints.insert(call.results[0].0.id) {
+                    let results = call.results.iter().map(|result| Operand::Out(result.0.id, result.0.bytes()));
+                    let operands = results.chain(call.inputs.iter().cloned().map(Operand::In)).collect();
+                    let narrow_product = matches!(tensor.0.dtype, DType::F16 | DType::BF16);
+                    let cost = Cost { flops: product_flops(tensor), narrow_product, ..Cost::default() };
+                    let call = Planned::Product(call.product.clone());
+                    work.push(Work { call, operands, values: vec![], about, cost });
+                }
             } else {
                 let mut step = kernel(lower(tensor)?, vec![out], about)?;
                 step.cost.flops = flops(&tensor.0);
@@ -247,6 +261,18 @@ fn write_into(tensor: &Tensor, placed: &InPlace, about: About, work: &mut Vec<Wo
     Ok(())
 }
 
+/// What has to be computed for the roots, where some nodes read other tensors than the graph says.
+fn live(roots: &[Tensor], instead: &HashMap<u64, &[Tensor]>) -> HashSet<u64> {
+    let mut live = HashSet::new();
+    let mut stack: Vec<&Tensor> = roots.iter().collect();
+    while let Some(tensor) = stack.pop() {
+        if live.insert(tensor.0.id) && !is_source(tensor) {
+            stack.extend(instead.get(&tensor.0.id).copied().unwrap_or_else(|| tensor.0.reads()));
+        }
+    }
+    live
+}
+
 /// A launch of a group's kernel.
 fn group_kernel(lowered: Lowered, group: &Group<'_>) -> Result<Work> {
     let outs = group.outputs.iter().map(|t| Operand::Out(t.0.id, t.0.bytes())).collect();
@@ -301,6 +327,20 @@ fn flops(node: &Node) -> u64 {
         _ => 0,
     };
     elements as u64
+}
+
+/// Operations on elements of the product behind what a call of a library computes.
+fn product_flops(tensor: &Tensor) -> u64 {
+    const MOST: usize = 96;
+    let mut queue = VecDeque::from([tensor]);
+    for _ in 0..MOST {
+        match queue.pop_front() {
+            Some(tensor) if matches!(tensor.0.op, Op::Matmul) => return flops(&tensor.0),
+            Some(tensor) => queue.extend(tensor.0.reads()),
+            None => break,
+        }
+    }
+    0
 }
 
 /// True if a node is a part that has to be computed.

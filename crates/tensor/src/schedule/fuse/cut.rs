@@ -94,7 +94,9 @@ impl<'a> Fuser<'a> {
                 continue;
             }
             let node = &*self.nodes[n].0;
-            let simple = matches!(node.op, Op::Map(_) | Op::Cast(_) | Op::Iota { .. } | Op::Random(_));
+            let simple = matches!(node.op, Op::Map(_) | Op::Cast(_) | Op::Iota { .. } | Op::Random(_))
+                && !self.library.contains_key(&node.id)
+                && !self.placed.contains_key(&node.id);
             if !simple || (stored.contains(&n) && !nodes.is_empty()) {
                 leaves.push(n);
                 if !loaded.contains(&n) {
