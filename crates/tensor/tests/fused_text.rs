@@ -2,6 +2,7 @@
 //! bornite --test fused_text` writes the texts and the table anew; read the difference before committing it.
 
 use bornite::{AdamWStep, DType, Device, Tensor, adamw, gpu_kernels};
+use bornite_codegen::cuda::{Spelling, print_as};
 
 type Case = (&'static str, &'static str, Vec<Tensor>);
 
@@ -40,7 +41,7 @@ fn kernels_are_as_documented() {
         let kernels = gpu_kernels(&tensors).unwrap();
         let names: Vec<String> = kernels.iter().map(|kernel| format!("`{}`", kernel.name)).collect();
         rows.push(format!("| {what} | {} | {} |\n", kernels.len(), names.join(", ")));
-        let text: Vec<String> = kernels.iter().map(bornite_codegen::cuda::print).collect();
+        let text: Vec<String> = kernels.iter().map(|kernel| print_as(kernel, Spelling::Native)).collect();
         let (path, text) = (format!("{root}/tests/goldens/{name}.cu"), text.join("\n"));
         if bless {
             std::fs::write(&path, &text).unwrap();

@@ -27,8 +27,11 @@ fn flat(gradients: &[Tensor], line: usize, device: Device) -> bornite::Result<Te
 
 pub fn gradients_are_written_where_they_belong(device: Device) -> Outcome {
     let mut random = Random::fresh();
-    let (x, w, v) =
-        (data(&mut random, &[24, 33], device), data(&mut random, &[33, 20], device), data(&mut random, &[20, 7], device));
+    let (x, w, v) = (
+        data(&mut random, &[24, 33], device),
+        data(&mut random, &[33, 20], device),
+        data(&mut random, &[20, 7], device),
+    );
     let (b, c) = (data(&mut random, &[20], device), data(&mut random, &[7], device));
     let make = || {
         let loss = ((x.matmul(&w) + &b).tanh().matmul(&v) + &c).square().sum(..);
@@ -103,7 +106,8 @@ pub fn parts_with_other_readers(device: Device) -> Outcome {
             vec![Tensor::concat(&[&p, &q], 0), Tensor::concat(&[&q, &p], 0)]
         }),
         ("read on by a kernel", &|| {
-            let joined = Tensor::concat(&[&x.matmul(&y), &Tensor::ones(&[3, 16], DType::F32, device), &y.sum_keep(0)], 0);
+            let joined =
+                Tensor::concat(&[&x.matmul(&y), &Tensor::ones(&[3, 16], DType::F32, device), &y.sum_keep(0)], 0);
             vec![(&joined * 2.0).sum(-1), joined.exp()]
         }),
     ];
@@ -152,9 +156,8 @@ pub fn a_piece_of_a_variable(device: Device) -> Outcome {
     }
     // What is shifted is not where it was: all of it moves.
     let cache = Var::new(&data(&mut random, &[6, 4], device))?;
-    let step = trace(|t: &[Tensor]| {
-        Ok((vec![], vec![cache.set(Tensor::concat(&[&cache.get().slice(0, 1..), &t[0]], 0))]))
-    });
+    let step =
+        trace(|t: &[Tensor]| Ok((vec![], vec![cache.set(Tensor::concat(&[&cache.get().slice(0, 1..), &t[0]], 0))])));
     let new = data(&mut random, &[1, 4], device);
     let expected = bits(&Tensor::concat(&[&cache.get().slice(0, 1..), &new], 0))?;
     step.call(&[new])?;

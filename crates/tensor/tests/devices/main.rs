@@ -12,12 +12,14 @@ mod generate;
 mod grad;
 mod gradcheck;
 mod index;
+mod into_place;
 mod methods;
 mod mlp;
 mod native;
 mod nvrtc;
 mod ops;
 mod random;
+mod reported;
 mod rows;
 mod runtime;
 #[path = "../../../ir/tests/samples/mod.rs"]
@@ -36,7 +38,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 73] = [
+const SUITE: [(&str, Body); 79] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -73,6 +75,12 @@ const SUITE: [(&str, Body); 73] = [
     ("fused::spellings", fused::spellings),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
+    ("into_place::gradients_are_written_where_they_belong", into_place::gradients_are_written_where_they_belong),
+    ("into_place::parts_with_other_readers", into_place::parts_with_other_readers),
+    ("into_place::a_piece_of_a_variable", into_place::a_piece_of_a_variable),
+    ("into_place::a_row_of_a_variable", into_place::a_row_of_a_variable),
+    ("reported::graphs", reported::graphs),
+    ("reported::steps", reported::steps),
     ("methods::every_row_is_a_method", methods::every_row_is_a_method),
     ("methods::promotion", methods::promotion),
     ("methods::reductions", methods::reductions),
