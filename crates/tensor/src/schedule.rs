@@ -240,9 +240,10 @@ impl Plan {
         self.roots.iter().enumerate().map(bytes).map(|bytes| Buffer::new(self.device, bytes)).collect()
     }
 
-    /// Scratch memory.
-    pub fn allocate_scratch(&self) -> Result<Buffer> {
-        Buffer::new(self.device, self.scratch_bytes)
+    /// Scratch memory, if a step uses it.
+    pub fn allocate_scratch(&self) -> Result<Option<Buffer>> {
+        let used = self.steps.iter().any(|step| step.args.iter().any(|slot| slot.memory == Memory::Scratch));
+        used.then(|| Buffer::new(self.device, self.scratch_bytes)).transpose()
     }
 
     /// Handles that keep the code of all steps alive.
@@ -265,22 +266,22 @@ impl Plan {
     }
 
     /// Gives every step to the device.
-    pub fn run(&self, roots: &[Buffer], scratch: &Buffer, sources: &[Buffer]) -> Result<()> {
+    pub fn run(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
         self.steps.iter().try_for_each(|step| self.launch(step, roots, scratch, sources))
     }
 
     /// Runs the library's calls, whose first run may load code: not possible in a capture. Results are of no use.
-    pub fn warm(&self, roots: &[Buffer], scratch: &Buffer, sources: &[Buffer]) -> Result<()> {
+    pub fn warm(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
         let mut calls = self.steps.iter().filter(|step| matches!(step.call, Call::Product(_)));
         calls.try_for_each(|step| self.launch(step, roots, scratch, sources))
     }
 
-    fn launch(&self, step: &Step, roots: &[Buffer], scratch: &Buffer, sources: &[Buffer]) -> Result<()> {
+    fn launch(&self, step: &Step, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
         let mut parts = Vec::with_capacity(step.args.len());
         for Slot { memory, offset, bytes } in &step.args {
             let whole = match *memory {
                 Memory::Root(n) => roots.get(n),
-                Memory::Scratch => Some(scratch),
+                Memory::Scratch => scratch,
                 Memory::Source(n) => sources.get(n),
                 Memory::Status => self.status.as_ref(),
             };
@@ -353,7 +354,7 @@ pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {
         let plan = plan(&tensors, Present::Skip)?;
         let sources = plan.sources.iter().map(value_of).collect::<Result<Vec<_>>>()?;
         let (roots, scratch) = (plan.allocate_roots()?, plan.allocate_scratch()?);
-        plan.run(&roots, &scratch, &sources)?;
+        plan.run(&roots, scratch.as_ref(), &sources)?;
         plan.check()?;
         done.extend(plan.roots.iter().cloned().zip(roots));
     }

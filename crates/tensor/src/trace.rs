@@ -236,7 +236,7 @@ impl Compiled {
         };
         // Variables change only when it is known that no index was bad.
         let run = || -> Result<()> {
-            self.plan.run(&self.roots, &self.temps, &sources)?;
+            self.plan.run(&self.roots, Some(&self.temps), &sources)?;
             if self.plan.reports() { Ok(()) } else { settle() }
         };
         match device {
@@ -250,7 +250,7 @@ impl Compiled {
                         let device = bornite_cuda::Device::open(ordinal)?;
                         let buffers = [&self.roots[..], std::slice::from_ref(&self.temps), &sources, &homes].concat();
                         let kept = buffers.iter().filter_map(Buffer::kept).chain(self.plan.programs()).collect();
-                        self.plan.warm(&self.roots, &self.temps, &sources)?;
+                        self.plan.warm(&self.roots, Some(&self.temps), &sources)?;
                         // SAFETY: these are all the buffers and programs that `run` uses; the library's workspace is
                         // never freed.
                         #[allow(unsafe_code)]

@@ -63,3 +63,23 @@ fn kernels_are_as_documented() {
     let page = std::fs::read_to_string(&path).unwrap();
     assert!(page.contains(&table), "{path} should say\n{table}");
 }
+
+/// NVRTC takes all of them, and kernels that write into place.
+#[test]
+fn kernels_compile() {
+    if let Err(why) = bornite_cuda::nvrtc_version() {
+        println!("skipped: compiling the kernels, since {why}");
+        return;
+    }
+    let x = Tensor::from_slice(&[0.5f32; 64 * 64], &[64, 64], Device::Interpreter);
+    let gap = Tensor::zeros(&[3, 64], DType::F32, Device::Interpreter);
+    let parts = vec![Tensor::concat(&[&x.matmul(&x), &gap, &x.matmul(&x.t())], 0)];
+    for (name, _, tensors) in cases().into_iter().chain([("parts", "", parts)]) {
+        let kernels = gpu_kernels(&tensors).unwrap();
+        assert!(name != "parts" || kernels.iter().any(|kernel| kernel.name == "concat_f32"));
+        for kernel in &kernels {
+            let cubin = bornite_cuda::compile(&kernel.name, &print_as(kernel, Spelling::Native), "sm_90a").unwrap();
+            assert!(cubin.0.starts_with(b"\x7fELF"), "{name}");
+        }
+    }
+}

@@ -122,6 +122,53 @@ pub fn parts_with_other_readers(device: Device) -> Outcome {
     Ok(())
 }
 
+/// Pieces of all kinds in random order, eager and as the home of a variable.
+pub fn random_pieces(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    for round in 0..60 {
+        let mut below = |end: usize| (random.bits() % end as u64) as usize;
+        let columns = [1, 3, 4, 16, 64][below(5)];
+        let kinds: Vec<(usize, usize, usize)> =
+            (0..2 + below(6)).map(|_| (below(8), 1 + below(9), below(64))).collect();
+        let (x, w) = (data(&mut random, &[12, 5], device), data(&mut random, &[5, columns], device));
+        let source = data(&mut random, &[12, columns], device);
+        let make = |x: &Tensor| {
+            let mut pieces: Vec<Tensor> = vec![];
+            for &(kind, rows, word) in &kinds {
+                let end = rows as isize;
+                pieces.push(match kind {
+                    0 | 1 => x.slice(0, 0..end).matmul(&w),
+                    2 => source.slice(0, 0..end),
+                    3 => Tensor::full(word as f64, &[rows, columns], DType::F32, device),
+                    4 => source.slice(0, 12 - end..) * 2.0,
+                    5 => source.sum_keep(0),
+                    6 if !pieces.is_empty() => pieces[word % pieces.len()].clone(),
+                    7 if !pieces.is_empty() => pieces[word % pieces.len()].flip(0) + 1.0,
+                    _ => x.slice(0, 0..end).matmul(&w).tanh(),
+                });
+            }
+            Tensor::concat(&pieces.iter().collect::<Vec<_>>(), 0)
+        };
+        let expected = make(&x);
+        let expected_sum = with_fusion(false, || bits(&(&expected * 0.5).sum(-1)))?;
+        let expected = with_fusion(false, || bits(&expected))?;
+        let found = make(&x);
+        let sum = (&found * 0.5).sum(-1);
+        commit(&[found.clone(), sum.clone()], vec![])?;
+        assert_eq!((bits(&found)?, bits(&sum)?), (expected.clone(), expected_sum), "round {round}: {kinds:?}");
+        let home = Var::new(&Tensor::zeros(found.shape()?, DType::F32, device))?;
+        let step = trace(|t: &[Tensor]| {
+            let old = home.get();
+            Ok((if round % 2 == 0 { vec![old.sum(..)] } else { vec![] }, vec![home.set(make(&t[0]))]))
+        });
+        for _ in 0..2 {
+            step.call(std::slice::from_ref(&x))?;
+            assert_eq!(bits(&home.get())?, expected, "round {round}, traced: {kinds:?}");
+        }
+    }
+    Ok(())
+}
+
 /// A cache that becomes itself around a new piece: only that is written.
 pub fn a_piece_of_a_variable(device: Device) -> Outcome {
     let mut random = Random::fresh();
@@ -172,7 +219,7 @@ pub fn a_row_of_a_variable(device: Device) -> Outcome {
     let cache = Var::new(&data(&mut random, &[2, heads, time, width], device))?;
     let place = Var::new(&Tensor::from_slice(&[0i64], &[1], device))?;
     let update = |old: &Tensor, place: &Tensor, new: &Tensor| {
-        let here = Tensor::arange(time, DType::I64, device).eq(place);
+        let here = Tensor::arange(time, DType::I64, device).equal(place);
         here.reshape(&[1, 1, time, 1]).expand(&[2, heads, time, width]).select(new, old)
     };
     let step = trace(|t: &[Tensor]| {

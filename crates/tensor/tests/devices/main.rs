@@ -38,7 +38,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 79] = [
+const SUITE: [(&str, Body); 80] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -77,6 +77,7 @@ const SUITE: [(&str, Body); 79] = [
     ("fusion::kernels", fusion::kernels),
     ("into_place::gradients_are_written_where_they_belong", into_place::gradients_are_written_where_they_belong),
     ("into_place::parts_with_other_readers", into_place::parts_with_other_readers),
+    ("into_place::random_pieces", into_place::random_pieces),
     ("into_place::a_piece_of_a_variable", into_place::a_piece_of_a_variable),
     ("into_place::a_row_of_a_variable", into_place::a_row_of_a_variable),
     ("reported::graphs", reported::graphs),

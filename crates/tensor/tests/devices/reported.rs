@@ -159,7 +159,7 @@ fn largest_of_nan(_: &mut Random, device: Device) -> Found {
 fn recomputed_largest(random: &mut Random, device: Device) -> Found {
     let x: Vec<f64> = random.vec(64, -3.0, 3.0).iter().map(|v| f64::from(*v as f32)).collect();
     let powers = tensor(&x, &[4, 16], device).exp();
-    let found = powers.eq(powers.max_keep(-1)).cast(DType::F32).sum(-1);
+    let found = powers.equal(powers.max_keep(-1)).cast(DType::F32).sum(-1);
     let places = x.chunks(16).map(|row| (0..16).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap_or(0) as f64);
     let softmax = tensor(&x, &[4, 16], device).softmax(-1).argmax(-1);
     Ok(vec![(found, vec![1.0; 4]), (softmax, places.collect())])
@@ -174,8 +174,8 @@ fn gradient_of_many_ties(_: &mut Random, device: Device) -> Found {
     let x = Tensor::ones(&[70000], DType::F32, device).cast(DType::F16);
     x.realize()?;
     let slope = x.max(..).grad(&[&x]).remove(0);
-    // However it is shared among them, it is one in all.
-    Ok(vec![(slope.cast(DType::F32).sum(..), vec![1.0])])
+    // However it is shared among them, it is one in all, but for the rounding of 1/70000 in 16 bits.
+    Ok(vec![((slope.cast(DType::F32).sum(..) * 50.0).round() / 50.0, vec![1.0])])
 }
 
 fn transposed_condition(random: &mut Random, device: Device) -> Found {
@@ -253,8 +253,8 @@ fn results_of_one_step_compared(device: Device) -> Outcome {
     let step = trace(|x| Ok((vec![&x[0] + 1.0], vec![])));
     let call = |value: f64| step.call(&[tensor(&[value], &[1], device)]).map(|mut found| found.remove(0));
     let (a, b) = (call(1.1)?, call(1.2)?);
-    close("tinygrad 7020", &a.eq(&b).cast(DType::F32), &[0.0])?;
-    close("tinygrad 7020", &call(3.0)?.eq(call(3.0)?).cast(DType::F32), &[1.0])
+    close("tinygrad 7020", &a.equal(&b).cast(DType::F32), &[0.0])?;
+    close("tinygrad 7020", &call(3.0)?.equal(call(3.0)?).cast(DType::F32), &[1.0])
 }
 
 /// tinygrad 14689, 15698: a result fed back, shifted by a half that is written over while it is read.
@@ -380,7 +380,7 @@ fn a_cache_filled_step_by_step(device: Device) -> Outcome {
     let place = Var::new(&Tensor::from_slice(&[0i64], &[1], device))?;
     let step = trace(|t: &[Tensor]| {
         let (places, at) = (Tensor::arange(time, DType::I64, device), place.get());
-        let here = places.eq(&at).reshape(&[time, 1]).expand(&[time, width]);
+        let here = places.equal(&at).reshape(&[time, 1]).expand(&[time, width]);
         let keys = here.select(&t[0], cache.get());
         let scores = places.le(&at).reshape(&[1, time]).select(t[0].matmul(&keys.t()), -1e9);
         Ok((vec![scores.softmax(-1).matmul(&keys)], vec![cache.set(keys), place.set(at + 1)]))

@@ -80,10 +80,10 @@ mul_add_mul_add_div_sqrt_add_div_mul_sub_f32(float* __restrict__ out0, float* __
         const float v67 = v47 / c6;
         const float v68 = v48 / c6;
         const float v69 = v49 / c6;
-        const float v70 = __fsqrt_rn(v66);
-        const float v71 = __fsqrt_rn(v67);
-        const float v72 = __fsqrt_rn(v68);
-        const float v73 = __fsqrt_rn(v69);
+        const float v70 = sqrtf(v66);
+        const float v71 = sqrtf(v67);
+        const float v72 = sqrtf(v68);
+        const float v73 = sqrtf(v69);
         const float v75 = v70 + c7;
         const float v76 = v71 + c7;
         const float v77 = v72 + c7;

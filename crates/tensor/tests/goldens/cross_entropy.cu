@@ -21,73 +21,6 @@ template <class V> __device__ __forceinline__ void bn_store(void* p, const V& v)
     *(typename bn_word<sizeof(V)>::type*)p = u.word;
 }
 struct f32x4 { float x, y, z, w; };
-__device__ __forceinline__ float bn_exp_f32(float a) {
-    const bool t0 = 89.0f < a;
-    const float t1 = t0 ? 89.0f : a;
-    const bool t2 = t1 < -104.5f;
-    const float t3 = t2 ? -104.5f : t1;
-    const float t4 = fmaf(t3, 1.442695f, 12582912.0f);
-    const float t5 = t4 - 12582912.0f;
-    const int t6 = __float_as_int(t4);
-    const float t7 = fmaf(t5, -0.69314575f, t3);
-    const float t8 = fmaf(t5, -1.4286068e-6f, t7);
-    const float t9 = fmaf(0.0001984127f, t8, 0.0013888889f);
-    const float t10 = fmaf(t9, t8, 0.008333334f);
-    const float t11 = fmaf(t10, t8, 0.041666668f);
-    const float t12 = fmaf(t11, t8, 0.16666667f);
-    const float t13 = fmaf(t12, t8, 0.5f);
-    const float t14 = fmaf(t13, t8, 1.0f);
-    const float t15 = fmaf(t14, t8, 1.0f);
-    const int t16 = (int)((unsigned)t6 - (unsigned)1262485504);
-    const int t17 = t16 >> (1 & 31);
-    const int t18 = (int)((unsigned)t16 - (unsigned)t17);
-    const int t19 = (int)((unsigned)t17 + (unsigned)127);
-    const int t20 = (int)((unsigned)t19 << (23 & 31));
-    const float t21 = __int_as_float(t20);
-    const int t22 = (int)((unsigned)t18 + (unsigned)127);
-    const int t23 = (int)((unsigned)t22 << (23 & 31));
-    const float t24 = __int_as_float(t23);
-    const float t25 = t15 * t21;
-    const float t26 = t25 * t24;
-    return t26;
-}
-__device__ __forceinline__ float bn_log_f32(float a) {
-    const bool t0 = a < 1.1754944e-38f;
-    const float t1 = a * 8388608.0f;
-    const float t2 = t0 ? t1 : a;
-    const int t3 = __float_as_int(t2);
-    const int t4 = (int)((unsigned)t3 - (unsigned)1060439283);
-    const int t5 = t4 >> (23 & 31);
-    const int t6 = t4 & 8388607;
-    const int t7 = (int)((unsigned)t6 + (unsigned)1060439283);
-    const float t8 = __int_as_float(t7);
-    const int t9 = (int)((unsigned)t5 - (unsigned)23);
-    const int t10 = t0 ? t9 : t5;
-    const float t11 = (float)t10;
-    const float t12 = t8 - 1.0f;
-    const float t13 = t12 + 2.0f;
-    const float t14 = t12 / t13;
-    const float t15 = t14 * t14;
-    const float t16 = fmaf(0.18181819f, t15, 0.22222222f);
-    const float t17 = fmaf(t16, t15, 0.2857143f);
-    const float t18 = fmaf(t17, t15, 0.4f);
-    const float t19 = fmaf(t18, t15, 0.6666667f);
-    const float t20 = t15 * t19;
-    const float t21 = t12 - t20;
-    const float t22 = t14 * t21;
-    const float t23 = fmaf(t11, -1.4286068e-6f, t22);
-    const float t24 = t12 - t23;
-    const float t25 = fmaf(t11, 0.69314575f, t24);
-    const bool t26 = a == __int_as_float(0x7f800000);
-    const float t27 = t26 ? __int_as_float(0x7f800000) : t25;
-    const bool t28 = a == 0.0f;
-    const float t29 = t28 ? __int_as_float(0xff800000) : t27;
-    const bool t30 = a < 0.0f;
-    const float t31 = t30 ? __int_as_float(0x7fc00000) : t29;
-    const bool t32 = a == a;
-    const float t33 = t32 ? t31 : __int_as_float(0x7fc00000);
-    return t33;
-}
 extern "C" __global__ void __launch_bounds__(256)
 max_sub_exp_sum_log_sub_gather_div_neg_f32(float* __restrict__ out0, float* __restrict__ out1, long long* __restrict__ status, const long long* __restrict__ in0, const float* __restrict__ in1, long long code1, float c1, long long code3) {
     __shared__ float tile0_0_[8];
@@ -240,10 +173,10 @@ max_sub_exp_sum_log_sub_gather_div_neg_f32(float* __restrict__ out0, float* __re
     const float v145 = v43 - v143;
     const float v146 = v44 - v143;
     const float v147 = v45 - v143;
-    const float v148 = bn_exp_f32(v144);
-    const float v149 = bn_exp_f32(v145);
-    const float v150 = bn_exp_f32(v146);
-    const float v151 = bn_exp_f32(v147);
+    const float v148 = expf(v144);
+    const float v149 = expf(v145);
+    const float v150 = expf(v146);
+    const float v151 = expf(v147);
     const float v152 = total_4;
     const float v153 = v152 + v148;
     total_4 = v153;
@@ -260,10 +193,10 @@ max_sub_exp_sum_log_sub_gather_div_neg_f32(float* __restrict__ out0, float* __re
     const float v161 = v56 - v143;
     const float v162 = v57 - v143;
     const float v163 = v58 - v143;
-    const float v164 = bn_exp_f32(v160);
-    const float v165 = bn_exp_f32(v161);
-    const float v166 = bn_exp_f32(v162);
-    const float v167 = bn_exp_f32(v163);
+    const float v164 = expf(v160);
+    const float v165 = expf(v161);
+    const float v166 = expf(v162);
+    const float v167 = expf(v163);
     const float v168 = total_4;
     const float v169 = v168 + v164;
     total_4 = v169;
@@ -280,10 +213,10 @@ max_sub_exp_sum_log_sub_gather_div_neg_f32(float* __restrict__ out0, float* __re
     const float v177 = v69 - v143;
     const float v178 = v70 - v143;
     const float v179 = v71 - v143;
-    const float v180 = bn_exp_f32(v176);
-    const float v181 = bn_exp_f32(v177);
-    const float v182 = bn_exp_f32(v178);
-    const float v183 = bn_exp_f32(v179);
+    const float v180 = expf(v176);
+    const float v181 = expf(v177);
+    const float v182 = expf(v178);
+    const float v183 = expf(v179);
     const float v184 = total_4;
     const float v185 = v184 + v180;
     total_4 = v185;
@@ -300,10 +233,10 @@ max_sub_exp_sum_log_sub_gather_div_neg_f32(float* __restrict__ out0, float* __re
     const float v193 = v82 - v143;
     const float v194 = v83 - v143;
     const float v195 = v84 - v143;
-    const float v196 = bn_exp_f32(v192);
-    const float v197 = bn_exp_f32(v193);
-    const float v198 = bn_exp_f32(v194);
-    const float v199 = bn_exp_f32(v195);
+    const float v196 = expf(v192);
+    const float v197 = expf(v193);
+    const float v198 = expf(v194);
+    const float v199 = expf(v195);
     const float v200 = total_4;
     const float v201 = v200 + v196;
     total_4 = v201;
@@ -355,7 +288,7 @@ max_sub_exp_sum_log_sub_gather_div_neg_f32(float* __restrict__ out0, float* __re
     const float v256 = v252 + v253;
     const float v257 = v254 + v255;
     const float v258 = v256 + v257;
-    const float v259 = bn_log_f32(v258);
+    const float v259 = logf(v258);
     const float v260 = v40 / v258;
     if (v19) {
         const bool v264 = v20 >= 0LL;

@@ -14,11 +14,6 @@ template <class V> __device__ __forceinline__ void bn_store(void* p, const V& v)
     *(typename bn_word<sizeof(V)>::type*)p = u.word;
 }
 struct f32x4 { float x, y, z, w; };
-__device__ __forceinline__ float bn_rsqrt_f32(float a) {
-    const float t0 = __fsqrt_rn(a);
-    const float t1 = 1.0f / t0;
-    return t1;
-}
 extern "C" __global__ void __launch_bounds__(128)
 sum_div_sub_mul_sum_div_add_rsqrt_mul_f32(float* __restrict__ out, const float* __restrict__ in0, const float* __restrict__ in1, const float* __restrict__ in2, float c0, float c1, float c2) {
     float total_0 = 0.0f;
@@ -307,7 +302,7 @@ sum_div_sub_mul_sum_div_add_rsqrt_mul_f32(float* __restrict__ out, const float* 
     const float v252 = v249 + v251;
     const float v254 = v252 / c1;
     const float v256 = v254 + c2;
-    const float v257 = bn_rsqrt_f32(v256);
+    const float v257 = rsqrtf(v256);
     const float v258 = v135 * v257;
     const float v259 = v136 * v257;
     const float v260 = v137 * v257;

@@ -14,11 +14,6 @@ template <class V> __device__ __forceinline__ void bn_store(void* p, const V& v)
     *(typename bn_word<sizeof(V)>::type*)p = u.word;
 }
 struct f32x4 { float x, y, z, w; };
-__device__ __forceinline__ float bn_rsqrt_f32(float a) {
-    const float t0 = __fsqrt_rn(a);
-    const float t1 = 1.0f / t0;
-    return t1;
-}
 extern "C" __global__ void __launch_bounds__(128)
 sum_div_sub_mul_sum_div_add_rsqrt_mul_f32(float* __restrict__ out0, float* __restrict__ out1, const float* __restrict__ in0, const float* __restrict__ in1, const float* __restrict__ in2, float c0, float c1, float c2, float c3, float c4, float c5) {
     float total_0 = 0.0f;
@@ -536,7 +531,7 @@ sum_div_sub_mul_sum_div_add_rsqrt_mul_f32(float* __restrict__ out0, float* __res
     const float v460 = v457 + v459;
     const float v462 = v445 / c1;
     const float v464 = v462 + c2;
-    const float v465 = bn_rsqrt_f32(v464);
+    const float v465 = rsqrtf(v464);
     const float v466 = v465 / v464;
     const float v468 = v466 * c3;
     const float v469 = v460 * v468;

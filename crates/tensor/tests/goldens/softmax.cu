@@ -21,36 +21,6 @@ template <class V> __device__ __forceinline__ void bn_store(void* p, const V& v)
     *(typename bn_word<sizeof(V)>::type*)p = u.word;
 }
 struct f32x4 { float x, y, z, w; };
-__device__ __forceinline__ float bn_exp_f32(float a) {
-    const bool t0 = 89.0f < a;
-    const float t1 = t0 ? 89.0f : a;
-    const bool t2 = t1 < -104.5f;
-    const float t3 = t2 ? -104.5f : t1;
-    const float t4 = fmaf(t3, 1.442695f, 12582912.0f);
-    const float t5 = t4 - 12582912.0f;
-    const int t6 = __float_as_int(t4);
-    const float t7 = fmaf(t5, -0.69314575f, t3);
-    const float t8 = fmaf(t5, -1.4286068e-6f, t7);
-    const float t9 = fmaf(0.0001984127f, t8, 0.0013888889f);
-    const float t10 = fmaf(t9, t8, 0.008333334f);
-    const float t11 = fmaf(t10, t8, 0.041666668f);
-    const float t12 = fmaf(t11, t8, 0.16666667f);
-    const float t13 = fmaf(t12, t8, 0.5f);
-    const float t14 = fmaf(t13, t8, 1.0f);
-    const float t15 = fmaf(t14, t8, 1.0f);
-    const int t16 = (int)((unsigned)t6 - (unsigned)1262485504);
-    const int t17 = t16 >> (1 & 31);
-    const int t18 = (int)((unsigned)t16 - (unsigned)t17);
-    const int t19 = (int)((unsigned)t17 + (unsigned)127);
-    const int t20 = (int)((unsigned)t19 << (23 & 31));
-    const float t21 = __int_as_float(t20);
-    const int t22 = (int)((unsigned)t18 + (unsigned)127);
-    const int t23 = (int)((unsigned)t22 << (23 & 31));
-    const float t24 = __int_as_float(t23);
-    const float t25 = t15 * t21;
-    const float t26 = t25 * t24;
-    return t26;
-}
 extern "C" __global__ void __launch_bounds__(128)
 max_sub_exp_sum_div_f32(float* __restrict__ out, const float* __restrict__ in0) {
     float total_0 = __int_as_float(0xff800000);
@@ -203,10 +173,10 @@ max_sub_exp_sum_div_f32(float* __restrict__ out, const float* __restrict__ in0) 
     const float v134 = v35 - v132;
     const float v135 = v36 - v132;
     const float v136 = v37 - v132;
-    const float v137 = bn_exp_f32(v133);
-    const float v138 = bn_exp_f32(v134);
-    const float v139 = bn_exp_f32(v135);
-    const float v140 = bn_exp_f32(v136);
+    const float v137 = expf(v133);
+    const float v138 = expf(v134);
+    const float v139 = expf(v135);
+    const float v140 = expf(v136);
     const float v141 = total_4;
     const float v142 = v141 + v137;
     total_4 = v142;
@@ -223,10 +193,10 @@ max_sub_exp_sum_div_f32(float* __restrict__ out, const float* __restrict__ in0) 
     const float v150 = v48 - v132;
     const float v151 = v49 - v132;
     const float v152 = v50 - v132;
-    const float v153 = bn_exp_f32(v149);
-    const float v154 = bn_exp_f32(v150);
-    const float v155 = bn_exp_f32(v151);
-    const float v156 = bn_exp_f32(v152);
+    const float v153 = expf(v149);
+    const float v154 = expf(v150);
+    const float v155 = expf(v151);
+    const float v156 = expf(v152);
     const float v157 = total_4;
     const float v158 = v157 + v153;
     total_4 = v158;
@@ -243,10 +213,10 @@ max_sub_exp_sum_div_f32(float* __restrict__ out, const float* __restrict__ in0) 
     const float v166 = v61 - v132;
     const float v167 = v62 - v132;
     const float v168 = v63 - v132;
-    const float v169 = bn_exp_f32(v165);
-    const float v170 = bn_exp_f32(v166);
-    const float v171 = bn_exp_f32(v167);
-    const float v172 = bn_exp_f32(v168);
+    const float v169 = expf(v165);
+    const float v170 = expf(v166);
+    const float v171 = expf(v167);
+    const float v172 = expf(v168);
     const float v173 = total_4;
     const float v174 = v173 + v169;
     total_4 = v174;
@@ -263,10 +233,10 @@ max_sub_exp_sum_div_f32(float* __restrict__ out, const float* __restrict__ in0) 
     const float v182 = v74 - v132;
     const float v183 = v75 - v132;
     const float v184 = v76 - v132;
-    const float v185 = bn_exp_f32(v181);
-    const float v186 = bn_exp_f32(v182);
-    const float v187 = bn_exp_f32(v183);
-    const float v188 = bn_exp_f32(v184);
+    const float v185 = expf(v181);
+    const float v186 = expf(v182);
+    const float v187 = expf(v183);
+    const float v188 = expf(v184);
     const float v189 = total_4;
     const float v190 = v189 + v185;
     total_4 = v190;
@@ -283,10 +253,10 @@ max_sub_exp_sum_div_f32(float* __restrict__ out, const float* __restrict__ in0) 
     const float v198 = v87 - v132;
     const float v199 = v88 - v132;
     const float v200 = v89 - v132;
-    const float v201 = bn_exp_f32(v197);
-    const float v202 = bn_exp_f32(v198);
-    const float v203 = bn_exp_f32(v199);
-    const float v204 = bn_exp_f32(v200);
+    const float v201 = expf(v197);
+    const float v202 = expf(v198);
+    const float v203 = expf(v199);
+    const float v204 = expf(v200);
     const float v205 = total_4;
     const float v206 = v205 + v201;
     total_4 = v206;
@@ -303,10 +273,10 @@ max_sub_exp_sum_div_f32(float* __restrict__ out, const float* __restrict__ in0) 
     const float v214 = v100 - v132;
     const float v215 = v101 - v132;
     const float v216 = v102 - v132;
-    const float v217 = bn_exp_f32(v213);
-    const float v218 = bn_exp_f32(v214);
-    const float v219 = bn_exp_f32(v215);
-    const float v220 = bn_exp_f32(v216);
+    const float v217 = expf(v213);
+    const float v218 = expf(v214);
+    const float v219 = expf(v215);
+    const float v220 = expf(v216);
     const float v221 = total_4;
     const float v222 = v221 + v217;
     total_4 = v222;
