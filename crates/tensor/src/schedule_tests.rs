@@ -118,9 +118,9 @@ fn training_step(device: Device) -> Vec<Tensor> {
         let seen = Tensor::ones(&[time, time], DType::F32, device).tril(0).gt(0.5);
         let mixed = seen.select(&scores, -1e9).softmax(-1).matmul(&split(2));
         let mixed = mixed.permute(&[0, 2, 1, 3]).reshape(&[batch, time, width]);
-        x = x + mixed.linear(&out.t(), Some(&biases[1]));
+        x += mixed.linear(&out.t(), Some(&biases[1]));
         let y = x.layer_norm(w1, b1, 1e-5).linear(&up.t(), Some(&biases[2])).gelu();
-        x = x + y.linear(&down.t(), Some(&biases[3]));
+        x += y.linear(&down.t(), Some(&biases[3]));
     }
     let loss = x.matmul(&head).reshape(&[batch * time, words]).cross_entropy(&index.reshape(&[batch * time]));
     let mut parameters = vec![&table, &places, &head];

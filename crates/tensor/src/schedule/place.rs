@@ -205,7 +205,7 @@ fn one_position(condition: &Tensor) -> Option<(usize, Tensor)> {
             }
             below += if far < stride { far * steps } else { 0 };
         }
-        let counted_whole = iota.0.dtype.is_int() && length as i128 - 1 <= iota.0.dtype.int_range().1 as i128;
+        let counted_whole = iota.0.dtype.is_int() && length as i128 - 1 <= iota.0.dtype.int_range().1;
         let (only, through) = look_through(number);
         let repeated = seen(only, &through)?;
         let one = repeated.shape.iter().zip(&repeated.strides).all(|(length, stride)| *length == 1 || *stride == 0);
