@@ -2,3 +2,12 @@
 //!
 //! It stands on `bornite`'s tensors and must not know the command line: progress is reported to whoever asks.
 
+mod error;
+pub mod layers;
+pub mod model;
+pub mod optimiser;
+mod parameters;
+pub mod train;
+
+pub use error::{Error, Result};
+pub use parameters::{Context, Declarations, Declared, Init, Param, Scope};

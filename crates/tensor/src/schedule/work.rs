@@ -13,9 +13,10 @@ use super::place::{ByCalls, InPlace, Into, Places, places};
 use crate::execute::{Flavour, Program, RoutineCall};
 use crate::fused::Fails;
 use crate::joint::{self, How};
-use crate::lower::{Group, Lowered, lower, lower_group, lower_pieces, lower_row};
+use crate::lower::{Group, Lowered, for_gpu, lower, lower_group, lower_pieces, lower_row, lower_scatter};
 use crate::matmul::{Product, products};
 use crate::node::{Node, Op};
+use crate::scatter::scatter;
 use crate::timing::About;
 use crate::{DType, Device, Result, Tensor};
 
@@ -142,6 +143,20 @@ pub(super) fn work(
                     let call = Planned::Product(call.product.clone());
                     work.push(Work { call, operands, values: vec![], about, cost });
                 }
+            } else if let Some((routine, inputs)) = scatter(&tensor.0, device) {
+                let operands = [out].into_iter().chain(inputs.into_iter().map(Operand::In)).collect();
+                let call = Planned::Routine(Arc::new(routine), Fails::Perhaps);
+                let cost = Cost { flops: flops(&tensor.0), ..Cost::default() };
+                work.push(Work { call, operands, values: vec![], about, cost });
+            } else if let Some(steps) = lower_scatter(tensor, for_gpu(device))? {
+                for (lowered, outs) in steps {
+                    let outs = outs.iter().map(|out| Operand::Out(out.0.id, out.0.bytes())).collect();
+                    work.push(kernel(lowered, outs, about)?);
+                }
+                // What the steps before sort is no arithmetic.
+                if let Some(last) = work.last_mut() {
+                    last.cost.flops = flops(&tensor.0);
+                }
             } else {
                 let mut step = kernel(lower(tensor)?, vec![out], about)?;
                 step.cost.flops = flops(&tensor.0);
@@ -154,7 +169,8 @@ pub(super) fn work(
             .collect();
         worked.within = places.within;
         // An update in place that something forbids is computed anew as a whole.
-        let forbidden = |(at, id, old): &(usize, u64, Tensor)| (!may_replace(&worked.work, *at, old)).then_some(*id);
+        let forbidden =
+            |(at, id, old): &(usize, u64, Tensor)| (!may_replace(device, &worked.work, *at, old)).then_some(*id);
         let more: Vec<u64> = updates.iter().filter_map(forbidden).collect();
         if !more.is_empty() {
             refused.extend(more);
@@ -169,13 +185,18 @@ pub(super) fn work(
     }
 }
 
-/// True if the steps from one on may write where `old` is: none of them reads it, and none can fail any more, for a step that
-/// fails must leave variables as they are.
-fn may_replace(work: &[Work], from: usize, old: &Tensor) -> bool {
-    let reports = |work: &Work| work.operands.iter().any(|operand| matches!(operand, Operand::Status));
-    let fails = |work: &Work| matches!(work.call, Planned::Routine(_, Fails::Perhaps));
+/// True if the steps from one on may write where `old` is: none of them reads it, and none can fail any more. What can fail must
+/// leave variables as they are until it is known that it has not: on the host when it has run, on a GPU at the end.
+fn may_replace(device: Device, work: &[Work], from: usize, old: &Tensor) -> bool {
+    let fails = |work: &Work| matches!(work.call, Planned::Routine(_, Fails::Perhaps)) || reports(work);
     let reads = |work: &Work| work.inputs().any(|input| input.0.id == old.0.id);
-    !work.iter().any(reports) && !work[from..].iter().any(|work| fails(work) || reads(work))
+    let late = matches!(device, Device::Cuda(_)) && work.iter().any(reports);
+    !late && !work[from..].iter().any(|work| fails(work) || reads(work))
+}
+
+/// True if a step can meet a bad index.
+fn reports(work: &Work) -> bool {
+    work.operands.iter().any(|operand| matches!(operand, Operand::Status))
 }
 
 /// Finds which values of `homes` can be written where the old ones are.
@@ -185,7 +206,7 @@ fn settle(device: Device, homes: &[(u64, Tensor)], groups: &[Placed<'_>], worked
         let Some((_, old)) = homes.iter().find(|(id, _)| id == whole) else { continue };
         let part = |id: u64| id == *whole || worked.within.get(&id).is_some_and(|(into, _)| into == whole);
         let first = worked.work.iter().position(|work| work.outputs().any(|(id, _)| part(id)));
-        if first.is_some_and(|first| may_replace(&worked.work, first, old)) {
+        if first.is_some_and(|first| may_replace(device, &worked.work, first, old)) {
             worked.homes.push((*whole, old.clone()));
         }
     }
@@ -195,7 +216,7 @@ fn settle(device: Device, homes: &[(u64, Tensor)], groups: &[Placed<'_>], worked
             .filter(|(id, _)| group.outputs.iter().any(|t| t.0.id == *id))
             .filter(|(_, old)| {
                 let safe = !reads(&worked.work[*at], old) || in_step.contains(&old.0.id);
-                safe && may_replace(&worked.work, at + 1, old)
+                safe && !reports(&worked.work[*at]) && may_replace(device, &worked.work, at + 1, old)
             })
             .cloned()
             .collect();

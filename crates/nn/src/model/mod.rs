@@ -1,0 +1,9 @@
+//! Models. [`Gpt`] is GPT-2 and its relatives, by configuration.
+
+mod attention;
+mod config;
+mod gpt;
+
+pub use attention::{Attention, Cache};
+pub use config::{GptConfig, MlpKind, NormKind, PositionKind};
+pub use gpt::{Block, Gpt, Mlp};
