@@ -1,7 +1,17 @@
-__device__ __forceinline__ float bn_bf16_to_f32(unsigned short a) { return __uint_as_float((unsigned)a << 16); }
+__device__ __forceinline__ float bn_bf16_to_f32(unsigned short a) {
+    float r;
+    asm("mov.b32 %0, {%1, %2};" : "=f"(r) : "h"((unsigned short)0), "h"(a));
+    return r;
+}
 __device__ __forceinline__ unsigned short bn_f32_to_bf16(float a) {
+#if __CUDA_ARCH__ >= 800
+    unsigned short r;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(a));
+    return r;
+#else
     const unsigned bits = __float_as_uint(a);
     return a != a ? 0x7fff : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+#endif
 }
 template <int BYTES> struct bn_word;
 template <> struct bn_word<2> { typedef unsigned short type; };
