@@ -2,6 +2,7 @@
 //!
 //! It stands on `bornite`'s tensors and must not know the command line: progress is reported to whoever asks.
 
+pub mod checkpoint;
 mod error;
 pub mod layers;
 pub mod model;

@@ -181,6 +181,7 @@ pub(super) fn work(
         if fuses {
             reuse(device, &wanted, &groups, &mut worked)?;
         }
+        settle_routines(device, homes, &mut worked);
         return Ok(worked);
     }
 }
@@ -226,6 +227,29 @@ fn settle(device: Device, homes: &[(u64, Tensor)], groups: &[Placed<'_>], worked
         }
     }
     Ok(())
+}
+
+/// Finds which results of routines can be written where old values are, which then need not be copied first. Steps go.
+fn settle_routines(device: Device, homes: &[(u64, Tensor)], worked: &mut Worked) {
+    let Worked { work, homes: settled, .. } = worked;
+    let mut copies = HashSet::new();
+    for (at, routine) in work.iter().enumerate() {
+        let Planned::Routine(_, Fails::Never) = routine.call else { continue };
+        let reads = |old: &Tensor| routine.inputs().any(|input| input.0.id == old.0.id);
+        let firsts = (0..at).rev().take_while(|&n| copies_into(&work[n], routine));
+        for n in firsts {
+            let home = homes.iter().find(|(id, old)| copies_from(&work[n], *id, old));
+            if let Some((id, old)) = home.filter(|(_, old)| !reads(old) && may_replace(device, work, at + 1, old)) {
+                copies.insert(n);
+                settled.push((*id, old.clone()));
+            }
+        }
+    }
+    let mut n = 0;
+    work.retain(|_| {
+        n += 1;
+        !copies.contains(&(n - 1))
+    });
 }
 
 /// Puts results of kernels where an input was that they read element by element, and that nothing reads after.
@@ -280,6 +304,18 @@ fn write_into(tensor: &Tensor, placed: &InPlace, about: About, work: &mut Vec<Wo
         }
     }
     Ok(())
+}
+
+/// True if a step makes the first contents of a result of a routine, and nothing else.
+fn copies_into(work: &Work, routine: &Work) -> bool {
+    let mut made = work.outputs();
+    let one = made.next().filter(|_| made.next().is_none());
+    one.is_some_and(|(id, _)| routine.outputs().any(|(other, _)| other == id))
+}
+
+/// True if a step copies a tensor in memory to a result.
+fn copies_from(work: &Work, id: u64, old: &Tensor) -> bool {
+    work.outputs().any(|(made, _)| made == id) && work.inputs().all(|input| input.0.id == old.0.id)
 }
 
 /// What has to be computed for the roots, where some nodes read other tensors than the graph says.
@@ -379,12 +415,21 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
         .map(|part| (if is_part(part) { part.0.id } else { Node::next_id_taken() }, part.0.bytes()))
         .collect();
     let (kernel_of, values, checked) = match &joint.how {
-        How::Routine(run, fails) => {
+        How::Routine(run, fails, pairs) => {
             let size = |part: &Tensor| (part.0.dtype, part.0.elements());
-            let (results, taken) = (parts.iter().map(size).collect(), inputs.iter().map(size).collect());
-            let call = RoutineCall { name: joint.name, run: run.clone(), device, results, inputs: taken };
+            // What a result takes the place of is copied there; `placed` may find that it need not be.
+            for (result, input) in pairs {
+                let first =
+                    Tensor::build(Op::Reshape(inputs[*input].0.shape.clone()), vec![inputs[*input].clone()], place);
+                let (id, bytes) = outs[*result];
+                work.push(kernel(lower(&first)?, vec![Operand::Out(id, bytes)], about)?);
+            }
+            let taken = |n: &usize| pairs.iter().any(|(_, input)| input == n);
+            let given: Vec<Tensor> = (0..inputs.len()).filter(|n| !taken(n)).map(|n| inputs[n].clone()).collect();
+            let (results, sizes) = (parts.iter().map(size).collect(), given.iter().map(size).collect());
+            let call = RoutineCall { name: joint.name, run: run.clone(), device, results, inputs: sizes };
             let operands = outs.iter().map(|&(id, bytes)| Operand::Out(id, bytes));
-            let operands = operands.chain(inputs.iter().cloned().map(Operand::In)).collect();
+            let operands = operands.chain(given.into_iter().map(Operand::In)).collect();
             // What a routine does is known by what it means.
             let cost = Cost { flops: meaning_flops(tensor), ..Cost::default() };
             work.push(Work { call: Planned::Routine(Arc::new(call), *fails), operands, values: vec![], about, cost });
