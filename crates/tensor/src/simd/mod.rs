@@ -7,6 +7,7 @@
 //! What runs in vectors is `#[inline(always)]` down to the last function, and closures are small: code that is not inlined
 //! into `with_simd` is compiled without the vectors' instructions, and was forty times slower.
 
+pub(crate) mod adamw;
 pub(crate) mod cross_entropy;
 mod exp;
 pub(crate) mod gelu;
