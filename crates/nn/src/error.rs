@@ -63,6 +63,12 @@ pub enum Error {
         /// The file that would name one.
         pointer: &'static str,
     },
+    /// A tokenizer cannot be made of what was given.
+    #[error("tokenizer: {0}")]
+    Tokenizer(String),
+    /// Data cannot be used as asked.
+    #[error("data: {0}")]
+    Data(String),
     /// A setting that cannot be.
     #[error("{0}")]
     Config(String),

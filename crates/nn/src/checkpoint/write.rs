@@ -81,7 +81,7 @@ pub(crate) fn write_tensors(disk: &dyn Disk, folder: &Path, files: &[(String, La
                 disk.write_at(&open[file], chunk, at).map_err(|error| Error::io("write", &path())(error))?;
                 at += chunk.len() as u64;
             }
-            Ok(())
+            Ok::<(), Error>(())
         })??;
         let part = Part { name: tensor_name.to_string(), bytes: entry.bytes(), sha256: hex(hash) };
         digests.lock().unwrap_or_else(PoisonError::into_inner)[file].push((tensor, part));

@@ -175,9 +175,8 @@ impl Learner {
         let numbers = Tensor::from_slice(&self.optimiser.numbers(Numbers { rate, step: number }), &[3], device);
         let scale = Tensor::from_slice(&[self.scale.factor as f32], &[], device);
         // Far apart: each layer of each batch draws from an offset of its own.
-        let random = |n: usize| {
-            Tensor::from_slice(&[self.learning.seed, number << 32 | (n as u64) << 20], &[2], device)
-        };
+        let random =
+            |n: usize| Tensor::from_slice(&[self.learning.seed, number << 32 | (n as u64) << 20], &[2], device);
         let precision = self.learning.precision;
         let (losses, norm) = precision.within(|| -> Result<(Vec<Tensor>, Tensor)> {
             if self.gradients.is_none() {

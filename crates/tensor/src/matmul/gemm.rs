@@ -77,7 +77,8 @@ impl<T: Copy> View<'_, T> {
         // A cache has few places for what is a multiple of some KB apart.
         const TURNED: usize = 1 << 10;
         const STRAIGHT: usize = 8 << 10;
-        let apart = |stride: isize, least: usize| (stride.unsigned_abs() * size_of::<T>()).is_multiple_of(least);
+        let apart =
+            |stride: isize, least: usize| stride != 0 && (stride.unsigned_abs() * size_of::<T>()).is_multiple_of(least);
         // More than the first cache has places for.
         const MANY: usize = 16;
         let (count, length, turned) = match () {
