@@ -19,7 +19,7 @@ const CONTEXT: usize = 1024;
 struct Parameters(Vec<Tensor>);
 
 impl Parameters {
-    fn new(&mut self, shape: &[usize]) -> Tensor {
+    fn parameter(&mut self, shape: &[usize]) -> Tensor {
         let zeros = vec![0.0f32; shape.iter().product()];
         let parameter = Tensor::from_slice(&zeros, shape, Device::Interpreter);
         self.0.push(parameter.clone());
@@ -28,12 +28,12 @@ impl Parameters {
 
     fn linear(&mut self, x: &Tensor, to: usize) -> bornite::Result<Tensor> {
         let from = x.shape()?[x.shape()?.len() - 1];
-        let (weight, bias) = (self.new(&[to, from]), self.new(&[to]));
+        let (weight, bias) = (self.parameter(&[to, from]), self.parameter(&[to]));
         Ok(x.linear(&weight.cast(DType::BF16), Some(&bias.cast(DType::BF16))))
     }
 
     fn norm(&mut self, x: &Tensor) -> Tensor {
-        let (weight, bias) = (self.new(&[WIDTH]), self.new(&[WIDTH]));
+        let (weight, bias) = (self.parameter(&[WIDTH]), self.parameter(&[WIDTH]));
         x.layer_norm(&weight.cast(DType::BF16), &bias.cast(DType::BF16), 1e-5)
     }
 
@@ -58,8 +58,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tokens = Tensor::from_slice(&ids, &[BATCH, CONTEXT], Device::Interpreter);
     let targets = Tensor::from_slice(&ids, &[BATCH * CONTEXT], Device::Interpreter);
     let mut parameters = Parameters(vec![]);
-    let table = parameters.new(&[VOCABULARY, WIDTH]);
-    let positions = parameters.new(&[CONTEXT, WIDTH]);
+    let table = parameters.parameter(&[VOCABULARY, WIDTH]);
+    let positions = parameters.parameter(&[CONTEXT, WIDTH]);
 
     let begun = Instant::now();
     let tied = table.cast(DType::BF16);

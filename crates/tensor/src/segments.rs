@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::buffer::Buffer;
 use crate::moves::Move;
-use crate::node::{Node, Op};
+use crate::node::{Cut, Node, Op};
 use crate::schedule::{realize, value_of};
 use crate::tensor::elements_of;
 use crate::{DType, Error, Place, Result, Tensor, Update, Var, commit};
@@ -29,6 +29,14 @@ struct Segment {
     shape: Vec<usize>,
     start: usize,
     elements: usize,
+}
+
+impl Segment {
+    /// The tensor in a flat one: a view.
+    fn of(&self, flat: &Tensor, place: Place) -> Tensor {
+        let cut = Cut { start: self.start, step: 1, len: self.elements };
+        Tensor::build(Op::Slice(vec![cut]), vec![flat.clone()], place).reshape_at(&self.shape, place)
+    }
 }
 
 /// Which tensors there are, in the order in which they were given, and where.
@@ -190,9 +198,7 @@ impl Arena {
         if let Some(node) = known.upgrade() {
             return Tensor(node);
         }
-        let Segment { shape, start, elements, .. } = &self.table.segments[n];
-        let cut = crate::node::Cut { start: *start, step: 1, len: *elements };
-        let tensor = Tensor::build(Op::Slice(vec![cut]), vec![flat], place).reshape_at(shape, place);
+        let tensor = self.table.segments[n].of(&flat, place);
         *known = Arc::downgrade(&tensor.0);
         tensor
     }
@@ -241,16 +247,12 @@ impl Arena {
     #[track_caller]
     pub fn unflatten(&self, flat: &Tensor) -> Vec<Tensor> {
         let place = Place::here();
-        let cut = |Segment { shape, start, elements, .. }: &Segment| {
-            let cut = crate::node::Cut { start: *start, step: 1, len: *elements };
-            Tensor::build(Op::Slice(vec![cut]), vec![flat.clone()], place).reshape_at(shape, place)
-        };
         match flat.node() {
             Ok(node) if node.shape != [self.table.elements] => {
                 let what = format!("an arena of {} elements, found {:?}", self.table.elements, node.shape);
                 vec![Tensor::failed("unflatten", what, place); self.table.segments.len()]
             }
-            Ok(_) => self.table.segments.iter().map(cut).collect(),
+            Ok(_) => self.table.segments.iter().map(|segment| segment.of(flat, place)).collect(),
             Err(_) => vec![flat.clone(); self.table.segments.len()],
         }
     }

@@ -115,9 +115,13 @@ __device__ __forceinline__ unsigned long long bn_to_u64(double a) { return a != 
         "bn_bf16_to_f32(",
         // As halves of a register: a shift would first take them out of it.
         "__device__ __forceinline__ float bn_bf16_to_f32(unsigned short a) {
+#if __CUDA_ARCH__ >= 800
     float r;
     asm(\"mov.b32 %0, {%1, %2};\" : \"=f\"(r) : \"h\"((unsigned short)0), \"h\"(a));
     return r;
+#else
+    return __uint_as_float((unsigned)a << 16);
+#endif
 }
 ",
     ),

@@ -3,6 +3,7 @@
 mod attention;
 mod config;
 mod gpt;
+mod hugging_face;
 
 pub use attention::{Attention, Cache};
 pub use config::{GptConfig, MlpKind, NormKind, PositionKind};

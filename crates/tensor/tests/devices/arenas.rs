@@ -269,6 +269,9 @@ pub fn tables(device: Device) -> Outcome {
         let sum: f64 = made.iter().map(wide).collect::<bornite::Result<Vec<_>>>()?.concat().iter().map(|x| x * x).sum();
         assert!((wide(&flat)?.iter().map(|x| x * x).sum::<f64>() - sum).abs() < 1e-9 * sum);
         assert_eq!(wide(&arena.flatten(&made))?, wide(&flat)?, "flat is as it is stored");
+        for (view, tensor) in arena.unflatten(&(&flat * 2.0)).iter().zip(&made) {
+            assert_eq!(wide(view)?, wide(&(tensor * 2.0))?, "and back");
+        }
         let ones = arena.like(DType::F32, 1.0)?;
         let elements: usize = shapes.iter().map(|shape| shape.iter().product::<usize>()).sum();
         assert_eq!(ones.get().sum(..).item()?, elements as f64);
@@ -311,6 +314,7 @@ pub fn tables(device: Device) -> Outcome {
         (failed(arena.like(DType::U8, 0.0)), "16 bits or more, found u8"),
         (flat(arena.flatten(std::slice::from_ref(&x))), "1 tensors for 2 segments"),
         (flat(arena.flatten(&[x.clone(), x.reshape(&[2, 1])])), "'z' has shape [2], not [2, 1]"),
+        (flat(arena.unflatten(&x).remove(0)), "an arena of 256 elements, found [2]"),
         (flat(arena.spread(&[1.0])), "1 numbers for 2 segments"),
     ] {
         assert!(error.contains(expected) && error.contains(file!()), "{expected}: {error}");

@@ -82,7 +82,7 @@ pub fn scattered(device: Device) -> Outcome {
         let base = random.vec(size, -1.0, 1.0);
         let values = random.vec(terms, -1.0, 1.0);
         let index: Vec<i64> = (0..terms).map(|_| (random.bits() % shape[axis] as u64) as i64).collect();
-        let bad = if random.bits() % 2 == 0 { -1 } else { shape[axis] as i64 };
+        let bad = if random.bits().is_multiple_of(2) { -1 } else { shape[axis] as i64 };
         let run = |device: Device, dtype: DType, narrow: DType| -> bornite::Result<Vec<Vec<f64>>> {
             let base = Tensor::from_slice(&base, &shape, device);
             let base = if dtype.is_int() { base * 100.0 } else { base }.cast(dtype);

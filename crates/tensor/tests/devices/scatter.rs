@@ -65,7 +65,7 @@ fn random_tables(device: Device) -> Outcome {
         // By way of what the sums are made in, as the ops round.
         let sums = if whole || dtype == DType::F64 { sums } else { sums.cast(DType::F32) }.cast(dtype);
         let what = format!("{dtype}: {count} values of {width} to {rows} rows, kind {kind}, turn {turn}");
-        compare(&what, &[found.clone()], &[sums])?;
+        compare(&what, std::slice::from_ref(&found), &[sums])?;
         if width > 0 && count > 0 && dtype.is_float() {
             // As the gradient of an embedding, of which the base is 0.
             let picked = table.embedding(&index_tensor.reshape(&[count]));

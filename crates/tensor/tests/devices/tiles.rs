@@ -28,7 +28,7 @@ fn every_shape(device: Device) -> Outcome {
         let y = Tensor::from_slice(&b, &[batch, columns, rows], device).cast(dtype);
         bornite::commit(&[x.clone(), y.clone()], vec![])?;
         let sum = x.t() + &y;
-        let tiles = gpu_kernels(&[sum.clone()])?.iter().filter(|kernel| !kernel.shared.is_empty()).count();
+        let tiles = gpu_kernels(std::slice::from_ref(&sum))?.iter().filter(|kernel| !kernel.shared.is_empty()).count();
         assert_eq!(tiles, 1, "{dtype} {batch}×{rows}×{columns} has no tiles");
         let found = sum.cast(DType::F32).to_vec::<f32>()?;
         for (n, found) in found.iter().enumerate() {
