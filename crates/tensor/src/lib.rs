@@ -66,6 +66,7 @@ mod segments;
 mod shape;
 mod simd;
 mod solve;
+mod source;
 mod spellings;
 mod status;
 mod tensor;

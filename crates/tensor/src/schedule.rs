@@ -8,6 +8,7 @@
 //! is reserved before the first launch.
 
 mod explain;
+mod by_hand;
 mod fuse;
 mod memory;
 mod pack;
@@ -151,6 +152,7 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
             }
             Planned::Product(product) => Call::Product(product),
             Planned::Routine(routine, _) => Call::Routine(routine),
+            Planned::Source(source) => Call::Source(source),
         };
         let outs = operands.iter().take_while(|operand| matches!(operand, Operand::Out(..))).count();
         let mut args = vec![];
@@ -254,6 +256,7 @@ impl Plan {
             Call::Kernel(program) => program.clone() as Arc<dyn Any + Send + Sync>,
             Call::Product(product) => product.clone() as Arc<dyn Any + Send + Sync>,
             Call::Routine(routine) => routine.clone() as Arc<dyn Any + Send + Sync>,
+            Call::Source(source) => source.clone() as Arc<dyn Any + Send + Sync>,
         })
     }
 
@@ -302,6 +305,7 @@ impl Plan {
             }
             Call::Product(product) => product.launch(&buffers, step.about),
             Call::Routine(routine) => routine.launch(&buffers, step.about),
+            Call::Source(source) => source.launch(&buffers, step.about),
         }
     }
 }

@@ -122,6 +122,7 @@ impl Step {
             Call::Kernel(program) => program.name().to_owned(),
             Call::Product(product) => product.to_string(),
             Call::Routine(routine) => format!("{} by a routine of the host", routine.name),
+            Call::Source(source) => format!("{} by hand", source.name()),
         };
         let passes = |n: usize| match &self.call {
             Call::Kernel(program) => program.passes(n),

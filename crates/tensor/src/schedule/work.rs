@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bornite_ir::{Kernel, Value};
 
+use super::by_hand::{in_memory, is_shown, launches};
 use super::explain::Cost;
 use super::fuse::{Unit, units};
 use super::is_source;
@@ -12,11 +13,12 @@ use super::memory::{last_uses, written};
 use super::place::{ByCalls, InPlace, Into, Places, places};
 use crate::execute::{Flavour, Program, RoutineCall};
 use crate::fused::Fails;
-use crate::joint::{self, How};
+use crate::joint::{self, How, Joint};
 use crate::lower::{Group, Lowered, for_gpu, lower, lower_group, lower_pieces, lower_row, lower_scatter};
 use crate::matmul::{Product, products};
 use crate::node::{Node, Op};
 use crate::scatter::scatter;
+use crate::source::SourceCall;
 use crate::timing::About;
 use crate::{DType, Device, Result, Tensor};
 
@@ -25,6 +27,7 @@ pub(super) enum Call {
     Kernel(Arc<Program>),
     Product(Arc<Product>),
     Routine(Arc<RoutineCall>),
+    Source(Arc<SourceCall>),
 }
 
 /// What a step is to run, before code is compiled.
@@ -32,6 +35,7 @@ pub(super) enum Planned {
     Kernel(Box<Kernel>, Flavour),
     Product(Arc<Product>),
     Routine(Arc<RoutineCall>, Fails),
+    Source(Arc<SourceCall>),
 }
 
 /// An argument of a step before its memory is known.
@@ -88,10 +92,16 @@ pub(super) fn work(
     homes: &[(u64, Tensor)],
 ) -> Result<Worked> {
     // What joints read is memory: views and constants are computed first.
-    let shown = |t: &Tensor| !is_source(t) && (t.0.op.is_view() || matches!(t.0.op, Op::Full(_)));
     let parts: Vec<Tensor> = nodes.values().filter(|t| is_part(t)).cloned().collect();
-    for input in parts.iter().flat_map(|part| part.0.reads()).filter(|input| shown(input)) {
-        nodes.insert(input.0.id, input.clone());
+    for part in &parts {
+        let by_hand = match joint::of(&part.0.inputs[0].0) {
+            Some((Joint { how: How::Source(source), .. }, _)) => Some(source),
+            _ => None,
+        };
+        let there = |input: &Tensor| by_hand.is_some_and(|source| in_memory(source, input).is_some());
+        for input in part.0.reads().iter().filter(|input| is_shown(input) && !there(input)) {
+            nodes.insert(input.0.id, input.clone());
+        }
     }
     let wanted: HashSet<u64> = roots.iter().map(|root| root.0.id).collect();
     let products = products(device, nodes, &wanted)?;
@@ -433,6 +443,13 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
             // What a routine does is known by what it means.
             let cost = Cost { flops: meaning_flops(tensor), ..Cost::default() };
             work.push(Work { call: Planned::Routine(Arc::new(call), *fails), operands, values: vec![], about, cost });
+            return Ok(());
+        }
+        How::Source(source) => {
+            for (call, operands, flops) in launches(device, source, &outs, inputs)? {
+                let cost = Cost { flops, narrow_product: true, ..Cost::default() };
+                work.push(Work { call: Planned::Source(Arc::new(call)), operands, values: vec![], about, cost });
+            }
             return Ok(());
         }
         How::Kernel { kernel, values, checked } => (kernel, values, *checked),
