@@ -3,8 +3,8 @@
 //! An epoch goes once through all windows, in an order that follows from seed and epoch alone. So a cursor of a few numbers
 //! resumes anywhere, and how far ahead a thread works changes nothing.
 
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
@@ -96,7 +96,9 @@ impl Batches {
     pub(super) fn new(data: Dataset, plan: &Plan) -> Result<Batches> {
         let (batch, context) = (plan.batch, plan.context);
         if batch == 0 || context == 0 || batch.checked_mul(context).is_none_or(|tokens| tokens > LARGEST) {
-            let what = format!("batches of {batch} windows of {context} tokens were asked for; at least one of each and at most");
+            let what = format!(
+                "batches of {batch} windows of {context} tokens were asked for; at least one of each and at most"
+            );
             return Err(Error::Data(format!("{what} {LARGEST} tokens together are possible")));
         }
         let (found, needed) = (data.len(), context as u64 + 1);

@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::Progress;
 use super::batches::{Batches, Plan};
 use super::cache::{self, Documents};
 use super::source::{self, Format, Source};
 use super::store::Tokens;
-use super::Progress;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Result};
 
@@ -43,15 +43,21 @@ impl Dataset {
             let (tokens, documents) = cache::open_or_build(cache, &files, tokenizer, progress)?;
             Dataset { range: 0..tokens.len(), tokens: Arc::new(tokens), documents: Some(Arc::new(documents)) }
         } else {
-            let bin = files.iter().find(|file| is_bin(file.format)).map_or(String::new(), |file| file.path.display().to_string());
+            let bin = files
+                .iter()
+                .find(|file| is_bin(file.format))
+                .map_or(String::new(), |file| file.path.display().to_string());
             return Err(Error::Data(format!("{bin} holds tokens, other files text; name one kind at a time")));
         };
         if data.is_empty() {
             let (first, count) = (files[0].path.display(), files.len());
-            return Err(Error::Data(format!("there is nothing in {first}{}", match count {
-                1 => String::new(),
-                _ => format!(" and {} other files", count - 1),
-            })));
+            return Err(Error::Data(format!(
+                "there is nothing in {first}{}",
+                match count {
+                    1 => String::new(),
+                    _ => format!(" and {} other files", count - 1),
+                }
+            )));
         }
         Ok(data)
     }
@@ -84,11 +90,15 @@ impl Dataset {
     /// document ends, so that none is in both, if one ends within that part.
     pub fn split(&self, fraction: f64) -> Result<(Dataset, Dataset)> {
         if !(0.0..1.0).contains(&fraction) {
-            return Err(Error::Data(format!("a part of {fraction} was asked for validation; from 0 to less than 1 is possible")));
+            return Err(Error::Data(format!(
+                "a part of {fraction} was asked for validation; from 0 to less than 1 is possible"
+            )));
         }
         let tail = (self.len() as f64 * fraction).round() as u64;
         let mut cut = self.range.end - tail.min(self.len());
-        if tail > 0 && let Some(documents) = &self.documents {
+        if tail > 0
+            && let Some(documents) = &self.documents
+        {
             // Training keeps the document that the cut would halve, unless that leaves nothing.
             if let Some(end) = documents.end_at_or_after(cut)?.filter(|end| *end < self.range.end) {
                 cut = end;

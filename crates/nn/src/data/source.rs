@@ -116,7 +116,9 @@ fn walk(path: &Path, source: &Source, depth: usize, files: &mut Vec<SourceFile>)
     }
     let entries = fs::read_dir(path).map_err(Error::io("list", path))?;
     let mut names = entries.map(|entry| entry.map(|e| e.file_name())).collect::<std::io::Result<Vec<_>>>();
-    let names = names.as_mut().map_err(|cause| Error::io("list", path)(std::io::Error::new(cause.kind(), cause.to_string())))?;
+    let names = names
+        .as_mut()
+        .map_err(|cause| Error::io("list", path)(std::io::Error::new(cause.kind(), cause.to_string())))?;
     names.sort();
     for name in names.iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")) {
         let path = path.join(name);

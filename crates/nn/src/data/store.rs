@@ -53,20 +53,28 @@ impl Tokens {
         let path = &shard.path;
         let file = File::open(path).map_err(Error::io("open", path))?;
         let mut header = [0; 12];
-        let number = |at: usize, header: &[u8; 12]| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let number = |at: usize, header: &[u8; 12]| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
         let has_header = shard.bytes >= HEADER_BYTES && file.read_exact_at(&mut header, 0).is_ok();
         let (magic, version) = (number(0, &header), number(4, &header));
         let known = HEADERS.iter().find(|known| has_header && known.0 == magic);
         let (at, token_bytes) = match known {
             Some(&(_, known, _)) if known != version => {
-                return Err(Error::file(path, format!("the header has version {version}; version {known} can be read")));
+                return Err(Error::file(
+                    path,
+                    format!("the header has version {version}; version {known} can be read"),
+                ));
             }
             Some(&(_, _, token_bytes)) => (HEADER_BYTES, token_bytes),
             None => (0, if shard.format == Format::Bin32 { 4 } else { 2 }),
         };
         let bytes = shard.bytes - at;
         if !bytes.is_multiple_of(token_bytes) {
-            return Err(Error::file(path, format!("{bytes} bytes are not a whole number of {}-bit tokens", token_bytes * 8)));
+            return Err(Error::file(
+                path,
+                format!("{bytes} bytes are not a whole number of {}-bit tokens", token_bytes * 8),
+            ));
         }
         let tokens = bytes / token_bytes;
         if known.is_some() && u64::from(number(8, &header)) != tokens {
@@ -76,7 +84,10 @@ impl Tokens {
         if token_bytes == 2 && self.vocabulary > 1 << 16 {
             return Err(Error::file(
                 path,
-                format!("its tokens have 16 bits, too few for a vocabulary of {}; make it with 32-bit tokens", self.vocabulary),
+                format!(
+                    "its tokens have 16 bits, too few for a vocabulary of {}; make it with 32-bit tokens",
+                    self.vocabulary
+                ),
             ));
         }
         self.push(file, path, at, tokens, token_bytes);
@@ -111,7 +122,8 @@ impl Tokens {
                     &part.path,
                     format!(
                         "token {} is {largest}, but the tokenizer has {}; the file was made with another tokenizer, or is damaged",
-                        first + at, self.vocabulary
+                        first + at,
+                        self.vocabulary
                     ),
                 ));
             }

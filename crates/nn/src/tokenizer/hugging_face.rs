@@ -107,7 +107,9 @@ pub(super) fn parse(json: &[u8]) -> Checked<Tokenizer> {
         return Err(format!("the model is of type '{}'; only BPE is supported", short(&kind)));
     }
     let file: File = serde_json::from_slice(json).map_err(wrong)?;
-    for (part, value) in [("truncation", &file.truncation), ("padding", &file.padding), ("normalizer", &file.normalizer)] {
+    for (part, value) in
+        [("truncation", &file.truncation), ("padding", &file.padding), ("normalizer", &file.normalizer)]
+    {
         if !value.is_null() {
             return Err(unsupported(part, value));
         }
@@ -184,7 +186,8 @@ fn pre_tokenizer(value: &Value) -> Checked<(Split, bool)> {
     let pattern = split.get("pattern").and_then(|pattern| pattern.get("Regex")).and_then(Value::as_str);
     let pattern = pattern.ok_or_else(|| unsupported("pre_tokenizer", split))?;
     let known = Split::from_pattern(pattern);
-    let known = known.ok_or_else(|| format!("text is split by the pattern '{}', which is not supported", short(pattern)))?;
+    let known =
+        known.ok_or_else(|| format!("text is split by the pattern '{}', which is not supported", short(pattern)))?;
     Ok((known, false))
 }
 
@@ -196,7 +199,8 @@ fn check_post_processor(value: &Value) -> Checked<()> {
         None if value.is_null() => &[],
         None => std::slice::from_ref(value),
     };
-    let known = |part: &&Value| matches!(part.get("type").and_then(Value::as_str), Some("ByteLevel" | "TemplateProcessing"));
+    let known =
+        |part: &&Value| matches!(part.get("type").and_then(Value::as_str), Some("ByteLevel" | "TemplateProcessing"));
     match parts.iter().find(|part| !known(part)) {
         Some(part) => Err(unsupported("post_processor", part)),
         None => Ok(()),
@@ -211,7 +215,8 @@ fn vocabulary(file: &File) -> Checked<(Vec<Box<[u8]>>, Added)> {
     let mut count = 0;
     let mut place = |id: u32, bytes: Box<[u8]>, text: &str| -> Checked<()> {
         let slot = found.get_mut(id as usize);
-        let slot = slot.ok_or_else(|| format!("token '{}' has the number {id}; there are {room} tokens", short(text)))?;
+        let slot =
+            slot.ok_or_else(|| format!("token '{}' has the number {id}; there are {room} tokens", short(text)))?;
         match slot.replace(bytes) {
             Some(_) => Err(format!("token '{}' has the number {id}, which another token has too", short(text))),
             None => {
@@ -305,16 +310,15 @@ pub(super) fn write(tokenizer: &Tokenizer) -> String {
     // Tokens outside the alphabet were read as they are written.
     let vocab: Map<String, Value> = texts.iter().cloned().zip((0u32..).map(Value::from)).collect();
     let pairs = tokenizer.merges.in_order().iter();
-    let merges: Vec<[&str; 2]> = pairs.map(|&(left, right)| [&*texts[left as usize], &*texts[right as usize]]).collect();
+    let merges: Vec<[&str; 2]> =
+        pairs.map(|&(left, right)| [&*texts[left as usize], &*texts[right as usize]]).collect();
     let added = tokenizer.added.iter().map(|token| {
         json!({
             "id": token.id, "content": token.text, "single_word": false, "lstrip": false, "rstrip": false,
             "normalized": false, "special": token.special,
         })
     });
-    let byte_level = |space: bool, regex: bool| {
-        json!({ "type": "ByteLevel", "add_prefix_space": space, "trim_offsets": true, "use_regex": regex })
-    };
+    let byte_level = |space: bool, regex: bool| json!({ "type": "ByteLevel", "add_prefix_space": space, "trim_offsets": true, "use_regex": regex });
     let pre_tokenizer = match tokenizer.split {
         Split::Whole => byte_level(tokenizer.space_first, false),
         Split::Gpt2 => byte_level(tokenizer.space_first, true),

@@ -122,8 +122,20 @@ fn what_is_wrong_is_named() {
 fn mutate(random: &mut Random, file: &[u8]) -> Vec<u8> {
     let mut file = file.to_vec();
     let words: [&[u8]; 14] = [
-        b"null", b"true", b"-1", b"4294967295", b"1e999", b"18446744073709551616", b"{}", b"[]", b"\"\"", b"[[[[[[",
-        b"\"\\u0000\"", b"\xff\xfe", b",", b"\"a\":",
+        b"null",
+        b"true",
+        b"-1",
+        b"4294967295",
+        b"1e999",
+        b"18446744073709551616",
+        b"{}",
+        b"[]",
+        b"\"\"",
+        b"[[[[[[",
+        b"\"\\u0000\"",
+        b"\xff\xfe",
+        b",",
+        b"\"a\":",
     ];
     for _ in 0..1 + random.below(4) {
         let at = random.below(file.len());

@@ -15,8 +15,27 @@ fn tokenizers() -> Vec<(&'static str, Tokenizer)> {
 }
 
 fn random_text(random: &mut Random) -> String {
-    let few = ["a", "b", " ", "  ", "\n", "\r\n", "é", "中", "😀", "'s", "12", "\u{301}", "\0", "<|endoftext|>", "\u{a0}", "!"];
-    (0..random.below(60)).map(|_| if random.below(8) == 0 { any_char(random) } else { random.pick(&few).into() }).collect()
+    let few = [
+        "a",
+        "b",
+        " ",
+        "  ",
+        "\n",
+        "\r\n",
+        "é",
+        "中",
+        "😀",
+        "'s",
+        "12",
+        "\u{301}",
+        "\0",
+        "<|endoftext|>",
+        "\u{a0}",
+        "!",
+    ];
+    (0..random.below(60))
+        .map(|_| if random.below(8) == 0 { any_char(random) } else { random.pick(&few).into() })
+        .collect()
 }
 
 fn any_char(random: &mut Random) -> String {

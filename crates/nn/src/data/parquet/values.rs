@@ -103,7 +103,9 @@ fn differences(bytes: &[u8], most: u64) -> Checked<(Vec<usize>, usize)> {
     let mut value = reader.number().map_err(|_| short())?;
     let per_part = block.checked_div(parts).unwrap_or(0);
     if block > LARGEST_BLOCK || per_part == 0 || !per_part.is_multiple_of(8) || total > most {
-        return Err(format!("a page has {total} of {most} values in blocks of {block} in {parts} parts, which cannot be"));
+        return Err(format!(
+            "a page has {total} of {most} values in blocks of {block} in {parts} parts, which cannot be"
+        ));
     }
     let (parts, per_part, total) = (parts as usize, per_part as usize, total as usize);
     let mut at = reader.at();
@@ -185,7 +187,8 @@ impl Values<'_> {
             Values::Indices(indices, dictionary) => {
                 let index = indices.next()?;
                 let place = dictionary.places.get(index as usize);
-                let &(start, end) = place.ok_or_else(|| format!("a page names text {index}, which its dictionary has not"))?;
+                let &(start, end) =
+                    place.ok_or_else(|| format!("a page names text {index}, which its dictionary has not"))?;
                 Ok(dictionary.bytes[start..end].into())
             }
             Values::Lengths(lengths, bytes) => Ok(cut(bytes, lengths.next())?.into()),
