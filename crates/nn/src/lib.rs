@@ -2,11 +2,16 @@
 //!
 //! It stands on `bornite`'s tensors and must not know the command line: progress is reported to whoever asks.
 
-mod error;
-mod random;
-
+pub mod checkpoint;
 pub mod data;
-
+mod error;
+pub mod layers;
+pub mod model;
+pub mod optimiser;
+mod parameters;
+mod random;
 pub mod tokenizer;
+pub mod train;
 
 pub use error::{Error, Result};
+pub use parameters::{Context, Declarations, Declared, Init, Param, Scope};

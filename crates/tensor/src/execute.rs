@@ -141,6 +141,11 @@ impl Program {
         }
     }
 
+    /// What it runs.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
     /// The kernel's name.
     pub fn name(&self) -> &str {
         &self.kernel.name
@@ -177,6 +182,8 @@ impl Program {
                         ([blocks.min(i32::MAX as u64) as u32, 1, 1], [cuda::BLOCK, 1, 1])
                     }
                 };
+                let shared_bytes = cuda::shared_bytes(kernel);
+                let geometry = bornite_cuda::Geometry { shared_bytes, ..bornite_cuda::Geometry::new(grid, block) };
                 let own = buffers.len().min(kernel.params.len());
                 let mut pointers = cuda_pointers(kernel, &buffers[..own], &firsts)?;
                 let mut packed: Vec<Vec<u8>> =
@@ -193,7 +200,7 @@ impl Program {
                 // arguments, which checks every index and, in block kernels, that threads do not race. What is left is a
                 // kernel that `run_kernel` is given and whose indices depend on the order of its atomics.
                 #[allow(unsafe_code)]
-                let launched = unsafe { function.launch(grid, block, &pointers, &packed) };
+                let launched = unsafe { function.launch_as(&geometry, None, &pointers, &packed) };
                 Ok(launched?)
             }
         }

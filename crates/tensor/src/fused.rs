@@ -98,14 +98,23 @@ impl Spelling {
     pub fn routine(
         run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
     ) -> Spelling {
-        Spelling(How::Routine(Arc::new(run), Fails::Perhaps))
+        Spelling(How::Routine(Arc::new(run), Fails::Perhaps, vec![]))
     }
 
     /// A function that always succeeds.
     pub(crate) fn sure(
         run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
     ) -> Spelling {
-        Spelling(How::Routine(Arc::new(run), Fails::Never))
+        Spelling(How::Routine(Arc::new(run), Fails::Never, vec![]))
+    }
+
+    /// As [`Spelling::sure`], where a result takes the place of an input, for each pair of their numbers: its memory then
+    /// holds that input, which is not among those given.
+    pub(crate) fn in_place(
+        pairs: Vec<(usize, usize)>,
+        run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
+    ) -> Spelling {
+        Spelling(How::Routine(Arc::new(run), Fails::Never, pairs))
     }
 }
 

@@ -17,8 +17,9 @@ pub(crate) enum How {
     /// A kernel. Its read parameters are the inputs in order, its written ones the results. Where it is not known to
     /// index within its views it is checked.
     Kernel { kernel: Arc<Kernel>, values: Vec<Vec<Value>>, checked: bool },
-    /// A function on memory of the host.
-    Routine(Routine, Fails),
+    /// A function on memory of the host. Some results take the place of inputs, which it finds in their memory: pairs of
+    /// the numbers of both.
+    Routine(Routine, Fails, Vec<(usize, usize)>),
 }
 
 /// The gradients by the inputs, from inputs, results and the gradients by the results (`None`: zero).

@@ -25,7 +25,9 @@
 //! leave that path after `schedule.rs`, for `matmul/`.
 
 mod activation;
+mod adamw;
 mod arena;
+mod attention;
 mod axes;
 mod buffer;
 mod check;
@@ -44,10 +46,12 @@ mod grad;
 mod index;
 mod infer;
 mod joint;
+mod lengths;
 mod loss;
 mod lower;
 mod math;
 mod matmul;
+mod moves;
 mod nn;
 mod node;
 mod operators;
@@ -56,7 +60,9 @@ mod promote;
 mod random;
 mod reduce;
 mod runner;
+mod scatter;
 mod schedule;
+mod segments;
 mod shape;
 mod simd;
 mod solve;
@@ -73,6 +79,7 @@ mod transfer;
 mod var;
 
 pub use activation::Activation;
+pub use adamw::{AdamWStep, adamw};
 pub use axes::Axes;
 pub use bornite_ir::Scalar as DType;
 pub use check::check_nan;
@@ -94,9 +101,11 @@ pub use promote::{Number, Operand, promote};
 pub use random::Generator;
 pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
 pub use schedule::explain;
-pub use spellings::{AdamWStep, adamw};
+#[doc(hidden)]
+pub use schedule::gpu_kernels;
+pub use segments::Arena;
 pub use tensor::Tensor;
-pub use trace::{Trace, trace};
+pub use trace::{Spec, Trace, trace};
 pub use transfer::Target;
 pub use var::{Update, Var, commit};
 

@@ -192,10 +192,8 @@ fn read_manifest(folder: &Path) -> Result<Manifest> {
     file.take(MANIFEST_BYTES).read_to_end(&mut json).map_err(Error::io("read", &path))?;
     let wrong = |error: serde_json::Error| Error::file(&path, format!("not the manifest of tokenised data: {error}"));
     let Version { format_version } = serde_json::from_slice(&json).map_err(wrong)?;
-    if format_version != FORMAT_VERSION {
-        let what =
-            format!("the data have format version {format_version}; this program reads version {FORMAT_VERSION}");
-        return Err(Error::file(&path, format!("{what}, so tokenise them again or use the program that made them")));
+    if format_version > FORMAT_VERSION {
+        return Err(Error::Newer { path, found: format_version.into(), known: FORMAT_VERSION.into() });
     }
     serde_json::from_slice(&json).map_err(wrong)
 }

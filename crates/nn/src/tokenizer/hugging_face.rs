@@ -3,7 +3,7 @@
 //! Files come from anywhere. Sizes are checked before anything is made of them, numbers before they index anything, and
 //! whatever a file asks for that is not done here is an error that names it: a tokenizer that is nearly right is wrong.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::Path;
 
@@ -134,7 +134,9 @@ pub(super) fn parse(json: &[u8]) -> Checked<Tokenizer> {
     }
     let whole = file.model.ignore_merges.then(|| {
         let mut whole = HashMap::with_capacity_and_hasher(tokens.len(), RandomState::default());
-        whole.extend(tokens.iter().cloned().zip(0..));
+        // Not the added ones: text must not become a special token by spelling it.
+        let is_added: HashSet<u32> = added.iter().map(|token| token.id).collect();
+        whole.extend(tokens.iter().cloned().zip(0..).filter(|(_, id)| !is_added.contains(id)));
         whole
     });
     tokens.shrink_to_fit();
@@ -226,7 +228,7 @@ fn vocabulary(file: &File) -> Checked<(Vec<Box<[u8]>>, Added)> {
         }
     };
     let mut added = Added::default();
-    let mut texts = std::collections::HashSet::new();
+    let mut texts = HashSet::new();
     for token in &file.added_tokens {
         let text = &token.content;
         let part = [("single_word", token.single_word), ("lstrip", token.lstrip), ("rstrip", token.rstrip)];
@@ -243,7 +245,8 @@ fn vocabulary(file: &File) -> Checked<(Vec<Box<[u8]>>, Added)> {
     }
     for (text, &id) in &file.model.vocab {
         if !texts.contains(text.as_str()) {
-            let bytes = alphabet.bytes(text).unwrap_or_else(|| text.as_bytes().into());
+            let bytes = alphabet.bytes(text);
+            let bytes = bytes.ok_or_else(|| format!("token '{}' has characters that stand for no byte", short(text)))?;
             place(id, bytes.into(), text)?;
         }
     }
@@ -307,7 +310,6 @@ pub(super) fn write(tokenizer: &Tokenizer) -> String {
     for added in tokenizer.added.iter() {
         texts[added.id as usize] = added.text.clone();
     }
-    // Tokens outside the alphabet were read as they are written.
     let vocab: Map<String, Value> = texts.iter().cloned().zip((0u32..).map(Value::from)).collect();
     let pairs = tokenizer.merges.in_order().iter();
     let merges: Vec<[&str; 2]> =

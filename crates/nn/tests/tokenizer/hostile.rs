@@ -97,6 +97,7 @@ fn what_is_wrong_is_named() {
         (set("/added_tokens/0/id", json!(3)), "has the numbers 3 and"),
         (set("/added_tokens", huge), "'<x>' has the number 4000000000"),
         (add("/model/vocab", "Ā", json!(0)), "which another token has too"),
+        (add("/model/vocab", "日本", json!(270)), "token '日本' has characters that stand for no byte"),
         (add("/model/vocab", "new", json!(100_000)), "there are"),
         (add("/model/vocab", "new", json!(-1)), "invalid value"),
         (set("/model/merges/0", json!("a b c")), "is not two tokens"),

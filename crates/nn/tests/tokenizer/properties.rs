@@ -95,6 +95,10 @@ fn what_special_tokens_mean() {
             assert_eq!(tokenizer.encode_with_special(END_OF_TEXT), [end], "{name}");
             assert!(tokenizer.encode(END_OF_TEXT).len() > 1, "{name}: text must not end documents");
         }
+        for (text, special) in tokenizer.specials() {
+            assert_eq!(tokenizer.encode_with_special(text), [special], "{name}: {text}");
+            assert!(!tokenizer.encode(text).contains(&special), "{name}: {text}");
+        }
         assert_eq!(tokenizer.decode(&[u32::MAX]), "\u{fffd}");
         assert_eq!(tokenizer.token(u32::MAX), None);
     }

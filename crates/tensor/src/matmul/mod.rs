@@ -10,7 +10,7 @@
 mod blas;
 mod cpu;
 mod epilogue;
-mod gemm;
+pub(crate) mod gemm;
 mod mode;
 mod product;
 pub(crate) mod strided;

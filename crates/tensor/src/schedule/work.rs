@@ -10,9 +10,10 @@ use super::is_source;
 use crate::execute::{Flavour, Program, RoutineCall};
 use crate::fused::Fails;
 use crate::joint::{self, How};
-use crate::lower::{Group, Lowered, lower, lower_group};
+use crate::lower::{Group, Lowered, for_gpu, lower, lower_group, lower_scatter};
 use crate::matmul::{Product, products};
 use crate::node::{Node, Op};
+use crate::scatter::scatter;
 use crate::timing::About;
 use crate::{DType, Device, Result, Tensor};
 
@@ -104,22 +105,36 @@ pub(super) fn work(
                 let call = Planned::Product(call.product.clone());
                 work.push(Work { call, operands, values: vec![], about });
             }
+        } else if let Some((routine, inputs)) = scatter(&tensor.0, device) {
+            let operands = [out].into_iter().chain(inputs.into_iter().map(Operand::In)).collect();
+            let call = Planned::Routine(Arc::new(routine), Fails::Perhaps);
+            work.push(Work { call, operands, values: vec![], about });
+        } else if let Some(steps) = lower_scatter(tensor, for_gpu(device))? {
+            for (lowered, outs) in steps {
+                let outs = outs.iter().map(|out| Operand::Out(out.0.id, out.0.bytes())).collect();
+                work.push(kernel(lowered, outs, about)?);
+            }
         } else {
             work.push(kernel(lower(tensor)?, vec![out], about)?);
         }
     }
-    // A step that can fail must leave variables as they are until it is known that it has not.
-    let fails = work.iter().any(|work| work.operands.iter().any(|operand| matches!(operand, Operand::Status)));
+    // What can fail must leave variables as they are until it is known that it has not: on the host when it has run, on a
+    // GPU at the end.
+    let on_gpu = matches!(device, Device::Cuda(_));
+    let reports = |work: &Work| work.operands.iter().any(|operand| matches!(operand, Operand::Status));
+    let fails = on_gpu && work.iter().any(reports);
+    // What comes later must neither read an old value that is written over nor fail.
+    let fails_alone = |work: &Work| matches!(work.call, Planned::Routine(_, Fails::Perhaps)) || reports(work);
+    let reads = |work: &Work, old: &Tensor| work.inputs().any(|input| input.0.id == old.0.id);
+    let is_last = |work: &[Work], at: usize, old: &Tensor| {
+        !reports(&work[at]) && !work[at + 1..].iter().any(|later| reads(later, old) || fails_alone(later))
+    };
     let mut placed = vec![];
     for (at, group, in_step) in groups.iter().filter(|_| !fails) {
         let here: Vec<(u64, Tensor)> = (homes.iter())
             .filter(|(id, old)| {
-                let reads = |work: &Work| work.inputs().any(|input| input.0.id == old.0.id);
-                let safe = !reads(&work[*at]) || in_step.contains(&old.0.id);
-                // What comes later must neither read the old value nor fail.
-                let fails = |work: &Work| matches!(work.call, Planned::Routine(_, Fails::Perhaps));
-                let later = &work[at + 1..];
-                group.outputs.iter().any(|t| t.0.id == *id) && safe && !later.iter().any(|w| reads(w) || fails(w))
+                let safe = !reads(&work[*at], old) || in_step.contains(&old.0.id);
+                group.outputs.iter().any(|t| t.0.id == *id) && safe && is_last(&work, *at, old)
             })
             .cloned()
             .collect();
@@ -129,7 +144,36 @@ pub(super) fn work(
         work[*at] = group_kernel(lower_group(group, device, &here)?, group)?;
         placed.extend(here);
     }
+    let mut copies = HashSet::new();
+    for (at, routine) in work.iter().enumerate().filter(|_| !fails) {
+        let Planned::Routine(_, Fails::Never) = routine.call else { continue };
+        let firsts = (0..at).rev().take_while(|&n| copies_into(&work[n], routine));
+        for n in firsts {
+            let home = homes.iter().find(|(id, old)| copies_from(&work[n], *id, old));
+            if let Some((id, old)) = home.filter(|(_, old)| !reads(routine, old) && is_last(&work, at, old)) {
+                copies.insert(n);
+                placed.push((*id, old.clone()));
+            }
+        }
+    }
+    let mut n = 0;
+    work.retain(|_| {
+        n += 1;
+        !copies.contains(&(n - 1))
+    });
     Ok((work, placed))
+}
+
+/// True if a step makes the first contents of a result of a routine, and nothing else.
+fn copies_into(work: &Work, routine: &Work) -> bool {
+    let mut made = work.outputs();
+    let one = made.next().filter(|_| made.next().is_none());
+    one.is_some_and(|(id, _)| routine.outputs().any(|(other, _)| other == id))
+}
+
+/// True if a step copies a tensor in memory to a result.
+fn copies_from(work: &Work, id: u64, old: &Tensor) -> bool {
+    work.outputs().any(|(made, _)| made == id) && work.inputs().all(|input| input.0.id == old.0.id)
 }
 
 /// What has to be computed for the roots, where some nodes read other tensors than the graph says.
@@ -201,12 +245,21 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
         .map(|part| (if is_part(part) { part.0.id } else { Node::next_id_taken() }, part.0.bytes()))
         .collect();
     let (kernel_of, values, checked) = match &joint.how {
-        How::Routine(run, fails) => {
+        How::Routine(run, fails, pairs) => {
             let size = |part: &Tensor| (part.0.dtype, part.0.elements());
-            let (results, taken) = (parts.iter().map(size).collect(), inputs.iter().map(size).collect());
-            let call = RoutineCall { name: joint.name, run: run.clone(), device, results, inputs: taken };
+            // What a result takes the place of is copied there; `placed` may find that it need not be.
+            for (result, input) in pairs {
+                let first =
+                    Tensor::build(Op::Reshape(inputs[*input].0.shape.clone()), vec![inputs[*input].clone()], place);
+                let (id, bytes) = outs[*result];
+                work.push(kernel(lower(&first)?, vec![Operand::Out(id, bytes)], about)?);
+            }
+            let taken = |n: &usize| pairs.iter().any(|(_, input)| input == n);
+            let given: Vec<Tensor> = (0..inputs.len()).filter(|n| !taken(n)).map(|n| inputs[n].clone()).collect();
+            let (results, sizes) = (parts.iter().map(size).collect(), given.iter().map(size).collect());
+            let call = RoutineCall { name: joint.name, run: run.clone(), device, results, inputs: sizes };
             let operands = outs.iter().map(|&(id, bytes)| Operand::Out(id, bytes));
-            let operands = operands.chain(inputs.iter().cloned().map(Operand::In)).collect();
+            let operands = operands.chain(given.into_iter().map(Operand::In)).collect();
             work.push(Work { call: Planned::Routine(Arc::new(call), *fails), operands, values: vec![], about });
             return Ok(());
         }
