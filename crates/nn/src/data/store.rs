@@ -5,12 +5,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::source::{Format, SourceFile};
+use crate::random::mix;
 use crate::{Error, Result};
 
 /// llm.c's files start with 256 numbers of 32 bits: a magic number, a version, the count of tokens.
 const HEADER_BYTES: u64 = 1024;
 /// GPT-2's tokens, of 16 bits, and Llama 3's, of 32.
 const HEADERS: [(u32, u32, u64); 2] = [(20_240_520, 1, 2), (20_240_801, 7, 4)];
+/// What is looked at to tell data apart.
+const SAMPLES: u64 = 64;
+const SAMPLE_TOKENS: u64 = 256;
 
 /// Tokens of several files, one after the other.
 #[derive(Debug)]
@@ -94,8 +98,26 @@ impl Tokens {
         Ok(())
     }
 
+    /// A hash of the length and of some tokens in places spread evenly.
+    pub(super) fn mark(&self) -> Result<u64> {
+        let mut mark = mix(self.length);
+        let mut sample = vec![];
+        for n in 0..SAMPLES {
+            let left = self.length.saturating_sub(SAMPLE_TOKENS);
+            let from = (u128::from(left) * u128::from(n) / u128::from(SAMPLES - 1)) as u64;
+            sample.clear();
+            self.fetch(from, self.length.min(SAMPLE_TOKENS) as usize, &mut sample, u32::MAX)?;
+            mark = sample.iter().fold(mark, |mark, &token| mix(mark ^ u64::from(token as u32)));
+        }
+        Ok(mark)
+    }
+
     /// Appends the tokens from `from` on, so many of them.
-    pub(super) fn read(&self, mut from: u64, mut count: usize, into: &mut Vec<i32>) -> Result<()> {
+    pub(super) fn read(&self, from: u64, count: usize, into: &mut Vec<i32>) -> Result<()> {
+        self.fetch(from, count, into, self.vocabulary)
+    }
+
+    fn fetch(&self, mut from: u64, mut count: usize, into: &mut Vec<i32>, vocabulary: u32) -> Result<()> {
         let mut bytes = vec![];
         let mut place = self.parts.partition_point(|part| part.start + part.tokens <= from);
         while count > 0 {
@@ -116,8 +138,8 @@ impl Tokens {
                 let tokens = bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
                 into.extend(tokens.inspect(|&token| largest = largest.max(token)).map(|token| token as i32));
             }
-            if largest >= self.vocabulary {
-                let at = into[before..].iter().position(|&token| token as u32 >= self.vocabulary).unwrap_or(0) as u64;
+            if largest >= vocabulary {
+                let at = into[before..].iter().position(|&token| token as u32 >= vocabulary).unwrap_or(0) as u64;
                 return Err(Error::file(
                     &part.path,
                     format!(

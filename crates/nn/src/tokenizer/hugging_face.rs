@@ -246,7 +246,8 @@ fn vocabulary(file: &File) -> Checked<(Vec<Box<[u8]>>, Added)> {
     for (text, &id) in &file.model.vocab {
         if !texts.contains(text.as_str()) {
             let bytes = alphabet.bytes(text);
-            let bytes = bytes.ok_or_else(|| format!("token '{}' has characters that stand for no byte", short(text)))?;
+            let bytes =
+                bytes.ok_or_else(|| format!("token '{}' has characters that stand for no byte", short(text)))?;
             place(id, bytes.into(), text)?;
         }
     }

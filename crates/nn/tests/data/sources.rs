@@ -150,7 +150,7 @@ fn what_is_wrong_is_one_sentence() {
     let cases: &[(&str, &[&str])] = &[
         ("missing.txt", &["cannot open", "missing.txt", "No such file"]),
         ("empty.txt", &["there is nothing in", "empty.txt"]),
-        ("empties", &["there is nothing in", "and 1 other file"]),
+        ("empties", &["there is nothing in", "and 1 more"]),
         ("nothing", &["holds no files"]),
         ("latin.txt", &["latin.txt: byte 13 (0xe9) in line 2 is not UTF-8"]),
         ("cut.txt", &["cut.txt: byte 5 (0xe2) in line 2 is not UTF-8"]),
