@@ -14,6 +14,7 @@ mod generate;
 mod grad;
 mod gradcheck;
 mod index;
+mod into_place;
 mod lengths;
 mod long_rows;
 mod methods;
@@ -22,6 +23,7 @@ mod native;
 mod nvrtc;
 mod ops;
 mod random;
+mod reported;
 mod retraces;
 mod rows;
 mod runtime;
@@ -43,7 +45,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 94] = [
+const SUITE: [(&str, Body); 101] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -82,6 +84,13 @@ const SUITE: [(&str, Body); 94] = [
     ("fused::adamw_steps", fused::adamw_steps),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
+    ("into_place::gradients_are_written_where_they_belong", into_place::gradients_are_written_where_they_belong),
+    ("into_place::parts_with_other_readers", into_place::parts_with_other_readers),
+    ("into_place::random_pieces", into_place::random_pieces),
+    ("into_place::a_piece_of_a_variable", into_place::a_piece_of_a_variable),
+    ("into_place::a_row_of_a_variable", into_place::a_row_of_a_variable),
+    ("reported::graphs", reported::graphs),
+    ("reported::steps", reported::steps),
     ("scatter::sums_by_index", scatter::sums_by_index),
     ("tiles::transposed", tiles::transposed),
     ("eager::plans_are_kept", eager::plans_are_kept),
