@@ -132,6 +132,10 @@ impl Tree {
         match &self.node {
             Node::Cast(_, inner) if inner.scalar() == Some(to) => Some((**inner).clone()),
             Node::Const(value) if value.scalar().is_int() && to.is_int() => Some(Tree::int(to, value.as_i64())),
+            Node::Op(Op::Neg, of) => {
+                let value = of[0].known().filter(|value| value.scalar().is_int() && to.is_int())?;
+                Some(Tree::int(to, value.as_i64().wrapping_neg()))
+            }
             _ => None,
         }
     }

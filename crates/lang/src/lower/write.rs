@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use bornite_ir::{Algebra, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Op, Scalar, Stmt, Type, Value, interp};
+use bornite_ir::{Algebra, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Op, Scalar, Stmt, Value, interp};
 
 use super::tree::converted;
 use super::{Node, Tree};

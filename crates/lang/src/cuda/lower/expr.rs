@@ -488,6 +488,11 @@ impl<'m> Lower<'m> {
         let operand = self.operand(inner)?;
         match (to, operand) {
             (CType::Pointer(to), Operand::Pointer(pointer)) => self.seen_as(pointer, to, span),
+            (CType::Pointer(Type::Scalar(to)), Operand::Address(place))
+                if place.ty.as_scalar().is_some_and(|from| same_width(from, to)) =>
+            {
+                Ok(Operand::Address(place))
+            }
             (CType::Value(to), operand) => {
                 let tree = self.value_of(operand, inner.span)?;
                 Ok(Operand::Tree(self.explicit(tree, to, span)?))
@@ -521,7 +526,7 @@ impl<'m> Lower<'m> {
                 Ok(Operand::Pointer(Pointer { ty: to.into(), width: 1, ..pointer }))
             }
             // Atomics of CUDA take unsigned words; the update is that of the element's own type.
-            (Type::Scalar(from), Type::Scalar(to)) if from.is_int() && to.is_int() && from.bytes() == to.bytes() => {
+            (Type::Scalar(from), Type::Scalar(to)) if same_width(from, to) => {
                 Ok(Operand::Pointer(pointer))
             }
             _ => {
@@ -853,6 +858,11 @@ impl<'m> Lower<'m> {
         let tree = self.rvalue(expr)?;
         self.convert(tree, ty, expr.span)
     }
+}
+
+/// Integers of one width.
+fn same_width(a: Scalar, b: Scalar) -> bool {
+    a.is_int() && b.is_int() && a.bytes() == b.bytes()
 }
 
 /// Letters by which two names differ.

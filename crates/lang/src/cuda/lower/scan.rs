@@ -75,11 +75,11 @@ pub fn statements<'e>(stmts: &'e [Stmt], each: &mut dyn FnMut(&'e Stmt)) {
     }
 }
 
-/// The variable that a place is part of.
+/// The variable that a place is part of. An element is not part of the pointer to it.
 fn root(expr: &Expr) -> Option<Symbol> {
     match &expr.kind {
         ExprKind::Name(name) => Some(*name),
-        ExprKind::Member(inner, _) | ExprKind::Index(inner, _) => root(inner),
+        ExprKind::Member(inner, _) => root(inner),
         _ => None,
     }
 }
