@@ -17,6 +17,7 @@ impl Parser<'_> {
             let end = self.item_end();
             // Recovery depends on the item's own end, whatever its inside did.
             let nesting = self.nesting;
+            self.shadowed.clear();
             let opened = self.opens();
             if opened {
                 continue;

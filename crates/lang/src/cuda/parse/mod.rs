@@ -36,6 +36,8 @@ pub struct Parser<'a> {
     nesting: usize,
     /// Names of types: structs, aliases, template parameters.
     types: HashSet<Symbol>,
+    /// Names of types that the item being read calls variables by: `half`.
+    shadowed: HashSet<Symbol>,
     /// Names of function templates.
     templates: HashSet<Symbol>,
     pub errors: Vec<Diagnostic>,
@@ -51,6 +53,7 @@ impl<'a> Parser<'a> {
             at: 0,
             nesting: 0,
             types: HashSet::new(),
+            shadowed: HashSet::new(),
             templates: HashSet::new(),
             errors: vec![],
             file: File::default(),
@@ -139,7 +142,8 @@ impl<'a> Parser<'a> {
     }
 
     fn is_type_name(&self, symbol: Symbol) -> bool {
-        self.types.contains(&symbol) || builtin_type(self.names.text(symbol)).is_some()
+        !self.shadowed.contains(&symbol)
+            && (self.types.contains(&symbol) || builtin_type(self.names.text(symbol)).is_some())
     }
 
     /// Goes one level deeper; more than [`MAX_NESTING`] are refused.

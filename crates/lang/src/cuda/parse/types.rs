@@ -151,6 +151,9 @@ impl Parser<'_> {
             return self.refuse(span, "a pointer to a function or array", "call the function by its name");
         }
         let (name, span) = self.name(what)?;
+        if self.is_type_name(name) {
+            self.shadowed.insert(name);
+        }
         let mut sizes = vec![];
         while self.take("[") {
             let size = if self.is("]") { None } else { Some(self.expr()?) };
