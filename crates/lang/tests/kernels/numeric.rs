@@ -136,7 +136,7 @@ fn elementwise() -> Vec<Sample> {
             };
             (0..150).map(price).collect()
         })
-        .seeded("put[i] =", "put[i + 1] =", "race", "put[i + 1] ="),
+        .seeded("put[i] =", "put[i + 1] =", "bounds", "put[i + 1] ="),
         line(
             "half_axpy",
             130,

@@ -128,7 +128,7 @@ pub fn samples() -> Vec<Sample> {
             out: "out",
             expected: |i| running(i.all("in"), 64, false),
             tolerance: 1e-5,
-            seeded: ("    __syncthreads(); // before the results are read\n", "", "race", "out[base + 2 * t]"),
+            seeded: ("d >>= 1) {\n        __syncthreads();", "d >>= 1) {", "race", "tree[b] += tree[a]"),
         },
         Sample {
             file: "scan_warp",
