@@ -28,6 +28,8 @@ pub struct Module {
     source: Source,
     names: Names,
     file: File,
+    /// Which functions become functions of the IR; others are written out where they are called.
+    values: Vec<bool>,
 }
 
 /// A kernel of a file, as it is declared.
@@ -64,7 +66,8 @@ impl Module {
         if !errors.is_empty() {
             return Err(Errors::new(&source, errors));
         }
-        Ok(Module { source, names, file })
+        let values = lower::value_functions(&names, &file);
+        Ok(Module { source, names, file, values })
     }
 
     /// The kernels of the file; of templates, the instances that the file asks for, or the template itself.
@@ -96,6 +99,17 @@ impl Module {
             self.source.text.get(span.start as usize..span.end as usize).unwrap_or_default().trim().to_owned()
         };
         args.iter().map(text).collect::<Vec<_>>().join(", ")
+    }
+
+    /// A kernel's name with template arguments that could be meant, if it needs some: `scale<float, 32>`.
+    pub fn example(&self, name: &str) -> String {
+        let found = self.file.functions.iter().find(|f| f.is_kernel && self.names.text(f.name) == name);
+        match found {
+            Some(function) if function.templates.iter().any(|param| param.default.is_none()) => {
+                format!("{name}<{}>", example(function))
+            }
+            _ => name.to_owned(),
+        }
     }
 
     /// A line of the source, from 1.

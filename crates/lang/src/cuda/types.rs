@@ -91,6 +91,22 @@ pub fn common(a: Scalar, b: Scalar) -> Scalar {
     }
 }
 
+/// A vector as CUDA names it.
+pub fn vector(scalar: Scalar, n: u8) -> String {
+    let element = match scalar {
+        Scalar::I8 => "char",
+        Scalar::U8 => "uchar",
+        Scalar::U16 => "ushort",
+        Scalar::U32 => "uint",
+        Scalar::I64 => "longlong",
+        Scalar::U64 => "ulonglong",
+        Scalar::F16 => "half",
+        Scalar::BF16 => "nv_bfloat16",
+        other => spelled(other),
+    };
+    format!("{element}{n}")
+}
+
 /// A type as an error message names it.
 pub fn spelled(scalar: Scalar) -> &'static str {
     match scalar {

@@ -84,7 +84,8 @@ fn templates_come_back() {
 #[test]
 fn random_kernels_come_back() {
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
-    let count = if full { 50_000 } else { 5_000 };
+    // Of 5,000, what ten seconds allow on two busy cores.
+    let count = if full { 50_000 } else { 2_000 };
     let first = match std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok()) {
         Some(seed) => seed,
         None => std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()) << 20,

@@ -96,8 +96,9 @@ impl<'m> Lower<'m> {
         let place = self.pointee(pointer, arg.span)?;
         let Place { root, path, ty } = place;
         let (Root::Element { view, at, width: 1, .. }, Some(scalar)) = (root, ty.as_scalar()) else {
-            return self.refuse(arg.span, "an atomic on a variable of one thread, or on a vector", "name an element in memory");
+            return self.refuse(arg.span, "an atomic on what is not a number in memory", "name an element of an array: '&x[i]'");
         };
+        self.check_writable(view, arg.span)?;
         match path[..] {
             [] => Ok(Target { view, at, part: None, scalar }),
             [Step::Part(part)] => Ok(Target { view, at, part: Some(part), scalar }),

@@ -162,6 +162,16 @@ fn bits(name: &str) -> Option<(Scalar, Scalar)> {
     })
 }
 
+/// So many arguments, in words.
+pub fn arguments(n: usize) -> String {
+    if n == 1 { "1 argument".into() } else { format!("{n} arguments") }
+}
+
+/// How many are given, in words.
+pub fn given(n: usize) -> String {
+    if n == 1 { "1 is".into() } else { format!("{n} are") }
+}
+
 /// Whether a function computes only: calling it for nothing does no harm.
 pub fn is_math(name: &str) -> bool {
     let ours = name.strip_prefix("bn_").is_some_and(|rest| {
@@ -234,7 +244,7 @@ impl<'m> Lower<'m> {
         if args.len() == expected {
             return Ok(());
         }
-        let what = format!("'{name}' takes {expected} arguments, {} are given", args.len());
+        let what = format!("'{name}' takes {}, {} given", arguments(expected), given(args.len()));
         self.fail(span, what, "", "")
     }
 

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use bornite_ir::{FunctionId, Scalar, Stmt as IrStmt, Type, Value};
 
 use super::place::{Operand, Pointer};
-use super::{Binding, Bound, Code, Context, Done, Failed, Inline, Leave, Lower, names, scan};
+use super::{Binding, Bound, Code, Context, Done, Failed, Inline, Leave, Lower, builtin, names, scan};
 use crate::Span;
-use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, Stmt, StmtKind, TemplateArg, Unary};
+use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, Stmt, StmtKind, TemplateArg};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 use crate::lower::Tree;
@@ -28,12 +28,8 @@ impl<'m> Lower<'m> {
         let all: Vec<usize> = (0..m.file.functions.len()).filter(|n| fits(&m.file.functions[*n])).collect();
         let Some(&first) = all.first() else {
             if let Some(other) = m.file.functions.iter().find(|function| function.name == callee) {
-                let what = format!(
-                    "'{}' takes {} arguments, {} are given",
-                    self.text(callee),
-                    other.params.len(),
-                    args.len()
-                );
+                let (name, wanted, found) = (self.text(callee), other.params.len(), args.len());
+                let what = format!("'{name}' takes {}, {} given", builtin::arguments(wanted), builtin::given(found));
                 return self.fail(span, what, "", "");
             }
             return self.builtin(callee, templates, args, span);
@@ -55,7 +51,7 @@ impl<'m> Lower<'m> {
         }
         let chosen = if all.len() == 1 { first } else { self.overload(&all, &operands) };
         let bound = self.template_bound(chosen, templates, &operands, span)?;
-        if self.is_value_function(chosen, 0) {
+        if self.m.values[chosen] {
             let id = self.instance(chosen, &bound, span)?;
             let types = self.signature(chosen, &bound)?;
             let mut trees = vec![];
@@ -159,50 +155,6 @@ impl<'m> Lower<'m> {
             Ok(CType::Value(result)) if !failed => Ok((types, result)),
             _ => Err(Failed),
         }
-    }
-
-    /// Whether a function takes and gives values and touches nothing else.
-    pub(super) fn is_value_function(&self, n: usize, depth: usize) -> bool {
-        let m = self.m;
-        let function = &m.file.functions[n];
-        let plain = |ty: &crate::cuda::ast::TypeName| ty.pointers == 0 && ty.base != Base::Void && ty.base != Base::Auto;
-        // What is recursive is reported where it is written out.
-        if depth > MAX_CALLS
-            || !plain(&function.result)
-            || function.result.reference
-            || function.params.iter().any(|p| !plain(&p.ty) || p.ty.reference && !p.ty.constant || !p.sizes.is_empty())
-        {
-            return false;
-        }
-        // A type may stand for a pointer.
-        let mut pure = !function.templates.iter().any(|param| {
-            param.is_type && function.params.iter().any(|p| p.ty.base == Base::Named(param.name) && p.ty.pointers > 0)
-        });
-        scan::statements(&function.body, &mut |stmt| {
-            if let StmtKind::Declare(storage, all) = &stmt.kind {
-                pure &= !storage.shared && !storage.external && all.iter().all(|d| d.ty.pointers == 0 && !d.ty.reference);
-            }
-        });
-        scan::exprs(&function.body, &mut |expr| match &expr.kind {
-            ExprKind::Name(name) => {
-                let memory = |(storage, found): &(crate::cuda::ast::Storage, Declarator)| {
-                    found.name == *name && (storage.device || storage.memory_constant && found.init.is_none())
-                };
-                let place = matches!(self.text(*name), "threadIdx" | "blockIdx" | "blockDim" | "gridDim");
-                pure &= !place && !m.file.globals.iter().any(memory);
-            }
-            ExprKind::Call { callee, args, .. } => {
-                let own = m.file.functions.iter().position(|f| f.name == *callee && f.params.len() == args.len());
-                pure &= match own {
-                    Some(other) if other == n => false,
-                    Some(other) => self.is_value_function(other, depth + 1),
-                    None => super::builtin::is_math(self.text(*callee)) || self.text(*callee) == "assert",
-                };
-            }
-            ExprKind::Unary(Unary::Address | Unary::Deref, _) | ExprKind::Arrow(..) => pure = false,
-            _ => {}
-        });
-        pure
     }
 
     /// The functions and structs of a printed text, all in its order.

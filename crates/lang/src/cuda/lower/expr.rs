@@ -10,6 +10,9 @@ use crate::cuda::lex::Symbol;
 use crate::cuda::types::{CType, common, promoted};
 use crate::lower::{Node, Tree};
 
+/// Expressions that are looked at for one kernel, those of each turn of a loop that is written out.
+const MAX_STEPS: usize = 1 << 20;
+
 impl<'m> Lower<'m> {
     /// The value of an expression.
     pub(super) fn rvalue(&mut self, expr: &'m Expr) -> Done<Tree> {
@@ -32,7 +35,8 @@ impl<'m> Lower<'m> {
     }
 
     pub(super) fn operand(&mut self, expr: &'m Expr) -> Done<Operand> {
-        if self.w.is_full() {
+        self.steps += 1;
+        if self.w.is_full() || self.steps > MAX_STEPS {
             return self.fail(expr.span, "this kernel is too large once it is written out", "", "use loops, not macros");
         }
         match &expr.kind {
@@ -149,7 +153,7 @@ impl<'m> Lower<'m> {
     /// A name in sight that differs in a letter or two.
     fn similar(&self, text: &str) -> Option<&'m str> {
         let names = self.scope[self.base..].iter().map(|(name, _)| self.text(*name));
-        names.filter(|name| *name != text && distance(name, text) <= 1 + text.len() / 4).min_by_key(|name| distance(name, text))
+        names.filter(|name| *name != text && text.len() > 2 && distance(name, text) <= 1 + text.len() / 4).min_by_key(|name| distance(name, text))
     }
 
     /// What a pointer points to.
@@ -395,14 +399,17 @@ impl<'m> Lower<'m> {
             }));
         }
         let by = self.value_of(right, b.span)?;
+        if !matches!(op, Binary::Add | Binary::Sub) {
+            let hint = "add an integer to it, or write what it points to: '*p', 'p[i]'";
+            return self.fail(span, "no such operator on a pointer", "a pointer", hint);
+        }
         let by = self.index(by, b.span)?;
         match op {
             Binary::Add => Ok(Operand::Pointer(self.moved(pointer, by))),
-            Binary::Sub => {
+            _ => {
                 let back = Tree::op(Op::Neg, vec![by]);
                 Ok(Operand::Pointer(self.moved(pointer, back)))
             }
-            _ => self.refuse(span, "this operator on a pointer", "add an integer to it"),
         }
     }
 

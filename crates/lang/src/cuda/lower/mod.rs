@@ -29,7 +29,7 @@ mod warp;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use bornite_ir::{Builder, ExprId, FunctionId, LocalId, Scalar, Stmt, Type, Value};
+use bornite_ir::{Builder, ExprId, FunctionId, LocalId, Scalar, Stmt, Type, Value, View};
 
 use super::Module;
 use super::ast::{Expr, Function};
@@ -39,6 +39,7 @@ use crate::diagnostic::Diagnostic;
 use crate::lower::{Tree, Writer};
 use crate::{Given, Lowered, Request, Span};
 use place::{Place, Pointer};
+pub(super) use scan::value_functions;
 
 /// What is wrong is in the lowering already.
 pub struct Failed;
@@ -148,6 +149,11 @@ pub(super) struct Lower<'m> {
     /// Arrays of the file in use.
     globals: Vec<(Symbol, Binding)>,
     views: u32,
+    /// Arrays of const elements, by name.
+    read_only: Vec<(View, String)>,
+    /// Expressions looked at, and aliases within one another: neither goes on without end.
+    steps: usize,
+    alias_depth: usize,
     /// Variables of the code being written, counted.
     locals: u32,
     /// Numbers that the source gives expressions.
@@ -180,6 +186,9 @@ impl<'m> Lower<'m> {
             shared_names: vec![],
             globals: vec![],
             views: 0,
+            read_only: vec![],
+            steps: 0,
+            alias_depth: 0,
             locals: 0,
             wanted: HashMap::new(),
             function_wanted: vec![],
@@ -294,6 +303,7 @@ impl<'m> Lower<'m> {
     fn type_name(&self, ty: Type) -> String {
         match ty {
             Type::Scalar(scalar) => super::types::spelled(scalar).into(),
+            Type::Vector(scalar, n @ 2..=4) if !self.request.printed => super::types::vector(scalar, n),
             _ => ty.name(self.w.b.structs()).to_string(),
         }
     }

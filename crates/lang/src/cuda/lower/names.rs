@@ -68,6 +68,9 @@ impl<'m> Lower<'m> {
             let name = self.text(d.name).to_owned();
             self.check_view_type(ty, d.span)?;
             let view = self.w.b.view(&name, ty, &contiguous(&[elements.into()]), access);
+            if constant_memory {
+                self.read_only.push((view.into(), name.clone()));
+            }
             self.params.push((name, Given::View(self.views)));
             self.views += 1;
             return Ok(Binding::Pointer(Pointer::whole(view.into(), ty, sizes.len().max(1), sizes.is_empty(), &sizes)));
@@ -147,7 +150,13 @@ impl<'m> Lower<'m> {
         }
         let m = self.m;
         if let Some((_, alias)) = m.file.aliases.iter().find(|(found, _)| *found == symbol) {
-            return self.c_type(alias);
+            if self.alias_depth > 16 {
+                return self.refuse(span, "an alias of itself", "");
+            }
+            self.alias_depth += 1;
+            let ty = self.c_type(alias);
+            self.alias_depth -= 1;
+            return ty;
         }
         if let Some(n) = m.file.structs.iter().position(|found| found.name == symbol) {
             return Ok(CType::Value(self.structure(n)?));
@@ -290,6 +299,9 @@ impl<'m> Lower<'m> {
                     };
                     let access = if param.ty.constant { Access::Read } else { Access::ReadWrite };
                     let view = self.w.b.view(&name, ty, &dims, access);
+                    if access == Access::Read {
+                        self.read_only.push((view.into(), source.to_owned()));
+                    }
                     self.params.push((source.to_owned(), Given::View(self.views)));
                     self.views += 1;
                     let plain = dims.len() == 1 && dims[0].stride == Extent::Const(1);

@@ -186,6 +186,7 @@ impl<'m> Lower<'m> {
                 Ok(())
             }
             Root::Element { view, at, width, element } => {
+                self.check_writable(*view, span)?;
                 self.at(span);
                 let Some(at) = Args::new(at) else {
                     return self.refuse(span, "an array of more than four dimensions", "");
@@ -201,6 +202,17 @@ impl<'m> Lower<'m> {
                 self.w.stmt(Stmt::Store { view: *view, at, value });
                 Ok(())
             }
+        }
+    }
+
+    /// Refuses to write elements that are const.
+    pub(super) fn check_writable(&mut self, view: View, span: Span) -> Done {
+        match self.read_only.iter().find(|(found, _)| *found == view) {
+            Some((_, name)) => {
+                let what = format!("'{name}' is an array of const elements");
+                self.fail(span, what, "cannot be written", "leave out 'const' where it is declared")
+            }
+            None => Ok(()),
         }
     }
 

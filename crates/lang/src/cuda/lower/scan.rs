@@ -6,8 +6,10 @@ use std::collections::HashSet;
 use super::builtin::is_math;
 use super::{Binding, Lower};
 use crate::cuda::Module;
-use crate::cuda::ast::{Binary, Expr, ExprKind, Function, Stmt, StmtKind, Unary};
-use crate::cuda::lex::Symbol;
+use crate::cuda::ast::{
+    Base, Binary, Declarator, Expr, ExprKind, File, Function, Stmt, StmtKind, Storage, TypeName, Unary,
+};
+use crate::cuda::lex::{Names, Symbol};
 
 /// Calls `each` for an expression and all within it.
 pub fn walk<'e>(expr: &'e Expr, each: &mut dyn FnMut(&'e Expr)) {
@@ -108,6 +110,57 @@ pub fn assigned_in(m: &Module, stmts: &[Stmt]) -> HashSet<Symbol> {
         _ => {}
     });
     all
+}
+
+/// Which functions take and give values and touch nothing else: neither memory nor other threads.
+pub fn value_functions(names: &Names, file: &File) -> Vec<bool> {
+    let alone = |function: &Function| {
+        let plain = |ty: &TypeName| ty.pointers == 0 && ty.base != Base::Void && ty.base != Base::Auto;
+        let mut pure = plain(&function.result)
+            && !function.result.reference
+            && function.params.iter().all(|p| plain(&p.ty) && (!p.ty.reference || p.ty.constant) && p.sizes.is_empty());
+        statements(&function.body, &mut |stmt| {
+            if let StmtKind::Declare(storage, all) = &stmt.kind {
+                pure &= !storage.shared && !storage.external;
+                pure &= all.iter().all(|d| d.ty.pointers == 0 && !d.ty.reference);
+            }
+        });
+        exprs(&function.body, &mut |expr| match &expr.kind {
+            ExprKind::Name(name) => {
+                let memory = |(storage, found): &(Storage, Declarator)| {
+                    found.name == *name && (storage.device || storage.memory_constant && found.init.is_none())
+                };
+                let place = matches!(names.text(*name), "threadIdx" | "blockIdx" | "blockDim" | "gridDim");
+                pure &= !place && !file.globals.iter().any(memory);
+            }
+            ExprKind::Call { callee, .. } if file.functions.iter().all(|f| f.name != *callee) => {
+                pure &= is_math(names.text(*callee)) || names.text(*callee) == "assert";
+            }
+            ExprKind::Unary(Unary::Address | Unary::Deref, _) | ExprKind::Arrow(..) => pure = false,
+            _ => {}
+        });
+        pure
+    };
+    let mut pure: Vec<bool> = file.functions.iter().map(|function| !function.is_kernel && alone(function)).collect();
+    let called: Vec<Vec<usize>> = (file.functions.iter())
+        .map(|function| {
+            let mut all = vec![];
+            exprs(&function.body, &mut |expr| {
+                if let ExprKind::Call { callee, .. } = &expr.kind {
+                    all.extend((0..file.functions.len()).filter(|n| file.functions[*n].name == *callee));
+                }
+            });
+            all
+        })
+        .collect();
+    // One that calls another which is not, is not either.
+    loop {
+        let changed: Vec<usize> = (0..pure.len()).filter(|n| pure[*n] && called[*n].iter().any(|m| !pure[*m])).collect();
+        if changed.is_empty() {
+            return pure;
+        }
+        changed.into_iter().for_each(|n| pure[n] = false);
+    }
 }
 
 /// Whether some name is among an expression's.

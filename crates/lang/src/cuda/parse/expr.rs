@@ -298,7 +298,7 @@ impl Parser<'_> {
         while self.is("::") {
             let space = self.names.text(name);
             if space != "std" {
-                let what = format!("a name in a namespace or class, '{space}::'");
+                let what = format!("a name in a namespace or class ('{space}::')");
                 return self.refuse(start, &what, "use its plain name, or what CUDA itself offers");
             }
             self.advance();

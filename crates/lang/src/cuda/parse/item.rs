@@ -14,14 +14,12 @@ impl Parser<'_> {
             if self.take(";") || self.take("}") {
                 continue; // the end of a namespace or of extern "C"
             }
-            let end = self.item_end();
-            // Recovery depends on the item's own end, whatever its inside did.
-            let nesting = self.nesting;
-            self.shadowed.clear();
-            let opened = self.opens();
-            if opened {
+            if self.opens() {
                 continue;
             }
+            // Recovery depends on the item's own end, whatever its inside did.
+            let (end, nesting) = (self.item_end(), self.nesting);
+            self.shadowed.clear();
             let skipped = self.is_host(end);
             if !skipped && self.item().is_err() {
                 self.nesting = nesting;

@@ -119,6 +119,9 @@ impl Parser<'_> {
                 _ => {}
             }
         }
+        if let (Kind::Name(_), Kind::Sign(":")) = (self.kind(), self.ahead(1)) {
+            return self.refuse(start, "a label", "use a loop, or a function that returns");
+        }
         if self.declares() {
             let kind = self.declaration()?;
             self.expect(";", "after a declaration")?;
