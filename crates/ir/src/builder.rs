@@ -49,6 +49,14 @@ pub struct Outer {
     lines: Vec<u32>,
 }
 
+/// A point of the code being written.
+pub struct Mark {
+    exprs: usize,
+    locals: usize,
+    stmts: usize,
+    lines: usize,
+}
+
 impl Builder {
     /// Starts a kernel of `count` parallel instances with indices of type `index`.
     pub fn new(name: impl Into<String>, count: u64, index: Scalar) -> Builder {
@@ -391,6 +399,27 @@ impl Builder {
     /// Says for which line of a source text the next statements are written. See [`Builder::finish_with_lines`].
     pub fn source_line(&mut self, line: u32) {
         self.line = line;
+    }
+
+    /// Where the code being written stands, for [`Builder::rollback`].
+    pub fn mark(&self) -> Mark {
+        Mark {
+            exprs: self.code.exprs.len(),
+            locals: self.code.locals.len(),
+            stmts: self.open.last().map_or(0, Vec::len),
+            lines: self.lines.code.len(),
+        }
+    }
+
+    /// Takes back all that was written since a mark in the same block.
+    pub fn rollback(&mut self, mark: &Mark) {
+        self.code.exprs.truncate(mark.exprs);
+        self.code.types.truncate(mark.exprs);
+        self.code.locals.truncate(mark.locals);
+        self.lines.code.truncate(mark.lines);
+        if let Some(block) = self.open.last_mut() {
+            block.truncate(mark.stmts);
+        }
     }
 
     /// How many expressions the code being written has: the number of the next one.

@@ -89,7 +89,7 @@ struct Finding {
 fn finding(job: &Job, fault: &Fault) -> Finding {
     match &job.origin {
         Some(origin) => Finding {
-            words: format!("kernel '{}': {}", fault.kernel, fault.kind),
+            words: format!("error: kernel '{}': {}", fault.kernel, fault.kind),
             line: origin.line_of(fault).map(|line| line as usize),
         },
         None => Finding { words: fault.to_string(), line: fault.line },

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use bornite_ir::{Algebra, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Op, Scalar, Stmt, Value, interp};
+use bornite_ir::{Algebra, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Mark, Op, Scalar, Stmt, Value, interp};
 
 use super::tree::converted;
 use super::{Node, Tree};
@@ -38,6 +38,14 @@ impl Writer {
     /// True once more statements were written than a kernel may have.
     pub fn is_full(&self) -> bool {
         self.statements > MAX_STATEMENTS
+    }
+
+    /// Takes back all that was written since a mark.
+    pub fn rollback(&mut self, mark: &Mark) {
+        self.b.rollback(mark);
+        let next = self.b.next_expr();
+        self.free.constants.retain(|_, id| id.0 < next);
+        self.free.places.retain(|(_, id)| id.0 < next);
     }
 
     /// What is free in the code around, on the way into a function and out of it.

@@ -76,7 +76,11 @@ impl<'m> Lower<'m> {
                 Ok(Operand::Tree(Tree::int(Scalar::U64, bytes as i64)))
             }
             ExprKind::SizeOfValue(value) => {
-                let bytes = match self.operand(value)? {
+                let (mark, locals) = (self.w.b.mark(), self.locals);
+                let operand = self.operand(value);
+                self.w.rollback(&mark);
+                self.locals = locals;
+                let bytes = match operand? {
                     Operand::Place(place) => place.ty.bytes(self.w.b.structs()),
                     Operand::Tree(tree) => tree.ty.bytes(self.w.b.structs()),
                     Operand::Array(_, scalar, sizes, _) => sizes.iter().product::<u64>() as usize * scalar.bytes(),
@@ -547,7 +551,13 @@ impl<'m> Lower<'m> {
     fn choose(&mut self, condition: &'m Expr, a: &'m Expr, b: &'m Expr, span: Span) -> Done<Operand> {
         let condition = self.condition(condition)?;
         if let Some(known) = self.w.fold(&condition).filter(|_| !self.request.printed) {
-            return self.operand(if known.bits() != 0 { a } else { b });
+            let (taken, other) = if known.bits() != 0 { (a, b) } else { (b, a) };
+            let ty = self.type_of(other)?;
+            let tree = self.rvalue(taken)?;
+            return Ok(Operand::Tree(match (tree.scalar(), ty.as_scalar()) {
+                (Some(left), Some(right)) if left != right => self.widened(tree, common(left, right)),
+                _ => tree,
+            }));
         }
         if self.request.printed || self.is_plain(a) && self.is_plain(b) {
             let (a, b) = (self.rvalue(a)?, self.rvalue(b)?);
@@ -560,6 +570,15 @@ impl<'m> Lower<'m> {
         }
         let chosen = self.branched(condition, |l| l.rvalue(a), |l| l.rvalue(b), span)?;
         Ok(Operand::Tree(chosen))
+    }
+
+    /// The type of an expression that is not evaluated.
+    fn type_of(&mut self, expr: &'m Expr) -> Done<Type> {
+        let (mark, locals) = (self.w.b.mark(), self.locals);
+        let ty = self.rvalue(expr).map(|tree| tree.ty);
+        self.w.rollback(&mark);
+        self.locals = locals;
+        ty
     }
 
     /// Two values in the type in which C++ chooses between them.

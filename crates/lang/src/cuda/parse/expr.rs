@@ -137,10 +137,20 @@ impl Parser<'_> {
         self.expr_of(ExprKind::Unary(op, Box::new(value)), span, below)
     }
 
+    /// True if the parenthesis here holds a type and nothing else.
     fn cast_ahead(&mut self) -> bool {
         let before = self.at;
         self.advance();
-        let found = self.at_type();
+        let mut found = self.at_type();
+        while found && !self.is(")") {
+            found = match self.kind() {
+                Kind::Sign("*" | "&" | "::" | "__restrict__") => true,
+                Kind::Name(symbol) => self.is_type_name(symbol) || self.names.text(symbol) == "std",
+                Kind::Sign(_) => self.at_type() || self.is("long"),
+                _ => false,
+            };
+            self.advance();
+        }
         self.at = before;
         found
     }
