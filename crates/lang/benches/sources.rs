@@ -26,7 +26,12 @@ fn main() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda");
     let mut sources: Vec<(String, String)> = (std::fs::read_dir(folder).expect("samples"))
         .map(|entry| entry.expect("a sample").path())
-        .map(|path| (path.file_name().unwrap_or_default().to_string_lossy().into(), std::fs::read_to_string(path).expect("a sample")))
+        .map(|path| {
+            (
+                path.file_name().unwrap_or_default().to_string_lossy().into(),
+                std::fs::read_to_string(path).expect("a sample"),
+            )
+        })
         .collect();
     sources.sort();
     let mut request = Request::new([4, 4, 1], [64, 1, 1]).shared_bytes(4096);
@@ -41,8 +46,12 @@ fn main() {
         add(&format!("{name}_to_cuda"), 1, &mut || drop(std::hint::black_box(cuda::print(&lower(name, text)))));
     }
     let count = sources.len();
-    add("all_parsed", count, &mut || sources.iter().for_each(|(file, text)| drop(std::hint::black_box(Module::parse(file, text)))));
-    add("all_to_ir", count, &mut || sources.iter().for_each(|(file, text)| drop(std::hint::black_box(lower(file, text)))));
+    add("all_parsed", count, &mut || {
+        sources.iter().for_each(|(file, text)| drop(std::hint::black_box(Module::parse(file, text))))
+    });
+    add("all_to_ir", count, &mut || {
+        sources.iter().for_each(|(file, text)| drop(std::hint::black_box(lower(file, text))))
+    });
     add("all_to_cuda", count, &mut || {
         sources.iter().for_each(|(file, text)| drop(std::hint::black_box(cuda::print(&lower(file, text)))));
     });

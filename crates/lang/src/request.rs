@@ -25,15 +25,7 @@ pub struct Request {
 impl Request {
     /// A launch of so many blocks of so many threads.
     pub fn new(grid: [u32; 3], block: [u32; 3]) -> Request {
-        Request {
-            grid,
-            block,
-            shared_bytes: 0,
-            views: vec![],
-            default_length: None,
-            index: None,
-            printed: false,
-        }
+        Request { grid, block, shared_bytes: 0, views: vec![], default_length: None, index: None, printed: false }
     }
 
     /// With an array of so many elements behind a pointer.

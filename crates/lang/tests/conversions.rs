@@ -42,7 +42,8 @@ const CALLS: usize = 16;
 /// An expression of integers. Nothing in it is undefined in C++ (sums wrap, by a flag of g++).
 fn int(r: &mut Random, depth: usize) -> String {
     if depth == 0 {
-        let literals = ["0", "1", "7", "-3", "255u", "0x80000000", "2147483647", "5LL", "1ull << 40", "'a'", "true", "65535"];
+        let literals =
+            ["0", "1", "7", "-3", "255u", "0x80000000", "2147483647", "5LL", "1ull << 40", "'a'", "true", "65535"];
         return match r.next() % 3 {
             0 => format!("({})", r.one(&literals)),
             _ => r.one(&INTS).0.into(),
@@ -109,9 +110,8 @@ fn numbers_are_those_of_a_foreign_compiler() {
     let count = if std::env::var_os("BORNITE_TEST_FULL").is_some() { 3_000 } else { 200 };
     let variables: Vec<(&str, &str, Scalar)> = INTS.into_iter().chain(FLOATS).collect();
     let inputs: Vec<Vec<Value>> = (0..CALLS).map(|_| variables.iter().map(|v| input(&mut r, v.2)).collect()).collect();
-    let expressions: Vec<(bool, String)> = (0..count)
-        .map(|n| if n % 3 == 0 { (false, number(&mut r, 3)) } else { (true, int(&mut r, 3)) })
-        .collect();
+    let expressions: Vec<(bool, String)> =
+        (0..count).map(|n| if n % 3 == 0 { (false, number(&mut r, 3)) } else { (true, int(&mut r, 3)) }).collect();
     let mut program = "#include <cstdio>\n#include <cstring>\n".to_owned();
     let params: Vec<String> = variables.iter().map(|(name, ty, _)| format!("{ty} {name}")).collect();
     for (n, (_, text)) in expressions.iter().enumerate() {
@@ -137,7 +137,8 @@ fn numbers_are_those_of_a_foreign_compiler() {
     let pointers: Vec<String> = variables.iter().map(|(name, ty, _)| format!("const {ty}* all_{name}")).collect();
     for (n, (whole, text)) in expressions.iter().enumerate() {
         let to = if *whole { "unsigned long long" } else { "double" };
-        let loads: String = variables.iter().map(|(name, ty, _)| format!("    {ty} {name} = all_{name}[threadIdx.x];\n")).collect();
+        let loads: String =
+            variables.iter().map(|(name, ty, _)| format!("    {ty} {name} = all_{name}[threadIdx.x];\n")).collect();
         let source = format!(
             "__global__ void k({}, {to}* out) {{\n{loads}    out[threadIdx.x] = ({to})({text});\n}}\n",
             pointers.join(", ")

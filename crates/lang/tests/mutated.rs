@@ -30,10 +30,55 @@ fn sources() -> Vec<Vec<u8>> {
 
 /// Words that lead somewhere.
 const WORDS: &[&str] = &[
-    "__shared__ ", "__device__ ", "template <int N> ", "float4 ", "extern ", "(", ")", "{", "}", "[", "]", "<", ">", "*", "&",
-    "->", "1e999", "0x", "'", "\"", "#define A A\n", "\n#if 1\n", "switch (0) {", "case 1:", "for (;;)", "return", "[0]",
-    "= {1, 2}", "9999999999", "-1", ", ", "? 1 : 2", "++", "+= 1", "atomicAdd(&", "__syncthreads();", "struct S { S s; };", "\\",
-    "using T = T;", "bn_load<f32x4>(&", "make_float4(", "é", "/*", "//", "<<<", "(float4*)", "int x[99];", "do ", "while (1)",
+    "__shared__ ",
+    "__device__ ",
+    "template <int N> ",
+    "float4 ",
+    "extern ",
+    "(",
+    ")",
+    "{",
+    "}",
+    "[",
+    "]",
+    "<",
+    ">",
+    "*",
+    "&",
+    "->",
+    "1e999",
+    "0x",
+    "'",
+    "\"",
+    "#define A A\n",
+    "\n#if 1\n",
+    "switch (0) {",
+    "case 1:",
+    "for (;;)",
+    "return",
+    "[0]",
+    "= {1, 2}",
+    "9999999999",
+    "-1",
+    ", ",
+    "? 1 : 2",
+    "++",
+    "+= 1",
+    "atomicAdd(&",
+    "__syncthreads();",
+    "struct S { S s; };",
+    "\\",
+    "using T = T;",
+    "bn_load<f32x4>(&",
+    "make_float4(",
+    "é",
+    "/*",
+    "//",
+    "<<<",
+    "(float4*)",
+    "int x[99];",
+    "do ",
+    "while (1)",
 ];
 
 fn damaged(all: &[Vec<u8>], random: &mut Random) -> String {
@@ -112,7 +157,8 @@ fn limits_hold() {
         .map(|n| format!("__device__ int f{n}(int* x) {{ return f{}(x) + f{}(x); }}\n", n + 1, n + 1))
         .rev()
         .collect();
-    let values: String = (0..40).map(|n| format!("__device__ int f{}(int x) {{ return f{n}(x) + f{n}(x); }}\n", n + 1)).collect();
+    let values: String =
+        (0..40).map(|n| format!("__device__ int f{}(int x) {{ return f{n}(x) + f{n}(x); }}\n", n + 1)).collect();
     let macros: String = (0..60).map(|n| format!("#define M{} M{n} M{n}\n", n + 1)).collect();
     let texts = [
         kernel(&format!("x[0] = {}1{};", "(".repeat(20_000), ")".repeat(20_000))),
@@ -125,8 +171,13 @@ fn limits_hold() {
         kernel(&format!("x[0] = x[1]{};", " ? 1 : x[1]".repeat(20_000))),
         kernel(&format!("int a{};", ", a".repeat(100_000))),
         kernel(&"for (int i = 0; i < 64; i++) ".repeat(90)),
-        format!("__constant__ int t[2] = {{1, 2}};\n{}", kernel(&format!("{} t[a * 0];", "for (int a = 0; a < 64; a++) ".repeat(20)))),
-        kernel("int t[8]; for (int a = 0; a < 64; a++) for (int b = 0; b < 64; b++) for (int c = 0; c < 64; c++) t[a * b * c % 8] += 1;"),
+        format!(
+            "__constant__ int t[2] = {{1, 2}};\n{}",
+            kernel(&format!("{} t[a * 0];", "for (int a = 0; a < 64; a++) ".repeat(20)))
+        ),
+        kernel(
+            "int t[8]; for (int a = 0; a < 64; a++) for (int b = 0; b < 64; b++) for (int c = 0; c < 64; c++) t[a * b * c % 8] += 1;",
+        ),
         kernel("int t[64]; for (int i = 0; i < x[0]; i++) for (int j = 0; j < x[1]; j++) t[i] = t[j] + t[x[2]];"),
         format!("__device__ int f40(int* x) {{ return x[0]; }}\n{functions}{}", kernel("x[0] = f0(x);")),
         format!("__device__ int f0(int x) {{ return x; }}\n{values}{}", kernel("x[0] = f40(x[0]);")),

@@ -73,7 +73,8 @@ pub enum Kind {
 }
 
 fn given(text: &str) -> Result<Named, String> {
-    let usage = "write NAME=NUMBER, NAME=NUMBER,NUMBER or NAME=KIND:COUNT; the kinds are randn, rand, zeros, ones, range";
+    let usage =
+        "write NAME=NUMBER, NAME=NUMBER,NUMBER or NAME=KIND:COUNT; the kinds are randn, rand, zeros, ones, range";
     let (name, what) = text.split_once('=').ok_or(usage)?;
     let (name, scalar) = match name.split_once(':') {
         Some((name, scalar)) => (name, Some(dtype(scalar)?)),
@@ -110,7 +111,9 @@ impl What {
 
     /// The number for each of so many components of a parameter; the same at every run, others for other names.
     pub fn numbers(&self, components: usize, name: &str) -> Vec<f64> {
-        let mut state = name.bytes().fold(0x9e37_79b9_7f4a_7c15u64, |state, byte| (state ^ byte as u64).wrapping_mul(0x0100_0000_01b3));
+        let mut state = name
+            .bytes()
+            .fold(0x9e37_79b9_7f4a_7c15u64, |state, byte| (state ^ byte as u64).wrapping_mul(0x0100_0000_01b3));
         let mut unit = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64
@@ -287,7 +290,8 @@ pub fn check(file: &Path) -> Result<Vec<Checked>, Failure> {
         }
     };
     let check = |kernel: Declared| {
-        let mut request = Request::new([1; 3], [kernel.bound.unwrap_or(128).clamp(1, 1024), 1, 1]).shared_bytes(16 << 10);
+        let mut request =
+            Request::new([1; 3], [kernel.bound.unwrap_or(128).clamp(1, 1024), 1, 1]).shared_bytes(16 << 10);
         request.default_length = Some(i32::MAX as u64);
         let errors = module.kernel(&module.example(&kernel.name), &request).err();
         Checked { kernel: Some(kernel.name), line: kernel.line as usize, errors }

@@ -148,7 +148,10 @@ fn gather(path: &Path, asked: bool, files: &mut Vec<PathBuf>) -> Result<(), Fail
         let mut inside = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
         inside.sort();
         // A link to a folder could lead back here.
-        return inside.iter().filter(|path| !(path.is_symlink() && path.is_dir())).try_for_each(|path| gather(path, false, files));
+        return inside
+            .iter()
+            .filter(|path| !(path.is_symlink() && path.is_dir()))
+            .try_for_each(|path| gather(path, false, files));
     }
     if asked || cuda::is_cuda(path) || path.extension().is_some_and(|ending| ending == "bir") {
         files.push(path.into());

@@ -117,7 +117,11 @@ fn with_plain_names(text: &str) -> String {
         if trimmed.starts_with("#include") && host.iter().any(|header| trimmed.contains(header)) {
             return String::new();
         }
-        if trimmed.starts_with("__global__") { line.replacen("__global__", "extern \"C\" __global__", 1) } else { line.into() }
+        if trimmed.starts_with("__global__") {
+            line.replacen("__global__", "extern \"C\" __global__", 1)
+        } else {
+            line.into()
+        }
     };
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -79,7 +79,10 @@ pub struct Expr {
 #[derive(Clone, PartialEq, Debug)]
 pub enum ExprKind {
     /// A number; `hex` if it was written as bits.
-    Number { value: Value, hex: bool },
+    Number {
+        value: Value,
+        hex: bool,
+    },
     Text,
     Name(Symbol),
     Unary(Unary, Box<Expr>),
@@ -87,9 +90,17 @@ pub enum ExprKind {
     /// `a = b`, or `a op= b`.
     Assign(Option<Binary>, Box<Expr>, Box<Expr>),
     /// `++a` and its like: by how much, and whether the value is that from before.
-    Step { by: i8, before: bool, place: Box<Expr> },
+    Step {
+        by: i8,
+        before: bool,
+        place: Box<Expr>,
+    },
     Choose(Box<Expr>, Box<Expr>, Box<Expr>),
-    Call { callee: Symbol, templates: Vec<TemplateArg>, args: Vec<Expr> },
+    Call {
+        callee: Symbol,
+        templates: Vec<TemplateArg>,
+        args: Vec<Expr>,
+    },
     Index(Box<Expr>, Box<Expr>),
     Member(Box<Expr>, Symbol),
     Arrow(Box<Expr>, Symbol),

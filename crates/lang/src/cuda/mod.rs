@@ -61,7 +61,8 @@ impl Module {
         parser.items();
         let (mut errors, file) = (parser.errors, parser.file);
         errors.extend(
-            (wrong.into_iter()).map(|(span, what, hint)| source.diagnostic(span, what, String::new(), hint.map(Into::into))),
+            (wrong.into_iter())
+                .map(|(span, what, hint)| source.diagnostic(span, what, String::new(), hint.map(Into::into))),
         );
         if !errors.is_empty() {
             return Err(Errors::new(&source, errors));
@@ -132,13 +133,17 @@ impl Module {
         let bound = self.bound(function, args)?;
         let make = |index| Lower::new(self, request, function, index).kernel(function, &bound);
         let first = request.index.unwrap_or_else(|| {
-            let long = |dims: &[bornite_ir::Dim]| dims.iter().any(|dim| dim.extent.known().is_some_and(|n| n > i32::MAX as i64));
+            let long = |dims: &[bornite_ir::Dim]| {
+                dims.iter().any(|dim| dim.extent.known().is_some_and(|n| n > i32::MAX as i64))
+            };
             if request.views.iter().any(|(_, dims)| long(dims)) { Scalar::I64 } else { Scalar::I32 }
         });
         match make(first) {
             Ok(lowered) => Ok(lowered),
             // An index of 64 bits was met on the way.
-            Err((_, true)) if first == Scalar::I32 => make(Scalar::I64).map_err(|(errors, _)| Errors::new(&self.source, errors)),
+            Err((_, true)) if first == Scalar::I32 => {
+                make(Scalar::I64).map_err(|(errors, _)| Errors::new(&self.source, errors))
+            }
             Err((errors, _)) => Err(Errors::new(&self.source, errors)),
         }
     }
@@ -153,14 +158,21 @@ impl Module {
         let args: Vec<&str> = args.map(|args| args.split(',').map(str::trim).collect()).unwrap_or_default();
         let name = self.names.text(function.name);
         if args.len() > function.templates.len() {
-            let what = format!("'{name}' has {} template parameters, {} arguments are given", function.templates.len(), args.len());
+            let what = format!(
+                "'{name}' has {} template parameters, {} arguments are given",
+                function.templates.len(),
+                args.len()
+            );
             return Err(self.error(what, Some(function)));
         }
         let mut bound = vec![];
         for (n, param) in function.templates.iter().enumerate() {
             let default = param.default.as_ref().map(|arg| self.spelled(std::slice::from_ref(arg)));
             let Some(text) = args.get(n).map(|text| (*text).to_owned()).or(default) else {
-                let what = format!("kernel '{name}' is a template: name its arguments, such as '{name}<{}>'", example(function));
+                let what = format!(
+                    "kernel '{name}' is a template: name its arguments, such as '{name}<{}>'",
+                    example(function)
+                );
                 return Err(self.error(what, Some(function)));
             };
             let made = if param.is_type {
@@ -177,7 +189,10 @@ impl Module {
                 Some(made) => bound.push(made),
                 None => {
                     let kind = if param.is_type { "a type such as float" } else { "an integer" };
-                    let what = format!("template parameter '{}' of '{name}' is {kind}, not '{text}'", self.names.text(param.name));
+                    let what = format!(
+                        "template parameter '{}' of '{name}' is {kind}, not '{text}'",
+                        self.names.text(param.name)
+                    );
                     return Err(self.error(what, Some(function)));
                 }
             }

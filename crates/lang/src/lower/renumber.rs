@@ -91,12 +91,7 @@ fn stmt_ids(block: &mut [Stmt], map: &dyn Fn(&mut ExprId)) {
             }
             Stmt::Loop { body } => stmt_ids(body, map),
             Stmt::Print { args, .. } => args.iter_mut().for_each(map),
-            Stmt::Break
-            | Stmt::Continue
-            | Stmt::Return(None)
-            | Stmt::Barrier
-            | Stmt::WarpBarrier
-            | Stmt::Fence(_) => {}
+            Stmt::Break | Stmt::Continue | Stmt::Return(None) | Stmt::Barrier | Stmt::WarpBarrier | Stmt::Fence(_) => {}
         }
     }
 }

@@ -26,7 +26,13 @@ pub(crate) enum Node {
     Bitcast(Scalar, Box<Tree>),
     Call(FunctionId, Vec<Tree>),
     /// An update; of one component of an element, where `part` says which.
-    Atomic { atomic: Atomic, view: View, at: Vec<ExprId>, part: Option<u32>, value: Box<Tree> },
+    Atomic {
+        atomic: Atomic,
+        view: View,
+        at: Vec<ExprId>,
+        part: Option<u32>,
+        value: Box<Tree>,
+    },
 }
 
 impl Tree {
@@ -259,15 +265,9 @@ impl Tree {
                         return None;
                     }
                 }
-                let value =
-                    lift(&|part| if let Node::Atomic { value, .. } = &part.node { Some(value) } else { None })?;
-                let node = Node::Atomic {
-                    atomic: *atomic,
-                    view: *view,
-                    at: at.clone(),
-                    part: None,
-                    value: Box::new(value),
-                };
+                let value = lift(&|part| if let Node::Atomic { value, .. } = &part.node { Some(value) } else { None })?;
+                let node =
+                    Node::Atomic { atomic: *atomic, view: *view, at: at.clone(), part: None, value: Box::new(value) };
                 Some(Tree::of(node, whole(first)))
             }
             _ => None,

@@ -43,7 +43,13 @@ impl Sample {
     }
 }
 
-fn pixels(i: &Inputs, w: usize, h: usize, of: impl Fn(&dyn Fn(i64, i64) -> f64, usize, usize) -> f64, from: &str) -> Vec<f64> {
+fn pixels(
+    i: &Inputs,
+    w: usize,
+    h: usize,
+    of: impl Fn(&dyn Fn(i64, i64) -> f64, usize, usize) -> f64,
+    from: &str,
+) -> Vec<f64> {
     let all = i.all(from);
     let at = |x: i64, y: i64| all[(y.clamp(0, h as i64 - 1) * w as i64 + x.clamp(0, w as i64 - 1)) as usize];
     (0..w * h).map(|n| of(&at, n % w, n / w)).collect()
@@ -79,12 +85,17 @@ fn elementwise() -> Vec<Sample> {
         )
         .gives(1e-6, |i| i.all("a").iter().zip(i.all("b")).map(|(a, b)| a + b).collect())
         .seeded("i < n;", "i < n + 1;", "bounds", "c[i] = a[i] + b[i]"),
-        line("gelu", 250, vec![("in", Array(1000, Floats(-4.0, 4.0))), ("out", Array(1000, Zero)), ("n4", Value(&[250.0]))], "out")
-            .gives(1e-5, |i| {
-                let inner = |x: f64| 0.797_884_560_8 * (x + 0.044_715 * x * x * x);
-                i.all("in").iter().map(|x| 0.5 * x * (1.0 + inner(*x).tanh())).collect()
-            })
-            .seeded("i < n4", "i <= n4", "bounds", "reinterpret_cast<const float4*>(in)[i]"),
+        line(
+            "gelu",
+            250,
+            vec![("in", Array(1000, Floats(-4.0, 4.0))), ("out", Array(1000, Zero)), ("n4", Value(&[250.0]))],
+            "out",
+        )
+        .gives(1e-5, |i| {
+            let inner = |x: f64| 0.797_884_560_8 * (x + 0.044_715 * x * x * x);
+            i.all("in").iter().map(|x| 0.5 * x * (1.0 + inner(*x).tanh())).collect()
+        })
+        .seeded("i < n4", "i <= n4", "bounds", "reinterpret_cast<const float4*>(in)[i]"),
         line(
             "adam",
             200,
@@ -130,7 +141,8 @@ fn elementwise() -> Vec<Sample> {
         .gives(1e-4, |i| {
             let normal = |x: f64| 0.5 * erfc(-x * std::f64::consts::FRAC_1_SQRT_2);
             let price = |n: usize| {
-                let (s, k, t, r, v) = (i.all("spot")[n], i.all("strike")[n], i.all("years")[n], i.one("rate"), i.one("volatility"));
+                let (s, k, t, r, v) =
+                    (i.all("spot")[n], i.all("strike")[n], i.all("years")[n], i.one("rate"), i.one("volatility"));
                 let d1 = ((s / k).ln() + (r + 0.5 * v * v) * t) / (v * t.sqrt());
                 k * (-r * t).exp() * normal(v * t.sqrt() - d1) - s * normal(-d1)
             };
@@ -148,7 +160,12 @@ fn elementwise() -> Vec<Sample> {
         Sample {
             grid: [5, 2, 1],
             block: [8, 1, 1],
-            ..line("rotary", 1, vec![("x", Array(5 * 2 * 16, F)), ("heads", Value(&[2.0])), ("dim", Value(&[16.0]))], "x")
+            ..line(
+                "rotary",
+                1,
+                vec![("x", Array(5 * 2 * 16, F)), ("heads", Value(&[2.0])), ("dim", Value(&[16.0]))],
+                "x",
+            )
         }
         .gives(1e-4, |i| {
             let x = i.all("x");
@@ -265,33 +282,55 @@ fn grids() -> Vec<Sample> {
             "jacobi",
             [3, 2],
             [8, 8],
-            vec![("u", Array(20 * 15, F)), ("next", Array(20 * 15, Zero)), ("nx", Value(&[20.0])), ("ny", Value(&[15.0]))],
+            vec![
+                ("u", Array(20 * 15, F)),
+                ("next", Array(20 * 15, Zero)),
+                ("nx", Value(&[20.0])),
+                ("ny", Value(&[15.0])),
+            ],
             "next",
         )
         .gives(1e-6, |i| {
-            pixels(i, 20, 15, |at, x, y| {
-                let (a, b) = (x as i64, y as i64);
-                let border = x == 0 || y == 0 || x == 19 || y == 14;
-                let mean = || 0.25 * (at(a - 1, b) + at(a + 1, b) + at(a, b - 1) + at(a, b + 1));
-                if border { at(a, b) } else { mean() }
-            }, "u")
+            pixels(
+                i,
+                20,
+                15,
+                |at, x, y| {
+                    let (a, b) = (x as i64, y as i64);
+                    let border = x == 0 || y == 0 || x == 19 || y == 14;
+                    let mean = || 0.25 * (at(a - 1, b) + at(a + 1, b) + at(a, b - 1) + at(a, b + 1));
+                    if border { at(a, b) } else { mean() }
+                },
+                "u",
+            )
         })
         .seeded("i == 0 || j == 0 ||", "i == 0 ||", "bounds", "u[at - nx]"),
         plane(
             "poisson",
             [2, 2],
             [8, 8],
-            vec![("u", Array(16 * 12, F)), ("f", Array(16 * 12, F)), ("grid", Value(&[16.0, 12.0, 0.5])), ("color", Value(&[1.0]))],
+            vec![
+                ("u", Array(16 * 12, F)),
+                ("f", Array(16 * 12, F)),
+                ("grid", Value(&[16.0, 12.0, 0.5])),
+                ("color", Value(&[1.0])),
+            ],
             "u",
         )
         .gives(1e-5, |i| {
             let f = i.all("f");
-            pixels(i, 16, 12, |at, x, y| {
-                let (a, b) = (x as i64, y as i64);
-                let inside = x > 0 && y > 0 && x < 15 && y < 11 && (x + y) % 2 == 1;
-                let sum = at(a - 1, b) + at(a + 1, b) + at(a, b - 1) + at(a, b + 1);
-                if inside { 0.25 * (sum - 0.25 * f[y * 16 + x]) } else { at(a, b) }
-            }, "u")
+            pixels(
+                i,
+                16,
+                12,
+                |at, x, y| {
+                    let (a, b) = (x as i64, y as i64);
+                    let inside = x > 0 && y > 0 && x < 15 && y < 11 && (x + y) % 2 == 1;
+                    let sum = at(a - 1, b) + at(a + 1, b) + at(a, b - 1) + at(a, b + 1);
+                    if inside { 0.25 * (sum - 0.25 * f[y * 16 + x]) } else { at(a, b) }
+                },
+                "u",
+            )
         })
         .seeded(" && ((x + y) & 1) == color", "", "race", "u[place(grid"),
         Sample {
@@ -301,7 +340,12 @@ fn grids() -> Vec<Sample> {
                 "heat",
                 [1, 1],
                 [1, 1],
-                vec![("now", Array(8 * 7 * 6, F)), ("then", Array(8 * 7 * 6, Zero)), ("size", Value(&[8.0, 7.0, 6.0])), ("r", Value(&[0.1]))],
+                vec![
+                    ("now", Array(8 * 7 * 6, F)),
+                    ("then", Array(8 * 7 * 6, Zero)),
+                    ("size", Value(&[8.0, 7.0, 6.0])),
+                    ("r", Value(&[0.1])),
+                ],
                 "then",
             )
         }
@@ -314,7 +358,12 @@ fn grids() -> Vec<Sample> {
                     if x == 0 || y == 0 || z == 0 || x == 7 || y == 6 || z == 5 {
                         return 0.0;
                     }
-                    let around = at(x + 1, y, z) + at(x - 1, y, z) + at(x, y + 1, z) + at(x, y - 1, z) + at(x, y, z + 1) + at(x, y, z - 1);
+                    let around = at(x + 1, y, z)
+                        + at(x - 1, y, z)
+                        + at(x, y + 1, z)
+                        + at(x, y - 1, z)
+                        + at(x, y, z + 1)
+                        + at(x, y, z - 1);
                     at(x, y, z) + 0.1 * (around - 6.0 * at(x, y, z))
                 })
                 .collect()
@@ -324,7 +373,13 @@ fn grids() -> Vec<Sample> {
             "conv2d",
             [3, 2],
             [8, 8],
-            vec![("image", Array(20 * 14, F)), ("out", Array(18 * 12, Zero)), ("width", Value(&[20.0])), ("height", Value(&[14.0])), ("filter", Array(9, F))],
+            vec![
+                ("image", Array(20 * 14, F)),
+                ("out", Array(18 * 12, Zero)),
+                ("width", Value(&[20.0])),
+                ("height", Value(&[14.0])),
+                ("filter", Array(9, F)),
+            ],
             "out",
         )
         .gives(1e-5, |i| {
@@ -336,35 +391,59 @@ fn grids() -> Vec<Sample> {
             "gaussian_blur",
             [3, 2],
             [8, 8],
-            vec![("in", Array(20 * 13, Ints(0, 256))), ("out", Array(20 * 13, Zero)), ("w", Value(&[20.0])), ("h", Value(&[13.0]))],
+            vec![
+                ("in", Array(20 * 13, Ints(0, 256))),
+                ("out", Array(20 * 13, Zero)),
+                ("w", Value(&[20.0])),
+                ("h", Value(&[13.0])),
+            ],
             "out",
         )
         .gives(0.0, |i| {
-            pixels(i, 20, 13, |at, x, y| {
-                let weight = [1.0, 2.0, 1.0];
-                let all = (0..9).map(|k| weight[k / 3] * weight[k % 3] * at(x as i64 + k as i64 % 3 - 1, y as i64 + k as i64 / 3 - 1));
-                ((all.sum::<f64>() + 8.0) / 16.0).floor()
-            }, "in")
+            pixels(
+                i,
+                20,
+                13,
+                |at, x, y| {
+                    let weight = [1.0, 2.0, 1.0];
+                    let all = (0..9).map(|k| {
+                        weight[k / 3] * weight[k % 3] * at(x as i64 + k as i64 % 3 - 1, y as i64 + k as i64 / 3 - 1)
+                    });
+                    ((all.sum::<f64>() + 8.0) / 16.0).floor()
+                },
+                "in",
+            )
         })
         .seeded("in[clamped(y + j, h - 1) * w", "in[(y + j) * w", "bounds", "sum +="),
         plane(
             "sobel",
             [3, 2],
             [8, 8],
-            vec![("src", Array(20 * 13, Ints(0, 256))), ("dst", Array(20 * 13, Zero)), ("width", Value(&[20.0])), ("height", Value(&[13.0]))],
+            vec![
+                ("src", Array(20 * 13, Ints(0, 256))),
+                ("dst", Array(20 * 13, Zero)),
+                ("width", Value(&[20.0])),
+                ("height", Value(&[13.0])),
+            ],
             "dst",
         )
         .gives(0.0, |i| {
-            pixels(i, 20, 13, |at, x, y| {
-                let (a, b) = (x as i64, y as i64);
-                if x == 0 || y == 0 || x == 19 || y == 12 {
-                    return 0.0;
-                }
-                let column = |x: i64| at(x, b - 1) + 2.0 * at(x, b) + at(x, b + 1);
-                let row = |y: i64| at(a - 1, y) + 2.0 * at(a, y) + at(a + 1, y);
-                let (gx, gy) = (column(a + 1) - column(a - 1), row(b + 1) - row(b - 1));
-                ((gx * gx + gy * gy) as f32).sqrt().floor().min(255.0) as f64
-            }, "src")
+            pixels(
+                i,
+                20,
+                13,
+                |at, x, y| {
+                    let (a, b) = (x as i64, y as i64);
+                    if x == 0 || y == 0 || x == 19 || y == 12 {
+                        return 0.0;
+                    }
+                    let column = |x: i64| at(x, b - 1) + 2.0 * at(x, b) + at(x, b + 1);
+                    let row = |y: i64| at(a - 1, y) + 2.0 * at(a, y) + at(a + 1, y);
+                    let (gx, gy) = (column(a + 1) - column(a - 1), row(b + 1) - row(b - 1));
+                    ((gx * gx + gy * gy) as f32).sqrt().floor().min(255.0) as f64
+                },
+                "src",
+            )
         })
         .seeded("y < height - 1", "y < height", "bounds", "int gx ="),
         plane(
@@ -405,7 +484,12 @@ fn grids() -> Vec<Sample> {
             "game_of_life",
             [3, 2],
             [8, 8],
-            vec![("alive", Array(20 * 13, Ints(0, 2))), ("next", Array(20 * 13, Zero)), ("w", Value(&[20.0])), ("h", Value(&[13.0]))],
+            vec![
+                ("alive", Array(20 * 13, Ints(0, 2))),
+                ("next", Array(20 * 13, Zero)),
+                ("w", Value(&[20.0])),
+                ("h", Value(&[13.0])),
+            ],
             "next",
         )
         .gives(0.0, |i| {
@@ -464,7 +548,10 @@ fn discrete() -> Vec<Sample> {
             )
         }
         .gives(1e-6, |i| {
-            let of = |n: usize| i.all("table")[i.all("tokens")[n / 20] as usize * 20 + n % 20] + i.all("positions")[n / 20 % 6 * 20 + n % 20];
+            let of = |n: usize| {
+                i.all("table")[i.all("tokens")[n / 20] as usize * 20 + n % 20]
+                    + i.all("positions")[n / 20 % 6 * 20 + n % 20]
+            };
             (0..240).map(of).collect()
         })
         .seeded("(t % T) * C", "t * C", "bounds", "positions["),
@@ -481,14 +568,20 @@ fn discrete() -> Vec<Sample> {
             "losses",
         )
         .gives(1e-4, |i| {
-            let loss = |(row, target): (&[f64], &f64)| row.iter().map(|x| x.exp()).sum::<f64>().ln() - row[*target as usize];
+            let loss =
+                |(row, target): (&[f64], &f64)| row.iter().map(|x| x.exp()).sum::<f64>().ln() - row[*target as usize];
             i.all("logits").chunks(10).zip(i.all("targets")).map(loss).collect()
         })
         .seeded("(row >= rows)", "(row > rows)", "bounds", "float top = x[0]"),
         line(
             "top_k",
             40,
-            vec![("rows", Array(40 * 25, F)), ("best", Array(40 * 4, Zero)), ("count", Value(&[40.0])), ("columns", Value(&[25.0]))],
+            vec![
+                ("rows", Array(40 * 25, F)),
+                ("best", Array(40 * 4, Zero)),
+                ("count", Value(&[40.0])),
+                ("columns", Value(&[25.0])),
+            ],
             "best",
         )
         .gives(0.0, |i| {
@@ -514,25 +607,30 @@ fn discrete() -> Vec<Sample> {
                 (0..70).flat_map(make).collect()
             })
             .seeded("out[i] = counter", "out[i / 2] = counter", "race", "out[i / 2] = counter"),
-        line("monte_carlo", 128, vec![("inside", Array(1, Zero)), ("tries", Value(&[20.0])), ("seed", Value(&[5.0]))], "inside")
-            .gives(0.0, |_| {
-                let mut hits = 0;
-                for thread in 0..128u32 {
-                    let mut state = 5 + 7919 * thread + 1;
-                    let mut next = || {
-                        state ^= state << 13;
-                        state ^= state >> 17;
-                        state ^= state << 5;
-                        state as f32 * 2.3283064e-10f32
-                    };
-                    for _ in 0..20 {
-                        let (x, y) = (next(), next());
-                        hits += (x * x + y * y <= 1.0) as u32;
-                    }
+        line(
+            "monte_carlo",
+            128,
+            vec![("inside", Array(1, Zero)), ("tries", Value(&[20.0])), ("seed", Value(&[5.0]))],
+            "inside",
+        )
+        .gives(0.0, |_| {
+            let mut hits = 0;
+            for thread in 0..128u32 {
+                let mut state = 5 + 7919 * thread + 1;
+                let mut next = || {
+                    state ^= state << 13;
+                    state ^= state >> 17;
+                    state ^= state << 5;
+                    state as f32 * 2.3283064e-10f32
+                };
+                for _ in 0..20 {
+                    let (x, y) = (next(), next());
+                    hits += (x * x + y * y <= 1.0) as u32;
                 }
-                vec![hits as f64]
-            })
-            .seeded("atomicAdd(inside, (unsigned long long)hits);", "*inside += hits;", "race", "*inside += hits"),
+            }
+            vec![hits as f64]
+        })
+        .seeded("atomicAdd(inside, (unsigned long long)hits);", "*inside += hits;", "race", "*inside += hits"),
         line(
             "bfs_step",
             40,
@@ -558,7 +656,16 @@ fn discrete() -> Vec<Sample> {
         .seeded("atomicExch(found, 1);", "*found = 1;", "race", "*found = 1"),
         Sample {
             grid: [1, 20, 1],
-            ..line("floyd_warshall", 1, vec![("d", Array(400, By(|n| if n % 21 == 0 { 0.0 } else { (n * 37 % 101 + 1) as f64 }))), ("n", Value(&[20.0])), ("k", Value(&[7.0]))], "d")
+            ..line(
+                "floyd_warshall",
+                1,
+                vec![
+                    ("d", Array(400, By(|n| if n % 21 == 0 { 0.0 } else { (n * 37 % 101 + 1) as f64 }))),
+                    ("n", Value(&[20.0])),
+                    ("k", Value(&[7.0])),
+                ],
+                "d",
+            )
         }
         .gives(0.0, |i| {
             let d = i.all("d");
@@ -579,7 +686,9 @@ fn discrete() -> Vec<Sample> {
             "y",
         )
         .gives(1e-5, |i| {
-            let row = |r: usize| (3 * r..3 * r + 3).map(|k| i.all("value")[k] * i.all("x")[i.all("column")[k] as usize]).sum();
+            let row = |r: usize| {
+                (3 * r..3 * r + 3).map(|k| i.all("value")[k] * i.all("x")[i.all("column")[k] as usize]).sum()
+            };
             (0..40).map(row).collect()
         })
         .seeded("at < end", "at <= end", "bounds", "value[at]"),
@@ -600,7 +709,8 @@ fn discrete() -> Vec<Sample> {
             let mut counts = vec![0.0; 5];
             for p in i.all("points").chunks(2) {
                 let distance = |c: usize| {
-                    let (dx, dy) = ((p[0] - i.all("centers")[2 * c]) as f32, (p[1] - i.all("centers")[2 * c + 1]) as f32);
+                    let (dx, dy) =
+                        ((p[0] - i.all("centers")[2 * c]) as f32, (p[1] - i.all("centers")[2 * c + 1]) as f32);
                     dx * dx + dy * dy
                 };
                 let best = (0..5).min_by(|a, b| distance(*a).total_cmp(&distance(*b))).unwrap();
@@ -612,22 +722,29 @@ fn discrete() -> Vec<Sample> {
         line("sieve", 32, vec![("bits", Array(10, By(|_| u32::MAX as f64))), ("n", Value(&[320.0]))], "bits")
             .gives(0.0, |_| {
                 let prime = |n: u32| n < 2 || (2..n).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
-                (0..10).map(|word| (0..32).map(|bit| (prime(word * 32 + bit) as u32) << bit).sum::<u32>() as f64).collect()
+                (0..10)
+                    .map(|word| (0..32).map(|bit| (prime(word * 32 + bit) as u32) << bit).sum::<u32>() as f64)
+                    .collect()
             })
             .seeded("multiple < n;", "multiple <= n;", "bounds", "atomicAnd"),
-        line("collatz", 100, vec![("numbers", Array(100, Ints(1, 10000))), ("lengths", Array(100, Zero)), ("n", Value(&[100.0]))], "lengths")
-            .gives(0.0, |i| {
-                let length = |n: &f64| {
-                    let (mut x, mut length) = (*n as u64, 0);
-                    while x != 1 {
-                        x = if x % 2 == 1 { 3 * x + 1 } else { x / 2 };
-                        length += 1;
-                    }
-                    length as f64
-                };
-                i.all("numbers").iter().map(length).collect()
-            })
-            .seeded("numbers[i]", "numbers[i + 1]", "bounds", "numbers[i + 1]"),
+        line(
+            "collatz",
+            100,
+            vec![("numbers", Array(100, Ints(1, 10000))), ("lengths", Array(100, Zero)), ("n", Value(&[100.0]))],
+            "lengths",
+        )
+        .gives(0.0, |i| {
+            let length = |n: &f64| {
+                let (mut x, mut length) = (*n as u64, 0);
+                while x != 1 {
+                    x = if x % 2 == 1 { 3 * x + 1 } else { x / 2 };
+                    length += 1;
+                }
+                length as f64
+            };
+            i.all("numbers").iter().map(length).collect()
+        })
+        .seeded("numbers[i]", "numbers[i + 1]", "bounds", "numbers[i + 1]"),
         line("bit_reverse", 64, vec![("in", Array(64, F)), ("out", Array(64, Zero)), ("bits", Value(&[6.0]))], "out")
             .gives(0.0, |i| {
                 let from = |n: usize| (n as u32).reverse_bits() as usize >> 26;

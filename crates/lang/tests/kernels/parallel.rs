@@ -59,11 +59,21 @@ pub fn samples() -> Vec<Sample> {
             grid: [3, 1, 1],
             block: [128, 1, 1],
             shared: 0,
-            args: vec![("x", Array(1000, F)), ("y", Array(1000, F)), ("result", Array(1, Zero)), ("n", Value(&[1000.0]))],
+            args: vec![
+                ("x", Array(1000, F)),
+                ("y", Array(1000, F)),
+                ("result", Array(1, Zero)),
+                ("n", Value(&[1000.0])),
+            ],
             out: "result",
             expected: |i| vec![i.all("x").iter().zip(i.all("y")).map(|(x, y)| x * y).sum()],
             tolerance: 1e-4,
-            seeded: ("partial[t] = sum;\n    __syncthreads();", "partial[t] = sum;", "race", "partial[t] += partial[t + half]"),
+            seeded: (
+                "partial[t] = sum;\n    __syncthreads();",
+                "partial[t] = sum;",
+                "race",
+                "partial[t] += partial[t + half]",
+            ),
         },
         Sample {
             file: "reduce_sum",
@@ -87,7 +97,12 @@ pub fn samples() -> Vec<Sample> {
             out: "out",
             expected: |i| i.all("in").chunks(256).map(|part| part.iter().sum()).collect(),
             tolerance: 1e-4,
-            seeded: ("(threadIdx.x < blockDim.x / warpSize) ? sums[lane] : 0", "sums[lane]", "uninitialised", "sums[lane]"),
+            seeded: (
+                "(threadIdx.x < blockDim.x / warpSize) ? sums[lane] : 0",
+                "sums[lane]",
+                "uninitialised",
+                "sums[lane]",
+            ),
         },
         Sample {
             file: "argmax",
@@ -104,7 +119,12 @@ pub fn samples() -> Vec<Sample> {
                 })
             },
             tolerance: 0.0,
-            seeded: ("        }\n        __syncthreads();\n    }\n    if", "        }\n    }\n    if", "race", "best[threadIdx.x + step]"),
+            seeded: (
+                "        }\n        __syncthreads();\n    }\n    if",
+                "        }\n    }\n    if",
+                "race",
+                "best[threadIdx.x + step]",
+            ),
         },
         Sample {
             file: "scan_hillis",
@@ -227,7 +247,12 @@ pub fn samples() -> Vec<Sample> {
                 (0..250usize).map(|n| (n.saturating_sub(3)..(n + 4).min(250)).map(|k| x[k]).sum()).collect()
             },
             tolerance: 0.0,
-            seeded: ("        line[l + SIZE] = g + SIZE < n ? in[g + SIZE] : 0;\n", "", "uninitialised", "line[l + offset]"),
+            seeded: (
+                "        line[l + SIZE] = g + SIZE < n ? in[g + SIZE] : 0;\n",
+                "",
+                "uninitialised",
+                "line[l + offset]",
+            ),
         },
         Sample {
             file: "histogram",
@@ -242,7 +267,12 @@ pub fn samples() -> Vec<Sample> {
                 (0..16).map(count).collect()
             },
             tolerance: 0.0,
-            seeded: ("atomicAdd(&local[data[i] % BINS], 1u);", "local[data[i] % BINS]++;", "race", "local[data[i] % BINS]++"),
+            seeded: (
+                "atomicAdd(&local[data[i] % BINS], 1u);",
+                "local[data[i] % BINS]++;",
+                "race",
+                "local[data[i] % BINS]++",
+            ),
         },
         Sample {
             file: "bitonic_sort",
@@ -274,7 +304,11 @@ pub fn samples() -> Vec<Sample> {
             grid: [3, 1, 1],
             block: [32, 1, 1],
             shared: 0,
-            args: vec![("bodies", Array(70, Floats(0.1, 1.0))), ("accelerations", Array(70, Zero)), ("n", Value(&[70.0]))],
+            args: vec![
+                ("bodies", Array(70, Floats(0.1, 1.0))),
+                ("accelerations", Array(70, Zero)),
+                ("n", Value(&[70.0])),
+            ],
             out: "accelerations",
             expected: |i| {
                 let bodies: Vec<&[f64]> = i.all("bodies").chunks(4).collect();
@@ -301,7 +335,11 @@ pub fn samples() -> Vec<Sample> {
             grid: [4, 1, 1],
             block: [64, 1, 1],
             shared: 256,
-            args: vec![("input", Array(400, Floats(-5.0, 5.0))), ("output", Array(400, Zero)), ("columns", Value(&[100.0]))],
+            args: vec![
+                ("input", Array(400, Floats(-5.0, 5.0))),
+                ("output", Array(400, Zero)),
+                ("columns", Value(&[100.0])),
+            ],
             out: "output",
             expected: |i| {
                 rows(i.all("input"), 100, |x| {
@@ -418,9 +456,8 @@ pub fn samples() -> Vec<Sample> {
                 let term = |at: usize| {
                     let (y, x) = (at / 16, at % 16);
                     let (top, left, v, u) = (y / 8 * 8, x / 8 * 8, y % 8, x % 8);
-                    let all = (0..64).map(|n| {
-                        i.all("in")[(top + n / 8) * 16 + left + n % 8] * turn(n % 8, u) * turn(n / 8, v)
-                    });
+                    let all = (0..64)
+                        .map(|n| i.all("in")[(top + n / 8) * 16 + left + n % 8] * turn(n % 8, u) * turn(n / 8, v));
                     all.sum::<f64>() * scale(u) * scale(v)
                 };
                 (0..256).map(term).collect()
@@ -458,7 +495,11 @@ pub fn samples() -> Vec<Sample> {
             grid: [2, 1, 1],
             block: [96, 1, 1],
             shared: 0,
-            args: vec![("x", Array(192, Ints(-50, 50))), ("evens", Array(6, Zero)), ("finished", Array(1, By(|_| 0.0)))],
+            args: vec![
+                ("x", Array(192, Ints(-50, 50))),
+                ("evens", Array(6, Zero)),
+                ("finished", Array(1, By(|_| 0.0))),
+            ],
             out: "evens",
             expected: |i| i.all("x").chunks(32).map(|x| x.iter().filter(|x| *x % 2.0 == 0.0).count() as f64).collect(),
             tolerance: 0.0,

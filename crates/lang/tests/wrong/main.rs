@@ -13,7 +13,8 @@ fn said(text: &str) -> String {
     };
     let mut request = Request::new([2, 1, 1], [64, 1, 1]);
     request.default_length = Some(1000);
-    let lower = |kernel: bornite_lang::cuda::Declared| module.kernel(&kernel.name, &request).err().map(|e| e.to_string());
+    let lower =
+        |kernel: bornite_lang::cuda::Declared| module.kernel(&kernel.name, &request).err().map(|e| e.to_string());
     module.kernels().into_iter().filter_map(lower).collect::<Vec<_>>().join("\n\n")
 }
 

@@ -81,7 +81,9 @@ impl<'m> Lower<'m> {
             let tree = self.convert(tree, target.scalar.into(), arg.span)?;
             ids.push(self.w.emit(&tree));
         }
-        let Some(at) = Args::new(&target.at) else { return self.refuse(span, "an array of more than four dimensions", "") };
+        let Some(at) = Args::new(&target.at) else {
+            return self.refuse(span, "an array of more than four dimensions", "");
+        };
         self.at(span);
         let id = self.w.b.compare_exchange(target.view, at, ids[0], ids[1]);
         Ok(Operand::Tree(Tree::done(id, target.scalar)))
@@ -96,7 +98,11 @@ impl<'m> Lower<'m> {
         let place = self.pointee(pointer, arg.span)?;
         let Place { root, path, ty } = place;
         let (Root::Element { view, at, width: 1, .. }, Some(scalar)) = (root, ty.as_scalar()) else {
-            return self.refuse(arg.span, "an atomic on what is not a number in memory", "name an element of an array: '&x[i]'");
+            return self.refuse(
+                arg.span,
+                "an atomic on what is not a number in memory",
+                "name an element of an array: '&x[i]'",
+            );
         };
         self.check_writable(view, arg.span)?;
         match path[..] {

@@ -33,7 +33,9 @@ fn rows() -> &'static HashMap<&'static str, (Op, On)> {
                 all.insert(native.f64, (op, On::Overloaded));
             }
         }
-        let single = |op, names: &[&'static str]| names.iter().map(move |name| (*name, (op, On::Only(Scalar::F32)))).collect::<Vec<_>>();
+        let single = |op, names: &[&'static str]| {
+            names.iter().map(move |name| (*name, (op, On::Only(Scalar::F32)))).collect::<Vec<_>>()
+        };
         for (op, float, double) in [
             (Op::Abs, "fabsf", "fabs"),
             (Op::Floor, "floorf", "floor"),
@@ -175,7 +177,10 @@ pub fn given(n: usize) -> String {
 /// Whether a function computes only: calling it for nothing does no harm.
 pub fn is_math(name: &str) -> bool {
     let ours = name.strip_prefix("bn_").is_some_and(|rest| {
-        !rest.starts_with("load") && !rest.starts_with("store") && !rest.contains("exchange") && !rest.starts_with("atomic")
+        !rest.starts_with("load")
+            && !rest.starts_with("store")
+            && !rest.contains("exchange")
+            && !rest.starts_with("atomic")
     });
     ours || rows().contains_key(name)
         || half_row(name).is_some()
@@ -184,10 +189,41 @@ pub fn is_math(name: &str) -> bool {
         || name.starts_with("make_")
         || matches!(
             name,
-            "min" | "max" | "umin" | "umax" | "llmin" | "llmax" | "abs" | "labs" | "llabs" | "isnan" | "isinf" | "isfinite"
-                | "signbit" | "__saturatef" | "__popc" | "__popcll" | "__clz" | "__clzll" | "__ffs" | "__ffsll" | "__brev"
-                | "__umulhi" | "__mulhi" | "__frcp_rn" | "__drcp_rn" | "exp10f" | "exp10" | "clamp" | "__funnelshift_l"
-                | "__funnelshift_r" | "__sad" | "__usad" | "normf" | "__mul24" | "__umul24"
+            "min"
+                | "max"
+                | "umin"
+                | "umax"
+                | "llmin"
+                | "llmax"
+                | "abs"
+                | "labs"
+                | "llabs"
+                | "isnan"
+                | "isinf"
+                | "isfinite"
+                | "signbit"
+                | "__saturatef"
+                | "__popc"
+                | "__popcll"
+                | "__clz"
+                | "__clzll"
+                | "__ffs"
+                | "__ffsll"
+                | "__brev"
+                | "__umulhi"
+                | "__mulhi"
+                | "__frcp_rn"
+                | "__drcp_rn"
+                | "exp10f"
+                | "exp10"
+                | "clamp"
+                | "__funnelshift_l"
+                | "__funnelshift_r"
+                | "__sad"
+                | "__usad"
+                | "normf"
+                | "__mul24"
+                | "__umul24"
         )
 }
 
@@ -222,7 +258,9 @@ impl<'m> Lower<'m> {
             }
             "printf" => return self.print(args, span),
             "assert" => return Ok(Operand::Void),
-            "clock" | "clock64" | "globaltimer" => return self.refuse(span, format!("'{name}'"), "time the launch instead"),
+            "clock" | "clock64" | "globaltimer" => {
+                return self.refuse(span, format!("'{name}'"), "time the launch instead");
+            }
             "malloc" | "free" | "memcpy" | "memset" => {
                 return self.refuse(span, format!("'{name}' in a kernel"), "pass memory to the kernel, copy in a loop");
             }
@@ -251,7 +289,12 @@ impl<'m> Lower<'m> {
     fn math(&mut self, name: &str, trees: Vec<Tree>, args: &'m [Expr], span: Span) -> Done<Tree> {
         let scalars: Option<Vec<Scalar>> = trees.iter().map(Tree::scalar).collect();
         let Some(scalars) = scalars else {
-            return self.fail(span, format!("'{name}' is for numbers"), "expected numbers", "call it for each component");
+            return self.fail(
+                span,
+                format!("'{name}' is for numbers"),
+                "expected numbers",
+                "call it for each component",
+            );
         };
         if let Some((op, on)) = rows().get(name).copied() {
             self.count(name, args, op.arity(), span)?;
@@ -296,7 +339,14 @@ impl<'m> Lower<'m> {
         self.several_rows(name, trees, &scalars, args, span)
     }
 
-    fn several_rows(&mut self, name: &str, mut trees: Vec<Tree>, scalars: &[Scalar], args: &'m [Expr], span: Span) -> Done<Tree> {
+    fn several_rows(
+        &mut self,
+        name: &str,
+        mut trees: Vec<Tree>,
+        scalars: &[Scalar],
+        args: &'m [Expr],
+        span: Span,
+    ) -> Done<Tree> {
         let arity = match name {
             "min" | "max" | "umin" | "umax" | "llmin" | "llmax" | "__umulhi" | "__mulhi" => 2,
             "clamp" => 3,
@@ -336,7 +386,11 @@ impl<'m> Lower<'m> {
                 })
             }
             "__saturatef" | "__frcp_rn" | "__drcp_rn" | "exp10f" | "exp10" => {
-                let scalar = if matches!(name, "__drcp_rn" | "exp10") && first != Scalar::F32 { Scalar::F64 } else { Scalar::F32 };
+                let scalar = if matches!(name, "__drcp_rn" | "exp10") && first != Scalar::F32 {
+                    Scalar::F64
+                } else {
+                    Scalar::F32
+                };
                 let x = self.widened(trees.remove(0), scalar);
                 let number = |value: f64| Tree::constant(Value::from_f64(scalar, value));
                 Ok(match name {
@@ -362,7 +416,9 @@ impl<'m> Lower<'m> {
             "__brev" => {
                 let mut x = self.widened(trees.remove(0), Scalar::U32);
                 let word = |value: u32| Tree::int(Scalar::U32, value as i64);
-                for (shift, mask) in [(1, 0x5555_5555), (2, 0x3333_3333), (4, 0x0f0f_0f0f), (8, 0x00ff_00ff), (16, 0xffff)] {
+                for (shift, mask) in
+                    [(1, 0x5555_5555), (2, 0x3333_3333), (4, 0x0f0f_0f0f), (8, 0x00ff_00ff), (16, 0xffff)]
+                {
                     x = self.settle(x);
                     let down = Tree::op(Op::And, vec![Tree::op(Op::Shr, vec![x.clone(), word(shift)]), word(mask)]);
                     let up = Tree::op(Op::Shl, vec![Tree::op(Op::And, vec![x, word(mask)]), word(shift)]);
@@ -371,7 +427,8 @@ impl<'m> Lower<'m> {
                 Ok(x)
             }
             "__umulhi" | "__mulhi" => {
-                let (word, wide) = if name == "__umulhi" { (Scalar::U32, Scalar::U64) } else { (Scalar::I32, Scalar::I64) };
+                let (word, wide) =
+                    if name == "__umulhi" { (Scalar::U32, Scalar::U64) } else { (Scalar::I32, Scalar::I64) };
                 let [a, b] = [trees[0].clone(), trees[1].clone()].map(|tree| self.widened(tree, word).cast(wide));
                 let product = Tree::op(Op::Mul, vec![a, b]);
                 Ok(Tree::op(Op::Shr, vec![product, Tree::int(wide, 32)]).cast(word))
@@ -454,7 +511,12 @@ impl<'m> Lower<'m> {
     /// Functions of our printer, named `bn_` and what they do.
     fn ours(&mut self, name: &str, templates: &'m [TemplateArg], args: &'m [Expr], span: Span) -> Done<Operand> {
         let unknown = |lower: &mut Self| {
-            lower.fail(span, format!("'bn_{name}' is not a function of ours"), "unknown function", "names with 'bn_' are reserved")
+            lower.fail(
+                span,
+                format!("'bn_{name}' is not a function of ours"),
+                "unknown function",
+                "names with 'bn_' are reserved",
+            )
         };
         match name {
             "load" => {
@@ -550,7 +612,9 @@ impl<'m> Lower<'m> {
                 });
                 let Some((row, types)) = algebra else { return unknown(self) };
                 let found: Vec<Type> = trees.iter().map(|tree| tree.ty).collect();
-                let Ok(ty) = row.result(0, Scalar::Bool.into(), &types, self.w.b.structs()) else { return unknown(self) };
+                let Ok(ty) = row.result(0, Scalar::Bool.into(), &types, self.w.b.structs()) else {
+                    return unknown(self);
+                };
                 if found != types {
                     return unknown(self);
                 }

@@ -102,7 +102,13 @@ impl<'m> Lower<'m> {
     }
 
     /// Template arguments of a call: those written, those by default, those that the call's arguments tell.
-    fn template_bound(&mut self, n: usize, args: &'m [TemplateArg], operands: &[Operand], span: Span) -> Done<Vec<Bound>> {
+    fn template_bound(
+        &mut self,
+        n: usize,
+        args: &'m [TemplateArg],
+        operands: &[Operand],
+        span: Span,
+    ) -> Done<Vec<Bound>> {
         let function = &self.m.file.functions[n];
         if function.templates.is_empty() {
             return Ok(vec![]);
@@ -200,7 +206,8 @@ impl<'m> Lower<'m> {
         self.at(function.span);
         for (k, (param, ty)) in function.params.iter().zip(&types).enumerate() {
             let value = Binding::Value(Tree::done(bornite_ir::ExprId(k as u32), *ty));
-            let value = if self.assigned.contains(&param.name) { self.changing(self.text(param.name), value) } else { value };
+            let value =
+                if self.assigned.contains(&param.name) { self.changing(self.text(param.name), value) } else { value };
             self.bind(param.name, value);
         }
         let value = self.function_body(&function.body, result);
@@ -210,7 +217,8 @@ impl<'m> Lower<'m> {
         let id = self.w.b.close_function(outer, name, &params, result, value);
         self.w.swap_free(free);
         self.function_wanted.push(std::mem::replace(&mut self.wanted, wanted));
-        (self.scope, self.base, self.assigned, self.contexts, self.inlines) = (scope, base, assigned, contexts, inlines);
+        (self.scope, self.base, self.assigned, self.contexts, self.inlines) =
+            (scope, base, assigned, contexts, inlines);
         (self.code, self.loops, self.locals) = (code, loops, locals);
         self.making.pop();
         self.functions.push((n, bound.to_vec(), id));
@@ -259,7 +267,8 @@ impl<'m> Lower<'m> {
             };
         }
         // Overloads share a name in C++, functions of a kernel do not.
-        let same = self.functions.iter().filter(|(item, _, _)| self.m.file.functions[*item].name == function.name).count();
+        let same =
+            self.functions.iter().filter(|(item, _, _)| self.m.file.functions[*item].name == function.name).count();
         if bound.is_empty() && same > 0 { format!("{name}_of{same}") } else { name }
     }
 
@@ -319,10 +328,19 @@ impl<'m> Lower<'m> {
         Ok((types, self.c_type(&function.result)?))
     }
 
-    fn argument(&mut self, param: &'m Declarator, ty: CType, operand: Operand, arg: &'m Expr, assigned: bool) -> Done<Binding> {
+    fn argument(
+        &mut self,
+        param: &'m Declarator,
+        ty: CType,
+        operand: Operand,
+        arg: &'m Expr,
+        assigned: bool,
+    ) -> Done<Binding> {
         let text = self.text(param.name);
         match (ty, operand) {
-            (CType::Value(ty), Operand::Place(place)) if param.ty.reference && place.ty == ty => Ok(Binding::Place(place)),
+            (CType::Value(ty), Operand::Place(place)) if param.ty.reference && place.ty == ty => {
+                Ok(Binding::Place(place))
+            }
             (CType::Value(_), Operand::Place(_)) if param.ty.reference && !param.ty.constant => {
                 self.fail(arg.span, format!("'{text}' refers to another type"), "", "")
             }
@@ -344,7 +362,9 @@ impl<'m> Lower<'m> {
             (CType::Pointer(to), Operand::Array(local, scalar, sizes, at)) if at.is_empty() && to == scalar.into() => {
                 Ok(Binding::Array(local, scalar, sizes))
             }
-            (CType::Pointer(_), Operand::Table(values, sizes, at)) if at.is_empty() => Ok(Binding::Table(values, sizes)),
+            (CType::Pointer(_), Operand::Table(values, sizes, at)) if at.is_empty() => {
+                Ok(Binding::Table(values, sizes))
+            }
             _ => {
                 let what = format!("'{text}' of '{}' is given something else", self.text(param.name));
                 self.fail(arg.span, what, "expected a pointer to its type", "")
@@ -358,7 +378,9 @@ impl<'m> Lower<'m> {
         let result = match result {
             CType::Value(ty) => Some(ty),
             CType::Void => None,
-            CType::Pointer(_) => return self.refuse(function.span, "a function that returns a pointer", "return an offset"),
+            CType::Pointer(_) => {
+                return self.refuse(function.span, "a function that returns a pointer", "return an offset");
+            }
         };
         let (last, before) = match function.body.split_last() {
             Some((Stmt { kind: StmtKind::Return(value), .. }, before)) => (value.as_ref(), before),

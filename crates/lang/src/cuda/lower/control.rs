@@ -67,7 +67,11 @@ impl<'m> Lower<'m> {
     }
 
     /// A loop of our printer: `for (k_3 = 0; k_3 < end; ++k_3)`.
-    fn printed_counter(&mut self, init: &'m Stmt, condition: Option<&'m Expr>) -> Option<(LocalId, bornite_ir::ExprId)> {
+    fn printed_counter(
+        &mut self,
+        init: &'m Stmt,
+        condition: Option<&'m Expr>,
+    ) -> Option<(LocalId, bornite_ir::ExprId)> {
         let StmtKind::Expr(Expr { kind: ExprKind::Assign(None, place, _), .. }) = &init.kind else { return None };
         let ExprKind::Name(name) = place.kind else { return None };
         let Some(Binding::Local(counter, ty)) = self.lookup(name) else { return None };
@@ -343,7 +347,11 @@ fn counting<'m>(init: &'m Stmt, condition: Option<&'m Expr>, step: Option<&'m Ex
         ExprKind::Step { by, place, .. } if is_counter(place) => *by as i64,
         ExprKind::Assign(Some(op @ (Binary::Add | Binary::Sub)), place, by) if is_counter(place) => match by.kind {
             ExprKind::Number { value, .. } if value.scalar().is_int() => {
-                if *op == Binary::Add { value.as_i64() } else { -value.as_i64() }
+                if *op == Binary::Add {
+                    value.as_i64()
+                } else {
+                    -value.as_i64()
+                }
             }
             _ => return None,
         },

@@ -251,7 +251,11 @@ impl<'m> Lower<'m> {
             return self.refuse(d.span, "a shared pointer", "declare a shared array");
         };
         if d.init.is_some() {
-            return self.refuse(d.span, "an initial value of shared memory", "write it by a thread, then '__syncthreads()'");
+            return self.refuse(
+                d.span,
+                "an initial value of shared memory",
+                "write it by a thread, then '__syncthreads()'",
+            );
         }
         let name = crate::cuda::lower::names::given(self.text(d.name), self.request.printed, |_| false);
         let name = self.shared_name(&name);
@@ -285,7 +289,8 @@ impl<'m> Lower<'m> {
         let [d] = &all[..] else { return Ok(false) };
         let text = self.text(d.name);
         let Some(number) = text.strip_prefix('v').and_then(|n| n.parse::<u32>().ok()) else { return Ok(false) };
-        let (ExprKind::Assign(None, target, value), Some(init), false) = (&assign.kind, &d.init, storage.constant) else {
+        let (ExprKind::Assign(None, target, value), Some(init), false) = (&assign.kind, &d.init, storage.constant)
+        else {
             return Ok(false);
         };
         if !super::scan::mentions(target, d.name) {

@@ -37,12 +37,15 @@ impl<'m> Lower<'m> {
     pub(super) fn operand(&mut self, expr: &'m Expr) -> Done<Operand> {
         self.steps += 1;
         if self.w.is_full() || self.steps > MAX_STEPS {
-            return self.fail(expr.span, "this kernel is too large once it is written out", "", "use loops, not macros");
+            return self.fail(
+                expr.span,
+                "this kernel is too large once it is written out",
+                "",
+                "use loops, not macros",
+            );
         }
         match &expr.kind {
-            ExprKind::Number { value, hex } => {
-                Ok(Operand::Tree(Tree { hex: *hex, ..Tree::constant(*value) }))
-            }
+            ExprKind::Number { value, hex } => Ok(Operand::Tree(Tree { hex: *hex, ..Tree::constant(*value) })),
             ExprKind::Text => self.refuse(expr.span, "text outside 'printf'", ""),
             ExprKind::Name(name) => self.name(*name, expr.span),
             ExprKind::Unary(op, inner) => self.unary(*op, inner, expr.span),
@@ -157,7 +160,9 @@ impl<'m> Lower<'m> {
     /// A name in sight that differs in a letter or two.
     fn similar(&self, text: &str) -> Option<&'m str> {
         let names = self.scope[self.base..].iter().map(|(name, _)| self.text(*name));
-        names.filter(|name| *name != text && text.len() > 2 && distance(name, text) <= 1 + text.len() / 4).min_by_key(|name| distance(name, text))
+        names
+            .filter(|name| *name != text && text.len() > 2 && distance(name, text) <= 1 + text.len() / 4)
+            .min_by_key(|name| distance(name, text))
     }
 
     /// What a pointer points to.
@@ -422,7 +427,12 @@ impl<'m> Lower<'m> {
         let (Some(left), Some(right)) = (a.scalar(), b.scalar()) else {
             let (a, b) = (self.type_name(a.ty), self.type_name(b.ty));
             let what = format!("no such operator on '{a}' and '{b}'");
-            return self.fail(span, what, "expected numbers", "CUDA has no operators on vectors: write it by components");
+            return self.fail(
+                span,
+                what,
+                "expected numbers",
+                "CUDA has no operators on vectors: write it by components",
+            );
         };
         let row = match op {
             Binary::Add => Op::Add,
@@ -453,7 +463,11 @@ impl<'m> Lower<'m> {
             let (a, b) = (self.widened(a, ty), self.widened(b, ty));
             return Ok(Tree::op(row, vec![a, b]));
         }
-        if self.request.printed && left == Scalar::Bool && right == Scalar::Bool && matches!(row, Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge) {
+        if self.request.printed
+            && left == Scalar::Bool
+            && right == Scalar::Bool
+            && matches!(row, Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge)
+        {
             return Ok(Tree::of(Node::Op(row, vec![a, b]), Scalar::Bool));
         }
         let ty = common(left, right);
@@ -516,7 +530,13 @@ impl<'m> Lower<'m> {
     fn explicit(&mut self, tree: Tree, to: Type, span: Span) -> Done<Tree> {
         let half = |scalar: Scalar| matches!(scalar, Scalar::F16 | Scalar::BF16);
         match (tree.scalar(), to.as_scalar()) {
-            (Some(from), Some(to)) if self.request.printed && from != to && from.bytes() == 2 && to.bytes() == 2 && (half(from) || half(to)) => {
+            (Some(from), Some(to))
+                if self.request.printed
+                    && from != to
+                    && from.bytes() == 2
+                    && to.bytes() == 2
+                    && (half(from) || half(to)) =>
+            {
                 Ok(tree.bitcast(to))
             }
             (Some(_), Some(to)) if tree.hex && half(to) => Ok(self.half_or(tree, to)),
@@ -530,16 +550,16 @@ impl<'m> Lower<'m> {
         let scalar = pointer.ty.element();
         match (pointer.ty, to) {
             (from, to) if from == to => Ok(Operand::Pointer(pointer)),
-            (Type::Scalar(from), Type::Vector(scalar, n)) if from == scalar && matches!(n, 2 | 4) && pointer.dims.is_none() => {
+            (Type::Scalar(from), Type::Vector(scalar, n))
+                if from == scalar && matches!(n, 2 | 4) && pointer.dims.is_none() =>
+            {
                 Ok(Operand::Pointer(Pointer { ty: to, width: n, ..pointer }))
             }
             (Type::Vector(..), Type::Scalar(to)) if pointer.width > 1 && scalar == Some(to) => {
                 Ok(Operand::Pointer(Pointer { ty: to.into(), width: 1, ..pointer }))
             }
             // Atomics of CUDA take unsigned words; the update is that of the element's own type.
-            (Type::Scalar(from), Type::Scalar(to)) if same_width(from, to) => {
-                Ok(Operand::Pointer(pointer))
-            }
+            (Type::Scalar(from), Type::Scalar(to)) if same_width(from, to) => Ok(Operand::Pointer(pointer)),
             _ => {
                 let (from, to) = (self.type_name(pointer.ty), self.type_name(to));
                 let what = format!("a pointer to '{from}' seen as one to '{to}'");
@@ -749,9 +769,7 @@ impl<'m> Lower<'m> {
                 self.assign(local, &offset);
                 self.operand(target)
             }
-            Operand::Pointer(_) => {
-                self.refuse(span, "a pointer that points into two arrays", "use two pointers")
-            }
+            Operand::Pointer(_) => self.refuse(span, "a pointer that points into two arrays", "use two pointers"),
             _ => self.fail(span, "a pointer is assigned a number", "expected a pointer", ""),
         }
     }

@@ -21,7 +21,9 @@ pub struct Instances<'m> {
 /// The instances of a kernel's body, if it is one over instances.
 pub fn instances<'m>(m: &'m Module, body: &'m [Stmt]) -> Option<Instances<'m>> {
     let declares = |stmt: &Stmt, name: &str| match &stmt.kind {
-        StmtKind::Declare(_, all) => all.first().filter(|found| m.names.text(found.name) == name).map(|found| found.name),
+        StmtKind::Declare(_, all) => {
+            all.first().filter(|found| m.names.text(found.name) == name).map(|found| found.name)
+        }
         _ => None,
     };
     let (condition, inside) = match body {

@@ -227,7 +227,11 @@ impl<'m> Lower<'m> {
     }
 
     /// Template arguments as they are written, or by default; `None` where one is missing.
-    pub(super) fn template_args(&mut self, function: &'m Function, args: &'m [TemplateArg]) -> Done<Vec<Option<Bound>>> {
+    pub(super) fn template_args(
+        &mut self,
+        function: &'m Function,
+        args: &'m [TemplateArg],
+    ) -> Done<Vec<Option<Bound>>> {
         if args.len() > function.templates.len() {
             let (name, most) = (self.text(function.name), function.templates.len());
             let what = format!("'{name}' has {most} template parameters, {} arguments are given", args.len());

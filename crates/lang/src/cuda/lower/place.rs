@@ -58,7 +58,12 @@ pub struct Place {
 
 #[derive(Clone)]
 pub enum Root {
-    Element { view: View, at: Vec<ExprId>, width: u8, element: Type },
+    Element {
+        view: View,
+        at: Vec<ExprId>,
+        width: u8,
+        element: Type,
+    },
     Local(LocalId, Type),
     /// A value that is nowhere: it can be read only.
     Value(Tree),
@@ -93,9 +98,12 @@ impl<'m> Lower<'m> {
             Operand::Tree(tree) => Ok(tree),
             Operand::Place(place) => self.read(&place, span),
             Operand::Void => self.fail(span, "this has no value", "expected a value", ""),
-            Operand::Pointer(_) | Operand::Address(_) => {
-                self.fail(span, "a pointer where a number is expected", "a pointer", "write what it points to: '*p', 'p[i]'")
-            }
+            Operand::Pointer(_) | Operand::Address(_) => self.fail(
+                span,
+                "a pointer where a number is expected",
+                "a pointer",
+                "write what it points to: '*p', 'p[i]'",
+            ),
             Operand::Array(..) | Operand::Table(..) => {
                 self.fail(span, "an array where a number is expected", "an array", "write one of its elements")
             }
@@ -172,9 +180,7 @@ impl<'m> Lower<'m> {
 
     pub(super) fn write(&mut self, place: &Place, value: Tree, span: Span) -> Done {
         match &place.root {
-            Root::Value(_) => {
-                self.fail(span, "this cannot be assigned", "not a variable or element", "")
-            }
+            Root::Value(_) => self.fail(span, "this cannot be assigned", "not a variable or element", ""),
             Root::Local(local, ty) => {
                 let value = if place.path.is_empty() {
                     value
@@ -220,7 +226,8 @@ impl<'m> Lower<'m> {
     fn replaced(&mut self, whole: Tree, path: &[Step], value: Tree, span: Span) -> Done<Tree> {
         let Some((step, rest)) = path.split_first() else { return Ok(value) };
         let whole = Tree::done(self.w.emit(&whole), whole.ty);
-        let insert = |at: u32, part: Tree| Tree::of(Node::Algebra(Algebra::Insert, at, vec![whole.clone(), part]), whole.ty);
+        let insert =
+            |at: u32, part: Tree| Tree::of(Node::Algebra(Algebra::Insert, at, vec![whole.clone(), part]), whole.ty);
         match step {
             Step::Part(at) => {
                 let inner = self.part(whole.clone(), step, span)?;
@@ -253,7 +260,10 @@ impl<'m> Lower<'m> {
             return self.fail(span, what, "expected an integer", "cast it: '(int)x'");
         };
         let small = self.w.fold(&tree).is_some_and(|value| i32::try_from(value.as_i64()).is_ok());
-        if scalar.bytes() == 8 && self.index == Scalar::I32 && !small && !matches!(tree.node, Node::Cast(_, ref inner) if
+        if scalar.bytes() == 8
+            && self.index == Scalar::I32
+            && !small
+            && !matches!(tree.node, Node::Cast(_, ref inner) if
             inner.scalar().is_some_and(|scalar| scalar.bytes() < 8))
         {
             self.needs_wide |= self.request.index.is_none();
@@ -351,7 +361,11 @@ impl<'m> Lower<'m> {
         }
         if values.len() > 64 {
             let what = format!("a constant array of {} entries at an index that varies", values.len());
-            return self.refuse(span, what, "pass it as a pointer, or make it '__constant__' without values; 64 are possible");
+            return self.refuse(
+                span,
+                what,
+                "pass it as a pointer, or make it '__constant__' without values; 64 are possible",
+            );
         }
         let index = Tree::done(self.w.emit(&slot), self.index);
         let mut value = Tree::constant(values[0]);
@@ -419,7 +433,14 @@ impl<'m> Lower<'m> {
                     let inner = match (&term.kind, dim.stride) {
                         (_, Extent::Const(1)) => term,
                         (ExprKind::Binary(Binary::Mul, inner, _), _) => inner,
-                        _ => return self.fail(term.span, "this index is not written by the dimensions of its array", "", ""),
+                        _ => {
+                            return self.fail(
+                                term.span,
+                                "this index is not written by the dimensions of its array",
+                                "",
+                                "",
+                            );
+                        }
                     };
                     let tree = self.rvalue(inner)?;
                     self.index(tree, span)?

@@ -155,7 +155,8 @@ pub fn value_functions(names: &Names, file: &File) -> Vec<bool> {
         .collect();
     // One that calls another which is not, is not either.
     loop {
-        let changed: Vec<usize> = (0..pure.len()).filter(|n| pure[*n] && called[*n].iter().any(|m| !pure[*m])).collect();
+        let changed: Vec<usize> =
+            (0..pure.len()).filter(|n| pure[*n] && called[*n].iter().any(|m| !pure[*m])).collect();
         if changed.is_empty() {
             return pure;
         }

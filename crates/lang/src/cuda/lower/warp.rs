@@ -34,7 +34,8 @@ impl<'m> Lower<'m> {
                 let what = format!("'{name}', which newer GPUs do not have,");
                 return self.refuse(span, what, "use the one that ends with '_sync'");
             }
-            "__match_any_sync" | "__match_all_sync" | "__reduce_add_sync" | "__reduce_min_sync" | "__reduce_max_sync" => {
+            "__match_any_sync" | "__match_all_sync" | "__reduce_add_sync" | "__reduce_min_sync"
+            | "__reduce_max_sync" => {
                 return self.refuse(span, format!("'{name}'"), "use shuffles");
             }
             "__shfl_sync" => return self.shuffle(Shuffle::Index, name, args, span).map(Some),
@@ -55,7 +56,11 @@ impl<'m> Lower<'m> {
         let tree = self.rvalue(mask)?;
         match self.w.fold(&tree) {
             Some(value) if value.bits() as u32 == u32::MAX => Ok(()),
-            _ => self.refuse(mask.span, "a mask of some threads of a warp", "write 0xffffffff, and have all threads take part"),
+            _ => self.refuse(
+                mask.span,
+                "a mask of some threads of a warp",
+                "write 0xffffffff, and have all threads take part",
+            ),
         }
     }
 

@@ -157,7 +157,8 @@ impl Parser<'_> {
                 self.advance();
             } else {
                 let ty = self.base_type()?;
-                if !matches!(ty.base, Base::Scalar(scalar) if !scalar.is_float()) && !matches!(ty.base, Base::Named(_)) {
+                if !matches!(ty.base, Base::Scalar(scalar) if !scalar.is_float()) && !matches!(ty.base, Base::Named(_))
+                {
                     return self.refuse(ty.span, "a template parameter that is no type and no integer", "");
                 }
             }
@@ -297,13 +298,7 @@ impl Parser<'_> {
                 }
             };
             next = Some(value.clone());
-            let ty = TypeName {
-                base: Base::Scalar(Scalar::I32),
-                pointers: 0,
-                constant: true,
-                reference: false,
-                span,
-            };
+            let ty = TypeName { base: Base::Scalar(Scalar::I32), pointers: 0, constant: true, reference: false, span };
             let storage = Storage { constant: true, ..Storage::default() };
             self.file.globals.push((storage, Declarator { name, span, ty, sizes: vec![], init: Some(value) }));
             if !self.take(",") {

@@ -136,7 +136,8 @@ impl Parser<'_> {
     fn declares(&self) -> bool {
         match self.kind() {
             Kind::Sign(
-                "__shared__" | "extern" | "static" | "__align__" | "alignas" | "register" | "__constant__" | "__device__",
+                "__shared__" | "extern" | "static" | "__align__" | "alignas" | "register" | "__constant__"
+                | "__device__",
             ) => true,
             // Types can begin an expression too: float4(…).
             Kind::Name(symbol) if self.is_type_name(symbol) => {

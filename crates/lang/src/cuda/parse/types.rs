@@ -70,7 +70,9 @@ impl Parser<'_> {
                 Kind::Sign("short") => short = true,
                 Kind::Sign("unsigned") => unsigned = true,
                 Kind::Sign("signed") => signed = true,
-                Kind::Sign(found @ ("void" | "bool" | "char" | "int" | "float" | "double" | "auto")) if base.is_none() => {
+                Kind::Sign(found @ ("void" | "bool" | "char" | "int" | "float" | "double" | "auto"))
+                    if base.is_none() =>
+                {
                     word = Some(found);
                 }
                 Kind::Name(symbol)
@@ -124,7 +126,8 @@ impl Parser<'_> {
             match self.kind() {
                 Kind::Sign("*") => ty.pointers = ty.pointers.saturating_add(1),
                 Kind::Sign("&") => ty.reference = true,
-                Kind::Sign("const" | "volatile" | "__restrict__" | "__restrict" | "restrict" | "__grid_constant__") => {}
+                Kind::Sign("const" | "volatile" | "__restrict__" | "__restrict" | "restrict" | "__grid_constant__") => {
+                }
                 Kind::Sign("&&") => {
                     let span = self.span();
                     return self.refuse(span, "a reference '&&'", "write '&'");
