@@ -290,7 +290,7 @@ fn number(text: &str, at: &mut usize, wrong: &mut Vec<Wrong>) -> Kind {
         let (byte, before) = (bytes[*at], if *at > start { bytes[*at - 1] } else { b' ' });
         let exponent = !hex && matches!(before, b'e' | b'E') || hex && matches!(before, b'p' | b'P');
         let part = byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'\'' && *at > start;
-        if !part && !(matches!(byte, b'+' | b'-') && exponent) {
+        if !(part || matches!(byte, b'+' | b'-') && exponent) {
             break;
         }
         *at += 1;

@@ -3,6 +3,8 @@
 //! small change of its text makes it wrong, and the interpreter must say what and in which line.
 #![allow(missing_docs)]
 
+mod discrete;
+mod grids;
 mod numeric;
 mod parallel;
 mod random;
@@ -77,6 +79,8 @@ pub struct Sample {
 fn samples() -> Vec<Sample> {
     let mut all = parallel::samples();
     all.extend(numeric::samples());
+    all.extend(grids::samples());
+    all.extend(discrete::samples());
     all
 }
 

@@ -1,168 +1,15 @@
-//! Functions that CUDA offers, and those that our printer calls: each is a row of the op table, or a few.
+//! Functions that CUDA offers: most are a row of the op table, some a few.
 
-use std::collections::HashMap;
-use std::sync::OnceLock;
-
-use bornite_ir::{Algebra, Op, Scalar, Stmt, Type, Value};
+use bornite_ir::{Op, Scalar, Stmt, Value};
 
 use super::place::Operand;
+use super::rows::{On, bits, conversion, half_row, is_math, rows};
 use super::{Done, Lower};
 use crate::Span;
 use crate::cuda::ast::{Expr, ExprKind, TemplateArg};
 use crate::cuda::lex::Symbol;
-use crate::cuda::types::{CType, builtin_type, common, promoted, shaped};
+use crate::cuda::types::{builtin_type, common, promoted};
 use crate::lower::{Node, Tree};
-
-/// On which type a function computes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum On {
-    /// This one.
-    Only(Scalar),
-    /// float if all arguments are, else double.
-    Overloaded,
-}
-
-/// Functions that are one row.
-fn rows() -> &'static HashMap<&'static str, (Op, On)> {
-    static ROWS: OnceLock<HashMap<&'static str, (Op, On)>> = OnceLock::new();
-    ROWS.get_or_init(|| {
-        let mut all = HashMap::new();
-        for &op in Op::ALL {
-            if let Some(native) = op.row().native {
-                all.insert(native.f32, (op, On::Only(Scalar::F32)));
-                all.insert(native.f64, (op, On::Overloaded));
-            }
-        }
-        let single = |op, names: &[&'static str]| {
-            names.iter().map(move |name| (*name, (op, On::Only(Scalar::F32)))).collect::<Vec<_>>()
-        };
-        for (op, float, double) in [
-            (Op::Abs, "fabsf", "fabs"),
-            (Op::Floor, "floorf", "floor"),
-            (Op::Ceil, "ceilf", "ceil"),
-            (Op::Trunc, "truncf", "trunc"),
-            (Op::Rint, "rintf", "rint"),
-            (Op::Rint, "nearbyintf", "nearbyint"),
-            (Op::Fma, "fmaf", "fma"),
-            (Op::Copysign, "copysignf", "copysign"),
-        ] {
-            all.insert(float, (op, On::Only(Scalar::F32)));
-            all.insert(double, (op, On::Overloaded));
-        }
-        all.extend(single(Op::Sqrt, &["__fsqrt_rn"]));
-        all.extend(single(Op::Rsqrt, &["__frsqrt_rn"]));
-        all.extend(single(Op::Exp, &["__expf"]));
-        all.extend(single(Op::Log, &["__logf"]));
-        all.extend(single(Op::Log2, &["__log2f"]));
-        all.extend(single(Op::Log10, &["__log10f"]));
-        all.extend(single(Op::Sin, &["__sinf"]));
-        all.extend(single(Op::Cos, &["__cosf"]));
-        all.extend(single(Op::Tan, &["__tanf"]));
-        all.extend(single(Op::Pow, &["__powf"]));
-        all.extend(single(Op::Add, &["__fadd_rn"]));
-        all.extend(single(Op::Sub, &["__fsub_rn"]));
-        all.extend(single(Op::Mul, &["__fmul_rn"]));
-        all.extend(single(Op::Div, &["__fdiv_rn", "__fdividef"]));
-        all.extend(single(Op::Fma, &["__fmaf_rn"]));
-        for (op, name) in [
-            (Op::Sqrt, "__dsqrt_rn"),
-            (Op::Add, "__dadd_rn"),
-            (Op::Sub, "__dsub_rn"),
-            (Op::Mul, "__dmul_rn"),
-            (Op::Div, "__ddiv_rn"),
-            (Op::Fma, "__fma_rn"),
-        ] {
-            all.insert(name, (op, On::Only(Scalar::F64)));
-        }
-        all
-    })
-}
-
-/// Rows on 16-bit floats, by CUDA's names.
-fn half_row(name: &str) -> Option<Op> {
-    Some(match name {
-        "__hadd" => Op::Add,
-        "__hsub" => Op::Sub,
-        "__hmul" => Op::Mul,
-        "__hdiv" => Op::Div,
-        "__hfma" => Op::Fma,
-        "__hneg" => Op::Neg,
-        "__habs" => Op::Abs,
-        "__hmin" => Op::Fmin,
-        "__hmax" => Op::Fmax,
-        "__hlt" => Op::Lt,
-        "__hle" => Op::Le,
-        "__hgt" => Op::Gt,
-        "__hge" => Op::Ge,
-        "__heq" => Op::Eq,
-        "__hne" => Op::Ne,
-        "hexp" => Op::Exp,
-        "hlog" => Op::Log,
-        "hsqrt" => Op::Sqrt,
-        "hrsqrt" => Op::Rsqrt,
-        "hsin" => Op::Sin,
-        "hcos" => Op::Cos,
-        "hfloor" => Op::Floor,
-        "hceil" => Op::Ceil,
-        _ => return None,
-    })
-}
-
-/// Conversions by name: from what, to what, and how a float is rounded first.
-fn conversion(name: &str) -> Option<(Scalar, Scalar, Option<Op>)> {
-    let direct = match name {
-        "__half2float" => Some((Scalar::F16, Scalar::F32)),
-        "__float2half" | "__float2half_rn" => Some((Scalar::F32, Scalar::F16)),
-        "__bfloat162float" => Some((Scalar::BF16, Scalar::F32)),
-        "__float2bfloat16" | "__float2bfloat16_rn" => Some((Scalar::F32, Scalar::BF16)),
-        "__double2float_rn" => Some((Scalar::F64, Scalar::F32)),
-        "__double2half" => Some((Scalar::F64, Scalar::F16)),
-        _ => None,
-    };
-    if let Some((from, to)) = direct {
-        return Some((from, to, None));
-    }
-    let (from, rest) = name.strip_prefix("__")?.split_once('2')?;
-    let (to, rounding) = rest.rsplit_once('_')?;
-    let scalar = |text: &str| {
-        Some(match text {
-            "float" => Scalar::F32,
-            "double" => Scalar::F64,
-            "half" => Scalar::F16,
-            "int" => Scalar::I32,
-            "uint" => Scalar::U32,
-            "ll" => Scalar::I64,
-            "ull" => Scalar::U64,
-            _ => return None,
-        })
-    };
-    let (from, to) = (scalar(from)?, scalar(to)?);
-    let first = match rounding {
-        "rn" if from.is_float() && to.is_int() => Some(Op::Rint),
-        "rd" if from.is_float() && to.is_int() => Some(Op::Floor),
-        "ru" if from.is_float() && to.is_int() => Some(Op::Ceil),
-        "rz" if from.is_float() && to.is_int() => None,
-        "rn" => None,
-        _ => return None,
-    };
-    Some((from, to, first))
-}
-
-fn bits(name: &str) -> Option<(Scalar, Scalar)> {
-    Some(match name {
-        "__float_as_int" => (Scalar::F32, Scalar::I32),
-        "__float_as_uint" => (Scalar::F32, Scalar::U32),
-        "__int_as_float" => (Scalar::I32, Scalar::F32),
-        "__uint_as_float" => (Scalar::U32, Scalar::F32),
-        "__double_as_longlong" => (Scalar::F64, Scalar::I64),
-        "__longlong_as_double" => (Scalar::I64, Scalar::F64),
-        "__half_as_ushort" => (Scalar::F16, Scalar::U16),
-        "__ushort_as_half" => (Scalar::U16, Scalar::F16),
-        "__half_as_short" => (Scalar::F16, Scalar::I16),
-        "__short_as_half" => (Scalar::I16, Scalar::F16),
-        _ => return None,
-    })
-}
 
 /// So many arguments, in words.
 pub fn arguments(n: usize) -> String {
@@ -172,59 +19,6 @@ pub fn arguments(n: usize) -> String {
 /// How many are given, in words.
 pub fn given(n: usize) -> String {
     if n == 1 { "1 is".into() } else { format!("{n} are") }
-}
-
-/// Whether a function computes only: calling it for nothing does no harm.
-pub fn is_math(name: &str) -> bool {
-    let ours = name.strip_prefix("bn_").is_some_and(|rest| {
-        !rest.starts_with("load")
-            && !rest.starts_with("store")
-            && !rest.contains("exchange")
-            && !rest.starts_with("atomic")
-    });
-    ours || rows().contains_key(name)
-        || half_row(name).is_some()
-        || conversion(name).is_some()
-        || bits(name).is_some()
-        || name.starts_with("make_")
-        || matches!(
-            name,
-            "min"
-                | "max"
-                | "umin"
-                | "umax"
-                | "llmin"
-                | "llmax"
-                | "abs"
-                | "labs"
-                | "llabs"
-                | "isnan"
-                | "isinf"
-                | "isfinite"
-                | "signbit"
-                | "__saturatef"
-                | "__popc"
-                | "__popcll"
-                | "__clz"
-                | "__clzll"
-                | "__ffs"
-                | "__ffsll"
-                | "__brev"
-                | "__umulhi"
-                | "__mulhi"
-                | "__frcp_rn"
-                | "__drcp_rn"
-                | "exp10f"
-                | "exp10"
-                | "clamp"
-                | "__funnelshift_l"
-                | "__funnelshift_r"
-                | "__sad"
-                | "__usad"
-                | "normf"
-                | "__mul24"
-                | "__umul24"
-        )
 }
 
 impl<'m> Lower<'m> {
@@ -286,7 +80,7 @@ impl<'m> Lower<'m> {
         self.fail(span, what, "", "")
     }
 
-    fn math(&mut self, name: &str, trees: Vec<Tree>, args: &'m [Expr], span: Span) -> Done<Tree> {
+    pub(super) fn math(&mut self, name: &str, trees: Vec<Tree>, args: &'m [Expr], span: Span) -> Done<Tree> {
         let scalars: Option<Vec<Scalar>> = trees.iter().map(Tree::scalar).collect();
         let Some(scalars) = scalars else {
             return self.fail(
@@ -339,7 +133,7 @@ impl<'m> Lower<'m> {
         self.several_rows(name, trees, &scalars, args, span)
     }
 
-    fn several_rows(
+    pub(super) fn several_rows(
         &mut self,
         name: &str,
         mut trees: Vec<Tree>,
@@ -441,7 +235,7 @@ impl<'m> Lower<'m> {
         }
     }
 
-    fn sincos(&mut self, name: &str, args: &'m [Expr], span: Span) -> Done<Operand> {
+    pub(super) fn sincos(&mut self, name: &str, args: &'m [Expr], span: Span) -> Done<Operand> {
         self.count(name, args, 3, span)?;
         let scalar = if name == "sincosf" { Scalar::F32 } else { Scalar::F64 };
         let x = self.rvalue(&args[0])?;
@@ -458,7 +252,7 @@ impl<'m> Lower<'m> {
     }
 
     /// `printf`, as the IR prints: each number in its usual form.
-    fn print(&mut self, args: &'m [Expr], span: Span) -> Done<Operand> {
+    pub(super) fn print(&mut self, args: &'m [Expr], span: Span) -> Done<Operand> {
         let Some((first, rest)) = args.split_first().filter(|(first, _)| first.kind == ExprKind::Text) else {
             return self.fail(span, "'printf' needs a text first", "expected text in quotes", "");
         };
@@ -506,121 +300,5 @@ impl<'m> Lower<'m> {
         }
         self.push(Stmt::Print { format, args: ids }, span);
         Ok(Operand::Void)
-    }
-
-    /// Functions of our printer, named `bn_` and what they do.
-    fn ours(&mut self, name: &str, templates: &'m [TemplateArg], args: &'m [Expr], span: Span) -> Done<Operand> {
-        let unknown = |lower: &mut Self| {
-            lower.fail(
-                span,
-                format!("'bn_{name}' is not a function of ours"),
-                "unknown function",
-                "names with 'bn_' are reserved",
-            )
-        };
-        match name {
-            "load" => {
-                self.count("bn_load", args, 1, span)?;
-                let Some(TemplateArg::Type(ty)) = templates.first() else { return unknown(self) };
-                let (CType::Value(Type::Vector(scalar, width)), Operand::Pointer(pointer)) =
-                    (self.c_type(ty)?, self.operand(&args[0])?)
-                else {
-                    return unknown(self);
-                };
-                let vector = Type::Vector(scalar, width);
-                let pointer = super::place::Pointer { ty: vector, width, ..pointer };
-                let place = self.pointee(Operand::Pointer(pointer), span)?;
-                return Ok(Operand::Tree(self.read(&place, span)?));
-            }
-            "store" => {
-                self.count("bn_store", args, 2, span)?;
-                let Operand::Pointer(pointer) = self.operand(&args[0])? else { return unknown(self) };
-                let value = self.rvalue(&args[1])?;
-                let width = value.ty.count(&[]) as u8;
-                let pointer = super::place::Pointer { ty: value.ty, width, ..pointer };
-                let place = self.pointee(Operand::Pointer(pointer), span)?;
-                self.write(&place, value, span)?;
-                return Ok(Operand::Void);
-            }
-            "exchange" | "compare_exchange" | "atomic_min" | "atomic_max" => {
-                let name = match name {
-                    "exchange" => "atomicExch",
-                    "compare_exchange" => "atomicCAS",
-                    "atomic_min" => "atomicMin",
-                    _ => "atomicMax",
-                };
-                return match self.atomic(name, args, span)? {
-                    Some(done) => Ok(done),
-                    None => unknown(self),
-                };
-            }
-            _ => {}
-        }
-        let mut trees = vec![];
-        for arg in args {
-            trees.push(self.rvalue(arg)?);
-        }
-        let scalar = |text: &str| Scalar::ALL.into_iter().find(|scalar| scalar.name() == text);
-        let one = |trees: &[Tree]| trees.first().cloned().unwrap_or(Tree::int(Scalar::I32, 0));
-        let tree = match name {
-            "printable" => one(&trees),
-            "min" | "max" | "div" | "rem" if trees.len() == 2 => {
-                let op = match name {
-                    "min" => Op::Min,
-                    "max" => Op::Max,
-                    "div" => Op::Div,
-                    _ => Op::Rem,
-                };
-                let (Some(a), Some(b)) = (trees[0].scalar(), trees[1].scalar()) else { return unknown(self) };
-                let ty = common(a, b);
-                Tree::op(op, trees.into_iter().map(|tree| self.widened(tree, ty)).collect())
-            }
-            "f16_to_f32" | "bf16_to_f32" => {
-                let from = if name == "f16_to_f32" { Scalar::F16 } else { Scalar::BF16 };
-                let tree = self.convert(one(&trees), from.into(), span)?;
-                Tree::of(Node::Cast(Scalar::F32, Box::new(tree)), Scalar::F32)
-            }
-            "f32_to_f16" | "f32_to_bf16" => {
-                let to = if name == "f32_to_f16" { Scalar::F16 } else { Scalar::BF16 };
-                let tree = self.widened(one(&trees), Scalar::F32);
-                Tree::of(Node::Cast(to, Box::new(tree)), to)
-            }
-            _ => {
-                if let Some(to) = name.strip_prefix("to_").and_then(scalar) {
-                    let tree = one(&trees);
-                    return Ok(Operand::Tree(Tree::of(Node::Cast(to, Box::new(tree)), to)));
-                }
-                if let Some((from, to)) = name.strip_prefix("cast_").and_then(|rest| rest.split_once('_')) {
-                    let (Some(from), Some(to)) = (scalar(from), scalar(to)) else { return unknown(self) };
-                    let tree = self.convert(one(&trees), from.into(), span)?;
-                    return Ok(Operand::Tree(Tree::of(Node::Cast(to, Box::new(tree)), to)));
-                }
-                let row = name.rsplit_once('_').and_then(|(op, of)| Some((Op::by_name(op)?, scalar(of)?)));
-                if let Some((op, of)) = row.filter(|(op, _)| op.arity() == trees.len()) {
-                    let mut same = vec![];
-                    for (n, tree) in trees.into_iter().enumerate() {
-                        let ty = if op == Op::Select && n == 0 { Scalar::Bool } else { of };
-                        same.push(self.convert(tree, ty.into(), span)?);
-                    }
-                    let result = op.row().rule.result(&vec![of; op.arity()]).unwrap_or(of);
-                    return Ok(Operand::Tree(Tree::of(Node::Op(op, same), result)));
-                }
-                let algebra = Algebra::ALL.iter().copied().find_map(|row| {
-                    let types = name.strip_prefix(row.row().name)?.strip_prefix('_')?;
-                    let types: Option<Vec<Type>> = types.split('_').map(shaped).collect();
-                    Some((row, types?))
-                });
-                let Some((row, types)) = algebra else { return unknown(self) };
-                let found: Vec<Type> = trees.iter().map(|tree| tree.ty).collect();
-                let Ok(ty) = row.result(0, Scalar::Bool.into(), &types, self.w.b.structs()) else {
-                    return unknown(self);
-                };
-                if found != types {
-                    return unknown(self);
-                }
-                Tree::of(Node::Algebra(row, 0, trees), ty)
-            }
-        };
-        Ok(Operand::Tree(tree))
     }
 }

@@ -7,21 +7,28 @@
 //! |---|---|
 //! | what a name stands for | [`Binding`], `names.rs` |
 //! | pointers, elements, fields, local arrays | `place.rs` |
-//! | operators and conversions | `expr.rs` |
-//! | functions of CUDA and of our printer | `builtin.rs`, `warp.rs`, `atomic.rs` |
+//! | operators and conversions | `expr.rs`, `convert.rs`, `choose.rs`, `assign.rs`, `make.rs`, `member.rs` |
+//! | functions of CUDA and of our printer | `rows.rs`, `builtin.rs`, `warp.rs`, `atomic.rs`, `printed.rs` |
 //! | functions of the file | `call.rs` |
 //! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs` |
 //! | what is looked up in syntax before it is lowered | `scan.rs` |
 
+mod assign;
 mod atomic;
 mod builtin;
 mod call;
+mod choose;
 mod control;
+mod convert;
 mod declare;
 mod expr;
 mod frame;
+mod make;
+mod member;
 mod names;
 mod place;
+mod printed;
+mod rows;
 mod scan;
 mod stmt;
 mod warp;

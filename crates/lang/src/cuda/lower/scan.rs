@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::builtin::is_math;
+use super::rows::is_math;
 use super::{Binding, Lower};
 use crate::cuda::Module;
 use crate::cuda::ast::{
