@@ -240,7 +240,7 @@ pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Toke
                 }
                 Kind::Int { value, scalar: Scalar::I8, hex: false }
             }
-            _ => match SIGNS.iter().find(|sign| text[at..].starts_with(**sign)) {
+            _ => match SIGNS.iter().find(|sign| sign.as_bytes()[0] == bytes[at] && text[at..].starts_with(**sign)) {
                 Some(sign) => {
                     at += sign.len();
                     Kind::Sign(sign)
