@@ -205,6 +205,22 @@ def linear_gelu(randn):
             )
 
 
+def mlp_block(randn):
+    """The half of a transformer's block that has GELU, with all gradients, fused by torch.compile."""
+    k, n = 768, 3072
+
+    def build(timer, m):
+        shapes = ((m, k), (n, k), (n,), (k, n), (k,))
+        inputs = [randn(*shape, dtype=BF16).requires_grad_() for shape in shapes]
+        block = torch.compile(lambda x, w1, b1, w2, b2: F.linear(gelu(F.linear(x, w1, b1)), w2, b2))
+        slope = randn(m, k, dtype=BF16)
+        return lambda _: torch.autograd.grad(block(*inputs), inputs, slope)
+
+    for m in (1024, 65536):
+        name = f"mlp_block_fwd_bwd_compiled_{m}x{k}x{n}"
+        yield Case(name, partial(build, m=m), flops=12 * m * k * n, graph_calls=0)
+
+
 def convolution(randn):
     """Convolution, pooling and batch norm."""
     for b, c_in, hw, c_out in ((32, 64, 128, 128), (1, 32, 64, 64)):

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 import common
+import torch_transformer
 
 ATEN = torch.ops.aten
 F32 = torch.float32
@@ -110,8 +111,47 @@ def adamw(n=10_000_000):
     return call
 
 
+def in_turn(*calls):
+    """Several calls as one."""
+    return lambda: [call() for call in calls]
+
+
+def eager(f, *shapes):
+    """A plain call, which makes its result."""
+    inputs = [torch.randn(*shape) for shape in shapes]
+    return lambda: f(*inputs)
+
+
+def eager_both(f, *shapes):
+    """A plain call and its gradient by all inputs but the last, by which the result is weighted."""
+    inputs = [torch.randn(*shape, requires_grad=True) for shape in shapes[:-1]]
+    weight = torch.randn(*shapes[-1])
+
+    def call():
+        y = f(*inputs)
+        return y, torch.autograd.grad(y, inputs, weight)
+
+    return call
+
+
+def add(n):
+    a, b, out = torch.randn(n), torch.randn(n), torch.empty(n)
+    return lambda: torch.add(a, b, out=out)
+
+
+def sums(axis, rows=4096, columns=1024):
+    x = torch.randn(rows, columns)
+    out = torch.empty(columns if axis == 0 else rows)
+    return lambda: torch.sum(x, axis, out=out)
+
+
+def norm(x, gamma, beta):
+    return F.layer_norm(x, gamma.shape, gamma, beta)
+
+
 LOG = (ATEN._log_softmax, ATEN._log_softmax_backward_data)
 PLAIN = (ATEN._softmax, ATEN._softmax_backward_data)
+WIDE, NORM, LONG = (4096, 1024), ((4096, 768), (768,), (768,)), 10_000_000
 OPS = {
     "matmul_f32_512": lambda: matmul(512, F32),
     "matmul_f32_1024": lambda: matmul(1024, F32),
@@ -130,7 +170,42 @@ OPS = {
     "gelu_tanh_backward_f32_10M": lambda: gelu_backward("tanh"),
     "gelu_erf_f32_10M": lambda: gelu("none"),
     "gelu_erf_backward_f32_10M": lambda: gelu_backward("none"),
-    "adamw_f32_10M": adamw,
+    "trace_add_f32_100K": lambda: add(100_000),
+    "trace_add_f32_1M": lambda: add(1_000_000),
+    "trace_row_sums_f32_4096x1024": lambda: sums(1),
+    "trace_column_sums_f32_4096x1024": lambda: sums(0),
+    "trace_softmax_f32_4096x1024": lambda: softmax(PLAIN[0]),
+    "trace_softmax_both_f32_4096x1024": lambda: in_turn(softmax(PLAIN[0]), softmax_backward(*PLAIN)),
+    "trace_layer_norm_f32_4096x768": layer_norm,
+    "trace_layer_norm_both_f32_4096x768": lambda: in_turn(layer_norm(), layer_norm_backward()),
+    "trace_cross_entropy_f32_1024x32000": cross_entropy,
+    "trace_gelu_tanh_f32_10M": lambda: gelu("tanh"),
+    "trace_gelu_tanh_both_f32_10M": lambda: in_turn(gelu("tanh"), gelu_backward("tanh")),
+    "trace_gelu_erf_f32_10M": lambda: gelu("none"),
+    "trace_gelu_erf_both_f32_10M": lambda: in_turn(gelu("none"), gelu_backward("none")),
+    "trace_adamw_f32_10M": adamw,
+    "eager_add_f32_100K": lambda: eager(torch.add, (100_000,), (100_000,)),
+    "eager_add_f32_1M": lambda: eager(torch.add, (1_000_000,), (1_000_000,)),
+    "eager_row_sums_f32_4096x1024": lambda: eager(lambda x: x.sum(-1), WIDE),
+    "eager_column_sums_f32_4096x1024": lambda: eager(lambda x: x.sum(0), WIDE),
+    "eager_softmax_f32_4096x1024": lambda: eager(lambda x: x.softmax(-1), WIDE),
+    "eager_softmax_both_f32_4096x1024": lambda: eager_both(lambda x: x.softmax(-1), WIDE, WIDE),
+    "eager_layer_norm_f32_4096x768": lambda: eager(norm, *NORM),
+    "eager_layer_norm_both_f32_4096x768": lambda: eager_both(norm, *NORM, NORM[0]),
+    "eager_cross_entropy_f32_1024x32000": cross_entropy_autograd,
+    "eager_gelu_tanh_f32_10M": lambda: eager(lambda x: F.gelu(x, approximate="tanh"), (LONG,)),
+    "eager_gelu_tanh_both_f32_10M": lambda: eager_both(
+        lambda x: F.gelu(x, approximate="tanh"), (LONG,), (LONG,)
+    ),
+    "eager_gelu_erf_f32_10M": lambda: eager(F.gelu, (LONG,)),
+    "eager_gelu_erf_both_f32_10M": lambda: eager_both(F.gelu, (LONG,), (LONG,)),
+    "transformer_step_v1024": lambda: torch_transformer.Model(1024).step,
+    "transformer_step_v8192": lambda: torch_transformer.Model(8192).step,
+}
+# Answered with a number rather than with a time: `calls` says of which step.
+VALUES = {
+    "transformer_step_v1024_loss": lambda n: torch_transformer.loss(1024, n),
+    "transformer_step_v8192_loss": lambda n: torch_transformer.loss(8192, n),
 }
 
 
@@ -144,6 +219,9 @@ def main():
     name, call = None, None
     for line in sys.stdin:
         wanted, calls = line.split()
+        if wanted in VALUES:
+            print(VALUES[wanted](int(calls)), flush=True)
+            continue
         if wanted != name:
             name, call = wanted, None
             call = OPS[wanted]() if wanted in OPS else None

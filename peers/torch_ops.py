@@ -22,6 +22,7 @@ GROUPS = (
     cases.training_steps,
     cases.rows,
     cases.linear_gelu,
+    cases.mlp_block,
     cases.convolution,
     cases_cuda.attention,
     cases_cuda.loss_and_optimiser,

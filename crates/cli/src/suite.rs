@@ -139,6 +139,17 @@ fn products(cases: &mut Vec<Case>, scale: usize) {
         let layer = |x: &[Tensor]| vec![x[0].linear(&x[1], Some(&x[2])).gelu()];
         let case = function(format!("linear_gelu_compiled_{m}x{k}x{n}"), inputs, layer);
         cases.push(case.flops(2 * (m * k * n) as u64));
+        // The half of a transformer's block that has GELU, with all gradients.
+        for m in [1024, m] {
+            let shapes = [vec![m, k], vec![n, k], vec![n], vec![k, n], vec![k], vec![m, k]];
+            let block = |x: &[Tensor]| {
+                let y = x[0].linear(&x[1], Some(&x[2])).gelu().linear(&x[3], Some(&x[4]));
+                (y * &x[5]).sum(..).grad(&[&x[0], &x[1], &x[2], &x[3], &x[4]])
+            };
+            let inputs = shapes.map(|shape| (shape, dtype)).to_vec();
+            let case = function(format!("mlp_block_fwd_bwd_compiled_{m}x{k}x{n}"), inputs, block);
+            cases.push(case.flops(12 * (m * k * n) as u64));
+        }
     }
 }
 

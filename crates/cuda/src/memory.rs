@@ -135,32 +135,57 @@ impl Buffer {
         self.device.report()
     }
 
+    /// As [`Buffer::download`], of as many bytes as `data` has, from a byte on.
+    pub fn download_part(&self, offset: usize, data: &mut [u8]) -> Result<()> {
+        self.holds("download", offset, data.len())?;
+        self.download_from(&Stream::main(&self.device), offset, data)?;
+        self.device.report()
+    }
+
     /// As [`Buffer::download`], in the order of another stream, which first waits for the buffer's own.
     pub fn download_on(&self, stream: &Stream, data: &mut [u8]) -> Result<()> {
         self.fits("download", data.len())?;
+        self.download_from(stream, 0, data)
+    }
+
+    /// The bytes are within the buffer.
+    fn download_from(&self, stream: &Stream, offset: usize, data: &mut [u8]) -> Result<()> {
         self.device.not_capturing("a download")?;
         if data.is_empty() {
             return Ok(());
         }
         self.enter(stream)?;
-        // SAFETY: the block is as long as `data`, and alive.
-        unsafe { self.device.staging(stream.raw(), true).download(&self.device, stream.raw(), self.address, data) }
+        let address = self.address + offset as u64;
+        // SAFETY: the block holds the bytes from there on, and is alive.
+        unsafe { self.device.staging(stream.raw(), true).download(&self.device, stream.raw(), address, data) }
     }
 
     /// Copies another buffer of the same size into this one, in stream order. From another device it goes straight
     /// where the two can reach each other, else through the host.
     pub fn copy_from(&self, source: &Buffer) -> Result<()> {
         self.fits("copy", source.bytes)?;
-        if self.bytes == 0 {
-            return Ok(());
-        }
-        if !Arc::ptr_eq(&self.device, &source.device) {
+        if self.bytes > 0 && !Arc::ptr_eq(&self.device, &source.device) {
             return self.copy_from_peer(source);
+        }
+        self.copy_part_from(0, source, 0, self.bytes)
+    }
+
+    /// Copies bytes of a buffer of the same device, from a byte of it on to a byte of this one, in stream order. The two
+    /// ranges must not overlap.
+    pub fn copy_part_from(&self, offset: usize, source: &Buffer, from: usize, bytes: usize) -> Result<()> {
+        self.holds("copy", offset, bytes)?;
+        source.holds("copy", from, bytes)?;
+        if !Arc::ptr_eq(&self.device, &source.device) {
+            return Err(invalid("copy", "a part is copied between two devices, copy all of it".into()));
+        }
+        if bytes == 0 {
+            return Ok(());
         }
         self.device.bind()?;
         let (driver, stream) = (self.device.driver, self.device.work_stream());
-        // SAFETY: both allocations hold `bytes` bytes; the copy is ordered before any later free of either.
-        let result = unsafe { (driver.cuMemcpyDtoDAsync_v2)(self.address, source.address, self.bytes, stream) };
+        let (to, from) = (self.address + offset as u64, source.address + from as u64);
+        // SAFETY: both allocations hold the bytes from there on; the copy is ordered before any later free of either.
+        let result = unsafe { (driver.cuMemcpyDtoDAsync_v2)(to, from, bytes, stream) };
         self.device.check("cuMemcpyDtoDAsync", result)
     }
 
@@ -185,6 +210,13 @@ impl Buffer {
             return Ok(());
         }
         Err(invalid(call, format!("{bytes} bytes given, the buffer has {}", self.bytes)))
+    }
+
+    fn holds(&self, call: &'static str, offset: usize, bytes: usize) -> Result<()> {
+        if offset.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
+            return Ok(());
+        }
+        Err(invalid(call, format!("{bytes} bytes from byte {offset} on, the buffer has {}", self.bytes)))
     }
 }
 

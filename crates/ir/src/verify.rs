@@ -78,14 +78,17 @@ fn signature(kernel: &Kernel) -> Result<(), String> {
         let bytes = elements.and_then(|n| n.checked_mul(kernel.bytes_of(shared.ty) as u64)).unwrap_or(u64::MAX);
         shared_bytes = shared_bytes.saturating_add(bytes);
     }
-    if shared_bytes > 48 * 1024 {
-        return Err(format!("{shared_bytes} bytes of shared memory; at most 49152 are possible"));
+    if shared_bytes > MAX_SHARED_BYTES {
+        return Err(format!("{shared_bytes} bytes of shared memory; at most {MAX_SHARED_BYTES} are possible"));
     }
     if matches!(kernel.launch, Launch::ParallelFor { .. }) && kernel.is_cooperative() {
         return Err("shared memory, barriers, shuffles and votes need blocks".into());
     }
     Ok(())
 }
+
+/// What a block can have on the GPUs that have most; past 48 KB a launch asks the device, which may have less.
+const MAX_SHARED_BYTES: u64 = 227 << 10;
 
 /// Statements of a kernel with all its calls written out, and calls within calls: some readers write them out.
 const MAX_INLINED: usize = 1 << 16;

@@ -1,16 +1,16 @@
 //! Kernels on devices: compiled once for each device, launched over buffers. The one `match` over kinds of device.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bornite_codegen::cpu::{self, CpuKernel};
 use bornite_codegen::cuda;
 use bornite_cuda::EXACT_OPTIONS;
 use bornite_cuda::profile::{self, DeviceClock};
-use bornite_ir::{Access, Arg, Kernel, Launch, Param, Scalar, Value, interp, verify};
+use bornite_ir::{Arg, Kernel, Launch, Param, Scalar, Value, interp, verify};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Lent, lend};
 use crate::element::zero_words;
 use crate::fused::{Memory, MemoryMut, Routine};
 use crate::node::{Node, Op};
@@ -141,6 +141,11 @@ impl Program {
         }
     }
 
+    /// What it runs.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
     /// The kernel's name.
     pub fn name(&self) -> &str {
         &self.kernel.name
@@ -153,6 +158,12 @@ impl Program {
             Code::Cpu(_) => "machine code",
             Code::Cuda(..) => "CUDA",
         }
+    }
+
+    /// How often the n-th argument passes through memory: what is read and written does so twice.
+    pub fn passes(&self, n: usize) -> u64 {
+        let access = self.kernel.params.get(n).map(|param| param.access);
+        access.map_or(1, |access| access.reads() as u64 + access.writes() as u64)
     }
 
     fn launch_untimed(&self, buffers: &[&Buffer], values: &[&[Value]]) -> Result<()> {
@@ -177,14 +188,16 @@ impl Program {
                         ([blocks.min(i32::MAX as u64) as u32, 1, 1], [cuda::BLOCK, 1, 1])
                     }
                 };
+                let shared_bytes = cuda::shared_bytes(kernel);
+                let geometry = bornite_cuda::Geometry { shared_bytes, ..bornite_cuda::Geometry::new(grid, block) };
                 let own = buffers.len().min(kernel.params.len());
                 let mut pointers = cuda_pointers(kernel, &buffers[..own], &firsts)?;
                 let mut packed: Vec<Vec<u8>> =
                     kernel.values.iter().zip(values).map(|(param, parts)| packed(kernel, param.ty, parts)).collect();
-                if let (Flavour::Checked, Some(Buffer::Cuda(status)), Some([code])) =
-                    (self.flavour, buffers.last(), values.last())
+                if let (Flavour::Checked, Some(status), Some([code])) =
+                    (self.flavour, buffers.last().and_then(|status| status.pointer()), values.last())
                 {
-                    pointers.push((&**status, 0));
+                    pointers.push(status);
                     packed.push(code.bits().to_le_bytes().to_vec());
                 }
                 // SAFETY: the text was printed from `kernel`: it takes one pointer a view, here to memory as long as the
@@ -193,7 +206,7 @@ impl Program {
                 // arguments, which checks every index and, in block kernels, that threads do not race. What is left is a
                 // kernel that `run_kernel` is given and whose indices depend on the order of its atomics.
                 #[allow(unsafe_code)]
-                let launched = unsafe { function.launch(grid, block, &pointers, &packed) };
+                let launched = unsafe { function.launch_as(&geometry, None, &pointers, &packed) };
                 Ok(launched?)
             }
         }
@@ -223,26 +236,22 @@ impl RoutineCall {
             let kind = bornite_ir::FaultKind::BadCall(what.into());
             Error::Fault(bornite_ir::Fault { kernel: self.name.into(), kind, line: None })
         };
-        let (results, inputs) = buffers.split_at(self.results.len().min(buffers.len()));
-        if results.iter().enumerate().any(|(n, r)| inputs.iter().chain(&results[..n]).any(|other| r.is(other))) {
-            return Err(wrong("a result shares the memory of an input or another result"));
+        if buffers.len() != self.results.len() + self.inputs.len() {
+            return Err(wrong("buffers are missing"));
         }
-        let memory = |buffer: &&'_ Buffer| match buffer {
-            Buffer::Host(memory) => Some(memory.clone()),
-            Buffer::Cuda(_) => None,
+        let asked: Vec<(&Buffer, bool)> =
+            buffers.iter().enumerate().map(|(n, &buffer)| (buffer, n < self.results.len())).collect();
+        let run = |lent: Vec<Lent<'_>>| {
+            let (mut results, mut inputs) = (vec![], vec![]);
+            for (lent, &(dtype, elements)) in lent.into_iter().zip(self.results.iter().chain(&self.inputs)) {
+                match lent {
+                    Lent::Write(words) => results.push(MemoryMut { words, dtype, elements }),
+                    Lent::Read(words) => inputs.push(Memory { words, dtype, elements }),
+                }
+            }
+            (self.run)(&inputs, &mut results)
         };
-        let handles: Option<Vec<_>> = buffers.iter().map(memory).collect();
-        let Some(handles) = handles else { return Err(wrong("called with a buffer of a GPU")) };
-        let (results, inputs) = handles.split_at(results.len());
-        let mut written: Vec<_> = results.iter().map(|m| m.write().unwrap_or_else(PoisonError::into_inner)).collect();
-        let read: Vec<_> = inputs.iter().map(|m| m.read().unwrap_or_else(PoisonError::into_inner)).collect();
-        let mut results: Vec<MemoryMut<'_>> = (written.iter_mut().zip(&self.results))
-            .map(|(words, &(dtype, elements))| MemoryMut { words, dtype, elements })
-            .collect();
-        let inputs: Vec<Memory<'_>> = (read.iter().zip(&self.inputs))
-            .map(|(words, &(dtype, elements))| Memory { words, dtype, elements })
-            .collect();
-        (self.run)(&inputs, &mut results)
+        lend(&asked, run).map_err(wrong)?
     }
 }
 
@@ -257,10 +266,12 @@ fn cuda_pointers<'a>(
     }
     (kernel.params.iter().zip(buffers))
         .map(|(param, buffer)| {
-            let Buffer::Cuda(memory) = buffer else { return Err(bad_call(kernel, "called with a buffer of the host")) };
+            let Some((memory, at)) = buffer.pointer() else {
+                return Err(bad_call(kernel, "called with a buffer of the host"));
+            };
             let origin = kernel.span(&param.dims, firsts).map_or(0, |span| span.origin as usize);
             match kernel.view_bytes(param, firsts) {
-                Some(bytes) if bytes <= memory.bytes() => Ok((&**memory, origin * kernel.bytes_of(param.ty))),
+                Some(bytes) if bytes <= buffer.bytes() => Ok((memory, at + origin * kernel.bytes_of(param.ty))),
                 _ => Err(bad_call(kernel, &format!("'{}' is longer than its buffer", param.name))),
             }
         })
@@ -288,33 +299,20 @@ fn with_host_args(
     values: &[&[Value]],
     run: impl FnOnce(&mut [Arg<'_>]) -> std::result::Result<(), bornite_ir::Fault>,
 ) -> Result<()> {
-    enum Guard<'a> {
-        Read(RwLockReadGuard<'a, Vec<u64>>),
-        Write(RwLockWriteGuard<'a, Vec<u64>>),
+    if buffers.len() != kernel.params.len() {
+        return Err(bad_call(kernel, "buffers are missing"));
     }
-    let aliased = (0..buffers.len()).any(|n| {
-        let written = kernel.params.get(n).is_some_and(|p| p.access.writes());
-        written && (0..buffers.len()).any(|m| m != n && buffers[n].is(buffers[m]))
-    });
-    if aliased || buffers.len() != kernel.params.len() {
-        return Err(bad_call(kernel, "a written buffer is passed twice, or buffers are missing"));
-    }
-    let mut guards = Vec::with_capacity(buffers.len());
-    for (param, buffer) in kernel.params.iter().zip(buffers) {
-        let Buffer::Host(memory) = buffer else { return Err(bad_call(kernel, "called with a buffer of a GPU")) };
-        guards.push(match param.access {
-            Access::Read => Guard::Read(memory.read().unwrap_or_else(PoisonError::into_inner)),
-            Access::Write | Access::ReadWrite => Guard::Write(memory.write().unwrap_or_else(PoisonError::into_inner)),
+    let asked: Vec<(&Buffer, bool)> =
+        kernel.params.iter().zip(buffers).map(|(param, &buffer)| (buffer, param.access.writes())).collect();
+    let run = |lent: Vec<Lent<'_>>| {
+        let views = lent.into_iter().map(|lent| match lent {
+            Lent::Read(words) => Arg::Read(words),
+            Lent::Write(words) => Arg::Write(words),
         });
-    }
-    let mut args: Vec<Arg<'_>> = (guards.iter_mut())
-        .map(|guard| match guard {
-            Guard::Read(words) => Arg::Read(words),
-            Guard::Write(words) => Arg::Write(words),
-        })
-        .collect();
-    args.extend(values.iter().map(|parts| Arg::Value(parts)));
-    Ok(run(&mut args)?)
+        let mut args: Vec<Arg<'_>> = views.chain(values.iter().map(|parts| Arg::Value(parts))).collect();
+        run(&mut args)
+    };
+    Ok(lend(&asked, run).map_err(|what| bad_call(kernel, what))??)
 }
 
 /// The type of the tensors that stand for a view: that of its components, or bytes if they differ.

@@ -13,6 +13,7 @@ use bornite_ir::{Kernel, verify};
 use crate::grad::pull_back;
 use crate::joint::{Gradient, How, Joint, parts};
 use crate::node::{Node, Op};
+use crate::source::Source;
 use crate::{DType, Device, Element, Error, Place, Result, Tensor};
 
 /// A function of several ops with spellings of its own on some devices.
@@ -98,14 +99,28 @@ impl Spelling {
     pub fn routine(
         run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
     ) -> Spelling {
-        Spelling(How::Routine(Arc::new(run), Fails::Perhaps))
+        Spelling(How::Routine(Arc::new(run), Fails::Perhaps, vec![]))
+    }
+
+    /// Kernels written by hand, on a GPU.
+    pub(crate) fn source(source: Source) -> Spelling {
+        Spelling(How::Source(Arc::new(source)))
     }
 
     /// A function that always succeeds.
     pub(crate) fn sure(
         run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
     ) -> Spelling {
-        Spelling(How::Routine(Arc::new(run), Fails::Never))
+        Spelling(How::Routine(Arc::new(run), Fails::Never, vec![]))
+    }
+
+    /// As [`Spelling::sure`], where a result takes the place of an input, for each pair of their numbers: its memory then
+    /// holds that input, which is not among those given.
+    pub(crate) fn in_place(
+        pairs: Vec<(usize, usize)>,
+        run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
+    ) -> Spelling {
+        Spelling(How::Routine(Arc::new(run), Fails::Never, pairs))
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bornite_ir::{Emit, Op as Row, Value};
 
+use crate::infer::broadcast;
 use crate::joint;
+use crate::lower::look_through;
 use crate::node::{Cut, Node, Op, Reduce};
 use crate::ops::map;
 use crate::{Axes, Error, Place, Tensor};
@@ -292,10 +294,28 @@ impl Emit for Graph {
     type V = Tensor;
 
     fn op(&mut self, op: Row, args: &[&Tensor]) -> Tensor {
+        // The slope by a sum is 1: times that, a slope would be copied before an op that reads memory.
+        if let (Row::Mul, [a, b]) = (op, args) {
+            let pairs = [(a, b), (b, a)].into_iter();
+            let mut same = pairs.filter(|(one, other)| is_one(one) && one.0.dtype == other.0.dtype);
+            let fits = |(one, other): &(&&Tensor, &&Tensor)| {
+                broadcast(&one.0.shape, &other.0.shape).is_ok_and(|shape| shape == other.0.shape)
+            };
+            if let Some((_, other)) = same.find(fits) {
+                return (*other).clone();
+            }
+        }
         map(op, args, self.place)
     }
 
     fn constant_like(&mut self, like: &Tensor, value: f64) -> Tensor {
         like.scalar_like(value, self.place)
     }
+}
+
+/// True if all elements are known to be 1.
+fn is_one(tensor: &Tensor) -> bool {
+    let base = look_through(tensor).0;
+    matches!(&base.0.op, Op::Full(value) if value.scalar().is_float() && value.as_f64() == 1.0)
+        && base.0.value().is_none()
 }

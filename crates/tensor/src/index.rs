@@ -238,7 +238,8 @@ impl Tensor {
         self.gather_at(0, &flat, place).reshape_at(&shape, place)
     }
 
-    /// This tensor with each of `values` added where `index` names along an axis, in order.
+    /// This tensor with each of `values` added where `index` names along an axis. What is added to one element is summed in
+    /// order, in parts of 64, and the parts in order: the bits are the same on every device.
     #[track_caller]
     pub fn scatter_add(&self, axis: isize, index: &Tensor, values: &Tensor) -> Tensor {
         let place = Place::here();

@@ -25,7 +25,9 @@
 //! leave that path after `schedule.rs`, for `matmul/`.
 
 mod activation;
+mod adamw;
 mod arena;
+mod attention;
 mod axes;
 mod buffer;
 mod check;
@@ -44,10 +46,12 @@ mod grad;
 mod index;
 mod infer;
 mod joint;
+mod lengths;
 mod loss;
 mod lower;
 mod math;
 mod matmul;
+mod moves;
 mod nn;
 mod node;
 mod operators;
@@ -56,10 +60,13 @@ mod promote;
 mod random;
 mod reduce;
 mod runner;
+mod scatter;
 mod schedule;
+mod segments;
 mod shape;
 mod simd;
 mod solve;
+mod source;
 mod spellings;
 mod status;
 mod tensor;
@@ -73,6 +80,7 @@ mod transfer;
 mod var;
 
 pub use activation::Activation;
+pub use adamw::{AdamWStep, adamw};
 pub use axes::Axes;
 pub use bornite_ir::Scalar as DType;
 pub use check::check_nan;
@@ -93,10 +101,12 @@ pub use matmul::MatmulMode;
 pub use promote::{Number, Operand, promote};
 pub use random::Generator;
 pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
-pub use schedule::explain;
-pub use spellings::{AdamWStep, adamw};
+#[doc(hidden)]
+pub use schedule::gpu_kernels;
+pub use schedule::{Explained, ExplainedStep, LiveValue, Peak, explain, explained};
+pub use segments::Arena;
 pub use tensor::Tensor;
-pub use trace::{Trace, trace};
+pub use trace::{Spec, Trace, trace};
 pub use transfer::Target;
 pub use var::{Update, Var, commit};
 
@@ -124,6 +134,11 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/cuda.md")]
 struct CudaManual;
+
+/// As above.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/fusion.md")]
+struct FusionManual;
 
 /// As above.
 #[cfg(doctest)]

@@ -5,21 +5,28 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op as Row, ParamId, Scalar, Value};
+use bornite_ir::{Access, Builder, Dim, Emit, EmitBits, ExprId, Extent, Kernel, Op as Row, ParamId, Scalar, Value};
 
 use crate::node::{Cut, Node, Op, Reduce};
 use crate::{DType, Result, Tensor};
 
 mod address;
 mod blocks;
+mod digits;
 mod fused;
+mod into;
 mod lines;
 mod places;
+mod rows;
+mod scatter;
+mod tiles;
 
 pub(crate) use address::{aligned, look_through, repeats_rows, seen};
 pub use fused::with_gpu_kernels;
-pub(crate) use fused::{Form, Group, extent, lower_group};
+pub(crate) use fused::{Form, Group, extent, for_gpu, lower_group};
+pub(crate) use into::{lower_pieces, lower_row};
 pub(crate) use places::one_a_row;
+pub(crate) use scatter::lower_scatter;
 
 /// A kernel and the tensors it reads. Its first parameters are the results, then comes the device's status if it reports
 /// bad indices, then these in order; numbers that differ between nodes are values.
@@ -110,14 +117,24 @@ struct Lowering {
     status: Option<ParamId>,
     /// What is passed by value.
     values: Vec<Value>,
+    /// How many elements tensors have, where the kernel is told.
+    length: Option<(usize, Extent)>,
     /// Nodes that are computed here rather than loaded.
     computed: HashSet<u64>,
     /// Rows and columns, in a kernel over rows.
     frame: Option<(usize, usize)>,
     /// How many neighbours are computed at once.
     lanes: usize,
-    /// The element that a kernel over elements is at.
+    /// The element that a kernel over elements or rows is at; nobody else reads or writes it.
     own: Option<ExprId>,
+    /// Whether a kernel over rows is at its last pass, which writes; and whether it has picked elements of a row before.
+    writes: bool,
+    picked: bool,
+    /// The row and column that are being picked.
+    row_picked: Option<(ExprId, ExprId)>,
+    /// How many of a row's columns a thread takes at once, and the rows that a block keeps.
+    row_lanes: usize,
+    kept: rows::Kept,
     /// The index 0.
     zero: Option<ExprId>,
     /// Tensors in memory of which it reads other elements, too.
@@ -142,10 +159,16 @@ impl Lowering {
             index,
             status: None,
             values: vec![],
+            length: None,
             computed: HashSet::new(),
             frame: None,
             lanes: 1,
             own: None,
+            writes: false,
+            picked: false,
+            row_picked: None,
+            row_lanes: 0,
+            kept: rows::Kept::default(),
             zero: None,
             out_of_step: HashSet::new(),
             known: vec![Known::default()],
@@ -304,13 +327,34 @@ impl Lowering {
         if cut.start == 0 { scaled } else { self.index_op(Row::Add, scaled, cut.start) }
     }
 
+    /// Makes the kernel one for any number of elements: it is told how many, and so serves tensors of all lengths.
+    fn pass_length(&mut self, elements: usize) {
+        let numbers = [("instances", elements / self.lanes), ("elements", elements)];
+        for (name, number) in numbers {
+            self.values.push(Value::int(self.index, number as i64));
+            self.b.value(name, self.index);
+        }
+        self.b.count(Extent::Value(0));
+        self.length = Some((elements, Extent::Value(1)));
+    }
+
+    /// A parameter for a tensor.
+    fn param(&mut self, name: String, tensor: &Tensor, access: Access) -> ParamId {
+        let elements = tensor.0.elements();
+        let extent = match self.length {
+            Some((length, extent)) if length == elements => extent,
+            _ => Extent::from(elements as u64),
+        };
+        self.b.view(name, tensor.0.dtype, &[Dim { extent, stride: Extent::Const(1) }], access)
+    }
+
     fn view(&mut self, tensor: &Tensor) -> ParamId {
         let id = tensor.0.id;
         if let Some((_, view)) = self.loads.iter().find(|(loaded, _)| *loaded == id) {
             return *view;
         }
         let name = format!("in{}", self.inputs.len());
-        let view = self.b.param(name, tensor.0.dtype, tensor.0.elements() as u64, Access::Read);
+        let view = self.param(name, tensor, Access::Read);
         self.loads.push((id, view));
         self.inputs.push(tensor.clone());
         view

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use crate::attention::Attention;
 use crate::fused::fused_at;
 use crate::simd::softmax::Softmax;
-use crate::spellings::{Attention, LayerNorm, SoftmaxOp};
+use crate::spellings::{LayerNorm, SoftmaxOp};
 use crate::{Axes, DType, Generator, Operand, Place, Tensor};
 
 impl Tensor {

@@ -2,12 +2,9 @@
 //!
 //! Elsewhere the plain ops are fused by the schedule's general rules, which need no names.
 
-use std::sync::Arc;
-
 use bornite_codegen::cpu::pool;
 
-use crate::fused::{FusedOp, Given, Memory, MemoryMut, Spelling, fused_at};
-use crate::simd::adamw::{self, AdamW};
+use crate::fused::{FusedOp, Given, Memory, MemoryMut, Spelling};
 use crate::simd::cross_entropy::{Class, cross_entropy};
 use crate::simd::gelu::{Gelu, gelu, gelu_backward};
 use crate::simd::layer_norm::{layer_norm, layer_norm_backward};
@@ -18,7 +15,7 @@ use crate::{Axes, DType, Device, Element, Error, Place, Result, Tensor};
 const FEWEST: usize = 64;
 
 /// True if all of these, and enough of the first, are f32 on a CPU.
-fn vectors(device: Device, inputs: &[Given<'_>]) -> bool {
+pub(crate) fn vectors(device: Device, inputs: &[Given<'_>]) -> bool {
     let enough = inputs.first().is_some_and(|x| x.shape.iter().product::<usize>() >= FEWEST);
     matches!(device, Device::Cpu(_)) && enough && inputs.iter().all(|given| given.dtype == DType::F32)
 }
@@ -260,124 +257,4 @@ impl FusedOp for CrossEntropy {
     fn backward_name(&self) -> &'static str {
         "cross_entropy_backward"
     }
-}
-
-/// softmax(scale · q kᵀ) v, perhaps with a mask. No device has a spelling of it yet.
-pub(crate) struct Attention {
-    pub scale: f64,
-    pub causal: bool,
-}
-
-impl FusedOp for Attention {
-    fn name(&self) -> &'static str {
-        "attention"
-    }
-
-    fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
-        let [q, k, v, mask @ ..] = inputs else { return vec![] };
-        let ([.., queries, _], [.., keys, _]) = (&q.0.shape[..], &k.0.shape[..]) else { return vec![] };
-        let mut scores = (q * self.scale).matmul(&k.t()).wide().0;
-        if self.causal {
-            let [i, j] = [0, 1].map(|axis| Tensor::iota(&[*queries, *keys], axis, DType::I64, q.0.device, q.0.place));
-            scores = j.le(i + (keys - queries) as i64).select(&scores, f64::NEG_INFINITY);
-        }
-        if let Some(mask) = mask.first() {
-            scores = match mask.node() {
-                Ok(node) if node.dtype == DType::Bool => mask.select(&scores, f64::NEG_INFINITY),
-                _ => scores + mask,
-            };
-        }
-        // Divided after the product, and by a sum that is a product too: rows of equal values come out as they are.
-        let powers = scores.centred(-1).exp().cast(v.0.dtype);
-        let ones = Tensor::ones(&[*keys, 1], v.0.dtype, v.0.device);
-        vec![powers.matmul(v) / powers.matmul(&ones)]
-    }
-
-    fn spelling(&self, _: Device, _: &[Given<'_>]) -> Option<Spelling> {
-        None
-    }
-}
-
-/// The numbers of a step of AdamW.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct AdamWStep {
-    /// The learning rate.
-    pub rate: f64,
-    /// How much of the first moment is kept.
-    pub beta1: f64,
-    /// How much of the second moment is kept.
-    pub beta2: f64,
-    /// What keeps the quotient finite.
-    pub eps: f64,
-    /// What `rate` times this takes off each parameter, apart from its gradient.
-    pub decay: f64,
-    /// The number of the step, from 1.
-    pub step: u64,
-}
-
-impl AdamWStep {
-    fn corrections(&self) -> [f64; 2] {
-        [self.beta1, self.beta2].map(|beta| 1.0 - beta.powf(self.step as f64))
-    }
-}
-
-impl FusedOp for AdamWStep {
-    fn name(&self) -> &'static str {
-        "adamw"
-    }
-
-    fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
-        let [p, g, m, v] = inputs else { return vec![] };
-        let [first, second] = self.corrections();
-        let m = m * self.beta1 + g * (1.0 - self.beta1);
-        let v = v * self.beta2 + g * g * (1.0 - self.beta2);
-        let move_by = (&m / first) / ((&v / second).sqrt() + self.eps) * self.rate;
-        vec![p * (1.0 - self.rate * self.decay) - move_by, m, v]
-    }
-
-    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
-        let [correction1, correction2] = self.corrections().map(|c| c as f32);
-        let [rate, beta1, beta2, eps, decay] =
-            [self.rate, self.beta1, self.beta2, self.eps, self.decay].map(|number| number as f32);
-        let step = AdamW { rate, beta1, beta2, eps, decay, correction1, correction2 };
-        let same = inputs.iter().all(|given| given.shape == inputs[0].shape);
-        (same && vectors(device, inputs)).then(|| {
-            Spelling::sure(move |given, results| {
-                let [p, m, v] = results else { return Ok(()) };
-                let (p, m, v) = (p.slice_mut::<f32>()?, m.slice_mut::<f32>()?, v.slice_mut::<f32>()?);
-                p.copy_from_slice(given[0].slice()?);
-                m.copy_from_slice(given[2].slice()?);
-                v.copy_from_slice(given[3].slice()?);
-                adamw::adamw(step, p, given[1].slice()?, m, v, pool::threads());
-                Ok(())
-            })
-        })
-    }
-}
-
-/// New parameters and both moments after a step of AdamW, from parameters, gradients and the moments before.
-///
-/// ```
-/// use bornite::{AdamWStep, Device, Tensor, adamw};
-/// # fn main() -> bornite::Result<()> {
-/// let step = AdamWStep { rate: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.0, step: 1 };
-/// let [p, g] = [1.0f32, 4.0].map(|v| Tensor::from_slice(&[v], &[1], Device::cpu()));
-/// let zero = Tensor::from_slice(&[0.0f32], &[1], Device::cpu());
-/// let [p, m, v] = adamw(&step, &p, &g, &zero, &zero);
-/// assert!((p.item()? - 0.9).abs() < 1e-6); // the first step is as long as the rate, whatever the gradient
-/// assert!((m.item()? - 0.4).abs() < 1e-6 && (v.item()? - 0.016).abs() < 1e-6);
-/// # Ok(())
-/// # }
-/// ```
-#[track_caller]
-pub fn adamw(
-    step: &AdamWStep,
-    parameters: &Tensor,
-    gradients: &Tensor,
-    first: &Tensor,
-    second: &Tensor,
-) -> [Tensor; 3] {
-    let inputs = [parameters, gradients, first, second].map(Tensor::clone).to_vec();
-    let mut results = fused_at(Arc::new(*step), inputs, Place::here()).into_iter();
-    std::array::from_fn(|_| results.next().unwrap_or_else(|| parameters.clone()))
 }

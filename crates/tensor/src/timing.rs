@@ -45,9 +45,9 @@ impl About {
         About { place: Some(node.place), flops }
     }
 
-    /// The line of the program, as the end of a line that is about something else.
-    pub fn line(&self) -> String {
-        self.place.map_or(String::new(), |place| format!("  at {place}"))
+    /// The line of the program.
+    pub fn place(&self) -> Option<Place> {
+        self.place
     }
 
     /// A launch of that name which moves so many bytes.
@@ -67,9 +67,9 @@ impl About {
     }
 }
 
-/// Runs a copy of a whole buffer, timed where somebody profiles.
-pub(crate) fn transfer<R>(kind: Kind, memory: &bornite_cuda::Buffer, run: impl FnOnce() -> R) -> R {
+/// Runs a copy of some bytes of a GPU's memory, timed where somebody profiles.
+pub(crate) fn transfer<R>(kind: Kind, memory: &bornite_cuda::Buffer, bytes: usize, run: impl FnOnce() -> R) -> R {
     let passes = if kind == Kind::Copy { 2 } else { 1 };
-    let describe = || Work::new(kind, "tensor").bytes(passes * memory.bytes() as u64);
+    let describe = || Work::new(kind, "tensor").bytes(passes * bytes as u64);
     profile::timed(&DeviceClock(memory.device()), describe, run)
 }

@@ -1,20 +1,22 @@
 //! Traces: a function run once for each signature of its arguments, kept as a plan, replayed after that.
 //!
-//! On CUDA the replay is one graph launch. Its addresses are fixed, so arguments are copied in, variables settle at
-//! their home, and a result that is still held when its memory is needed again gets a copy.
+//! What arguments must be is in `signature.rs`, which traces are kept in `kept.rs`, what a call does in `compiled.rs`.
+
+mod compiled;
+mod kept;
+mod signature;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::arena::scratch;
-use crate::buffer::Buffer;
-use crate::node::{Node, Op};
-use crate::schedule::{Plan, Present, plan_with_homes, realize, value_of};
-use crate::var::check_updates;
+use crate::axes::resolve_axis;
+use crate::schedule::{Explained, realize};
 use crate::{DType, Device, Error, Place, Result, Tensor, Update, Var};
-
-/// Traces kept at once; the oldest goes first.
-const KEPT: usize = 16;
+use compiled::Compiled;
+use kept::Traces;
+use signature::Bounded;
+pub use signature::Spec;
 
 type Function<'f> = dyn Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + Send + Sync + 'f;
 
@@ -22,14 +24,9 @@ type Function<'f> = dyn Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + Se
 pub struct Trace<'f> {
     function: Box<Function<'f>>,
     place: Place,
-    traces: Mutex<Vec<Kept>>,
-}
-
-/// A trace and what it is for.
-#[derive(Clone)]
-struct Kept {
-    signature: Signature,
-    compiled: Arc<Mutex<Compiled>>,
+    bounds: Vec<Bounded>,
+    traces: Mutex<Traces>,
+    made: AtomicUsize,
 }
 
 /// Compiles a step: `f` is called once for each combination of argument dtypes, shapes and devices, with placeholders,
@@ -51,208 +48,148 @@ struct Kept {
 /// ```
 #[track_caller]
 pub fn trace<'f>(f: impl Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + Send + Sync + 'f) -> Trace<'f> {
-    Trace { function: Box::new(f), place: Place::here(), traces: Mutex::new(vec![]) }
-}
-
-/// What decides whether a trace can be used again.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Signature(Vec<(DType, Vec<usize>, Device)>);
-
-/// A plan with its memory.
-struct Compiled {
-    plan: Plan,
-    /// For each source of the plan, where it comes from at each call.
-    sources: Vec<Source>,
-    /// Memory at which arguments are expected.
-    inputs: Vec<Buffer>,
-    roots: Vec<Buffer>,
-    temps: Vec<Buffer>,
-    /// For each result, its root.
-    outputs: Vec<usize>,
-    /// For each result, a node of its kind.
-    results: Vec<Node>,
-    /// For each root, the tensor last handed out on its memory.
-    handed_out: Vec<Weak<Node>>,
-    /// Variables to write, each with the root of its new value.
-    updates: Vec<(Var, usize)>,
-    graph: Option<bornite_cuda::Graph>,
-}
-
-enum Source {
-    /// An argument.
-    Input(usize),
-    /// A variable, at its home.
-    Var(Var),
-    /// A value that the function captured.
-    Constant(Buffer),
+    let (traces, made) = (Mutex::default(), AtomicUsize::new(0));
+    Trace { function: Box::new(f), place: Place::here(), bounds: vec![], traces, made }
 }
 
 impl Trace<'_> {
+    /// Keeps so many traces (16 if nothing is said; at least one): those that were used last.
+    #[must_use]
+    pub fn keep(self, most: usize) -> Self {
+        self.kept().most = most.max(1);
+        self
+    }
+
+    /// Declares a length that differs from call to call and is at most `bound`: that of each of `arguments`, named by its
+    /// number and an axis. One trace serves all lengths. Its function is given these arguments with zeros up to the bound,
+    /// and after all arguments the length, an i64 without axes (one for each declaration, in order). What depends on how
+    /// many elements there are is up to the function: see [`Tensor::masked`], [`Tensor::masked_mean`], [`Tensor::valid`].
+    /// Of each of `results`, named in the same way, the caller gets the elements up to the length.
+    ///
+    /// ```
+    /// use bornite::{Device, Tensor, trace};
+    /// # fn main() -> bornite::Result<()> {
+    /// // Squares, and the mean of their roots; a batch has up to four elements.
+    /// let step = trace(|x| {
+    ///     let [x, length] = x else { unreachable!() };
+    ///     Ok((vec![x * x, x.masked_mean(0, length)], vec![]))
+    /// });
+    /// let step = step.bounded(4, &[(0, 0)], &[(0, 0)]);
+    /// for batch in [&[1.0f32, 2.0, 3.0, 4.0][..], &[5.0, 6.0], &[7.0]] {
+    ///     let out = step.call(&[Tensor::from_slice(batch, &[batch.len()], Device::cpu())])?;
+    ///     assert_eq!(out[0].to_vec::<f32>()?, batch.iter().map(|x| x * x).collect::<Vec<_>>());
+    ///     assert_eq!(out[1].item()? as f32, batch.iter().sum::<f32>() / batch.len() as f32);
+    /// }
+    /// assert_eq!(step.traces(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn bounded(mut self, bound: usize, arguments: &[(usize, isize)], results: &[(usize, isize)]) -> Self {
+        self.kept().clear();
+        self.bounds.push(Bounded { bound, arguments: arguments.to_vec(), results: results.to_vec() });
+        self
+    }
+
     /// Computes the results for these arguments and commits the updates. After an error nothing has changed.
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         realize(inputs)?;
-        let signature = Signature(
-            (inputs.iter()).map(|t| t.node().map(|n| (n.dtype, n.shape.clone(), n.device))).collect::<Result<_>>()?,
-        );
-        let compiled = self.compiled(signature, inputs)?;
+        let specs = inputs.iter().map(Spec::of).collect::<Result<Vec<_>>>()?;
+        let (compiled, lengths) = self.compiled(specs)?;
         let mut compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        compiled.replay(inputs, self.place)
+        compiled.replay(inputs, &lengths, self.place)
     }
 
-    fn compiled(&self, signature: Signature, inputs: &[Tensor]) -> Result<Arc<Mutex<Compiled>>> {
-        let traces = || self.traces.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = traces().iter().find(|kept| kept.signature == signature) {
-            return Ok(kept.compiled.clone());
+    /// What a call with such arguments runs. Nothing runs.
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Spec, Tensor, Var, trace};
+    /// # fn main() -> bornite::Result<()> {
+    /// let w = Var::new(&Tensor::ones(&[64, 64], DType::F32, Device::cpu()))?;
+    /// let step = trace(|x| Ok((vec![], vec![w.set(w.get() + x[0].t().matmul(&x[0]) * 0.1)])));
+    /// let plan = step.explain(&[Spec::new(DType::F32, &[32, 64], Device::cpu())])?;
+    /// assert_eq!((plan.steps.len(), plan.peak.values[0].op), (2, "matmul"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn explain(&self, specs: &[Spec]) -> Result<Explained> {
+        let (compiled, _) = self.compiled(specs.to_vec())?;
+        let compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(compiled.explained())
+    }
+
+    /// Makes the trace for such arguments ahead of the first call: its kernels, its memory and, on CUDA, its graph. No
+    /// variable changes. An axis of bounded length may have any length up to the bound.
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Spec, Tensor, trace};
+    /// # fn main() -> bornite::Result<()> {
+    /// let step = trace(|x| Ok((vec![x[0].exp().sum(..)], vec![])));
+    /// step.compile(&[Spec::new(DType::F32, &[3], Device::cpu())])?;
+    /// assert_eq!(step.call(&[Tensor::zeros(&[3], DType::F32, Device::cpu())])?[0].item()?, 3.0);
+    /// assert_eq!(step.traces(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn compile(&self, specs: &[Spec]) -> Result<()> {
+        let (compiled, _) = self.compiled(specs.to_vec())?;
+        compiled.lock().unwrap_or_else(PoisonError::into_inner).prepare(!self.bounds.is_empty())
+    }
+
+    /// How often the function was traced so far. While it rises, calls are slow; `BORNITE_LOG=info` says which dimension,
+    /// dtype or device of which argument was new.
+    pub fn traces(&self) -> usize {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// The trace for such arguments, and the lengths that are known only now.
+    fn compiled(&self, mut specs: Vec<Spec>) -> Result<(Arc<Mutex<Compiled>>, Vec<usize>)> {
+        let lengths = self.bounds.iter().map(|bounded| bounded.take(&mut specs, self.place));
+        let (lengths, devices): (Vec<usize>, Vec<Device>) = lengths.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        {
+            let mut kept = self.kept();
+            if let Some(compiled) = kept.find(&specs) {
+                return Ok((compiled, lengths));
+            }
+            kept.tell(&specs, self.place);
         }
-        let placeholders: Vec<Tensor> = inputs.iter().map(|t| Tensor(Arc::new(t.0.without_history()))).collect();
+        self.made.fetch_add(1, Ordering::Relaxed);
+        let scalars = devices.into_iter().map(|device| Spec::new(DType::I64, &[], device));
+        let slots: Vec<Spec> = specs.iter().cloned().chain(scalars).collect();
+        let placeholder = |spec: &Spec| spec.placeholder(self.place).map(|node| Tensor(Arc::new(node)));
+        let placeholders = slots.iter().map(placeholder).collect::<Result<Vec<_>>>()?;
         let (returned, variables) = Var::while_tracing(|| (self.function)(&placeholders));
         let (outputs, updates) = returned?;
-        let compiled = Arc::new(Mutex::new(Compiled::new(&placeholders, variables, &outputs, updates)?));
-        let mut traces = traces();
-        if traces.len() == KEPT {
-            traces.remove(0);
-        }
-        traces.push(Kept { signature, compiled: compiled.clone() });
-        Ok(compiled)
-    }
-}
-
-impl Compiled {
-    fn new(
-        inputs: &[Tensor],
-        variables: Vec<(Var, Tensor)>,
-        outputs: &[Tensor],
-        updates: Vec<Update>,
-    ) -> Result<Compiled> {
-        check_updates(&updates)?;
-        let wanted: Vec<Tensor> = outputs.iter().chain(updates.iter().map(|u| &u.value)).cloned().collect();
-        let device = match wanted.iter().chain(inputs).next() {
-            Some(tensor) => tensor.node()?.device,
-            None => Device::cpu(),
-        };
-        let _running = device.lock();
-        // New values that are not results as well can be written where the old ones are.
-        let same = |a: &Tensor, b: &Tensor| a.0.id == b.0.id;
-        let held = |update: &&Update| {
-            let twice = updates.iter().filter(|other| same(&other.value, &update.value)).count() > 1;
-            !twice && outputs.iter().all(|output| !same(output, &update.value))
-        };
-        let home = |update: &Update| {
-            let (_, old) = variables.iter().find(|(var, _)| var.id() == update.var.id())?;
-            Some((update.value.clone(), old.clone()))
-        };
-        let homes: Vec<(Tensor, Tensor)> = updates.iter().filter(held).filter_map(home).collect();
-        let mut plan = plan_with_homes(&wanted, Present::Copy, &homes)?;
-        let mut sources = vec![];
-        for source in &plan.sources {
-            sources.push(if let Some(n) = inputs.iter().position(|i| i.0.id == source.0.id) {
-                Source::Input(n)
-            } else if let Some((var, _)) = variables.iter().find(|(_, t)| t.0.id == source.0.id) {
-                Source::Var(var.clone())
-            } else {
-                let value = value_of(source)?;
-                let moves = source.0.op.storage_may_move();
-                Source::Constant(if moves { value.duplicate(device)? } else { value })
-            });
-        }
-        let root_of = |t: &Tensor| plan.roots.iter().position(|r| r.0.id == t.0.id).unwrap_or_default();
-        let outputs: Vec<usize> = outputs.iter().map(root_of).collect();
-        let updates = updates.iter().map(|u| (u.var.clone(), root_of(&u.value))).collect();
-        let (roots, temps) = (plan.allocate_roots()?, scratch(plan.device, &plan.temp_bytes)?);
-        let results = outputs.iter().map(|&root| plan.roots[root].node().map(Node::without_history));
-        let results = results.collect::<Result<_>>()?;
-        // The graph behind the plan is not needed any more; it would keep old versions of variables alive.
-        plan.roots.clear();
-        plan.sources.clear();
-        Ok(Compiled {
-            sources,
-            inputs: inputs.iter().map(|t| Buffer::new(device, t.0.bytes())).collect::<Result<_>>()?,
-            handed_out: roots.iter().map(|_| Weak::new()).collect(),
-            roots,
-            temps,
-            outputs,
-            results,
-            updates,
-            graph: None,
-            plan,
-        })
+        let cuts = self.cuts(&outputs)?;
+        let compiled = Compiled::new(&placeholders, slots, variables, &outputs, updates)?.with_cuts(cuts);
+        Ok((self.kept().insert(specs, Arc::new(Mutex::new(compiled))), lengths))
     }
 
-    fn replay(&mut self, inputs: &[Tensor], place: Place) -> Result<Vec<Tensor>> {
-        let device = self.plan.device;
-        let _running = device.lock();
-        // Where another trace has made the shared scratch memory grow, this one moves there, and records anew.
-        let temps = scratch(device, &self.plan.temp_bytes)?;
-        if !temps.iter().zip(&self.temps).all(|(new, old)| new.is(old)) {
-            (self.temps, self.graph) = (temps, None);
-        }
-        for (slot, input) in self.inputs.iter().zip(inputs) {
-            slot.copy_from(&value_of(input)?)?;
-        }
-        for (root, held) in self.roots.iter().zip(&mut self.handed_out) {
-            if let Some(reader) = held.upgrade() {
-                reader.set_value(root.duplicate(device)?);
-                *held = Weak::new();
-            }
-        }
-        let homes = (self.updates.iter()).map(|(var, _)| var.settle(true)).collect::<Result<Vec<_>>>()?;
-        let sources: Vec<Buffer> = (self.sources.iter())
-            .map(|source| match source {
-                Source::Input(n) => Ok(self.inputs[*n].clone()),
-                Source::Var(var) => var.settle(false),
-                Source::Constant(buffer) => Ok(buffer.clone()),
-            })
-            .collect::<Result<_>>()?;
-        let settle = || -> Result<()> {
-            for (home, (_, root)) in homes.iter().zip(&self.updates) {
-                if !self.plan.in_place.contains(root) {
-                    home.copy_from(&self.roots[*root])?;
+    /// The axes along which results are cut, each with the number of its length.
+    fn cuts(&self, outputs: &[Tensor]) -> Result<Vec<Vec<(usize, usize)>>> {
+        let mut cuts = vec![vec![]; outputs.len()];
+        for (number, Bounded { bound, results, .. }) in self.bounds.iter().enumerate() {
+            for &(result, axis) in results {
+                let fail = |what: String| Error::Op { op: "trace", what, at: self.place };
+                let output = outputs.get(result);
+                let output = output.ok_or_else(|| fail(format!("there is no result {result} to cut to a length")))?;
+                let shape = output.shape()?;
+                let axis = resolve_axis(axis, shape.len()).map_err(|what| fail(format!("result {result}: {what}")))?;
+                if shape[axis] != *bound {
+                    let what = format!(
+                        "result {result} is to be cut along axis {axis}, so that has the bound's length, {bound}; it has {}",
+                        shape[axis]
+                    );
+                    return Err(fail(what));
                 }
-            }
-            Ok(())
-        };
-        // Variables change only when it is known that no index was bad.
-        let run = || -> Result<()> {
-            self.plan.run(&self.roots, &self.temps, &sources)?;
-            if self.plan.reports() { Ok(()) } else { settle() }
-        };
-        match device {
-            Device::Cpu(_) | Device::Interpreter => run()?,
-            // A graph is one launch to the clock: whoever profiles wants to see its kernels.
-            Device::Cuda(_) if bornite_cuda::profile::is_on() => run()?,
-            Device::Cuda(ordinal) => {
-                let graph = match &mut self.graph {
-                    Some(graph) => graph,
-                    none => {
-                        let device = bornite_cuda::Device::open(ordinal)?;
-                        let buffers = [&self.roots[..], &self.temps, &sources, &homes].concat();
-                        let kept = buffers.iter().filter_map(Buffer::kept).chain(self.plan.programs()).collect();
-                        self.plan.warm(&self.roots, &self.temps, &sources)?;
-                        // SAFETY: these are all the buffers and programs that `run` uses; the library's workspace is
-                        // never freed.
-                        #[allow(unsafe_code)]
-                        let graph = unsafe { bornite_cuda::Graph::capture::<Error>(&device, kept, run)? };
-                        none.insert(graph)
-                    }
-                };
-                graph.launch()?;
+                cuts[result].push((axis, number));
             }
         }
-        if self.plan.reports() {
-            self.plan.check()?;
-            settle()?;
-        }
-        let mut handed: Vec<Option<Tensor>> = vec![None; self.roots.len()];
-        for (&root, like) in self.outputs.iter().zip(&self.results) {
-            handed[root]
-                .get_or_insert_with(|| Tensor(Arc::new(Node::leaf(Op::Output, like, place, self.roots[root].clone()))));
-        }
-        for (held, tensor) in self.handed_out.iter_mut().zip(&handed) {
-            if let Some(tensor) = tensor {
-                *held = Arc::downgrade(&tensor.0);
-            }
-        }
-        Ok(self.outputs.iter().filter_map(|&root| handed[root].clone()).collect())
+        Ok(cuts)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Traces> {
+        self.traces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

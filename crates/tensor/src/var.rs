@@ -38,6 +38,8 @@ struct Versions {
     /// Memory at a fixed address, made for the first trace that uses the variable: captured launches refer to it.
     /// With it, the last version that lived there.
     home: Option<(Buffer, Weak<Node>)>,
+    /// Whether the current version is there.
+    is_home: bool,
 }
 
 /// A new value for a variable, not committed yet.
@@ -60,14 +62,18 @@ impl Var {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let current = Tensor(Arc::new(Node::leaf(Op::Var, node, place, value)));
-        Ok(Var(Arc::new(VarState { id, versions: Mutex::new(Versions { current, home: None }) })))
+        Ok(Var(Arc::new(VarState { id, versions: Mutex::new(Versions { current, home: None, is_home: false }) })))
     }
 
     /// The current value: the same tensor until a commit, and unchanged by it. In a function under trace it stands for
     /// the value that the variable will have at each call.
     pub fn get(&self) -> Tensor {
         TRACING.with_borrow_mut(|scopes| match scopes.last_mut() {
-            None => self.current(),
+            None => {
+                let current = self.current();
+                note_change();
+                current
+            }
             Some(reads) => match reads.iter().find(|(var, _)| var.id() == self.id()) {
                 Some((_, placeholder)) => placeholder.clone(),
                 None => {
@@ -106,14 +112,21 @@ impl Var {
         Update { var: self.clone(), value, place: Place::here() }
     }
 
+    pub(crate) fn device(&self) -> Device {
+        self.versions().current.0.device
+    }
+
     pub(crate) fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// Brings the value to the variable's fixed address and returns it. Whoever reads what was there, and would see it
-    /// change now or (`will_change`) when the step runs, gets a copy first. The device must be locked.
-    pub(crate) fn settle(&self, will_change: bool) -> Result<Buffer> {
+    /// Brings the value to the variable's fixed address. Whoever reads what was there, and would see it change now or
+    /// (`will_change`) when the step runs, gets a copy first. The device must be locked.
+    pub(crate) fn settle(&self, will_change: bool) -> Result<()> {
         let mut versions = self.versions();
+        if versions.is_home && (!will_change || Arc::strong_count(&versions.current.0) == 1) {
+            return Ok(());
+        }
         let device = versions.current.0.device;
         let value = value_of(&versions.current)?;
         let is_home = versions.home.as_ref().is_some_and(|(home, _)| value.is(home));
@@ -147,8 +160,15 @@ impl Var {
                 versions.current.0.set_value(home.clone());
             }
         }
-        versions.home = Some((home.clone(), Arc::downgrade(&versions.current.0)));
-        Ok(home)
+        versions.home = Some((home, Arc::downgrade(&versions.current.0)));
+        versions.is_home = true;
+        Ok(())
+    }
+
+    /// The variable's fixed address, which it has once it has settled.
+    pub(crate) fn home(&self) -> Result<Buffer> {
+        let versions = self.versions();
+        versions.home.as_ref().map_or_else(|| value_of(&versions.current), |(home, _)| Ok(home.clone()))
     }
 
     fn versions(&self) -> MutexGuard<'_, Versions> {
@@ -160,8 +180,22 @@ impl Versions {
     /// Makes a new current version; readers of the old one keep it.
     fn replace(&mut self, value: Buffer) {
         let place = self.current.0.place;
+        self.is_home = false;
         self.current = Tensor(Arc::new(Node::leaf(Op::Var, &self.current.0, place, value)));
     }
+}
+
+/// How often a variable was committed or read outside of traces. While it stays, variables that have settled are at home,
+/// and those that a step writes have no readers: replays need not look at each.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+/// Called after the change or the read: who sees the new number sees that as well.
+fn note_change() {
+    CHANGES.fetch_add(1, Ordering::Release);
+}
+
+pub(crate) fn changes() -> u64 {
+    CHANGES.load(Ordering::Acquire)
 }
 
 /// A tensor's memory if nobody will ever write it, else a copy. The device must be locked.
@@ -202,6 +236,7 @@ pub fn commit(outputs: &[Tensor], updates: Vec<Update>) -> Result<()> {
     for (update, value) in updates.iter().zip(values) {
         update.var.versions().replace(value);
     }
+    note_change();
     Ok(())
 }
 

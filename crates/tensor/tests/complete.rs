@@ -14,7 +14,7 @@ const WITHOUT: &[(&str, &[&str])] = &[
         "give random words or places, which do not move with their inputs",
         &["random_bits", "argmax", "argmin", "argsort", "one_hot"],
     ),
-    ("give bools", &["all", "all_keep", "any", "any_keep"]),
+    ("give bools", &["all", "all_keep", "any", "any_keep", "valid"]),
     ("is the gradient", &["grad"]),
     ("cuts the gradient (grad::known_answers)", &["detach"]),
 ];

@@ -51,6 +51,15 @@ fn xor_is_learned() {
 }
 
 #[test]
+fn accumulated_gradients_are_those_of_one_batch() {
+    let text = run("accumulate", &["120"], &[("BORNITE_DEVICE", "cpu")]);
+    let losses = numbers(&text, "loss ");
+    assert!(losses[0] > 0.1 && losses[losses.len() - 1] < 0.5 * losses[0], "{text}");
+    assert!(numbers(&text, "at most ")[0] < 1e-4, "{text}");
+    assert_eq!(text.matches("1 and 1 traces were made").count(), 2, "the last batch is shorter: {text}");
+}
+
+#[test]
 fn digits_are_read() {
     let text = run("digits", &[], &[("BORNITE_DEVICE", "cpu")]);
     let (losses, right) = (numbers(&text, "loss "), numbers(&text, "held out "));

@@ -2,11 +2,27 @@
 
 use std::fmt::Write;
 
-use bornite_ir::{Access, Expr, Extent, Function, Launch, Scalar, SharedId, Stmt, View};
+use bornite_ir::{Access, Expr, Extent, Function, Kernel, Launch, Scalar, SharedId, Stmt, View};
 
 use super::spell::c_type;
 use super::{Dialect, Printer, names};
 use crate::cuda::BLOCK;
+
+/// Bytes of shared memory that a kernel may declare. What is more, a launch has to give.
+const DECLARED_SHARED_BYTES: usize = 48 << 10;
+
+/// Where each shared array starts in the memory that a launch gives, and how much that is; `None` if arrays are declared.
+pub(crate) fn given_shared(kernel: &Kernel) -> Option<(Vec<usize>, usize)> {
+    let mut total: usize = 0;
+    let mut starts = vec![];
+    for shared in &kernel.shared {
+        starts.push(total);
+        let elements: usize = shared.dims.iter().map(|dim| dim.extent.of(&[]).max(1) as usize).product();
+        // So that all may be accessed 16 bytes at a time.
+        total = total.saturating_add(elements.saturating_mul(kernel.bytes_of(shared.ty))).next_multiple_of(16);
+    }
+    (total > DECLARED_SHARED_BYTES).then_some((starts, total))
+}
 
 impl<'k> Printer<'k> {
     pub(super) fn function(&mut self, n: usize) -> String {
@@ -65,15 +81,31 @@ impl<'k> Printer<'k> {
             text += &self.printed_code(&kernel.code, 2);
             return text + "    }\n}\n";
         }
+        text += &self.shared_arrays();
+        text += &self.printed_code(&kernel.code, 1);
+        text + "}\n"
+    }
+
+    /// The declarations of what a block shares: arrays, or places in what the launch gives, where arrays have no room.
+    fn shared_arrays(&self) -> String {
+        let (kernel, mut text) = (self.kernel, String::new());
+        let given = given_shared(kernel);
+        if given.is_some() {
+            text += "    extern __shared__ __align__(16) unsigned char bn_shared[];\n";
+        }
         for (n, shared) in kernel.shared.iter().enumerate() {
             let sizes: String = shared.dims.iter().map(|dim| format!("[{}]", dim.extent.of(&[]).max(1))).collect();
             let (ty, name) = (self.names.of_type(kernel, shared.ty), &self.names.shared[n]);
             // An array of floats is aligned for one float only.
             let align = if self.is_wide(SharedId(n as u32)) { "__align__(16) " } else { "" };
-            let _ = writeln!(text, "    __shared__ {align}{ty} {name}{sizes};");
+            let _ = match &given {
+                Some((starts, _)) => {
+                    writeln!(text, "    {ty} (&{name}){sizes} = *({ty} (*){sizes})(bn_shared + {});", starts[n])
+                }
+                None => writeln!(text, "    __shared__ {align}{ty} {name}{sizes};"),
+            };
         }
-        text += &self.printed_code(&kernel.code, 1);
-        text + "}\n"
+        text
     }
 
     /// True if several elements of a shared array are accessed at once.

@@ -1,7 +1,7 @@
 //! The printer of CUDA C++ and of C++ for a CPU: one text in two dialects.
 
 mod body;
-mod frame;
+pub(crate) mod frame;
 mod host;
 pub(crate) mod names;
 mod prelude;

@@ -24,7 +24,13 @@ template <class I> __device__ __forceinline__ I bn_aligned(I i, int width, long 
     (
         "bn_min(",
         "__device__ __forceinline__ float bn_min(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+    float r;
+    asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(r) : \"f\"(a), \"f\"(b));
+    return r;
+#else
     return a != a || b != b ? __int_as_float(0x7fffffff) : fminf(a, b);
+#endif
 }
 __device__ __forceinline__ double bn_min(double a, double b) {
     return a != a || b != b ? __longlong_as_double(0x7fffffffffffffffLL) : fmin(a, b);
@@ -35,7 +41,13 @@ template <class T> __device__ __forceinline__ T bn_min(T a, T b) { return a < b 
     (
         "bn_max(",
         "__device__ __forceinline__ float bn_max(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+    float r;
+    asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(r) : \"f\"(a), \"f\"(b));
+    return r;
+#else
     return a != a || b != b ? __int_as_float(0x7fffffff) : fmaxf(a, b);
+#endif
 }
 __device__ __forceinline__ double bn_max(double a, double b) {
     return a != a || b != b ? __longlong_as_double(0x7fffffffffffffffLL) : fmax(a, b);
@@ -103,14 +115,29 @@ __device__ __forceinline__ unsigned long long bn_to_u64(double a) { return a != 
     ),
     (
         "bn_bf16_to_f32(",
-        "__device__ __forceinline__ float bn_bf16_to_f32(unsigned short a) { return __uint_as_float((unsigned)a << 16); }
+        // As halves of a register: a shift would first take them out of it.
+        "__device__ __forceinline__ float bn_bf16_to_f32(unsigned short a) {
+#if __CUDA_ARCH__ >= 800
+    float r;
+    asm(\"mov.b32 %0, {%1, %2};\" : \"=f\"(r) : \"h\"((unsigned short)0), \"h\"(a));
+    return r;
+#else
+    return __uint_as_float((unsigned)a << 16);
+#endif
+}
 ",
     ),
     (
         "bn_f32_to_bf16(",
         "__device__ __forceinline__ unsigned short bn_f32_to_bf16(float a) {
+#if __CUDA_ARCH__ >= 800
+    unsigned short r;
+    asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(r) : \"f\"(a));
+    return r;
+#else
     const unsigned bits = __float_as_uint(a);
     return a != a ? 0x7fff : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+#endif
 }
 ",
     ),

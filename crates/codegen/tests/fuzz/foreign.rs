@@ -29,6 +29,12 @@ pub fn text(kernel: &Kernel, dialect: Dialect) -> String {
 fn embedded(kernel: &Kernel, dialect: Dialect) -> String {
     let mut text = text(kernel, dialect).replace("extern \"C\" ", "");
     text = text.lines().filter(|line| !line.starts_with("#include")).map(|line| format!("{line}\n")).collect();
+    // What newer GPUs have an instruction for is said plainly as well.
+    while let Some(start) = text.find("#if __CUDA_ARCH__") {
+        let end = text[start..].find("#else\n").map_or(text.len(), |n| start + n + 6);
+        text.replace_range(start..end, "");
+    }
+    text = text.replace("#endif\n", "");
     while let Some(asm) = text.find("    asm(") {
         let start = text[..asm].rfind("__device__").unwrap_or(0);
         let end = text[asm..].find("\n}\n").map_or(text.len(), |n| asm + n + 3);

@@ -18,6 +18,7 @@ mod descriptors;
 mod library;
 mod matmul;
 mod plan;
+mod search;
 
 pub use library::{unsupported, version};
 pub use matmul::{Compute, Element, Epilogue, Matmul, Operand};

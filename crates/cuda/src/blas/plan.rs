@@ -71,7 +71,7 @@ pub struct Plan {
     description: Mutex<Description>,
     /// The library's first operand (our B), its second (our A), and the result.
     layouts: [Layout; 3],
-    algorithm: Algorithm,
+    pub(super) algorithm: Algorithm,
     /// What error reports call it.
     name: Arc<str>,
 }
@@ -91,9 +91,9 @@ impl Plan {
         Ok(plan)
     }
 
-    /// As [`Plan::new`], made once for equal products on a device.
+    /// As [`Plan::best`], made once for equal products on a device.
     pub fn cached(device: &Arc<Device>, matmul: &Matmul) -> Result<Arc<Plan>> {
-        Blas::on(device)?.plan(matmul, || Plan::new(device, matmul))
+        Blas::on(device)?.plan(matmul, || Plan::best(device, matmul))
     }
 
     /// A plan with an algorithm of [`Plan::algorithms`], which the library checks.
@@ -127,7 +127,7 @@ impl Plan {
         Ok(plan)
     }
 
-    fn without_algorithm(device: &Arc<Device>, matmul: &Matmul) -> Result<Plan> {
+    pub(super) fn without_algorithm(device: &Arc<Device>, matmul: &Matmul) -> Result<Plan> {
         matmul.check()?;
         if matmul.spans().contains(&None) {
             return Err(bad(format!("{matmul} does not fit into memory")));

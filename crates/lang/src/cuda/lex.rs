@@ -191,7 +191,7 @@ pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Toke
             b'/' if bytes.get(at + 1) == Some(&b'*') => {
                 match text[at + 2..].find("*/") {
                     Some(n) => {
-                        first |= text[at..at + n].contains('\n');
+                        first |= text[at + 2..at + 2 + n].contains('\n');
                         at += n + 4;
                     }
                     None => {

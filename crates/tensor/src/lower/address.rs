@@ -1,6 +1,6 @@
 //! Where elements lie: views as strides, strides as index arithmetic.
 
-use bornite_ir::{Emit, EmitBits, ExprId, Op as Row, Value};
+use bornite_ir::{Emit, EmitBits, ExprId, Op as Row, Value, View};
 
 use super::{Coordinates, Lowering};
 use crate::matmul::strided::Strided;
@@ -159,7 +159,10 @@ impl Lowering {
     }
 
     /// An index plus a number, computed once.
-    fn beyond(&mut self, index: ExprId, by: usize) -> ExprId {
+    pub(super) fn beyond(&mut self, index: ExprId, by: usize) -> ExprId {
+        if by == 0 {
+            return index;
+        }
         let key = ((by as isize, vec![]), index);
         if let Some(found) = self.known.iter().rev().find_map(|known| known.indices.get(&key)) {
             return *found;
@@ -178,7 +181,9 @@ impl Lowering {
     /// Elements of a tensor in memory.
     pub(super) fn load_values(&mut self, base: &Tensor, place: &Strided, at: &Coordinates) -> Vec<ExprId> {
         let index = self.place_of(at, place);
-        if Some(index) != self.own {
+        // What is picked of a row is read before anything of it is written.
+        let picks = self.lanes == 1 && self.row_picked.is_some_and(|row| at.row == Some(row)) && aligned(place);
+        if Some(index) != self.own && !picks {
             self.out_of_step.insert(base.0.id);
         }
         let kind = if self.lanes > 1 { neighbours(place, self.lanes) } else { Neighbours::Same };
@@ -186,17 +191,9 @@ impl Lowering {
         if let Some(found) = self.known.iter().rev().find_map(|known| known.values.get(&key)) {
             return found.clone();
         }
-        let view = self.view(base);
-        let values = match kind {
-            Neighbours::Same => vec![self.b.load(view, index)],
-            Neighbours::Adjacent if base.0.dtype != DType::Bool => self.load_adjacent(view, index, base.0.dtype),
-            _ => (0..self.lanes)
-                .map(|lane| {
-                    let at = self.lane(at, lane);
-                    let index = self.place_of(&at, place);
-                    self.b.load(view, index)
-                })
-                .collect(),
+        let values = match aligned(place) {
+            true => self.kept_or(base, at, |l| l.loaded(base, place, at, index, kind)),
+            false => self.loaded(base, place, at, index, kind),
         };
         if let Some(known) = self.known.last_mut() {
             known.values.insert(key, values.clone());
@@ -204,12 +201,35 @@ impl Lowering {
         values
     }
 
+    /// Elements, by loads.
+    fn loaded(
+        &mut self,
+        base: &Tensor,
+        place: &Strided,
+        at: &Coordinates,
+        index: ExprId,
+        kind: Neighbours,
+    ) -> Vec<ExprId> {
+        let view = self.view(base);
+        match kind {
+            Neighbours::Same => vec![self.b.load(view, index)],
+            Neighbours::Adjacent if base.0.dtype != DType::Bool => self.load_adjacent(view.into(), index, base.0.dtype),
+            _ => (0..self.lanes)
+                .map(|lane| {
+                    let at = self.lane(at, lane);
+                    let index = self.place_of(&at, place);
+                    self.b.load(view, index)
+                })
+                .collect(),
+        }
+    }
+
     /// Neighbours by the widest loads there are.
-    fn load_adjacent(&mut self, view: bornite_ir::ParamId, index: ExprId, dtype: DType) -> Vec<ExprId> {
+    pub(super) fn load_adjacent(&mut self, view: View, index: ExprId, dtype: DType) -> Vec<ExprId> {
         let width = (16 / dtype.bytes()).min(self.lanes);
         let mut values = vec![];
         for first in (0..self.lanes).step_by(width) {
-            let place = if first == 0 { index } else { self.beyond(index, first) };
+            let place = self.beyond(index, first);
             if width == 1 {
                 values.push(self.b.load(view, place));
                 continue;

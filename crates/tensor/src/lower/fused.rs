@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, Scalar, Type, Value};
 
 use super::blocks;
-use super::{Coordinates, Lowered, Lowering, accumulator, extreme, look_through, reports};
+use super::{Coordinates, Lowered, Lowering, accumulator, aligned, extreme, look_through, reports, seen};
 use crate::node::{Node, Op, Reduce};
 use crate::{DType, Device, Result, Tensor};
 
@@ -56,12 +56,17 @@ pub fn with_gpu_kernels<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// True if kernels for a device are those of a GPU.
+pub(crate) fn for_gpu(device: Device) -> bool {
+    matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get()
+}
+
 /// Lowers a group for a device. Results that are to take the place of a tensor in memory are named with it; every element
 /// of that must be read for the same element of the results alone ([`Lowered::in_step`]).
 pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, Tensor)]) -> Result<Lowered> {
-    let on_gpu = matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get();
+    let on_gpu = for_gpu(device);
     let (name, index) = (name(group), index_type(group));
-    let blocks = if on_gpu { blocks::shape(group) } else { None };
+    let blocks = if on_gpu { blocks::shape(group, || shared_bytes(device)) } else { None };
     let instances = match group.form {
         Form::Elements(elements) => elements,
         Form::Rows { rows, .. } => rows,
@@ -82,12 +87,18 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, T
     let mut l = Lowering::new(b, index);
     l.lanes = lanes;
     l.computed = group.order.iter().map(|t| t.0.id).collect();
+    if let (Form::Elements(elements), None) = (group.form, &blocks)
+        && on_gpu
+        && is_flat(group, elements)
+    {
+        l.pass_length(elements);
+    }
     let mut outs = vec![];
     for (n, output) in group.outputs.iter().enumerate() {
         let name = if group.outputs.len() == 1 { "out".into() } else { format!("out{n}") };
         let replaced = in_place.iter().find(|(id, _)| *id == output.0.id).map(|(_, tensor)| tensor);
         let access = if replaced.is_some() { Access::ReadWrite } else { Access::Write };
-        let out = l.b.param(name, output.0.dtype, output.0.elements() as u64, access);
+        let out = l.param(name, output, access);
         l.loads.extend(replaced.map(|tensor| (tensor.0.id, out)));
         outs.push(out);
     }
@@ -98,7 +109,7 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, T
         l.frame = Some((rows, columns));
     }
     match (blocks, group.form) {
-        (Some(blocks::Shape::Rows(plan)), _) => l.rows_by_blocks(group, &outs, plan),
+        (Some(blocks::Shape::Rows(plan)), _) => l.rows_by_blocks(group, &outs, &plan),
         (Some(blocks::Shape::Columns(plan)), _) => l.columns_by_blocks(group, &outs, plan),
         (Some(blocks::Shape::Tiles(plan)), _) => l.tiles(group, &outs, &plan),
         (None, Form::Elements(_)) => l.elements(group, &outs),
@@ -106,6 +117,18 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, T
         (None, Form::Middle { middle, inner, .. }) => l.middle(group, &outs, middle, inner),
     }
     l.finish()
+}
+
+/// Shared memory that a block can have on a device.
+fn shared_bytes(device: Device) -> usize {
+    // What every GPU has, and where there is none what the largest have.
+    const LEAST: usize = 48 << 10;
+    const MOST: usize = 227 << 10;
+    match device {
+        Device::Cuda(ordinal) => bornite_cuda::Device::open(ordinal)
+            .map_or(LEAST, |device| device.info().max_shared_bytes_per_block as usize),
+        _ => MOST,
+    }
 }
 
 fn index_type(group: &Group<'_>) -> Scalar {
@@ -136,6 +159,20 @@ fn lanes_of(group: &Group<'_>, elements: usize) -> usize {
     let loaded = inputs.filter(|base| group.order.iter().all(|t| t.0.id != base.0.id) && base.0.elements() == elements);
     let bytes = loaded.chain(group.outputs.iter().copied()).map(|t| t.0.dtype.bytes()).max().unwrap_or(4);
     [16 / bytes, 4, 2].into_iter().find(|n| elements.is_multiple_of(*n) && elements / n >= BUSY).unwrap_or(1)
+}
+
+/// True if a kernel over elements is the same for any number of them: each is computed from elements that have its number,
+/// and from single ones.
+fn is_flat(group: &Group<'_>, elements: usize) -> bool {
+    let plain = group.order.iter().all(|tensor| matches!(tensor.0.op, Op::Map(_) | Op::Cast(_)));
+    let inputs = group.order.iter().flat_map(|tensor| tensor.0.reads());
+    let flat = |tensor: &Tensor| {
+        let (base, views) = look_through(tensor);
+        let single = base.0.elements() == 1;
+        let same = base.0.elements() == elements && seen(base, &views).is_some_and(|place| aligned(&place));
+        single || same || matches!(base.0.op, Op::Full(_))
+    };
+    elements > 1 && plain && inputs.chain(group.outputs.iter().copied()).all(flat)
 }
 
 /// What the kernel is called: its ops in order, not too many of them.
@@ -321,6 +358,7 @@ impl Lowering {
         let end = self.b.index_constant(columns as u64);
         let at = |l: &mut Lowering, column: ExprId, shape: &[usize]| {
             let linear = l.b.add(&start_of_row, &column);
+            l.own = Some(linear);
             Coordinates { shape: shape.to_vec(), linear: Some(linear), axes: None, row: Some((row, column)) }
         };
         self.check_rows(&group.order, row, None);
@@ -345,14 +383,21 @@ impl Lowering {
         self.row_outputs(group, outs, row);
         let wide = wide_outputs(group, outs);
         if !wide.is_empty() {
+            self.writes = true;
             self.for_each("column", end, |l, column| {
                 let at = at(l, column, &[]);
-                for (output, out) in wide {
-                    let value = l.output_values(output, &at)[0];
-                    let linear = l.linear_of(&at);
-                    l.b.store(out, linear, value);
-                }
+                l.wide_outputs(&wide, &at);
             });
+        }
+    }
+
+    /// Stores what has all columns, at a place of the row.
+    pub(super) fn wide_outputs(&mut self, outputs: &[(&Tensor, ParamId)], at: &Coordinates) {
+        // All values before the first store: a result may take the place of an input.
+        let values: Vec<Vec<ExprId>> = outputs.iter().map(|(output, _)| self.output_values(output, at)).collect();
+        let linear = self.linear_of(at);
+        for ((output, out), values) in outputs.iter().zip(values) {
+            self.store(*out, linear, values, output.0.dtype);
         }
     }
 

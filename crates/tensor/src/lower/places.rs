@@ -2,6 +2,7 @@
 
 use bornite_ir::{Algebra, Atomic, Emit, EmitBits, ExprId, Op as Row, Scalar, Type, Value};
 
+use super::scatter::PART;
 use super::{Coordinates, Lowering, accumulator};
 use crate::node::{Cut, Node, Op, Reduce};
 use crate::{DType, Tensor};
@@ -82,7 +83,7 @@ impl Lowering {
     }
 
     /// An index of the index tensor, and whether it is within the axis.
-    fn index_at(&mut self, index: &Tensor, at: Coordinates, len: usize) -> (ExprId, ExprId) {
+    pub(super) fn index_at(&mut self, index: &Tensor, at: Coordinates, len: usize) -> (ExprId, ExprId) {
         let found = self.load(index, at);
         let wide = self.b.cast(DType::I64, &found);
         let [zero, end] = [0, len as i64].map(|n| self.b.constant(Value::int(DType::I64, n)));
@@ -105,7 +106,7 @@ impl Lowering {
     }
 
     /// What to do where an index is bad.
-    fn unless(&mut self, node: &Node, inside: ExprId, index: ExprId) {
+    pub(super) fn unless(&mut self, node: &Node, inside: ExprId, index: ExprId) {
         let bad = self.b.op(Row::Not, &[&inside]);
         self.b.open_block();
         self.report(node, index);
@@ -123,7 +124,13 @@ impl Lowering {
             // One index a row: what is picked is another column of the row that the kernel is at.
             if let Some(row) = l.row_of(node, x, axis, at) {
                 let at = l.column_at(row, place, &x.0.shape);
-                return l.load(x, at);
+                let before = l.row_picked.take();
+                if !l.writes {
+                    (l.row_picked, l.picked) = (at.row, true);
+                }
+                let value = l.load(x, at);
+                l.row_picked = before;
+                return value;
             }
             let mut inner = axes;
             inner[axis] = place;
@@ -177,13 +184,17 @@ impl Lowering {
         let (base, value) = (self.load(x, at.clone()), self.load(values, of_row(&values.0.shape)));
         let (base, value) = (self.b.cast(dtype, &base), self.b.cast(dtype, &value));
         let sum = self.b.add(&base, &value);
-        let place = self.b.cast(self.index, &found);
+        // Columns are few, even where elements are too many for 32 bits.
+        let short = node.shape.last().is_some_and(|&columns| columns <= i32::MAX as usize);
+        let index = if short { Scalar::I32 } else { self.index };
+        let (place, column) = (self.b.cast(index, &found), self.b.cast(index, &column));
         let here = self.b.op(Row::Eq, &[&place, &column]);
         let result = self.b.select(&here, &sum, &base);
         self.b.cast(node.dtype, &result)
     }
 
-    /// Each element looks through all indices of its line, in order: slow for long lines, the same everywhere.
+    /// Each element looks through all indices of its line, in order: slow for long lines, the same everywhere. What
+    /// `scatter.rs` computes is defined here.
     pub(super) fn scatter_add(&mut self, node: &Node, axis: usize, at: &Coordinates) -> ExprId {
         let [x, index, values] = &node.inputs[..] else { return self.b.index_constant(0) };
         if let (Some(place), Some((rows, columns))) = (at.row, self.frame)
@@ -193,11 +204,14 @@ impl Lowering {
         }
         let axes = self.axes_of(at);
         let dtype = accumulator(node.dtype);
-        let total = self.b.local("total", Value::int(dtype, 0));
+        let [total, part] = ["total", "part"].map(|name| self.b.local(name, Value::int(dtype, 0)));
+        // Values since the last part that is in the total.
+        let since = self.b.local("since", Value::int(self.index, 0));
         let start = self.load(x, at.clone());
         let start = self.b.cast(dtype, &start);
         self.b.assign(total, start);
         let own = self.b.cast(DType::I64, &axes[axis]);
+        let (zero, whole) = (self.b.index_constant(0), self.b.index_constant(PART as u64));
         let end = self.b.index_constant(index.0.shape[axis] as u64);
         let len = x.0.shape[axis];
         self.for_each("r", end, |l, r| {
@@ -211,15 +225,26 @@ impl Lowering {
             let fine = l.b.op(Row::Or, &[&inside, &not_first]);
             l.unless(node, fine, wide);
             let mine = l.b.op(Row::Eq, &[&wide, &own]);
-            l.b.open_block();
-            let value = l.scope(|l| l.load(values, Coordinates::axes(inner, &values.0.shape)));
-            let (value, before) = (l.b.cast(dtype, &value), l.b.read(total));
-            let after = l.b.add(&before, &value);
-            l.b.assign(total, after);
-            let then = l.b.close_block();
-            l.b.simple(bornite_ir::Stmt::If { condition: mine, then, otherwise: vec![] });
+            l.under(Some(mine), &mut |l| {
+                let value = l.load(values, Coordinates::axes(inner.clone(), &values.0.shape));
+                let (value, before, number) = (l.b.cast(dtype, &value), l.b.read(part), l.b.read(since));
+                let begins = l.b.op(Row::Eq, &[&number, &zero]);
+                let more = l.b.add(&before, &value);
+                let sum = l.b.select(&begins, &value, &more);
+                let number = l.index_op(Row::Add, number, 1);
+                let ends = l.b.op(Row::Eq, &[&number, &whole]);
+                let (before, number) = (l.b.read(total), l.b.select(&ends, &zero, &number));
+                let after = l.b.add(&before, &sum);
+                let after = l.b.select(&ends, &after, &before);
+                l.b.assign(part, sum);
+                l.b.assign(since, number);
+                l.b.assign(total, after);
+            });
         });
-        let total = self.b.read(total);
+        let (before, rest, number) = (self.b.read(total), self.b.read(part), self.b.read(since));
+        let more = self.b.lt(&zero, &number);
+        let after = self.b.add(&before, &rest);
+        let total = self.b.select(&more, &after, &before);
         self.b.cast(node.dtype, &total)
     }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bornite_cuda::Error as CudaError;
-use bornite_cuda::blas::{self, Call, Compute, Element, Matmul, Operand, Plan};
+use bornite_cuda::blas::{self, Call, Compute, Element, Epilogue, Matmul, Operand, Plan};
 use bornite_cuda::profile::{self, DeviceClock};
 
 use super::MatmulMode;
-use super::product::{copies, locate};
+use super::epilogue::{Form, Graph};
+use super::product::{LibraryCall, Product, copies, locate};
 use super::strided::{Matrix, Strided};
 use crate::buffer::Buffer;
 use crate::node::Node;
@@ -31,11 +32,40 @@ struct Arranged {
     offsets: [usize; 2],
     /// Which of A and B must be copied first.
     copied: [bool; 2],
+    /// Where the bias begins in its memory, in bytes.
+    bias_offset: usize,
 }
 
-/// Those of `wanted`, all on the GPU `ordinal`, that the library is to compute: with each node's id what computes it, the
-/// tensors it reads, and which of them are views that must be copied first.
-pub(super) fn products(ordinal: usize, wanted: &[Tensor], mode: MatmulMode) -> Result<Vec<Found>> {
+impl Arranged {
+    /// What a call can compute besides this product.
+    fn forms(&self, graph: &Graph<'_>, product: &Tensor) -> Vec<Form> {
+        let fits = |form: &Form| !form.epilogue.has_aux() || self.matmul.n.is_multiple_of(8);
+        let mut forms = if self.matmul.batch == 1 { graph.forms(product) } else { vec![] };
+        forms.retain(fits);
+        forms
+    }
+
+    /// The product in a form: what it computes, from what.
+    fn with(mut self, form: Form, matrices: &[Tensor; 2]) -> (Arranged, Vec<Tensor>, Vec<Tensor>) {
+        self.matmul.epilogue = form.epilogue;
+        let mut inputs = matrices.to_vec();
+        if let Some((bias, offset)) = form.bias {
+            self.bias_offset = offset * self.matmul.output.bytes();
+            inputs.push(bias);
+        }
+        inputs.extend(form.aux);
+        (self, form.results, inputs)
+    }
+}
+
+/// Those of `wanted`, all on the GPU `ordinal`, that the library is to compute: what computes each, and which of its
+/// matrices are views that must be copied first. Where `graph` is given, a call takes on what epilogues can do.
+pub(super) fn products(
+    ordinal: usize,
+    wanted: &[Tensor],
+    mode: MatmulMode,
+    graph: Option<Graph<'_>>,
+) -> Result<Vec<(LibraryCall, [bool; 2])>> {
     // Looked for once: to ask the loader at every product would cost more than small products do.
     static MISSING: AtomicBool = AtomicBool::new(false);
     let mut found = vec![];
@@ -44,28 +74,34 @@ pub(super) fn products(ordinal: usize, wanted: &[Tensor], mode: MatmulMode) -> R
     }
     let cuda = bornite_cuda::Device::open(ordinal)?;
     for tensor in wanted {
-        let node = &*tensor.0;
-        let Some((arranged, inputs)) = arrange(node, mode) else { continue };
-        let plan = match Plan::cached(&cuda, &arranged.matmul) {
-            Ok(plan) => plan,
-            Err(why @ (CudaError::MissingLibrary { .. } | CudaError::OldLibrary { .. })) => {
-                bornite_cuda::log!(Warn, "matrix products on {} are slow: {why}", Device::Cuda(ordinal));
-                MISSING.store(true, Ordering::Relaxed);
-                return Ok(found);
-            }
-            Err(why) if blas::unsupported(&why) => {
-                bornite_cuda::log!(Debug, "a generated kernel is used: {why}");
-                continue;
-            }
-            Err(why) => return Err(why.into()),
-        };
-        let (copied, name) = (arranged.copied, format!("matmul_{}", node.dtype));
-        found.push((node.id, BlasProduct { plan, arranged, name }, inputs, copied));
+        let Some((arranged, inputs)) = arrange(&tensor.0, mode) else { continue };
+        let forms = graph.as_ref().map_or(vec![], |graph| arranged.forms(graph, tensor));
+        for form in forms.into_iter().map(Some).chain([None]) {
+            let (arranged, results, inputs) = match form {
+                Some(form) => arranged.with(form, &inputs),
+                None => (arranged, vec![tensor.clone()], inputs.to_vec()),
+            };
+            let plan = match Plan::cached(&cuda, &arranged.matmul) {
+                Ok(plan) => plan,
+                Err(why @ (CudaError::MissingLibrary { .. } | CudaError::OldLibrary { .. })) => {
+                    bornite_cuda::log!(Warn, "matrix products on {} are slow: {why}", Device::Cuda(ordinal));
+                    MISSING.store(true, Ordering::Relaxed);
+                    return Ok(found);
+                }
+                Err(why) if blas::unsupported(&why) => {
+                    bornite_cuda::log!(Debug, "the library has no {}: {why}", arranged);
+                    continue;
+                }
+                Err(why) => return Err(why.into()),
+            };
+            let (copied, name) = (arranged.copied, format!("matmul_{}", tensor.0.dtype));
+            let product = Arc::new(Product::Cuda(BlasProduct { plan, arranged, name }));
+            found.push((LibraryCall { product, results, inputs }, copied));
+            break;
+        }
     }
     Ok(found)
 }
-
-type Found = (u64, BlasProduct, [Tensor; 2], [bool; 2]);
 
 /// Not all of the library counts further.
 const LARGEST: usize = i32::MAX as usize;
@@ -107,37 +143,58 @@ fn arrange(node: &Node, mode: MatmulMode) -> Option<(Arranged, [Tensor; 2])> {
     };
     let mut matmul = Matmul::new(m as u64, n as u64, k as u64, element);
     (matmul.batch, matmul.a, matmul.b) = (batch as u64, operand(&left), operand(&right));
+    matmul.d.alignment = alignment(0);
     matmul.d.batch_stride = if batch == 1 { 0 } else { (m * n) as u64 };
     if mode == MatmulMode::Tf32 && element == Element::F32 {
         matmul.compute = Compute::Tf32;
     }
     let offsets = [left.offset * element.bytes(), right.offset * element.bytes()];
-    Some((Arranged { matmul, offsets, copied: [copied_a, copied_b] }, [from_a, from_b]))
+    Some((Arranged { matmul, offsets, copied: [copied_a, copied_b], bias_offset: 0 }, [from_a, from_b]))
 }
 
-/// What an address so many bytes into a buffer is a multiple of. Buffers begin at multiples of 512.
+/// What an address so many bytes into a buffer is a multiple of. Buffers begin at multiples of 128, which is what plans and
+/// arenas promise.
 fn alignment(offset: usize) -> u32 {
-    1 << offset.trailing_zeros().min(8)
+    1 << offset.trailing_zeros().min(7)
 }
 
 impl BlasProduct {
-    /// Computes into the first buffer from the other two, in the order of the device's work.
+    /// Computes into its results from its inputs, in this order of buffers and in the order of the device's work.
     pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
-        let &[Buffer::Cuda(d), Buffer::Cuda(a), Buffer::Cuda(b)] = buffers else {
-            return Err(Error::Cuda(CudaError::BadLaunch {
-                kernel: self.name.clone(),
-                what: "a product takes three buffers of the GPU".into(),
-            }));
+        let wrong = || {
+            let (kernel, what) = (self.name.clone(), "a product takes other buffers of the GPU".into());
+            Error::Cuda(CudaError::BadLaunch { kernel, what })
+        };
+        let mut given = buffers.iter().map(|buffer| buffer.pointer().ok_or_else(wrong));
+        // The next buffer, from so many bytes on.
+        let mut next = |from: usize| {
+            let (memory, begins) = given.next().unwrap_or_else(|| Err(wrong()))?;
+            Ok::<_, Error>((memory, begins + from))
+        };
+        let epilogue = self.arranged.matmul.epilogue;
+        let d = next(0)?;
+        let stored = match epilogue {
+            Epilogue::BiasGeluAux => Some(next(0)?),
+            _ => None,
         };
         let [at_a, at_b] = self.arranged.offsets;
-        let call = Call::new((a, at_a), (b, at_b), (d, 0));
+        let mut call = Call::new(next(at_a)?, next(at_b)?, d);
+        call.bias = match epilogue {
+            Epilogue::Bias | Epilogue::BiasGelu | Epilogue::BiasGeluAux => Some(next(self.arranged.bias_offset)?),
+            _ => None,
+        };
+        call.aux = match epilogue {
+            Epilogue::Dgelu => Some(next(0)?),
+            _ => stored,
+        };
         let matmul = &self.arranged.matmul;
         let describe = || {
             let read = |operand: &Operand, rows: u64, columns: u64| {
                 rows * columns * if operand.batch_stride == 0 { 1 } else { matmul.batch }
             };
             let (a, b) = (read(&matmul.a, matmul.m, matmul.k), read(&matmul.b, matmul.k, matmul.n));
-            about.work(&self.name, (a + b + matmul.m * matmul.n * matmul.batch) * matmul.input.bytes() as u64)
+            let out = matmul.m * matmul.n * matmul.batch * if matmul.epilogue.has_aux() { 2 } else { 1 };
+            about.work(&self.name, (a + b + out) * matmul.input.bytes() as u64)
         };
         Ok(profile::timed(&DeviceClock(self.plan.device()), describe, || self.plan.run(&call))?)
     }
@@ -151,7 +208,15 @@ impl fmt::Display for BlasProduct {
 
 impl fmt::Display for Arranged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.matmul, copies(self.copied))
+        let does = match self.matmul.epilogue {
+            Epilogue::None => "",
+            Epilogue::Bias => ", bias",
+            Epilogue::BiasGelu => ", bias, GELU",
+            Epilogue::BiasGeluAux => ", bias, GELU with its input",
+            Epilogue::Dgelu => ", slope of GELU",
+            Epilogue::DgeluBiasGradient | Epilogue::BiasGradient => ", sums of columns",
+        };
+        write!(f, "{}{does}; {}", self.matmul, copies(self.copied))
     }
 }
 

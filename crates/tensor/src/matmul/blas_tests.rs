@@ -118,7 +118,7 @@ fn slices_are_offsets_and_lower_the_alignment() {
     assert_eq!((found.matmul.a.alignment, found.matmul.b.alignment), (64, 2));
     assert!(found.matmul.b.transposed && found.matmul.b.stride == 96 && found.matmul.input == Element::Bf16);
     assert_eq!(inputs.each_ref().map(|t| t.0.id), [qkv.0.id; 2]);
-    assert_eq!([0, 1, 6, 16, 256, 768, 4096].map(alignment), [256, 1, 2, 16, 256, 256, 256]);
+    assert_eq!([0, 1, 6, 16, 256, 768, 4096].map(alignment), [128, 1, 2, 16, 128, 128, 128]);
 }
 
 #[test]

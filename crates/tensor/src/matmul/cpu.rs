@@ -1,7 +1,6 @@
 //! Products on the CPU: from a product in the graph to a call of `gemm.rs`.
 
 use std::fmt;
-use std::sync::PoisonError;
 
 use bornite_codegen::cpu::pool;
 use bornite_cuda::profile;
@@ -9,7 +8,7 @@ use bornite_cuda::profile;
 use super::gemm::{self, Operand};
 use super::product::{copies, locate};
 use super::strided::Strided;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Lent, lend};
 use crate::node::Node;
 use crate::timing::{About, Host};
 use crate::{DType, Device, Error, Result, Tensor, bf16, f16};
@@ -63,12 +62,7 @@ impl CpuProduct {
 
     /// Computes into the first buffer from the other two.
     pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
-        let &[Buffer::Host(out), Buffer::Host(a), Buffer::Host(b)] = buffers else {
-            return Err(self.refused("a product takes three buffers of the host"));
-        };
-        if buffers[0].is(buffers[1]) || buffers[0].is(buffers[2]) {
-            return Err(self.refused("the result of a product has a buffer of its own"));
-        }
+        let &[out, a, b] = buffers else { return Err(self.refused("a product takes three buffers")) };
         let describe = || {
             let (batch, [m, n, _]) = self.sizes();
             let elements = |s: &Strided| {
@@ -79,28 +73,36 @@ impl CpuProduct {
             about.work(&format!("matmul_{}", self.dtype), (elements * self.dtype.bytes()) as u64)
         };
         profile::timed(&Host(self.device), describe, || {
-            let mut out = out.write().unwrap_or_else(PoisonError::into_inner);
-            // One guard where both are the same memory: a second one would wait behind a writer who waits for the first.
-            let first = a.read().unwrap_or_else(PoisonError::into_inner);
-            let second =
-                if buffers[1].is(buffers[2]) { None } else { Some(b.read().unwrap_or_else(PoisonError::into_inner)) };
-            let (a, b) = (&first[..], &second.as_ref().unwrap_or(&first)[..]);
-            let threads = pool::threads();
-            macro_rules! multiply {
-                ($multiply:path, $float:ty) => {{
-                    let operand = |words, place| Operand { data: bytemuck::cast_slice::<u64, $float>(words), place };
-                    let [a, b] = [operand(a, &self.operands[0]), operand(b, &self.operands[1])];
-                    $multiply(bytemuck::cast_slice_mut::<u64, $float>(&mut out), a, b, threads)
-                }};
-            }
-            let done = match self.dtype {
-                DType::F16 => multiply!(gemm::multiply_narrow, f16),
-                DType::BF16 => multiply!(gemm::multiply_narrow, bf16),
-                DType::F32 => multiply!(gemm::multiply, f32),
-                _ => multiply!(gemm::multiply, f64),
+            let run = |lent: Vec<Lent<'_>>| {
+                let Ok([Lent::Write(out), Lent::Read(a), Lent::Read(b)]) = <[Lent<'_>; 3]>::try_from(lent) else {
+                    return false;
+                };
+                self.multiply(out, a, b)
             };
-            if done { Ok(()) } else { Err(self.refused("a buffer is shorter than its matrices")) }
+            match lend(&[(out, true), (a, false), (b, false)], run) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(self.refused("a buffer is shorter than its matrices")),
+                Err(what) => Err(self.refused(what)),
+            }
         })
+    }
+
+    /// False if the memory is shorter than the matrices.
+    fn multiply(&self, out: &mut [u64], a: &[u64], b: &[u64]) -> bool {
+        let threads = pool::threads();
+        macro_rules! multiply {
+            ($multiply:path, $float:ty) => {{
+                let operand = |words, place| Operand { data: bytemuck::cast_slice::<u64, $float>(words), place };
+                let [a, b] = [operand(a, &self.operands[0]), operand(b, &self.operands[1])];
+                $multiply(bytemuck::cast_slice_mut::<u64, $float>(out), a, b, threads)
+            }};
+        }
+        match self.dtype {
+            DType::F16 => multiply!(gemm::multiply_narrow, f16),
+            DType::BF16 => multiply!(gemm::multiply_narrow, bf16),
+            DType::F32 => multiply!(gemm::multiply, f32),
+            _ => multiply!(gemm::multiply, f64),
+        }
     }
 
     fn refused(&self, what: &str) -> Error {

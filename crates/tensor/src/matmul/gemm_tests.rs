@@ -199,3 +199,58 @@ fn tiles_cover_the_result_once() {
         assert!(seen.iter().all(|&times| times == 1), "{batch} of {m}x{n}");
     }
 }
+
+/// Rows or columns so far apart that tiles are copied first, forwards and backwards.
+#[test]
+fn matrices_that_collide_in_caches() {
+    let mut random = Random::fresh();
+    for (m, n, k, apart, turned) in [
+        (33, 40, 70, 2048, false),
+        (200, 300, 50, 4096, false),
+        (33, 40, 70, 256, true),
+        (140, 150, 300, 1024, true),
+        (5, 16, 16, 2048, false),
+        (5, 15, 300, 256, true),
+        (5, 17, 9, 0, false),
+    ] {
+        for sign in [1, -1] {
+            let (count, stride) = (if turned { n } else { k }, sign * apart);
+            let strides = if turned { vec![1, stride] } else { vec![stride, 1] };
+            let offset = if sign < 0 { apart * (count as isize - 1) } else { 0 };
+            let b = Strided { offset, shape: vec![k, n], strides };
+            let lengths = [m * k, apart as usize * count + k.max(n)];
+            let case = Case { a: Strided::contiguous(&[m, k]), b, lengths, batch: 1, m, n, k };
+            let data = lengths.map(|count| random.vec(count, -1.0, 1.0));
+            let floats = data.each_ref().map(|data| data.iter().map(|&x| x as f32).collect::<Vec<f32>>());
+            let roundings = [f64::from(f32::EPSILON), f64::from(f32::EPSILON), f64::from(f32::MIN_POSITIVE)];
+            check(&case, [&floats[0][..], &floats[1][..]], f64::from, roundings, multiply::<f32>);
+        }
+    }
+}
+
+/// One product on one thread, of matrices as they lie and turned, added or not; what does not fit is refused.
+#[test]
+fn single_products() {
+    let mut random = Random::fresh();
+    for _ in 0..40 {
+        let [m, n, k] = std::array::from_fn(|_| 1 + random.bits() as usize % 40);
+        let floats = |random: &mut Random, count| random.vec(count, -1.0, 1.0).iter().map(|&x| x as f32).collect();
+        let (a, b): (Vec<f32>, Vec<f32>) = (floats(&mut random, m * k), floats(&mut random, k * n));
+        let start: Vec<f32> = floats(&mut random, m * n);
+        let [turned_a, turned_b, add] = std::array::from_fn(|_| random.bits().is_multiple_of(2));
+        let left = if turned_a { Flat::rows(&a, m).turned() } else { Flat::rows(&a, k) };
+        let right = if turned_b { Flat::rows(&b, k).turned() } else { Flat::rows(&b, n) };
+        let mut out = start.clone();
+        assert!(multiply_one(&mut out, [m, n, k], left, right, add));
+        for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            let x = |l: usize| f64::from(a[if turned_a { l * m + i } else { i * k + l }]);
+            let y = |l: usize| f64::from(b[if turned_b { j * k + l } else { l * n + j }]);
+            let before = if add { f64::from(start[i * n + j]) } else { 0.0 };
+            let expected = before + (0..k).map(|l| x(l) * y(l)).sum::<f64>();
+            assert!((f64::from(out[i * n + j]) - expected).abs() < 1e-5, "{m}x{k} by {k}x{n}: {i}, {j}");
+        }
+        assert!(!multiply_one(&mut out, [m + 1, n, k], left, right, add));
+        assert!(!multiply_one(&mut out, [m, n, 0], left, right, add));
+        assert!(!multiply_one(&mut out, [m, n, k], left, Flat::rows(&b[..k * n - 1], n), add));
+    }
+}

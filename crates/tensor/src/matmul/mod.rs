@@ -9,10 +9,11 @@
 
 mod blas;
 mod cpu;
-mod gemm;
+mod epilogue;
+pub(crate) mod gemm;
 mod mode;
 mod product;
 pub(crate) mod strided;
 
 pub use mode::MatmulMode;
-pub(crate) use product::{Product, products, rows_merge};
+pub(crate) use product::{Product, locate, products, rows_merge, whole};

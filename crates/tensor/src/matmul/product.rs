@@ -1,12 +1,13 @@
 //! Which products of a schedule a library computes, and from which memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
 use super::MatmulMode;
 use super::blas::{self, BlasProduct};
 use super::cpu::{self, CpuProduct};
+use super::epilogue::Graph;
 use super::strided::Strided;
 use crate::buffer::Buffer;
 use crate::node::Op;
@@ -19,12 +20,20 @@ pub(crate) enum Product {
     Cuda(BlasProduct),
 }
 
-/// The products of a schedule by node, each with the tensors it reads.
-pub(super) type Products = HashMap<u64, (Arc<Product>, [Tensor; 2])>;
+/// What one call of a library computes: the product, and perhaps what else its epilogue does.
+pub(crate) struct LibraryCall {
+    pub product: Arc<Product>,
+    pub results: Vec<Tensor>,
+    /// The two matrices, then what an epilogue reads.
+    pub inputs: Vec<Tensor>,
+}
+
+/// The calls of a schedule by what they compute.
+pub(super) type Products = HashMap<u64, Arc<LibraryCall>>;
 
 /// Finds the products among `nodes` that a library is to compute. Views from whose memory it cannot read are added to
-/// `nodes`: they are copied first.
-pub(crate) fn products(device: Device, nodes: &mut BTreeMap<u64, Tensor>) -> Result<Products> {
+/// `nodes`: they are copied first. `roots` are wanted whatever else happens.
+pub(crate) fn products(device: Device, nodes: &mut BTreeMap<u64, Tensor>, roots: &HashSet<u64>) -> Result<Products> {
     let mut products = Products::new();
     if device == Device::Interpreter {
         return Ok(products);
@@ -38,34 +47,36 @@ pub(crate) fn products(device: Device, nodes: &mut BTreeMap<u64, Tensor>) -> Res
     if mode == MatmulMode::Exact {
         return Ok(products);
     }
-    let mut add = |id, product, inputs: [Tensor; 2], copied: [bool; 2]| {
-        for (input, copied) in inputs.iter().zip(copied) {
-            if copied {
-                nodes.insert(input.0.id, input.clone());
-            }
-        }
-        products.insert(id, (Arc::new(product), inputs));
+    let mut copies = vec![];
+    let mut add = |call: LibraryCall, copied: [bool; 2]| {
+        copies.extend(call.inputs.iter().zip(copied).filter(|(_, copied)| *copied).map(|(input, _)| input.clone()));
+        let call = Arc::new(call);
+        products.extend(call.results.iter().map(|result| (result.0.id, call.clone())));
     };
     match device {
         Device::Interpreter => {}
         Device::Cpu(_) => {
             for tensor in &wanted {
                 if let Some((product, inputs, copied)) = cpu::product(&tensor.0) {
-                    add(tensor.0.id, Product::Cpu(product), inputs, copied);
+                    let product = Arc::new(Product::Cpu(product));
+                    add(LibraryCall { product, results: vec![tensor.clone()], inputs: inputs.to_vec() }, copied);
                 }
             }
         }
         Device::Cuda(ordinal) => {
-            for (id, product, inputs, copied) in blas::products(ordinal, &wanted, mode)? {
-                add(id, Product::Cuda(product), inputs, copied);
+            let fuses = crate::fused::enabled()?;
+            let graph = fuses.then(|| Graph::new(nodes, roots));
+            for (call, copied) in blas::products(ordinal, &wanted, mode, graph)? {
+                add(call, copied);
             }
         }
     }
+    nodes.extend(copies.into_iter().map(|view| (view.0.id, view)));
     Ok(products)
 }
 
 impl Product {
-    /// Computes into the first buffer from the other two, in the order of the device's work.
+    /// Computes into its results from its inputs, in this order of buffers and in the order of the device's work.
     pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
         match self {
             Product::Cpu(product) => product.launch(buffers, about),
@@ -95,7 +106,7 @@ pub(super) fn copies(copied: [bool; 2]) -> &'static str {
 
 /// The tensor in whose memory a matrix lies, how it lies there if that `fits`, and whether that tensor is a view to be
 /// copied first.
-pub(super) fn locate<M>(tensor: &Tensor, fits: impl Fn(&Strided) -> Option<M>) -> Option<(Tensor, M, bool)> {
+pub(crate) fn locate<M>(tensor: &Tensor, fits: impl Fn(&Strided) -> Option<M>) -> Option<(Tensor, M, bool)> {
     let chain = down_to_memory(tensor);
     let seen_from = |start: usize| {
         let views = chain[..start].iter().rev();
@@ -113,6 +124,11 @@ pub(super) fn locate<M>(tensor: &Tensor, fits: impl Fn(&Strided) -> Option<M>) -
     let candidates = (0..chain.len().min(TRIED)).rev().filter(|&start| start < last || constant);
     let found = candidates.filter_map(|start| Some((chain[start].clone(), seen_from(start)?, true)));
     found.min_by_key(|(tensor, ..)| tensor.0.elements())
+}
+
+/// How a tensor lies in memory of its own.
+pub(crate) fn whole(tensor: &Tensor) -> Strided {
+    Strided::contiguous(&tensor.0.shape)
 }
 
 /// A view, what it views, and so on. As in `lower.rs`, what has a value is not looked through.
@@ -147,8 +163,9 @@ mod tests {
     /// What computes a product on a device, and how many steps come before it.
     fn planned(product: &Tensor, mode: MatmulMode) -> Option<(String, usize)> {
         let mut nodes = BTreeMap::from([(product.0.id, product.clone())]);
-        let found = mode.within(|| products(product.0.device, &mut nodes)).unwrap();
-        found.get(&product.0.id).map(|(product, _)| (product.to_string(), nodes.len() - 1))
+        let wanted = HashSet::from([product.0.id]);
+        let found = mode.within(|| products(product.0.device, &mut nodes, &wanted)).unwrap();
+        found.get(&product.0.id).map(|call| (call.product.to_string(), nodes.len() - 1))
     }
 
     fn zeros(shape: &[usize], device: Device) -> Tensor {

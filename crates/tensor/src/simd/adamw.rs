@@ -7,16 +7,15 @@ use super::{PART, each, load_tail, store_tail};
 /// The numbers of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdamW {
-    pub rate: f32,
     pub beta1: f32,
     pub beta2: f32,
     pub eps: f32,
-    /// What `rate` times this takes off each parameter, apart from its gradient.
-    pub decay: f32,
-    /// 1 - β₁ᵗ, for the t-th step from 1.
-    pub correction1: f32,
-    /// 1 - β₂ᵗ.
-    pub correction2: f32,
+    /// What parameters are multiplied by: 1 - rate · decay.
+    pub kept: f32,
+    /// What the first moment is: rate / (1 - β₁ᵗ), for the t-th step from 1.
+    pub rate: f32,
+    /// What the root of the second moment is: 1 / √(1 - β₂ᵗ).
+    pub root: f32,
 }
 
 /// Moves `parameters` by their `gradients`, and with them the moments, `first` and `second`.
@@ -64,8 +63,7 @@ impl WithSimd for Part<'_> {
         let splat = |value| simd.splat_f32s(value);
         let (beta1, rest1) = (splat(step.beta1), splat(1.0 - step.beta1));
         let (beta2, rest2) = (splat(step.beta2), splat(1.0 - step.beta2));
-        let (kept, rate) = (splat(1.0 - step.rate * step.decay), splat(step.rate / step.correction1));
-        let (root, eps) = (splat(1.0 / step.correction2.sqrt()), splat(step.eps));
+        let (kept, rate, root, eps) = (splat(step.kept), splat(step.rate), splat(step.root), splat(step.eps));
         let update = |p, g, m, v| {
             let m = simd.mul_add_e_f32s(m, beta1, simd.mul_f32s(g, rest1));
             let v = simd.mul_add_e_f32s(v, beta2, simd.mul_f32s(simd.mul_f32s(g, g), rest2));
@@ -95,10 +93,13 @@ mod tests {
     use super::super::{random, results};
     use super::*;
 
-    fn step(t: i32, decay: f32) -> AdamW {
-        let (beta1, beta2) = (0.9f32, 0.999f32);
-        let (correction1, correction2) = (1.0 - beta1.powi(t), 1.0 - beta2.powi(t));
-        AdamW { rate: 1e-2, beta1, beta2, eps: 1e-8, decay, correction1, correction2 }
+    const RATE: f64 = 1e-2;
+    const BETAS: [f64; 2] = [0.9, 0.999];
+
+    fn step(t: i32, decay: f64) -> AdamW {
+        let [first, second] = BETAS.map(|beta| 1.0 - beta.powi(t));
+        let [kept, rate, root] = [1.0 - RATE * decay, RATE / first, 1.0 / second.sqrt()].map(|x| x as f32);
+        AdamW { beta1: BETAS[0] as f32, beta2: BETAS[1] as f32, eps: 1e-8, kept, rate, root }
     }
 
     #[test]
@@ -119,12 +120,11 @@ mod tests {
                     for n in 0..count {
                         let (mut p, mut m, mut v) = (f64::from(p[n]), f64::from(m[n]), f64::from(v[n]));
                         for (t, g) in gradients.iter().enumerate() {
-                            let (s, g) = (step(t as i32 + 1, decay), f64::from(g[n]));
-                            let [rate, b1, b2, eps, c1, c2] =
-                                [s.rate, s.beta1, s.beta2, s.eps, s.correction1, s.correction2].map(f64::from);
+                            let ([b1, b2], g, rate, eps) = (BETAS, f64::from(g[n]), RATE, 1e-8);
+                            let [c1, c2] = BETAS.map(|beta| 1.0 - beta.powi(t as i32 + 1));
                             m = b1 * m + (1.0 - b1) * g;
                             v = b2 * v + (1.0 - b2) * g * g;
-                            p = p * (1.0 - rate * f64::from(decay)) - rate * (m / c1) / ((v / c2).sqrt() + eps);
+                            p = p * (1.0 - rate * decay) - rate * (m / c1) / ((v / c2).sqrt() + eps);
                         }
                         let expected = [p, m, v];
                         for (place, expected) in expected.into_iter().enumerate() {

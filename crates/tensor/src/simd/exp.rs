@@ -12,6 +12,12 @@ fn polynomial<S: Simd, const N: usize>(simd: S, x: S::f32s, coefficients: [f32; 
     sum
 }
 
+/// As `Simd::select_f32s`, which is not always inlined: without optimisation across crates GELU was four times slower.
+#[inline(always)]
+fn select<S: Simd>(simd: S, mask: S::m32s, yes: S::f32s, no: S::f32s) -> S::f32s {
+    simd.transmute_f32s_u32s(simd.select_u32s(mask, simd.transmute_u32s_f32s(yes), simd.transmute_u32s_f32s(no)))
+}
+
 /// eˣ within 1.5 ulp, with denormals, infinities and NaN.
 #[inline(always)]
 pub(super) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
@@ -25,7 +31,7 @@ pub(super) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let other = simd.sub_u32s(biased, half);
     let factor = |exponent| simd.transmute_f32s_u32s(simd.wrapping_dyn_shl_u32s(exponent, place));
     let result = simd.mul_f32s(simd.mul_f32s(power, factor(half)), factor(other));
-    simd.select_f32s(simd.equal_f32s(x, x), result, x)
+    select(simd, simd.equal_f32s(x, x), result, x)
 }
 
 /// eˣ for -200 <= x <= 0, within 1.5 ulp; what is below 2⁻¹²⁶ is 0.
@@ -60,7 +66,7 @@ fn split<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::u32s) {
 pub(super) fn normal<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
     let splat = |value| simd.splat_f32s(value);
     // Beyond 15 both are as good as their limits, and squares would overflow.
-    let size = simd.min_f32s(splat(15.0), simd.abs_f32s(x));
+    let size = simd.min_f32s(splat(15.0), simd.max_f32s(simd.sub_f32s(splat(0.0), x), x));
     // e^(-x²/2), with what rounding x² lost: at 5 that would be 6 ulp.
     let square = simd.mul_f32s(size, size);
     let excess = simd.negate_mul_add_f32s(size, size, square);
@@ -84,7 +90,7 @@ pub(super) fn normal<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
         ],
     );
     let tail = simd.mul_f32s(simd.mul_f32s(ratio, t), bell);
-    let below = simd.select_f32s(simd.less_than_f32s(x, splat(0.0)), tail, simd.sub_f32s(splat(1.0), tail));
+    let below = select(simd, simd.less_than_f32s(x, splat(0.0)), tail, simd.sub_f32s(splat(1.0), tail));
     (below, simd.mul_f32s(bell, splat(0.398_942_3)))
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod cross_entropy;
 mod exp;
 pub(crate) mod gelu;
 pub(crate) mod layer_norm;
+pub(crate) mod scores;
 pub(crate) mod softmax;
 
 use std::sync::{Mutex, PoisonError};
@@ -31,7 +32,7 @@ fn rows_of_part(columns: usize) -> usize {
 }
 
 /// Calls `work` with each item, on at most `threads` threads.
-fn each<T: Send>(items: impl Iterator<Item = T>, threads: usize, work: impl Fn(T) + Sync) {
+pub(crate) fn each<T: Send>(items: impl Iterator<Item = T>, threads: usize, work: impl Fn(T) + Sync) {
     let items: Vec<Mutex<Option<T>>> = items.map(|item| Mutex::new(Some(item))).collect();
     pool::share(items.len(), threads, &|part| {
         if let Some(item) = items[part].lock().unwrap_or_else(PoisonError::into_inner).take() {

@@ -176,7 +176,7 @@ impl WithSimd for Backward<'_> {
 }
 
 #[inline(always)]
-fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
+pub(super) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     let ((a, a_tail), (b, b_tail)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
     let mut total = simd.mul_f32s(load_tail(simd, a_tail, 0.0), load_tail(simd, b_tail, 0.0));
     for (a, b) in a.chunks(RUN).zip(b.chunks(RUN)) {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use bornite::ir::Value;
 use bornite::{DType, Device, Tensor, trace, with_fusion, with_gpu_kernels};
 
 use crate::Outcome;
@@ -116,13 +117,14 @@ impl Graph {
 }
 
 /// What differs between two lists of results.
-fn compare(what: &str, found: &[Tensor], expected: &[Tensor]) -> Outcome {
+pub fn compare(what: &str, found: &[Tensor], expected: &[Tensor]) -> Outcome {
     for (n, (found, expected)) in found.iter().zip(expected).enumerate() {
-        let nan = |bits: u64| f32::from_bits(bits as u32).is_nan();
+        let dtype = expected.dtype()?;
+        let nan = |bits: u64| Value::from_bits(dtype, bits).as_f64().is_nan();
         let (a, b) = (bits(found)?, bits(expected)?);
         let place = a.iter().zip(&b).position(|(a, b)| a != b && !(nan(*a) && nan(*b)));
         if let Some(place) = place {
-            let [a, b] = [a[place], b[place]].map(|bits| f32::from_bits(bits as u32));
+            let [a, b] = [a[place], b[place]].map(|bits| Value::from_bits(dtype, bits).as_f64());
             let steps = found.explain().unwrap_or_default();
             return Err(format!("{what}: result {n}, element {place} is {a}, expected {b}\n{steps}").into());
         }

@@ -62,6 +62,70 @@ pub fn indices(device: Device) -> Outcome {
     Ok(())
 }
 
+/// Values added by index, with the bits of the interpreter: lines along each axis, repeated and turned inputs, bad indices.
+pub fn scattered(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    for (axis, shape, count) in [
+        (0, vec![7, 5], 40),
+        (0, vec![5000, 33], 900),
+        (1, vec![3, 70_000], 50),
+        (1, vec![4, 6, 5], 17),
+        (2, vec![300, 20, 9], 30),
+        (0, vec![11], 100),
+    ] {
+        let mut list = shape.clone();
+        list[axis] = count;
+        let (size, terms): (usize, usize) = (shape.iter().product(), list.iter().product());
+        if device == Device::Interpreter && size * count >= 1 << 19 {
+            continue; // it would take minutes
+        }
+        let base = random.vec(size, -1.0, 1.0);
+        let values = random.vec(terms, -1.0, 1.0);
+        let index: Vec<i64> = (0..terms).map(|_| (random.bits() % shape[axis] as u64) as i64).collect();
+        let bad = if random.bits().is_multiple_of(2) { -1 } else { shape[axis] as i64 };
+        let run = |device: Device, dtype: DType, narrow: DType| -> bornite::Result<Vec<Vec<f64>>> {
+            let base = Tensor::from_slice(&base, &shape, device);
+            let base = if dtype.is_int() { base * 100.0 } else { base }.cast(dtype);
+            let values = Tensor::from_slice(&values, &list, device);
+            let values = if dtype.is_int() { values * 100.0 } else { values }.cast(dtype);
+            let index = Tensor::from_slice(&index, &list, device).cast(narrow);
+            let zeros = Tensor::zeros(&shape, dtype, device);
+            // One index for all of a slice, as of an embedding.
+            let first = (0..list.len()).filter(|a| *a != axis).fold(index.clone(), |t, a| t.slice(a as isize, 0..1));
+            let whole = first.expand(&list);
+            let last = list.len() as isize - 1;
+            let turned = values.transpose(0, last).realize().map(|()| values.transpose(0, last))?;
+            let all = [
+                base.scatter_add(axis as isize, &index, &values),
+                zeros.scatter_add(axis as isize, &whole, &values),
+                base.transpose(0, last).scatter_add(last - axis as isize, &index.transpose(0, last), &turned),
+                zeros.scatter_add(axis as isize, &index, &(&values + 1)),
+            ];
+            // Axes in the middle change places with themselves alone.
+            let all = if axis == 1 && list.len() == 3 { &all[..2] } else { &all[..] };
+            let wrong = index.equal(index.max(..)).select(bad, &index);
+            let error = base.scatter_add(axis as isize, &wrong, &values).realize().expect_err("a bad index");
+            assert!(error.to_string().contains(&format!("scatter_add: index {bad} ")), "{error}");
+            all.iter().map(|t| t.cast(DType::F64).to_vec::<f64>()).collect()
+        };
+        for (dtype, narrow) in [(DType::F32, DType::I64), (DType::F64, DType::I32), (DType::I32, DType::I32)] {
+            let judged = if size * count < 1 << 19 { run(Device::Interpreter, dtype, narrow)? } else { vec![] };
+            let found = run(device, dtype, narrow)?;
+            assert!(judged.is_empty() || found == judged, "{dtype}{shape:?} along {axis}");
+            let mut line = base.iter().map(|x| *x as f32).collect::<Vec<f32>>();
+            if judged.is_empty() && dtype == DType::F32 {
+                let inner: usize = shape[axis + 1..].iter().product();
+                for (n, (&value, &index)) in values.iter().zip(&index).enumerate() {
+                    let outer = n / (count * inner);
+                    line[(outer * shape[axis] + index as usize) * inner + n % inner] += value as f32;
+                }
+                assert!(found[0].iter().zip(&line).all(|(a, b)| *a == f64::from(*b)), "{shape:?} along {axis}");
+            }
+        }
+    }
+    Ok(())
+}
+
 pub fn order(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for n in [1usize, 2, 3, 7, 64, 100] {

@@ -1,7 +1,9 @@
 //! One suite for all devices: each body runs on the interpreter, the CPU and, where there is one, a GPU.
 
 mod algebra;
+mod arenas;
 mod blas;
+mod eager;
 mod einsum;
 mod equations;
 mod fused;
@@ -12,19 +14,26 @@ mod generate;
 mod grad;
 mod gradcheck;
 mod index;
+mod into_place;
+mod lengths;
+mod long_rows;
 mod methods;
 mod mlp;
 mod native;
 mod nvrtc;
 mod ops;
 mod random;
+mod reported;
+mod retraces;
 mod rows;
 mod runtime;
 #[path = "../../../ir/tests/samples/mod.rs"]
 mod samples;
+mod scatter;
 mod state;
 mod sweep;
 mod templates;
+mod tiles;
 mod tooling;
 mod traces;
 
@@ -36,7 +45,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 73] = [
+const SUITE: [(&str, Body); 101] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -56,6 +65,7 @@ const SUITE: [(&str, Body); 73] = [
     ("ops::softmax_at_extremes", ops::softmax_at_extremes),
     ("index::slices_and_joins", index::slices_and_joins),
     ("index::indices", index::indices),
+    ("index::scattered", index::scattered),
     ("index::order", index::order),
     ("index::random_words", index::random_words),
     ("sweep::every_op", sweep::every_op),
@@ -71,8 +81,21 @@ const SUITE: [(&str, Body); 73] = [
     ("fused::fused_ops", fused::fused_ops),
     ("fused::routines", fused::routines),
     ("fused::spellings", fused::spellings),
+    ("fused::adamw_steps", fused::adamw_steps),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
+    ("into_place::gradients_are_written_where_they_belong", into_place::gradients_are_written_where_they_belong),
+    ("into_place::parts_with_other_readers", into_place::parts_with_other_readers),
+    ("into_place::random_pieces", into_place::random_pieces),
+    ("into_place::a_piece_of_a_variable", into_place::a_piece_of_a_variable),
+    ("into_place::a_row_of_a_variable", into_place::a_row_of_a_variable),
+    ("reported::graphs", reported::graphs),
+    ("reported::steps", reported::steps),
+    ("scatter::sums_by_index", scatter::sums_by_index),
+    ("tiles::transposed", tiles::transposed),
+    ("eager::plans_are_kept", eager::plans_are_kept),
+    ("long_rows::equal_op_by_op", long_rows::equal_op_by_op),
+    ("long_rows::updated_in_place", long_rows::updated_in_place),
     ("methods::every_row_is_a_method", methods::every_row_is_a_method),
     ("methods::promotion", methods::promotion),
     ("methods::reductions", methods::reductions),
@@ -102,7 +125,21 @@ const SUITE: [(&str, Body); 73] = [
     ("traces::captured_values", traces::captured_values),
     ("traces::scratch_is_shared", traces::scratch_is_shared),
     ("traces::updates_in_place", traces::updates_in_place),
+    ("traces::random_order", traces::random_order),
     ("traces::errors_change_nothing", traces::errors_change_nothing),
+    ("retraces::used_last_is_kept", retraces::used_last_is_kept),
+    ("retraces::say_what_changed", retraces::say_what_changed),
+    ("retraces::compiled_ahead", retraces::compiled_ahead),
+    ("retraces::accumulate_and_apply", retraces::accumulate_and_apply),
+    ("retraces::memory_stays_flat", retraces::memory_stays_flat),
+    ("arenas::tables", arenas::tables),
+    ("arenas::equal_separate_variables", arenas::equal_separate_variables),
+    ("arenas::one_kernel", arenas::one_kernel),
+    ("lengths::masks", lengths::masks),
+    ("lengths::last_batches", lengths::last_batches),
+    ("lengths::growing_cache", lengths::growing_cache),
+    ("lengths::two_lengths", lengths::two_lengths),
+    ("lengths::mistakes", lengths::mistakes),
     ("mlp::xor", mlp::xor),
     ("mlp::spiral", mlp::spiral),
     ("tooling::profiles_tell_kernels_and_copies", tooling::profiles_tell_kernels_and_copies),

@@ -1,6 +1,7 @@
 //! What NVRTC makes of printed kernels, with no GPU: machine code for every architecture, and errors people can read.
 
 use bornite::ir::{Access, Algebra, Builder, Emit, Op, Scalar};
+use bornite::{DType, Device, Tensor};
 use bornite_codegen::cuda::{self, Spelling};
 use libtest_mimic::Trial;
 
@@ -17,6 +18,7 @@ pub fn trials() -> Vec<Trial> {
     [
         Trial::test("nvrtc::every_row_compiles", every_row_compiles),
         Trial::test("nvrtc::every_kind_of_kernel_compiles", every_kind_of_kernel_compiles),
+        Trial::test("nvrtc::kernels_of_tensors_compile", kernels_of_tensors_compile),
         Trial::test("nvrtc::errors_show_the_source", errors_show_the_source),
     ]
     .map(|trial| trial.with_ignored_flag(missing.is_some()))
@@ -94,6 +96,32 @@ fn every_kind_of_kernel_compiles() -> Outcome {
         .collect();
     for arch in ARCHITECTURES {
         assert!(bornite_cuda::compile("samples", &program, arch)?.0.starts_with(b"\x7fELF"), "{arch}");
+    }
+    Ok(())
+}
+
+/// Kernels that need more of a GPU than samples do: rows in shared memory, sorted sums, large tiles. None of them runs.
+fn kernels_of_tensors_compile() -> Outcome {
+    let device = Device::Interpreter;
+    let matrix = |rows: usize, columns: usize, dtype: DType| {
+        let [a, b] = [[rows, 1], [1, columns]].map(|shape| Tensor::ones(&shape, dtype, device));
+        a.matmul(&b)
+    };
+    let logits = matrix(4096, 50_304, DType::BF16);
+    let classes = Tensor::arange(4096, DType::I64, device);
+    let loss = logits.cross_entropy(&classes);
+    let table = matrix(50_304, 768, DType::BF16);
+    let found = (table.embedding(&classes) * matrix(4096, 768, DType::BF16)).sum(..);
+    for (what, tensors) in [
+        ("cross-entropy", vec![loss.clone(), loss.grad(&[&logits]).remove(0)]),
+        ("gradient of an embedding", found.grad(&[&table])),
+        ("transpose", vec![matrix(4096, 4096, DType::F32).t()]),
+    ] {
+        for kernel in bornite::gpu_kernels(&tensors)? {
+            let text = cuda::print_as(&kernel, Spelling::Native);
+            let cubin = bornite_cuda::compile(&kernel.name, &text, "sm_90a")?;
+            assert!(cubin.0.starts_with(b"\x7fELF"), "{what}: {}", kernel.name);
+        }
     }
     Ok(())
 }

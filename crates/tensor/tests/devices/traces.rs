@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bornite::{DType, Device, Tensor, Var, commit, trace};
 
 use crate::Outcome;
+use crate::random::Random;
 
 pub fn repeat_and_retrace(device: Device) -> Outcome {
     let calls = AtomicUsize::new(0);
@@ -198,6 +199,56 @@ pub fn updates_in_place(device: Device) -> Outcome {
         for (tensor, values) in tensors.iter().zip(values) {
             assert_eq!(&tensor.to_vec::<f32>()?, values, "a reader keeps what it read");
         }
+    }
+    Ok(())
+}
+
+/// Reads that are held or dropped, commits and three traces over the same variables in random order: each variable has the
+/// value of a model, and whoever read one keeps what it read.
+pub fn random_order(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    for round in 0..6 {
+        let vars = [1.0f32, 2.0].map(|v| Var::new(&Tensor::from_slice(&[v], &[1], device)));
+        let [a, b] = &vars;
+        let (a, b) = (a.as_ref().map_err(Clone::clone)?, b.as_ref().map_err(Clone::clone)?);
+        let read = trace(|_| Ok((vec![a.get() + b.get()], vec![])));
+        let add = trace(|x| Ok((vec![a.get() * 1.0], vec![a.set(a.get() + &x[0])])));
+        let swap = trace(|_| Ok((vec![], vec![a.set(b.get() + 1.0), b.set(a.get())])));
+        let mut model = [1.0f32, 2.0];
+        let mut held: Vec<(Tensor, f32)> = vec![];
+        for n in 0..60 {
+            let what = random.bits() % 9;
+            let which = (random.bits() % 2) as usize;
+            let var = [a, b][which];
+            match what {
+                0 => held.push((var.get(), model[which])),
+                1 => held.push((var.get() * 2.0, model[which] * 2.0)),
+                2 if !held.is_empty() => drop(held.swap_remove(random.bits() as usize % held.len())),
+                3 => {
+                    commit(&[], vec![var.set(var.get() + 0.5)])?;
+                    model[which] += 0.5;
+                }
+                4 => held.push((read.call(&[])?.remove(0), model[0] + model[1])),
+                5 | 6 => {
+                    held.push((add.call(&[Tensor::ones(&[1], DType::F32, device)])?.remove(0), model[0]));
+                    model[0] += 1.0;
+                }
+                7 => {
+                    swap.call(&[])?;
+                    model = [model[1] + 1.0, model[0]];
+                }
+                _ => assert_eq!(var.get().to_vec::<f32>()?, [model[which]], "round {round}, action {n}"),
+            }
+            if random.bits().is_multiple_of(4)
+                && let Some((tensor, expected)) = held.get(random.bits() as usize % held.len().max(1))
+            {
+                assert_eq!(tensor.to_vec::<f32>()?, [*expected], "round {round}, action {n}");
+            }
+        }
+        for (n, (tensor, expected)) in held.iter().enumerate() {
+            assert_eq!(tensor.to_vec::<f32>()?, [*expected], "round {round}, held {n}");
+        }
+        assert_eq!((a.get().item()? as f32, b.get().item()? as f32), (model[0], model[1]));
     }
     Ok(())
 }

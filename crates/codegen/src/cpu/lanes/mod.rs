@@ -171,6 +171,12 @@ impl<'s, 'k> Lanes<'s, 'k, '_> {
                 }
                 Stmt::If { condition, then, otherwise } => {
                     let condition = self.same(*condition).value;
+                    if self.frame.shapes.is_single(then) {
+                        let next = self.l.b.create_block();
+                        self.l.b.ins().brif(condition, self.bail, &[], next, &[]);
+                        self.l.b.switch_to_block(next);
+                        continue;
+                    }
                     let [yes, no, done] = std::array::from_fn(|_| self.l.b.create_block());
                     self.l.b.ins().brif(condition, yes, &[], no, &[]);
                     for (block, stmts) in [(yes, then), (no, otherwise)] {
@@ -256,6 +262,9 @@ impl<'s, 'k> Lanes<'s, 'k, '_> {
             self.bail_between(&firsts[0], &firsts[1]);
         }
         let first = self.l.op(op, &firsts.iter().collect::<Vec<_>>());
+        if matches!(op, Op::Lt | Op::Le | Op::Gt | Op::Ge) {
+            self.bail_unless_same(op, args, &first);
+        }
         Some(match shape {
             Shape::Steps(step) => Pack::Steps { first, step },
             _ => Pack::One(first),
@@ -271,6 +280,16 @@ impl<'s, 'k> Lanes<'s, 'k, '_> {
         let fine = self.l.b.ins().band(signed, positive);
         let next = self.l.b.create_block();
         self.l.b.ins().brif(fine, next, &[], self.bail, &[]);
+        self.l.b.switch_to_block(next);
+    }
+
+    /// Gives the instances back if the last of them compares otherwise than the first.
+    fn bail_unless_same(&mut self, op: Op, args: &[Vec<Pack>], first: &Typed) {
+        let lasts: Vec<Typed> = args.iter().map(|arg| self.lane(&arg[0], self.count - 1)).collect();
+        let last = self.l.op(op, &lasts.iter().collect::<Vec<_>>());
+        let next = self.l.b.create_block();
+        let differ = self.l.b.ins().bxor(first.value, last.value);
+        self.l.b.ins().brif(differ, self.bail, &[], next, &[]);
         self.l.b.switch_to_block(next);
     }
 

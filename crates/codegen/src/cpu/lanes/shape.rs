@@ -1,7 +1,7 @@
 //! How values differ between neighbouring instances: decides which kernels run several instances at once, and which of
 //! their values need a vector for it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bornite_ir::{Access, Code, Expr, ExprId, Kernel, Launch, Op, Scalar, Stmt, View};
 
@@ -28,11 +28,18 @@ pub(super) struct Shapes {
     pub calls: HashMap<ExprId, Shapes>,
     /// What a function gives.
     pub result: Option<ExprId>,
+    /// Blocks of an `if` that instances do not enter side by side: where they would, they run singly.
+    singly: HashSet<*const Stmt>,
 }
 
 impl Shapes {
     pub fn of(&self, id: ExprId) -> Shape {
         self.exprs[id.0 as usize].unwrap_or(Shape::Varying)
+    }
+
+    /// True if instances that enter this block do so singly.
+    pub fn is_single(&self, block: &[Stmt]) -> bool {
+        self.singly.contains(&block.as_ptr())
     }
 }
 
@@ -47,14 +54,35 @@ pub(super) fn shapes(kernel: &Kernel, ranges: &Ranges, lanes: i64) -> Option<Sha
     if components > MAX_COMPONENTS {
         return None;
     }
-    let mut walk = Walk { kernel, ranges: Some(ranges), lanes, stored: false };
+    let mut decides = HashSet::new();
+    deciding(&kernel.code, &kernel.code.body, &mut decides);
+    let mut walk = Walk { kernel, ranges: Some(ranges), decides: &decides, lanes, stored: false };
     walk.code(&kernel.code, &[])
+}
+
+/// The comparisons that branches depend on.
+fn deciding(code: &Code, block: &[Stmt], found: &mut HashSet<ExprId>) {
+    for stmt in block {
+        if let Stmt::If { condition, .. } = stmt {
+            let mut stack = vec![*condition];
+            while let Some(id) = stack.pop() {
+                if found.insert(id)
+                    && let Expr::Op(Op::And | Op::Or | Op::Not, args) = code.expr(id)
+                {
+                    stack.extend(args.iter());
+                }
+            }
+        }
+        stmt.blocks().into_iter().for_each(|block| deciding(code, block, found));
+    }
 }
 
 struct Walk<'a, 'k> {
     kernel: &'k Kernel,
     /// Of the kernel's own code; functions have none.
     ranges: Option<&'a Ranges>,
+    /// Its comparisons that branches depend on.
+    decides: &'a HashSet<ExprId>,
     lanes: i64,
     /// True once something may be stored: from then on instances cannot be given back to the loop that runs them singly.
     stored: bool,
@@ -99,7 +127,15 @@ impl<'k> Walk<'_, 'k> {
                     if self.shape(code, *condition, arguments, shapes) != Shape::Uniform {
                         return None;
                     }
-                    self.block(code, then, arguments, shapes)?;
+                    let stored = self.stored;
+                    if self.block(code, then, arguments, shapes).is_none() {
+                        // Such as the report of a bad index: rare, and nothing is stored yet.
+                        if stored || !otherwise.is_empty() {
+                            return None;
+                        }
+                        self.stored = false;
+                        shapes.singly.insert(then.as_ptr());
+                    }
                     self.block(code, otherwise, arguments, shapes)?;
                 }
                 Stmt::Return(Some(value)) if outermost && n + 1 == block.len() => shapes.result = Some(*value),
@@ -128,6 +164,7 @@ impl<'k> Walk<'_, 'k> {
             Expr::Const(_) | Expr::Index | Expr::Argument(_) => self.shape(code, id, arguments, shapes),
             Expr::Read(local) if shapes.varying[local.0 as usize] => Shape::Varying,
             Expr::Read(_) => Shape::Uniform,
+            Expr::Op(op, args) if self.decided(code, id, *op, args, arguments, shapes) => Shape::Uniform,
             Expr::Op(op, args) => match self.counting(code, *op, args, arguments, shapes) {
                 Some(shape) if code.ty(id).as_scalar().is_some_and(is_counter) => shape,
                 _ => all(args, shapes),
@@ -161,6 +198,22 @@ impl<'k> Walk<'_, 'k> {
             }
             _ => return None,
         })
+    }
+
+    /// True if a branch depends on where instances are: mostly neighbours are on one side, and run singly where they are not.
+    fn decided(&self, code: &Code, id: ExprId, op: Op, args: &[ExprId], arguments: &[Shape], shapes: &Shapes) -> bool {
+        let [a, b] = *args else { return false };
+        let Some(ranges) = self.ranges.filter(|_| !self.stored && self.decides.contains(&id)) else { return false };
+        // What has not wrapped rises or falls.
+        let known = |id: ExprId| ranges.is_known(id) || matches!(code.expr(id), Expr::Index);
+        let counts = |id: ExprId| match self.shape(code, id, arguments, shapes) {
+            Shape::Uniform => true,
+            Shape::Steps(_) => known(id),
+            Shape::Varying => false,
+        };
+        let uniform = |id: ExprId| self.shape(code, id, arguments, shapes) == Shape::Uniform;
+        let compares = matches!(op, Op::Lt | Op::Le | Op::Gt | Op::Ge);
+        compares && counts(a) && counts(b) && (uniform(a) || uniform(b))
     }
 
     /// The shape of an operation on integers that count along, where it has a simple one.

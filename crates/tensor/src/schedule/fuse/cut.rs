@@ -1,6 +1,6 @@
 //! What the kernels store, what they compute again, and the order in which they run.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use bornite_ir::Kind;
 
@@ -8,13 +8,42 @@ use super::{Fuser, Unit};
 use crate::lower::{Group, look_through};
 use crate::node::Op;
 
-/// Most nodes that are computed again rather than stored.
+/// Most nodes that are computed again rather than stored, and most of them that are no single instruction.
 const MOST_AGAIN: usize = 24;
+const MOST_HEAVY: usize = 3;
+
+/// What is as small as this costs no traffic, but a kernel to store something made of it would cost a launch.
+const CACHED_BYTES: usize = 64 << 10;
+
+/// How a node can be computed again.
+#[derive(Default)]
+struct Way {
+    nodes: Vec<usize>,
+    /// What it is computed from: nodes that are stored for it, and tensors in memory with their bytes.
+    leaves: Vec<usize>,
+    memory: Vec<(u64, usize)>,
+    /// Bytes that this moves.
+    bytes: usize,
+}
+
+impl Way {
+    /// With what another one computes.
+    fn join(&mut self, other: &Way) {
+        let more = |all: &mut Vec<usize>, of: &[usize]| {
+            let new: Vec<usize> = of.iter().copied().filter(|n| !all.contains(n)).collect();
+            all.extend(new);
+        };
+        more(&mut self.nodes, &other.nodes);
+        more(&mut self.leaves, &other.leaves);
+        let new = other.memory.iter().filter(|entry| !self.memory.contains(entry)).copied().collect::<Vec<_>>();
+        self.memory.extend(new);
+    }
+}
 
 impl<'a> Fuser<'a> {
     /// Decides what is stored and what computed again, and puts the kernels in order.
     pub(super) fn cut(self, wanted: &HashSet<u64>) -> Vec<Unit<'a>> {
-        let order = self.order();
+        let (order, readers) = (self.order(), self.readers());
         let mut stored: HashSet<usize> =
             (0..self.nodes.len()).filter(|&n| wanted.contains(&self.nodes[n].0.id)).collect();
         let mut units = vec![];
@@ -32,7 +61,7 @@ impl<'a> Fuser<'a> {
                 }
                 continue;
             }
-            let computed = self.reach(group, &outputs, &mut stored);
+            let computed = self.reach(group, &outputs, &mut stored, &readers);
             let outputs = outputs.iter().map(|&n| self.nodes[n]).collect();
             let order = computed.iter().map(|&n| self.nodes[n]);
             let order = order.filter(|t| !t.0.op.is_view() && !matches!(t.0.op, Op::Full(_))).collect();
@@ -44,7 +73,7 @@ impl<'a> Fuser<'a> {
 
     /// The nodes that a group's kernel computes for its outputs, its own and those of others that it computes again. What
     /// it reads from others is marked as stored.
-    fn reach(&self, group: usize, outputs: &[usize], stored: &mut HashSet<usize>) -> Vec<usize> {
+    fn reach(&self, group: usize, outputs: &[usize], stored: &mut HashSet<usize>, readers: &[usize]) -> Vec<usize> {
         let mut computed: HashSet<usize> = HashSet::new();
         let mut foreign = vec![];
         let mut stack: Vec<usize> = outputs.to_vec();
@@ -58,22 +87,25 @@ impl<'a> Fuser<'a> {
         }
         foreign.sort_unstable();
         foreign.dedup();
-        // Deepest first, so that what is computed again from stored things is seen to be cheap.
-        let mut loaded: HashSet<usize> = foreign.iter().copied().filter(|n| stored.contains(n)).collect();
-        for n in foreign.into_iter().rev() {
-            if stored.contains(&n) {
-                continue;
-            }
-            match self.again(n, &loaded, stored) {
-                Some((nodes, leaves)) => {
+        let there = |n: &usize| stored.contains(n) || !self.fusible(self.group_of(*n));
+        let mut loaded: HashSet<usize> = foreign.iter().copied().filter(there).collect();
+        // What is cheapest first: what it loads costs nothing for others.
+        let half = |n: usize| self.nodes[n].0.bytes() / 2;
+        for most in [1, 2, 4] {
+            for &n in foreign.iter().rev() {
+                if computed.contains(&n) || loaded.contains(&n) || stored.contains(&n) {
+                    continue;
+                }
+                if let Some((nodes, leaves)) = self.again(n, group, &loaded, stored, readers, most * half(n)) {
                     stored.extend(&leaves);
                     loaded.extend(leaves);
                     computed.extend(nodes);
                 }
-                None => {
-                    stored.insert(n);
-                    loaded.insert(n);
-                }
+            }
+        }
+        for n in foreign {
+            if !computed.contains(&n) {
+                stored.insert(n);
             }
         }
         let mut computed: Vec<usize> = computed.into_iter().collect();
@@ -81,45 +113,129 @@ impl<'a> Fuser<'a> {
         computed
     }
 
-    /// What to compute, and from which nodes, to have a node without storing it; `None` if storing is cheaper.
-    fn again(&self, n: usize, loaded: &HashSet<usize>, stored: &HashSet<usize>) -> Option<(Vec<usize>, Vec<usize>)> {
+    /// What to compute, and from which nodes, to have a node without storing it; `None` if that moves too many bytes.
+    /// (Storing it is a write and a read.)
+    fn again(
+        &self,
+        n: usize,
+        reader: usize,
+        loaded: &HashSet<usize>,
+        stored: &HashSet<usize>,
+        readers: &[usize],
+        most_bytes: usize,
+    ) -> Option<(Vec<usize>, Vec<usize>)> {
         if !self.fuses {
             return None;
         }
-        let (mut nodes, mut leaves, mut heavy, mut bytes) = (vec![], vec![], 0, 0);
-        let mut memory: HashSet<u64> = HashSet::new();
-        let mut stack = vec![n];
-        while let Some(n) = stack.pop() {
-            if nodes.contains(&n) || leaves.contains(&n) {
-                continue;
+        let within = self.simple_below(n, stored);
+        let mut ways: HashMap<usize, Way> = HashMap::new();
+        // In order, so that what a node reads is decided before it.
+        for &m in &within {
+            let way = self.way(m, &within, &ways, loaded, stored, readers);
+            let kept = way.filter(|way| m == n || way.bytes < self.bytes_as_leaf(m, loaded, stored, readers));
+            ways.extend(kept.map(|way| (m, way)));
+        }
+        let way = ways.remove(&n)?;
+        // A number that all elements read would be computed for each of them.
+        let largest = self.groups[reader].nodes.iter().map(|&n| self.nodes[n].0.elements()).max().unwrap_or(1);
+        if self.nodes[n].0.elements() == 1 && largest > 1 && way.nodes.iter().any(|&n| self.is_heavy(n)) {
+            return None;
+        }
+        (way.bytes <= most_bytes).then_some((way.nodes, way.leaves))
+    }
+
+    /// A node and those below it that are simple to compute again and not stored, inputs first; not too many.
+    fn simple_below(&self, n: usize, stored: &HashSet<usize>) -> Vec<usize> {
+        let mut found = vec![];
+        let mut queue = VecDeque::from([n]);
+        while let Some(m) = queue.pop_front() {
+            if found.len() == 4 * MOST_AGAIN {
+                break;
             }
-            let node = &*self.nodes[n].0;
-            let simple = matches!(node.op, Op::Map(_) | Op::Cast(_) | Op::Iota { .. } | Op::Random(_));
-            if !simple || (stored.contains(&n) && !nodes.is_empty()) {
-                leaves.push(n);
-                if !loaded.contains(&n) {
-                    bytes += node.bytes();
-                }
-                continue;
-            }
-            nodes.push(n);
-            if let Op::Map(row) = node.op {
-                heavy += usize::from(row.row().kind != Kind::Primitive);
-            }
-            if nodes.len() > MOST_AGAIN || heavy > 3 {
-                return None;
-            }
-            stack.extend(self.edges(n).iter().map(|(from, _)| *from));
-            for input in node.reads() {
-                let base = look_through(input).0;
-                let there = !self.position.contains_key(&base.0.id) && !matches!(base.0.op, Op::Full(_));
-                if there && memory.insert(base.0.id) {
-                    bytes += base.0.bytes();
-                }
+            if self.is_simple(m) && (m == n || !stored.contains(&m)) && !found.contains(&m) {
+                found.push(m);
+                queue.extend(self.edges(m).iter().map(|(from, _)| *from));
             }
         }
-        // Storing it is a write and a read.
-        (bytes <= 2 * self.nodes[n].0.bytes()).then_some((nodes, leaves))
+        found.sort_unstable();
+        found
+    }
+
+    /// How a node is computed from what it reads, each of which is computed too if that is cheaper.
+    fn way(
+        &self,
+        n: usize,
+        within: &[usize],
+        ways: &HashMap<usize, Way>,
+        loaded: &HashSet<usize>,
+        stored: &HashSet<usize>,
+        readers: &[usize],
+    ) -> Option<Way> {
+        let mut way = Way { nodes: vec![n], ..Way::default() };
+        for (from, _) in self.edges(n) {
+            match ways.get(&from).filter(|_| within.contains(&from)) {
+                Some(other) => way.join(other),
+                None if !way.leaves.contains(&from) => way.leaves.push(from),
+                None => {}
+            }
+        }
+        for input in self.nodes[n].0.reads() {
+            let base = look_through(input).0;
+            let there = !self.position.contains_key(&base.0.id) && !matches!(base.0.op, Op::Full(_));
+            if there && !way.memory.iter().any(|(id, _)| *id == base.0.id) {
+                let bytes = base.0.bytes();
+                way.memory.push((base.0.id, if bytes > CACHED_BYTES { bytes } else { 0 }));
+            }
+        }
+        if way.nodes.len() > MOST_AGAIN || way.nodes.iter().filter(|&&n| self.is_heavy(n)).count() > MOST_HEAVY {
+            return None;
+        }
+        let leaves = way.leaves.iter().map(|&leaf| self.bytes_as_leaf(leaf, loaded, stored, readers));
+        way.bytes = leaves.sum::<usize>() + way.memory.iter().map(|(_, bytes)| bytes).sum::<usize>();
+        Some(way)
+    }
+
+    /// Bytes that move to have a node from memory; what is not stored yet is stored for all that may read it.
+    fn bytes_as_leaf(&self, n: usize, loaded: &HashSet<usize>, stored: &HashSet<usize>, readers: &[usize]) -> usize {
+        let bytes = self.nodes[n].0.bytes();
+        if loaded.contains(&n) {
+            0
+        } else if stored.contains(&n) || !self.fusible(self.group_of(n)) {
+            bytes
+        } else {
+            bytes + bytes / readers[n].max(1)
+        }
+    }
+
+    /// For each node, how many other groups read it, or something that is simple to compute from it.
+    fn readers(&self) -> Vec<usize> {
+        let mut readers: Vec<HashSet<usize>> = vec![HashSet::new(); self.nodes.len()];
+        for n in (0..self.nodes.len()).rev() {
+            let group = self.group_of(n);
+            let passed_on = if self.is_simple(n) { std::mem::take(&mut readers[n]) } else { HashSet::new() };
+            for (from, _) in self.edges(n) {
+                if self.group_of(from) != group {
+                    readers[from].insert(group);
+                } else {
+                    readers[from].extend(&passed_on);
+                }
+            }
+            readers[n].extend(passed_on);
+        }
+        readers.iter().map(HashSet::len).collect()
+    }
+
+    /// True if a node is no single instruction.
+    fn is_heavy(&self, n: usize) -> bool {
+        matches!(self.nodes[n].0.op, Op::Map(row) if row.row().kind != Kind::Primitive)
+    }
+
+    /// True if a node may be computed again.
+    fn is_simple(&self, n: usize) -> bool {
+        let node = &*self.nodes[n].0;
+        matches!(node.op, Op::Map(_) | Op::Cast(_) | Op::Iota { .. } | Op::Random(_))
+            && !self.library.contains_key(&node.id)
+            && !self.placed.contains_key(&node.id)
     }
 
     /// Groups in an order in which they can run.

@@ -14,12 +14,13 @@ use crate::random::Random;
 type Body = fn(Device) -> Outcome;
 
 /// On a GPU and on the CPU.
-const SUITE: [(&str, Body); 6] = [
+const SUITE: [(&str, Body); 7] = [
     ("products_are_within_their_bound", products_are_within_their_bound),
     ("views_are_absorbed_or_copied", views_are_absorbed_or_copied),
     ("gradients", gradients),
     ("traces_replay_the_same_bits", traces_replay_the_same_bits),
     ("runs_repeat_to_the_bit", runs_repeat_to_the_bit),
+    ("layers_with_epilogues", layers_with_epilogues),
     ("exact_mode_gives_the_interpreters_bits", exact_mode_gives_the_interpreters_bits),
 ];
 
@@ -370,6 +371,55 @@ fn exact_mode_gives_the_interpreters_bits(device: Device) -> Outcome {
         assert!(!MatmulMode::Exact.within(|| here.explain())?.contains(library(device)));
         MatmulMode::Exact.within(|| here.realize())?;
         assert_eq!(values(&here)?, values(&product(Device::Interpreter))?, "{dtype}");
+    }
+    Ok(())
+}
+
+/// A layer with bias and GELU, forward and backward, as the schedule dresses its products up; op by op; and in f64.
+fn layers_with_epilogues(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    for (lead, into, wide) in [(vec![5, 9], 16, 24), (vec![64], 64, 256), (vec![33], 7, 13), (vec![3, 1, 700], 40, 72)]
+    {
+        for dtype in [DType::BF16, DType::F16, DType::F32] {
+            let rows: usize = lead.iter().product();
+            let shapes = [vec![rows, into], vec![wide, into], vec![wide], vec![into, wide], vec![into]];
+            let arrays = shapes.map(|shape| Array::random(&mut random, &shape, dtype));
+            let step = |device: Device, dtype: DType| {
+                let tensors: Vec<Tensor> = arrays.iter().map(|array| array.tensor(dtype, device)).collect();
+                let [x, w1, b1, w2, b2] = &tensors[..] else { unreachable!() };
+                let x = x.reshape(&[&lead[..], &[into]].concat());
+                let y = x.linear(w1, Some(b1)).gelu().linear(w2, Some(b2));
+                let loss = (&y * y.detach()).mean(..);
+                [vec![y], loss.grad(&[w1, b1, w2, b2])].concat()
+            };
+            let compute = |device, dtype| -> bornite::Result<Vec<Vec<f64>>> {
+                let results = step(device, dtype);
+                bornite::commit(&results, vec![])?;
+                results.iter().map(values).collect()
+            };
+            if let Device::Cuda(_) = device {
+                let text = by_library(|| bornite::explain(&step(device, dtype)))?;
+                let wanted: &[&str] = match (dtype, wide) {
+                    (DType::BF16 | DType::F16, 2048) => {
+                        &[", bias, GELU with its input;", ", slope of GELU;", ", bias;"]
+                    }
+                    _ => &[", bias;"],
+                };
+                assert!(wanted.iter().all(|words| text.contains(words)), "{dtype}: {text}");
+            }
+            let found = by_library(|| compute(device, dtype))?;
+            assert_eq!(found, by_library(|| compute(device, dtype))?, "the same bits again");
+            let apart = by_library(|| bornite::with_fusion(false, || compute(device, dtype)))?;
+            let truth = compute(Device::cpu(), DType::F64)?;
+            for (name, all) in [("together", &found), ("op by op", &apart)] {
+                for (n, (found, truth)) in all.iter().zip(&truth).enumerate() {
+                    let size = truth.iter().fold(0.0, |size: f64, x| size.max(x.abs()));
+                    let off = found.iter().zip(truth).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                    let bound = size * (8.0 * epsilon(dtype) + 1e-5);
+                    assert!(off <= bound, "{name}: result {n} of {dtype}{lead:?} is off by {off:e} of {size:e}");
+                }
+            }
+        }
     }
     Ok(())
 }

@@ -125,6 +125,8 @@ const CASES: &[Case] = &[
     ("relu", &[&[7]], ANY, |x| x[0].relu() * &x[0]),
     ("select", &[&[5], &[3, 5]], ANY, |x| x[0].lt(&x[1]).select(&(&x[0] * 3.0), &(&x[1] * &x[0]))),
     ("masked_fill", &[&[3, 5]], ANY, |x| x[0].masked_fill(&x[0].lt(x[0].exp().mean(..)), 2.0).exp()),
+    ("masked", &[&[3, 5]], ANY, |x| x[0].masked(1, &list(&x[0], &[4, 0, 5], &[3]), 2.0).exp()),
+    ("masked_mean", &[&[3, 5]], ANY, |x| x[0].exp().masked_mean(0, &list(&x[0], &[2], &[])).sin()),
     ("sum axis", &[&[2, 3, 5]], ANY, |x| x[0].sum(1).exp()),
     ("sum axes", &[&[2, 3, 5]], ANY, |x| x[0].sum([0, 2]).tanh()),
     ("sum all", &[&[3, 1]], ANY, |x| x[0].exp().sum(..)),

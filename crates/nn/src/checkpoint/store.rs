@@ -1,0 +1,367 @@
+//! The folder of a run's checkpoints: one process writes to it at a time, `latest` and `best` name whole checkpoints at
+//! every moment, old ones go.
+//!
+//! A save makes `.saving-…`, fills it, waits for the disk, renames it to `step-…`, then replaces the small file `latest` by
+//! a rename. So a process that dies leaves at most a folder that the next writer sweeps away: whoever holds the lock
+//! knows that no `.saving-…` is alive.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bornite::Device;
+
+use super::disk::{Disk, SystemDisk};
+use super::json::{MAX_JSON_BYTES, read_bounded};
+use super::load::{MAX_MANIFEST_BYTES, load, read_manifest};
+use super::manifest::Manifest;
+use super::names::is_plain_file_name;
+use super::safetensors::layout;
+use super::write::{write_tensors, write_whole};
+use super::{Checkpoint, FORMAT_VERSION, MANIFEST, STATE, STATE_TENSORS, StateFile, WEIGHTS, shown};
+use crate::{Error, Result};
+
+const LATEST: &str = "latest";
+const BEST: &str = "best";
+const LOCK: &str = ".lock";
+const SAVING: &str = ".saving-";
+const REMOVING: &str = ".removing-";
+
+/// Which checkpoints stay.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// So many of those saved last; at least one.
+    pub last: usize,
+    /// The one with the least metric as well.
+    pub best: bool,
+}
+
+/// A folder of checkpoints that this process may write to, until it is dropped.
+pub struct Store {
+    folder: PathBuf,
+    keep: Keep,
+    disk: Arc<dyn Disk>,
+    /// Held while the store is; the system lets go of it when the process dies, however it dies. None where the file
+    /// system has no locks.
+    lock: Option<File>,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Closing would not do: a process that is being started by another thread has a copy of the handle for a moment.
+        if let Some(lock) = &self.lock {
+            let _ = lock.unlock();
+        }
+    }
+}
+
+/// What a save did.
+#[derive(Clone, Debug)]
+pub struct Saved {
+    /// The checkpoint's folder.
+    pub path: PathBuf,
+    /// Whether it is the best so far.
+    pub best: bool,
+    /// What did not succeed though the checkpoint is saved: an old one that could not be removed, say.
+    pub notes: Vec<String>,
+}
+
+/// What [`load_latest`] found.
+pub struct Loaded {
+    /// The checkpoint.
+    pub checkpoint: Checkpoint,
+    /// The name of its folder.
+    pub name: String,
+    /// Where it is not the latest: why.
+    pub note: Option<String>,
+}
+
+impl Store {
+    /// Opens a folder for saving, making it if need be, and removes what writers that died have left there.
+    pub fn open(folder: impl AsRef<Path>, keep: Keep) -> Result<Store> {
+        Store::open_on(folder, keep, Arc::new(SystemDisk))
+    }
+
+    /// As [`Store::open`], with saves going to a disk of one's own.
+    pub fn open_on(folder: impl AsRef<Path>, keep: Keep, disk: Arc<dyn Disk>) -> Result<Store> {
+        let folder = folder.as_ref().to_path_buf();
+        if fs::metadata(&folder).is_ok_and(|found| !found.is_dir()) {
+            return Err(Error::file(&folder, "is a file, and checkpoints need a folder; choose another name"));
+        }
+        fs::create_dir_all(&folder).map_err(Error::io("make folder", &folder))?;
+        if let Some(parent) = folder.parent() {
+            // So that a folder made just now outlives a power cut; one that cannot be opened was there before.
+            let _ = disk.sync_folder(parent);
+        }
+        let lock = lock(&folder)?;
+        let store = Store { folder, keep, disk, lock };
+        store.sweep();
+        Ok(store)
+    }
+
+    /// Where the checkpoints are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Saves a checkpoint; `latest` names it once it is on the disk. `metric` is what `best` goes by, less being better.
+    /// If anything fails, the checkpoints that were there stay as they are and `latest` names the same one.
+    pub fn save(&mut self, checkpoint: &Checkpoint, metric: Option<f64>) -> Result<Saved> {
+        let (name, before) = (self.free_name(checkpoint.step), latest(&self.folder));
+        self.sweep();
+        let temporary = self.folder.join(format!("{SAVING}{name}-{}", std::process::id()));
+        let metric = metric.filter(|metric| metric.is_finite());
+        let saved = self.write(&temporary, checkpoint, metric).and_then(|()| self.publish(&temporary, &name));
+        if let Err(cause) = saved {
+            // A full disk is as empty as before; what cannot be removed now is swept later.
+            let _ = self.disk.remove(&temporary);
+            if pointed(&self.folder, LATEST).is_ok_and(|now| now.as_deref() != Some(&name)) {
+                let _ = self.remove(&name);
+            }
+            let kept = match before {
+                Ok(Some(path)) => format!("the checkpoint before it, {}, is intact", name_of(&path)),
+                _ => "there was no checkpoint before it".into(),
+            };
+            return Err(Error::NotSaved { folder: self.folder.join(name), kept, cause: Box::new(cause) });
+        }
+        let mut notes = vec![];
+        let better = self.is_best(metric);
+        if better && let Err(error) = self.point(BEST, &name) {
+            notes.push(format!("{name} is the best so far, but '{BEST}' does not say so: {error}"));
+        }
+        self.prune(&name, &mut notes);
+        Ok(Saved { path: self.folder.join(name), best: better, notes })
+    }
+
+    fn write(&self, folder: &Path, checkpoint: &Checkpoint, metric: Option<f64>) -> Result<()> {
+        let disk = &*self.disk;
+        disk.create_folder(folder).map_err(Error::io("make folder", folder))?;
+        let metadata = [("format".to_string(), "bornite".to_string())].into();
+        let grouped = checkpoint.grouped()?;
+        let tensors = [
+            (WEIGHTS.to_string(), layout(&checkpoint.weights, &metadata)?),
+            (STATE_TENSORS.to_string(), layout(&grouped, &metadata)?),
+        ];
+        let mut files = write_tensors(disk, folder, &tensors)?;
+        let state = StateFile {
+            version: FORMAT_VERSION,
+            step: checkpoint.step,
+            groups: checkpoint.groups.keys().cloned().collect(),
+            state: checkpoint.state.clone(),
+        };
+        files.push(write_whole(disk, folder, STATE, &state_text(&state)?)?);
+        let manifest = Manifest::new(checkpoint.step, metric, files).text();
+        if manifest.len() as u64 > MAX_MANIFEST_BYTES {
+            let what =
+                format!("would have {} bytes, and {MAX_MANIFEST_BYTES} are read: too many tensors", manifest.len());
+            return Err(Error::file(Path::new(MANIFEST), what));
+        }
+        write_whole(disk, folder, MANIFEST, &manifest)?;
+        disk.sync_folder(folder).map_err(Error::io("write", folder))
+    }
+
+    /// Gives a complete folder its name and makes it the latest.
+    fn publish(&self, temporary: &Path, name: &str) -> Result<()> {
+        let path = self.folder.join(name);
+        self.disk.rename(temporary, &path).map_err(Error::io("make", &path))?;
+        self.disk.sync_folder(&self.folder).map_err(Error::io("write", &self.folder))?;
+        self.point(LATEST, name)
+    }
+
+    /// Replaces a pointer at one moment.
+    fn point(&self, pointer: &str, name: &str) -> Result<()> {
+        let temporary = format!("{SAVING}{pointer}-{}", std::process::id());
+        let path = self.folder.join(&temporary);
+        let replaced = write_whole(&*self.disk, &self.folder, &temporary, format!("{name}\n").as_bytes())
+            .and_then(|_| self.disk.rename(&path, &self.folder.join(pointer)).map_err(Error::io("replace", &path)));
+        if replaced.is_err() {
+            let _ = self.disk.remove(&path);
+        }
+        replaced?;
+        self.disk.sync_folder(&self.folder).map_err(Error::io("write", &self.folder))
+    }
+
+    /// A name for a step that no folder has. A step is saved twice where a run went back and came by again.
+    fn free_name(&self, step: u64) -> String {
+        let plain = format!("step-{step:08}");
+        let again = (1..).map(|n: u64| format!("{plain}.{n}"));
+        let taken = |name: &String| fs::symlink_metadata(self.folder.join(name)).is_ok();
+        std::iter::once(plain.clone()).chain(again).find(|name| !taken(name)).unwrap_or(plain)
+    }
+
+    fn is_best(&self, metric: Option<f64>) -> bool {
+        let Some(metric) = metric else { return false };
+        let before = best(&self.folder).ok().flatten().and_then(|path| read_manifest(&path).ok()?.metric);
+        before.is_none_or(|before| metric < before)
+    }
+
+    /// Removes the checkpoints that need not be kept.
+    fn prune(&self, saved: &str, notes: &mut Vec<String>) {
+        let all = match checkpoints(&self.folder) {
+            Ok(all) => all,
+            Err(error) => return notes.push(format!("old checkpoints were not removed: {error}")),
+        };
+        let best = if self.keep.best { pointed(&self.folder, BEST) } else { Ok(None) };
+        let (Ok(best), Ok(latest)) = (best, pointed(&self.folder, LATEST)) else {
+            return notes.push("old checkpoints were not removed: it cannot be told which are in use".into());
+        };
+        // The one just saved counts, whatever its clock says.
+        let others = all.iter().map(|path| name_of(path)).filter(|name| name != saved);
+        for name in others.skip(self.keep.last.max(1) - 1) {
+            let in_use = [&best, &latest].into_iter().any(|pointer| pointer.as_ref() == Some(&name));
+            if !in_use && let Err(error) = self.remove(&name) {
+                notes.push(format!("the old checkpoint {name} was not removed: {error}"));
+            }
+        }
+        // Without its checkpoint the pointer would lead nowhere.
+        let gone = |name: &String| !self.folder.join(name).exists();
+        if !self.keep.best && pointed(&self.folder, BEST).ok().flatten().as_ref().is_some_and(gone) {
+            let _ = self.disk.remove(&self.folder.join(BEST));
+        }
+    }
+
+    /// Removes a checkpoint: at one moment for those who look for it, then its files.
+    fn remove(&self, name: &str) -> std::io::Result<()> {
+        let hidden = self.folder.join(format!("{REMOVING}{name}-{}", std::process::id()));
+        self.disk.rename(&self.folder.join(name), &hidden)?;
+        self.disk.remove(&hidden)
+    }
+
+    /// Removes what writers that died have left. Nobody else writes here: this store holds the lock.
+    fn sweep(&self) {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            // Without a lock only what bears this process's number is known to be dead.
+            let ours = self.lock.is_some() || name.ends_with(&format!("-{}", std::process::id()));
+            if ours && (name.starts_with(SAVING) || name.starts_with(REMOVING)) {
+                let _ = self.disk.remove(&entry.path());
+            }
+        }
+    }
+}
+
+/// `state.json`, if a load will read it: no save is of use that cannot be loaded.
+fn state_text(state: &StateFile) -> Result<Vec<u8>> {
+    let refuse = |what: String| Error::file(Path::new(STATE), what);
+    let text = serde_json::to_vec_pretty(state).map_err(|error| refuse(error.to_string()))?;
+    if text.len() as u64 > MAX_JSON_BYTES {
+        return Err(refuse(format!("would have {} bytes, and {MAX_JSON_BYTES} are read", text.len())));
+    }
+    // The depth of JSON has a limit as well.
+    let _: StateFile = serde_json::from_slice(&text).map_err(|error| refuse(format!("could not be read: {error}")))?;
+    Ok(text)
+}
+
+/// The lock of a folder, with this process's number in it for others to see.
+fn lock(folder: &Path) -> Result<Option<File>> {
+    let path = folder.join(LOCK);
+    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = open.map_err(Error::io("write to", folder))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = file.take(32).read_to_string(&mut holder);
+            let number: Option<u32> = holder.trim().parse().ok();
+            let holder = number.map_or("another process".into(), |number| format!("process {number}"));
+            return Err(Error::Busy { folder: folder.into(), holder });
+        }
+        Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(Error::io("lock", &path)(error)),
+    }
+    // Only for the message above: on a full disk the lock holds just as well.
+    let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    Ok(Some(file))
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or(OsStr::new("")).to_string_lossy().into_owned()
+}
+
+/// The name in a pointer file, if there is one.
+fn pointed(folder: &Path, pointer: &str) -> Result<Option<String>> {
+    let path = folder.join(pointer);
+    let text = match read_bounded(&path, 4096) {
+        Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => return Ok(None),
+        result => result?,
+    };
+    let text = String::from_utf8_lossy(&text);
+    let name = text.trim_end();
+    if is_plain_file_name(name) {
+        return Ok(Some(name.into()));
+    }
+    Err(Error::file(&path, format!("should hold the name of a checkpoint beside it, and holds {}", shown(name))))
+}
+
+/// The folder of the checkpoint that was saved last, if there is one.
+pub fn latest(run: impl AsRef<Path>) -> Result<Option<PathBuf>> {
+    Ok(pointed(run.as_ref(), LATEST)?.map(|name| run.as_ref().join(name)))
+}
+
+/// The folder of the checkpoint with the least metric, if one was given.
+pub fn best(run: impl AsRef<Path>) -> Result<Option<PathBuf>> {
+    Ok(pointed(run.as_ref(), BEST)?.map(|name| run.as_ref().join(name)))
+}
+
+/// The folders of all checkpoints in a folder, those saved last first.
+pub fn checkpoints(run: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
+    let run = run.as_ref();
+    let mut found: Vec<(SystemTime, String)> = vec![];
+    for entry in fs::read_dir(run).map_err(Error::io("read folder", run))? {
+        let entry = entry.map_err(Error::io("read folder", run))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let digits = name.strip_prefix("step-").and_then(|rest| rest.split('.').next());
+        let ours = digits.is_some_and(|step| step.len() >= 8 && step.bytes().all(|byte| byte.is_ascii_digit()));
+        // Written last of all that is in it. A folder without one is not a checkpoint, and not ours to remove.
+        if let Ok(manifest) = fs::metadata(entry.path().join(MANIFEST))
+            && ours
+        {
+            found.push((manifest.modified().unwrap_or(SystemTime::UNIX_EPOCH), name));
+        }
+    }
+    found.sort_by(|a, b| b.cmp(a));
+    Ok(found.into_iter().map(|(_, name)| run.join(name)).collect())
+}
+
+/// Loads the checkpoint that `latest` names. If it is damaged, that is an error; with `fall_back` the one saved before it
+/// that is whole is loaded, and a note says so.
+pub fn load_latest(run: impl AsRef<Path>, device: Device, fall_back: bool) -> Result<Loaded> {
+    let run = run.as_ref();
+    let found = fs::metadata(run).map_err(Error::io("read folder", run))?;
+    if !found.is_dir() {
+        return Err(Error::file(run, "is a file, and checkpoints are in a folder"));
+    }
+    let loaded = |path: &Path| Ok(Loaded { checkpoint: load(path, device)?, name: name_of(path), note: None });
+    let mut newest = latest(run);
+    let damage = loop {
+        let path = match newest {
+            Ok(None) => return Err(Error::NoCheckpoint { folder: run.into(), pointer: LATEST }),
+            Ok(Some(path)) => path,
+            Err(error) => break error,
+        };
+        match loaded(&path) {
+            Ok(loaded) => return Ok(loaded),
+            Err(error) => {
+                // A writer may have saved another one meanwhile and removed this one.
+                newest = latest(run);
+                if newest.as_ref().is_ok_and(|now| now.as_ref() == Some(&path)) {
+                    break error;
+                }
+            }
+        }
+    };
+    if fall_back {
+        for path in checkpoints(run)? {
+            if let Ok(loaded) = loaded(&path) {
+                let note = Some(format!("{damage}; loaded {} instead", loaded.name));
+                return Ok(Loaded { note, ..loaded });
+            }
+        }
+    }
+    Err(damage)
+}

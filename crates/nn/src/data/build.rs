@@ -1,0 +1,246 @@
+//! Making a folder of tokens: read, encode on all cores, write in order, until everything is on the disk.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sha2::{Digest, Sha256};
+
+use super::cache::{DOCUMENTS, FORMAT_VERSION, FileRecord, MANIFEST, Manifest, TOKENS};
+use super::documents::{self, Piece};
+use super::source::SourceFile;
+use super::Progress;
+use crate::tokenizer::{Encoder, Tokenizer, hex};
+use crate::{Error, Result};
+
+/// So much text a thread is read, then encoded, then written: what building takes in memory, a few times over.
+const BATCH_BYTES: usize = 4 << 20;
+/// Fewer bytes are not worth a second thread.
+const ALONE_BYTES: usize = 64 << 10;
+/// Progress is told at least so often.
+const TOLD_BYTES: usize = 8 << 20;
+
+/// Makes files. Apart from the tests, which run out of space, it is the real one.
+pub(super) trait Disk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn Output>>;
+}
+
+/// A file that is written and then put on the disk for good.
+pub(super) trait Output: Write {
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+pub(super) struct RealDisk;
+
+impl Disk for RealDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
+        Ok(Box::new(File::create(path)?))
+    }
+}
+
+impl Output for File {
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_all()
+    }
+}
+
+/// Makes `folder`, which nobody else uses, with the tokens of files. It is on the disk when this returns.
+pub(super) fn build(
+    folder: &Path,
+    files: &[SourceFile],
+    tokenizer: &Tokenizer,
+    progress: &mut dyn FnMut(Progress),
+    disk: &dyn Disk,
+) -> Result<()> {
+    let _ = fs::remove_dir_all(folder);
+    fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let token_bytes = if tokenizer.vocabulary() <= 1 << 16 { 2 } else { 4 };
+    let mut builder = Builder {
+        encoders: (0..threads).map(|_| tokenizer.encoder()).collect(),
+        end: tokenizer.end_of_text(),
+        token_bytes,
+        pieces: vec![],
+        waiting: 0,
+        done: 0,
+        told: 0,
+        total: files.iter().map(|file| file.bytes).sum(),
+        tokens: Numbers::new(folder, TOKENS, disk)?,
+        documents: Numbers::new(folder, DOCUMENTS, disk)?,
+        document_start: 0,
+        progress,
+    };
+    let mut records = vec![];
+    for file in files {
+        let sha256 = documents::read(file, tokenizer.split(), &mut |piece| builder.add(piece))?;
+        records.push(FileRecord { path: file.path.clone(), bytes: file.bytes, modified_ns: file.modified_ns, sha256 });
+    }
+    builder.flush()?;
+    let (tokens, tokens_sha256) = builder.tokens.finish()?;
+    let (documents, documents_sha256) = builder.documents.finish()?;
+    let manifest = Manifest {
+        format_version: FORMAT_VERSION,
+        tokenizer: tokenizer.fingerprint().into(),
+        vocabulary: tokenizer.vocabulary() as u64,
+        token_bytes,
+        tokens,
+        documents,
+        tokens_sha256,
+        documents_sha256,
+        files: records,
+    };
+    write_manifest(&folder.join(MANIFEST), &manifest, disk)?;
+    sync_folder(folder)
+}
+
+fn write_manifest(path: &Path, manifest: &Manifest, disk: &dyn Disk) -> Result<()> {
+    let json = serde_json::to_vec_pretty(manifest).map_err(|error| Error::file(path, error.to_string()))?;
+    let write = || {
+        let mut file = disk.create(path)?;
+        file.write_all(&json)?;
+        file.sync()
+    };
+    write().map_err(Error::io("write", path))
+}
+
+/// Exchanges the manifest of a finished folder.
+pub(super) fn replace_manifest(folder: &Path, manifest: &Manifest) -> Result<()> {
+    let new = folder.join(format!("{MANIFEST}.{}", std::process::id()));
+    write_manifest(&new, manifest, &RealDisk)?;
+    fs::rename(&new, folder.join(MANIFEST)).map_err(Error::io("move", &new))?;
+    sync_folder(folder)
+}
+
+/// Puts the names in a folder on the disk.
+pub(super) fn sync_folder(folder: &Path) -> Result<()> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io("write", folder))
+}
+
+struct Builder<'a> {
+    encoders: Vec<Encoder<'a>>,
+    end: Option<u32>,
+    token_bytes: u64,
+    pieces: Vec<Piece>,
+    waiting: usize,
+    /// Bytes of text.
+    done: u64,
+    told: u64,
+    total: u64,
+    tokens: Numbers<'a>,
+    documents: Numbers<'a>,
+    document_start: u64,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+impl Builder<'_> {
+    fn add(&mut self, piece: Piece) -> Result<()> {
+        // What a piece takes beside its text counts too: there may be very many empty ones.
+        self.waiting += piece.text.len() + size_of::<Piece>();
+        self.pieces.push(piece);
+        if self.waiting >= BATCH_BYTES * self.encoders.len() { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let pieces = std::mem::take(&mut self.pieces);
+        let threads = if self.waiting < ALONE_BYTES { 1 } else { self.encoders.len() };
+        self.waiting = 0;
+        let encoded = encode(&mut self.encoders[..threads], &pieces);
+        let mut bytes = vec![];
+        for (piece, tokens) in pieces.iter().zip(encoded) {
+            self.write(&tokens, &mut bytes)?;
+            let so_far = self.tokens.count;
+            if piece.ends && so_far > self.document_start {
+                let end = self.end;
+                self.write(end.as_slice(), &mut bytes)?;
+                self.document_start = self.tokens.count;
+                self.documents.write(&self.document_start.to_le_bytes(), 1)?;
+            }
+            self.done += piece.text.len() as u64;
+            if self.done - self.told > TOLD_BYTES as u64 {
+                self.tell();
+            }
+        }
+        self.tell();
+        Ok(())
+    }
+
+    fn tell(&mut self) {
+        self.told = self.done;
+        let (done, total) = (self.done.min(self.total), self.total);
+        (self.progress)(Progress { doing: "tokenising", done, total, tokens: self.tokens.count });
+    }
+
+    fn write(&mut self, tokens: &[u32], bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.clear();
+        if self.token_bytes == 2 {
+            bytes.extend(tokens.iter().flat_map(|&token| (token as u16).to_le_bytes()));
+        } else {
+            bytes.extend(tokens.iter().flat_map(|token| token.to_le_bytes()));
+        }
+        self.tokens.write(bytes, tokens.len() as u64)
+    }
+}
+
+/// The tokens of each piece, on as many threads as there are encoders.
+fn encode(encoders: &mut [Encoder<'_>], pieces: &[Piece]) -> Vec<Vec<u32>> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Vec<u32>>> = pieces.iter().map(|_| Mutex::default()).collect();
+    let work = |encoder: &mut Encoder<'_>| {
+        while let (at, Some(piece)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            (at, pieces.get(at))
+        } {
+            let mut tokens = vec![];
+            if piece.starts {
+                encoder.encode(&piece.text, &mut tokens);
+            } else {
+                encoder.encode_rest(&piece.text, &mut tokens);
+            }
+            if let Ok(mut result) = results[at].lock() {
+                *result = tokens;
+            }
+        }
+    };
+    if let Some((first, others)) = encoders.split_first_mut() {
+        std::thread::scope(|scope| {
+            for encoder in others {
+                // Where no thread can be had, those there are do the work.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, || work(encoder));
+            }
+            work(first);
+        });
+    }
+    results.into_iter().map(|result| result.into_inner().unwrap_or_default()).collect()
+}
+
+/// Numbers written to a file, counted and hashed.
+struct Numbers<'a> {
+    file: BufWriter<Box<dyn Output + 'a>>,
+    path: std::path::PathBuf,
+    hash: Sha256,
+    count: u64,
+}
+
+impl<'a> Numbers<'a> {
+    fn new(folder: &Path, name: &str, disk: &dyn Disk) -> Result<Numbers<'a>> {
+        let path = folder.join(name);
+        let file = disk.create(&path).map_err(Error::io("write", &path))?;
+        Ok(Numbers { file: BufWriter::with_capacity(1 << 20, file), path, hash: Sha256::new(), count: 0 })
+    }
+
+    fn write(&mut self, bytes: &[u8], count: u64) -> Result<()> {
+        self.hash.update(bytes);
+        self.count += count;
+        self.file.write_all(bytes).map_err(Error::io("write", &self.path))
+    }
+
+    fn finish(self) -> Result<(u64, String)> {
+        let Numbers { file, path, hash, count } = self;
+        let sync = |file: BufWriter<Box<dyn Output + 'a>>| file.into_inner().map_err(|error| error.into_error())?.sync();
+        sync(file).map_err(Error::io("write", &path))?;
+        Ok((count, hex(&hash.finalize())))
+    }
+}

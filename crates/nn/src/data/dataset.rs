@@ -1,0 +1,111 @@
+//! Tokens of sources, whole or one part of a split.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::batches::{Batches, Plan};
+use super::cache::{self, Documents};
+use super::source::{self, Format, Source};
+use super::store::Tokens;
+use super::Progress;
+use crate::tokenizer::Tokenizer;
+use crate::{Error, Result};
+
+/// Tokens to train on or to judge by. Clones share what they read from.
+#[derive(Clone)]
+pub struct Dataset {
+    tokens: Arc<Tokens>,
+    range: Range<u64>,
+    documents: Option<Arc<Documents>>,
+}
+
+impl Dataset {
+    /// The tokens of sources. Text is tokenised once, each document followed by the end of text, and kept under the folder
+    /// `cache`; as long as files and tokenizer stay the same it is only opened. `progress` hears of work that takes time.
+    ///
+    /// Files of tokens (`.bin`) are used where they are, and cannot be mixed with text.
+    pub fn open(
+        sources: &[Source],
+        tokenizer: &Tokenizer,
+        cache: &Path,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Dataset> {
+        let files = source::list(sources)?;
+        let is_bin = |format| matches!(format, Format::Bin | Format::Bin32);
+        let bins = files.iter().filter(|file| is_bin(file.format)).count();
+        let data = if bins == files.len() {
+            let mut tokens = Tokens::new(tokenizer.vocabulary());
+            files.iter().try_for_each(|file| tokens.push_shard(file))?;
+            Dataset { range: 0..tokens.len(), tokens: Arc::new(tokens), documents: None }
+        } else if bins == 0 {
+            let (tokens, documents) = cache::open_or_build(cache, &files, tokenizer, progress)?;
+            Dataset { range: 0..tokens.len(), tokens: Arc::new(tokens), documents: Some(Arc::new(documents)) }
+        } else {
+            let bin = files.iter().find(|file| is_bin(file.format)).map_or(String::new(), |file| file.path.display().to_string());
+            return Err(Error::Data(format!("{bin} holds tokens, other files text; name one kind at a time")));
+        };
+        if data.is_empty() {
+            let (first, count) = (files[0].path.display(), files.len());
+            return Err(Error::Data(format!("there is nothing in {first}{}", match count {
+                1 => String::new(),
+                _ => format!(" and {} other files", count - 1),
+            })));
+        }
+        Ok(data)
+    }
+
+    /// A folder that [`open`](Dataset::open) made below its cache, without the sources: only the tokenizer is compared.
+    pub fn open_folder(folder: &Path, tokenizer: &Tokenizer) -> Result<Dataset> {
+        let (tokens, documents) = cache::open_folder(folder, tokenizer)?;
+        Ok(Dataset { range: 0..tokens.len(), tokens: Arc::new(tokens), documents: Some(Arc::new(documents)) })
+    }
+
+    /// The number of tokens.
+    pub fn len(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// Whether there are no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// Appends tokens, from one place on.
+    pub fn read(&self, from: u64, count: usize, into: &mut Vec<i32>) -> Result<()> {
+        if from.checked_add(count as u64).is_none_or(|end| end > self.len()) {
+            return Err(Error::Data(format!("{count} tokens from {from} on were asked for; there are {}", self.len())));
+        }
+        self.tokens.read(self.range.start + from, count, into)
+    }
+
+    /// The data but for the last part, and that part: about `fraction` of the tokens, for validation. The cut is where a
+    /// document ends, so that none is in both, if one ends within that part.
+    pub fn split(&self, fraction: f64) -> Result<(Dataset, Dataset)> {
+        if !(0.0..1.0).contains(&fraction) {
+            return Err(Error::Data(format!("a part of {fraction} was asked for validation; from 0 to less than 1 is possible")));
+        }
+        let tail = (self.len() as f64 * fraction).round() as u64;
+        let mut cut = self.range.end - tail.min(self.len());
+        if tail > 0 && let Some(documents) = &self.documents {
+            // Training keeps the document that the cut would halve, unless that leaves nothing.
+            if let Some(end) = documents.end_at_or_after(cut)?.filter(|end| *end < self.range.end) {
+                cut = end;
+            }
+        }
+        let part = |range| Dataset { range, ..self.clone() };
+        Ok((part(self.range.start..cut), part(cut..self.range.end)))
+    }
+
+    /// The data in batches, from the start.
+    pub fn batches(&self, plan: &Plan) -> Result<Batches> {
+        Batches::new(self.clone(), plan)
+    }
+}
+
+impl fmt::Debug for Dataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dataset({} tokens)", self.len())
+    }
+}

@@ -1,0 +1,79 @@
+//! From files of text to batches of tokens.
+//!
+//! [`Source`]s name files; a [`Dataset`] is their tokens, made once and kept in a cache folder; [`Batches`] are its windows in
+//! an order that a seed fixes and a [`Cursor`] resumes. Nothing here makes tensors or knows what is trained.
+//!
+//! ```
+//! use bornite_nn::data::{Dataset, Plan, Source};
+//! use bornite_nn::tokenizer::Tokenizer;
+//!
+//! # let folder = std::env::temp_dir().join(format!("bornite-data-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder).unwrap();
+//! # std::fs::write(folder.join("a.txt"), "To be, or not to be, that is the question. ".repeat(20)).unwrap();
+//! let sources = [Source::new(folder.join("a.txt"))];
+//! let data = Dataset::open(&sources, &Tokenizer::bytes(), &folder.join("cache"), &mut |_| {})?;
+//! let (train, validation) = data.split(0.1)?;
+//! let mut batches = train.batches(&Plan { batch: 4, context: 16, seed: 1, ..Plan::default() })?;
+//! let batch = batches.next().unwrap()?;
+//! assert_eq!(batch.inputs.len(), 4 * 16);
+//! assert_eq!(batch.inputs[1], batch.targets[0]);
+//! # assert!(validation.len() > 0);
+//! # std::fs::remove_dir_all(&folder).unwrap();
+//! # Ok::<(), bornite_nn::Error>(())
+//! ```
+
+mod batches;
+mod build;
+mod cache;
+mod dataset;
+mod documents;
+#[cfg(test)]
+mod full_disk;
+mod jsonl;
+mod order;
+mod parquet;
+mod source;
+mod store;
+
+pub use batches::{Batch, Batches, Cursor, Plan};
+pub use cache::FORMAT_VERSION;
+pub use dataset::Dataset;
+pub use source::{Format, Source};
+
+use crate::Result;
+use crate::tokenizer::{Split, Tokenizer, Trainer};
+
+/// How far work on data has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done: "reading", "tokenising", "comparing", "merging".
+    pub doing: &'static str,
+    /// How much is done, of `total`: bytes, or tokens of a vocabulary.
+    pub done: u64,
+    /// How much there is to do.
+    pub total: u64,
+    /// Tokens made so far.
+    pub tokens: u64,
+}
+
+/// Learns a tokenizer of so many tokens from the text of sources; see [`Trainer`].
+pub fn train_tokenizer(sources: &[Source], vocabulary: usize, progress: &mut dyn FnMut(Progress)) -> Result<Tokenizer> {
+    let files = source::list(sources)?;
+    let total = files.iter().map(|file| file.bytes).sum();
+    let mut trainer = Trainer::new(Split::Gpt2);
+    let (mut done, mut told) = (0, 0);
+    for file in &files {
+        documents::read(file, Split::Gpt2, &mut |piece| {
+            trainer.add(&piece.text);
+            done += piece.text.len() as u64;
+            if done - told > 4 << 20 {
+                told = done;
+                progress(Progress { doing: "reading", done: done.min(total), total, tokens: 0 });
+            }
+            Ok(())
+        })?;
+    }
+    trainer.finish(vocabulary, &mut |done, total| {
+        progress(Progress { doing: "merging", done: done as u64, total: total as u64, tokens: 0 });
+    })
+}

@@ -1,0 +1,132 @@
+//! The compressions that Parquet files have in practice, into at most as many bytes as promised.
+
+use std::io::Read;
+
+use super::Checked;
+
+/// The bytes of a page. `length` is what its header promises; it is not believed before the bytes are there.
+pub(super) fn decompress(codec: i64, bytes: &[u8], length: usize) -> Checked<Vec<u8>> {
+    let found = match codec {
+        0 => bytes.to_vec(),
+        1 => snappy(bytes, length)?,
+        2 => read(flate2::read::MultiGzDecoder::new(bytes), length, "gzip")?,
+        6 => {
+            let decoder = ruzstd::decoding::StreamingDecoder::new(bytes);
+            read(decoder.map_err(|error| format!("a page is not zstd: {error}"))?, length, "zstd")?
+        }
+        7 => lz4(bytes, length)?,
+        other => {
+            let name = ["", "", "", "LZO", "Brotli", "LZ4 of Hadoop"].get(other as usize).unwrap_or(&"an unknown one");
+            return Err(format!("its compression ({name}) is not supported; Snappy, gzip, zstd, LZ4 and none are"));
+        }
+    };
+    if found.len() != length {
+        return Err(format!("a page has {} bytes where its header promises {length}", found.len()));
+    }
+    Ok(found)
+}
+
+fn read(decoder: impl Read, length: usize, name: &str) -> Checked<Vec<u8>> {
+    let mut found = vec![];
+    let result = decoder.take(length as u64 + 1).read_to_end(&mut found);
+    result.map_err(|error| format!("a page is not {name}: {error}"))?;
+    Ok(found)
+}
+
+/// Appends bytes that came before, `back` from the end; they may overlap with what is appended.
+fn copy_back(found: &mut Vec<u8>, back: usize, count: usize, length: usize, name: &str) -> Checked<()> {
+    if back == 0 || back > found.len() || count > length - found.len() {
+        return Err(format!("a page is not {name}: it refers to bytes that are not there"));
+    }
+    let start = found.len() - back;
+    if back >= count {
+        found.extend_from_within(start..start + count);
+    } else {
+        for at in start..start + count {
+            found.push(found[at]);
+        }
+    }
+    Ok(())
+}
+
+/// Snappy's raw format: the length, then literals and references back.
+fn snappy(bytes: &[u8], length: usize) -> Checked<Vec<u8>> {
+    let short = || "a page is not Snappy: it ends in the middle".to_owned();
+    let mut reader = super::thrift::Reader::new(bytes);
+    let promised = reader.varint()?;
+    if promised != length as u64 {
+        return Err(format!("a page should have {length} bytes, but Snappy has {promised}"));
+    }
+    let mut rest = &bytes[reader.at()..];
+    let mut found = vec![];
+    while let Some((&tag, after)) = rest.split_first() {
+        let number = |count: usize| -> Checked<usize> {
+            let bytes = after.get(..count).ok_or_else(short)?;
+            Ok(bytes.iter().rev().fold(0, |value, &byte| value << 8 | usize::from(byte)))
+        };
+        let high = usize::from(tag >> 2);
+        match tag & 3 {
+            0 => {
+                let extra = high.saturating_sub(59);
+                let count = 1 + if extra > 0 { number(extra)? } else { high };
+                let literal = after.get(extra..).and_then(|after| after.get(..count)).ok_or_else(short)?;
+                if literal.len() > length - found.len() {
+                    return Err("a page is not Snappy: it has more bytes than it says".into());
+                }
+                found.extend_from_slice(literal);
+                rest = &after[extra + count..];
+            }
+            kind => {
+                let (bytes, count, back) = match kind {
+                    1 => (1, 4 + (high & 7), (high >> 3) << 8 | number(1)?),
+                    2 => (2, 1 + high, number(2)?),
+                    _ => (4, 1 + high, number(4)?),
+                };
+                copy_back(&mut found, back, count, length, "Snappy")?;
+                rest = &after[bytes..];
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// LZ4's block format: literals and references back, in turn.
+fn lz4(bytes: &[u8], length: usize) -> Checked<Vec<u8>> {
+    let short = || "a page is not LZ4: it ends in the middle".to_owned();
+    let (mut at, mut found) = (0, vec![]);
+    let byte = |at: &mut usize| -> Checked<usize> {
+        let byte = *bytes.get(*at).ok_or_else(short)?;
+        *at += 1;
+        Ok(usize::from(byte))
+    };
+    let long = |at: &mut usize, mut count: usize| -> Checked<usize> {
+        if count == 15 {
+            loop {
+                let more = byte(at)?;
+                count += more;
+                if more < 255 {
+                    break;
+                }
+            }
+        }
+        Ok(count)
+    };
+    while at < bytes.len() {
+        let token = byte(&mut at)?;
+        let literals = long(&mut at, token >> 4)?;
+        let literal = bytes[at..].get(..literals).ok_or_else(short)?;
+        if literals > length - found.len() {
+            return Err("a page is not LZ4: it has more bytes than it should".into());
+        }
+        found.extend_from_slice(literal);
+        at += literals;
+        // The last sequence has literals only.
+        if at == bytes.len() {
+            break;
+        }
+        let back = byte(&mut at)? | byte(&mut at)? << 8;
+        let count = 4 + long(&mut at, token & 15)?;
+        copy_back(&mut found, back, count, length, "LZ4")?;
+    }
+    Ok(found)
+}

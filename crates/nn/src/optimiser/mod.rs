@@ -1,0 +1,248 @@
+//! Optimisers over flat arenas: each is a function of elements, so one kernel updates all parameters.
+
+mod muon;
+mod rate;
+
+use bornite::{Arena, DType, Tensor, Update};
+use serde::{Deserialize, Serialize};
+
+pub use rate::{Fall, Rate};
+
+use crate::parameters::Declarations;
+use crate::{Error, Result};
+
+/// Which rule moves parameters.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Rule {
+    /// Moments of gradients, with decay apart from them.
+    Adamw {
+        /// How much of the first moment is kept.
+        beta1: f64,
+        /// How much of the second moment is kept.
+        beta2: f64,
+        /// What keeps the quotient finite.
+        eps: f64,
+    },
+    /// As AdamW, with decay as part of the gradient.
+    Adam {
+        /// How much of the first moment is kept.
+        beta1: f64,
+        /// How much of the second moment is kept.
+        beta2: f64,
+        /// What keeps the quotient finite.
+        eps: f64,
+    },
+    /// Down the gradient, with decay as part of it.
+    Sgd {
+        /// How much of the last move is kept.
+        momentum: f64,
+        /// Whether to look ahead along it.
+        nesterov: bool,
+    },
+    /// By the root of a running mean of squares.
+    Rmsprop {
+        /// How much of the mean is kept.
+        alpha: f64,
+        /// What keeps the quotient finite.
+        eps: f64,
+    },
+    /// By the root of the sum of all squares.
+    Adagrad {
+        /// What keeps the quotient finite.
+        eps: f64,
+    },
+    /// Matrices along the nearest orthogonal matrix to their momentum, the rest as AdamW.
+    Muon {
+        /// How much of the momentum is kept.
+        momentum: f64,
+        /// How much of the first moment is kept, for what is no hidden matrix.
+        beta1: f64,
+        /// How much of the second moment is kept.
+        beta2: f64,
+        /// What keeps the quotient finite.
+        eps: f64,
+    },
+}
+
+impl Rule {
+    /// AdamW as GPTs are trained.
+    pub const ADAMW: Rule = Rule::Adamw { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
+
+    /// How many numbers a parameter are kept between steps.
+    pub fn moments(&self) -> usize {
+        match self {
+            Rule::Adamw { .. } | Rule::Adam { .. } | Rule::Muon { .. } => 2,
+            Rule::Sgd { momentum, .. } => usize::from(*momentum != 0.0),
+            Rule::Rmsprop { .. } | Rule::Adagrad { .. } => 1,
+        }
+    }
+
+    /// Refuses what cannot be.
+    pub fn check(&self) -> Result<()> {
+        let (kept, eps): (&[(&str, f64)], f64) = match self {
+            Rule::Adamw { beta1, beta2, eps } | Rule::Adam { beta1, beta2, eps } => {
+                (&[("beta1", *beta1), ("beta2", *beta2)], *eps)
+            }
+            Rule::Sgd { momentum, .. } => (&[("momentum", *momentum)], 1.0),
+            Rule::Rmsprop { alpha, eps } => (&[("alpha", *alpha)], *eps),
+            Rule::Adagrad { eps } => (&[], *eps),
+            Rule::Muon { momentum, beta1, beta2, eps } => {
+                (&[("momentum", *momentum), ("beta1", *beta1), ("beta2", *beta2)], *eps)
+            }
+        };
+        for (name, value) in kept {
+            if !(0.0..1.0).contains(value) {
+                return Err(Error::Config(format!("optimiser.{name} is {value}; it must be from 0 to below 1")));
+            }
+        }
+        if !(eps > 0.0 && eps.is_finite()) {
+            return Err(Error::Config(format!("optimiser.eps is {eps}; it must be above 0")));
+        }
+        Ok(())
+    }
+}
+
+/// What a step is given from the host, as one tensor of f32: [`Numbers::tensor`].
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// The learning rate.
+    pub rate: f64,
+    /// The number of the step, from 1.
+    pub step: u64,
+}
+
+/// An optimiser with what it keeps. Cloning copies handles.
+#[derive(Clone)]
+pub struct Optimiser {
+    rule: Rule,
+    /// Weight decay of matrices.
+    decay: f64,
+    /// Largest norm of all gradients together; what is above is scaled down to it.
+    clip: Option<f64>,
+    moments: Vec<Arena>,
+    declared: Declarations,
+}
+
+/// What a step makes: updates, and numbers about it.
+pub struct Stepped {
+    /// New parameters and moments.
+    pub updates: Vec<Update>,
+    /// The new parameters, flat, in f32: what copies of them in 16 bits are made from.
+    pub parameters: Tensor,
+    /// The norm of all gradients before it was clipped.
+    pub norm: Tensor,
+    /// Whether that was finite. If not, nothing changes.
+    pub finite: Tensor,
+}
+
+impl Optimiser {
+    /// An optimiser for the parameters of an arena in f32.
+    pub fn new(
+        rule: Rule,
+        decay: f64,
+        clip: Option<f64>,
+        declared: &Declarations,
+        parameters: &Arena,
+    ) -> Result<Optimiser> {
+        rule.check()?;
+        if !(decay >= 0.0 && decay.is_finite()) {
+            return Err(Error::Config(format!("optimiser.decay is {decay}; it must not be negative")));
+        }
+        if clip.is_some_and(|clip| !(clip > 0.0)) {
+            return Err(Error::Config("optimiser.clip must be above 0; leave it out for no clipping".into()));
+        }
+        let moments = (0..rule.moments()).map(|_| parameters.like(DType::F32, 0.0)).collect::<bornite::Result<_>>()?;
+        Ok(Optimiser { rule, decay, clip, moments, declared: declared.clone() })
+    }
+
+    /// What is kept between steps, to be saved.
+    pub fn moments(&self) -> &[Arena] {
+        &self.moments
+    }
+
+    /// The host's part of a step: the rate and what of moments that began at zero is still missing.
+    pub fn numbers(&self, numbers: Numbers) -> [f32; 3] {
+        let left = |beta: f64| (1.0 - beta.powf(numbers.step as f64)) as f32;
+        let rate = numbers.rate as f32;
+        match self.rule {
+            Rule::Adamw { beta1, beta2, .. } | Rule::Adam { beta1, beta2, .. } | Rule::Muon { beta1, beta2, .. } => {
+                [rate, left(beta1), left(beta2)]
+            }
+            _ => [rate, 1.0, 1.0],
+        }
+    }
+
+    /// A step from flat gradients, in any float type, divided by `scale`. `numbers` are those of [`Optimiser::numbers`].
+    pub fn step(&self, parameters: &Arena, gradients: &Tensor, scale: Option<&Tensor>, numbers: &Tensor) -> Stepped {
+        let mut g = gradients.cast(DType::F32);
+        if let Some(scale) = scale {
+            g = g / scale;
+        }
+        let norm = (&g * &g).sum(..).sqrt();
+        let finite = norm.lt(f64::INFINITY); // false also for NaN
+        if let Some(clip) = self.clip {
+            // As PyTorch has it, which divides by a little more than the norm.
+            let factor = (clip / (&norm + 1e-6)).clamp(0.0, 1.0);
+            g = g * factor;
+        }
+        let [rate, left1, left2] = [0, 1, 2].map(|n| numbers.slice(0, n..n + 1).reshape(&[]));
+        let p = parameters.get();
+        let decay = || parameters.spread(&self.declared.each(|d| if d.decays() { self.decay } else { 0.0 }));
+        let m: Vec<Tensor> = self.moments.iter().map(Arena::get).collect();
+        let kept = |m: &Tensor, beta: f64, new: Tensor| m * beta + new * (1.0 - beta);
+        let adam = |g: &Tensor, beta1: f64, beta2: f64, eps: f64| {
+            let (first, second) = (kept(&m[0], beta1, g.clone()), kept(&m[1], beta2, g * g));
+            let along = (&first / &left1) / ((&second / &left2).sqrt() + eps);
+            (along, vec![first, second])
+        };
+        let (new, moments) = match self.rule {
+            Rule::Adamw { beta1, beta2, eps } => {
+                let (along, moments) = adam(&g, beta1, beta2, eps);
+                (&p * (1.0 - decay() * &rate) - along * &rate, moments)
+            }
+            Rule::Adam { beta1, beta2, eps } => {
+                let (along, moments) = adam(&(&g + decay() * &p), beta1, beta2, eps);
+                (&p - along * &rate, moments)
+            }
+            Rule::Sgd { momentum, nesterov } => {
+                let g = &g + decay() * &p;
+                match m.first() {
+                    None => (&p - g * &rate, vec![]),
+                    Some(before) => {
+                        let velocity = before * momentum + &g;
+                        let along = if nesterov { &g + &velocity * momentum } else { velocity.clone() };
+                        (&p - along * &rate, vec![velocity])
+                    }
+                }
+            }
+            Rule::Rmsprop { alpha, eps } => {
+                let g = &g + decay() * &p;
+                let squares = kept(&m[0], alpha, &g * &g);
+                (&p - &g / (squares.sqrt() + eps) * &rate, vec![squares])
+            }
+            Rule::Adagrad { eps } => {
+                let g = &g + decay() * &p;
+                let squares = &m[0] + &g * &g;
+                (&p - &g / (squares.sqrt() + eps) * &rate, vec![squares])
+            }
+            Rule::Muon { momentum, beta1, beta2, eps } => {
+                let (along, mut moments) = adam(&g, beta1, beta2, eps);
+                let velocity = &m[0] * momentum + &g;
+                let hidden = self.declared.each(|d| f64::from(muon::is_hidden(d)));
+                let is_hidden = parameters.spread(&hidden).gt(0.0);
+                let turned = muon::directions(&self.declared, parameters, &(&g + &velocity * momentum));
+                moments[0] = is_hidden.select(&velocity, &moments[0]);
+                let along = is_hidden.select(&turned, &along);
+                (&p * (1.0 - decay() * &rate) - along * &rate, moments)
+            }
+        };
+        let keep = |new: &Tensor, old: &Tensor| finite.select(new, old);
+        let new = keep(&new, &p);
+        let mut updates = vec![parameters.set(new.clone())];
+        for ((arena, new), old) in self.moments.iter().zip(&moments).zip(&m) {
+            updates.push(arena.set(keep(new, old)));
+        }
+        Stepped { updates, parameters: new, norm, finite }
+    }
+}

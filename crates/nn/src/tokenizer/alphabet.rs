@@ -1,0 +1,63 @@
+//! Bytes as characters: how byte-level vocabularies are written in files that hold text.
+//!
+//! Bytes that are printable in Latin-1 stand for themselves, the others for the characters from U+0100 on, in order.
+
+/// Bytes in the order of their characters, which is the order of GPT-2's first 256 tokens.
+pub(super) fn bytes_in_order() -> impl Iterator<Item = u8> {
+    (0..=255).filter(|&byte| printable(byte)).chain((0..=255).filter(|&byte| !printable(byte)))
+}
+
+fn printable(byte: u8) -> bool {
+    matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff)
+}
+
+/// The alphabet in both directions.
+pub(super) struct Alphabet {
+    chars: [char; 256],
+    /// By code point; all are below 0x144.
+    bytes: [Option<u8>; 0x144],
+}
+
+impl Alphabet {
+    pub(super) fn new() -> Alphabet {
+        let mut alphabet = Alphabet { chars: ['\0'; 256], bytes: [None; 0x144] };
+        let mut next = 0x100;
+        for byte in 0..=255u8 {
+            let code = if printable(byte) {
+                byte as u32
+            } else {
+                next += 1;
+                next - 1
+            };
+            alphabet.chars[byte as usize] = char::from_u32(code).unwrap_or_default();
+            alphabet.bytes[code as usize] = Some(byte);
+        }
+        alphabet
+    }
+
+    pub(super) fn text(&self, bytes: &[u8]) -> String {
+        bytes.iter().map(|&byte| self.chars[byte as usize]).collect()
+    }
+
+    /// The bytes that a text stands for; `None` if it has characters that stand for no byte.
+    pub(super) fn bytes(&self, text: &str) -> Option<Vec<u8>> {
+        text.chars().map(|char| self.bytes.get(char as usize).copied().flatten()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_has_a_character_and_back() {
+        let alphabet = Alphabet::new();
+        let all: Vec<u8> = (0..=255).collect();
+        let text = alphabet.text(&all);
+        assert_eq!(alphabet.bytes(&text).as_deref(), Some(&all[..]));
+        assert_eq!(alphabet.text(b"a b\n"), "aĠbĊ");
+        assert_eq!(alphabet.bytes("日"), None);
+        let order: Vec<u8> = bytes_in_order().collect();
+        assert!(order.is_sorted_by_key(|&byte| alphabet.text(&[byte])));
+    }
+}

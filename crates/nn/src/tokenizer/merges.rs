@@ -1,0 +1,176 @@
+//! Merging the tokens of one word: of all neighbours that may be merged the pair of the lowest rank goes first, among
+//! equals the leftmost.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use foldhash::fast::RandomState;
+
+/// What a pair of tokens becomes, and how early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Merge {
+    pub rank: u32,
+    pub id: u32,
+}
+
+/// Stands for pairs that are not merged: later than all others.
+const NEVER: Merge = Merge { rank: u32::MAX, id: u32::MAX };
+
+/// Up to so many tokens all pairs are looked through for the next merge, with no allocation. A heap for longer words, which
+/// are rare: without it the time would grow with the square of the length.
+const SCAN_TOKENS: usize = 100;
+
+#[derive(Clone, Default)]
+pub(super) struct Merges {
+    by_pair: HashMap<(u32, u32), Merge, RandomState>,
+    in_order: Vec<(u32, u32)>,
+}
+
+impl Merges {
+    pub(super) fn with_capacity(count: usize) -> Merges {
+        Merges { by_pair: HashMap::with_capacity_and_hasher(count, RandomState::default()), in_order: Vec::with_capacity(count) }
+    }
+
+    /// Adds the next merge; `false` if the pair has one already.
+    pub(super) fn push(&mut self, pair: (u32, u32), id: u32) -> bool {
+        let rank = self.in_order.len() as u32;
+        let new = self.by_pair.insert(pair, Merge { rank, id }).is_none();
+        self.in_order.push(pair);
+        new
+    }
+
+    /// Pairs by rank.
+    pub(super) fn in_order(&self) -> &[(u32, u32)] {
+        &self.in_order
+    }
+
+    fn get(&self, left: u32, right: u32) -> Merge {
+        self.by_pair.get(&(left, right)).copied().unwrap_or(NEVER)
+    }
+
+    /// Merges the tokens of a word until no pair is left to merge.
+    pub(super) fn apply(&self, word: &mut Vec<u32>) {
+        if self.in_order.is_empty() {
+        } else if word.len() <= SCAN_TOKENS {
+            self.scan(word);
+        } else {
+            self.heap(word);
+        }
+    }
+
+    fn scan(&self, word: &mut Vec<u32>) {
+        let mut room = [NEVER; SCAN_TOKENS];
+        // `pairs[n]` is what tokens n and n + 1 become.
+        let pairs = &mut room[..word.len().saturating_sub(1)];
+        for (pair, tokens) in pairs.iter_mut().zip(word.windows(2)) {
+            *pair = self.get(tokens[0], tokens[1]);
+        }
+        let mut length = word.len();
+        while length > 1 {
+            let (mut at, mut best) = (0, NEVER);
+            for (n, pair) in pairs[..length - 1].iter().enumerate() {
+                if pair.rank < best.rank {
+                    (at, best) = (n, *pair);
+                }
+            }
+            if best.rank == NEVER.rank {
+                break;
+            }
+            word[at] = best.id;
+            word.copy_within(at + 2..length, at + 1);
+            pairs.copy_within(at + 1..length - 1, at);
+            length -= 1;
+            if at > 0 {
+                pairs[at - 1] = self.get(word[at - 1], word[at]);
+            }
+            if at + 1 < length {
+                pairs[at] = self.get(word[at], word[at + 1]);
+            }
+        }
+        word.truncate(length);
+    }
+
+    fn heap(&self, word: &mut Vec<u32>) {
+        /// Ends the list.
+        const NONE: usize = usize::MAX;
+        let count = word.len();
+        let mut next: Vec<usize> = (1..count).chain([NONE]).collect();
+        let mut before: Vec<usize> = [NONE].into_iter().chain(0..count - 1).collect();
+        let mut gone = vec![false; count];
+        let mut heap = BinaryHeap::new();
+        let offer = |heap: &mut BinaryHeap<_>, word: &[u32], left: usize, right: usize| {
+            let merge = self.get(word[left], word[right]);
+            if merge != NEVER {
+                heap.push(Reverse((merge.rank, left, merge.id)));
+            }
+        };
+        for left in 0..count - 1 {
+            offer(&mut heap, word, left, left + 1);
+        }
+        while let Some(Reverse((rank, left, id))) = heap.pop() {
+            let right = next[left];
+            // Offers of pairs that have changed since are void.
+            if gone[left] || right == NONE || self.get(word[left], word[right]) != (Merge { rank, id }) {
+                continue;
+            }
+            word[left] = id;
+            gone[right] = true;
+            next[left] = next[right];
+            if next[left] != NONE {
+                before[next[left]] = left;
+                offer(&mut heap, word, left, next[left]);
+            }
+            if before[left] != NONE {
+                offer(&mut heap, word, before[left], left);
+            }
+        }
+        let mut place = 0;
+        word.retain(|_| {
+            place += 1;
+            !gone[place - 1]
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// The rule, as plainly as it can be written.
+    fn plainly(merges: &Merges, word: &mut Vec<u32>) {
+        loop {
+            let best = word.windows(2).enumerate().map(|(at, pair)| (merges.get(pair[0], pair[1]), at)).min();
+            match best {
+                Some((merge, at)) if merge != NEVER => {
+                    word.splice(at..at + 2, [merge.id]);
+                }
+                _ => break,
+            }
+        }
+    }
+
+    #[test]
+    fn both_ways_to_merge_follow_the_rule() {
+        let mut random = Random::fresh();
+        for _ in 0..2_000 {
+            let tokens = 2 + random.below(30) as u32;
+            let mut merges = Merges::default();
+            // Any pairs in any order, also such as no training would make.
+            for _ in 0..random.below(60) {
+                let pair = (random.below(tokens as u64) as u32, random.below(tokens as u64) as u32);
+                if !merges.by_pair.contains_key(&pair) {
+                    merges.push(pair, random.below(tokens as u64) as u32);
+                }
+            }
+            let length = 1 + random.below(SCAN_TOKENS as u64) as usize;
+            let word: Vec<u32> = (0..length).map(|_| random.below(tokens as u64) as u32).collect();
+            let (mut expected, mut scanned, mut heaped) = (word.clone(), word.clone(), word);
+            plainly(&merges, &mut expected);
+            merges.scan(&mut scanned);
+            merges.heap(&mut heaped);
+            assert_eq!(scanned, expected);
+            assert_eq!(heaped, expected);
+        }
+    }
+}

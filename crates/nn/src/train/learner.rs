@@ -1,0 +1,323 @@
+//! A model that learns: parameters, optimiser and the compiled steps, apart from data, files and time.
+
+use std::collections::BTreeMap;
+
+use bornite::{Arena, DType, Device, Tensor, Trace, trace};
+
+use super::precision::{LossScale, Precision};
+use crate::model::{Cache, Gpt};
+use crate::optimiser::{Numbers, Optimiser, Rule};
+use crate::parameters::Context;
+use crate::{Error, Result};
+
+/// How a model is to learn.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Learning {
+    /// The optimiser's rule.
+    pub rule: Rule,
+    /// Weight decay of matrices.
+    pub decay: f64,
+    /// Largest norm of the gradients.
+    pub clip: Option<f64>,
+    /// Arithmetic.
+    pub precision: Precision,
+    /// Batches whose gradients are summed before a step.
+    pub accumulate: usize,
+    /// Seed of parameters and dropout.
+    pub seed: u64,
+}
+
+/// A model with its parameters and what changes them.
+pub struct Learner {
+    gpt: Gpt,
+    learning: Learning,
+    device: Device,
+    /// f32.
+    parameters: Arena,
+    /// What the model runs on: the parameters, or their copy in 16 bits.
+    weights: Arena,
+    optimiser: Optimiser,
+    /// Sums of gradients over batches, where there are several a step.
+    gradients: Option<Arena>,
+    scale: LossScale,
+    steps: u64,
+    /// One step from one batch.
+    whole: Trace<'static>,
+    /// The gradients of one batch, added to the sums.
+    add: Trace<'static>,
+    /// A step from the sums.
+    apply: Trace<'static>,
+    /// The loss of a batch.
+    loss: Trace<'static>,
+}
+
+/// What a step found, once it is there.
+pub struct Outcome {
+    losses: Vec<Tensor>,
+    norm: Tensor,
+    /// The factor that the loss was scaled by.
+    scale: f64,
+}
+
+/// Numbers about a step.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Measured {
+    /// The mean loss.
+    pub loss: f64,
+    /// The norm of the gradients before clipping.
+    pub norm: f64,
+    /// Whether parameters changed: gradients were finite.
+    pub moved: bool,
+}
+
+impl Outcome {
+    /// Waits for the step.
+    pub fn measure(&self) -> Result<Measured> {
+        let mut loss = 0.0;
+        for part in &self.losses {
+            loss += part.item()? / self.losses.len() as f64;
+        }
+        let norm = self.norm.item()?;
+        Ok(Measured { loss: loss / self.scale, norm, moved: norm.is_finite() })
+    }
+}
+
+impl Learner {
+    /// A model at its beginning.
+    pub fn new(gpt: Gpt, learning: Learning, device: Device) -> Result<Learner> {
+        let parameters = gpt.parameters().arena(learning.seed, device)?;
+        Learner::with(gpt, learning, parameters)
+    }
+
+    /// A model that starts from an arena of its parameters in f32.
+    pub fn with(gpt: Gpt, learning: Learning, parameters: Arena) -> Result<Learner> {
+        if learning.accumulate == 0 {
+            return Err(Error::Config("train.accumulate is 0; it must be at least 1".into()));
+        }
+        let device = parameters.get().device()?;
+        let Learning { rule, decay, clip, precision, .. } = learning;
+        let optimiser = Optimiser::new(rule, decay, clip, gpt.parameters(), &parameters)?;
+        let weights = match precision.dtype() {
+            DType::F32 => parameters.clone(),
+            dtype => parameters.like(dtype, 0.0)?,
+        };
+        let several = learning.accumulate > 1;
+        let gradients = several.then(|| parameters.like(DType::F32, 0.0)).transpose()?;
+        let steps = Steps { gpt: gpt.clone(), learning, optimiser: optimiser.clone() };
+        let arenas = Arenas { parameters: parameters.clone(), weights: weights.clone(), gradients: gradients.clone() };
+        let mut learner = Learner {
+            gpt,
+            learning,
+            device,
+            parameters,
+            weights,
+            optimiser,
+            gradients,
+            scale: LossScale::new(precision),
+            steps: 0,
+            whole: steps.clone().whole(arenas.clone()),
+            add: steps.clone().add(arenas.clone()),
+            apply: steps.clone().apply(arenas.clone()),
+            loss: steps.loss(arenas),
+        };
+        learner.round()?;
+        Ok(learner)
+    }
+
+    /// Makes the copy in 16 bits what the parameters are.
+    fn round(&mut self) -> Result<()> {
+        if self.learning.precision.dtype() != DType::F32 {
+            let rounded = self.parameters.get().cast(self.learning.precision.dtype());
+            bornite::commit(&[], vec![self.weights.set(rounded)])?;
+        }
+        Ok(())
+    }
+
+    /// The model.
+    pub fn gpt(&self) -> &Gpt {
+        &self.gpt
+    }
+
+    /// Where it is.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// The parameters, in f32.
+    pub fn parameters(&self) -> &Arena {
+        &self.parameters
+    }
+
+    /// Steps made so far.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The factor of the loss.
+    pub fn scale(&self) -> LossScale {
+        self.scale
+    }
+
+    /// What the factor is after a step that was measured.
+    pub fn rescale(&mut self, moved: bool) {
+        self.scale = self.scale.after(self.learning.precision, moved);
+    }
+
+    /// A step from as many batches as are accumulated, each tokens and targets of `[batch, tokens]`. It returns before the
+    /// step is done.
+    pub fn step(&mut self, batches: &[(Tensor, Tensor)], rate: f64) -> Result<Outcome> {
+        if batches.len() != self.learning.accumulate {
+            let what = format!("{} batches for a step of {}", batches.len(), self.learning.accumulate);
+            return Err(Error::Config(what));
+        }
+        let device = self.device;
+        let number = self.steps + 1;
+        let numbers = Tensor::from_slice(&self.optimiser.numbers(Numbers { rate, step: number }), &[3], device);
+        let scale = Tensor::from_slice(&[self.scale.factor as f32], &[], device);
+        // Far apart: each layer of each batch draws from an offset of its own.
+        let random =
+            |n: usize| Tensor::from_slice(&[self.learning.seed, number << 32 | (n as u64) << 20], &[2], device);
+        let precision = self.learning.precision;
+        let (losses, norm) = precision.within(|| -> Result<(Vec<Tensor>, Tensor)> {
+            if self.gradients.is_none() {
+                let (x, y) = &batches[0];
+                let mut results = self.whole.call(&[x.clone(), y.clone(), numbers, scale, random(0)])?.into_iter();
+                return pair(results.next().into_iter().collect(), results.next());
+            }
+            let mut losses = vec![];
+            for (n, (x, y)) in batches.iter().enumerate() {
+                losses.extend(self.add.call(&[x.clone(), y.clone(), scale.clone(), random(n)])?);
+            }
+            let norm = self.apply.call(&[numbers, scale])?.into_iter().next();
+            pair(losses, norm)
+        })?;
+        self.steps = number;
+        Ok(Outcome { losses, norm, scale: self.scale.factor })
+    }
+
+    /// The loss of a batch, without dropout.
+    pub fn evaluate(&self, x: &Tensor, y: &Tensor) -> Result<f64> {
+        let loss = self.learning.precision.within(|| self.loss.call(&[x.clone(), y.clone()]))?;
+        Ok(loss[0].item()?)
+    }
+
+    /// Parameters, then what the optimiser keeps, by name: what a checkpoint holds.
+    pub fn tensors(&self) -> [BTreeMap<String, Tensor>; 2] {
+        let named = |arena: &Arena, prefix: &str| -> Vec<(String, Tensor)> {
+            let names = arena.segments().map(|(name, _)| format!("{prefix}{name}"));
+            names.zip(arena.tensors()).collect()
+        };
+        let moments = self.optimiser.moments().iter().enumerate();
+        let kept = moments.flat_map(|(n, arena)| named(arena, &format!("moment{n}.")));
+        [named(&self.parameters, "").into_iter().collect(), kept.collect()]
+    }
+
+    /// Goes on where a checkpoint was made. After an error the learner must not be used.
+    pub fn restore(&mut self, tensors: [&BTreeMap<String, Tensor>; 2], steps: u64, scale: LossScale) -> Result<()> {
+        let load = |arena: &Arena, from: &BTreeMap<String, Tensor>, prefix: &str| -> Result<()> {
+            let mut found = vec![];
+            for (name, _) in arena.segments() {
+                let full = format!("{prefix}{name}");
+                match from.get(&full) {
+                    Some(tensor) => found.push((name.to_owned(), tensor.clone())),
+                    None => return Err(Error::Config(format!("the checkpoint has no '{full}'"))),
+                }
+            }
+            let named: Vec<(&str, &Tensor)> = found.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
+            Ok(arena.load(&named)?)
+        };
+        load(&self.parameters, tensors[0], "")?;
+        for (n, arena) in self.optimiser.moments().iter().enumerate() {
+            load(arena, tensors[1], &format!("moment{n}."))?;
+        }
+        (self.steps, self.scale) = (steps, scale);
+        self.round()
+    }
+
+    /// What the model runs on: parameters in its arithmetic.
+    pub fn weights(&self) -> &Arena {
+        &self.weights
+    }
+
+    /// Empty caches for one text of up to `length` tokens.
+    pub fn caches(&self, length: usize) -> Result<Vec<Cache>> {
+        self.gpt.caches(1, length, self.learning.precision.dtype(), self.device)
+    }
+}
+
+fn pair(losses: Vec<Tensor>, norm: Option<Tensor>) -> Result<(Vec<Tensor>, Tensor)> {
+    // The functions below return as much.
+    norm.map(|norm| (losses, norm)).ok_or_else(|| Error::Config("a step without a norm".into()))
+}
+
+/// The storage that steps read and write.
+#[derive(Clone)]
+struct Arenas {
+    parameters: Arena,
+    weights: Arena,
+    gradients: Option<Arena>,
+}
+
+/// The functions that are traced.
+#[derive(Clone)]
+struct Steps {
+    gpt: Gpt,
+    learning: Learning,
+    optimiser: Optimiser,
+}
+
+impl Steps {
+    /// The loss, scaled, and its gradients, flat.
+    fn slopes(&self, arenas: &Arenas, x: &Tensor, y: &Tensor, scale: &Tensor, random: &Tensor) -> (Tensor, Tensor) {
+        let context = Context::training(arenas.weights.tensors(), random.clone());
+        let loss = self.gpt.loss(&context, x, y).cast(DType::F32) * scale;
+        let flat = arenas.weights.gradient(&loss);
+        (loss, flat)
+    }
+
+    /// The optimiser's step from flat gradients that are `scale` times too large.
+    fn moved(&self, arenas: &Arenas, flat: &Tensor, scale: Tensor, numbers: &Tensor) -> (Tensor, Vec<bornite::Update>) {
+        let plain = self.learning.precision != Precision::F16 && self.learning.accumulate == 1;
+        let stepped = self.optimiser.step(&arenas.parameters, flat, (!plain).then_some(&scale), numbers);
+        let mut updates = stepped.updates;
+        if self.learning.precision.dtype() != DType::F32 {
+            updates.push(arenas.weights.set(stepped.parameters.cast(self.learning.precision.dtype())));
+        }
+        (stepped.norm, updates)
+    }
+
+    fn whole(self, arenas: Arenas) -> Trace<'static> {
+        trace(move |given| {
+            let (loss, flat) = self.slopes(&arenas, &given[0], &given[1], &given[3], &given[4]);
+            let (norm, updates) = self.moved(&arenas, &flat, given[3].clone(), &given[2]);
+            Ok((vec![loss, norm], updates))
+        })
+    }
+
+    fn add(self, arenas: Arenas) -> Trace<'static> {
+        trace(move |given| {
+            let (loss, flat) = self.slopes(&arenas, &given[0], &given[1], &given[2], &given[3]);
+            let sums = arenas.gradients.iter().map(|sums| sums.set(sums.get() + flat.cast(DType::F32))).collect();
+            Ok((vec![loss], sums))
+        })
+    }
+
+    fn apply(self, arenas: Arenas) -> Trace<'static> {
+        trace(move |given| {
+            let Some(sums) = &arenas.gradients else { return Ok((vec![], vec![])) };
+            let flat = sums.get();
+            let scale = &given[1] * self.learning.accumulate as f64;
+            let (norm, mut updates) = self.moved(&arenas, &flat, scale, &given[0]);
+            // Not times 0: sums that are not finite would stay so.
+            updates.push(sums.set(Tensor::zeros(flat.shape()?, DType::F32, flat.device()?)));
+            Ok((vec![norm], updates))
+        })
+    }
+
+    fn loss(self, arenas: Arenas) -> Trace<'static> {
+        trace(move |given| {
+            let loss = self.gpt.loss(&Context::new(arenas.weights.tensors()), &given[0], &given[1]);
+            Ok((vec![loss.cast(DType::F32)], vec![]))
+        })
+    }
+}

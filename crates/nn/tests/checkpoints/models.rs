@@ -1,0 +1,156 @@
+//! Hugging Face folders, out and in.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use bornite::{DType, Device, Tensor};
+use bornite_nn::checkpoint::Tensors;
+use bornite_nn::checkpoint::huggingface::{Export, Model, Pair};
+use bornite_nn::checkpoint::safetensors::{Rules, Safetensors};
+
+use crate::Outcome;
+use crate::random::Random;
+use crate::sample::{Folder, assert_says, bytes, names, tensor};
+
+fn table() -> Vec<Pair> {
+    vec![
+        Pair::new("embed", "wte.weight", false),
+        Pair::new("block.qkv", "h.0.attn.c_attn.weight", true),
+        Pair::new("block.bias", "h.0.attn.c_attn.bias", false),
+        Pair::new("norm", "ln_f.weight", false),
+    ]
+}
+
+fn ours(random: &mut Random) -> Tensors {
+    let shapes: [(&str, DType, &[usize]); 4] = [
+        ("embed", DType::F32, &[50, 8]),
+        ("block.qkv", DType::BF16, &[24, 8]),
+        ("block.bias", DType::F32, &[24]),
+        ("norm", DType::F16, &[8]),
+    ];
+    shapes.into_iter().map(|(name, dtype, shape)| (name.into(), tensor(random, dtype, shape))).collect()
+}
+
+fn shapes(tensors: &Tensors) -> BTreeMap<String, Vec<usize>> {
+    tensors.iter().map(|(name, tensor)| (name.clone(), tensor.shape().unwrap().to_vec())).collect()
+}
+
+fn export(folder: &Path, tensors: &Tensors, max_file_bytes: u64, tokenizer: Option<&Path>) -> bornite_nn::Result<()> {
+    let config = serde_json::json!({ "model_type": "gpt2", "layer_norm_epsilon": 1e-5 });
+    Export { config: &config, tensors, table: &table(), tokenizer, max_file_bytes }.write(folder)
+}
+
+pub fn go_out_and_come_back() -> Outcome {
+    let folder = Folder::new("models");
+    let tensors = ours(&mut Random::fresh());
+    fs::write(folder.join("tokens"), r#"{"version":"1.0"}"#)?;
+    let one: &[&str] = &["config.json", "model.safetensors", "tokenizer.json"];
+    let three: &[&str] = &[
+        "config.json",
+        "model-00001-of-00003.safetensors",
+        "model-00002-of-00003.safetensors",
+        "model-00003-of-00003.safetensors",
+        "model.safetensors.index.json",
+        "tokenizer.json",
+    ];
+    for (n, (max_file_bytes, files)) in [(1 << 30, one), (490, three)].into_iter().enumerate() {
+        let to = folder.join(&format!("deep/er/{n}"));
+        export(&to, &tensors, max_file_bytes, Some(&folder.join("tokens")))?;
+        assert_eq!(names(&to), files);
+        let mut model = Model::open(&to, &Rules::default())?;
+        assert_eq!(model.config()["layer_norm_epsilon"], 1e-5);
+        assert_eq!(fs::read_to_string(model.tokenizer().ok_or("no tokenizer")?)?, r#"{"version":"1.0"}"#);
+        assert_eq!(model.tensors().count(), 4);
+        let back = model.import(&table(), &shapes(&tensors), |_| false, Device::cpu())?;
+        assert_eq!(bytes(&back), bytes(&tensors));
+        let theirs = model.tensors().find(|(name, _)| *name == "h.0.attn.c_attn.weight").ok_or("not there")?.1;
+        assert_eq!(theirs.shape, [8, 24]);
+    }
+    // What is transposed is transposed, not only said to be.
+    let x = Tensor::from_slice(&[1i32, 2, 3, 4, 5, 6], &[2, 3], Device::cpu());
+    let tensors = Tensors::from([("x".to_string(), x)]);
+    let rows = [Pair::new("x", "y", true)];
+    let config = serde_json::json!({});
+    let to = folder.join("turned");
+    // Left by an export that died.
+    fs::create_dir(folder.join(".saving-turned-1"))?;
+    Export { config: &config, tensors: &tensors, table: &rows, tokenizer: None, max_file_bytes: 1 << 30 }.write(&to)?;
+    let mut file = Safetensors::open(to.join("model.safetensors"))?;
+    assert_eq!(file.header().metadata["format"], "pt");
+    assert_eq!(file.tensor("y", Device::cpu())?.to_vec::<i32>()?, [1, 4, 2, 5, 3, 6]);
+    assert_eq!(names(&folder.0), ["deep", "tokens", "turned"]);
+    Ok(())
+}
+
+pub fn names_and_shapes_must_fit() -> Outcome {
+    let folder = Folder::new("fit");
+    let tensors = ours(&mut Random::fresh());
+    let to = folder.join("model");
+    export(&to, &tensors, 1 << 30, None)?;
+    let mut model = Model::open(&to, &Rules::default())?;
+    let right = shapes(&tensors);
+    let mut longer = right.clone();
+    longer.insert("block.mlp".into(), vec![1]);
+    let mut other = right.clone();
+    other.insert("block.qkv".into(), vec![8, 24]);
+    let with = |from: &str, to: &str| -> Vec<Pair> {
+        let renamed = |pair: Pair| if pair.theirs == from { Pair { theirs: to.into(), ..pair } } else { pair };
+        table().into_iter().map(renamed).collect()
+    };
+    let without = |theirs: &str| -> Vec<Pair> { table().into_iter().filter(|pair| pair.theirs != theirs).collect() };
+    let mut fewer = right.clone();
+    fewer.remove("norm");
+    let untransposable = vec![Pair { transpose: true, ..table()[2].clone() }];
+    let cases: [(Vec<Pair>, &BTreeMap<String, Vec<usize>>, &[&str]); 6] = [
+        (with("wte.weight", "wte.weigth"), &right, &["lacks 'wte.weigth' (is it 'wte.weight'?)", "no use"]),
+        (without("ln_f.weight"), &fewer, &["it has 'ln_f.weight', for which there is no use"]),
+        (table(), &longer, &["no row for our 'block.mlp'"]),
+        (table(), &other, &["'h.0.attn.c_attn.weight' has shape [8, 24], transposed", "'block.qkv' needs [8, 24]"]),
+        (table(), &fewer, &["a row for 'norm', which our model lacks"]),
+        (
+            [untransposable, table()].concat(),
+            &right,
+            &["'h.0.attn.c_attn.bias' has shape [24], transposed; our 'block.bias' needs [24]"],
+        ),
+    ];
+    for (table, shapes, said) in cases {
+        let error = model.import(&table, shapes, |_| false, Device::cpu()).err().ok_or(said[0])?;
+        assert_says(&error, said);
+        assert_says(&error, &[&to.display().to_string()]);
+    }
+    // Unless it is said that it is of no use.
+    let imported = model.import(&without("ln_f.weight"), &fewer, |name| name == "ln_f.weight", Device::cpu())?;
+    assert_eq!(imported.len(), 3);
+    let error = export(&folder.join("more"), &Tensors::from([("nrom".into(), tensors["norm"].clone())]), 1, None);
+    assert_says(&error.err().ok_or("exported")?, &["no row for our 'nrom' (is it 'norm'?)"]);
+    assert_eq!(names(&folder.0), ["model"], "a failed export leaves nothing");
+    Ok(())
+}
+
+pub fn shards_must_fit_their_index() -> Outcome {
+    let folder = Folder::new("shards");
+    let to = folder.join("model");
+    export(&to, &ours(&mut Random::fresh()), 490, None)?;
+    let index = to.join("model.safetensors.index.json");
+    let right = fs::read_to_string(&index)?;
+    let first = "model-00001-of-00003.safetensors";
+    for (from, by, said) in [
+        (first, "../model/model-00001-of-00003.safetensors", "not a safetensors file of this folder"),
+        (first, "/etc/passwd", "not a safetensors file of this folder"),
+        (first, "config.json", "not a safetensors file of this folder"),
+        (first, "model-00002-of-00003.safetensors", "where it is"),
+        ("model-00003-of-00003.safetensors", "model-00009-of-00003.safetensors", "No such file"),
+        ("\"ln_f.weight\"", "\"ln_g.weight\"", "does not say that tensor 'ln_f.weight' is in"),
+        ("\"ln_f.weight\"", "\"wte.weight\"", "'wte.weight' is there twice"),
+        ("\"ln_f.weight\"", "\"a\": \"model-00001-of-00003.safetensors\", \"ln_f.weight\"", "where it is not"),
+        ("weight_map", "weights", "missing field `weight_map`"),
+    ] {
+        assert!(right.contains(from), "{right}");
+        fs::write(&index, right.replacen(from, by, 1))?;
+        assert_says(&Model::open(&to, &Rules::default()).err().ok_or(said)?, &[said]);
+    }
+    fs::write(&index, &right)?;
+    Model::open(&to, &Rules::default())?;
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! Orders, cursors and splits.
+
+use std::collections::HashMap;
+
+use bornite_nn::data::{Batch, Batches, Cursor, Dataset, Format, Plan, Source};
+use bornite_nn::tokenizer::Tokenizer;
+
+use crate::{Folder, Random, all, says};
+
+/// Tokens that are all different, so that each tells where it is from.
+fn numbered(folder: &Folder, count: u32) -> Dataset {
+    let bytes: Vec<u8> = (0..count).flat_map(u32::to_le_bytes).collect();
+    let source = Source::new(folder.write(&format!("{count}.bin"), bytes)).format(Format::Bin32);
+    let mut file: serde_json::Value = serde_json::from_str(&Tokenizer::bytes().to_json()).unwrap();
+    for n in 257..count {
+        file["added_tokens"].as_array_mut().unwrap().push(serde_json::json!({"id": n, "content": format!("<{n}>")}));
+    }
+    folder.open(source, &Tokenizer::from_json(file.to_string().as_bytes()).unwrap()).unwrap()
+}
+
+fn take(batches: &mut Batches, count: usize) -> Vec<Batch> {
+    batches.take(count).map(|batch| batch.unwrap()).collect()
+}
+
+#[test]
+fn every_token_comes_once_an_epoch() {
+    let folder = Folder::new();
+    let mut random = Random::fresh();
+    for _ in 0..30 {
+        let (count, context) = (50 + random.below(2_000) as u32, 1 + random.below(40) as usize);
+        let data = numbered(&folder, count);
+        for shuffle in [true, false] {
+            let seed = random.below(u64::MAX);
+            let plan = Plan { batch: 1, context, seed, shuffle, prefetch: 0 };
+            let mut batches = data.batches(&plan).unwrap();
+            let windows = batches.windows() as usize;
+            assert_eq!(windows, (count as usize - 1) / context);
+            let mut orders = vec![];
+            for epoch in 0..3 {
+                let mut seen = HashMap::new();
+                let epoch_batches = take(&mut batches, windows);
+                for batch in &epoch_batches {
+                    assert!(batch.inputs.iter().zip(&batch.targets).all(|(input, target)| input + 1 == *target));
+                    batch.inputs.iter().for_each(|&token| *seen.entry(token).or_insert(0) += 1);
+                }
+                assert!(seen.values().all(|&times| times == 1));
+                // Fewer than one window's worth is left out.
+                assert_eq!(seen.len(), windows * context);
+                let order: Vec<i32> = epoch_batches.iter().map(|batch| batch.inputs[0]).collect();
+                assert_eq!(order.is_sorted(), !shuffle || windows == 1 || windows < 4 && order.is_sorted());
+                orders.push(order);
+                assert_eq!((batches.cursor().epoch, batches.cursor().position), (epoch + 1, 0));
+            }
+            if shuffle && windows > 20 {
+                assert_ne!(orders[0], orders[1]);
+            }
+        }
+    }
+}
+
+#[test]
+fn documents_come_once_an_epoch() {
+    let folder = Folder::new();
+    // Documents of 15 bytes and their end: each fills a window; one token more for the last target.
+    let lines: String = (0..500).map(|n| format!("{{\"text\": \"document {n:06}\"}}\n")).collect();
+    let tokenizer = Tokenizer::bytes();
+    let texts = [Source::new(folder.write("a.jsonl", lines)), Source::new(folder.write("end.txt", "x"))];
+    let data = Dataset::open(&texts, &tokenizer, &folder.cache(), &mut |_| {}).unwrap();
+    let plan = Plan { batch: 10, context: 16, seed: 3, shuffle: false, prefetch: 2 };
+    for shuffle in [false, true] {
+        let (train, _) = data.split(0.0).unwrap();
+        let mut batches = train.batches(&Plan { shuffle, ..plan.clone() }).unwrap();
+        assert_eq!(batches.windows(), 500);
+        let mut found: Vec<i32> = take(&mut batches, 50).into_iter().flat_map(|batch| batch.inputs).collect();
+        if shuffle {
+            // A token too many shifts whole epochs; count the numbers in the text either way.
+            let text = tokenizer.decode(&found.iter().map(|&token| token as u32).collect::<Vec<_>>());
+            let whole = (0..500).filter(|n| text.matches(&format!("{n:06}")).count() == 1).count();
+            assert!(whole > 490, "{whole} of 500 documents came once");
+            found.sort_unstable();
+        } else {
+            assert_eq!(found, all(&data)[..8_000]);
+        }
+    }
+}
+
+#[test]
+fn resuming_anywhere_is_as_if_never_stopped() {
+    let folder = Folder::new();
+    let mut random = Random::fresh();
+    let data = numbered(&folder, 1_777);
+    let plan = Plan { batch: 7, context: 10, seed: random.below(1_000), shuffle: true, prefetch: 0 };
+    let mut whole = data.batches(&plan).unwrap();
+    let expected = take(&mut whole, 80);
+    assert!(expected[79].next.epoch >= 3, "several epochs");
+    for stop in 0..79 {
+        let prefetch = random.below(4) as usize;
+        let mut resumed = data.batches(&Plan { prefetch, seed: 999, ..plan.clone() }).unwrap();
+        // As a checkpoint would: through text.
+        let saved = serde_json::to_string(&expected[stop].next).unwrap();
+        resumed.seek(serde_json::from_str(&saved).unwrap()).unwrap();
+        assert_eq!(take(&mut resumed, 79 - stop), expected[stop + 1..], "stopped after {stop}");
+    }
+    // Backwards too, with batches on their way.
+    let mut batches = data.batches(&Plan { prefetch: 3, ..plan.clone() }).unwrap();
+    for _ in 0..20 {
+        let stop = random.below(79) as usize;
+        batches.seek(expected[stop].next).unwrap();
+        assert_eq!(batches.cursor(), expected[stop].next);
+        assert_eq!(take(&mut batches, 1)[0], expected[stop + 1]);
+    }
+    let other = Cursor { windows: 5, ..whole.cursor() };
+    says(batches.seek(other), &["of 5", "there are 177", "resume with the data"]);
+    says(batches.seek(Cursor { position: 177, ..whole.cursor() }), &["window 177 of 177"]);
+}
+
+#[test]
+fn the_order_does_not_depend_on_prefetching() {
+    let folder = Folder::new();
+    let data = numbered(&folder, 3_000);
+    let plan = Plan { batch: 5, context: 13, seed: 11, shuffle: true, prefetch: 0 };
+    let expected = take(&mut data.batches(&plan).unwrap(), 120);
+    for prefetch in [1, 2, 7, 64] {
+        assert_eq!(take(&mut data.batches(&Plan { prefetch, ..plan.clone() }).unwrap(), 120), expected);
+    }
+    let other = take(&mut data.batches(&Plan { seed: 12, ..plan.clone() }).unwrap(), 1);
+    assert_ne!(other[0].inputs, expected[0].inputs);
+}
+
+#[test]
+fn threads_end_when_batches_are_dropped() {
+    let folder = Folder::new();
+    let data = numbered(&folder, 3_000);
+    let start = std::time::Instant::now();
+    for n in 0..300 {
+        let plan = Plan { batch: 4, context: 8, seed: n, prefetch: 1 + n as usize % 3, ..Plan::default() };
+        let mut batches = data.batches(&plan).unwrap();
+        // Dropped while the thread waits, works, or has not begun.
+        take(&mut batches, n as usize % 4);
+    }
+    assert!(start.elapsed().as_secs() < 60);
+    let named = |thread: std::io::Result<std::fs::DirEntry>| {
+        let name = std::fs::read_to_string(thread.unwrap().path().join("comm")).unwrap_or_default();
+        name.starts_with("bornite-data")
+    };
+    if cfg!(target_os = "linux") {
+        // Threads of other tests may be alive, not hundreds.
+        let alive = std::fs::read_dir("/proc/self/task").unwrap().filter_map(|t| named(t).then_some(())).count();
+        assert!(alive < 50, "{alive} threads");
+    }
+}
+
+#[test]
+fn errors_while_reading_ahead_arrive_and_do_not_end_it() {
+    let folder = Folder::new();
+    let path = folder.write("a.bin", (0..4_000u16).flat_map(|n| (n % 200).to_le_bytes()).collect::<Vec<u8>>());
+    let data = folder.open(Source::new(&path), &Tokenizer::bytes()).unwrap();
+    let plan = Plan { batch: 4, context: 100, shuffle: false, prefetch: 2, seed: 0 };
+    let expected = take(&mut data.batches(&plan).unwrap(), 9);
+    let mut batches = data.batches(&plan).unwrap();
+    assert_eq!(take(&mut batches, 1), expected[..1]);
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(3_000).unwrap();
+    let mut errors = 0;
+    for _ in 0..12 {
+        match batches.next().unwrap() {
+            Ok(batch) => assert!(expected.contains(&batch)),
+            Err(error) => {
+                errors += 1;
+                assert!(error.to_string().contains("cannot read"), "{error}");
+            }
+        }
+    }
+    assert!(errors > 0);
+    std::fs::write(&path, whole).unwrap();
+    let at = expected.iter().position(|batch| batch.next == batches.cursor()).unwrap();
+    assert_eq!(batches.next().unwrap().unwrap(), expected[at + 1], "the batch that failed comes next");
+}
+
+#[test]
+fn validation_is_the_tail_and_no_document_is_in_both() {
+    let folder = Folder::new();
+    let mut random = Random::fresh();
+    let tokenizer = Tokenizer::bytes();
+    let lines: String =
+        (0..200).map(|_| format!("{{\"text\": \"{}\"}}\n", "x".repeat(1 + random.below(50) as usize))).collect();
+    let data = folder.open(Source::new(folder.write("a.jsonl", lines)), &tokenizer).unwrap();
+    let end = tokenizer.end_of_text().unwrap() as i32;
+    for fraction in [0.01, 0.1, 0.5, 0.9] {
+        let (train, validation) = data.split(fraction).unwrap();
+        assert_eq!([all(&train), all(&validation)].concat(), all(&data));
+        let found = validation.len() as f64 / data.len() as f64;
+        assert!((found - fraction).abs() < 52.0 / data.len() as f64, "{found} for {fraction}");
+        assert_eq!(*all(&train).last().unwrap(), end);
+    }
+    let (train, validation) = data.split(0.0).unwrap();
+    assert_eq!((train.len(), validation.len()), (data.len(), 0));
+    // One document only: it is cut.
+    let one = folder.open(Source::new(folder.write("one.txt", "word ".repeat(100))), &tokenizer).unwrap();
+    let (train, validation) = one.split(0.2).unwrap();
+    assert_eq!((train.len(), validation.len()), (401, 100));
+    for wrong in [-0.1, 1.0, f64::NAN] {
+        says(one.split(wrong), &["from 0 to less than 1"]);
+    }
+}
+
+#[test]
+fn data_must_fill_a_window() {
+    let folder = Folder::new();
+    let data = folder.open(Source::new(folder.write("a.txt", "x".repeat(99))), &Tokenizer::bytes()).unwrap();
+    let plan = |context| Plan { batch: 2, context, ..Plan::default() };
+    assert_eq!(data.batches(&plan(99)).unwrap().windows(), 1);
+    assert_eq!(take(&mut data.batches(&plan(99)).unwrap(), 2).len(), 2);
+    says(data.batches(&plan(100)), &["100 tokens, 1 too few for one window of 100", "99 or less"]);
+    says(data.batches(&plan(1_024)), &["100 tokens, 925 too few"]);
+    says(data.batches(&plan(0)), &["at least one"]);
+    says(data.batches(&Plan { batch: usize::MAX, ..plan(8) }), &["at most"]);
+}

@@ -1,0 +1,152 @@
+//! What is kept on disk: used again when it fits, made anew when not, and never believed before it is whole.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use bornite_nn::data::{Dataset, Progress, Source};
+use bornite_nn::tokenizer::Tokenizer;
+
+use crate::{Folder, Random, all, expected, says};
+
+/// Opens and says whether tokens were made.
+fn open(source: &Path, cache: &Path, tokenizer: &Tokenizer) -> (Dataset, bool) {
+    let mut built = false;
+    let mut hear = |progress: Progress| built |= progress.doing == "tokenising";
+    let data = Dataset::open(&[Source::new(source)], tokenizer, cache, &mut hear).unwrap();
+    (data, built)
+}
+
+/// The one folder of a cache.
+fn entry(cache: &Path) -> PathBuf {
+    let paths = std::fs::read_dir(cache).unwrap().flatten().map(|entry| entry.path());
+    let mut folders: Vec<PathBuf> = paths.filter(|path| path.is_dir()).collect();
+    assert_eq!(folders.len(), 1, "{folders:?}");
+    folders.pop().unwrap()
+}
+
+#[test]
+fn what_fits_is_used_again_and_what_does_not_is_made_anew() {
+    let folder = Folder::new();
+    let (texts, cache, bytes) = (folder.0.join("texts"), folder.cache(), Tokenizer::bytes());
+    let file = folder.write("texts/a.txt", "one text");
+    folder.write("texts/b.txt", "another");
+    let check = |documents: &[&str], made: bool, why: &str| {
+        let (data, built) = open(&texts, &cache, &bytes);
+        assert_eq!(built, made, "{why}");
+        assert_eq!(all(&data), expected(documents, &bytes), "{why}");
+    };
+    check(&["one text", "another"], true, "at first");
+    check(&["one text", "another"], false, "nothing changed");
+    let touch = |time| std::fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+    touch(SystemTime::now() + Duration::from_secs(5));
+    check(&["one text", "another"], false, "touched, but the same bytes");
+    folder.write("texts/a.txt", "own text");
+    touch(SystemTime::now() + Duration::from_secs(9));
+    check(&["own text", "another"], true, "other bytes, as many");
+    folder.write("texts/a.txt", "longer text");
+    check(&["longer text", "another"], true, "another length");
+    folder.write("texts/c.txt", "new");
+    check(&["longer text", "another", "new"], true, "a new file");
+    check(&["longer text", "another", "new"], false, "nothing changed again");
+    assert!(open(&texts, &cache, &Tokenizer::gpt2()).1, "another tokenizer");
+    check(&["longer text", "another", "new"], false, "both are kept");
+}
+
+#[test]
+fn damaged_folders_are_made_anew() {
+    let folder = Folder::new();
+    let (text, cache, bytes) = (folder.write("a.txt", "some text to keep"), folder.cache(), Tokenizer::bytes());
+    let good = all(&open(&text, &cache, &bytes).0);
+    for name in ["tokens.bin", "documents.bin", "manifest.json"] {
+        for damage in 0..3 {
+            let path = entry(&cache).join(name);
+            let mut contents = std::fs::read(&path).unwrap();
+            match damage {
+                0 => contents.truncate(contents.len() / 2),
+                1 if name != "tokens.bin" => contents.iter_mut().for_each(|byte| *byte ^= 0x15),
+                1 => contents.push(0),
+                _ => drop(std::fs::remove_file(&path)),
+            }
+            if damage < 2 {
+                std::fs::write(&path, contents).unwrap();
+            }
+            let (data, built) = open(&text, &cache, &bytes);
+            assert!(built, "{name}, damage {damage}");
+            assert_eq!(all(&data), good);
+        }
+    }
+}
+
+#[test]
+fn folders_by_themselves_need_their_tokenizer_and_version() {
+    let folder = Folder::new();
+    let (text, cache, bytes) = (folder.write("a.txt", "some text"), folder.cache(), Tokenizer::bytes());
+    let good = all(&open(&text, &cache, &bytes).0);
+    let made = entry(&cache);
+    assert_eq!(all(&Dataset::open_folder(&made, &bytes).unwrap()), good);
+    let wrong = Dataset::open_folder(&made, &Tokenizer::gpt2());
+    says(wrong, &["another tokenizer (257 tokens", "than the one given (50257 tokens", "tokenise again"]);
+    says(Dataset::open_folder(&folder.0, &bytes), &["cannot open", "manifest.json"]);
+    let manifest = made.join("manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, text.replace("\"format_version\": 1", "\"format_version\": 2")).unwrap();
+    says(Dataset::open_folder(&made, &bytes), &["format version 2; this program reads version 1"]);
+    // A token that no vocabulary has is found when it is read.
+    std::fs::write(&manifest, text).unwrap();
+    let tokens = made.join("tokens.bin");
+    let mut contents = std::fs::read(&tokens).unwrap();
+    contents[7] = 0xff;
+    std::fs::write(&tokens, contents).unwrap();
+    says(Dataset::open_folder(&made, &bytes).unwrap().read(0, 9, &mut vec![]), &["token 3 is", "damaged"]);
+}
+
+/// The folder in which the child of the next test works; unset in ordinary runs, where it does nothing.
+const CHILD: &str = "KILLED_WHILE_BUILDING";
+
+#[test]
+fn child_that_builds() {
+    let Some(folder) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
+    open(&folder.join("texts"), &folder.join("cache"), &Tokenizer::gpt2());
+}
+
+#[test]
+fn killed_processes_leave_nothing_that_is_believed() {
+    let folder = Folder::new();
+    let mut random = Random::fresh();
+    let text = "Some words, and more words; again 12345 words.\n".repeat(20_000);
+    let documents = [&text[..], &text[..text.len() / 2]];
+    let child = || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "cache::child_that_builds"]).env(CHILD, &folder.0);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let kills = if std::env::var_os("BORNITE_TEST_FULL").is_some() { 500 } else { 12 };
+    let gpt2 = Tokenizer::gpt2();
+    let right = expected(&documents, &gpt2);
+    // How long a child takes that is left alone.
+    for (n, document) in documents.iter().enumerate() {
+        folder.write(&format!("texts/{n}.txt"), document);
+    }
+    let start = std::time::Instant::now();
+    assert!(child().wait().unwrap().success());
+    let alone_ms = start.elapsed().as_millis() as u64;
+    let mut whole = 0;
+    for _ in 0..kills {
+        if random.below(2) == 0 {
+            let _ = std::fs::remove_dir_all(folder.cache());
+        }
+        let mut child = child();
+        std::thread::sleep(Duration::from_millis(random.below(alone_ms + 1)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // Whatever there is, the next to ask gets the right tokens and leaves no strays.
+        let (data, built) = open(&folder.0.join("texts"), &folder.cache(), &gpt2);
+        assert!(all(&data) == right);
+        whole += usize::from(!built);
+        let entries = std::fs::read_dir(folder.cache()).unwrap().flatten().map(|entry| entry.file_name());
+        let strays: Vec<_> = entries.filter(|name| name.as_encoded_bytes().starts_with(b".")).collect();
+        assert!(!built || strays.is_empty(), "{strays:?}");
+    }
+    println!("{kills} killed, {whole} times the tokens were there already");
+}

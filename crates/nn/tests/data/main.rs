@@ -1,0 +1,91 @@
+//! Data: from files to batches, what goes wrong on the way, and what survives being killed.
+
+mod batches;
+mod cache;
+mod parquet;
+mod sources;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bornite_nn::data::{Dataset, Source};
+use bornite_nn::tokenizer::Tokenizer;
+use bornite_nn::{Error, Result};
+
+/// A folder that is gone when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("bornite-data-test-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, contents).unwrap();
+        path
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.0.join("cache")
+    }
+
+    fn open(&self, source: Source, tokenizer: &Tokenizer) -> Result<Dataset> {
+        Dataset::open(&[source], tokenizer, &self.cache(), &mut |_| {})
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn all(data: &Dataset) -> Vec<i32> {
+    let mut tokens = vec![];
+    data.read(0, data.len() as usize, &mut tokens).unwrap();
+    tokens
+}
+
+/// What the documents of a corpus become.
+fn expected(documents: &[&str], tokenizer: &Tokenizer) -> Vec<i32> {
+    let end = tokenizer.end_of_text().unwrap();
+    let of = |text: &&str| tokenizer.encode(text).into_iter().chain([end]).collect::<Vec<u32>>();
+    documents.iter().filter(|text| !text.is_empty()).flat_map(of).map(|token| token as i32).collect()
+}
+
+fn says<T>(result: Result<T>, parts: &[&str]) {
+    let error: Error = result.err().expect("an error");
+    let text = error.to_string();
+    assert!(parts.iter().all(|part| text.contains(part)), "'{text}' does not say {parts:?}");
+    assert!(!text.contains('\n'), "one sentence, please: {text}");
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name)
+}
+
+/// Random numbers: fresh for every run, repeatable with `BORNITE_TEST_SEED`.
+struct Random(u64);
+
+impl Random {
+    fn fresh() -> Random {
+        let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64));
+        println!("random cases from BORNITE_TEST_SEED={seed}");
+        Random(seed)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end.max(1)
+    }
+}

@@ -1,0 +1,106 @@
+//! What the routines are to a user: ops of a graph, in a trace, whose memory is there, and call by call. PyTorch writes into
+//! memory that is there in the first case (`trace_…`), and makes its results as a plain call does in the second (`eager_…`).
+
+use std::sync::Arc;
+
+use bornite::{AdamWStep, DType, Device, Result, Tensor, Var, adamw, trace};
+
+use crate::peer::{Op, Rows, numbers};
+
+type Function = Arc<dyn Fn(&[Tensor]) -> Vec<Tensor> + Send + Sync>;
+
+struct Case {
+    name: &'static str,
+    shapes: &'static [&'static [usize]],
+    /// Bytes that have to be moved.
+    bytes: usize,
+    run: Function,
+}
+
+/// A function with its gradient by all inputs but the last, which is what the result is weighted by.
+fn both(f: impl Fn(&[Tensor]) -> Tensor + Send + Sync + 'static) -> Function {
+    Arc::new(move |x| {
+        let (y, weight) = (f(x), &x[x.len() - 1]);
+        let by: Vec<&Tensor> = x[..x.len() - 1].iter().collect();
+        let slopes = (&y * weight).sum(..).grad(&by);
+        [vec![y], slopes].concat()
+    })
+}
+
+fn cases() -> Vec<Case> {
+    let case = |name, shapes, bytes, run| Case { name, shapes, bytes, run };
+    let one = |f: fn(&[Tensor]) -> Tensor| -> Function { Arc::new(move |x| vec![f(x)]) };
+    const ROWS: &[usize] = &[4096, 1024];
+    const NORM: &[usize] = &[4096, 768];
+    const LONG: &[usize] = &[10_000_000];
+    let (rows, norm, long) = (4 * 4096 * 1024, 4 * 4096 * 768, 4 * 10_000_000);
+    let loss: Function = Arc::new(|x| {
+        let classes: Vec<i64> = (0..1024).map(|row| row * 7919 % 32_000).collect();
+        let loss = x[0].cross_entropy(&Tensor::from_slice(&classes, &[1024], Device::cpu()));
+        let slope = loss.grad(&[&x[0]]).remove(0);
+        vec![loss, slope]
+    });
+    vec![
+        case("add_f32_100K", &[&[100_000], &[100_000]], 12 * 100_000, one(|x| &x[0] + &x[1])),
+        case("add_f32_1M", &[&[1_000_000], &[1_000_000]], 12 * 1_000_000, one(|x| &x[0] + &x[1])),
+        case("row_sums_f32_4096x1024", &[ROWS], rows, one(|x| x[0].sum(-1))),
+        case("column_sums_f32_4096x1024", &[ROWS], rows, one(|x| x[0].sum(0))),
+        case("softmax_f32_4096x1024", &[ROWS], 2 * rows, one(|x| x[0].softmax(-1))),
+        case("softmax_both_f32_4096x1024", &[ROWS, ROWS], 5 * rows, both(|x| x[0].softmax(-1))),
+        case(
+            "layer_norm_f32_4096x768",
+            &[NORM, &[768], &[768]],
+            2 * norm,
+            one(|x| x[0].layer_norm(&x[1], &x[2], 1e-5)),
+        ),
+        case(
+            "layer_norm_both_f32_4096x768",
+            &[NORM, &[768], &[768], NORM],
+            5 * norm,
+            both(|x| x[0].layer_norm(&x[1], &x[2], 1e-5)),
+        ),
+        case("cross_entropy_f32_1024x32000", &[&[1024, 32_000]], 8 * 1024 * 32_000, loss),
+        case("gelu_tanh_f32_10M", &[LONG], 2 * long, one(|x| x[0].gelu())),
+        case("gelu_tanh_both_f32_10M", &[LONG, LONG], 5 * long, both(|x| x[0].gelu())),
+        case("gelu_erf_f32_10M", &[LONG], 2 * long, one(|x| x[0].gelu_erf())),
+        case("gelu_erf_both_f32_10M", &[LONG, LONG], 5 * long, both(|x| x[0].gelu_erf())),
+    ]
+}
+
+fn traced(x: Vec<Tensor>, run: Function) -> Op<'static> {
+    let step = trace(move |_| Ok((run(&x), vec![])));
+    Box::new(move || drop(step.call(&[]).expect("a step")))
+}
+
+fn eager(x: Vec<Tensor>, run: Function) -> Op<'static> {
+    Box::new(move || bornite::commit(&run(&x), vec![]).expect("results"))
+}
+
+pub fn rows(all: &mut Rows<'_>) -> std::io::Result<()> {
+    for Case { name, shapes, bytes, run } in cases() {
+        for (how, make) in [("trace", traced as fn(_, _) -> _), ("eager", eager)] {
+            all.run(&format!("{how}_{name}"), "GB/s", bytes as f64, &mut || {
+                let tensor = |(n, shape): (usize, &&[usize])| {
+                    Tensor::from_slice(&numbers(shape.iter().product(), n as u64 + 1), shape, Device::cpu())
+                };
+                make(shapes.iter().enumerate().map(tensor).collect(), run.clone())
+            })?;
+        }
+    }
+    all.run("trace_adamw_f32_10M", "GB/s", 28.0 * 1e7, &mut || optimiser().expect("a step"))
+}
+
+/// A step of AdamW on 10 M parameters that are variables, as are their moments and the number of the step.
+fn optimiser() -> Result<Op<'static>> {
+    let tensor = |salt| Tensor::from_slice(&numbers(10_000_000, salt), &[10_000_000], Device::cpu());
+    let (p, g, m, v) = (Var::new(&tensor(1))?, tensor(2), Var::new(&tensor(3))?, Var::new(&tensor(4).square())?);
+    let t = Var::new(&Tensor::zeros(&[], DType::F32, Device::cpu()))?;
+    let step = trace(move |_| {
+        let next = t.get() + 1.0;
+        let (rate, step) = (1e-3.into(), (&next).into());
+        let step = AdamWStep { rate, beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.01, step };
+        let [new, first, second] = adamw(&step, &p.get(), &g, &m.get(), &v.get());
+        Ok((vec![], vec![p.set(new), m.set(first), v.set(second), t.set(next)]))
+    });
+    Ok(Box::new(move || drop(step.call(&[]).expect("a step"))))
+}

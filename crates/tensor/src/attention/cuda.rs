@@ -1,0 +1,136 @@
+//! Attention on tensor cores, by `attention.cu`: when it can be, and with which launches.
+
+use std::sync::Arc;
+
+use super::Attention;
+use crate::fused::Given as Input;
+use crate::source::{Given, Launch, Source};
+use crate::{DType, Device};
+
+/// What the kernels are made for, beside the text.
+const QUERIES: usize = 128;
+const KEYS: usize = 64;
+const WARPS: usize = 4;
+const OWN: usize = WARPS * 16;
+
+/// The sizes of attention over `[batch, heads, tokens, width]`.
+struct Sizes {
+    batch: usize,
+    heads: usize,
+    queries: usize,
+    keys: usize,
+    width: usize,
+    half: bool,
+}
+
+/// The sizes, if the kernels take these inputs.
+fn sizes(device: Device, causal: bool, inputs: &[Input<'_>]) -> Option<Sizes> {
+    let Device::Cuda(ordinal) = device else { return None };
+    let [q, k, v] = inputs else { return None };
+    let half = q.dtype == DType::F16;
+    let same = inputs.iter().all(|input| input.dtype == q.dtype) && (half || q.dtype == DType::BF16);
+    let (&[batch, heads, queries, width], &[kb, kh, keys, kw]) = (q.shape, k.shape) else { return None };
+    let fits = k.shape == v.shape && (kb, kh, kw) == (batch, heads, width);
+    let good = (16..=128).contains(&width) && width.is_multiple_of(16) && queries > 0 && keys > 0;
+    // A grid has at most so many blocks along its second and third axis, and indices in it are of 32 bits.
+    let small = heads <= 65_535 && batch <= 65_535 && queries.max(keys) < 1 << 24;
+    if !(same && fits && good && small && batch * heads > 0) || causal && queries > keys {
+        return None;
+    }
+    // bf16 and asynchronous copies are of compute capability 8.0.
+    let info = bornite_cuda::DeviceInfo::of(ordinal).ok()?;
+    (info.compute_capability >= (8, 0)).then_some(Sizes { batch, heads, queries, keys, width, half })
+}
+
+impl Sizes {
+    fn text(&self, causal: bool) -> Arc<str> {
+        let defined = [("D", self.width), ("CAUSAL", usize::from(causal)), ("HALF", usize::from(self.half))];
+        let mut text: String = defined.iter().map(|(name, value)| format!("#define {name} {value}\n")).collect();
+        text.push_str(&format!("#define WARPS {WARPS}\n"));
+        text.push_str(include_str!("attention.cu"));
+        text.into()
+    }
+
+    /// Bytes of so many rows in shared memory.
+    fn rows(&self, count: usize) -> u32 {
+        (count * (self.width * 2 + 16)) as u32
+    }
+
+    /// Strides of a result of `[batch, heads, tokens, width]` without gaps.
+    fn packed(&self, tokens: usize) -> Given {
+        let strides = [self.heads * tokens * self.width, tokens * self.width, self.width];
+        Given::Value(strides.iter().flat_map(|&stride| (stride as i64).to_le_bytes()).collect())
+    }
+
+    fn tail(&self, scale: f64) -> [Given; 4] {
+        let int = |n: usize| Given::Value((n as i32).to_le_bytes().to_vec());
+        [int(self.queries), int(self.keys), int(1), Given::Value((scale as f32).to_le_bytes().to_vec())]
+    }
+
+    fn grid(&self, rows: usize, each: usize) -> [u32; 3] {
+        [rows.div_ceil(each) as u32, self.heads as u32, self.batch as u32]
+    }
+
+    /// Floating-point operations of so many products of all queries with all keys.
+    fn flops(&self, products: u64, causal: bool) -> u64 {
+        let pairs = (self.batch * self.heads * self.queries * self.keys) as u64;
+        2 * products * pairs * self.width as u64 / if causal { 2 } else { 1 }
+    }
+}
+
+/// Results: out and the logarithms of sums. Inputs: q, k, v.
+pub(super) fn forward(op: &Attention, device: Device, inputs: &[Input<'_>]) -> Option<Source> {
+    let sizes = sizes(device, op.causal, inputs)?;
+    let pointers = [Given::Result(0), Given::Result(1), Given::Input(0), Given::Input(1), Given::Input(2)];
+    let strides = [sizes.packed(sizes.queries), Given::Strides(0), Given::Strides(1), Given::Strides(2)];
+    let launch = Launch {
+        symbol: "attention_forward",
+        grid: sizes.grid(sizes.queries, QUERIES),
+        threads: 128,
+        shared_bytes: sizes.rows(QUERIES + 4 * KEYS),
+        given: [&pointers[..], &strides, &sizes.tail(op.scale)].concat(),
+        flops: sizes.flops(2, op.causal),
+    };
+    Some(Source { text: sizes.text(op.causal), launches: vec![launch], scratch: vec![], multiple: 8 })
+}
+
+/// Results: the slopes of q, k, v. Inputs: q, k, v, out, logarithms of sums, slope of out.
+pub(super) fn backward(op: &Attention, device: Device, inputs: &[Input<'_>]) -> Option<Source> {
+    use Given::{Input, Result, Scratch, Strides};
+    let [q, k, v, out, logs, slope] = inputs else { return None };
+    let sizes = sizes(device, op.causal, &[*q, *k, *v])?;
+    if (out.dtype, out.shape) != (slope.dtype, slope.shape) || out.dtype != q.dtype || logs.dtype != DType::F32 {
+        return None;
+    }
+    let int = |n: usize| Given::Value((n as i32).to_le_bytes().to_vec());
+    let delta = Launch {
+        symbol: "attention_delta",
+        grid: sizes.grid(sizes.queries, 8),
+        threads: 256,
+        shared_bytes: 0,
+        given: vec![Scratch(0), Input(3), Input(5), Strides(3), Strides(5), int(sizes.queries)],
+        flops: 0,
+    };
+    let (read, lines) = ([Input(0), Input(1), Input(2), Input(5)], [Input(4), Scratch(0)]);
+    let strides = [Strides(0), Strides(1), Strides(2), Strides(5)];
+    let tail = sizes.tail(op.scale);
+    let by_queries = Launch {
+        symbol: "attention_by_queries",
+        grid: sizes.grid(sizes.queries, OWN),
+        threads: (WARPS * 32) as u32,
+        shared_bytes: sizes.rows(2 * OWN + 4 * KEYS),
+        given: [&[Result(0)][..], &read, &lines, &[sizes.packed(sizes.queries)], &strides, &tail].concat(),
+        flops: sizes.flops(3, op.causal),
+    };
+    let packed = sizes.packed(sizes.keys);
+    let by_keys = Launch {
+        symbol: "attention_by_keys",
+        grid: sizes.grid(sizes.keys, OWN),
+        threads: (WARPS * 32) as u32,
+        shared_bytes: sizes.rows(2 * OWN + 4 * KEYS) + 4 * 4 * KEYS as u32,
+        given: [&[Result(1), Result(2)][..], &read, &lines, &[packed.clone(), packed], &strides, &tail].concat(),
+        flops: sizes.flops(4, op.causal),
+    };
+    let scratch = vec![sizes.batch * sizes.heads * sizes.queries * 4];
+    Some(Source { text: sizes.text(op.causal), launches: vec![delta, by_queries, by_keys], scratch, multiple: 8 })
+}

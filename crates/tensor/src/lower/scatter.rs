@@ -1,0 +1,340 @@
+//! Rows added where indices name them, which is what gradients of embeddings are: positions are sorted by index once, then
+//! each row of the result sums those that are its own.
+//!
+//! The order of a sum is that of the plain kernel (`places.rs`), to the bit: values in the order of their positions, in
+//! parts of [`PART`], the parts in order. On a GPU the positions are sorted by digits (`digits.rs`), and whole parts of long
+//! sums are made side by side; elsewhere one loop counts and places.
+
+use std::sync::Arc;
+
+use bornite_ir::{
+    Access, Axis, Builder, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, Scalar, Stmt, Value, Vote,
+};
+
+use super::blocks::WARP;
+use super::digits::Sorted;
+use super::{Coordinates, Lowered, Lowering, accumulator, look_through, seen};
+use crate::node::{Node, Op};
+use crate::{DType, Result, Tensor};
+
+/// Values that are summed one after the other before the sum joins the others.
+pub(super) const PART: usize = 64;
+
+/// Fewer positions are found faster than sorted.
+const FEWEST: usize = 64;
+
+/// A kernel of several, and what it writes.
+pub(crate) type Step = (Lowered, Vec<Tensor>);
+
+/// Rows to add: `count` values of `width` elements to a table of `rows`.
+pub(super) struct Scatter<'a> {
+    tensor: &'a Tensor,
+    pub rows: usize,
+    width: usize,
+    pub count: usize,
+    /// Type of indices.
+    pub index: Scalar,
+}
+
+/// The kernels that add values by sorted indices, where whole rows are added; `None` for other scatters.
+pub(crate) fn lower_scatter(tensor: &Tensor, on_gpu: bool) -> Result<Option<Vec<Step>>> {
+    let Some(scatter) = Scatter::of(tensor) else { return Ok(None) };
+    let mut steps = vec![];
+    let sorted = if on_gpu { scatter.sort_by_digits(&mut steps)? } else { scatter.sort_in_one_loop(&mut steps)? };
+    let parts = if on_gpu { scatter.sum_parts(&sorted, &mut steps)? } else { None };
+    scatter.sum_rows(&sorted, parts, on_gpu, &mut steps)?;
+    Ok(Some(steps))
+}
+
+impl<'a> Scatter<'a> {
+    fn of(tensor: &'a Tensor) -> Option<Scatter<'a>> {
+        let node = &*tensor.0;
+        let (Op::ScatterAdd(axis), [_, index, _]) = (&node.op, &node.inputs[..]) else { return None };
+        let (before, after) = (&node.shape[..*axis], &node.shape[axis + 1..]);
+        let (rows, count, width) = (node.shape[*axis], index.0.shape[*axis], after.iter().product::<usize>());
+        let (base, views) = look_through(index);
+        let place = seen(base, &views)?;
+        let same = place.shape[axis + 1..].iter().zip(&place.strides[axis + 1..]).all(|(&n, &by)| n == 1 || by == 0);
+        let one = before.iter().product::<usize>() == 1 && same;
+        // Numbers of positions and of rows, and one row more for what is nowhere, are 32 bits in memory.
+        let few = rows.max(count) < i32::MAX as usize / 2;
+        if !one || !few || count < FEWEST || node.elements() == 0 {
+            return None;
+        }
+        let large = (rows.max(count) + PART).saturating_mul(width) > i32::MAX as usize;
+        Some(Scatter { tensor, rows, width, count, index: if large { Scalar::I64 } else { Scalar::I32 } })
+    }
+
+    pub fn node(&self) -> &'a Node {
+        &self.tensor.0
+    }
+
+    /// Memory between two kernels: a node that no graph has.
+    pub fn between(&self, elements: usize, dtype: DType) -> Tensor {
+        let node = self.node();
+        // What it says of how it is computed is never asked.
+        let op = Op::Iota { axis: 0 };
+        Tensor(Arc::new(Node::new(op, dtype, vec![elements], node.device, vec![], node.place)))
+    }
+
+    /// The row that a position names, and the one after the last for what names none; which is reported if `reports`.
+    pub fn row_of(&self, l: &mut Lowering, position: ExprId, reports: bool) -> ExprId {
+        let node = self.node();
+        let (index, Op::ScatterAdd(axis)) = (&node.inputs[1], &node.op) else { return position };
+        let zero = l.zero();
+        let axes = (0..node.shape.len()).map(|n| if n == *axis { position } else { zero }).collect();
+        let (wide, inside) = l.index_at(index, Coordinates::axes(axes, &index.0.shape), self.rows);
+        if reports {
+            l.unless(node, inside, wide);
+        }
+        let nowhere = l.b.constant(Value::int(DType::I64, self.rows as i64));
+        let row = l.b.select(&inside, &wide, &nowhere);
+        l.b.cast(self.index, &row)
+    }
+
+    /// Counts, then places: the first position of each row, then all positions in order of rows.
+    fn sort_in_one_loop(&self, steps: &mut Vec<Step>) -> Result<Sorted> {
+        // Two more than the rows, and one for what is nowhere: see below.
+        let starts = self.between(self.rows + 3, DType::I32);
+        let order = self.between(self.count, DType::I32);
+        let mut b = Builder::new("scatter_order", 1, self.index);
+        let (into, out) = (
+            b.param("starts", DType::I32, self.rows as u64 + 3, Access::ReadWrite),
+            b.param("order", DType::I32, self.count as u64, Access::Write),
+        );
+        let mut l = Lowering::new(b, self.index);
+        l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
+        let [zero, one] = [0, 1].map(|n| l.b.constant(Value::int(DType::I32, n)));
+        let end = l.b.index_constant(self.rows as u64 + 3);
+        l.for_each("row", end, |l, row| l.b.store(into, row, zero));
+        let count = l.b.index_constant(self.count as u64);
+        // A row is counted two places up; summed, the place after it is where it starts; once all are placed, where it ends.
+        l.for_each("counted", count, |l, position| {
+            let row = self.row_of(l, position, true);
+            let place = l.index_op(Row::Add, row, 2);
+            let before = l.b.load(into, place);
+            let after = l.b.add(&before, &one);
+            l.b.store(into, place, after);
+        });
+        let running = l.b.local("running", Value::int(DType::I32, 0));
+        l.for_each("summed", end, |l, row| {
+            let (before, more) = (l.b.read(running), l.b.load(into, row));
+            let sum = l.b.add(&before, &more);
+            l.b.assign(running, sum);
+            l.b.store(into, row, sum);
+        });
+        l.for_each("placed", count, |l, position| {
+            let row = self.row_of(l, position, false);
+            let place = l.index_op(Row::Add, row, 1);
+            let to = l.b.load(into, place);
+            let position = l.b.cast(DType::I32, &position);
+            let at = l.b.cast(self.index, &to);
+            l.b.store(out, at, position);
+            let after = l.b.add(&to, &one);
+            l.b.store(into, place, after);
+        });
+        steps.push((l.finish()?, vec![starts.clone(), order.clone()]));
+        Ok(Sorted { starts, order, rows: None })
+    }
+
+    /// Neighbours that a thread takes at once.
+    fn lanes(&self, on_gpu: bool) -> usize {
+        if on_gpu && self.width.is_multiple_of(4) { 4 } else { 1 }
+    }
+
+    /// The sums of whole parts, a block each. Two of them never start within [`PART`] positions of each other, so the one
+    /// that starts in the n-th `PART` of them is number n.
+    fn sum_parts(&self, sorted: &Sorted, steps: &mut Vec<Step>) -> Result<Option<Tensor>> {
+        let (windows, lanes) = (self.count / PART, self.lanes(true));
+        let Some(rows) = sorted.rows.as_ref().filter(|_| windows > 0) else { return Ok(None) };
+        let across = self.width / lanes;
+        let threads = across.next_multiple_of(WARP).min(256);
+        let strips = across.div_ceil(threads);
+        let wide = accumulator(self.node().dtype);
+        let parts = self.between(windows * self.width, wide);
+        let b = Builder::blocks("scatter_parts", [(windows * strips) as u32, 1, 1], [threads as u32, 1, 1], self.index);
+        let mut l = Lowering::new(b, self.index);
+        l.lanes = lanes;
+        let out = l.b.param("parts", wide, parts.0.elements() as u64, Access::Write);
+        let [rows, starts, order] = [rows, &sorted.starts, &sorted.order].map(|t| l.view(t));
+        let (thread, block) = (l.b.builtin(Builtin::Thread(Axis::X)), l.b.builtin(Builtin::Block(Axis::X)));
+        let (window, strip) = (l.index_op(Row::Div, block, strips), l.index_op(Row::Rem, block, strips));
+        let lane = l.index_op(Row::Rem, thread, WARP);
+        let first = l.index_op(Row::Mul, window, PART);
+        // Each warp looks where a part starts.
+        let found: Vec<ExprId> = (0..PART / WARP)
+            .map(|n| {
+                let place = l.index_op(Row::Add, first, n * WARP);
+                let place = l.b.add(&place, &lane);
+                let row = l.b.load(rows, place);
+                let row = l.b.cast(self.index, &row);
+                let next = l.index_op(Row::Add, row, 1);
+                let [start, end] = [row, next].map(|row| {
+                    let at = l.b.load(starts, row);
+                    l.b.cast(self.index, &at)
+                });
+                let (rank, left) = (l.b.sub(&place, &start), l.b.sub(&end, &place));
+                let rank = l.index_op(Row::Rem, rank, PART);
+                let whole = l.b.index_constant(PART as u64);
+                let (zero, nowhere) = (l.zero(), l.b.index_constant(self.rows as u64));
+                let starts_here = l.b.op(Row::Eq, &[&rank, &zero]);
+                let (whole, somewhere) = (l.b.op(Row::Ge, &[&left, &whole]), l.b.lt(&row, &nowhere));
+                let both = l.b.op(Row::And, &[&starts_here, &whole]);
+                let all = l.b.op(Row::And, &[&both, &somewhere]);
+                l.b.vote(Vote::Ballot, all)
+            })
+            .collect();
+        let none = l.b.constant(Value::int(Scalar::U32, 0));
+        let start = l.b.local("start", Value::int(self.index, -1));
+        for (n, &found) in found.iter().enumerate() {
+            let there = l.b.op(Row::Ne, &[&found, &none]);
+            l.under(Some(there), &mut |l| {
+                let leading = l.b.op(Row::LeadingZeros, &[&found]);
+                let leading = l.b.cast(self.index, &leading);
+                let last = l.b.index_constant((n * WARP + WARP - 1) as u64);
+                let offset = l.b.sub(&last, &leading);
+                let place = l.b.add(&first, &offset);
+                l.b.assign(start, place);
+            });
+        }
+        let (start, zero) = (l.b.read(start), l.zero());
+        let missing = l.b.lt(&start, &zero);
+        l.b.if_else(missing, |b| b.simple(Stmt::Return(None)), |_| {});
+        let column = l.index_op(Row::Mul, strip, threads);
+        let column = l.b.add(&column, &thread);
+        let end = l.b.index_constant(across as u64);
+        let inside = l.b.lt(&column, &end);
+        l.under(Some(inside), &mut |l| {
+            let column = l.index_op(Row::Mul, column, lanes);
+            let sums: Vec<LocalId> = (0..lanes).map(|_| l.b.local("sum", Value::int(wide, 0))).collect();
+            // Some at once: memory is far.
+            const AHEAD: usize = 8;
+            let turns = l.b.index_constant((PART / AHEAD) as u64);
+            l.for_each("turn", turns, |l, turn| {
+                let ahead = l.index_op(Row::Mul, turn, AHEAD);
+                let place = l.b.add(&start, &ahead);
+                let values: Vec<Vec<ExprId>> = (0..AHEAD)
+                    .map(|n| {
+                        let place = l.beyond(place, n);
+                        let position = l.b.load(order, place);
+                        self.values_at(l, position, column)
+                    })
+                    .collect();
+                for (n, values) in values.iter().enumerate() {
+                    for (&sum, value) in sums.iter().zip(values) {
+                        let before = l.b.read(sum);
+                        let mut after = l.b.add(&before, value);
+                        if n == 0 {
+                            let zero = l.zero();
+                            let first = l.b.op(Row::Eq, &[&turn, &zero]);
+                            after = l.b.select(&first, value, &after);
+                        }
+                        l.b.assign(sum, after);
+                    }
+                }
+            });
+            let place = l.index_op(Row::Mul, window, self.width);
+            let place = l.b.add(&place, &column);
+            let sums = sums.iter().map(|&sum| l.b.read(sum)).collect();
+            l.store(out, place, sums, wide);
+        });
+        steps.push((l.finish()?, vec![parts.clone()]));
+        Ok(Some(parts))
+    }
+
+    /// Neighbours of the value of a position.
+    fn values_at(&self, l: &mut Lowering, position: ExprId, column: ExprId) -> Vec<ExprId> {
+        let values = &self.node().inputs[2];
+        let position = l.b.cast(self.index, &position);
+        let start = l.index_op(Row::Mul, position, self.width);
+        let linear = l.b.add(&start, &column);
+        let found = l.values(values, &Coordinates::linear(linear, &values.0.shape));
+        let found = if found.len() == 1 { vec![found[0]; l.lanes] } else { found };
+        let wide = accumulator(self.node().dtype);
+        found.iter().map(|value| l.b.cast(wide, value)).collect()
+    }
+
+    /// Each element of the table with what is added to it.
+    fn sum_rows(&self, sorted: &Sorted, parts: Option<Tensor>, on_gpu: bool, steps: &mut Vec<Step>) -> Result<()> {
+        let (node, lanes) = (self.node(), self.lanes(on_gpu));
+        let wide = accumulator(node.dtype);
+        let name = format!("{}_{}", node.op.name(), node.dtype);
+        let mut l = Lowering::new(Builder::new(name, (node.elements() / lanes) as u64, self.index), self.index);
+        l.lanes = lanes;
+        let out = l.b.param("out", node.dtype, node.elements() as u64, Access::Write);
+        let [starts, order] = [&sorted.starts, &sorted.order].map(|t| l.view(t));
+        let parts = parts.map(|parts| l.view(&parts));
+        let index = l.b.index();
+        let first = if lanes == 1 { index } else { l.index_op(Row::Mul, index, lanes) };
+        let (row, column) = (l.index_op(Row::Div, first, self.width), l.index_op(Row::Rem, first, self.width));
+        let next = l.index_op(Row::Add, row, 1);
+        let [start, end] = [row, next].map(|row| {
+            let at = l.b.load(starts, row);
+            l.b.cast(self.index, &at)
+        });
+        let base = l.values(&node.inputs[0], &Coordinates::linear(first, &node.shape));
+        let totals: Vec<LocalId> = (0..lanes).map(|_| l.b.local("total", Value::int(wide, 0))).collect();
+        for (lane, &total) in totals.iter().enumerate() {
+            let value = l.b.cast(wide, &base[if base.len() == 1 { 0 } else { lane }]);
+            l.b.assign(total, value);
+        }
+        let add = |l: &mut Lowering, values: &[ExprId]| {
+            for (&total, value) in totals.iter().zip(values) {
+                let before = l.b.read(total);
+                let after = l.b.add(&before, value);
+                l.b.assign(total, after);
+            }
+        };
+        let length = l.b.sub(&end, &start);
+        let whole = l.index_op(Row::Div, length, PART);
+        let sums: Vec<LocalId> = (0..lanes).map(|_| l.b.local("sum", Value::int(wide, 0))).collect();
+        let one_part = |l: &mut Lowering, from: ExprId, length: ExprId| {
+            l.for_each("position", length, |l, n| {
+                let place = l.b.add(&from, &n);
+                let position = l.b.load(order, place);
+                let zero = l.zero();
+                let first = l.b.op(Row::Eq, &[&n, &zero]);
+                for (&sum, value) in sums.iter().zip(self.values_at(l, position, column)) {
+                    let before = l.b.read(sum);
+                    let after = l.b.add(&before, &value);
+                    let after = l.b.select(&first, &value, &after);
+                    l.b.assign(sum, after);
+                }
+            });
+            let sums: Vec<ExprId> = sums.iter().map(|&sum| l.b.read(sum)).collect();
+            add(l, &sums);
+        };
+        l.for_each("part", whole, |l, part| {
+            let ahead = l.index_op(Row::Mul, part, PART);
+            let from = l.b.add(&start, &ahead);
+            match parts {
+                Some(parts) => {
+                    let window = l.index_op(Row::Div, from, PART);
+                    let place = l.index_op(Row::Mul, window, self.width);
+                    let place = l.b.add(&place, &column);
+                    let values = l.load_adjacent(parts.into(), place, wide);
+                    add(l, &values);
+                }
+                None => {
+                    let length = l.b.index_constant(PART as u64);
+                    one_part(l, from, length);
+                }
+            }
+        });
+        let done = l.index_op(Row::Mul, whole, PART);
+        let (from, rest) = (l.b.add(&start, &done), l.b.sub(&length, &done));
+        let zero = l.zero();
+        let some = l.b.lt(&zero, &rest);
+        l.under(Some(some), &mut |l| one_part(l, from, rest));
+        let values = totals
+            .iter()
+            .map(|&total| {
+                let value = l.b.read(total);
+                l.b.cast(node.dtype, &value)
+            })
+            .collect();
+        l.store(out, first, values, node.dtype);
+        steps.push((l.finish()?, vec![self.tensor.clone()]));
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! Kernels for GPUs over squares of elements, of which some input is read along the other axis.
+
+use bornite_ir::{Axis, Builtin, Emit, ExprId, Op as Row, ParamId, SharedId, Stmt};
+
+use super::address::runs;
+use super::fused::Group;
+use super::{Coordinates, Lowering, look_through, seen};
+use crate::Tensor;
+use crate::matmul::strided::Strided;
+use crate::node::Op;
+
+/// A block a square of elements, which some input has the other way round.
+pub(super) struct Tiles<'a> {
+    batch: usize,
+    height: usize,
+    width: usize,
+    size: Size,
+    /// Inputs that are read along the other axis.
+    turned: Vec<(&'a Tensor, Strided)>,
+}
+
+/// Threads of a block.
+const THREADS: usize = 256;
+
+/// How large tiles are.
+#[derive(Clone, Copy)]
+struct Size {
+    /// Elements of a side.
+    side: usize,
+    /// Neighbours that a thread takes at once.
+    lanes: usize,
+}
+
+/// For all shapes, and for those that can be read and written by several elements at once and have many tiles: memory likes
+/// long runs.
+const SMALL: Size = Size { side: 32, lanes: 1 };
+const LARGE: Size = Size { side: 64, lanes: 4 };
+
+/// Tiles that keep all of a GPU busy.
+const BUSY: usize = 256;
+
+impl<'a> Tiles<'a> {
+    pub fn new(group: &Group<'a>, elements: usize) -> Option<Tiles<'a>> {
+        let mut found: Option<Tiles<'a>> = None;
+        let views = group.outputs.iter().filter(|t| t.0.op.is_view());
+        let inputs = group.order.iter().filter(|t| matches!(t.0.op, Op::Map(_) | Op::Cast(_)));
+        for input in inputs.flat_map(|t| t.0.reads()).chain(views.copied()) {
+            let (base, views) = look_through(input);
+            let own = group.order.iter().any(|t| t.0.id == base.0.id) || matches!(base.0.op, Op::Full(_));
+            let Some(place) = seen(base, &views).filter(|_| !own && input.0.elements() == elements) else { continue };
+            let ([(width, apart), (height, 1)] | [(width, apart), (height, 1), _]) =
+                runs(&place.shape, &place.strides)[..]
+            else {
+                continue;
+            };
+            if apart < SMALL.side as isize || width < SMALL.side || height < SMALL.side {
+                continue;
+            }
+            let batch = elements / (width * height);
+            let tiles = found.get_or_insert(Tiles { batch, height, width, size: SMALL, turned: vec![] });
+            let same = |(other, seen): &(&Tensor, Strided)| other.0.id == base.0.id && *seen == place;
+            // As many tiles as shared memory certainly has room for.
+            if (tiles.height, tiles.width) == (height, width)
+                && tiles.turned.len() < 4
+                && !tiles.turned.iter().any(same)
+            {
+                tiles.turned.push((base, place));
+            }
+        }
+        let mut found = found?;
+        if found.can_be_large() {
+            found.size = LARGE;
+        }
+        Some(found)
+    }
+
+    fn can_be_large(&self) -> bool {
+        let Size { side, lanes } = LARGE;
+        let many = self.batch * self.height * self.width >= BUSY * side * side;
+        let even = |n: isize| n % lanes as isize == 0;
+        let wide = |(base, place): &(&Tensor, Strided)| {
+            // What lies side by side is read along the height; all else must begin at a multiple of the lanes.
+            let apart = runs(&place.shape, &place.strides).into_iter().filter(|&(_, stride)| stride != 1);
+            let bytes = base.0.dtype.bytes() * lanes;
+            even(place.offset) && apart.into_iter().all(|(_, stride)| even(stride)) && (2 * lanes..=16).contains(&bytes)
+        };
+        let (height, width) = (self.height as isize, self.width as isize);
+        many && even(height) && even(width) && self.turned.len() <= 2 && self.turned.iter().all(wide)
+    }
+
+    /// Blocks, and threads of each.
+    pub fn launch(&self) -> (usize, usize) {
+        (self.batch * self.across() * self.height.div_ceil(self.size.side), THREADS)
+    }
+
+    fn across(&self) -> usize {
+        self.width.div_ceil(self.size.side)
+    }
+}
+
+impl Lowering {
+    /// Squares of elements: what lies the other way round is read along its own rows first.
+    pub(super) fn tiles(&mut self, group: &Group<'_>, outs: &[ParamId], plan: &Tiles<'_>) {
+        let Size { side, lanes } = plan.size;
+        let thread = self.b.builtin(Builtin::Thread(Axis::X));
+        let block = self.b.builtin(Builtin::Block(Axis::X));
+        // Threads along a side, and rows that all of them are.
+        let along = side / lanes;
+        let rows = THREADS / along;
+        let (x, y) = (self.index_op(Row::Rem, thread, along), self.index_op(Row::Div, thread, along));
+        let x = if lanes == 1 { x } else { self.index_op(Row::Mul, x, lanes) };
+        let across = plan.across();
+        let (rest, left) = (self.index_op(Row::Div, block, across), self.index_op(Row::Rem, block, across));
+        let down = plan.height.div_ceil(side);
+        let (batch, top) = (self.index_op(Row::Div, rest, down), self.index_op(Row::Rem, rest, down));
+        let (left, top) = (self.index_op(Row::Mul, left, side), self.index_op(Row::Mul, top, side));
+        let area = self.index_op(Row::Mul, batch, plan.height * plan.width);
+        let even = plan.height.is_multiple_of(side) && plan.width.is_multiple_of(side);
+        // The element in row `i` and column `j` of the tile, and whether there is one.
+        let element = |l: &mut Lowering, i: ExprId, j: ExprId| {
+            let (row, column) = (l.b.add(&top, &i), l.b.add(&left, &j));
+            let start = l.index_op(Row::Mul, row, plan.width);
+            let within = l.b.add(&start, &column);
+            let linear = l.b.add(&area, &within);
+            let inside = (!even).then(|| {
+                let (height, width) = (l.b.index_constant(plan.height as u64), l.b.index_constant(plan.width as u64));
+                let (above, before) = (l.b.lt(&row, &height), l.b.lt(&column, &width));
+                l.b.op(Row::And, &[&above, &before])
+            });
+            (linear, inside)
+        };
+        let pitch = side + 1; // so that columns of a tile are in different banks
+        let tiles: Vec<SharedId> = (plan.turned.iter().enumerate())
+            .map(|(n, (base, _))| self.b.shared(format!("tile{n}"), base.0.dtype, (side * pitch) as u64))
+            .collect();
+        for turn in 0..side / rows {
+            let j = self.index_op(Row::Add, y, turn * rows);
+            let (linear, inside) = element(self, x, j);
+            self.under(inside, &mut |l| {
+                for ((base, place), &tile) in plan.turned.iter().zip(&tiles) {
+                    let values = l.turned_values(base, place, linear, lanes);
+                    let start = l.index_op(Row::Mul, j, pitch);
+                    let at = l.b.add(&start, &x);
+                    for (n, value) in values.into_iter().enumerate() {
+                        let at = l.beyond(at, n);
+                        l.b.store(tile, at, value);
+                    }
+                }
+            });
+        }
+        self.b.simple(Stmt::Barrier);
+        self.lanes = lanes;
+        for turn in 0..side / rows {
+            let i = self.index_op(Row::Add, y, turn * rows);
+            let (linear, inside) = element(self, i, x);
+            let mut body = |l: &mut Lowering| {
+                for ((base, place), &tile) in plan.turned.iter().zip(&tiles) {
+                    let start = l.index_op(Row::Mul, x, pitch);
+                    let at = l.b.add(&start, &i);
+                    let values = (0..lanes)
+                        .map(|n| {
+                            let at = l.beyond(at, n * pitch);
+                            l.b.load(tile, at)
+                        })
+                        .collect();
+                    let index = l.place_of(&Coordinates::linear(linear, &place.shape), place);
+                    l.remember(base.0.id, index, values);
+                }
+                let values: Vec<Vec<ExprId>> = (group.outputs.iter())
+                    .map(|output| l.output_values(output, &Coordinates::linear(linear, &output.0.shape)))
+                    .collect();
+                for ((output, &out), values) in group.outputs.iter().zip(outs).zip(values) {
+                    l.store(out, linear, values, output.0.dtype);
+                }
+            };
+            match inside {
+                Some(_) => self.under(inside, &mut body),
+                None => self.scope(|l| body(l)),
+            }
+        }
+    }
+
+    /// Elements of a turned input that lie side by side, from the place that an element of the results has on.
+    fn turned_values(&mut self, base: &Tensor, place: &Strided, linear: ExprId, lanes: usize) -> Vec<ExprId> {
+        let at = Coordinates::linear(linear, &place.shape);
+        if lanes == 1 {
+            return self.load_values(base, place, &at);
+        }
+        let (index, view) = (self.place_of(&at, place), self.view(base));
+        let wide = self.b.load_wide(view, index, lanes as u8);
+        (0..lanes).map(|n| self.b.extract(wide, n as u32)).collect()
+    }
+}

@@ -1,0 +1,163 @@
+//! Plans of small graphs that were computed before: code that computes op by op asks for the same few again and again, and
+//! for those planning would take longer than running.
+//!
+//! A plan fits another graph if that has the same ops, dtypes, shapes and lines of the program in the same places, reads
+//! tensors of the same kind, and holds the same constants. What runs is then the same, on other memory.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Plan, Present, is_source, plan, value_of};
+use crate::buffer::Buffer;
+use crate::node::{Node, Op};
+use crate::{Device, Result, Tensor};
+
+/// Most nodes of a graph, tensors in memory included.
+const MOST_NODES: usize = 16;
+
+/// Plans that are kept; if there are more, all are forgotten.
+const KEPT: usize = 1024;
+
+/// A plan without its tensors.
+struct Recent {
+    plan: Plan,
+    /// For each source, which of the graph's it is.
+    sources: Vec<usize>,
+}
+
+static RECENT: Mutex<Option<HashMap<Vec<u64>, Arc<Recent>>>> = Mutex::new(None);
+
+/// Computes a tensor by the plan of a graph like its own, which is made if there is none; `false` if the graph is of another
+/// kind. The device's lock is held.
+pub(super) fn compute(root: &Tensor) -> Result<bool> {
+    let Some(Graph { key, sources }) = Graph::of(root)? else { return Ok(false) };
+    let kept = || RECENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = kept().get_or_insert_default().get(&key).cloned();
+    let recent = match found {
+        Some(recent) => recent,
+        None => {
+            let Some(recent) = Recent::new(root, &sources)? else { return Ok(false) };
+            let recent = Arc::new(recent);
+            let mut kept = kept();
+            let plans = kept.get_or_insert_default();
+            if plans.len() >= KEPT {
+                plans.clear();
+            }
+            plans.insert(key, recent.clone());
+            recent
+        }
+    };
+    let buffers = recent.sources.iter().map(|&n| value_of(sources[n])).collect::<Result<Vec<_>>>()?;
+    let (result, scratch) = (Buffer::new(root.0.device, root.0.bytes())?, recent.plan.allocate_scratch()?);
+    recent.plan.run(std::slice::from_ref(&result), scratch.as_ref(), &buffers)?;
+    root.0.set_value(result);
+    Ok(true)
+}
+
+impl Recent {
+    /// The plan for a graph; `None` if it is not only steps over memory.
+    fn new(root: &Tensor, sources: &[&Tensor]) -> Result<Option<Recent>> {
+        let mut plan = plan(std::slice::from_ref(root), Present::Skip)?;
+        let number = |source: &Tensor| sources.iter().position(|other| other.0.id == source.0.id);
+        let numbers: Option<Vec<usize>> = plan.sources.iter().map(number).collect();
+        let Some(sources) = numbers.filter(|_| !plan.reports() && plan.in_place.is_empty() && plan.roots.len() == 1)
+        else {
+            return Ok(None);
+        };
+        // It must not keep memory.
+        (plan.roots, plan.sources) = (vec![], vec![]);
+        Ok(Some(Recent { plan, sources }))
+    }
+}
+
+/// A small graph: what its plan depends on, and the tensors in memory that it reads.
+struct Graph<'t> {
+    key: Vec<u64>,
+    sources: Vec<&'t Tensor>,
+}
+
+impl<'t> Graph<'t> {
+    /// `None` if the graph is large, or of ops whose steps differ from call to call.
+    fn of(root: &'t Tensor) -> Result<Option<Graph<'t>>> {
+        let device = root.0.device;
+        let (kind, ordinal) = match device {
+            Device::Cpu(n) => (0, n),
+            Device::Cuda(n) => (1, n),
+            Device::Interpreter => (2, 0),
+        };
+        let modes = [crate::fused::enabled()?, crate::math::is_native()?, crate::lower::for_gpu(device)];
+        let modes = modes.iter().fold(kind, |all, &on| 2 * all + u64::from(on));
+        let mut graph = Graph { key: Vec::with_capacity(64), sources: vec![] };
+        graph.key.extend([modes, ordinal as u64]);
+        // Each node once, numbered as it is first seen.
+        let mut nodes: Vec<&'t Tensor> = vec![root];
+        let mut next = 0;
+        while let Some(&tensor) = nodes.get(next) {
+            next += 1;
+            let node = &*tensor.0;
+            graph.kind(node);
+            if is_source(tensor) {
+                if matches!(node.op, Op::Input) {
+                    return Ok(None);
+                }
+                graph.key.push(u64::MAX);
+                graph.sources.push(tensor);
+                continue;
+            }
+            if !graph.op(node) {
+                return Ok(None);
+            }
+            for input in &node.inputs {
+                let number = nodes.iter().position(|other| other.0.id == input.0.id).unwrap_or_else(|| {
+                    nodes.push(input);
+                    nodes.len() - 1
+                });
+                graph.key.push(number as u64);
+            }
+            if nodes.len() > MOST_NODES {
+                return Ok(None);
+            }
+        }
+        Ok(Some(graph))
+    }
+
+    /// Notes what elements a node has.
+    fn kind(&mut self, node: &Node) {
+        self.key.extend([node.dtype as u64, node.shape.len() as u64]);
+        self.key.extend(node.shape.iter().map(|&length| length as u64));
+    }
+
+    /// Notes how a node is computed; `false` if that is not noted here.
+    fn op(&mut self, node: &Node) -> bool {
+        let (tag, detail) = match &node.op {
+            Op::Map(row) => (0, *row as u64),
+            // The shape or dtype that these lead to is noted already.
+            Op::Cast(_) => (1, 0),
+            Op::Reshape(_) => (2, 0),
+            Op::Expand(_) => (3, 0),
+            Op::Detach => (4, 0),
+            Op::Reduce(reduce, _) => (5, *reduce as u64),
+            Op::Permute(_) => (6, 0),
+            Op::Slice(_) => (7, 0),
+            Op::Full(value) => (8, value.bits()),
+            Op::Concat(axis) => (9, (axis + (node.inputs.len() << 8)) as u64),
+            Op::Iota { axis } => (10, *axis as u64),
+            _ => return false,
+        };
+        // The address of a line is its own: profiles and errors name it.
+        self.key.extend([tag, detail, std::ptr::from_ref(node.place.0) as u64]);
+        match &node.op {
+            Op::Reduce(_, axes) | Op::Permute(axes) => self.numbers(axes),
+            Op::Slice(cuts) => {
+                cuts.iter().for_each(|cut| self.key.extend([cut.start as u64, cut.step as u64, cut.len as u64]));
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn numbers(&mut self, numbers: &[usize]) {
+        self.key.push(numbers.len() as u64);
+        self.key.extend(numbers.iter().map(|&n| n as u64));
+    }
+}
