@@ -30,12 +30,31 @@ pub struct Builder {
     /// Enclosing blocks not yet closed; the last is where statements go.
     open: Vec<Vec<Stmt>>,
     error: Option<VerifyError>,
+    /// The source line that statements are written for; 0: none.
+    line: u32,
+    lines: Lines,
+}
+
+/// Source lines of statements without blocks of their own, in the order they are written, which is the order of the text.
+#[derive(Default)]
+struct Lines {
+    code: Vec<u32>,
+    functions: Vec<Vec<u32>>,
 }
 
 /// The code around a function that is being written.
 pub struct Outer {
     code: Code,
     open: Vec<Vec<Stmt>>,
+    lines: Vec<u32>,
+}
+
+/// A point of the code being written.
+pub struct Mark {
+    exprs: usize,
+    locals: usize,
+    stmts: usize,
+    lines: usize,
 }
 
 impl Builder {
@@ -61,7 +80,7 @@ impl Builder {
             shared: vec![],
             code: Code::default(),
         };
-        Builder { kernel, code: Code::default(), open: vec![vec![]], error: None }
+        Builder { kernel, code: Code::default(), open: vec![vec![]], error: None, line: 0, lines: Lines::default() }
     }
 
     /// Makes the number of parallel instances one that is known only when the kernel is called.
@@ -123,8 +142,11 @@ impl Builder {
     /// Opens a function: expressions and statements go into it until [`Builder::close_function`]. Its first expressions
     /// are its arguments.
     pub fn open_function(&mut self, params: &[(&str, Type)]) -> Outer {
-        let outer =
-            Outer { code: std::mem::take(&mut self.code), open: std::mem::replace(&mut self.open, vec![vec![]]) };
+        let outer = Outer {
+            code: std::mem::take(&mut self.code),
+            open: std::mem::replace(&mut self.open, vec![vec![]]),
+            lines: std::mem::take(&mut self.lines.code),
+        };
         for (n, (_, ty)) in params.iter().enumerate() {
             self.push(Expr::Argument(n as u32), *ty);
         }
@@ -147,6 +169,8 @@ impl Builder {
         self.code.body = self.open.pop().unwrap_or_default();
         let code = std::mem::replace(&mut self.code, outer.code);
         self.open = outer.open;
+        let lines = std::mem::replace(&mut self.lines.code, outer.lines);
+        self.lines.functions.push(lines);
         let params = params.iter().map(|(name, ty)| ValueParam { name: (*name).into(), ty: *ty }).collect();
         self.kernel.functions.push(Function { name: name.into(), params, result: result.into(), code });
         FunctionId(self.kernel.functions.len() as u32 - 1)
@@ -372,6 +396,50 @@ impl Builder {
         self.stmt(Stmt::If { condition, then, otherwise });
     }
 
+    /// Says for which line of a source text the next statements are written. See [`Builder::finish_with_lines`].
+    pub fn source_line(&mut self, line: u32) {
+        self.line = line;
+    }
+
+    /// Where the code being written stands, for [`Builder::rollback`].
+    pub fn mark(&self) -> Mark {
+        Mark {
+            exprs: self.code.exprs.len(),
+            locals: self.code.locals.len(),
+            stmts: self.open.last().map_or(0, Vec::len),
+            lines: self.lines.code.len(),
+        }
+    }
+
+    /// Takes back all that was written since a mark in the same block.
+    pub fn rollback(&mut self, mark: &Mark) {
+        self.code.exprs.truncate(mark.exprs);
+        self.code.types.truncate(mark.exprs);
+        self.code.locals.truncate(mark.locals);
+        self.lines.code.truncate(mark.lines);
+        if let Some(block) = self.open.last_mut() {
+            block.truncate(mark.stmts);
+        }
+    }
+
+    /// How many expressions the code being written has: the number of the next one.
+    pub fn next_expr(&self) -> u32 {
+        self.code.exprs.len() as u32
+    }
+
+    /// The structs so far.
+    pub fn structs(&self) -> &[Struct] {
+        &self.kernel.structs
+    }
+
+    /// The finished kernel, verified, and the source line of each line of its text form (0 where there is none).
+    pub fn finish_with_lines(mut self) -> Result<(Kernel, Vec<u32>), VerifyError> {
+        let lines = std::mem::take(&mut self.lines);
+        let kernel = self.finish()?;
+        let lines = kernel.source_lines(&lines.functions, &lines.code);
+        Ok((kernel, lines))
+    }
+
     /// The finished kernel, verified.
     pub fn finish(mut self) -> Result<Kernel, VerifyError> {
         if self.open.len() != 1 {
@@ -411,6 +479,9 @@ impl Builder {
     }
 
     fn stmt(&mut self, stmt: Stmt) {
+        if !matches!(stmt, Stmt::If { .. } | Stmt::For { .. } | Stmt::Loop { .. }) {
+            self.lines.code.push(self.line);
+        }
         if let Some(block) = self.open.last_mut() {
             block.push(stmt);
         }

@@ -25,7 +25,7 @@ mod verify;
 
 pub use algebra::{Algebra, AlgebraRow, Parts};
 pub use arg::{Arg, Fault, FaultKind, check_args, peek, poke};
-pub use builder::{Builder, Outer};
+pub use builder::{Builder, Mark, Outer};
 pub use emit::{Emit, EmitBits, Table};
 pub use expr::{
     Args, Atomic, Axis, Builtin, Code, Expr, ExprId, FunctionId, Local, LocalId, Scope, Shuffle, Stmt, Vote, WARP,

@@ -118,6 +118,44 @@ impl Kernel {
     }
 }
 
+impl Kernel {
+    /// The source line of each line of the text form, given those of the statements without blocks of their own, in order.
+    pub(crate) fn source_lines(&self, functions: &[Vec<u32>], code: &[u32]) -> Vec<u32> {
+        fn walk(block: &[Stmt], lines: &mut dyn Iterator<Item = u32>, out: &mut Vec<u32>) {
+            for stmt in block {
+                match stmt {
+                    Stmt::For { body, .. } | Stmt::Loop { body } => {
+                        out.push(0);
+                        walk(body, lines, out);
+                        out.push(0);
+                    }
+                    Stmt::If { then, otherwise, .. } => {
+                        out.push(0);
+                        walk(then, lines, out);
+                        if !otherwise.is_empty() {
+                            out.push(0);
+                            walk(otherwise, lines, out);
+                        }
+                        out.push(0);
+                    }
+                    _ => out.push(lines.next().unwrap_or(0)),
+                }
+            }
+        }
+        let mut out = vec![0; 1 + self.structs.len()];
+        for (function, lines) in self.functions.iter().zip(functions) {
+            out.extend(std::iter::repeat_n(0, 2 + function.code.locals.len()));
+            walk(&function.code.body, &mut lines.iter().copied(), &mut out);
+            out.push(0);
+        }
+        let head = 2 + self.values.len() + self.params.len() + self.shared.len() + self.code.locals.len();
+        out.extend(std::iter::repeat_n(0, head));
+        walk(&self.code.body, &mut code.iter().copied(), &mut out);
+        out.push(0);
+        out
+    }
+}
+
 impl fmt::Display for Builtin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, axis) = match self {

@@ -1,7 +1,10 @@
 //! Attention: softmax(scale · q kᵀ) v.
 //!
 //! On a CPU some queries at a time, so that their scores stay in a cache: products by gemm, rows by `simd/scores.rs`. The
-//! gradient computes the scores again, from the logarithm of each row's sum.
+//! gradient computes the scores again, from the logarithm of each row's sum. On a GPU, for 16-bit floats, by kernels written
+//! by hand (`attention/attention.cu`), in the same way.
+
+mod cuda;
 
 use std::cell::RefCell;
 
@@ -49,6 +52,9 @@ impl FusedOp for Attention {
     }
 
     fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+        if let Some(source) = cuda::forward(self, device, inputs) {
+            return Some(Spelling::source(source));
+        }
         let heads = self.heads(device, inputs)?;
         Some(Spelling::sure(move |given, results| {
             let [out, logs] = results else { return Ok(()) };
@@ -59,6 +65,9 @@ impl FusedOp for Attention {
     }
 
     fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+        if let Some(source) = cuda::backward(self, device, inputs) {
+            return Some(Spelling::source(source));
+        }
         // A mask would be a fourth input before the results.
         let [q, k, v, out, _, slope] = inputs else { return None };
         if out.shape != slope.shape || !vectors(device, inputs) {

@@ -24,7 +24,7 @@ pub(crate) struct Buffer {
     allocation: Allocation,
     /// Where it begins, in bytes; a multiple of 8.
     offset: usize,
-    /// A multiple of 8, but for the end of memory that another library made.
+    /// A multiple of 8, too.
     bytes: usize,
 }
 
@@ -95,7 +95,6 @@ impl Buffer {
     }
 
     /// The part of at least `bytes` bytes from `offset` on, which must be a multiple of 8. `None` if it is not within.
-    #[cfg_attr(not(test), expect(dead_code))] // until plans cut their memory
     pub fn part(&self, offset: usize, bytes: usize) -> Option<Buffer> {
         let bytes = bytes.checked_next_multiple_of(8)?;
         let within = offset.is_multiple_of(8) && offset.checked_add(bytes)? <= self.bytes;

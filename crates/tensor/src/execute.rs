@@ -160,6 +160,12 @@ impl Program {
         }
     }
 
+    /// How often the n-th argument passes through memory: what is read and written does so twice.
+    pub fn passes(&self, n: usize) -> u64 {
+        let access = self.kernel.params.get(n).map(|param| param.access);
+        access.map_or(1, |access| access.reads() as u64 + access.writes() as u64)
+    }
+
     fn launch_untimed(&self, buffers: &[&Buffer], values: &[&[Value]]) -> Result<()> {
         let kernel = &self.kernel;
         let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();

@@ -13,6 +13,7 @@ use bornite_ir::{Kernel, verify};
 use crate::grad::pull_back;
 use crate::joint::{Gradient, How, Joint, parts};
 use crate::node::{Node, Op};
+use crate::source::Source;
 use crate::{DType, Device, Element, Error, Place, Result, Tensor};
 
 /// A function of several ops with spellings of its own on some devices.
@@ -99,6 +100,11 @@ impl Spelling {
         run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
     ) -> Spelling {
         Spelling(How::Routine(Arc::new(run), Fails::Perhaps, vec![]))
+    }
+
+    /// Kernels written by hand, on a GPU.
+    pub(crate) fn source(source: Source) -> Spelling {
+        Spelling(How::Source(Arc::new(source)))
     }
 
     /// A function that always succeeds.

@@ -9,6 +9,7 @@ use bornite_ir::{Kernel, Value};
 
 use crate::fused::{Fails, Routine};
 use crate::node::{Node, Op};
+use crate::source::Source;
 use crate::{DType, Place, Tensor};
 
 /// What computes the results.
@@ -17,6 +18,8 @@ pub(crate) enum How {
     /// A kernel. Its read parameters are the inputs in order, its written ones the results. Where it is not known to
     /// index within its views it is checked.
     Kernel { kernel: Arc<Kernel>, values: Vec<Vec<Value>>, checked: bool },
+    /// Kernels written by hand, on a GPU.
+    Source(Arc<Source>),
     /// A function on memory of the host. Some results take the place of inputs, which it finds in their memory: pairs of
     /// the numbers of both.
     Routine(Routine, Fails, Vec<(usize, usize)>),

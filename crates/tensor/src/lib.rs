@@ -66,6 +66,7 @@ mod segments;
 mod shape;
 mod simd;
 mod solve;
+mod source;
 mod spellings;
 mod status;
 mod tensor;
@@ -100,9 +101,9 @@ pub use matmul::MatmulMode;
 pub use promote::{Number, Operand, promote};
 pub use random::Generator;
 pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
-pub use schedule::explain;
 #[doc(hidden)]
 pub use schedule::gpu_kernels;
+pub use schedule::{Explained, ExplainedStep, LiveValue, Peak, explain, explained};
 pub use segments::Arena;
 pub use tensor::Tensor;
 pub use trace::{Spec, Trace, trace};
@@ -133,6 +134,11 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/cuda.md")]
 struct CudaManual;
+
+/// As above.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/fusion.md")]
+struct FusionManual;
 
 /// As above.
 #[cfg(doctest)]

@@ -1,19 +1,24 @@
 //! From graph to work: which nodes get a kernel, in which order, in which memory.
 //!
 //! The passes, in order: `nodes_to_compute` finds what is not there yet; `matmul/` takes the products that a library
-//! computes, and asks for copies of views that it cannot read; `fuse.rs` puts elementwise ops and reductions into groups,
-//! one kernel each, and decides what they store; `lower.rs` writes the kernels; `memory.rs` gives results their memory. The
-//! parts of a joint node (`joint.rs`) come from one launch. What the schedule promises is that errors are found, code is
-//! compiled and memory is reserved before the first launch.
+//! computes, and asks for copies of views that it cannot read; `place.rs` finds what is written into the place it has in
+//! something larger; `fuse.rs` puts elementwise ops and reductions into groups, one kernel each, and decides what they
+//! store; `lower.rs` writes the kernels; `memory.rs` gives results their memory, packed by `pack.rs`. The parts of a joint
+//! node (`joint.rs`) come from one launch. What the schedule promises is that errors are found, code is compiled and memory
+//! is reserved before the first launch.
 
+mod explain;
+mod by_hand;
 mod fuse;
 mod memory;
+mod pack;
+mod place;
 mod recent;
 mod work;
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt::{self, Write};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,16 +30,26 @@ use crate::lower::{aligned, look_through, seen, with_gpu_kernels};
 use crate::node::Op;
 use crate::timing::About;
 use crate::{Device, Error, Result, Tensor};
-use memory::assign_memory;
+use explain::Cost;
+pub use explain::{Explained, ExplainedStep, LiveValue, Peak, explain, explained};
+use memory::{Assigned, Life, assign_memory};
 use work::{Call, Operand, Planned, Work, work};
 
-/// Where a kernel's argument is.
+/// Where a kernel's argument is: some bytes of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slot {
+pub(crate) struct Slot {
+    memory: Memory,
+    offset: usize,
+    bytes: usize,
+}
+
+/// What a plan runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
     /// The n-th result asked for.
     Root(usize),
-    /// Scratch memory.
-    Temp(usize),
+    /// Scratch memory, which all steps share.
+    Scratch,
     /// A tensor that is there before the plan runs.
     Source(usize),
     /// The device's words for bad indices.
@@ -49,6 +64,7 @@ pub(crate) struct Step {
     outs: usize,
     values: Vec<Vec<Value>>,
     about: About,
+    cost: Cost,
 }
 
 /// Everything needed to compute some tensors but the memory.
@@ -59,8 +75,10 @@ pub(crate) struct Plan {
     pub roots: Vec<Tensor>,
     /// Tensors read.
     pub sources: Vec<Tensor>,
-    /// Sizes of scratch memory.
-    pub temp_bytes: Vec<usize>,
+    /// Size of the scratch memory.
+    pub scratch_bytes: usize,
+    /// When each value lives, and where.
+    lives: Vec<Life>,
     /// Roots that take the place of a source.
     pub in_place: HashSet<usize>,
     /// The device's words for bad indices, if a step reports them.
@@ -110,21 +128,23 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
     let position = |root: &Tensor| distinct.iter().position(|other| other.0.id == root.0.id);
     let homes: Vec<(u64, Tensor)> =
         (homes.iter()).filter_map(|(root, old)| Some((computed[position(root)?].0.id, old.clone()))).collect();
-    let (work, placed) = work(device, &computed, nodes_to_compute(&computed)?, &homes)?;
-    let mut slots = assign_memory(&computed, &work);
-    let reports = work.iter().any(|w| w.operands.iter().any(|operand| matches!(operand, Operand::Status)));
+    let mut nodes = nodes_to_compute(&computed)?;
+    let worked = work(device, &computed, &mut nodes, &homes)?;
+    let reports = worked.work.iter().any(|w| w.operands.iter().any(|operand| matches!(operand, Operand::Status)));
     let status = if reports { Some(crate::status::buffer(device)?) } else { None };
-    let temp_bytes = slots.temp_bytes;
-    let in_place = (0..computed.len()).filter(|&n| placed.iter().any(|(id, _)| *id == computed[n].0.id)).collect();
-    let mut plan = Plan { device, steps: vec![], roots: distinct, sources: vec![], temp_bytes, in_place, status };
+    let at_home: HashMap<u64, usize> = worked.homes.iter().enumerate().map(|(n, (id, _))| (*id, n)).collect();
+    let Assigned { of: slots, scratch_bytes, lives } = assign_memory(&computed, &nodes, &worked, &at_home);
+    let in_place = (0..computed.len()).filter(|&n| at_home.contains_key(&computed[n].0.id)).collect();
     let mut sources: HashMap<u64, usize> = HashMap::new();
-    for (id, old) in placed {
-        slots.of.insert(id, Slot::Source(plan.sources.len()));
+    let mut plan =
+        Plan { device, steps: vec![], roots: distinct, sources: vec![], scratch_bytes, lives, in_place, status };
+    for (_, old) in worked.homes {
         sources.insert(old.0.id, plan.sources.len());
         plan.sources.push(old);
     }
+    let work = worked.work;
     let mut programs = compile(device, &work)?.into_iter();
-    for Work { call, operands, values, about } in work {
+    for Work { call, operands, values, about, cost } in work {
         let call = match call {
             // `compile` has one for each, in order.
             Planned::Kernel(kernel, flavour) => {
@@ -132,23 +152,27 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
             }
             Planned::Product(product) => Call::Product(product),
             Planned::Routine(routine, _) => Call::Routine(routine),
+            Planned::Source(source) => Call::Source(source),
         };
         let outs = operands.iter().take_while(|operand| matches!(operand, Operand::Out(..))).count();
         let mut args = vec![];
         for operand in operands {
             args.push(match operand {
-                Operand::Out(id, _) => slots.of[&id],
-                Operand::Status => Slot::Status,
-                Operand::In(input) => match slots.of.get(&input.0.id) {
+                Operand::Out(id, _) => slots[&id],
+                Operand::Status => Slot { memory: Memory::Status, offset: 0, bytes: crate::status::WORDS as usize * 8 },
+                Operand::In(input) => match slots.get(&input.0.id) {
                     Some(slot) if !is_source(&input) => *slot,
-                    _ => Slot::Source(*sources.entry(input.0.id).or_insert_with(|| {
-                        plan.sources.push(input.clone());
-                        plan.sources.len() - 1
-                    })),
+                    _ => {
+                        let number = *sources.entry(input.0.id).or_insert_with(|| {
+                            plan.sources.push(input.clone());
+                            plan.sources.len() - 1
+                        });
+                        Slot { memory: Memory::Source(number), offset: 0, bytes: input.0.bytes() }
+                    }
                 },
             });
         }
-        plan.steps.push(Step { call, args, outs, values, about });
+        plan.steps.push(Step { call, args, outs, values, about, cost });
     }
     Ok(plan)
 }
@@ -220,9 +244,10 @@ impl Plan {
         self.roots.iter().enumerate().map(bytes).map(|bytes| Buffer::new(self.device, bytes)).collect()
     }
 
-    /// Scratch memory.
-    pub fn allocate_temps(&self) -> Result<Vec<Buffer>> {
-        self.temp_bytes.iter().map(|&bytes| Buffer::new(self.device, bytes)).collect()
+    /// Scratch memory, if a step uses it.
+    pub fn allocate_scratch(&self) -> Result<Option<Buffer>> {
+        let used = self.steps.iter().any(|step| step.args.iter().any(|slot| slot.memory == Memory::Scratch));
+        used.then(|| Buffer::new(self.device, self.scratch_bytes)).transpose()
     }
 
     /// Handles that keep the code of all steps alive.
@@ -231,6 +256,7 @@ impl Plan {
             Call::Kernel(program) => program.clone() as Arc<dyn Any + Send + Sync>,
             Call::Product(product) => product.clone() as Arc<dyn Any + Send + Sync>,
             Call::Routine(routine) => routine.clone() as Arc<dyn Any + Send + Sync>,
+            Call::Source(source) => source.clone() as Arc<dyn Any + Send + Sync>,
         })
     }
 
@@ -245,90 +271,55 @@ impl Plan {
     }
 
     /// Gives every step to the device.
-    pub fn run(&self, roots: &[Buffer], temps: &[Buffer], sources: &[Buffer]) -> Result<()> {
-        self.steps.iter().try_for_each(|step| self.launch(step, roots, temps, sources))
+    pub fn run(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
+        self.steps.iter().try_for_each(|step| self.launch(step, roots, scratch, sources))
     }
 
     /// Runs the library's calls, whose first run may load code: not possible in a capture. Results are of no use.
-    pub fn warm(&self, roots: &[Buffer], temps: &[Buffer], sources: &[Buffer]) -> Result<()> {
+    pub fn warm(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
         let mut calls = self.steps.iter().filter(|step| matches!(step.call, Call::Product(_)));
-        calls.try_for_each(|step| self.launch(step, roots, temps, sources))
+        calls.try_for_each(|step| self.launch(step, roots, scratch, sources))
     }
 
-    fn launch(&self, step: &Step, roots: &[Buffer], temps: &[Buffer], sources: &[Buffer]) -> Result<()> {
-        let buffers: Vec<&Buffer> = (step.args.iter())
-            .filter_map(|slot| match *slot {
-                Slot::Root(n) => Some(&roots[n]),
-                Slot::Temp(n) => Some(&temps[n]),
-                Slot::Source(n) => Some(&sources[n]),
-                Slot::Status => self.status.as_ref(),
-            })
-            .collect();
+    fn launch(&self, step: &Step, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
+        let mut parts = Vec::with_capacity(step.args.len());
+        for Slot { memory, offset, bytes } in &step.args {
+            let whole = match *memory {
+                Memory::Root(n) => roots.get(n),
+                Memory::Scratch => scratch,
+                Memory::Source(n) => sources.get(n),
+                Memory::Status => self.status.as_ref(),
+            };
+            let part = whole.and_then(|whole| whole.part(*offset, *bytes));
+            parts.push(part.ok_or(Error::OutOfMemory { bytes: offset + bytes })?);
+        }
+        let buffers: Vec<&Buffer> = parts.iter().collect();
         match &step.call {
             Call::Kernel(program) => {
                 let values: Vec<&[Value]> = step.values.iter().map(Vec::as_slice).collect();
                 program.launch(&buffers, &values, step.about)?;
                 // The host is done by now; later steps may write over variables.
-                let reports = step.args.contains(&Slot::Status) && !matches!(self.device, Device::Cuda(_));
+                let reports = step.args.iter().any(|slot| slot.memory == Memory::Status)
+                    && !matches!(self.device, Device::Cuda(_));
                 if reports { self.check() } else { Ok(()) }
             }
             Call::Product(product) => product.launch(&buffers, step.about),
             Call::Routine(routine) => routine.launch(&buffers, step.about),
+            Call::Source(source) => source.launch(&buffers, step.about),
         }
-    }
-
-    /// What will run, a line a step.
-    fn explain(&self, device: Device) -> String {
-        let temps: usize = self.temp_bytes.iter().sum();
-        let mut text = format!("{} steps on {device}, {temps} bytes of scratch memory\n", self.steps.len());
-        for Step { call, args, outs, about, .. } in &self.steps {
-            let what = match call {
-                Call::Kernel(program) => program.name().to_owned(),
-                Call::Product(product) => product.to_string(),
-                Call::Routine(routine) => format!("{} by a routine of the host", routine.name),
-            };
-            let slots: Vec<String> = args.iter().map(Slot::to_string).collect();
-            let (to, from) = (slots[..*outs].join(", "), slots[*outs..].join(", "));
-            let _ = writeln!(text, "{to} = {what} ({from}){}", about.line());
-        }
-        text
     }
 }
 
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Slot::Root(n) => write!(f, "result {n}"),
-            Slot::Temp(n) => write!(f, "temp {n}"),
-            Slot::Source(n) => write!(f, "input {n}"),
-            Slot::Status => write!(f, "status"),
+        match self.memory {
+            Memory::Root(n) => write!(f, "result {n}")?,
+            Memory::Scratch => return write!(f, "scratch {}", self.offset),
+            Memory::Source(n) => write!(f, "input {n}")?,
+            Memory::Status => write!(f, "status")?,
         }
+        if self.offset == 0 { Ok(()) } else { write!(f, " from byte {}", self.offset) }
     }
-}
-
-impl Tensor {
-    /// What would run to compute this tensor, a line a step, with the matrix products that go through a library and the
-    /// copies that they need. Kernels are compiled for it; nothing runs.
-    ///
-    /// ```
-    /// use bornite::{Device, Tensor};
-    /// # fn main() -> bornite::Result<()> {
-    /// let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
-    /// assert!(x.exp().sum(..).explain()?.contains("result 0 = exp_sum_f32 (input 0)"));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn explain(&self) -> Result<String> {
-        explain(std::slice::from_ref(self))
-    }
-}
-
-/// What would run to compute tensors of one device together: see [`Tensor::explain`].
-pub fn explain(tensors: &[Tensor]) -> Result<String> {
-    let Some(first) = tensors.first() else { return Ok(String::new()) };
-    let device = first.node()?.device;
-    let _running = device.lock();
-    Ok(plan(tensors, Present::Skip)?.explain(device))
 }
 
 /// The kernels of ours that a GPU would be given to compute tensors of one device together, in order of their launches:
@@ -382,8 +373,8 @@ pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {
         let _running = device.lock();
         let plan = plan(&tensors, Present::Skip)?;
         let sources = plan.sources.iter().map(value_of).collect::<Result<Vec<_>>>()?;
-        let (roots, temps) = (plan.allocate_roots()?, plan.allocate_temps()?);
-        plan.run(&roots, &temps, &sources)?;
+        let (roots, scratch) = (plan.allocate_roots()?, plan.allocate_scratch()?);
+        plan.run(&roots, scratch.as_ref(), &sources)?;
         plan.check()?;
         done.extend(plan.roots.iter().cloned().zip(roots));
     }
@@ -392,3 +383,7 @@ pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;

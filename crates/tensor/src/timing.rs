@@ -45,9 +45,9 @@ impl About {
         About { place: Some(node.place), flops }
     }
 
-    /// The line of the program, as the end of a line that is about something else.
-    pub fn line(&self) -> String {
-        self.place.map_or(String::new(), |place| format!("  at {place}"))
+    /// The line of the program.
+    pub fn place(&self) -> Option<Place> {
+        self.place
     }
 
     /// A launch of that name which moves so many bytes.

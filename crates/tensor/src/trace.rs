@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::axes::resolve_axis;
-use crate::schedule::realize;
+use crate::schedule::{Explained, realize};
 use crate::{DType, Device, Error, Place, Result, Tensor, Update, Var};
 use compiled::Compiled;
 use kept::Traces;
@@ -98,6 +98,24 @@ impl Trace<'_> {
         let (compiled, lengths) = self.compiled(specs)?;
         let mut compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
         compiled.replay(inputs, &lengths, self.place)
+    }
+
+    /// What a call with such arguments runs. Nothing runs.
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Spec, Tensor, Var, trace};
+    /// # fn main() -> bornite::Result<()> {
+    /// let w = Var::new(&Tensor::ones(&[64, 64], DType::F32, Device::cpu()))?;
+    /// let step = trace(|x| Ok((vec![], vec![w.set(w.get() + x[0].t().matmul(&x[0]) * 0.1)])));
+    /// let plan = step.explain(&[Spec::new(DType::F32, &[32, 64], Device::cpu())])?;
+    /// assert_eq!((plan.steps.len(), plan.peak.values[0].op), (2, "matmul"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn explain(&self, specs: &[Spec]) -> Result<Explained> {
+        let (compiled, _) = self.compiled(specs.to_vec())?;
+        let compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(compiled.explained())
     }
 
     /// Makes the trace for such arguments ahead of the first call: its kernels, its memory and, on CUDA, its graph. No

@@ -1,14 +1,16 @@
 //! `bornite kernel …`: templates, expressions and kernels in files, listed, emitted, checked, run, timed and tuned.
 
 mod bench;
+mod cuda;
 mod emit;
 mod run;
 mod source;
 mod tune;
+mod unchecked;
 
 pub use source::TEMPLATES;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -43,10 +45,10 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Check kernels in the text form: syntax, types, scopes
+    /// Check kernels in the text form and in CUDA C++: syntax, types, scopes
     Check {
-        /// Files in the text form
-        #[arg(required = true, value_name = "FILE.bir")]
+        /// Files in the text form (.bir) or in CUDA C++ (.cu), and folders of such files
+        #[arg(required = true, value_name = "PATH")]
         files: Vec<PathBuf>,
         /// Write JSON to stdout
         #[arg(long)]
@@ -83,7 +85,11 @@ pub fn run(command: &Command) -> Result<ExitCode, Failure> {
         }
         Command::Check { files, json } => check(files, *json),
         Command::Run { source, device, sanitize, max_statements, json } => {
-            run::execute(&source.kernel()?, device.parse()?, *sanitize, *max_statements, *json)
+            let device = device.parse()?;
+            match source.job() {
+                Ok(job) => run::execute(&job, device, *sanitize, *max_statements, *json),
+                Err(error) => unchecked::instead(source, error, device, *json),
+            }
         }
         Command::Bench(options) => bench::run(options),
         Command::Tune(options) => tune::run(options),
@@ -102,10 +108,18 @@ fn list(json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(files: &[PathBuf], json: bool) -> Result<ExitCode, Failure> {
+fn check(paths: &[PathBuf], json: bool) -> Result<ExitCode, Failure> {
+    let mut files = vec![];
+    for path in paths {
+        gather(path, true, &mut files)?;
+    }
     let mut failed = false;
     for file in files {
-        let found = match source::read(file) {
+        if cuda::is_cuda(&file) {
+            failed |= check_cuda(&file, json)?;
+            continue;
+        }
+        let found = match source::read(&file) {
             Ok(found) => found,
             Err(error) => vec![(1, Err(error))],
         };
@@ -125,4 +139,48 @@ fn check(files: &[PathBuf], json: bool) -> Result<ExitCode, Failure> {
         }
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The files of a path: itself, or those of a folder that hold kernels.
+fn gather(path: &Path, asked: bool, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    if path.is_dir() {
+        let entries = std::fs::read_dir(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let mut inside = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
+        inside.sort();
+        // A link to a folder could lead back here.
+        return inside
+            .iter()
+            .filter(|path| !(path.is_symlink() && path.is_dir()))
+            .try_for_each(|path| gather(path, false, files));
+    }
+    if asked || cuda::is_cuda(path) || path.extension().is_some_and(|ending| ending == "bir") {
+        files.push(path.into());
+    }
+    Ok(())
+}
+
+/// Checks the kernels of a CUDA C++ file; whether something is wrong.
+fn check_cuda(file: &Path, json: bool) -> Result<bool, Failure> {
+    let mut failed = false;
+    for cuda::Checked { kernel, line, errors } in cuda::check(file)? {
+        failed |= errors.is_some();
+        let text = match (&errors, json) {
+            (None, true) => json!({"file": file, "kernel": kernel, "line": line, "ok": true}).to_string(),
+            (None, false) => format!("{}: kernel '{}' is valid", file.display(), kernel.unwrap_or_default()),
+            (Some(errors), false) => errors.to_string(),
+            (Some(errors), true) => {
+                let first = errors.all.first();
+                let all: Vec<_> = errors
+                    .all
+                    .iter()
+                    .map(|e| json!({"line": e.line, "column": e.column, "message": e.message, "expected": e.label, "hint": e.hint}))
+                    .collect();
+                json!({"file": file, "kernel": kernel, "line": first.map_or(line as u32, |e| e.line), "ok": false,
+                    "error": first.map(|e| &e.message), "errors": all})
+                .to_string()
+            }
+        };
+        print(&format!("{text}\n"))?;
+    }
+    Ok(failed)
 }

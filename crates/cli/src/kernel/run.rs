@@ -7,6 +7,7 @@ use bornite::ir::{Access, Arg, Extent, Fault, Kernel, Param, Scalar, Value, peek
 use bornite::{Device, Runner};
 use serde_json::json;
 
+use super::source::Job;
 use crate::{Failure, print, print_json};
 
 /// What a run gave: memory and printed lines.
@@ -41,7 +42,7 @@ pub fn cells(kernel: &Kernel, param: &Param, firsts: &[Value], most: usize) -> V
 }
 
 /// Memory for every view: 0, 1, 2, … modulo 7 where the kernel reads it.
-fn memory(kernel: &Kernel, firsts: &[Value]) -> Result<Vec<Vec<u64>>, Failure> {
+pub fn memory(kernel: &Kernel, firsts: &[Value]) -> Result<Vec<Vec<u64>>, Failure> {
     let bytes: Option<Vec<usize>> = kernel.params.iter().map(|p| kernel.view_bytes(p, firsts)).collect();
     let total: u128 = bytes.iter().flatten().map(|&bytes| bytes as u128).sum();
     let Some(bytes) = bytes.filter(|_| total <= 1 << 30) else {
@@ -59,55 +60,69 @@ fn memory(kernel: &Kernel, firsts: &[Value]) -> Result<Vec<Vec<u64>>, Failure> {
     Ok(made.collect())
 }
 
-fn interpret(kernel: &Kernel, options: Options) -> Result<Result<Outcome, Fault>, Failure> {
-    let values = values(kernel);
-    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
-    let mut memory = memory(kernel, &firsts)?;
+fn interpret(job: &Job, options: Options) -> Result<Outcome, Fault> {
+    let kernel = &job.kernel;
+    let mut memory = job.memory.clone();
     let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
         .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
         .collect();
-    args.extend(values.iter().map(|parts| Arg::Value(parts)));
+    args.extend(job.values.iter().map(|parts| Arg::Value(parts)));
     let mut lines = vec![];
     let outcome = interp::run_printing(kernel, &mut args, options, &mut |line| lines.push(line.to_owned()));
-    Ok(outcome.map(|()| Outcome { memory, lines }))
+    outcome.map(|()| Outcome { memory, lines })
 }
 
 /// Runs on a device. Lines that a kernel prints there are not caught.
-fn on_device(kernel: &Kernel, device: Device) -> Result<Outcome, Failure> {
-    let values = values(kernel);
-    let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
-    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
-    let runner = Runner::new(kernel, &values, device, vec![memory(kernel, &firsts)?])?;
+fn on_device(job: &Job, device: Device) -> Result<Outcome, Failure> {
+    let values: Vec<&[Value]> = job.values.iter().map(Vec::as_slice).collect();
+    let runner = Runner::new(&job.kernel, &values, device, vec![job.memory.clone()])?;
     runner.run(0)?;
     Ok(Outcome { memory: runner.memory(0)?, lines: vec![] })
 }
 
+/// What the checks found: words, and the line; of the source where there is one, else of the text form.
+struct Finding {
+    words: String,
+    line: Option<usize>,
+}
+
+fn finding(job: &Job, fault: &Fault) -> Finding {
+    match &job.origin {
+        Some(origin) => Finding {
+            words: format!("error: kernel '{}': {}", fault.kernel, fault.kind),
+            line: origin.line_of(fault).map(|line| line as usize),
+        },
+        None => Finding { words: fault.to_string(), line: fault.line },
+    }
+}
+
 /// Runs a kernel and shows what it writes, or what the checks found.
 pub fn execute(
-    kernel: &Kernel,
+    job: &Job,
     device: Device,
     sanitize: bool,
     max_statements: u64,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    let kernel = &job.kernel;
     let options = |order| Options { order, max_statements: Some(max_statements), instances: true, divisions: sanitize };
     let outcome = match device {
-        Device::Interpreter => interpret(kernel, options(Order::Forward))?,
+        Device::Interpreter => interpret(job, options(Order::Forward)),
         _ if sanitize => return Err("--sanitize runs on the interpreter; leave --device out".into()),
-        device => Ok(on_device(kernel, device)?),
+        device => Ok(on_device(job, device)?),
     };
-    let mut finding = outcome.as_ref().err().map(|fault| (fault.to_string(), fault.line));
+    let mut found = outcome.as_ref().err().map(|fault| finding(job, fault));
     if let (true, Ok(forward)) = (sanitize, &outcome) {
-        finding = match interpret(kernel, options(Order::Reverse))? {
-            Err(fault) => Some((fault.to_string(), fault.line)),
-            Ok(reverse) if reverse.memory != forward.memory => {
-                Some((format!("kernel '{}': its results depend on the order of threads", kernel.name), None))
-            }
+        found = match interpret(job, options(Order::Reverse)) {
+            Err(fault) => Some(finding(job, &fault)),
+            Ok(reverse) if reverse.memory != forward.memory => Some(Finding {
+                words: format!("kernel '{}': its results depend on the order of threads", kernel.name),
+                line: None,
+            }),
             Ok(_) => None,
         };
     }
-    let values = values(kernel);
-    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
+    let firsts: Vec<Value> = job.values.iter().filter_map(|parts| parts.first().copied()).collect();
     let none = Outcome { memory: vec![vec![]; kernel.params.len()], lines: vec![] };
     let shown = outcome.as_ref().unwrap_or(&none);
     let written: Vec<(&str, String, Vec<f64>)> = (kernel.params.iter().zip(&shown.memory))
@@ -121,16 +136,18 @@ pub fn execute(
     if json {
         let outputs: Vec<_> =
             written.iter().map(|(name, ty, first)| json!({"view": name, "type": ty, "first": first})).collect();
-        let (error, line) = finding.clone().map_or((None, None), |(error, line)| (Some(error), line));
+        let (error, line) = found.as_ref().map_or((None, None), |found| (Some(&found.words), found.line));
         print_json(&json!({
-            "kernel": kernel.name, "device": device.to_string(), "ok": finding.is_none(), "error": error, "line": line, "outputs": outputs,
-            "printed": shown.lines,
+            "kernel": kernel.name, "device": device.to_string(), "ok": found.is_none(), "error": error, "line": line, "outputs": outputs,
+            "file": job.origin.as_ref().map(|origin| &origin.file), "checked": true, "printed": shown.lines,
         }))?;
-    } else if let Some((error, line)) = &finding {
+    } else if let Some(Finding { words, line }) = &found {
         let text = kernel.to_string();
-        let shown =
-            line.and_then(|n| text.lines().nth(n - 1).map(|line| format!("\n{n:4} | {line}"))).unwrap_or_default();
-        print(&format!("{error}{shown}\n"))?;
+        let shown = line.and_then(|n| match &job.origin {
+            Some(origin) => Some(format!("\n{}", origin.shown(n as u32))),
+            None => text.lines().nth(n - 1).map(|line| format!("\n{n:4} | {line}")),
+        });
+        print(&format!("{words}{}\n", shown.unwrap_or_default()))?;
     } else {
         let printed: String = shown.lines.iter().map(|line| format!("{line}\n")).collect();
         let lines: Vec<String> =
@@ -138,5 +155,5 @@ pub fn execute(
         let verdict = if sanitize { "no finding, in either order of threads\n" } else { "" };
         print(&(printed + &lines.concat() + verdict))?;
     }
-    Ok(if finding.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if found.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -1,19 +1,32 @@
-//! Where a kernel comes from: a file in the text form, a template, or an expression.
+//! Where a kernel comes from: a file in the text form or in CUDA C++, a template, or an expression.
 
 use std::path::{Path, PathBuf};
 
 use bornite::ir::templates::{self, Built};
-use bornite::ir::{Kernel, Scalar, VerifyError, elementwise};
+use bornite::ir::{Kernel, Scalar, Value, VerifyError, elementwise};
 use clap::Args;
 
+use super::cuda::{self, Launch, Origin};
+use super::run;
 use crate::Failure;
+
+/// A kernel with all that it is called with.
+pub struct Job {
+    pub kernel: Kernel,
+    pub values: Vec<Vec<Value>>,
+    pub memory: Vec<Vec<u64>>,
+    /// Where it came from, if that has lines of its own.
+    pub origin: Option<Origin>,
+}
 
 /// Where a kernel comes from.
 #[derive(Args)]
 pub struct Source {
     #[command(flatten)]
     from: From,
-    /// The kernel of that name, where a file has several
+    #[command(flatten)]
+    launch: Launch,
+    /// The kernel of that name, where a file has several; of a template, with its arguments: "scale<float, 4>"
     #[arg(long, value_name = "NAME", conflicts_with_all = ["template", "expr"])]
     kernel: Option<String>,
     /// Element type of a template or expression
@@ -42,8 +55,8 @@ pub fn shape(text: &str) -> Result<Shape, String> {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct From {
-    /// A file in the text form
-    #[arg(value_name = "FILE.bir")]
+    /// A file in the text form (.bir) or in CUDA C++ (.cu)
+    #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// A template, at a small size; see `bornite kernel list`
     #[arg(long, value_name = "NAME")]
@@ -271,7 +284,35 @@ impl Template {
 }
 
 impl Source {
+    /// The file, if it is one in CUDA C++.
+    pub fn cuda_file(&self) -> Option<&Path> {
+        self.from.file.as_deref().filter(|file| cuda::is_cuda(file))
+    }
+
+    /// The kernel's name, and how it is launched.
+    pub fn named(&self) -> (Option<&str>, &Launch) {
+        (self.kernel.as_deref(), &self.launch)
+    }
+
+    /// The kernel with what it is called with: made-up numbers where nothing is said.
+    pub fn job(&self) -> Result<Job, Failure> {
+        if let Some(file) = self.cuda_file() {
+            return self.launch.job(file, self.kernel.as_deref());
+        }
+        let kernel = self.kernel()?;
+        let values = run::values(&kernel);
+        let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
+        let memory = run::memory(&kernel, &firsts)?;
+        Ok(Job { kernel, values, memory, origin: None })
+    }
+
     pub fn kernel(&self) -> Result<Kernel, Failure> {
+        if let Some(file) = self.cuda_file() {
+            return self.launch.kernel(file, self.kernel.as_deref());
+        }
+        if self.launch.is_given() {
+            return Err("--grid, --block, --dim, --shared and --arg are for files in CUDA C++".into());
+        }
         if let Some(text) = &self.from.expr {
             return Ok(elementwise("elementwise", text, self.dtype, self.count)?);
         }

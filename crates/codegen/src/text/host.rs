@@ -4,6 +4,8 @@ pub(super) const INCLUDES: &str = "#include <cmath>\n#include <cstdio>\n#include
 
 /// What is searched for in the text, and its definition. Definitions may use those above them.
 pub(super) const PRELUDE: &[(&str, &str)] = &[
+    ("bn_f16", "typedef unsigned short bn_f16;\n"),
+    ("bn_bf16", "typedef unsigned short bn_bf16;\n"),
     (
         "bn_bits<",
         "template <class To, class From> static inline To bn_bits(From from) {

@@ -49,7 +49,11 @@ pub(crate) fn print(kernel: &Kernel, dialect: Dialect, checked: bool) -> String 
     let mut needed: Vec<&str> = vec![];
     let table = if dialect == Dialect::Cpp { host::PRELUDE } else { PRELUDE };
     for (called, definition) in table.iter().rev() {
-        if [&helpers[..], &functions, &kernel_text].iter().chain(&needed).any(|text| text.contains(called)) {
+        if [&declarations[..], &helpers, &functions, &kernel_text]
+            .iter()
+            .chain(&needed)
+            .any(|text| text.contains(called))
+        {
             needed.push(definition);
         }
     }

@@ -2,6 +2,8 @@
 
 /// What is searched for in the text, and its definition. Definitions may use those above them.
 pub(super) const PRELUDE: &[(&str, &str)] = &[
+    ("bn_f16", "typedef unsigned short bn_f16;\n"),
+    ("bn_bf16", "typedef unsigned short bn_bf16;\n"),
     // A thread that meets a bad index has nothing right left to do; barriers do not wait for threads that have ended.
     (
         "bn_at(",

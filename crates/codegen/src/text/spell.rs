@@ -15,8 +15,11 @@ pub(super) fn c_type(scalar: Scalar) -> &'static str {
         Scalar::U8 => "unsigned char",
         Scalar::U32 => "unsigned",
         Scalar::U64 => "unsigned long long",
-        // 16-bit floats are held as their bits: they are only ever loaded, stored, chosen and converted.
-        Scalar::U16 | Scalar::F16 | Scalar::BF16 => "unsigned short",
+        Scalar::U16 => "unsigned short",
+        // 16-bit floats are held as their bits: they are only ever loaded, stored, chosen and converted. The names are
+        // other names of `unsigned short`, by which the text still says what the bits are.
+        Scalar::F16 => "bn_f16",
+        Scalar::BF16 => "bn_bf16",
         Scalar::F32 => "float",
         Scalar::F64 => "double",
     }

@@ -16,4 +16,4 @@ mod product;
 pub(crate) mod strided;
 
 pub use mode::MatmulMode;
-pub(crate) use product::{Product, products, rows_merge};
+pub(crate) use product::{Product, locate, products, rows_merge, whole};

@@ -106,7 +106,7 @@ pub(super) fn copies(copied: [bool; 2]) -> &'static str {
 
 /// The tensor in whose memory a matrix lies, how it lies there if that `fits`, and whether that tensor is a view to be
 /// copied first.
-pub(super) fn locate<M>(tensor: &Tensor, fits: impl Fn(&Strided) -> Option<M>) -> Option<(Tensor, M, bool)> {
+pub(crate) fn locate<M>(tensor: &Tensor, fits: impl Fn(&Strided) -> Option<M>) -> Option<(Tensor, M, bool)> {
     let chain = down_to_memory(tensor);
     let seen_from = |start: usize| {
         let views = chain[..start].iter().rev();
@@ -124,6 +124,11 @@ pub(super) fn locate<M>(tensor: &Tensor, fits: impl Fn(&Strided) -> Option<M>) -
     let candidates = (0..chain.len().min(TRIED)).rev().filter(|&start| start < last || constant);
     let found = candidates.filter_map(|start| Some((chain[start].clone(), seen_from(start)?, true)));
     found.min_by_key(|(tensor, ..)| tensor.0.elements())
+}
+
+/// How a tensor lies in memory of its own.
+pub(crate) fn whole(tensor: &Tensor) -> Strided {
+    Strided::contiguous(&tensor.0.shape)
 }
 
 /// A view, what it views, and so on. As in `lower.rs`, what has a value is not looked through.

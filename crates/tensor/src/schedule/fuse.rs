@@ -10,6 +10,7 @@ mod cut;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::is_source;
+use super::place::InPlace;
 use crate::Tensor;
 use crate::lower::{Form, Group, aligned, extent, look_through, one_a_row, repeats_rows, seen};
 use crate::node::{Node, Op};
@@ -59,6 +60,8 @@ struct Fuser<'a> {
     /// Nodes that are computed by a call of their own, and what that reads: views from memory, where others read through
     /// them.
     library: &'a HashMap<u64, &'a [Tensor]>,
+    /// Nodes that are written into place, each by itself.
+    placed: &'a HashMap<u64, InPlace>,
     fuses: bool,
 }
 
@@ -67,12 +70,13 @@ pub(super) fn units<'a>(
     nodes: &'a BTreeMap<u64, Tensor>,
     wanted: &HashSet<u64>,
     library: &'a HashMap<u64, &'a [Tensor]>,
+    placed: &'a HashMap<u64, InPlace>,
     fuses: bool,
 ) -> Vec<Unit<'a>> {
     let nodes: Vec<&Tensor> = nodes.values().collect();
     let position = nodes.iter().enumerate().map(|(n, t)| (t.0.id, n)).collect();
     let count = nodes.len();
-    let mut fuser = Fuser { nodes, position, group: vec![usize::MAX; count], groups: vec![], library, fuses };
+    let mut fuser = Fuser { nodes, position, group: vec![usize::MAX; count], groups: vec![], library, placed, fuses };
     for n in 0..count {
         fuser.place(n);
     }
@@ -116,7 +120,11 @@ impl<'a> Fuser<'a> {
             return vec![];
         }
         let call = self.library.get(&tensor.0.id).copied();
-        let own: &[Tensor] = if tensor.0.op.is_view() { std::slice::from_ref(tensor) } else { tensor.0.reads() };
+        let own: &[Tensor] = match self.placed.get(&tensor.0.id) {
+            Some(placed) => &placed.reads,
+            None if tensor.0.op.is_view() => std::slice::from_ref(tensor),
+            None => tensor.0.reads(),
+        };
         let (inputs, from_memory) = (call.unwrap_or(own), call.is_some());
         (inputs.iter())
             .filter_map(|input| {
@@ -170,7 +178,7 @@ impl<'a> Fuser<'a> {
             }
             _ => None,
         };
-        let called = self.library.contains_key(&node.id);
+        let called = self.library.contains_key(&node.id) || self.placed.contains_key(&node.id);
         let Some(own_form) = own_form.filter(|_| node.elements() > 0 && !called && !is_source(self.nodes[n])) else {
             self.start(n, Form::Elements(0), from);
             return;

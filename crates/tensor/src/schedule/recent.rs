@@ -48,8 +48,8 @@ pub(super) fn compute(root: &Tensor) -> Result<bool> {
         }
     };
     let buffers = recent.sources.iter().map(|&n| value_of(sources[n])).collect::<Result<Vec<_>>>()?;
-    let (result, temps) = (Buffer::new(root.0.device, root.0.bytes())?, recent.plan.allocate_temps()?);
-    recent.plan.run(std::slice::from_ref(&result), &temps, &buffers)?;
+    let (result, scratch) = (Buffer::new(root.0.device, root.0.bytes())?, recent.plan.allocate_scratch()?);
+    recent.plan.run(std::slice::from_ref(&result), scratch.as_ref(), &buffers)?;
     root.0.set_value(result);
     Ok(true)
 }

@@ -1,19 +1,24 @@
 //! What computes each node: a generated kernel, a product of the library, or what a joint node says.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bornite_ir::{Kernel, Value};
 
+use super::by_hand::{in_memory, is_shown, launches};
+use super::explain::Cost;
 use super::fuse::{Unit, units};
 use super::is_source;
+use super::memory::{last_uses, written};
+use super::place::{ByCalls, InPlace, Into, Places, places};
 use crate::execute::{Flavour, Program, RoutineCall};
 use crate::fused::Fails;
-use crate::joint::{self, How};
-use crate::lower::{Group, Lowered, for_gpu, lower, lower_group, lower_scatter};
+use crate::joint::{self, How, Joint};
+use crate::lower::{Group, Lowered, for_gpu, lower, lower_group, lower_pieces, lower_row, lower_scatter};
 use crate::matmul::{Product, products};
 use crate::node::{Node, Op};
 use crate::scatter::scatter;
+use crate::source::SourceCall;
 use crate::timing::About;
 use crate::{DType, Device, Result, Tensor};
 
@@ -22,6 +27,7 @@ pub(super) enum Call {
     Kernel(Arc<Program>),
     Product(Arc<Product>),
     Routine(Arc<RoutineCall>),
+    Source(Arc<SourceCall>),
 }
 
 /// What a step is to run, before code is compiled.
@@ -29,6 +35,7 @@ pub(super) enum Planned {
     Kernel(Box<Kernel>, Flavour),
     Product(Arc<Product>),
     Routine(Arc<RoutineCall>, Fails),
+    Source(Arc<SourceCall>),
 }
 
 /// An argument of a step before its memory is known.
@@ -45,6 +52,7 @@ pub(super) struct Work {
     pub operands: Vec<Operand>,
     pub values: Vec<Vec<Value>>,
     pub about: About,
+    pub cost: Cost,
 }
 
 impl Work {
@@ -57,22 +65,46 @@ impl Work {
     }
 }
 
+/// What computes some nodes, and what is known of their memory.
+#[derive(Default)]
+pub(super) struct Worked {
+    /// The steps, in order.
+    pub work: Vec<Work>,
+    /// New values that take the place of a tensor in memory.
+    pub homes: Vec<(u64, Tensor)>,
+    /// Values that are a part of another: of which, from which byte on.
+    pub within: HashMap<u64, (u64, usize)>,
+    /// What others are parts of, with its bytes.
+    pub wholes: Vec<(u64, usize)>,
+    /// Values that take the place of another one, which is read for the last time when they are written.
+    pub replaces: HashMap<u64, u64>,
+}
+
+/// A group with its place among the steps and the inputs that are read element by element.
+type Placed<'a> = (usize, Group<'a>, HashSet<u64>);
+
 /// What computes these nodes, in order. New values of `homes` take the place of the tensor named with them, where nothing
-/// reads that any more; those that do are returned.
+/// reads that any more.
 pub(super) fn work(
     device: Device,
     roots: &[Tensor],
-    mut nodes: BTreeMap<u64, Tensor>,
+    nodes: &mut BTreeMap<u64, Tensor>,
     homes: &[(u64, Tensor)],
-) -> Result<(Vec<Work>, Vec<(u64, Tensor)>)> {
+) -> Result<Worked> {
     // What joints read is memory: views and constants are computed first.
-    let shown = |t: &Tensor| !is_source(t) && (t.0.op.is_view() || matches!(t.0.op, Op::Full(_)));
     let parts: Vec<Tensor> = nodes.values().filter(|t| is_part(t)).cloned().collect();
-    for input in parts.iter().flat_map(|part| part.0.reads()).filter(|input| shown(input)) {
-        nodes.insert(input.0.id, input.clone());
+    for part in &parts {
+        let by_hand = match joint::of(&part.0.inputs[0].0) {
+            Some((Joint { how: How::Source(source), .. }, _)) => Some(source),
+            _ => None,
+        };
+        let there = |input: &Tensor| by_hand.is_some_and(|source| in_memory(source, input).is_some());
+        for input in part.0.reads().iter().filter(|input| is_shown(input) && !there(input)) {
+            nodes.insert(input.0.id, input.clone());
+        }
     }
-    let wanted = roots.iter().map(|root| root.0.id).collect();
-    let products = products(device, &mut nodes, &wanted)?;
+    let wanted: HashSet<u64> = roots.iter().map(|root| root.0.id).collect();
+    let products = products(device, nodes, &wanted)?;
     let library: HashMap<u64, &[Tensor]> = (parts.iter().map(|part| (part.0.id, part.0.reads())))
         .chain(products.iter().map(|(id, call)| (*id, &call.inputs[..])))
         .collect();
@@ -80,79 +112,146 @@ pub(super) fn work(
         let live = live(roots, &library);
         nodes.retain(|id, _| live.contains(id));
     }
-    let (mut work, mut joints, mut groups) = (vec![], HashSet::new(), vec![]);
-    for unit in units(&nodes, &wanted, &library, crate::fused::enabled()?) {
-        let tensor = match unit {
-            Unit::Group(group) => {
-                let lowered = lower_group(&group, device, &[])?;
-                groups.push((work.len(), group, lowered.in_step.clone()));
-                let (_, group, _) = &groups[groups.len() - 1];
-                work.push(group_kernel(lowered, group)?);
-                continue;
+    let nodes = &*nodes;
+    let by_calls = ByCalls {
+        results: products.keys().copied().collect(),
+        inputs: products.values().flat_map(|call| &call.inputs).map(|input| input.0.id).collect(),
+    };
+    let fuses = crate::fused::enabled()?;
+    let mut refused = HashSet::new();
+    loop {
+        let places = if fuses { places(device, nodes, &by_calls, &wanted, homes, &refused) } else { Places::default() };
+        let (mut worked, mut joints, mut groups) = (Worked::default(), HashSet::new(), vec![]);
+        let mut updates = vec![];
+        for unit in units(nodes, &wanted, &library, &places.of, fuses) {
+            let work = &mut worked.work;
+            let tensor = match unit {
+                Unit::Group(group) => {
+                    let lowered = lower_group(&group, device, &[])?;
+                    groups.push((work.len(), group, lowered.in_step.clone()));
+                    let (_, group, _) = &groups[groups.len() - 1];
+                    work.push(group_kernel(lowered, group)?);
+                    continue;
+                }
+                Unit::Alone(tensor) => tensor,
+            };
+            let (out, about) = (Operand::Out(tensor.0.id, tensor.0.bytes()), About::of(&tensor.0));
+            if let Some(placed) = places.of.get(&tensor.0.id) {
+                updates.extend(placed.old.as_ref().map(|old| (work.len(), tensor.0.id, old.clone())));
+                write_into(tensor, placed, about, work)?;
+            } else if is_part(tensor) {
+                let joint = &tensor.0.inputs[0];
+                if joints.insert(joint.0.id) {
+                    together(device, joint, about, work)?;
+                }
+            } else if let Some(call) = products.get(&tensor.0.id) {
+                if joints.insert(call.results[0].0.id) {
+                    let results = call.results.iter().map(|result| Operand::Out(result.0.id, result.0.bytes()));
+                    let operands = results.chain(call.inputs.iter().cloned().map(Operand::In)).collect();
+                    let narrow_product = matches!(tensor.0.dtype, DType::F16 | DType::BF16);
+                    let cost = Cost { flops: product_flops(tensor), narrow_product, ..Cost::default() };
+                    let call = Planned::Product(call.product.clone());
+                    work.push(Work { call, operands, values: vec![], about, cost });
+                }
+            } else if let Some((routine, inputs)) = scatter(&tensor.0, device) {
+                let operands = [out].into_iter().chain(inputs.into_iter().map(Operand::In)).collect();
+                let call = Planned::Routine(Arc::new(routine), Fails::Perhaps);
+                let cost = Cost { flops: flops(&tensor.0), ..Cost::default() };
+                work.push(Work { call, operands, values: vec![], about, cost });
+            } else if let Some(steps) = lower_scatter(tensor, for_gpu(device))? {
+                for (lowered, outs) in steps {
+                    let outs = outs.iter().map(|out| Operand::Out(out.0.id, out.0.bytes())).collect();
+                    work.push(kernel(lowered, outs, about)?);
+                }
+                // What the steps before sort is no arithmetic.
+                if let Some(last) = work.last_mut() {
+                    last.cost.flops = flops(&tensor.0);
+                }
+            } else {
+                let mut step = kernel(lower(tensor)?, vec![out], about)?;
+                step.cost.flops = flops(&tensor.0);
+                work.push(step);
             }
-            Unit::Alone(tensor) => tensor,
-        };
-        let (out, about) = (Operand::Out(tensor.0.id, tensor.0.bytes()), About::of(&tensor.0));
-        if is_part(tensor) {
-            let joint = &tensor.0.inputs[0];
-            if joints.insert(joint.0.id) {
-                together(device, joint, about, &mut work)?;
-            }
-        } else if let Some(call) = products.get(&tensor.0.id) {
-            if joints.insert(call.results[0].0.id) {
-                let results = call.results.iter().map(|result| Operand::Out(result.0.id, result.0.bytes()));
-                let operands = results.chain(call.inputs.iter().cloned().map(Operand::In)).collect();
-                let call = Planned::Product(call.product.clone());
-                work.push(Work { call, operands, values: vec![], about });
-            }
-        } else if let Some((routine, inputs)) = scatter(&tensor.0, device) {
-            let operands = [out].into_iter().chain(inputs.into_iter().map(Operand::In)).collect();
-            let call = Planned::Routine(Arc::new(routine), Fails::Perhaps);
-            work.push(Work { call, operands, values: vec![], about });
-        } else if let Some(steps) = lower_scatter(tensor, for_gpu(device))? {
-            for (lowered, outs) in steps {
-                let outs = outs.iter().map(|out| Operand::Out(out.0.id, out.0.bytes())).collect();
-                work.push(kernel(lowered, outs, about)?);
-            }
-        } else {
-            work.push(kernel(lower(tensor)?, vec![out], about)?);
+        }
+        worked.wholes = (places.of.iter())
+            .filter(|(_, placed)| placed.old.is_none())
+            .filter_map(|(id, _)| nodes.get(id).map(|whole| (*id, whole.0.bytes())))
+            .collect();
+        worked.within = places.within;
+        // An update in place that something forbids is computed anew as a whole.
+        let forbidden =
+            |(at, id, old): &(usize, u64, Tensor)| (!may_replace(device, &worked.work, *at, old)).then_some(*id);
+        let more: Vec<u64> = updates.iter().filter_map(forbidden).collect();
+        if !more.is_empty() {
+            refused.extend(more);
+            continue;
+        }
+        worked.homes = updates.into_iter().map(|(_, id, old)| (id, old)).collect();
+        settle(device, homes, &groups, &mut worked)?;
+        if fuses {
+            reuse(device, &wanted, &groups, &mut worked)?;
+        }
+        settle_routines(device, homes, &mut worked);
+        return Ok(worked);
+    }
+}
+
+/// True if the steps from one on may write where `old` is: none of them reads it, and none can fail any more. What can fail must
+/// leave variables as they are until it is known that it has not: on the host when it has run, on a GPU at the end.
+fn may_replace(device: Device, work: &[Work], from: usize, old: &Tensor) -> bool {
+    let fails = |work: &Work| matches!(work.call, Planned::Routine(_, Fails::Perhaps)) || reports(work);
+    let reads = |work: &Work| work.inputs().any(|input| input.0.id == old.0.id);
+    let late = matches!(device, Device::Cuda(_)) && work.iter().any(reports);
+    !late && !work[from..].iter().any(|work| fails(work) || reads(work))
+}
+
+/// True if a step can meet a bad index.
+fn reports(work: &Work) -> bool {
+    work.operands.iter().any(|operand| matches!(operand, Operand::Status))
+}
+
+/// Finds which values of `homes` can be written where the old ones are.
+fn settle(device: Device, homes: &[(u64, Tensor)], groups: &[Placed<'_>], worked: &mut Worked) -> Result<()> {
+    // What is put together of parts: from the first step that writes one of them on.
+    for (whole, _) in &worked.wholes {
+        let Some((_, old)) = homes.iter().find(|(id, _)| id == whole) else { continue };
+        let part = |id: u64| id == *whole || worked.within.get(&id).is_some_and(|(into, _)| into == whole);
+        let first = worked.work.iter().position(|work| work.outputs().any(|(id, _)| part(id)));
+        if first.is_some_and(|first| may_replace(device, &worked.work, first, old)) {
+            worked.homes.push((*whole, old.clone()));
         }
     }
-    // What can fail must leave variables as they are until it is known that it has not: on the host when it has run, on a
-    // GPU at the end.
-    let on_gpu = matches!(device, Device::Cuda(_));
-    let reports = |work: &Work| work.operands.iter().any(|operand| matches!(operand, Operand::Status));
-    let fails = on_gpu && work.iter().any(reports);
-    // What comes later must neither read an old value that is written over nor fail.
-    let fails_alone = |work: &Work| matches!(work.call, Planned::Routine(_, Fails::Perhaps)) || reports(work);
-    let reads = |work: &Work, old: &Tensor| work.inputs().any(|input| input.0.id == old.0.id);
-    let is_last = |work: &[Work], at: usize, old: &Tensor| {
-        !reports(&work[at]) && !work[at + 1..].iter().any(|later| reads(later, old) || fails_alone(later))
-    };
-    let mut placed = vec![];
-    for (at, group, in_step) in groups.iter().filter(|_| !fails) {
+    for (at, group, in_step) in groups {
+        let reads = |work: &Work, old: &Tensor| work.inputs().any(|input| input.0.id == old.0.id);
         let here: Vec<(u64, Tensor)> = (homes.iter())
-            .filter(|(id, old)| {
-                let safe = !reads(&work[*at], old) || in_step.contains(&old.0.id);
-                group.outputs.iter().any(|t| t.0.id == *id) && safe && is_last(&work, *at, old)
+            .filter(|(id, _)| group.outputs.iter().any(|t| t.0.id == *id))
+            .filter(|(_, old)| {
+                let safe = !reads(&worked.work[*at], old) || in_step.contains(&old.0.id);
+                safe && !reports(&worked.work[*at]) && may_replace(device, &worked.work, at + 1, old)
             })
             .cloned()
             .collect();
-        if here.is_empty() {
-            continue;
+        if !here.is_empty() {
+            worked.work[*at] = group_kernel(lower_group(group, device, &here)?, group)?;
+            worked.homes.extend(here);
         }
-        work[*at] = group_kernel(lower_group(group, device, &here)?, group)?;
-        placed.extend(here);
     }
+    Ok(())
+}
+
+/// Finds which results of routines can be written where old values are, which then need not be copied first. Steps go.
+fn settle_routines(device: Device, homes: &[(u64, Tensor)], worked: &mut Worked) {
+    let Worked { work, homes: settled, .. } = worked;
     let mut copies = HashSet::new();
-    for (at, routine) in work.iter().enumerate().filter(|_| !fails) {
+    for (at, routine) in work.iter().enumerate() {
         let Planned::Routine(_, Fails::Never) = routine.call else { continue };
+        let reads = |old: &Tensor| routine.inputs().any(|input| input.0.id == old.0.id);
         let firsts = (0..at).rev().take_while(|&n| copies_into(&work[n], routine));
         for n in firsts {
             let home = homes.iter().find(|(id, old)| copies_from(&work[n], *id, old));
-            if let Some((id, old)) = home.filter(|(_, old)| !reads(routine, old) && is_last(&work, at, old)) {
+            if let Some((id, old)) = home.filter(|(_, old)| !reads(old) && may_replace(device, work, at + 1, old)) {
                 copies.insert(n);
-                placed.push((*id, old.clone()));
+                settled.push((*id, old.clone()));
             }
         }
     }
@@ -161,7 +260,60 @@ pub(super) fn work(
         n += 1;
         !copies.contains(&(n - 1))
     });
-    Ok((work, placed))
+}
+
+/// Puts results of kernels where an input was that they read element by element, and that nothing reads after.
+fn reuse(device: Device, wanted: &HashSet<u64>, groups: &[Placed<'_>], worked: &mut Worked) -> Result<()> {
+    let (last, computed) = (last_uses(worked), written(worked));
+    let settled = |worked: &Worked, id: u64| {
+        wanted.contains(&id) || worked.within.contains_key(&id) || worked.wholes.iter().any(|(whole, _)| *whole == id)
+    };
+    for (at, group, in_step) in groups {
+        let mut here: Vec<(u64, Tensor)> = vec![];
+        for output in group.outputs.iter().filter(|output| !settled(worked, output.0.id)) {
+            let dies = |input: &&Tensor| {
+                let (id, node) = (input.0.id, &input.0);
+                in_step.contains(&id)
+                    && computed.contains(&id)
+                    && last.get(&id) == Some(at)
+                    && (node.dtype, node.elements()) == (output.0.dtype, output.0.elements())
+                    && !settled(worked, id)
+                    && here.iter().all(|(_, taken)| taken.0.id != id)
+            };
+            if let Some(input) = worked.work[*at].inputs().find(dies) {
+                here.push((output.0.id, input.clone()));
+            }
+        }
+        if here.is_empty() {
+            continue;
+        }
+        worked.replaces.extend(here.iter().map(|(id, replaced)| (*id, replaced.0.id)));
+        here.extend(worked.homes.iter().filter(|(id, _)| group.outputs.iter().any(|t| t.0.id == *id)).cloned());
+        worked.work[*at] = group_kernel(lower_group(group, device, &here)?, group)?;
+    }
+    Ok(())
+}
+
+/// What is left to write of a node that is written into place.
+fn write_into(tensor: &Tensor, placed: &InPlace, about: About, work: &mut Vec<Work>) -> Result<()> {
+    /// Most inputs of one kernel: each is a view of it.
+    const MOST: usize = 64;
+    let out = || vec![Operand::Out(tensor.0.id, tensor.0.bytes())];
+    match &placed.into {
+        Into::Pieces { axis, inputs } => {
+            for inputs in inputs.chunks(MOST) {
+                let mut step = kernel(lower_pieces(tensor, *axis, inputs)?, out(), about)?;
+                step.cost.bytes = Some(inputs.iter().map(|&n| 2 * tensor.0.inputs[n].0.bytes() as u64).sum());
+                work.push(step);
+            }
+        }
+        Into::Row { axis, position, value } => {
+            let mut step = kernel(lower_row(tensor, *axis, position, value)?, out(), about)?;
+            step.cost.bytes = Some(2 * (tensor.0.bytes() / tensor.0.shape[*axis].max(1)) as u64);
+            work.push(step);
+        }
+    }
+    Ok(())
 }
 
 /// True if a step makes the first contents of a result of a routine, and nothing else.
@@ -193,6 +345,7 @@ fn group_kernel(lowered: Lowered, group: &Group<'_>) -> Result<Work> {
     let outs = group.outputs.iter().map(|t| Operand::Out(t.0.id, t.0.bytes())).collect();
     let about = group.outputs.last().map_or(About::default(), |t| About::of(&t.0));
     let mut work = kernel(lowered, outs, about)?;
+    work.cost.flops = group.order.iter().map(|tensor| flops(&tensor.0)).sum();
     if let Planned::Kernel(_, flavour) = &mut work.call
         && group.order.iter().any(|tensor| is_drawn(tensor))
     {
@@ -227,7 +380,34 @@ fn kernel(lowered: Lowered, outs: Vec<Operand>, about: About) -> Result<Work> {
     let status = reports.then_some(Operand::Status);
     let operands = outs.into_iter().chain(status).chain(inputs.into_iter().map(Operand::In)).collect();
     let call = Planned::Kernel(Box::new(kernel), Flavour::of_tensors()?);
-    Ok(Work { call, operands, values: values.into_iter().map(|value| vec![value]).collect(), about })
+    let values = values.into_iter().map(|value| vec![value]).collect();
+    Ok(Work { call, operands, values, about, cost: Cost::default() })
+}
+
+/// Operations on elements that a node takes.
+fn flops(node: &Node) -> u64 {
+    let elements = match (&node.op, &node.inputs[..]) {
+        (Op::Matmul, [a, _]) => 2 * node.elements() * a.0.shape.last().unwrap_or(&0),
+        (Op::Reduce(..) | Op::ArgReduce(..) | Op::Cumsum(_), [x, ..]) => x.0.elements(),
+        (Op::ScatterAdd(_), [_, _, values]) => values.0.elements(),
+        (Op::Map(_) | Op::Cast(_), _) => node.elements(),
+        _ => 0,
+    };
+    elements as u64
+}
+
+/// Operations on elements of the product behind what a call of a library computes.
+fn product_flops(tensor: &Tensor) -> u64 {
+    const MOST: usize = 96;
+    let mut queue = VecDeque::from([tensor]);
+    for _ in 0..MOST {
+        match queue.pop_front() {
+            Some(tensor) if matches!(tensor.0.op, Op::Matmul) => return flops(&tensor.0),
+            Some(tensor) => queue.extend(tensor.0.reads()),
+            None => break,
+        }
+    }
+    0
 }
 
 /// True if a node is a part that has to be computed.
@@ -260,7 +440,16 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
             let call = RoutineCall { name: joint.name, run: run.clone(), device, results, inputs: sizes };
             let operands = outs.iter().map(|&(id, bytes)| Operand::Out(id, bytes));
             let operands = operands.chain(given.into_iter().map(Operand::In)).collect();
-            work.push(Work { call: Planned::Routine(Arc::new(call), *fails), operands, values: vec![], about });
+            // What a routine does is known by what it means.
+            let cost = Cost { flops: meaning_flops(tensor), ..Cost::default() };
+            work.push(Work { call: Planned::Routine(Arc::new(call), *fails), operands, values: vec![], about, cost });
+            return Ok(());
+        }
+        How::Source(source) => {
+            for (call, operands, flops) in launches(device, source, &outs, inputs)? {
+                let cost = Cost { flops, narrow_product: true, ..Cost::default() };
+                work.push(Work { call: Planned::Source(Arc::new(call)), operands, values: vec![], about, cost });
+            }
             return Ok(());
         }
         How::Kernel { kernel, values, checked } => (kernel, values, *checked),
@@ -293,6 +482,21 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
         flavour = Flavour::Checked;
     }
     let call = Planned::Kernel(Box::new((**kernel_of).clone()), flavour);
-    work.push(Work { call, operands, values, about });
+    let cost = Cost { flops: meaning_flops(tensor), ..Cost::default() };
+    work.push(Work { call, operands, values, about, cost });
     Ok(())
+}
+
+/// Operations on elements of the plain ops that a joint stands for, if it stands for some.
+fn meaning_flops(joint: &Tensor) -> u64 {
+    let Some((of, inputs)) = joint::of(&joint.0) else { return 0 };
+    let mut seen: HashSet<u64> = inputs.iter().map(|input| input.0.id).collect();
+    let (mut stack, mut sum): (Vec<&Tensor>, u64) = (joint.0.inputs[..of.meanings()].iter().collect(), 0);
+    while let Some(tensor) = stack.pop() {
+        if seen.insert(tensor.0.id) && !is_source(tensor) {
+            sum += flops(&tensor.0);
+            stack.extend(tensor.0.reads());
+        }
+    }
+    sum
 }

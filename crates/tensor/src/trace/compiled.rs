@@ -11,7 +11,7 @@ use crate::arena::scratch;
 use crate::buffer::Buffer;
 use crate::moves::{self, Move};
 use crate::node::{Node, Op};
-use crate::schedule::{Plan, Present, plan_with_homes, value_of};
+use crate::schedule::{Explained, Plan, Present, plan_with_homes, value_of};
 use crate::var::{changes, check_updates};
 use crate::{Device, Error, Place, Result, Tensor, Update, Var};
 
@@ -26,7 +26,7 @@ pub(super) struct Compiled {
     /// The lengths that are there.
     lengths: Vec<Option<usize>>,
     roots: Vec<Buffer>,
-    temps: Vec<Buffer>,
+    temps: Buffer,
     /// For each result, its root.
     outputs: Vec<usize>,
     /// For each result, a node of its kind.
@@ -119,7 +119,7 @@ impl Compiled {
                 used.push((var.clone(), false));
             }
         }
-        let (roots, temps) = (plan.allocate_roots()?, scratch(plan.device, &plan.temp_bytes)?);
+        let (roots, temps) = (plan.allocate_roots()?, scratch(plan.device, plan.scratch_bytes)?);
         let results = outputs.iter().map(|&root| plan.roots[root].node().map(Node::without_history));
         let results: Vec<Node> = results.collect::<Result<_>>()?;
         // The graph behind the plan is not needed any more; it would keep old versions of variables alive.
@@ -174,10 +174,15 @@ impl Compiled {
         self.hand_out(cut, place)
     }
 
+    /// What a replay runs.
+    pub fn explained(&self) -> Explained {
+        self.plan.explained()
+    }
+
     /// Where another trace has made the shared scratch memory grow, this one moves there, and records anew.
     fn use_scratch(&mut self) -> Result<()> {
-        let temps = scratch(self.plan.device, &self.plan.temp_bytes)?;
-        if !temps.iter().zip(&self.temps).all(|(new, old)| new.is(old)) {
+        let temps = scratch(self.plan.device, self.plan.scratch_bytes)?;
+        if !temps.is(&self.temps) {
             (self.temps, self.graphs) = (temps, None);
         }
         Ok(())
@@ -288,7 +293,7 @@ impl Compiled {
 
     fn compute(&self) -> Result<()> {
         let Some((addresses, _)) = &self.settled else { return Ok(()) };
-        self.plan.run(&self.roots, &self.temps, &addresses.sources)
+        self.plan.run(&self.roots, Some(&self.temps), &addresses.sources)
     }
 
     /// Copies new values home that were not computed there.
@@ -309,9 +314,10 @@ impl Compiled {
             return Ok(());
         }
         let device = bornite_cuda::Device::open(ordinal)?;
-        let buffers = [&self.roots[..], &self.temps, &addresses.sources, &addresses.homes].concat();
+        let buffers =
+            [&self.roots[..], std::slice::from_ref(&self.temps), &addresses.sources, &addresses.homes].concat();
         let kept = || buffers.iter().filter_map(Buffer::kept).chain(self.plan.programs()).collect();
-        self.plan.warm(&self.roots, &self.temps, &addresses.sources)?;
+        self.plan.warm(&self.roots, Some(&self.temps), &addresses.sources)?;
         let waits = self.plan.reports();
         let whole = || if waits { self.compute() } else { self.compute().and_then(|()| self.bring_home()) };
         // SAFETY: these are all the buffers and programs that the work uses; the library's workspace is never freed.

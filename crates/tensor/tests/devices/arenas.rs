@@ -13,6 +13,9 @@ const WORDS: usize = 17;
 const PLACES: usize = 5;
 /// Parameters of a layer.
 const OF_LAYER: usize = 12;
+const RATE: f64 = 0.01;
+const BETA1: f64 = 0.9;
+const BETA2: f64 = 0.99;
 
 fn shapes() -> Vec<(String, Vec<usize>)> {
     let w = WIDTH;
@@ -56,14 +59,17 @@ fn loss(p: &[Tensor], tokens: &Tensor, next: &Tensor) -> bornite::Result<Tensor>
     Ok(logits.reshape(&[batch * length, WORDS]).cross_entropy(&next.reshape(&[batch * length])))
 }
 
-/// What AdamW makes of a parameter and its moments in a step: `time` counts steps, `decay` is a number or one an element.
-fn adamw(p: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, time: &Tensor, decay: &Tensor) -> [Tensor; 3] {
-    let (rate, beta1, beta2) = (0.01, 0.9, 0.99);
-    let m = m * beta1 + g * (1.0 - beta1);
-    let v = v * beta2 + g * g * (1.0 - beta2);
-    let [first, second] = [beta1, beta2].map(|beta: f64| 1.0 - (time * beta.ln()).exp());
-    let moved = (&m / first) / ((&v / second).sqrt() + 1e-8);
-    [p * (1.0 - decay * rate) - moved * rate, m, v]
+/// What AdamW's moments are divided by in a step; `time` counts steps.
+fn corrections(time: &Tensor) -> [Tensor; 2] {
+    [BETA1, BETA2].map(|beta| 1.0 - (time * beta.ln()).exp())
+}
+
+/// What AdamW makes of a parameter and its moments in a step: `decay` is a number or one an element.
+fn adamw(p: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, by: &[Tensor; 2], decay: &Tensor) -> [Tensor; 3] {
+    let m = m * BETA1 + g * (1.0 - BETA1);
+    let v = v * BETA2 + g * g * (1.0 - BETA2);
+    let moved = (&m / &by[0]) / ((&v / &by[1]).sqrt() + 1e-8);
+    [p * (1.0 - decay * RATE) - moved * RATE, m, v]
 }
 
 /// What gradients of this norm are multiplied by.
@@ -107,13 +113,14 @@ fn by_arena(data: &Data, clipped: bool, device: Device) -> bornite::Result<(Vec<
     let decays: Vec<f64> = parameters.segments().map(|(_, shape)| decay(shape)).collect();
     let step = trace(|t| {
         let now = time.get() + 1.0;
+        let by = corrections(&now);
         let loss = loss(&parameters.tensors(), &t[0], &t[1])?;
         let mut gradient = parameters.gradient(&loss);
         if clipped {
             gradient = &gradient * clip(&gradient.square().sum(..));
         }
         let [p, m, v] =
-            adamw(&parameters.get(), &gradient, &first.get(), &second.get(), &now, &parameters.spread(&decays));
+            adamw(&parameters.get(), &gradient, &first.get(), &second.get(), &by, &parameters.spread(&decays));
         Ok((vec![loss], vec![parameters.set(p), first.set(m), second.set(v), time.set(now)]))
     });
     let losses = data.tokens.iter().map(|tokens| step.call(tokens)?[0].item()).collect::<bornite::Result<_>>()?;
@@ -130,6 +137,7 @@ fn by_variables(data: &Data, clipped: bool, device: Device) -> bornite::Result<(
     let time = Var::new(&Tensor::zeros(&[], DType::F32, device))?;
     let step = trace(|t| {
         let now = time.get() + 1.0;
+        let by = corrections(&now);
         let p: Vec<Tensor> = parameters.iter().map(Var::get).collect();
         let loss = loss(&p, &t[0], &t[1])?;
         let mut gradients = loss.grad(&p.iter().collect::<Vec<_>>());
@@ -141,7 +149,7 @@ fn by_variables(data: &Data, clipped: bool, device: Device) -> bornite::Result<(
         let mut updates = vec![time.set(now.clone())];
         for (n, gradient) in gradients.iter().enumerate() {
             let decay = Tensor::full(decay(p[n].shape()?), &[], DType::F32, device);
-            let [new, m, v] = adamw(&p[n], gradient, &first[n].get(), &second[n].get(), &now, &decay);
+            let [new, m, v] = adamw(&p[n], gradient, &first[n].get(), &second[n].get(), &by, &decay);
             updates.extend([parameters[n].set(new), first[n].set(m), second[n].set(v)]);
         }
         Ok((vec![loss], updates))
@@ -188,11 +196,13 @@ fn steps(tensors: &[Tensor]) -> bornite::Result<(usize, String)> {
 /// What a clipped step makes of all parameters, from a flat gradient and from what is in memory.
 fn optimise(parameters: &Arena, moments: &[Arena; 2], gradient: &Tensor) -> bornite::Result<(Tensor, [Tensor; 3])> {
     let decays: Vec<f64> = parameters.segments().map(|(_, shape)| decay(shape)).collect();
-    let now = Tensor::from_slice(&[1.0f32], &[], gradient.device()?);
+    // Two numbers, which are not counted here: whether they have kernels of their own is the schedule's choice.
+    let by = corrections(&Tensor::from_slice(&[1.0f32], &[], gradient.device()?));
+    commit(&by, vec![])?;
     let square = gradient.square().sum(..);
     let [m, v] = [moments[0].get(), moments[1].get()];
     let clipped = gradient * clip(&square);
-    Ok((square, adamw(&parameters.get(), &clipped, &m, &v, &now, &parameters.spread(&decays))))
+    Ok((square, adamw(&parameters.get(), &clipped, &m, &v, &by, &parameters.spread(&decays))))
 }
 
 /// The optimiser over all parameters is one kernel, and the norm the kernels of one sum: one if they are few, else two.

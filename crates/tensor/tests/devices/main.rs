@@ -2,6 +2,7 @@
 
 mod algebra;
 mod arenas;
+mod attention;
 mod blas;
 mod eager;
 mod einsum;
@@ -14,6 +15,7 @@ mod generate;
 mod grad;
 mod gradcheck;
 mod index;
+mod into_place;
 mod lengths;
 mod long_rows;
 mod methods;
@@ -22,6 +24,7 @@ mod native;
 mod nvrtc;
 mod ops;
 mod random;
+mod reported;
 mod retraces;
 mod rows;
 mod runtime;
@@ -43,7 +46,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 94] = [
+const SUITE: [(&str, Body); 102] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -80,8 +83,16 @@ const SUITE: [(&str, Body); 94] = [
     ("fused::routines", fused::routines),
     ("fused::spellings", fused::spellings),
     ("fused::adamw_steps", fused::adamw_steps),
+    ("attention::in_tiles", attention::in_tiles),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
+    ("into_place::gradients_are_written_where_they_belong", into_place::gradients_are_written_where_they_belong),
+    ("into_place::parts_with_other_readers", into_place::parts_with_other_readers),
+    ("into_place::random_pieces", into_place::random_pieces),
+    ("into_place::a_piece_of_a_variable", into_place::a_piece_of_a_variable),
+    ("into_place::a_row_of_a_variable", into_place::a_row_of_a_variable),
+    ("reported::graphs", reported::graphs),
+    ("reported::steps", reported::steps),
     ("scatter::sums_by_index", scatter::sums_by_index),
     ("tiles::transposed", tiles::transposed),
     ("eager::plans_are_kept", eager::plans_are_kept),

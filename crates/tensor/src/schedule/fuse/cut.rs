@@ -235,6 +235,7 @@ impl<'a> Fuser<'a> {
         let node = &*self.nodes[n].0;
         matches!(node.op, Op::Map(_) | Op::Cast(_) | Op::Iota { .. } | Op::Random(_))
             && !self.library.contains_key(&node.id)
+            && !self.placed.contains_key(&node.id)
     }
 
     /// Groups in an order in which they can run.

@@ -1,0 +1,118 @@
+//! `kernel check`, `emit` and `run` over CUDA C++ files.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn bornite(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bornite"));
+    command.env("BORNITE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("sources-cache"));
+    let output = command.env("BORNITE_HIDE_LIBRARIES", "cuda,nvrtc").args(args).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!errors.contains("panicked"), "{args:?}: {errors}");
+    output
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// A folder of a test's own with some sources.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sources-{name}"));
+    std::fs::create_dir_all(folder.join("inner")).unwrap();
+    let scale = "__global__ void scale(float* x, float a, int n) {\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) x[i] *= a;\n}\n";
+    std::fs::write(folder.join("scale.cu"), scale).unwrap();
+    std::fs::write(folder.join("inner/overrun.cu"), scale.replace("i < n", "i <= n").replace("scale", "overrun"))
+        .unwrap();
+    std::fs::write(
+        folder.join("inner/wrong.cu"),
+        "__global__ void wrong(int* x) {\n    x[0] = y;\n    x[1] = clock();\n}\n",
+    )
+    .unwrap();
+    std::fs::write(folder.join("notes.txt"), "not a kernel\n").unwrap();
+    folder
+}
+
+#[test]
+fn folders_are_checked_a_line_a_kernel() {
+    let folder = folder("check");
+    let output = bornite(&["kernel", "check", folder.to_str().unwrap(), "--json"]);
+    assert!(!output.status.success());
+    let lines: Vec<Value> = out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let found: Vec<(&str, bool)> =
+        lines.iter().map(|l| (l["kernel"].as_str().unwrap(), l["ok"].as_bool().unwrap())).collect();
+    assert_eq!(found, [("overrun", true), ("wrong", false), ("scale", true)]);
+    let wrong = &lines[1];
+    assert_eq!((wrong["line"].as_u64(), wrong["error"].as_str()), (Some(2), Some("'y' is not declared")));
+    let errors = wrong["errors"].as_array().unwrap();
+    assert_eq!(errors.len(), 2);
+    assert_eq!((errors[1]["line"].as_u64(), errors[1]["column"].as_u64()), (Some(3), Some(12)));
+    let good = folder.join("scale.cu");
+    let output = bornite(&["kernel", "check", good.to_str().unwrap()]);
+    assert!(output.status.success() && out(&output).contains("kernel 'scale' is valid"), "{}", out(&output));
+}
+
+#[test]
+fn kernels_are_run_and_findings_have_their_line() {
+    let folder = folder("run");
+    let args = ["--dim", "1000", "--arg", "x=range:1000", "--arg", "a=2", "--arg", "n=1000"];
+    let run = |file: &str, more: &[&str]| {
+        let file = folder.join(file);
+        let all: Vec<&str> =
+            ["kernel", "run", file.to_str().unwrap()].into_iter().chain(args).chain(more.iter().copied()).collect();
+        bornite(&all)
+    };
+    for device in [&[][..], &["--device", "cpu"], &["--sanitize"]] {
+        let output = run("scale.cu", device);
+        assert!(output.status.success() && out(&output).contains("first [0.0, 2.0, 4.0, 6.0"), "{}", out(&output));
+    }
+    let output = run("inner/overrun.cu", &["--json"]);
+    assert!(!output.status.success());
+    let found: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!((found["line"].as_u64(), found["ok"].as_bool()), (Some(3), Some(false)));
+    assert!(found["error"].as_str().unwrap().contains("index 1000 is outside 'x' of 1000 elements"), "{found}");
+    let output = run("inner/overrun.cu", &[]);
+    assert!(out(&output).contains("3 |     if (i <= n) x[i] *= a;"), "{}", out(&output));
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let folder = folder("mistakes");
+    let file = folder.join("scale.cu");
+    let file = file.to_str().unwrap();
+    for (args, expected) in [
+        (&["kernel", "run", file][..], "the length of 'x' is not known"),
+        (&["kernel", "run", file, "--arg", "x=zeros:10"], "'a' is given nothing: add --arg a=…"),
+        (
+            &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1,2", "--arg", "n=1"],
+            "'a' is a value of 1 numbers, 2 are given",
+        ),
+        (
+            &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=1", "--arg", "m=1"],
+            "there is no parameter 'm'; there are x, a, n",
+        ),
+        (&["kernel", "run", file, "--arg", "x=many:10"], "the kinds are randn, rand, zeros, ones, range"),
+        (&["kernel", "run", file, "--grid", "0"], "such as 16x16"),
+        (&["kernel", "emit", file, "--kernel", "other"], "has no kernel 'other'; it has scale"),
+        (&["kernel", "emit", "--template", "axpy", "--block", "32"], "are for files in CUDA C++"),
+        (&["kernel", "check", "/nowhere/at/all.cu"], "/nowhere/at/all.cu"),
+    ] {
+        let output = bornite(args);
+        assert!(!output.status.success(), "{args:?}");
+        assert!(out(&output).contains(expected), "{args:?}: {}", out(&output));
+    }
+}
+
+#[test]
+fn every_target_is_written() {
+    let folder = folder("targets");
+    let file = folder.join("scale.cu");
+    for (target, expected) in
+        [("ir", "kernel scale grid"), ("cuda", "__global__ void"), ("cpp", "extern \"C\" void scale(")]
+    {
+        let output = bornite(&["kernel", "emit", file.to_str().unwrap(), "--target", target]);
+        assert!(output.status.success() && out(&output).contains(expected), "{target}: {}", out(&output));
+    }
+}

@@ -1,0 +1,202 @@
+//! The syntax of the subset: items, statements, expressions, types as they are written. Nothing here has a meaning yet.
+
+use bornite_ir::{Scalar, Value};
+
+use super::lex::Symbol;
+use crate::Span;
+
+/// A type as it is written.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TypeName {
+    pub base: Base,
+    /// Number of `*` behind it.
+    pub pointers: u8,
+    /// Whether what it points to, or it itself, is const.
+    pub constant: bool,
+    /// Whether it is a reference.
+    pub reference: bool,
+    pub span: Span,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Base {
+    Void,
+    Auto,
+    Scalar(Scalar),
+    /// A struct, vector type, alias or template parameter.
+    Named(Symbol),
+}
+
+/// An operator of two operands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Binary {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+    And,
+    Or,
+    Xor,
+    Shl,
+    Shr,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    Both,
+    Either,
+    Comma,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unary {
+    Minus,
+    Plus,
+    Not,
+    Complement,
+    Deref,
+    Address,
+}
+
+/// An argument of a template.
+#[derive(Clone, PartialEq, Debug)]
+pub enum TemplateArg {
+    Type(TypeName),
+    Value(Expr),
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Expr {
+    pub kind: ExprKind,
+    pub span: Span,
+    /// How deep the tree below is.
+    pub depth: u16,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum ExprKind {
+    /// A number; `hex` if it was written as bits.
+    Number {
+        value: Value,
+        hex: bool,
+    },
+    Text,
+    Name(Symbol),
+    Unary(Unary, Box<Expr>),
+    Binary(Binary, Box<Expr>, Box<Expr>),
+    /// `a = b`, or `a op= b`.
+    Assign(Option<Binary>, Box<Expr>, Box<Expr>),
+    /// `++a` and its like: by how much, and whether the value is that from before.
+    Step {
+        by: i8,
+        before: bool,
+        place: Box<Expr>,
+    },
+    Choose(Box<Expr>, Box<Expr>, Box<Expr>),
+    Call {
+        callee: Symbol,
+        templates: Vec<TemplateArg>,
+        args: Vec<Expr>,
+    },
+    Index(Box<Expr>, Box<Expr>),
+    Member(Box<Expr>, Symbol),
+    Arrow(Box<Expr>, Symbol),
+    Cast(TypeName, Box<Expr>),
+    /// `T(a, b)` or `T{a, b}`.
+    Construct(TypeName, Vec<Expr>),
+    Braces(Vec<Expr>),
+    SizeOf(TypeName),
+    SizeOfValue(Box<Expr>),
+}
+
+/// What stands before a declaration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Storage {
+    pub shared: bool,
+    pub external: bool,
+    pub constant: bool,
+    pub device: bool,
+    pub memory_constant: bool,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Declarator {
+    pub name: Symbol,
+    pub span: Span,
+    pub ty: TypeName,
+    /// Sizes of an array; `None` for `[]`.
+    pub sizes: Vec<Option<Expr>>,
+    pub init: Option<Expr>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stmt {
+    pub kind: StmtKind,
+    pub span: Span,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum StmtKind {
+    Empty,
+    Declare(Storage, Vec<Declarator>),
+    Alias(Symbol, TypeName),
+    Expr(Expr),
+    Block(Vec<Stmt>),
+    If(Expr, Box<Stmt>, Option<Box<Stmt>>),
+    For { init: Box<Stmt>, condition: Option<Expr>, step: Option<Expr>, body: Box<Stmt> },
+    While(Expr, Box<Stmt>),
+    Do(Box<Stmt>, Expr),
+    Switch(Expr, Vec<Case>),
+    Break,
+    Continue,
+    Return(Option<Expr>),
+}
+
+/// Statements of a switch behind some labels; an empty label is `default`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Case {
+    pub labels: Vec<Option<Expr>>,
+    pub body: Vec<Stmt>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct TemplateParam {
+    pub name: Symbol,
+    /// Whether it is a type; otherwise an integer.
+    pub is_type: bool,
+    pub default: Option<TemplateArg>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Function {
+    pub name: Symbol,
+    pub span: Span,
+    pub templates: Vec<TemplateParam>,
+    pub is_kernel: bool,
+    /// Threads that `__launch_bounds__` names.
+    pub bound: Option<Expr>,
+    pub result: TypeName,
+    pub params: Vec<Declarator>,
+    pub body: Vec<Stmt>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct StructItem {
+    pub name: Symbol,
+    pub span: Span,
+    pub fields: Vec<Declarator>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct File {
+    pub functions: Vec<Function>,
+    pub structs: Vec<StructItem>,
+    /// Constants, and arrays in device memory.
+    pub globals: Vec<(Storage, Declarator)>,
+    pub aliases: Vec<(Symbol, TypeName)>,
+    /// Instances that the file asks for: `template __global__ void k<float, 4>(…);`
+    pub instances: Vec<(Symbol, Vec<TemplateArg>)>,
+}

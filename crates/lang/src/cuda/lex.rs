@@ -1,0 +1,342 @@
+//! Tokens of CUDA C++: words, numbers, signs. Knows nothing of macros or syntax.
+
+use std::collections::HashMap;
+
+use bornite_ir::Scalar;
+
+use crate::Span;
+
+/// A name, by number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Symbol(pub u32);
+
+/// All names of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    all: Vec<Box<str>>,
+    numbers: HashMap<Box<str>, u32>,
+}
+
+impl Names {
+    pub fn intern(&mut self, text: &str) -> Symbol {
+        if let Some(&n) = self.numbers.get(text) {
+            return Symbol(n);
+        }
+        let n = self.all.len() as u32;
+        self.all.push(text.into());
+        self.numbers.insert(text.into(), n);
+        Symbol(n)
+    }
+
+    pub fn text(&self, symbol: Symbol) -> &str {
+        &self.all[symbol.0 as usize]
+    }
+}
+
+/// What a token is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Kind {
+    /// A name.
+    Name(Symbol),
+    /// A word or sign that C++ or CUDA gives a meaning.
+    Sign(&'static str),
+    /// An integer; `hex` if it was written as bits.
+    Int { value: u64, scalar: Scalar, hex: bool },
+    /// A float, as bits of its type.
+    Float { bits: u64, scalar: Scalar },
+    /// Text in quotes; the span says where.
+    Text,
+    /// The end of the file.
+    End,
+}
+
+/// A token.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Token {
+    pub kind: Kind,
+    pub span: Span,
+    /// Whether it is the first of its line.
+    pub first: bool,
+    /// Whether a space stands before it.
+    pub spaced: bool,
+}
+
+/// Words with a meaning of their own.
+const WORDS: &[&str] = &[
+    "void",
+    "bool",
+    "char",
+    "short",
+    "int",
+    "long",
+    "signed",
+    "unsigned",
+    "float",
+    "double",
+    "auto",
+    "const",
+    "constexpr",
+    "volatile",
+    "static",
+    "extern",
+    "inline",
+    "struct",
+    "class",
+    "union",
+    "enum",
+    "typedef",
+    "using",
+    "namespace",
+    "template",
+    "typename",
+    "if",
+    "else",
+    "for",
+    "while",
+    "do",
+    "switch",
+    "case",
+    "default",
+    "break",
+    "continue",
+    "return",
+    "goto",
+    "sizeof",
+    "true",
+    "false",
+    "nullptr",
+    "static_cast",
+    "reinterpret_cast",
+    "const_cast",
+    "new",
+    "delete",
+    "throw",
+    "try",
+    "asm",
+    "operator",
+    "static_assert",
+    "this",
+    "public",
+    "private",
+    "__global__",
+    "__device__",
+    "__host__",
+    "__shared__",
+    "__constant__",
+    "__restrict__",
+    "__restrict",
+    "restrict",
+    "__forceinline__",
+    "__noinline__",
+    "__launch_bounds__",
+    "__align__",
+    "alignas",
+    "__inline__",
+    "__managed__",
+    "__grid_constant__",
+    "dynamic_cast",
+    "goto",
+    "virtual",
+    "friend",
+    "register",
+    "mutable",
+    "explicit",
+    "decltype",
+    "noexcept",
+];
+
+/// Signs, longest first.
+const SIGNS: &[&str] = &[
+    "<<<", ">>>", "<<=", ">>=", "...", "->*", "::", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||",
+    "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "##", "{", "}", "[", "]", "(", ")", ";", ":", ",", ".", "?", "+",
+    "-", "*", "/", "%", "&", "|", "^", "!", "~", "<", ">", "=", "#",
+];
+
+/// What is wrong with a character, and where.
+pub type Wrong = (Span, String, Option<&'static str>);
+
+fn word(text: &str) -> Option<&'static str> {
+    // Most names are shorter or longer than any word, or begin otherwise.
+    let first = *text.as_bytes().first()?;
+    WORDS.iter().copied().find(|word| word.as_bytes()[0] == first && *word == text)
+}
+
+/// All tokens of a text, the last an `End`; what is no token is noted and left out.
+pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Token> {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(text.len() / 4);
+    let (mut at, mut first, mut spaced) = (0, true, false);
+    while at < bytes.len() {
+        let start = at;
+        let span = |end: usize| Span { start: start as u32, end: end as u32 };
+        match bytes[at] {
+            b'\n' => {
+                (at, first, spaced) = (at + 1, true, true);
+                continue;
+            }
+            // A line that goes on in the next.
+            b'\\' if text[at + 1..].starts_with('\n') || text[at + 1..].starts_with("\r\n") => {
+                at += text[at..].find('\n').map_or(1, |n| n + 1);
+                spaced = true;
+                continue;
+            }
+            byte if byte.is_ascii_whitespace() => {
+                (at, spaced) = (at + 1, true);
+                continue;
+            }
+            b'/' if bytes.get(at + 1) == Some(&b'/') => {
+                at += text[at..].find('\n').unwrap_or(text.len() - at);
+                continue;
+            }
+            b'/' if bytes.get(at + 1) == Some(&b'*') => {
+                match text[at + 2..].find("*/") {
+                    Some(n) => {
+                        first |= text[at + 2..at + 2 + n].contains('\n');
+                        at += n + 4;
+                    }
+                    None => {
+                        wrong.push((span(at + 2), "a comment is not closed".into(), Some("write '*/'")));
+                        at = bytes.len();
+                    }
+                }
+                spaced = true;
+                continue;
+            }
+            _ => {}
+        }
+        let kind = match bytes[at] {
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
+                while at < bytes.len() && (bytes[at].is_ascii_alphanumeric() || bytes[at] == b'_') {
+                    at += 1;
+                }
+                let name = &text[start..at];
+                word(name).map_or_else(|| Kind::Name(names.intern(name)), Kind::Sign)
+            }
+            b'0'..=b'9' => number(text, &mut at, wrong),
+            b'.' if bytes.get(at + 1).is_some_and(u8::is_ascii_digit) => number(text, &mut at, wrong),
+            b'"' => {
+                at += 1;
+                while at < bytes.len() && bytes[at] != b'"' && bytes[at] != b'\n' {
+                    at += if bytes[at] == b'\\' { 2 } else { 1 };
+                }
+                if bytes.get(at) != Some(&b'"') {
+                    wrong.push((span(start + 1), "text in quotes is not closed".into(), Some("write '\"'")));
+                    at = at.min(bytes.len());
+                    while !text.is_char_boundary(at) {
+                        at += 1;
+                    }
+                } else {
+                    at += 1;
+                }
+                Kind::Text
+            }
+            b'\'' => {
+                let (value, length) = character(&text[at + 1..]);
+                at += 1 + length;
+                if bytes.get(at) == Some(&b'\'') && length > 0 {
+                    at += 1;
+                } else {
+                    wrong.push((span(start + 1), "a character in quotes is not closed".into(), Some("write \"'\"")));
+                }
+                Kind::Int { value, scalar: Scalar::I8, hex: false }
+            }
+            _ => match SIGNS.iter().find(|sign| sign.as_bytes()[0] == bytes[at] && text[at..].starts_with(**sign)) {
+                Some(sign) => {
+                    at += sign.len();
+                    Kind::Sign(sign)
+                }
+                None => {
+                    let c = text[at..].chars().next().unwrap_or(' ');
+                    at += c.len_utf8();
+                    wrong.push((span(at), format!("the character {c:?} is not one of CUDA C++"), None));
+                    continue;
+                }
+            },
+        };
+        out.push(Token { kind, span: span(at), first, spaced });
+        (first, spaced) = (false, false);
+    }
+    let end = Span { start: text.len() as u32, end: text.len() as u32 };
+    out.push(Token { kind: Kind::End, span: end, first: true, spaced: true });
+    out
+}
+
+/// A character after an opening quote, and its bytes.
+fn character(text: &str) -> (u64, usize) {
+    let mut chars = text.chars();
+    match chars.next() {
+        Some('\\') => {
+            let value = match chars.next() {
+                Some('n') => b'\n',
+                Some('t') => b'\t',
+                Some('r') => b'\r',
+                Some('0') => 0,
+                Some(c) if c.is_ascii() => c as u8,
+                _ => return (0, 1),
+            };
+            (value as u64, 2)
+        }
+        Some(c) if c.is_ascii() && c != '\'' && c != '\n' => (c as u64, 1),
+        _ => (0, 0),
+    }
+}
+
+fn number(text: &str, at: &mut usize, wrong: &mut Vec<Wrong>) -> Kind {
+    let bytes = text.as_bytes();
+    let start = *at;
+    let hex = text[start..].starts_with("0x") || text[start..].starts_with("0X");
+    let binary = text[start..].starts_with("0b") || text[start..].starts_with("0B");
+    while *at < bytes.len() {
+        let (byte, before) = (bytes[*at], if *at > start { bytes[*at - 1] } else { b' ' });
+        let exponent = !hex && matches!(before, b'e' | b'E') || hex && matches!(before, b'p' | b'P');
+        let part = byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'\'' && *at > start;
+        if !(part || matches!(byte, b'+' | b'-') && exponent) {
+            break;
+        }
+        *at += 1;
+    }
+    let whole = text[start..*at].replace('\'', "");
+    let span = Span { start: start as u32, end: *at as u32 };
+    let mut fail = |what: String| {
+        wrong.push((span, what, None));
+        Kind::Int { value: 0, scalar: Scalar::I32, hex: false }
+    };
+    let lower = whole.to_ascii_lowercase();
+    let is_float = !hex && !binary && (lower.contains('.') || lower.contains('e') || lower.ends_with('f'));
+    if is_float {
+        let (digits, scalar) = match lower.strip_suffix('f') {
+            Some(digits) => (digits, Scalar::F32),
+            None => (lower.as_str(), Scalar::F64),
+        };
+        let bits = match scalar {
+            Scalar::F32 => digits.parse::<f32>().map(|x| x.to_bits() as u64),
+            _ => digits.parse::<f64>().map(f64::to_bits),
+        };
+        return match bits {
+            Ok(bits) => Kind::Float { bits, scalar },
+            Err(_) => fail(format!("'{whole}' is not a number")),
+        };
+    }
+    let digits = lower.trim_end_matches(['u', 'l', 'z']);
+    let suffix = &lower[digits.len()..];
+    let (radix, digits) = match () {
+        () if hex => (16, &digits[2..]),
+        () if binary => (2, &digits[2..]),
+        () if digits.len() > 1 && digits.starts_with('0') => (8, &digits[1..]),
+        () => (10, digits),
+    };
+    let Ok(value) = u64::from_str_radix(digits, radix) else {
+        return fail(format!("'{whole}' is not an integer of at most 64 bits"));
+    };
+    let (unsigned, long) = (suffix.contains('u'), suffix.contains(['l', 'z']));
+    if suffix.len() > 3 {
+        return fail(format!("'{whole}' has a suffix that C++ does not know"));
+    }
+    // C++ takes the first of these that the number fits; decimal ones without 'u' are never unsigned.
+    let fits = |scalar: Scalar| value as i128 <= scalar.int_range().1;
+    let scalar = [Scalar::I32, Scalar::U32, Scalar::I64, Scalar::U64].into_iter().find(|scalar| {
+        let allowed = if unsigned { !scalar.is_signed() } else { scalar.is_signed() || radix != 10 };
+        allowed && fits(*scalar) && (!long || scalar.bytes() == 8)
+    });
+    Kind::Int { value, scalar: scalar.unwrap_or(Scalar::U64), hex }
+}

@@ -1,0 +1,154 @@
+//! Assignments, steps (`++`) and expressions for what they do.
+
+use bornite_ir::{Op, Scalar};
+
+use super::place::{Operand, Place, Pointer};
+use super::{Binding, Done, Failed, Lower};
+use crate::Span;
+use crate::cuda::ast::{Binary, Expr, ExprKind};
+use crate::lower::{Node, Tree};
+
+impl<'m> Lower<'m> {
+    /// An expression for what it does.
+    pub(super) fn effect(&mut self, expr: &'m Expr) -> Done {
+        match self.operand(expr)? {
+            // An update whose old value nobody asks for is still one.
+            Operand::Tree(tree) if !matches!(tree.node, Node::Const(_) | Node::Done(_) | Node::Builtin(_)) => {
+                self.written(&tree, expr.span)?;
+                self.w.emit(&tree);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Refuses what the IR cannot say: an atomic on one component.
+    pub(super) fn written(&mut self, tree: &Tree, span: Span) -> Done {
+        match &tree.node {
+            Node::Atomic { part: Some(_), .. } => {
+                self.refuse(span, "an atomic on a field or component", "keep the number in an array of its own")
+            }
+            Node::Cast(_, inner) | Node::Bitcast(_, inner) => self.written(inner, span),
+            Node::Op(_, args) => args.iter().try_for_each(|arg| self.written(arg, span)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A place that can be assigned.
+    pub(super) fn place(&mut self, expr: &'m Expr) -> Done<Place> {
+        match self.operand(expr)? {
+            Operand::Place(place) => Ok(place),
+            Operand::Tree(_) => {
+                let what = "this cannot be assigned";
+                self.fail(expr.span, what, "a constant, or a value that is nowhere", "")
+            }
+            Operand::Array(..) | Operand::Table(..) => {
+                self.fail(expr.span, "an array cannot be assigned", "an array", "assign its elements")
+            }
+            _ => self.fail(expr.span, "this cannot be assigned", "", ""),
+        }
+    }
+
+    pub(super) fn assignment(
+        &mut self,
+        op: Option<Binary>,
+        target: &'m Expr,
+        value: &'m Expr,
+        span: Span,
+    ) -> Done<Operand> {
+        if let ExprKind::Name(name) = target.kind
+            && let Some(Binding::Moving(pointer, local)) = self.lookup(name)
+        {
+            return self.move_pointer(op, pointer, local, target, value, span);
+        }
+        let Some(op) = op else {
+            // The value first, as C++17 has it.
+            if let ExprKind::Braces(_) = value.kind {
+                let place = self.place(target)?;
+                let tree = self.initial(value, place.ty)?;
+                let tree = self.settle(tree);
+                self.write(&place, tree.clone(), target.span)?;
+                return Ok(Operand::Tree(tree));
+            }
+            let tree = self.rvalue(value)?;
+            self.written(&tree, value.span)?;
+            let tree = self.settle_effects(tree);
+            let place = self.place(target)?;
+            let tree = self.convert(tree, place.ty, value.span)?;
+            let tree = self.settle(tree);
+            self.write(&place, tree.clone(), target.span)?;
+            return Ok(Operand::Tree(tree));
+        };
+        let right = self.rvalue(value)?;
+        let right = self.settle_effects(right);
+        let place = self.place(target)?;
+        let left = self.read(&place, target.span)?;
+        let sum = self.binary(op, left, right, span)?;
+        let sum = self.convert(sum, place.ty, span)?;
+        let sum = self.settle(sum);
+        self.write(&place, sum.clone(), target.span)?;
+        Ok(Operand::Tree(sum))
+    }
+
+    /// A tree with an update in it is written before anything that follows.
+    pub(super) fn settle_effects(&mut self, tree: Tree) -> Tree {
+        fn updates(tree: &Tree) -> bool {
+            match &tree.node {
+                Node::Atomic { .. } => true,
+                Node::Cast(_, inner) | Node::Bitcast(_, inner) => updates(inner),
+                Node::Op(_, args) | Node::Algebra(_, _, args) | Node::Call(_, args) => args.iter().any(updates),
+                _ => false,
+            }
+        }
+        if updates(&tree) { self.settle(tree) } else { tree }
+    }
+
+    pub(super) fn move_pointer(
+        &mut self,
+        op: Option<Binary>,
+        pointer: Pointer,
+        local: bornite_ir::LocalId,
+        target: &'m Expr,
+        value: &'m Expr,
+        span: Span,
+    ) -> Done<Operand> {
+        let moved = match op {
+            None => self.operand(value)?,
+            Some(op) => match self.operand(target)? {
+                Operand::Pointer(here) => self.pointer_sum(op, here, value, span)?,
+                _ => return Err(Failed),
+            },
+        };
+        match moved {
+            Operand::Pointer(to) if to.view == pointer.view && to.prefix == pointer.prefix => {
+                let offset = to.offset.unwrap_or(Tree::int(self.index, 0));
+                self.assign(local, &offset);
+                self.operand(target)
+            }
+            Operand::Pointer(_) => self.refuse(span, "a pointer that points into two arrays", "use two pointers"),
+            _ => self.fail(span, "a pointer is assigned a number", "expected a pointer", ""),
+        }
+    }
+
+    pub(super) fn step(&mut self, by: i8, before: bool, target: &'m Expr, span: Span) -> Done<Operand> {
+        if let ExprKind::Name(name) = target.kind
+            && let Some(Binding::Moving(pointer, local)) = self.lookup(name)
+        {
+            let old = Tree::done(self.w.b.read(local), self.index);
+            let width = pointer.width as i64 * by as i64;
+            let new = Tree::op(Op::Add, vec![old.clone(), Tree::int(self.index, width)]);
+            let new = self.settle(new);
+            self.assign(local, &new);
+            return Ok(Operand::Pointer(Pointer { offset: Some(if before { old } else { new }), ..pointer }));
+        }
+        let place = self.place(target)?;
+        let old = self.read(&place, target.span)?;
+        let old = self.settle(old);
+        let op = if by > 0 { Binary::Add } else { Binary::Sub };
+        let new = self.binary(op, old.clone(), Tree::int(Scalar::I32, 1), span)?;
+        let new = self.convert(new, place.ty, span)?;
+        let new = self.settle(new);
+        self.write(&place, new.clone(), target.span)?;
+        Ok(Operand::Tree(if before { old } else { new }))
+    }
+}

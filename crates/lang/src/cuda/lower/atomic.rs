@@ -1,0 +1,114 @@
+//! Atomic updates.
+
+use bornite_ir::{Args, Atomic, ExprId, Scalar, View};
+
+use super::place::{Operand, Place, Root, Step};
+use super::{Code, Done, Lower};
+use crate::Span;
+use crate::cuda::ast::{Binary, Expr, ExprKind};
+use crate::lower::{Node, Tree};
+
+/// What is updated: an element, or a component of one.
+struct Target {
+    view: View,
+    at: Vec<ExprId>,
+    part: Option<u32>,
+    scalar: Scalar,
+}
+
+impl<'m> Lower<'m> {
+    /// An atomic function of CUDA, if the name is one.
+    pub(super) fn atomic(&mut self, name: &str, args: &'m [Expr], span: Span) -> Done<Option<Operand>> {
+        let plain = name.strip_suffix("_block").or(name.strip_suffix("_system")).unwrap_or(name);
+        let mut atomic = match plain {
+            "atomicAdd" => Atomic::Add,
+            "atomicSub" => Atomic::Sub,
+            "atomicMin" => Atomic::Min,
+            "atomicMax" => Atomic::Max,
+            "atomicAnd" => Atomic::And,
+            "atomicOr" => Atomic::Or,
+            "atomicXor" => Atomic::Xor,
+            "atomicExch" => Atomic::Exchange,
+            "atomicCAS" => return self.compare_exchange(args, span).map(Some),
+            "atomicInc" | "atomicDec" => {
+                return self.refuse(span, format!("'{plain}'"), "use atomicAdd and a remainder, or atomicCAS");
+            }
+            _ => return Ok(None),
+        };
+        self.count(name, args, 2, span)?;
+        let target = self.target(&args[0], span)?;
+        if !atomic.takes(target.scalar) {
+            let what = format!("'{name}' of '{}'", self.type_name(target.scalar.into()));
+            return self.refuse(span, what, "it is for 32- and 64-bit numbers, and bits for integers");
+        }
+        // As our printer writes differences.
+        let value = match &args[1].kind {
+            ExprKind::Binary(Binary::Sub, zero, value)
+                if atomic == Atomic::Add
+                    && matches!(zero.kind, ExprKind::Number { value, .. } if value.bits() == 0 && value.scalar() == Scalar::I32) =>
+            {
+                atomic = Atomic::Sub;
+                self.rvalue(value)?
+            }
+            _ => self.rvalue(&args[1])?,
+        };
+        let mut value = self.convert(value, target.scalar.into(), args[1].span)?;
+        if let (true, true, Atomic::Add, Node::Op(bornite_ir::Op::Neg, of)) =
+            (self.request.printed, target.scalar.is_float(), atomic, &value.node)
+        {
+            value = of[0].clone();
+            atomic = Atomic::Sub;
+        }
+        let Target { view, at, part, scalar } = target;
+        self.at(span);
+        let node = Node::Atomic { atomic, view, at, part, value: Box::new(value) };
+        Ok(Some(Operand::Tree(Tree::of(node, scalar))))
+    }
+
+    fn compare_exchange(&mut self, args: &'m [Expr], span: Span) -> Done<Operand> {
+        self.count("atomicCAS", args, 3, span)?;
+        let target = self.target(&args[0], span)?;
+        if target.scalar.bytes() < 4 {
+            let what = format!("'atomicCAS' of '{}'", self.type_name(target.scalar.into()));
+            return self.refuse(span, what, "it is for 32 and 64 bits");
+        }
+        if target.part.is_some() {
+            return self.refuse(span, "an atomic on a field or component", "keep the number in an array of its own");
+        }
+        let mut ids = vec![];
+        for arg in &args[1..] {
+            let tree = self.rvalue(arg)?;
+            let tree = self.convert(tree, target.scalar.into(), arg.span)?;
+            ids.push(self.w.emit(&tree));
+        }
+        let Some(at) = Args::new(&target.at) else {
+            return self.refuse(span, "an array of more than four dimensions", "");
+        };
+        self.at(span);
+        let id = self.w.b.compare_exchange(target.view, at, ids[0], ids[1]);
+        Ok(Operand::Tree(Tree::done(id, target.scalar)))
+    }
+
+    /// What the first argument of an atomic points to.
+    fn target(&mut self, arg: &'m Expr, span: Span) -> Done<Target> {
+        if self.code != Code::Kernel {
+            return self.refuse(span, "an atomic in this function", "");
+        }
+        let pointer = self.operand(arg)?;
+        let place = self.pointee(pointer, arg.span)?;
+        let Place { root, path, ty } = place;
+        let (Root::Element { view, at, width: 1, .. }, Some(scalar)) = (root, ty.as_scalar()) else {
+            return self.refuse(
+                arg.span,
+                "an atomic on what is not a number in memory",
+                "name an element of an array: '&x[i]'",
+            );
+        };
+        self.check_writable(view, arg.span)?;
+        match path[..] {
+            [] => Ok(Target { view, at, part: None, scalar }),
+            [Step::Part(part)] => Ok(Target { view, at, part: Some(part), scalar }),
+            _ => self.refuse(arg.span, "an atomic on a field of a field", "keep the number in an array of its own"),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Functions that CUDA offers: most are a row of the op table, some a few.
+
+use bornite_ir::{Op, Scalar, Stmt, Value};
+
+use super::place::Operand;
+use super::rows::{On, bits, conversion, half_row, is_math, rows};
+use super::{Done, Lower};
+use crate::Span;
+use crate::cuda::ast::{Expr, ExprKind, TemplateArg};
+use crate::cuda::lex::Symbol;
+use crate::cuda::types::{builtin_type, common, promoted};
+use crate::lower::{Node, Tree};
+
+/// So many arguments, in words.
+pub fn arguments(n: usize) -> String {
+    if n == 1 { "1 argument".into() } else { format!("{n} arguments") }
+}
+
+/// How many are given, in words.
+pub fn given(n: usize) -> String {
+    if n == 1 { "1 is".into() } else { format!("{n} are") }
+}
+
+impl<'m> Lower<'m> {
+    pub(super) fn builtin(
+        &mut self,
+        callee: Symbol,
+        templates: &'m [TemplateArg],
+        args: &'m [Expr],
+        span: Span,
+    ) -> Done<Operand> {
+        let name = self.text(callee);
+        if let Some(rest) = name.strip_prefix("bn_") {
+            return self.ours(rest, templates, args, span);
+        }
+        if let Some(vector) = name.strip_prefix("make_").and_then(builtin_type) {
+            self.count(name, args, vector.count(&[]), span)?;
+            return Ok(Operand::Tree(self.made(args, vector, span)?));
+        }
+        if let Some(done) = self.of_threads(name, args, span)? {
+            return Ok(done);
+        }
+        if let Some(done) = self.atomic(name, args, span)? {
+            return Ok(done);
+        }
+        match name {
+            "__ldg" | "__ldca" | "__ldcg" | "__ldcs" | "__ldlu" | "__ldcv" => {
+                self.count(name, args, 1, span)?;
+                let pointer = self.operand(&args[0])?;
+                let place = self.pointee(pointer, span)?;
+                return Ok(Operand::Tree(self.read(&place, span)?));
+            }
+            "printf" => return self.print(args, span),
+            "assert" => return Ok(Operand::Void),
+            "clock" | "clock64" | "globaltimer" => {
+                return self.refuse(span, format!("'{name}'"), "time the launch instead");
+            }
+            "malloc" | "free" | "memcpy" | "memset" => {
+                return self.refuse(span, format!("'{name}' in a kernel"), "pass memory to the kernel, copy in a loop");
+            }
+            "sincosf" | "sincos" => return self.sincos(name, args, span),
+            _ => {}
+        }
+        if !is_math(name) {
+            let what = format!("'{name}' is not a function that is known here");
+            return self.fail(span, what, "unknown function", "write it as a '__device__' function in this file");
+        }
+        let mut trees = vec![];
+        for arg in args {
+            trees.push(self.rvalue(arg)?);
+        }
+        Ok(Operand::Tree(self.math(name, trees, args, span)?))
+    }
+
+    pub(super) fn count(&mut self, name: &str, args: &[Expr], expected: usize, span: Span) -> Done {
+        if args.len() == expected {
+            return Ok(());
+        }
+        let what = format!("'{name}' takes {}, {} given", arguments(expected), given(args.len()));
+        self.fail(span, what, "", "")
+    }
+
+    pub(super) fn math(&mut self, name: &str, trees: Vec<Tree>, args: &'m [Expr], span: Span) -> Done<Tree> {
+        let scalars: Option<Vec<Scalar>> = trees.iter().map(Tree::scalar).collect();
+        let Some(scalars) = scalars else {
+            return self.fail(
+                span,
+                format!("'{name}' is for numbers"),
+                "expected numbers",
+                "call it for each component",
+            );
+        };
+        if let Some((op, on)) = rows().get(name).copied() {
+            self.count(name, args, op.arity(), span)?;
+            let half = |s: &Scalar| matches!(s, Scalar::F32 | Scalar::F16 | Scalar::BF16);
+            let scalar = match on {
+                On::Only(scalar) => scalar,
+                On::Overloaded if scalars.iter().all(half) => Scalar::F32,
+                On::Overloaded => Scalar::F64,
+            };
+            // abs and its like on integers are their own.
+            let trees = trees.into_iter().map(|tree| self.widened(tree, scalar)).collect();
+            return Ok(Tree::op(op, trees));
+        }
+        if let Some(op) = half_row(name) {
+            self.count(name, args, op.arity(), span)?;
+            let scalar = scalars[0];
+            if !matches!(scalar, Scalar::F16 | Scalar::BF16) {
+                return self.fail(span, format!("'{name}' is for 16-bit floats"), "expected '__half'", "");
+            }
+            let mut same = vec![];
+            for tree in trees {
+                same.push(self.convert(tree, scalar.into(), span)?);
+            }
+            return Ok(Tree::op(op, same));
+        }
+        if let Some((from, to, rounding)) = conversion(name) {
+            self.count(name, args, 1, span)?;
+            let tree = self.widened(trees.into_iter().next().unwrap_or(Tree::int(from, 0)), from);
+            let tree = rounding.map_or(tree.clone(), |op| Tree::op(op, vec![tree]));
+            return Ok(tree.cast(to));
+        }
+        if let Some((from, to)) = bits(name) {
+            self.count(name, args, 1, span)?;
+            let mut tree = trees.into_iter().next().unwrap_or(Tree::int(from, 0));
+            // The bits of `0xff800000` are meant, whatever type C++ gives the number.
+            tree = match tree.known() {
+                Some(value) if from.is_int() => Tree::int(from, value.as_i64()),
+                _ => self.widened(tree, from),
+            };
+            return Ok(tree.bitcast(to));
+        }
+        self.several_rows(name, trees, &scalars, args, span)
+    }
+
+    pub(super) fn several_rows(
+        &mut self,
+        name: &str,
+        mut trees: Vec<Tree>,
+        scalars: &[Scalar],
+        args: &'m [Expr],
+        span: Span,
+    ) -> Done<Tree> {
+        let arity = match name {
+            "min" | "max" | "umin" | "umax" | "llmin" | "llmax" | "__umulhi" | "__mulhi" => 2,
+            "clamp" => 3,
+            _ => 1,
+        };
+        self.count(name, args, arity, span)?;
+        let first = scalars[0];
+        match name {
+            "min" | "max" | "umin" | "umax" | "llmin" | "llmax" => {
+                let ty = common(first, scalars[1]);
+                let op = match (name.ends_with("min"), ty.is_float()) {
+                    (true, false) => Op::Min,
+                    (true, true) => Op::Fmin,
+                    (false, false) => Op::Max,
+                    (false, true) => Op::Fmax,
+                };
+                Ok(Tree::op(op, trees.into_iter().map(|tree| self.widened(tree, ty)).collect()))
+            }
+            "abs" | "labs" | "llabs" => {
+                let tree = self.widened(trees.remove(0), promoted(first));
+                Ok(Tree::op(Op::Abs, vec![tree]))
+            }
+            "isnan" | "isinf" | "isfinite" | "signbit" => {
+                let scalar = if first.is_float() { first } else { Scalar::F64 };
+                let x = self.widened(trees.remove(0), scalar);
+                let x = self.settle(x);
+                let infinite = Tree::constant(Value::from_f64(scalar, f64::INFINITY));
+                let size = Tree::op(Op::Abs, vec![x.clone()]);
+                Ok(match name {
+                    "isnan" => Tree::op(Op::Ne, vec![x.clone(), x]),
+                    "isinf" => Tree::op(Op::Eq, vec![size, infinite]),
+                    "isfinite" => Tree::op(Op::Lt, vec![size, infinite]),
+                    _ => {
+                        let int = scalar.same_width();
+                        Tree::op(Op::Lt, vec![x.bitcast(int), Tree::int(int, 0)])
+                    }
+                })
+            }
+            "__saturatef" | "__frcp_rn" | "__drcp_rn" | "exp10f" | "exp10" => {
+                let scalar = if matches!(name, "__drcp_rn" | "exp10") && first != Scalar::F32 {
+                    Scalar::F64
+                } else {
+                    Scalar::F32
+                };
+                let x = self.widened(trees.remove(0), scalar);
+                let number = |value: f64| Tree::constant(Value::from_f64(scalar, value));
+                Ok(match name {
+                    "__saturatef" => Tree::op(Op::Fmin, vec![Tree::op(Op::Fmax, vec![x, number(0.0)]), number(1.0)]),
+                    "__frcp_rn" | "__drcp_rn" => Tree::op(Op::Div, vec![number(1.0), x]),
+                    _ => Tree::op(Op::Pow, vec![number(10.0), x]),
+                })
+            }
+            "__popc" | "__popcll" | "__clz" | "__clzll" => {
+                let word = if name.ends_with("ll") { Scalar::U64 } else { Scalar::U32 };
+                let op = if name.starts_with("__popc") { Op::Popcount } else { Op::LeadingZeros };
+                let x = self.widened(trees.remove(0), word);
+                Ok(Tree::op(op, vec![x]).cast(Scalar::I32))
+            }
+            "__ffs" | "__ffsll" => {
+                let word = if name == "__ffs" { Scalar::U32 } else { Scalar::U64 };
+                let x = self.widened(trees.remove(0), word);
+                let x = self.settle(x);
+                let lowest = Tree::op(Op::And, vec![x.clone(), Tree::op(Op::Neg, vec![x])]);
+                let above = Tree::op(Op::LeadingZeros, vec![lowest]).cast(Scalar::I32);
+                Ok(Tree::op(Op::Sub, vec![Tree::int(Scalar::I32, word.bytes() as i64 * 8), above]))
+            }
+            "__brev" => {
+                let mut x = self.widened(trees.remove(0), Scalar::U32);
+                let word = |value: u32| Tree::int(Scalar::U32, value as i64);
+                for (shift, mask) in
+                    [(1, 0x5555_5555), (2, 0x3333_3333), (4, 0x0f0f_0f0f), (8, 0x00ff_00ff), (16, 0xffff)]
+                {
+                    x = self.settle(x);
+                    let down = Tree::op(Op::And, vec![Tree::op(Op::Shr, vec![x.clone(), word(shift)]), word(mask)]);
+                    let up = Tree::op(Op::Shl, vec![Tree::op(Op::And, vec![x, word(mask)]), word(shift)]);
+                    x = Tree::op(Op::Or, vec![down, up]);
+                }
+                Ok(x)
+            }
+            "__umulhi" | "__mulhi" => {
+                let (word, wide) =
+                    if name == "__umulhi" { (Scalar::U32, Scalar::U64) } else { (Scalar::I32, Scalar::I64) };
+                let [a, b] = [trees[0].clone(), trees[1].clone()].map(|tree| self.widened(tree, word).cast(wide));
+                let product = Tree::op(Op::Mul, vec![a, b]);
+                Ok(Tree::op(Op::Shr, vec![product, Tree::int(wide, 32)]).cast(word))
+            }
+            "clamp" => {
+                let ty = common(common(first, scalars[1]), scalars[2]);
+                Ok(Tree::op(Op::Clamp, trees.into_iter().map(|tree| self.widened(tree, ty)).collect()))
+            }
+            _ => self.refuse(span, format!("'{name}'"), "write it with operators"),
+        }
+    }
+
+    pub(super) fn sincos(&mut self, name: &str, args: &'m [Expr], span: Span) -> Done<Operand> {
+        self.count(name, args, 3, span)?;
+        let scalar = if name == "sincosf" { Scalar::F32 } else { Scalar::F64 };
+        let x = self.rvalue(&args[0])?;
+        let x = self.widened(x, scalar);
+        let x = self.settle(x);
+        for (arg, op) in args[1..].iter().zip([Op::Sin, Op::Cos]) {
+            let pointer = self.operand(arg)?;
+            let place = self.pointee(pointer, arg.span)?;
+            let value = self.convert(Tree::op(op, vec![x.clone()]), place.ty, arg.span)?;
+            let value = self.settle(value);
+            self.write(&place, value, arg.span)?;
+        }
+        Ok(Operand::Void)
+    }
+
+    /// `printf`, as the IR prints: each number in its usual form.
+    pub(super) fn print(&mut self, args: &'m [Expr], span: Span) -> Done<Operand> {
+        let Some((first, rest)) = args.split_first().filter(|(first, _)| first.kind == ExprKind::Text) else {
+            return self.fail(span, "'printf' needs a text first", "expected text in quotes", "");
+        };
+        let quoted = first.span;
+        let text = self.m.source.text.get(quoted.start as usize + 1..quoted.end as usize - 1).unwrap_or_default();
+        let Some(line) = text.strip_suffix("\\n").filter(|line| !line.contains('\\')) else {
+            return self.refuse(span, "a 'printf' of less or more than one line", "end the text with one \\n");
+        };
+        let mut format = String::new();
+        let mut chars = line.chars().peekable();
+        let mut holes = 0;
+        while let Some(c) = chars.next() {
+            match c {
+                '%' if chars.peek() == Some(&'%') => {
+                    chars.next();
+                    format.push('%');
+                }
+                '%' => {
+                    while chars.peek().is_some_and(|c| c.is_ascii_digit() || ".+-# hlz".contains(*c)) {
+                        chars.next();
+                    }
+                    if !chars.next().is_some_and(|c| "dioufFeEgGxXc".contains(c)) {
+                        return self.refuse(span, "this conversion of 'printf'", "write %d, %u, %f or %g");
+                    }
+                    holes += 1;
+                    format += "{}";
+                }
+                c => format.push(c),
+            }
+        }
+        if holes != rest.len() {
+            let what = format!("'printf' has {holes} places for {} values", rest.len());
+            return self.fail(span, what, "", "");
+        }
+        let mut ids = vec![];
+        for arg in rest {
+            let mut tree = self.rvalue(arg)?;
+            // Our printer widens small integers for printf alone.
+            if self.request.printed
+                && let Node::Cast(Scalar::I32, inner) = &tree.node
+            {
+                tree = inner.as_ref().clone();
+            }
+            ids.push(self.w.emit(&tree));
+        }
+        self.push(Stmt::Print { format, args: ids }, span);
+        Ok(Operand::Void)
+    }
+}

@@ -1,0 +1,115 @@
+//! What is evaluated only where it counts: `?:`, `&&` and `||`.
+
+use bornite_ir::{LocalId, Op, Scalar, Stmt, Type, Value};
+
+use super::place::Operand;
+use super::{Done, Lower};
+use crate::Span;
+use crate::cuda::ast::{Binary, Expr};
+use crate::cuda::types::common;
+use crate::lower::Tree;
+
+impl<'m> Lower<'m> {
+    pub(super) fn choose(&mut self, condition: &'m Expr, a: &'m Expr, b: &'m Expr, span: Span) -> Done<Operand> {
+        let condition = self.condition(condition)?;
+        if let Some(known) = self.w.fold(&condition).filter(|_| !self.request.printed) {
+            let (taken, other) = if known.bits() != 0 { (a, b) } else { (b, a) };
+            let ty = self.type_of(other)?;
+            let tree = self.rvalue(taken)?;
+            return Ok(Operand::Tree(match (tree.scalar(), ty.as_scalar()) {
+                (Some(left), Some(right)) if left != right => self.widened(tree, common(left, right)),
+                _ => tree,
+            }));
+        }
+        if self.request.printed || self.is_plain(a) && self.is_plain(b) {
+            let (a, b) = (self.rvalue(a)?, self.rvalue(b)?);
+            if a.ty.element().is_some() && b.ty.element().is_some() {
+                let (a, b) = self.met(a, b, span)?;
+                return Ok(Operand::Tree(Tree::select(condition, a, b)));
+            }
+            let chosen = self.branched(condition, |_| Ok(a), |_| Ok(b), span)?;
+            return Ok(Operand::Tree(chosen));
+        }
+        let chosen = self.branched(condition, |l| l.rvalue(a), |l| l.rvalue(b), span)?;
+        Ok(Operand::Tree(chosen))
+    }
+
+    /// A choice of which only one side is evaluated.
+    pub(super) fn branched(
+        &mut self,
+        condition: Tree,
+        a: impl FnOnce(&mut Self) -> Done<Tree>,
+        b: impl FnOnce(&mut Self) -> Done<Tree>,
+        span: Span,
+    ) -> Done<Tree> {
+        let condition = self.settle(condition);
+        let asked = self.w.emit(&condition);
+        self.w.b.open_block();
+        let first = a(self).map(|tree| self.kept(tree, None));
+        let then = self.w.b.close_block();
+        self.w.b.open_block();
+        let same = first.as_ref().ok().copied();
+        let second = b(self).map(|tree| self.kept(tree, same));
+        let otherwise = self.w.b.close_block();
+        let ((a, left), (b, right)) = (first?, second?);
+        self.w.stmt(Stmt::If { condition: asked, then, otherwise });
+        let value = Tree::done(self.w.b.read(a), left);
+        if a == b {
+            return Ok(value);
+        }
+        let other = Tree::done(self.w.b.read(b), right);
+        let (a, b) = self.met(value, other, span)?;
+        Ok(Tree::select(condition, a, b))
+    }
+
+    /// A value kept in a variable: the given one, if it is of its type.
+    pub(super) fn kept(&mut self, tree: Tree, given: Option<(LocalId, Type)>) -> (LocalId, Type) {
+        let tree = self.settle(tree);
+        let (local, ty) = match given.filter(|(_, ty)| *ty == tree.ty) {
+            Some(given) => given,
+            None => {
+                let zeros = self.zeros(tree.ty);
+                (self.new_local("chosen", tree.ty, &zeros), tree.ty)
+            }
+        };
+        self.assign(local, &tree);
+        (local, ty)
+    }
+
+    /// `&&` and `||`: the second operand is evaluated only where it counts, unless that makes no difference.
+    pub(super) fn both(&mut self, op: Binary, a: &'m Expr, b: &'m Expr) -> Done<Operand> {
+        let first = self.condition(a)?;
+        let row = if op == Binary::Both { Op::And } else { Op::Or };
+        if let Some(known) = self.w.fold(&first) {
+            let decided = (known.bits() != 0) == (op == Binary::Either);
+            return Ok(Operand::Tree(if decided { first } else { self.condition(b)? }));
+        }
+        if self.is_plain(b) {
+            let second = self.condition(b)?;
+            return Ok(Operand::Tree(Tree::op(row, vec![first, second])));
+        }
+        let first = self.settle(first);
+        let local = self.new_local("both", Scalar::Bool.into(), &[Value::int(Scalar::Bool, 0)]);
+        self.assign(local, &first);
+        let asked = if op == Binary::Both { first } else { Tree::op(Op::Not, vec![first]) };
+        let condition = self.w.emit(&asked);
+        self.w.b.open_block();
+        let second = self.condition(b);
+        if let Ok(second) = &second {
+            self.assign(local, second);
+        }
+        let then = self.w.b.close_block();
+        self.w.stmt(Stmt::If { condition, then, otherwise: vec![] });
+        second?;
+        Ok(Operand::Tree(Tree::done(self.w.b.read(local), Scalar::Bool)))
+    }
+
+    /// The type of an expression that is not evaluated.
+    pub(super) fn type_of(&mut self, expr: &'m Expr) -> Done<Type> {
+        let (mark, locals) = (self.w.b.mark(), self.locals);
+        let ty = self.rvalue(expr).map(|tree| tree.ty);
+        self.w.rollback(&mark);
+        self.locals = locals;
+        ty
+    }
+}

@@ -1,0 +1,361 @@
+//! Loops and switches.
+
+use bornite_ir::{LocalId, Op, Scalar, Stmt as IrStmt, Type, Value};
+
+use super::{Binding, Context, Done, Leave, Lower, scan};
+use crate::Span;
+use crate::cuda::ast::{Binary, Case, Declarator, Expr, ExprKind, Stmt, StmtKind};
+use crate::cuda::lex::Symbol;
+use crate::cuda::types::CType;
+use crate::lower::Tree;
+
+/// Turns of a loop that are written out one by one.
+const MAX_UNROLLED: usize = 64;
+
+/// A loop that counts: its variable, first value, test and step.
+struct Counting<'m> {
+    declared: &'m Declarator,
+    test: Binary,
+    end: &'m Expr,
+    step: i64,
+}
+
+impl<'m> Lower<'m> {
+    fn context(kind: Leave) -> Context<'m> {
+        Context { kind, step: None, check: None, continued: None, returned: false }
+    }
+
+    /// The body of a loop, whose context is pushed; what may follow the loop.
+    fn turns(&mut self, context: Context<'m>, body: &'m Stmt) -> (Context<'m>, Done) {
+        self.contexts.push(context);
+        self.loops += 1;
+        let mark = self.scope.len();
+        let done = match &body.kind {
+            StmtKind::Block(inner) => self.block(inner),
+            _ => self.stmt(body),
+        };
+        self.scope.truncate(mark);
+        self.loops -= 1;
+        (self.contexts.pop().unwrap_or_else(|| Self::context(Leave::Loop)), done)
+    }
+
+    pub(super) fn for_loop(
+        &mut self,
+        init: &'m Stmt,
+        condition: Option<&'m Expr>,
+        step: Option<&'m Expr>,
+        body: &'m Stmt,
+    ) -> Done {
+        if self.request.printed
+            && let Some((counter, end)) = self.printed_counter(init, condition)
+        {
+            return self.counted(counter, end, None, body);
+        }
+        if let Some(counting) = counting(init, condition, step) {
+            if let Some(values) = self.unrolled(&counting, body) {
+                return self.unroll(&counting, &values, body);
+            }
+            if let Some(end) = self.plain_end(&counting, body)? {
+                let text = self.text(counting.declared.name);
+                let counter = self.new_local(text, self.index.into(), &[Value::int(self.index, 0)]);
+                let end = self.w.emit(&end);
+                return self.counted(counter, end, Some(counting.declared.name), body);
+            }
+        }
+        self.stmt(init)?;
+        self.endless(condition, step, body, None)
+    }
+
+    /// A loop of our printer: `for (k_3 = 0; k_3 < end; ++k_3)`.
+    fn printed_counter(
+        &mut self,
+        init: &'m Stmt,
+        condition: Option<&'m Expr>,
+    ) -> Option<(LocalId, bornite_ir::ExprId)> {
+        let StmtKind::Expr(Expr { kind: ExprKind::Assign(None, place, _), .. }) = &init.kind else { return None };
+        let ExprKind::Name(name) = place.kind else { return None };
+        let Some(Binding::Local(counter, ty)) = self.lookup(name) else { return None };
+        let ExprKind::Binary(Binary::Lt, _, end) = &condition?.kind else { return None };
+        if ty != self.index.into() {
+            return None;
+        }
+        let end = self.rvalue(end).ok()?.cast(self.index);
+        Some((counter, self.w.emit(&end)))
+    }
+
+    /// A loop of the IR that counts from 0.
+    fn counted(&mut self, counter: LocalId, end: bornite_ir::ExprId, name: Option<Symbol>, body: &'m Stmt) -> Done {
+        self.w.b.open_block();
+        if let Some(name) = name {
+            let value = Tree::done(self.w.b.read(counter), self.index);
+            self.bind(name, Binding::Value(value));
+        }
+        let (context, done) = self.turns(Self::context(Leave::Loop), body);
+        let turns = self.w.b.close_block();
+        self.w.stmt(IrStmt::For { counter, end, body: turns });
+        self.after(&context, body.span)?;
+        done
+    }
+
+    /// The end of a loop that the IR can count, if this is one: from 0 by 1 to what does not change meanwhile.
+    fn plain_end(&mut self, counting: &Counting<'m>, body: &'m Stmt) -> Done<Option<Tree>> {
+        let Counting { declared, test, end, step } = counting;
+        let zero = |expr: &Expr| matches!(expr.kind, ExprKind::Number { value, .. } if value.scalar().is_int() && value.bits() == 0);
+        let ty = self.c_type(&declared.ty)?;
+        if *test != Binary::Lt
+            || *step != 1
+            || ty != CType::Value(self.index.into())
+            || !declared.init.as_ref().is_some_and(zero)
+            || !self.is_plain(end)
+        {
+            return Ok(None);
+        }
+        let changed = scan::assigned_in(self.m, std::slice::from_ref(body));
+        let mut fixed = !changed.contains(&declared.name);
+        scan::walk(end, &mut |expr| {
+            fixed &= !matches!(expr.kind, ExprKind::Name(name) if changed.contains(&name) || name == declared.name);
+        });
+        if !fixed {
+            return Ok(None);
+        }
+        let end = self.rvalue(end)?;
+        let known = self.w.fold(&end).map(Value::as_i64);
+        match (end.scalar(), known) {
+            (Some(scalar), _) if scalar == self.index => Ok(Some(end)),
+            (Some(scalar), Some(n)) if scalar.is_int() && (0..=i32::MAX as i64).contains(&n) => {
+                Ok(Some(Tree::int(self.index, n)))
+            }
+            (Some(scalar), _) if scalar.is_int() && scalar.bytes() < 4 => Ok(Some(end.cast(self.index))),
+            _ => Ok(None),
+        }
+    }
+
+    /// The values of a counter whose turns index local arrays: those live in registers, which need known numbers.
+    fn unrolled(&mut self, counting: &Counting<'m>, body: &'m Stmt) -> Option<Vec<i64>> {
+        let Counting { declared, test, end, step } = counting;
+        let name = declared.name;
+        let stmts = std::slice::from_ref(body);
+        if self.request.printed || scan::leaves(std::slice::from_ref(body)) {
+            return None;
+        }
+        let mut slots = false;
+        scan::exprs(stmts, &mut |expr| {
+            if let ExprKind::Index(base, index) = &expr.kind {
+                let mut root = &**base;
+                let mut inside = scan::mentions(index, name);
+                while let ExprKind::Index(deeper, index) = &root.kind {
+                    inside |= scan::mentions(index, name);
+                    root = deeper;
+                }
+                if let ExprKind::Name(array) = root.kind {
+                    slots |= inside && matches!(self.lookup(array), Some(Binding::Array(..) | Binding::Table(..)));
+                }
+            }
+        });
+        if !slots || scan::assigned_in(self.m, stmts).contains(&name) || !self.is_plain(end) {
+            return None;
+        }
+        let known = |lower: &mut Self, expr: &'m Expr| {
+            let tree = lower.rvalue(expr).ok()?;
+            lower.w.fold(&tree).filter(|value| value.scalar().is_int()).map(Value::as_i64)
+        };
+        let init = declared.init.as_ref().filter(|init| self.is_plain(init))?;
+        let (first, end) = (known(self, init)?, known(self, end)?);
+        let holds = |at: i64| match test {
+            Binary::Lt => at < end,
+            Binary::Le => at <= end,
+            Binary::Gt => at > end,
+            Binary::Ge => at >= end,
+            _ => at != end,
+        };
+        let mut values = vec![];
+        let mut at = first;
+        while holds(at) {
+            values.push(at);
+            if values.len() > MAX_UNROLLED {
+                return None;
+            }
+            at = at.checked_add(*step)?;
+        }
+        Some(values)
+    }
+
+    fn unroll(&mut self, counting: &Counting<'m>, values: &[i64], body: &'m Stmt) -> Done {
+        let CType::Value(Type::Scalar(scalar)) = self.c_type(&counting.declared.ty)? else {
+            return self.refuse(body.span, "a loop over this type", "");
+        };
+        for value in values {
+            let mark = self.scope.len();
+            self.bind(counting.declared.name, Binding::Value(Tree::int(scalar, *value)));
+            let done = self.stmt(body);
+            self.scope.truncate(mark);
+            done?;
+        }
+        Ok(())
+    }
+
+    /// A loop that ends by its tests.
+    pub(super) fn endless(
+        &mut self,
+        condition: Option<&'m Expr>,
+        step: Option<&'m Expr>,
+        body: &'m Stmt,
+        check: Option<&'m Expr>,
+    ) -> Done {
+        self.w.b.open_block();
+        self.loops += 1;
+        let mut failed = condition.is_some_and(|condition| self.leave_unless(condition).is_err());
+        let context = Context { step, check, ..Self::context(Leave::Loop) };
+        let (context, done) = self.turns(context, body);
+        failed |= done.is_err();
+        if let Some(step) = step {
+            self.at(step.span);
+            failed |= self.effect(step).is_err();
+        }
+        if let Some(check) = check {
+            failed |= self.leave_unless(check).is_err();
+        }
+        self.loops -= 1;
+        let turns = self.w.b.close_block();
+        self.w.stmt(IrStmt::Loop { body: turns });
+        self.after(&context, body.span)?;
+        if failed { Err(super::Failed) } else { Ok(()) }
+    }
+
+    pub(super) fn switch(&mut self, value: &'m Expr, cases: &'m [Case], span: Span) -> Done {
+        let tree = self.rvalue(value)?;
+        let Some(scalar) = tree.scalar().filter(|scalar| !scalar.is_float()) else {
+            return self.fail(value.span, "a switch is over an integer", "not an integer", "");
+        };
+        let tree = self.settle(tree.cast(crate::cuda::types::promoted(scalar)));
+        // Which case each label is of.
+        let mut labels = vec![];
+        let mut tests = vec![];
+        for case in cases {
+            let mut here: Option<Tree> = None;
+            for label in case.labels.iter().flatten() {
+                let at = self.constant_int(label, "the label of a case")?;
+                if labels.contains(&at) {
+                    return self.fail(label.span, format!("two cases of {at}"), "the second", "");
+                }
+                labels.push(at);
+                let constant = Tree::int(tree.scalar().unwrap_or(Scalar::I32), at);
+                let equal = Tree::op(Op::Eq, vec![tree.clone(), constant]);
+                here = Some(match here {
+                    Some(before) => Tree::op(Op::Or, vec![before, equal]),
+                    None => equal,
+                });
+            }
+            tests.push(here);
+        }
+        if cases.iter().filter(|case| case.labels.contains(&None)).count() > 1 {
+            return self.fail(span, "two cases are 'default'", "", "");
+        }
+        let apart = cases.iter().enumerate().all(|(n, case)| ends(&case.body, n + 1 == cases.len()).is_some());
+        if apart {
+            let mut order: Vec<usize> = (0..cases.len()).filter(|n| !cases[*n].labels.contains(&None)).collect();
+            let default = cases.iter().position(|case| case.labels.contains(&None));
+            order.extend(default);
+            return self.chain(&order, cases, &tests, default);
+        }
+        self.falling(cases, &tests, span)
+    }
+
+    /// Cases of which each ends by itself: branches.
+    fn chain(&mut self, order: &[usize], cases: &'m [Case], tests: &[Option<Tree>], default: Option<usize>) -> Done {
+        let Some((&n, rest)) = order.split_first() else { return Ok(()) };
+        let body = ends(&cases[n].body, true).unwrap_or(&cases[n].body);
+        let (Some(test), false) = (&tests[n], default == Some(n)) else { return self.block(body) };
+        let condition = self.w.emit(test);
+        self.w.b.open_block();
+        let first = self.block(body);
+        let then = self.w.b.close_block();
+        self.w.b.open_block();
+        let second = self.chain(rest, cases, tests, default);
+        let otherwise = self.w.b.close_block();
+        self.w.stmt(IrStmt::If { condition, then, otherwise });
+        first.and(second)
+    }
+
+    /// Cases that fall into the next: once one is met, all that follow run, in a loop that is left by `break`.
+    fn falling(&mut self, cases: &'m [Case], tests: &[Option<Tree>], span: Span) -> Done {
+        let bool_local = |lower: &mut Self, name: &str| {
+            let local = lower.new_local(name, Scalar::Bool.into(), &[Value::int(Scalar::Bool, 0)]);
+            lower.assign(local, &Tree::int(Scalar::Bool, 0));
+            local
+        };
+        let met = bool_local(self, "met");
+        let continued = cases.iter().any(|case| scan::continues(&case.body)).then(|| bool_local(self, "continued"));
+        let any = tests.iter().flatten().cloned().reduce(|a, b| Tree::op(Op::Or, vec![a, b]));
+        let other = any.map_or(Tree::int(Scalar::Bool, 1), |any| Tree::op(Op::Not, vec![any]));
+        let other = self.settle(other);
+        self.w.b.open_block();
+        self.contexts.push(Context { continued, ..Self::context(Leave::Switch) });
+        let mut failed = false;
+        for (case, test) in cases.iter().zip(tests) {
+            let before = Tree::done(self.w.b.read(met), Scalar::Bool);
+            let mut now = before;
+            for more in test.iter().chain(case.labels.contains(&None).then_some(&other)) {
+                now = Tree::op(Op::Or, vec![now, more.clone()]);
+            }
+            let now = self.settle(now);
+            self.assign(met, &now);
+            let condition = self.w.emit(&now);
+            self.w.b.open_block();
+            failed |= self.block(&case.body).is_err();
+            let then = self.w.b.close_block();
+            self.w.stmt(IrStmt::If { condition, then, otherwise: vec![] });
+        }
+        self.w.stmt(IrStmt::Break);
+        let context = self.contexts.pop().unwrap_or_else(|| Self::context(Leave::Switch));
+        let body = self.w.b.close_block();
+        self.w.stmt(IrStmt::Loop { body });
+        self.after(&context, span)?;
+        if failed { Err(super::Failed) } else { Ok(()) }
+    }
+}
+
+/// The statements of a case that does not fall into the next, without the `break` at its end.
+fn ends(body: &[Stmt], last: bool) -> Option<&[Stmt]> {
+    let body = match body {
+        [Stmt { kind: StmtKind::Block(inner), .. }] => inner,
+        body => body,
+    };
+    match body.split_last() {
+        Some((Stmt { kind: StmtKind::Break, .. }, rest)) => (!scan::breaks(rest)).then_some(rest),
+        Some((Stmt { kind: StmtKind::Return(_) | StmtKind::Continue, .. }, rest)) => {
+            (!scan::breaks(rest)).then_some(body)
+        }
+        _ => (last && !scan::breaks(body)).then_some(body),
+    }
+}
+
+/// A loop that counts by a constant, if this is one.
+fn counting<'m>(init: &'m Stmt, condition: Option<&'m Expr>, step: Option<&'m Expr>) -> Option<Counting<'m>> {
+    let StmtKind::Declare(_, all) = &init.kind else { return None };
+    let [declared] = &all[..] else { return None };
+    if !declared.sizes.is_empty() || declared.ty.pointers > 0 || declared.ty.reference {
+        return None;
+    }
+    let is_counter = |expr: &Expr| matches!(expr.kind, ExprKind::Name(name) if name == declared.name);
+    let ExprKind::Binary(test @ (Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge | Binary::Ne), left, end) =
+        &condition?.kind
+    else {
+        return None;
+    };
+    let step = match &step?.kind {
+        ExprKind::Step { by, place, .. } if is_counter(place) => *by as i64,
+        ExprKind::Assign(Some(op @ (Binary::Add | Binary::Sub)), place, by) if is_counter(place) => match by.kind {
+            ExprKind::Number { value, .. } if value.scalar().is_int() => {
+                if *op == Binary::Add {
+                    value.as_i64()
+                } else {
+                    -value.as_i64()
+                }
+            }
+            _ => return None,
+        },
+        _ => return None,
+    };
+    is_counter(left).then_some(Counting { declared, test: *test, end, step })
+}

@@ -1,0 +1,187 @@
+//! Conversions of C++, implicit and explicit, and operators on two numbers.
+
+use bornite_ir::{Op, Scalar, Type, Value};
+
+use super::place::{Operand, Pointer};
+use super::{Done, Failed, Lower};
+use crate::Span;
+use crate::cuda::ast::{Base, Binary, Expr, TypeName};
+use crate::cuda::types::{CType, common, promoted};
+use crate::lower::{Node, Tree};
+
+impl<'m> Lower<'m> {
+    /// An implicit conversion of a number: of a literal, another literal.
+    pub(super) fn widened(&mut self, tree: Tree, to: Scalar) -> Tree {
+        match tree.known().and_then(|value| crate::lower::converted(to, value)) {
+            Some(value) if tree.scalar() != Some(to) => Tree::constant(value),
+            _ => tree.cast(to),
+        }
+    }
+
+    /// A number as another type; bits of a 16-bit float stay what they are.
+    pub(super) fn half_or(&mut self, tree: Tree, to: Scalar) -> Tree {
+        if let (true, Some(value), Scalar::F16 | Scalar::BF16) = (tree.hex && self.request.printed, tree.known(), to) {
+            return Tree::constant(Value::from_bits(to, value.bits()));
+        }
+        self.widened(tree, to)
+    }
+
+    /// An implicit conversion.
+    pub(super) fn convert(&mut self, tree: Tree, to: Type, span: Span) -> Done<Tree> {
+        if tree.ty == to {
+            return Ok(tree);
+        }
+        let (Some(_), Some(target)) = (tree.scalar(), to.as_scalar()) else {
+            let (found, wanted) = (self.type_name(tree.ty), self.type_name(to));
+            let what = format!("'{found}' is not '{wanted}'");
+            return self.fail(span, what, format!("expected '{wanted}'"), "");
+        };
+        if matches!(target, Scalar::F16 | Scalar::BF16)
+            && let Node::Op(Op::Select, args) = &tree.node
+            && args[1].hex
+            && args[2].hex
+        {
+            let (a, b) = (self.half_or(args[1].clone(), target), self.half_or(args[2].clone(), target));
+            return Ok(Tree::select(args[0].clone(), a, b));
+        }
+        Ok(self.half_or(tree, target))
+    }
+
+    /// An operator on two numbers, with the conversions of C++.
+    pub(super) fn binary(&mut self, op: Binary, a: Tree, b: Tree, span: Span) -> Done<Tree> {
+        let (Some(left), Some(right)) = (a.scalar(), b.scalar()) else {
+            let (a, b) = (self.type_name(a.ty), self.type_name(b.ty));
+            let what = format!("no such operator on '{a}' and '{b}'");
+            return self.fail(
+                span,
+                what,
+                "expected numbers",
+                "CUDA has no operators on vectors: write it by components",
+            );
+        };
+        let row = match op {
+            Binary::Add => Op::Add,
+            Binary::Sub => Op::Sub,
+            Binary::Mul => Op::Mul,
+            Binary::Div => Op::Div,
+            Binary::Rem => Op::Rem,
+            Binary::And => Op::And,
+            Binary::Or => Op::Or,
+            Binary::Xor => Op::Xor,
+            Binary::Shl => Op::Shl,
+            Binary::Shr => Op::Shr,
+            Binary::Eq => Op::Eq,
+            Binary::Ne => Op::Ne,
+            Binary::Lt => Op::Lt,
+            Binary::Le => Op::Le,
+            Binary::Gt => Op::Gt,
+            Binary::Ge => Op::Ge,
+            Binary::Both | Binary::Either | Binary::Comma => return Err(Failed),
+        };
+        let integral = matches!(row, Op::Rem | Op::And | Op::Or | Op::Xor | Op::Shl | Op::Shr);
+        if integral && (left.is_float() || right.is_float()) {
+            let hint = if row == Op::Rem { "use fmodf or fmod" } else { "cast to an integer, or see __float_as_int" };
+            return self.fail(span, "this operator is for integers", "a float", hint);
+        }
+        if matches!(row, Op::Shl | Op::Shr) {
+            let ty = promoted(left);
+            let (a, b) = (self.widened(a, ty), self.widened(b, ty));
+            return Ok(Tree::op(row, vec![a, b]));
+        }
+        if self.request.printed
+            && left == Scalar::Bool
+            && right == Scalar::Bool
+            && matches!(row, Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge)
+        {
+            return Ok(Tree::of(Node::Op(row, vec![a, b]), Scalar::Bool));
+        }
+        let ty = common(left, right);
+        let (a, b) = (self.half_or(a, ty), self.half_or(b, ty));
+        Ok(Tree::op(row, vec![a, b]))
+    }
+
+    /// Two values in the type in which C++ chooses between them.
+    pub(super) fn met(&mut self, a: Tree, b: Tree, span: Span) -> Done<(Tree, Tree)> {
+        match (a.scalar(), b.scalar()) {
+            (Some(left), Some(right)) if left != right => {
+                let ty = common(left, right);
+                Ok((self.half_or(a, ty), self.half_or(b, ty)))
+            }
+            (Some(_), Some(_)) => Ok((a, b)),
+            _ if a.ty == b.ty => Ok((a, b)),
+            _ => {
+                let (a, b) = (self.type_name(a.ty), self.type_name(b.ty));
+                self.fail(span, format!("a choice between '{a}' and '{b}'"), "expected one type", "")
+            }
+        }
+    }
+
+    pub(super) fn cast(&mut self, ty: &'m TypeName, inner: &'m Expr, span: Span) -> Done<Operand> {
+        if ty.base == Base::Void && ty.pointers == 0 {
+            self.effect(inner)?;
+            return Ok(Operand::Void);
+        }
+        let to = self.c_type(ty)?;
+        let operand = self.operand(inner)?;
+        match (to, operand) {
+            (CType::Pointer(to), Operand::Pointer(pointer)) => self.seen_as(pointer, to, span),
+            (CType::Pointer(Type::Scalar(to)), Operand::Address(place))
+                if place.ty.as_scalar().is_some_and(|from| same_width(from, to)) =>
+            {
+                Ok(Operand::Address(place))
+            }
+            (CType::Value(to), operand) => {
+                let tree = self.value_of(operand, inner.span)?;
+                Ok(Operand::Tree(self.explicit(tree, to, span)?))
+            }
+            _ => self.refuse(span, "a cast to or from a pointer", ""),
+        }
+    }
+
+    /// An explicit conversion: of a literal, the conversion itself.
+    pub(super) fn explicit(&mut self, tree: Tree, to: Type, span: Span) -> Done<Tree> {
+        let half = |scalar: Scalar| matches!(scalar, Scalar::F16 | Scalar::BF16);
+        match (tree.scalar(), to.as_scalar()) {
+            (Some(from), Some(to))
+                if self.request.printed
+                    && from != to
+                    && from.bytes() == 2
+                    && to.bytes() == 2
+                    && (half(from) || half(to)) =>
+            {
+                Ok(tree.bitcast(to))
+            }
+            (Some(_), Some(to)) if tree.hex && half(to) => Ok(self.half_or(tree, to)),
+            (Some(_), Some(to)) => Ok(tree.cast(to)),
+            _ => self.convert(tree, to, span),
+        }
+    }
+
+    /// A pointer to scalars seen as one to vectors of them, or back.
+    pub(super) fn seen_as(&mut self, pointer: Pointer, to: Type, span: Span) -> Done<Operand> {
+        let scalar = pointer.ty.element();
+        match (pointer.ty, to) {
+            (from, to) if from == to => Ok(Operand::Pointer(pointer)),
+            (Type::Scalar(from), Type::Vector(scalar, n))
+                if from == scalar && matches!(n, 2 | 4) && pointer.dims.is_none() =>
+            {
+                Ok(Operand::Pointer(Pointer { ty: to, width: n, ..pointer }))
+            }
+            (Type::Vector(..), Type::Scalar(to)) if pointer.width > 1 && scalar == Some(to) => {
+                Ok(Operand::Pointer(Pointer { ty: to.into(), width: 1, ..pointer }))
+            }
+            // Atomics of CUDA take unsigned words; the update is that of the element's own type.
+            (Type::Scalar(from), Type::Scalar(to)) if same_width(from, to) => Ok(Operand::Pointer(pointer)),
+            _ => {
+                let (from, to) = (self.type_name(pointer.ty), self.type_name(to));
+                let what = format!("a pointer to '{from}' seen as one to '{to}'");
+                self.refuse(span, what, "scalars can be seen as vectors of 2 or 4 of them")
+            }
+        }
+    }
+}
+
+/// Integers of one width.
+fn same_width(a: Scalar, b: Scalar) -> bool {
+    a.is_int() && b.is_int() && a.bytes() == b.bytes()
+}

@@ -1,0 +1,318 @@
+//! Declarations in functions: variables, pointers, local arrays, shared memory.
+
+use std::rc::Rc;
+
+use bornite_ir::{Algebra, MAX_COMPONENTS, Scalar, Stmt as IrStmt, Type, Value};
+
+use super::place::{Operand, Pointer};
+use super::{Binding, Code, Done, Lower};
+use crate::Span;
+use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Stmt, StmtKind, Storage};
+use crate::cuda::types::CType;
+use crate::lower::{Node, Tree};
+
+impl<'m> Lower<'m> {
+    pub(super) fn declare(&mut self, storage: Storage, declared: &'m Declarator) -> Done {
+        self.at(declared.span);
+        let made = self.declared(storage, declared);
+        let failed = made.is_err();
+        self.bind(declared.name, made.unwrap_or(Binding::Poison));
+        if failed { Err(super::Failed) } else { Ok(()) }
+    }
+
+    fn declared(&mut self, storage: Storage, d: &'m Declarator) -> Done<Binding> {
+        if storage.shared {
+            return self.declared_shared(storage, d);
+        }
+        if storage.external || storage.device {
+            return self.refuse(d.span, "a declaration of something elsewhere", "declare it outside functions");
+        }
+        if d.ty.reference {
+            return self.declared_reference(d);
+        }
+        let ty = match d.ty.base {
+            Base::Auto => return self.declared_auto(d),
+            _ => self.c_type(&d.ty)?,
+        };
+        match ty {
+            CType::Void => self.fail(d.span, "a variable of type 'void'", "no value has that type", ""),
+            CType::Pointer(to) if d.sizes.is_empty() => {
+                let Some(init) = &d.init else {
+                    return self.refuse(d.span, "a pointer without a value at first", "declare it where it is known");
+                };
+                let operand = self.operand(init)?;
+                self.declared_pointer(d, operand, Some(to))
+            }
+            CType::Pointer(_) => self.refuse(d.span, "an array of pointers", "keep offsets into one array"),
+            CType::Value(ty) if !d.sizes.is_empty() => self.declared_array(d, ty, storage.constant),
+            CType::Value(ty) => self.declared_value(d, ty),
+        }
+    }
+
+    fn declared_pointer(&mut self, d: &'m Declarator, operand: Operand, to: Option<Type>) -> Done<Binding> {
+        match operand {
+            Operand::Pointer(pointer) if pointer.dims.is_some() => {
+                self.refuse(d.span, "another pointer to an array of several dimensions", "")
+            }
+            Operand::Pointer(pointer) => {
+                if let Some(to) = to.filter(|to| *to != pointer.ty) {
+                    let (found, wanted) = (self.type_name(pointer.ty), self.type_name(to));
+                    let what = format!("a pointer to '{found}' for one to '{wanted}'");
+                    return self.fail(d.span, what, format!("expected '{wanted}*'"), "cast it");
+                }
+                if self.assigned.contains(&d.name) {
+                    return Ok(self.moving(self.text(d.name), pointer));
+                }
+                let offset = pointer.offset.clone().map(|offset| self.settle(offset));
+                Ok(Binding::Pointer(Pointer { offset, ..pointer }))
+            }
+            Operand::Address(place) => Ok(Binding::Address(place)),
+            Operand::Array(local, scalar, sizes, at) if at.is_empty() && sizes.len() == 1 => {
+                Ok(Binding::Array(local, scalar, sizes))
+            }
+            _ => self.fail(d.span, "a pointer is given something else", "expected a pointer", ""),
+        }
+    }
+
+    fn declared_reference(&mut self, d: &'m Declarator) -> Done<Binding> {
+        let Some(init) = &d.init else {
+            return self.fail(d.span, "a reference needs something to refer to", "no initial value", "");
+        };
+        match self.operand(init)? {
+            Operand::Place(place) => Ok(Binding::Place(place)),
+            Operand::Tree(tree) if d.ty.constant => {
+                let tree = self.settle(tree);
+                Ok(Binding::Value(tree))
+            }
+            _ => self.fail(init.span, "a reference to something that is no variable", "", ""),
+        }
+    }
+
+    fn declared_auto(&mut self, d: &'m Declarator) -> Done<Binding> {
+        let Some(init) = &d.init else {
+            return self.fail(d.span, "'auto' needs an initial value", "no initial value", "");
+        };
+        match self.operand(init)? {
+            operand @ (Operand::Pointer(_) | Operand::Address(_)) => self.declared_pointer(d, operand, None),
+            operand => {
+                let tree = self.value_of(operand, init.span)?;
+                self.held(d, tree)
+            }
+        }
+    }
+
+    fn declared_value(&mut self, d: &'m Declarator, ty: Type) -> Done<Binding> {
+        let text = self.text(d.name);
+        let number = match self.request.printed {
+            true => text.strip_prefix('v').and_then(|n| n.parse::<u32>().ok()),
+            false => None,
+        };
+        let Some(init) = &d.init else {
+            let zeros = self.zeros(ty);
+            return Ok(Binding::Local(self.new_local(text, ty, &zeros), ty));
+        };
+        let from = self.w.b.next_expr();
+        let tree = match &init.kind {
+            ExprKind::Construct(name, args) if *name == d.ty => match (&args[..], ty.as_scalar()) {
+                ([one], _) => self.initial(one, ty)?,
+                _ => self.made(args, ty, init.span)?,
+            },
+            _ => self.initial(init, ty)?,
+        };
+        self.written(&tree, init.span)?;
+        match number {
+            Some(number) => {
+                let id = self.w.emit_new(&tree, from);
+                self.wanted.insert(id, number);
+                Ok(Binding::Value(Tree::done(id, ty)))
+            }
+            None => self.held(d, tree),
+        }
+    }
+
+    /// A variable with its first value; one that nobody assigns is that value.
+    fn held(&mut self, d: &'m Declarator, tree: Tree) -> Done<Binding> {
+        let ty = tree.ty;
+        let text = self.text(d.name);
+        let printed_local = self.request.printed && text.contains('_');
+        if !self.assigned.contains(&d.name) && !printed_local {
+            return Ok(Binding::Value(self.settle(tree)));
+        }
+        match self.constants(&tree).filter(|_| self.loops == 0) {
+            Some(init) => Ok(Binding::Local(self.new_local(text, ty, &init), ty)),
+            None => {
+                let value = self.settle(tree);
+                let zeros = self.zeros(ty);
+                let local = self.new_local(text, ty, &zeros);
+                self.assign(local, &value);
+                Ok(Binding::Local(local, ty))
+            }
+        }
+    }
+
+    /// The components of a tree of constants.
+    fn constants(&self, tree: &Tree) -> Option<Vec<Value>> {
+        if let Some(value) = self.w.fold(tree) {
+            return Some(vec![value]);
+        }
+        match &tree.node {
+            Node::Algebra(Algebra::Construct, _, parts) => {
+                let mut all = vec![];
+                for part in parts {
+                    all.extend(self.constants(part)?);
+                }
+                let count = tree.ty.count(self.w.b.structs());
+                if all.len() == 1 && count > 1 {
+                    all = vec![all[0]; count];
+                }
+                Some(all)
+            }
+            _ => None,
+        }
+    }
+
+    fn sizes(&mut self, d: &'m Declarator) -> Done<Vec<u64>> {
+        let mut sizes = vec![];
+        for size in &d.sizes {
+            let n = match (size, &d.init) {
+                (Some(size), _) => self.constant_int(size, "the size of an array")?,
+                (None, Some(Expr { kind: ExprKind::Braces(all), .. })) => all.len() as i64,
+                _ => return self.fail(d.span, "an array without a size", "expected '[n]'", "write its size"),
+            };
+            if !(1..=1 << 20).contains(&n) {
+                return self.fail(d.span, format!("an array of {n} elements"), "expected 1 or more", "");
+            }
+            sizes.push(n as u64);
+        }
+        Ok(sizes)
+    }
+
+    fn declared_array(&mut self, d: &'m Declarator, ty: Type, constant: bool) -> Done<Binding> {
+        let sizes = self.sizes(d)?;
+        let Some(scalar) = ty.as_scalar() else {
+            return self.refuse(d.span, "a local array of structs or vectors", "use one array a component");
+        };
+        let count: u64 = sizes.iter().product();
+        let mut values = vec![];
+        if let Some(init) = &d.init {
+            self.listed(init, scalar, &mut values)?;
+            if values.len() as u64 > count {
+                let what = format!("{} values for an array of {count}", values.len());
+                return self.fail(init.span, what, "too many", "");
+            }
+            let known: Option<Vec<Value>> = values.iter().map(|tree| self.w.fold(tree)).collect();
+            if let Some(mut known) = known.filter(|_| constant && !self.assigned.contains(&d.name)) {
+                known.resize(count as usize, Value::int(scalar, 0));
+                return Ok(Binding::Table(known.into(), sizes.into()));
+            }
+        }
+        if count > MAX_COMPONENTS as u64 {
+            let what = format!("a local array of {count} elements");
+            let hint = format!("at most {MAX_COMPONENTS} live in registers; use shared or global memory");
+            return self.fail(d.span, format!("{what} is not supported"), "too large", hint);
+        }
+        let array = Type::Vector(scalar, count as u8);
+        let (text, zeros) = (self.text(d.name), vec![Value::int(scalar, 0); count as usize]);
+        let sizes: Rc<[u64]> = sizes.into();
+        let known: Option<Vec<Value>> = values.iter().map(|tree| self.w.fold(tree)).collect();
+        if let Some(mut known) = known.filter(|_| self.loops == 0 || d.init.is_none()) {
+            known.resize(count as usize, Value::int(scalar, 0));
+            return Ok(Binding::Array(self.new_local(text, array, &known), scalar, sizes));
+        }
+        let local = self.new_local(text, array, &zeros);
+        values.resize(count as usize, Tree::int(scalar, 0));
+        let whole = Tree::of(Node::Algebra(Algebra::Construct, 0, values), array);
+        self.assign(local, &whole);
+        Ok(Binding::Array(local, scalar, sizes))
+    }
+
+    /// Values in braces, one after the other.
+    fn listed(&mut self, init: &'m Expr, scalar: Scalar, out: &mut Vec<Tree>) -> Done {
+        match &init.kind {
+            ExprKind::Braces(all) => all.iter().try_for_each(|inner| self.listed(inner, scalar, out)),
+            _ => {
+                let tree = self.rvalue(init)?;
+                let tree = self.convert(tree, scalar.into(), init.span)?;
+                let tree = self.settle(tree);
+                out.push(tree);
+                Ok(())
+            }
+        }
+    }
+
+    fn declared_shared(&mut self, storage: Storage, d: &'m Declarator) -> Done<Binding> {
+        if let Some((_, binding)) = self.shared.iter().find(|(span, _)| *span == d.span) {
+            return Ok(binding.clone());
+        }
+        if self.code != Code::Kernel {
+            return self.refuse(d.span, "shared memory in this function", "");
+        }
+        let CType::Value(ty) = self.c_type(&d.ty)? else {
+            return self.refuse(d.span, "a shared pointer", "declare a shared array");
+        };
+        if d.init.is_some() {
+            return self.refuse(
+                d.span,
+                "an initial value of shared memory",
+                "write it by a thread, then '__syncthreads()'",
+            );
+        }
+        let name = crate::cuda::lower::names::given(self.text(d.name), self.request.printed, |_| false);
+        let name = self.shared_name(&name);
+        let (sizes, single) = match &d.sizes[..] {
+            [None] if storage.external => {
+                let bytes = ty.bytes(self.w.b.structs()) as u64;
+                if self.request.shared_bytes < bytes {
+                    let what = format!("the size of '{}' is not given", self.text(d.name));
+                    let hint = "say at launch how many bytes of dynamic shared memory a block has";
+                    return self.fail(d.span, what, "dynamic shared memory", hint);
+                }
+                (vec![self.request.shared_bytes / bytes], false)
+            }
+            [] => (vec![1], true),
+            _ => (self.sizes(d)?, false),
+        };
+        if sizes.len() > 4 {
+            return self.refuse(d.span, "an array of more than four dimensions", "");
+        }
+        let id = self.w.b.shared_array(name, ty, &sizes);
+        let binding = Binding::Pointer(Pointer::whole(id.into(), ty, sizes.len(), single, &sizes));
+        self.shared.push((d.span, binding.clone()));
+        Ok(binding)
+    }
+
+    /// `T v9 = v8; v9.y = v7;`, as our printer writes a whole with one part replaced.
+    pub(super) fn inserted(&mut self, first: &'m Stmt, second: &'m Stmt) -> Done<bool> {
+        let (StmtKind::Declare(storage, all), StmtKind::Expr(assign)) = (&first.kind, &second.kind) else {
+            return Ok(false);
+        };
+        let [d] = &all[..] else { return Ok(false) };
+        let text = self.text(d.name);
+        let Some(number) = text.strip_prefix('v').and_then(|n| n.parse::<u32>().ok()) else { return Ok(false) };
+        let (ExprKind::Assign(None, target, value), Some(init), false) = (&assign.kind, &d.init, storage.constant)
+        else {
+            return Ok(false);
+        };
+        if !super::scan::mentions(target, d.name) {
+            return Ok(false);
+        }
+        let CType::Value(ty) = self.c_type(&d.ty)? else { return Ok(false) };
+        let whole = self.initial(init, ty)?;
+        self.bind(d.name, Binding::Value(whole.clone()));
+        let Operand::Place(place) = self.operand(target)? else { return Ok(false) };
+        let [super::place::Step::Part(at)] = place.path[..] else { return Ok(false) };
+        let part = self.rvalue(value)?;
+        let part = self.convert(part, place.ty, value.span)?;
+        let tree = Tree::of(Node::Algebra(Algebra::Insert, at, vec![whole, part]), ty);
+        let id = self.w.emit(&tree);
+        self.wanted.insert(id, number);
+        self.bind(d.name, Binding::Value(Tree::done(id, ty)));
+        Ok(true)
+    }
+
+    /// A statement of the IR that the span of the source stands for.
+    pub(super) fn push(&mut self, stmt: IrStmt, span: Span) {
+        self.at(span);
+        self.w.stmt(stmt);
+    }
+}

@@ -1,0 +1,290 @@
+//! Expressions: which kind each is, names, and operators. The kinds have files of their own beside this one.
+
+use bornite_ir::{Op, Scalar, Value};
+
+use super::place::{Operand, Place, Pointer, Root};
+use super::{Binding, Done, Failed, Lower};
+use crate::Span;
+use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
+use crate::cuda::lex::Symbol;
+use crate::cuda::types::{CType, promoted};
+use crate::lower::Tree;
+
+/// Expressions that are looked at for one kernel, those of each turn of a loop that is written out.
+const MAX_STEPS: usize = 1 << 20;
+
+impl<'m> Lower<'m> {
+    /// The value of an expression.
+    pub(super) fn rvalue(&mut self, expr: &'m Expr) -> Done<Tree> {
+        let operand = self.operand(expr)?;
+        self.value_of(operand, expr.span)
+    }
+
+    /// The tree with its value, by a statement if it needs one.
+    pub(super) fn settle(&mut self, tree: Tree) -> Tree {
+        match self.w.fold(&tree) {
+            Some(value) => Tree::constant(value),
+            None => Tree::done(self.w.emit(&tree), tree.ty),
+        }
+    }
+
+    /// An expression as a bool.
+    pub(super) fn condition(&mut self, expr: &'m Expr) -> Done<Tree> {
+        let tree = self.rvalue(expr)?;
+        self.convert(tree, Scalar::Bool.into(), expr.span)
+    }
+
+    pub(super) fn operand(&mut self, expr: &'m Expr) -> Done<Operand> {
+        self.steps += 1;
+        if self.w.is_full() || self.steps > MAX_STEPS {
+            return self.fail(
+                expr.span,
+                "this kernel is too large once it is written out",
+                "",
+                "use loops, not macros",
+            );
+        }
+        match &expr.kind {
+            ExprKind::Number { value, hex } => Ok(Operand::Tree(Tree { hex: *hex, ..Tree::constant(*value) })),
+            ExprKind::Text => self.refuse(expr.span, "text outside 'printf'", ""),
+            ExprKind::Name(name) => self.name(*name, expr.span),
+            ExprKind::Unary(op, inner) => self.unary(*op, inner, expr.span),
+            ExprKind::Binary(op, a, b) => self.binary_expr(*op, a, b, expr.span),
+            ExprKind::Assign(op, place, value) => self.assignment(*op, place, value, expr.span),
+            ExprKind::Step { by, before, place } => self.step(*by, *before, place, expr.span),
+            ExprKind::Choose(condition, a, b) => self.choose(condition, a, b, expr.span),
+            ExprKind::Call { callee, templates, args } => self.call(*callee, templates, args, expr.span),
+            ExprKind::Index(base, index) => {
+                if let Some(part) = self.numbered_part(expr)? {
+                    return Ok(part);
+                }
+                let base = self.operand(base)?;
+                self.indexed(base, index, expr.span)
+            }
+            ExprKind::Member(whole, member) => self.member(whole, *member, expr.span),
+            ExprKind::Arrow(pointer, member) => {
+                let pointer = self.operand(pointer)?;
+                let place = self.pointee(pointer, expr.span)?;
+                self.part_of(place, *member, expr.span)
+            }
+            ExprKind::Cast(ty, inner) => self.cast(ty, inner, expr.span),
+            ExprKind::Construct(ty, args) => self.constructed(ty, args, expr.span),
+            ExprKind::Braces(_) => self.refuse(expr.span, "a list in braces here", "name the type: 'float4{…}'"),
+            ExprKind::SizeOf(ty) => {
+                let bytes = match self.c_type(ty)? {
+                    CType::Value(ty) => ty.bytes(self.w.b.structs()),
+                    CType::Pointer(_) => 8,
+                    CType::Void => 1,
+                };
+                Ok(Operand::Tree(Tree::int(Scalar::U64, bytes as i64)))
+            }
+            ExprKind::SizeOfValue(value) => {
+                let (mark, locals) = (self.w.b.mark(), self.locals);
+                let operand = self.operand(value);
+                self.w.rollback(&mark);
+                self.locals = locals;
+                let bytes = match operand? {
+                    Operand::Place(place) => place.ty.bytes(self.w.b.structs()),
+                    Operand::Tree(tree) => tree.ty.bytes(self.w.b.structs()),
+                    Operand::Array(_, scalar, sizes, _) => sizes.iter().product::<u64>() as usize * scalar.bytes(),
+                    _ => return self.refuse(expr.span, "'sizeof' of this", "name a type"),
+                };
+                Ok(Operand::Tree(Tree::int(Scalar::U64, bytes as i64)))
+            }
+        }
+    }
+
+    pub(super) fn name(&mut self, name: Symbol, span: Span) -> Done<Operand> {
+        let binding = match self.lookup(name) {
+            Some(binding) => Some(binding),
+            None => self.global(name, span)?,
+        };
+        Ok(match binding {
+            Some(Binding::Value(tree)) => Operand::Tree(tree),
+            Some(Binding::Local(local, ty)) => Operand::Place(Place { root: Root::Local(local, ty), path: vec![], ty }),
+            Some(Binding::Array(local, scalar, sizes)) => Operand::Array(local, scalar, sizes, vec![]),
+            Some(Binding::Table(values, sizes)) => Operand::Table(values, sizes, vec![]),
+            Some(Binding::Pointer(pointer)) if pointer.single => return self.element(pointer),
+            Some(Binding::Pointer(pointer)) => Operand::Pointer(pointer),
+            Some(Binding::Moving(pointer, local)) => {
+                let at = self.w.b.read(local);
+                Operand::Pointer(Pointer { offset: Some(Tree::done(at, self.index)), ..pointer })
+            }
+            Some(Binding::Place(place)) => Operand::Place(place),
+            Some(Binding::Address(place)) => Operand::Address(place),
+            Some(Binding::Poison) => return Err(Failed),
+            Some(Binding::Type(_)) => return self.fail(span, "a type where a value is expected", "", ""),
+            None => return self.constant_name(name, span),
+        })
+    }
+
+    /// Names that CUDA and the library give values.
+    pub(super) fn constant_name(&mut self, name: Symbol, span: Span) -> Done<Operand> {
+        let float = |value: f64| Ok(Operand::Tree(Tree::constant(Value::from_f64(Scalar::F32, value))));
+        let double = |value: f64| Ok(Operand::Tree(Tree::constant(Value::from_f64(Scalar::F64, value))));
+        let int = |scalar, value| Ok(Operand::Tree(Tree::int(scalar, value)));
+        match self.text(name) {
+            "warpSize" => int(Scalar::I32, 32),
+            "INFINITY" | "HUGE_VALF" | "CUDART_INF_F" => float(f64::INFINITY),
+            "NAN" | "CUDART_NAN_F" => float(f64::NAN),
+            "FLT_MAX" => float(f32::MAX as f64),
+            "FLT_MIN" => float(f32::MIN_POSITIVE as f64),
+            "FLT_EPSILON" => float(f32::EPSILON as f64),
+            "DBL_MAX" => double(f64::MAX),
+            "DBL_MIN" => double(f64::MIN_POSITIVE),
+            "DBL_EPSILON" => double(f64::EPSILON),
+            "M_PI" => double(std::f64::consts::PI),
+            "M_E" => double(std::f64::consts::E),
+            "M_SQRT2" => double(std::f64::consts::SQRT_2),
+            "M_SQRT1_2" => double(std::f64::consts::FRAC_1_SQRT_2),
+            "M_LN2" => double(std::f64::consts::LN_2),
+            "CUDART_PI_F" => float(std::f32::consts::PI as f64),
+            "INT_MAX" => int(Scalar::I32, i32::MAX as i64),
+            "INT_MIN" => int(Scalar::I32, i32::MIN as i64),
+            "UINT_MAX" => int(Scalar::U32, u32::MAX as i64),
+            "LLONG_MAX" => int(Scalar::I64, i64::MAX),
+            "LLONG_MIN" => int(Scalar::I64, i64::MIN),
+            "ULLONG_MAX" => int(Scalar::U64, -1),
+            "CHAR_BIT" => int(Scalar::I32, 8),
+            text @ ("threadIdx" | "blockIdx" | "blockDim" | "gridDim") => {
+                self.fail(span, format!("'{text}' without an axis"), "expected '.x', '.y' or '.z'", "")
+            }
+            text => {
+                let what = format!("'{text}' is not declared");
+                let hint = self.similar(text).map_or_else(String::new, |other| format!("there is '{other}'"));
+                self.fail(span, what, "unknown name", hint)
+            }
+        }
+    }
+
+    /// A name in sight that differs in a letter or two.
+    pub(super) fn similar(&self, text: &str) -> Option<&'m str> {
+        let names = self.scope[self.base..].iter().map(|(name, _)| self.text(*name));
+        names
+            .filter(|name| *name != text && text.len() > 2 && distance(name, text) <= 1 + text.len() / 4)
+            .min_by_key(|name| distance(name, text))
+    }
+
+    pub(super) fn unary(&mut self, op: Unary, inner: &'m Expr, span: Span) -> Done<Operand> {
+        match op {
+            Unary::Address => {
+                return match self.operand(inner)? {
+                    Operand::Place(Place { root: Root::Element { view, mut at, width, element }, path, .. })
+                        if path.is_empty() =>
+                    {
+                        let rank = at.len();
+                        let last = at.pop().map(|id| Tree::done(id, self.index));
+                        let pointer = Pointer::whole(view, element, rank, false, &[]);
+                        Ok(Operand::Pointer(Pointer { prefix: at, offset: last, rank, width, ..pointer }))
+                    }
+                    Operand::Place(place) => Ok(Operand::Address(place)),
+                    pointer @ Operand::Pointer(_) => Ok(pointer),
+                    _ => self.fail(span, "this has no address", "not a variable or element", ""),
+                };
+            }
+            Unary::Deref => {
+                let pointer = self.operand(inner)?;
+                return Ok(Operand::Place(self.pointee(pointer, span)?));
+            }
+            _ => {}
+        }
+        let tree = self.rvalue(inner)?;
+        let Some(scalar) = tree.scalar() else {
+            let what = format!("no such operator on '{}'", self.type_name(tree.ty));
+            return self.fail(span, what, "expected a number", "write it by components");
+        };
+        Ok(Operand::Tree(match op {
+            Unary::Not => {
+                let condition = self.convert(tree, Scalar::Bool.into(), span)?;
+                Tree::op(Op::Not, vec![condition])
+            }
+            Unary::Plus => tree.cast(promoted(scalar)),
+            Unary::Minus => {
+                let tree = self.widened(tree, promoted(scalar));
+                Tree::op(Op::Neg, vec![tree])
+            }
+            _ if scalar.is_float() => return self.fail(span, "'~' is for integers", "a float", ""),
+            _ => Tree::op(Op::Not, vec![self.widened(tree, promoted(scalar))]),
+        }))
+    }
+
+    pub(super) fn binary_expr(&mut self, op: Binary, a: &'m Expr, b: &'m Expr, span: Span) -> Done<Operand> {
+        match op {
+            Binary::Comma => {
+                self.effect(a)?;
+                return self.operand(b);
+            }
+            Binary::Both | Binary::Either => return self.both(op, a, b),
+            _ => {}
+        }
+        let left = self.operand(a)?;
+        if let Operand::Pointer(pointer) = left {
+            return self.pointer_sum(op, pointer, b, span);
+        }
+        let left = self.value_of(left, a.span)?;
+        let right = self.operand(b)?;
+        if let (Operand::Pointer(pointer), Binary::Add) = (&right, op) {
+            let by = self.index(left, a.span)?;
+            return Ok(Operand::Pointer(self.moved(pointer.clone(), by)));
+        }
+        let right = self.value_of(right, b.span)?;
+        // `0 - x` is how our printer negates what wraps; `x != 0` how it makes a bool.
+        if let ExprKind::Number { value, .. } = a.kind
+            && (op, value) == (Binary::Sub, Value::int(Scalar::I32, 0))
+            && right.scalar().is_some_and(|scalar| scalar.is_int() && scalar.bytes() >= 4)
+        {
+            return Ok(Operand::Tree(Tree::op(Op::Neg, vec![right])));
+        }
+        if let ExprKind::Number { value, hex: false } = b.kind
+            && (op, value) == (Binary::Ne, Value::int(Scalar::I32, 0))
+            && left.scalar().is_some_and(|scalar| scalar != Scalar::Bool)
+        {
+            return Ok(Operand::Tree(left.cast(Scalar::Bool)));
+        }
+        Ok(Operand::Tree(self.binary(op, left, right, span)?))
+    }
+
+    pub(super) fn pointer_sum(&mut self, op: Binary, pointer: Pointer, b: &'m Expr, span: Span) -> Done<Operand> {
+        let right = self.operand(b)?;
+        if let Operand::Pointer(other) = right {
+            if other.view != pointer.view || other.prefix != pointer.prefix {
+                return self.refuse(span, "an operation on pointers into two arrays", "");
+            }
+            let zero = || Tree::int(self.index, 0);
+            let (a, b) = (pointer.offset.unwrap_or_else(zero), other.offset.unwrap_or_else(zero));
+            return Ok(Operand::Tree(match op {
+                Binary::Sub => Tree::op(Op::Sub, vec![a, b]).cast(Scalar::I64),
+                _ => self.binary(op, a, b, span)?,
+            }));
+        }
+        let by = self.value_of(right, b.span)?;
+        if !matches!(op, Binary::Add | Binary::Sub) {
+            let hint = "add an integer to it, or write what it points to: '*p', 'p[i]'";
+            return self.fail(span, "no such operator on a pointer", "a pointer", hint);
+        }
+        let by = self.index(by, b.span)?;
+        match op {
+            Binary::Add => Ok(Operand::Pointer(self.moved(pointer, by))),
+            _ => {
+                let back = Tree::op(Op::Neg, vec![by]);
+                Ok(Operand::Pointer(self.moved(pointer, back)))
+            }
+        }
+    }
+}
+
+/// Letters by which two names differ.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + (x != y) as usize;
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

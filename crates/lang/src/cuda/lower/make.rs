@@ -1,0 +1,119 @@
+//! Values made of others: structs, vectors and matrices in braces or by their type's name.
+
+use bornite_ir::{Algebra, Scalar, Type};
+
+use super::place::Operand;
+use super::{Done, Lower};
+use crate::Span;
+use crate::cuda::ast::{Expr, ExprKind, TypeName};
+use crate::cuda::types::CType;
+use crate::lower::{Node, Tree};
+
+impl<'m> Lower<'m> {
+    /// `T(a, b)`: a conversion of one value, or a struct or vector of several.
+    pub(super) fn constructed(&mut self, ty: &'m TypeName, args: &'m [Expr], span: Span) -> Done<Operand> {
+        let CType::Value(to) = self.c_type(ty)? else {
+            return self.refuse(span, "a pointer made like this", "");
+        };
+        if let [one] = args {
+            let tree = self.rvalue(one)?;
+            if tree.scalar().is_some() && to.as_scalar().is_some() {
+                return Ok(Operand::Tree(self.explicit(tree, to, span)?));
+            }
+            if tree.ty == to {
+                return Ok(Operand::Tree(tree));
+            }
+        }
+        if args.is_empty() && to.as_scalar().is_some() {
+            return Ok(Operand::Tree(Tree::int(to.as_scalar().unwrap_or(Scalar::I32), 0)));
+        }
+        Ok(Operand::Tree(self.made(args, to, span)?))
+    }
+
+    /// A struct, vector or matrix of its parts.
+    pub(super) fn made(&mut self, args: &'m [Expr], ty: Type, span: Span) -> Done<Tree> {
+        let parts: Vec<Type> = match ty {
+            Type::Struct(id) => self.w.b.structs()[id.0 as usize].fields.iter().map(|field| field.ty).collect(),
+            _ => ty.components(&[]).into_iter().map(Type::Scalar).collect(),
+        };
+        // Braces inside may be left out.
+        if args.len() > parts.len() {
+            let scalars = ty.components(self.w.b.structs());
+            if args.len() > scalars.len() {
+                let what = format!("{} values for '{}' of {}", args.len(), self.type_name(ty), parts.len());
+                return self.fail(span, what, "too many", "");
+            }
+            let mut rest = args.iter();
+            return self.made_flat(&mut rest, ty);
+        }
+        let mut trees = vec![];
+        for (n, part) in parts.iter().enumerate() {
+            trees.push(match args.get(n) {
+                Some(arg) => self.initial(arg, *part)?,
+                None => self.zero(*part),
+            });
+        }
+        if ty.element().is_some()
+            && args.len() == parts.len()
+            && let Some(whole) = Tree::lifted(&trees, ty)
+        {
+            return Ok(whole);
+        }
+        for (tree, arg) in trees.iter().zip(args) {
+            self.written(tree, arg.span)?;
+        }
+        Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, trees), ty))
+    }
+
+    pub(super) fn made_flat(&mut self, args: &mut std::slice::Iter<'m, Expr>, ty: Type) -> Done<Tree> {
+        if ty.as_scalar().is_some() {
+            return match args.next() {
+                Some(arg) => self.initial(arg, ty),
+                None => Ok(self.zero(ty)),
+            };
+        }
+        let parts: Vec<Type> = match ty {
+            Type::Struct(id) => self.w.b.structs()[id.0 as usize].fields.iter().map(|field| field.ty).collect(),
+            _ => ty.components(&[]).into_iter().map(Type::Scalar).collect(),
+        };
+        let mut trees = vec![];
+        for part in parts {
+            trees.push(self.made_flat(args, part)?);
+        }
+        Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, trees), ty))
+    }
+
+    pub(super) fn zero(&self, ty: Type) -> Tree {
+        match ty {
+            Type::Scalar(scalar) => Tree::int(scalar, 0),
+            Type::Struct(id) => {
+                let fields = self.w.b.structs()[id.0 as usize].fields.iter().map(|field| self.zero(field.ty));
+                Tree::of(Node::Algebra(Algebra::Construct, 0, fields.collect()), ty)
+            }
+            _ => {
+                let one = Tree::int(ty.element().unwrap_or(Scalar::I32), 0);
+                Tree::of(Node::Algebra(Algebra::Construct, 0, vec![one]), ty)
+            }
+        }
+    }
+
+    /// What a variable or part of a type is given at first.
+    pub(super) fn initial(&mut self, expr: &'m Expr, ty: Type) -> Done<Tree> {
+        if let ExprKind::Braces(all) = &expr.kind {
+            return match (ty.as_scalar(), &all[..]) {
+                (Some(_), [one]) => self.initial(one, ty),
+                (Some(_), []) => Ok(self.zero(ty)),
+                (Some(_), _) => self.fail(expr.span, "several values for one number", "too many", ""),
+                _ => self.made(all, ty, expr.span),
+            };
+        }
+        if let ExprKind::Construct(_, args) = &expr.kind
+            && args.len() > 1
+            && ty.as_scalar().is_none()
+        {
+            return self.made(args, ty, expr.span);
+        }
+        let tree = self.rvalue(expr)?;
+        self.convert(tree, ty, expr.span)
+    }
+}

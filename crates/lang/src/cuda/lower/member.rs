@@ -1,0 +1,126 @@
+//! Members: fields, components, places in the grid; and what pointers point to.
+
+use bornite_ir::{Axis, Builtin, Scalar, Type};
+
+use super::place::{Operand, Place, Root, Step};
+use super::{Done, Failed, Lower};
+use crate::Span;
+use crate::cuda::ast::{Expr, ExprKind};
+use crate::cuda::lex::Symbol;
+use crate::lower::{Node, Tree};
+
+impl<'m> Lower<'m> {
+    /// What a pointer points to.
+    pub(super) fn pointee(&mut self, pointer: Operand, span: Span) -> Done<Place> {
+        match pointer {
+            Operand::Pointer(pointer) => match self.element(pointer)? {
+                Operand::Place(place) => Ok(place),
+                _ => Err(Failed),
+            },
+            Operand::Address(place) => Ok(place),
+            _ => self.fail(span, "this is not a pointer", "expected a pointer", ""),
+        }
+    }
+
+    pub(super) fn member(&mut self, whole: &'m Expr, member: Symbol, span: Span) -> Done<Operand> {
+        if let ExprKind::Name(name) = whole.kind
+            && self.lookup(name).is_none()
+            && let text @ ("threadIdx" | "blockIdx" | "blockDim" | "gridDim") = self.text(name)
+        {
+            let axis = match self.text(member) {
+                "x" => Axis::X,
+                "y" => Axis::Y,
+                "z" => Axis::Z,
+                _ => return self.fail(span, format!("'{text}' has x, y and z"), "no such axis", ""),
+            };
+            let builtin = match text {
+                "threadIdx" => Builtin::Thread(axis),
+                "blockIdx" => Builtin::Block(axis),
+                "blockDim" => Builtin::BlockSize(axis),
+                _ => Builtin::GridSize(axis),
+            };
+            if self.code != super::Code::Kernel {
+                return self.refuse(span, format!("'{text}' in this function"), "");
+            }
+            let place = Tree::of(Node::Builtin(builtin), self.index);
+            // The size of a launch is known.
+            let size = match builtin {
+                Builtin::BlockSize(axis) => Some(self.request.block[axis as usize]),
+                Builtin::GridSize(axis) => Some(self.request.grid[axis as usize]),
+                _ => None,
+            };
+            let known = size.filter(|_| !self.request.printed).map(|n| Tree::int(self.index, n as i64));
+            return Ok(Operand::Tree(match known {
+                Some(size) => self.convert(size, Scalar::U32.into(), span)?,
+                None => place.cast(Scalar::U32),
+            }));
+        }
+        match self.operand(whole)? {
+            Operand::Place(place) => self.part_of(place, member, span),
+            Operand::Tree(tree) => {
+                self.part_of(Place { ty: tree.ty, root: Root::Value(tree), path: vec![] }, member, span)
+            }
+            Operand::Pointer(_) | Operand::Address(_) => {
+                self.fail(span, "a pointer has no members", "a pointer", "write '->'")
+            }
+            _ => self.fail(span, "this has no members", "", ""),
+        }
+    }
+
+    /// A field or component of a place.
+    pub(super) fn part_of(&mut self, place: Place, member: Symbol, span: Span) -> Done<Operand> {
+        let text = self.text(member);
+        let found = match place.ty {
+            Type::Struct(_) => self.field(place.ty, member),
+            Type::Vector(scalar, n) if n <= 4 => {
+                let at = ["x", "y", "z", "w"].iter().position(|name| *name == text);
+                at.filter(|at| *at < n as usize).map(|at| (at as u32, scalar.into()))
+            }
+            _ => None,
+        };
+        let Some((at, ty)) = found else {
+            let what = format!("'{}' has no member '{text}'", self.type_name(place.ty));
+            return self.fail(span, what, "no such member", "");
+        };
+        let mut path = place.path;
+        path.push(Step::Part(at));
+        Ok(Operand::Place(Place { root: place.root, path, ty }))
+    }
+
+    /// `a.v[3]` and `a.m[1][0]`, as our printer writes components of large vectors and of matrices.
+    pub(super) fn numbered_part(&mut self, expr: &'m Expr) -> Done<Option<Operand>> {
+        let number = |expr: &Expr| match expr.kind {
+            ExprKind::Number { value, .. } => Some(value.as_i64() as usize),
+            _ => None,
+        };
+        let ExprKind::Index(inner, last) = &expr.kind else { return Ok(None) };
+        let (whole, row, column) = match &inner.kind {
+            ExprKind::Member(whole, member) if self.text(*member) == "v" => (whole, None, number(last)),
+            ExprKind::Index(deeper, row) => match &deeper.kind {
+                ExprKind::Member(whole, member) if self.text(*member) == "m" => (whole, number(row), number(last)),
+                _ => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let Some(column) = column else { return Ok(None) };
+        if !self.request.printed {
+            return Ok(None);
+        }
+        let place = match self.operand(whole)? {
+            Operand::Place(place) => place,
+            Operand::Tree(tree) => Place { ty: tree.ty, root: Root::Value(tree), path: vec![] },
+            _ => return Ok(None),
+        };
+        let (at, scalar) = match (place.ty, row) {
+            (Type::Vector(scalar, n), None) if n > 4 => (column, scalar),
+            (Type::Matrix(scalar, _, columns), Some(row)) => (row * columns as usize + column, scalar),
+            _ => return self.fail(expr.span, "this has no such component", "", ""),
+        };
+        if at >= place.ty.count(&[]) {
+            return self.fail(expr.span, "this has no such component", "", "");
+        }
+        let mut path = place.path;
+        path.push(Step::Part(at as u32));
+        Ok(Some(Operand::Place(Place { root: place.root, path, ty: scalar.into() })))
+    }
+}

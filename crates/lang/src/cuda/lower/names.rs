@@ -1,0 +1,354 @@
+//! What names stand for: variables, constants and arrays of the file, types, structs, template parameters.
+
+use bornite_ir::{Access, Dim, Extent, MAX_COMPONENTS, Scalar, Type, Value, contiguous};
+
+use super::place::Pointer;
+use super::{Binding, Bound, Done, Lower};
+use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, TemplateArg, TypeName};
+use crate::cuda::lex::Symbol;
+use crate::cuda::types::{CType, builtin_type};
+use crate::{Given, Span};
+
+/// The name that our printer made another of; the name itself in other texts.
+pub fn given(name: &str, printed: bool, taken: impl Fn(&str) -> bool) -> String {
+    match name.strip_suffix('_') {
+        Some(short) if printed && !short.is_empty() && !taken(short) => short.into(),
+        _ => name.into(),
+    }
+}
+
+impl<'m> Lower<'m> {
+    pub(super) fn lookup(&self, name: Symbol) -> Option<Binding> {
+        self.scope[self.base..].iter().rev().find(|(found, _)| *found == name).map(|(_, binding)| binding.clone())
+    }
+
+    /// What a name of the file stands for.
+    pub(super) fn global(&mut self, name: Symbol, span: Span) -> Done<Option<Binding>> {
+        if let Some((_, binding)) = self.globals.iter().find(|(found, _)| *found == name) {
+            return Ok(Some(binding.clone()));
+        }
+        let m = self.m;
+        let Some((storage, declared)) = m.file.globals.iter().find(|(_, found)| found.name == name) else {
+            return Ok(None);
+        };
+        // Against constants that name themselves.
+        self.globals.push((name, Binding::Poison));
+        let at = self.globals.len() - 1;
+        let base = std::mem::replace(&mut self.base, self.scope.len());
+        let made = self.declared_global(declared, storage.device, storage.memory_constant, span);
+        self.base = base;
+        let binding = made?;
+        self.globals[at].1 = binding.clone();
+        Ok(Some(binding))
+    }
+
+    fn declared_global(&mut self, d: &'m Declarator, device: bool, constant_memory: bool, span: Span) -> Done<Binding> {
+        let CType::Value(ty) = self.c_type(&d.ty)? else {
+            return self.refuse(d.span, "a pointer outside functions", "pass it to the kernel");
+        };
+        let mut sizes = vec![];
+        for size in &d.sizes {
+            let found = match size {
+                Some(size) => self.constant_int(size, "the size of an array")? as u64,
+                None => match &d.init {
+                    Some(Expr { kind: ExprKind::Braces(all), .. }) => all.len() as u64,
+                    _ => return self.refuse(d.span, "an array without a size", "write its size"),
+                },
+            };
+            sizes.push(found);
+        }
+        let Some(init) = d.init.as_ref().filter(|_| !device) else {
+            if !device && !constant_memory {
+                let what = format!("'{}' has no value here", self.text(d.name));
+                return self.fail(span, what, "a variable of the host", "make it a constant, or pass it to the kernel");
+            }
+            // Memory that lives beside the kernel: its caller fills it.
+            let elements: u64 = sizes.iter().product();
+            let access = if constant_memory { Access::Read } else { Access::ReadWrite };
+            let name = self.text(d.name).to_owned();
+            self.check_view_type(ty, d.span)?;
+            let view = self.w.b.view(&name, ty, &contiguous(&[elements.into()]), access);
+            if constant_memory {
+                self.read_only.push((view.into(), name.clone()));
+            }
+            self.params.push((name, Given::View(self.views)));
+            self.views += 1;
+            return Ok(Binding::Pointer(Pointer::whole(view.into(), ty, sizes.len().max(1), sizes.is_empty(), &sizes)));
+        };
+        let Some(scalar) = ty.as_scalar() else {
+            return self.refuse(d.span, "a constant that is a struct or vector", "make constants of its components");
+        };
+        if sizes.is_empty() {
+            let tree = self.rvalue(init)?;
+            let tree = self.convert(tree, ty, init.span)?;
+            return match self.w.fold(&tree) {
+                Some(value) => Ok(Binding::Value(crate::lower::Tree::constant(value))),
+                None => self.fail(init.span, "this is no constant", "not known at compile time", ""),
+            };
+        }
+        let mut values = vec![];
+        self.table(init, scalar, &mut values)?;
+        let count: u64 = sizes.iter().product();
+        if values.len() as u64 > count {
+            let what = format!("{} values for an array of {count}", values.len());
+            return self.fail(init.span, what, "too many", "");
+        }
+        values.resize(count as usize, Value::int(scalar, 0));
+        Ok(Binding::Table(values.into(), sizes.into()))
+    }
+
+    /// Constants in braces, one after the other.
+    fn table(&mut self, init: &'m Expr, scalar: Scalar, out: &mut Vec<Value>) -> Done {
+        if let ExprKind::Braces(all) = &init.kind {
+            return all.iter().try_for_each(|inner| self.table(inner, scalar, out));
+        }
+        let tree = self.rvalue(init)?;
+        let tree = self.convert(tree, scalar.into(), init.span)?;
+        match self.w.fold(&tree) {
+            Some(value) => out.push(value),
+            None => return self.fail(init.span, "this is no constant", "not known at compile time", ""),
+        }
+        Ok(())
+    }
+
+    /// The value of an integer that must be known.
+    pub(super) fn constant_int(&mut self, expr: &'m Expr, what: &str) -> Done<i64> {
+        let tree = self.rvalue(expr)?;
+        match self.w.fold(&tree) {
+            Some(value) if !value.scalar().is_float() => Ok(value.as_i64()),
+            _ => self.fail(
+                expr.span,
+                format!("{what} must be a constant integer"),
+                "not known at compile time",
+                "use a literal, a '#define', a 'constexpr' or a template parameter",
+            ),
+        }
+    }
+
+    pub(super) fn c_type(&mut self, name: &TypeName) -> Done<CType> {
+        let plain = match &name.base {
+            Base::Void if name.pointers == 0 => return Ok(CType::Void),
+            Base::Void => return self.refuse(name.span, "a pointer to 'void'", "name the type of the elements"),
+            Base::Auto => return self.refuse(name.span, "'auto' here", "name the type"),
+            Base::Scalar(scalar) => CType::Value((*scalar).into()),
+            Base::Named(symbol) => self.named_type(*symbol, name.span)?,
+        };
+        match (plain, name.pointers) {
+            (plain, 0) => Ok(plain),
+            (CType::Value(ty), 1) => Ok(CType::Pointer(ty)),
+            _ => self.refuse(name.span, "a pointer to pointers", "pass one array and offsets into it"),
+        }
+    }
+
+    fn named_type(&mut self, symbol: Symbol, span: Span) -> Done<CType> {
+        let bound = self.scope.iter().rev().find_map(|(found, binding)| match binding {
+            Binding::Type(ty) if *found == symbol => Some(*ty),
+            _ => None,
+        });
+        if let Some(ty) = bound {
+            return Ok(ty);
+        }
+        let m = self.m;
+        if let Some((_, alias)) = m.file.aliases.iter().find(|(found, _)| *found == symbol) {
+            if self.alias_depth > 16 {
+                return self.refuse(span, "an alias of itself", "");
+            }
+            self.alias_depth += 1;
+            let ty = self.c_type(alias);
+            self.alias_depth -= 1;
+            return ty;
+        }
+        if let Some(n) = m.file.structs.iter().position(|found| found.name == symbol) {
+            return Ok(CType::Value(self.structure(n)?));
+        }
+        match builtin_type(self.text(symbol)) {
+            Some(ty) => Ok(CType::Value(ty)),
+            None => {
+                let what = format!("'{}' is not a type that is known here", self.text(symbol));
+                self.fail(span, what, "unknown type", "declare the struct or alias before it is used")
+            }
+        }
+    }
+
+    /// The type of a struct of the file.
+    pub(super) fn structure(&mut self, n: usize) -> Done<Type> {
+        if let Some((_, ty)) = self.structs.iter().find(|(item, _)| *item == n) {
+            return Ok(*ty);
+        }
+        let item = &self.m.file.structs[n];
+        let mut fields: Vec<(String, Type)> = vec![];
+        for field in &item.fields {
+            if !field.sizes.is_empty() {
+                return self.refuse(field.span, "an array in a struct", "name its elements as fields");
+            }
+            if field.init.is_some() {
+                return self.refuse(field.span, "a value of a field by default", "set it where the struct is made");
+            }
+            if matches!(field.ty.base, Base::Named(symbol) if symbol == item.name) {
+                return self.refuse(field.span, "a struct that contains itself", "");
+            }
+            let CType::Value(ty) = self.c_type(&field.ty)? else {
+                return self.refuse(field.span, "a pointer in a struct", "pass the pointer to the kernel itself");
+            };
+            let taken = |name: &str| item.fields.iter().any(|other| self.text(other.name) == name);
+            fields.push((given(self.text(field.name), self.request.printed, taken), ty));
+        }
+        if fields.is_empty() {
+            return self.refuse(item.span, "a struct without fields", "");
+        }
+        let fields: Vec<(&str, Type)> = fields.iter().map(|(name, ty)| (name.as_str(), *ty)).collect();
+        let taken = |name: &str| self.m.file.structs.iter().any(|other| self.text(other.name) == name);
+        let name = given(self.text(item.name), self.request.printed, taken);
+        let ty = self.w.b.structure(name, &fields);
+        self.structs.push((n, ty));
+        if ty.count(self.w.b.structs()) > MAX_COMPONENTS {
+            let what = format!("a struct of more than {MAX_COMPONENTS} numbers");
+            return self.refuse(item.span, what, "keep it in an array");
+        }
+        Ok(ty)
+    }
+
+    /// The number and type of a field.
+    pub(super) fn field(&self, ty: Type, name: Symbol) -> Option<(u32, Type)> {
+        let (item, _) = self.structs.iter().find(|(_, found)| *found == ty)?;
+        let at = self.m.file.structs[*item].fields.iter().position(|field| field.name == name)?;
+        let Type::Struct(id) = ty else { return None };
+        Some((at as u32, self.w.b.structs()[id.0 as usize].fields[at].ty))
+    }
+
+    pub(super) fn bind_templates(&mut self, function: &'m Function, bound: &[Bound]) {
+        for (param, bound) in function.templates.iter().zip(bound) {
+            let binding = match bound {
+                Bound::Type(ty) => Binding::Type(*ty),
+                Bound::Value(value) => Binding::Value(crate::lower::Tree::constant(*value)),
+            };
+            self.bind(param.name, binding);
+        }
+    }
+
+    /// Template arguments as they are written, or by default; `None` where one is missing.
+    pub(super) fn template_args(
+        &mut self,
+        function: &'m Function,
+        args: &'m [TemplateArg],
+    ) -> Done<Vec<Option<Bound>>> {
+        if args.len() > function.templates.len() {
+            let (name, most) = (self.text(function.name), function.templates.len());
+            let what = format!("'{name}' has {most} template parameters, {} arguments are given", args.len());
+            return self.fail(function.span, what, "", "");
+        }
+        let mut all = vec![];
+        for (n, param) in function.templates.iter().enumerate() {
+            let Some(arg) = args.get(n).or(param.default.as_ref()) else {
+                all.push(None);
+                continue;
+            };
+            all.push(Some(match arg {
+                TemplateArg::Type(ty) if param.is_type => Bound::Type(self.c_type(ty)?),
+                TemplateArg::Value(value) if !param.is_type => {
+                    let value = self.constant_int(value, "a template argument")?;
+                    Bound::Value(Value::int(Scalar::I32, value))
+                }
+                _ => {
+                    let what = format!("template parameter '{}' is of another kind", self.text(param.name));
+                    return self.fail(function.span, what, "a type for a number, or a number for a type", "");
+                }
+            }));
+        }
+        Ok(all)
+    }
+
+    fn check_view_type(&mut self, ty: Type, span: Span) -> Done {
+        if ty.count(self.w.b.structs()) == 0 {
+            return self.refuse(span, "an array of nothing", "");
+        }
+        Ok(())
+    }
+
+    pub(super) fn kernel_params(&mut self, function: &'m Function) -> Done {
+        let mut failed = false;
+        let assigned = super::scan::assigned(self.m, function);
+        let taken = |name: &str| function.params.iter().any(|other| self.m.names.text(other.name) == name);
+        for param in &function.params {
+            let source = self.text(param.name);
+            let name = given(source, self.request.printed, taken);
+            if self.shared_names.contains(&name) {
+                failed = true;
+                let _: Done = self.fail(param.span, format!("two parameters are called '{name}'"), "the second", "");
+                continue;
+            }
+            self.shared_names.push(name.clone());
+            let ty = match self.c_type(&param.ty) {
+                Ok(CType::Value(ty)) if !param.sizes.is_empty() => CType::Pointer(ty),
+                Ok(ty) => ty,
+                Err(_) => {
+                    failed = true;
+                    self.bind(param.name, Binding::Poison);
+                    continue;
+                }
+            };
+            if param.ty.reference {
+                failed = true;
+                let _: Done = self.refuse(param.span, "a reference as a parameter of a kernel", "pass a pointer");
+                continue;
+            }
+            let binding = match ty {
+                CType::Pointer(ty) => {
+                    let Some(dims) = self.view_dims(&name, source) else {
+                        let what = format!("the length of '{source}' is not known");
+                        failed = true;
+                        let hint = "say how many elements the array behind each pointer has";
+                        let _: Done = self.fail(param.span, what, "no length is given for this launch", hint);
+                        continue;
+                    };
+                    let access = if param.ty.constant { Access::Read } else { Access::ReadWrite };
+                    let view = self.w.b.view(&name, ty, &dims, access);
+                    if access == Access::Read {
+                        self.read_only.push((view.into(), source.to_owned()));
+                    }
+                    self.params.push((source.to_owned(), Given::View(self.views)));
+                    self.views += 1;
+                    let plain = dims.len() == 1 && dims[0].stride == Extent::Const(1);
+                    let pointer = Pointer::whole(view.into(), ty, 1, false, &[]);
+                    Binding::Pointer(if plain { pointer } else { Pointer { dims: Some(dims.into()), ..pointer } })
+                }
+                CType::Value(ty) => {
+                    let n = self.params.iter().filter(|(_, given)| matches!(given, Given::Value(_))).count();
+                    let value = self.w.b.value(&name, ty);
+                    self.params.push((source.to_owned(), Given::Value(n as u32)));
+                    Binding::Value(crate::lower::Tree::done(value, ty))
+                }
+                CType::Void => {
+                    failed = true;
+                    let _: Done = self.fail(param.span, "a parameter of type 'void'", "", "");
+                    continue;
+                }
+            };
+            let binding = if assigned.contains(&param.name) { self.changing(source, binding) } else { binding };
+            self.bind(param.name, binding);
+        }
+        if failed { Err(super::Failed) } else { Ok(()) }
+    }
+
+    /// A parameter that the function changes is a variable of its own.
+    pub(super) fn changing(&mut self, name: &str, binding: Binding) -> Binding {
+        match binding {
+            Binding::Value(tree) => {
+                let zeros = self.zeros(tree.ty);
+                let local = self.new_local(name, tree.ty, &zeros);
+                self.assign(local, &tree);
+                Binding::Local(local, tree.ty)
+            }
+            Binding::Pointer(pointer) if pointer.dims.is_none() => self.moving(name, pointer),
+            other => other,
+        }
+    }
+
+    fn view_dims(&self, name: &str, source: &str) -> Option<Vec<Dim>> {
+        let found = self.request.views.iter().find(|(given, _)| given == source || given == name);
+        match found {
+            Some((_, dims)) => Some(dims.clone()),
+            None => self.request.default_length.map(|length| contiguous(&[length.into()])),
+        }
+    }
+}

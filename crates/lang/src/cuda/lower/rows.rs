@@ -1,0 +1,210 @@
+//! Functions of CUDA by name: which row of the op table each is, and on which type.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use bornite_ir::{Op, Scalar};
+
+/// On which type a function computes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// This one.
+    Only(Scalar),
+    /// float if all arguments are, else double.
+    Overloaded,
+}
+
+/// Functions that are one row.
+pub fn rows() -> &'static HashMap<&'static str, (Op, On)> {
+    static ROWS: OnceLock<HashMap<&'static str, (Op, On)>> = OnceLock::new();
+    ROWS.get_or_init(|| {
+        let mut all = HashMap::new();
+        for &op in Op::ALL {
+            if let Some(native) = op.row().native {
+                all.insert(native.f32, (op, On::Only(Scalar::F32)));
+                all.insert(native.f64, (op, On::Overloaded));
+            }
+        }
+        let single = |op, names: &[&'static str]| {
+            names.iter().map(move |name| (*name, (op, On::Only(Scalar::F32)))).collect::<Vec<_>>()
+        };
+        for (op, float, double) in [
+            (Op::Abs, "fabsf", "fabs"),
+            (Op::Floor, "floorf", "floor"),
+            (Op::Ceil, "ceilf", "ceil"),
+            (Op::Trunc, "truncf", "trunc"),
+            (Op::Rint, "rintf", "rint"),
+            (Op::Rint, "nearbyintf", "nearbyint"),
+            (Op::Fma, "fmaf", "fma"),
+            (Op::Copysign, "copysignf", "copysign"),
+        ] {
+            all.insert(float, (op, On::Only(Scalar::F32)));
+            all.insert(double, (op, On::Overloaded));
+        }
+        all.extend(single(Op::Sqrt, &["__fsqrt_rn"]));
+        all.extend(single(Op::Rsqrt, &["__frsqrt_rn"]));
+        all.extend(single(Op::Exp, &["__expf"]));
+        all.extend(single(Op::Log, &["__logf"]));
+        all.extend(single(Op::Log2, &["__log2f"]));
+        all.extend(single(Op::Log10, &["__log10f"]));
+        all.extend(single(Op::Sin, &["__sinf"]));
+        all.extend(single(Op::Cos, &["__cosf"]));
+        all.extend(single(Op::Tan, &["__tanf"]));
+        all.extend(single(Op::Pow, &["__powf"]));
+        all.extend(single(Op::Add, &["__fadd_rn"]));
+        all.extend(single(Op::Sub, &["__fsub_rn"]));
+        all.extend(single(Op::Mul, &["__fmul_rn"]));
+        all.extend(single(Op::Div, &["__fdiv_rn", "__fdividef"]));
+        all.extend(single(Op::Fma, &["__fmaf_rn"]));
+        for (op, name) in [
+            (Op::Sqrt, "__dsqrt_rn"),
+            (Op::Add, "__dadd_rn"),
+            (Op::Sub, "__dsub_rn"),
+            (Op::Mul, "__dmul_rn"),
+            (Op::Div, "__ddiv_rn"),
+            (Op::Fma, "__fma_rn"),
+        ] {
+            all.insert(name, (op, On::Only(Scalar::F64)));
+        }
+        all
+    })
+}
+
+/// Rows on 16-bit floats, by CUDA's names.
+pub fn half_row(name: &str) -> Option<Op> {
+    Some(match name {
+        "__hadd" => Op::Add,
+        "__hsub" => Op::Sub,
+        "__hmul" => Op::Mul,
+        "__hdiv" => Op::Div,
+        "__hfma" => Op::Fma,
+        "__hneg" => Op::Neg,
+        "__habs" => Op::Abs,
+        "__hmin" => Op::Fmin,
+        "__hmax" => Op::Fmax,
+        "__hlt" => Op::Lt,
+        "__hle" => Op::Le,
+        "__hgt" => Op::Gt,
+        "__hge" => Op::Ge,
+        "__heq" => Op::Eq,
+        "__hne" => Op::Ne,
+        "hexp" => Op::Exp,
+        "hlog" => Op::Log,
+        "hsqrt" => Op::Sqrt,
+        "hrsqrt" => Op::Rsqrt,
+        "hsin" => Op::Sin,
+        "hcos" => Op::Cos,
+        "hfloor" => Op::Floor,
+        "hceil" => Op::Ceil,
+        _ => return None,
+    })
+}
+
+/// Conversions by name: from what, to what, and how a float is rounded first.
+pub fn conversion(name: &str) -> Option<(Scalar, Scalar, Option<Op>)> {
+    let direct = match name {
+        "__half2float" => Some((Scalar::F16, Scalar::F32)),
+        "__float2half" | "__float2half_rn" => Some((Scalar::F32, Scalar::F16)),
+        "__bfloat162float" => Some((Scalar::BF16, Scalar::F32)),
+        "__float2bfloat16" | "__float2bfloat16_rn" => Some((Scalar::F32, Scalar::BF16)),
+        "__double2float_rn" => Some((Scalar::F64, Scalar::F32)),
+        "__double2half" => Some((Scalar::F64, Scalar::F16)),
+        _ => None,
+    };
+    if let Some((from, to)) = direct {
+        return Some((from, to, None));
+    }
+    let (from, rest) = name.strip_prefix("__")?.split_once('2')?;
+    let (to, rounding) = rest.rsplit_once('_')?;
+    let scalar = |text: &str| {
+        Some(match text {
+            "float" => Scalar::F32,
+            "double" => Scalar::F64,
+            "half" => Scalar::F16,
+            "int" => Scalar::I32,
+            "uint" => Scalar::U32,
+            "ll" => Scalar::I64,
+            "ull" => Scalar::U64,
+            _ => return None,
+        })
+    };
+    let (from, to) = (scalar(from)?, scalar(to)?);
+    let first = match rounding {
+        "rn" if from.is_float() && to.is_int() => Some(Op::Rint),
+        "rd" if from.is_float() && to.is_int() => Some(Op::Floor),
+        "ru" if from.is_float() && to.is_int() => Some(Op::Ceil),
+        "rz" if from.is_float() && to.is_int() => None,
+        "rn" => None,
+        _ => return None,
+    };
+    Some((from, to, first))
+}
+
+pub fn bits(name: &str) -> Option<(Scalar, Scalar)> {
+    Some(match name {
+        "__float_as_int" => (Scalar::F32, Scalar::I32),
+        "__float_as_uint" => (Scalar::F32, Scalar::U32),
+        "__int_as_float" => (Scalar::I32, Scalar::F32),
+        "__uint_as_float" => (Scalar::U32, Scalar::F32),
+        "__double_as_longlong" => (Scalar::F64, Scalar::I64),
+        "__longlong_as_double" => (Scalar::I64, Scalar::F64),
+        "__half_as_ushort" => (Scalar::F16, Scalar::U16),
+        "__ushort_as_half" => (Scalar::U16, Scalar::F16),
+        "__half_as_short" => (Scalar::F16, Scalar::I16),
+        "__short_as_half" => (Scalar::I16, Scalar::F16),
+        _ => return None,
+    })
+}
+
+/// Whether a function computes only: calling it for nothing does no harm.
+pub fn is_math(name: &str) -> bool {
+    let ours = name.strip_prefix("bn_").is_some_and(|rest| {
+        !rest.starts_with("load")
+            && !rest.starts_with("store")
+            && !rest.contains("exchange")
+            && !rest.starts_with("atomic")
+    });
+    ours || rows().contains_key(name)
+        || half_row(name).is_some()
+        || conversion(name).is_some()
+        || bits(name).is_some()
+        || name.starts_with("make_")
+        || matches!(
+            name,
+            "min"
+                | "max"
+                | "umin"
+                | "umax"
+                | "llmin"
+                | "llmax"
+                | "abs"
+                | "labs"
+                | "llabs"
+                | "isnan"
+                | "isinf"
+                | "isfinite"
+                | "signbit"
+                | "__saturatef"
+                | "__popc"
+                | "__popcll"
+                | "__clz"
+                | "__clzll"
+                | "__ffs"
+                | "__ffsll"
+                | "__brev"
+                | "__umulhi"
+                | "__mulhi"
+                | "__frcp_rn"
+                | "__drcp_rn"
+                | "exp10f"
+                | "exp10"
+                | "clamp"
+                | "__funnelshift_l"
+                | "__funnelshift_r"
+                | "__sad"
+                | "__usad"
+                | "normf"
+                | "__mul24"
+                | "__umul24"
+        )
+}

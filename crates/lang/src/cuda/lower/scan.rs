@@ -1,0 +1,259 @@
+//! What is looked up in syntax before it is lowered: which names are assigned, whether an expression can be evaluated for
+//! nothing, where statements leave from.
+
+use std::collections::HashSet;
+
+use super::rows::is_math;
+use super::{Binding, Lower};
+use crate::cuda::Module;
+use crate::cuda::ast::{
+    Base, Binary, Declarator, Expr, ExprKind, File, Function, Stmt, StmtKind, Storage, TypeName, Unary,
+};
+use crate::cuda::lex::{Names, Symbol};
+
+/// Calls `each` for an expression and all within it.
+pub fn walk<'e>(expr: &'e Expr, each: &mut dyn FnMut(&'e Expr)) {
+    each(expr);
+    match &expr.kind {
+        ExprKind::Number { .. } | ExprKind::Text | ExprKind::Name(_) | ExprKind::SizeOf(_) => {}
+        ExprKind::Unary(_, a)
+        | ExprKind::Member(a, _)
+        | ExprKind::Arrow(a, _)
+        | ExprKind::Cast(_, a)
+        | ExprKind::SizeOfValue(a)
+        | ExprKind::Step { place: a, .. } => walk(a, each),
+        ExprKind::Binary(_, a, b) | ExprKind::Assign(_, a, b) | ExprKind::Index(a, b) => {
+            walk(a, each);
+            walk(b, each);
+        }
+        ExprKind::Choose(a, b, c) => {
+            walk(a, each);
+            walk(b, each);
+            walk(c, each);
+        }
+        ExprKind::Call { args, .. } | ExprKind::Construct(_, args) | ExprKind::Braces(args) => {
+            args.iter().for_each(|arg| walk(arg, each));
+        }
+    }
+}
+
+/// Calls `each` for every expression of some statements, those within others too.
+pub fn exprs<'e>(stmts: &'e [Stmt], each: &mut dyn FnMut(&'e Expr)) {
+    statements(stmts, &mut |stmt| match &stmt.kind {
+        StmtKind::Declare(_, all) => {
+            for declared in all {
+                declared.sizes.iter().flatten().chain(&declared.init).for_each(|expr| walk(expr, each));
+            }
+        }
+        StmtKind::Expr(a) | StmtKind::If(a, ..) | StmtKind::While(a, _) | StmtKind::Do(_, a) => walk(a, each),
+        StmtKind::Return(Some(a)) => walk(a, each),
+        StmtKind::For { condition, step, .. } => condition.iter().chain(step).for_each(|expr| walk(expr, each)),
+        StmtKind::Switch(value, cases) => {
+            walk(value, each);
+            cases.iter().flat_map(|case| case.labels.iter().flatten()).for_each(|label| walk(label, each));
+        }
+        _ => {}
+    });
+}
+
+/// Calls `each` for every statement, those within others too.
+pub fn statements<'e>(stmts: &'e [Stmt], each: &mut dyn FnMut(&'e Stmt)) {
+    for stmt in stmts {
+        each(stmt);
+        match &stmt.kind {
+            StmtKind::Block(inner) => statements(inner, each),
+            StmtKind::If(_, then, otherwise) => {
+                statements(std::slice::from_ref(then), each);
+                otherwise.iter().for_each(|inner| statements(std::slice::from_ref(inner), each));
+            }
+            StmtKind::For { init, body, .. } => {
+                statements(std::slice::from_ref(init), each);
+                statements(std::slice::from_ref(body), each);
+            }
+            StmtKind::While(_, body) | StmtKind::Do(body, _) => statements(std::slice::from_ref(body), each),
+            StmtKind::Switch(_, cases) => cases.iter().for_each(|case| statements(&case.body, each)),
+            _ => {}
+        }
+    }
+}
+
+/// The variable that a place is part of. An element is not part of the pointer to it.
+fn root(expr: &Expr) -> Option<Symbol> {
+    match &expr.kind {
+        ExprKind::Name(name) => Some(*name),
+        ExprKind::Member(inner, _) => root(inner),
+        _ => None,
+    }
+}
+
+/// Names that a function assigns, directly or by passing them on.
+pub fn assigned(m: &Module, function: &Function) -> HashSet<Symbol> {
+    assigned_in(m, &function.body)
+}
+
+/// Names that statements assign.
+pub fn assigned_in(m: &Module, stmts: &[Stmt]) -> HashSet<Symbol> {
+    let mut all = HashSet::new();
+    exprs(stmts, &mut |expr| match &expr.kind {
+        ExprKind::Assign(_, place, _) | ExprKind::Step { place, .. } | ExprKind::Unary(Unary::Address, place) => {
+            all.extend(root(place));
+        }
+        ExprKind::Call { callee, args, .. } => {
+            for called in m.file.functions.iter().filter(|function| function.name == *callee) {
+                for (param, arg) in called.params.iter().zip(args) {
+                    if param.ty.reference && !param.ty.constant {
+                        all.extend(root(arg));
+                    }
+                }
+            }
+        }
+        _ => {}
+    });
+    all
+}
+
+/// Which functions take and give values and touch nothing else: neither memory nor other threads.
+pub fn value_functions(names: &Names, file: &File) -> Vec<bool> {
+    let alone = |function: &Function| {
+        let plain = |ty: &TypeName| ty.pointers == 0 && ty.base != Base::Void && ty.base != Base::Auto;
+        let mut pure = plain(&function.result)
+            && !function.result.reference
+            && function.params.iter().all(|p| plain(&p.ty) && (!p.ty.reference || p.ty.constant) && p.sizes.is_empty());
+        statements(&function.body, &mut |stmt| {
+            if let StmtKind::Declare(storage, all) = &stmt.kind {
+                pure &= !storage.shared && !storage.external;
+                pure &= all.iter().all(|d| d.ty.pointers == 0 && !d.ty.reference);
+            }
+        });
+        exprs(&function.body, &mut |expr| match &expr.kind {
+            ExprKind::Name(name) => {
+                let memory = |(storage, found): &(Storage, Declarator)| {
+                    found.name == *name && (storage.device || storage.memory_constant && found.init.is_none())
+                };
+                let place = matches!(names.text(*name), "threadIdx" | "blockIdx" | "blockDim" | "gridDim");
+                pure &= !place && !file.globals.iter().any(memory);
+            }
+            ExprKind::Call { callee, .. } if file.functions.iter().all(|f| f.name != *callee) => {
+                pure &= is_math(names.text(*callee)) || names.text(*callee) == "assert";
+            }
+            ExprKind::Unary(Unary::Address | Unary::Deref, _) | ExprKind::Arrow(..) => pure = false,
+            _ => {}
+        });
+        pure
+    };
+    let mut pure: Vec<bool> = file.functions.iter().map(|function| !function.is_kernel && alone(function)).collect();
+    let called: Vec<Vec<usize>> = (file.functions.iter())
+        .map(|function| {
+            let mut all = vec![];
+            exprs(&function.body, &mut |expr| {
+                if let ExprKind::Call { callee, .. } = &expr.kind {
+                    all.extend((0..file.functions.len()).filter(|n| file.functions[*n].name == *callee));
+                }
+            });
+            all
+        })
+        .collect();
+    // One that calls another which is not, is not either.
+    loop {
+        let changed: Vec<usize> =
+            (0..pure.len()).filter(|n| pure[*n] && called[*n].iter().any(|m| !pure[*m])).collect();
+        if changed.is_empty() {
+            return pure;
+        }
+        changed.into_iter().for_each(|n| pure[n] = false);
+    }
+}
+
+/// Whether some name is among an expression's.
+pub fn mentions(expr: &Expr, name: Symbol) -> bool {
+    let mut found = false;
+    walk(expr, &mut |expr| found |= matches!(expr.kind, ExprKind::Name(other) if other == name));
+    found
+}
+
+/// Whether statements leave the loop around them by `break` or `continue`.
+pub fn leaves(stmts: &[Stmt]) -> bool {
+    stmts.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Break | StmtKind::Continue => true,
+        StmtKind::Block(inner) => leaves(inner),
+        StmtKind::If(_, then, otherwise) => {
+            leaves(std::slice::from_ref(then)) || otherwise.as_ref().is_some_and(|s| leaves(std::slice::from_ref(s)))
+        }
+        StmtKind::Switch(..) => continues(std::slice::from_ref(stmt)),
+        _ => false,
+    })
+}
+
+/// Whether statements have a `continue` of the loop around them.
+pub fn continues(stmts: &[Stmt]) -> bool {
+    stmts.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Continue => true,
+        StmtKind::Block(inner) => continues(inner),
+        StmtKind::If(_, then, otherwise) => {
+            continues(std::slice::from_ref(then))
+                || otherwise.as_ref().is_some_and(|s| continues(std::slice::from_ref(s)))
+        }
+        StmtKind::Switch(_, cases) => cases.iter().any(|case| continues(&case.body)),
+        _ => false,
+    })
+}
+
+/// Whether statements have a `break` of the switch or loop around them.
+pub fn breaks(stmts: &[Stmt]) -> bool {
+    stmts.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Break => true,
+        StmtKind::Block(inner) => breaks(inner),
+        StmtKind::If(_, then, otherwise) => {
+            breaks(std::slice::from_ref(then)) || otherwise.as_ref().is_some_and(|s| breaks(std::slice::from_ref(s)))
+        }
+        _ => false,
+    })
+}
+
+/// Whether statements return.
+pub fn returns(stmts: &[Stmt]) -> bool {
+    let mut found = false;
+    statements(stmts, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Return(_)));
+    found
+}
+
+/// Whether statements return from within a loop or switch.
+pub fn returns_from_loops(stmts: &[Stmt]) -> bool {
+    let mut found = false;
+    statements(stmts, &mut |stmt| match &stmt.kind {
+        StmtKind::For { body, .. } | StmtKind::While(_, body) | StmtKind::Do(body, _) => {
+            found |= returns(std::slice::from_ref(body));
+        }
+        StmtKind::Switch(_, cases) => found |= cases.iter().any(|case| returns(&case.body)),
+        _ => {}
+    });
+    found
+}
+
+impl Lower<'_> {
+    /// Whether an expression can be evaluated though nobody asks for it: it touches no memory and cannot fail.
+    pub(super) fn is_plain(&self, expr: &Expr) -> bool {
+        match &expr.kind {
+            ExprKind::Number { .. } | ExprKind::SizeOf(_) => true,
+            ExprKind::Name(name) => match self.lookup(*name) {
+                Some(Binding::Pointer(pointer)) => !pointer.single,
+                Some(Binding::Place(_)) => false,
+                Some(_) => true,
+                None => !self.m.file.globals.iter().any(|(storage, found)| found.name == *name && storage.device),
+            },
+            ExprKind::Unary(Unary::Minus | Unary::Plus | Unary::Not | Unary::Complement, a) => self.is_plain(a),
+            ExprKind::Binary(Binary::Div | Binary::Rem, a, b) => {
+                matches!(b.kind, ExprKind::Number { value, .. } if value.as_f64() != 0.0) && self.is_plain(a)
+            }
+            ExprKind::Binary(op, a, b) => *op != Binary::Comma && self.is_plain(a) && self.is_plain(b),
+            ExprKind::Choose(a, b, c) => self.is_plain(a) && self.is_plain(b) && self.is_plain(c),
+            ExprKind::Cast(ty, a) => ty.pointers == 0 && self.is_plain(a),
+            ExprKind::Member(a, _) => self.is_plain(a),
+            ExprKind::Call { callee, args, .. } => {
+                is_math(self.text(*callee)) && args.iter().all(|arg| self.is_plain(arg))
+            }
+            ExprKind::Construct(_, args) => args.iter().all(|arg| self.is_plain(arg)),
+            _ => false,
+        }
+    }
+}

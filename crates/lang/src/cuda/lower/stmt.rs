@@ -1,0 +1,207 @@
+//! Statements: blocks, branches, returns. A mistake in one is noted, and the next one is looked at.
+
+use bornite_ir::{Op, Scalar, Stmt as IrStmt, Value};
+
+use super::{Binding, Code, Done, Failed, Leave, Lower};
+use crate::Span;
+use crate::cuda::ast::{Expr, Stmt, StmtKind};
+use crate::lower::Tree;
+
+impl<'m> Lower<'m> {
+    /// Statements in a scope of their own.
+    pub(super) fn block(&mut self, stmts: &'m [Stmt]) -> Done {
+        let mark = self.scope.len();
+        let mut failed = false;
+        let mut at = 0;
+        while at < stmts.len() && self.errors.len() < super::MAX_ERRORS && !self.w.is_full() {
+            if self.request.printed && at + 1 < stmts.len() {
+                match self.inserted(&stmts[at], &stmts[at + 1]) {
+                    Ok(true) => {
+                        at += 2;
+                        continue;
+                    }
+                    Ok(false) => {}
+                    Err(_) => failed = true,
+                }
+            }
+            failed |= self.stmt(&stmts[at]).is_err();
+            at += 1;
+        }
+        if self.w.is_full()
+            && self.errors.is_empty()
+            && let Some(stmt) = stmts.get(at)
+        {
+            let _: Done =
+                self.fail(stmt.span, "this kernel is too large once it is written out", "", "use loops, not macros");
+            failed = true;
+        }
+        self.scope.truncate(mark);
+        if failed { Err(Failed) } else { Ok(()) }
+    }
+
+    pub(super) fn stmt(&mut self, stmt: &'m Stmt) -> Done {
+        self.at(stmt.span);
+        match &stmt.kind {
+            StmtKind::Empty => Ok(()),
+            StmtKind::Declare(storage, all) => {
+                let mut failed = false;
+                for declared in all {
+                    failed |= self.declare(*storage, declared).is_err();
+                }
+                if failed { Err(Failed) } else { Ok(()) }
+            }
+            StmtKind::Alias(name, ty) => {
+                let ty = self.c_type(ty)?;
+                self.bind(*name, Binding::Type(ty));
+                Ok(())
+            }
+            StmtKind::Expr(expr) => self.effect(expr),
+            StmtKind::Block(inner) => self.block(inner),
+            StmtKind::If(condition, then, otherwise) => self.branch(condition, then, otherwise.as_deref()),
+            StmtKind::For { init, condition, step, body } => {
+                let mark = self.scope.len();
+                let done = self.for_loop(init, condition.as_ref(), step.as_ref(), body);
+                self.scope.truncate(mark);
+                done
+            }
+            StmtKind::While(condition, body) => self.endless(Some(condition), None, body, None),
+            StmtKind::Do(body, condition) => self.endless(None, None, body, Some(condition)),
+            StmtKind::Switch(value, cases) => self.switch(value, cases, stmt.span),
+            StmtKind::Break => match self.contexts.last() {
+                Some(context) if context.kind != Leave::Call => {
+                    self.w.stmt(IrStmt::Break);
+                    Ok(())
+                }
+                _ => self.fail(stmt.span, "'break' outside a loop or switch", "nothing to leave", ""),
+            },
+            StmtKind::Continue => self.go_on(stmt.span),
+            StmtKind::Return(value) => self.leave(value.as_ref(), stmt.span),
+        }
+    }
+
+    /// One statement in a block of its own.
+    fn nested(&mut self, stmt: &'m Stmt) -> (Vec<IrStmt>, Done) {
+        self.w.b.open_block();
+        let mark = self.scope.len();
+        let done = match &stmt.kind {
+            StmtKind::Block(inner) => self.block(inner),
+            _ => self.stmt(stmt),
+        };
+        self.scope.truncate(mark);
+        (self.w.b.close_block(), done)
+    }
+
+    fn branch(&mut self, condition: &'m Expr, then: &'m Stmt, otherwise: Option<&'m Stmt>) -> Done {
+        let tree = self.condition(condition)?;
+        if let Some(known) = self.w.fold(&tree).filter(|_| !self.request.printed) {
+            return match (known.bits() != 0, otherwise) {
+                (true, _) => self.stmt(then),
+                (false, Some(otherwise)) => self.stmt(otherwise),
+                (false, None) => Ok(()),
+            };
+        }
+        let condition = self.w.emit(&tree);
+        let (then, first) = self.nested(then);
+        let (otherwise, second) = otherwise.map_or((vec![], Ok(())), |stmt| self.nested(stmt));
+        self.w.stmt(IrStmt::If { condition, then, otherwise });
+        first.and(second)
+    }
+
+    /// `if (condition) break;`
+    pub(super) fn leave_if(&mut self, condition: &Tree) {
+        let condition = self.w.emit(condition);
+        self.w.b.open_block();
+        self.w.stmt(IrStmt::Break);
+        let then = self.w.b.close_block();
+        self.w.stmt(IrStmt::If { condition, then, otherwise: vec![] });
+    }
+
+    /// `if (!condition) break;`
+    pub(super) fn leave_unless(&mut self, condition: &'m Expr) -> Done {
+        self.at(condition.span);
+        let tree = self.condition(condition)?;
+        match self.w.fold(&tree) {
+            Some(value) if value.bits() != 0 => {}
+            _ => self.leave_if(&Tree::op(Op::Not, vec![tree])),
+        }
+        Ok(())
+    }
+
+    /// `continue`.
+    fn go_on(&mut self, span: Span) -> Done {
+        let Some(context) = self.contexts.last_mut().filter(|context| context.kind != Leave::Call) else {
+            return self.fail(span, "'continue' outside a loop", "no loop around it", "");
+        };
+        if context.kind == Leave::Switch {
+            let Some(flag) = context.continued else {
+                return self.fail(span, "'continue' outside a loop", "no loop around it", "");
+            };
+            self.assign(flag, &Tree::int(Scalar::Bool, 1));
+            self.w.stmt(IrStmt::Break);
+            return Ok(());
+        }
+        let (step, check) = (context.step, context.check);
+        if let Some(step) = step {
+            self.effect(step)?;
+        }
+        if let Some(check) = check {
+            self.leave_unless(check)?;
+        }
+        self.w.stmt(IrStmt::Continue);
+        Ok(())
+    }
+
+    /// What follows a loop or switch that something within it may have left by more than one level.
+    pub(super) fn after(&mut self, context: &super::Context<'m>, span: Span) -> Done {
+        if context.returned
+            && let Some(left) = self.inlines.last().and_then(|inline| inline.left)
+        {
+            let left = Tree::done(self.w.b.read(left), Scalar::Bool);
+            self.leave_if(&left);
+        }
+        if let Some(flag) = context.continued {
+            let condition = self.w.b.read(flag);
+            self.w.b.open_block();
+            let done = self.go_on(span);
+            let then = self.w.b.close_block();
+            self.w.stmt(IrStmt::If { condition, then, otherwise: vec![] });
+            return done;
+        }
+        Ok(())
+    }
+
+    /// `return`.
+    fn leave(&mut self, value: Option<&'m Expr>, span: Span) -> Done {
+        if let Some(inline) = self.inlines.last() {
+            let (result, contexts, left) = (inline.result, inline.contexts, inline.left);
+            match (result, value) {
+                (Some((local, ty)), Some(value)) => {
+                    let tree = self.initial(value, ty)?;
+                    self.assign(local, &tree);
+                }
+                (None, None) => {}
+                (None, Some(_)) => return self.fail(span, "a 'void' function returns a value", "no value here", ""),
+                (Some(_), None) => return self.fail(span, "'return' without a value", "expected a value", ""),
+            }
+            if self.contexts.len() > contexts + 1 {
+                if let Some(left) = left {
+                    self.assign(left, &Tree::constant(Value::int(Scalar::Bool, 1)));
+                }
+                self.contexts[contexts + 1..].iter_mut().for_each(|context| context.returned = true);
+            }
+            self.w.stmt(IrStmt::Break);
+            return Ok(());
+        }
+        match (self.code, value) {
+            (Code::Kernel, None) => self.w.stmt(IrStmt::Return(None)),
+            (Code::Kernel, Some(_)) => return self.fail(span, "a kernel returns nothing", "no value here", ""),
+            (Code::Function(ty), Some(value)) => {
+                let tree = self.initial(value, ty)?;
+                let value = self.w.emit(&tree);
+                self.w.stmt(IrStmt::Return(Some(value)));
+            }
+            (Code::Function(_), None) => return self.fail(span, "'return' without a value", "expected a value", ""),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! What threads do together: barriers, fences, shuffles, votes.
+
+use bornite_ir::{Op, Scalar, Scope, Shuffle, Stmt, Vote};
+
+use super::place::Operand;
+use super::{Done, Lower};
+use crate::Span;
+use crate::cuda::ast::Expr;
+use crate::lower::{Node, Tree};
+
+impl<'m> Lower<'m> {
+    /// A function of several threads, if the name is one.
+    pub(super) fn of_threads(&mut self, name: &str, args: &'m [Expr], span: Span) -> Done<Option<Operand>> {
+        let stmt = match name {
+            "__syncthreads" => Stmt::Barrier,
+            "__syncwarp" => {
+                if let Some(mask) = args.first() {
+                    self.full_mask(mask)?;
+                }
+                Stmt::WarpBarrier
+            }
+            "__threadfence_block" => Stmt::Fence(Scope::Block),
+            "__threadfence" => Stmt::Fence(Scope::Device),
+            "__threadfence_system" => Stmt::Fence(Scope::System),
+            "__syncthreads_count" | "__syncthreads_and" | "__syncthreads_or" => {
+                return self.refuse(span, format!("'{name}'"), "count in shared memory, then '__syncthreads()'");
+            }
+            "__activemask" => {
+                let yes = self.w.constant(bornite_ir::Value::int(Scalar::Bool, 1));
+                let id = self.w.b.vote(Vote::Ballot, yes);
+                return Ok(Some(Operand::Tree(Tree::done(id, Scalar::U32))));
+            }
+            "__shfl" | "__shfl_up" | "__shfl_down" | "__shfl_xor" | "__any" | "__all" | "__ballot" => {
+                let what = format!("'{name}', which newer GPUs do not have,");
+                return self.refuse(span, what, "use the one that ends with '_sync'");
+            }
+            "__match_any_sync" | "__match_all_sync" | "__reduce_add_sync" | "__reduce_min_sync"
+            | "__reduce_max_sync" => {
+                return self.refuse(span, format!("'{name}'"), "use shuffles");
+            }
+            "__shfl_sync" => return self.shuffle(Shuffle::Index, name, args, span).map(Some),
+            "__shfl_up_sync" => return self.shuffle(Shuffle::Up, name, args, span).map(Some),
+            "__shfl_down_sync" => return self.shuffle(Shuffle::Down, name, args, span).map(Some),
+            "__shfl_xor_sync" => return self.shuffle(Shuffle::Xor, name, args, span).map(Some),
+            "__any_sync" => return self.vote(Vote::Any, name, args, span).map(Some),
+            "__all_sync" => return self.vote(Vote::All, name, args, span).map(Some),
+            "__ballot_sync" => return self.vote(Vote::Ballot, name, args, span).map(Some),
+            _ => return Ok(None),
+        };
+        self.push(stmt, span);
+        Ok(Some(Operand::Void))
+    }
+
+    /// Masks of a part of a warp have no meaning in the IR.
+    fn full_mask(&mut self, mask: &'m Expr) -> Done {
+        let tree = self.rvalue(mask)?;
+        match self.w.fold(&tree) {
+            Some(value) if value.bits() as u32 == u32::MAX => Ok(()),
+            _ => self.refuse(
+                mask.span,
+                "a mask of some threads of a warp",
+                "write 0xffffffff, and have all threads take part",
+            ),
+        }
+    }
+
+    fn vote(&mut self, vote: Vote, name: &str, args: &'m [Expr], span: Span) -> Done<Operand> {
+        self.count(name, args, 2, span)?;
+        self.full_mask(&args[0])?;
+        let value = self.condition(&args[1])?;
+        let value = self.w.emit(&value);
+        self.at(span);
+        let id = self.w.b.vote(vote, value);
+        Ok(Operand::Tree(match vote {
+            Vote::Ballot => Tree::done(id, Scalar::U32),
+            _ => Tree::done(id, Scalar::Bool).cast(Scalar::I32),
+        }))
+    }
+
+    fn shuffle(&mut self, shuffle: Shuffle, name: &str, args: &'m [Expr], span: Span) -> Done<Operand> {
+        if !(3..=4).contains(&args.len()) {
+            let what = format!("'{name}' takes 3 or 4 arguments, {} are given", args.len());
+            return self.fail(span, what, "", "");
+        }
+        self.full_mask(&args[0])?;
+        let value = self.rvalue(&args[1])?;
+        let Some(scalar) = value.scalar() else {
+            return self.refuse(args[1].span, "a shuffle of a struct or vector", "shuffle its components");
+        };
+        // Narrow integers travel as ints, 16-bit floats as floats, which hold them exactly.
+        let wide = if scalar.bytes() >= 4 { scalar } else { scalar.wide() };
+        let wide = if scalar == Scalar::Bool { Scalar::I32 } else { wide };
+        let value = value.cast(wide);
+        let lane = self.rvalue(&args[2])?;
+        let lane = match lane.node {
+            Node::Cast(Scalar::I32, inner) if inner.scalar() == Some(self.index) => *inner,
+            _ => self.index(lane, args[2].span)?,
+        };
+        let width = match args.get(3) {
+            Some(width) => self.constant_int(width, "the width of a shuffle")?,
+            None => 32,
+        };
+        if !matches!(width, 1 | 2 | 4 | 8 | 16 | 32) {
+            return self.fail(span, format!("a shuffle among {width} threads"), "expected a power of 2 up to 32", "");
+        }
+        let (shuffle, lane) = if width == 32 { (shuffle, lane) } else { self.within(shuffle, lane, width) };
+        let (value, lane) = (self.w.emit(&value), self.w.emit(&lane));
+        self.at(span);
+        let id = self.w.b.shuffle(shuffle, value, lane);
+        Ok(Operand::Tree(Tree::done(id, wide).cast(scalar)))
+    }
+
+    /// A shuffle within groups of `width` lanes: the lane it reads, and by number.
+    fn within(&mut self, shuffle: Shuffle, lane: Tree, width: i64) -> (Shuffle, Tree) {
+        let index = self.index;
+        let int = |value: i64| Tree::int(index, value);
+        let thread = self.w.linear_thread(index, self.request.block);
+        let own = self.settle(Tree::op(Op::And, vec![thread, int(31)]));
+        let lane = self.settle(lane);
+        let first = self.settle(Tree::op(Op::And, vec![own.clone(), int(32 - width)]));
+        let from = match shuffle {
+            Shuffle::Index => Tree::op(Op::Add, vec![first, Tree::op(Op::And, vec![lane, int(width - 1)])]),
+            Shuffle::Xor => {
+                let other = self.settle(Tree::op(Op::Xor, vec![own.clone(), lane]));
+                let last = Tree::op(Op::Add, vec![first, int(width)]);
+                Tree::select(Tree::op(Op::Lt, vec![other.clone(), last]), other, own)
+            }
+            Shuffle::Up => {
+                let other = self.settle(Tree::op(Op::Sub, vec![own.clone(), lane]));
+                Tree::select(Tree::op(Op::Ge, vec![other.clone(), first]), other, own)
+            }
+            Shuffle::Down => {
+                let other = self.settle(Tree::op(Op::Add, vec![own.clone(), lane]));
+                let last = Tree::op(Op::Add, vec![first, int(width)]);
+                Tree::select(Tree::op(Op::Lt, vec![other.clone(), last]), other, own)
+            }
+        };
+        (Shuffle::Index, from)
+    }
+}

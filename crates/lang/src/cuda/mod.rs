@@ -1,0 +1,227 @@
+//! The front end of CUDA C++.
+//!
+//! A file goes through tokens (`lex.rs`), a small preprocessor, a parser (`parse/`) to syntax (`ast.rs`); a kernel of it,
+//! for one launch, through `lower/` to kernel IR. What the subset leaves out is an error that names the construct.
+
+mod ast;
+mod lex;
+mod lower;
+mod parse;
+mod preprocess;
+mod types;
+
+use bornite_ir::{Scalar, Value};
+
+use crate::diagnostic::Source;
+use crate::{Errors, Lowered, Request};
+use ast::{File, Function};
+use lex::Names;
+use lower::{Bound, Lower};
+use types::CType;
+
+/// Larger files are refused.
+const MAX_BYTES: usize = 1 << 20;
+
+/// A file that was read: its kernels can be made for any launch.
+#[derive(Clone, Debug)]
+pub struct Module {
+    source: Source,
+    names: Names,
+    file: File,
+    /// Which functions become functions of the IR; others are written out where they are called.
+    values: Vec<bool>,
+}
+
+/// A kernel of a file, as it is declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name; of an instance of a template, with its arguments: `scale<float, 4>`.
+    pub name: String,
+    /// The line it begins in.
+    pub line: u32,
+    /// Whether it is a template, so that arguments must be named.
+    pub is_template: bool,
+    /// Threads of a block that `__launch_bounds__` names.
+    pub bound: Option<u32>,
+}
+
+impl Module {
+    /// Reads a file.
+    pub fn parse(file: &str, text: &str) -> Result<Module, Errors> {
+        let source = Source::new(file, text);
+        if text.len() > MAX_BYTES {
+            let what = format!("a file of {} bytes; {MAX_BYTES} are the most", text.len());
+            let found = source.diagnostic(Default::default(), what, String::new(), None);
+            return Err(Errors::new(&source, vec![found]));
+        }
+        let (mut names, mut wrong) = (Names::default(), vec![]);
+        let tokens = lex::tokens(text, &mut names, &mut wrong);
+        let tokens = preprocess::preprocess(text, tokens, &mut names, &mut wrong);
+        let mut parser = parse::Parser::new(&source, &names, &tokens);
+        parser.items();
+        let (mut errors, file) = (parser.errors, parser.file);
+        errors.extend(
+            (wrong.into_iter())
+                .map(|(span, what, hint)| source.diagnostic(span, what, String::new(), hint.map(Into::into))),
+        );
+        if !errors.is_empty() {
+            return Err(Errors::new(&source, errors));
+        }
+        let values = lower::value_functions(&names, &file);
+        Ok(Module { source, names, file, values })
+    }
+
+    /// The kernels of the file; of templates, the instances that the file asks for, or the template itself.
+    pub fn kernels(&self) -> Vec<Declared> {
+        let mut all = vec![];
+        for function in self.file.functions.iter().filter(|function| function.is_kernel) {
+            let name = self.names.text(function.name);
+            let line = self.source.line(function.span.start);
+            let bound = function.bound.as_ref().and_then(|bound| match bound.kind {
+                ast::ExprKind::Number { value, .. } => u32::try_from(value.as_i64()).ok(),
+                _ => None,
+            });
+            let instances = self.file.instances.iter().filter(|(found, _)| *found == function.name);
+            let named: Vec<String> = instances.map(|(_, args)| format!("{name}<{}>", self.spelled(args))).collect();
+            let is_template = !function.templates.is_empty() && named.is_empty();
+            let names = if named.is_empty() { vec![name.to_owned()] } else { named };
+            all.extend(names.into_iter().map(|name| Declared { name, line, is_template, bound }));
+        }
+        all
+    }
+
+    fn spelled(&self, args: &[ast::TemplateArg]) -> String {
+        let span = |arg: &ast::TemplateArg| match arg {
+            ast::TemplateArg::Type(ty) => ty.span,
+            ast::TemplateArg::Value(value) => value.span,
+        };
+        let text = |arg| {
+            let span = span(arg);
+            self.source.text.get(span.start as usize..span.end as usize).unwrap_or_default().trim().to_owned()
+        };
+        args.iter().map(text).collect::<Vec<_>>().join(", ")
+    }
+
+    /// A kernel's name with template arguments that could be meant, if it needs some: `scale<float, 32>`.
+    pub fn example(&self, name: &str) -> String {
+        let found = self.file.functions.iter().find(|f| f.is_kernel && self.names.text(f.name) == name);
+        match found {
+            Some(function) if function.templates.iter().any(|param| param.default.is_none()) => {
+                format!("{name}<{}>", example(function))
+            }
+            _ => name.to_owned(),
+        }
+    }
+
+    /// A line of the source, from 1.
+    pub fn line(&self, line: u32) -> &str {
+        self.source.line_text(line)
+    }
+
+    /// The kernel of that name for a launch; of a template, with its arguments: `scale<float, 4>`.
+    pub fn kernel(&self, name: &str, request: &Request) -> Result<Lowered, Errors> {
+        let (plain, args) = match name.split_once('<') {
+            Some((plain, args)) => (plain.trim(), Some(args.trim_end().trim_end_matches('>'))),
+            None => (name.trim(), None),
+        };
+        let found = (self.file.functions.iter()).find(|f| f.is_kernel && self.names.text(f.name) == plain);
+        let Some(function) = found else {
+            let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
+            let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };
+            return Err(self.error(format!("there is no kernel '{plain}'; the file has {has}"), None));
+        };
+        let bound = self.bound(function, args)?;
+        let make = |index| Lower::new(self, request, function, index).kernel(function, &bound);
+        let first = request.index.unwrap_or_else(|| {
+            let long = |dims: &[bornite_ir::Dim]| {
+                dims.iter().any(|dim| dim.extent.known().is_some_and(|n| n > i32::MAX as i64))
+            };
+            if request.views.iter().any(|(_, dims)| long(dims)) { Scalar::I64 } else { Scalar::I32 }
+        });
+        match make(first) {
+            Ok(lowered) => Ok(lowered),
+            // An index of 64 bits was met on the way.
+            Err((_, true)) if first == Scalar::I32 => {
+                make(Scalar::I64).map_err(|(errors, _)| Errors::new(&self.source, errors))
+            }
+            Err((errors, _)) => Err(Errors::new(&self.source, errors)),
+        }
+    }
+
+    fn error(&self, what: String, at: Option<&Function>) -> Errors {
+        let span = at.map(|function| function.span).unwrap_or_default();
+        Errors::new(&self.source, vec![self.source.diagnostic(span, what, String::new(), None)])
+    }
+
+    /// Template arguments as they are written in a kernel's name.
+    fn bound(&self, function: &Function, args: Option<&str>) -> Result<Vec<Bound>, Errors> {
+        let args: Vec<&str> = args.map(|args| args.split(',').map(str::trim).collect()).unwrap_or_default();
+        let name = self.names.text(function.name);
+        if args.len() > function.templates.len() {
+            let what = format!(
+                "'{name}' has {} template parameters, {} arguments are given",
+                function.templates.len(),
+                args.len()
+            );
+            return Err(self.error(what, Some(function)));
+        }
+        let mut bound = vec![];
+        for (n, param) in function.templates.iter().enumerate() {
+            let default = param.default.as_ref().map(|arg| self.spelled(std::slice::from_ref(arg)));
+            let Some(text) = args.get(n).map(|text| (*text).to_owned()).or(default) else {
+                let what = format!(
+                    "kernel '{name}' is a template: name its arguments, such as '{name}<{}>'",
+                    example(function)
+                );
+                return Err(self.error(what, Some(function)));
+            };
+            let made = if param.is_type {
+                scalar_named(&text).map(|ty| Bound::Type(CType::Value(ty)))
+            } else {
+                let number = match text.as_str() {
+                    "true" => Some(1),
+                    "false" => Some(0),
+                    text => text.parse::<i64>().ok(),
+                };
+                number.map(|value| Bound::Value(Value::int(Scalar::I32, value)))
+            };
+            match made {
+                Some(made) => bound.push(made),
+                None => {
+                    let kind = if param.is_type { "a type such as float" } else { "an integer" };
+                    let what = format!(
+                        "template parameter '{}' of '{name}' is {kind}, not '{text}'",
+                        self.names.text(param.name)
+                    );
+                    return Err(self.error(what, Some(function)));
+                }
+            }
+        }
+        Ok(bound)
+    }
+}
+
+/// Template arguments that could be meant.
+fn example(function: &Function) -> String {
+    let all: Vec<&str> = function.templates.iter().map(|param| if param.is_type { "float" } else { "32" }).collect();
+    all.join(", ")
+}
+
+fn scalar_named(text: &str) -> Option<bornite_ir::Type> {
+    let words: Vec<&str> = text.split_whitespace().filter(|word| *word != "const").collect();
+    let scalar = match words.join(" ").as_str() {
+        "float" => Scalar::F32,
+        "double" => Scalar::F64,
+        "int" | "signed" => Scalar::I32,
+        "unsigned" | "unsigned int" => Scalar::U32,
+        "long long" | "long" => Scalar::I64,
+        "unsigned long long" | "unsigned long" => Scalar::U64,
+        "short" => Scalar::I16,
+        "unsigned short" => Scalar::U16,
+        "char" | "signed char" => Scalar::I8,
+        "unsigned char" => Scalar::U8,
+        "bool" => Scalar::Bool,
+        other => return types::builtin_type(other),
+    };
+    Some(scalar.into())
+}

@@ -1,0 +1,186 @@
+//! The parser: tokens to syntax. What is wrong is noted and skipped, so that one run tells several mistakes.
+//!
+//! Host code in the same file is skipped. So is what our printer writes before a kernel: functions whose names begin with
+//! `bn_` are known by name, and what they do is an operation of the IR.
+
+mod expr;
+mod item;
+mod stmt;
+mod types;
+
+use std::collections::HashSet;
+
+use super::ast::{Expr, ExprKind, File};
+use super::lex::{Kind, Names, Symbol, Token};
+use super::types::builtin_type;
+use crate::Span;
+use crate::diagnostic::{Diagnostic, Source};
+
+/// Statements and parentheses within one another.
+const MAX_NESTING: usize = 100;
+/// How deep the tree of an expression may be: a sum of so many terms, say.
+const MAX_DEPTH: u16 = 200;
+/// Mistakes after which the rest of a file is not read.
+const MAX_ERRORS: usize = 20;
+
+/// What is wrong is in the parser already.
+pub struct Failed;
+
+pub type Parsed<T> = Result<T, Failed>;
+
+pub struct Parser<'a> {
+    source: &'a Source,
+    names: &'a Names,
+    tokens: &'a [Token],
+    at: usize,
+    nesting: usize,
+    /// Names of types: structs, aliases, template parameters.
+    types: HashSet<Symbol>,
+    /// Names of types that the item being read calls variables by: `half`.
+    shadowed: HashSet<Symbol>,
+    /// Names of function templates.
+    templates: HashSet<Symbol>,
+    pub errors: Vec<Diagnostic>,
+    pub file: File,
+}
+
+impl<'a> Parser<'a> {
+    pub fn new(source: &'a Source, names: &'a Names, tokens: &'a [Token]) -> Parser<'a> {
+        Parser {
+            source,
+            names,
+            tokens,
+            at: 0,
+            nesting: 0,
+            types: HashSet::new(),
+            shadowed: HashSet::new(),
+            templates: HashSet::new(),
+            errors: vec![],
+            file: File::default(),
+        }
+    }
+
+    fn token(&self) -> Token {
+        self.tokens[self.at.min(self.tokens.len() - 1)]
+    }
+
+    fn kind(&self) -> Kind {
+        self.token().kind
+    }
+
+    fn ahead(&self, by: usize) -> Kind {
+        self.tokens[(self.at + by).min(self.tokens.len() - 1)].kind
+    }
+
+    fn span(&self) -> Span {
+        self.token().span
+    }
+
+    /// The span of the token before.
+    fn last_span(&self) -> Span {
+        self.tokens[self.at.saturating_sub(1).min(self.tokens.len() - 1)].span
+    }
+
+    fn advance(&mut self) {
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+    }
+
+    fn is(&self, sign: &str) -> bool {
+        matches!(self.kind(), Kind::Sign(found) if found == sign)
+    }
+
+    fn take(&mut self, sign: &str) -> bool {
+        let found = self.is(sign);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    fn text(&self, span: Span) -> &'a str {
+        self.source.text.get(span.start as usize..span.end as usize).unwrap_or_default()
+    }
+
+    fn fail<T>(&mut self, span: Span, message: impl Into<String>, label: impl Into<String>, hint: &str) -> Parsed<T> {
+        let hint = (!hint.is_empty()).then(|| hint.to_owned());
+        let found = self.source.diagnostic(span, message.into(), label.into(), hint);
+        // One mistake a place: what follows from it says nothing new.
+        if self.errors.len() < MAX_ERRORS && self.errors.last().is_none_or(|last| last.span.start != span.start) {
+            self.errors.push(found);
+        }
+        Err(Failed)
+    }
+
+    /// A construct that the subset leaves out.
+    fn refuse<T>(&mut self, span: Span, construct: &str, hint: &str) -> Parsed<T> {
+        self.fail(span, format!("{construct} is not supported"), "not in the subset", hint)
+    }
+
+    fn found(&self) -> String {
+        match self.kind() {
+            Kind::End => "the end of the file".into(),
+            _ => format!("'{}'", self.text(self.span())),
+        }
+    }
+
+    fn expect(&mut self, sign: &str, after: &str) -> Parsed<()> {
+        if self.take(sign) {
+            return Ok(());
+        }
+        let (span, found) = (self.span(), self.found());
+        self.fail(span, format!("expected '{sign}' {after}, found {found}"), format!("expected '{sign}'"), "")
+    }
+
+    fn name(&mut self, what: &str) -> Parsed<(Symbol, Span)> {
+        let span = self.span();
+        if let Kind::Name(symbol) = self.kind() {
+            self.advance();
+            return Ok((symbol, span));
+        }
+        let found = self.found();
+        self.fail(span, format!("expected the name of {what}, found {found}"), "expected a name", "")
+    }
+
+    fn is_type_name(&self, symbol: Symbol) -> bool {
+        !self.shadowed.contains(&symbol)
+            && (self.types.contains(&symbol) || builtin_type(self.names.text(symbol)).is_some())
+    }
+
+    /// Goes one level deeper; more than [`MAX_NESTING`] are refused.
+    fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.nesting >= MAX_NESTING {
+            let span = self.span();
+            let what = format!("more than {MAX_NESTING} levels within one another");
+            return self.fail(span, what, "too deep", "split it");
+        }
+        self.nesting += 1;
+        let out = inner(self);
+        self.nesting -= 1;
+        out
+    }
+
+    fn expr_of(&mut self, kind: ExprKind, span: Span, below: u16) -> Parsed<Expr> {
+        if below >= MAX_DEPTH {
+            let what = format!("an expression of more than {MAX_DEPTH} levels");
+            return self.fail(span, what, "too deep", "split it by variables");
+        }
+        Ok(Expr { kind, span, depth: below + 1 })
+    }
+
+    /// Skips to behind the bracket that closes the one here.
+    fn skip_brackets(&mut self) {
+        let mut depth = 0usize;
+        loop {
+            match self.kind() {
+                Kind::Sign("(" | "[" | "{") => depth += 1,
+                Kind::Sign(")" | "]" | "}") => depth = depth.saturating_sub(1),
+                Kind::End => return,
+                _ => {}
+            }
+            self.advance();
+            if depth == 0 {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Statements. A mistake in one is noted, and the next one is read.
+
+use super::{Parsed, Parser};
+use crate::Span;
+use crate::cuda::ast::{Case, Stmt, StmtKind, Storage};
+use crate::cuda::lex::Kind;
+
+impl Parser<'_> {
+    /// Statements up to a closing brace, which is taken.
+    pub(super) fn statements(&mut self) -> Parsed<Vec<Stmt>> {
+        let mut all = vec![];
+        while !self.is("}") {
+            if self.kind() == Kind::End {
+                let span = self.span();
+                return self.fail(span, "expected '}', found the end of the file", "expected '}'", "");
+            }
+            let start = self.at;
+            match self.statement() {
+                Ok(stmt) => all.push(stmt),
+                Err(_) => self.recover(start),
+            }
+        }
+        self.advance();
+        Ok(all)
+    }
+
+    /// Goes to the next statement after a mistake in one that began at `start`.
+    fn recover(&mut self, start: usize) {
+        self.at = start;
+        loop {
+            match self.kind() {
+                Kind::Sign(";") => return self.advance(),
+                Kind::Sign("{") => return self.skip_brackets(),
+                Kind::Sign("(" | "[") => self.skip_brackets(),
+                Kind::Sign("}") | Kind::End => return,
+                _ => self.advance(),
+            }
+        }
+    }
+
+    fn statement(&mut self) -> Parsed<Stmt> {
+        self.nested(|p| {
+            let start = p.span();
+            let kind = p.statement_kind()?;
+            Ok(Stmt { kind, span: start.to(p.last_span()) })
+        })
+    }
+
+    fn statement_kind(&mut self) -> Parsed<StmtKind> {
+        let start = self.span();
+        if let Kind::Sign(word) = self.kind() {
+            match word {
+                ";" => {
+                    self.advance();
+                    return Ok(StmtKind::Empty);
+                }
+                "{" => {
+                    self.advance();
+                    return Ok(StmtKind::Block(self.statements()?));
+                }
+                "if" => return self.branch(),
+                "for" => return self.for_loop(),
+                "while" => {
+                    self.advance();
+                    let condition = self.condition("while")?;
+                    return Ok(StmtKind::While(condition, Box::new(self.statement()?)));
+                }
+                "do" => {
+                    self.advance();
+                    let body = self.statement()?;
+                    self.expect("while", "after the body of 'do'")?;
+                    let condition = self.condition("while")?;
+                    self.expect(";", "after 'do … while (…)'")?;
+                    return Ok(StmtKind::Do(Box::new(body), condition));
+                }
+                "switch" => return self.switch(),
+                "break" | "continue" => {
+                    self.advance();
+                    self.expect(";", &format!("after '{word}'"))?;
+                    return Ok(if word == "break" { StmtKind::Break } else { StmtKind::Continue });
+                }
+                "return" => {
+                    self.advance();
+                    let value = if self.is(";") { None } else { Some(self.initial()?) };
+                    self.expect(";", "after 'return'")?;
+                    return Ok(StmtKind::Return(value));
+                }
+                "goto" | "try" | "asm" | "throw" | "union" | "class" | "template" | "namespace" => {
+                    return self.refuse(start, &format!("'{word}'"), "");
+                }
+                "static_assert" => {
+                    while !self.is(";") && self.kind() != Kind::End {
+                        self.advance();
+                    }
+                    self.advance();
+                    return Ok(StmtKind::Empty);
+                }
+                "using" => {
+                    self.advance();
+                    let (name, _) = self.name("an alias")?;
+                    self.expect("=", "after the name of an alias")?;
+                    let ty = self.type_name()?;
+                    self.expect(";", "after an alias")?;
+                    self.types.insert(name);
+                    return Ok(StmtKind::Alias(name, ty));
+                }
+                "typedef" => {
+                    self.advance();
+                    let ty = self.type_name()?;
+                    let (name, _) = self.name("an alias")?;
+                    self.expect(";", "after an alias")?;
+                    self.types.insert(name);
+                    return Ok(StmtKind::Alias(name, ty));
+                }
+                "else" => return self.fail(start, "'else' without 'if'", "no 'if' before it", ""),
+                "case" | "default" => {
+                    return self.fail(start, format!("'{word}' outside a switch"), "no 'switch' around it", "");
+                }
+                _ => {}
+            }
+        }
+        if let (Kind::Name(_), Kind::Sign(":")) = (self.kind(), self.ahead(1)) {
+            return self.refuse(start, "a label", "use a loop, or a function that returns");
+        }
+        if self.declares() {
+            let kind = self.declaration()?;
+            self.expect(";", "after a declaration")?;
+            return Ok(kind);
+        }
+        let value = self.expr()?;
+        self.expect(";", "after an expression")?;
+        Ok(StmtKind::Expr(value))
+    }
+
+    /// True if a declaration begins here.
+    fn declares(&self) -> bool {
+        match self.kind() {
+            Kind::Sign(
+                "__shared__" | "extern" | "static" | "__align__" | "alignas" | "register" | "__constant__"
+                | "__device__",
+            ) => true,
+            // Types can begin an expression too: float4(…).
+            Kind::Name(symbol) if self.is_type_name(symbol) => {
+                !matches!(self.ahead(1), Kind::Sign("(" | "{" | "." | "[" | "=" | ";" | ","))
+            }
+            Kind::Name(_) => {
+                // `Foo x;` and `Foo* x;` can only declare, whatever Foo is.
+                self.at_type()
+                    || matches!(self.ahead(1), Kind::Name(_))
+                    || self.ahead(1) == Kind::Sign("*")
+                        && matches!(self.ahead(2), Kind::Name(_))
+                        && matches!(self.ahead(3), Kind::Sign("=" | ";"))
+            }
+            Kind::Sign(_) => self.at_type() && self.ahead(1) != Kind::Sign("("),
+            _ => false,
+        }
+    }
+
+    /// A declaration without its semicolon.
+    pub(super) fn declaration(&mut self) -> Parsed<StmtKind> {
+        let storage: Storage = self.storage()?;
+        let base = self.base_type()?;
+        let rest = self.storage()?;
+        let storage = Storage {
+            shared: storage.shared || rest.shared,
+            external: storage.external || rest.external,
+            constant: storage.constant || rest.constant || base.constant,
+            device: storage.device || rest.device,
+            memory_constant: storage.memory_constant || rest.memory_constant,
+        };
+        let mut all = vec![];
+        loop {
+            all.push(self.declarator(&base, "a variable")?);
+            if !self.take(",") {
+                break;
+            }
+        }
+        Ok(StmtKind::Declare(storage, all))
+    }
+
+    fn condition(&mut self, of: &str) -> Parsed<crate::cuda::ast::Expr> {
+        self.expect("(", &format!("after '{of}'"))?;
+        if self.at_type() && !matches!(self.ahead(1), Kind::Sign("(" | "{")) {
+            let span = self.span();
+            return self.refuse(span, "a declaration in a condition", "declare the variable before");
+        }
+        let condition = self.expr()?;
+        self.expect(")", &format!("after the condition of '{of}'"))?;
+        Ok(condition)
+    }
+
+    fn branch(&mut self) -> Parsed<StmtKind> {
+        self.advance();
+        self.take("constexpr");
+        let condition = self.condition("if")?;
+        let then = self.statement()?;
+        let otherwise = if self.take("else") { Some(Box::new(self.statement()?)) } else { None };
+        Ok(StmtKind::If(condition, Box::new(then), otherwise))
+    }
+
+    fn for_loop(&mut self) -> Parsed<StmtKind> {
+        self.advance();
+        self.expect("(", "after 'for'")?;
+        let start = self.span();
+        let init = if self.is(";") {
+            StmtKind::Empty
+        } else if self.declares() {
+            self.declaration()?
+        } else {
+            StmtKind::Expr(self.expr()?)
+        };
+        let init = Box::new(Stmt { kind: init, span: start.to(self.last_span()) });
+        if self.is(":") {
+            return self.refuse(start, "a loop over a range", "count with an index");
+        }
+        self.expect(";", "after the beginning of 'for'")?;
+        let condition = if self.is(";") { None } else { Some(self.expr()?) };
+        self.expect(";", "after the condition of 'for'")?;
+        let step = if self.is(")") { None } else { Some(self.expr()?) };
+        self.expect(")", "after the step of 'for'")?;
+        let body = Box::new(self.statement()?);
+        Ok(StmtKind::For { init, condition, step, body })
+    }
+
+    fn switch(&mut self) -> Parsed<StmtKind> {
+        self.advance();
+        let value = self.condition("switch")?;
+        self.expect("{", "after 'switch (…)'")?;
+        let mut cases: Vec<Case> = vec![];
+        while !self.take("}") {
+            let span: Span = self.span();
+            let label = match self.kind() {
+                Kind::Sign("case") => {
+                    self.advance();
+                    let label = self.expr()?;
+                    Some(Some(label))
+                }
+                Kind::Sign("default") => {
+                    self.advance();
+                    Some(None)
+                }
+                Kind::End => return self.fail(span, "expected '}', found the end of the file", "expected '}'", ""),
+                _ => None,
+            };
+            match label {
+                Some(label) => {
+                    self.expect(":", "after the label of a case")?;
+                    match cases.last_mut().filter(|case| case.body.is_empty()) {
+                        Some(case) => case.labels.push(label),
+                        None => cases.push(Case { labels: vec![label], body: vec![] }),
+                    }
+                }
+                None => {
+                    let stmt = self.statement()?;
+                    match cases.last_mut() {
+                        Some(case) => case.body.push(stmt),
+                        None => return self.fail(span, "a statement before the first case", "expected 'case'", ""),
+                    }
+                }
+            }
+        }
+        Ok(StmtKind::Switch(value, cases))
+    }
+}

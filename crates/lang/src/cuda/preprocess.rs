@@ -1,0 +1,336 @@
+//! A small preprocessor: constants and simple macros, conditions, and headers that are taken for granted.
+
+use std::collections::HashMap;
+
+use super::lex::{Kind, Names, Symbol, Token, Wrong};
+
+/// Tokens of a file after all macros; more are refused, so that no macro fills the memory.
+pub const MAX_TOKENS: usize = 400_000;
+/// Macros within macros.
+const MAX_DEPTH: usize = 64;
+
+#[derive(Clone)]
+struct Macro {
+    /// Names of its arguments, if it takes any.
+    params: Option<Vec<Symbol>>,
+    body: Vec<Token>,
+}
+
+pub struct Preprocessor<'a> {
+    names: &'a mut Names,
+    macros: HashMap<Symbol, Macro>,
+    wrong: &'a mut Vec<Wrong>,
+    full: bool,
+}
+
+/// A condition around: whether its part is read, whether one was already, whether that around it is.
+struct Condition {
+    reads: bool,
+    done: bool,
+    outer: bool,
+}
+
+/// The tokens that the parser sees.
+pub fn preprocess(text: &str, tokens: Vec<Token>, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Token> {
+    if tokens.iter().all(|token| token.kind != Kind::Sign("#")) {
+        return tokens;
+    }
+    let mut p = Preprocessor { names, macros: HashMap::new(), wrong, full: false };
+    p.file(text, &tokens)
+}
+
+impl Preprocessor<'_> {
+    fn fail(&mut self, token: &Token, what: impl Into<String>, hint: Option<&'static str>) {
+        self.wrong.push((token.span, what.into(), hint));
+    }
+
+    fn file(&mut self, text: &str, tokens: &[Token]) -> Vec<Token> {
+        let mut out = Vec::with_capacity(tokens.len());
+        let mut conditions: Vec<Condition> = vec![];
+        let mut at = 0;
+        while at < tokens.len() {
+            let rest = &tokens[at..];
+            let directive = rest[0].first && rest[0].kind == Kind::Sign("#");
+            let next = 1 + rest[1..].iter().position(|t| t.first).unwrap_or(rest.len() - 1);
+            if directive {
+                self.directive(text, &rest[..next], &mut conditions);
+                at += next;
+                continue;
+            }
+            // As far as the next directive, so that calls of macros may span lines.
+            let end = rest.iter().position(|t| t.first && t.kind == Kind::Sign("#")).unwrap_or(rest.len());
+            if conditions.last().is_none_or(|c| c.reads) {
+                self.expand(&rest[..end], &mut vec![], &mut out);
+            }
+            at += end;
+        }
+        if out.last().is_none_or(|t| t.kind != Kind::End) {
+            out.extend(tokens.last());
+        }
+        out
+    }
+
+    fn directive(&mut self, text: &str, line: &[Token], conditions: &mut Vec<Condition>) {
+        let Some(word) = line.get(1) else { return };
+        let name = &text[word.span.start as usize..word.span.end as usize];
+        let reads = conditions.last().is_none_or(|c| c.reads);
+        let symbol = line.get(2).and_then(|t| if let Kind::Name(symbol) = t.kind { Some(symbol) } else { None });
+        match name {
+            "ifdef" | "ifndef" | "if" => {
+                let holds = match (name, symbol) {
+                    ("if", _) => reads && self.condition(&line[2..]),
+                    (_, Some(symbol)) => self.is_defined(symbol) == (name == "ifdef"),
+                    _ => false,
+                };
+                conditions.push(Condition { reads: reads && holds, done: holds, outer: reads });
+            }
+            "elif" | "else" => {
+                let holds = name == "else" || self.condition(&line[2..]);
+                match conditions.last_mut() {
+                    Some(c) => {
+                        c.reads = c.outer && holds && !c.done;
+                        c.done |= holds;
+                    }
+                    None => self.fail(word, format!("'#{name}' without '#if'"), None),
+                }
+            }
+            "endif" => {
+                if conditions.pop().is_none() {
+                    self.fail(word, "'#endif' without '#if'", None);
+                }
+            }
+            _ if !reads => {}
+            "define" => match symbol {
+                Some(symbol) => self.define(symbol, &line[2..]),
+                None => self.fail(word, "'#define' without a name", Some("write '#define NAME value'")),
+            },
+            "undef" => {
+                symbol.map(|symbol| self.macros.remove(&symbol));
+            }
+            // Headers of CUDA and of the library are known here; a macro or struct of another header is missed later.
+            "include" | "pragma" => {}
+            "error" => self.fail(word, "'#error' is reached", None),
+            _ => self.fail(word, format!("the directive '#{name}' is not supported"), None),
+        }
+    }
+
+    fn is_defined(&self, symbol: Symbol) -> bool {
+        self.macros.contains_key(&symbol) || matches!(self.names.text(symbol), "__CUDACC__" | "__CUDA_ARCH__")
+    }
+
+    fn define(&mut self, symbol: Symbol, line: &[Token]) {
+        let mut body = &line[1..];
+        let mut params = None;
+        // Without a space the parenthesis belongs to the name.
+        if body.first().is_some_and(|t| t.kind == Kind::Sign("(") && !t.spaced) {
+            let Some(end) = body.iter().position(|t| t.kind == Kind::Sign(")")) else {
+                return self.fail(&line[0], "the arguments of a macro are not closed", Some("write ')'"));
+            };
+            let mut names = vec![];
+            for token in &body[1..end] {
+                match token.kind {
+                    Kind::Name(name) => names.push(name),
+                    Kind::Sign(",") => {}
+                    _ => return self.fail(token, "a macro's argument must be a name", None),
+                }
+            }
+            params = Some(names);
+            body = &body[end + 1..];
+        }
+        if let Some(token) = body.iter().find(|t| matches!(t.kind, Kind::Sign("#" | "##"))) {
+            return self.fail(token, "'#' and '##' in macros are not supported", None);
+        }
+        self.macros.insert(symbol, Macro { params, body: body.to_vec() });
+    }
+
+    fn expand(&mut self, tokens: &[Token], active: &mut Vec<Symbol>, out: &mut Vec<Token>) {
+        let mut at = 0;
+        while at < tokens.len() && !self.full {
+            let token = tokens[at];
+            at += 1;
+            let Kind::Name(symbol) = token.kind else {
+                out.push(token);
+                continue;
+            };
+            let Some(found) = self.macros.get(&symbol).filter(|_| !active.contains(&symbol)) else {
+                out.push(token);
+                continue;
+            };
+            if out.len() > MAX_TOKENS || active.len() > MAX_DEPTH {
+                if !std::mem::replace(&mut self.full, true) {
+                    self.fail(&token, "macros make this file too large", None);
+                }
+                return;
+            }
+            let Macro { params, mut body } = found.clone();
+            if let Some(params) = params {
+                if tokens.get(at).map(|t| t.kind) != Some(Kind::Sign("(")) {
+                    out.push(token);
+                    continue;
+                }
+                let Some((args, after)) = arguments(&tokens[at..]) else {
+                    self.fail(&token, "the call of a macro is not closed", Some("write ')'"));
+                    return;
+                };
+                at += after;
+                let given = if params.is_empty() && args.len() == 1 && args[0].is_empty() { 0 } else { args.len() };
+                if given != params.len() {
+                    let name = self.names.text(symbol);
+                    let what = format!("macro '{name}' takes {} arguments, {given} are given", params.len());
+                    self.fail(&token, what, None);
+                    continue;
+                }
+                let args: Vec<Vec<Token>> = (args.iter())
+                    .map(|arg| {
+                        let mut expanded = vec![];
+                        self.expand(arg, active, &mut expanded);
+                        expanded
+                    })
+                    .collect();
+                let mut filled = vec![];
+                for token in body {
+                    let place = match token.kind {
+                        Kind::Name(name) => params.iter().position(|param| *param == name),
+                        _ => None,
+                    };
+                    match place {
+                        Some(n) => filled.extend(&args[n]),
+                        None => filled.push(token),
+                    }
+                    if filled.len() > MAX_TOKENS {
+                        self.full = true;
+                        return self.fail(&token, "macros make this file too large", None);
+                    }
+                }
+                body = filled;
+            }
+            // What a macro stands for is shown where it is used.
+            body.iter_mut().for_each(|t| (t.span, t.first) = (token.span, false));
+            active.push(symbol);
+            self.expand(&body, active, out);
+            active.pop();
+            if self.full {
+                return;
+            }
+        }
+    }
+
+    /// Whether the condition of an `#if` holds; names that nobody defined are 0.
+    fn condition(&mut self, line: &[Token]) -> bool {
+        let mut tokens = vec![];
+        let mut at = 0;
+        while at < line.len() {
+            let token = line[at];
+            at += 1;
+            match token.kind {
+                Kind::Name(symbol) if self.names.text(symbol) == "defined" => {
+                    let name = line[at..].iter().find_map(|t| if let Kind::Name(s) = t.kind { Some(s) } else { None });
+                    let holds = name.is_some_and(|name| self.is_defined(name));
+                    let parenthesis = line.get(at).is_some_and(|t| t.kind == Kind::Sign("("));
+                    at += if parenthesis { 3 } else { 1 };
+                    tokens.push(int(holds as i64));
+                }
+                Kind::Name(_) => {
+                    let mut out = vec![];
+                    self.expand(&[token], &mut vec![], &mut out);
+                    tokens.extend(out.iter().map(|t| match t.kind {
+                        Kind::Name(symbol) if self.names.text(symbol) == "__CUDA_ARCH__" => int(900),
+                        Kind::Name(symbol) if self.names.text(symbol) == "__CUDACC__" => int(1),
+                        Kind::Name(_) => int(0),
+                        kind => kind,
+                    }));
+                }
+                kind => tokens.push(kind),
+            }
+        }
+        let (value, used) = evaluate(&tokens, 0, 0);
+        if used != tokens.len()
+            && let Some(token) = line.first()
+        {
+            self.fail(token, "this condition is not understood", Some("compare integers and 'defined(NAME)'"));
+        }
+        value != 0
+    }
+}
+
+fn int(value: i64) -> Kind {
+    Kind::Int { value: value as u64, scalar: bornite_ir::Scalar::I64, hex: false }
+}
+
+/// The arguments of a macro's call, from its opening parenthesis, and how many tokens they are.
+fn arguments(tokens: &[Token]) -> Option<(Vec<&[Token]>, usize)> {
+    let (mut depth, mut start, mut args) = (0usize, 1, vec![]);
+    for (n, token) in tokens.iter().enumerate() {
+        match token.kind {
+            Kind::Sign("(" | "[" | "{") => depth += 1,
+            Kind::Sign(")" | "]" | "}") => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    args.push(&tokens[start.min(n)..n]);
+                    return Some((args, n + 1));
+                }
+            }
+            Kind::Sign(",") if depth == 1 => {
+                args.push(&tokens[start..n]);
+                start = n + 1;
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The value of an integer expression, and how many tokens it is.
+fn evaluate(tokens: &[Kind], least: u8, depth: usize) -> (i64, usize) {
+    if depth > 100 {
+        return (0, 0);
+    }
+    let (mut value, mut at) = match tokens.first() {
+        Some(Kind::Int { value, .. }) => (*value as i64, 1),
+        Some(Kind::Sign("!")) => {
+            let (value, used) = evaluate(&tokens[1..], 9, depth + 1);
+            ((value == 0) as i64, used + 1)
+        }
+        Some(Kind::Sign("-")) => {
+            let (value, used) = evaluate(&tokens[1..], 9, depth + 1);
+            (value.wrapping_neg(), used + 1)
+        }
+        Some(Kind::Sign("(")) => {
+            let (value, used) = evaluate(&tokens[1..], 0, depth + 1);
+            (value, used + 2)
+        }
+        _ => (0, 0),
+    };
+    while let Some(Kind::Sign(sign)) = tokens.get(at) {
+        let level = match *sign {
+            "||" => 1,
+            "&&" => 2,
+            "==" | "!=" => 3,
+            "<" | "<=" | ">" | ">=" => 4,
+            "+" | "-" => 5,
+            "*" | "/" | "%" => 6,
+            _ => break,
+        };
+        if level <= least {
+            break;
+        }
+        let (right, used) = evaluate(&tokens[at + 1..], level, depth + 1);
+        at += used + 1;
+        value = match *sign {
+            "||" => (value != 0 || right != 0) as i64,
+            "&&" => (value != 0 && right != 0) as i64,
+            "==" => (value == right) as i64,
+            "!=" => (value != right) as i64,
+            "<" => (value < right) as i64,
+            "<=" => (value <= right) as i64,
+            ">" => (value > right) as i64,
+            ">=" => (value >= right) as i64,
+            "+" => value.wrapping_add(right),
+            "-" => value.wrapping_sub(right),
+            "*" => value.wrapping_mul(right),
+            "/" => value.checked_div(right).unwrap_or(0),
+            _ => value.checked_rem(right).unwrap_or(0),
+        };
+    }
+    (value, at.min(tokens.len()))
+}

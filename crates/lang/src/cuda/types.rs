@@ -1,0 +1,127 @@
+//! Types that CUDA C++ names, and which type an operation on two others has.
+
+use bornite_ir::{Scalar, Type};
+
+/// A type as the subset has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CType {
+    Void,
+    Value(Type),
+    /// A pointer to such values.
+    Pointer(Type),
+}
+
+/// The type that CUDA, the library or our printer gives a name.
+pub fn builtin_type(name: &str) -> Option<Type> {
+    let scalar = |scalar: Scalar| Some(Type::Scalar(scalar));
+    match name {
+        "int8_t" => return scalar(Scalar::I8),
+        "int16_t" => return scalar(Scalar::I16),
+        "int32_t" => return scalar(Scalar::I32),
+        "int64_t" | "ptrdiff_t" | "ssize_t" | "intptr_t" => return scalar(Scalar::I64),
+        "uint8_t" | "uchar" => return scalar(Scalar::U8),
+        "uint16_t" | "ushort" => return scalar(Scalar::U16),
+        "uint32_t" | "uint" => return scalar(Scalar::U32),
+        "uint64_t" | "size_t" | "uintptr_t" | "ulong" => return scalar(Scalar::U64),
+        "half" | "__half" | "bn_f16" => return scalar(Scalar::F16),
+        "nv_bfloat16" | "__nv_bfloat16" | "bn_bf16" => return scalar(Scalar::BF16),
+        "half2" | "__half2" => return Some(Type::Vector(Scalar::F16, 2)),
+        "nv_bfloat162" | "__nv_bfloat162" => return Some(Type::Vector(Scalar::BF16, 2)),
+        "dim3" => return Some(Type::Vector(Scalar::U32, 3)),
+        _ => {}
+    }
+    if let Some(n) = name.strip_suffix(['2', '3', '4']).map(|rest| (rest, name.as_bytes()[rest.len()] - b'0')) {
+        let element = match n.0 {
+            "char" => Some(Scalar::I8),
+            "uchar" => Some(Scalar::U8),
+            "short" => Some(Scalar::I16),
+            "ushort" => Some(Scalar::U16),
+            "int" => Some(Scalar::I32),
+            "uint" => Some(Scalar::U32),
+            "long" | "longlong" => Some(Scalar::I64),
+            "ulong" | "ulonglong" => Some(Scalar::U64),
+            "float" => Some(Scalar::F32),
+            "double" => Some(Scalar::F64),
+            _ => None,
+        };
+        if let Some(element) = element {
+            return Some(Type::Vector(element, n.1));
+        }
+    }
+    shaped(name)
+}
+
+/// `f32x3` and `f32x2x4`, as our printer names vectors and matrices.
+pub fn shaped(name: &str) -> Option<Type> {
+    let (first, rest) = name.split_once('x')?;
+    let scalar = Scalar::ALL.into_iter().find(|scalar| scalar.name() == first)?;
+    let size = |text: &str| text.parse::<u8>().ok().filter(|n| *n > 0 && !text.starts_with('+'));
+    match rest.split_once('x') {
+        None => Some(Type::Vector(scalar, size(rest)?)),
+        Some((rows, columns)) => Some(Type::Matrix(scalar, size(rows)?, size(columns)?)),
+    }
+}
+
+/// C++ computes nothing in types narrower than `int`.
+pub fn promoted(scalar: Scalar) -> Scalar {
+    match scalar {
+        Scalar::Bool | Scalar::I8 | Scalar::I16 | Scalar::U8 | Scalar::U16 => Scalar::I32,
+        other => other,
+    }
+}
+
+/// The type in which two numbers meet.
+pub fn common(a: Scalar, b: Scalar) -> Scalar {
+    let (a, b) = (promoted(a), promoted(b));
+    let rank = |scalar: Scalar| match scalar {
+        Scalar::F64 => 8,
+        Scalar::F32 => 7,
+        Scalar::BF16 => 6,
+        Scalar::F16 => 5,
+        Scalar::U64 => 4,
+        Scalar::I64 => 3,
+        Scalar::U32 => 2,
+        _ => 1,
+    };
+    match (a, b) {
+        // Neither holds the other's values.
+        (Scalar::F16, Scalar::BF16) | (Scalar::BF16, Scalar::F16) => Scalar::F32,
+        _ if rank(a) >= rank(b) => a,
+        _ => b,
+    }
+}
+
+/// A vector as CUDA names it.
+pub fn vector(scalar: Scalar, n: u8) -> String {
+    let element = match scalar {
+        Scalar::I8 => "char",
+        Scalar::U8 => "uchar",
+        Scalar::U16 => "ushort",
+        Scalar::U32 => "uint",
+        Scalar::I64 => "longlong",
+        Scalar::U64 => "ulonglong",
+        Scalar::F16 => "half",
+        Scalar::BF16 => "nv_bfloat16",
+        other => spelled(other),
+    };
+    format!("{element}{n}")
+}
+
+/// A type as an error message names it.
+pub fn spelled(scalar: Scalar) -> &'static str {
+    match scalar {
+        Scalar::Bool => "bool",
+        Scalar::I8 => "signed char",
+        Scalar::I16 => "short",
+        Scalar::I32 => "int",
+        Scalar::I64 => "long long",
+        Scalar::U8 => "unsigned char",
+        Scalar::U16 => "unsigned short",
+        Scalar::U32 => "unsigned",
+        Scalar::U64 => "unsigned long long",
+        Scalar::F16 => "__half",
+        Scalar::BF16 => "__nv_bfloat16",
+        Scalar::F32 => "float",
+        Scalar::F64 => "double",
+    }
+}

@@ -1,0 +1,33 @@
+//! Kernel languages: source texts to kernel IR, without nvcc, Python or a GPU.
+//!
+//! [`cuda`] reads a subset of CUDA C++: what our own printer writes, and ordinary kernels written by hand. A file is read
+//! once ([`cuda::Module::parse`]); a kernel of it is made for a launch ([`cuda::Module::kernel`]): grid, block, lengths of
+//! arrays and template arguments are then known, and the interpreter can check every access. This crate must not know of
+//! GPUs, tensors or the command line.
+//!
+//! | to see | look in |
+//! |---|---|
+//! | what is wrong with a source, and how it is shown | [`Diagnostic`], [`Errors`] |
+//! | what a launch tells the front end | [`Request`] |
+//! | typed expressions before they become IR, for all languages | `lower/` |
+//! | CUDA C++: tokens, macros, syntax, meaning | `cuda/` |
+//!
+//! ```
+//! use bornite_lang::{Request, cuda::Module};
+//! let module = Module::parse("scale.cu", "
+//!     __global__ void scale(float* x, float a, int n) {
+//!         int i = blockIdx.x * blockDim.x + threadIdx.x;
+//!         if (i < n) x[i] *= a;
+//!     }")?;
+//! let lowered = module.kernel("scale", &Request::new([4, 1, 1], [256, 1, 1]).length("x", 1000))?;
+//! assert_eq!(lowered.kernel.params[0].name, "x");
+//! # Ok::<(), bornite_lang::Errors>(())
+//! ```
+
+pub mod cuda;
+mod diagnostic;
+mod lower;
+mod request;
+
+pub use diagnostic::{Diagnostic, Errors, Span};
+pub use request::{Given, Lowered, Request};

@@ -1,0 +1,10 @@
+//! Typed expressions on their way to the IR, for all front ends: trees that languages build with their own rules of
+//! conversion, and a writer that turns them into statements of a kernel.
+
+mod renumber;
+mod tree;
+mod write;
+
+pub(crate) use renumber::renumber;
+pub(crate) use tree::{Node, Tree, converted};
+pub(crate) use write::Writer;

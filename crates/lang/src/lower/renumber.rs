@@ -1,0 +1,97 @@
+//! Gives expressions the numbers that a source text names them by: `v7` becomes expression 7 again.
+
+use std::collections::HashMap;
+
+use bornite_ir::{Args, Code, Expr, ExprId, Scalar, Stmt, Type, Value};
+
+/// Renumbers the expressions of some code so that each has its wanted number; others take what is left.
+pub(crate) fn renumber(code: &mut Code, wanted: &HashMap<ExprId, u32>) {
+    let highest = wanted.values().max().map_or(0, |n| *n as usize + 1);
+    let size = code.exprs.len().max(highest);
+    let mut places: Vec<Option<usize>> = vec![None; size];
+    let mut new = vec![u32::MAX; code.exprs.len()];
+    for (id, &number) in wanted {
+        let place = &mut places[number as usize];
+        if place.is_none() && (id.0 as usize) < new.len() {
+            *place = Some(id.0 as usize);
+            new[id.0 as usize] = number;
+        }
+    }
+    let mut free = (0..).filter(|n: &usize| places.get(*n).is_none_or(|place| place.is_none()));
+    let rest: Vec<usize> = (0..code.exprs.len()).filter(|n| new[*n] == u32::MAX).collect();
+    let taken: Vec<(usize, usize)> = rest.into_iter().zip(&mut free).collect();
+    for (old, number) in taken {
+        if number >= places.len() {
+            places.resize(number + 1, None);
+        }
+        places[number] = Some(old);
+        new[old] = number as u32;
+    }
+    // A gap is filled with a constant that nothing uses.
+    let filler = || (Expr::Const(Value::int(Scalar::I32, 0)), Type::Scalar(Scalar::I32));
+    let (exprs, types) = (std::mem::take(&mut code.exprs), std::mem::take(&mut code.types));
+    for place in places {
+        let (expr, ty) = place.map_or_else(filler, |old| (exprs[old].clone(), types[old]));
+        code.exprs.push(expr);
+        code.types.push(ty);
+    }
+    let map = |id: &mut ExprId| id.0 = new[id.0 as usize];
+    code.exprs.iter_mut().for_each(|expr| expr_ids(expr, &map));
+    stmt_ids(&mut code.body, &map);
+}
+
+fn args_ids(args: &mut Args, map: &dyn Fn(&mut ExprId)) {
+    let mut ids: Vec<ExprId> = args.to_vec();
+    ids.iter_mut().for_each(map);
+    if let Some(new) = Args::new(&ids) {
+        *args = new;
+    }
+}
+
+fn expr_ids(expr: &mut Expr, map: &dyn Fn(&mut ExprId)) {
+    match expr {
+        Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) | Expr::Read(_) => {}
+        Expr::Op(_, args) => args_ids(args, map),
+        Expr::Algebra { args, .. } | Expr::Call(_, args) => args.iter_mut().for_each(map),
+        Expr::Cast(_, id) | Expr::Bitcast(_, id) => map(id),
+        Expr::Load { at, .. } => args_ids(at, map),
+        Expr::Atomic { at, value, .. } => {
+            args_ids(at, map);
+            map(value);
+        }
+        Expr::CompareExchange { at, expected, value, .. } => {
+            args_ids(at, map);
+            map(expected);
+            map(value);
+        }
+        Expr::Shuffle { value, lane, .. } => {
+            map(value);
+            map(lane);
+        }
+        Expr::Vote { value, .. } => map(value),
+    }
+}
+
+fn stmt_ids(block: &mut [Stmt], map: &dyn Fn(&mut ExprId)) {
+    for stmt in block {
+        match stmt {
+            Stmt::Let(id) | Stmt::Assign(_, id) | Stmt::Return(Some(id)) => map(id),
+            Stmt::Store { at, value, .. } => {
+                args_ids(at, map);
+                map(value);
+            }
+            Stmt::For { end, body, .. } => {
+                map(end);
+                stmt_ids(body, map);
+            }
+            Stmt::If { condition, then, otherwise } => {
+                map(condition);
+                stmt_ids(then, map);
+                stmt_ids(otherwise, map);
+            }
+            Stmt::Loop { body } => stmt_ids(body, map),
+            Stmt::Print { args, .. } => args.iter_mut().for_each(map),
+            Stmt::Break | Stmt::Continue | Stmt::Return(None) | Stmt::Barrier | Stmt::WarpBarrier | Stmt::Fence(_) => {}
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Writes trees as statements of a kernel, folding constants on the way.
+
+use std::collections::HashMap;
+
+use bornite_ir::{Algebra, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Mark, Op, Scalar, Stmt, Value, interp};
+
+use super::tree::converted;
+use super::{Node, Tree};
+
+/// Statements of a kernel with everything written out; the verifier has its own limit above this.
+const MAX_STATEMENTS: usize = 60_000;
+
+/// The builder, and what it need not be told twice.
+pub(crate) struct Writer {
+    pub b: Builder,
+    free: Free,
+    statements: usize,
+}
+
+/// Expressions that have their value everywhere in some code.
+#[derive(Default)]
+pub(crate) struct Free {
+    constants: HashMap<Value, ExprId>,
+    places: Vec<(Builtin, ExprId)>,
+}
+
+/// A written operand: a constant has no statement yet.
+enum Out {
+    Const(Value),
+    Id(ExprId),
+}
+
+impl Writer {
+    pub fn new(b: Builder) -> Writer {
+        Writer { b, free: Free::default(), statements: 0 }
+    }
+
+    /// True once more statements were written than a kernel may have.
+    pub fn is_full(&self) -> bool {
+        self.statements > MAX_STATEMENTS
+    }
+
+    /// Takes back all that was written since a mark.
+    pub fn rollback(&mut self, mark: &Mark) {
+        self.b.rollback(mark);
+        let next = self.b.next_expr();
+        self.free.constants.retain(|_, id| id.0 < next);
+        self.free.places.retain(|(_, id)| id.0 < next);
+    }
+
+    /// What is free in the code around, on the way into a function and out of it.
+    pub fn swap_free(&mut self, free: Free) -> Free {
+        std::mem::replace(&mut self.free, free)
+    }
+
+    pub fn constant(&mut self, value: Value) -> ExprId {
+        if let Some(&id) = self.free.constants.get(&value) {
+            return id;
+        }
+        let id = self.b.constant(value);
+        self.free.constants.insert(value, id);
+        id
+    }
+
+    pub fn place(&mut self, builtin: Builtin) -> ExprId {
+        if let Some((_, id)) = self.free.places.iter().find(|(found, _)| *found == builtin) {
+            return *id;
+        }
+        let id = self.b.builtin(builtin);
+        self.free.places.push((builtin, id));
+        id
+    }
+
+    pub fn stmt(&mut self, stmt: Stmt) {
+        self.statements += 1;
+        self.b.simple(stmt);
+    }
+
+    /// The tree's value.
+    pub fn emit(&mut self, tree: &Tree) -> ExprId {
+        let out = self.out(tree, false);
+        self.id(out)
+    }
+
+    /// The tree's value, by a statement of its own even where it is a constant or has a value already.
+    pub fn emit_new(&mut self, tree: &Tree, from: u32) -> ExprId {
+        let out = self.out(tree, true);
+        let id = self.id(out);
+        let copies = matches!(tree.node, Node::Const(_) | Node::Builtin(_)) || id.0 < from;
+        match tree.ty.element() {
+            Some(scalar) if copies => {
+                self.statements += 1;
+                self.b.bitcast(scalar, &id)
+            }
+            _ => id,
+        }
+    }
+
+    /// The tree's value if it is a constant.
+    pub fn fold(&self, tree: &Tree) -> Option<Value> {
+        match &tree.node {
+            Node::Const(value) => Some(*value),
+            Node::Op(op, args) => {
+                let args: Option<Vec<Value>> = args.iter().map(|arg| self.fold(arg)).collect();
+                interp::evaluate(*op, &args?).ok()
+            }
+            Node::Cast(to, inner) if tree.scalar().is_some() => converted(*to, self.fold(inner)?),
+            Node::Bitcast(to, inner) if tree.scalar().is_some() => {
+                Some(Value::from_bits(*to, self.fold(inner)?.bits()))
+            }
+            Node::Done(id) => self.b.known(*id),
+            _ => None,
+        }
+    }
+
+    fn id(&mut self, out: Out) -> ExprId {
+        match out {
+            Out::Const(value) => self.constant(value),
+            Out::Id(id) => id,
+        }
+    }
+
+    /// Writes a tree; the operation at its root as a statement if `kept`, even of constants.
+    fn out(&mut self, tree: &Tree, kept: bool) -> Out {
+        match &tree.node {
+            Node::Const(value) => Out::Const(*value),
+            Node::Builtin(builtin) => Out::Id(self.place(*builtin)),
+            Node::Done(id) => match self.b.known(*id) {
+                Some(value) => Out::Const(value),
+                None => Out::Id(*id),
+            },
+            Node::Op(op, args) => {
+                let outs: Vec<Out> = args.iter().map(|arg| self.out(arg, false)).collect();
+                let known: Option<Vec<Value>> =
+                    outs.iter().map(|out| if let Out::Const(value) = out { Some(*value) } else { None }).collect();
+                if let (false, Some(values)) = (kept, known)
+                    && let Ok(value) = interp::evaluate(*op, &values)
+                {
+                    return Out::Const(value.with_one_nan());
+                }
+                let ids: Vec<ExprId> = outs.into_iter().map(|out| self.id(out)).collect();
+                self.statements += 1;
+                Out::Id(self.b.op(*op, &ids.iter().collect::<Vec<_>>()))
+            }
+            Node::Algebra(row, at, args) => {
+                let ids: Vec<ExprId> = args.iter().map(|arg| self.emit(arg)).collect();
+                self.statements += 1;
+                Out::Id(match row {
+                    Algebra::Construct => self.b.construct(tree.ty, &ids),
+                    Algebra::Extract => self.b.extract(ids[0], *at),
+                    Algebra::Insert => self.b.insert(ids[0], *at, ids[1]),
+                    row => self.b.algebra(*row, &ids),
+                })
+            }
+            Node::Cast(to, inner) => {
+                let out = self.out(inner, false);
+                if let (Out::Const(value), false) = (&out, kept)
+                    && let Some(value) = converted(*to, *value)
+                {
+                    return Out::Const(value);
+                }
+                let id = self.id(out);
+                self.statements += 1;
+                Out::Id(self.b.cast(*to, &id))
+            }
+            Node::Bitcast(to, inner) => {
+                let out = self.out(inner, false);
+                if let (Out::Const(value), false) = (&out, kept) {
+                    return Out::Const(Value::from_bits(*to, value.bits()).with_one_nan());
+                }
+                let id = self.id(out);
+                self.statements += 1;
+                Out::Id(self.b.bitcast(*to, &id))
+            }
+            Node::Call(function, args) => {
+                let ids: Vec<ExprId> = args.iter().map(|arg| self.emit(arg)).collect();
+                self.statements += 1;
+                Out::Id(self.b.call(*function, &ids))
+            }
+            Node::Atomic { atomic, view, at, value, .. } => {
+                let value = self.emit(value);
+                self.statements += 1;
+                match bornite_ir::Args::new(at) {
+                    Some(at) => Out::Id(self.b.atomic(*atomic, *view, at, value)),
+                    None => Out::Id(value),
+                }
+            }
+        }
+    }
+
+    /// The number of this thread in its block.
+    pub fn linear_thread(&mut self, index: Scalar, block: [u32; 3]) -> Tree {
+        let thread = |axis| Tree::of(Node::Builtin(Builtin::Thread(axis)), index);
+        let mut sum = thread(Axis::X);
+        let mut stride = block[0] as i64;
+        for (axis, size) in [(Axis::Y, block[1]), (Axis::Z, block[2])] {
+            if size > 1 {
+                let part = Tree::op(Op::Mul, vec![thread(axis), Tree::int(index, stride)]);
+                sum = Tree::op(Op::Add, vec![sum, part]);
+            }
+            stride *= size as i64;
+        }
+        sum
+    }
+}

@@ -1,0 +1,69 @@
+//! What a launch tells a front end, and what it gets: a kernel and its source lines.
+
+use bornite_ir::{Dim, Fault, Kernel, Scalar, contiguous};
+
+/// How a kernel is to be launched: all that its text leaves open.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Blocks along x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block along x, y and z.
+    pub block: [u32; 3],
+    /// Bytes of the arrays that are declared `extern __shared__`.
+    pub shared_bytes: u64,
+    /// Dimensions of the arrays behind pointers, by name.
+    pub views: Vec<(String, Vec<Dim>)>,
+    /// Elements of the arrays that `views` does not name; `None`: that is an error.
+    pub default_length: Option<u64>,
+    /// Type of indices. `None`: i32, or i64 where the text indexes with 64 bits.
+    pub index: Option<Scalar>,
+    /// Whether the text is one that our printer wrote: then what the printer did to names, numbers and the loop over
+    /// instances is undone, and printing the kernel gives the same text again.
+    pub printed: bool,
+}
+
+impl Request {
+    /// A launch of so many blocks of so many threads.
+    pub fn new(grid: [u32; 3], block: [u32; 3]) -> Request {
+        Request { grid, block, shared_bytes: 0, views: vec![], default_length: None, index: None, printed: false }
+    }
+
+    /// With an array of so many elements behind a pointer.
+    pub fn length(mut self, name: &str, elements: u64) -> Request {
+        self.views.push((name.into(), contiguous(&[elements.into()])));
+        self
+    }
+
+    /// With so many bytes of dynamic shared memory.
+    pub fn shared_bytes(mut self, bytes: u64) -> Request {
+        self.shared_bytes = bytes;
+        self
+    }
+}
+
+/// Where a parameter of the source went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Given {
+    /// A view of that number.
+    View(u32),
+    /// A value of that number.
+    Value(u32),
+}
+
+/// A kernel made for a launch.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Parameters in the order of the source, by name.
+    pub params: Vec<(String, Given)>,
+    /// The source line of each line of the kernel's text form; 0 where there is none.
+    pub lines: Vec<u32>,
+}
+
+impl Lowered {
+    /// The source line that a fault was found in.
+    pub fn line_of(&self, fault: &Fault) -> Option<u32> {
+        self.lines.get(fault.line? - 1).copied().filter(|line| *line > 0)
+    }
+}

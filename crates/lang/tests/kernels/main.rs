@@ -1,0 +1,283 @@
+//! Ordinary CUDA kernels in textbook styles (`tests/cuda/*.cu`): each runs right on the interpreter, without a GPU and
+//! without a finding, and, where its threads do not depend on each other, on the CPU compiler with the same bits. Then one
+//! small change of its text makes it wrong, and the interpreter must say what and in which line.
+#![allow(missing_docs)]
+
+mod discrete;
+mod grids;
+mod numeric;
+mod parallel;
+mod random;
+
+use std::path::Path;
+
+use bornite_codegen::{cpu, cuda};
+use bornite_ir::interp::{Options, Order, run_with};
+use bornite_ir::{Arg, Fault, FaultKind, Kernel, Scalar, Value, peek, poke};
+use bornite_lang::cuda::Module;
+use bornite_lang::{Given, Lowered, Request};
+
+use random::Random;
+
+/// What is passed for a parameter.
+#[derive(Clone)]
+pub enum Pass {
+    /// An array of so many elements, whose components are filled.
+    Array(usize, Fill),
+    /// A value, by its components.
+    Value(&'static [f64]),
+}
+
+/// What is in an array before the launch.
+#[derive(Clone, Copy)]
+pub enum Fill {
+    Zero,
+    /// Floats between two.
+    Floats(f64, f64),
+    /// Integers from one up to below another.
+    Ints(i64, i64),
+    /// By the number of the component.
+    By(fn(usize) -> f64),
+}
+
+/// What the kernel was given, by name: components of arrays and values, as they are in their type.
+pub struct Inputs(Vec<(&'static str, Vec<f64>)>);
+
+impl Inputs {
+    pub fn all(&self, name: &str) -> &[f64] {
+        let found = self.0.iter().find(|(found, _)| *found == name);
+        &found.unwrap_or_else(|| panic!("no argument '{name}'")).1
+    }
+
+    pub fn one(&self, name: &str) -> f64 {
+        self.all(name)[0]
+    }
+
+    pub fn int(&self, name: &str) -> usize {
+        self.one(name) as usize
+    }
+}
+
+/// A kernel, how it is launched, and what it should give.
+pub struct Sample {
+    /// The file without its ending, and the kernel, with template arguments.
+    pub file: &'static str,
+    pub kernel: &'static str,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u64,
+    pub args: Vec<(&'static str, Pass)>,
+    /// The array that is compared.
+    pub out: &'static str,
+    pub expected: fn(&Inputs) -> Vec<f64>,
+    /// How far a component may be off, relative to itself and to 1.
+    pub tolerance: f64,
+    /// The seeded fault: what is replaced by what, what is reported, and a part of the line that is named.
+    pub seeded: (&'static str, &'static str, &'static str, &'static str),
+}
+
+fn samples() -> Vec<Sample> {
+    let mut all = parallel::samples();
+    all.extend(numeric::samples());
+    all.extend(grids::samples());
+    all.extend(discrete::samples());
+    all
+}
+
+fn kind(fault: &Fault) -> &'static str {
+    match fault.kind {
+        FaultKind::OutOfBounds { .. } => "bounds",
+        FaultKind::Misaligned { .. } => "misaligned",
+        FaultKind::Uninitialised { .. } => "uninitialised",
+        FaultKind::Race { .. } => "race",
+        FaultKind::DivergentBarrier { .. } => "barrier",
+        FaultKind::PartialWarp { .. } => "warp",
+        FaultKind::Division { .. } => "division",
+        FaultKind::TooLong(_) => "too long",
+        FaultKind::BadCall(_) => "bad call",
+    }
+}
+
+fn lowered(sample: &Sample, text: &str) -> (Module, Lowered) {
+    let file = format!("{}.cu", sample.file);
+    let module = Module::parse(&file, text).unwrap_or_else(|errors| panic!("{errors}"));
+    let mut request = Request::new(sample.grid, sample.block).shared_bytes(sample.shared);
+    for (name, pass) in &sample.args {
+        if let Pass::Array(length, _) = pass {
+            request = request.length(name, *length as u64);
+        }
+    }
+    let lowered = module.kernel(sample.kernel, &request).unwrap_or_else(|errors| panic!("{errors}"));
+    (module, lowered)
+}
+
+/// Memory and values of a call, and what is in them.
+struct Call {
+    memory: Vec<Vec<u64>>,
+    values: Vec<Vec<Value>>,
+    inputs: Inputs,
+}
+
+/// Byte and type of every component of a view.
+fn cells(kernel: &Kernel, n: usize) -> Vec<(usize, Scalar)> {
+    let param = &kernel.params[n];
+    let layout = param.ty.layout(&kernel.structs);
+    let elements = kernel.span(&param.dims, &[]).map_or(0, |span| span.elements as usize);
+    let each = |place: usize| layout.offsets.iter().map(move |(at, scalar)| (place * layout.bytes + at, *scalar));
+    (0..elements).flat_map(each).collect()
+}
+
+fn call(sample: &Sample, lowered: &Lowered, seed: u64) -> Call {
+    let kernel = &lowered.kernel;
+    let mut random = Random(seed);
+    let mut call = Call {
+        memory: vec![vec![]; kernel.params.len()],
+        values: vec![vec![]; kernel.values.len()],
+        inputs: Inputs(vec![]),
+    };
+    for (name, pass) in &sample.args {
+        let given = lowered.params.iter().find(|(found, _)| found == name);
+        let (_, given) = given.unwrap_or_else(|| panic!("{}: no parameter '{name}'", sample.file));
+        let held: Vec<f64> = match (given, pass) {
+            (Given::View(n), Pass::Array(_, fill)) => {
+                let n = *n as usize;
+                let bytes = kernel.view_bytes(&kernel.params[n], &[]).unwrap();
+                let words = &mut call.memory[n];
+                *words = vec![0; bytes.div_ceil(8)];
+                let mut held = vec![];
+                for (k, (byte, scalar)) in cells(kernel, n).into_iter().enumerate() {
+                    let value = match fill {
+                        Fill::Zero => 0.0,
+                        Fill::Floats(low, high) => low + (high - low) * random.unit(),
+                        Fill::Ints(low, high) => (low + random.below((high - low) as u64) as i64) as f64,
+                        Fill::By(of) => of(k),
+                    };
+                    let value = Value::from_f64(scalar, value);
+                    poke(words, byte, value);
+                    held.push(value.as_f64());
+                }
+                held
+            }
+            (Given::Value(n), Pass::Value(components)) => {
+                let scalars = kernel.values[*n as usize].ty.components(&kernel.structs);
+                assert_eq!(scalars.len(), components.len(), "{}: '{name}'", sample.file);
+                let values: Vec<Value> =
+                    scalars.iter().zip(*components).map(|(s, x)| Value::from_f64(*s, *x)).collect();
+                let held = values.iter().map(|value| value.as_f64()).collect();
+                call.values[*n as usize] = values;
+                held
+            }
+            _ => panic!("{}: '{name}' is passed as something else", sample.file),
+        };
+        call.inputs.0.push((name, held));
+    }
+    call
+}
+
+fn lend<'a>(kernel: &Kernel, memory: &'a mut [Vec<u64>], values: &'a [Vec<Value>]) -> Vec<Arg<'a>> {
+    (memory.iter_mut().zip(&kernel.params))
+        .map(|(words, p)| if p.access.writes() { Arg::Write(words) } else { Arg::Read(words) })
+        .chain(values.iter().map(|parts| Arg::Value(parts)))
+        .collect()
+}
+
+fn options(order: Order) -> Options {
+    Options { order, max_statements: Some(10_000_000), instances: true, divisions: true }
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
+    let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
+    println!("BORNITE_TEST_SEED={seed}");
+    seed
+}
+
+fn source(sample: &Sample) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda").join(format!("{}.cu", sample.file));
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+#[test]
+fn kernels_run_right() {
+    let (all, seed) = (samples(), seed());
+    assert!(all.len() >= 40, "only {} kernels", all.len());
+    let mut compiled_too = 0;
+    for sample in &all {
+        let (_, lowered) = lowered(sample, &source(sample));
+        let (kernel, name) = (&lowered.kernel, sample.file);
+        assert!(!cuda::print(kernel).is_empty());
+        let mut results: Vec<(&str, Vec<Vec<u64>>)> = vec![];
+        for (what, order) in [("forward", Order::Forward), ("in reverse", Order::Reverse)] {
+            let Call { mut memory, values, .. } = call(sample, &lowered, seed);
+            let outcome = run_with(kernel, &mut lend(kernel, &mut memory, &values), options(order));
+            if let Err(fault) = outcome {
+                let line = lowered.line_of(&fault);
+                panic!("{name}: {fault}, source line {line:?}\n{kernel}");
+            }
+            results.push((what, memory));
+        }
+        if !kernel.is_cooperative() {
+            let Call { mut memory, values, .. } = call(sample, &lowered, seed);
+            let compiled = cpu::compile(kernel).unwrap_or_else(|e| panic!("{name}: {e}"));
+            compiled.run(&mut lend(kernel, &mut memory, &values)).unwrap_or_else(|e| panic!("{name}: {e}"));
+            results.push(("compiled", memory));
+            compiled_too += 1;
+        }
+        let Call { inputs, .. } = call(sample, &lowered, seed);
+        let expected = (sample.expected)(&inputs);
+        let Some((_, Given::View(out))) = lowered.params.iter().find(|(found, _)| found == sample.out) else {
+            panic!("{name}: no array '{}'", sample.out);
+        };
+        let cells = cells(kernel, *out as usize);
+        assert_eq!(cells.len(), expected.len(), "{name}: the reference has another length");
+        for (what, memory) in &results {
+            for (n, ((byte, scalar), expected)) in cells.iter().zip(&expected).enumerate() {
+                let found = peek(&memory[*out as usize], *byte, *scalar).as_f64();
+                let off = (found - expected).abs() / expected.abs().max(1.0);
+                let right = found == *expected || off <= sample.tolerance;
+                assert!(right, "{name}, {what}: {}[{n}] is {found}, not {expected}\n{kernel}", sample.out);
+            }
+        }
+    }
+    assert!(compiled_too >= 20, "only {compiled_too} kernels are compiled");
+}
+
+/// Runs a sample with its seeded fault; what is wrong with what is found.
+fn seeded(sample: &Sample, seed: u64) -> Result<(), String> {
+    let (from, to, expected, line) = sample.seeded;
+    let text = source(sample);
+    if text.matches(from).count() != 1 {
+        return Err(format!("{from:?} is not there once"));
+    }
+    let (module, lowered) = lowered(sample, &text.replace(from, to));
+    let Call { mut memory, values, .. } = call(sample, &lowered, seed);
+    let mut args = lend(&lowered.kernel, &mut memory, &values);
+    let Err(fault) = run_with(&lowered.kernel, &mut args, options(Order::Forward)) else {
+        return Err("nothing is found".into());
+    };
+    let at = lowered.line_of(&fault).ok_or_else(|| format!("{fault} has no line"))?;
+    if kind(&fault) != expected || !module.line(at).contains(line) {
+        return Err(format!("{fault}, line {at}: {}", module.line(at)));
+    }
+    Ok(())
+}
+
+#[test]
+fn seeded_faults_are_found() {
+    let (all, seed) = (samples(), seed());
+    let wrong = all.iter().filter_map(|sample| Some(format!("{}: {}", sample.file, self::seeded(sample, seed).err()?)));
+    assert_eq!(wrong.collect::<Vec<_>>().join("\n"), "");
+    let count = |kind: &str| all.iter().filter(|sample| sample.seeded.2 == kind).count();
+    assert!(count("race") >= 15 && count("bounds") >= 15 && count("uninitialised") >= 2, "faults of too few kinds");
+}
+
+/// No file lies there unused.
+#[test]
+fn every_file_is_a_sample() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda");
+    let used: Vec<&str> = samples().iter().map(|sample| sample.file).collect();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(used.contains(&name.trim_end_matches(".cu")), "{name} is not among the samples");
+    }
+}

@@ -1,0 +1,111 @@
+//! Kernels to CUDA text and back: the same text when printed again, the same bits when run.
+
+#[path = "../../../codegen/tests/fuzz/calls.rs"]
+mod calls;
+#[path = "../../../codegen/tests/fuzz/generate.rs"]
+mod generate;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bornite_codegen::cuda;
+use bornite_ir::interp::Order;
+use bornite_ir::{Kernel, Launch, Scalar, Value, elementwise, templates};
+use bornite_lang::Request;
+use bornite_lang::cuda::Module;
+
+use calls::interpreted;
+use generate::{Case, case, level_case};
+
+/// The kernel that our front end makes of a kernel's text.
+fn back(kernel: &Kernel, text: &str) -> Result<Kernel, String> {
+    let module = Module::parse("printed.cu", text).map_err(|e| e.to_string())?;
+    let (grid, block) = match kernel.launch {
+        Launch::ParallelFor { .. } => ([1; 3], [1; 3]),
+        Launch::Blocks { grid, block } => (grid, block),
+    };
+    let mut request = Request::new(grid, block);
+    (request.index, request.printed) = (Some(kernel.index), true);
+    request.views = kernel.params.iter().map(|p| (p.name.clone(), p.dims.clone())).collect();
+    module.kernel(&cuda::symbol(kernel), &request).map(|lowered| lowered.kernel).map_err(|e| e.to_string())
+}
+
+fn wrong(case: &Case, seed: u64) -> Option<String> {
+    let text = cuda::print(&case.kernel);
+    let again = match back(&case.kernel, &text) {
+        Ok(kernel) => kernel,
+        Err(error) => return Some(format!("it is not read back: {error}\n{text}")),
+    };
+    let printed = cuda::print(&again);
+    if printed != text {
+        let line = text.lines().zip(printed.lines()).find(|(a, b)| a != b);
+        return Some(format!("its text changes, at {line:?}:\n{text}\n{printed}"));
+    }
+    match (interpreted(case, &case.kernel, seed, Order::Forward), interpreted(case, &again, seed, Order::Forward)) {
+        (Ok(expected), Ok(found)) if expected == found => None,
+        (Ok(_), Ok(_)) => Some(format!("other results:\n{}\n{again}", case.kernel)),
+        // Templates that index by their input may fault, in the same way.
+        (Err(expected), Err(found)) if expected.kind == found.kind => None,
+        (Err(fault), _) | (_, Err(fault)) => Some(format!("{fault}\n{again}")),
+    }
+}
+
+#[test]
+fn templates_come_back() {
+    use templates::*;
+    let mut kernels = vec![particles().unwrap(), histogram(1000, 37, 64).unwrap()];
+    for scalar in Scalar::ALL {
+        let made = [
+            fill(scalar, 1000, 1.0),
+            axpy(scalar, 1000, 2.0),
+            block_sum(scalar, 1000, 128),
+            warp_sum(scalar, 320),
+            transpose(scalar, 45, 70),
+            matmul(scalar, 19, 37, 23, 8),
+            block_scan(scalar, 1000, 64),
+            stencil(scalar, 17, 40),
+            softmax(scalar, 4, 100, 64),
+            layer_norm(scalar, 4, 100, 64, 1e-5),
+            conv2d(scalar, 3, 9, 11, 4, 3),
+        ];
+        kernels.extend(made.into_iter().flatten());
+        kernels.extend(elementwise("elementwise", "gelu(x) * y", scalar, 1000));
+    }
+    assert!(kernels.len() > 60, "only {} templates", kernels.len());
+    for kernel in kernels {
+        let values: Vec<Vec<Value>> = (kernel.values.iter())
+            .map(|v| v.ty.components(&kernel.structs).iter().map(|&s| Value::from_f64(s, 16.0)).collect())
+            .collect();
+        let name = kernel.name.clone();
+        let case = Case { kernel, values };
+        assert_eq!(wrong(&case, 1).unwrap_or_default(), "", "{name}");
+    }
+}
+
+#[test]
+fn random_kernels_come_back() {
+    let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
+    // Of 5,000, what ten seconds allow on two busy cores.
+    let count = if full { 50_000 } else { 2_000 };
+    let first = match std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok()) {
+        Some(seed) => seed,
+        None => std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()) << 20,
+    };
+    println!("kernels from BORNITE_TEST_SEED={first}");
+    let next = AtomicU64::new(first);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, Into::into) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        return;
+                    }
+                    let case = if seed % 5 == 4 { level_case(seed) } else { case(seed, true) };
+                    if let Some(what) = wrong(&case, seed) {
+                        panic!("BORNITE_TEST_SEED={seed}: {what}");
+                    }
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,234 @@
+//! What is written into place: parts of a concatenation by whatever computes them, and a new piece of a variable where the
+//! rest of the variable stays as it is.
+//!
+//! A concatenation whose parts lie one after the other in memory, and are computed by kernels of their own anyway, costs
+//! nothing: that is what makes gradients of many parameters one flat tensor. And a variable that becomes its own slices
+//! around a new piece, or itself but for the row that a number names (a cache of keys and values), has only that written.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use bornite_ir::Op as Row;
+
+use super::is_source;
+use super::pack::ALIGNMENT;
+use crate::lower::{aligned, look_through, seen};
+use crate::matmul::strided::Strided;
+use crate::node::{Node, Op};
+use crate::{Device, Tensor};
+
+/// What the widest loads and stores of kernels want.
+const KERNELS: usize = 16;
+/// Parts that are worth a launch of their own, where elementwise ops compute them: their average bytes, and how many there are
+/// at least.
+const LARGE: usize = 256 << 10;
+const MANY: usize = 4;
+
+/// How a node gets its value.
+pub(super) enum Into {
+    /// These inputs of the concatenation are written; the rest of it is there already, or written by what computes it.
+    Pieces { axis: usize, inputs: Vec<usize> },
+    /// Everything is there already but the row at a position along an axis.
+    Row { axis: usize, position: Tensor, value: Tensor },
+}
+
+/// A node that is written into place.
+pub(super) struct InPlace {
+    pub into: Into,
+    /// What must be in memory for it.
+    pub reads: Vec<Tensor>,
+    /// What it is an update of: then it must be written there, or not at all in this way.
+    pub old: Option<Tensor>,
+}
+
+/// All that is written into place.
+#[derive(Default)]
+pub(super) struct Places {
+    pub of: HashMap<u64, InPlace>,
+    /// Values that are parts of another: of which, from which byte on.
+    pub within: HashMap<u64, (u64, usize)>,
+}
+
+/// What calls of a library compute and read.
+pub(super) struct ByCalls {
+    pub results: HashSet<u64>,
+    pub inputs: HashSet<u64>,
+}
+
+/// Finds what can be written into place. `homes` are new values with the tensor whose place they may take, `refused` those of
+/// which it is known that they may not.
+pub(super) fn places(
+    device: Device,
+    nodes: &BTreeMap<u64, Tensor>,
+    by_calls: &ByCalls,
+    wanted: &HashSet<u64>,
+    homes: &[(u64, Tensor)],
+    refused: &HashSet<u64>,
+) -> Places {
+    let mut places = Places::default();
+    for (id, old) in homes.iter().filter(|(id, _)| !refused.contains(id)) {
+        if let Some(update) = nodes.get(id).filter(|t| !is_source(t)).and_then(|tensor| update_of(&tensor.0, old)) {
+            places.of.insert(*id, update);
+        }
+    }
+    // Outermost first: a part of a part is where its whole is.
+    for tensor in nodes.values().rev() {
+        let Op::Concat(axis) = tensor.0.op else { continue };
+        if is_source(tensor) || places.of.contains_key(&tensor.0.id) {
+            continue;
+        }
+        let free = |base: &Tensor, at: usize| {
+            let id = base.0.id;
+            // A GPU's library was told what its matrices are aligned to.
+            let called = by_calls.results.contains(&id) || by_calls.inputs.contains(&id);
+            let alignment = if called && matches!(device, Device::Cuda(_)) { ALIGNMENT } else { KERNELS };
+            let place = at.is_multiple_of(alignment) && !wanted.contains(&id) && !places.within.contains_key(&id);
+            place && nodes.contains_key(&id)
+        };
+        if let Some((parts, rest)) = parts_of(&tensor.0, axis, by_calls, free) {
+            places.within.extend(parts.into_iter().map(|(id, at)| (id, (tensor.0.id, at))));
+            let (into, reads) = (Into::Pieces { axis, inputs: rest }, tensor.0.inputs.clone());
+            places.of.insert(tensor.0.id, InPlace { into, reads, old: None });
+        }
+    }
+    places
+}
+
+/// The parts of a concatenation that are written by what computes them, with the byte at which each begins; and the inputs that
+/// are not. `None` if that is not worth it.
+fn parts_of(
+    node: &Node,
+    axis: usize,
+    by_calls: &ByCalls,
+    free: impl Fn(&Tensor, usize) -> bool,
+) -> Option<(Vec<(u64, usize)>, Vec<usize>)> {
+    if node.shape[..axis].iter().any(|&length| length != 1) || node.elements() == 0 {
+        return None;
+    }
+    let (mut parts, mut at): (Vec<(&Tensor, usize, usize)>, usize) = (vec![], 0);
+    let inputs = || node.inputs.iter().enumerate().filter(|(_, input)| input.0.elements() > 0);
+    for (n, input) in inputs() {
+        let (base, views) = look_through(input);
+        let whole = base.0.elements() == input.0.elements() && seen(base, &views).is_some_and(|p| aligned(&p));
+        let fits = whole && !is_source(base) && !matches!(base.0.op, Op::Full(_)) && free(base, at);
+        if fits && parts.iter().all(|(part, ..)| part.0.id != base.0.id) {
+            parts.push((base, at, n));
+        }
+        at += input.0.bytes();
+    }
+    // What remains is written by a kernel that has all of the result: it cannot read parts of it.
+    let is_part = |parts: &[(&Tensor, usize, usize)], n: usize| parts.iter().any(|(.., part)| *part == n);
+    let others = inputs().filter(|(n, _)| !is_part(&parts, *n));
+    let read: HashSet<u64> = others.map(|(_, input)| look_through(input).0.0.id).collect();
+    parts.retain(|(base, ..)| !read.contains(&base.0.id));
+    let rest = inputs().map(|(n, _)| n).filter(|&n| !is_part(&parts, n)).collect();
+    let computed: usize = parts.iter().map(|(base, ..)| base.0.bytes()).sum();
+    let by_itself = |base: &Tensor| by_calls.results.contains(&base.0.id) || !by_element(&base.0);
+    let heavy: usize = parts.iter().filter(|(base, ..)| by_itself(base)).map(|(base, ..)| base.0.bytes()).sum();
+    let many = parts.len() > MANY && computed >= LARGE * parts.len();
+    // Else one kernel that computes all parts reads and writes less.
+    let worth = 2 * heavy >= node.bytes() || many && 2 * computed >= node.bytes();
+    (worth && !parts.is_empty()).then(|| (parts.iter().map(|(base, at, _)| (base.0.id, *at)).collect(), rest))
+}
+
+/// True if a node can be computed where it is read.
+fn by_element(node: &Node) -> bool {
+    matches!(node.op, Op::Map(_) | Op::Cast(_) | Op::Pad(..) | Op::Iota { .. } | Op::Random(_) | Op::Gather(_))
+}
+
+/// A node as an update of the tensor whose place it takes, if most of it is that tensor.
+fn update_of(node: &Node, old: &Tensor) -> Option<InPlace> {
+    if node.elements() != old.0.elements() || node.elements() == 0 {
+        return None;
+    }
+    let (into, reads) = match &node.op {
+        Op::Concat(axis) => {
+            let inputs = new_pieces(node, *axis, old)?;
+            let reads = inputs.iter().map(|&n| node.inputs[n].clone()).collect();
+            (Into::Pieces { axis: *axis, inputs }, reads)
+        }
+        Op::Map(Row::Select) => {
+            let [condition, value, kept] = &node.inputs[..] else { return None };
+            let (base, views) = look_through(kept);
+            if base.0.id != old.0.id || !aligned(&seen(base, &views)?) {
+                return None;
+            }
+            let (axis, position) = one_position(condition)?;
+            (Into::Row { axis, position: position.clone(), value: value.clone() }, vec![position, value.clone()])
+        }
+        _ => return None,
+    };
+    // What is written must not be read from the same memory.
+    let reads_old = |input: &Tensor| look_through(input).0.0.id == old.0.id;
+    (!reads.iter().any(reads_old)).then(|| InPlace { into, reads, old: Some(old.clone()) })
+}
+
+/// The inputs of a concatenation that are not parts of `old` at the place that they have there. `None` if all are.
+fn new_pieces(node: &Node, axis: usize, old: &Tensor) -> Option<Vec<usize>> {
+    let whole = Strided::contiguous(&node.shape);
+    let (mut start, mut new) = (0isize, vec![]);
+    for (n, input) in node.inputs.iter().enumerate().filter(|(_, input)| input.0.elements() > 0) {
+        let (base, views) = look_through(input);
+        let there = base.0.id == old.0.id
+            && seen(base, &views).is_some_and(|place| {
+                let strides = place.strides.iter().zip(&whole.strides).zip(&place.shape);
+                let same = |((a, b), length): ((&isize, &isize), &usize)| *length == 1 || a == b;
+                place.offset == start * whole.strides[axis] && strides.into_iter().all(same)
+            });
+        if !there {
+            new.push(n);
+        }
+        start += input.0.shape[axis] as isize;
+    }
+    (new.len() < node.inputs.len()).then_some(new)
+}
+
+/// The axis and the number, if a condition holds exactly where the place along the axis is that number.
+fn one_position(condition: &Tensor) -> Option<(usize, Tensor)> {
+    let (base, views) = look_through(condition);
+    let Op::Map(Row::Eq) = base.0.op else { return None };
+    let [a, b] = &base.0.inputs[..] else { return None };
+    let shown = seen(base, &views)?;
+    [(a, b), (b, a)].into_iter().find_map(|(places, number)| {
+        let (iota, through) = look_through(places);
+        let Op::Iota { axis: counted } = iota.0.op else { return None };
+        let counts = compose(&shown, &base.0.shape, &seen(iota, &through)?)?;
+        let (stride, length) = (Strided::contiguous(&iota.0.shape).strides[counted], iota.0.shape[counted]);
+        let real = |axis: &usize| counts.shape[*axis] != 1;
+        let along = |axis: &usize| counts.shape[*axis] == length && counts.strides[*axis] == stride;
+        let axis = (0..counts.shape.len()).filter(real).find(along)?;
+        // All other axes together stay within one place of the axis that is counted, or pass all of it.
+        let mut below = 0;
+        for other in (0..counts.shape.len()).filter(real).filter(|&other| other != axis) {
+            let (far, steps) = (counts.strides[other], counts.shape[other] as isize - 1);
+            if far < 0 || far >= stride && far % (stride * length as isize) != 0 {
+                return None;
+            }
+            below += if far < stride { far * steps } else { 0 };
+        }
+        let counted_whole = iota.0.dtype.is_int() && length as i128 - 1 <= iota.0.dtype.int_range().1;
+        let (only, through) = look_through(number);
+        let repeated = seen(only, &through)?;
+        let one = repeated.shape.iter().zip(&repeated.strides).all(|(length, stride)| *length == 1 || *stride == 0);
+        let fits = counts.offset == 0 && below < stride && counted_whole && one;
+        fits.then(|| (axis, number.clone()))
+    })
+}
+
+/// A view of a view: `outer` shows a tensor of `shape`, of which `inner` says where its elements lie. `None` where that is
+/// not axis by axis.
+fn compose(outer: &Strided, shape: &[usize], inner: &Strided) -> Option<Strided> {
+    let contiguous = Strided::contiguous(shape);
+    let mut strides = vec![0; outer.shape.len()];
+    let mut taken = HashSet::new();
+    for (axis, &stride) in outer.strides.iter().enumerate().filter(|(axis, _)| outer.shape[*axis] != 1) {
+        if stride == 0 {
+            continue;
+        }
+        let along = (0..shape.len()).find(|&n| shape[n] != 1 && contiguous.strides[n] == stride)?;
+        if outer.shape[axis] > shape[along] || !taken.insert(along) {
+            return None;
+        }
+        strides[axis] = inner.strides[along];
+    }
+    (outer.offset == 0).then(|| Strided { offset: inner.offset, shape: outer.shape.clone(), strides })
+}

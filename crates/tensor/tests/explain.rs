@@ -1,0 +1,76 @@
+//! What `explain` says is what the graph means: bytes, operations, times at the roof, and what is in memory when most is.
+
+use bornite::{DType, Device, Explained, Tensor, explained};
+
+fn ones(shape: &[usize], device: Device) -> Tensor {
+    Tensor::from_slice(&vec![1.0f32; shape.iter().product()], shape, device)
+}
+
+/// Bytes and operations of each step.
+fn costs(plan: &Explained) -> Vec<(u64, u64)> {
+    plan.steps.iter().map(|step| (step.bytes, step.flops)).collect()
+}
+
+#[test]
+fn costs_follow_from_shapes() -> bornite::Result<()> {
+    let device = Device::Interpreter;
+    let (x, w) = (ones(&[64, 48], device), ones(&[48, 80], device));
+    let product = (4 * (64 * 48 + 48 * 80 + 64 * 80), 2 * 64 * 48 * 80);
+    let long = Tensor::arange(1000, DType::F32, device);
+    for (what, tensor, expected) in [
+        ("a chain", (&x * 2.0 + 1.0).exp(), vec![(2 * 4 * 64 * 48, 3 * 64 * 48)]),
+        ("a row sum", x.square().sum(-1), vec![(4 * (64 * 48 + 64), 2 * 64 * 48)]),
+        ("a view", x.t(), vec![(2 * 4 * 64 * 48, 0)]),
+        ("a product", x.matmul(&w), vec![product]),
+        (
+            "a product and more, in its place",
+            x.matmul(&w).exp().matmul(&w.t()),
+            vec![product, (2 * 4 * 64 * 80, 64 * 80), product],
+        ),
+        ("made of nothing", long, vec![(4000, 0)]),
+    ] {
+        assert_eq!(costs(&explained(&[tensor])?), expected, "{what}");
+    }
+    assert_eq!(explained(&[])?.steps.len(), 0);
+    Ok(())
+}
+
+#[test]
+fn the_least_time_is_that_of_the_slower_roof() -> bornite::Result<()> {
+    let x = ones(&[256, 256], Device::cpu());
+    let plan = explained(&[x.matmul(&x), &x + 1.0])?;
+    let roof = plan.roof.expect("a CPU has one");
+    for step in &plan.steps {
+        let (move_us, count_us) =
+            (1e6 * step.bytes as f64 / roof.bytes_per_second, 1e6 * step.flops as f64 / roof.flops_per_second);
+        assert_eq!(step.least_us, Some(move_us.max(count_us)));
+        assert_eq!(count_us > move_us, step.what.starts_with("matmul"), "{step}");
+    }
+    let sum: f64 = plan.steps.iter().filter_map(|step| step.least_us).sum();
+    assert!((plan.least_us().unwrap_or(0.0) - sum).abs() < 1e-9);
+    assert_eq!(explained(&[&ones(&[2], Device::Interpreter) + 1.0])?.least_us(), None);
+    Ok(())
+}
+
+#[test]
+fn the_peak_names_what_is_alive_and_its_line() -> bornite::Result<()> {
+    let device = Device::Interpreter;
+    let x = ones(&[64, 64], device);
+    let (kept, line) = (x.matmul(&x), line!());
+    let (other, next) = (kept.matmul(&x), line!());
+    let y = other.matmul(&kept).slice(0, 0..8).sum(..);
+    let plan = explained(&[y])?;
+    let peak = &plan.peak;
+    // The first two products, and the third while it is computed.
+    assert_eq!((peak.bytes, peak.values.len()), (3 * 64 * 64 * 4, 3), "{plan}");
+    assert!(peak.values.iter().all(|value| value.op == "matmul" && value.bytes == 64 * 64 * 4));
+    let text = plan.to_string();
+    for line in [line, next] {
+        let place = format!("explain.rs:{line}");
+        assert!(text.lines().any(|l| l.starts_with("  16.4 kB matmul") && l.contains(&place)), "{text}");
+    }
+    assert!(text.starts_with("4 steps on interpreter, 49152 bytes of scratch memory\n"), "{text}");
+    assert!(text.contains("most scratch memory at step 2: 49.2 kB\n"), "{text}");
+    assert!(text.contains("scratch 0 = matmul_f32 (input 0)  32.8 kB, 524.3 kflop  at "), "{text}");
+    Ok(())
+}

@@ -1,0 +1,106 @@
+template <int BYTES> struct bn_word;
+template <> struct bn_word<2> { typedef unsigned short type; };
+template <> struct bn_word<4> { typedef unsigned type; };
+template <> struct bn_word<8> { typedef uint2 type; };
+template <> struct bn_word<16> { typedef uint4 type; };
+template <class V> __device__ __forceinline__ V bn_load(const void* p) {
+    union { typename bn_word<sizeof(V)>::type word; V v; } u;
+    u.word = *(const typename bn_word<sizeof(V)>::type*)p;
+    return u.v;
+}
+template <class V> __device__ __forceinline__ void bn_store(void* p, const V& v) {
+    union { typename bn_word<sizeof(V)>::type word; V v; } u;
+    u.v = v;
+    *(typename bn_word<sizeof(V)>::type*)p = u.word;
+}
+struct f32x4 { float x, y, z, w; };
+extern "C" __global__ void __launch_bounds__(256)
+mul_add_mul_add_mul_sqrt_mul_add_div_f32(float* __restrict__ out0, float* __restrict__ out1, float* __restrict__ out2, const float* __restrict__ in0, const float* __restrict__ in1, const float* __restrict__ in2, const float* __restrict__ in3, int instances, int elements, float c2, float c3, float c4, float c5, float c6, float c7, float c8, float c9) {
+    for (unsigned i_ = (unsigned)blockIdx.x * blockDim.x + threadIdx.x; i_ < (unsigned)instances;
+         i_ += (unsigned)gridDim.x * blockDim.x) {
+        const int index = (int)i_;
+        const int v4 = (int)((unsigned)index * (unsigned)4);
+        const f32x4 v5 = bn_load<f32x4>(&in0[v4]);
+        const float v6 = v5.x;
+        const float v7 = v5.y;
+        const float v8 = v5.z;
+        const float v9 = v5.w;
+        const float v11 = v6 * c2;
+        const float v12 = v7 * c2;
+        const float v13 = v8 * c2;
+        const float v14 = v9 * c2;
+        const f32x4 v15 = bn_load<f32x4>(&in1[v4]);
+        const float v16 = v15.x;
+        const float v17 = v15.y;
+        const float v18 = v15.z;
+        const float v19 = v15.w;
+        const float v21 = v16 * c3;
+        const float v22 = v17 * c3;
+        const float v23 = v18 * c3;
+        const float v24 = v19 * c3;
+        const float v25 = v11 + v21;
+        const float v26 = v12 + v22;
+        const float v27 = v13 + v23;
+        const float v28 = v14 + v24;
+        const f32x4 v29 = bn_load<f32x4>(&in2[v4]);
+        const float v30 = v29.x;
+        const float v31 = v29.y;
+        const float v32 = v29.z;
+        const float v33 = v29.w;
+        const float v35 = v30 * c4;
+        const float v36 = v31 * c4;
+        const float v37 = v32 * c4;
+        const float v38 = v33 * c4;
+        const float v39 = v16 * v16;
+        const float v40 = v17 * v17;
+        const float v41 = v18 * v18;
+        const float v42 = v19 * v19;
+        const float v44 = v39 * c5;
+        const float v45 = v40 * c5;
+        const float v46 = v41 * c5;
+        const float v47 = v42 * c5;
+        const float v48 = v35 + v44;
+        const float v49 = v36 + v45;
+        const float v50 = v37 + v46;
+        const float v51 = v38 + v47;
+        const f32x4 v52 = bn_load<f32x4>(&in3[v4]);
+        const float v53 = v52.x;
+        const float v54 = v52.y;
+        const float v55 = v52.z;
+        const float v56 = v52.w;
+        const float v58 = v53 * c6;
+        const float v59 = v54 * c6;
+        const float v60 = v55 * c6;
+        const float v61 = v56 * c6;
+        const float v63 = v25 * c7;
+        const float v64 = v26 * c7;
+        const float v65 = v27 * c7;
+        const float v66 = v28 * c7;
+        const float v67 = sqrtf(v48);
+        const float v68 = sqrtf(v49);
+        const float v69 = sqrtf(v50);
+        const float v70 = sqrtf(v51);
+        const float v72 = v67 * c8;
+        const float v73 = v68 * c8;
+        const float v74 = v69 * c8;
+        const float v75 = v70 * c8;
+        const float v77 = v72 + c9;
+        const float v78 = v73 + c9;
+        const float v79 = v74 + c9;
+        const float v80 = v75 + c9;
+        const float v81 = v63 / v77;
+        const float v82 = v64 / v78;
+        const float v83 = v65 / v79;
+        const float v84 = v66 / v80;
+        const float v85 = v58 - v81;
+        const float v86 = v59 - v82;
+        const float v87 = v60 - v83;
+        const float v88 = v61 - v84;
+        const f32x4 v89 = {v25, v26, v27, v28};
+        bn_store(&out0[v4], v89);
+        const f32x4 v90 = {v48, v49, v50, v51};
+        bn_store(&out1[v4], v90);
+        const f32x4 v91 = {v85, v86, v87, v88};
+        bn_store(&out2[v4], v91);
+    }
+}
