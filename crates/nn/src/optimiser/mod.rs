@@ -103,7 +103,7 @@ impl Rule {
     }
 }
 
-/// What a step is given from the host, as one tensor of f32: [`Numbers::tensor`].
+/// What a step is given from the host, as one tensor of f32: [`Optimiser::numbers`].
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
     /// The learning rate.

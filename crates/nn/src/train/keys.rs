@@ -114,7 +114,7 @@ pub const KEYS: &[Key] = &[
         "train.eval_every",
         Kind::Count,
         "100",
-        "Steps between evaluations on the validation part; 0 for none. The last step is always evaluated.",
+        "Steps between evaluations on the validation part, beside those at each checkpoint; 0 for none at all.",
     ),
     key("train.eval_batches", Kind::Positive, "16", "Batches of an evaluation."),
     key("train.save_every", Kind::Count, "200", "Steps between checkpoints; 0 for one at the end only."),

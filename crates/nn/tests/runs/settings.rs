@@ -191,4 +191,8 @@ fn the_manual_lists_every_setting() {
     } else {
         assert!(manual == right, "run BLESS=1 cargo test -p bornite-nn --test runs");
     }
+    // And its examples are settings.
+    for example in manual.split("```toml\n").skip(1) {
+        RunConfig::parse(example.split("```").next().unwrap()).unwrap().resolved().unwrap();
+    }
 }

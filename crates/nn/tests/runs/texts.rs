@@ -102,6 +102,9 @@ fn a_run_writes() {
         let loss = tuned.last.unwrap().loss.unwrap();
         assert!(loss < 3.0, "{name} starts anew: {loss}");
         go(&config, &folder.at(&name), true, None).unwrap();
+        config.model.layers = Some(3);
+        let error = go(&config, &folder.at("other"), false, None).unwrap_err().to_string();
+        assert!(error.contains("model.layers is not that of the model named by model.from"), "{error}");
     }
     let error = go(&small(&corpus, &[]), &imported, true, None).unwrap_err().to_string();
     assert!(error.contains("train from it with --set model.from=FOLDER"), "{error}");
