@@ -39,8 +39,7 @@ fn learner(name: &str) -> Result<Learner> {
     let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
     arena.load(&named)?;
     let rule = Rule::Adamw { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
-    let learning =
-        Learning { rule, decay: 0.1, clip: Some(1.0), precision: Precision::F32, accumulate: 1, seed: 0 };
+    let learning = Learning { rule, decay: 0.1, clip: Some(1.0), precision: Precision::F32, accumulate: 1, seed: 0 };
     Learner::with(gpt, learning, arena)
 }
 

@@ -98,8 +98,7 @@ impl FusedOp for Step {
                     Factors::Numbers(numbers) => numbers.map(|x| x as f32),
                     Factors::Inputs => [given[1].slice()?[0], given[2].slice()?[0], given[3].slice()?[0]],
                 };
-                let [beta1, beta2, eps] = [beta1, beta2, eps].map(|x| x as f32);
-                let step = AdamW { beta1, beta2, eps, kept, rate, root };
+                let step = AdamW { beta1, beta2, eps: eps as f32, kept, rate, root };
                 let (p, m, v) = (p.slice_mut()?, m.slice_mut()?, v.slice_mut()?);
                 routine(step, p, given[0].slice()?, m, v, pool::threads());
                 Ok(())

@@ -26,6 +26,7 @@ pub use fused::with_gpu_kernels;
 pub(crate) use fused::{Form, Group, extent, for_gpu, lower_group};
 pub(crate) use into::{lower_pieces, lower_row};
 pub(crate) use places::one_a_row;
+pub(crate) use scatter::PART as SUMMED_TOGETHER;
 pub(crate) use scatter::lower_scatter;
 
 /// A kernel and the tensors it reads. Its first parameters are the results, then comes the device's status if it reports

@@ -10,7 +10,7 @@ use bornite_ir::Value;
 
 use crate::execute::RoutineCall;
 use crate::fused::{Memory, MemoryMut};
-use crate::lower::{aligned, look_through, seen};
+use crate::lower::{SUMMED_TOGETHER, aligned, look_through, seen};
 use crate::matmul::strided::Strided;
 use crate::node::{Node, Op};
 use crate::simd::each;
@@ -177,25 +177,39 @@ impl Scatter {
         let lines = to.len().div_ceil(rows * self.inner);
         for (line, to) in (outer..outer + lines).zip(to.chunks_mut(rows * self.inner)) {
             let has = to.len() / self.inner;
+            // As in the plain kernel: some values are summed, then join the total. One count for what has one index.
+            let each = if whole { self.inner } else { 1 };
+            let (mut sums, mut since) = (vec![T::default(); to.len()], vec![0; to.len() / each]);
             for term in 0..self.count {
-                for n in 0..if whole { 1 } else { self.inner } {
+                for n in 0..self.inner / each {
                     let found: i64 = index[self.index.at(line, term, n)].into();
                     let Some(place) = usize::try_from(found).ok().filter(|&place| place < self.length) else {
                         return Some(((line * self.count + term) * self.inner + n, found));
                     };
                     let Some(place) = place.checked_sub(row).filter(|&place| place < has) else { continue };
-                    let to = &mut to[place * self.inner..][..self.inner];
-                    match (whole, run) {
-                        (true, true) => {
-                            let terms = &values[self.values.at(line, term, 0)..][..self.inner];
-                            to.iter_mut().zip(terms).for_each(|(to, &term)| *to = to.plus(term));
+                    let from = place * self.inner + n;
+                    let (sums, since) = (&mut sums[from..][..each], &mut since[from / each]);
+                    let start = self.values.at(line, term, n);
+                    match (run && whole, *since) {
+                        (true, 0) => sums.copy_from_slice(&values[start..][..each]),
+                        (true, _) => add_to(sums, &values[start..][..each]),
+                        (false, before) => {
+                            for (m, sum) in sums.iter_mut().enumerate() {
+                                let value = values[self.values.at(line, term, n + m)];
+                                *sum = if before == 0 { value } else { sum.plus(value) };
+                            }
                         }
-                        (true, false) => {
-                            let terms = (0..self.inner).map(|n| values[self.values.at(line, term, n)]);
-                            to.iter_mut().zip(terms).for_each(|(to, term)| *to = to.plus(term));
-                        }
-                        (false, _) => to[n] = to[n].plus(values[self.values.at(line, term, n)]),
                     }
+                    *since += 1;
+                    if *since == SUMMED_TOGETHER {
+                        add_to(&mut to[from..][..each], sums);
+                        *since = 0;
+                    }
+                }
+            }
+            for ((to, sums), since) in to.chunks_mut(each).zip(sums.chunks(each)).zip(since) {
+                if since > 0 {
+                    add_to(to, sums);
                 }
             }
         }
@@ -203,8 +217,12 @@ impl Scatter {
     }
 }
 
+fn add_to<T: Term>(to: &mut [T], terms: &[T]) {
+    to.iter_mut().zip(terms).for_each(|(to, &term)| *to = to.plus(term));
+}
+
 /// What is added.
-trait Term: Element + bytemuck::Pod + Copy + Send + Sync {
+trait Term: Element + bytemuck::Pod + Default + Copy + Send + Sync {
     fn of(value: Value) -> Self;
     fn plus(self, other: Self) -> Self;
 }

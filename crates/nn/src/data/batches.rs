@@ -3,8 +3,8 @@
 //! An epoch goes once through all windows, in an order that follows from seed and epoch alone. So a cursor of a few numbers
 //! resumes anywhere, and how far ahead a thread works changes nothing.
 
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
@@ -47,8 +47,10 @@ pub struct Cursor {
     pub epoch: u64,
     /// How many windows of this epoch were used.
     pub position: u64,
-    /// How many windows an epoch has, which tells other data apart.
+    /// How many windows an epoch has.
     pub windows: u64,
+    /// What tells these data from others: see [`Dataset::mark`].
+    pub data: u64,
 }
 
 /// Inputs and targets of one step, `batch` rows of `context` tokens each; a target is the token after its input.
@@ -96,7 +98,9 @@ impl Batches {
     pub(super) fn new(data: Dataset, plan: &Plan) -> Result<Batches> {
         let (batch, context) = (plan.batch, plan.context);
         if batch == 0 || context == 0 || batch.checked_mul(context).is_none_or(|tokens| tokens > LARGEST) {
-            let what = format!("batches of {batch} windows of {context} tokens were asked for; at least one of each and at most");
+            let what = format!(
+                "batches of {batch} windows of {context} tokens were asked for; at least one of each and at most"
+            );
             return Err(Error::Data(format!("{what} {LARGEST} tokens together are possible")));
         }
         let (found, needed) = (data.len(), context as u64 + 1);
@@ -109,7 +113,7 @@ impl Batches {
             )));
         }
         let count = (found - 1) / context as u64;
-        let cursor = Cursor { seed: plan.seed, epoch: 0, position: 0, windows: count };
+        let cursor = Cursor { seed: plan.seed, epoch: 0, position: 0, windows: count, data: data.mark() };
         let windows = Arc::new(Windows { data, plan: plan.clone(), count });
         Ok(Batches { windows, cursor, prefetch: plan.prefetch, ahead: None })
     }
@@ -126,13 +130,19 @@ impl Batches {
 
     /// Goes on from a cursor of these data.
     pub fn seek(&mut self, cursor: Cursor) -> Result<()> {
-        let count = self.windows.count;
+        let (count, mark) = (self.windows.count, self.windows.data.mark());
         if cursor.windows != count || cursor.position >= count {
             return Err(Error::Data(format!(
                 "the position to resume from is window {} of {}, but with these data and this context there are {count}; \
                  resume with the data, the context and the split that it was saved with",
                 cursor.position, cursor.windows
             )));
+        }
+        if cursor.data != mark {
+            return Err(Error::Data(
+                "the position to resume from was saved with other data; resume with those, or start anew with these"
+                    .into(),
+            ));
         }
         self.ahead = None;
         self.cursor = cursor;

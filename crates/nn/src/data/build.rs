@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sha2::{Digest, Sha256};
 
+use super::Progress;
 use super::cache::{DOCUMENTS, FORMAT_VERSION, FileRecord, MANIFEST, Manifest, TOKENS};
 use super::documents::{self, Piece};
 use super::source::SourceFile;
-use super::Progress;
 use crate::tokenizer::{Encoder, Tokenizer, hex};
 use crate::{Error, Result};
 
@@ -239,7 +239,8 @@ impl<'a> Numbers<'a> {
 
     fn finish(self) -> Result<(u64, String)> {
         let Numbers { file, path, hash, count } = self;
-        let sync = |file: BufWriter<Box<dyn Output + 'a>>| file.into_inner().map_err(|error| error.into_error())?.sync();
+        let sync =
+            |file: BufWriter<Box<dyn Output + 'a>>| file.into_inner().map_err(|error| error.into_error())?.sync();
         sync(file).map_err(Error::io("write", &path))?;
         Ok((count, hex(&hash.finalize())))
     }

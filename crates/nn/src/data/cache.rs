@@ -150,10 +150,12 @@ fn reuse(
 ) -> Result<Option<(Tokens, Documents)>> {
     let Ok(mut manifest) = read_manifest(folder) else { return Ok(None) };
     let pairs = || manifest.files.iter().zip(files);
-    if manifest.files.len() != files.len() || !pairs().all(|(old, new)| old.path == new.path && old.bytes == new.bytes) {
+    if manifest.files.len() != files.len() || !pairs().all(|(old, new)| old.path == new.path && old.bytes == new.bytes)
+    {
         return Ok(None);
     }
-    let touched: Vec<usize> = (0..files.len()).filter(|&n| manifest.files[n].modified_ns != files[n].modified_ns).collect();
+    let touched: Vec<usize> =
+        (0..files.len()).filter(|&n| manifest.files[n].modified_ns != files[n].modified_ns).collect();
     let total = touched.iter().map(|&n| files[n].bytes).sum();
     let mut done = 0;
     for &n in &touched {
@@ -190,9 +192,8 @@ fn read_manifest(folder: &Path) -> Result<Manifest> {
     file.take(MANIFEST_BYTES).read_to_end(&mut json).map_err(Error::io("read", &path))?;
     let wrong = |error: serde_json::Error| Error::file(&path, format!("not the manifest of tokenised data: {error}"));
     let Version { format_version } = serde_json::from_slice(&json).map_err(wrong)?;
-    if format_version != FORMAT_VERSION {
-        let what = format!("the data have format version {format_version}; this program reads version {FORMAT_VERSION}");
-        return Err(Error::file(&path, format!("{what}, so tokenise them again or use the program that made them")));
+    if format_version > FORMAT_VERSION {
+        return Err(Error::Newer { path, found: format_version.into(), known: FORMAT_VERSION.into() });
     }
     serde_json::from_slice(&json).map_err(wrong)
 }
@@ -216,7 +217,10 @@ fn open_manifest(folder: &Path, manifest: &Manifest, tokenizer: &Tokenizer) -> R
         let file = File::open(&path).map_err(Error::io("open", &path))?;
         let found = file.metadata().map_err(Error::io("read", &path))?.len();
         if Some(found) != count.checked_mul(bytes) {
-            return Err(Error::file(&path, format!("{found} bytes where the manifest promises {count} numbers of {bytes} bytes")));
+            return Err(Error::file(
+                &path,
+                format!("{found} bytes where the manifest promises {count} numbers of {bytes} bytes"),
+            ));
         }
         Ok((file, path))
     };

@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::Progress;
 use super::batches::{Batches, Plan};
 use super::cache::{self, Documents};
 use super::source::{self, Format, Source};
 use super::store::Tokens;
-use super::Progress;
+use crate::random::mix;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Result};
 
@@ -19,6 +20,8 @@ pub struct Dataset {
     tokens: Arc<Tokens>,
     range: Range<u64>,
     documents: Option<Arc<Documents>>,
+    /// Of all tokens, not only those in `range`.
+    mark: u64,
 }
 
 impl Dataset {
@@ -38,20 +41,23 @@ impl Dataset {
         let data = if bins == files.len() {
             let mut tokens = Tokens::new(tokenizer.vocabulary());
             files.iter().try_for_each(|file| tokens.push_shard(file))?;
-            Dataset { range: 0..tokens.len(), tokens: Arc::new(tokens), documents: None }
+            Dataset { range: 0..tokens.len(), mark: tokens.mark()?, tokens: Arc::new(tokens), documents: None }
         } else if bins == 0 {
             let (tokens, documents) = cache::open_or_build(cache, &files, tokenizer, progress)?;
-            Dataset { range: 0..tokens.len(), tokens: Arc::new(tokens), documents: Some(Arc::new(documents)) }
+            Dataset::kept(tokens, documents)?
         } else {
-            let bin = files.iter().find(|file| is_bin(file.format)).map_or(String::new(), |file| file.path.display().to_string());
+            let bin = files
+                .iter()
+                .find(|file| is_bin(file.format))
+                .map_or(String::new(), |file| file.path.display().to_string());
             return Err(Error::Data(format!("{bin} holds tokens, other files text; name one kind at a time")));
         };
         if data.is_empty() {
-            let (first, count) = (files[0].path.display(), files.len());
-            return Err(Error::Data(format!("there is nothing in {first}{}", match count {
+            let others = match files.len() {
                 1 => String::new(),
-                _ => format!(" and {} other files", count - 1),
-            })));
+                count => format!(" and {} more", count - 1),
+            };
+            return Err(Error::Data(format!("there is nothing in {}{others}", files[0].path.display())));
         }
         Ok(data)
     }
@@ -59,7 +65,12 @@ impl Dataset {
     /// A folder that [`open`](Dataset::open) made below its cache, without the sources: only the tokenizer is compared.
     pub fn open_folder(folder: &Path, tokenizer: &Tokenizer) -> Result<Dataset> {
         let (tokens, documents) = cache::open_folder(folder, tokenizer)?;
-        Ok(Dataset { range: 0..tokens.len(), tokens: Arc::new(tokens), documents: Some(Arc::new(documents)) })
+        Dataset::kept(tokens, documents)
+    }
+
+    fn kept(tokens: Tokens, documents: Documents) -> Result<Dataset> {
+        let (range, mark) = (0..tokens.len(), tokens.mark()?);
+        Ok(Dataset { range, mark, tokens: Arc::new(tokens), documents: Some(Arc::new(documents)) })
     }
 
     /// The number of tokens.
@@ -70,6 +81,13 @@ impl Dataset {
     /// Whether there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
+    }
+
+    /// A number that tells these data from others, wherever they lie: a hash of their length and of tokens at the ends and in
+    /// between, not of all.
+    pub fn mark(&self) -> u64 {
+        // 63 bits: configuration files have signed numbers.
+        mix(mix(self.mark ^ self.range.start) ^ self.range.end) >> 1
     }
 
     /// Appends tokens, from one place on.
@@ -84,11 +102,15 @@ impl Dataset {
     /// document ends, so that none is in both, if one ends within that part.
     pub fn split(&self, fraction: f64) -> Result<(Dataset, Dataset)> {
         if !(0.0..1.0).contains(&fraction) {
-            return Err(Error::Data(format!("a part of {fraction} was asked for validation; from 0 to less than 1 is possible")));
+            return Err(Error::Data(format!(
+                "a part of {fraction} was asked for validation; from 0 to less than 1 is possible"
+            )));
         }
         let tail = (self.len() as f64 * fraction).round() as u64;
         let mut cut = self.range.end - tail.min(self.len());
-        if tail > 0 && let Some(documents) = &self.documents {
+        if tail > 0
+            && let Some(documents) = &self.documents
+        {
             // Training keeps the document that the cut would halve, unless that leaves nothing.
             if let Some(end) = documents.end_at_or_after(cut)?.filter(|end| *end < self.range.end) {
                 cut = end;

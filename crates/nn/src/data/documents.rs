@@ -6,8 +6,8 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::{jsonl, parquet};
 use super::source::{Format, SourceFile};
+use super::{jsonl, parquet};
 use crate::tokenizer::{Split, hex};
 use crate::{Error, Result};
 

@@ -90,7 +90,8 @@ fn a_full_disk_leaves_nothing_that_is_believed() {
             Err(error) => {
                 failures += 1;
                 assert!(error.to_string().starts_with("cannot write "), "{error}");
-                let left: Vec<_> = std::fs::read_dir(&cache).unwrap().flatten().map(|entry| entry.file_name()).collect();
+                let left: Vec<_> =
+                    std::fs::read_dir(&cache).unwrap().flatten().map(|entry| entry.file_name()).collect();
                 assert!(left.iter().all(|name| name.to_string_lossy().ends_with(".lock")), "{left:?}");
                 // With space again, it is as if nothing had been.
                 assert_eq!(build(u64::MAX, u64::MAX).unwrap().0.len(), 951);

@@ -19,7 +19,8 @@ pub(super) fn read(mut reader: impl BufRead, path: &Path, field: &str, sink: Sin
     let (mut line, mut number, mut before) = (vec![], 0u64, 0u64);
     loop {
         line.clear();
-        let bytes = reader.by_ref().take(LONGEST_BYTES).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
+        let bytes =
+            reader.by_ref().take(LONGEST_BYTES).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
         if bytes == 0 {
             return Ok(());
         }
@@ -50,7 +51,10 @@ pub(super) fn read(mut reader: impl BufRead, path: &Path, field: &str, sink: Sin
                 return Err(Error::file(path, format!("line {number}: the field '{field}' is {kind}, not a string")));
             }
             Found::Names(names) => {
-                return Err(Error::file(path, format!("line {number} has no field '{field}'; {}", there_are("fields", &names))));
+                return Err(Error::file(
+                    path,
+                    format!("line {number} has no field '{field}'; {}", there_are("fields", &names)),
+                ));
             }
         }
     }

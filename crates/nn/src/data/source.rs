@@ -114,9 +114,8 @@ fn walk(path: &Path, source: &Source, depth: usize, files: &mut Vec<SourceFile>)
     if depth == DEEPEST {
         return Err(Error::file(path, format!("folders are nested more than {DEEPEST} deep")));
     }
-    let entries = fs::read_dir(path).map_err(Error::io("list", path))?;
-    let mut names = entries.map(|entry| entry.map(|e| e.file_name())).collect::<std::io::Result<Vec<_>>>();
-    let names = names.as_mut().map_err(|cause| Error::io("list", path)(std::io::Error::new(cause.kind(), cause.to_string())))?;
+    let list = || fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>();
+    let mut names = list().map_err(Error::io("list", path))?;
     names.sort();
     for name in names.iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")) {
         let path = path.join(name);

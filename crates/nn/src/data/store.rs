@@ -5,12 +5,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::source::{Format, SourceFile};
+use crate::random::mix;
 use crate::{Error, Result};
 
 /// llm.c's files start with 256 numbers of 32 bits: a magic number, a version, the count of tokens.
 const HEADER_BYTES: u64 = 1024;
 /// GPT-2's tokens, of 16 bits, and Llama 3's, of 32.
 const HEADERS: [(u32, u32, u64); 2] = [(20_240_520, 1, 2), (20_240_801, 7, 4)];
+/// What is looked at to tell data apart.
+const SAMPLES: u64 = 64;
+const SAMPLE_TOKENS: u64 = 256;
 
 /// Tokens of several files, one after the other.
 #[derive(Debug)]
@@ -53,20 +57,28 @@ impl Tokens {
         let path = &shard.path;
         let file = File::open(path).map_err(Error::io("open", path))?;
         let mut header = [0; 12];
-        let number = |at: usize, header: &[u8; 12]| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let number = |at: usize, header: &[u8; 12]| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
         let has_header = shard.bytes >= HEADER_BYTES && file.read_exact_at(&mut header, 0).is_ok();
         let (magic, version) = (number(0, &header), number(4, &header));
         let known = HEADERS.iter().find(|known| has_header && known.0 == magic);
         let (at, token_bytes) = match known {
             Some(&(_, known, _)) if known != version => {
-                return Err(Error::file(path, format!("the header has version {version}; version {known} can be read")));
+                return Err(Error::file(
+                    path,
+                    format!("the header has version {version}; version {known} can be read"),
+                ));
             }
             Some(&(_, _, token_bytes)) => (HEADER_BYTES, token_bytes),
             None => (0, if shard.format == Format::Bin32 { 4 } else { 2 }),
         };
         let bytes = shard.bytes - at;
         if !bytes.is_multiple_of(token_bytes) {
-            return Err(Error::file(path, format!("{bytes} bytes are not a whole number of {}-bit tokens", token_bytes * 8)));
+            return Err(Error::file(
+                path,
+                format!("{bytes} bytes are not a whole number of {}-bit tokens", token_bytes * 8),
+            ));
         }
         let tokens = bytes / token_bytes;
         if known.is_some() && u64::from(number(8, &header)) != tokens {
@@ -76,15 +88,36 @@ impl Tokens {
         if token_bytes == 2 && self.vocabulary > 1 << 16 {
             return Err(Error::file(
                 path,
-                format!("its tokens have 16 bits, too few for a vocabulary of {}; make it with 32-bit tokens", self.vocabulary),
+                format!(
+                    "its tokens have 16 bits, too few for a vocabulary of {}; make it with 32-bit tokens",
+                    self.vocabulary
+                ),
             ));
         }
         self.push(file, path, at, tokens, token_bytes);
         Ok(())
     }
 
+    /// A hash of the length and of some tokens in places spread evenly.
+    pub(super) fn mark(&self) -> Result<u64> {
+        let mut mark = mix(self.length);
+        let mut sample = vec![];
+        for n in 0..SAMPLES {
+            let left = self.length.saturating_sub(SAMPLE_TOKENS);
+            let from = (u128::from(left) * u128::from(n) / u128::from(SAMPLES - 1)) as u64;
+            sample.clear();
+            self.fetch(from, self.length.min(SAMPLE_TOKENS) as usize, &mut sample, u32::MAX)?;
+            mark = sample.iter().fold(mark, |mark, &token| mix(mark ^ u64::from(token as u32)));
+        }
+        Ok(mark)
+    }
+
     /// Appends the tokens from `from` on, so many of them.
-    pub(super) fn read(&self, mut from: u64, mut count: usize, into: &mut Vec<i32>) -> Result<()> {
+    pub(super) fn read(&self, from: u64, count: usize, into: &mut Vec<i32>) -> Result<()> {
+        self.fetch(from, count, into, self.vocabulary)
+    }
+
+    fn fetch(&self, mut from: u64, mut count: usize, into: &mut Vec<i32>, vocabulary: u32) -> Result<()> {
         let mut bytes = vec![];
         let mut place = self.parts.partition_point(|part| part.start + part.tokens <= from);
         while count > 0 {
@@ -105,13 +138,14 @@ impl Tokens {
                 let tokens = bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
                 into.extend(tokens.inspect(|&token| largest = largest.max(token)).map(|token| token as i32));
             }
-            if largest >= self.vocabulary {
-                let at = into[before..].iter().position(|&token| token as u32 >= self.vocabulary).unwrap_or(0) as u64;
+            if largest >= vocabulary {
+                let at = into[before..].iter().position(|&token| token as u32 >= vocabulary).unwrap_or(0) as u64;
                 return Err(Error::file(
                     &part.path,
                     format!(
                         "token {} is {largest}, but the tokenizer has {}; the file was made with another tokenizer, or is damaged",
-                        first + at, self.vocabulary
+                        first + at,
+                        self.vocabulary
                     ),
                 ));
             }

@@ -121,7 +121,11 @@ fn table(gpt: &Gpt, family: Family) -> Vec<Pair> {
                 ];
                 for (ours, theirs, transpose) in layers {
                     for (part, transpose) in [("weight", transpose), ("bias", false)] {
-                        add(format!("blocks.{n}.{ours}.{part}"), format!("transformer.h.{n}.{theirs}.{part}"), transpose);
+                        add(
+                            format!("blocks.{n}.{ours}.{part}"),
+                            format!("transformer.h.{n}.{theirs}.{part}"),
+                            transpose,
+                        );
                     }
                 }
             }
@@ -173,8 +177,13 @@ fn config_of(json: &Value) -> Result<GptConfig> {
     let config = match kind {
         "gpt2" => {
             text("activation_function", &["gelu_new", "gelu_pytorch_tanh"])?;
-            let config =
-                GptConfig::gpt2(count("vocab_size")?, count("n_positions")?, count("n_layer")?, count("n_head")?, count("n_embd")?);
+            let config = GptConfig::gpt2(
+                count("vocab_size")?,
+                count("n_positions")?,
+                count("n_layer")?,
+                count("n_head")?,
+                count("n_embd")?,
+            );
             let hidden = json["n_inner"].as_u64().map_or(config.hidden, |n| n as usize);
             GptConfig { hidden, eps: number(&json["layer_norm_epsilon"], 1e-5), ..config }
         }
@@ -182,7 +191,8 @@ fn config_of(json: &Value) -> Result<GptConfig> {
             text("hidden_act", &["silu"])?;
             let [layers, heads, width] =
                 [count("num_hidden_layers")?, count("num_attention_heads")?, count("hidden_size")?];
-            let config = GptConfig::llama(count("vocab_size")?, count("max_position_embeddings")?, layers, heads, width);
+            let config =
+                GptConfig::llama(count("vocab_size")?, count("max_position_embeddings")?, layers, heads, width);
             let scaled = !json["rope_scaling"].is_null()
                 || json["rope_parameters"]["rope_type"].as_str().is_some_and(|kind| kind != "default");
             let wide = json["head_dim"].as_u64().is_some_and(|n| heads > 0 && n as usize * heads != width);

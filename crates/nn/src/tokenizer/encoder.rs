@@ -8,7 +8,7 @@ use super::Tokenizer;
 
 /// Longer words are rare, and are not remembered.
 const WORD_BYTES: usize = 48;
-/// So many words are remembered; of English text they are more than 95 in 100. A few megabytes.
+/// So many words are remembered, the first ones: a few megabytes.
 const WORDS: usize = 1 << 16;
 
 /// Encodes texts with a [`Tokenizer`], faster than one by one: words that were met before are not merged again.

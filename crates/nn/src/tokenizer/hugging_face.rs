@@ -3,7 +3,7 @@
 //! Files come from anywhere. Sizes are checked before anything is made of them, numbers before they index anything, and
 //! whatever a file asks for that is not done here is an error that names it: a tokenizer that is nearly right is wrong.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::Path;
 
@@ -107,7 +107,9 @@ pub(super) fn parse(json: &[u8]) -> Checked<Tokenizer> {
         return Err(format!("the model is of type '{}'; only BPE is supported", short(&kind)));
     }
     let file: File = serde_json::from_slice(json).map_err(wrong)?;
-    for (part, value) in [("truncation", &file.truncation), ("padding", &file.padding), ("normalizer", &file.normalizer)] {
+    for (part, value) in
+        [("truncation", &file.truncation), ("padding", &file.padding), ("normalizer", &file.normalizer)]
+    {
         if !value.is_null() {
             return Err(unsupported(part, value));
         }
@@ -132,7 +134,9 @@ pub(super) fn parse(json: &[u8]) -> Checked<Tokenizer> {
     }
     let whole = file.model.ignore_merges.then(|| {
         let mut whole = HashMap::with_capacity_and_hasher(tokens.len(), RandomState::default());
-        whole.extend(tokens.iter().cloned().zip(0..));
+        // Not the added ones: text must not become a special token by spelling it.
+        let is_added: HashSet<u32> = added.iter().map(|token| token.id).collect();
+        whole.extend(tokens.iter().cloned().zip(0..).filter(|(_, id)| !is_added.contains(id)));
         whole
     });
     tokens.shrink_to_fit();
@@ -184,7 +188,8 @@ fn pre_tokenizer(value: &Value) -> Checked<(Split, bool)> {
     let pattern = split.get("pattern").and_then(|pattern| pattern.get("Regex")).and_then(Value::as_str);
     let pattern = pattern.ok_or_else(|| unsupported("pre_tokenizer", split))?;
     let known = Split::from_pattern(pattern);
-    let known = known.ok_or_else(|| format!("text is split by the pattern '{}', which is not supported", short(pattern)))?;
+    let known =
+        known.ok_or_else(|| format!("text is split by the pattern '{}', which is not supported", short(pattern)))?;
     Ok((known, false))
 }
 
@@ -196,7 +201,8 @@ fn check_post_processor(value: &Value) -> Checked<()> {
         None if value.is_null() => &[],
         None => std::slice::from_ref(value),
     };
-    let known = |part: &&Value| matches!(part.get("type").and_then(Value::as_str), Some("ByteLevel" | "TemplateProcessing"));
+    let known =
+        |part: &&Value| matches!(part.get("type").and_then(Value::as_str), Some("ByteLevel" | "TemplateProcessing"));
     match parts.iter().find(|part| !known(part)) {
         Some(part) => Err(unsupported("post_processor", part)),
         None => Ok(()),
@@ -211,7 +217,8 @@ fn vocabulary(file: &File) -> Checked<(Vec<Box<[u8]>>, Added)> {
     let mut count = 0;
     let mut place = |id: u32, bytes: Box<[u8]>, text: &str| -> Checked<()> {
         let slot = found.get_mut(id as usize);
-        let slot = slot.ok_or_else(|| format!("token '{}' has the number {id}; there are {room} tokens", short(text)))?;
+        let slot =
+            slot.ok_or_else(|| format!("token '{}' has the number {id}; there are {room} tokens", short(text)))?;
         match slot.replace(bytes) {
             Some(_) => Err(format!("token '{}' has the number {id}, which another token has too", short(text))),
             None => {
@@ -221,7 +228,7 @@ fn vocabulary(file: &File) -> Checked<(Vec<Box<[u8]>>, Added)> {
         }
     };
     let mut added = Added::default();
-    let mut texts = std::collections::HashSet::new();
+    let mut texts = HashSet::new();
     for token in &file.added_tokens {
         let text = &token.content;
         let part = [("single_word", token.single_word), ("lstrip", token.lstrip), ("rstrip", token.rstrip)];
@@ -238,7 +245,9 @@ fn vocabulary(file: &File) -> Checked<(Vec<Box<[u8]>>, Added)> {
     }
     for (text, &id) in &file.model.vocab {
         if !texts.contains(text.as_str()) {
-            let bytes = alphabet.bytes(text).unwrap_or_else(|| text.as_bytes().into());
+            let bytes = alphabet.bytes(text);
+            let bytes =
+                bytes.ok_or_else(|| format!("token '{}' has characters that stand for no byte", short(text)))?;
             place(id, bytes.into(), text)?;
         }
     }
@@ -302,19 +311,17 @@ pub(super) fn write(tokenizer: &Tokenizer) -> String {
     for added in tokenizer.added.iter() {
         texts[added.id as usize] = added.text.clone();
     }
-    // Tokens outside the alphabet were read as they are written.
     let vocab: Map<String, Value> = texts.iter().cloned().zip((0u32..).map(Value::from)).collect();
     let pairs = tokenizer.merges.in_order().iter();
-    let merges: Vec<[&str; 2]> = pairs.map(|&(left, right)| [&*texts[left as usize], &*texts[right as usize]]).collect();
+    let merges: Vec<[&str; 2]> =
+        pairs.map(|&(left, right)| [&*texts[left as usize], &*texts[right as usize]]).collect();
     let added = tokenizer.added.iter().map(|token| {
         json!({
             "id": token.id, "content": token.text, "single_word": false, "lstrip": false, "rstrip": false,
             "normalized": false, "special": token.special,
         })
     });
-    let byte_level = |space: bool, regex: bool| {
-        json!({ "type": "ByteLevel", "add_prefix_space": space, "trim_offsets": true, "use_regex": regex })
-    };
+    let byte_level = |space: bool, regex: bool| json!({ "type": "ByteLevel", "add_prefix_space": space, "trim_offsets": true, "use_regex": regex });
     let pre_tokenizer = match tokenizer.split {
         Split::Whole => byte_level(tokenizer.space_first, false),
         Split::Gpt2 => byte_level(tokenizer.space_first, true),

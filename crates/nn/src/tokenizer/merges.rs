@@ -28,7 +28,10 @@ pub(super) struct Merges {
 
 impl Merges {
     pub(super) fn with_capacity(count: usize) -> Merges {
-        Merges { by_pair: HashMap::with_capacity_and_hasher(count, RandomState::default()), in_order: Vec::with_capacity(count) }
+        Merges {
+            by_pair: HashMap::with_capacity_and_hasher(count, RandomState::default()),
+            in_order: Vec::with_capacity(count),
+        }
     }
 
     /// Adds the next merge; `false` if the pair has one already.

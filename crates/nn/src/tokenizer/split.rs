@@ -22,7 +22,8 @@ pub enum Split {
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const GPT2_SHORTER: &str = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// Longer ones first where one starts another.
 const CONTRACTIONS: [&str; 7] = ["re", "ve", "ll", "s", "t", "m", "d"];
@@ -179,7 +180,9 @@ impl Words<'_> {
         let rest = self.text[self.at..].strip_prefix('\'')?;
         let fits = |letters: &&&str| {
             let found = rest.as_bytes().get(..letters.len());
-            found.is_some_and(|found| found == letters.as_bytes() || any_case && found.eq_ignore_ascii_case(letters.as_bytes()))
+            found.is_some_and(|found| {
+                found == letters.as_bytes() || any_case && found.eq_ignore_ascii_case(letters.as_bytes())
+            })
         };
         if let Some(letters) = CONTRACTIONS.iter().find(fits) {
             return Some(self.at + 1 + letters.len());

@@ -137,7 +137,9 @@ impl Trainer {
             counts.by_pair.remove(&pair);
             grown.sort_unstable();
             grown.dedup();
-            heap.extend(grown.into_iter().filter_map(|pair| Some((*counts.by_pair.get(&pair)?, std::cmp::Reverse(pair)))));
+            heap.extend(
+                grown.into_iter().filter_map(|pair| Some((*counts.by_pair.get(&pair)?, std::cmp::Reverse(pair)))),
+            );
             if id.is_multiple_of(64) {
                 progress(tokens.len(), vocabulary);
             }

@@ -17,7 +17,12 @@ fn text(n: usize) -> Option<String> {
     if n % 11 == 5 {
         return Some(String::new());
     }
-    Some(format!("row {}{}{}", n % 90, " é中😀".repeat(n % 5), if n.is_multiple_of(97) { "x".repeat(300) } else { "".into() }))
+    Some(format!(
+        "row {}{}{}",
+        n % 90,
+        " é中😀".repeat(n % 5),
+        if n.is_multiple_of(97) { "x".repeat(300) } else { "".into() }
+    ))
 }
 
 #[test]
@@ -55,15 +60,19 @@ fn spoiled_tables_do_no_harm() {
     let folder = Folder::new();
     let mut random = Random::fresh();
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
-    let files: Vec<Vec<u8>> =
-        std::fs::read_dir(golden("parquet")).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
+    let files: Vec<Vec<u8>> = std::fs::read_dir(golden("parquet"))
+        .unwrap()
+        .map(|entry| std::fs::read(entry.unwrap().path()).unwrap())
+        .collect();
     let (start, mut rounds, mut refused, mut slowest) = (Instant::now(), 0, 0, Duration::ZERO);
     while if full { rounds < 100_000 } else { start.elapsed() < Duration::from_secs(4) } {
         let mut file = files[random.below(files.len() as u64) as usize].clone();
         let length = file.len() as u64;
         for _ in 0..1 + random.below(4) {
             // Half of the time in the footer, where the structure is.
-            let at = if random.below(2) == 0 { random.below(length) } else { length - 1 - random.below(length.min(900)) } as usize;
+            let at =
+                if random.below(2) == 0 { random.below(length) } else { length - 1 - random.below(length.min(900)) }
+                    as usize;
             match random.below(4) {
                 0 => file[at] = random.below(256) as u8,
                 1 => file[at] ^= 1 << random.below(8),

@@ -12,7 +12,10 @@ fn every_kind_of_file_gives_its_documents() {
     folder.write("texts/a/z.md", "first\n");
     folder.write("texts/.hidden", "never");
     folder.write("texts/empty.txt", "");
-    folder.write("texts/c.jsonl", "{\"text\": \"third\"}\n\n{\"id\": [1, {}], \"text\": \"four\\nth\"}\r\n{\"text\": null}\n{\"text\":\"5\"}");
+    folder.write(
+        "texts/c.jsonl",
+        "{\"text\": \"third\"}\n\n{\"id\": [1, {}], \"text\": \"four\\nth\"}\r\n{\"text\": null}\n{\"text\":\"5\"}",
+    );
     folder.write("other.jsonl", "{\"body\": \"one\"}\n{\"body\": \"two\", \"text\": \"no\"}\n");
     let source = |name: &str| Source::new(folder.0.join(name));
     for tokenizer in [Tokenizer::bytes(), Tokenizer::gpt2()] {
@@ -20,7 +23,10 @@ fn every_kind_of_file_gives_its_documents() {
             (source("texts"), &["first\n", "second ünïcode", "third", "four\nth", "5"][..]),
             (source("texts/b.txt"), &["second ünïcode"]),
             (source("other.jsonl").field("body"), &["one", "two"]),
-            (source("texts/c.jsonl").format(Format::Text), &[&std::fs::read_to_string(folder.0.join("texts/c.jsonl")).unwrap()]),
+            (
+                source("texts/c.jsonl").format(Format::Text),
+                &[&std::fs::read_to_string(folder.0.join("texts/c.jsonl")).unwrap()],
+            ),
         ];
         for (source, documents) in cases {
             let data = folder.open(source.clone(), &tokenizer).unwrap();
@@ -95,7 +101,10 @@ fn shards_are_read_with_and_without_headers() {
     says(open("short.bin", with(header(20_240_520, 1, 999), &narrow)), &["promises 999 tokens, but 1000 follow"]);
     says(open("new.bin", with(header(20_240_520, 2, 1_000), &narrow)), &["version 2; version 1"]);
     let data = open("large.bin", [1u16, 2, 50_000, 3].iter().flat_map(|token| token.to_le_bytes()).collect()).unwrap();
-    says(data.read(0, 4, &mut vec![]), &["large.bin", "token 2 is 50000, but the tokenizer has 257", "another tokenizer"]);
+    says(
+        data.read(0, 4, &mut vec![]),
+        &["large.bin", "token 2 is 50000, but the tokenizer has 257", "another tokenizer"],
+    );
     let text = Source::new(folder.write("a.txt", "text"));
     says(Dataset::open(&[text, sources[0].clone()], &bytes, &folder.cache(), &mut |_| {}), &["plain.bin holds tokens"]);
 }
@@ -106,7 +115,10 @@ fn a_large_vocabulary_needs_wide_shards() {
     let folder = Folder::new();
     let mut file: serde_json::Value = serde_json::from_str(&Tokenizer::bytes().to_json()).unwrap();
     for n in 0..66_000 {
-        file["added_tokens"].as_array_mut().unwrap().push(serde_json::json!({"id": 257 + n, "content": format!("<{n}>")}));
+        file["added_tokens"]
+            .as_array_mut()
+            .unwrap()
+            .push(serde_json::json!({"id": 257 + n, "content": format!("<{n}>")}));
     }
     let tokenizer = Tokenizer::from_json(file.to_string().as_bytes()).unwrap();
     let shard = folder.write("a.bin", [0; 100]);
@@ -138,7 +150,7 @@ fn what_is_wrong_is_one_sentence() {
     let cases: &[(&str, &[&str])] = &[
         ("missing.txt", &["cannot open", "missing.txt", "No such file"]),
         ("empty.txt", &["there is nothing in", "empty.txt"]),
-        ("empties", &["there is nothing in", "and 1 other file"]),
+        ("empties", &["there is nothing in", "and 1 more"]),
         ("nothing", &["holds no files"]),
         ("latin.txt", &["latin.txt: byte 13 (0xe9) in line 2 is not UTF-8"]),
         ("cut.txt", &["cut.txt: byte 5 (0xe2) in line 2 is not UTF-8"]),

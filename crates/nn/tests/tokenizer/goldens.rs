@@ -44,7 +44,8 @@ fn gpt2_makes_the_tokens_of_tiktoken() {
 #[test]
 fn words_are_those_of_the_patterns() {
     for row in read::<Vec<Row>>("texts.json") {
-        for (split, expected) in [(Split::Llama3 { digits: 3 }, &row.llama3), (Split::Llama3 { digits: 1 }, &row.qwen2)] {
+        for (split, expected) in [(Split::Llama3 { digits: 3 }, &row.llama3), (Split::Llama3 { digits: 1 }, &row.qwen2)]
+        {
             let found: Vec<usize> = split.words(&row.text).map(|word| word.chars().count()).collect();
             assert_eq!(&found, expected, "{split:?} {:?}: {:?}", row.text, split.words(&row.text).collect::<Vec<_>>());
         }

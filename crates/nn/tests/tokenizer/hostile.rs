@@ -97,6 +97,7 @@ fn what_is_wrong_is_named() {
         (set("/added_tokens/0/id", json!(3)), "has the numbers 3 and"),
         (set("/added_tokens", huge), "'<x>' has the number 4000000000"),
         (add("/model/vocab", "Ā", json!(0)), "which another token has too"),
+        (add("/model/vocab", "日本", json!(270)), "token '日本' has characters that stand for no byte"),
         (add("/model/vocab", "new", json!(100_000)), "there are"),
         (add("/model/vocab", "new", json!(-1)), "invalid value"),
         (set("/model/merges/0", json!("a b c")), "is not two tokens"),
@@ -122,8 +123,20 @@ fn what_is_wrong_is_named() {
 fn mutate(random: &mut Random, file: &[u8]) -> Vec<u8> {
     let mut file = file.to_vec();
     let words: [&[u8]; 14] = [
-        b"null", b"true", b"-1", b"4294967295", b"1e999", b"18446744073709551616", b"{}", b"[]", b"\"\"", b"[[[[[[",
-        b"\"\\u0000\"", b"\xff\xfe", b",", b"\"a\":",
+        b"null",
+        b"true",
+        b"-1",
+        b"4294967295",
+        b"1e999",
+        b"18446744073709551616",
+        b"{}",
+        b"[]",
+        b"\"\"",
+        b"[[[[[[",
+        b"\"\\u0000\"",
+        b"\xff\xfe",
+        b",",
+        b"\"a\":",
     ];
     for _ in 0..1 + random.below(4) {
         let at = random.below(file.len());

@@ -15,8 +15,27 @@ fn tokenizers() -> Vec<(&'static str, Tokenizer)> {
 }
 
 fn random_text(random: &mut Random) -> String {
-    let few = ["a", "b", " ", "  ", "\n", "\r\n", "é", "中", "😀", "'s", "12", "\u{301}", "\0", "<|endoftext|>", "\u{a0}", "!"];
-    (0..random.below(60)).map(|_| if random.below(8) == 0 { any_char(random) } else { random.pick(&few).into() }).collect()
+    let few = [
+        "a",
+        "b",
+        " ",
+        "  ",
+        "\n",
+        "\r\n",
+        "é",
+        "中",
+        "😀",
+        "'s",
+        "12",
+        "\u{301}",
+        "\0",
+        "<|endoftext|>",
+        "\u{a0}",
+        "!",
+    ];
+    (0..random.below(60))
+        .map(|_| if random.below(8) == 0 { any_char(random) } else { random.pick(&few).into() })
+        .collect()
 }
 
 fn any_char(random: &mut Random) -> String {
@@ -75,6 +94,10 @@ fn what_special_tokens_mean() {
             assert_eq!(tokenizer.special(END_OF_TEXT), Some(end));
             assert_eq!(tokenizer.encode_with_special(END_OF_TEXT), [end], "{name}");
             assert!(tokenizer.encode(END_OF_TEXT).len() > 1, "{name}: text must not end documents");
+        }
+        for (text, special) in tokenizer.specials() {
+            assert_eq!(tokenizer.encode_with_special(text), [special], "{name}: {text}");
+            assert!(!tokenizer.encode(text).contains(&special), "{name}: {text}");
         }
         assert_eq!(tokenizer.decode(&[u32::MAX]), "\u{fffd}");
         assert_eq!(tokenizer.token(u32::MAX), None);

@@ -18,7 +18,7 @@ use crate::node::{Node, Op};
 use crate::{DType, Result, Tensor};
 
 /// Values that are summed one after the other before the sum joins the others.
-pub(super) const PART: usize = 64;
+pub(crate) const PART: usize = 64;
 
 /// Fewer positions are found faster than sorted.
 const FEWEST: usize = 64;

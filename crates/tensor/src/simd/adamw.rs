@@ -7,8 +7,9 @@ use super::{PART, each, load_tail, store_tail};
 /// The numbers of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdamW {
-    pub beta1: f32,
-    pub beta2: f32,
+    /// In f64: 1 - β₂ of a β₂ in f32 would be wrong in its fifth digit.
+    pub beta1: f64,
+    pub beta2: f64,
     pub eps: f32,
     /// What parameters are multiplied by: 1 - rate · decay.
     pub kept: f32,
@@ -61,8 +62,8 @@ impl WithSimd for Part<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Part { step, parameters, gradients, first, second } = self;
         let splat = |value| simd.splat_f32s(value);
-        let (beta1, rest1) = (splat(step.beta1), splat(1.0 - step.beta1));
-        let (beta2, rest2) = (splat(step.beta2), splat(1.0 - step.beta2));
+        let (beta1, rest1) = (splat(step.beta1 as f32), splat((1.0 - step.beta1) as f32));
+        let (beta2, rest2) = (splat(step.beta2 as f32), splat((1.0 - step.beta2) as f32));
         let (kept, rate, root, eps) = (splat(step.kept), splat(step.rate), splat(step.root), splat(step.eps));
         let update = |p, g, m, v| {
             let m = simd.mul_add_e_f32s(m, beta1, simd.mul_f32s(g, rest1));
@@ -99,7 +100,7 @@ mod tests {
     fn step(t: i32, decay: f64) -> AdamW {
         let [first, second] = BETAS.map(|beta| 1.0 - beta.powi(t));
         let [kept, rate, root] = [1.0 - RATE * decay, RATE / first, 1.0 / second.sqrt()].map(|x| x as f32);
-        AdamW { beta1: BETAS[0] as f32, beta2: BETAS[1] as f32, eps: 1e-8, kept, rate, root }
+        AdamW { beta1: BETAS[0], beta2: BETAS[1], eps: 1e-8, kept, rate, root }
     }
 
     #[test]

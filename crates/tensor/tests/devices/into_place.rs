@@ -241,10 +241,9 @@ pub fn a_row_of_a_variable(device: Device) -> Outcome {
         assert_eq!(bits(&old)?, held, "a reader keeps what it read");
         drop(old);
     }
-    assert_eq!(bits(&cache.get())?, bits(&cache.get())?);
     // Where the old value is read after, all of it is computed anew, and both are right.
     let both = trace(|t: &[Tensor]| {
-        let (old, at) = (cache.get(), place.get() * 0 + 3);
+        let (old, at) = (cache.get(), place.get().clamp(3, 3));
         let new = update(&old, &at, &t[0]);
         Ok((vec![(new.sum(..) - old.sum(..)) * 0.0 + (&old - &new).abs().sum(..)], vec![cache.set(new)]))
     });

@@ -2,6 +2,7 @@
 
 mod algebra;
 mod arenas;
+mod attention;
 mod blas;
 mod eager;
 mod einsum;
@@ -45,7 +46,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 101] = [
+const SUITE: [(&str, Body); 102] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -82,6 +83,7 @@ const SUITE: [(&str, Body); 101] = [
     ("fused::routines", fused::routines),
     ("fused::spellings", fused::spellings),
     ("fused::adamw_steps", fused::adamw_steps),
+    ("attention::in_tiles", attention::in_tiles),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
     ("into_place::gradients_are_written_where_they_belong", into_place::gradients_are_written_where_they_belong),

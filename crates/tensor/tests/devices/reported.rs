@@ -147,7 +147,7 @@ fn mean_of_small(_: &mut Random, device: Device) -> Found {
 fn largest_of_nan(_: &mut Random, device: Device) -> Found {
     let nan = f64::NAN;
     let x = tensor(&[1.0, nan, 5.0, -10.0, 2.0, 3.0], &[2, 3], device);
-    let y = x.maximum(&tensor(&[4.0, 0.0, nan], &[3], device));
+    let y = x.maximum(tensor(&[4.0, 0.0, nan], &[3], device));
     Ok(vec![
         (x.max(-1), vec![nan, 3.0]),
         (x.min(-1), vec![nan, -10.0]),

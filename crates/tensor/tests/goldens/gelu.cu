@@ -1,7 +1,11 @@
 __device__ __forceinline__ float bn_bf16_to_f32(unsigned short a) {
+#if __CUDA_ARCH__ >= 800
     float r;
     asm("mov.b32 %0, {%1, %2};" : "=f"(r) : "h"((unsigned short)0), "h"(a));
     return r;
+#else
+    return __uint_as_float((unsigned)a << 16);
+#endif
 }
 __device__ __forceinline__ unsigned short bn_f32_to_bf16(float a) {
 #if __CUDA_ARCH__ >= 800

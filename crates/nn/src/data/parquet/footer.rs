@@ -109,7 +109,8 @@ fn find(schema: &[Element], column: &str) -> Checked<(usize, bool)> {
                 return match (element.kind, element.repetition) {
                     (Some(BYTE_ARRAY), 0 | 1) if element.children == 0 => Ok((leaf, element.repetition == 1)),
                     (Some(kind), 0 | 1) if element.children == 0 => {
-                        let kind = usize::try_from(kind).ok().and_then(|kind| TYPES.get(kind)).unwrap_or(&"something unknown");
+                        let kind =
+                            usize::try_from(kind).ok().and_then(|kind| TYPES.get(kind)).unwrap_or(&"something unknown");
                         Err(format!("the column '{column}' holds {kind}, not text"))
                     }
                     _ => Err(format!("the column '{column}' holds lists or structures, not text")),

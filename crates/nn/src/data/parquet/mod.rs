@@ -2,7 +2,7 @@
 //!
 //! Just what that takes, and it is little: the footer (`footer.rs`, in Thrift's compact protocol, `thrift.rs`), pages
 //! (`page.rs`) and the encodings that strings have in them (`values.rs`). The crate `parquet` reads everything else too, but
-//! needs a minute of compiling and, for the compression that most files have, a licence that deny.toml does not allow.
+//! for Snappy, the compression that most files have, it needs a crate under a licence that deny.toml does not allow.
 //!
 //! Files come from anywhere: every length is compared with what is there before it is believed.
 

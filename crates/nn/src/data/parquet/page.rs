@@ -64,9 +64,14 @@ impl<'a> Pages<'a> {
         while self.values < self.chunk.values {
             let header = self.header()?;
             let codec = self.chunk.codec;
-            if header.compressed > self.chunk.end - self.at || header.length > LARGEST_PAGE || header.values > MOST_VALUES {
+            if header.compressed > self.chunk.end - self.at
+                || header.length > LARGEST_PAGE
+                || header.values > MOST_VALUES
+            {
                 let Header { compressed, length, values, .. } = header;
-                return Err(format!("a page of {compressed} bytes ({length} decompressed, {values} values) is too large to be true"));
+                return Err(format!(
+                    "a page of {compressed} bytes ({length} decompressed, {values} values) is too large to be true"
+                ));
             }
             let mut bytes = vec![0; header.compressed as usize];
             self.file.read_exact_at(&mut bytes, self.at).map_err(|error| format!("it cannot be read: {error}"))?;

@@ -12,12 +12,15 @@ fn short() -> String {
 
 /// `width` bits, at most 64, from a place counted in bits; beyond the end there are zeros.
 fn bits(bytes: &[u8], at: usize, width: usize) -> u64 {
+    if width == 0 {
+        return 0;
+    }
     let mut window = 0u128;
     let (first, last) = (at / 8, (at + width).div_ceil(8));
     for (n, &byte) in bytes.iter().take(last).skip(first).enumerate() {
         window |= u128::from(byte) << (8 * n);
     }
-    (window >> (at % 8)) as u64 & (u64::MAX >> (64 - width.clamp(1, 64))) * u64::from(width > 0)
+    (window >> (at % 8)) as u64 & (u64::MAX >> (64 - width.min(64)))
 }
 
 /// Small numbers as runs of one value or packed into bits.
@@ -54,7 +57,7 @@ impl<'a> Runs<'a> {
                 // Eight values a group; a last group that is cut short has as many as fit.
                 let groups = header >> 1;
                 let size = groups.saturating_mul(self.width as u64).min(rest.len() as u64) as usize;
-                let fit = if self.width == 0 { u64::MAX } else { (size * 8 / self.width) as u64 };
+                let fit = (size * 8).checked_div(self.width).map_or(u64::MAX, |fit| fit as u64);
                 let left = groups.saturating_mul(8).min(fit);
                 if left == 0 {
                     return Err(short());
@@ -103,7 +106,9 @@ fn differences(bytes: &[u8], most: u64) -> Checked<(Vec<usize>, usize)> {
     let mut value = reader.number().map_err(|_| short())?;
     let per_part = block.checked_div(parts).unwrap_or(0);
     if block > LARGEST_BLOCK || per_part == 0 || !per_part.is_multiple_of(8) || total > most {
-        return Err(format!("a page has {total} of {most} values in blocks of {block} in {parts} parts, which cannot be"));
+        return Err(format!(
+            "a page has {total} of {most} values in blocks of {block} in {parts} parts, which cannot be"
+        ));
     }
     let (parts, per_part, total) = (parts as usize, per_part as usize, total as usize);
     let mut at = reader.at();
@@ -185,7 +190,8 @@ impl Values<'_> {
             Values::Indices(indices, dictionary) => {
                 let index = indices.next()?;
                 let place = dictionary.places.get(index as usize);
-                let &(start, end) = place.ok_or_else(|| format!("a page names text {index}, which its dictionary has not"))?;
+                let &(start, end) =
+                    place.ok_or_else(|| format!("a page names text {index}, which its dictionary has not"))?;
                 Ok(dictionary.bytes[start..end].into())
             }
             Values::Lengths(lengths, bytes) => Ok(cut(bytes, lengths.next())?.into()),

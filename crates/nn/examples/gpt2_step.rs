@@ -1,0 +1,76 @@
+//! The training step of a GPT, timed: `gpt2_step [model] [batch] [tokens] [precision] [steps]`, by default GPT-2 124M with
+//! 64 x 1024 tokens in bf16 as `peers/torch_gpt2.py` has it. Prints one JSON line, and with BORNITE_STEP_PROFILE=1 where the
+//! time goes.
+
+use std::time::Instant;
+
+use bornite::{Device, Generator, Tensor};
+use bornite_cuda::profile;
+use bornite_nn::model::{Gpt, GptConfig};
+use bornite_nn::optimiser::Rule;
+use bornite_nn::train::{Learner, Learning, Precision};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let argument = |n: usize, otherwise: &str| arguments.get(n).cloned().unwrap_or(otherwise.into());
+    let (batch, tokens): (usize, usize) = (argument(1, "64").parse()?, argument(2, "1024").parse()?);
+    let precision = match &argument(3, "bf16")[..] {
+        "f32" => Precision::F32,
+        "tf32" => Precision::Tf32,
+        "f16" => Precision::F16,
+        _ => Precision::Bf16,
+    };
+    let steps: usize = argument(4, "15").parse()?;
+    let device = Device::auto();
+    let config = GptConfig { context: tokens, ..GptConfig::named(&argument(0, "gpt2-124m"), 50304)? };
+    let gpt = Gpt::new(config)?;
+    let parameters = gpt.parameters().elements();
+    let rule = Rule::Adamw { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
+    let learning = Learning { rule, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
+    let begun = Instant::now();
+    let mut learner = Learner::new(gpt, learning, device)?;
+    let generator = Generator::new(2);
+    let batches: Vec<(Tensor, Tensor)> = (0..4)
+        .map(|_| {
+            let numbers = Tensor::rand(&[batch, tokens + 1], bornite::DType::F32, &generator, device) * 50257.0;
+            let rows = numbers.cast(bornite::DType::I64);
+            let pair = (rows.slice(1, 0..tokens as isize), rows.slice(1, 1..));
+            pair.0.realize().and_then(|()| pair.1.realize()).map(|()| pair)
+        })
+        .collect::<bornite::Result<_>>()?;
+    let mut loss = 0.0;
+    for n in 0..3 {
+        loss = learner.step(&batches[n % 4..n % 4 + 1], 3e-4)?.measure()?.loss;
+    }
+    device.synchronize()?;
+    let warm_s = begun.elapsed().as_secs_f64();
+    let mut times = vec![];
+    for n in 0..steps {
+        let start = Instant::now();
+        let outcome = learner.step(&batches[n % 4..n % 4 + 1], 3e-4)?;
+        let host_ms = start.elapsed().as_secs_f64() * 1e3;
+        loss = outcome.measure()?.loss;
+        times.push((start.elapsed().as_secs_f64() * 1e3, host_ms));
+    }
+    times.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (ms, host_ms) = times[times.len() / 2];
+    let (layers, width) = (learner.gpt().config().layers, learner.gpt().config().width);
+    let flops = (6 * parameters + 6 * layers * width * tokens) as f64 * (batch * tokens) as f64;
+    let peak = match device {
+        Device::Cuda(n) => bornite_cuda::Device::open(n)?.pool().stats().peak_allocated,
+        _ => 0,
+    };
+    println!(
+        "{{\"batch\": {batch}, \"tokens\": {tokens}, \"step_ms\": {ms:.2}, \"host_ms\": {host_ms:.2}, \"tok_s\": {:.0}, \"tflops\": {:.1}, \
+         \"peak_gb\": {:.2}, \"warm_s\": {warm_s:.1}, \"loss\": {loss:.4}, \"parameters\": {parameters}}}",
+        (batch * tokens) as f64 / ms * 1e3,
+        flops / ms / 1e9,
+        peak as f64 / (1u64 << 30) as f64,
+    );
+    if std::env::var_os("BORNITE_STEP_PROFILE").is_some() {
+        let scope = profile::scope();
+        learner.step(&batches[..1], 3e-4)?.measure()?;
+        println!("{}", scope.report().top(40));
+    }
+    Ok(())
+}
