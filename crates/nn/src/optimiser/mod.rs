@@ -103,7 +103,7 @@ impl Rule {
     }
 }
 
-/// What a step is given from the host, as one tensor of f32: [`Numbers::tensor`].
+/// What a step is given from the host, as one tensor of f32: [`Optimiser::numbers`].
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
     /// The learning rate.
@@ -149,7 +149,7 @@ impl Optimiser {
         if !(decay >= 0.0 && decay.is_finite()) {
             return Err(Error::Config(format!("optimiser.decay is {decay}; it must not be negative")));
         }
-        if clip.is_some_and(|clip| !(clip > 0.0)) {
+        if clip.is_some_and(|clip| clip.is_nan() || clip <= 0.0) {
             return Err(Error::Config("optimiser.clip must be above 0; leave it out for no clipping".into()));
         }
         let moments = (0..rule.moments()).map(|_| parameters.like(DType::F32, 0.0)).collect::<bornite::Result<_>>()?;
@@ -177,14 +177,14 @@ impl Optimiser {
     pub fn step(&self, parameters: &Arena, gradients: &Tensor, scale: Option<&Tensor>, numbers: &Tensor) -> Stepped {
         let mut g = gradients.cast(DType::F32);
         if let Some(scale) = scale {
-            g = g / scale;
+            g = &g / scale;
         }
         let norm = (&g * &g).sum(..).sqrt();
         let finite = norm.lt(f64::INFINITY); // false also for NaN
         if let Some(clip) = self.clip {
             // As PyTorch has it, which divides by a little more than the norm.
             let factor = (clip / (&norm + 1e-6)).clamp(0.0, 1.0);
-            g = g * factor;
+            g = &g * factor;
         }
         let [rate, left1, left2] = [0, 1, 2].map(|n| numbers.slice(0, n..n + 1).reshape(&[]));
         let p = parameters.get();
