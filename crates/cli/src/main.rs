@@ -1,13 +1,18 @@
 //! The command `bornite`: arguments, progress and reports. What it does is done by the other crates.
 //!
-//! Results go to stdout (as JSON with `--json`), progress and notes to stderr. Exit 0: done; 1: failed; 2: misused.
+//! Results go to stdout (as JSON with `--json`), progress and notes to stderr. Exit 0: done; 1: failed; 2: misused;
+//! 75: stopped by a signal, saved, to be resumed.
 
 mod bench;
 mod cache;
 mod devices;
 mod doctor;
+mod eval;
+mod generate;
 mod kernel;
+mod model;
 mod suite;
+mod train;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -36,6 +41,15 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Train a model on your text, from a first step or from where a run stopped
+    Train(Box<train::Options>),
+    /// Write text with a trained model
+    Generate(generate::Options),
+    /// Measure a trained model on data
+    Eval(eval::Options),
+    /// Bring models in from Hugging Face folders and out to them
+    #[command(subcommand)]
+    Model(model::Command),
     /// Measure tensor operations, beside a peer's figures if given
     Bench(bench::Options),
     /// List, write, check, run, time and tune kernels
@@ -63,6 +77,10 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Devices { json } => devices::run(json),
         Command::Doctor { json } => doctor::run(json),
+        Command::Train(options) => train::run(&options),
+        Command::Generate(options) => generate::run(&options),
+        Command::Eval(options) => eval::run(&options),
+        Command::Model(command) => model::run(&command),
         Command::Bench(options) => bench::run(&options),
         Command::Kernel(command) => kernel::run(&command),
         Command::Cache(command) => cache::run(&command),
@@ -71,10 +89,9 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             note(&format!("error: {}", with_causes(&*error)));
-            match error.downcast_ref() {
-                Some(bornite::Error::UnknownDevice(_)) => ExitCode::from(2),
-                _ => ExitCode::FAILURE,
-            }
+            let misused = matches!(error.downcast_ref(), Some(bornite::Error::UnknownDevice(_)))
+                || matches!(error.downcast_ref(), Some(bornite_nn::Error::Config(_)));
+            ExitCode::from(if misused { 2 } else { 1 })
         }
     }
 }

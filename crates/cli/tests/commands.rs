@@ -239,9 +239,11 @@ fn the_manual_is_the_help() {
     );
     let kernel = ["list", "emit", "check", "run", "bench", "tune"].map(|name| ["kernel", name]);
     let cache = ["stats", "clear", "warm"].map(|name| ["cache", name]);
-    let commands = [&[][..], &["devices"], &["doctor"], &["bench"], &["cache"], &["kernel"]];
-    let nested = cache.iter().chain(&kernel).map(|command| &command[..]);
-    for command in commands.into_iter().chain(nested) {
+    let model = ["import", "export"].map(|name| ["model", name]);
+    let commands = [&[][..], &["train"], &["generate"], &["eval"], &["model"]].into_iter();
+    let commands = commands.chain([&["devices"][..], &["doctor"], &["bench"], &["cache"], &["kernel"]]);
+    let nested = model.iter().chain(&cache).chain(&kernel).map(|command| &command[..]);
+    for command in commands.chain(nested) {
         let (help, _) = text(&bornite(&[command, &["--help"]].concat(), &[("COLUMNS", "100")]));
         let title = ["bornite", &command.join(" ")].join(" ");
         let lines: Vec<&str> = help.lines().map(str::trim_end).collect();

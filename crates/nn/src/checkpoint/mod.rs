@@ -42,9 +42,10 @@ use bornite::Tensor;
 use serde::de::DeserializeOwned;
 
 pub use disk::{Disk, SystemDisk};
+pub(crate) use json::read_bounded;
 pub use load::load;
 pub use manifest::{FORMAT_VERSION, FileRecord, Manifest, Part};
-pub(crate) use names::shown;
+pub(crate) use names::{nearest, shown};
 pub use store::{Keep, Loaded, Saved, Store, best, checkpoints, latest, load_latest};
 
 use crate::{Error, Result};

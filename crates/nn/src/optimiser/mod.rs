@@ -177,14 +177,14 @@ impl Optimiser {
     pub fn step(&self, parameters: &Arena, gradients: &Tensor, scale: Option<&Tensor>, numbers: &Tensor) -> Stepped {
         let mut g = gradients.cast(DType::F32);
         if let Some(scale) = scale {
-            g = &g / scale;
+            g /= scale;
         }
         let norm = (&g * &g).sum(..).sqrt();
         let finite = norm.lt(f64::INFINITY); // false also for NaN
         if let Some(clip) = self.clip {
             // As PyTorch has it, which divides by a little more than the norm.
             let factor = (clip / (&norm + 1e-6)).clamp(0.0, 1.0);
-            g = &g * factor;
+            g *= factor;
         }
         let [rate, left1, left2] = [0, 1, 2].map(|n| numbers.slice(0, n..n + 1).reshape(&[]));
         let p = parameters.get();

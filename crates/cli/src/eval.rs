@@ -1,0 +1,107 @@
+//! `bornite eval`: how good a model is on data.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bornite_nn::data::Dataset;
+use bornite_nn::train::Trained;
+use clap::ValueEnum;
+use serde_json::json;
+
+use crate::{Failure, chosen_device, note, print, print_json};
+
+/// What is measured.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Metric {
+    /// The mean cross-entropy of the next token, in nats
+    Loss,
+}
+
+/// Options of `bornite eval`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// The folder of a run, or of a Hugging Face model
+    #[arg(value_name = "RUN")]
+    from: PathBuf,
+    /// What to measure
+    #[arg(long, value_enum, default_value = "loss")]
+    metric: Metric,
+    /// Files or folders; the run's own validation part otherwise
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    data: Vec<PathBuf>,
+    /// The JSONL field or Parquet column that holds documents
+    #[arg(long, value_name = "NAME")]
+    field: Option<String>,
+    /// Windows in a batch
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    batch: usize,
+    /// Most batches; all otherwise
+    #[arg(long, value_name = "N")]
+    batches: Option<u64>,
+    /// Another tokenizer than the folder's: bytes, gpt2 or the path of a tokenizer.json
+    #[arg(long, value_name = "NAME")]
+    tokenizer: Option<String>,
+    /// One of cpu, cpu:N, cuda, cuda:N, interpreter, auto
+    #[arg(long, env = "BORNITE_DEVICE", default_value = "auto")]
+    device: String,
+    /// Write JSON to stdout
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let Metric::Loss = options.metric;
+    let trained = Trained::open(&options.from, options.tokenizer.as_deref(), chosen_device(&options.device)?)?;
+    if let Some(text) = &trained.note {
+        note(text);
+    }
+    let mut config = trained.config.clone().unwrap_or_default();
+    if !options.data.is_empty() {
+        config.data.path = Some(options.data.clone());
+    }
+    if let Some(field) = &options.field {
+        config.data.field = Some(field.clone());
+    }
+    let cache = config.data.cache.clone().unwrap_or_else(|| options.from.join("data"));
+    let own = Scratch::new();
+    // Tokens of other data are kept no longer than this takes.
+    let cache = if options.data.is_empty() { cache } else { own.0.clone() };
+    let mut data = Dataset::open(&config.sources()?, &trained.tokenizer, &cache, &mut |_| {})?;
+    if options.data.is_empty() {
+        let (all, validation) = data.split(config.data.validation.unwrap_or(0.0))?;
+        if validation.is_empty() {
+            note("the run has no validation part: this is the loss on what it was trained on");
+        }
+        data = if validation.is_empty() { all } else { validation };
+    }
+    let context = config.train.context.unwrap_or(trained.gpt.config().context);
+    let (loss, batches) = trained.loss(&data, options.batch, context, options.batches.unwrap_or(u64::MAX))?;
+    let perplexity = loss.exp();
+    if options.json {
+        print_json(&json!({
+            "loss": loss, "perplexity": perplexity, "batches": batches, "context": context, "tokens": data.len(),
+            "step": trained.step,
+        }))?;
+    } else {
+        print(&format!(
+            "loss {loss:.4}, perplexity {perplexity:.2}, over {batches} batches, after step {}\n",
+            trained.step
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A folder that is removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        Scratch(std::env::temp_dir().join(format!("bornite-eval-{}", std::process::id())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,76 @@
+//! A model of one's own: a network that learns a spiral, with layers, an optimiser and a compiled step.
+//!
+//! `cargo run --release -p bornite-nn --example own_model`
+
+use bornite::{Device, Tensor, trace};
+use bornite_nn::layers::Linear;
+use bornite_nn::optimiser::{Numbers, Optimiser, Rate, Rule};
+use bornite_nn::{Context, Declarations, Init, Result};
+
+/// A model is a plain struct of layers. Their parameters are declared by name; their values live in an arena.
+struct Spiral {
+    layers: Vec<Linear>,
+}
+
+impl Spiral {
+    fn new(declared: &mut Declarations) -> Spiral {
+        let sizes = [2, 64, 64, 2];
+        let layer = |n: usize, declared: &mut Declarations| {
+            Linear::new(&mut declared.scope("layer").scope(n), sizes[n], sizes[n + 1], Init::Kaiming, true)
+        };
+        Spiral { layers: (0..3).map(|n| layer(n, declared)).collect() }
+    }
+
+    fn forward(&self, context: &Context, x: &Tensor) -> Tensor {
+        let mut x = x.clone();
+        for (n, layer) in self.layers.iter().enumerate() {
+            x = layer.forward(context, &x);
+            if n + 1 < self.layers.len() {
+                x = x.relu();
+            }
+        }
+        x
+    }
+}
+
+/// Points on two arms of a spiral, and which arm each is on.
+fn points(count: usize, device: Device) -> (Tensor, Tensor) {
+    let (mut places, mut arms) = (vec![], vec![]);
+    for n in 0..count {
+        let (arm, along) = (n % 2, n as f32 / count as f32);
+        let angle = 9.0 * along + std::f32::consts::PI * arm as f32;
+        places.extend([angle.cos() * along, angle.sin() * along]);
+        arms.push(arm as i64);
+    }
+    (Tensor::from_slice(&places, &[count, 2], device), Tensor::from_slice(&arms, &[count], device))
+}
+
+fn main() -> Result<()> {
+    let device = Device::auto();
+    let mut declared = Declarations::new();
+    let model = Spiral::new(&mut declared);
+    let weights = declared.arena(1, device)?;
+    let optimiser = Optimiser::new(Rule::ADAMW, 0.01, Some(1.0), &declared, &weights)?;
+    let rate = Rate { highest: 1e-2, warmup: 20, ..Rate::default() };
+    let (x, y) = points(400, device);
+
+    // Compiled at the first call: forward, gradient and the update of all parameters.
+    let step = trace(|given| {
+        let loss = model.forward(&Context::new(weights.tensors()), &given[0]).cross_entropy(&given[1]);
+        let stepped = optimiser.step(&weights, &weights.gradient(&loss), None, &given[2]);
+        Ok((vec![loss], stepped.updates))
+    });
+    let steps = 600;
+    for n in 0..steps {
+        let numbers = optimiser.numbers(Numbers { rate: rate.at(n, steps), step: n + 1 });
+        let loss = step.call(&[x.clone(), y.clone(), Tensor::from_slice(&numbers, &[3], device)])?;
+        if n % 100 == 0 || n + 1 == steps {
+            println!("step {:>3}  loss {:.4}", n + 1, loss[0].item()?);
+        }
+    }
+    let seen = model.forward(&Context::new(weights.tensors()), &x).argmax(-1).to_vec::<i64>()?;
+    let right = seen.iter().zip(y.to_vec::<i64>()?).filter(|(a, b)| **a == *b).count();
+    println!("{right} of {} points on the right arm", seen.len());
+    assert!(right > 380, "it did not learn");
+    Ok(())
+}

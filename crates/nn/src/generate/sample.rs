@@ -1,0 +1,123 @@
+//! Which token comes next: the one with the highest score, or one by chance among the likely.
+
+use crate::random::mix;
+use crate::{Error, Result};
+
+/// How tokens are chosen.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sampling {
+    /// What scores are divided by; at 0 the highest score wins.
+    pub temperature: f64,
+    /// Only so many of the highest scores are considered; 0 for all.
+    pub top_k: usize,
+    /// Only the likeliest tokens whose probabilities add up to this are considered; 1 for all.
+    pub top_p: f64,
+    /// What fixes the choices.
+    pub seed: u64,
+}
+
+impl Default for Sampling {
+    fn default() -> Sampling {
+        Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, seed: 0 }
+    }
+}
+
+impl Sampling {
+    /// Refuses what cannot be.
+    pub fn check(&self) -> Result<()> {
+        if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
+            return Err(Error::Config(format!("the temperature is {}; it must not be negative", self.temperature)));
+        }
+        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+            return Err(Error::Config(format!("top-p is {}; it must be above 0 and at most 1", self.top_p)));
+        }
+        Ok(())
+    }
+
+    /// The token of a place, counted from 0, by its scores.
+    pub fn choose(&self, scores: &[f32], place: u64) -> Result<u32> {
+        if scores.is_empty() || scores.iter().any(|score| score.is_nan()) {
+            return Err(Error::Config("the model's scores are not numbers; its parameters are not finite".into()));
+        }
+        let mut order: Vec<u32> = (0..scores.len() as u32).collect();
+        // Of equal scores the smaller token is first: the order is the same everywhere.
+        let by_score = |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
+        if self.temperature == 0.0 {
+            return Ok(order.into_iter().min_by(by_score).unwrap_or(0));
+        }
+        if (1..order.len()).contains(&self.top_k) {
+            order.select_nth_unstable_by(self.top_k - 1, by_score);
+            order.truncate(self.top_k);
+        }
+        order.sort_unstable_by(by_score);
+        let highest = f64::from(scores[order[0] as usize]);
+        let weight = |token: &u32| ((f64::from(scores[*token as usize]) - highest) / self.temperature).exp();
+        let weights: Vec<f64> = order.iter().map(weight).collect();
+        let total: f64 = weights.iter().sum();
+        let mut kept = 0.0;
+        let count = 1 + weights
+            .iter()
+            .take_while(|weight| {
+                kept += **weight;
+                kept < self.top_p * total
+            })
+            .count();
+        let weights = &weights[..count.min(weights.len())];
+        let chance = mix(mix(self.seed) ^ mix(place).rotate_left(32)) >> 11;
+        let mut left = chance as f64 / (1u64 << 53) as f64 * weights.iter().sum::<f64>();
+        let chosen = weights.iter().position(|weight| {
+            left -= weight;
+            left < 0.0
+        });
+        Ok(order[chosen.unwrap_or(weights.len() - 1)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(sampling: Sampling, scores: &[f32]) -> Vec<f64> {
+        let mut counts = vec![0.0; scores.len()];
+        for place in 0..20_000 {
+            counts[sampling.choose(scores, place).unwrap() as usize] += 1.0 / 20_000.0;
+        }
+        counts
+    }
+
+    #[test]
+    fn tokens_come_as_often_as_their_probabilities_say() {
+        let scores = [0.4f32, 0.1, 0.3, 0.2].map(f32::ln);
+        let all = Sampling { temperature: 1.0, ..Sampling::default() };
+        let cases: [(Sampling, [f64; 4]); 5] = [
+            (all, [0.4, 0.1, 0.3, 0.2]),
+            (Sampling { temperature: 0.5, ..all }, [16.0 / 30.0, 1.0 / 30.0, 9.0 / 30.0, 4.0 / 30.0]),
+            (Sampling { top_k: 2, ..all }, [4.0 / 7.0, 0.0, 3.0 / 7.0, 0.0]),
+            (Sampling { top_p: 0.8, ..all }, [4.0 / 9.0, 0.0, 3.0 / 9.0, 2.0 / 9.0]),
+            (Sampling { temperature: 0.0, ..all }, [1.0, 0.0, 0.0, 0.0]),
+        ];
+        for (sampling, expected) in cases {
+            for (found, expected) in shares(sampling, &scores).iter().zip(expected) {
+                assert!((found - expected).abs() < 0.02, "{sampling:?}: {found} instead of {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn choices_follow_from_seed_and_place() {
+        let scores: Vec<f32> = (0..50).map(|n| (n % 7) as f32).collect();
+        let all = |seed: u64| -> Vec<u32> {
+            let sampling = Sampling { seed, temperature: 1.0, ..Sampling::default() };
+            (0..40).map(|place| sampling.choose(&scores, place).unwrap()).collect()
+        };
+        assert_eq!(all(1), all(1));
+        assert_ne!(all(1), all(2));
+        assert_eq!(Sampling { temperature: 0.0, ..Sampling::default() }.choose(&scores, 0).unwrap(), 6, "the first");
+        assert!(Sampling::default().choose(&[1.0, f32::NAN], 0).is_err());
+        for wrong in
+            [Sampling { temperature: -1.0, ..Sampling::default() }, Sampling { top_p: 0.0, ..Sampling::default() }]
+        {
+            assert!(wrong.check().is_err());
+        }
+    }
+}

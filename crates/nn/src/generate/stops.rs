@@ -1,0 +1,67 @@
+//! Texts that end writing. What could be the start of one is held back until it is known not to be.
+
+pub(super) struct Stops<'a> {
+    stops: &'a [String],
+    held: String,
+}
+
+impl<'a> Stops<'a> {
+    pub fn new(stops: &'a [String]) -> Stops<'a> {
+        Stops { stops, held: String::new() }
+    }
+
+    /// Takes more text. Returns what may be shown, and whether one of the texts was met.
+    pub fn push(&mut self, text: &str) -> (String, bool) {
+        self.held += text;
+        let stops = || self.stops.iter().filter(|stop| !stop.is_empty());
+        if let Some(at) = stops().filter_map(|stop| self.held.find(&stop[..])).min() {
+            self.held.truncate(at);
+            return (std::mem::take(&mut self.held), true);
+        }
+        let starts = |tail: &str| stops().any(|stop| stop.starts_with(tail));
+        let whole = self.held.char_indices().map(|(at, _)| at).find(|at| starts(&self.held[*at..]));
+        let held = self.held.split_off(whole.unwrap_or(self.held.len()));
+        (std::mem::replace(&mut self.held, held), false)
+    }
+
+    /// What was held back, where no more text comes.
+    pub fn finish(self) -> String {
+        self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_stop_is_shown_and_nothing_else_is_kept_back() {
+        let cases = [
+            ("one\n\ntwo", &["\n\n"][..], "one", true),
+            ("one\ntwo\n", &["\n\n"], "one\ntwo\n", false),
+            ("aaab", &["aab"], "a", true),
+            ("äöü!", &["ü!", "!"], "äö", true),
+            ("text", &[""], "text", false),
+            ("xSTOyENDz", &["STOP", "END"], "xSTOy", true),
+        ];
+        for (text, stops, shown, stopped) in cases {
+            let stops: Vec<String> = stops.iter().map(|stop| stop.to_string()).collect();
+            for size in 1..=text.chars().count() {
+                let letters: Vec<char> = text.chars().collect();
+                let (mut watch, mut out, mut met) = (Stops::new(&stops), String::new(), false);
+                for piece in letters.chunks(size) {
+                    let (new, stop) = watch.push(&piece.iter().collect::<String>());
+                    out += &new;
+                    met = stop;
+                    if met {
+                        break;
+                    }
+                }
+                if !met {
+                    out += &watch.finish();
+                }
+                assert_eq!((&out[..], met), (shown, stopped), "{text:?} in pieces of {size}");
+            }
+        }
+    }
+}

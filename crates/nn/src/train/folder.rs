@@ -1,0 +1,271 @@
+//! What is trained, on the disk: the folder of a run, or one of Hugging Face.
+//!
+//! A run's folder holds `run.toml`, `environment.json`, `tokenizer.json`, `metrics.jsonl`, `events.out.tfevents.…`,
+//! `loss.svg`, `samples.txt`, and `checkpoints/` with `latest` and `best`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bornite::{Arena, DType, Device, Tensor, trace};
+use bornite_cuda::tune::Record;
+use serde::{Deserialize, Serialize};
+
+use super::config::RunConfig;
+use super::precision::{LossScale, Precision};
+use crate::checkpoint::{Checkpoint, Keep, Store, Tensors, huggingface, load_latest, safetensors::Rules};
+use crate::data::{Cursor, Dataset, Plan};
+use crate::generate::Generator;
+use crate::model::{Gpt, GptConfig};
+use crate::parameters::Context;
+use crate::tokenizer::Tokenizer;
+use crate::{Error, Result};
+
+pub(crate) const CONFIG: &str = "run.toml";
+pub(crate) const TOKENIZER: &str = "tokenizer.json";
+pub(crate) const CHECKPOINTS: &str = "checkpoints";
+/// The group of a checkpoint that holds what the optimiser keeps.
+pub(crate) const MOMENTS: &str = "moments";
+
+/// What a checkpoint of a run knows beside tensors.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// The model, whole.
+    pub model: GptConfig,
+    /// The settings.
+    pub config: RunConfig,
+    /// A hash of the tokenizer.
+    pub tokenizer: String,
+    /// Where in the data the next batch starts; none of a model that was imported.
+    pub cursor: Option<Cursor>,
+    /// The factor of the loss.
+    pub scale: LossScale,
+    /// Whether the last step moved parameters, where the factor does not know of it yet.
+    pub unapplied: Option<bool>,
+    /// Seconds of training.
+    pub seconds: f64,
+    /// Choices of kernels: a resumed run computes with the same.
+    pub tuning: Vec<Record>,
+}
+
+/// A model with its parameters and tokenizer.
+pub struct Trained {
+    /// The model.
+    pub gpt: Gpt,
+    /// Parameters in f32, by name.
+    pub parameters: Tensors,
+    /// Its tokenizer.
+    pub tokenizer: Tokenizer,
+    /// The arithmetic that it was trained in.
+    pub precision: Precision,
+    /// Steps it was trained for.
+    pub step: u64,
+    /// The run's settings, where it is a run.
+    pub config: Option<RunConfig>,
+    /// What whoever asked should know: that the latest checkpoint is damaged, say.
+    pub note: Option<String>,
+    device: Device,
+}
+
+/// The tokenizer of a name that needs no data: `bytes`, `gpt2`, or the path of a `tokenizer.json`.
+pub fn named_tokenizer(name: &str) -> Result<Tokenizer> {
+    match name {
+        "bytes" => Ok(Tokenizer::bytes()),
+        "gpt2" => Ok(Tokenizer::gpt2()),
+        _ if name.starts_with("bpe:") => Err(Error::Config(format!(
+            "'{name}' is learned from data; here it must be bytes, gpt2 or a tokenizer.json"
+        ))),
+        path if Path::new(path).is_dir() => Tokenizer::read(Path::new(path).join(TOKENIZER)),
+        path if !path.contains('/') && !Path::new(path).exists() => Err(Error::Config(format!(
+            "there is no tokenizer '{path}'; it is one of bytes, gpt2, bpe:N or the path of a tokenizer.json"
+        ))),
+        path => Tokenizer::read(path),
+    }
+}
+
+/// Refuses a tokenizer that has tokens which a model has no rows for.
+pub(crate) fn check_tokenizer(tokenizer: &Tokenizer, model: &GptConfig) -> Result<()> {
+    let (tokens, rows) = (tokenizer.vocabulary(), model.vocabulary);
+    if tokens <= rows {
+        return Ok(());
+    }
+    Err(Error::Tokenizer(format!(
+        "it has {tokens} tokens, and the model was made for {rows}; use the tokenizer that the model was trained with"
+    )))
+}
+
+impl Trained {
+    /// Loads the latest checkpoint of a run, or a folder of Hugging Face. `tokenizer` replaces the folder's own.
+    pub fn open(folder: impl AsRef<Path>, tokenizer: Option<&str>, device: Device) -> Result<Trained> {
+        let folder = folder.as_ref();
+        let checkpoints = folder.join(CHECKPOINTS);
+        let trained = if checkpoints.is_dir() {
+            Trained::open_run(folder, tokenizer, device)?
+        } else if folder.join("config.json").is_file() {
+            Trained::open_hugging_face(folder, tokenizer, device)?
+        } else {
+            fs::metadata(folder).map_err(Error::io("open", folder))?;
+            let what = "is neither a run (it has no folder 'checkpoints') nor a Hugging Face model (no 'config.json')";
+            return Err(Error::file(folder, what));
+        };
+        check_tokenizer(&trained.tokenizer, trained.gpt.config())?;
+        Ok(trained)
+    }
+
+    fn open_run(folder: &Path, tokenizer: Option<&str>, device: Device) -> Result<Trained> {
+        let loaded = load_latest(folder.join(CHECKPOINTS), device, true)?;
+        let state: State = loaded.checkpoint.state_as()?;
+        let tokenizer = match tokenizer {
+            Some(name) => named_tokenizer(name)?,
+            None => Tokenizer::read(folder.join(TOKENIZER))?,
+        };
+        state.model.check()?;
+        Ok(Trained {
+            gpt: Gpt::new(state.model)?,
+            parameters: loaded.checkpoint.weights,
+            tokenizer,
+            precision: state.config.train.precision.unwrap_or_default(),
+            step: loaded.checkpoint.step,
+            config: Some(state.config),
+            note: loaded.note,
+            device,
+        })
+    }
+
+    fn open_hugging_face(folder: &Path, tokenizer: Option<&str>, device: Device) -> Result<Trained> {
+        let (gpt, parameters) = Gpt::import(folder, device)?;
+        let own = huggingface::Model::open(folder, &Rules::default())?.tokenizer();
+        let tokenizer = match (tokenizer, own) {
+            (Some(name), _) => named_tokenizer(name)?,
+            (None, Some(path)) => Tokenizer::read(path)?,
+            (None, None) if gpt.config().vocabulary == 50_257 => Tokenizer::gpt2(),
+            (None, None) => {
+                return Err(Error::file(folder, "has no tokenizer.json; name one with --tokenizer"));
+            }
+        };
+        let (precision, config) = (Precision::F32, None);
+        Ok(Trained { gpt, parameters, tokenizer, precision, step: 0, config, note: None, device })
+    }
+
+    /// The parameters in the arithmetic that the model runs in.
+    pub fn weights(&self) -> Result<Arena> {
+        let mut named = vec![];
+        for p in self.gpt.parameters().iter() {
+            let Some(tensor) = self.parameters.get(&p.name) else {
+                return Err(Error::Config(format!("the checkpoint has no '{}'", p.name)));
+            };
+            if tensor.shape()? != p.shape {
+                let found = tensor.shape()?;
+                return Err(Error::Config(format!("'{}' is {found:?}, and the model needs {:?}", p.name, p.shape)));
+            }
+            named.push((&p.name[..], tensor.cast(self.precision.dtype())));
+        }
+        let named: Vec<(&str, &Tensor)> = named.iter().map(|(name, tensor)| (*name, tensor)).collect();
+        Ok(Arena::grouped(&named, |_, shape| usize::from(shape.len() < 2))?)
+    }
+
+    /// The model, ready to write.
+    pub fn generator(&self) -> Result<Generator> {
+        Generator::new(&self.gpt, &self.weights()?, self.precision)
+    }
+
+    /// The mean loss over data, in order, on at most so many batches; with the number of batches.
+    pub fn loss(&self, data: &Dataset, batch: usize, context: usize, most: u64) -> Result<(f64, u64)> {
+        let (gpt, weights) = (self.gpt.clone(), self.weights()?);
+        let loss = trace(move |given| {
+            let loss = gpt.loss(&Context::new(weights.tensors()), &given[0], &given[1]);
+            Ok((vec![loss.cast(DType::F32)], vec![]))
+        });
+        let of = |x: &Tensor, y: &Tensor| -> Result<f64> {
+            Ok(self.precision.within(|| loss.call(&[x.clone(), y.clone()]))?[0].item()?)
+        };
+        mean_loss(data, batch, context, most, self.device, &of)
+    }
+
+    /// Writes a Hugging Face folder.
+    pub fn export(&self, folder: impl AsRef<Path>) -> Result<()> {
+        let temporary = std::env::temp_dir().join(format!("bornite-tokenizer-{}.json", std::process::id()));
+        fs::write(&temporary, self.tokenizer.to_json()).map_err(Error::io("write", &temporary))?;
+        let exported = self.gpt.export(folder, &self.parameters, Some(&temporary));
+        let _ = fs::remove_file(&temporary);
+        exported
+    }
+
+    /// Makes the folder of a run with this model as its checkpoint of step 0.
+    pub fn save_as_run(&self, folder: impl AsRef<Path>) -> Result<PathBuf> {
+        let folder = folder.as_ref();
+        let checkpoints = folder.join(CHECKPOINTS);
+        claim(folder)?;
+        let mut store = Store::open(&checkpoints, Keep { last: 1, best: false })?;
+        let mut config = RunConfig::default();
+        config.set_gpt(self.gpt.config());
+        config.train.precision = Some(self.precision);
+        write(&folder.join(CONFIG), &config.text()?)?;
+        write(&folder.join(TOKENIZER), &self.tokenizer.to_json())?;
+        let state = State {
+            model: self.gpt.config().clone(),
+            config,
+            tokenizer: self.tokenizer.fingerprint().into(),
+            cursor: None,
+            scale: LossScale::new(self.precision),
+            unapplied: None,
+            seconds: 0.0,
+            tuning: vec![],
+        };
+        let checkpoint = Checkpoint::new(0, self.parameters.clone(), state_json(&state)?);
+        Ok(store.save(&checkpoint, None)?.path)
+    }
+}
+
+/// The mean of the losses of batches of data, in order: all windows, or so many batches.
+pub(crate) fn mean_loss(
+    data: &Dataset,
+    batch: usize,
+    context: usize,
+    most: u64,
+    device: Device,
+    loss: &dyn Fn(&Tensor, &Tensor) -> Result<f64>,
+) -> Result<(f64, u64)> {
+    // No batch has a window twice: one would count more than others.
+    let windows = data.len().saturating_sub(1) / context.max(1) as u64;
+    let batch = batch.min(windows.max(1) as usize);
+    let mut batches = data.batches(&Plan { batch, context, seed: 0, shuffle: false, prefetch: 2 })?;
+    let count = (windows / batch as u64).min(most).max(1);
+    let mut sum = 0.0;
+    for _ in 0..count {
+        let Some(next) = batches.next() else { break };
+        let next = next?;
+        let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &[batch, context], device);
+        sum += loss(&tensor(&next.inputs), &tensor(&next.targets))?;
+    }
+    Ok((sum / count as f64, count))
+}
+
+/// Makes a folder for a run, and refuses one in which a run has saved something.
+pub(crate) fn claim(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).map_err(Error::io("make folder", folder))?;
+    match crate::checkpoint::latest(folder.join(CHECKPOINTS)) {
+        Ok(None) => Ok(()),
+        Ok(Some(latest)) => {
+            let name = latest.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let what = format!("holds a run already, up to {name}; go on with --resume or choose another folder");
+            Err(Error::file(folder, what))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn state_json(state: &State) -> Result<serde_json::Value> {
+    serde_json::to_value(state).map_err(|error| Error::Config(format!("the run's state cannot be written: {error}")))
+}
+
+/// Writes a small file at one moment.
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".part-{}", std::process::id()));
+    let part = path.with_file_name(name);
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written.map_err(Error::io("write", path))
+}

@@ -1,0 +1,117 @@
+//! What is known of each step: a line of `metrics.jsonl`, scalars for TensorBoard, a point of the plot.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::events::Events;
+use super::plot::{Curve, svg};
+use crate::{Error, Result};
+
+const LINES: &str = "metrics.jsonl";
+const PLOT: &str = "loss.svg";
+
+/// Numbers about one step. JSON has no NaN: where a loss or a norm was none, `null` is written.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Line {
+    /// The step, from 1.
+    pub step: u64,
+    /// The mean loss of its batches, before the step.
+    pub loss: Option<f64>,
+    /// The learning rate.
+    pub rate: f64,
+    /// The norm of the gradients before clipping.
+    pub norm: Option<f64>,
+    /// Tokens a second since the step before.
+    pub tokens_per_second: f64,
+    /// Seconds of training so far, without those that were lost to a stop.
+    pub seconds: f64,
+    /// Bytes that the device holds.
+    pub memory: u64,
+    /// Whether the step was left out: gradients were not finite.
+    pub skipped: bool,
+    /// The loss on the validation part after the step, where it was evaluated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation_loss: Option<f64>,
+}
+
+/// The files that lines go to.
+pub(crate) struct Metrics {
+    folder: PathBuf,
+    file: BufWriter<File>,
+    events: Events,
+    training: Curve,
+    validation: Curve,
+}
+
+impl Metrics {
+    /// Opens the files of a run that stands after `step`: what they say of later steps is removed.
+    pub fn open(folder: &Path, step: u64) -> Result<Metrics> {
+        let path = folder.join(LINES);
+        let (mut training, mut validation) = (Curve::new(), Curve::new());
+        let fresh = folder.join(format!(".{LINES}.{}", std::process::id()));
+        let write = |error| Error::io("write", &fresh)(error);
+        let mut kept = BufWriter::new(File::create(&fresh).map_err(write)?);
+        for line in lines(&path)?.into_iter().filter(|line| line.step <= step) {
+            plot(&mut training, &mut validation, &line);
+            writeln!(kept, "{}", json(&line)).map_err(write)?;
+        }
+        kept.into_inner().map_err(|error| write(error.into_error()))?.sync_all().map_err(write)?;
+        fs::rename(&fresh, &path).map_err(Error::io("replace", &path))?;
+        let file = OpenOptions::new().append(true).open(&path).map_err(Error::io("write", &path))?;
+        let events = Events::create(folder, step)?;
+        Ok(Metrics { folder: folder.into(), file: BufWriter::new(file), events, training, validation })
+    }
+
+    /// Takes the numbers of a step.
+    pub fn push(&mut self, line: &Line) -> Result<()> {
+        plot(&mut self.training, &mut self.validation, line);
+        let path = self.folder.join(LINES);
+        writeln!(self.file, "{}", json(line)).map_err(Error::io("write", &path))?;
+        let mut scalars = vec![("rate", line.rate), ("tokens_per_second", line.tokens_per_second)];
+        scalars.extend(line.loss.map(|loss| ("loss", loss)));
+        scalars.extend(line.norm.map(|norm| ("norm", norm)));
+        scalars.extend(line.validation_loss.map(|loss| ("validation_loss", loss)));
+        self.events.scalars(line.step, &scalars)
+    }
+
+    /// Hands everything to the system, for those who watch.
+    pub fn flush(&mut self) -> Result<()> {
+        self.file.flush().map_err(Error::io("write", &self.folder.join(LINES)))?;
+        self.events.flush()
+    }
+
+    /// Draws the losses so far.
+    pub fn draw(&mut self) -> Result<()> {
+        self.flush()?;
+        let title = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let path = self.folder.join(PLOT);
+        fs::write(&path, svg(&title, &self.training, &self.validation)).map_err(Error::io("write", &path))
+    }
+}
+
+fn plot(training: &mut Curve, validation: &mut Curve, line: &Line) {
+    line.loss.into_iter().for_each(|loss| training.push(line.step, loss));
+    line.validation_loss.into_iter().for_each(|loss| validation.push(line.step, loss));
+}
+
+fn json(line: &Line) -> String {
+    serde_json::to_string(line).unwrap_or_default() // numbers and names: these cannot fail
+}
+
+/// The lines of a run's `metrics.jsonl`; none where there is no such file. A process that died may have left half a line at
+/// the end, which is left out.
+pub fn lines(path: &Path) -> Result<Vec<Line>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
+        file => file.map_err(Error::io("read", path))?,
+    };
+    let mut found = vec![];
+    for line in BufReader::new(file).split(b'\n') {
+        let line = line.map_err(Error::io("read", path))?;
+        found.extend(serde_json::from_slice::<Line>(&line).ok());
+    }
+    Ok(found)
+}

@@ -1,0 +1,299 @@
+//! What stands before a run's first step: settings made whole, a checkpoint to go on from, tokenizer, model, data, learner.
+//!
+//! In this order, so that a mistake costs no time and no memory: settings, files, sizes, then work.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use bornite::{Device, Tensor};
+use bornite_bench::Machine;
+use bornite_cuda::tune::Tuner;
+
+use super::config::RunConfig;
+use super::estimate::{Load, available, flops_a_token, parameters, peak_flops, size};
+use super::folder::{
+    CHECKPOINTS, CONFIG, MOMENTS, State, TOKENIZER, Trained, check_tokenizer, claim, named_tokenizer, write,
+};
+use super::learner::{Learner, Learning};
+use super::metrics::Metrics;
+use super::precision::Precision;
+use super::run::{Beginning, Event, Observer, Run};
+use crate::checkpoint::{Checkpoint, Keep, Store, load_latest};
+use crate::data::{Dataset, Plan, Progress, Source, train_tokenizer};
+use crate::model::{Gpt, GptConfig};
+use crate::tokenizer::Tokenizer;
+use crate::{Error, Result};
+
+/// Makes everything ready, up to the first step.
+pub(super) fn prepare(
+    config: &RunConfig,
+    folder: &Path,
+    device: Device,
+    resume: bool,
+    observer: &mut dyn Observer,
+) -> Result<Run> {
+    let (mut config, store, saved) = begin(config, folder, device, resume, observer)?;
+    let state = saved.as_ref().map(|(_, state)| state);
+    let sources = sources_of(&config)?;
+    let from = match (state, &config.model.from) {
+        (None, Some(from)) => Some(Trained::open(from, config.data.tokenizer.as_deref(), device)?),
+        _ => None,
+    };
+    let tokenizer = tokenizer(&config, folder, state, from.as_ref(), &sources, observer)?;
+    let model = model(&config, state, from.as_ref(), &tokenizer)?;
+    config.set_gpt(&model);
+    let load = load(&mut config, &model, device)?;
+    let Load { batch, context, accumulate, precision, rule, checkpointing, .. } = load;
+    let seed = config.train.seed.unwrap_or(0);
+
+    let (training, validation) = data(&config, folder, &sources, &tokenizer, context, observer)?;
+    let mut batches = training.batches(&Plan { batch, context, seed, ..Plan::default() })?;
+
+    let clip = config.optimiser.clip.filter(|clip| *clip > 0.0);
+    let decay = config.optimiser.decay.unwrap_or(0.0);
+    let learning = Learning { rule, decay, clip, precision, accumulate, seed };
+    let gpt = Gpt::new(model.clone())?.recomputing(checkpointing);
+    let arena = gpt.parameters().arena(seed, device)?;
+    if let Some(from) = from {
+        let named: Vec<(&str, &Tensor)> = from.parameters.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
+        arena.load(&named)?;
+    }
+    let mut learner = Learner::with(gpt, learning, arena)?;
+    if let Some((checkpoint, state)) = &saved {
+        let none = Default::default();
+        let moments = checkpoint.groups.get(MOMENTS).unwrap_or(&none);
+        learner.restore([&checkpoint.weights, moments], checkpoint.step, state.scale)?;
+        state.cursor.map(|cursor| batches.seek(cursor)).transpose()?;
+    }
+    write(&folder.join(CONFIG), &config.text()?)?;
+    write_environment(folder, device)?;
+    let step = learner.steps();
+    let beginning = Beginning {
+        step,
+        steps: config.train.steps.unwrap_or(0),
+        parameters: parameters(&model) as u64,
+        tokens: training.len(),
+        validation_tokens: validation.as_ref().map_or(0, Dataset::len),
+        tokens_a_step: batch.saturating_mul(context).saturating_mul(accumulate) as u64,
+        precision,
+        flops_a_token: flops_a_token(&model, context),
+        peak_flops: peak_flops(device, precision),
+        needs_bytes: load.memory().total() as u64,
+        saved_bytes: checkpointing.then(|| load.saved() as u64),
+    };
+    if checkpointing {
+        let whole = Load { checkpointing: false, ..load.clone() }.memory().total();
+        let what = format!("--checkpointing saves about {} of at least {}", size(load.saved()), size(whole));
+        observer.tell(Event::Note(&what));
+    }
+    observer.tell(Event::Begin(&beginning));
+    let (unapplied, seconds) = saved.as_ref().map_or((None, 0.0), |(_, state)| (state.unapplied, state.seconds));
+    Ok(Run {
+        rates: config.rates(),
+        metrics: Metrics::open(folder, step)?,
+        folder: folder.into(),
+        tokens_a_step: beginning.tokens_a_step,
+        config,
+        device,
+        learner,
+        tokenizer,
+        batches,
+        validation,
+        store,
+        shape: [batch, context],
+        late: None,
+        unapplied,
+        seconds,
+        saved_at: saved.is_some().then_some(step),
+        last: None,
+        generator: None,
+    })
+}
+
+/// Settings, made whole, the folder to save to, and the checkpoint to go on from.
+fn begin(
+    config: &RunConfig,
+    folder: &Path,
+    device: Device,
+    resume: bool,
+    observer: &mut dyn Observer,
+) -> Result<(RunConfig, Store, Option<(Checkpoint, State)>)> {
+    let asked = config.absolute()?;
+    let mut config = asked.resolved()?;
+    let checkpoints = folder.join(CHECKPOINTS);
+    if !resume || !checkpoints.is_dir() {
+        sources_of(&config)?;
+        claim(folder)?;
+    }
+    let store = Store::open(&checkpoints, Keep { last: config.train.keep.unwrap_or(1), best: true })?;
+    if !resume {
+        return Ok((config, store, None));
+    }
+    let loaded = match load_latest(&checkpoints, device, true) {
+        Err(Error::NoCheckpoint { .. }) => {
+            observer.tell(Event::Note("there is no checkpoint to resume from: the run starts at its beginning"));
+            return Ok((config, store, None));
+        }
+        loaded => loaded?,
+    };
+    loaded.note.iter().for_each(|note| observer.tell(Event::Note(note)));
+    let state: State = loaded.checkpoint.state_as()?;
+    if state.cursor.is_none() {
+        let what = "holds a model that was imported, not a run; train from it with --set model.from=FOLDER";
+        return Err(Error::file(folder, what));
+    }
+    config = state.config.clone();
+    config.merge(&asked)?;
+    config.check_resumed(&state.config)?;
+    if config.train.steps != state.config.train.steps {
+        observer.tell(Event::Note("train.steps is another number than before, so learning rates are others too"));
+    }
+    // Before anything is compiled: choices decide bits.
+    Tuner::of_process().map_err(bornite::Error::from)?.pin(state.tuning.iter().cloned());
+    Ok((config, store, Some((loaded.checkpoint, state))))
+}
+
+/// Sources that are there.
+fn sources_of(config: &RunConfig) -> Result<Vec<Source>> {
+    let sources = config.sources()?;
+    for source in &sources {
+        fs::metadata(&source.path).map_err(Error::io("open", &source.path))?;
+    }
+    Ok(sources)
+}
+
+/// The run's own tokenizer; at its beginning that of the model it starts from, one by name, or one learned from the data.
+fn tokenizer(
+    config: &RunConfig,
+    folder: &Path,
+    state: Option<&State>,
+    from: Option<&Trained>,
+    sources: &[Source],
+    observer: &mut dyn Observer,
+) -> Result<Tokenizer> {
+    let path = folder.join(TOKENIZER);
+    if let Some(state) = state {
+        let tokenizer = Tokenizer::read(&path)?;
+        if tokenizer.fingerprint() != state.tokenizer {
+            return Err(Error::file(&path, "is not the tokenizer that the checkpoint was trained with"));
+        }
+        return Ok(tokenizer);
+    }
+    let name = config.data.tokenizer.as_deref().unwrap_or("bytes");
+    let json = match (from, name.strip_prefix("bpe:")) {
+        (Some(from), _) => from.tokenizer.to_json(),
+        (None, None) => named_tokenizer(name)?.to_json(),
+        (None, Some(count)) => {
+            let Ok(count) = count.parse() else {
+                let what = format!("data.tokenizer is '{name}'; write bpe:4096 for a vocabulary of 4096 tokens");
+                return Err(Error::Config(what));
+            };
+            train_tokenizer(sources, count, &mut teller(observer))?.to_json()
+        }
+    };
+    // What is read back is what a resumed run has.
+    write(&path, &json)?;
+    Tokenizer::read(&path)
+}
+
+/// Tells of work on data often enough to be seen moving.
+fn teller(observer: &mut dyn Observer) -> impl FnMut(Progress) {
+    let mut told = Instant::now();
+    move |progress| {
+        if told.elapsed().as_millis() > 200 {
+            told = Instant::now();
+            observer.tell(Event::Data(progress));
+        }
+    }
+}
+
+/// The model: the checkpoint's, that of the one to start from, or the one that is asked for.
+fn model(
+    config: &RunConfig,
+    state: Option<&State>,
+    from: Option<&Trained>,
+    tokenizer: &Tokenizer,
+) -> Result<GptConfig> {
+    let model = match (state, from) {
+        (Some(state), _) => state.model.clone(),
+        (None, Some(from)) => {
+            let mut model = from.gpt.config().clone();
+            model.dropout = config.model.dropout.unwrap_or(model.dropout);
+            config.check_from(&model)?;
+            model
+        }
+        (None, None) => config.gpt(tokenizer.vocabulary())?,
+    };
+    model.check()?;
+    check_tokenizer(tokenizer, &model)?;
+    Ok(model)
+}
+
+/// What a step costs, if it fits into memory. Settings that follow from model and device are made whole.
+fn load(config: &mut RunConfig, model: &GptConfig, device: Device) -> Result<Load> {
+    let rule = config.rule()?;
+    let train = &mut config.train;
+    let context = *train.context.get_or_insert(model.context);
+    if context > model.context {
+        return Err(Error::Config(format!(
+            "train.context is {context}, but the model looks at {} tokens; lower it or set model.context",
+            model.context
+        )));
+    }
+    let usual = if matches!(device, Device::Cuda(_)) { Precision::Bf16 } else { Precision::F32 };
+    let load = Load {
+        model: model.clone(),
+        batch: train.batch.unwrap_or(1),
+        context,
+        accumulate: train.accumulate.unwrap_or(1),
+        precision: *train.precision.get_or_insert(usual),
+        rule,
+        checkpointing: train.checkpointing.unwrap_or(false),
+    };
+    if let Some(available) = available(device) {
+        load.check(available, &device.to_string())?;
+    }
+    Ok(load)
+}
+
+/// Tokens to train on, and those to judge by, if they are enough for a window.
+fn data(
+    config: &RunConfig,
+    folder: &Path,
+    sources: &[Source],
+    tokenizer: &Tokenizer,
+    context: usize,
+    observer: &mut dyn Observer,
+) -> Result<(Dataset, Option<Dataset>)> {
+    let cache = config.data.cache.clone().unwrap_or_else(|| folder.join("data"));
+    let data = Dataset::open(sources, tokenizer, &cache, &mut teller(observer))?;
+    let (training, validation) = data.split(config.data.validation.unwrap_or(0.0))?;
+    if validation.len() > context as u64 {
+        return Ok((training, Some(validation)));
+    }
+    if !validation.is_empty() {
+        observer.tell(Event::Note(&format!(
+            "the validation part has {} tokens, too few for a window of {context}: nothing is evaluated, and it is \
+             trained on",
+            validation.len()
+        )));
+    }
+    Ok((data, None))
+}
+
+fn write_environment(folder: &Path, device: Device) -> Result<()> {
+    let gpu = match device {
+        Device::Cuda(ordinal) => bornite_cuda::DeviceInfo::of(ordinal).ok(),
+        _ => None,
+    };
+    let machine = Machine::detect(gpu.iter().map(|gpu| gpu.name.clone()).collect());
+    let settings: serde_json::Map<String, serde_json::Value> = std::env::vars()
+        .filter(|(name, _)| name.starts_with("BORNITE_"))
+        .map(|(name, value)| (name, value.into()))
+        .collect();
+    let json = serde_json::json!({
+        "device": device.to_string(), "gpu": gpu, "machine": machine, "settings": settings, "process": std::process::id(),
+    });
+    write(&folder.join("environment.json"), &format!("{json:#}\n"))
+}

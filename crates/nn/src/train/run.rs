@@ -1,0 +1,308 @@
+//! A run: settings become data, a tokenizer and a learner; then steps, evaluations and checkpoints until the end or a stop.
+//!
+//! Nothing here prints: an [`Observer`] hears of everything. What a step found is read one step late, so that the host is
+//! ahead of the device; only evaluations, saves and samples wait for it.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use bornite::{Device, Tensor};
+use bornite_cuda::tune::Tuner;
+
+use super::config::RunConfig;
+use super::folder::{MOMENTS, State, mean_loss, state_json};
+use super::learner::{Learner, Outcome};
+use super::metrics::{Line, Metrics};
+use super::precision::Precision;
+use super::prepare::prepare;
+use crate::checkpoint::{Checkpoint, Store};
+use crate::data::{Batches, Dataset, Progress};
+use crate::generate::{Generator, Request, Sampling};
+use crate::optimiser::Rate;
+use crate::tokenizer::Tokenizer;
+use crate::{Error, Result};
+
+/// What happens in a run.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Something that whoever started it should know.
+    Note(&'a str),
+    /// Work on the data goes on.
+    Data(Progress),
+    /// The first step comes next.
+    Begin(&'a Beginning),
+    /// Numbers of a step, which may be told one step late.
+    Step(&'a Line),
+    /// A checkpoint is on the disk.
+    Saved {
+        /// After which step.
+        step: u64,
+        /// Where.
+        path: &'a Path,
+        /// Whether it has the least validation loss so far.
+        best: bool,
+    },
+    /// A text that the model wrote.
+    Sample {
+        /// After which step.
+        step: u64,
+        /// The prompt and what follows.
+        text: &'a str,
+    },
+}
+
+/// What is known before the first step.
+#[derive(Clone, Debug)]
+pub struct Beginning {
+    /// Steps made already.
+    pub step: u64,
+    /// Steps in all.
+    pub steps: u64,
+    /// Parameters of the model.
+    pub parameters: u64,
+    /// Tokens to train on.
+    pub tokens: u64,
+    /// Tokens to judge by.
+    pub validation_tokens: u64,
+    /// Tokens a step.
+    pub tokens_a_step: u64,
+    /// Arithmetic.
+    pub precision: Precision,
+    /// Floating-point operations a token.
+    pub flops_a_token: f64,
+    /// The most that the device can do of them a second, where it is known.
+    pub peak_flops: Option<f64>,
+    /// Bytes that training needs at least.
+    pub needs_bytes: u64,
+    /// Bytes that checkpointing saves of them, where it is on.
+    pub saved_bytes: Option<u64>,
+}
+
+/// Who hears of a run and may stop it.
+pub trait Observer {
+    /// Something happened.
+    fn tell(&mut self, event: Event<'_>);
+
+    /// Whether the run is to end after the step that it is in, with a checkpoint.
+    fn stop(&self) -> bool {
+        false
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Finished {
+    /// Steps made in all.
+    pub step: u64,
+    /// Whether it was stopped before its last step.
+    pub stopped: bool,
+    /// The last step's numbers, where one was made.
+    pub last: Option<Line>,
+    /// The run's folder.
+    pub folder: PathBuf,
+}
+
+/// Trains as settings say, in a folder. With `resume` a run that is there goes on after its latest checkpoint as if it had
+/// never stopped.
+pub fn run(
+    config: &RunConfig,
+    folder: &Path,
+    device: Device,
+    resume: bool,
+    observer: &mut dyn Observer,
+) -> Result<Finished> {
+    let mut run = prepare(config, folder, device, resume, observer)?;
+    let stopped = run.steps(observer)?;
+    Ok(Finished { step: run.learner.steps(), stopped, last: run.last, folder: folder.into() })
+}
+
+/// A step whose numbers have not been read.
+pub(super) struct Late {
+    step: u64,
+    rate: f64,
+    outcome: Outcome,
+    started: Instant,
+}
+
+/// A run between two steps; `prepare.rs` makes it.
+pub(super) struct Run {
+    pub folder: PathBuf,
+    pub config: RunConfig,
+    pub device: Device,
+    pub learner: Learner,
+    pub tokenizer: Tokenizer,
+    pub batches: Batches,
+    pub validation: Option<Dataset>,
+    pub store: Store,
+    pub metrics: Metrics,
+    pub rates: Rate,
+    /// Windows in a batch, tokens in a window.
+    pub shape: [usize; 2],
+    pub tokens_a_step: u64,
+    pub late: Option<Late>,
+    /// Whether the last step that was read moved parameters, until the factor of the loss knows.
+    pub unapplied: Option<bool>,
+    pub seconds: f64,
+    pub saved_at: Option<u64>,
+    pub last: Option<Line>,
+    pub generator: Option<Generator>,
+}
+
+impl Run {
+    /// Makes steps until the last one, or until the observer wants no more; says whether it was that.
+    fn steps(&mut self, observer: &mut dyn Observer) -> Result<bool> {
+        let train = self.config.train.clone();
+        let every = |n: Option<u64>, step: u64| n.is_some_and(|n| n > 0 && step.is_multiple_of(n));
+        let steps = train.steps.unwrap_or(0);
+        while self.learner.steps() < steps {
+            if observer.stop() {
+                self.read(Instant::now(), None, observer)?;
+                self.save(None, observer)?;
+                return Ok(true);
+            }
+            self.step(steps, observer)?;
+            let step = self.learner.steps();
+            let last = step == steps;
+            let save = last || every(train.save_every, step);
+            let evaluate = train.eval_every.is_some_and(|n| n > 0) && (save || every(train.eval_every, step));
+            let sample = every(train.sample_every, step);
+            if !(save || evaluate || sample) {
+                continue;
+            }
+            // What follows is not training.
+            self.device.synchronize()?;
+            let ended = Instant::now();
+            let found = if evaluate { self.evaluate()? } else { None };
+            self.read(ended, found, observer)?;
+            if sample {
+                self.sample(step, observer)?;
+            }
+            if save {
+                self.save(found, observer)?;
+            }
+        }
+        if self.saved_at.is_none() {
+            self.save(None, observer)?;
+        }
+        Ok(false)
+    }
+
+    fn step(&mut self, steps: u64, observer: &mut dyn Observer) -> Result<()> {
+        let started = Instant::now();
+        let mut batches = vec![];
+        for _ in 0..self.config.train.accumulate.unwrap_or(1) {
+            let Some(batch) = self.batches.next() else { continue };
+            let batch = batch?;
+            let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &self.shape, self.device);
+            batches.push((tensor(&batch.inputs), tensor(&batch.targets)));
+        }
+        let rate = self.rates.at(self.learner.steps(), steps);
+        let outcome = self.learner.step(&batches, rate)?;
+        let late = Late { step: self.learner.steps(), rate, outcome, started };
+        // While the device works on this step, the one before is looked at.
+        if let Some(before) = self.late.replace(late) {
+            self.settle(&before, started, None, observer)?;
+        }
+        // Always after the next step has begun, also where one had to be read before: then a stop changes nothing.
+        if let Some(moved) = self.unapplied.take() {
+            self.learner.rescale(moved);
+        }
+        Ok(())
+    }
+
+    /// Reads the last step's numbers now.
+    fn read(&mut self, ended: Instant, found: Option<f64>, observer: &mut dyn Observer) -> Result<()> {
+        match self.late.take() {
+            Some(late) => self.settle(&late, ended, found, observer),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for a step. It lasted until the next one began, which on a GPU is about as long as it took there.
+    fn settle(
+        &mut self,
+        late: &Late,
+        ended: Instant,
+        validation_loss: Option<f64>,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let measured = late.outcome.measure()?;
+        self.unapplied = Some(measured.moved);
+        let seconds = ended.saturating_duration_since(late.started).as_secs_f64().max(1e-9);
+        self.seconds += seconds;
+        let line = Line {
+            step: late.step,
+            loss: Some(measured.loss).filter(|loss| loss.is_finite()),
+            rate: late.rate,
+            norm: Some(measured.norm).filter(|norm| norm.is_finite()),
+            tokens_per_second: self.tokens_a_step as f64 / seconds,
+            seconds: self.seconds,
+            memory: self.device.allocated_bytes().unwrap_or(0) as u64,
+            skipped: !measured.moved,
+            validation_loss,
+        };
+        self.metrics.push(&line)?;
+        self.last = Some(line);
+        observer.tell(Event::Step(&line));
+        Ok(())
+    }
+
+    fn evaluate(&self) -> Result<Option<f64>> {
+        let Some(data) = &self.validation else { return Ok(None) };
+        let most = self.config.train.eval_batches.unwrap_or(1) as u64;
+        let loss = |x: &Tensor, y: &Tensor| self.learner.evaluate(x, y);
+        let (loss, _) = mean_loss(data, self.shape[0], self.shape[1], most, self.device, &loss)?;
+        Ok(Some(loss).filter(|loss| loss.is_finite()))
+    }
+
+    fn save(&mut self, metric: Option<f64>, observer: &mut dyn Observer) -> Result<()> {
+        let step = self.learner.steps();
+        self.metrics.draw()?;
+        if self.saved_at == Some(step) {
+            return Ok(());
+        }
+        let state = State {
+            model: self.learner.gpt().config().clone(),
+            config: self.config.clone(),
+            tokenizer: self.tokenizer.fingerprint().into(),
+            cursor: Some(self.batches.cursor()),
+            scale: self.learner.scale(),
+            unapplied: self.unapplied,
+            seconds: self.seconds,
+            tuning: Tuner::of_process().map_err(bornite::Error::from)?.known(),
+        };
+        let [weights, moments] = self.learner.tensors();
+        let mut checkpoint = Checkpoint::new(step, weights, state_json(&state)?);
+        checkpoint.groups.insert(MOMENTS.into(), moments);
+        let saved = self.store.save(&checkpoint, metric)?;
+        self.saved_at = Some(step);
+        saved.notes.iter().for_each(|note| observer.tell(Event::Note(note)));
+        observer.tell(Event::Saved { step, path: &saved.path, best: saved.best });
+        Ok(())
+    }
+
+    fn sample(&mut self, step: u64, observer: &mut dyn Observer) -> Result<()> {
+        let train = &self.config.train;
+        let generator = match self.generator.take() {
+            Some(generator) => generator,
+            None => {
+                let precision = train.precision.unwrap_or_default();
+                Generator::new(self.learner.gpt(), self.learner.weights(), precision)?
+            }
+        };
+        let sampling = Sampling { seed: train.seed.unwrap_or(0).wrapping_add(step), ..Sampling::default() };
+        let request = Request { sampling, max_tokens: train.sample_tokens.unwrap_or(64), stops: vec![] };
+        let prompt = train.prompt.clone().unwrap_or_default();
+        let written = generator.write(&self.tokenizer, &prompt, &request, &mut |_| true)?;
+        self.generator = Some(generator);
+        let text = prompt + &written.text;
+        let path = self.folder.join("samples.txt");
+        let file = OpenOptions::new().append(true).create(true).open(&path);
+        let said = file.and_then(|mut file| write!(file, "--- step {step}\n{text}\n"));
+        said.map_err(Error::io("write", &path))?;
+        observer.tell(Event::Sample { step, text: &text });
+        Ok(())
+    }
+}

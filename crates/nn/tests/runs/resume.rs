@@ -1,0 +1,185 @@
+//! A run learns, and one that is stopped and resumed is the same run, to the bit.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use bornite::Device;
+use bornite_nn::checkpoint::{best, load_latest};
+use bornite_nn::train::{Line, lines};
+
+use crate::corpus::{Folder, go, small};
+use crate::full;
+use crate::random::Random;
+
+#[test]
+fn a_run_learns_and_leaves_a_folder() {
+    let (folder, mut random) = (Folder::new("learns"), Random::fresh());
+    let corpus = folder.corpus(&mut random, 400);
+    let more = [
+        "train.steps=120",
+        "train.eval_every=40",
+        "train.save_every=50",
+        "train.keep=1",
+        "train.sample_every=60",
+        "train.prompt=the",
+        "train.sample_tokens=12",
+    ];
+    let config = small(&corpus, &more);
+    let out = folder.at("run");
+    let (finished, heard) = go(&config, &out, false, None).unwrap();
+    assert_eq!((finished.step, finished.stopped), (120, false));
+    assert_eq!(heard.saved, [50, 100, 120]);
+    assert_eq!(heard.steps, (1..=120).collect::<Vec<u64>>());
+    assert_eq!(heard.samples.len(), 2);
+    assert!(heard.samples[0].starts_with("the"), "{:?}", heard.samples);
+    let all = lines(&out.join("metrics.jsonl")).unwrap();
+    let mean = |lines: &[Line]| lines.iter().filter_map(|line| line.loss).sum::<f64>() / lines.len() as f64;
+    let (first, last) = (mean(&all[..5]), mean(&all[115..]));
+    assert!((first - 257f64.ln()).abs() < 0.5 && last < 0.6 * first, "from {first} to {last}");
+    let judged: Vec<u64> = all.iter().filter(|line| line.validation_loss.is_some()).map(|line| line.step).collect();
+    assert_eq!(judged, [40, 50, 80, 100, 120]);
+    assert!(all.iter().all(|line| line.tokens_per_second > 0.0 && line.memory > 0 && !line.skipped));
+    for name in ["run.toml", "environment.json", "tokenizer.json", "loss.svg", "samples.txt", "checkpoints/latest"] {
+        assert!(out.join(name).is_file(), "{name}");
+    }
+    assert!(best(out.join("checkpoints")).unwrap().is_some());
+    let names: Vec<String> =
+        std::fs::read_dir(&out).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(names.iter().any(|name| name.starts_with("events.out.tfevents.")), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains(".part") || name.starts_with('.')), "{names:?}");
+    // What was resolved is a config, and says all that was said.
+    let resolved = bornite_nn::train::RunConfig::read(out.join("run.toml")).unwrap();
+    assert_eq!((resolved.train.steps, resolved.model.width, resolved.model.heads), (Some(120), Some(32), Some(2)));
+    // The same again is the same.
+    go(&config, &folder.at("again"), false, None).unwrap();
+    assert_same(&out, &folder.at("again"), "from the same seed");
+    // Another run is not begun over this one.
+    let error = go(&config, &out, false, None).unwrap_err().to_string();
+    assert!(error.contains("holds a run already, up to step-00000120; go on with --resume"), "{error}");
+    // Resuming what is done does nothing.
+    let (finished, heard) = go(&config, &out, true, None).unwrap();
+    assert_eq!((finished.step, heard.steps.len()), (120, 0));
+}
+
+/// All numbers of the last checkpoint, as bits.
+fn bits(run: &Path) -> (u64, BTreeMap<String, Vec<u32>>) {
+    let checkpoint = load_latest(run.join("checkpoints"), Device::cpu(), false).unwrap().checkpoint;
+    let groups = checkpoint.groups.into_values().flatten();
+    let all = checkpoint.weights.into_iter().map(|(name, tensor)| (format!("weight {name}"), tensor)).chain(groups);
+    let of = |tensor: bornite::Tensor| tensor.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect();
+    (checkpoint.step, all.map(|(name, tensor)| (name, of(tensor))).collect())
+}
+
+/// Steps and what was computed in them, without what time and memory were taken.
+fn computed(run: &Path) -> Vec<(u64, [Option<u64>; 4], bool)> {
+    let all = lines(&run.join("metrics.jsonl")).unwrap().into_iter();
+    let bits = |value: Option<f64>| value.map(f64::to_bits);
+    all.map(|l| (l.step, [bits(l.loss), Some(l.rate.to_bits()), bits(l.norm), bits(l.validation_loss)], l.skipped))
+        .collect()
+}
+
+fn assert_same(one: &Path, other: &Path, what: &str) {
+    let (a, b) = (computed(one), computed(other));
+    assert_eq!(a.len(), b.len(), "lines of metrics, {what}");
+    for (a, b) in a.iter().zip(&b) {
+        assert_eq!(a, b, "metrics, {what}");
+    }
+    let ((step, a), (other_step, b)) = (bits(one), bits(other));
+    assert_eq!((step, a.keys().collect::<Vec<_>>()), (other_step, b.keys().collect()), "{what}");
+    for (name, a) in &a {
+        assert!(a == &b[name], "{name} differs, {what}");
+    }
+}
+
+const STEPS: u64 = 26;
+
+#[test]
+fn a_run_that_was_stopped_ends_as_one_that_was_not() {
+    let (folder, mut random) = (Folder::new("stops"), Random::fresh());
+    let corpus = folder.corpus(&mut random, 60);
+    let kinds: [(&str, &[&str]); 4] = [
+        ("f32", &["train.precision=f32", "model.dropout=0.1", "train.accumulate=2"]),
+        ("bf16", &["train.precision=bf16", "model.dropout=0.1"]),
+        // The factor of the loss follows steps late, and is too large at first.
+        ("f16", &["train.precision=f16", "train.batch=1", "train.context=1", "optimiser.rule=muon"]),
+        (
+            "llama",
+            &[
+                "model.name=llama-tiny",
+                "train.checkpointing=true",
+                "data.tokenizer=bpe:300",
+                "optimiser.rule=sgd",
+                "optimiser.momentum=0.9",
+            ],
+        ),
+    ];
+    for (name, more) in kinds {
+        let usual = ["train.steps=26", "train.eval_every=6", "train.save_every=10", "train.keep=2"];
+        let config = small(&corpus, &[&usual[..], more].concat());
+        let whole = folder.at(&format!("{name}-whole"));
+        go(&config, &whole, false, None).unwrap();
+        let count = if full() {
+            20
+        } else if name.len() == 3 {
+            5
+        } else {
+            3
+        };
+        for n in 0..count {
+            let stop = if full() { n + 1 } else { random.bits() % STEPS };
+            let (out, what) = (folder.at(&format!("{name}-{n}")), format!("{name} stopped after {stop}"));
+            let (finished, heard) = go(&config, &out, false, Some(stop)).unwrap();
+            assert_eq!((finished.step, finished.stopped), (stop, true), "{what}");
+            assert_eq!(heard.saved.last(), Some(&stop), "{what}");
+            // A process that died later would have left lines of steps that are made again.
+            let file = std::fs::OpenOptions::new().append(true).open(out.join("metrics.jsonl"));
+            let line = r#"{"step":26,"loss":1.0,"rate":1.0,"norm":1.0,"tokens_per_second":1.0,"seconds":1.0,"memory":1,"skipped":true}"#;
+            write!(file.unwrap(), "{line}\n{{\"step\":").unwrap();
+            // Stopped once more on the way.
+            let more = random.bits() % (STEPS - stop);
+            let (finished, _) = go(&config, &out, true, Some(more)).unwrap();
+            assert_eq!(finished.step, stop + more);
+            let (finished, _) = go(&config, &out, true, None).unwrap();
+            assert_eq!((finished.step, finished.stopped), (STEPS, false), "{what}");
+            assert_same(&whole, &out, &format!("{what} and after {}", stop + more));
+        }
+        if name == "f16" {
+            assert!(computed(&whole).iter().any(|(.., skipped)| *skipped), "no step was left out in f16");
+        }
+    }
+}
+
+#[test]
+fn a_run_is_resumed_as_what_it_was() {
+    let (folder, mut random) = (Folder::new("changes"), Random::fresh());
+    let corpus = folder.corpus(&mut random, 60);
+    let config = small(&corpus, &["train.steps=6", "train.eval_every=0"]);
+    let out = folder.at("run");
+    go(&config, &out, false, Some(3)).unwrap();
+    for (change, said) in [
+        ("train.seed=1", "train.seed is not what the run was begun with"),
+        ("model.width=64", "model.width"),
+        ("train.batch=4", "train.batch"),
+        ("rate.highest=1", "rate.highest"),
+    ] {
+        let mut other = config.clone();
+        other.set(change).unwrap();
+        let error = go(&other, &out, true, Some(0)).unwrap_err().to_string();
+        assert!(error.contains(said), "{change}: {error}");
+    }
+    let mut longer = config.clone();
+    longer.set("train.steps=8").unwrap();
+    let (finished, heard) = go(&longer, &out, true, None).unwrap();
+    assert_eq!(finished.step, 8);
+    assert!(heard.notes.iter().any(|note| note.contains("learning rates")), "{:?}", heard.notes);
+    // Data that are no longer the same are noticed.
+    std::fs::write(&corpus, "short. ".repeat(40)).unwrap();
+    longer.set("train.steps=9").unwrap();
+    let error = go(&longer, &out, true, None).unwrap_err().to_string();
+    assert!(error.contains("resume with the data"), "{error}");
+    // Where there is nothing yet, a run begins.
+    let empty = folder.at("empty");
+    let (_, heard) = go(&small(&folder.corpus(&mut random, 60), &["train.steps=2"]), &empty, true, None).unwrap();
+    assert!(heard.notes.iter().any(|note| note.contains("starts at its beginning")), "{:?}", heard.notes);
+}

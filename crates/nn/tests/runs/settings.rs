@@ -1,0 +1,194 @@
+//! Settings: every key is known, suggested or refused in a sentence; no text makes the reader panic.
+
+use bornite_nn::train::{KEYS, Kind, RunConfig};
+
+use crate::full;
+use crate::random::Random;
+
+const SAMPLE: &str = r#"
+[model]
+name = "llama-tiny"
+layers = 3
+dropout = 0.1
+
+[data]
+path = ["a.txt", "b.jsonl"]
+tokenizer = "bpe:500"
+validation = 0.1
+
+[train]
+steps = 100
+precision = "bf16"
+checkpointing = true
+
+[optimiser]
+rule = "muon"
+momentum = 0.9
+
+[rate]
+highest = 1e-3
+fall = "linear"
+"#;
+
+#[test]
+fn settings_come_from_files_and_from_words() {
+    let mut config = RunConfig::parse(SAMPLE).unwrap();
+    assert_eq!((config.train.steps, config.rate.highest, config.model.layers), (Some(100), Some(1e-3), Some(3)));
+    assert_eq!(RunConfig::parse(&config.text().unwrap()).unwrap(), config, "written and read back");
+    config.set("train.steps=7").unwrap();
+    config.set("data.path=some folder/x.txt").unwrap();
+    config.set("data.tokenizer = \"gpt2\"").unwrap();
+    config.set("optimiser.decay=0").unwrap();
+    assert_eq!((config.train.steps, config.optimiser.decay), (Some(7), Some(0.0)));
+    assert_eq!(config.data.path.as_deref(), Some(&["some folder/x.txt".into()][..]));
+    assert_eq!(config.data.tokenizer.as_deref(), Some("gpt2"));
+    let mut over = RunConfig::default();
+    over.set("train.steps=9").unwrap();
+    config.merge(&over).unwrap();
+    assert_eq!((config.train.steps, config.model.layers), (Some(9), Some(3)));
+    let resolved = config.resolved().unwrap();
+    assert_eq!(RunConfig::parse(&resolved.text().unwrap()).unwrap(), resolved);
+    assert_eq!(resolved.resolved().unwrap(), resolved, "nothing is left to say");
+}
+
+#[test]
+fn mistakes_are_one_sentence() {
+    let files = [
+        ("[train]\nstep = 1", "there is no setting 'train.step'; did you mean 'train.steps'?"),
+        ("[trian]\nsteps = 1", "there is no setting 'trian.steps'; did you mean 'train.steps'?"),
+        ("[model]\nsteps = 1", "did you mean 'train.steps'?"),
+        ("[optimiser]\nlr = 1", "there is no setting 'optimiser.lr'; "),
+        ("steps = 1", "did you mean 'train.steps'?"),
+        ("[train]\nsteps = \"many\"", "train.steps is 'many'; it must be a whole number, 1 or more"),
+        ("[train]\nsteps = 0", "train.steps is 0; it must be a whole number, 1 or more"),
+        ("[train]\nsteps = -5", "train.steps is -5"),
+        ("[train]\nsteps = 1.5", "train.steps is 1.5"),
+        ("[train]\nprecision = \"bf61\"", "it must be one of f32, tf32, bf16, f16; did you mean 'bf16'?"),
+        ("[rate]\nhighest = nan", "rate.highest is nan; it must be a number"),
+        ("[train.steps]\nx = 1", "train.steps is a section; it must be a whole number"),
+        ("[data]\npath = [1]", "data.path is a list; it must be a path or a list of paths"),
+        ("[train\nsteps = 1", "line 1 is not TOML: "),
+        ("[train]\nsteps = 1\nsteps = 2", "line 3 is not TOML: duplicate key"),
+    ];
+    for (text, said) in files {
+        let error = RunConfig::parse(text).unwrap_err().to_string();
+        assert!(error.contains(said) && !error.contains('\n'), "{text:?}: {error}");
+    }
+    let words = [
+        ("train.stesp=1", "did you mean 'train.steps'?"),
+        ("train.steps", "'train.steps' does not set anything; write train.steps=100"),
+        ("train.steps=1\nseed = 2", "train.steps is"),
+        ("train.steps=", "train.steps is ''"),
+        ("model.norm=batch", "model.norm is 'batch'; it must be one of layer, rms"),
+    ];
+    for (text, said) in words {
+        let error = RunConfig::default().set(text).unwrap_err().to_string();
+        assert!(error.contains(said), "{text:?}: {error}");
+    }
+    let values = [
+        ("data.validation=1.5", "data.validation is 1.5; it is a part, from 0 to below 1"),
+        ("optimiser.clip=-1", "optimiser.clip is -1"),
+        ("optimiser.decay=-1", "optimiser.decay is -1"),
+        ("optimiser.momentum=0.9", "optimiser.momentum means nothing to the rule adamw, which has beta1, beta2, eps"),
+        ("optimiser.beta1=1", "optimiser.beta1 is 1; it must be from 0 to below 1"),
+        ("rate.lowest=2", "rate.lowest is 2"),
+        ("rate.highest=0", "rate.highest is 0; it must be above 0"),
+    ];
+    for (text, said) in values {
+        let mut config = RunConfig::default();
+        config.set(text).unwrap();
+        let error = config.resolved().unwrap_err().to_string();
+        assert!(error.contains(said), "{text:?}: {error}");
+    }
+    let models = [
+        ("model.name=gpt5", "there is no model 'gpt5'; there are tiny"),
+        ("model.heads=3", "model.width 64 is not a multiple of model.heads 3"),
+        ("model.width=9223372036854775807", "model.width is 9223372036854775807; it must be from 1 to"),
+        ("model.vocabulary=10", "model.vocabulary is 10, but the tokenizer has 257 tokens"),
+        ("model.dropout=1", "model.dropout is 1"),
+    ];
+    for (text, said) in models {
+        let mut config = RunConfig::default();
+        config.set(text).unwrap();
+        let error = config.gpt(257).unwrap_err().to_string();
+        assert!(error.contains(said), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn no_text_makes_the_reader_panic() {
+    let mut random = Random::fresh();
+    let count = if full() { 1_000_000 } else { 5_000 };
+    let pieces = [
+        "[",
+        "]",
+        "=",
+        "\"",
+        "'''",
+        "\n",
+        "{",
+        "}",
+        ".",
+        "1e999",
+        "-",
+        "nan",
+        "9223372036854775808",
+        "[[a]]",
+        "\u{0}",
+        "ä",
+        "train",
+    ];
+    let mut read = 0;
+    for _ in 0..count {
+        let mut text: Vec<u8> = SAMPLE.into();
+        for _ in 0..1 + random.bits() % 6 {
+            let at = random.bits() as usize % (text.len() + 1);
+            match random.bits() % 4 {
+                0 => text.truncate(at),
+                1 => drop(text.splice(at..at, pieces[random.bits() as usize % pieces.len()].bytes())),
+                2 if at < text.len() => text[at] ^= 1 << (random.bits() % 8),
+                _ => drop(text.splice(at..(at + 5).min(text.len()), [])),
+            }
+        }
+        let text = String::from_utf8_lossy(&text);
+        match RunConfig::parse(&text) {
+            Err(error) => assert!(!error.to_string().is_empty() && error.to_string().lines().count() == 1, "{error}"),
+            Ok(config) => {
+                read += 1;
+                let _ = config.resolved();
+                let _ = config.gpt(257);
+                let mut again = config.clone();
+                let _ = again.set(text.lines().nth(3).unwrap_or("x"));
+            }
+        }
+    }
+    assert!(read > count / 100, "only {read} of {count} texts were settings");
+}
+
+/// The table of docs/training.md is that of the code. `BLESS=1` writes it anew.
+#[test]
+fn the_manual_lists_every_setting() {
+    let mut table = String::from("| setting | value | default | meaning |\n|---|---|---|---|\n");
+    for key in KEYS {
+        let value = match key.kind {
+            Kind::Count => "a whole number, 0 or more".into(),
+            Kind::Positive => "a whole number, 1 or more".into(),
+            Kind::Number => "a number".into(),
+            Kind::Flag => "`true`, `false`".into(),
+            Kind::Text => "text".into(),
+            Kind::Paths => "a path or a list of them".into(),
+            Kind::OneOf(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+        };
+        table += &format!("| `{}` | {value} | {} | {} |\n", key.name, key.default, key.about);
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/training.md");
+    let manual = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = manual.split_once("<!-- settings -->\n").expect("where the table starts");
+    let (_, after) = rest.split_once("<!-- end of settings -->").expect("where the table ends");
+    let right = format!("{before}<!-- settings -->\n{table}<!-- end of settings -->{after}");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &right).unwrap();
+    } else {
+        assert!(manual == right, "run BLESS=1 cargo test -p bornite-nn --test runs");
+    }
+}

@@ -1,0 +1,137 @@
+//! Texts: the same for a seed, whole characters as they come, ended where they should be; models in and out.
+
+use bornite::Device;
+use bornite_nn::generate::{Finish, Request, Sampling};
+use bornite_nn::train::Trained;
+
+use crate::corpus::{Folder, go, small};
+use crate::random::Random;
+
+fn request(temperature: f64, seed: u64, max_tokens: usize) -> Request {
+    Request { sampling: Sampling { temperature, seed, ..Sampling::default() }, max_tokens, stops: vec![] }
+}
+
+#[test]
+fn a_run_writes() {
+    let (folder, mut random) = (Folder::new("writes"), Random::fresh());
+    let corpus = folder.corpus(&mut random, 300);
+    let more = ["train.steps=150", "train.eval_every=50", "model.context=100", "train.context=32"];
+    let out = folder.at("run");
+    let (finished, _) = go(&small(&corpus, &more), &out, false, None).unwrap();
+    let trained = Trained::open(&out, None, Device::cpu()).unwrap();
+    let generator = trained.generator().unwrap();
+    let write = |prompt: &str, request: &Request| {
+        let mut shown = String::new();
+        let written = generator.write(&trained.tokenizer, prompt, request, &mut |text| {
+            shown += text;
+            true
+        });
+        let written = written.unwrap();
+        assert_eq!(shown, written.text, "what was shown is what was written");
+        written
+    };
+    // Prompts of one piece, of several, and none at all.
+    for prompt in ["the", "", &"our old mine ends.\n".repeat(4)] {
+        let greedy = write(prompt, &request(0.0, 0, 12));
+        assert_eq!((greedy.tokens.len(), greedy.finish), (12, Finish::MaxTokens), "{prompt:?}");
+        assert_eq!(greedy, write(prompt, &request(0.0, 7, 12)), "greedy is the same for every seed");
+        let some: Vec<_> = (0..4).map(|seed| write(prompt, &request(1.5, seed, 12))).collect();
+        assert_eq!(some[1], write(prompt, &request(1.5, 1, 12)));
+        assert!(some.iter().any(|other| other.text != some[0].text), "seeds matter");
+    }
+    // As the whole text without a cache would have it.
+    let long = write("the copper ore", &request(0.0, 0, 40));
+    let weights = trained.weights().unwrap();
+    let mut all: Vec<i64> = trained.tokenizer.encode("the copper ore").into_iter().map(i64::from).collect();
+    for (n, token) in long.tokens.iter().enumerate() {
+        let x = bornite::Tensor::from_slice(&all, &[1, all.len()], Device::cpu());
+        let logits = trained.gpt.logits(&bornite_nn::Context::new(weights.tensors()), &x).to_vec::<f32>().unwrap();
+        let last = &logits[logits.len() - 257..];
+        let best = last.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        assert!(last[*token as usize] >= best - 1e-4, "token {n}");
+        all.push(i64::from(*token));
+    }
+    // Ends.
+    let full = write("the copper ore", &request(0.0, 0, 1000));
+    assert!(matches!(full.finish, Finish::Context | Finish::EndOfText), "{:?}", full.finish);
+    assert!(full.tokens.len() <= 100 - 14 + 1);
+    let whole = write("the copper ", &request(0.0, 0, 60)).text;
+    let letters: Vec<char> = whole.chars().collect();
+    for from in [0, 5, letters.len() - 3] {
+        let stop: String = letters[from..from + 3].iter().collect();
+        let stopped =
+            write("the copper ", &Request { stops: vec![stop.clone(), "nowhere".into()], ..request(0.0, 0, 60) });
+        let before = whole.find(&stop).map(|at| &whole[..at]);
+        assert_eq!((Some(&stopped.text[..]), stopped.finish), (before, Finish::Stop), "{stop:?} in {whole:?}");
+    }
+    let unstopped = write("the copper ", &Request { stops: vec!["nowhere".into()], ..request(0.0, 0, 60) });
+    assert_eq!((unstopped.text, unstopped.finish), (whole, Finish::MaxTokens));
+    let error = generator.write(&trained.tokenizer, &"long ".repeat(50), &request(0.0, 0, 1), &mut |_| true);
+    assert!(error.unwrap_err().to_string().contains("the prompt has 250 tokens, and the model looks at 100"));
+    let mut count = 0;
+    let gone = generator.write(&trained.tokenizer, "the", &request(0.0, 0, 50), &mut |_| {
+        count += 1;
+        count < 3
+    });
+    assert_eq!((gone.unwrap().finish, count), (Finish::Reader, 3));
+
+    // The loss of a run is the one that training found.
+    let config = trained.config.clone().unwrap();
+    let sources = config.sources().unwrap();
+    let data = bornite_nn::data::Dataset::open(&sources, &trained.tokenizer, &out.join("data"), &mut |_| {}).unwrap();
+    let (_, validation) = data.split(config.data.validation.unwrap()).unwrap();
+    let (loss, _) = trained.loss(&validation, 2, 32, 2).unwrap();
+    assert_eq!(Some(loss), finished.last.unwrap().validation_loss);
+
+    // Out to another library's folder and in again: the same text; and training goes on from there.
+    let (theirs, imported) = (folder.at("theirs"), folder.at("imported"));
+    trained.export(&theirs).unwrap();
+    let back = Trained::open(&theirs, None, Device::cpu()).unwrap();
+    back.save_as_run(&imported).unwrap();
+    for again in [back, Trained::open(&imported, None, Device::cpu()).unwrap()] {
+        let text =
+            again.generator().unwrap().write(&again.tokenizer, "the copper ore", &request(0.0, 0, 40), &mut |_| true);
+        assert_eq!(text.unwrap().tokens, long.tokens);
+    }
+    for from in [&theirs, &imported, &out] {
+        let name = format!("tuned-{}", from.file_name().unwrap().to_string_lossy());
+        let mut config = small(&corpus, &["train.steps=3", "train.context=32", "data.validation=0"]);
+        config.model = Default::default();
+        config.model.from = Some(from.clone());
+        let (tuned, _) = go(&config, &folder.at(&name), false, None).unwrap();
+        let loss = tuned.last.unwrap().loss.unwrap();
+        assert!(loss < 3.0, "{name} starts anew: {loss}");
+        go(&config, &folder.at(&name), true, None).unwrap();
+    }
+    let error = go(&small(&corpus, &[]), &imported, true, None).unwrap_err().to_string();
+    assert!(error.contains("train from it with --set model.from=FOLDER"), "{error}");
+    let error = Trained::open(&out, Some("gpt2"), Device::cpu()).err().unwrap().to_string();
+    assert!(error.contains("it has 50257 tokens, and the model was made for 257"), "{error}");
+}
+
+#[test]
+fn characters_are_shown_whole() {
+    let (folder, mut random) = (Folder::new("characters"), Random::fresh());
+    let corpus = folder.at("corpus.txt");
+    let text: String = (0..400).map(|_| ["äö", "ü€", "漢字", "🪨"][(random.bits() % 4) as usize]).collect();
+    std::fs::write(&corpus, &text).unwrap();
+    let out = folder.at("run");
+    go(
+        &small(&corpus, &["train.steps=120", "model.context=64", "train.context=24", "train.eval_every=0"]),
+        &out,
+        false,
+        None,
+    )
+    .unwrap();
+    let trained = Trained::open(&out, None, Device::cpu()).unwrap();
+    let mut pieces = vec![];
+    let written = trained.generator().unwrap().write(&trained.tokenizer, "äö", &request(0.0, 0, 40), &mut |text| {
+        pieces.push(text.to_string());
+        true
+    });
+    let written = written.unwrap();
+    assert_eq!(pieces.concat(), written.text);
+    assert_eq!(written.text, trained.tokenizer.decode(&written.tokens));
+    assert!(pieces.iter().all(|piece| !piece.is_empty()), "{pieces:?}");
+    assert!(written.text.chars().any(|c| text.contains(c)), "{}", written.text);
+}
