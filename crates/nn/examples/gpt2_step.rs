@@ -27,7 +27,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let parameters = gpt.parameters().elements();
     let rule = Rule::Adamw { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
     let learning = Learning { rule, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
-    let begun = Instant::now();
     let mut learner = Learner::new(gpt, learning, device)?;
     let generator = Generator::new(2);
     let batches: Vec<(Tensor, Tensor)> = (0..4)
@@ -38,6 +37,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             pair.0.realize().and_then(|()| pair.1.realize()).map(|()| pair)
         })
         .collect::<bornite::Result<_>>()?;
+    let begun = Instant::now();
+    // Each kernel is loaded once.
+    let loads = || bornite_cuda::loaded_kernels().iter().map(|kernel| kernel.loads).sum::<u64>();
+    let before = loads();
     let mut loss = 0.0;
     for n in 0..3 {
         loss = learner.step(&batches[n % 4..n % 4 + 1], 3e-4)?.measure()?.loss;
@@ -60,8 +63,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Device::Cuda(n) => bornite_cuda::Device::open(n)?.pool().stats().peak_allocated,
         _ => 0,
     };
+    let kernels = loads() - before;
     println!(
-        "{{\"batch\": {batch}, \"tokens\": {tokens}, \"step_ms\": {ms:.2}, \"host_ms\": {host_ms:.2}, \"tok_s\": {:.0}, \"tflops\": {:.1}, \
+        "{{\"kernels\": {kernels}, \"batch\": {batch}, \"tokens\": {tokens}, \"step_ms\": {ms:.2}, \"host_ms\": {host_ms:.2}, \"tok_s\": {:.0}, \"tflops\": {:.1}, \
          \"peak_gb\": {:.2}, \"warm_s\": {warm_s:.1}, \"loss\": {loss:.4}, \"parameters\": {parameters}}}",
         (batch * tokens) as f64 / ms * 1e3,
         flops / ms / 1e9,

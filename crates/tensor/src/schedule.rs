@@ -7,8 +7,8 @@
 //! node (`joint.rs`) come from one launch. What the schedule promises is that errors are found, code is compiled and memory
 //! is reserved before the first launch.
 
-mod explain;
 mod by_hand;
+mod explain;
 mod fuse;
 mod memory;
 mod pack;

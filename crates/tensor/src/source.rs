@@ -123,7 +123,13 @@ impl SourceCall {
 }
 
 /// A kernel of a text, loaded once a device.
-fn load(ordinal: usize, text: &str, symbol: &'static str, pointers: usize, values: Vec<usize>) -> Result<Arc<Function>> {
+fn load(
+    ordinal: usize,
+    text: &str,
+    symbol: &'static str,
+    pointers: usize,
+    values: Vec<usize>,
+) -> Result<Arc<Function>> {
     type Loaded = HashMap<(usize, &'static str, String), Arc<Function>>;
     static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bornite_codegen::cuda;
 use bornite_ir::interp::Order;
-use bornite_ir::{Kernel, Launch, Scalar, Value, elementwise, templates};
+use bornite_ir::{
+    Access, Axis, Builder, Builtin, Emit, EmitBits, Kernel, Launch, Scalar, Value, elementwise, templates,
+};
 use bornite_lang::Request;
 use bornite_lang::cuda::Module;
 
@@ -81,11 +83,31 @@ fn templates_come_back() {
     }
 }
 
+/// Arrays that a launch has to make room for.
+#[test]
+fn large_shared_arrays_come_back() {
+    let mut b = Builder::blocks("large", [2, 1, 1], [64, 1, 1], Scalar::I32);
+    let out = b.param("out", Scalar::F32, 128, Access::Write);
+    let (first, second) = (b.shared("first", Scalar::F32, 9000), b.shared_array("second", Scalar::F64, &[64, 64]));
+    let [thread, block, size] = [Builtin::Thread, Builtin::Block, Builtin::BlockSize].map(|of| b.builtin(of(Axis::X)));
+    let value = b.cast(Scalar::F32, &thread);
+    b.store(first, thread, value);
+    let wide = b.cast(Scalar::F64, &value);
+    b.store(second, [thread, thread], wide);
+    let (a, c) = (b.load(first, thread), b.load(second, [thread, thread]));
+    let c = b.cast(Scalar::F32, &c);
+    let (sum, start) = (b.add(&a, &c), b.mul(&block, &size));
+    let place = b.add(&start, &thread);
+    b.store(out, place, sum);
+    let Ok(kernel) = b.finish() else { return println!("skipped: no kernel has so much shared memory here") };
+    assert!(cuda::print(&kernel).contains("bn_shared"), "{}", cuda::print(&kernel));
+    assert_eq!(wrong(&Case { kernel, values: vec![] }, 1).unwrap_or_default(), "");
+}
+
 #[test]
 fn random_kernels_come_back() {
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
-    // Of 5,000, what ten seconds allow on two busy cores.
-    let count = if full { 50_000 } else { 2_000 };
+    let count = if full { 50_000 } else { 5_000 };
     let first = match std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok()) {
         Some(seed) => seed,
         None => std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()) << 20,

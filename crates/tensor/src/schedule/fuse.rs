@@ -311,7 +311,12 @@ impl<'a> Fuser<'a> {
             return None;
         }
         let node = &*self.nodes[n].0;
-        let common = |a: u64, b: u64| a == b || self.kernel_of(a).is_some() && self.kernel_of(a) == self.kernel_of(b);
+        // The same tensor, two of one kernel, or one that is made of the other.
+        let made_of = |a: u64, b: u64| self.kernel_of(a).is_some_and(|group| self.groups[group].reads.contains(&b));
+        let common = |a: u64, b: u64| {
+            let kernel = self.kernel_of(a);
+            a == b || kernel.is_some() && kernel == self.kernel_of(b) || made_of(a, b) || made_of(b, a)
+        };
         (0..self.groups.len()).rev().take(64).find(|&group| {
             let growing = &self.groups[group];
             growing.merged.is_none()

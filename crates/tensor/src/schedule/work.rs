@@ -177,6 +177,8 @@ pub(super) fn work(
             .filter(|(_, placed)| placed.old.is_none())
             .filter_map(|(id, _)| nodes.get(id).map(|whole| (*id, whole.0.bytes())))
             .collect();
+        // Inner ones first: a whole may be made of wholes.
+        worked.wholes.sort_unstable();
         worked.within = places.within;
         // An update in place that something forbids is computed anew as a whole.
         let forbidden =

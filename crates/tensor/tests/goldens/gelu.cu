@@ -1,3 +1,4 @@
+typedef unsigned short bn_bf16;
 __device__ __forceinline__ float bn_bf16_to_f32(unsigned short a) {
 #if __CUDA_ARCH__ >= 800
     float r;
@@ -32,51 +33,51 @@ template <class V> __device__ __forceinline__ void bn_store(void* p, const V& v)
     u.v = v;
     *(typename bn_word<sizeof(V)>::type*)p = u.word;
 }
-struct bf16x4 { unsigned short x, y, z, w; };
-__device__ __forceinline__ unsigned short bn_add_bf16(unsigned short a, unsigned short b) {
+struct bf16x4 { bn_bf16 x, y, z, w; };
+__device__ __forceinline__ bn_bf16 bn_add_bf16(bn_bf16 a, bn_bf16 b) {
     const float t0 = bn_bf16_to_f32(a);
     const float t1 = bn_bf16_to_f32(b);
     const float t2 = t0 + t1;
-    const unsigned short t3 = bn_f32_to_bf16(t2);
+    const bn_bf16 t3 = bn_f32_to_bf16(t2);
     return t3;
 }
-__device__ __forceinline__ unsigned short bn_mul_bf16(unsigned short a, unsigned short b) {
+__device__ __forceinline__ bn_bf16 bn_mul_bf16(bn_bf16 a, bn_bf16 b) {
     const float t0 = bn_bf16_to_f32(a);
     const float t1 = bn_bf16_to_f32(b);
     const float t2 = t0 * t1;
-    const unsigned short t3 = bn_f32_to_bf16(t2);
+    const bn_bf16 t3 = bn_f32_to_bf16(t2);
     return t3;
 }
 extern "C" __global__ void __launch_bounds__(256)
-add_mul_fma_mul_tanh_add_mul_bf16(unsigned short* __restrict__ out, const unsigned short* __restrict__ in0, const float* __restrict__ in1, const float* __restrict__ in2, float c0, float c1, float c2) {
+add_mul_fma_mul_tanh_add_mul_bf16(bn_bf16* __restrict__ out, const bn_bf16* __restrict__ in0, const float* __restrict__ in1, const float* __restrict__ in2, float c0, float c1, float c2) {
     for (unsigned i_ = (unsigned)blockIdx.x * blockDim.x + threadIdx.x; i_ < 196608u;
          i_ += (unsigned)gridDim.x * blockDim.x) {
         const int index = (int)i_;
         const int v2 = index * 4;
         const bf16x4 v3 = bn_load<bf16x4>(&in0[v2]);
-        const unsigned short v4 = v3.x;
-        const unsigned short v5 = v3.y;
-        const unsigned short v6 = v3.z;
-        const unsigned short v7 = v3.w;
+        const bn_bf16 v4 = v3.x;
+        const bn_bf16 v5 = v3.y;
+        const bn_bf16 v6 = v3.z;
+        const bn_bf16 v7 = v3.w;
         const int v9 = v2 % 768;
         const float v10 = in1[v9];
-        const unsigned short v11 = bn_f32_to_bf16(v10);
+        const bn_bf16 v11 = bn_f32_to_bf16(v10);
         const int v13 = v2 + 1;
         const int v15 = v13 % 768;
         const float v16 = in1[v15];
-        const unsigned short v17 = bn_f32_to_bf16(v16);
+        const bn_bf16 v17 = bn_f32_to_bf16(v16);
         const int v19 = v2 + 2;
         const int v21 = v19 % 768;
         const float v22 = in1[v21];
-        const unsigned short v23 = bn_f32_to_bf16(v22);
+        const bn_bf16 v23 = bn_f32_to_bf16(v22);
         const int v25 = v2 + 3;
         const int v27 = v25 % 768;
         const float v28 = in1[v27];
-        const unsigned short v29 = bn_f32_to_bf16(v28);
-        const unsigned short v30 = bn_add_bf16(v4, v11);
-        const unsigned short v31 = bn_add_bf16(v5, v17);
-        const unsigned short v32 = bn_add_bf16(v6, v23);
-        const unsigned short v33 = bn_add_bf16(v7, v29);
+        const bn_bf16 v29 = bn_f32_to_bf16(v28);
+        const bn_bf16 v30 = bn_add_bf16(v4, v11);
+        const bn_bf16 v31 = bn_add_bf16(v5, v17);
+        const bn_bf16 v32 = bn_add_bf16(v6, v23);
+        const bn_bf16 v33 = bn_add_bf16(v7, v29);
         const float v34 = bn_bf16_to_f32(v30);
         const float v35 = bn_bf16_to_f32(v31);
         const float v36 = bn_bf16_to_f32(v32);
@@ -113,22 +114,22 @@ add_mul_fma_mul_tanh_add_mul_bf16(unsigned short* __restrict__ out, const unsign
         const float v72 = v40 * v68;
         const float v73 = v41 * v69;
         const float v74 = v42 * v70;
-        const unsigned short v75 = bn_f32_to_bf16(v71);
-        const unsigned short v76 = bn_f32_to_bf16(v72);
-        const unsigned short v77 = bn_f32_to_bf16(v73);
-        const unsigned short v78 = bn_f32_to_bf16(v74);
+        const bn_bf16 v75 = bn_f32_to_bf16(v71);
+        const bn_bf16 v76 = bn_f32_to_bf16(v72);
+        const bn_bf16 v77 = bn_f32_to_bf16(v73);
+        const bn_bf16 v78 = bn_f32_to_bf16(v74);
         const float v79 = in2[v9];
-        const unsigned short v80 = bn_f32_to_bf16(v79);
+        const bn_bf16 v80 = bn_f32_to_bf16(v79);
         const float v81 = in2[v15];
-        const unsigned short v82 = bn_f32_to_bf16(v81);
+        const bn_bf16 v82 = bn_f32_to_bf16(v81);
         const float v83 = in2[v21];
-        const unsigned short v84 = bn_f32_to_bf16(v83);
+        const bn_bf16 v84 = bn_f32_to_bf16(v83);
         const float v85 = in2[v27];
-        const unsigned short v86 = bn_f32_to_bf16(v85);
-        const unsigned short v87 = bn_mul_bf16(v75, v80);
-        const unsigned short v88 = bn_mul_bf16(v76, v82);
-        const unsigned short v89 = bn_mul_bf16(v77, v84);
-        const unsigned short v90 = bn_mul_bf16(v78, v86);
+        const bn_bf16 v86 = bn_f32_to_bf16(v85);
+        const bn_bf16 v87 = bn_mul_bf16(v75, v80);
+        const bn_bf16 v88 = bn_mul_bf16(v76, v82);
+        const bn_bf16 v89 = bn_mul_bf16(v77, v84);
+        const bn_bf16 v90 = bn_mul_bf16(v78, v86);
         const bf16x4 v91 = {v87, v88, v89, v90};
         bn_store(&out[v2], v91);
     }

@@ -247,6 +247,10 @@ impl<'m> Lower<'m> {
         if self.code != Code::Kernel {
             return self.refuse(d.span, "shared memory in this function", "");
         }
+        // What our printer places large arrays in; they are declared after it.
+        if self.request.printed && self.text(d.name) == "bn_shared" {
+            return Ok(Binding::Poison);
+        }
         let CType::Value(ty) = self.c_type(&d.ty)? else {
             return self.refuse(d.span, "a shared pointer", "declare a shared array");
         };

@@ -231,7 +231,7 @@ impl<'m> Lower<'m> {
         // `0 - x` is how our printer negates what wraps; `x != 0` how it makes a bool.
         if let ExprKind::Number { value, .. } = a.kind
             && (op, value) == (Binary::Sub, Value::int(Scalar::I32, 0))
-            && right.scalar().is_some_and(|scalar| scalar.is_int() && scalar.bytes() >= 4)
+            && matches!(right.scalar(), Some(Scalar::U32 | Scalar::U64))
         {
             return Ok(Operand::Tree(Tree::op(Op::Neg, vec![right])));
         }

@@ -34,6 +34,8 @@ pub struct Parser<'a> {
     tokens: &'a [Token],
     at: usize,
     nesting: usize,
+    /// Whether the declaration being read is of a shared array that our printer placed.
+    placed_shared: bool,
     /// Names of types: structs, aliases, template parameters.
     types: HashSet<Symbol>,
     /// Names of types that the item being read calls variables by: `half`.
@@ -52,6 +54,7 @@ impl<'a> Parser<'a> {
             tokens,
             at: 0,
             nesting: 0,
+            placed_shared: false,
             types: HashSet::new(),
             shadowed: HashSet::new(),
             templates: HashSet::new(),

@@ -142,6 +142,7 @@ impl Parser<'_> {
             // Types can begin an expression too: float4(…).
             Kind::Name(symbol) if self.is_type_name(symbol) => {
                 !matches!(self.ahead(1), Kind::Sign("(" | "{" | "." | "[" | "=" | ";" | ","))
+                    || self.ahead(1) == Kind::Sign("(") && self.ahead(2) == Kind::Sign("&")
             }
             Kind::Name(_) => {
                 // `Foo x;` and `Foo* x;` can only declare, whatever Foo is.
@@ -151,7 +152,7 @@ impl Parser<'_> {
                         && matches!(self.ahead(2), Kind::Name(_))
                         && matches!(self.ahead(3), Kind::Sign("=" | ";"))
             }
-            Kind::Sign(_) => self.at_type() && self.ahead(1) != Kind::Sign("("),
+            Kind::Sign(_) => self.at_type() && (self.ahead(1) != Kind::Sign("(") || self.ahead(2) == Kind::Sign("&")),
             _ => false,
         }
     }
@@ -169,13 +170,15 @@ impl Parser<'_> {
             memory_constant: storage.memory_constant || rest.memory_constant,
         };
         let mut all = vec![];
+        self.placed_shared = false;
         loop {
             all.push(self.declarator(&base, "a variable")?);
             if !self.take(",") {
                 break;
             }
         }
-        Ok(StmtKind::Declare(storage, all))
+        let shared = storage.shared || self.placed_shared;
+        Ok(StmtKind::Declare(Storage { shared, ..storage }, all))
     }
 
     fn condition(&mut self, of: &str) -> Parsed<crate::cuda::ast::Expr> {

@@ -149,6 +149,9 @@ impl Parser<'_> {
     /// A name with its `*`, sizes and initial value.
     pub(super) fn declarator(&mut self, base: &TypeName, what: &str) -> Parsed<Declarator> {
         let ty = self.pointers(base.clone())?;
+        if self.is("(") && self.ahead(1) == Kind::Sign("&") {
+            return self.placed(ty);
+        }
         if self.is("(") && self.ahead(1) == Kind::Sign("*") {
             let span = self.span();
             return self.refuse(span, "a pointer to a function or array", "call the function by its name");
@@ -177,6 +180,30 @@ impl Parser<'_> {
             init = Some(self.expr_of(ExprKind::Construct(ty.clone(), args), span, below)?);
         }
         Ok(Declarator { name, span, ty, sizes, init })
+    }
+
+    /// `float (&tile)[64] = *(float (*)[64])(bn_shared + 256)`, as our printer places large shared arrays.
+    fn placed(&mut self, ty: TypeName) -> Parsed<Declarator> {
+        let start = self.span();
+        self.advance();
+        self.advance();
+        let (name, span) = self.name("a shared array")?;
+        self.expect(")", "after the name of an array")?;
+        let mut sizes = vec![];
+        while self.take("[") {
+            sizes.push(Some(self.expr()?));
+            self.expect("]", "after the size of an array")?;
+        }
+        let mut ours = false;
+        while !self.is(";") && self.kind() != Kind::End {
+            ours |= matches!(self.kind(), Kind::Name(symbol) if self.names.text(symbol) == "bn_shared");
+            self.advance();
+        }
+        if !ours {
+            return self.refuse(start, "a reference to an array", "use a pointer");
+        }
+        self.placed_shared = true;
+        Ok(Declarator { name, span, ty, sizes, init: None })
     }
 
     /// What follows an `=` of a declaration.
