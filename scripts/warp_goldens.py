@@ -8,7 +8,7 @@
 
 A file of kernels ends with `LAUNCHES`: kernel -> how it is launched. `dim` is the launch's, `check` how results are compared
 (`exact`, `ulp N`, `near X`: off by X at most, relative to the value where that is above 1). The other keys are parameters: an
-array is its shape (then it is zero) or `[shape, low, high]`, a value its number or tuple of numbers. For parameters that are
+array is its shape (then it is zero), `[shape, low, high]` or `[[its, numbers]]`, a value its number or tuple of numbers. For parameters that are
 `Any` a type is added: `[shape, low, high, "float64"]`, `["float64", 2.0]`. With a key `kernel` the launch is one more of
 that kernel.
 
@@ -99,8 +99,13 @@ def typed(name):
 def array(annotation, given, random):
     """An array of Warp as a launch asks for it, its bytes, and its layout."""
     dtype = annotation.dtype
-    shape, low, high = given, None, None
-    if isinstance(given, list):
+    if given is None:
+        return None, b"", 1, []
+    shape, low, high, written = given, None, None, None
+    if isinstance(given, list) and isinstance(given[0], list):
+        (written,) = given
+        shape = len(written)
+    elif isinstance(given, list):
         shape, low, high = given[:3]
         dtype = typed(given[3]) if len(given) > 3 else dtype
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -108,17 +113,20 @@ def array(annotation, given, random):
     made = wp.zeros(shape, dtype=dtype, device="cpu")
     count = math.prod(shape)
     memory = bytearray(size * count)
-    if low is not None:
+    if low is not None or written is not None:
         for element in range(count):
             for at, name in parts:
+                number = written[element] if written else low + (high - low) * random.unit()
                 place = element * size + at
-                memory[place : place + BYTES[name]] = bits(name, low + (high - low) * random.unit())
+                memory[place : place + BYTES[name]] = bits(name, number)
         ctypes.memmove(made.ptr, bytes(memory), len(memory))
     return made, bytes(memory), size, parts
 
 
 def passed(dtype, given):
     """A value of Warp, and its bits."""
+    if isinstance(given, str):
+        return given, "", []
     if isinstance(given, list):
         dtype, given = typed(given[0]), given[1]
     numbers = given if isinstance(given, tuple) else (given,)
@@ -158,7 +166,8 @@ def launched(kernel, launch, name):
         if getattr(param.type, "ndim", None) is not None and hasattr(param.type, "dtype"):
             made, before, size, parts = array(param.type, given, random)
             args.append(made)
-            entry = {"name": param.label, "shape": list(made.shape), "parts": " ".join(part for _, part in parts)}
+            shape = list(made.shape) if made else []
+            entry = {"name": param.label, "shape": shape, "parts": " ".join(part for _, part in parts)}
             if any(before):
                 entry["in"] = hexed(before, size, parts)
             if isinstance(given, list) and len(given) > 3:
@@ -172,7 +181,7 @@ def launched(kernel, launch, name):
                 entry["type"] = given[0]
         record.append(entry)
     wp.launch(kernel, launch["dim"], inputs=args, device="cpu")
-    for entry, made, before, size, parts in arrays:
+    for entry, made, before, size, parts in (array for array in arrays if array[1]):
         after = ctypes.string_at(made.ptr, len(before))
         if after != before:
             entry["out"] = hexed(after, size, parts)
@@ -218,7 +227,7 @@ def outcome(program, number):
                 for name, launch in module.LAUNCHES.items():
                     kernel = getattr(module, launch.get("kernel", name))
                     _, arrays = launched(kernel, launch, f"probe.{name}")
-                    lines += [f"{name}.{entry['name']}: {shown(made, size, parts)}" for entry, made, _, size, parts in arrays]
+                    lines += [f"{name}.{entry['name']}: {shown(made, size, parts)}" for entry, made, _, size, parts in arrays if made]
             return "\n".join(lines)
         except Exception as error:
             text = re.sub(r"\s+", " ", str(error)).replace(str(path), "probe.py")
