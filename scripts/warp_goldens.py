@@ -188,6 +188,12 @@ def launched(kernel, launch, name):
     return record, arrays
 
 
+def recorded(name, launch, check, args):
+    dim = launch["dim"]
+    return {"name": name, "kernel": launch.get("kernel", name), "dim": list(dim) if isinstance(dim, tuple) else [dim],
+            "check": check, "args": args}
+
+
 def goldens(path):
     module = imported(path)
     lines = []
@@ -195,10 +201,7 @@ def goldens(path):
         kernel = getattr(module, launch.get("kernel", name))
         record, _ = launched(kernel, launch, f"{path.stem}.{name}")
         assert any("out" in entry for entry in record), f"{path.stem}.{name}: nothing is written"
-        dim = launch["dim"]
-        line = {"name": name, "kernel": launch.get("kernel", name), "dim": list(dim) if isinstance(dim, tuple) else [dim],
-                "check": launch["check"], "args": record}
-        lines.append(json.dumps(line, separators=(",", ":")))
+        lines.append(json.dumps(recorded(name, launch, launch["check"], record), separators=(",", ":")))
     (FOLDER / "goldens" / f"{path.stem}.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
     return len(lines)
 
@@ -216,38 +219,41 @@ def shown(made, size, parts):
 
 
 def outcome(program, number):
-    """What Warp does with a probe: each array after each launch, or its message."""
+    """What Warp does with a probe, for readers and for the test: each array after each launch, or its message."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / f"probe_{number}.py"
         path.write_text(program)
         try:
             with contextlib.redirect_stderr(io.StringIO()):
                 module = imported(path)
-                lines = []
+                lines, launches = [], []
                 for name, launch in module.LAUNCHES.items():
                     kernel = getattr(module, launch.get("kernel", name))
-                    _, arrays = launched(kernel, launch, f"probe.{name}")
-                    lines += [f"{name}.{entry['name']}: {shown(made, size, parts)}" for entry, made, _, size, parts in arrays if made]
-            return "\n".join(lines)
+                    args, arrays = launched(kernel, launch, f"probe.{name}")
+                    launches.append(recorded(name, launch, "exact", args))
+                    lines += [f"{name}.{entry['name']}: {shown(made, size, parts)}"
+                              for entry, made, _, size, parts in arrays if made]
+            return "\n".join(lines), launches
         except Exception as error:
             text = re.sub(r"\s+", " ", str(error)).replace(str(path), "probe.py")
-            return f"refused: {type(error).__name__}: {text}".rstrip()
+            return f"refused: {type(error).__name__}: {text}".rstrip(), None
 
 
 def probes():
     """Writes anew what stands below `---` of each probe; a line `!!!` (why ours differs) is kept."""
     path = FOLDER / "probes/probes.txt"
     head, *parts = path.read_text().split("=== ")
-    anew = head
+    anew, records = head, []
     for number, part in enumerate(parts):
         title, rest = part.split("\n", 1)
         program = rest.split("\n---\n")[0].rstrip("\n")
         differs = [line for line in program.split("\n") if line.startswith("!!!")]
         text = "\n".join(line for line in program.split("\n") if not line.startswith("!!!"))
-        print(title, file=sys.stderr)
-        anew += f"=== {title}\n" + "".join(line + "\n" for line in differs) + f"{text}\n---\n"
-        anew += outcome("import warp as wp\n" + text + "\n", number) + "\n\n"
+        said, launches = outcome("import warp as wp\n" + text + "\n", number)
+        anew += f"=== {title}\n" + "".join(line + "\n" for line in differs) + f"{text}\n---\n{said}\n\n"
+        records.append(json.dumps({"title": title, "launches": launches}, separators=(",", ":")))
     path.write_text(anew)
+    (FOLDER / "goldens/probes.json").write_text("[\n" + ",\n".join(records) + "\n]\n")
     return len(parts)
 
 
