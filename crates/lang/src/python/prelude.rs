@@ -5,7 +5,20 @@ use std::sync::OnceLock;
 use super::File;
 use super::program::Program;
 
-const FILES: &[(&str, &str)] = &[];
+macro_rules! files {
+    ($($name:literal),+ $(,)?) => { &[$(($name, include_str!(concat!("prelude/", $name)))),+] };
+}
+
+const FILES: &[(&str, &str)] = files![
+    "decompositions.py",
+    "geometry.py",
+    "matrices.py",
+    "quaternions.py",
+    "random.py",
+    "scalars.py",
+    "transforms.py",
+    "vectors.py",
+];
 
 /// The prelude's functions.
 pub(crate) fn program() -> &'static Program<'static> {

@@ -51,7 +51,7 @@ impl<'p> Lower<'p> {
         // All are read before any is assigned: a, b = b, a.
         let mut read = vec![];
         for val in vals {
-            read.push(self.settled(val, &assign.value)?);
+            read.push(self.settled(val, assign.value.as_ref())?);
         }
         for (name, val) in names.into_iter().zip(read) {
             self.assign_name(name, val, target)?;

@@ -60,8 +60,7 @@ impl<'p> Lower<'p> {
             Val::Run(Run { constant: Some(fixed), .. }) => fixed.truth(),
             Val::Run(run) => self.w.b.known(run.id).map(|value| value.as_f64() != 0.0),
             Val::Fixed(fixed) => fixed.truth(),
-            // An array that is given is there.
-            Val::Array(_) => Some(true),
+            Val::Array(array) => self.array_there(array),
             _ => None,
         }
     }
@@ -85,7 +84,7 @@ impl<'p> Lower<'p> {
             Some(true) => {}
             Some(false) => self.w.stmt(Ir::Break),
             None => {
-                let holds = self.truth(tested, &turn.test)?;
+                let holds = self.truth(tested, turn.test.as_ref())?;
                 let over = self.op(Op::Not, &[holds]);
                 self.break_if(over);
             }
@@ -110,7 +109,7 @@ impl<'p> Lower<'p> {
 
     pub(super) fn for_loop(&mut self, each: &'p StmtFor) -> Lowers {
         let Expr::Name(target) = each.target.as_ref() else {
-            return self.fail(&each.target, "a loop has one variable".into(), "a name is expected", None);
+            return self.fail(each.target.as_ref(), "a loop has one variable".into(), "a name is expected", None);
         };
         let name = target.id.as_str();
         let hint = "loop over range(…)";
@@ -118,14 +117,14 @@ impl<'p> Lower<'p> {
             Val::Range(runs, backwards) => (runs, backwards),
             Val::Fixed(Fixed::List(all)) => {
                 for one in all {
-                    let val = self.constant_val(one, &each.iter)?;
+                    let val = self.constant_val(one, each.iter.as_ref())?;
                     self.unrolled_turn(name, val, each)?;
                 }
                 return Ok(());
             }
             _ => {
                 let what = "this cannot be looped over".into();
-                return self.fail(&each.iter, what, "a range is expected", Some(hint.into()));
+                return self.fail(each.iter.as_ref(), what, "a range is expected", Some(hint.into()));
             }
         };
         let known: Option<Vec<i64>> =
@@ -133,7 +132,7 @@ impl<'p> Lower<'p> {
         if let Some(known) = &known {
             let (start, end, step) = (known[0], known[1], known[2]);
             if step == 0 {
-                return self.fail(&each.iter, "a step of 0".into(), "", None);
+                return self.fail(each.iter.as_ref(), "a step of 0".into(), "", None);
             }
             let turns = turns(start, end, step);
             let forced = has_static(&each.body);

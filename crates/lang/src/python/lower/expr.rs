@@ -151,8 +151,13 @@ impl<'p> Lower<'p> {
     }
 
     pub(super) fn truth(&mut self, val: Val, at: &impl Ranged) -> Lowers<ExprId> {
-        if let Val::Array(_) = val {
-            return Ok(self.w.constant(Value::int(Scalar::Bool, 1)));
+        // An array that is not there has no elements.
+        if let Val::Array(array) = &val {
+            let zero = self.int(0);
+            return Ok(match array.extents().first() {
+                Some(&extent) => self.op(Op::Ne, &[extent, zero]),
+                None => self.w.constant(Value::int(Scalar::Bool, 1)),
+            });
         }
         let run = self.value(val, at)?;
         match run.ty {
@@ -202,7 +207,7 @@ impl<'p> Lower<'p> {
         let known = match &tested {
             Val::Run(Run { constant: Some(fixed), .. }) => fixed.truth(),
             Val::Run(run) => self.w.b.known(run.id).map(|value| value.as_f64() != 0.0),
-            Val::Array(_) => Some(true),
+            Val::Array(array) => self.array_there(array),
             Val::Fixed(fixed) => fixed.truth(),
             _ => None,
         };
@@ -232,6 +237,12 @@ impl<'p> Lower<'p> {
         let ((a, result), ()) = (a?, b?);
         self.w.stmt(Ir::If { condition, then, otherwise });
         Ok(Val::Run(Run::new(self.w.b.read(result), a.ty)))
+    }
+
+    /// Whether an array was given, if that is known.
+    pub(super) fn array_there(&self, array: &Array) -> Option<bool> {
+        let extents = array.extents();
+        self.w.b.known(*extents.first()?).map(|extent| extent.as_i64() != 0)
     }
 
     /// A choice between values of any one type.
@@ -268,11 +279,6 @@ impl<'p> Lower<'p> {
                 CmpOp::Gt => Op::Gt,
                 CmpOp::GtE => Op::Ge,
                 CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn => {
-                    // Against None: an array that is given is there.
-                    if let (Val::Array(_), Expr::NoneLiteral(_)) = (&a, right) {
-                        let id = self.w.constant(Value::int(Scalar::Bool, (*op == CmpOp::IsNot) as i64));
-                        return Ok(Val::Run(Run { id, ty: BOOL, constant: Some(Fixed::Bool(*op == CmpOp::IsNot)) }));
-                    }
                     let what = format!("'{}' is not supported in kernels", op.as_str());
                     let hint = if matches!(op, CmpOp::In | CmpOp::NotIn) { "compare with each" } else { "use == or !=" };
                     return self.fail(expr, what, "not in the dialect", Some(hint.into()));

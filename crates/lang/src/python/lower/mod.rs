@@ -224,8 +224,9 @@ impl<'p> Lower<'p> {
     fn dims(&mut self, name: &str, told: &str, rank: usize, at: &Expr) -> Lowers<(Vec<Dim>, Vec<ExprId>)> {
         let given = self.request.views.iter().find(|(found, _)| found == name).map(|(_, dims)| dims.clone());
         if let Some(mut dims) = given {
-            if dims.len() == 1 && rank > 1 && self.request.default_length.is_some() {
-                dims = contiguous(&vec![dims[0].extent; rank]);
+            if dims.is_empty() {
+                // An array that is not there.
+                dims = contiguous(&vec![Extent::Const(0); rank]);
             }
             if dims.len() != rank {
                 let what = format!("'{name}' has {rank} dimensions, {} are given", dims.len());

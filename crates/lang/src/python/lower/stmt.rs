@@ -66,8 +66,8 @@ impl<'p> Lower<'p> {
             Stmt::If(branch) => self.branch(branch),
             Stmt::For(each) => self.for_loop(each).map(|()| false),
             Stmt::While(turn) => self.while_loop(turn).map(|()| false),
-            Stmt::Break => self.leave(stmt, true),
-            Stmt::Continue => self.leave(stmt, false),
+            Stmt::Break(_) => self.leave(stmt, true),
+            Stmt::Continue(_) => self.leave(stmt, false),
             Stmt::Return(back) => self.give_back(back),
             Stmt::Expr(expr) => match expr.value.as_ref() {
                 Expr::StringLiteral(_) => Ok(false),
@@ -114,7 +114,7 @@ impl<'p> Lower<'p> {
         if matches!(self.frame().back, Back::Kernel) {
             return match &back.value {
                 Some(value) if !matches!(value.as_ref(), Expr::NoneLiteral(_)) => {
-                    self.fail(value, "a kernel returns nothing".into(), "", Some("store it in an array".into()))
+                    self.fail(value.as_ref(), "a kernel returns nothing".into(), "", Some("store it in an array".into()))
                 }
                 _ => {
                     self.w.stmt(Ir::Return(None));
