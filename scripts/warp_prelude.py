@@ -171,8 +171,8 @@ def kernels(names):
         if call.split("(")[0] in names:
             param, kind = ins.split(":")
             out = "float" if "curl" not in call else "vec2" if kind == "vec2" else "vec3"
-            scaled = call.replace("x", "x * 9.0" if call[0] != "p" else "x * 4.0 + x_add", 1)
-            add(call + " " + kind, [("s", "uint"), ("x", kind)], out, f"x_add = {SINGLE[kind]}({'4.0' if kind == 'float' else '4.0'})\n    out[i] = {{0}}{scaled}", 5e-5, SINGLE)
+            scaled = call.replace(" x", " x * 9.0" if call[0] != "p" else " x * 4.0 + x_add", 1)
+            add(call + " " + kind, [("s", "uint"), ("x", kind)], out, f"x_add = {SINGLE[kind]}(4.0)\n    out[i] = {{0}}{scaled}", 5e-5, SINGLE)
     for label, kind, body, single, double in REBUILT:
         for bound, types in ((single, SINGLE), (double, DOUBLE)):
             out = "mat22" if kind == "mat22" else "mat33"
