@@ -95,15 +95,6 @@ def periodic_noise(seed: int, x: wp.array[wp.vec4], out: wp.array2d[float]):
     out[i, 2] = wp.pnoise(state, wp.vec3(v[0], v[1], v[2]), 2, 3, 4)
 
 
-@wp.kernel
-def curl(seed: int, x: wp.array[wp.vec3], two: wp.array[wp.vec2], three: wp.array[wp.vec3]):
-    i = wp.tid()
-    state = wp.rand_init(seed)
-    v = x[i]
-    two[i] = wp.curlnoise(state, wp.vec2(v[0], v[1]))
-    three[i] = wp.curlnoise(state, v)
-
-
 LAUNCHES = {
     "seeds": {"dim": 16, "seed": 42, "out": (16, 3), "check": "exact"},
     "uniform": {"dim": 32, "seed": 7, "out": (32, 3), "check": "exact"},
@@ -112,7 +103,6 @@ LAUNCHES = {
     "samples": {"dim": 16, "seed": 5, "two": (16, 4), "three": (16, 5), "check": "near 2e-6"},
     "distribution": {"dim": 16, "seed": 5, "cdf": [[0.1, 0.15, 0.4, 0.6, 0.9, 1.0]], "out": 16, "check": "exact"},
     "monte_carlo": {"dim": 16, "seed": 3, "out": 16, "check": "exact"},
-    "noise": {"dim": 16, "seed": 9, "x": [16, -4, 4], "out": (16, 4), "check": "near 5e-6"},
-    "periodic_noise": {"dim": 16, "seed": 9, "x": [16, -4, 4], "out": (16, 3), "check": "near 5e-6"},
-    "curl": {"dim": 16, "seed": 9, "x": [16, -4, 4], "two": 16, "three": 16, "check": "near 2e-5"},
+    "noise": {"dim": 16, "seed": 9, "x": [16, -4, 4], "out": (16, 4), "check": "near 1e-6"},
+    "periodic_noise": {"dim": 16, "seed": 9, "x": [16, -4, 4], "out": (16, 3), "check": "near 1e-6"},
 }
