@@ -29,6 +29,8 @@ mod diagnostic;
 mod lower;
 pub mod python;
 mod request;
+mod warp_style;
 
 pub use diagnostic::{Diagnostic, Errors, LoadError, Span};
 pub use request::{Given, Lowered, Request};
+pub use warp_style::warp_style;

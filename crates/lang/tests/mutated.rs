@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::{Request, cuda, python};
 
 /// SplitMix64.
 struct Random(u64);
@@ -18,12 +17,26 @@ impl Random {
     }
 }
 
-fn sources() -> Vec<Vec<u8>> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda");
+/// A language: where its samples are, words that lead somewhere in it, and its front end.
+struct Language {
+    samples: &'static str,
+    wrong: &'static str,
+    words: &'static [&'static str],
+    /// Reads a text and makes its kernels; how many were made.
+    read: fn(&str) -> usize,
+}
+
+const CUDA: Language = Language { samples: "cuda", wrong: "cuda.txt", words: WORDS, read: read_cuda };
+const PYTHON: Language =
+    Language { samples: "python/kernels", wrong: "python.txt", words: PYTHON_WORDS, read: read_python };
+
+fn sources(language: &Language) -> Vec<Vec<u8>> {
+    let folder = format!("{}/tests/{}", env!("CARGO_MANIFEST_DIR"), language.samples);
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let mut all: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
-    let wrong = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wrong/cuda.txt")).unwrap();
+    let wrong = format!("{}/tests/wrong/{}", env!("CARGO_MANIFEST_DIR"), language.wrong);
+    let wrong = std::fs::read_to_string(wrong).unwrap();
     all.extend(wrong.split("=== ").skip(1).filter_map(|part| Some(part.split_once('\n')?.1.as_bytes().to_vec())));
     all
 }
@@ -81,7 +94,72 @@ const WORDS: &[&str] = &[
     "while (1)",
 ];
 
-fn damaged(all: &[Vec<u8>], random: &mut Random) -> String {
+const PYTHON_WORDS: &[&str] = &[
+    "@wp.func\n",
+    "@wp.kernel\n",
+    "@wp.struct\n",
+    "def f(x: Any):\n",
+    "wp.vec3(",
+    "wp.mat33(",
+    "wp.array2d[float]",
+    "wp.static(",
+    "wp.constant(",
+    "wp.zeros(shape=8, dtype=int)",
+    "range(16)",
+    "range(0, 5, -1)",
+    "for k in range(4):\n",
+    "while True:\n",
+    "if x[0]:\n",
+    "else:\n",
+    "elif i:\n",
+    "break\n",
+    "continue\n",
+    "return\n",
+    "return x, i\n",
+    "[0]",
+    "[1:3]",
+    "[::2]",
+    "[-1]",
+    ".x",
+    ".shape[0]",
+    ".dtype(0)",
+    ".q",
+    "+= 1",
+    "= i = ",
+    "a, b = b, a\n",
+    "lambda x: x",
+    "*i",
+    "**",
+    "//",
+    " and ",
+    " if i else ",
+    "not ",
+    "(",
+    ")",
+    "\n    ",
+    "\n        ",
+    "\"\"\"",
+    "f\"{i}\"",
+    "1e999",
+    "99999999999999999999",
+    "0x",
+    "é",
+    "\t",
+    "wp.atomic_add(x, i, 1.0)",
+    "wp.randf(state)",
+    "wp.tid()",
+    "wp.quat_identity()",
+    "wp.svd3(",
+    "print(i)",
+    "wp.ref[float]",
+    "class S:\n",
+    "import f as wp\n",
+    "i = i\n",
+    "i = 1.0\n",
+    ": int = 3",
+];
+
+fn damaged(all: &[Vec<u8>], words: &[&str], random: &mut Random) -> String {
     let mut text = all[random.below(all.len())].clone();
     for _ in 0..1 + random.below(4) {
         let at = random.below(text.len());
@@ -95,7 +173,7 @@ fn damaged(all: &[Vec<u8>], random: &mut Random) -> String {
                 text.splice(to..to, copied);
             }
             2 => text[at] = b" \n(){}[];,.<>=+-*/&|!~?:#\"'0x1aZ_\xff"[random.below(34)],
-            3 | 4 => drop(text.splice(at..at, WORDS[random.below(WORDS.len())].bytes())),
+            3 | 4 => drop(text.splice(at..at, words[random.below(words.len())].bytes())),
             _ => {
                 let other = &all[random.below(all.len())];
                 let from = random.below(other.len());
@@ -110,9 +188,26 @@ fn damaged(all: &[Vec<u8>], random: &mut Random) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Reads a text and makes its kernels; how many were made.
-fn read(text: &str) -> usize {
-    let Ok(module) = Module::parse("damaged.cu", text) else { return 0 };
+fn read_python(text: &str) -> usize {
+    let Ok(module) = python::Module::parse("damaged.py", text) else { return 0 };
+    let fixed = Request { default_length: Some(1000), ..Request::over(&[8, 4]) };
+    let open = Request::over(&[]);
+    let made = |request: &Request| {
+        let kernels = module.kernels().into_iter().enumerate();
+        let types = |kernel: &python::Declared| kernel.open.clone();
+        let made = kernels.filter(|(n, kernel)| {
+            let open = types(kernel);
+            let types: Vec<(&str, &str)> = open.iter().map(|name| (name.as_str(), "float32")).collect();
+            module.kernel_at(*n, &types, request).is_ok()
+        });
+        made.count()
+    };
+    made(&fixed);
+    made(&open)
+}
+
+fn read_cuda(text: &str) -> usize {
+    let Ok(module) = cuda::Module::parse("damaged.cu", text) else { return 0 };
     let mut request = Request::new([2, 2, 1], [32, 2, 1]).shared_bytes(1024);
     request.default_length = Some(1000);
     let made = |printed: bool| {
@@ -126,19 +221,28 @@ fn read(text: &str) -> usize {
 
 #[test]
 fn damage_is_survived() {
+    survived(&CUDA);
+}
+
+#[test]
+fn damage_of_python_is_survived() {
+    survived(&PYTHON);
+}
+
+fn survived(language: &Language) {
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
     let first = match std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok()) {
         Some(seed) => seed,
         None => std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()) << 24,
     };
     println!("sources from BORNITE_TEST_SEED={first}");
-    let (all, start) = (sources(), Instant::now());
+    let (all, start) = (sources(language), Instant::now());
     let (mut made, mut count) = (0, 0u64);
     while if full { count < 1_000_000 } else { start.elapsed() < Duration::from_secs(4) } {
         let seed = first + count;
-        let text = damaged(&all, &mut Random(seed));
+        let text = damaged(&all, language.words, &mut Random(seed));
         let began = Instant::now();
-        let outcome = std::panic::catch_unwind(|| read(&text));
+        let outcome = std::panic::catch_unwind(|| (language.read)(&text));
         let kernels = outcome.unwrap_or_else(|_| panic!("BORNITE_TEST_SEED={seed}: it panics on\n{text}"));
         // Generous: other programs run too.
         assert!(began.elapsed() < Duration::from_secs(10), "BORNITE_TEST_SEED={seed}: it takes too long for\n{text}");
@@ -189,10 +293,62 @@ fn limits_hold() {
         "template <".repeat(50_000),
         "struct S { ".repeat(50_000),
     ];
+    quick(&texts, read_cuda);
+}
+
+fn quick(texts: &[String], read: fn(&str) -> usize) {
     for text in texts {
         let began = Instant::now();
-        read(&text);
+        read(text);
         let head: String = text.chars().take(300).collect();
         assert!(began.elapsed() < Duration::from_secs(20), "{:?} for {head}", began.elapsed());
     }
+}
+
+#[test]
+fn limits_of_python_hold() {
+    let head = "import warp as wp\n\n";
+    let kernel = |body: &str| format!("{head}@wp.kernel\ndef k(x: wp.array[int]):\n    i = wp.tid()\n{body}");
+    let line = |text: String| kernel(&format!("    x[0] = {text}\n"));
+    let nested = |start: &str, count: usize| {
+        let lines: String = (0..count).map(|n| format!("{}{start}\n", " ".repeat(n + 4))).collect();
+        kernel(&format!("{lines}{}x[0] = 1\n", " ".repeat(count + 4)))
+    };
+    let functions: String = (0..40)
+        .map(|n| format!("@wp.func\ndef f{}(x: int):\n    return f{n}(x) + f{n}(x)\n\n", n + 1))
+        .collect();
+    let arrays: String = (0..40)
+        .map(|n| format!("@wp.func\ndef f{}(x: wp.array[int]):\n    return f{n}(x) + f{n}(x)\n\n", n + 1))
+        .collect();
+    let constants: String = (0..200).map(|n| format!("C{} = C{n} + C{n}\n", n + 1)).collect();
+    let texts = [
+        line(format!("{}1{}", "(".repeat(20_000), ")".repeat(20_000))),
+        line(format!("{}1", "-".repeat(20_000))),
+        line(format!("{}1", "not ".repeat(20_000))),
+        line(format!("1{}", " + 1".repeat(50_000))),
+        line(format!("1{}", " ** 1".repeat(20_000))),
+        line(format!("1{}", " if i else 1".repeat(20_000))),
+        line(format!("{}1{}", "x[".repeat(20_000), "]".repeat(20_000))),
+        line(format!("x{}", "[0]".repeat(20_000))),
+        line(format!("x{}", ".x".repeat(20_000))),
+        line(format!("wp.vec3{}", "(1, )".repeat(20_000))),
+        line(format!("{}1", "lambda: ".repeat(20_000))),
+        nested("if i:", 2_000),
+        nested("if i:", 90),
+        nested("while i:", 90),
+        nested("for j in range(16):", 30),
+        nested("for j in range(i):", 90),
+        kernel(&format!("    if i:\n        i = 1\n{}", "    elif i > 1:\n        x[0] = 1\n".repeat(5_000))),
+        format!("{head}@wp.func\ndef f0(x: int):\n    return x\n\n{functions}{}", kernel("    x[0] = f40(i)\n")),
+        format!("{head}@wp.func\ndef f0(x: wp.array[int]):\n    return x[0]\n\n{arrays}{}", kernel("    x[0] = f40(x)\n")),
+        format!("C0 = 1\n{constants}{}", kernel("    x[0] = C200\n")),
+        format!("A = B\nB = A\n{}", kernel("    x[0] = A\n")),
+        format!("{head}@wp.struct\nclass S:\n    s: S\n\n@wp.kernel\ndef k(s: S):\n    pass\n"),
+        kernel("    a = wp.zeros(shape=64, dtype=int)\n    for k in range(i):\n        for j in range(i):\n            a[k] = a[j] + a[i]\n"),
+        format!("x = {}", "[".repeat(50_000)),
+        format!("x = \"{}", "a".repeat(100_000)),
+        "x".repeat(5 << 20),
+        format!("{}pass\n", (0..3_000).map(|n| format!("{}def f():\n", " ".repeat(n))).collect::<String>()),
+    ];
+    quick(&texts, read_python);
 }

@@ -380,8 +380,16 @@ impl<'p> Lower<'p> {
     }
 
     fn dtype(&mut self, ty: Ty, name: &str) -> Option<Val> {
-        let s = ty.element().filter(|_| name == "dtype" && ty.scalar().is_none())?;
-        Some(Val::Fixed(Fixed::Type(Pattern::of(Ty::Scalar(s)))))
+        let s = ty.element().filter(|_| ty.scalar().is_none())?;
+        match (name, ty) {
+            ("dtype", _) => Some(Val::Fixed(Fixed::Type(Pattern::of(Ty::Scalar(s))))),
+            ("length", Ty::Vector(_, n)) => Some(Val::Run(self.run_int(n as i64))),
+            ("shape", Ty::Matrix(_, rows, columns)) => {
+                let sizes = [rows, columns].map(|n| Val::Run(self.run_int(n as i64)));
+                Some(Val::Tuple(sizes.into()))
+            }
+            _ => None,
+        }
     }
 
     fn array_attribute(&mut self, array: Array, name: &str, at: &'p Expr) -> Lowers<Val> {

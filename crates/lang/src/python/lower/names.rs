@@ -42,6 +42,8 @@ pub(crate) struct Frame<'p> {
     pub at: TextRange,
     /// Parameters that are variables of the caller.
     pub refs: Vec<String>,
+    /// Variables of loops that are written out: constants that may change all the same.
+    pub counted: Vec<String>,
 }
 
 /// What leaves a turn of a loop.
@@ -78,6 +80,7 @@ impl<'p> Lower<'p> {
             loops: vec![],
             at: func.def.name.range(),
             refs: vec![],
+            counted: vec![],
         });
     }
 
@@ -212,7 +215,8 @@ impl<'p> Lower<'p> {
         let mut failed = false;
         for (name, renamed) in names {
             let Some(Binding::Val(Val::Run(run))) = self.frame().names.get(name).cloned() else { continue };
-            if repeats && renamed && run.constant.is_some() && !done.contains(&name) {
+            let counted = self.frame().counted.iter().any(|counted| counted == name);
+            if repeats && renamed && run.constant.is_some() && !counted && !done.contains(&name) {
                 let at = place(blocks, name).unwrap_or(self.frame().at);
                 let ty = self.type_name(run.ty);
                 let short = ty.trim_end_matches("32").to_owned();
