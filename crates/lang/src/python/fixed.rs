@@ -86,8 +86,6 @@ pub(crate) struct Evaluator<'p, 'l> {
     pub program: &'p Program<'p>,
     pub prelude: bool,
     pub scope: usize,
-    /// What comes after this place in the file does not count.
-    pub before: u32,
     pub locals: Locals<'l>,
     pub steps: u32,
 }
@@ -199,13 +197,10 @@ impl<'p> Evaluator<'p, '_> {
     }
 
     fn within(&self, scope: usize) -> Evaluator<'p, 'static> {
-        let file = self.program.scopes[scope].file;
-        let before = if file == self.program.scopes[self.scope].file { self.before } else { u32::MAX };
         Evaluator {
             program: self.program,
             prelude: self.prelude,
             scope,
-            before,
             locals: &|_| None,
             steps: self.steps + 1,
         }
@@ -219,13 +214,20 @@ impl<'p> Evaluator<'p, '_> {
             Item::Functions(all) => {
                 Fixed::Functions(all.iter().map(|&n| FuncId { prelude: self.prelude, n }).collect())
             }
-            Item::Kernel(_) => Fixed::Kernel(name.into()),
+            Item::Kernel => Fixed::Kernel(name.into()),
             Item::Struct(n) => Fixed::Type(Pattern::Struct(*n)),
             Item::Values(all) => {
-                let here = all.iter().rev().find(|value| value.range().start().to_u32() < self.before);
-                let value = here.or(all.first()).copied();
-                let Some(value) = value else { return self.unknown(at, format!("'{name}' has no value")) };
-                return self.within(scope).eval(value).map_err(|(_, what)| (at.range(), what));
+                // The last counts: kernels are made when they are launched. But one that is only known in a run of the
+                // file, such as an option of the command line, does not.
+                let within = self.within(scope);
+                let mut first = None;
+                for value in all.iter().rev() {
+                    match within.eval(value) {
+                        Ok(found) => return Ok(found),
+                        Err((_, what)) => first = first.or(Some(what)),
+                    }
+                }
+                return self.unknown(at, first.unwrap_or_else(|| format!("'{name}' has no value")));
             }
             Item::Part(value, n) => match self.within(scope).eval(value) {
                 Ok(Fixed::List(all)) if *n < all.len() => all[*n].clone(),
@@ -261,7 +263,10 @@ impl<'p> Evaluator<'p, '_> {
         let mut calls = Calls { of: def.name.as_str(), found: vec![] };
         let file = &self.program.files[self.program.scopes[self.scope].file];
         ruff_python_ast::visitor::walk_body(&mut calls, &file.suite);
-        for call in calls.found {
+        let around = self.program.around.filter(|call| {
+            matches!(call.func.as_ref(), Expr::Name(name) if name.id.as_str() == def.name.as_str())
+        });
+        for call in around.into_iter().chain(calls.found) {
             let named = call.arguments.keywords.iter().find(|k| k.arg.as_ref().is_some_and(|arg| arg.as_str() == name));
             let given = named.map(|k| &k.value).or(call.arguments.args.get(n));
             if let Some(Ok(found)) = given.map(|value| outer.eval(value)) {

@@ -159,9 +159,10 @@ impl Module {
             Some((plain, args)) => (plain.trim(), args.trim_end().trim_end_matches('>')),
             None => (name.trim(), ""),
         };
-        let program = Program::new(&self.files);
-        let mut own = program.kernels.iter().map(|&n| &program.functions[n as usize]).filter(|func| func.file == 0);
-        let Some(func) = own.find(|func| func.def.name.as_str() == plain) else {
+        let mut program = Program::new(&self.files);
+        let own = program.kernels.iter().copied().filter(|&n| program.functions[n as usize].file == 0);
+        let found = own.filter(|&n| program.functions[n as usize].def.name.as_str() == plain).last();
+        let Some(found) = found.or_else(|| program.closure(plain)) else {
             let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
             let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };
             return Err(wrong(format!("there is no kernel '{plain}'; the file has {has}")));
@@ -175,6 +176,33 @@ impl Module {
                 None => return Err(wrong(format!("'{arg}' is not a parameter's name and type, such as x:float32"))),
             }
         }
+        self.made(&program, found, &types, request)
+    }
+
+    /// The kernel of that number among [`Module::kernels`] for a launch: several may have one name. Types of parameters
+    /// that are open are told by name.
+    pub fn kernel_at(&self, n: usize, types: &[(&str, &str)], request: &Request) -> Result<Lowered, Errors> {
+        let source = &self.files[0].source;
+        let program = Program::new(&self.files);
+        let found = program.kernels.iter().copied().filter(|&n| program.functions[n as usize].file == 0).nth(n);
+        let typed = |(name, ty): &(&str, &str)| Some(((*name).to_owned(), types::type_named(ty)?));
+        match (found, types.iter().map(typed).collect::<Option<Vec<_>>>()) {
+            (Some(found), Some(types)) => self.made(&program, found, &types, request),
+            _ => {
+                let what = "there is no such kernel, or no such type".to_owned();
+                Err(Errors::new(source, vec![source.diagnostic(Span::default(), what, String::new(), None)]))
+            }
+        }
+    }
+
+    fn made(
+        &self,
+        program: &Program<'_>,
+        found: u32,
+        types: &[(String, types::Ty)],
+        request: &Request,
+    ) -> Result<Lowered, Errors> {
+        let func = &program.functions[found as usize];
         let index = request.index.unwrap_or_else(|| {
             let far = |dims: &[bornite_ir::Dim]| {
                 let elements = dims.iter().try_fold(1i64, |n, dim| n.checked_mul(dim.extent.known().unwrap_or(1)));
@@ -184,8 +212,8 @@ impl Module {
             let long = request.views.iter().any(|(_, dims)| far(dims)) || count.is_none_or(|n| n > i32::MAX as u64);
             if long { Scalar::I64 } else { Scalar::I32 }
         });
-        let lower = Lower::new(&program, prelude::program(), request, plain, index);
-        lower.kernel(func, &types).map_err(|all| Errors::new(source, all))
+        let lower = Lower::new(program, prelude::program(), request, func.def.name.as_str(), index);
+        lower.kernel(func, types).map_err(|all| Errors::new(&self.files[0].source, all))
     }
 }
 
@@ -197,7 +225,6 @@ fn open_parameters(program: &Program<'_>, func: &Func<'_>) -> Vec<String> {
         program,
         prelude: false,
         scope: func.scope,
-        before: program.start(func),
         locals: &|_| None,
         steps: 0,
     };

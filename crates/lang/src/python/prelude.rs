@@ -13,6 +13,7 @@ const FILES: &[(&str, &str)] = files![
     "decompositions.py",
     "geometry.py",
     "matrices.py",
+    "noise.py",
     "quaternions.py",
     "random.py",
     "scalars.py",
@@ -26,6 +27,7 @@ pub(crate) fn program() -> &'static Program<'static> {
     static PROGRAM: OnceLock<Program<'static>> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let read = |(name, text): &(&str, &str)| super::parse(&format!("prelude/{name}"), text).ok();
-        Program::new(FILES_READ.get_or_init(|| FILES.iter().filter_map(read).collect()))
+        let files = FILES_READ.get_or_init(|| FILES.iter().filter_map(read).collect());
+        Program { shared: true, ..Program::new(files) }
     })
 }

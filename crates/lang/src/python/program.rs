@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use ruff_python_ast::{Expr, Stmt, StmtFunctionDef};
-use ruff_text_size::Ranged;
+use ruff_python_ast::{Expr, ExprCall, Stmt, StmtFunctionDef};
 
 use super::File;
 
@@ -38,7 +37,7 @@ pub(crate) struct Structure<'a> {
 pub(crate) enum Item<'a> {
     /// `@wp.func`, all overloads in order.
     Functions(Vec<u32>),
-    Kernel(u32),
+    Kernel,
     Struct(u32),
     /// Assigned, perhaps several times.
     Values(Vec<&'a Expr>),
@@ -56,8 +55,8 @@ pub(crate) enum Item<'a> {
     File(usize),
     /// A name of another file.
     FileName(usize, &'a str),
-    /// A function without a decorator, and the scope of its body.
-    Plain(&'a StmtFunctionDef, usize),
+    /// A function without a decorator, by the scope of its body.
+    Plain(usize),
     /// A class, by the scope of its body.
     Class(usize),
     /// A parameter of a function around.
@@ -82,6 +81,10 @@ pub(crate) struct Program<'a> {
     pub structs: Vec<Structure<'a>>,
     /// Functions that are kernels, in order.
     pub kernels: Vec<u32>,
+    /// Whether its files see each other's names, as those of the prelude do.
+    pub shared: bool,
+    /// The call of a function around a kernel that is asked for: it says what the parameters are.
+    pub around: Option<&'a ExprCall>,
 }
 
 /// What a decorator makes of a function or class.
@@ -241,7 +244,7 @@ impl<'a> Program<'a> {
                 self.functions.push(Func { def, scope, file });
                 let n = self.functions.len() as u32 - 1;
                 self.kernels.push(n);
-                self.declare(scope, name, Item::Kernel(n));
+                self.declare(scope, name, Item::Kernel);
             }
             Mark::Func => {
                 self.functions.push(Func { def, scope, file });
@@ -255,7 +258,7 @@ impl<'a> Program<'a> {
             Mark::Native => self.declare(scope, name, Item::PythonName("func_native", name)),
             Mark::Struct | Mark::None => {
                 let inner = self.open(scope, false);
-                self.declare(scope, name, Item::Plain(def, inner));
+                self.declare(scope, name, Item::Plain(inner));
                 for (n, parameter) in def.parameters.iter_non_variadic_params().enumerate() {
                     self.declare(inner, parameter.name().as_str(), Item::Parameter(def, n));
                 }
@@ -292,6 +295,17 @@ impl<'a> Program<'a> {
         }
     }
 
+    /// The kernel that a name of the file stands for, where it was made by a function around it: `cube = power(3)`.
+    pub fn closure(&mut self, name: &str) -> Option<u32> {
+        let Some(Item::Values(all)) = self.scopes.first()?.names.get(name) else { return None };
+        let Expr::Call(call) = all.last()? else { return None };
+        let Expr::Name(function) = call.func.as_ref() else { return None };
+        let (Item::Plain(inner), _) = self.lookup(function.id.as_str(), 0)? else { return None };
+        let kernel = self.kernels.iter().copied().find(|&n| self.functions[n as usize].scope == *inner)?;
+        self.around = Some(call);
+        Some(kernel)
+    }
+
     /// What a name stands for in a scope, and the scope that says so.
     pub fn lookup(&self, name: &str, scope: usize) -> Option<(&Item<'a>, usize)> {
         let mut at = Some(scope);
@@ -304,7 +318,8 @@ impl<'a> Program<'a> {
             }
             at = found.parent;
         }
-        None
+        let all = 0..if self.shared { self.files.len() } else { 0 };
+        all.into_iter().find_map(|n| self.scopes[n].names.get(name).map(|item| (item, n)))
     }
 
     /// The file that an import names, of those that were read.
@@ -319,11 +334,6 @@ impl<'a> Program<'a> {
         for name in names {
             self.declare(scope, name, Item::FileName(file, name));
         }
-    }
-
-    /// The place of a definition in its file, for what comes before and after it.
-    pub fn start(&self, func: &Func<'a>) -> u32 {
-        func.def.range().start().to_u32()
     }
 }
 

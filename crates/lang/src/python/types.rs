@@ -16,10 +16,7 @@ pub(crate) enum Ty {
     Fixed(Scalar, u8),
 }
 
-pub(crate) const F32: Ty = Ty::Scalar(Scalar::F32);
 pub(crate) const I32: Ty = Ty::Scalar(Scalar::I32);
-pub(crate) const U32: Ty = Ty::Scalar(Scalar::U32);
-pub(crate) const U64: Ty = Ty::Scalar(Scalar::U64);
 pub(crate) const BOOL: Ty = Ty::Scalar(Scalar::Bool);
 
 impl Ty {

@@ -158,7 +158,6 @@ impl<'p> Lower<'p> {
             program,
             prelude: id.prelude,
             scope: func.scope,
-            before: program.start(func),
             locals: &|_| None,
             steps: 0,
         };

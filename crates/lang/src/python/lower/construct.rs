@@ -14,6 +14,14 @@ impl<'p> Lower<'p> {
         if let Pattern::Array(..) = pattern {
             return self.fail(expr, "arrays are not made in kernels".into(), "", Some("pass it as a parameter".into()));
         }
+        if let Pattern::Foreign(name) = &pattern {
+            // A block has one thread, so a tile of what each thread has is that.
+            if name == "tile" && call.arguments.args.len() == 1 {
+                return self.evaluated(&call.arguments.args[0]).map(Val::Run);
+            }
+            let what = format!("'{name}' is not supported in kernels");
+            return self.fail(expr, what, "not in the subset", None);
+        }
         let given = self.given(call)?;
         match (&pattern, pattern.exact()) {
             (Pattern::Struct(n), _) => self.make_struct(*n, &given, expr),

@@ -371,7 +371,7 @@ impl<'p> Lower<'p> {
                 let part = self.part(&run, &[step], expr)?;
                 Ok(Val::Run(part))
             }
-            Val::Fixed(_) => match self.fixed(expr, true) {
+            Val::Fixed(known) => match self.fixed_attribute(known, name, expr) {
                 Ok(fixed) => self.constant_val(fixed, expr),
                 Err((at, what)) => self.fail(&at, what, "", None),
             },

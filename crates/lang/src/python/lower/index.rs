@@ -117,7 +117,9 @@ impl<'p> Lower<'p> {
         }
         let scalars = indices.iter().all(|(one, _)| one.is_ok());
         if scalars && indices.len() == rank {
-            let at = indices.into_iter().filter_map(|(one, _)| one.ok().map(|run| run.id)).collect();
+            let extents = array.extents();
+            let runs = indices.into_iter().filter_map(|(one, _)| one.ok());
+            let at = runs.zip(extents).map(|(run, extent)| self.from_end(&run, extent)).collect();
             return Ok(Val::Element(Element { array, at, path: vec![] }));
         }
         let mut axes = array.axes.clone();
@@ -127,7 +129,8 @@ impl<'p> Lower<'p> {
             match given.next() {
                 None => break,
                 Some((Ok(run), _)) => {
-                    let place = self.moved(start, step, run.id);
+                    let index = self.from_end(&run, extent);
+                    let place = self.moved(start, step, index);
                     *axis = Axis::At(place);
                 }
                 Some((Err(parts), slice)) => {
@@ -168,6 +171,17 @@ impl<'p> Lower<'p> {
             }
         }
         Ok(Val::Array(Array { axes, ..array }))
+    }
+
+    /// An index that counts from the end where it is known to be negative.
+    fn from_end(&mut self, run: &Run, extent: ExprId) -> ExprId {
+        match self.known_int(run) {
+            Some(n) if n < 0 => {
+                let id = self.cast_id(Scalar::I32, run.id);
+                self.op(Op::Add, &[extent, id])
+            }
+            _ => run.id,
+        }
     }
 
     /// A bound of a slice; from the end where it is negative.

@@ -374,7 +374,6 @@ impl<'p> Lower<'p> {
                 program: self.program,
                 prelude: false,
                 scope: structure.scope,
-                before: u32::MAX,
                 locals: &|_| None,
                 steps: 0,
             };
@@ -400,6 +399,10 @@ impl<'p> Lower<'p> {
 
     fn has_arrays(&mut self, n: u32, at: &impl Ranged) -> Lowers<bool> {
         let fields = self.fields_of(n, at)?;
+        // One without fields is no value of the IR either.
+        if fields.is_empty() {
+            return Ok(true);
+        }
         for (_, pattern) in fields.iter() {
             match pattern {
                 Pattern::Array(..) | Pattern::Foreign(_) => return Ok(true),
@@ -486,11 +489,18 @@ impl<'p> Lower<'p> {
             program,
             prelude: frame.prelude,
             scope: frame.func.scope,
-            before: program.start(frame.func),
             locals: &known,
             steps: 0,
         }
         .eval(expr)
+    }
+
+    /// A part of something that is known beforehand.
+    fn fixed_attribute(&self, of: Fixed, name: &str, at: &Expr) -> Result<Fixed, super::fixed::Unknown> {
+        let frame = &self.frames[self.frames.len() - 1];
+        let program: &'p Program<'p> = if frame.prelude { self.prelude } else { self.program };
+        let (prelude, scope) = (frame.prelude, frame.func.scope);
+        Evaluator { program, prelude, scope, locals: &|_| None, steps: 0 }.attribute(of, name, at)
     }
 
     /// The pattern of an annotation.

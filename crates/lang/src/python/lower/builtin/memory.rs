@@ -135,6 +135,29 @@ atomics! {
     atomic_exch Exchange
 }
 
+/// What the threads of a block have together, where there is one thread.
+pub(super) fn tile_of_one<'p>(lower: &mut Lower<'p>, given: &Given<'p>, _: &'p Expr) -> Made {
+    let [(val, at)] = &given.args[..] else { return Ok(None) };
+    lower.value(val.clone(), *at).map(|run| Some(Val::Run(run)))
+}
+
+pub(super) fn tile_atomic_add<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+    let (Some((Val::Array(array), _)), Some((value, value_at))) = (given.take(0, "a"), given.take(1, "t")) else {
+        return Ok(None);
+    };
+    let places = match given.take(2, "offset") {
+        Some((Val::Tuple(all), expr)) => all.into_iter().map(|one| lower.value(one, expr)).collect::<Lowers<Vec<_>>>()?,
+        Some((val, expr)) => vec![lower.value(val, expr)?],
+        None => (0..array.rank()).map(|_| lower.run_int(0)).collect(),
+    };
+    let value = lower.value(value, value_at)?;
+    let element = lower.element_at(array, places, at)?;
+    if value.ty != element.ty() {
+        return Ok(None);
+    }
+    lower.atomic(Atomic::Add, &element, value, at).map(|run| Some(Val::Run(run)))
+}
+
 pub(super) fn atomic_cas<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
     let Some((Val::Array(array), _)) = given.args.first().cloned() else { return Ok(None) };
     let rank = array.rank();

@@ -120,6 +120,11 @@ const TABLE: &[(&str, How)] = {
         ("atomic_xor", Emit(memory::atomic_xor)),
         ("atomic_exch", Emit(memory::atomic_exch)),
         ("atomic_cas", Emit(memory::atomic_cas)),
+        ("tile_sum", Emit(memory::tile_of_one)),
+        ("tile_min", Emit(memory::tile_of_one)),
+        ("tile_max", Emit(memory::tile_of_one)),
+        ("untile", Emit(memory::tile_of_one)),
+        ("tile_atomic_add", Emit(memory::tile_atomic_add)),
         ("print", Emit(memory::print)),
         ("printf", Emit(memory::printf)),
         ("expect_eq", Emit(memory::expect_eq)),
@@ -152,10 +157,10 @@ fn foreign(name: &str) -> Option<&'static str> {
 
 impl<'p> Lower<'p> {
     pub(super) fn builtin(&mut self, name: &str, call: &'p ExprCall, expr: &'p Expr) -> Lowers<Val> {
-        if let Some(what) = foreign(name) {
+        let how = row(name);
+        if let (None, Some(what)) = (how, foreign(name)) {
             return self.fail(expr, format!("'{name}' is of {what}, which are not supported"), "not in the subset", None);
         }
-        let how = row(name);
         let functions = self.prelude_functions(name);
         if how.is_none() && functions.is_empty() {
             let close = similar(name);
