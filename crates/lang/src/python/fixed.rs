@@ -434,6 +434,7 @@ impl<'p> Evaluator<'p, '_> {
         };
         match self.eval(dtype)? {
             Fixed::Type(inner) => Ok(Fixed::Type(Pattern::Array(Box::new(inner), rank))),
+            Fixed::Builtin(name) => self.unknown(dtype, format!("'{name}' is not a type of the dialect")),
             _ => self.unknown(at, "the type of an array's elements is expected"),
         }
     }

@@ -11,7 +11,7 @@ use super::scan::{Block, Homes, changed, key};
 use super::value::{Binding, Run, Val, literal};
 use super::{Lower, Lowers, Noted, ir_name};
 use crate::python::program::Func;
-use crate::python::types::{Ty, zeros};
+use crate::python::types::{Ty, spelled, zeros};
 
 /// How a function's value is handed back.
 #[derive(Clone, Debug)]
@@ -187,8 +187,8 @@ impl<'p> Lower<'p> {
             return Ok(());
         }
         let (old, new) = (self.type_name(old), self.type_name(new));
-        let hint = format!("give the new value a name of its own, or convert it: {old}(…)");
-        self.fail(at, format!("'{name}' is {old} and cannot be assigned {new}"), &format!("{new}"), Some(hint))
+        let hint = format!("give the new value a name of its own, or convert it: {}", spelled(&old));
+        self.fail(at, format!("'{name}' is {old} and cannot be assigned {new}"), &new, Some(hint))
     }
 
     /// A variable of the IR. A constant is its first value: what is only assigned where a condition holds has it anyway.
