@@ -80,6 +80,8 @@ pub(crate) type Locals<'l> = &'l dyn Fn(&str) -> Option<Fixed>;
 
 /// Evaluations within evaluations: constants that are defined by each other would never end.
 const MAX_STEPS: u32 = 64;
+/// Evaluations for one kernel.
+const MAX_SPENT: u32 = 200_000;
 
 /// Evaluates expressions in a scope of a program.
 pub(crate) struct Evaluator<'p, 'l> {
@@ -96,7 +98,8 @@ impl<'p> Evaluator<'p, '_> {
     }
 
     pub fn eval(&self, expr: &Expr) -> Result<Fixed, Unknown> {
-        if self.steps > MAX_STEPS {
+        let spent = self.program.spent.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if self.steps > MAX_STEPS || spent > MAX_SPENT && !self.prelude {
             return self.unknown(expr, "constants are defined by too many others");
         }
         match expr {
@@ -431,6 +434,7 @@ impl<'p> Evaluator<'p, '_> {
         };
         match self.eval(dtype)? {
             Fixed::Type(inner) => Ok(Fixed::Type(Pattern::Array(Box::new(inner), rank))),
+            Fixed::Builtin(name) => self.unknown(dtype, format!("'{name}' is not a type of the dialect")),
             _ => self.unknown(at, "the type of an array's elements is expected"),
         }
     }

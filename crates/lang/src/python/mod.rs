@@ -23,6 +23,11 @@ use crate::{Diagnostic, Errors, Lowered, Request, Span};
 use lower::Lower;
 use program::{Func, Program};
 
+/// A scalar's name in the dialect.
+pub(crate) fn scalar_word(s: Scalar) -> &'static str {
+    types::scalar_name(s)
+}
+
 /// Larger files are refused.
 const MAX_BYTES: usize = 4 << 20;
 /// Files that are imported, and those that they import.

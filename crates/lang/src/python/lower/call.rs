@@ -231,7 +231,8 @@ impl<'p> Lower<'p> {
         given: &Given<'p>,
         at: &'p Expr,
     ) -> Lowers<Val> {
-        let found: Vec<String> = given.args.iter().map(|(val, _)| self.val_name(val)).collect();
+        let mut found: Vec<String> = given.args.iter().map(|(val, _)| self.val_name(val)).collect();
+        found.extend(given.named.iter().map(|(name, val, _)| format!("{name}={}", self.val_name(val))));
         let what = format!("'{name}' does not take ({})", found.join(", "));
         let structs = self.struct_name();
         let mut shown = vec![];

@@ -153,6 +153,9 @@ impl<'p> Lower<'p> {
 
     /// One turn of a loop that is written out.
     fn unrolled_turn(&mut self, name: &str, val: Val, each: &'p StmtFor) -> Lowers {
+        if !self.frame().counted.iter().any(|counted| counted == name) {
+            self.frame().counted.push(name.into());
+        }
         if !has_continue(&each.body) {
             if let Some(super::value::Binding::Val(Val::Run(_))) = self.frame().names.get(name) {
                 self.frame().names.remove(name);

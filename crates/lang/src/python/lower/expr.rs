@@ -262,7 +262,7 @@ impl<'p> Lower<'p> {
             return Ok(());
         }
         let (a, b) = (self.type_name(a.ty), self.type_name(b.ty));
-        let hint = format!("convert one of them: {a}(…)");
+        let hint = format!("convert one of them: {}", crate::python::types::spelled(&a));
         self.fail(at, format!("{a} and {b} are mixed"), "values of one type are expected", Some(hint))
     }
 
@@ -280,7 +280,11 @@ impl<'p> Lower<'p> {
                 CmpOp::GtE => Op::Ge,
                 CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn => {
                     let what = format!("'{}' is not supported in kernels", op.as_str());
-                    let hint = if matches!(op, CmpOp::In | CmpOp::NotIn) { "compare with each" } else { "use == or !=" };
+                    let hint = match (op, &a) {
+                        (CmpOp::In | CmpOp::NotIn, _) => "compare with each",
+                        (_, Val::Array(_)) => "'if x:' asks whether an array is there",
+                        _ => "use == or !=",
+                    };
                     return self.fail(expr, what, "not in the dialect", Some(hint.into()));
                 }
             };
@@ -380,8 +384,16 @@ impl<'p> Lower<'p> {
     }
 
     fn dtype(&mut self, ty: Ty, name: &str) -> Option<Val> {
-        let s = ty.element().filter(|_| name == "dtype" && ty.scalar().is_none())?;
-        Some(Val::Fixed(Fixed::Type(Pattern::of(Ty::Scalar(s)))))
+        let s = ty.element().filter(|_| ty.scalar().is_none())?;
+        match (name, ty) {
+            ("dtype", _) => Some(Val::Fixed(Fixed::Type(Pattern::of(Ty::Scalar(s))))),
+            ("length", Ty::Vector(_, n)) => Some(Val::Run(self.run_int(n as i64))),
+            ("shape", Ty::Matrix(_, rows, columns)) => {
+                let sizes = [rows, columns].map(|n| Val::Run(self.run_int(n as i64)));
+                Some(Val::Tuple(sizes.into()))
+            }
+            _ => None,
+        }
     }
 
     fn array_attribute(&mut self, array: Array, name: &str, at: &'p Expr) -> Lowers<Val> {
@@ -461,7 +473,7 @@ fn named(expr: &Expr) -> (&'static str, Option<String>) {
 }
 
 /// Letters to change to make one word of another.
-fn distance(a: &str, b: &str) -> usize {
+pub(super) fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(40).collect(), b.chars().take(40).collect());
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

@@ -11,7 +11,7 @@ use super::scan::{Block, Homes, changed, key};
 use super::value::{Binding, Run, Val, literal};
 use super::{Lower, Lowers, Noted, ir_name};
 use crate::python::program::Func;
-use crate::python::types::{Ty, zeros};
+use crate::python::types::{Ty, spelled, zeros};
 
 /// How a function's value is handed back.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub(crate) struct Frame<'p> {
     pub at: TextRange,
     /// Parameters that are variables of the caller.
     pub refs: Vec<String>,
+    /// Variables of loops that are written out: constants that may change all the same.
+    pub counted: Vec<String>,
 }
 
 /// What leaves a turn of a loop.
@@ -78,6 +80,7 @@ impl<'p> Lower<'p> {
             loops: vec![],
             at: func.def.name.range(),
             refs: vec![],
+            counted: vec![],
         });
     }
 
@@ -184,8 +187,8 @@ impl<'p> Lower<'p> {
             return Ok(());
         }
         let (old, new) = (self.type_name(old), self.type_name(new));
-        let hint = format!("give the new value a name of its own, or convert it: {old}(…)");
-        self.fail(at, format!("'{name}' is {old} and cannot be assigned {new}"), &format!("{new}"), Some(hint))
+        let hint = format!("give the new value a name of its own, or convert it: {}", spelled(&old));
+        self.fail(at, format!("'{name}' is {old} and cannot be assigned {new}"), &new, Some(hint))
     }
 
     /// A variable of the IR. A constant is its first value: what is only assigned where a condition holds has it anyway.
@@ -212,7 +215,8 @@ impl<'p> Lower<'p> {
         let mut failed = false;
         for (name, renamed) in names {
             let Some(Binding::Val(Val::Run(run))) = self.frame().names.get(name).cloned() else { continue };
-            if repeats && renamed && run.constant.is_some() && !done.contains(&name) {
+            let counted = self.frame().counted.iter().any(|counted| counted == name);
+            if repeats && renamed && run.constant.is_some() && !counted && !done.contains(&name) {
                 let at = place(blocks, name).unwrap_or(self.frame().at);
                 let ty = self.type_name(run.ty);
                 let short = ty.trim_end_matches("32").to_owned();

@@ -6,7 +6,7 @@ use ruff_text_size::Ranged;
 
 use super::value::{Run, Val};
 use super::{Lower, Lowers};
-use crate::python::types::{BOOL, Ty};
+use crate::python::types::{BOOL, Ty, spelled};
 
 impl<'p> Lower<'p> {
     pub(super) fn binary(
@@ -83,15 +83,15 @@ impl<'p> Lower<'p> {
                 "powers are of floats: wp.pow(float(x), float(y))".to_owned()
             }
             (Ty::Scalar(_), Ty::Scalar(s), _) if a.ty != b.ty && a.constant.is_some() => {
-                let literal = if s.is_float() { "with a point, or " } else { "" };
-                format!("write the number {literal}as {y}(…)")
+                let literal = if s == Scalar::F32 { "with a point, or as " } else { "as " };
+                format!("write the number {literal}{}", spelled(&y))
             }
             (Ty::Scalar(s), Ty::Scalar(_), _) if a.ty != b.ty && b.constant.is_some() => {
-                let literal = if s.is_float() { "with a point, or " } else { "" };
-                format!("write the number {literal}as {x}(…)")
+                let literal = if s == Scalar::F32 { "with a point, or as " } else { "as " };
+                format!("write the number {literal}{}", spelled(&x))
             }
             (Ty::Scalar(_), Ty::Scalar(_), _) if a.ty != b.ty => {
-                format!("convert one of them: {}(…)", short(if b.ty.is_float() { &y } else { &x }))
+                format!("convert one of them: {}", spelled(if b.ty.is_float() { &y } else { &x }))
             }
             _ => {
                 return self.fail(at, format!("'{sign}' is not defined for {x} and {y}"), "", None);
@@ -253,14 +253,5 @@ impl<'p> Lower<'p> {
             _ => run.id,
         };
         Ok(Run::new(id, run.ty))
-    }
-}
-
-/// `float` for `float32`, as people write it.
-fn short(name: &str) -> &str {
-    match name {
-        "float32" => "float",
-        "int32" => "int",
-        other => other,
     }
 }

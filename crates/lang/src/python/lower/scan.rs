@@ -153,6 +153,8 @@ pub(crate) fn changed<'a>(block: &'a [Stmt], out: &mut Vec<(&'a str, bool)>) {
                     changed(&clause.body, out);
                 }
             }
+            Stmt::AnnAssign(assign) => targets(&assign.target, out),
+            Stmt::FunctionDef(def) => out.push((def.name.as_str(), true)),
             Stmt::Expr(expr) => arguments(&expr.value, out),
             Stmt::Return(back) => {
                 if let Some(value) = &back.value {
@@ -211,7 +213,7 @@ fn may_change(callee: &Expr) -> bool {
             name.starts_with("rand")
                 || name.starts_with("sample_")
                 || name.starts_with("transform_set_")
-                || name == "poisson"
+                || matches!(name, "poisson" | "quat_to_axis_angle" | "svd3" | "svd2" | "qr3" | "eig3" | "transform_decompose")
                 || !matches!(attribute.value.as_ref(), Expr::Name(module) if matches!(module.id.as_str(), "wp" | "warp" | "math"))
         }
         Expr::Name(name) => !matches!(
