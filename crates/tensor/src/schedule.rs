@@ -156,20 +156,25 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
         };
         let outs = operands.iter().take_while(|operand| matches!(operand, Operand::Out(..))).count();
         let mut args = vec![];
+        let mut whole = |input: Tensor| match slots.get(&input.0.id) {
+            Some(slot) if !is_source(&input) => *slot,
+            _ => {
+                let number = *sources.entry(input.0.id).or_insert_with(|| {
+                    plan.sources.push(input.clone());
+                    plan.sources.len() - 1
+                });
+                Slot { memory: Memory::Source(number), offset: 0, bytes: input.0.bytes() }
+            }
+        };
         for operand in operands {
             args.push(match operand {
                 Operand::Out(id, _) => slots[&id],
                 Operand::Status => Slot { memory: Memory::Status, offset: 0, bytes: crate::status::WORDS as usize * 8 },
-                Operand::In(input) => match slots.get(&input.0.id) {
-                    Some(slot) if !is_source(&input) => *slot,
-                    _ => {
-                        let number = *sources.entry(input.0.id).or_insert_with(|| {
-                            plan.sources.push(input.clone());
-                            plan.sources.len() - 1
-                        });
-                        Slot { memory: Memory::Source(number), offset: 0, bytes: input.0.bytes() }
-                    }
-                },
+                Operand::In(input) => whole(input),
+                Operand::Part(input, start, bytes) => {
+                    let slot = whole(input);
+                    Slot { offset: slot.offset + start, bytes, ..slot }
+                }
             });
         }
         plan.steps.push(Step { call, args, outs, values, about, cost });
@@ -329,11 +334,7 @@ pub fn gpu_kernels(tensors: &[Tensor]) -> Result<Vec<Kernel>> {
     let Some(first) = tensors.first() else { return Ok(vec![]) };
     let _running = first.node()?.device.lock();
     let plan = with_gpu_kernels(|| plan(tensors, Present::Skip))?;
-    let kernels = plan.steps.iter().filter_map(|step| match &step.call {
-        Call::Kernel(program) => Some(program.kernel().clone()),
-        _ => None,
-    });
-    Ok(kernels.collect())
+    Ok(plan.steps.iter().filter_map(Step::kernel).cloned().collect())
 }
 
 /// The value of a tensor that must have one by now.

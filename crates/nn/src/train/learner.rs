@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bornite::{Arena, DType, Device, Tensor, Trace, trace};
+use bornite::{Arena, DType, Device, Explained, Spec, Tensor, Trace, trace};
 
 use super::precision::{LossScale, Precision};
 use crate::model::{Cache, Gpt};
@@ -193,6 +193,19 @@ impl Learner {
         })?;
         self.steps = number;
         Ok(Outcome { losses, norm, scale: self.scale.factor })
+    }
+
+    /// What a step from batches of such a shape runs: the first one of an accumulation, if it is one. Nothing runs.
+    pub fn explain(&self, batch: usize, tokens: usize) -> Result<Explained> {
+        let spec = |dtype, shape: &[usize]| Spec::new(dtype, shape, self.device);
+        let data = [spec(DType::I64, &[batch, tokens]), spec(DType::I64, &[batch, tokens])];
+        let (numbers, scale, random) = (spec(DType::F32, &[3]), spec(DType::F32, &[]), spec(DType::U64, &[2]));
+        let (step, more) = match self.gradients {
+            None => (&self.whole, vec![numbers, scale, random]),
+            Some(_) => (&self.add, vec![scale, random]),
+        };
+        let specs: Vec<Spec> = data.into_iter().chain(more).collect();
+        Ok(self.learning.precision.within(|| step.explain(&specs))?)
     }
 
     /// The loss of a batch, without dropout.

@@ -14,7 +14,7 @@ use super::place::{ByCalls, InPlace, Into, Places, places};
 use crate::execute::{Flavour, Program, RoutineCall};
 use crate::fused::Fails;
 use crate::joint::{self, How, Joint};
-use crate::lower::{Group, Lowered, for_gpu, lower, lower_group, lower_pieces, lower_row, lower_scatter};
+use crate::lower::{Group, Input, Lowered, for_gpu, lower, lower_group, lower_pieces, lower_row, lower_scatter};
 use crate::matmul::{Product, products};
 use crate::node::{Node, Op};
 use crate::scatter::scatter;
@@ -44,6 +44,8 @@ pub(super) enum Operand {
     Out(u64, usize),
     Status,
     In(Tensor),
+    /// So many bytes of a tensor, from one on.
+    Part(Tensor, usize, usize),
 }
 
 /// A step before its memory is known.
@@ -57,7 +59,10 @@ pub(super) struct Work {
 
 impl Work {
     pub fn inputs(&self) -> impl Iterator<Item = &Tensor> {
-        self.operands.iter().filter_map(|operand| if let Operand::In(tensor) = operand { Some(tensor) } else { None })
+        self.operands.iter().filter_map(|operand| match operand {
+            Operand::In(tensor) | Operand::Part(tensor, ..) => Some(tensor),
+            Operand::Out(..) | Operand::Status => None,
+        })
     }
 
     pub fn outputs(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
@@ -380,7 +385,14 @@ fn is_drawn(tensor: &Tensor) -> bool {
 fn kernel(lowered: Lowered, outs: Vec<Operand>, about: About) -> Result<Work> {
     let Lowered { kernel, inputs, reports, values, .. } = lowered;
     let status = reports.then_some(Operand::Status);
-    let operands = outs.into_iter().chain(status).chain(inputs.into_iter().map(Operand::In)).collect();
+    let inputs = inputs.into_iter().map(|Input { tensor, part }| match part {
+        None => Operand::In(tensor),
+        Some(part) => {
+            let bytes = tensor.0.dtype.bytes();
+            Operand::Part(tensor, part.start * bytes, part.len() * bytes)
+        }
+    });
+    let operands = outs.into_iter().chain(status).chain(inputs).collect();
     let call = Planned::Kernel(Box::new(kernel), Flavour::of_tensors()?);
     let values = values.into_iter().map(|value| vec![value]).collect();
     Ok(Work { call, operands, values, about, cost: Cost::default() })
