@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Access, Builder, Dim, Emit, EmitBits, ExprId, Extent, Kernel, Op as Row, ParamId, Scalar, Value};
 
 use crate::node::{Cut, Node, Op, Reduce};
@@ -24,7 +25,7 @@ mod tiles;
 
 pub(crate) use address::{aligned, look_through, repeats_rows, seen};
 pub use fused::with_gpu_kernels;
-pub(crate) use fused::{Form, Group, extent, for_gpu, lower_group};
+pub(crate) use fused::{Form, Group, InPlaceOf, Spread, extent, for_gpu, lower_group, spreads};
 pub(crate) use into::{lower_pieces, lower_row};
 pub(crate) use places::one_a_row;
 pub(crate) use scatter::PART as SUMMED_TOGETHER;
@@ -36,7 +37,11 @@ pub(crate) struct Lowered {
     pub kernel: Kernel,
     pub inputs: Vec<Input>,
     pub reports: bool,
+    /// Whether it looks at the status, which comes in the same place, before it writes.
+    pub guarded: bool,
     pub values: Vec<Value>,
+    /// Threads a block on a GPU, where the kernel does not say.
+    pub threads: u32,
     /// The inputs of which each element is read for the same element of the results alone.
     pub in_step: HashSet<u64>,
 }
@@ -197,7 +202,15 @@ impl Lowering {
         let Lowering { b, inputs, status, values, own, out_of_step, .. } = self;
         let ids = inputs.iter().map(|input| input.tensor.0.id);
         let in_step = ids.filter(|id| own.is_some() && !out_of_step.contains(id)).collect();
-        Ok(Lowered { kernel: b.finish()?, inputs, reports: status.is_some(), values, in_step })
+        Ok(Lowered {
+            kernel: b.finish()?,
+            inputs,
+            reports: status.is_some(),
+            guarded: false,
+            values,
+            threads: BLOCK,
+            in_step,
+        })
     }
 
     /// A number of the graph. All but 0 and 1 are passed at the call, so that a kernel serves every learning rate.

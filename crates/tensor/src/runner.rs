@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bornite_codegen::cuda::BLOCK;
 use bornite_cuda::tune::{Choice, DeviceTimer, Found, HostTimer, Key, Platform, Request, Timer, Tuner};
 use bornite_ir::{Kernel, Scalar, Value, peek, verify};
 
@@ -114,7 +115,7 @@ impl Runner {
             }
         }
         let values: Vec<&[Value]> = self.values.iter().map(Vec::as_slice).collect();
-        self.program.launch(&buffers.iter().collect::<Vec<_>>(), &values, About::at(self.place))
+        self.program.launch(&buffers.iter().collect::<Vec<_>>(), &values, BLOCK, About::at(self.place))
     }
 
     /// What a set's views hold, after all runs.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Kernel, Value};
 
 use super::by_hand::{in_memory, is_shown, launches};
@@ -11,10 +12,13 @@ use super::fuse::{Unit, units};
 use super::is_source;
 use super::memory::{last_uses, written};
 use super::place::{ByCalls, InPlace, Into, Places, places};
+use super::tune::lower_tuned;
 use crate::execute::{Flavour, Program, RoutineCall};
 use crate::fused::Fails;
 use crate::joint::{self, How, Joint};
-use crate::lower::{Group, Input, Lowered, for_gpu, lower, lower_group, lower_pieces, lower_row, lower_scatter};
+use crate::lower::{
+    Group, InPlaceOf, Input, Lowered, for_gpu, lower, lower_group, lower_pieces, lower_row, lower_scatter,
+};
 use crate::matmul::{Product, products};
 use crate::node::{Node, Op};
 use crate::scatter::scatter;
@@ -32,7 +36,8 @@ pub(super) enum Call {
 
 /// What a step is to run, before code is compiled.
 pub(super) enum Planned {
-    Kernel(Box<Kernel>, Flavour),
+    /// With the threads a block on a GPU, where the kernel does not say.
+    Kernel(Box<Kernel>, Flavour, u32),
     Product(Arc<Product>),
     Routine(Arc<RoutineCall>, Fails),
     Source(Arc<SourceCall>),
@@ -42,7 +47,9 @@ pub(super) enum Planned {
 pub(super) enum Operand {
     /// Written: the node's id and its bytes.
     Out(u64, usize),
+    /// The device's words for bad indices, written or only looked at.
     Status,
+    Guard,
     In(Tensor),
     /// So many bytes of a tensor, from one on.
     Part(Tensor, usize, usize),
@@ -61,7 +68,7 @@ impl Work {
     pub fn inputs(&self) -> impl Iterator<Item = &Tensor> {
         self.operands.iter().filter_map(|operand| match operand {
             Operand::In(tensor) | Operand::Part(tensor, ..) => Some(tensor),
-            Operand::Out(..) | Operand::Status => None,
+            Operand::Out(..) | Operand::Status | Operand::Guard => None,
         })
     }
 
@@ -131,8 +138,8 @@ pub(super) fn work(
         for unit in units(nodes, &wanted, &library, &places.of, fuses) {
             let work = &mut worked.work;
             let tensor = match unit {
-                Unit::Group(group) => {
-                    let lowered = lower_group(&group, device, &[])?;
+                Unit::Group(mut group) => {
+                    let lowered = lower_tuned(&mut group, device)?;
                     groups.push((work.len(), group, lowered.in_step.clone()));
                     let (_, group, _) = &groups[groups.len() - 1];
                     work.push(group_kernel(lowered, group)?);
@@ -206,10 +213,19 @@ pub(super) fn work(
 /// True if the steps from one on may write where `old` is: none of them reads it, and none can fail any more. What can fail must
 /// leave variables as they are until it is known that it has not: on the host when it has run, on a GPU at the end.
 fn may_replace(device: Device, work: &[Work], from: usize, old: &Tensor) -> bool {
+    !is_late(device, work) && is_done_with(work, from, old)
+}
+
+/// True if the steps from one on neither read a tensor nor fail.
+fn is_done_with(work: &[Work], from: usize, old: &Tensor) -> bool {
     let fails = |work: &Work| matches!(work.call, Planned::Routine(_, Fails::Perhaps)) || reports(work);
     let reads = |work: &Work| work.inputs().any(|input| input.0.id == old.0.id);
-    let late = matches!(device, Device::Cuda(_)) && work.iter().any(reports);
-    !late && !work[from..].iter().any(|work| fails(work) || reads(work))
+    !work[from..].iter().any(|work| fails(work) || reads(work))
+}
+
+/// True if it is known only at the end whether a step has met a bad index.
+fn is_late(device: Device, work: &[Work]) -> bool {
+    for_gpu(device) && work.iter().any(reports)
 }
 
 /// True if a step can meet a bad index.
@@ -234,13 +250,15 @@ fn settle(device: Device, homes: &[(u64, Tensor)], groups: &[Placed<'_>], worked
             .filter(|(id, _)| group.outputs.iter().any(|t| t.0.id == *id))
             .filter(|(_, old)| {
                 let safe = !reads(&worked.work[*at], old) || in_step.contains(&old.0.id);
-                safe && !reports(&worked.work[*at]) && may_replace(device, &worked.work, at + 1, old)
+                safe && !reports(&worked.work[*at]) && is_done_with(&worked.work, at + 1, old)
             })
             .cloned()
             .collect();
         if !here.is_empty() {
-            worked.work[*at] = group_kernel(lower_group(group, device, &here)?, group)?;
-            worked.homes.extend(here);
+            // Where it is known late whether all went well, the kernel asks before it writes.
+            let in_place = InPlaceOf { replaced: here, guarded: is_late(device, &worked.work) };
+            worked.work[*at] = group_kernel(lower_group(group, device, &in_place)?, group)?;
+            worked.homes.extend(in_place.replaced);
         }
     }
     Ok(())
@@ -277,6 +295,7 @@ fn reuse(device: Device, wanted: &HashSet<u64>, groups: &[Placed<'_>], worked: &
     };
     for (at, group, in_step) in groups {
         let mut here: Vec<(u64, Tensor)> = vec![];
+        let guarded = worked.work[*at].operands.iter().any(|operand| matches!(operand, Operand::Guard));
         for output in group.outputs.iter().filter(|output| !settled(worked, output.0.id)) {
             let dies = |input: &&Tensor| {
                 let (id, node) = (input.0.id, &input.0);
@@ -296,7 +315,8 @@ fn reuse(device: Device, wanted: &HashSet<u64>, groups: &[Placed<'_>], worked: &
         }
         worked.replaces.extend(here.iter().map(|(id, replaced)| (*id, replaced.0.id)));
         here.extend(worked.homes.iter().filter(|(id, _)| group.outputs.iter().any(|t| t.0.id == *id)).cloned());
-        worked.work[*at] = group_kernel(lower_group(group, device, &here)?, group)?;
+        let in_place = InPlaceOf { replaced: here, guarded };
+        worked.work[*at] = group_kernel(lower_group(group, device, &in_place)?, group)?;
     }
     Ok(())
 }
@@ -353,12 +373,15 @@ fn group_kernel(lowered: Lowered, group: &Group<'_>) -> Result<Work> {
     let about = group.outputs.last().map_or(About::default(), |t| About::of(&t.0));
     let mut work = kernel(lowered, outs, about)?;
     work.cost.flops = group.order.iter().map(|tensor| flops(&tensor.0)).sum();
-    if let Planned::Kernel(_, flavour) = &mut work.call
-        && group.order.iter().any(|tensor| is_drawn(tensor))
-    {
-        *flavour = Flavour::Exact;
+    if let Planned::Kernel(_, flavour, _) = &mut work.call {
+        *flavour = flavour_of(group)?;
     }
     Ok(work)
+}
+
+/// How the kernel of a group is printed.
+pub(super) fn flavour_of(group: &Group<'_>) -> Result<Flavour> {
+    if group.order.iter().any(|tensor| is_drawn(tensor)) { Ok(Flavour::Exact) } else { Flavour::of_tensors() }
 }
 
 /// True if a tensor is made of random words and constants alone: random numbers are the same on all devices, to the bit.
@@ -383,8 +406,8 @@ fn is_drawn(tensor: &Tensor) -> bool {
 
 /// A launch of a lowered kernel.
 fn kernel(lowered: Lowered, outs: Vec<Operand>, about: About) -> Result<Work> {
-    let Lowered { kernel, inputs, reports, values, .. } = lowered;
-    let status = reports.then_some(Operand::Status);
+    let Lowered { kernel, inputs, reports, guarded, values, threads, .. } = lowered;
+    let status = reports.then_some(Operand::Status).or(guarded.then_some(Operand::Guard));
     let inputs = inputs.into_iter().map(|Input { tensor, part }| match part {
         None => Operand::In(tensor),
         Some(part) => {
@@ -393,7 +416,7 @@ fn kernel(lowered: Lowered, outs: Vec<Operand>, about: About) -> Result<Work> {
         }
     });
     let operands = outs.into_iter().chain(status).chain(inputs).collect();
-    let call = Planned::Kernel(Box::new(kernel), Flavour::of_tensors()?);
+    let call = Planned::Kernel(Box::new(kernel), Flavour::of_tensors()?, threads);
     let values = values.into_iter().map(|value| vec![value]).collect();
     Ok(Work { call, operands, values, about, cost: Cost::default() })
 }
@@ -495,7 +518,7 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
         values.push(vec![Value::int(DType::I64, crate::status::kernel_code(kernel_of, &values, place))]);
         flavour = Flavour::Checked;
     }
-    let call = Planned::Kernel(Box::new((**kernel_of).clone()), flavour);
+    let call = Planned::Kernel(Box::new((**kernel_of).clone()), flavour, BLOCK);
     let cost = Cost { flops: meaning_flops(tensor), ..Cost::default() };
     work.push(Work { call, operands, values, about, cost });
     Ok(())
