@@ -8,6 +8,7 @@
 //! is reserved before the first launch.
 
 mod by_hand;
+mod cost;
 mod explain;
 mod fuse;
 mod memory;
@@ -32,7 +33,7 @@ use crate::lower::{aligned, look_through, seen, with_gpu_kernels};
 use crate::node::Op;
 use crate::timing::About;
 use crate::{Device, Error, Result, Tensor};
-use explain::Cost;
+use cost::Cost;
 pub use explain::{Explained, ExplainedStep, LiveValue, Peak, explain, explained};
 use memory::{Assigned, Life, assign_memory};
 use work::{Call, Operand, Planned, Work, work};

@@ -81,16 +81,6 @@ pub struct LiveValue {
     pub bytes: usize,
 }
 
-/// What a step costs, beside the bytes of its arguments.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Cost {
-    pub flops: u64,
-    /// Where it is less than all bytes of all arguments.
-    pub bytes: Option<u64>,
-    /// Whether it is a product of 16-bit floats.
-    pub narrow_product: bool,
-}
-
 /// Operations on elements that products of 16-bit floats have for each one that others have, on GPUs.
 fn tensor_cores(compute_capability: (u32, u32)) -> f64 {
     match compute_capability {

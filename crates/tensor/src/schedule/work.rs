@@ -1,13 +1,13 @@
 //! What computes each node: a generated kernel, a product of the library, or what a joint node says.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Kernel, Value};
 
 use super::by_hand::{in_memory, is_shown, launches};
-use super::explain::Cost;
+use super::cost::{Cost, flops, meaning_flops, product_flops};
 use super::fuse::{Unit, units};
 use super::is_source;
 use super::memory::{last_uses, written};
@@ -421,32 +421,6 @@ fn kernel(lowered: Lowered, outs: Vec<Operand>, about: About) -> Result<Work> {
     Ok(Work { call, operands, values, about, cost: Cost::default() })
 }
 
-/// Operations on elements that a node takes.
-fn flops(node: &Node) -> u64 {
-    let elements = match (&node.op, &node.inputs[..]) {
-        (Op::Matmul, [a, _]) => 2 * node.elements() * a.0.shape.last().unwrap_or(&0),
-        (Op::Reduce(..) | Op::ArgReduce(..) | Op::Cumsum(_), [x, ..]) => x.0.elements(),
-        (Op::ScatterAdd(_), [_, _, values]) => values.0.elements(),
-        (Op::Map(_) | Op::Cast(_), _) => node.elements(),
-        _ => 0,
-    };
-    elements as u64
-}
-
-/// Operations on elements of the product behind what a call of a library computes.
-fn product_flops(tensor: &Tensor) -> u64 {
-    const MOST: usize = 96;
-    let mut queue = VecDeque::from([tensor]);
-    for _ in 0..MOST {
-        match queue.pop_front() {
-            Some(tensor) if matches!(tensor.0.op, Op::Matmul) => return flops(&tensor.0),
-            Some(tensor) => queue.extend(tensor.0.reads()),
-            None => break,
-        }
-    }
-    0
-}
-
 /// True if a node is a part that has to be computed.
 fn is_part(tensor: &Tensor) -> bool {
     matches!(tensor.0.op, Op::Part(_)) && !is_source(tensor)
@@ -522,18 +496,4 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
     let cost = Cost { flops: meaning_flops(tensor), ..Cost::default() };
     work.push(Work { call, operands, values, about, cost });
     Ok(())
-}
-
-/// Operations on elements of the plain ops that a joint stands for, if it stands for some.
-fn meaning_flops(joint: &Tensor) -> u64 {
-    let Some((of, inputs)) = joint::of(&joint.0) else { return 0 };
-    let mut seen: HashSet<u64> = inputs.iter().map(|input| input.0.id).collect();
-    let (mut stack, mut sum): (Vec<&Tensor>, u64) = (joint.0.inputs[..of.meanings()].iter().collect(), 0);
-    while let Some(tensor) = stack.pop() {
-        if seen.insert(tensor.0.id) && !is_source(tensor) {
-            sum += flops(&tensor.0);
-            stack.extend(tensor.0.reads());
-        }
-    }
-    sum
 }
