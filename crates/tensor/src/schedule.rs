@@ -272,7 +272,12 @@ impl Plan {
 
     /// Gives every step to the device.
     pub fn run(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
-        self.steps.iter().try_for_each(|step| self.launch(step, roots, scratch, sources))
+        let launch = || self.steps.iter().try_for_each(|step| self.launch(step, roots, scratch, sources));
+        match self.device {
+            Device::Cuda(_) => launch(),
+            // The host is the device: it is busy for as long as others would wait.
+            Device::Cpu(_) | Device::Interpreter => bornite_cuda::waiting(launch),
+        }
     }
 
     /// Runs the library's calls, whose first run may load code: not possible in a capture. Results are of no use.
