@@ -19,7 +19,6 @@ import math
 import os
 import pathlib
 import shutil
-import struct
 import subprocess
 import sys
 import time
@@ -27,11 +26,13 @@ import time
 # On a machine that is busy, threads that wait by spinning take each other's time.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch
-import torch.nn.functional as F
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+HERE = pathlib.Path(__file__).resolve().parent
+# Beside the scripts in the repository, below them where they are packed for another machine.
+sys.path[:0] = [str(HERE), str(HERE.parent / "peers"), str(HERE / "peers")]
 import curves_svg
 import make_corpus
+import torch_gpt
 
 # Layers, heads, width, most tokens; `narrow` is what two cores train in a minute.
 MODELS = {
@@ -45,73 +46,6 @@ RATE, LOWEST, DECAY, CLIP, BETAS, EPS = 6e-4, 0.1, 0.1, 1.0, (0.9, 0.95), 1e-8
 DATA_SEED = 0
 FIRST_LOSS = {"f32": 1e-5, "tf32": 1e-3, "bf16": 1e-2, "f16": 1e-2}
 TORCH_DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16}
-
-
-class Gpt:
-    """GPT-2 with names and shapes as Hugging Face keeps them: matrices of `h.*` are [inputs, outputs]."""
-
-    def __init__(self, sizes, vocabulary, seed):
-        self.layers, self.heads, self.width, self.context = sizes
-        self.vocabulary = vocabulary
-        generator, width = torch.Generator().manual_seed(seed), self.width
-        normal = lambda shape, deviation=0.02: torch.randn(shape, generator=generator) * deviation
-        out = 0.02 / math.sqrt(2 * self.layers)
-        self.parameters = {"wte.weight": normal((vocabulary, width)), "wpe.weight": normal((self.context, width))}
-        norms = [f"h.{n}.ln_{k}" for n in range(self.layers) for k in (1, 2)] + ["ln_f"]
-        for name in norms:
-            self.parameters |= {f"{name}.weight": torch.ones(width), f"{name}.bias": torch.zeros(width)}
-        for n in range(self.layers):
-            for name, inputs, outputs, deviation in [
-                ("attn.c_attn", width, 3 * width, 0.02),
-                ("attn.c_proj", width, width, out),
-                ("mlp.c_fc", width, 4 * width, 0.02),
-                ("mlp.c_proj", 4 * width, width, out),
-            ]:
-                self.parameters[f"h.{n}.{name}.weight"] = normal((inputs, outputs), deviation)
-                self.parameters[f"h.{n}.{name}.bias"] = torch.zeros(outputs)
-
-    def count(self):
-        return sum(p.numel() for p in self.parameters.values())
-
-    def to(self, device):
-        self.parameters = {name: p.to(device).requires_grad_() for name, p in self.parameters.items()}
-        return self
-
-    def loss(self, inputs, targets):
-        p, (batch, count) = self.parameters, inputs.shape
-        norm = lambda x, name: F.layer_norm(x, (self.width,), p[f"{name}.weight"], p[f"{name}.bias"], 1e-5)
-        linear = lambda x, name: F.linear(x, p[f"{name}.weight"].t(), p[f"{name}.bias"])
-        x = F.embedding(inputs, p["wte.weight"]) + p["wpe.weight"][:count]
-        for n in range(self.layers):
-            qkv = linear(norm(x, f"h.{n}.ln_1"), f"h.{n}.attn.c_attn")
-            q, k, v = qkv.view(batch, count, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-            seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + linear(seen.transpose(1, 2).reshape(batch, count, self.width), f"h.{n}.attn.c_proj")
-            hidden = F.gelu(linear(norm(x, f"h.{n}.ln_2"), f"h.{n}.mlp.c_fc"), approximate="tanh")
-            x = x + linear(hidden, f"h.{n}.mlp.c_proj")
-        scores = F.linear(norm(x, "ln_f"), p["wte.weight"])
-        return F.cross_entropy(scores.view(-1, self.vocabulary), targets.reshape(-1))
-
-    def save(self, folder):
-        """A folder that `bornite train --set model.from=…` takes."""
-        folder.mkdir(parents=True)
-        config = dict(
-            model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=self.vocabulary, n_positions=self.context,
-            n_ctx=self.context, n_embd=self.width, n_layer=self.layers, n_head=self.heads, layer_norm_epsilon=1e-5,
-            activation_function="gelu_new", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, tie_word_embeddings=True,
-        )
-        (folder / "config.json").write_text(json.dumps(config))
-        header, at = {"__metadata__": {"format": "pt"}}, 0
-        for name, p in self.parameters.items():
-            end = at + 4 * p.numel()
-            header[f"transformer.{name}"] = {"dtype": "F32", "shape": list(p.shape), "data_offsets": [at, end]}
-            at = end
-        header = json.dumps(header).encode()
-        header += b" " * (-len(header) % 8)
-        with open(folder / "model.safetensors", "wb") as file:
-            file.write(struct.pack("<Q", len(header)) + header)
-            for p in self.parameters.values():
-                file.write(p.numpy().tobytes())
 
 
 def rate_at(step, steps, warmup):
@@ -165,11 +99,7 @@ def train_torch(gpt, tokens, given):
     """Losses of all steps, and seconds."""
     gpt.to(given.device)
     parameters = list(gpt.parameters.values())
-    groups = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": DECAY},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    optimiser = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, eps=EPS, fused=True)
+    optimiser = torch.optim.AdamW(gpt.groups(DECAY), lr=RATE, betas=BETAS, eps=EPS, fused=True)
     kind, narrow = given.device.split(":")[0], TORCH_DTYPES.get(given.precision)
     scaler = torch.amp.GradScaler(kind, enabled=given.precision == "f16")
     losses, begun = [], time.perf_counter()
@@ -281,7 +211,7 @@ def main():
     corpus, model, run = given.out / "corpus.txt", given.out / "first", given.out / "run"
     corpus.write_text(make_corpus.text(1, given.bytes), encoding="ascii")
     vocabulary = 50257 if given.tokenizer == "gpt2" else 257
-    one, two = (Gpt(MODELS[given.model], vocabulary, seed) for seed in given.seeds)
+    one, two = (torch_gpt.Gpt(MODELS[given.model], vocabulary, seed) for seed in given.seeds)
     one.save(model)
 
     ours, our_seconds = train_bornite(model, corpus, run, given)

@@ -265,6 +265,11 @@ impl Plan {
         self.status.is_some()
     }
 
+    /// The words in which it is reported then.
+    pub fn status(&self) -> Option<&Buffer> {
+        self.status.as_ref()
+    }
+
     /// Waits for the steps, if one can meet a bad index, and says whether one did. The device's lock is held.
     pub fn check(&self) -> Result<()> {
         self.status.as_ref().map_or(Ok(()), |status| crate::status::check(self.device, status))

@@ -3,6 +3,7 @@
 //! What arguments must be is in `signature.rs`, which traces are kept in `kept.rs`, what a call does in `compiled.rs`.
 
 mod compiled;
+mod homecoming;
 mod kept;
 mod signature;
 
