@@ -279,6 +279,11 @@ impl Plan {
         self.status.is_some()
     }
 
+    /// The words in which it is reported then.
+    pub fn status(&self) -> Option<&Buffer> {
+        self.status.as_ref()
+    }
+
     /// Waits for the steps, if one can meet a bad index, and says whether one did. The device's lock is held.
     pub fn check(&self) -> Result<()> {
         self.status.as_ref().map_or(Ok(()), |status| crate::status::check(self.device, status))
@@ -286,7 +291,12 @@ impl Plan {
 
     /// Gives every step to the device.
     pub fn run(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
-        self.steps.iter().try_for_each(|step| self.launch(step, roots, scratch, sources))
+        let launch = || self.steps.iter().try_for_each(|step| self.launch(step, roots, scratch, sources));
+        match self.device {
+            Device::Cuda(_) => launch(),
+            // The host is the device: it is busy for as long as others would wait.
+            Device::Cpu(_) | Device::Interpreter => bornite_cuda::waiting(launch),
+        }
     }
 
     /// Runs the library's calls, whose first run may load code: not possible in a capture. Results are of no use.

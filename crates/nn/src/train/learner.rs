@@ -195,17 +195,16 @@ impl Learner {
         Ok(Outcome { losses, norm, scale: self.scale.factor })
     }
 
-    /// What a step from batches of such a shape runs: the first one of an accumulation, if it is one. Nothing runs.
+    /// What a batch of so many windows of so many tokens runs in a step, and how much memory beside that of parameters,
+    /// moments and sums. Nothing runs.
     pub fn explain(&self, batch: usize, tokens: usize) -> Result<Explained> {
-        let spec = |dtype, shape: &[usize]| Spec::new(dtype, shape, self.device);
-        let data = [spec(DType::I64, &[batch, tokens]), spec(DType::I64, &[batch, tokens])];
-        let (numbers, scale, random) = (spec(DType::F32, &[3]), spec(DType::F32, &[]), spec(DType::U64, &[2]));
-        let (step, more) = match self.gradients {
-            None => (&self.whole, vec![numbers, scale, random]),
-            Some(_) => (&self.add, vec![scale, random]),
-        };
-        let specs: Vec<Spec> = data.into_iter().chain(more).collect();
-        Ok(self.learning.precision.within(|| step.explain(&specs))?)
+        let spec = |dtype: DType, shape: &[usize]| Spec::new(dtype, shape, self.device);
+        let (x, scale, random) = (spec(DType::I32, &[batch, tokens]), spec(DType::F32, &[]), spec(DType::U64, &[2]));
+        let explained = self.learning.precision.within(|| match self.gradients {
+            None => self.whole.explain(&[x.clone(), x, spec(DType::F32, &[3]), scale, random]),
+            Some(_) => self.add.explain(&[x.clone(), x, scale, random]),
+        });
+        Ok(explained?)
     }
 
     /// The loss of a batch, without dropout.

@@ -28,6 +28,10 @@ pub struct Line {
     pub tokens_per_second: f64,
     /// Seconds of training so far, without those that were lost to a stop.
     pub seconds: f64,
+    /// Milliseconds of the step that the host was busy itself: not those in which it waited for the device or, on a CPU,
+    /// computed.
+    #[serde(default)]
+    pub host_ms: f64,
     /// Bytes that the device holds.
     pub memory: u64,
     /// Whether the step was left out: gradients were not finite.
@@ -70,7 +74,8 @@ impl Metrics {
         plot(&mut self.training, &mut self.validation, line);
         let path = self.folder.join(LINES);
         writeln!(self.file, "{}", json(line)).map_err(Error::io("write", &path))?;
-        let mut scalars = vec![("rate", line.rate), ("tokens_per_second", line.tokens_per_second)];
+        let mut scalars =
+            vec![("rate", line.rate), ("tokens_per_second", line.tokens_per_second), ("host_ms", line.host_ms)];
         scalars.extend(line.loss.map(|loss| ("loss", loss)));
         scalars.extend(line.norm.map(|norm| ("norm", norm)));
         scalars.extend(line.validation_loss.map(|loss| ("validation_loss", loss)));

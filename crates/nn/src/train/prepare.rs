@@ -13,7 +13,7 @@ use bornite_cuda::tune::Tuner;
 use super::config::RunConfig;
 use super::estimate::{Load, available, flops_a_token, parameters, peak_flops, size};
 use super::folder::{
-    CHECKPOINTS, CONFIG, MOMENTS, State, TOKENIZER, Trained, check_tokenizer, claim, named_tokenizer, write,
+    CHECKPOINTS, CONFIG, MOMENTS, SAMPLES, State, TOKENIZER, Trained, check_tokenizer, claim, named_tokenizer, write,
 };
 use super::learner::{Learner, Learning};
 use super::metrics::Metrics;
@@ -66,6 +66,7 @@ pub(super) fn prepare(
         learner.restore([&checkpoint.weights, moments], checkpoint.step, state.scale)?;
         state.cursor.map(|cursor| batches.seek(cursor)).transpose()?;
     }
+    cut_samples(&folder.join(SAMPLES), saved.as_ref().map_or(Some(0), |(_, state)| state.samples))?;
     write(&folder.join(CONFIG), &config.text()?)?;
     write_environment(folder, device)?;
     let step = learner.steps();
@@ -250,6 +251,7 @@ fn load(config: &mut RunConfig, model: &GptConfig, device: Device) -> Result<Loa
         precision: *train.precision.get_or_insert(usual),
         rule,
         checkpointing: train.checkpointing.unwrap_or(false),
+        device,
     };
     if let Some(available) = available(device) {
         load.check(available, &device.to_string())?;
@@ -280,6 +282,16 @@ fn data(
         )));
     }
     Ok((data, None))
+}
+
+/// Removes the texts of steps that are made again: what is longer than the checkpoint knew it.
+fn cut_samples(path: &Path, known: Option<u64>) -> Result<()> {
+    let (Some(known), Ok(found)) = (known, fs::metadata(path)) else { return Ok(()) };
+    if found.len() <= known {
+        return Ok(());
+    }
+    let file = fs::OpenOptions::new().write(true).open(path).map_err(Error::io("write", path))?;
+    file.set_len(known).map_err(Error::io("write", path))
 }
 
 fn write_environment(folder: &Path, device: Device) -> Result<()> {
