@@ -17,8 +17,9 @@ use crate::lower::{Form, Group, InPlaceOf, Lowered, Spread, lower_group, spreads
 use crate::timing::About;
 use crate::{DType, Device, Error, Result};
 
-/// Runs in one graph.
-const RUNS: usize = 16;
+/// Runs in one graph, each with memory of its own: together more than a cache holds, if that is not too many.
+const RUNS: usize = 64;
+const ROUND_BYTES: usize = 256 << 20;
 
 /// Kernels of more bytes are not worth the memory: they run at the roof however they are spread.
 const MOST_BYTES: usize = 1 << 30;
@@ -96,7 +97,7 @@ fn choose(
         platform: Platform::of(on)?,
     };
     let flavour = flavour_of(group)?;
-    let mut memory: Option<Vec<Buffer>> = None;
+    let mut memory: Vec<Vec<Buffer>> = vec![];
     let mut expected: Option<Vec<Vec<u64>>> = None;
     let prepare = |choice: &Choice| -> Fallible<Graph> {
         let at = candidates.iter().position(|candidate| candidate == choice).ok_or("an unknown way")?;
@@ -109,22 +110,21 @@ fn choose(
         let lowered = lower_group(&group, device, &InPlaceOf::default())?;
         let program = program(device, &lowered.kernel, flavour)?;
         let values: Vec<[Value; 1]> = lowered.values.iter().map(|value| [*value]).collect();
-        if memory.is_none() {
-            memory = Some(arguments(device, &lowered)?);
+        if memory.is_empty() {
+            memory = arguments(device, &lowered)?;
         }
-        let buffers: Vec<&Buffer> = memory.iter().flatten().collect();
-        let run = || launch(&program, &buffers, &values, lowered.threads);
-        run()?;
-        let outs = buffers[..group.outputs.len()].iter();
+        let run = |n: usize| launch(&program, &memory[n % memory.len()], &values, lowered.threads);
+        run(0)?;
+        let outs = memory[0][..group.outputs.len()].iter();
         let results = outs.map(|out| out.to_words()).collect::<Result<Vec<_>>>()?;
         if *expected.get_or_insert_with(|| results.clone()) != results {
             return Err("its results differ from those of the usual way".into());
         }
-        let kept = buffers.iter().filter_map(|buffer| buffer.kept());
+        let kept = memory.iter().flatten().filter_map(Buffer::kept);
         let kept = kept.chain([program.clone() as Arc<dyn Any + Send + Sync>]).collect();
         // SAFETY: these are the program and all of the buffers that the launches use.
         #[allow(unsafe_code)]
-        let graph = unsafe { Graph::capture::<Error>(on, kept, || (0..RUNS).try_for_each(|_| run()))? };
+        let graph = unsafe { Graph::capture::<Error>(on, kept, || (0..RUNS).try_for_each(run))? };
         Ok(graph)
     };
     // Plans are made before anything is captured.
@@ -139,24 +139,28 @@ fn choice(spread: &Spread) -> Choice {
     Choice::new().with("lanes", spread.lanes as i64).with("threads", i64::from(spread.threads))
 }
 
-fn launch(program: &Program, buffers: &[&Buffer], values: &[[Value; 1]], threads: u32) -> Result<()> {
+fn launch(program: &Program, buffers: &[Buffer], values: &[[Value; 1]], threads: u32) -> Result<()> {
     let values: Vec<&[Value]> = values.iter().map(|value| &value[..]).collect();
-    program.launch(buffers, &values, threads, About::default())
+    let buffers: Vec<&Buffer> = buffers.iter().collect();
+    program.launch(&buffers, &values, threads, About::default())
 }
 
-/// Memory for a kernel's arguments, with numbers between 1 and 2 in what it reads.
-fn arguments(device: Device, lowered: &Lowered) -> Fallible<Vec<Buffer>> {
+/// Sets of memory for a kernel's arguments, with numbers between 1 and 2 in what it reads.
+fn arguments(device: Device, lowered: &Lowered) -> Fallible<Vec<Vec<Buffer>>> {
     let bytes: Vec<usize> = (lowered.kernel.params.iter())
         .map(|param| lowered.kernel.view_bytes(param, &lowered.values).unwrap_or(usize::MAX))
         .collect();
-    if bytes.iter().fold(0usize, |sum, bytes| sum.saturating_add(*bytes)) > MOST_BYTES {
+    let all = bytes.iter().fold(0usize, |sum, bytes| sum.saturating_add(*bytes));
+    if all > MOST_BYTES {
         return Err("it is too large to be worth it".into());
     }
     let make = |(param, bytes): (&bornite_ir::Param, usize)| match param.access.reads() {
         true => Buffer::from_words(device, numbers(crate::execute::tensor_type(&lowered.kernel, param), bytes)),
         false => Buffer::new(device, bytes),
     };
-    Ok(lowered.kernel.params.iter().zip(bytes).map(make).collect::<Result<Vec<_>>>()?)
+    let set = || lowered.kernel.params.iter().zip(bytes.iter().copied()).map(make).collect::<Result<Vec<_>>>();
+    let sets = (ROUND_BYTES / all.max(1)).clamp(1, RUNS);
+    Ok((0..sets).map(|_| set()).collect::<Result<Vec<_>>>()?)
 }
 
 /// Numbers between 1 and 2 in a type, or 1 where it has none between.
