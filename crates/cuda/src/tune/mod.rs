@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use key::{Choice, Key, Platform};
+pub use key::{Choice, Key, Platform, digest};
 pub use record::{Outcome, Record, Trial};
 pub use store::{FORMAT_VERSION, Store, StoreStats};
 pub use timer::{DeviceTimer, HostTimer, Timer};

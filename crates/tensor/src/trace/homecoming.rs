@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Access, Builder, Emit, EmitBits, Extent, Kernel, Op as Row, Scalar, Value, contiguous};
 
 use crate::buffer::Buffer;
@@ -31,7 +32,7 @@ impl Homecoming {
             return Ok(());
         }
         let count = [Value::int(Scalar::I64, words as i64)];
-        self.0.launch(&[to, from, status], &[&count], About::at(Place::here()))
+        self.0.launch(&[to, from, status], &[&count], BLOCK, About::at(Place::here()))
     }
 }
 
