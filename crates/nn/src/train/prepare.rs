@@ -85,7 +85,8 @@ pub(super) fn prepare(
     };
     if checkpointing {
         let whole = Load { checkpointing: false, ..load.clone() }.memory().total();
-        let what = format!("--checkpointing saves about {} of at least {}", size(load.saved()), size(whole));
+        let (saved, whole) = (size(load.saved()), size(whole));
+        let what = format!("--checkpointing saves about {saved} of at least {whole}; steps take about a third longer");
         observer.tell(Event::Note(&what));
     }
     observer.tell(Event::Begin(&beginning));
@@ -128,12 +129,17 @@ fn begin(
         claim(folder)?;
     }
     let store = Store::open(&checkpoints, Keep { last: config.train.keep.unwrap_or(1), best: true })?;
+    let tuner = Tuner::of_process().map_err(bornite::Error::from)?;
+    // What is known at a run's beginning holds to its end, and goes into every checkpoint: also what is needed late.
+    let begin = || tuner.pin(tuner.store().records());
     if !resume {
+        begin();
         return Ok((config, store, None));
     }
     let loaded = match load_latest(&checkpoints, device, true) {
         Err(Error::NoCheckpoint { .. }) => {
             observer.tell(Event::Note("there is no checkpoint to resume from: the run starts at its beginning"));
+            begin();
             return Ok((config, store, None));
         }
         loaded => loaded?,
@@ -151,7 +157,7 @@ fn begin(
         observer.tell(Event::Note("train.steps is another number than before, so learning rates are others too"));
     }
     // Before anything is compiled: choices decide bits.
-    Tuner::of_process().map_err(bornite::Error::from)?.pin(state.tuning.iter().cloned());
+    tuner.pin(state.tuning.iter().cloned());
     Ok((config, store, Some((loaded.checkpoint, state))))
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use bornite::{Device, Tensor};
-use bornite_cuda::tune::Tuner;
+use bornite_cuda::tune::{Record, Tuner};
 
 use super::config::RunConfig;
 use super::folder::{MOMENTS, SAMPLES, State, mean_loss, state_json};
@@ -98,6 +98,8 @@ pub struct Finished {
     pub step: u64,
     /// Whether it was stopped before its last step.
     pub stopped: bool,
+    /// Steps that changed nothing since gradients were not finite, of all.
+    pub skipped: u64,
     /// The last step's numbers, where one was made.
     pub last: Option<Line>,
     /// The run's folder.
@@ -113,9 +115,12 @@ pub fn run(
     resume: bool,
     observer: &mut dyn Observer,
 ) -> Result<Finished> {
+    // Choices come from the run's beginning or its checkpoint, not from what the disk holds when a kernel is first needed.
+    let _sealed = Tuner::of_process().map_err(bornite::Error::from)?.seal();
     let mut run = prepare(config, folder, device, resume, observer)?;
     let stopped = run.steps(observer)?;
-    Ok(Finished { step: run.learner.steps(), stopped, last: run.last, folder: folder.into() })
+    let (step, skipped) = (run.learner.steps(), run.metrics.skipped());
+    Ok(Finished { step, stopped, skipped, last: run.last, folder: folder.into() })
 }
 
 /// A step whose numbers have not been read.
@@ -269,6 +274,7 @@ impl Run {
         if self.saved_at == Some(step) {
             return Ok(());
         }
+        let known = Tuner::of_process().map_err(bornite::Error::from)?.known();
         let state = State {
             model: self.learner.gpt().config().clone(),
             config: self.config.clone(),
@@ -278,7 +284,8 @@ impl Run {
             unapplied: self.unapplied,
             seconds: self.seconds,
             samples: Some(fs::metadata(self.folder.join(SAMPLES)).map_or(0, |found| found.len())),
-            tuning: Tuner::of_process().map_err(bornite::Error::from)?.known(),
+            // Which candidate it was is enough; how long each took is on the disk.
+            tuning: known.into_iter().map(|record| Record { trials: vec![], ..record }).collect(),
         };
         let [weights, moments] = self.learner.tensors();
         let mut checkpoint = Checkpoint::new(step, weights, state_json(&state)?);

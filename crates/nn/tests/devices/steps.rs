@@ -79,7 +79,8 @@ pub fn memory_is_flat_and_the_host_is_quick(device: Device) -> Outcome {
     assert_eq!(report["steps"], steps, "{report}");
     assert_eq!(report["device"][0], report["device"][1], "the device's memory changed: {report}");
     let [before, after] = [0, 1].map(|n| report["process"][n].as_u64().unwrap_or(0));
-    assert!(before > 0 && after < before + (4 << 20), "the process grew: {report}");
+    let more = if matches!(device, Device::Cuda(_)) { 16 << 20 } else { 4 << 20 }; // the driver's part is not ours
+    assert!(before > 0 && after < before + more, "the process grew: {report}");
     assert!(report["host_ms"].as_f64().is_some_and(|ms| ms > 0.0 && ms <= 1.0), "the host is slow: {report}");
     Ok(())
 }

@@ -156,7 +156,10 @@ fn a_run_that_was_stopped_ends_as_one_that_was_not() {
             assert_eq!(texts(&out), texts(&whole), "{what}");
         }
         if name == "f16" {
-            assert!(computed(&whole).iter().any(|(.., skipped)| *skipped), "no step was left out in f16");
+            let skipped = computed(&whole).iter().filter(|(.., skipped)| *skipped).count() as u64;
+            assert!(skipped > 0, "no step was left out in f16");
+            // Resuming what is done does nothing but count.
+            assert_eq!(go(&config, &whole, true, None).unwrap().0.skipped, skipped);
         }
     }
 }
