@@ -130,22 +130,8 @@ impl Evaluator<'_, '_> {
         };
         let mut parts = vec![];
         for arg in args {
-            match arg {
-                Fixed::Typed(_, inner) => parts.extend(inner.iter().map(|v| fixed_value(s, v.as_f64(), v.as_i64()))),
-                Fixed::List(all) => {
-                    for one in all {
-                        match (one.number(), one.int()) {
-                            (_, Some(n)) => parts.push(fixed_value(s, n as f64, n)),
-                            (Some(x), _) => parts.push(fixed_value(s, x, x as i64)),
-                            _ => return self.unknown(at, "numbers are expected"),
-                        }
-                    }
-                }
-                one => match (one.int(), one.number()) {
-                    (Some(n), _) => parts.push(fixed_value(s, n as f64, n)),
-                    (None, Some(x)) => parts.push(fixed_value(s, x, x as i64)),
-                    _ => return self.unknown(at, "numbers are expected"),
-                },
+            if !numbers(arg, s, &mut parts, 0) {
+                return self.unknown(at, "numbers are expected");
             }
         }
         let parts = match parts.len() {
@@ -185,8 +171,15 @@ pub(super) fn arithmetic(op: Operator, a: &Fixed, b: &Fixed) -> Option<Fixed> {
             Operator::Add => x.checked_add(y),
             Operator::Sub => x.checked_sub(y),
             Operator::Mult => x.checked_mul(y),
-            Operator::FloorDiv if y != 0 => Some(x.checked_div_euclid(y)? - ((y < 0 && x.rem_euclid(y) != 0) as i64)),
-            Operator::Mod if y != 0 => Some(x - y * ((x as f64 / y as f64).floor() as i64)),
+            Operator::FloorDiv if y != 0 => {
+                let rest = x.wrapping_rem(y);
+                let lower = rest != 0 && (rest < 0) != (y < 0);
+                Some(x.wrapping_div(y).wrapping_sub(lower as i64))
+            }
+            Operator::Mod if y != 0 => {
+                let rest = x.wrapping_rem(y);
+                Some(if rest != 0 && (rest < 0) != (y < 0) { rest.wrapping_add(y) } else { rest })
+            }
             Operator::Pow if (0..64).contains(&y) => x.checked_pow(y as u32),
             Operator::LShift if (0..63).contains(&y) => x.checked_mul(1i64.checked_shl(y as u32)?),
             Operator::RShift if (0..64).contains(&y) => Some(x >> y),
@@ -239,4 +232,18 @@ pub(super) fn compared(op: ruff_python_ast::CmpOp, a: &Fixed, b: &Fixed) -> Opti
         CmpOp::GtE => x >= y,
         _ => return None,
     })
+}
+
+/// The numbers of a value, of lists of lists too; whether it is nothing but numbers.
+fn numbers(of: &Fixed, s: Scalar, parts: &mut Vec<Value>, depth: usize) -> bool {
+    match of {
+        Fixed::Typed(_, inner) => parts.extend(inner.iter().map(|v| fixed_value(s, v.as_f64(), v.as_i64()))),
+        Fixed::List(all) => return depth < 4 && all.iter().all(|one| numbers(one, s, parts, depth + 1)),
+        one => match (one.int(), one.number()) {
+            (Some(n), _) => parts.push(fixed_value(s, n as f64, n)),
+            (None, Some(x)) => parts.push(fixed_value(s, x, x as i64)),
+            _ => return false,
+        },
+    }
+    true
 }

@@ -200,7 +200,11 @@ impl<'p> Evaluator<'p, '_> {
         }
         match self.program.lookup(name, self.scope) {
             Some((item, scope)) => self.item(item, scope, name, at),
-            None => python_name(name).ok_or_else(|| (at.range(), format!("'{name}' is not declared"))),
+            None => match python_name(name) {
+                Some(found) => Ok(found),
+                None if self.program.scopes[self.program.scopes[self.scope].file].all_of_warp => self.warp(name, at),
+                None => self.unknown(at, format!("'{name}' is not declared")),
+            },
         }
     }
 
@@ -402,7 +406,7 @@ impl<'p> Evaluator<'p, '_> {
             Fixed::Typed(ty, parts) if !matches!(ty, Ty::Scalar(_)) => {
                 let n = match (ty, self.eval(slice)?) {
                     (Ty::Matrix(_, _, columns), Fixed::List(at)) => match &at[..] {
-                        [r, c] => r.int().zip(c.int()).map(|(r, c)| r * columns as i64 + c),
+                        [r, c] => r.int().zip(c.int()).and_then(|(r, c)| r.checked_mul(columns as i64)?.checked_add(c)),
                         _ => None,
                     },
                     (_, n) => n.int().map(|n| if n < 0 { n + parts.len() as i64 } else { n }),

@@ -138,7 +138,7 @@ impl<'p> Lower<'p> {
             if turns <= MAX_UNROLL && !has_break(&each.body) || forced && turns <= MAX_FORCED {
                 for n in 0..turns {
                     let n = if backwards { turns - 1 - n } else { n };
-                    let run = self.run_int(start + n * step);
+                    let run = self.run_int(start.wrapping_add(n.wrapping_mul(step)));
                     self.unrolled_turn(name, Val::Run(run), each)?;
                     if self.w.is_full() {
                         return Err(Noted);
@@ -310,9 +310,10 @@ impl<'p> Lower<'p> {
     }
 }
 
-fn turns(start: i64, end: i64, step: i64) -> i64 {
-    let (way, by) = if step > 0 { (end.saturating_sub(start), step) } else { (start.saturating_sub(end), -step) };
-    if way <= 0 { 0 } else { way.saturating_add(by - 1) / by }
+pub(super) fn turns(start: i64, end: i64, step: i64) -> i64 {
+    let way = if step > 0 { end as i128 - start as i128 } else { start as i128 - end as i128 };
+    let by = (step as i128).abs().max(1);
+    if way <= 0 { 0 } else { ((way + by - 1) / by).min(i64::MAX as i128) as i64 }
 }
 
 /// A number as it is written, with a sign perhaps.
