@@ -25,7 +25,8 @@ pub fn warp_style(lowered: &Lowered, line: &dyn Fn(u32) -> String) -> String {
         let params: Vec<String> =
             function.params.iter().map(|p| format!("{} var_{}", type_name(kernel, p.ty), p.name)).collect();
         let result = type_name(kernel, function.result);
-        let _ = writeln!(out, "static CUDA_CALLABLE {result} {}_{n}(\n    {})\n{{", function.name, params.join(",\n    "));
+        let _ =
+            writeln!(out, "static CUDA_CALLABLE {result} {}_{n}(\n    {})\n{{", function.name, params.join(",\n    "));
         let args = function.params.iter().map(|p| format!("var_{}", p.name)).collect();
         Printer { kernel, code: &function.code, args, out: &mut out, depth: 1, lines: None, at: 0, last: 0 }.body();
         out += "}\n\n";
@@ -271,7 +272,11 @@ impl Printer<'_> {
                     Expr::Bitcast(_, of) => (*of, "wp::cast<".to_owned()),
                     _ => (id, String::new()),
                 };
-                if word.is_empty() { format!("{}({})", ty(), self.name(of)) } else { format!("{word}{}>({})", ty(), self.name(of)) }
+                if word.is_empty() {
+                    format!("{}({})", ty(), self.name(of))
+                } else {
+                    format!("{word}{}>({})", ty(), self.name(of))
+                }
             }
             Expr::Call(function, args) => {
                 format!("{}_{}({})", self.kernel.functions[function.0 as usize].name, function.0, self.names(args))

@@ -314,9 +314,8 @@ fn limits_of_python_hold() {
         let lines: String = (0..count).map(|n| format!("{}{start}\n", " ".repeat(n + 4))).collect();
         kernel(&format!("{lines}{}x[0] = 1\n", " ".repeat(count + 4)))
     };
-    let functions: String = (0..40)
-        .map(|n| format!("@wp.func\ndef f{}(x: int):\n    return f{n}(x) + f{n}(x)\n\n", n + 1))
-        .collect();
+    let functions: String =
+        (0..40).map(|n| format!("@wp.func\ndef f{}(x: int):\n    return f{n}(x) + f{n}(x)\n\n", n + 1)).collect();
     let arrays: String = (0..40)
         .map(|n| format!("@wp.func\ndef f{}(x: wp.array[int]):\n    return f{n}(x) + f{n}(x)\n\n", n + 1))
         .collect();
@@ -340,11 +339,16 @@ fn limits_of_python_hold() {
         nested("for j in range(i):", 90),
         kernel(&format!("    if i:\n        i = 1\n{}", "    elif i > 1:\n        x[0] = 1\n".repeat(5_000))),
         format!("{head}@wp.func\ndef f0(x: int):\n    return x\n\n{functions}{}", kernel("    x[0] = f40(i)\n")),
-        format!("{head}@wp.func\ndef f0(x: wp.array[int]):\n    return x[0]\n\n{arrays}{}", kernel("    x[0] = f40(x)\n")),
+        format!(
+            "{head}@wp.func\ndef f0(x: wp.array[int]):\n    return x[0]\n\n{arrays}{}",
+            kernel("    x[0] = f40(x)\n")
+        ),
         format!("C0 = 1\n{constants}{}", kernel("    x[0] = C200\n")),
         format!("A = B\nB = A\n{}", kernel("    x[0] = A\n")),
         format!("{head}@wp.struct\nclass S:\n    s: S\n\n@wp.kernel\ndef k(s: S):\n    pass\n"),
-        kernel("    a = wp.zeros(shape=64, dtype=int)\n    for k in range(i):\n        for j in range(i):\n            a[k] = a[j] + a[i]\n"),
+        kernel(
+            "    a = wp.zeros(shape=64, dtype=int)\n    for k in range(i):\n        for j in range(i):\n            a[k] = a[j] + a[i]\n",
+        ),
         format!("x = {}", "[".repeat(50_000)),
         format!("x = \"{}", "a".repeat(100_000)),
         "x".repeat(5 << 20),

@@ -165,8 +165,9 @@ impl Module {
             None => (name.trim(), ""),
         };
         let mut program = Program::new(&self.files);
-        let own = program.kernels.iter().copied().filter(|&n| program.functions[n as usize].file == 0);
-        let found = own.filter(|&n| program.functions[n as usize].def.name.as_str() == plain).last();
+        let own = program.kernels.iter().rev().copied().filter(|&n| program.functions[n as usize].file == 0);
+        // Of several of a name, the last one counts.
+        let found = { own }.find(|&n| program.functions[n as usize].def.name.as_str() == plain);
         let Some(found) = found.or_else(|| program.closure(plain)) else {
             let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
             let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };
@@ -226,13 +227,7 @@ impl Module {
 fn open_parameters(program: &Program<'_>, func: &Func<'_>) -> Vec<String> {
     use fixed::{Evaluator, Fixed};
     use types::Pattern;
-    let evaluator = Evaluator {
-        program,
-        prelude: false,
-        scope: func.scope,
-        locals: &|_| None,
-        steps: 0,
-    };
+    let evaluator = Evaluator { program, prelude: false, scope: func.scope, locals: &|_| None, steps: 0 };
     let is_open = |pattern: &Pattern| match pattern {
         Pattern::Array(element, _) => element.exact().is_none(),
         Pattern::Foreign(_) => false,

@@ -159,7 +159,12 @@ impl<'p> Lower<'p> {
     pub(super) fn builtin(&mut self, name: &str, call: &'p ExprCall, expr: &'p Expr) -> Lowers<Val> {
         let how = row(name);
         if let (None, Some(what)) = (how, foreign(name)) {
-            return self.fail(expr, format!("'{name}' is of {what}, which are not supported"), "not in the subset", None);
+            return self.fail(
+                expr,
+                format!("'{name}' is of {what}, which are not supported"),
+                "not in the subset",
+                None,
+            );
         }
         let functions = self.prelude_functions(name);
         if how.is_none() && functions.is_empty() {
@@ -206,7 +211,7 @@ impl<'p> Lower<'p> {
     }
 
     /// Functions of the prelude of a name.
-    fn prelude_functions(&self, name: &str) -> Vec<FuncId> {
+    pub(super) fn prelude_functions(&self, name: &str) -> Vec<FuncId> {
         let files = 0..self.prelude.files.len();
         let found = files.filter_map(|file| match self.prelude.scopes[file].names.get(name) {
             Some(Item::Functions(all)) => Some(all),
