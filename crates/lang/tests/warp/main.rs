@@ -2,6 +2,9 @@
 //! interpreter and on the CPU compiler; and what Warp refuses (`tests/python/probes`), ours must refuse.
 #![allow(missing_docs)]
 
+#[path = "../gpu/mod.rs"]
+mod gpu;
+
 use std::path::PathBuf;
 
 use bornite_codegen::{cpu, cuda};
@@ -190,6 +193,11 @@ fn judged(module: &Module, launch: &Json, check: &str) -> Result<(), String> {
     compare(&lowered, launch, &memory, check).map_err(|what| format!("cpu: {what}"))?;
     if check == "exact" && memory != interpreted {
         return Err("the CPU gives other bits than the interpreter".into());
+    }
+    let mut memory = before.memory.clone();
+    if let Some(outcome) = gpu::run(kernel, &mut memory, &before.values) {
+        outcome.map_err(|error| format!("on a GPU: {error}"))?;
+        compare(&lowered, launch, &memory, check).map_err(|what| format!("on a GPU: {what}"))?;
     }
     Ok(())
 }
