@@ -23,6 +23,11 @@ use crate::{Diagnostic, Errors, Lowered, Request, Span};
 use lower::Lower;
 use program::{Func, Program};
 
+/// A scalar's name in the dialect.
+pub(crate) fn scalar_word(s: Scalar) -> &'static str {
+    types::scalar_name(s)
+}
+
 /// Larger files are refused.
 const MAX_BYTES: usize = 4 << 20;
 /// Files that are imported, and those that they import.
@@ -160,8 +165,9 @@ impl Module {
             None => (name.trim(), ""),
         };
         let mut program = Program::new(&self.files);
-        let own = program.kernels.iter().copied().filter(|&n| program.functions[n as usize].file == 0);
-        let found = own.filter(|&n| program.functions[n as usize].def.name.as_str() == plain).last();
+        let own = program.kernels.iter().rev().copied().filter(|&n| program.functions[n as usize].file == 0);
+        // Of several of a name, the last one counts.
+        let found = { own }.find(|&n| program.functions[n as usize].def.name.as_str() == plain);
         let Some(found) = found.or_else(|| program.closure(plain)) else {
             let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
             let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };

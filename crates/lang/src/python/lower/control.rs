@@ -99,7 +99,7 @@ impl<'p> Lower<'p> {
     /// A return from within a loop leaves what is around it too.
     fn after_loop(&mut self, body: &[Stmt]) -> Lowers {
         if let Back::Inline { returned: Some(flag), .. } = self.frame().back.clone()
-            && super::call::returns(body)
+            && super::function::returns(body)
         {
             let left = self.w.b.read(flag);
             self.break_if(left);
@@ -152,6 +152,9 @@ impl<'p> Lower<'p> {
 
     /// One turn of a loop that is written out.
     fn unrolled_turn(&mut self, name: &str, val: Val, each: &'p StmtFor) -> Lowers {
+        if !self.frame().counted.iter().any(|counted| counted == name) {
+            self.frame().counted.push(name.into());
+        }
         if !has_continue(&each.body) {
             if let Some(super::value::Binding::Val(Val::Run(_))) = self.frame().names.get(name) {
                 self.frame().names.remove(name);

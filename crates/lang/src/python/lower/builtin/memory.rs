@@ -176,7 +176,7 @@ pub(super) fn atomic_cas<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p E
     let element = lower.element_at(array, runs[..rank].to_vec(), at)?;
     let ty = element.ty();
     let (expected, value) = (&runs[rank], &runs[rank + 1]);
-    if expected.ty != ty || value.ty != ty || !ty.scalar().is_some_and(|s| s.bytes() >= 4) {
+    if expected.ty != ty || value.ty != ty || ty.scalar().is_none_or(|s| s.bytes() < 4) {
         let wanted = lower.type_name(ty);
         return lower.fail(at, format!("an exchange in an array of {wanted}"), "values of its type are expected", None);
     }
