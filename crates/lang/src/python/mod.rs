@@ -4,6 +4,24 @@
 //! in it and in files beside it that it imports; a kernel, for one launch, goes through `lower/` to kernel IR. What is
 //! known beforehand (types, constants, `wp.static`) is evaluated by `fixed.rs`. Functions of the dialect are in
 //! `lower/builtin/` and, written in the dialect itself, in `prelude/`.
+//!
+//! ```
+//! use bornite_lang::{Request, python::Module};
+//! let module = Module::parse("scale.py", "
+//! import warp as wp
+//!
+//! @wp.kernel
+//! def scale(x: wp.array2d[float], by: float):
+//!     i, j = wp.tid()
+//!     x[i, j] = by * x[i, j]
+//! ")?;
+//! let lowered = module.kernel("scale", &Request::over(&[32, 16]).shape("x", &[32, 16]))?;
+//! assert_eq!(lowered.kernel.params[0].dims.len(), 2);
+//! // Without sizes, the call gives them.
+//! let lowered = module.kernel("scale", &Request::over(&[]))?;
+//! assert_eq!(lowered.kernel.values.last().map(|value| value.name.as_str()), Some("launch_dim1"));
+//! # Ok::<(), bornite_lang::Errors>(())
+//! ```
 
 mod fixed;
 mod lower;
