@@ -1,0 +1,93 @@
+//! Checks of rows, each level with all before it.
+
+mod run;
+
+use crate::Row;
+pub use run::{Checked, against};
+
+/// What a row is checked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Level {
+    /// The CUDA text is understood and its IR is well typed.
+    Types,
+    /// NVRTC compiles the CUDA text.
+    Compile,
+    /// The CUDA text, executed with checks, gives what the source means.
+    Run,
+    /// A GPU gives what the source means.
+    Gpu,
+}
+
+impl Level {
+    /// The name on the command line and in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Types => "types",
+            Level::Compile => "compile",
+            Level::Run => "run",
+            Level::Gpu => "gpu",
+        }
+    }
+
+    /// The level of that name.
+    pub fn named(name: &str) -> Option<Level> {
+        [Level::Types, Level::Compile, Level::Run, Level::Gpu].into_iter().find(|level| level.name() == name)
+    }
+}
+
+/// Why a program is no row.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum Rejected {
+    /// The CUDA text is not understood.
+    #[error("the CUDA text is not understood: {0}")]
+    Text(String),
+    /// No inputs were found on which every comparison is decided.
+    #[error("rounding decides a comparison on input {input}")]
+    Undecided {
+        /// The input.
+        input: usize,
+    },
+    /// The program does what no program should.
+    #[error("the program is wrong: {0}")]
+    Invalid(String),
+    /// Bounds are so wide that wrong results would pass.
+    #[error("the bound {bound} of an element of size {size} would let wrong results pass")]
+    Blunt {
+        /// The bound.
+        bound: f64,
+        /// The size of the element.
+        size: f64,
+    },
+    /// The interpreter reports something.
+    #[error("input {input}: {report}")]
+    Report {
+        /// The input.
+        input: usize,
+        /// What is reported.
+        report: String,
+        /// The line of the CUDA text.
+        line: Option<u32>,
+    },
+    /// A result differs.
+    #[error("input {input}: '{array}[{element}]' is {found}, expected {expected} ± {bound}")]
+    Differs {
+        /// The input.
+        input: usize,
+        /// The array.
+        array: String,
+        /// The component.
+        element: usize,
+        /// What the CUDA text gives.
+        found: f64,
+        /// What the source means.
+        expected: f64,
+        /// How far it may be off.
+        bound: f64,
+    },
+}
+
+/// Checks a row at a level.
+pub fn verify(row: &Row, level: Level) -> Result<Checked, Rejected> {
+    // That the text is understood was found when the row was made.
+    if level < Level::Run { Ok(Checked::default()) } else { run::check(row) }
+}
