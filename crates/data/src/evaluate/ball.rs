@@ -233,7 +233,7 @@ pub fn erfc(x: f64) -> f64 {
 }
 
 fn erfc_far(x: f64) -> f64 {
-    let fraction = (1..60).rev().fold(x, |below, n| x + n as f64 / 2.0 / below);
+    let fraction = (1..400).rev().fold(x, |below, n| x + n as f64 / 2.0 / below);
     (-x * x).exp() / fraction / std::f64::consts::PI.sqrt()
 }
 

@@ -31,7 +31,7 @@ impl Maker {
                 let b = terms.swap_remove(at);
                 self.join_int(a, b)
             };
-            if !(terms.is_empty() && unary == 0) && made.e.operations() > 1 && self.random.chance(bind) {
+            if !(terms.is_empty() && unary == 0) && self.binds && made.e.operations() > 1 && self.random.chance(bind) {
                 made.e = self.bind(made.e);
                 if self.random.chance(40) {
                     terms.push(made.clone());
@@ -118,6 +118,7 @@ impl Maker {
                 Term::new(bin(Binary::Mul, a.e, number(c)), a.low * c as f64, a.high * c as f64)
             }
             4 if a.size() * a.size() < most => {
+                let a = self.once(a);
                 let size = a.size();
                 Term::new(bin(Binary::Mul, a.e.clone(), a.e), 0.0, size * size)
             }

@@ -16,6 +16,8 @@ pub struct Maker {
     pub body: Body,
     /// Blocks not yet closed; the last is where statements go.
     open: Vec<Vec<Stmt>>,
+    /// Whether expressions may name parts of themselves; not where an expression is all there can be.
+    pub binds: bool,
     /// Names of the kernel while a function is written.
     outer: Option<(Body, Vec<Vec<Stmt>>, Names)>,
 }
@@ -34,7 +36,7 @@ impl Maker {
             grid: vec![],
             form: Form::Direct(Style { block: [256, 1, 1], guard: Guard::Return, restrict: true }),
         };
-        Maker { random, program, names: Names::default(), body: Body::default(), open: vec![vec![]], outer: None }
+        Maker { random, program, names: Names::default(), body: Body::default(), open: vec![vec![]], binds: true, outer: None }
     }
 
     /// An array parameter.
@@ -206,5 +208,18 @@ impl Maker {
     pub fn direct(&mut self) {
         let dimensions = self.program.grid.len();
         self.program.form = Form::Direct(self.style(dimensions));
+    }
+}
+
+impl Maker {
+    /// Whether a statement written so far reads a variable.
+    pub fn is_read(&self, of: &Expr) -> bool {
+        let mut found = false;
+        for stmt in self.open.iter().flatten() {
+            stmt.walk(&mut |stmt| {
+                stmt.contents().0.into_iter().for_each(|e| e.walk(&mut |part| found |= part == of));
+            });
+        }
+        found
     }
 }

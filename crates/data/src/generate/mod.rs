@@ -2,10 +2,13 @@
 
 mod describe;
 mod elementwise;
+mod grids;
 mod integer;
 mod maker;
+mod memory;
 mod names;
 mod term;
+mod vector;
 
 use crate::program::Program;
 use crate::{Category, Random};
@@ -30,6 +33,21 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
         Category::ExpressionTree => elementwise::expression_tree(m),
         Category::ScalarParam => elementwise::scalar_param(m),
         Category::ControlFlow => elementwise::control_flow(m),
+        Category::Vector => vector::vector(m),
+        Category::Matrix => vector::matrix(m),
+        Category::Struct => vector::structs(m),
+        Category::Physics => vector::physics(m),
+        Category::Stencil => grids::stencil(m),
+        Category::GridTwo => grids::grid_two(m),
+        Category::GridThree => grids::grid_three(m),
+        Category::Image => grids::image(m),
+        Category::Atomic => memory::atomic(m),
+        Category::GatherScatter => memory::gather_scatter(m),
+        Category::IntegerBits => memory::integer_bits(m),
+        Category::HalfPrecision => memory::half_precision(m),
+        Category::RandomNumbers => memory::random_numbers(m),
+        Category::Functions => memory::functions(m),
+        Category::Nested => memory::nested(m),
         _ => elementwise::arithmetic(m),
     }
     maker.direct();

@@ -2,7 +2,7 @@
 //! leaves its domain, or grows beyond what its type holds.
 
 use super::maker::Maker;
-use crate::program::{Binary, Builtin, Expr, Kind, Scalar, Ty, Unary};
+use crate::program::{Binary, Builtin, Expr, Kind, Scalar, Unary};
 
 /// An expression and where its values lie.
 #[derive(Clone, Debug)]
@@ -187,7 +187,7 @@ impl Maker {
                 self.join(op, a, b)
             };
             let last = terms.is_empty() && unary == 0;
-            if !last && made.e.operations() > 1 && self.random.chance(bind) {
+            if !last && self.binds && made.e.operations() > 1 && self.random.chance(bind) {
                 made.e = self.bind(made.e);
                 // A name is worth it if it is used again.
                 if self.random.chance(40) {
@@ -282,6 +282,7 @@ impl Maker {
                 Term::new(Expr::call(Builtin::Lerp, vec![a.e, b.e, t]), low, high)
             }
             Op::Choose => {
+                let (a, b) = (self.once(a), self.once(b));
                 let condition = self.comparison(&a, &b);
                 let (low, high) = (a.low.min(b.low), a.high.max(b.high));
                 let (a, b) = if self.random.chance(50) { (self.apply(Fun::Scale, a), b) } else { (a, self.apply(Fun::Shift, b)) };
@@ -325,6 +326,14 @@ impl Maker {
         bin(op, a.e.clone(), Expr::float(a.scalar(), at))
     }
 
+    /// A term that is written more than once: named, unless it is short.
+    pub fn once(&mut self, a: Term) -> Term {
+        if !self.binds || a.e.operations() <= 1 && !matches!(a.e.kind, Kind::Call(..)) {
+            return a;
+        }
+        Term { e: self.bind(a.e), ..a }
+    }
+
     /// Two terms that are too large to be added as they are.
     fn tamed(&mut self, a: Term, b: Term) -> Term {
         let (a, b) = (self.narrowed(a, 8.0), self.narrowed(b, 8.0));
@@ -366,6 +375,7 @@ impl Maker {
         let scalar = a.scalar();
         match self.random.below(3) {
             0 if a.size() < 60.0 => {
+                let a = self.once(a);
                 let size = a.size();
                 let (c, value) = self.literal(scalar, 0.5, 4.0);
                 let square = bin(Binary::Mul, a.e.clone(), a.e);
@@ -394,6 +404,7 @@ impl Maker {
         let (c, value) = self.literal(scalar, least.max(0.25), 3.0_f64.max(least));
         match self.random.below(3) {
             0 if a.size() < 60.0 => {
+                let a = self.once(a);
                 let size = a.size();
                 let square = bin(Binary::Mul, a.e.clone(), a.e);
                 Term::new(bin(Binary::Add, square, c), value, size * size + value)
@@ -419,6 +430,7 @@ impl Maker {
             Fun::Neg => Term::new(Expr::unary(Unary::Neg, a.e), -high, -low),
             Fun::Square if a.size() * a.size() > cap => self.narrowed(a, cap.sqrt() / 2.0),
             Fun::Square => {
+                let a = self.once(a);
                 let least = if low > 0.0 { low * low } else if high < 0.0 { high * high } else { 0.0 };
                 let size = a.size();
                 Term::new(bin(Binary::Mul, a.e.clone(), a.e), least, size * size)
@@ -459,6 +471,7 @@ impl Maker {
                 if high - low < 0.5 {
                     return self.apply(Fun::Scale, a);
                 }
+                let a = self.once(a);
                 let op = *self.random.pick(&[Binary::Lt, Binary::Gt]);
                 let condition = self.threshold(&a, op);
                 let other = self.apply(Fun::Scale, a.clone());
@@ -472,12 +485,14 @@ impl Maker {
                 Term::new(bin(Binary::Div, one, below), 0.0, 1.0)
             }
             Fun::Softsign => {
+                let a = self.once(a);
                 let one = Expr::float(scalar, 1.0);
                 let size = Expr::call(Builtin::Abs, vec![a.e.clone()]);
                 Term::new(bin(Binary::Div, a.e, bin(Binary::Add, one, size)), -1.0, 1.0)
             }
             Fun::Polynomial => {
                 let a = self.narrowed(a, 4.0);
+                let a = self.once(a);
                 let degree = 1 + self.random.below(2);
                 let size = a.size().max(1.0);
                 let (first, value) = self.literal(scalar, 0.1, 2.0);
@@ -608,9 +623,4 @@ impl Maker {
 /// The least and the largest of some.
 pub fn span(of: &[f64]) -> (f64, f64) {
     of.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(*x), high.max(*x)))
-}
-
-/// An element of a float array, with where its values lie.
-pub fn loaded(array: crate::program::Array, at: Vec<Expr>, ty: Ty, range: (f64, f64)) -> Term {
-    Term::new(Expr::load(array, at, ty), range.0, range.1)
 }
