@@ -32,6 +32,8 @@ pub fn sizes(program: &Program, random: &mut Random, number: usize) -> Vec<u32> 
     const SMALL: &[[u32; 3]] = &[
         [1, 1, 1], [0, 3, 2], [7, 33, 5], [17, 15, 3], [5, 31, 9], [16, 16, 4], [3, 37, 1], [13, 8, 7],
     ];
+    // Of rows that a block shares: around one and two warps and blocks.
+    const LONG: &[u32] = &[1, 3, 33, 31, 65, 64, 127, 130];
     let clamped = |n: u32, of: &crate::program::SizeParam| n.clamp(of.least, of.most);
     match &program.sizes[..] {
         [one] => {
@@ -49,7 +51,10 @@ pub fn sizes(program: &Program, random: &mut Random, number: usize) -> Vec<u32> 
         }
         several => {
             let row = if number < SMALL.len() { SMALL[number] } else { SMALL[random.below(SMALL.len())] };
-            (several.iter().enumerate()).map(|(n, of)| clamped(row[n % 3], of)).collect()
+            let number = number % LONG.len();
+            (several.iter().enumerate())
+                .map(|(n, of)| clamped(if n > 0 && of.most >= 100 { LONG[number] } else { row[n % 3] }, of))
+                .collect()
         }
     }
 }

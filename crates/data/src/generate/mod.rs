@@ -1,16 +1,20 @@
 //! Makes programs: row *i* of a seed is a function of the two, whatever else is made.
 
+mod block;
 mod describe;
 mod elementwise;
 mod grids;
 mod integer;
 mod maker;
 mod memory;
+mod ml;
 mod names;
+mod reduce;
+mod shared;
 mod term;
 mod vector;
 
-use crate::program::Program;
+use crate::program::{Form, Program};
 use crate::{Category, Random};
 use maker::Maker;
 
@@ -48,8 +52,25 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
         Category::RandomNumbers => memory::random_numbers(m),
         Category::Functions => memory::functions(m),
         Category::Nested => memory::nested(m),
-        _ => elementwise::arithmetic(m),
+        Category::Reduction => return together(maker, category, |m| reduce::reduction(m, None)),
+        Category::Scan => return together(maker, category, reduce::scan),
+        Category::Histogram => return together(maker, category, reduce::histogram),
+        Category::SharedMemory => return together(maker, category, shared::shared_memory),
+        Category::WarpShuffle => return together(maker, category, shared::warp_shuffle),
+        Category::TiledMatmul => return together(maker, category, shared::tiled_matmul),
+        Category::MlOps => return together(maker, category, ml::ml_ops),
     }
     maker.direct();
     describe::finish(maker, category)
+}
+
+/// A program with a CUDA text of its own, if it has a plan for one.
+fn together(mut maker: Maker, category: Category, make: impl FnOnce(&mut Maker) -> Option<block::Plan>) -> Program {
+    let plan = make(&mut maker);
+    maker.direct();
+    let mut program = describe::finish(maker, category);
+    if let Some(plan) = plan {
+        program.form = Form::Block(plan(&program));
+    }
+    program
 }

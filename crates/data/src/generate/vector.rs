@@ -37,6 +37,9 @@ impl Maker {
             }
             _ => {
                 let b = self.random.pick(others).clone();
+                if a.e == b.e {
+                    return Term::new(of(Builtin::Length, vec![a.e]), 0.0, a.most * n.sqrt());
+                }
                 let distance = Expr::binary(Binary::Sub, a.e, b.e);
                 Term::new(of(Builtin::Length, vec![distance]), 0.0, (a.most + b.most) * n.sqrt())
             }

@@ -81,7 +81,8 @@ impl Pieces {
             _ => &[],
         };
         for base in rests_on {
-            self.need(base, ty, ty);
+            let on = if *base == "pcg" { Ty::I32 } else { ty };
+            self.need(base, on, on);
         }
         let name = self.need(name, ty, ty);
         format!("{name}({args})")
