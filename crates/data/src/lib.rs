@@ -8,6 +8,7 @@
 //! | what a kernel is given in a check | [`inputs`] |
 //! | texts and metadata of a row | [`row`] |
 //! | how a row is checked: types, run | [`verify`] |
+//! | which rows are alike | [`distinct`] |
 //!
 //! This crate must not know of training or the command line.
 //!
@@ -19,6 +20,7 @@
 //! ```
 
 mod category;
+pub mod distinct;
 pub mod evaluate;
 pub mod generate;
 pub mod inputs;

@@ -65,12 +65,6 @@ impl Maker {
         Var(self.body.vars.len() as u16 - 1)
     }
 
-    /// A variable named by nothing in particular.
-    pub fn local(&mut self, ty: impl Into<Ty>) -> Var {
-        let name = *self.random.pick(names::LOCALS);
-        self.variable(name, ty, false)
-    }
-
     /// A number passed by value.
     pub fn value(&mut self, name: &str, scalar: Scalar, low: f64, high: f64) -> Var {
         let var = self.variable(name, scalar, false);

@@ -39,42 +39,43 @@ pub struct Expected {
 
 /// What the program of a row makes of each of its inputs.
 pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejected> {
-    (0..INPUTS)
+    let all: Result<Vec<Expected>, Rejected> = (0..INPUTS)
         .map(|number| {
             for attempt in 0..ATTEMPTS {
                 let input = input(program, key, number, attempt);
                 let mut after = input.arrays.clone();
                 match evaluate::run(program, &input.sizes, &input.values, &mut after) {
-                    Ok(()) => {
-                        sharp(&after)?;
-                        return Ok(Expected { input, after });
-                    }
+                    Ok(()) => return Ok(Expected { input, after }),
                     Err(Stop::Undecided) => {}
                     Err(Stop::Invalid(what)) => return Err(Rejected::Invalid(what)),
                 }
             }
             Err(Rejected::Undecided { input: number })
         })
-        .collect()
+        .collect();
+    let all = all?;
+    sharp(&all)?;
+    Ok(all)
 }
 
-/// Bounds must be narrow beside the sizes of what they bound: of each array, of most elements.
-fn sharp(after: &[Contents]) -> Result<(), Rejected> {
-    for contents in after {
+/// Bounds must be narrow beside the sizes of what they bound, over all inputs.
+fn sharp(all: &[Expected]) -> Result<(), Rejected> {
+    let arrays = all.first().map_or(0, |case| case.after.len());
+    for n in 0..arrays {
         let (mut size, mut bound, mut count) = (0.0, 0.0, 0);
-        for cell in &contents.cells {
+        for cell in all.iter().flat_map(|case| &case.after[n].cells) {
             if let Value::Float(ball) = cell {
                 size += ball.mid.abs();
                 bound += ball.err;
                 count += 1;
             }
         }
-        let narrow = match contents.scalars[0] {
+        let narrow = match all[0].after[n].scalars[0] {
             Scalar::F16 => 0.03,
             Scalar::BF16 => 0.1,
             _ => BLUNT,
         };
-        if count > 0 && bound > size * narrow + count as f64 * 1e-6 {
+        if count > 0 && bound > size * narrow + count as f64 * 1e-9 {
             return Err(Rejected::Blunt { bound, size });
         }
     }
