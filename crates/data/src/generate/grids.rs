@@ -371,11 +371,10 @@ fn filter(m: &mut Maker) {
             let column = m.bind_as("sx", column);
             let weight = Expr::load(weights, vec![dy.clone(), dx], Scalar::F32);
             let pixel = Term::new(Expr::load(pixels, vec![row.clone(), column.clone()], Scalar::F32), 0.0, 1.0);
-            let pixel = match menu {
-                0 => pixel,
-                1 => m.apply(Fun::Square, pixel),
-                _ => m.apply(Fun::Shift, pixel),
-            };
+            // Nothing may be read before the place is known to exist.
+            let binds = std::mem::replace(&mut m.binds, clamped);
+            let pixel = m.combine(vec![pixel], menu, 20, &MIXED);
+            m.binds = binds;
             let step = Stmt::Update(sum, Binary::Add, Expr::binary(Binary::Mul, pixel.e, weight));
             if clamped {
                 return m.push(step);
@@ -397,7 +396,7 @@ fn filter(m: &mut Maker) {
     if m.random.chance(40) {
         terms.push(Term::new(Expr::load(pixels, vec![i.clone(), j.clone()], Scalar::F32), 0.0, 1.0));
     }
-    let unary = 1 + m.random.below(2);
+    let unary = 2 + m.random.below(3);
     let value = m.combine(terms, unary, 10, &MIXED);
     m.push(Stmt::Store(out, vec![i, j], value.e));
 }
@@ -436,8 +435,12 @@ fn colours(m: &mut Maker) {
             let op = *m.random.pick(&[Op::Mul, Op::Add, Op::Pow]);
             sum = m.join(op, sum, number);
         }
-        let fun = *m.random.pick(&[Fun::Scale, Fun::Shift, Fun::Clamp, Fun::Call(Builtin::Sqrt), Fun::Sigmoid, Fun::Step]);
-        let value = m.apply(fun, sum);
+        let mut terms = vec![sum];
+        if m.random.chance(50) {
+            terms.push(m.random.pick(&channels).clone());
+        }
+        let unary = 1 + m.random.below(3);
+        let value = m.combine(terms, unary, 20, &MIXED);
         let zero_one = [Expr::float(scalar, 0.0), Expr::float(scalar, 1.0)];
         let [zero, one] = zero_one;
         let e = Expr::call(Builtin::Clamp, vec![value.e, zero, one]);
@@ -476,7 +479,9 @@ fn bytes(m: &mut Maker) {
         terms.push(again);
     }
     let first = terms[0].clone();
-    let unary = 1 + m.random.below(3);
+    let more = m.random.below(3);
+    super::elementwise::repeated(m, &mut terms, more);
+    let unary = 2 + m.random.below(4);
     let mut value = m.combine_int(terms, unary, 25);
     if let Some(threshold) = threshold {
         let bright = Expr::binary(*m.random.pick(&[Binary::Gt, Binary::Ge, Binary::Lt]), first.e, threshold.e);
@@ -529,8 +534,15 @@ fn sampled(m: &mut Maker) {
     } else {
         top
     };
-    let unary = 1 + m.random.below(3);
-    let value = m.combine(vec![Term::new(value, 0.0, 1.0)], unary, 10, &MIXED);
+    let value = Term::new(value, 0.0, 1.0);
+    let mut terms = vec![Term { e: m.bind_as("mixed", value.e), ..value }];
+    if m.random.chance(60) {
+        terms.push(Term::new(read(&i, &j), 0.0, 1.0));
+    }
+    let more = m.random.below(2);
+    super::elementwise::repeated(m, &mut terms, more);
+    let unary = 2 + m.random.below(3);
+    let value = m.combine(terms, unary, 10, &MIXED);
     let e = if matches!(value.e.kind, Kind::Float(_)) { value.e.cast(Scalar::F32) } else { value.e };
     m.push(Stmt::Store(out, vec![i, j], e));
 }

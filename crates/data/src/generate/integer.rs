@@ -61,7 +61,7 @@ impl Maker {
                 };
                 return Term::new(Expr::call(builtin, vec![a.e, b.e]), low, high);
             }
-            9 if !same => {
+            9 if !same && (self.binds || a.e.operations() + b.e.operations() <= 4) => {
                 let op = *self.random.pick(&[Binary::Lt, Binary::Gt, Binary::Le, Binary::Ge]);
                 let condition = bin(op, a.e.clone(), b.e.clone());
                 let (low, high) = (a.low.min(b.low), a.high.max(b.high));
@@ -117,7 +117,7 @@ impl Maker {
                 let c = self.random.within(2, 12);
                 Term::new(bin(Binary::Mul, a.e, number(c)), a.low * c as f64, a.high * c as f64)
             }
-            4 if a.size() * a.size() < most => {
+            4 if a.size() * a.size() < most && (self.binds || a.e.operations() <= 2) => {
                 let a = self.once(a);
                 let size = a.size();
                 Term::new(bin(Binary::Mul, a.e.clone(), a.e), 0.0, size * size)

@@ -4,7 +4,7 @@
 use super::elementwise::{RANGES, float, line, repeated, scalars};
 use super::maker::Maker;
 use super::names;
-use super::term::{ARITHMETIC, Fun, MIXED, Op, PLAIN, Term};
+use super::term::{ARITHMETIC, Fun, MATH, MIXED, Op, PLAIN, Term};
 use crate::program::{Binary, Builtin, Expr, Fill, Func, Scalar, Size, Stmt, Ty, Unary, Update};
 
 /// Updates of elements that many threads share.
@@ -16,11 +16,12 @@ pub fn atomic(m: &mut Maker) {
     let mut terms = std::mem::take(&mut l.terms);
     let bins = *m.random.pick(&[1u32, 1, 4, 8, 16, 10]);
     let out = m.array(*["total", "result", "counts", "sums", "buckets", "best"].get(bins as usize % 6).unwrap_or(&"out"), scalar, &[Size::Known(bins)], Fill::Zero, true);
-    let more = m.random.below(2);
-    repeated(m, &mut terms, more);
+    let more = m.random.below(3);
     let first = terms[0].clone();
-    let unary = 1 + m.random.below(2);
-    let value = if ints { m.combine_int(terms, unary, 15) } else { m.combine(terms, unary, 15, &PLAIN) };
+    repeated(m, &mut terms, more);
+    let unary = 1 + m.random.below(4);
+    let value = if ints { m.combine_int(terms, unary, 15) } else { m.combine(terms, unary, 15, &MIXED) };
+    let value = if ints { value } else { m.narrowed(value, 100.0) };
     let value = if ints && scalar.bits() == 32 { m.small_int(value) } else { value };
     let at = match (bins, m.random.below(2)) {
         (1, _) => Expr::int(0),
@@ -82,8 +83,10 @@ pub fn gather_scatter(m: &mut Maker) {
                 })
                 .collect();
             terms.extend(own.map(|own| Term::new(Expr::load(own, vec![i.clone()], scalar), -1.0, 1.0)));
+            let more = m.random.below(3);
+            repeated(m, &mut terms, more);
             terms.extend(numbers);
-            let unary = 1 + m.random.below(3);
+            let unary = 1 + m.random.below(4);
             let value = m.combine(terms, unary, 20, &MIXED);
             let out = m.output(scalar, &[n]);
             m.push(Stmt::Store(out, vec![i], value.e));
@@ -103,7 +106,9 @@ pub fn gather_scatter(m: &mut Maker) {
                 let index = if m.random.chance(40) { at.clone() } else { i.clone() };
                 terms.push(Term::new(Expr::load(array, vec![index], scalar), range.0, range.1));
             }
-            let unary = 1 + m.random.below(3);
+            let more = m.random.below(3);
+            repeated(m, &mut terms, more);
+            let unary = 1 + m.random.below(4);
             let value = m.combine(terms, unary, 20, &MIXED);
             let to = if m.random.chance(70) { at } else { i };
             m.push(Stmt::Store(out, vec![to], value.e));
@@ -120,8 +125,10 @@ pub fn gather_scatter(m: &mut Maker) {
             let at = m.bind_as("b", Expr::load(places, vec![i.clone()], Scalar::I32));
             let mut terms = vec![Term::new(Expr::load(input, vec![i], scalar), range.0, range.1)];
             terms.extend(weights.map(|w| Term::new(Expr::load(w, vec![at.clone()], scalar), 0.5, 2.0)));
-            let unary = 1 + m.random.below(2);
-            let value = m.combine(terms, unary, 20, &MIXED);
+            let more = m.random.below(3);
+            repeated(m, &mut terms, more);
+            let unary = 1 + m.random.below(4);
+            let value = m.combine(terms, unary, 20, &MATH);
             let value = m.narrowed(value, 50.0);
             m.push(Stmt::Atomic(Update::Add, out, vec![at], value.e));
         }
@@ -153,18 +160,18 @@ fn rows(m: &mut Maker, scalar: Scalar, range: (f64, f64)) {
             Term::new(Expr::load(values, vec![k], scalar), range.0, range.1),
             Term::new(Expr::load(x, vec![at], scalar), -1.0, 1.0),
         ];
-        let unary = m.random.below(2);
+        let unary = m.random.below(3);
         if m.random.chance(60) {
             let (a, b) = (terms.remove(0), terms.remove(0));
             terms = vec![m.join(Op::Mul, a, b)];
         }
-        let value = m.combine(terms, unary, 0, &PLAIN);
+        let value = m.combine(terms, unary, 10, &MIXED);
         m.push(Stmt::Update(sum, Binary::Add, value.e));
     });
     let mut terms = vec![Term::new(m.read(sum), -100.0, 100.0)];
     terms.extend(numbers);
-    let unary = m.random.below(2);
-    let value = m.combine(terms, unary, 0, &ARITHMETIC);
+    let unary = 1 + m.random.below(3);
+    let value = m.combine(terms, unary, 10, &MIXED);
     m.push(Stmt::Store(out, vec![i], value.e));
 }
 
@@ -188,53 +195,64 @@ pub fn integer_bits(m: &mut Maker) {
     let name = *m.random.pick(&["h", "bits_val", "word", "mix", "key"]);
     let first = terms.remove(0);
     let var = m.changing(name, first);
-    let steps = 2 + m.random.below(5);
+    let steps = 1 + m.random.below(4);
     let number = |value: i64| Expr::int_of(scalar, value);
     for _ in 0..steps {
         let now = m.read(var);
-        let shift = number(m.random.within(1, 15));
-        match m.random.below(9) {
-            0 | 1 => {
-                let op = *m.random.pick(&[Binary::Shr, Binary::Shl]);
-                let op = if scalar == Scalar::I32 { Binary::Shr } else { op };
-                m.push(Stmt::Update(var, Binary::BitXor, Expr::binary(op, now, shift)));
-            }
-            2 if scalar != Scalar::I32 => {
-                let factor = *m.random.pick(&[0x9e37_79b1u32, 0x85eb_ca6b, 0xc2b2_ae35, 0x27d4_eb2f, 16777619, 31, 33]);
-                m.push(Stmt::Update(var, Binary::Mul, number(factor as i64)));
-            }
-            3 if scalar != Scalar::I32 => {
+        let mut leaves = vec![now.clone()];
+        if !terms.is_empty() && m.random.chance(60) {
+            leaves.push(terms.remove(0));
+        }
+        match m.random.below(8) {
+            0 if scalar != Scalar::I32 => {
                 let k = m.random.within(3, 13);
                 let left = Expr::binary(Binary::Shl, now.clone(), number(k));
                 let right = Expr::binary(Binary::Shr, now, number(scalar.bits() as i64 - k));
-                m.push(Stmt::Assign(var, Expr::binary(Binary::BitOr, left, right)));
+                let turned = Expr::binary(Binary::BitOr, left, right);
+                let turned = if leaves.len() > 1 { Expr::binary(Binary::BitXor, turned, leaves.remove(1)) } else { turned };
+                m.push(Stmt::Assign(var, turned));
             }
-            4 => {
-                let mask = *m.random.pick(&[0xff, 0xffff, 0x0f0f0f, 0x555555, 0x7fffff, 0xff00ff]);
-                m.push(Stmt::Update(var, Binary::BitAnd, number(mask)));
-                let more = m.random.pick(&[3i64, 5, 17, 64]);
-                m.push(Stmt::Update(var, Binary::BitOr, number(*more)));
-            }
-            5 => {
-                let mask = number(m.random.within(1, 0xffff));
-                m.push(Stmt::Update(var, Binary::BitXor, mask));
-            }
-            6 if !terms.is_empty() => {
-                let other = terms.remove(0);
-                let op = *m.random.pick(&[Binary::BitXor, Binary::BitOr, Binary::BitAnd, Binary::BitXor]);
-                m.push(Stmt::Update(var, op, other));
-            }
-            7 if scalar != Scalar::I32 => {
-                m.push(Stmt::Update(var, Binary::Add, Expr::binary(Binary::Shr, now, shift)));
-            }
-            8 => {
-                let odd = Expr::binary(Binary::Eq, Expr::binary(Binary::BitAnd, now.clone(), number(1)), number(1));
-                let mask = number(m.random.within(1, 0xfff));
-                let then = m.block(|m| m.push(Stmt::Update(var, Binary::BitXor, mask)));
-                let otherwise = m.block(|m| m.push(Stmt::Assign(var, Expr::binary(Binary::Shr, now, number(1)))));
+            1 => {
+                let tested = bits(m, scalar, leaves, 1);
+                let mask = number(*m.random.pick(&[1i64, 2, 4, 3, 7, 8]));
+                let zero = number(0);
+                let odd = Expr::binary(*m.random.pick(&[Binary::Ne, Binary::Eq]), Expr::binary(Binary::BitAnd, tested, mask), zero);
+                let then = m.block(|m| {
+                    let value = bits(m, scalar, vec![now.clone()], 2);
+                    m.push(Stmt::Assign(var, value));
+                });
+                let otherwise = m.block(|m| {
+                    let value = bits(m, scalar, vec![now.clone()], 1);
+                    m.push(Stmt::Update(var, Binary::BitXor, value));
+                });
+                let otherwise = if m.random.chance(60) { otherwise } else { vec![] };
                 m.push(Stmt::If(odd, then, otherwise));
             }
-            _ => m.push(Stmt::Update(var, Binary::BitXor, Expr::binary(Binary::Shr, now, shift))),
+            2 => {
+                let turns = Expr::int(m.random.within(2, 6));
+                let inner = m.random.within(1, 2) as usize;
+                m.count("round_id", Expr::int(0), turns, 1, |m, k| {
+                    let now = m.read(var);
+                    let mut leaves = leaves.clone();
+                    if m.random.chance(50) {
+                        leaves.push(k.cast(scalar));
+                    }
+                    leaves.push(now);
+                    let value = bits(m, scalar, leaves, inner);
+                    m.push(Stmt::Assign(var, value));
+                });
+            }
+            3 | 4 => {
+                let depth = 1 + m.random.below(3);
+                let value = bits(m, scalar, leaves, depth);
+                let op = *m.random.pick(&[Binary::BitXor, Binary::BitOr, Binary::BitAnd, Binary::BitXor]);
+                m.push(Stmt::Update(var, op, value));
+            }
+            _ => {
+                let depth = 2 + m.random.below(3);
+                let value = bits(m, scalar, leaves, depth);
+                m.push(Stmt::Assign(var, value));
+            }
         }
     }
     for other in terms {
@@ -268,6 +286,59 @@ pub fn integer_bits(m: &mut Maker) {
     }
 }
 
+/// An expression of bits over some leaves, with so many operations more.
+fn bits(m: &mut Maker, scalar: Scalar, mut leaves: Vec<Expr>, mut more: usize) -> Expr {
+    let number = |value: i64| Expr::int_of(scalar, value);
+    // Of signed numbers no bit that could be the sign is moved or made.
+    let signed = scalar.is_signed();
+    loop {
+        if leaves.len() == 1 && more == 0 {
+            return leaves.remove(0);
+        }
+        let at = m.random.below(leaves.len());
+        let a = leaves.swap_remove(at);
+        let made = if more > 0 && (leaves.is_empty() || m.random.chance(50)) {
+            more -= 1;
+            let shift = number(m.random.within(1, 15));
+            match m.random.below(7) {
+                0 => Expr::binary(Binary::Shr, a, shift),
+                1 if !signed => Expr::binary(Binary::Shl, a, shift),
+                2 if !signed => {
+                    let factor = *m.random.pick(&[0x9e37_79b1u32, 0x85eb_ca6b, 0xc2b2_ae35, 0x27d4_eb2f, 16777619, 31, 33, 5]);
+                    Expr::binary(Binary::Mul, a, number(factor as i64))
+                }
+                3 => {
+                    let mask = *m.random.pick(&[0xff, 0xffff, 0x0f0f0f, 0x555555, 0x7fffff, 0xff00ff]);
+                    Expr::binary(Binary::BitAnd, a, number(mask))
+                }
+                4 => Expr::binary(Binary::BitOr, a, number(*m.random.pick(&[1i64, 3, 17, 64, 256]))),
+                5 if !signed => Expr::unary(Unary::Invert, a),
+                6 if !signed => Expr::binary(Binary::Add, a, number(m.random.within(1, 0xffff))),
+                _ => Expr::binary(Binary::BitXor, a, number(m.random.within(1, 0xffff))),
+            }
+        } else {
+            let at = m.random.below(leaves.len());
+            let b = leaves.swap_remove(at);
+            let op = *m.random.pick(&[Binary::BitXor, Binary::BitXor, Binary::BitOr, Binary::BitAnd, Binary::Add]);
+            let op = if signed && op == Binary::Add { Binary::BitXor } else { op };
+            if a == b {
+                Expr::binary(Binary::BitXor, a, Expr::binary(Binary::Shr, b, number(m.random.within(1, 15))))
+            } else {
+                Expr::binary(op, a, b)
+            }
+        };
+        if m.random.chance(20) && made.operations() > 2 {
+            let named = m.bind(made);
+            if m.random.chance(40) {
+                leaves.push(named.clone());
+            }
+            leaves.push(named);
+        } else {
+            leaves.push(made);
+        }
+    }
+}
+
 /// 16-bit floats, computed in 32 bits or in 16.
 pub fn half_precision(m: &mut Maker) {
     let narrow = *m.random.pick(&[Scalar::F16, Scalar::F16, Scalar::BF16]);
@@ -293,10 +364,10 @@ pub fn half_precision(m: &mut Maker) {
             Term::new(e, range.0, range.1)
         })
         .collect();
-    let more = m.random.below(2);
+    let more = m.random.below(3);
     repeated(m, &mut terms, more);
     terms.extend(numbers);
-    let unary = 1 + m.random.below(2);
+    let unary = 1 + m.random.below(3);
     let value = if in_sixteen { sixteen(m, terms, narrow) } else { m.combine(terms, unary, 25, &MIXED) };
     let value = if wide_out || in_sixteen { value } else { m.narrowed(value, 500.0) };
     let e = value.e.cast(if wide_out { Scalar::F32 } else { narrow });
@@ -305,14 +376,20 @@ pub fn half_precision(m: &mut Maker) {
 
 /// Sums and products in 16 bits.
 fn sixteen(m: &mut Maker, mut terms: Vec<Term>, narrow: Scalar) -> Term {
-    let extra = 1 + m.random.below(2);
+    let extra = 1 + m.random.below(3);
     for _ in 0..extra {
         let value = *m.random.pick(&[0.5, 0.25, 2.0, 1.5, 0.75]);
         terms.push(Term::new(Expr::float(narrow, value), value, value));
     }
+    for n in (1..terms.len()).rev() {
+        let at = m.random.below(n + 1);
+        terms.swap(n, at);
+    }
     let mut whole = terms.remove(0);
     for term in terms {
         let op = *m.random.pick(&[Binary::Add, Binary::Mul, Binary::Sub, Binary::Mul]);
+        let (whole_before, term) = if m.random.chance(40) { (term, whole) } else { (whole, term) };
+        whole = whole_before;
         let op = if op == Binary::Sub && whole.e == term.e { Binary::Add } else { op };
         let (low, high) = match op {
             Binary::Add => (whole.low + term.low, whole.high + term.high),
@@ -423,9 +500,12 @@ pub fn random_numbers(m: &mut Maker) {
     {
         terms.push(own);
     }
+    let more = m.random.below(2);
+    repeated(m, &mut terms, more);
     terms.extend(numbers);
-    let unary = 1 + m.random.below(3);
-    let value = m.combine(terms, unary, 20, &MIXED);
+    let unary = 2 + m.random.below(4);
+    let menu = if m.random.chance(50) { &MATH } else { &MIXED };
+    let value = m.combine(terms, unary, 20, menu);
     m.push(Stmt::Store(out, vec![i], value.e));
 }
 

@@ -4,7 +4,7 @@ use super::block::{Own, Plan, Reduce, Way, along_x, indent, reduced, written};
 use super::elementwise::{line, scalars};
 use super::maker::Maker;
 use super::reduce::Elements;
-use super::term::{ARITHMETIC, Fun, MIXED, Op, PLAIN, Term};
+use super::term::{Fun, MIXED, Op, Term};
 use crate::program::python::size;
 use crate::program::{Binary, Builtin, Expr, Fill, Scalar, Stmt, Unary};
 
@@ -106,7 +106,8 @@ fn activation(m: &mut Maker) {
     let count = m.random.below(2);
     terms.extend(scalars(m, count, F32));
     let first = terms[0].clone();
-    let joined = m.combine(terms, 0, 20, &PLAIN);
+    let unary = m.random.below(3);
+    let joined = m.combine(terms, unary, 20, &MIXED);
     let joined = m.narrowed(joined, 20.0);
     let mut value = activated(m, joined);
     match m.random.below(4) {
@@ -156,6 +157,17 @@ fn optimiser(m: &mut Maker) {
         m.push(Stmt::Store(array, at(), new.clone()));
         new
     };
+    if m.random.chance(60) {
+        // Something of one's own in between.
+        let mut terms = vec![Term::new(g, -2.0, 2.0)];
+        if m.random.chance(50) {
+            terms.push(Term::new(w.clone(), -1.0, 1.0));
+        }
+        let unary = 1 + m.random.below(3);
+        let value = m.combine(terms, unary, 25, &MIXED);
+        let value = m.narrowed(value, 4.0);
+        g = m.bind_as("g_mod", value.e);
+    }
     let direction = match momentum {
         Some(array) => averaged(m, array, g.clone(), "m_new"),
         None => g.clone(),
@@ -192,6 +204,7 @@ fn loss(m: &mut Maker) {
     let i = m.index("i", n);
     let p = m.bind_as("p", Expr::load(pred, vec![i.clone()], F32));
     let y = m.bind_as("y", Expr::load(target, vec![i.clone()], F32));
+    let p_again = p.clone();
     let d = Term::new(bin(Binary::Sub, p.clone(), y.clone()), low - 3.0, high + 3.0);
     let one = number(1.0);
     let (mut value, mut grad) = match m.random.below(4) {
@@ -224,6 +237,15 @@ fn loss(m: &mut Maker) {
             (value.e, grad.e)
         }
     };
+    if m.random.chance(60) {
+        let loss = Term::new(m.bind_as("raw", value), 0.0, 8.0);
+        let mut terms = vec![loss];
+        if m.random.chance(50) {
+            terms.push(Term::new(p_again, low, high));
+        }
+        let unary = 1 + m.random.below(2);
+        value = m.combine(terms, unary, 20, &MIXED).e;
+    }
     if let Some(weights) = weights {
         let w = m.bind_as("cw", Expr::load(weights, vec![i.clone()], F32));
         value = bin(Binary::Mul, w.clone(), value);
@@ -315,8 +337,9 @@ fn rows(m: &mut Maker) -> Option<Plan> {
         let by = Expr::load(shift, vec![j_expr.clone()], F32);
         last = Term::new(bin(Binary::Add, last.e, by), -25.0, 25.0);
     }
-    if m.random.chance(30) {
-        last = m.combine(vec![last], 1, 0, &ARITHMETIC);
+    if m.random.chance(60) {
+        let unary = 1 + m.random.below(3);
+        last = m.combine(vec![last], unary, 0, &MIXED);
     }
     m.binds = binds;
     let store = Stmt::Store(out, vec![row.clone(), j_expr.clone()], last.e.clone());

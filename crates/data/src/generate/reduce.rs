@@ -3,7 +3,7 @@
 use super::block::{Own, Plan, Reduce, Way, along_x, indent, reduced, written};
 use super::elementwise::{RANGES, scalars};
 use super::maker::Maker;
-use super::term::{ARITHMETIC, MIXED, Menu, PLAIN, Term};
+use super::term::{ARITHMETIC, MATH, MIXED, Menu, PLAIN, Term};
 use crate::program::{Array, Binary, Builtin, Expr, Fill, Scalar, Size, Stmt, Update};
 
 /// Arrays that elements are made of.
@@ -17,7 +17,7 @@ impl Elements {
     /// One or two arrays of a shape, and perhaps a number.
     pub fn new(m: &mut Maker, scalar: Scalar, shape: &[Size]) -> Elements {
         let mut arrays = vec![];
-        for _ in 0..1 + m.random.chance(40) as usize {
+        for _ in 0..1 + m.random.chance(55) as usize + m.random.chance(25) as usize {
             let range = *m.random.pick(RANGES);
             let range = if scalar.is_float() { range } else { ((range.0 * 12.0).round(), (range.1 * 12.0).round()) };
             arrays.push((m.input(scalar, shape, Fill::Uniform(range.0, range.1)), range));
@@ -33,15 +33,19 @@ impl Elements {
         let mut terms: Vec<Term> = (self.arrays.iter())
             .map(|(array, range)| Term::new(Expr::load(*array, at.to_vec(), self.scalar), range.0, range.1))
             .collect();
+        for _ in 0..m.random.below(3) {
+            let again = m.random.pick(&terms).clone();
+            terms.push(again);
+        }
         terms.extend(self.numbers.clone());
         let value = if self.scalar.is_float() {
-            let menus: [&Menu; 4] = [&PLAIN, &PLAIN, &MIXED, &ARITHMETIC];
+            let menus: [&Menu; 4] = [&PLAIN, &MATH, &MIXED, &ARITHMETIC];
             let menu = *m.random.pick(&menus);
-            let unary = m.random.below(3);
+            let unary = 1 + m.random.below(4);
             let value = m.combine(terms, unary, 0, menu);
             m.narrowed(value, most)
         } else {
-            let unary = m.random.below(3);
+            let unary = 1 + m.random.below(4);
             let value = m.combine_int(terms, unary, 0);
             if value.size() > 1e4 { m.small_int(value) } else { value }
         };
@@ -207,8 +211,9 @@ fn rows(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
         last = Term::new(mean, -50.0, 50.0);
     }
     let binds = std::mem::replace(&mut m.binds, false);
-    if m.random.chance(40) {
-        last = if scalar.is_float() { m.combine(vec![last], 1, 0, &PLAIN) } else { m.apply_int(last) };
+    if m.random.chance(60) {
+        let unary = 1 + m.random.below(3);
+        last = if scalar.is_float() { m.combine(vec![last], unary, 0, &MIXED) } else { m.combine_int(vec![last], unary, 0) };
     }
     m.binds = binds;
     m.push(Stmt::Store(out, vec![row.clone()], last.e.clone()));
@@ -369,7 +374,11 @@ pub fn histogram(m: &mut Maker) -> Option<Plan> {
     let (low, high) = if float { *m.random.pick(&[(0.0, 1.0), (-2.0, 2.0), (0.0, 8.0)]) } else { (0.0, 1000.0) };
     let name = *m.random.pick(&["keys", "values", "samples", "data", "x"]);
     let keys = m.array(name, key_scalar, &[n], Fill::Uniform(low, high), false);
-    let weight = *m.random.weighted(&[(5, None), (2, Some(Scalar::F32)), (2, Some(Scalar::I32))]);
+    let second = m.random.chance(45).then(|| {
+        let range = if float { (-1.0, 1.0) } else { (0.0, 100.0) };
+        (m.input(key_scalar, &[n], Fill::Uniform(range.0, range.1)), range)
+    });
+    let weight = *m.random.weighted(&[(4, None), (3, Some(Scalar::F32)), (3, Some(Scalar::I32))]);
     let weights = weight.map(|scalar| {
         let fill = if scalar.is_float() { Fill::Uniform(0.0, 2.0) } else { Fill::Uniform(1.0, 9.0) };
         m.array("weights", scalar, &[n], fill, false)
@@ -381,10 +390,17 @@ pub fn histogram(m: &mut Maker) -> Option<Plan> {
     let binds = std::mem::replace(&mut m.binds, false);
     let key = Expr::load(keys, vec![i.clone()], key_scalar);
     let bin = if float {
-        let mut term = Term::new(key.clone(), low, high);
-        if m.random.chance(50) {
-            term = m.combine(vec![term], 1, 0, &ARITHMETIC);
+        let mut leaves = vec![Term::new(key.clone(), low, high)];
+        for _ in 0..m.random.below(3) {
+            leaves.push(leaves[0].clone());
         }
+        if let Some((array, range)) = second {
+            leaves.push(Term::new(Expr::load(array, vec![i.clone()], key_scalar), range.0, range.1));
+        }
+        let menu: &Menu = if m.random.chance(50) { &MATH } else { &ARITHMETIC };
+        let unary = m.random.below(5);
+        let term = m.combine(leaves, unary, 0, menu);
+        let term = m.narrowed(term, 200.0);
         let span = (term.high - term.low).max(0.5);
         let factor = (bins as f64 / span * 16.0).round().max(1.0) / 16.0;
         let shifted = if term.low == 0.0 {
@@ -398,10 +414,15 @@ pub fn histogram(m: &mut Maker) -> Option<Plan> {
         let place = scaled.cast(Scalar::I32);
         Expr::call(Builtin::Clamp, vec![place, Expr::int(0), Expr::int(bins as i64 - 1)])
     } else {
-        let mut term = Term::new(key.clone(), low, high);
+        let mut leaves = vec![Term::new(key.clone(), low, high)];
         for _ in 0..m.random.below(3) {
-            term = m.apply_int(term);
+            leaves.push(leaves[0].clone());
         }
+        if let Some((array, range)) = second {
+            leaves.push(Term::new(Expr::load(array, vec![i.clone()], key_scalar), range.0, range.1));
+        }
+        let unary = 1 + m.random.below(4);
+        let term = m.combine_int(leaves, unary, 0);
         let term = m.not_negative(term);
         Expr::binary(Binary::Rem, term.e, Expr::int(bins as i64))
     };
@@ -409,8 +430,13 @@ pub fn histogram(m: &mut Maker) -> Option<Plan> {
         (Some(w), scalar) => Term::new(Expr::load(w, vec![i.clone()], scalar), 0.0, 9.0),
         _ => Term::new(Expr::int(1), 1.0, 1.0),
     };
-    if weights.is_some() && m.random.chance(50) {
-        amount = if scalar.is_float() { m.combine(vec![amount], 1, 0, &PLAIN) } else { m.apply_int(amount) };
+    if weights.is_some() && m.random.chance(70) {
+        let unary = 1 + m.random.below(3);
+        amount = if scalar.is_float() {
+            m.combine(vec![amount.clone(), amount], unary, 0, &MIXED)
+        } else {
+            m.combine_int(vec![amount], unary, 0)
+        };
     }
     m.binds = binds;
     let bin = m.bind_as("bin_id", bin);

@@ -4,7 +4,7 @@ use super::block::{Own, Plan, Reduce, Way, along_x, indent, written};
 use super::elementwise::scalars;
 use super::maker::Maker;
 use super::reduce::{Elements, reduction};
-use super::term::{ARITHMETIC, MIXED, Op, PLAIN, Term};
+use super::term::{ARITHMETIC, MATH, MIXED, Op, PLAIN, Term};
 use crate::program::python::size;
 use crate::program::{Binary, Builtin, Cooperative, Expr, Fill, Scalar, Size, Stmt};
 
@@ -80,7 +80,7 @@ fn halo(m: &mut Maker) -> Option<Plan> {
             terms.push(Term::new(Expr::load(*array, vec![i.clone()], scalar), range.0, range.1));
         }
         terms.extend(elements.numbers.clone());
-        let unary = m.random.below(3);
+        let unary = 1 + m.random.below(4);
         m.combine(terms, unary, 0, &MIXED)
     });
     m.push(Stmt::Store(out, vec![i.clone()], value.e.clone()));
@@ -499,11 +499,11 @@ pub fn tiled_matmul(m: &mut Maker) -> Option<Plan> {
     let treated = |m: &mut Maker, e: Expr| {
         whole(m, |m| {
             let term = Term::new(e, -most, most);
-            if !m.random.chance(35) {
+            if !m.random.chance(55) {
                 term
             } else if scalar.is_float() {
-                let unary = 1 + m.random.below(2);
-                let value = m.combine(vec![term], unary, 0, &MIXED);
+                let unary = 1 + m.random.below(3);
+                let value = m.combine(vec![term], unary, 0, &MATH);
                 m.narrowed(value, 4.0)
             } else {
                 m.apply_int(term)
@@ -519,10 +519,15 @@ pub fn tiled_matmul(m: &mut Maker) -> Option<Plan> {
         terms.extend(bias.map(|bias| Term::new(Expr::load(bias, vec![j.clone()], scalar), -1.0, 1.0)));
         terms.extend(numbers);
         if scalar.is_float() {
-            let unary = m.random.below(3);
+            let again = terms[0].clone();
+            if m.random.chance(40) {
+                terms.push(again);
+            }
+            let unary = 1 + m.random.below(4);
             m.combine(terms, unary, 0, &MIXED)
         } else {
-            m.combine_int(terms, 0, 0)
+            let unary = m.random.below(3);
+            m.combine_int(terms, unary, 0)
         }
     });
     m.push(Stmt::Store(c, vec![i.clone(), j.clone()], last.e.clone()));

@@ -281,6 +281,8 @@ impl Maker {
                 let (low, high) = (a.low.min(b.low), a.high.max(b.high));
                 Term::new(Expr::call(Builtin::Lerp, vec![a.e, b.e, t]), low, high)
             }
+            Op::Choose if !self.repeats(&a) || !self.repeats(&b) => self.join(Op::Add, a, b),
+            Op::Norm if !self.repeats(&a) || !self.repeats(&b) => self.join(Op::Sub, a, b),
             Op::Choose => {
                 let (a, b) = (self.once(a), self.once(b));
                 let condition = self.comparison(&a, &b);
@@ -324,6 +326,11 @@ impl Maker {
         let step = 2f64.powi(((a.high - a.low).max(1e-3) / 16.0).log2().floor() as i32);
         let at = (at / step).round() * step;
         bin(op, a.e.clone(), Expr::float(a.scalar(), at))
+    }
+
+    /// Whether a term may be written more than once.
+    fn repeats(&self, a: &Term) -> bool {
+        self.binds || a.e.operations() <= 2
     }
 
     /// A term that is written more than once: named, unless it is short.
@@ -374,7 +381,7 @@ impl Maker {
         }
         let scalar = a.scalar();
         match self.random.below(3) {
-            0 if a.size() < 60.0 => {
+            0 if a.size() < 60.0 && self.repeats(&a) => {
                 let a = self.once(a);
                 let size = a.size();
                 let (c, value) = self.literal(scalar, 0.5, 4.0);
@@ -403,7 +410,7 @@ impl Maker {
         let scalar = a.scalar();
         let (c, value) = self.literal(scalar, least.max(0.25), 3.0_f64.max(least));
         match self.random.below(3) {
-            0 if a.size() < 60.0 => {
+            0 if a.size() < 60.0 && self.repeats(&a) => {
                 let a = self.once(a);
                 let size = a.size();
                 let square = bin(Binary::Mul, a.e.clone(), a.e);
@@ -423,6 +430,12 @@ impl Maker {
         let scalar = a.scalar();
         let cap = most(scalar);
         let (low, high) = (a.low, a.high);
+        // Where nothing can be named, what is long is not written twice.
+        let twice = matches!(fun, Fun::Square | Fun::Step | Fun::Softsign | Fun::Polynomial);
+        if twice && !self.repeats(&a) {
+            let other = *self.random.pick(&[Fun::Scale, Fun::Shift]);
+            return self.apply(other, a);
+        }
         match fun {
             Fun::Call(builtin) => self.apply_builtin(builtin, a),
             // The minus of a minus is nothing.

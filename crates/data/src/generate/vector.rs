@@ -433,6 +433,7 @@ pub fn physics(m: &mut Maker) {
     let spring = op(Binary::Mul, p.clone(), Expr::unary(crate::program::Unary::Neg, pull), vector);
     more(m, spring);
     for number in std::mem::take(&mut numbers) {
+        let number = coefficient(m, number, &p, &v);
         let part = match m.random.below(4) {
             0 => op(Binary::Mul, v.clone(), Expr::unary(crate::program::Unary::Neg, number.e), vector),
             1 => {
@@ -451,6 +452,12 @@ pub fn physics(m: &mut Maker) {
                 Expr::new(Kind::Make(parts), vector)
             }
         };
+        more(m, part);
+    }
+    if m.random.chance(50) {
+        let unary = 1 + m.random.below(2);
+        let some = vec![Bundle { e: p.clone(), most: 4.0 }, Bundle { e: v.clone(), most: 2.0 }];
+        let part = m.combine_vectors(some, unary, &[]).e;
         more(m, part);
     }
     let force = force.unwrap_or(p.clone());
@@ -486,6 +493,20 @@ pub fn physics(m: &mut Maker) {
     }
 }
 
+/// A number that depends on where a body is and how fast it moves.
+fn coefficient(m: &mut Maker, number: Term, p: &Expr, v: &Expr) -> Term {
+    let mut terms = vec![number];
+    if m.random.chance(60) {
+        let of = if m.random.chance(50) { p } else { v };
+        let bundle = Bundle { e: of.clone(), most: 4.0 };
+        let measured = m.measure(bundle.clone(), &[bundle]);
+        terms.push(measured);
+    }
+    let unary = m.random.below(3);
+    let value = m.combine(terms, unary, 25, &MIXED);
+    m.narrowed(value, 4.0)
+}
+
 /// Every body feels every other.
 fn bodies(m: &mut Maker) {
     let size = 2 + m.random.below(2) as u8;
@@ -519,7 +540,12 @@ fn bodies(m: &mut Maker) {
                 Term::new(Expr::call(Builtin::Exp, vec![scaled]), 0.0, 1.0)
             }
         };
-        let pull = Expr::binary(Binary::Mul, Expr::load(weight, vec![j.clone()], Scalar::F32), falloff.e);
+        let own = Term::new(Expr::load(weight, vec![j.clone()], Scalar::F32), 0.5, 2.0);
+        let own = if m.random.chance(50) { own } else { m.combine(vec![own], 1, 0, &MIXED) };
+        let falloff = m.once(falloff);
+        let unary = m.random.below(3);
+        let pull = m.combine(vec![own, falloff], unary, 20, &MIXED);
+        let pull = m.narrowed(pull, 20.0).e;
         let step = op(Binary::Mul, d, pull, vector);
         if m.random.chance(40) {
             let other = Expr::binary(Binary::Ne, j, i.clone());
