@@ -99,6 +99,13 @@ pub enum Verdict {
     },
 }
 
+impl Verdict {
+    /// Whether the row is kept.
+    pub fn is_new(self) -> bool {
+        matches!(self, Verdict::New { .. })
+    }
+}
+
 /// The rows that were admitted so far.
 #[derive(Default)]
 pub struct Seen {

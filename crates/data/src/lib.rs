@@ -9,6 +9,7 @@
 //! | texts and metadata of a row | [`row`] |
 //! | how a row is checked: types, run | [`verify`] |
 //! | which rows are alike | [`distinct`] |
+//! | wrong twins of rows | [`fault`] |
 //!
 //! This crate must not know of training or the command line.
 //!
@@ -22,6 +23,7 @@
 mod category;
 pub mod distinct;
 pub mod evaluate;
+pub mod fault;
 pub mod generate;
 pub mod inputs;
 pub mod program;

@@ -7,7 +7,7 @@ use super::names;
 use crate::Category;
 use crate::program::{Binary, Kind, Program, Stmt, Update};
 
-/// Ends a program with a name and a sentence.
+/// Ends a program with a name.
 pub fn finish(mut m: Maker, category: Category) -> Program {
     let name = if m.program.name.is_empty() {
         let (verb, noun) = (*m.random.pick(names::VERBS), *m.random.pick(names::NOUNS));
@@ -19,14 +19,16 @@ pub fn finish(mut m: Maker, category: Category) -> Program {
     } else {
         std::mem::take(&mut m.program.name)
     };
-    let given = std::mem::take(&mut m.program.doc);
-    let mut program = m.finish(name, String::new());
-    program.doc = if given.is_empty() { sentence(&program) } else { given };
-    program
+    m.finish(name)
+}
+
+/// Gives a program the sentence that says what it does.
+pub fn told(program: &mut Program) {
+    program.doc = sentence(program);
 }
 
 /// What a program does, in a sentence made of its parts.
-pub fn sentence(program: &Program) -> String {
+fn sentence(program: &Program) -> String {
     let read: Vec<&str> =
         program.arrays.iter().filter(|array| !array.written).map(|array| array.name.as_str()).collect();
     let written: Vec<&str> =
@@ -74,7 +76,7 @@ pub fn sentence(program: &Program) -> String {
 }
 
 /// `a, b and c`.
-pub fn list(of: &[&str]) -> String {
+fn list(of: &[&str]) -> String {
     match of {
         [] => String::new(),
         [one] => (*one).into(),

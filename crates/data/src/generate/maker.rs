@@ -175,11 +175,15 @@ impl Maker {
     }
 
     /// The program, once all is written.
-    pub fn finish(mut self, name: String, doc: String) -> Program {
+    pub fn finish(mut self, name: String) -> Program {
+        // A number that nothing came to use is not passed.
+        let values = std::mem::take(&mut self.program.values);
+        let read: Vec<bool> = values.iter().map(|value| self.is_read(&self.read(value.var))).collect();
+        self.program.values = values.into_iter().zip(read).filter(|(_, read)| *read).map(|(value, _)| value).collect();
         self.body.stmts = self.open.pop().unwrap_or_default();
         self.body.params = self.program.values.len() + self.program.sizes.len();
         self.program.body = self.body;
-        (self.program.name, self.program.doc) = (self.names.free(&name), doc);
+        self.program.name = self.names.free(&name);
         self.program
     }
 

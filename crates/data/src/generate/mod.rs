@@ -9,6 +9,7 @@ mod maker;
 mod memory;
 mod ml;
 mod names;
+mod prune;
 mod reduce;
 mod shared;
 mod term;
@@ -61,7 +62,10 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
         Category::MlOps => return together(maker, category, ml::ml_ops),
     }
     maker.direct();
-    describe::finish(maker, category)
+    let mut program = describe::finish(maker, category);
+    prune::prune(&mut program);
+    describe::told(&mut program);
+    program
 }
 
 /// A program with a CUDA text of its own, if it has a plan for one.
@@ -69,8 +73,11 @@ fn together(mut maker: Maker, category: Category, make: impl FnOnce(&mut Maker) 
     let plan = make(&mut maker);
     maker.direct();
     let mut program = describe::finish(maker, category);
-    if let Some(plan) = plan {
-        program.form = Form::Block(plan(&program));
+    match plan {
+        // A plan knows the program as it is.
+        Some(plan) => program.form = Form::Block(plan(&program)),
+        None => prune::prune(&mut program),
     }
+    describe::told(&mut program);
     program
 }

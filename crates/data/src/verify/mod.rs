@@ -1,9 +1,12 @@
 //! Checks of rows, each level with all before it.
 
+pub mod compile;
+pub mod gpu;
+mod memory;
 mod run;
 
 use crate::Row;
-pub use run::{Checked, against};
+pub use run::{Checked, Expected, against, expected};
 
 /// What a row is checked for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -58,9 +61,14 @@ pub enum Rejected {
         /// The size of the element.
         size: f64,
     },
+    /// NVRTC refuses the text.
+    #[error("NVRTC refuses the text: {0}")]
+    Compile(String),
     /// The interpreter reports something.
     #[error("input {input}: {report}")]
     Report {
+        /// What kind of finding it is: bounds, race, uninitialised and so on.
+        kind: &'static str,
         /// The input.
         input: usize,
         /// What is reported.
@@ -86,7 +94,8 @@ pub enum Rejected {
     },
 }
 
-/// Checks a row at a level.
+/// Checks a row at the levels `types` and `run`. Those that need NVRTC or a GPU take many rows at once:
+/// [`compile::compile`] and [`gpu::check`].
 pub fn verify(row: &Row, level: Level) -> Result<Checked, Rejected> {
     // That the text is understood was found when the row was made.
     if level < Level::Run { Ok(Checked::default()) } else { run::check(row) }

@@ -1,13 +1,13 @@
 //! The CUDA text under the checking interpreter, against the independent evaluation of the program.
 
 use bornite_ir::interp::{Options, Order, run_with};
-use bornite_ir::{Arg, Kernel, Scalar as IrScalar, Value as IrValue, peek, poke};
+use bornite_ir::{Arg, FaultKind, Kernel, Scalar as IrScalar, Value as IrValue, peek, poke};
 use bornite_lang::cuda::Module;
 use bornite_lang::{Given, Lowered};
 
 use super::Rejected;
 use crate::Row;
-use crate::evaluate::{self, Contents, Stop, Value};
+use crate::evaluate::{self, Ball, Contents, Stop, Value};
 use crate::inputs::{INPUTS, Input, input};
 use crate::program::{Program, Scalar};
 use crate::row::request;
@@ -141,19 +141,21 @@ fn one(program: &Program, lowered: &Lowered, case: &Expected, number: usize) -> 
     let order = if number % 2 == 0 { Order::Forward } else { Order::Reverse };
     let options = Options { order, max_statements: Some(2_000_000), instances: true, divisions: true };
     run_with(kernel, &mut args, options).map_err(|fault| Rejected::Report {
+        kind: kind(&fault.kind),
         input: number,
         line: lowered.line_of(&fault),
         report: fault.kind.to_string(),
     })?;
-    let mut compared = 0;
+    let mut count = 0;
     for (name, given) in &lowered.params {
         let Given::View(n) = given else { continue };
         let Some(at) = program.arrays.iter().position(|array| array.name == *name) else { continue };
         if program.arrays[at].written {
-            compared += compare(kernel, *n as usize, &memory[*n as usize], &case.after[at], name, number)?;
+            let found = unpacked(kernel, *n as usize, &memory[*n as usize], &case.after[at]);
+            count += compared(&found, &case.after[at], name, number)?;
         }
     }
-    Ok(compared)
+    Ok(count)
 }
 
 /// The memory of a view.
@@ -168,30 +170,50 @@ fn packed(kernel: &Kernel, view: usize, contents: &Contents) -> Vec<u64> {
     words
 }
 
-fn compare(
-    kernel: &Kernel,
-    view: usize,
-    words: &[u64],
-    after: &Contents,
-    name: &str,
-    input: usize,
-) -> Result<usize, Rejected> {
+fn kind(kind: &FaultKind) -> &'static str {
+    match kind {
+        FaultKind::OutOfBounds { .. } => "bounds",
+        FaultKind::Misaligned { .. } => "misaligned",
+        FaultKind::Uninitialised { .. } => "uninitialised",
+        FaultKind::Race { .. } => "race",
+        FaultKind::DivergentBarrier { .. } => "barrier",
+        FaultKind::PartialWarp { .. } => "warp",
+        FaultKind::Division { .. } => "division",
+        FaultKind::TooLong(_) => "too long",
+        FaultKind::BadCall(_) => "bad call",
+    }
+}
+
+/// The components in the memory of a view.
+fn unpacked(kernel: &Kernel, view: usize, words: &[u64], like: &Contents) -> Vec<Value> {
     let layout = kernel.params[view].ty.layout(&kernel.structs);
-    for (n, cell) in after.cells.iter().enumerate() {
-        let (offset, scalar) = layout.offsets[n % layout.offsets.len()];
-        let found = peek(words, n / layout.offsets.len() * layout.bytes + offset, scalar);
-        let (right, expected, bound) = match cell {
-            Value::Float(ball) => {
-                let ball = ball.to(after.scalars[n % after.scalars.len()]);
-                ((found.as_f64() - ball.mid).abs() <= ball.err, ball.mid, ball.err)
+    (0..like.cells.len())
+        .map(|n| {
+            let (offset, scalar) = layout.offsets[n % layout.offsets.len()];
+            let found = peek(words, n / layout.offsets.len() * layout.bytes + offset, scalar);
+            match scalar {
+                scalar if scalar.is_float() => Value::Float(Ball::exact(found.as_f64())),
+                IrScalar::Bool => Value::Bool(Some(found.bits() != 0)),
+                _ => Value::Int(found.as_i64()),
             }
-            Value::Int(value) => (found.bits() == IrValue::int(scalar, *value).bits(), *value as f64, 0.0),
-            Value::Bool(truth) => ((found.bits() != 0) == (*truth == Some(true)), 0.0, 0.0),
-            Value::Many(_) => (true, 0.0, 0.0),
+        })
+        .collect()
+}
+
+/// Compares what was found with what is expected; how many components that were.
+pub fn compared(found: &[Value], after: &Contents, name: &str, input: usize) -> Result<usize, Rejected> {
+    for (n, (found, cell)) in found.iter().zip(&after.cells).enumerate() {
+        let scalar = after.scalars[n % after.scalars.len()];
+        let (right, found, expected, bound) = match (found, cell) {
+            (Value::Float(found), Value::Float(ball)) => {
+                let ball = ball.to(scalar);
+                ((found.mid - ball.mid).abs() <= ball.err, found.mid, ball.mid, ball.err)
+            }
+            (Value::Int(found), Value::Int(value)) => (found == value, *found as f64, *value as f64, 0.0),
+            (found, cell) => (found == cell, 0.0, 0.0, 0.0),
         };
         if !right {
-            let (array, found) = (name.to_owned(), found.as_f64());
-            return Err(Rejected::Differs { input, array, element: n, found, expected, bound });
+            return Err(Rejected::Differs { input, array: name.to_owned(), element: n, found, expected, bound });
         }
     }
     Ok(after.cells.len())
