@@ -10,7 +10,7 @@ use crate::program::{Binary, Builtin, Expr, Fill, Func, Scalar, Size, Stmt, Ty, 
 /// Updates of elements that many threads share.
 pub fn atomic(m: &mut Maker) {
     let ints = m.random.chance(55);
-    let scalar = if ints { *m.random.weighted(&[(5, Scalar::I32), (2, Scalar::U32), (1, Scalar::I64)]) } else { float(m) };
+    let scalar = if ints { *m.random.weighted(&[(5, Scalar::I32), (2, Scalar::U32), (1, Scalar::U64)]) } else { float(m) };
     let count = 1 + m.random.below(2);
     let mut l = line(m, count, scalar);
     let mut terms = std::mem::take(&mut l.terms);
@@ -37,7 +37,8 @@ pub fn atomic(m: &mut Maker) {
     };
     let update = match scalar {
         Scalar::I32 | Scalar::U32 => *m.random.pick(&[Update::Add, Update::Max, Update::Min, Update::Add, Update::Or, Update::Xor]),
-        Scalar::I64 => Update::Add,
+        // Of 64 bits CUDA adds unsigned ones alone.
+        Scalar::U64 => Update::Add,
         _ => Update::Add,
     };
     // Nothing is below 0 that only ever sees larger ones.

@@ -204,7 +204,14 @@ fn rows(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
         (value, counter) = (Some(made), Some(j));
     });
     let (value, j) = (value?, counter?);
-    let mut last = Term::new(m.read(acc), -1000.0, 1000.0);
+    // 140 of what `Elements::at` allows.
+    let most = match (reduce, scalar.is_float()) {
+        (Reduce::Add, true) => 7e3,
+        (Reduce::Add, false) => 1.4e6,
+        (_, true) => 50.0,
+        (_, false) => 2e4,
+    };
+    let mut last = Term::new(m.read(acc), -most, most);
     if scalar.is_float() && reduce == Reduce::Add && m.random.chance(50) {
         // A mean, or a root of it.
         let mean = Expr::binary(Binary::Div, last.e, high.cast(scalar));

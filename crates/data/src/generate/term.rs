@@ -324,7 +324,8 @@ impl Maker {
         let share = 0.25 + 0.5 * self.random.unit();
         let at = a.low + (a.high - a.low) * share;
         let step = 2f64.powi(((a.high - a.low).max(1e-3) / 16.0).log2().floor() as i32);
-        let at = (at / step).round() * step;
+        // No minus zero.
+        let at = (at / step).round() * step + 0.0;
         bin(op, a.e.clone(), Expr::float(a.scalar(), at))
     }
 

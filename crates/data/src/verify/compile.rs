@@ -1,6 +1,6 @@
 //! The CUDA texts of many rows, compiled by NVRTC as one program; where that fails, halves are tried.
 
-use bornite_cuda::{Cubin, Error, compile_with};
+use bornite_cuda::{Cubin, Error, compile_ptx, compile_with};
 
 use crate::Row;
 
@@ -62,41 +62,44 @@ pub fn program(rows: &[&Row]) -> String {
 }
 
 /// Rows that were compiled together.
-pub struct Compiled {
-    /// The machine code.
-    pub cubin: Cubin,
+pub struct Compiled<T> {
+    /// What NVRTC made of them.
+    pub code: T,
     /// Which rows, in the order of their numbers in the program.
     pub rows: Vec<usize>,
 }
 
-/// Compiles rows for an architecture: machine code of those that compile, and what NVRTC says of the others. Texts are
-/// compiled as nvcc would, products and sums contracted; bounds allow for that.
-pub fn compile(rows: &[&Row], arch: &str) -> Result<(Vec<Compiled>, Vec<(usize, String)>), Error> {
-    let (mut done, mut failed) = (vec![], vec![]);
-    for (n, batch) in rows.chunks(BATCH).enumerate() {
-        let numbers: Vec<usize> = (n * BATCH..n * BATCH + batch.len()).collect();
-        halved(rows, numbers, arch, &mut done, &mut failed)?;
-    }
-    Ok((done, failed))
+/// What a compilation of many rows gave: what was compiled, and what NVRTC says of rows that it refuses.
+pub type Outcome<T> = Result<(Vec<Compiled<T>>, Vec<(usize, String)>), Error>;
+
+/// Compiles rows to PTX for an architecture: all that the level `compile` asks for, in half the time of machine code.
+pub fn to_ptx(rows: &[&Row], arch: &str) -> Outcome<String> {
+    in_batches(rows, &|text| compile_ptx("rows", text, arch))
 }
 
-fn halved(
-    rows: &[&Row],
-    numbers: Vec<usize>,
-    arch: &str,
-    done: &mut Vec<Compiled>,
-    failed: &mut Vec<(usize, String)>,
-) -> Result<(), Error> {
-    let chosen: Vec<&Row> = numbers.iter().map(|n| rows[*n]).collect();
-    match compile_with("rows", &program(&chosen), arch, &["--std=c++17"]) {
-        Ok(cubin) => done.push(Compiled { cubin, rows: numbers }),
-        Err(Error::Compile { log, .. }) if numbers.len() == 1 => failed.push((numbers[0], log)),
-        Err(Error::Compile { .. }) => {
-            let (first, second) = numbers.split_at(numbers.len() / 2);
-            halved(rows, first.to_vec(), arch, done, failed)?;
-            halved(rows, second.to_vec(), arch, done, failed)?;
-        }
-        Err(other) => return Err(other),
+/// Compiles rows to machine code, as nvcc would: products and sums contracted, which the judge's bounds allow for.
+pub fn to_machine_code(rows: &[&Row], arch: &str) -> Outcome<Cubin> {
+    in_batches(rows, &|text| compile_with("rows", text, arch, &["--std=c++17"]))
+}
+
+fn in_batches<T>(rows: &[&Row], compile: &dyn Fn(&str) -> Result<T, Error>) -> Outcome<T> {
+    let (mut done, mut failed) = (vec![], vec![]);
+    let mut left: Vec<Vec<usize>> = vec![];
+    for first in (0..rows.len()).step_by(BATCH) {
+        left.push((first..rows.len().min(first + BATCH)).collect());
     }
-    Ok(())
+    while let Some(numbers) = left.pop() {
+        let chosen: Vec<&Row> = numbers.iter().map(|n| rows[*n]).collect();
+        match compile(&program(&chosen)) {
+            Ok(code) => done.push(Compiled { code, rows: numbers }),
+            Err(Error::Compile { log, .. }) if numbers.len() == 1 => failed.push((numbers[0], log)),
+            Err(Error::Compile { .. }) => {
+                let (first, second) = numbers.split_at(numbers.len() / 2);
+                left.extend([first.to_vec(), second.to_vec()]);
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    failed.sort_unstable();
+    Ok((done, failed))
 }

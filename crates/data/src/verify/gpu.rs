@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bornite_cuda::{Buffer, Device, Error, Function, Geometry};
 
-use super::compile::{compile, symbol};
+use super::compile::{symbol, to_machine_code};
 use super::run::{self, Expected};
 use super::{Checked, Rejected, memory};
 use crate::Row;
@@ -15,7 +15,7 @@ use crate::program::Scalar;
 /// no index leaves its array.
 pub fn check(rows: &[&Row], device: &Arc<Device>) -> Result<Vec<Result<Checked, Rejected>>, Error> {
     let mut outcome: Vec<Result<Checked, Rejected>> = vec![Ok(Checked::default()); rows.len()];
-    let (compiled, failed) = compile(rows, &device.info().arch())?;
+    let (compiled, failed) = to_machine_code(rows, &device.info().arch())?;
     for (n, log) in failed {
         outcome[n] = Err(Rejected::Compile(log));
     }
@@ -40,7 +40,7 @@ pub fn check(rows: &[&Row], device: &Arc<Device>) -> Result<Vec<Result<Checked, 
                 .chain(program.sizes.iter().map(|_| Scalar::I32.into()))
                 .map(|ty| ty.element().map_or(4, |scalar| scalar.bits() as usize / 8))
                 .collect();
-            let function = Function::load(device, &batch.cubin, &symbol(number, row), program.arrays.len(), sizes)?;
+            let function = Function::load(device, &batch.code, &symbol(number, row), program.arrays.len(), sizes)?;
             outcome[*n] = launched(row, &function, &cases)?;
         }
     }

@@ -95,7 +95,7 @@ pub enum Rejected {
 }
 
 /// Checks a row at the levels `types` and `run`. Those that need NVRTC or a GPU take many rows at once:
-/// [`compile::compile`] and [`gpu::check`].
+/// [`compile::to_ptx`] and [`gpu::check`].
 pub fn verify(row: &Row, level: Level) -> Result<Checked, Rejected> {
     // That the text is understood was found when the row was made.
     if level < Level::Run { Ok(Checked::default()) } else { run::check(row) }

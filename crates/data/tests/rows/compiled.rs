@@ -1,6 +1,6 @@
 //! NVRTC takes every text, where it is there.
 
-use bornite_data::verify::compile::compile;
+use bornite_data::verify::compile::to_ptx;
 use bornite_data::{Category, Row, make};
 
 use crate::{full, seed};
@@ -19,7 +19,7 @@ fn nvrtc_takes_every_text() {
     }
     let start = std::time::Instant::now();
     let all: Vec<&Row> = rows.iter().collect();
-    let (compiled, failed) = compile(&all, "sm_90").unwrap();
+    let (compiled, failed) = to_ptx(&all, "sm_90").unwrap();
     println!("{:.0} rows a second", rows.len() as f64 / start.elapsed().as_secs_f64());
     for (n, log) in &failed {
         panic!("{} of {}: {log}\n{}", rows[*n].id(), failed.len(), rows[*n].cuda);
@@ -29,7 +29,7 @@ fn nvrtc_takes_every_text() {
     let mut rows = rows;
     rows[5].cuda = rows[5].cuda.replace("blockIdx", "noIdx");
     let all: Vec<&Row> = rows.iter().take(12).collect();
-    let (compiled, failed) = compile(&all, "sm_90").unwrap();
+    let (compiled, failed) = to_ptx(&all, "sm_90").unwrap();
     assert_eq!(failed.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [5]);
     assert_eq!(compiled.iter().map(|batch| batch.rows.len()).sum::<usize>(), 11);
 }
