@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 import common
+import torch_gpt
 import torch_transformer
 
 ATEN = torch.ops.aten
@@ -153,6 +154,11 @@ LOG = (ATEN._log_softmax, ATEN._log_softmax_backward_data)
 PLAIN = (ATEN._softmax, ATEN._softmax_backward_data)
 WIDE, NORM, LONG = (4096, 1024), ((4096, 768), (768,), (768,)), 10_000_000
 OPS = {
+    # Layers, heads, width, most tokens: as in crates/nn/benches/steps.rs.
+    "gpt_step_1.0M_8x128": lambda: torch_gpt.step((5, 4, 128, 128), 257, 8, 128),
+    "gpt_step_1.9M_8x128": lambda: torch_gpt.step((4, 4, 192, 128), 257, 8, 128),
+    "gpt_step_2.7M_8x128": lambda: torch_gpt.step((6, 4, 192, 128), 257, 8, 128),
+    "gpt_step_2.7M_2x64": lambda: torch_gpt.step((6, 4, 192, 128), 257, 2, 64),
     "matmul_f32_512": lambda: matmul(512, F32),
     "matmul_f32_1024": lambda: matmul(1024, F32),
     "matmul_f32_2048": lambda: matmul(2048, F32),

@@ -120,11 +120,15 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let words = if finished.stopped { "stopped and saved" } else { "done" };
     if options.json {
         let event = json!({
-            "event": "end", "step": finished.step, "stopped": finished.stopped, "folder": finished.folder,
+            "event": "end", "step": finished.step, "stopped": finished.stopped, "skipped": finished.skipped,
+            "folder": finished.folder,
         });
         print(&format!("{event}\n"))?;
     }
     note(&format!("{words} after step {}{last}: {folder}", finished.step));
+    if finished.skipped > 0 {
+        note(&format!("{} of these steps were left out: gradients were not finite", finished.skipped));
+    }
     if finished.stopped {
         note("go on with --resume");
         return Ok(ExitCode::from(STOPPED));

@@ -231,3 +231,39 @@ fn signals_end_a_step_and_save() {
     assert_eq!(code, Some(130), "{error}");
     assert!(asked.elapsed() < Duration::from_secs(10));
 }
+
+/// From a folder that `transformers` made (scripts/fine_tune_goldens.py), straight and by way of an import, to one like it.
+#[test]
+fn a_hugging_face_folder_is_fine_tuned_by_commands() {
+    let (folder, _) = scratch("fine-tuned");
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/goldens");
+    let (from, corpus) = (goldens.join("fine_tune"), goldens.join("corpus.txt"));
+    let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (imported, corpus) = (at("imported"), corpus.to_str().unwrap());
+    let ok = |args: &[&str]| {
+        let output = bornite(args);
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let loss = |from: &str| -> f64 {
+        let report = ok(&["eval", from, "--data", corpus, "--json"]);
+        serde_json::from_str::<serde_json::Value>(&report).unwrap()["loss"].as_f64().unwrap()
+    };
+    ok(&["model", "import", from.to_str().unwrap(), "--out", &imported]);
+    let before = loss(&imported);
+    assert_eq!(before, loss(from.to_str().unwrap()));
+    // An import is no run that could go on; it says what to do.
+    let output = bornite(&["train", "--out", &imported, "--resume", "--data", corpus]);
+    assert!(text(&output.stderr).contains("--set model.from="), "{}", text(&output.stderr));
+    let mut found = vec![];
+    for (name, from) in [("straight", from.to_str().unwrap()), ("by-import", &imported)] {
+        let (run, model, start) = (at(name), at(&format!("{name}-model")), format!("model.from={from}"));
+        let rate = ["--set", "rate.highest=1e-3", "--set", "train.eval_every=0", "--steps", "40", "--batch", "4"];
+        ok(&[&["train", "--set", &start, "--data", corpus, "--out", &run], &rate[..]].concat());
+        ok(&["model", "export", &run, "--out", &model]);
+        let after = loss(&model);
+        assert!(after < before - 0.2 && after == loss(&run), "{name}: from {before} to {after}");
+        found.push(std::fs::read(folder.join(&model).join("model.safetensors")).unwrap());
+    }
+    assert!(found[0] == found[1], "an import on the way changes nothing");
+}

@@ -111,6 +111,11 @@ impl Context {
         self.launches.lock().unwrap_or_else(PoisonError::into_inner).note(name, grid, block);
     }
 
+    /// How many were remembered, forgotten ones too.
+    pub fn launch_count(&self) -> u64 {
+        self.launches.lock().unwrap_or_else(PoisonError::into_inner).count as u64
+    }
+
     /// The last launches, newest first.
     pub fn launches(&self) -> Vec<Launched> {
         self.launches.lock().unwrap_or_else(PoisonError::into_inner).latest()

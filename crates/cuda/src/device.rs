@@ -14,7 +14,7 @@ use crate::info::{best_of, check_driver_age, handle};
 use crate::pool::{Block, DriverBacking, Settings};
 use crate::staging::Staging;
 use crate::stream::Lane;
-use crate::{DeviceInfo, Error, Event, Pool, Result, Stream, driver_release, driver_version, pool};
+use crate::{DeviceInfo, Error, Event, Pool, Result, Stream, driver_release, driver_version, pool, waiting};
 
 /// An open device: the primary context, a memory pool, one stream for work and two for copies beside it.
 pub struct Device {
@@ -165,13 +165,19 @@ impl Device {
     pub fn synchronize(&self) -> Result<()> {
         self.bind()?;
         // SAFETY: the stream lives as long as the device.
-        self.check("cuStreamSynchronize", unsafe { (self.driver.cuStreamSynchronize)(self.stream) })?;
+        let result = waiting(|| unsafe { (self.driver.cuStreamSynchronize)(self.stream) });
+        self.check("cuStreamSynchronize", result)?;
         self.report()
     }
 
     /// The last launches, newest first; 16 at most.
     pub fn last_launches(&self) -> Vec<Launched> {
         self.context.launches()
+    }
+
+    /// How many launches there were so far, of kernels, graphs and library calls, captured ones among them.
+    pub fn launch_count(&self) -> u64 {
+        self.context.launch_count()
     }
 
     /// Whether copies between this device and another go straight from one to the other.

@@ -33,6 +33,7 @@ pub mod settings;
 mod staging;
 mod stream;
 pub mod tune;
+mod wait;
 
 pub use advice::{Advice, Template, advise};
 pub use cache::{Cache, compile_cached};
@@ -53,3 +54,4 @@ pub use pool::{Pool, parse_bytes};
 pub use prepared::Prepared;
 pub use registry::{LoadedKernel, loaded_kernels};
 pub use stream::{Event, Stream};
+pub use wait::{waited, waiting};

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
-use crate::{Device, Result};
+use crate::{Device, Result, waiting};
 
 /// Pinned bytes a ring. 4 pieces: one that the host copies, one on its way, two for the ends to drift apart.
 const RING_BYTES: usize = 16 << 20;
@@ -243,7 +243,8 @@ impl Engine for DriverEngine<'_> {
 
     fn wait(&mut self, event: &cu::CUevent) -> Result<()> {
         // SAFETY: the event is alive.
-        self.device.check("cuEventSynchronize", unsafe { (self.device.driver.cuEventSynchronize)(*event) })
+        let result = waiting(|| unsafe { (self.device.driver.cuEventSynchronize)(*event) });
+        self.device.check("cuEventSynchronize", result)
     }
 
     fn retire(&mut self, event: &cu::CUevent) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
-use crate::{Device, Result, pool};
+use crate::{Device, Result, pool, waiting};
 
 /// A stream of the driver, and its number at the device's pool.
 #[derive(Clone, Copy)]
@@ -70,7 +70,7 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         self.device.bind()?;
         // SAFETY: streams are never destroyed.
-        let result = unsafe { (self.device.driver.cuStreamSynchronize)(self.raw()) };
+        let result = waiting(|| unsafe { (self.device.driver.cuStreamSynchronize)(self.raw()) });
         self.device.check("cuStreamSynchronize", result)
     }
 
@@ -166,7 +166,8 @@ impl Event {
     pub fn synchronize(&self) -> Result<()> {
         self.device.bind()?;
         // SAFETY: the event is alive.
-        self.device.check("cuEventSynchronize", unsafe { (self.device.driver.cuEventSynchronize)(self.handle) })
+        let result = waiting(|| unsafe { (self.device.driver.cuEventSynchronize)(self.handle) });
+        self.device.check("cuEventSynchronize", result)
     }
 
     /// Milliseconds between an earlier event and this one, both timed, recorded and done.

@@ -352,3 +352,21 @@ fn closures_are_tuned() {
     assert_eq!(found.choice.get("n"), Some(3));
     assert_eq!((reason(&record, 0), reason(&record, 1)), ("fails", "not 4"));
 }
+
+#[test]
+fn while_it_is_sealed_the_disk_is_not_asked() {
+    let (folder, candidates) = (folder("sealed"), blocks(&[1, 2, 4]));
+    let cost = |best: i64| move |block: i64| Some(if block == best { 1.0 } else { 5.0 });
+    tune(&tuner(Mode::Tune, &folder), "kept", &candidates, cost(4));
+    let again = tuner(Mode::Cached, &folder);
+    let sealed = (again.seal(), again.seal());
+    assert_eq!(tune(&again, "kept", &candidates, cost(2)).choice, candidates[0]);
+    again.pin(again.store().records());
+    assert_eq!(tune(&again, "kept", &candidates, cost(2)).choice, candidates[2]);
+    // What is found on the disk after that counts again only when nobody minds.
+    tune(&tuner(Mode::Tune, &folder), "later", &candidates, cost(2));
+    drop(sealed.0);
+    assert_eq!(tune(&again, "later", &candidates, cost(4)).choice, candidates[0]);
+    drop(sealed.1);
+    assert_eq!(tune(&again, "later", &candidates, cost(4)).choice, candidates[1]);
+}

@@ -106,6 +106,14 @@ impl Builder {
         ParamId(self.kernel.params.len() as u32 - 1)
     }
 
+    /// Changes what the kernel may do with a parameter: once it is known what it does.
+    pub fn set_access(&mut self, param: ParamId, access: Access) {
+        match self.kernel.params.get_mut(param.0 as usize) {
+            Some(param) => param.access = access,
+            None => self.mistake(format!("parameter {} does not exist", param.0)),
+        }
+    }
+
     /// Adds a value parameter. As an extent it is `Extent::Value` of its number, in the order of these calls.
     pub fn value(&mut self, name: impl Into<String>, ty: impl Into<Type>) -> ExprId {
         let ty = ty.into();

@@ -6,6 +6,7 @@ use bornite_bench::{Config, Machine, Report, Row, measure};
 use bornite_codegen::cuda;
 use bornite_lang::Request;
 use bornite_lang::cuda::Module;
+use bornite_lang::python;
 
 /// Nanoseconds that a call has a core, where the system tells: on a busy machine that is what can be compared.
 fn on_core(op: &mut dyn FnMut()) -> Option<f64> {
@@ -18,6 +19,28 @@ fn on_core(op: &mut dyn FnMut()) -> Option<f64> {
         calls += 10;
     }
     Some((now()? - first) / calls as f64)
+}
+
+/// The files of a folder of tests with that ending, by name.
+fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
+    let paths = std::fs::read_dir(folder).expect("samples").map(|entry| entry.expect("a sample").path());
+    let mut all: Vec<(String, String)> = (paths.filter(|path| path.extension().is_some_and(|found| found == ending)))
+        .map(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into();
+            (name, std::fs::read_to_string(path).expect("a sample"))
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// Prints all kernels of a file in Python syntax whose types are not open; how many.
+fn printed(file: &str, text: &str, request: &Request) -> usize {
+    let module = python::Module::parse(file, text).expect("a sample");
+    let names = module.kernels().into_iter().filter(|kernel| kernel.open.is_empty()).map(|kernel| kernel.name);
+    let made = names.filter_map(|name| module.kernel(&name, request).ok());
+    made.map(|lowered| std::hint::black_box(cuda::print(&lowered.kernel))).count()
 }
 
 fn main() {
@@ -43,17 +66,7 @@ fn main() {
         }
         report.rows.push(Row::new(name, "cpu", measured).with_note(note));
     };
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda");
-    let mut sources: Vec<(String, String)> = (std::fs::read_dir(folder).expect("samples"))
-        .map(|entry| entry.expect("a sample").path())
-        .map(|path| {
-            (
-                path.file_name().unwrap_or_default().to_string_lossy().into(),
-                std::fs::read_to_string(path).expect("a sample"),
-            )
-        })
-        .collect();
-    sources.sort();
+    let sources = files("cuda", "cu");
     let mut request = Request::new([4, 4, 1], [64, 1, 1]).shared_bytes(4096);
     request.default_length = Some(1 << 20);
     let lower = |file: &str, text: &str| {
@@ -74,6 +87,13 @@ fn main() {
     });
     add("all_to_cuda", count, &mut || {
         sources.iter().for_each(|(file, text)| drop(std::hint::black_box(cuda::print(&lower(file, text)))));
+    });
+    let kernels = files("python/kernels", "py");
+    let mut request = Request::over(&[64]);
+    request.default_length = Some(1 << 20);
+    let count = kernels.iter().map(|(file, text)| printed(file, text, &request)).sum();
+    add("all_python_to_cuda", count, &mut || {
+        kernels.iter().for_each(|(file, text)| _ = printed(file, text, &request));
     });
     println!("{report}");
 }

@@ -118,3 +118,29 @@ impl fmt::Display for Errors {
         f.write_str(&self.rendered)
     }
 }
+
+/// Why a file was not read.
+#[derive(Debug)]
+pub enum LoadError {
+    /// It is not there, or not a text.
+    Read(std::path::PathBuf, std::io::Error),
+    /// It is wrong.
+    Wrong(Errors),
+}
+
+impl std::error::Error for LoadError {}
+
+impl From<Errors> for LoadError {
+    fn from(errors: Errors) -> LoadError {
+        LoadError::Wrong(errors)
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Read(path, error) => write!(f, "{}: {error}", path.display()),
+            LoadError::Wrong(errors) => errors.fmt(f),
+        }
+    }
+}

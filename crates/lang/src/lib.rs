@@ -27,7 +27,8 @@
 pub mod cuda;
 mod diagnostic;
 mod lower;
+pub mod python;
 mod request;
 
-pub use diagnostic::{Diagnostic, Errors, Span};
+pub use diagnostic::{Diagnostic, Errors, LoadError, Span};
 pub use request::{Given, Lowered, Request};

@@ -1,6 +1,6 @@
 //! What a launch tells a front end, and what it gets: a kernel and its source lines.
 
-use bornite_ir::{Dim, Fault, Kernel, Scalar, contiguous};
+use bornite_ir::{Dim, Extent, Fault, Kernel, Scalar, contiguous};
 
 /// How a kernel is to be launched: all that its text leaves open.
 #[derive(Clone, Debug)]
@@ -9,6 +9,8 @@ pub struct Request {
     pub grid: [u32; 3],
     /// Threads of a block along x, y and z.
     pub block: [u32; 3],
+    /// Sizes of a launch without blocks, one to four, as kernels in Python syntax have them. None: the call gives them.
+    pub dims: Vec<u64>,
     /// Bytes of the arrays that are declared `extern __shared__`.
     pub shared_bytes: u64,
     /// Dimensions of the arrays behind pointers, by name.
@@ -25,7 +27,28 @@ pub struct Request {
 impl Request {
     /// A launch of so many blocks of so many threads.
     pub fn new(grid: [u32; 3], block: [u32; 3]) -> Request {
-        Request { grid, block, shared_bytes: 0, views: vec![], default_length: None, index: None, printed: false }
+        Request {
+            grid,
+            block,
+            dims: vec![],
+            shared_bytes: 0,
+            views: vec![],
+            default_length: None,
+            index: None,
+            printed: false,
+        }
+    }
+
+    /// A launch of so many instances along each of one to four dimensions, without blocks.
+    pub fn over(dims: &[u64]) -> Request {
+        Request { dims: dims.into(), ..Request::new([1; 3], [1; 3]) }
+    }
+
+    /// With an array of those extents, without gaps.
+    pub fn shape(mut self, name: &str, extents: &[u64]) -> Request {
+        let extents: Vec<Extent> = extents.iter().map(|&n| n.into()).collect();
+        self.views.push((name.into(), contiguous(&extents)));
+        self
     }
 
     /// With an array of so many elements behind a pointer.

@@ -5,6 +5,7 @@
 //! run in 16 bits, saved and loaded without knowing anything of it.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bornite::{Arena, DType, Device, Generator, Result, Tensor, checkpoint};
@@ -145,12 +146,14 @@ pub struct Context {
     first: usize,
     /// Seed and offset on the device, and how many draws there were.
     random: Option<(Tensor, AtomicU64)>,
+    /// What stands for a parameter that has no value here.
+    missing: OnceLock<Tensor>,
 }
 
 impl Context {
     /// Values in the order of declaration, as [`Arena::tensors`] gives them; nothing is dropped.
     pub fn new(values: Vec<Tensor>) -> Context {
-        Context { values, first: 0, random: None }
+        Context { values, first: 0, random: None, missing: OnceLock::new() }
     }
 
     /// As [`Context::new`], in training: dropout draws from `state`, two u64, a seed and an offset. Every layer that drops
@@ -159,14 +162,21 @@ impl Context {
         Context { random: Some((state, AtomicU64::new(0))), ..Context::new(values) }
     }
 
-    /// The value of a parameter.
+    /// The value of a parameter. Where there is none, since it is one of another model or values are too few, that is an
+    /// error in the tensor.
+    #[track_caller]
     pub fn get(&self, param: Param) -> &Tensor {
-        &self.values[param.0 - self.first]
-    }
-
-    /// The values of some parameters, by their numbers.
-    pub fn values(&self, range: Range<usize>) -> &[Tensor] {
-        &self.values[range.start - self.first..range.end - self.first]
+        let found = param.0.checked_sub(self.first).and_then(|n| self.values.get(n));
+        found.unwrap_or_else(|| {
+            let what = format!(
+                "number {} in the order of declaration was asked for, and there are values for {} to {}; give the values \
+                 of the model that declared it, all of them",
+                param.0,
+                self.first,
+                (self.first + self.values.len()).saturating_sub(1),
+            );
+            self.missing.get_or_init(|| Tensor::mistake("parameter", what))
+        })
     }
 
     /// Runs `f` with a context of some parameters, now and in the gradient, where its input and these parameters are given
@@ -180,12 +190,12 @@ impl Context {
     ) -> Tensor {
         /// Draws that a part of a model may make.
         const DRAWS: u64 = 1 << 10;
-        let given: Vec<&Tensor> = std::iter::once(x).chain(self.values(range.clone())).collect();
+        let given: Vec<&Tensor> = std::iter::once(x).chain(range.clone().map(|n| self.get(Param(n)))).collect();
         let random =
             self.random.as_ref().map(|(state, draws)| (state.clone(), draws.fetch_add(DRAWS, Ordering::Relaxed)));
         checkpoint(&given, move |given| {
             let random = random.as_ref().map(|(state, draws)| (state.clone(), AtomicU64::new(*draws)));
-            f(&Context { values: given[1..].to_vec(), first: range.start, random }, &given[0])
+            f(&Context { first: range.start, random, ..Context::new(given[1..].to_vec()) }, &given[0])
         })
     }
 
@@ -199,5 +209,30 @@ impl Context {
             }
             _ => x.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Gpt, GptConfig};
+
+    #[test]
+    fn a_parameter_without_a_value_is_an_error_not_a_panic() {
+        let small = Gpt::new(GptConfig::gpt2(16, 8, 1, 2, 8)).unwrap();
+        let large = Gpt::new(GptConfig::gpt2(16, 8, 3, 2, 8)).unwrap();
+        let values = small.parameters().arena(1, Device::cpu()).unwrap().tensors();
+        let tokens = Tensor::zeros(&[1, 8], DType::I64, Device::cpu());
+        for count in [0, 1, values.len()] {
+            for gpt in [large.clone(), large.clone().recomputing(true)] {
+                let context = Context::new(values[..count].to_vec());
+                let error = gpt.logits(&context, &tokens).to_vec::<f32>().unwrap_err().to_string();
+                assert!(error.contains("give the values of the model that declared it"), "{count}: {error}");
+            }
+        }
+        // A part of a model that is computed again knows its own parameters only.
+        let x = Tensor::zeros(&[4], DType::F32, Device::cpu());
+        let strange = Context::new(values).recomputed(&x, 2..4, |context, x| x + context.get(Param(0)));
+        assert!(strange.to_vec::<f32>().unwrap_err().to_string().contains("values for 2 to 3"));
     }
 }

@@ -1,6 +1,6 @@
-//! A step's plan does not depend on the order in which maps are walked: it is made again and again.
+//! Plans of training steps: they do not depend on the order in which maps are walked, and layers share their kernels.
 
-use bornite::{Device, Tensor};
+use bornite::{Device, Tensor, with_gpu_kernels};
 use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::optimiser::Rule;
 use bornite_nn::train::{Learner, Learning, Precision};
@@ -17,4 +17,22 @@ fn plans_can_be_made_again_and_again() {
         let loss = learner.step(&[(tokens.clone(), tokens.clone())], 1e-3).unwrap().measure().unwrap().loss;
         assert!(loss.is_finite());
     }
+}
+
+/// Layers differ in where their parameters lie, which is no part of a kernel. On a GPU products are a library's.
+#[test]
+fn layers_share_their_kernels() {
+    let kernels = |layers: usize| {
+        let precision = Precision::Bf16;
+        let learning = Learning { rule: Rule::ADAMW, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
+        let gpt = Gpt::new(GptConfig::gpt2(512, 64, layers, 4, 256)).unwrap();
+        let learner = Learner::new(gpt, learning, Device::Interpreter).unwrap();
+        let mut kernels = with_gpu_kernels(|| learner.explain(4, 64)).unwrap().kernels;
+        kernels.retain(|name| !name.starts_with("matmul"));
+        kernels
+    };
+    let (few, many) = (kernels(3), kernels(12));
+    assert!(many.len() <= 40, "{} kernels: {many:#?}", many.len());
+    // Bytes between segments are zeros, written for groups of segments.
+    assert!(many.len() <= few.len() + 2, "{few:#?} for 3 layers, {many:#?} for 12");
 }

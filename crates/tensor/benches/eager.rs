@@ -1,14 +1,50 @@
 //! What an op costs on the host when it is computed at once: building its node, planning it, launching it. The op itself has
 //! next to nothing to do.
 //!
-//!     cargo bench -p bornite --bench eager
+//! On a GPU an op is timed from the call until it is done, beside a loop that does nothing but launch and wait.
+//!
+//!     cargo bench -p bornite --bench eager -- [DEVICE]
 
+#![allow(unsafe_code)] // a bare launch
+
+use std::sync::Arc;
 use std::time::Instant;
 
 use bornite::{Device, Tensor};
 
+/// The fastest of some times of running `work` so often, in microseconds each.
+fn fastest(times: usize, mut work: impl FnMut() -> bornite::Result<()>) -> bornite::Result<f64> {
+    let mut fastest = f64::INFINITY;
+    for _ in 0..9 {
+        let begun = Instant::now();
+        (0..times).try_for_each(|_| work())?;
+        fastest = fastest.min(begun.elapsed().as_secs_f64() * 1e6 / times as f64);
+    }
+    Ok(fastest)
+}
+
+/// A launch of a kernel over 64 elements and the wait for it.
+fn bare(ordinal: usize) -> bornite::Result<f64> {
+    let device = bornite_cuda::Device::open(ordinal)?;
+    let text = "extern \"C\" __global__ void add(const float* x, const float* y, float* z) {\
+                z[threadIdx.x] = x[threadIdx.x] + y[threadIdx.x]; }";
+    let cubin = bornite_cuda::compile("add", text, &device.info().arch())?;
+    let function = Arc::new(bornite_cuda::Function::load(&device, &cubin, "add", 3, vec![])?);
+    let buffers = [(); 3].map(|()| bornite_cuda::Buffer::new(&device, 256));
+    let [x, y, z] = buffers;
+    let (x, y, z) = (x?, y?, z?);
+    fastest(5_000, || {
+        // SAFETY: the kernel touches 64 floats of each.
+        unsafe { function.launch([1, 1, 1], [64, 1, 1], &[(&x, 0), (&y, 0), (&z, 0)], &[]) }?;
+        Ok(device.synchronize()?)
+    })
+}
+
 fn main() -> bornite::Result<()> {
-    let device = Device::cpu();
+    let device: Device = match std::env::args().skip(1).find(|arg| !arg.starts_with("--")) {
+        Some(name) => name.parse()?,
+        None => Device::cpu(),
+    };
     let x = Tensor::from_slice(&[0.5f32; 64], &[8, 8], device);
     let y = Tensor::from_slice(&[1.5f32; 64], &[8, 8], device);
     type Op = fn(&Tensor, &Tensor) -> Tensor;
@@ -23,24 +59,22 @@ fn main() -> bornite::Result<()> {
             &powers / powers.sum_keep(-1)
         }),
     ];
-    println!("µs an op on the CPU, fastest of 9 times 20,000:");
+    if let Device::Cuda(ordinal) = device {
+        println!("µs from call to done on {device}; a launch and the wait for it {:.2}", bare(ordinal)?);
+        for (name, op) in ops {
+            let time = fastest(5_000, || op(&x, &y).realize().and_then(|()| device.synchronize()))?;
+            println!("{name:26} {time:6.2}");
+        }
+        return Ok(());
+    }
+    println!("µs an op on {device}, fastest of 9 times 20,000:");
     for (name, op) in ops {
-        let time = |graph_only: bool| -> bornite::Result<f64> {
-            const TIMES: usize = 20_000;
-            let mut fastest = f64::INFINITY;
-            for _ in 0..9 {
-                let begun = Instant::now();
-                for _ in 0..TIMES {
-                    let result = op(&x, &y);
-                    if !graph_only {
-                        result.realize()?;
-                    }
-                }
-                fastest = fastest.min(begun.elapsed().as_secs_f64() * 1e6 / TIMES as f64);
-            }
-            Ok(fastest)
-        };
-        println!("{name:26} {:6.2}, of which building its nodes {:6.2}", time(false)?, time(true)?);
+        let whole = fastest(20_000, || op(&x, &y).realize())?;
+        let graph = fastest(20_000, || {
+            op(&x, &y);
+            Ok(())
+        })?;
+        println!("{name:26} {whole:6.2}, of which building its nodes {graph:6.2}");
     }
     Ok(())
 }

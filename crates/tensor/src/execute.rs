@@ -128,15 +128,15 @@ fn compile(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Code> {
 
 impl Program {
     /// Runs over one buffer a view and one list of components a value, in the order of the device's work. Written buffers
-    /// must be no others. `about` is for the profiler.
-    pub fn launch(&self, buffers: &[&Buffer], values: &[&[Value]], about: About) -> Result<()> {
+    /// must be no others. A GPU runs so many threads a block, where the kernel does not say. `about` is for the profiler.
+    pub fn launch(&self, buffers: &[&Buffer], values: &[&[Value]], threads: u32, about: About) -> Result<()> {
         let describe = || about.describe(&self.kernel, values);
         match &self.code {
             Code::Interpreted | Code::Cpu(_) => {
-                profile::timed(&Host(self.device), describe, || self.launch_untimed(buffers, values))
+                profile::timed(&Host(self.device), describe, || self.launch_untimed(buffers, values, threads))
             }
             Code::Cuda(device, _) => {
-                profile::timed(&DeviceClock(device), describe, || self.launch_untimed(buffers, values))
+                profile::timed(&DeviceClock(device), describe, || self.launch_untimed(buffers, values, threads))
             }
         }
     }
@@ -166,7 +166,7 @@ impl Program {
         access.map_or(1, |access| access.reads() as u64 + access.writes() as u64)
     }
 
-    fn launch_untimed(&self, buffers: &[&Buffer], values: &[&[Value]]) -> Result<()> {
+    fn launch_untimed(&self, buffers: &[&Buffer], values: &[&[Value]], threads: u32) -> Result<()> {
         let kernel = &self.kernel;
         let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
         if kernel.launch.count(&firsts) == 0 {
@@ -184,8 +184,8 @@ impl Program {
                     Launch::Blocks { grid, block } => (grid, block),
                     // Covers every instance: the printed text may stride over the grid, but need not.
                     Launch::ParallelFor { .. } => {
-                        let blocks = kernel.launch.count(&firsts).div_ceil(cuda::BLOCK as u64);
-                        ([blocks.min(i32::MAX as u64) as u32, 1, 1], [cuda::BLOCK, 1, 1])
+                        let blocks = kernel.launch.count(&firsts).div_ceil(threads as u64);
+                        ([blocks.min(i32::MAX as u64) as u32, 1, 1], [threads, 1, 1])
                     }
                 };
                 let shared_bytes = cuda::shared_bytes(kernel);
@@ -388,6 +388,11 @@ pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], values: &[&[Value]], devi
         with_host_args(kernel, &buffers.iter().collect::<Vec<_>>(), values, |args| interp::run(kernel, args))?;
         return Ok(written);
     }
-    program(device, kernel, Flavour::Exact)?.launch(&buffers.iter().collect::<Vec<_>>(), values, About::at(place))?;
+    program(device, kernel, Flavour::Exact)?.launch(
+        &buffers.iter().collect::<Vec<_>>(),
+        values,
+        cuda::BLOCK,
+        About::at(place),
+    )?;
     Ok(written)
 }

@@ -4,7 +4,9 @@
 //! lowered here and in the files beside it, one instance an element of the result, in serial order.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
+use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Access, Builder, Dim, Emit, EmitBits, ExprId, Extent, Kernel, Op as Row, ParamId, Scalar, Value};
 
 use crate::node::{Cut, Node, Op, Reduce};
@@ -23,7 +25,7 @@ mod tiles;
 
 pub(crate) use address::{aligned, look_through, repeats_rows, seen};
 pub use fused::with_gpu_kernels;
-pub(crate) use fused::{Form, Group, extent, for_gpu, lower_group};
+pub(crate) use fused::{Form, Group, InPlaceOf, Spread, extent, for_gpu, lower_group, spreads};
 pub(crate) use into::{lower_pieces, lower_row};
 pub(crate) use places::one_a_row;
 pub(crate) use scatter::PART as SUMMED_TOGETHER;
@@ -33,11 +35,21 @@ pub(crate) use scatter::lower_scatter;
 /// bad indices, then these in order; numbers that differ between nodes are values.
 pub(crate) struct Lowered {
     pub kernel: Kernel,
-    pub inputs: Vec<Tensor>,
+    pub inputs: Vec<Input>,
     pub reports: bool,
+    /// Whether it looks at the status, which comes in the same place, before it writes.
+    pub guarded: bool,
     pub values: Vec<Value>,
+    /// Threads a block on a GPU, where the kernel does not say.
+    pub threads: u32,
     /// The inputs of which each element is read for the same element of the results alone.
     pub in_step: HashSet<u64>,
+}
+
+/// A tensor in memory that a kernel reads: all of it, or some elements.
+pub(crate) struct Input {
+    pub tensor: Tensor,
+    pub part: Option<Range<usize>>,
 }
 
 /// Lowers a node whose inputs are sources or computed by other kernels, but for the views and constants between.
@@ -109,9 +121,10 @@ impl Coordinates {
 
 struct Lowering {
     b: Builder,
-    /// Tensors loaded so far, by node id.
+    /// Tensors loaded so far, by node id; parts of tensors by an id of their own.
     loads: Vec<(u64, ParamId)>,
-    inputs: Vec<Tensor>,
+    parts: HashMap<(u64, Range<usize>), u64>,
+    inputs: Vec<Input>,
     /// Type of indices.
     index: Scalar,
     /// Where bad indices are reported.
@@ -156,6 +169,7 @@ impl Lowering {
         Lowering {
             b,
             loads: vec![],
+            parts: HashMap::new(),
             inputs: vec![],
             index,
             status: None,
@@ -186,9 +200,17 @@ impl Lowering {
 
     fn finish(self) -> Result<Lowered> {
         let Lowering { b, inputs, status, values, own, out_of_step, .. } = self;
-        let ids = inputs.iter().map(|input| input.0.id);
+        let ids = inputs.iter().map(|input| input.tensor.0.id);
         let in_step = ids.filter(|id| own.is_some() && !out_of_step.contains(id)).collect();
-        Ok(Lowered { kernel: b.finish()?, inputs, reports: status.is_some(), values, in_step })
+        Ok(Lowered {
+            kernel: b.finish()?,
+            inputs,
+            reports: status.is_some(),
+            guarded: false,
+            values,
+            threads: BLOCK,
+            in_step,
+        })
     }
 
     /// A number of the graph. All but 0 and 1 are passed at the call, so that a kernel serves every learning rate.
@@ -341,24 +363,39 @@ impl Lowering {
 
     /// A parameter for a tensor.
     fn param(&mut self, name: String, tensor: &Tensor, access: Access) -> ParamId {
-        let elements = tensor.0.elements();
+        self.param_of(name, tensor.0.dtype, tensor.0.elements(), access)
+    }
+
+    fn param_of(&mut self, name: String, dtype: DType, elements: usize, access: Access) -> ParamId {
         let extent = match self.length {
             Some((length, extent)) if length == elements => extent,
             _ => Extent::from(elements as u64),
         };
-        self.b.view(name, tensor.0.dtype, &[Dim { extent, stride: Extent::Const(1) }], access)
+        self.b.view(name, dtype, &[Dim { extent, stride: Extent::Const(1) }], access)
     }
 
     fn view(&mut self, tensor: &Tensor) -> ParamId {
-        let id = tensor.0.id;
+        self.view_of(tensor, None)
+    }
+
+    /// The parameter through which a tensor is read, or a part of it.
+    fn view_of(&mut self, tensor: &Tensor, part: Option<Range<usize>>) -> ParamId {
+        let id = self.loaded_id(tensor, part.as_ref());
         if let Some((_, view)) = self.loads.iter().find(|(loaded, _)| *loaded == id) {
             return *view;
         }
         let name = format!("in{}", self.inputs.len());
-        let view = self.param(name, tensor, Access::Read);
+        let elements = part.as_ref().map_or(tensor.0.elements(), |part| part.len());
+        let view = self.param_of(name, tensor.0.dtype, elements, Access::Read);
         self.loads.push((id, view));
-        self.inputs.push(tensor.clone());
+        self.inputs.push(Input { tensor: tensor.clone(), part });
         view
+    }
+
+    /// By what it is known that a tensor, or a part of it, has been loaded.
+    fn loaded_id(&mut self, tensor: &Tensor, part: Option<&Range<usize>>) -> u64 {
+        let id = tensor.0.id;
+        part.map_or(id, |part| *self.parts.entry((id, part.clone())).or_insert_with(Node::next_id_taken))
     }
 
     fn linear_of(&mut self, at: &Coordinates) -> ExprId {

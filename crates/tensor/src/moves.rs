@@ -1,6 +1,7 @@
 //! Copies whose sizes are known only when they are made. Their kernel takes sizes as arguments, so that one is compiled
 //! where a tensor's ops would need one for each size.
 
+use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Access, Builder, Emit, Extent, Kernel, Op as Row, Scalar, Value, contiguous};
 
 use crate::buffer::Buffer;
@@ -41,7 +42,7 @@ impl Move {
         let numbers = [written, self.to, self.from, read, self.offset, self.offset + written];
         let values = numbers.map(|n| [Value::int(Scalar::I64, n as i64)]);
         let values: Vec<&[Value]> = values.iter().map(|value| &value[..]).collect();
-        ready(dtype, device)?.launch(&[to, from], &values, About::at(place))
+        ready(dtype, device)?.launch(&[to, from], &values, BLOCK, About::at(place))
     }
 }
 

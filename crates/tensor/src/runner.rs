@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use bornite_cuda::tune::{Choice, DeviceTimer, Found, HostTimer, Key, Platform, Request, Timer, Tuner};
+use bornite_codegen::cuda::BLOCK;
+use bornite_cuda::tune::{Choice, DeviceTimer, Found, HostTimer, Key, Platform, Request, Timer, Tuner, digest};
 use bornite_ir::{Kernel, Scalar, Value, peek, verify};
 
 use crate::buffer::Buffer;
@@ -114,7 +115,7 @@ impl Runner {
             }
         }
         let values: Vec<&[Value]> = self.values.iter().map(Vec::as_slice).collect();
-        self.program.launch(&buffers.iter().collect::<Vec<_>>(), &values, About::at(self.place))
+        self.program.launch(&buffers.iter().collect::<Vec<_>>(), &values, BLOCK, About::at(self.place))
     }
 
     /// What a set's views hold, after all runs.
@@ -257,14 +258,9 @@ fn key_of(kernel: &Kernel, values: &[&[Value]], platform: Platform) -> Key {
     let extents = kernel.params.iter().flat_map(|param| param.dims.iter().map(|dim| dim.extent.of(&firsts)));
     Key {
         // Kernels of one name and shape may differ; the hash tells them apart.
-        operation: format!("kernel {} {:016x}", kernel.name, fnv(kernel.to_string().as_bytes())),
+        operation: format!("kernel {} {}", kernel.name, digest(&kernel.to_string())),
         shape: extents.map(|extent| extent as u64).collect(),
         dtype: kernel.params.iter().map(|p| p.ty.name(&kernel.structs).to_string()).collect::<Vec<_>>().join(","),
         platform,
     }
-}
-
-/// FNV-1a: the same in every release and on every machine, which std's hashes do not promise.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }

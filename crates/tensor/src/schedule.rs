@@ -3,17 +3,19 @@
 //! The passes, in order: `nodes_to_compute` finds what is not there yet; `matmul/` takes the products that a library
 //! computes, and asks for copies of views that it cannot read; `place.rs` finds what is written into the place it has in
 //! something larger; `fuse.rs` puts elementwise ops and reductions into groups, one kernel each, and decides what they
-//! store; `lower.rs` writes the kernels; `memory.rs` gives results their memory, packed by `pack.rs`. The parts of a joint
+//! store; `tune.rs` asks how their work is best spread; `lower.rs` writes the kernels; `memory.rs` gives results their memory, packed by `pack.rs`. The parts of a joint
 //! node (`joint.rs`) come from one launch. What the schedule promises is that errors are found, code is compiled and memory
 //! is reserved before the first launch.
 
 mod by_hand;
+mod cost;
 mod explain;
 mod fuse;
 mod memory;
 mod pack;
 mod place;
 mod recent;
+mod tune;
 mod work;
 
 use std::any::Any;
@@ -22,6 +24,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Kernel, Value};
 
 use crate::buffer::Buffer;
@@ -30,7 +33,7 @@ use crate::lower::{aligned, look_through, seen, with_gpu_kernels};
 use crate::node::Op;
 use crate::timing::About;
 use crate::{Device, Error, Result, Tensor};
-use explain::Cost;
+use cost::Cost;
 pub use explain::{Explained, ExplainedStep, LiveValue, Peak, explain, explained};
 use memory::{Assigned, Life, assign_memory};
 use work::{Call, Operand, Planned, Work, work};
@@ -63,6 +66,8 @@ pub(crate) struct Step {
     args: Vec<Slot>,
     outs: usize,
     values: Vec<Vec<Value>>,
+    /// Threads a block on a GPU, where the kernel does not say.
+    threads: u32,
     about: About,
     cost: Cost,
 }
@@ -145,9 +150,11 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
     let work = worked.work;
     let mut programs = compile(device, &work)?.into_iter();
     for Work { call, operands, values, about, cost } in work {
+        let mut threads = BLOCK;
         let call = match call {
             // `compile` has one for each, in order.
-            Planned::Kernel(kernel, flavour) => {
+            Planned::Kernel(kernel, flavour, spread) => {
+                threads = spread;
                 Call::Kernel(programs.next().map_or_else(|| program(device, &kernel, flavour), Ok)?)
             }
             Planned::Product(product) => Call::Product(product),
@@ -156,23 +163,30 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
         };
         let outs = operands.iter().take_while(|operand| matches!(operand, Operand::Out(..))).count();
         let mut args = vec![];
+        let mut whole = |input: Tensor| match slots.get(&input.0.id) {
+            Some(slot) if !is_source(&input) => *slot,
+            _ => {
+                let number = *sources.entry(input.0.id).or_insert_with(|| {
+                    plan.sources.push(input.clone());
+                    plan.sources.len() - 1
+                });
+                Slot { memory: Memory::Source(number), offset: 0, bytes: input.0.bytes() }
+            }
+        };
         for operand in operands {
             args.push(match operand {
                 Operand::Out(id, _) => slots[&id],
-                Operand::Status => Slot { memory: Memory::Status, offset: 0, bytes: crate::status::WORDS as usize * 8 },
-                Operand::In(input) => match slots.get(&input.0.id) {
-                    Some(slot) if !is_source(&input) => *slot,
-                    _ => {
-                        let number = *sources.entry(input.0.id).or_insert_with(|| {
-                            plan.sources.push(input.clone());
-                            plan.sources.len() - 1
-                        });
-                        Slot { memory: Memory::Source(number), offset: 0, bytes: input.0.bytes() }
-                    }
-                },
+                Operand::Status | Operand::Guard => {
+                    Slot { memory: Memory::Status, offset: 0, bytes: crate::status::WORDS as usize * 8 }
+                }
+                Operand::In(input) => whole(input),
+                Operand::Part(input, start, bytes) => {
+                    let slot = whole(input);
+                    Slot { offset: slot.offset + start, bytes, ..slot }
+                }
             });
         }
-        plan.steps.push(Step { call, args, outs, values, about, cost });
+        plan.steps.push(Step { call, args, outs, values, threads, about, cost });
     }
     Ok(plan)
 }
@@ -180,9 +194,9 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
 /// The code of all kernels, in order. On a GPU compiling takes tens of milliseconds each, so it is done side by side.
 fn compile(device: Device, work: &[Work]) -> Result<Vec<Arc<Program>>> {
     let kernels: Vec<(&Kernel, Flavour)> = (work.iter())
-        .filter_map(
-            |work| if let Planned::Kernel(kernel, flavour) = &work.call { Some((&**kernel, *flavour)) } else { None },
-        )
+        .filter_map(|work| {
+            if let Planned::Kernel(kernel, flavour, _) = &work.call { Some((&**kernel, *flavour)) } else { None }
+        })
         .collect();
     let threads = match device {
         Device::Cuda(_) => std::thread::available_parallelism().map_or(1, usize::from).min(16),
@@ -265,6 +279,11 @@ impl Plan {
         self.status.is_some()
     }
 
+    /// The words in which it is reported then.
+    pub fn status(&self) -> Option<&Buffer> {
+        self.status.as_ref()
+    }
+
     /// Waits for the steps, if one can meet a bad index, and says whether one did. The device's lock is held.
     pub fn check(&self) -> Result<()> {
         self.status.as_ref().map_or(Ok(()), |status| crate::status::check(self.device, status))
@@ -272,7 +291,12 @@ impl Plan {
 
     /// Gives every step to the device.
     pub fn run(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
-        self.steps.iter().try_for_each(|step| self.launch(step, roots, scratch, sources))
+        let launch = || self.steps.iter().try_for_each(|step| self.launch(step, roots, scratch, sources));
+        match self.device {
+            Device::Cuda(_) => launch(),
+            // The host is the device: it is busy for as long as others would wait.
+            Device::Cpu(_) | Device::Interpreter => bornite_cuda::waiting(launch),
+        }
     }
 
     /// Runs the library's calls, whose first run may load code: not possible in a capture. Results are of no use.
@@ -297,7 +321,7 @@ impl Plan {
         match &step.call {
             Call::Kernel(program) => {
                 let values: Vec<&[Value]> = step.values.iter().map(Vec::as_slice).collect();
-                program.launch(&buffers, &values, step.about)?;
+                program.launch(&buffers, &values, step.threads, step.about)?;
                 // The host is done by now; later steps may write over variables.
                 let reports = step.args.iter().any(|slot| slot.memory == Memory::Status)
                     && !matches!(self.device, Device::Cuda(_));
@@ -329,11 +353,7 @@ pub fn gpu_kernels(tensors: &[Tensor]) -> Result<Vec<Kernel>> {
     let Some(first) = tensors.first() else { return Ok(vec![]) };
     let _running = first.node()?.device.lock();
     let plan = with_gpu_kernels(|| plan(tensors, Present::Skip))?;
-    let kernels = plan.steps.iter().filter_map(|step| match &step.call {
-        Call::Kernel(program) => Some(program.kernel().clone()),
-        _ => None,
-    });
-    Ok(kernels.collect())
+    Ok(plan.steps.iter().filter_map(Step::kernel).cloned().collect())
 }
 
 /// The value of a tensor that must have one by now.

@@ -168,6 +168,18 @@ impl Tensor {
         }
     }
 
+    /// A value that is an error, found at the first read of whatever is made of it: for functions that return tensors and
+    /// were given something that cannot be.
+    ///
+    /// ```
+    /// let x = bornite::Tensor::mistake("lookup", "there is no row 'b'; there are 'a' and 'c'");
+    /// assert!((x + 1.0).item().unwrap_err().to_string().starts_with("lookup: there is no row 'b'"));
+    /// ```
+    #[track_caller]
+    pub fn mistake(op: &'static str, what: impl Into<String>) -> Tensor {
+        Tensor::failed(op, what.into(), Place::here())
+    }
+
     /// A failed tensor.
     pub(crate) fn failed(op: &'static str, what: String, at: Place) -> Tensor {
         Tensor::carry(Error::Op { op, what, at }, at)

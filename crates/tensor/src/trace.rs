@@ -3,6 +3,7 @@
 //! What arguments must be is in `signature.rs`, which traces are kept in `kept.rs`, what a call does in `compiled.rs`.
 
 mod compiled;
+mod homecoming;
 mod kept;
 mod signature;
 
@@ -27,6 +28,7 @@ pub struct Trace<'f> {
     bounds: Vec<Bounded>,
     traces: Mutex<Traces>,
     made: AtomicUsize,
+    replayed: AtomicUsize,
 }
 
 /// Compiles a step: `f` is called once for each combination of argument dtypes, shapes and devices, with placeholders,
@@ -48,8 +50,8 @@ pub struct Trace<'f> {
 /// ```
 #[track_caller]
 pub fn trace<'f>(f: impl Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + Send + Sync + 'f) -> Trace<'f> {
-    let (traces, made) = (Mutex::default(), AtomicUsize::new(0));
-    Trace { function: Box::new(f), place: Place::here(), bounds: vec![], traces, made }
+    let (traces, made, replayed) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+    Trace { function: Box::new(f), place: Place::here(), bounds: vec![], traces, made, replayed }
 }
 
 impl Trace<'_> {
@@ -97,6 +99,7 @@ impl Trace<'_> {
         let specs = inputs.iter().map(Spec::of).collect::<Result<Vec<_>>>()?;
         let (compiled, lengths) = self.compiled(specs)?;
         let mut compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        self.replayed.fetch_add(1, Ordering::Relaxed);
         compiled.replay(inputs, &lengths, self.place)
     }
 
@@ -140,6 +143,11 @@ impl Trace<'_> {
     /// dtype or device of which argument was new.
     pub fn traces(&self) -> usize {
         self.made.load(Ordering::Relaxed)
+    }
+
+    /// How many calls there were so far.
+    pub fn replays(&self) -> usize {
+        self.replayed.load(Ordering::Relaxed)
     }
 
     /// The trace for such arguments, and the lengths that are known only now.

@@ -69,7 +69,7 @@ fn the_peak_names_what_is_alive_and_its_line() -> bornite::Result<()> {
         let place = format!("explain.rs:{line}");
         assert!(text.lines().any(|l| l.starts_with("  16.4 kB matmul") && l.contains(&place)), "{text}");
     }
-    assert!(text.starts_with("4 steps on interpreter, 49152 bytes of scratch memory\n"), "{text}");
+    assert!(text.starts_with("4 steps on interpreter by 3 kernels, 49152 bytes of scratch memory\n"), "{text}");
     assert!(text.contains("most scratch memory at step 2: 49.2 kB\n"), "{text}");
     assert!(text.contains("scratch 0 = matmul_f32 (input 0)  32.8 kB, 524.3 kflop  at "), "{text}");
     Ok(())

@@ -1,4 +1,4 @@
-//! Kernels in CUDA C++: how they are launched, what they are given, and where in their source a finding is.
+//! Kernels of source files: how they are launched, what they are given, and where in their source a finding is.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use bornite_lang::cuda::{Declared, Module};
 use bornite_lang::{Errors, Given, Lowered, Request};
 use clap::Args;
 
-use super::source::{Job, dtype};
+use super::source::{Job, Shape, dtype};
 use crate::Failure;
 
-/// How a kernel of a CUDA C++ file is launched.
+/// How a kernel of a file in CUDA C++ or Python syntax is launched.
 #[derive(Args)]
 pub struct Launch {
     /// Blocks of a launch, such as 16 or 4x4; of CUDA C++ files
@@ -19,13 +19,14 @@ pub struct Launch {
     /// Threads of a block, such as 256 or 16x16; of CUDA C++ files
     #[arg(long, value_name = "SIZES", value_parser = sizes)]
     block: Option<Sizes>,
-    /// Threads of a launch along x, in blocks of 256 or as --block says; instead of --grid
-    #[arg(long, value_name = "N", conflicts_with = "grid")]
-    dim: Option<u64>,
+    /// Instances of a launch: of Python syntax in one to four dimensions, such as 1024 or 32x32; of CUDA C++ threads along
+    /// x, in blocks of 256 or as --block says, instead of --grid
+    #[arg(long, value_name = "SIZES", value_parser = super::source::shape, conflicts_with = "grid")]
+    pub dim: Option<Shape>,
     /// Bytes of dynamic shared memory of a block
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     shared: u64,
-    /// What a parameter is given: n=1000, a=2.5, v=1,2,3, or for an array x=randn:1024 (rand, zeros, ones, range)
+    /// What a parameter is given: n=1000, a=2.5, v=1,2,3, or for an array x=randn:1024 or x=randn:32x32 (rand, zeros, ones, range)
     #[arg(long = "arg", value_name = "NAME=WHAT", value_parser = given)]
     args: Vec<Named>,
 }
@@ -55,6 +56,8 @@ pub struct Named {
     /// Only for files that our front end does not take.
     pub dtype: Option<Scalar>,
     pub what: What,
+    /// Extents of an array.
+    pub shape: Vec<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +83,7 @@ fn given(text: &str) -> Result<Named, String> {
         Some((name, scalar)) => (name, Some(dtype(scalar)?)),
         None => (name, None),
     };
+    let mut shape = vec![];
     let what = match what.split_once(':') {
         Some((kind, count)) => {
             let kind = match kind {
@@ -90,15 +94,20 @@ fn given(text: &str) -> Result<Named, String> {
                 "randn" => Kind::Normal,
                 _ => return Err(usage.into()),
             };
-            let count = count.parse().ok().filter(|n| (1..=1 << 30).contains(n)).ok_or(usage)?;
-            What::Made(kind, count)
+            let Shape(sizes) = super::source::shape(count).map_err(|_| usage)?;
+            let count = sizes.iter().try_fold(1u64, |n, size| n.checked_mul(*size));
+            let count = count.filter(|n| (1..=1 << 30).contains(n)).ok_or(usage)?;
+            shape = sizes;
+            What::Made(kind, count as usize)
         }
         None => {
             let all: Result<Vec<f64>, _> = what.split(',').map(str::parse).collect();
-            What::Numbers(all.map_err(|_| usage)?)
+            let all = all.map_err(|_| usage)?;
+            shape.push(all.len() as u64);
+            What::Numbers(all)
         }
     };
-    Ok(Named { name: name.into(), dtype: scalar, what })
+    Ok(Named { name: name.into(), dtype: scalar, what, shape })
 }
 
 impl What {
@@ -136,7 +145,7 @@ impl What {
 /// Where a kernel of a source came from.
 pub struct Origin {
     pub file: PathBuf,
-    module: Module,
+    text: String,
     lowered: Lowered,
 }
 
@@ -149,7 +158,7 @@ impl Origin {
     /// The place of a line, and the line itself.
     pub fn shown(&self, line: u32) -> String {
         let pad = " ".repeat(line.to_string().len());
-        format!("{pad}--> {}:{line}\n{pad} |\n{line} | {}", self.file.display(), self.module.line(line))
+        format!("{pad}--> {}:{line}\n{pad} |\n{line} | {}", self.file.display(), self.text.lines().nth(line as usize - 1).unwrap_or_default())
     }
 }
 
@@ -174,7 +183,7 @@ impl Launch {
     /// Grid and block.
     pub fn dims(&self, bound: Option<u32>) -> ([u32; 3], [u32; 3]) {
         let block = self.block.map_or([bound.unwrap_or(256).min(1024), 1, 1], |sizes| sizes.0);
-        let grid = match (self.grid, self.dim) {
+        let grid = match (self.grid, self.dim.as_ref().map(|dim| dim.0.iter().product::<u64>())) {
             (Some(sizes), _) => sizes.0,
             (None, Some(threads)) => [threads.div_ceil(block[0] as u64).min(u32::MAX as u64) as u32, 1, 1],
             (None, None) => [1; 3],
@@ -202,9 +211,15 @@ impl Launch {
 
     /// A kernel to be run, with what it is given.
     pub fn job(&self, file: &Path, name: Option<&str>) -> Result<Job, Failure> {
-        let module = Module::parse(&file.to_string_lossy(), &read(file)?)?;
+        let text = read(file)?;
+        let module = Module::parse(&file.to_string_lossy(), &text)?;
         let (chosen, declared) = chosen(&module, file, name)?;
         let lowered = module.kernel(&chosen, &self.request(&declared))?;
+        self.filled(file, text, lowered)
+    }
+
+    /// A kernel that was made, with what it is given.
+    pub fn filled(&self, file: &Path, text: String, lowered: Lowered) -> Result<Job, Failure> {
         let kernel = lowered.kernel.clone();
         let (mut values, mut memory) = (vec![vec![]; kernel.values.len()], vec![vec![]; kernel.params.len()]);
         for (name, param) in &lowered.params {
@@ -238,11 +253,11 @@ impl Launch {
             let names: Vec<&str> = lowered.params.iter().map(|(name, _)| name.as_str()).collect();
             return Err(format!("there is no parameter '{}'; there are {}", other.name, names.join(", ")).into());
         }
-        let origin = Some(Origin { file: file.into(), module, lowered });
+        let origin = Some(Origin { file: file.into(), text, lowered });
         Ok(Job { kernel, values, memory, origin })
     }
 
-    /// True if a flag for CUDA C++ files was given.
+    /// True if a flag for source files was given.
     pub fn is_given(&self) -> bool {
         self.grid.is_some() || self.block.is_some() || self.dim.is_some() || self.shared > 0 || !self.args.is_empty()
     }

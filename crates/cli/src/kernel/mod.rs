@@ -3,6 +3,7 @@
 mod bench;
 mod cuda;
 mod emit;
+mod python;
 mod run;
 mod source;
 mod tune;
@@ -45,9 +46,9 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Check kernels in the text form and in CUDA C++: syntax, types, scopes
+    /// Check kernels in the text form, in CUDA C++ and in Python syntax: syntax, types, scopes
     Check {
-        /// Files in the text form (.bir) or in CUDA C++ (.cu), and folders of such files
+        /// Files in the text form (.bir), in CUDA C++ (.cu) or Python syntax (.py), and folders of such files
         #[arg(required = true, value_name = "PATH")]
         files: Vec<PathBuf>,
         /// Write JSON to stdout
@@ -116,7 +117,11 @@ fn check(paths: &[PathBuf], json: bool) -> Result<ExitCode, Failure> {
     let mut failed = false;
     for file in files {
         if cuda::is_cuda(&file) {
-            failed |= check_cuda(&file, json)?;
+            failed |= told(&file, cuda::check(&file)?, json)?;
+            continue;
+        }
+        if python::is_python(&file) {
+            failed |= told(&file, python::check(&file)?, json)?;
             continue;
         }
         let found = match source::read(&file) {
@@ -153,16 +158,16 @@ fn gather(path: &Path, asked: bool, files: &mut Vec<PathBuf>) -> Result<(), Fail
             .filter(|path| !(path.is_symlink() && path.is_dir()))
             .try_for_each(|path| gather(path, false, files));
     }
-    if asked || cuda::is_cuda(path) || path.extension().is_some_and(|ending| ending == "bir") {
+    if asked || cuda::is_cuda(path) || python::is_python(path) || path.extension().is_some_and(|ending| ending == "bir") {
         files.push(path.into());
     }
     Ok(())
 }
 
-/// Checks the kernels of a CUDA C++ file; whether something is wrong.
-fn check_cuda(file: &Path, json: bool) -> Result<bool, Failure> {
+/// Tells what was found in the kernels of a source file; whether something is wrong.
+fn told(file: &Path, checked: Vec<cuda::Checked>, json: bool) -> Result<bool, Failure> {
     let mut failed = false;
-    for cuda::Checked { kernel, line, errors } in cuda::check(file)? {
+    for cuda::Checked { kernel, line, errors } in checked {
         failed |= errors.is_some();
         let text = match (&errors, json) {
             (None, true) => json!({"file": file, "kernel": kernel, "line": line, "ok": true}).to_string(),

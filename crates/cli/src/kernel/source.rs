@@ -1,4 +1,4 @@
-//! Where a kernel comes from: a file in the text form or in CUDA C++, a template, or an expression.
+//! Where a kernel comes from: a file in the text form, in CUDA C++ or Python syntax, a template, or an expression.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use bornite::ir::{Kernel, Scalar, Value, VerifyError, elementwise};
 use clap::Args;
 
 use super::cuda::{self, Launch, Origin};
-use super::run;
+use super::{python, run};
 use crate::Failure;
 
 /// A kernel with all that it is called with.
@@ -55,7 +55,7 @@ pub fn shape(text: &str) -> Result<Shape, String> {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct From {
-    /// A file in the text form (.bir) or in CUDA C++ (.cu)
+    /// A file in the text form (.bir), in CUDA C++ (.cu) or in Python syntax (.py)
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// A template, at a small size; see `bornite kernel list`
@@ -289,6 +289,11 @@ impl Source {
         self.from.file.as_deref().filter(|file| cuda::is_cuda(file))
     }
 
+    /// The file, if it is one in Python syntax.
+    pub fn python_file(&self) -> Option<&Path> {
+        self.from.file.as_deref().filter(|file| python::is_python(file))
+    }
+
     /// The kernel's name, and how it is launched.
     pub fn named(&self) -> (Option<&str>, &Launch) {
         (self.kernel.as_deref(), &self.launch)
@@ -298,6 +303,9 @@ impl Source {
     pub fn job(&self) -> Result<Job, Failure> {
         if let Some(file) = self.cuda_file() {
             return self.launch.job(file, self.kernel.as_deref());
+        }
+        if let Some(file) = self.python_file() {
+            return python::job(&self.launch, file, self.kernel.as_deref());
         }
         let kernel = self.kernel()?;
         let values = run::values(&kernel);
@@ -310,8 +318,11 @@ impl Source {
         if let Some(file) = self.cuda_file() {
             return self.launch.kernel(file, self.kernel.as_deref());
         }
+        if let Some(file) = self.python_file() {
+            return python::kernel(&self.launch, file, self.kernel.as_deref());
+        }
         if self.launch.is_given() {
-            return Err("--grid, --block, --dim, --shared and --arg are for files in CUDA C++".into());
+            return Err("--grid, --block, --dim, --shared and --arg are for files in CUDA C++ or Python syntax".into());
         }
         if let Some(text) = &self.from.expr {
             return Ok(elementwise("elementwise", text, self.dtype, self.count)?);

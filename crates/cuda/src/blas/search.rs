@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::library::{none_found, version};
 use super::{Algorithm, Call, Element, Matmul, Plan};
 use crate::capture::capturing;
-use crate::tune::{Choice, DeviceTimer, Fallible, Key, Platform, Request, Timer, Tuner};
+use crate::tune::{Choice, DeviceTimer, Fallible, Key, Platform, Request, Tuner};
 use crate::{Buffer, Device, Error, Graph, Result};
 
 /// Most algorithms that the library is asked for.
@@ -53,24 +53,11 @@ impl Plan {
             Ok(unsafe { Graph::capture::<Error>(device, kept, run)? })
         };
         let request = Request { key: &key, candidates: &candidates, busy };
-        let mut timer = OneRun(DeviceTimer::new(device));
+        let mut timer = DeviceTimer::of_runs(device, RUNS);
         let found = tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
         let at = candidates.iter().position(|candidate| *candidate == found.choice).unwrap_or(0);
         plan.algorithm = algorithms[at];
         Ok(plan)
-    }
-}
-
-/// Times of graphs of [`RUNS`] runs, as those of one.
-struct OneRun(DeviceTimer);
-
-impl Timer for OneRun {
-    fn time(&mut self, work: &mut dyn FnMut() -> Fallible<()>) -> Fallible<f64> {
-        Ok(self.0.time(work)? / RUNS as f64)
-    }
-
-    fn now_ms(&mut self) -> f64 {
-        self.0.now_ms()
     }
 }
 

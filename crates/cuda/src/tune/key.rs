@@ -56,6 +56,11 @@ impl Platform {
     }
 }
 
+/// A short name for a text, such as a kernel's.
+pub fn digest(text: &str) -> String {
+    Sha256::digest(text).iter().take(12).map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl Key {
     /// A key's name among files: a hash of all of it.
     pub(super) fn hash(&self) -> String {

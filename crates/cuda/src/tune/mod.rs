@@ -31,11 +31,11 @@ mod store;
 mod timer;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use key::{Choice, Key, Platform};
+pub use key::{Choice, Key, Platform, digest};
 pub use record::{Outcome, Record, Trial};
 pub use store::{FORMAT_VERSION, Store, StoreStats};
 pub use timer::{DeviceTimer, HostTimer, Timer};
@@ -136,13 +136,31 @@ pub struct Tuner {
     pins: Mutex<HashMap<String, Arc<Record>>>,
     /// Held while something is measured: two at once would measure each other.
     measuring: Mutex<()>,
+    /// How many want nothing from the disk any more.
+    sealed: AtomicUsize,
+}
+
+/// While it is there, choices do not come from the disk: see [`Tuner::seal`].
+pub struct Sealed<'a>(&'a Tuner);
+
+impl Drop for Sealed<'_> {
+    fn drop(&mut self) {
+        self.0.sealed.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Tuner {
     /// A tuner that keeps what it finds in a store.
     pub fn new(mode: Mode, store: Store) -> Tuner {
-        let (mode, measuring) = (AtomicU8::new(mode as u8), Mutex::default());
-        Tuner { mode, budget: Mutex::default(), store, known: Mutex::default(), pins: Mutex::default(), measuring }
+        Tuner {
+            mode: AtomicU8::new(mode as u8),
+            budget: Mutex::default(),
+            store,
+            known: Mutex::default(),
+            pins: Mutex::default(),
+            measuring: Mutex::default(),
+            sealed: AtomicUsize::new(0),
+        }
     }
 
     /// The tuner that the environment asks for, made on first use. Fails only where a setting cannot be read.
@@ -183,6 +201,13 @@ impl Tuner {
     pub fn pin(&self, records: impl IntoIterator<Item = Record>) {
         let mut pins = lock(&self.pins);
         pins.extend(records.into_iter().map(|record| (record.key.hash(), Arc::new(record))));
+    }
+
+    /// Takes no choice from the disk while the result is kept, beside those that are pinned or known: what is found there
+    /// later, or is not there any more, changes nothing. Where choices may be measured, they still are.
+    pub fn seal(&self) -> Sealed<'_> {
+        self.sealed.fetch_add(1, Ordering::Relaxed);
+        Sealed(self)
     }
 
     /// Every choice this process knows, to be saved with a checkpoint.
@@ -267,6 +292,7 @@ impl Tuner {
                 let known = lock(&self.known).get(&hash).cloned();
                 let record = match known {
                     Some(record) => record,
+                    None if self.sealed.load(Ordering::Relaxed) > 0 => return None,
                     None => {
                         let record = Arc::new(self.store.get(request.key)?);
                         lock(&self.known).insert(hash, record.clone());

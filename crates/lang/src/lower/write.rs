@@ -40,6 +40,11 @@ impl Writer {
         self.statements > MAX_STATEMENTS
     }
 
+    /// Counts a statement of the source that is written out, whatever it becomes: one that becomes nothing takes time too.
+    pub fn count(&mut self) {
+        self.statements += 1;
+    }
+
     /// Takes back all that was written since a mark.
     pub fn rollback(&mut self, mark: &Mark) {
         self.b.rollback(mark);

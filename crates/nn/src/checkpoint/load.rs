@@ -21,9 +21,22 @@ use crate::{Error, Result};
 /// The largest manifest: some 400,000 tensors.
 pub(crate) const MAX_MANIFEST_BYTES: u64 = 128 << 20;
 
+/// What of a checkpoint is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contents {
+    /// Everything, to go on with it.
+    All,
+    /// Weights and state, to use the model: groups stay empty, and no memory is taken for them.
+    Weights,
+}
+
 /// Loads the checkpoint in `folder` onto a device, if it is whole.
 pub fn load(folder: impl AsRef<Path>, device: Device) -> Result<Checkpoint> {
-    let folder = folder.as_ref();
+    load_contents(folder.as_ref(), device, Contents::All)
+}
+
+/// As [`load`], of what is wanted. Files that are not read are only looked at: their size must be right.
+pub(crate) fn load_contents(folder: &Path, device: Device, contents: Contents) -> Result<Checkpoint> {
     let manifest = read_manifest(folder)?;
     let manifest_path = folder.join(MANIFEST);
     for file in &manifest.files {
@@ -43,12 +56,16 @@ pub fn load(folder: impl AsRef<Path>, device: Device) -> Result<Checkpoint> {
 
     let state = load_state(&folder.join(STATE), &manifest)?;
     let mut files = vec![];
-    for name in [WEIGHTS, STATE_TENSORS] {
+    let names: &[&str] = match contents {
+        Contents::All => &[WEIGHTS, STATE_TENSORS],
+        Contents::Weights => &[WEIGHTS],
+    };
+    for name in names {
         files.push(TensorFile::open(folder.join(name), &manifest.file(&manifest_path, name)?.parts)?);
     }
-    let mut loaded = read_tensors(&files, device)?;
-    let others = loaded.pop().unwrap_or_default();
-    let weights = loaded.pop().unwrap_or_default();
+    let mut loaded = read_tensors(&files, device)?.into_iter();
+    let weights = loaded.next().unwrap_or_default();
+    let others = loaded.next().unwrap_or_default();
 
     let mut groups: std::collections::BTreeMap<String, Tensors> =
         state.groups.into_iter().map(|group| (group, Tensors::new())).collect();

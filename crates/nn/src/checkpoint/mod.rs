@@ -43,10 +43,10 @@ use serde::de::DeserializeOwned;
 
 pub use disk::{Disk, SystemDisk};
 pub(crate) use json::read_bounded;
-pub use load::load;
+pub use load::{Contents, load};
 pub use manifest::{FORMAT_VERSION, FileRecord, Manifest, Part};
 pub(crate) use names::{nearest, shown};
-pub use store::{Keep, Loaded, Saved, Store, best, checkpoints, latest, load_latest};
+pub use store::{Keep, Loaded, Saved, Store, best, checkpoints, latest, load_latest, load_latest_of};
 
 use crate::{Error, Result};
 

@@ -16,7 +16,7 @@ use bornite::Device;
 
 use super::disk::{Disk, SystemDisk};
 use super::json::{MAX_JSON_BYTES, read_bounded};
-use super::load::{MAX_MANIFEST_BYTES, load, read_manifest};
+use super::load::{Contents, MAX_MANIFEST_BYTES, load_contents, read_manifest};
 use super::manifest::Manifest;
 use super::names::is_plain_file_name;
 use super::safetensors::layout;
@@ -331,12 +331,18 @@ pub fn checkpoints(run: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
 /// Loads the checkpoint that `latest` names. If it is damaged, that is an error; with `fall_back` the one saved before it
 /// that is whole is loaded, and a note says so.
 pub fn load_latest(run: impl AsRef<Path>, device: Device, fall_back: bool) -> Result<Loaded> {
-    let run = run.as_ref();
+    load_latest_of(run.as_ref(), device, fall_back, Contents::All)
+}
+
+/// As [`load_latest`], of what is wanted of it.
+pub fn load_latest_of(run: &Path, device: Device, fall_back: bool, contents: Contents) -> Result<Loaded> {
     let found = fs::metadata(run).map_err(Error::io("read folder", run))?;
     if !found.is_dir() {
         return Err(Error::file(run, "is a file, and checkpoints are in a folder"));
     }
-    let loaded = |path: &Path| Ok(Loaded { checkpoint: load(path, device)?, name: name_of(path), note: None });
+    let loaded = |path: &Path| {
+        Ok(Loaded { checkpoint: load_contents(path, device, contents)?, name: name_of(path), note: None })
+    };
     let mut newest = latest(run);
     let damage = loop {
         let path = match newest {

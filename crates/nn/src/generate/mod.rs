@@ -100,6 +100,11 @@ impl Generator {
         Ok(Generator { step, precision, device, context })
     }
 
+    /// How often the model was run so far: once a piece of a prompt and once a token.
+    pub fn replays(&self) -> usize {
+        self.step.replays()
+    }
+
     /// Scores of the next token after more tokens, which come at a position.
     fn advance(&self, tokens: &[u32], position: usize, length: usize) -> Result<Vec<f32>> {
         let mut padded = vec![0i64; length];

@@ -26,6 +26,8 @@ pub struct Load {
     pub rule: Rule,
     /// Whether blocks are computed again in the gradient.
     pub checkpointing: bool,
+    /// Where: a CPU computes 16-bit types in f32, and keeps much of it so.
+    pub device: Device,
 }
 
 /// Bytes that training needs at least. Numbers are wide: absurd sizes must not wrap around.
@@ -92,6 +94,7 @@ impl Load {
             false => of(model.layers) * (of(model.width) + inside),
             true => of(model.layers) * of(model.width) + inside,
         };
+        let element = if matches!(self.device, Device::Cuda(_)) { element } else { 4 };
         Memory { model: state, activations: tokens * element * (blocks + of(model.vocabulary)) }
     }
 
@@ -202,7 +205,8 @@ mod tests {
     fn load(model: GptConfig) -> Load {
         let (batch, context) = (16, model.context);
         let precision = Precision::Bf16;
-        Load { model, batch, context, accumulate: 1, precision, rule: Rule::ADAMW, checkpointing: false }
+        let (rule, device) = (Rule::ADAMW, Device::Cuda(0));
+        Load { model, batch, context, accumulate: 1, precision, rule, checkpointing: false, device }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::RunConfig;
 use super::precision::{LossScale, Precision};
-use crate::checkpoint::{Checkpoint, Keep, Store, Tensors, huggingface, load_latest, safetensors::Rules};
+use crate::checkpoint::{Checkpoint, Contents, Keep, Store, Tensors, huggingface, load_latest_of, safetensors::Rules};
 use crate::data::{Cursor, Dataset, Plan};
 use crate::generate::Generator;
 use crate::model::{Gpt, GptConfig};
@@ -23,6 +23,7 @@ use crate::{Error, Result};
 pub(crate) const CONFIG: &str = "run.toml";
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
 pub(crate) const CHECKPOINTS: &str = "checkpoints";
+pub(crate) const SAMPLES: &str = "samples.txt";
 /// The group of a checkpoint that holds what the optimiser keeps.
 pub(crate) const MOMENTS: &str = "moments";
 
@@ -43,6 +44,9 @@ pub(crate) struct State {
     pub unapplied: Option<bool>,
     /// Seconds of training.
     pub seconds: f64,
+    /// Bytes of `samples.txt`; none of checkpoints that do not know.
+    #[serde(default)]
+    pub samples: Option<u64>,
     /// Choices of kernels: a resumed run computes with the same.
     pub tuning: Vec<Record>,
 }
@@ -112,7 +116,7 @@ impl Trained {
     }
 
     fn open_run(folder: &Path, tokenizer: Option<&str>, device: Device) -> Result<Trained> {
-        let loaded = load_latest(folder.join(CHECKPOINTS), device, true)?;
+        let loaded = load_latest_of(&folder.join(CHECKPOINTS), device, true, Contents::Weights)?;
         let state: State = loaded.checkpoint.state_as()?;
         let tokenizer = match tokenizer {
             Some(name) => named_tokenizer(name)?,
@@ -209,6 +213,7 @@ impl Trained {
             scale: LossScale::new(self.precision),
             unapplied: None,
             seconds: 0.0,
+            samples: None,
             tuning: vec![],
         };
         let checkpoint = Checkpoint::new(0, self.parameters.clone(), state_json(&state)?);

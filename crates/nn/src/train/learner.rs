@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bornite::{Arena, DType, Device, Tensor, Trace, trace};
+use bornite::{Arena, DType, Device, Explained, Spec, Tensor, Trace, trace};
 
 use super::precision::{LossScale, Precision};
 use crate::model::{Cache, Gpt};
@@ -193,6 +193,18 @@ impl Learner {
         })?;
         self.steps = number;
         Ok(Outcome { losses, norm, scale: self.scale.factor })
+    }
+
+    /// What a batch of so many windows of so many tokens runs in a step, and how much memory beside that of parameters,
+    /// moments and sums. Nothing runs.
+    pub fn explain(&self, batch: usize, tokens: usize) -> Result<Explained> {
+        let spec = |dtype: DType, shape: &[usize]| Spec::new(dtype, shape, self.device);
+        let (x, scale, random) = (spec(DType::I32, &[batch, tokens]), spec(DType::F32, &[]), spec(DType::U64, &[2]));
+        let explained = self.learning.precision.within(|| match self.gradients {
+            None => self.whole.explain(&[x.clone(), x, spec(DType::F32, &[3]), scale, random]),
+            Some(_) => self.add.explain(&[x.clone(), x, scale, random]),
+        });
+        Ok(explained?)
     }
 
     /// The loss of a batch, without dropout.

@@ -28,6 +28,10 @@ pub struct Line {
     pub tokens_per_second: f64,
     /// Seconds of training so far, without those that were lost to a stop.
     pub seconds: f64,
+    /// Milliseconds of the step that the host was busy itself: not those in which it waited for the device or, on a CPU,
+    /// computed.
+    #[serde(default)]
+    pub host_ms: f64,
     /// Bytes that the device holds.
     pub memory: u64,
     /// Whether the step was left out: gradients were not finite.
@@ -44,33 +48,42 @@ pub(crate) struct Metrics {
     events: Events,
     training: Curve,
     validation: Curve,
+    skipped: u64,
 }
 
 impl Metrics {
     /// Opens the files of a run that stands after `step`: what they say of later steps is removed.
     pub fn open(folder: &Path, step: u64) -> Result<Metrics> {
         let path = folder.join(LINES);
-        let (mut training, mut validation) = (Curve::new(), Curve::new());
+        let (mut training, mut validation, mut skipped) = (Curve::new(), Curve::new(), 0);
         let fresh = folder.join(format!(".{LINES}.{}", std::process::id()));
         let write = |error| Error::io("write", &fresh)(error);
         let mut kept = BufWriter::new(File::create(&fresh).map_err(write)?);
         for line in lines(&path)?.into_iter().filter(|line| line.step <= step) {
             plot(&mut training, &mut validation, &line);
+            skipped += u64::from(line.skipped);
             writeln!(kept, "{}", json(&line)).map_err(write)?;
         }
         kept.into_inner().map_err(|error| write(error.into_error()))?.sync_all().map_err(write)?;
         fs::rename(&fresh, &path).map_err(Error::io("replace", &path))?;
         let file = OpenOptions::new().append(true).open(&path).map_err(Error::io("write", &path))?;
         let events = Events::create(folder, step)?;
-        Ok(Metrics { folder: folder.into(), file: BufWriter::new(file), events, training, validation })
+        Ok(Metrics { folder: folder.into(), file: BufWriter::new(file), events, training, validation, skipped })
+    }
+
+    /// Steps that were left out, of all.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// Takes the numbers of a step.
     pub fn push(&mut self, line: &Line) -> Result<()> {
         plot(&mut self.training, &mut self.validation, line);
+        self.skipped += u64::from(line.skipped);
         let path = self.folder.join(LINES);
         writeln!(self.file, "{}", json(line)).map_err(Error::io("write", &path))?;
-        let mut scalars = vec![("rate", line.rate), ("tokens_per_second", line.tokens_per_second)];
+        let mut scalars =
+            vec![("rate", line.rate), ("tokens_per_second", line.tokens_per_second), ("host_ms", line.host_ms)];
         scalars.extend(line.loss.map(|loss| ("loss", loss)));
         scalars.extend(line.norm.map(|norm| ("norm", norm)));
         scalars.extend(line.validation_loss.map(|loss| ("validation_loss", loss)));

@@ -13,7 +13,7 @@ use bornite_cuda::tune::Tuner;
 use super::config::RunConfig;
 use super::estimate::{Load, available, flops_a_token, parameters, peak_flops, size};
 use super::folder::{
-    CHECKPOINTS, CONFIG, MOMENTS, State, TOKENIZER, Trained, check_tokenizer, claim, named_tokenizer, write,
+    CHECKPOINTS, CONFIG, MOMENTS, SAMPLES, State, TOKENIZER, Trained, check_tokenizer, claim, named_tokenizer, write,
 };
 use super::learner::{Learner, Learning};
 use super::metrics::Metrics;
@@ -66,6 +66,7 @@ pub(super) fn prepare(
         learner.restore([&checkpoint.weights, moments], checkpoint.step, state.scale)?;
         state.cursor.map(|cursor| batches.seek(cursor)).transpose()?;
     }
+    cut_samples(&folder.join(SAMPLES), saved.as_ref().map_or(Some(0), |(_, state)| state.samples))?;
     write(&folder.join(CONFIG), &config.text()?)?;
     write_environment(folder, device)?;
     let step = learner.steps();
@@ -84,7 +85,8 @@ pub(super) fn prepare(
     };
     if checkpointing {
         let whole = Load { checkpointing: false, ..load.clone() }.memory().total();
-        let what = format!("--checkpointing saves about {} of at least {}", size(load.saved()), size(whole));
+        let (saved, whole) = (size(load.saved()), size(whole));
+        let what = format!("--checkpointing saves about {saved} of at least {whole}; steps take about a third longer");
         observer.tell(Event::Note(&what));
     }
     observer.tell(Event::Begin(&beginning));
@@ -127,12 +129,17 @@ fn begin(
         claim(folder)?;
     }
     let store = Store::open(&checkpoints, Keep { last: config.train.keep.unwrap_or(1), best: true })?;
+    let tuner = Tuner::of_process().map_err(bornite::Error::from)?;
+    // What is known at a run's beginning holds to its end, and goes into every checkpoint: also what is needed late.
+    let begin = || tuner.pin(tuner.store().records());
     if !resume {
+        begin();
         return Ok((config, store, None));
     }
     let loaded = match load_latest(&checkpoints, device, true) {
         Err(Error::NoCheckpoint { .. }) => {
             observer.tell(Event::Note("there is no checkpoint to resume from: the run starts at its beginning"));
+            begin();
             return Ok((config, store, None));
         }
         loaded => loaded?,
@@ -150,7 +157,7 @@ fn begin(
         observer.tell(Event::Note("train.steps is another number than before, so learning rates are others too"));
     }
     // Before anything is compiled: choices decide bits.
-    Tuner::of_process().map_err(bornite::Error::from)?.pin(state.tuning.iter().cloned());
+    tuner.pin(state.tuning.iter().cloned());
     Ok((config, store, Some((loaded.checkpoint, state))))
 }
 
@@ -250,6 +257,7 @@ fn load(config: &mut RunConfig, model: &GptConfig, device: Device) -> Result<Loa
         precision: *train.precision.get_or_insert(usual),
         rule,
         checkpointing: train.checkpointing.unwrap_or(false),
+        device,
     };
     if let Some(available) = available(device) {
         load.check(available, &device.to_string())?;
@@ -280,6 +288,16 @@ fn data(
         )));
     }
     Ok((data, None))
+}
+
+/// Removes the texts of steps that are made again: what is longer than the checkpoint knew it.
+fn cut_samples(path: &Path, known: Option<u64>) -> Result<()> {
+    let (Some(known), Ok(found)) = (known, fs::metadata(path)) else { return Ok(()) };
+    if found.len() <= known {
+        return Ok(());
+    }
+    let file = fs::OpenOptions::new().write(true).open(path).map_err(Error::io("write", path))?;
+    file.set_len(known).map_err(Error::io("write", path))
 }
 
 fn write_environment(folder: &Path, device: Device) -> Result<()> {

@@ -3,16 +3,16 @@
 //! Nothing here prints: an [`Observer`] hears of everything. What a step found is read one step late, so that the host is
 //! ahead of the device; only evaluations, saves and samples wait for it.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use bornite::{Device, Tensor};
-use bornite_cuda::tune::Tuner;
+use bornite_cuda::tune::{Record, Tuner};
 
 use super::config::RunConfig;
-use super::folder::{MOMENTS, State, mean_loss, state_json};
+use super::folder::{MOMENTS, SAMPLES, State, mean_loss, state_json};
 use super::learner::{Learner, Outcome};
 use super::metrics::{Line, Metrics};
 use super::precision::Precision;
@@ -98,6 +98,8 @@ pub struct Finished {
     pub step: u64,
     /// Whether it was stopped before its last step.
     pub stopped: bool,
+    /// Steps that changed nothing since gradients were not finite, of all.
+    pub skipped: u64,
     /// The last step's numbers, where one was made.
     pub last: Option<Line>,
     /// The run's folder.
@@ -113,9 +115,12 @@ pub fn run(
     resume: bool,
     observer: &mut dyn Observer,
 ) -> Result<Finished> {
+    // Choices come from the run's beginning or its checkpoint, not from what the disk holds when a kernel is first needed.
+    let _sealed = Tuner::of_process().map_err(bornite::Error::from)?.seal();
     let mut run = prepare(config, folder, device, resume, observer)?;
     let stopped = run.steps(observer)?;
-    Ok(Finished { step: run.learner.steps(), stopped, last: run.last, folder: folder.into() })
+    let (step, skipped) = (run.learner.steps(), run.metrics.skipped());
+    Ok(Finished { step, stopped, skipped, last: run.last, folder: folder.into() })
 }
 
 /// A step whose numbers have not been read.
@@ -124,6 +129,7 @@ pub(super) struct Late {
     rate: f64,
     outcome: Outcome,
     started: Instant,
+    host_ms: f64,
 }
 
 /// A run between two steps; `prepare.rs` makes it.
@@ -190,7 +196,7 @@ impl Run {
     }
 
     fn step(&mut self, steps: u64, observer: &mut dyn Observer) -> Result<()> {
-        let started = Instant::now();
+        let (started, waited) = (Instant::now(), bornite_cuda::waited());
         let mut batches = vec![];
         for _ in 0..self.config.train.accumulate.unwrap_or(1) {
             let Some(batch) = self.batches.next() else { continue };
@@ -200,7 +206,7 @@ impl Run {
         }
         let rate = self.rates.at(self.learner.steps(), steps);
         let outcome = self.learner.step(&batches, rate)?;
-        let late = Late { step: self.learner.steps(), rate, outcome, started };
+        let late = Late { step: self.learner.steps(), rate, outcome, started, host_ms: 0.0 };
         // While the device works on this step, the one before is looked at.
         if let Some(before) = self.late.replace(late) {
             self.settle(&before, started, None, observer)?;
@@ -208,6 +214,10 @@ impl Run {
         // Always after the next step has begun, also where one had to be read before: then a stop changes nothing.
         if let Some(moved) = self.unapplied.take() {
             self.learner.rescale(moved);
+        }
+        let busy = started.elapsed().saturating_sub(bornite_cuda::waited() - waited);
+        if let Some(late) = &mut self.late {
+            late.host_ms = busy.as_secs_f64() * 1e3;
         }
         Ok(())
     }
@@ -239,6 +249,7 @@ impl Run {
             norm: Some(measured.norm).filter(|norm| norm.is_finite()),
             tokens_per_second: self.tokens_a_step as f64 / seconds,
             seconds: self.seconds,
+            host_ms: late.host_ms,
             memory: self.device.allocated_bytes().unwrap_or(0) as u64,
             skipped: !measured.moved,
             validation_loss,
@@ -263,6 +274,7 @@ impl Run {
         if self.saved_at == Some(step) {
             return Ok(());
         }
+        let known = Tuner::of_process().map_err(bornite::Error::from)?.known();
         let state = State {
             model: self.learner.gpt().config().clone(),
             config: self.config.clone(),
@@ -271,7 +283,9 @@ impl Run {
             scale: self.learner.scale(),
             unapplied: self.unapplied,
             seconds: self.seconds,
-            tuning: Tuner::of_process().map_err(bornite::Error::from)?.known(),
+            samples: Some(fs::metadata(self.folder.join(SAMPLES)).map_or(0, |found| found.len())),
+            // Which candidate it was is enough; how long each took is on the disk.
+            tuning: known.into_iter().map(|record| Record { trials: vec![], ..record }).collect(),
         };
         let [weights, moments] = self.learner.tensors();
         let mut checkpoint = Checkpoint::new(step, weights, state_json(&state)?);
@@ -298,7 +312,7 @@ impl Run {
         let written = generator.write(&self.tokenizer, &prompt, &request, &mut |_| true)?;
         self.generator = Some(generator);
         let text = prompt + &written.text;
-        let path = self.folder.join("samples.txt");
+        let path = self.folder.join(SAMPLES);
         let file = OpenOptions::new().append(true).create(true).open(&path);
         let said = file.and_then(|mut file| write!(file, "--- step {step}\n{text}\n"));
         said.map_err(Error::io("write", &path))?;

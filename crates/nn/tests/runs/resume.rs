@@ -115,7 +115,14 @@ fn a_run_that_was_stopped_ends_as_one_that_was_not() {
         ),
     ];
     for (name, more) in kinds {
-        let usual = ["train.steps=26", "train.eval_every=6", "train.save_every=10", "train.keep=2"];
+        let usual = [
+            "train.steps=26",
+            "train.eval_every=6",
+            "train.save_every=10",
+            "train.keep=2",
+            "train.sample_every=7",
+            "train.sample_tokens=5",
+        ];
         let config = small(&corpus, &[&usual[..], more].concat());
         let whole = folder.at(&format!("{name}-whole"));
         go(&config, &whole, false, None).unwrap();
@@ -136,6 +143,8 @@ fn a_run_that_was_stopped_ends_as_one_that_was_not() {
             let file = std::fs::OpenOptions::new().append(true).open(out.join("metrics.jsonl"));
             let line = r#"{"step":26,"loss":1.0,"rate":1.0,"norm":1.0,"tokens_per_second":1.0,"seconds":1.0,"memory":1,"skipped":true}"#;
             write!(file.unwrap(), "{line}\n{{\"step\":").unwrap();
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(out.join("samples.txt"));
+            write!(file.unwrap(), "--- step 21\nwritten by one that died\n").unwrap();
             // Stopped once more on the way.
             let more = random.bits() % (STEPS - stop);
             let (finished, _) = go(&config, &out, true, Some(more)).unwrap();
@@ -143,9 +152,14 @@ fn a_run_that_was_stopped_ends_as_one_that_was_not() {
             let (finished, _) = go(&config, &out, true, None).unwrap();
             assert_eq!((finished.step, finished.stopped), (STEPS, false), "{what}");
             assert_same(&whole, &out, &format!("{what} and after {}", stop + more));
+            let texts = |run: &Path| std::fs::read_to_string(run.join("samples.txt")).unwrap();
+            assert_eq!(texts(&out), texts(&whole), "{what}");
         }
         if name == "f16" {
-            assert!(computed(&whole).iter().any(|(.., skipped)| *skipped), "no step was left out in f16");
+            let skipped = computed(&whole).iter().filter(|(.., skipped)| *skipped).count() as u64;
+            assert!(skipped > 0, "no step was left out in f16");
+            // Resuming what is done does nothing but count.
+            assert_eq!(go(&config, &whole, true, None).unwrap().0.skipped, skipped);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Texts: the same for a seed, whole characters as they come, ended where they should be; models in and out.
 
 use bornite::Device;
+use bornite_nn::checkpoint::load_latest;
 use bornite_nn::generate::{Finish, Request, Sampling};
 use bornite_nn::train::Trained;
 
@@ -137,4 +138,23 @@ fn characters_are_shown_whole() {
     assert_eq!(written.text, trained.tokenizer.decode(&written.tokens));
     assert!(pieces.iter().all(|piece| !piece.is_empty()), "{pieces:?}");
     assert!(written.text.chars().any(|c| text.contains(c)), "{}", written.text);
+}
+
+#[test]
+fn only_weights_are_loaded_to_write() {
+    let (folder, mut random) = (Folder::new("weights"), Random::fresh());
+    let corpus = folder.corpus(&mut random, 60);
+    let out = folder.at("run");
+    go(&small(&corpus, &["train.steps=3", "train.eval_every=0"]), &out, false, None).unwrap();
+    let path = load_latest(out.join("checkpoints"), Device::cpu(), false).unwrap();
+    let moments = out.join("checkpoints").join(path.name).join("state.safetensors");
+    let mut bytes = std::fs::read(&moments).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&moments, bytes).unwrap();
+    // Who goes on with the run needs the moments; who writes does not even look at them.
+    assert!(load_latest(out.join("checkpoints"), Device::cpu(), false).is_err());
+    let trained = Trained::open(&out, None, Device::cpu()).unwrap();
+    assert!(trained.note.is_none(), "{:?}", trained.note);
+    trained.generator().unwrap().write(&trained.tokenizer, "the", &request(0.0, 0, 3), &mut |_| true).unwrap();
 }

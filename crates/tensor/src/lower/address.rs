@@ -1,5 +1,7 @@
 //! Where elements lie: views as strides, strides as index arithmetic.
 
+use std::ops::Range;
+
 use bornite_ir::{Emit, EmitBits, ExprId, Op as Row, Value, View};
 
 use super::{Coordinates, Lowering};
@@ -43,6 +45,19 @@ pub(crate) fn aligned(place: &Strided) -> bool {
     place.offset == 0 && (runs.is_empty() || matches!(runs[..], [(_, 1)]))
 }
 
+/// The elements of a tensor in memory among which those lie that are read, where they are but a small part of it: bound as
+/// memory of its own, so that one kernel serves all parts, as the layers of a model are parts of an arena.
+fn window(base: &Tensor, place: &Strided) -> Option<Range<usize>> {
+    let start = usize::try_from(place.offset).ok()?;
+    let mut elements = 1;
+    for (length, stride) in runs(&place.shape, &place.strides) {
+        elements += length.checked_sub(1)? * usize::try_from(stride).ok()?;
+    }
+    // As memory of its own does, it begins where the widest loads may.
+    let begins = (start * base.0.dtype.bytes()).is_multiple_of(16);
+    (begins && elements <= base.0.elements() / 2).then(|| start..start + elements)
+}
+
 /// True if, taken as rows of `columns` elements, each row repeats the one element of the base that has its number.
 pub(crate) fn repeats_rows(place: &Strided, columns: usize) -> bool {
     let Some(split) = split(&place.shape, columns) else { return false };
@@ -56,6 +71,16 @@ pub(crate) fn repeats_rows(place: &Strided, columns: usize) -> bool {
 /// The axis from which a shape's elements are as many as a row has columns.
 fn split(shape: &[usize], columns: usize) -> Option<usize> {
     (0..=shape.len()).rev().find(|&axis| shape[axis..].iter().product::<usize>() == columns)
+}
+
+/// Where an element in memory is.
+pub(super) struct Place {
+    /// By what it is known to have been loaded, with its index.
+    pub id: u64,
+    /// What of the tensor it is in, how that lies, and which one of it.
+    pub part: Option<Range<usize>>,
+    pub place: Strided,
+    pub index: ExprId,
 }
 
 /// How neighbours lie in memory.
@@ -178,22 +203,30 @@ impl Lowering {
         }
     }
 
+    /// Where the element of a tensor in memory is, or the first of some.
+    pub(super) fn find(&mut self, base: &Tensor, place: &Strided, at: &Coordinates) -> Place {
+        let part = window(base, place);
+        let place = Strided { offset: if part.is_some() { 0 } else { place.offset }, ..place.clone() };
+        Place { id: self.loaded_id(base, part.as_ref()), index: self.place_of(at, &place), part, place }
+    }
+
     /// Elements of a tensor in memory.
     pub(super) fn load_values(&mut self, base: &Tensor, place: &Strided, at: &Coordinates) -> Vec<ExprId> {
-        let index = self.place_of(at, place);
+        let Place { id, part, place, index } = self.find(base, place, at);
+        let place = &place;
         // What is picked of a row is read before anything of it is written.
         let picks = self.lanes == 1 && self.row_picked.is_some_and(|row| at.row == Some(row)) && aligned(place);
-        if Some(index) != self.own && !picks {
+        if part.is_some() || Some(index) != self.own && !picks {
             self.out_of_step.insert(base.0.id);
         }
         let kind = if self.lanes > 1 { neighbours(place, self.lanes) } else { Neighbours::Same };
-        let key = (base.0.id, index, if kind == Neighbours::Same { 1 } else { self.lanes });
+        let key = (id, index, if kind == Neighbours::Same { 1 } else { self.lanes });
         if let Some(found) = self.known.iter().rev().find_map(|known| known.values.get(&key)) {
             return found.clone();
         }
-        let values = match aligned(place) {
-            true => self.kept_or(base, at, |l| l.loaded(base, place, at, index, kind)),
-            false => self.loaded(base, place, at, index, kind),
+        let values = match aligned(place) && part.is_none() {
+            true => self.kept_or(base, at, |l| l.loaded(base, None, place, at, index, kind)),
+            false => self.loaded(base, part, place, at, index, kind),
         };
         if let Some(known) = self.known.last_mut() {
             known.values.insert(key, values.clone());
@@ -205,12 +238,13 @@ impl Lowering {
     fn loaded(
         &mut self,
         base: &Tensor,
+        part: Option<Range<usize>>,
         place: &Strided,
         at: &Coordinates,
         index: ExprId,
         kind: Neighbours,
     ) -> Vec<ExprId> {
-        let view = self.view(base);
+        let view = self.view_of(base, part);
         match kind {
             Neighbours::Same => vec![self.b.load(view, index)],
             Neighbours::Adjacent if base.0.dtype != DType::Bool => self.load_adjacent(view.into(), index, base.0.dtype),

@@ -10,7 +10,8 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, Scalar, Type, Value};
+use bornite_codegen::cuda::BLOCK;
+use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, Scalar, Stmt, Type, Value};
 
 use super::blocks;
 use super::{Coordinates, Lowered, Lowering, accumulator, aligned, extreme, look_through, reports, seen};
@@ -18,7 +19,7 @@ use crate::node::{Node, Op, Reduce};
 use crate::{DType, Device, Result, Tensor};
 
 /// What a group's kernel runs over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Form {
     /// Elements.
     Elements(usize),
@@ -35,6 +36,17 @@ pub(crate) struct Group<'a> {
     pub outputs: Vec<&'a Tensor>,
     /// Nodes that are computed, inputs before those that read them.
     pub order: Vec<&'a Tensor>,
+    /// How the work is spread on a GPU, where that was measured.
+    pub spread: Option<Spread>,
+}
+
+/// How a kernel's work is spread over threads. It changes no bit of what is computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Spread {
+    /// Elements a thread takes at once.
+    pub lanes: usize,
+    /// Threads a block.
+    pub threads: u32,
 }
 
 thread_local! {
@@ -61,12 +73,21 @@ pub(crate) fn for_gpu(device: Device) -> bool {
     matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get()
 }
 
-/// Lowers a group for a device. Results that are to take the place of a tensor in memory are named with it; every element
-/// of that must be read for the same element of the results alone ([`Lowered::in_step`]).
-pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, Tensor)]) -> Result<Lowered> {
+/// Results that are to take the place of a tensor in memory, named with it.
+#[derive(Default)]
+pub(crate) struct InPlaceOf {
+    /// Every element of that must be read for the same element of the results alone ([`Lowered::in_step`]).
+    pub replaced: Vec<(u64, Tensor)>,
+    /// Whether nothing may be written where a step before has met a bad index.
+    pub guarded: bool,
+}
+
+/// Lowers a group for a device.
+pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &InPlaceOf) -> Result<Lowered> {
     let on_gpu = for_gpu(device);
     let (name, index) = (name(group), index_type(group));
     let blocks = if on_gpu { blocks::shape(group, || shared_bytes(device)) } else { None };
+    let mut threads = BLOCK;
     let instances = match group.form {
         Form::Elements(elements) => elements,
         Form::Rows { rows, .. } => rows,
@@ -79,7 +100,8 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, T
             Builder::blocks(name, grid, block, index)
         }
         (None, Form::Elements(elements)) if on_gpu => {
-            lanes = lanes_of(group, elements);
+            let spread = group.spread.unwrap_or_else(|| usual_spread(group, elements));
+            (lanes, threads) = (spread.lanes, spread.threads);
             Builder::new(name, (elements / lanes) as u64, index)
         }
         _ => Builder::new(name, instances as u64, index),
@@ -96,7 +118,7 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, T
     let mut outs = vec![];
     for (n, output) in group.outputs.iter().enumerate() {
         let name = if group.outputs.len() == 1 { "out".into() } else { format!("out{n}") };
-        let replaced = in_place.iter().find(|(id, _)| *id == output.0.id).map(|(_, tensor)| tensor);
+        let replaced = in_place.replaced.iter().find(|(id, _)| *id == output.0.id).map(|(_, tensor)| tensor);
         let access = if replaced.is_some() { Access::ReadWrite } else { Access::Write };
         let out = l.param(name, output, access);
         l.loads.extend(replaced.map(|tensor| (tensor.0.id, out)));
@@ -104,6 +126,13 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, T
     }
     if group.order.iter().any(|t| reports(&t.0)) {
         l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
+    }
+    if in_place.guarded {
+        let status = l.b.param("status", DType::I64, crate::status::WORDS, Access::Read);
+        let (first, fine) = (l.b.index_constant(0), l.b.constant(Value::int(DType::I64, 0)));
+        let code = l.b.load(status, first);
+        let bad = l.b.op(Row::Ne, &[&code, &fine]);
+        l.b.if_else(bad, |b| b.simple(Stmt::Return(None)), |_| {});
     }
     if let Form::Rows { rows, columns } = group.form {
         l.frame = Some((rows, columns));
@@ -116,7 +145,23 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &[(u64, T
         (None, Form::Rows { columns, .. }) => l.rows(group, &outs, columns),
         (None, Form::Middle { middle, inner, .. }) => l.middle(group, &outs, middle, inner),
     }
-    l.finish()
+    Ok(Lowered { threads, guarded: in_place.guarded, ..l.finish()? })
+}
+
+/// The ways to spread a group's work over the threads of a GPU, the usual one first.
+pub(crate) fn spreads(group: &Group<'_>, device: Device) -> Vec<Spread> {
+    let usual = match (blocks::shape(group, || shared_bytes(device)), group.form) {
+        (None, Form::Elements(elements)) => usual_spread(group, elements),
+        (Some(blocks::Shape::Rows(rows)), _) if rows.threads == blocks::WARP => {
+            return [4, 1, 2, 8].map(|warps| Spread { lanes: 1, threads: 32 * warps }).into();
+        }
+        _ => return vec![],
+    };
+    let Form::Elements(elements) = group.form else { return vec![] };
+    let lanes =
+        [1, 2, 4, 8].into_iter().filter(|lanes| elements.is_multiple_of(*lanes) && *lanes <= widest(group, elements));
+    let all = lanes.flat_map(|lanes| [64, 128, BLOCK].map(|threads| Spread { lanes, threads }));
+    [usual].into_iter().chain(all.filter(|spread| *spread != usual)).collect()
 }
 
 /// Shared memory that a block can have on a device.
@@ -152,13 +197,21 @@ fn index_type(group: &Group<'_>) -> Scalar {
     if largest <= i32::MAX as usize { Scalar::I32 } else { Scalar::I64 }
 }
 
-/// Elements a thread: 16 bytes of the widest type in memory, unless there are too few to keep all of a GPU busy.
-fn lanes_of(group: &Group<'_>, elements: usize) -> usize {
-    const BUSY: usize = 1 << 17;
+/// How many elements are 16 bytes of the widest type in memory.
+fn widest(group: &Group<'_>, elements: usize) -> usize {
     let inputs = group.order.iter().flat_map(|t| t.0.reads()).map(|input| look_through(input).0);
     let loaded = inputs.filter(|base| group.order.iter().all(|t| t.0.id != base.0.id) && base.0.elements() == elements);
     let bytes = loaded.chain(group.outputs.iter().copied()).map(|t| t.0.dtype.bytes()).max().unwrap_or(4);
-    [16 / bytes, 4, 2].into_iter().find(|n| elements.is_multiple_of(*n) && elements / n >= BUSY).unwrap_or(1)
+    16 / bytes
+}
+
+/// As many elements a thread as leave enough threads to keep all of a GPU busy. Blocks of fewer threads were never faster on
+/// an H200, at any size.
+fn usual_spread(group: &Group<'_>, elements: usize) -> Spread {
+    const BUSY_THREADS: usize = 1 << 15;
+    let lanes = [widest(group, elements), 4, 2].into_iter();
+    let lanes = lanes.filter(|n| elements.is_multiple_of(*n)).find(|n| elements / n >= BUSY_THREADS).unwrap_or(1);
+    Spread { lanes, threads: BLOCK }
 }
 
 /// True if a kernel over elements is the same for any number of them: each is computed from elements that have its number,

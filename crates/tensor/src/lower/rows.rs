@@ -58,8 +58,12 @@ impl<'a> Rows<'a> {
             4097..=16384 => 256,
             _ => 512,
         });
-        let mut plan =
-            Rows { rows, columns, threads, together: if threads == WARP { 4 } else { 1 }, lanes, kept: vec![] };
+        let together = match group.spread {
+            _ if threads != WARP => 1,
+            Some(spread) => spread.threads as usize / WARP,
+            None => 4,
+        };
+        let mut plan = Rows { rows, columns, threads, together, lanes, kept: vec![] };
         if !plan.in_registers() && columns > IN_CACHE {
             plan.keep(group, shared_bytes);
         }

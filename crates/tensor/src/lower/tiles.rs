@@ -163,8 +163,8 @@ impl Lowering {
                             l.b.load(tile, at)
                         })
                         .collect();
-                    let index = l.place_of(&Coordinates::linear(linear, &place.shape), place);
-                    l.remember(base.0.id, index, values);
+                    let found = l.find(base, place, &Coordinates::linear(linear, &place.shape));
+                    l.remember(found.id, found.index, values);
                 }
                 let values: Vec<Vec<ExprId>> = (group.outputs.iter())
                     .map(|output| l.output_values(output, &Coordinates::linear(linear, &output.0.shape)))
@@ -186,8 +186,9 @@ impl Lowering {
         if lanes == 1 {
             return self.load_values(base, place, &at);
         }
-        let (index, view) = (self.place_of(&at, place), self.view(base));
-        let wide = self.b.load_wide(view, index, lanes as u8);
+        let found = self.find(base, place, &at);
+        let view = self.view_of(base, found.part);
+        let wide = self.b.load_wide(view, found.index, lanes as u8);
         (0..lanes).map(|n| self.b.extract(wide, n as u32)).collect()
     }
 }

@@ -1,10 +1,11 @@
 //! What a plan does and what that costs at least, in numbers and in words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use bornite_codegen::cpu::pool;
 use bornite_cuda::profile::Roof;
+use bornite_ir::Kernel;
 
 use super::work::Call;
 use super::{Life, Memory, Plan, Present, Slot, Step, plan};
@@ -29,6 +30,8 @@ pub struct Explained {
     pub device: Device,
     /// The launches, in order.
     pub steps: Vec<ExplainedStep>,
+    /// The names of the different generated kernels among them, sorted. Kernels for other shapes may have the same name.
+    pub kernels: Vec<String>,
     /// Memory that steps use between them, beside that of inputs and results.
     pub scratch_bytes: usize,
     /// The step at which most of the scratch memory is in use.
@@ -78,16 +81,6 @@ pub struct LiveValue {
     pub bytes: usize,
 }
 
-/// What a step costs, beside the bytes of its arguments.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Cost {
-    pub flops: u64,
-    /// Where it is less than all bytes of all arguments.
-    pub bytes: Option<u64>,
-    /// Whether it is a product of 16-bit floats.
-    pub narrow_product: bool,
-}
-
 /// Operations on elements that products of 16-bit floats have for each one that others have, on GPUs.
 fn tensor_cores(compute_capability: (u32, u32)) -> f64 {
     match compute_capability {
@@ -117,6 +110,11 @@ fn roof(device: Device) -> Option<(Roof, f64)> {
 }
 
 impl Step {
+    /// The generated kernel that runs, if it is one.
+    pub(super) fn kernel(&self) -> Option<&Kernel> {
+        if let Call::Kernel(program) = &self.call { Some(program.kernel()) } else { None }
+    }
+
     fn explained(&self, roof: Option<(Roof, f64)>) -> ExplainedStep {
         let what = match &self.call {
             Call::Kernel(program) => program.name().to_owned(),
@@ -147,10 +145,18 @@ impl Plan {
         Explained {
             device: self.device,
             steps: self.steps.iter().map(|step| step.explained(roof)).collect(),
+            kernels: self.kernels(),
             scratch_bytes: self.scratch_bytes,
             peak: self.peak(),
             roof: roof.map(|(roof, _)| roof),
         }
+    }
+
+    fn kernels(&self) -> Vec<String> {
+        let distinct: HashSet<&Kernel> = self.steps.iter().filter_map(Step::kernel).collect();
+        let mut names: Vec<String> = distinct.iter().map(|kernel| kernel.name.clone()).collect();
+        names.sort_unstable();
+        names
     }
 
     /// When most scratch memory is in use, and by what. What is a part of something larger, or replaced by something else at that
@@ -231,7 +237,9 @@ impl fmt::Display for ExplainedStep {
 
 impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} steps on {}, {} bytes of scratch memory", self.steps.len(), self.device, self.scratch_bytes)?;
+        let Explained { device, scratch_bytes, .. } = self;
+        let (steps, kernels) = (self.steps.len(), self.kernels.len());
+        writeln!(f, "{steps} steps on {device} by {kernels} kernels, {scratch_bytes} bytes of scratch memory")?;
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
         write!(f, "in all {}B, {}flop", Short(self.bytes() as f64), Short(self.flops() as f64))?;
         if let (Some(least), Some(roof)) = (self.least_us(), self.roof) {

@@ -1,20 +1,24 @@
 //! What computes each node: a generated kernel, a product of the library, or what a joint node says.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Kernel, Value};
 
 use super::by_hand::{in_memory, is_shown, launches};
-use super::explain::Cost;
+use super::cost::{Cost, flops, meaning_flops, product_flops};
 use super::fuse::{Unit, units};
 use super::is_source;
 use super::memory::{last_uses, written};
 use super::place::{ByCalls, InPlace, Into, Places, places};
+use super::tune::lower_tuned;
 use crate::execute::{Flavour, Program, RoutineCall};
 use crate::fused::Fails;
 use crate::joint::{self, How, Joint};
-use crate::lower::{Group, Lowered, for_gpu, lower, lower_group, lower_pieces, lower_row, lower_scatter};
+use crate::lower::{
+    Group, InPlaceOf, Input, Lowered, for_gpu, lower, lower_group, lower_pieces, lower_row, lower_scatter,
+};
 use crate::matmul::{Product, products};
 use crate::node::{Node, Op};
 use crate::scatter::scatter;
@@ -32,7 +36,8 @@ pub(super) enum Call {
 
 /// What a step is to run, before code is compiled.
 pub(super) enum Planned {
-    Kernel(Box<Kernel>, Flavour),
+    /// With the threads a block on a GPU, where the kernel does not say.
+    Kernel(Box<Kernel>, Flavour, u32),
     Product(Arc<Product>),
     Routine(Arc<RoutineCall>, Fails),
     Source(Arc<SourceCall>),
@@ -42,8 +47,12 @@ pub(super) enum Planned {
 pub(super) enum Operand {
     /// Written: the node's id and its bytes.
     Out(u64, usize),
+    /// The device's words for bad indices, written or only looked at.
     Status,
+    Guard,
     In(Tensor),
+    /// So many bytes of a tensor, from one on.
+    Part(Tensor, usize, usize),
 }
 
 /// A step before its memory is known.
@@ -57,7 +66,10 @@ pub(super) struct Work {
 
 impl Work {
     pub fn inputs(&self) -> impl Iterator<Item = &Tensor> {
-        self.operands.iter().filter_map(|operand| if let Operand::In(tensor) = operand { Some(tensor) } else { None })
+        self.operands.iter().filter_map(|operand| match operand {
+            Operand::In(tensor) | Operand::Part(tensor, ..) => Some(tensor),
+            Operand::Out(..) | Operand::Status | Operand::Guard => None,
+        })
     }
 
     pub fn outputs(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
@@ -126,8 +138,8 @@ pub(super) fn work(
         for unit in units(nodes, &wanted, &library, &places.of, fuses) {
             let work = &mut worked.work;
             let tensor = match unit {
-                Unit::Group(group) => {
-                    let lowered = lower_group(&group, device, &[])?;
+                Unit::Group(mut group) => {
+                    let lowered = lower_tuned(&mut group, device)?;
                     groups.push((work.len(), group, lowered.in_step.clone()));
                     let (_, group, _) = &groups[groups.len() - 1];
                     work.push(group_kernel(lowered, group)?);
@@ -201,10 +213,19 @@ pub(super) fn work(
 /// True if the steps from one on may write where `old` is: none of them reads it, and none can fail any more. What can fail must
 /// leave variables as they are until it is known that it has not: on the host when it has run, on a GPU at the end.
 fn may_replace(device: Device, work: &[Work], from: usize, old: &Tensor) -> bool {
+    !is_late(device, work) && is_done_with(work, from, old)
+}
+
+/// True if the steps from one on neither read a tensor nor fail.
+fn is_done_with(work: &[Work], from: usize, old: &Tensor) -> bool {
     let fails = |work: &Work| matches!(work.call, Planned::Routine(_, Fails::Perhaps)) || reports(work);
     let reads = |work: &Work| work.inputs().any(|input| input.0.id == old.0.id);
-    let late = matches!(device, Device::Cuda(_)) && work.iter().any(reports);
-    !late && !work[from..].iter().any(|work| fails(work) || reads(work))
+    !work[from..].iter().any(|work| fails(work) || reads(work))
+}
+
+/// True if it is known only at the end whether a step has met a bad index.
+fn is_late(device: Device, work: &[Work]) -> bool {
+    for_gpu(device) && work.iter().any(reports)
 }
 
 /// True if a step can meet a bad index.
@@ -229,13 +250,15 @@ fn settle(device: Device, homes: &[(u64, Tensor)], groups: &[Placed<'_>], worked
             .filter(|(id, _)| group.outputs.iter().any(|t| t.0.id == *id))
             .filter(|(_, old)| {
                 let safe = !reads(&worked.work[*at], old) || in_step.contains(&old.0.id);
-                safe && !reports(&worked.work[*at]) && may_replace(device, &worked.work, at + 1, old)
+                safe && !reports(&worked.work[*at]) && is_done_with(&worked.work, at + 1, old)
             })
             .cloned()
             .collect();
         if !here.is_empty() {
-            worked.work[*at] = group_kernel(lower_group(group, device, &here)?, group)?;
-            worked.homes.extend(here);
+            // Where it is known late whether all went well, the kernel asks before it writes.
+            let in_place = InPlaceOf { replaced: here, guarded: is_late(device, &worked.work) };
+            worked.work[*at] = group_kernel(lower_group(group, device, &in_place)?, group)?;
+            worked.homes.extend(in_place.replaced);
         }
     }
     Ok(())
@@ -272,6 +295,7 @@ fn reuse(device: Device, wanted: &HashSet<u64>, groups: &[Placed<'_>], worked: &
     };
     for (at, group, in_step) in groups {
         let mut here: Vec<(u64, Tensor)> = vec![];
+        let guarded = worked.work[*at].operands.iter().any(|operand| matches!(operand, Operand::Guard));
         for output in group.outputs.iter().filter(|output| !settled(worked, output.0.id)) {
             let dies = |input: &&Tensor| {
                 let (id, node) = (input.0.id, &input.0);
@@ -291,7 +315,8 @@ fn reuse(device: Device, wanted: &HashSet<u64>, groups: &[Placed<'_>], worked: &
         }
         worked.replaces.extend(here.iter().map(|(id, replaced)| (*id, replaced.0.id)));
         here.extend(worked.homes.iter().filter(|(id, _)| group.outputs.iter().any(|t| t.0.id == *id)).cloned());
-        worked.work[*at] = group_kernel(lower_group(group, device, &here)?, group)?;
+        let in_place = InPlaceOf { replaced: here, guarded };
+        worked.work[*at] = group_kernel(lower_group(group, device, &in_place)?, group)?;
     }
     Ok(())
 }
@@ -348,12 +373,15 @@ fn group_kernel(lowered: Lowered, group: &Group<'_>) -> Result<Work> {
     let about = group.outputs.last().map_or(About::default(), |t| About::of(&t.0));
     let mut work = kernel(lowered, outs, about)?;
     work.cost.flops = group.order.iter().map(|tensor| flops(&tensor.0)).sum();
-    if let Planned::Kernel(_, flavour) = &mut work.call
-        && group.order.iter().any(|tensor| is_drawn(tensor))
-    {
-        *flavour = Flavour::Exact;
+    if let Planned::Kernel(_, flavour, _) = &mut work.call {
+        *flavour = flavour_of(group)?;
     }
     Ok(work)
+}
+
+/// How the kernel of a group is printed.
+pub(super) fn flavour_of(group: &Group<'_>) -> Result<Flavour> {
+    if group.order.iter().any(|tensor| is_drawn(tensor)) { Ok(Flavour::Exact) } else { Flavour::of_tensors() }
 }
 
 /// True if a tensor is made of random words and constants alone: random numbers are the same on all devices, to the bit.
@@ -378,38 +406,19 @@ fn is_drawn(tensor: &Tensor) -> bool {
 
 /// A launch of a lowered kernel.
 fn kernel(lowered: Lowered, outs: Vec<Operand>, about: About) -> Result<Work> {
-    let Lowered { kernel, inputs, reports, values, .. } = lowered;
-    let status = reports.then_some(Operand::Status);
-    let operands = outs.into_iter().chain(status).chain(inputs.into_iter().map(Operand::In)).collect();
-    let call = Planned::Kernel(Box::new(kernel), Flavour::of_tensors()?);
+    let Lowered { kernel, inputs, reports, guarded, values, threads, .. } = lowered;
+    let status = reports.then_some(Operand::Status).or(guarded.then_some(Operand::Guard));
+    let inputs = inputs.into_iter().map(|Input { tensor, part }| match part {
+        None => Operand::In(tensor),
+        Some(part) => {
+            let bytes = tensor.0.dtype.bytes();
+            Operand::Part(tensor, part.start * bytes, part.len() * bytes)
+        }
+    });
+    let operands = outs.into_iter().chain(status).chain(inputs).collect();
+    let call = Planned::Kernel(Box::new(kernel), Flavour::of_tensors()?, threads);
     let values = values.into_iter().map(|value| vec![value]).collect();
     Ok(Work { call, operands, values, about, cost: Cost::default() })
-}
-
-/// Operations on elements that a node takes.
-fn flops(node: &Node) -> u64 {
-    let elements = match (&node.op, &node.inputs[..]) {
-        (Op::Matmul, [a, _]) => 2 * node.elements() * a.0.shape.last().unwrap_or(&0),
-        (Op::Reduce(..) | Op::ArgReduce(..) | Op::Cumsum(_), [x, ..]) => x.0.elements(),
-        (Op::ScatterAdd(_), [_, _, values]) => values.0.elements(),
-        (Op::Map(_) | Op::Cast(_), _) => node.elements(),
-        _ => 0,
-    };
-    elements as u64
-}
-
-/// Operations on elements of the product behind what a call of a library computes.
-fn product_flops(tensor: &Tensor) -> u64 {
-    const MOST: usize = 96;
-    let mut queue = VecDeque::from([tensor]);
-    for _ in 0..MOST {
-        match queue.pop_front() {
-            Some(tensor) if matches!(tensor.0.op, Op::Matmul) => return flops(&tensor.0),
-            Some(tensor) => queue.extend(tensor.0.reads()),
-            None => break,
-        }
-    }
-    0
 }
 
 /// True if a node is a part that has to be computed.
@@ -483,22 +492,8 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
         values.push(vec![Value::int(DType::I64, crate::status::kernel_code(kernel_of, &values, place))]);
         flavour = Flavour::Checked;
     }
-    let call = Planned::Kernel(Box::new((**kernel_of).clone()), flavour);
+    let call = Planned::Kernel(Box::new((**kernel_of).clone()), flavour, BLOCK);
     let cost = Cost { flops: meaning_flops(tensor), ..Cost::default() };
     work.push(Work { call, operands, values, about, cost });
     Ok(())
-}
-
-/// Operations on elements of the plain ops that a joint stands for, if it stands for some.
-fn meaning_flops(joint: &Tensor) -> u64 {
-    let Some((of, inputs)) = joint::of(&joint.0) else { return 0 };
-    let mut seen: HashSet<u64> = inputs.iter().map(|input| input.0.id).collect();
-    let (mut stack, mut sum): (Vec<&Tensor>, u64) = (joint.0.inputs[..of.meanings()].iter().collect(), 0);
-    while let Some(tensor) = stack.pop() {
-        if seen.insert(tensor.0.id) && !is_source(tensor) {
-            sum += flops(&tensor.0);
-            stack.extend(tensor.0.reads());
-        }
-    }
-    sum
 }

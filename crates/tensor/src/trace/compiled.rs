@@ -3,10 +3,12 @@
 //! On CUDA the replay is one graph launch. Its addresses are fixed, so arguments are copied in, variables settle at
 //! their home, and a result that is still held when its memory is needed again gets a copy.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use super::Spec;
+use super::homecoming::Homecoming;
 use crate::arena::scratch;
 use crate::buffer::Buffer;
 use crate::moves::{self, Move};
@@ -41,8 +43,8 @@ pub(super) struct Compiled {
     variables: Vec<(Var, bool)>,
     /// Addresses, once variables have a home; and how often any had changed or was read when these were last there.
     settled: Option<(Addresses, u64)>,
-    /// What computes the new values, and what brings them home where that waits until they are known to be good.
-    graphs: Option<(bornite_cuda::Graph, Option<bornite_cuda::Graph>)>,
+    /// What computes new values and brings them home, on CUDA.
+    graph: Option<bornite_cuda::Graph>,
 }
 
 /// Where things are that a plan reads and writes; it stays so.
@@ -139,7 +141,7 @@ impl Compiled {
             updates,
             variables: used,
             settled: None,
-            graphs: None,
+            graph: None,
             plan,
         })
     }
@@ -183,7 +185,7 @@ impl Compiled {
     fn use_scratch(&mut self) -> Result<()> {
         let temps = scratch(self.plan.device, self.plan.scratch_bytes)?;
         if !temps.is(&self.temps) {
-            (self.temps, self.graphs) = (temps, None);
+            (self.temps, self.graph) = (temps, None);
         }
         Ok(())
     }
@@ -272,15 +274,11 @@ impl Compiled {
     /// Computes the results and changes the variables. Those change only when it is known that no index was bad.
     fn run(&mut self) -> Result<()> {
         self.record()?;
-        let waits = self.plan.reports();
-        match &mut self.graphs {
+        match &mut self.graph {
             // A graph is one launch to the clock: whoever profiles wants to see its kernels.
-            Some((graph, homecoming)) if !bornite_cuda::profile::is_on() => {
+            Some(graph) if !bornite_cuda::profile::is_on() => {
                 graph.launch()?;
-                if waits {
-                    self.plan.check()?;
-                    homecoming.as_mut().map_or(Ok(()), bornite_cuda::Graph::launch)?;
-                }
+                self.plan.check()?;
             }
             _ => {
                 self.compute()?;
@@ -307,31 +305,49 @@ impl Compiled {
         Ok(())
     }
 
-    /// Captures the graphs on CUDA, if they are not there and nobody profiles.
+    /// As [`bring_home`](Compiled::bring_home) before it is known whether an index was bad: the device looks.
+    fn bring_home_if_good(&self, homecoming: &Homecoming, status: &Buffer) -> Result<()> {
+        let Some((addresses, _)) = &self.settled else { return Ok(()) };
+        for (home, (_, root)) in addresses.homes.iter().zip(&self.updates) {
+            if !self.plan.in_place.contains(root) {
+                homecoming.run(home, &self.roots[*root], status)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Captures the graph on CUDA, if it is not there and nobody profiles.
     fn record(&mut self) -> Result<()> {
         let (Device::Cuda(ordinal), Some((addresses, _))) = (self.plan.device, &self.settled) else { return Ok(()) };
-        if self.graphs.is_some() || bornite_cuda::profile::is_on() {
+        if self.graph.is_some() || bornite_cuda::profile::is_on() {
             return Ok(());
         }
         let device = bornite_cuda::Device::open(ordinal)?;
         let buffers =
             [&self.roots[..], std::slice::from_ref(&self.temps), &addresses.sources, &addresses.homes].concat();
-        let kept = || buffers.iter().filter_map(Buffer::kept).chain(self.plan.programs()).collect();
+        let mut kept: Vec<Arc<dyn Any + Send + Sync>> = buffers.iter().filter_map(Buffer::kept).collect();
+        kept.extend(self.plan.programs());
+        let guarded = match self.plan.status() {
+            Some(status) => {
+                let homecoming = Homecoming::ready(self.plan.device)?;
+                kept.push(homecoming.kept());
+                kept.extend(status.kept());
+                Some((homecoming, status))
+            }
+            None => None,
+        };
         self.plan.warm(&self.roots, Some(&self.temps), &addresses.sources)?;
-        let waits = self.plan.reports();
-        let whole = || if waits { self.compute() } else { self.compute().and_then(|()| self.bring_home()) };
+        let whole = || {
+            self.compute()?;
+            match &guarded {
+                Some((homecoming, status)) => self.bring_home_if_good(homecoming, status),
+                None => self.bring_home(),
+            }
+        };
         // SAFETY: these are all the buffers and programs that the work uses; the library's workspace is never freed.
         #[allow(unsafe_code)]
-        let graph = unsafe { bornite_cuda::Graph::capture::<Error>(&device, kept(), whole)? };
-        let stays = self.updates.iter().all(|(_, root)| self.plan.in_place.contains(root));
-        let homecoming = if !waits || stays {
-            None
-        } else {
-            // SAFETY: as above.
-            #[allow(unsafe_code)]
-            Some(unsafe { bornite_cuda::Graph::capture::<Error>(&device, kept(), || self.bring_home())? })
-        };
-        self.graphs = Some((graph, homecoming));
+        let graph = unsafe { bornite_cuda::Graph::capture::<Error>(&device, kept, whole)? };
+        self.graph = Some(graph);
         Ok(())
     }
 

@@ -1,0 +1,94 @@
+//! Kernels in Python syntax: how they are made for a launch.
+
+use std::path::Path;
+
+use bornite::ir::Kernel;
+use bornite_lang::python::{Declared, Module};
+use bornite_lang::{LoadError, Request};
+
+use super::cuda::{Checked, Launch, read};
+use super::source::Job;
+use crate::Failure;
+
+/// True for files in Python syntax.
+pub fn is_python(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending == "py")
+}
+
+fn load(file: &Path) -> Result<Module, Failure> {
+    Module::load(file).map_err(|error| match error {
+        LoadError::Wrong(errors) => errors.into(),
+        other => other.into(),
+    })
+}
+
+/// The launch as far as the command line tells it.
+fn request(launch: &Launch) -> Request {
+    let mut request = Request::over(launch.dim.as_ref().map_or(&[], |dim| &dim.0));
+    for named in launch.named() {
+        request = request.shape(&named.name, &named.shape);
+    }
+    request
+}
+
+/// A kernel to be written; sizes that are not told are left to the call.
+pub fn kernel(launch: &Launch, file: &Path, name: Option<&str>) -> Result<Kernel, Failure> {
+    let module = load(file)?;
+    let name = chosen(&module, file, name)?;
+    Ok(module.kernel(&name, &request(launch))?.kernel)
+}
+
+/// A kernel to be run, with what it is given.
+pub fn job(launch: &Launch, file: &Path, name: Option<&str>) -> Result<Job, Failure> {
+    let module = load(file)?;
+    let name = chosen(&module, file, name)?;
+    if launch.dim.is_none() {
+        return Err("say how many instances are to run: --dim 1024 or --dim 32x32".into());
+    }
+    // An array that is given nothing is named before its sizes are asked for.
+    let lowered = module.kernel(&name, &request(launch))?;
+    launch.filled(file, read(file)?, lowered)
+}
+
+/// The kernel of a name, or the only one.
+fn chosen(module: &Module, file: &Path, name: Option<&str>) -> Result<String, Failure> {
+    if let Some(name) = name {
+        return Ok(name.to_owned());
+    }
+    let all = module.kernels();
+    match &all[..] {
+        [] => Err(format!("{} has no kernel", file.display()).into()),
+        [one] => Ok(one.name.clone()),
+        _ => {
+            let names: Vec<&str> = all.iter().map(|kernel| kernel.name.as_str()).collect();
+            let names = names.join(", ");
+            Err(format!("{} has several kernels: choose one with --kernel: {names}", file.display()).into())
+        }
+    }
+}
+
+/// Checks all kernels of a file, as if launched with arrays of any shape.
+pub fn check(file: &Path) -> Result<Vec<Checked>, Failure> {
+    let module = match Module::load(file) {
+        Ok(module) => module,
+        Err(LoadError::Wrong(errors)) => {
+            let line = errors.all.first().map_or(1, |found| found.line as usize);
+            return Ok(vec![Checked { kernel: None, line, errors: Some(errors) }]);
+        }
+        Err(other) => return Err(other.into()),
+    };
+    let request = Request::over(&[]);
+    let check = |(n, kernel): (usize, Declared)| {
+        let mut errors = module.kernel_at(n, &[], &request).err();
+        // Where types are open, one that fits is enough.
+        for ty in ["float32", "vec3", "int32", "mat33"] {
+            if kernel.open.is_empty() || errors.is_none() {
+                break;
+            }
+            let types: Vec<(&str, &str)> = kernel.open.iter().map(|name| (name.as_str(), ty)).collect();
+            errors = module.kernel_at(n, &types, &request).err();
+        }
+        Checked { kernel: Some(kernel.name), line: kernel.line as usize, errors }
+    };
+    Ok(module.kernels().into_iter().enumerate().map(check).collect())
+}

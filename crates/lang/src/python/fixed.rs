@@ -1,0 +1,706 @@
+//! What is known when a kernel is made: constants, types and functions, found by evaluating Python's expressions.
+
+use bornite_ir::{Scalar, Value};
+use ruff_python_ast::{Expr, ExprCall, Number, Operator, UnaryOp};
+use ruff_text_size::{Ranged, TextRange};
+
+use super::program::{FuncId, Item, Program};
+use super::types::{Among, Pattern, Ty, type_named};
+
+/// A value that is known.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Fixed {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    /// A value of a type of the dialect, by its components.
+    Typed(Ty, Vec<Value>),
+    List(Vec<Fixed>),
+    Type(Pattern),
+    /// Overloads of a function.
+    Functions(Vec<FuncId>),
+    Kernel(String),
+    /// The dialect's module, or a part of it such as `wp.types`.
+    Warp,
+    /// A name of the dialect: a builtin function.
+    Builtin(String),
+    /// A module of Python's.
+    Module(String),
+    File(usize),
+    Class(usize),
+    /// A function of Python's own or an undecorated one, by name.
+    Python(String),
+}
+
+/// Why a value is not known: where, and what.
+pub(crate) type Unknown = (TextRange, String);
+
+impl Fixed {
+    pub fn truth(&self) -> Option<bool> {
+        Some(match self {
+            Fixed::None => false,
+            Fixed::Bool(b) => *b,
+            Fixed::Int(n) => *n != 0,
+            Fixed::Float(x) => *x != 0.0,
+            Fixed::Text(text) => !text.is_empty(),
+            Fixed::List(all) => !all.is_empty(),
+            Fixed::Typed(Ty::Scalar(_), parts) => parts.first()?.as_f64() != 0.0,
+            _ => return None,
+        })
+    }
+
+    pub fn number(&self) -> Option<f64> {
+        Some(match self {
+            Fixed::Bool(b) => *b as i64 as f64,
+            Fixed::Int(n) => *n as f64,
+            Fixed::Float(x) => *x,
+            Fixed::Typed(Ty::Scalar(_), parts) => parts.first()?.as_f64(),
+            _ => return None,
+        })
+    }
+
+    pub fn int(&self) -> Option<i64> {
+        Some(match self {
+            Fixed::Bool(b) => *b as i64,
+            Fixed::Int(n) => *n,
+            Fixed::Typed(Ty::Scalar(s), parts) if s.is_int() => parts.first()?.as_i64(),
+            _ => return None,
+        })
+    }
+
+    fn size(&self) -> Option<u8> {
+        self.int().and_then(|n| u8::try_from(n).ok()).filter(|n| *n > 0)
+    }
+}
+
+/// Names that are looked up before those of the program: variables of a kernel, for `wp.static`.
+pub(crate) type Locals<'l> = &'l dyn Fn(&str) -> Option<Fixed>;
+
+/// Evaluations within evaluations: constants that are defined by each other would never end.
+const MAX_STEPS: u32 = 64;
+
+/// Evaluates expressions in a scope of a program.
+pub(crate) struct Evaluator<'p, 'l> {
+    pub program: &'p Program<'p>,
+    pub prelude: bool,
+    pub scope: usize,
+    pub locals: Locals<'l>,
+    pub steps: u32,
+}
+
+impl<'p> Evaluator<'p, '_> {
+    fn unknown<T>(&self, at: &impl Ranged, what: impl Into<String>) -> Result<T, Unknown> {
+        Err((at.range(), what.into()))
+    }
+
+    pub fn eval(&self, expr: &Expr) -> Result<Fixed, Unknown> {
+        if self.steps > MAX_STEPS {
+            return self.unknown(expr, "constants are defined by too many others");
+        }
+        match expr {
+            Expr::NumberLiteral(number) => match &number.value {
+                Number::Int(n) => match n.as_i64() {
+                    Some(n) => Ok(Fixed::Int(n)),
+                    None => match n.as_u64() {
+                        Some(n) => Ok(Fixed::Typed(Ty::Scalar(Scalar::U64), vec![Value::from_bits(Scalar::U64, n)])),
+                        None => self.unknown(expr, "the number does not fit 64 bits"),
+                    },
+                },
+                Number::Float(x) => Ok(Fixed::Float(*x)),
+                Number::Complex { .. } => self.unknown(expr, "kernels have no complex numbers"),
+            },
+            Expr::BooleanLiteral(b) => Ok(Fixed::Bool(b.value)),
+            Expr::NoneLiteral(_) => Ok(Fixed::None),
+            Expr::StringLiteral(text) => Ok(Fixed::Text(text.value.to_str().to_owned())),
+            Expr::Name(name) => self.name(name.id.as_str(), expr),
+            Expr::Attribute(attribute) => {
+                let of = self.eval(&attribute.value)?;
+                self.attribute(of, attribute.attr.as_str(), expr)
+            }
+            Expr::UnaryOp(unary) => {
+                let value = self.eval(&unary.operand)?;
+                match (unary.op, &value) {
+                    (UnaryOp::Not, value) if value.truth().is_some() => Ok(Fixed::Bool(value.truth() != Some(true))),
+                    (UnaryOp::USub, Fixed::Int(n)) => Ok(Fixed::Int(n.wrapping_neg())),
+                    (UnaryOp::USub, Fixed::Bool(b)) => Ok(Fixed::Int(-(*b as i64))),
+                    (UnaryOp::USub, Fixed::Float(x)) => Ok(Fixed::Float(-x)),
+                    (UnaryOp::UAdd, _) => Ok(value),
+                    (UnaryOp::Invert, Fixed::Int(n)) => Ok(Fixed::Int(!n)),
+                    (UnaryOp::USub, Fixed::Typed(ty, parts)) => {
+                        let negated = |v: &Value| {
+                            if v.scalar().is_float() {
+                                Value::from_f64(v.scalar(), -v.as_f64())
+                            } else {
+                                Value::int(v.scalar(), v.as_i64().wrapping_neg())
+                            }
+                        };
+                        Ok(Fixed::Typed(*ty, parts.iter().map(negated).collect()))
+                    }
+                    _ => self.unknown(expr, "this is not a number"),
+                }
+            }
+            Expr::BinOp(binary) => {
+                let (a, b) = (self.eval(&binary.left)?, self.eval(&binary.right)?);
+                arithmetic(binary.op, &a, &b).ok_or((expr.range(), "this cannot be computed beforehand".into()))
+            }
+            Expr::BoolOp(op) => {
+                let mut last = Fixed::None;
+                for value in &op.values {
+                    last = self.eval(value)?;
+                    let Some(truth) = last.truth() else { return self.unknown(value, "this is neither true nor false") };
+                    if truth == matches!(op.op, ruff_python_ast::BoolOp::Or) {
+                        break;
+                    }
+                }
+                Ok(last)
+            }
+            Expr::Compare(compare) => {
+                let mut left = self.eval(&compare.left)?;
+                for (op, right) in compare.ops.iter().zip(&compare.comparators) {
+                    let right = self.eval(right)?;
+                    let Some(holds) = compared(*op, &left, &right) else {
+                        return self.unknown(expr, "this cannot be compared beforehand");
+                    };
+                    if !holds {
+                        return Ok(Fixed::Bool(false));
+                    }
+                    left = right;
+                }
+                Ok(Fixed::Bool(true))
+            }
+            Expr::If(choice) => match self.eval(&choice.test)?.truth() {
+                Some(true) => self.eval(&choice.body),
+                Some(false) => self.eval(&choice.orelse),
+                None => self.unknown(expr, "this is neither true nor false"),
+            },
+            Expr::Tuple(all) => Ok(Fixed::List(all.elts.iter().map(|e| self.eval(e)).collect::<Result<_, _>>()?)),
+            Expr::List(all) => Ok(Fixed::List(all.elts.iter().map(|e| self.eval(e)).collect::<Result<_, _>>()?)),
+            Expr::Subscript(subscript) => {
+                let of = self.eval(&subscript.value)?;
+                self.subscript(of, &subscript.slice, expr)
+            }
+            Expr::Call(call) => self.call(call, expr),
+            _ => self.unknown(expr, "this cannot be computed beforehand"),
+        }
+    }
+
+    fn name(&self, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
+        if let Some(found) = (self.locals)(name) {
+            return Ok(found);
+        }
+        match self.program.lookup(name, self.scope) {
+            Some((item, scope)) => self.item(item, scope, name, at),
+            None => python_name(name).ok_or_else(|| (at.range(), format!("'{name}' is not declared"))),
+        }
+    }
+
+    fn within(&self, scope: usize) -> Evaluator<'p, 'static> {
+        Evaluator {
+            program: self.program,
+            prelude: self.prelude,
+            scope,
+            locals: &|_| None,
+            steps: self.steps + 1,
+        }
+    }
+
+    fn item(&self, item: &Item<'p>, scope: usize, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
+        if self.steps > MAX_STEPS {
+            return self.unknown(at, "constants are defined by too many others");
+        }
+        let found = match item {
+            Item::Functions(all) => {
+                Fixed::Functions(all.iter().map(|&n| FuncId { prelude: self.prelude, n }).collect())
+            }
+            Item::Kernel => Fixed::Kernel(name.into()),
+            Item::Struct(n) => Fixed::Type(Pattern::Struct(*n)),
+            Item::Values(all) => {
+                // The last counts: kernels are made when they are launched. But one that is only known in a run of the
+                // file, such as an option of the command line, does not.
+                let within = self.within(scope);
+                let mut first = None;
+                for value in all.iter().rev() {
+                    match within.eval(value) {
+                        Ok(found) => return Ok(found),
+                        Err((_, what)) => first = first.or(Some(what)),
+                    }
+                }
+                return self.unknown(at, first.unwrap_or_else(|| format!("'{name}' has no value")));
+            }
+            Item::Part(value, n) => match self.within(scope).eval(value) {
+                Ok(Fixed::List(all)) if *n < all.len() => all[*n].clone(),
+                _ => return self.unknown(at, format!("the value of '{name}' is not known beforehand")),
+            },
+            Item::Warp => Fixed::Warp,
+            Item::WarpName(name) => return self.warp(name.rsplit('.').next().unwrap_or(name), at),
+            Item::Python(module) => Fixed::Module((*module).into()),
+            Item::PythonName(module, name) => return self.attribute(Fixed::Module((*module).into()), name, at),
+            Item::File(file) => Fixed::File(*file),
+            Item::FileName(file, name) => match self.program.lookup(name, *file) {
+                Some((item, scope)) => {
+                    return Evaluator { steps: self.steps + 1, ..self.within(scope) }.item(item, scope, name, at);
+                }
+                None => return self.unknown(at, format!("'{name}' is not declared in the file it is imported from")),
+            },
+            Item::Plain(..) => Fixed::Python(name.into()),
+            Item::Class(scope) => Fixed::Class(*scope),
+            Item::Parameter(def, n) => return self.parameter(def, *n, name, at),
+        };
+        Ok(found)
+    }
+
+    /// A parameter of a function around a kernel: what it is by default, or what a call in the file gives it.
+    fn parameter(
+        &self,
+        def: &'p ruff_python_ast::StmtFunctionDef,
+        n: usize,
+        name: &str,
+        at: &Expr,
+    ) -> Result<Fixed, Unknown> {
+        let outer = self.within(self.program.scopes[self.scope].file);
+        let mut calls = Calls { of: def.name.as_str(), found: vec![] };
+        let file = &self.program.files[self.program.scopes[self.scope].file];
+        ruff_python_ast::visitor::walk_body(&mut calls, &file.suite);
+        let around = self.program.around.filter(|call| {
+            matches!(call.func.as_ref(), Expr::Name(name) if name.id.as_str() == def.name.as_str())
+        });
+        for call in around.into_iter().chain(calls.found) {
+            let named = call.arguments.keywords.iter().find(|k| k.arg.as_ref().is_some_and(|arg| arg.as_str() == name));
+            let given = named.map(|k| &k.value).or(call.arguments.args.get(n));
+            if let Some(Ok(found)) = given.map(|value| outer.eval(value)) {
+                return Ok(found);
+            }
+        }
+        let default = def.parameters.iter_non_variadic_params().nth(n).and_then(|p| p.default.as_deref());
+        match default {
+            Some(value) => outer.eval(value).map_err(|(_, what)| (at.range(), what)),
+            None => self.unknown(
+                at,
+                format!("'{name}' is a parameter of '{}' around it, whose value is not known", def.name.as_str()),
+            ),
+        }
+    }
+
+    pub fn attribute(&self, of: Fixed, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
+        match of {
+            Fixed::Warp => self.warp(name, at),
+            Fixed::Module(module) => match (module.as_str(), name) {
+                ("math" | "numpy" | "np", "pi") => Ok(Fixed::Float(std::f64::consts::PI)),
+                ("math" | "numpy", "e") => Ok(Fixed::Float(std::f64::consts::E)),
+                ("math", "tau") => Ok(Fixed::Float(std::f64::consts::TAU)),
+                ("math" | "numpy", "inf") => Ok(Fixed::Float(f64::INFINITY)),
+                ("math" | "numpy", "nan") => Ok(Fixed::Float(f64::NAN)),
+                ("typing", "Any") => Ok(Fixed::Type(Pattern::Any)),
+                ("typing" | "collections.abc" | "collections", "Callable") => Ok(Fixed::Type(Pattern::Function)),
+                ("math" | "numpy", _) => Ok(Fixed::Builtin(name.into())),
+                ("func_native", _) => self.unknown(at, format!("'{name}' is written in C++ (func_native)")),
+                (_, _) => Ok(Fixed::Python(format!("{module}.{name}"))),
+            },
+            Fixed::File(file) => match self.program.lookup(name, file) {
+                Some((item, scope)) => self.item(item, scope, name, at),
+                None => self.unknown(at, format!("'{name}' is not declared in the file it is imported from")),
+            },
+            Fixed::Class(scope) => match self.program.scopes[scope].names.get(name) {
+                Some(item) => self.item(item, scope, name, at),
+                None => self.unknown(at, format!("the class has no '{name}'")),
+            },
+            // An enum's member is its value.
+            Fixed::Int(_) if name == "value" => Ok(of),
+            Fixed::Typed(ty, parts) => {
+                let place = "xyzw".find(name).filter(|_| name.len() == 1);
+                match place {
+                    Some(n) if n < parts.len() && !matches!(ty, Ty::Scalar(_)) => {
+                        Ok(Fixed::Typed(Ty::Scalar(parts[n].scalar()), vec![parts[n]]))
+                    }
+                    _ => self.unknown(at, format!("there is no '{name}'")),
+                }
+            }
+            Fixed::Type(pattern) => match (pattern.exact(), name) {
+                (Some(ty), "dtype") => match ty.element() {
+                    Some(s) => Ok(Fixed::Type(Pattern::of(Ty::Scalar(s)))),
+                    None => self.unknown(at, "a struct has no dtype"),
+                },
+                _ => self.unknown(at, format!("there is no '{name}'")),
+            },
+            _ => self.unknown(at, format!("there is no '{name}'")),
+        }
+    }
+
+    /// A name of the dialect's module.
+    fn warp(&self, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
+        use std::f64::consts;
+        let number = |x: f64| Ok(Fixed::Float(x));
+        match name {
+            "pi" | "PI" => number(consts::PI),
+            "half_pi" | "HALF_PI" => number(consts::FRAC_PI_2),
+            "tau" | "TAU" => number(consts::TAU),
+            "e" | "E" => number(consts::E),
+            "phi" | "PHI" => number(1.618_033_988_749_895),
+            "ln2" | "LN2" => number(consts::LN_2),
+            "ln10" | "LN10" => number(consts::LN_10),
+            "log2e" | "LOG2E" => number(consts::LOG2_E),
+            "log10e" | "LOG10E" => number(consts::LOG10_E),
+            "inf" | "INF" => number(f64::INFINITY),
+            "nan" | "NAN" => number(f64::NAN),
+            "types" | "math" | "utils" | "_src" | "constants" => Ok(Fixed::Warp),
+            "Any" => Ok(Fixed::Type(Pattern::Any)),
+            "Float" => Ok(Fixed::Type(Pattern::Scalar(Among::Float))),
+            "Int" => Ok(Fixed::Type(Pattern::Scalar(Among::Int))),
+            "Scalar" => Ok(Fixed::Type(Pattern::Scalar(Among::Any))),
+            "Function" => Ok(Fixed::Type(Pattern::Function)),
+            "array" | "array1d" => Ok(Fixed::Type(Pattern::Array(Box::new(Pattern::Any), 1))),
+            "array2d" => Ok(Fixed::Type(Pattern::Array(Box::new(Pattern::Any), 2))),
+            "array3d" => Ok(Fixed::Type(Pattern::Array(Box::new(Pattern::Any), 3))),
+            "array4d" => Ok(Fixed::Type(Pattern::Array(Box::new(Pattern::Any), 4))),
+            "ref" => Ok(Fixed::Type(Pattern::Ref(Box::new(Pattern::Any)))),
+            "indexedarray" | "indexedarray1d" | "indexedarray2d" | "indexedarray3d" | "indexedarray4d"
+            | "fabricarray" | "tile" | "tile_stack" | "Texture1D" | "Texture2D" | "Texture3D" | "HashGridQuery"
+            | "MeshQueryAABB" | "BvhQuery" | "Mesh" | "Volume" | "Bvh" | "HashGrid" | "MeshQueryPoint"
+            | "MeshQueryRay" => Ok(Fixed::Type(Pattern::Foreign(name.into()))),
+            _ => match type_named(name) {
+                Some(ty) => Ok(Fixed::Type(Pattern::of(ty))),
+                None if name.starts_with("__") => self.unknown(at, format!("there is no '{name}'")),
+                None => Ok(Fixed::Builtin(name.into())),
+            },
+        }
+    }
+
+    fn subscript(&self, of: Fixed, slice: &Expr, at: &Expr) -> Result<Fixed, Unknown> {
+        match of {
+            Fixed::Type(Pattern::Array(_, rank)) => self.array_of(slice, rank, at),
+            Fixed::Type(Pattern::Ref(_)) => match self.eval(slice)? {
+                Fixed::Type(inner) => Ok(Fixed::Type(Pattern::Ref(Box::new(inner)))),
+                _ => self.unknown(slice, "a type is expected"),
+            },
+            Fixed::Type(Pattern::Function) => Ok(Fixed::Type(Pattern::Function)),
+            Fixed::Type(Pattern::Foreign(name)) => Ok(Fixed::Type(Pattern::Foreign(name))),
+            Fixed::Python(name) if name == "tuple" || name == "typing.Tuple" => match self.eval(slice)? {
+                Fixed::List(all) => Ok(Fixed::Type(Pattern::Tuple(
+                    all.into_iter()
+                        .map(|one| if let Fixed::Type(p) = one { p } else { Pattern::Any })
+                        .collect(),
+                ))),
+                Fixed::Type(one) => Ok(Fixed::Type(Pattern::Tuple(vec![one]))),
+                _ => self.unknown(slice, "types are expected"),
+            },
+            // `wp.types.vector[3, float]` and its like.
+            Fixed::Builtin(name) => match self.eval(slice)? {
+                Fixed::List(all) => self.make_type(&name, &all, &[], at),
+                one => self.make_type(&name, &[one], &[], at),
+            },
+            Fixed::List(all) => {
+                let n = self.eval(slice)?.int();
+                let place = n.map(|n| if n < 0 { n + all.len() as i64 } else { n });
+                match place.and_then(|n| all.get(usize::try_from(n).ok()?)) {
+                    Some(found) => Ok(found.clone()),
+                    None => self.unknown(slice, format!("the list has {} elements", all.len())),
+                }
+            }
+            Fixed::Typed(ty, parts) if !matches!(ty, Ty::Scalar(_)) => {
+                let n = match (ty, self.eval(slice)?) {
+                    (Ty::Matrix(_, _, columns), Fixed::List(at)) => match &at[..] {
+                        [r, c] => r.int().zip(c.int()).map(|(r, c)| r * columns as i64 + c),
+                        _ => None,
+                    },
+                    (_, n) => n.int().map(|n| if n < 0 { n + parts.len() as i64 } else { n }),
+                };
+                match n.and_then(|n| parts.get(usize::try_from(n).ok()?)) {
+                    Some(part) => Ok(Fixed::Typed(Ty::Scalar(part.scalar()), vec![*part])),
+                    None => self.unknown(slice, "there is no such component"),
+                }
+            }
+            Fixed::Type(pattern) if pattern.exact().is_some() => self.unknown(at, "this type takes no arguments"),
+            _ => self.unknown(at, "this cannot be indexed beforehand"),
+        }
+    }
+
+    fn array_of(&self, slice: &Expr, rank: u8, at: &Expr) -> Result<Fixed, Unknown> {
+        let (dtype, rank) = match slice {
+            Expr::Tuple(both) if both.elts.len() == 2 => {
+                let rank = match (self.eval(&both.elts[1]), &both.elts[1]) {
+                    (Ok(n), _) if n.size().is_some() => n.size().unwrap_or(rank),
+                    // `Literal[2]`
+                    (_, Expr::Subscript(literal)) => self.eval(&literal.slice)?.size().unwrap_or(rank),
+                    _ => rank,
+                };
+                (&both.elts[0], rank)
+            }
+            other => (other, rank),
+        };
+        match self.eval(dtype)? {
+            Fixed::Type(inner) => Ok(Fixed::Type(Pattern::Array(Box::new(inner), rank))),
+            _ => self.unknown(at, "the type of an array's elements is expected"),
+        }
+    }
+
+    fn call(&self, call: &ExprCall, at: &Expr) -> Result<Fixed, Unknown> {
+        let callee = self.eval(&call.func)?;
+        let args = |me: &Self| call.arguments.args.iter().map(|arg| me.eval(arg)).collect::<Result<Vec<_>, _>>();
+        let named = |name: &str| {
+            call.arguments.keywords.iter().find(|k| k.arg.as_ref().is_some_and(|arg| arg.as_str() == name))
+        };
+        match callee {
+            Fixed::Builtin(name) if name == "constant" || name == "static" => match call.arguments.args.first() {
+                Some(value) => self.eval(value),
+                None => self.unknown(at, format!("'{name}' takes a value")),
+            },
+            Fixed::Type(Pattern::Array(_, rank)) => {
+                let dtype = named("dtype").map(|k| &k.value).or(call.arguments.args.first());
+                let rank = match named("ndim") {
+                    Some(given) => self.eval(&given.value)?.size().unwrap_or(rank),
+                    None => rank,
+                };
+                match dtype.map(|dtype| self.eval(dtype)).transpose()? {
+                    Some(Fixed::Type(inner)) => Ok(Fixed::Type(Pattern::Array(Box::new(inner), rank))),
+                    None => Ok(Fixed::Type(Pattern::Array(Box::new(Pattern::Any), rank))),
+                    Some(_) => self.unknown(at, "the type of an array's elements is expected"),
+                }
+            }
+            Fixed::Type(Pattern::Foreign(name)) => Ok(Fixed::Type(Pattern::Foreign(name))),
+            Fixed::Type(pattern) => {
+                let Some(ty) = pattern.exact() else { return self.unknown(at, "this type cannot be made beforehand") };
+                self.construct(ty, &args(self)?, at)
+            }
+            Fixed::Builtin(name) => {
+                let keywords: Result<Vec<(&str, Fixed)>, Unknown> = (call.arguments.keywords.iter())
+                    .filter_map(|k| Some((k.arg.as_ref()?.as_str(), &k.value)))
+                    .map(|(name, value)| Ok((name, self.eval(value)?)))
+                    .collect();
+                let (args, keywords) = (args(self)?, keywords?);
+                if let Some(x) = args.first().and_then(Fixed::number)
+                    && let Some(result) = function_of(&name, x, args.get(1).and_then(Fixed::number))
+                {
+                    return Ok(Fixed::Float(result));
+                }
+                self.make_type(&name, &args, &keywords, at)
+            }
+            Fixed::Python(name) => {
+                let all = args(self)?;
+                let numbers: Option<Vec<f64>> = all.iter().map(Fixed::number).collect();
+                let ints: Option<Vec<i64>> = all.iter().map(Fixed::int).collect();
+                match (name.as_str(), &all[..]) {
+                    ("len", [Fixed::List(list)]) => Ok(Fixed::Int(list.len() as i64)),
+                    ("len", [Fixed::Typed(ty, _)]) => Ok(Fixed::Int(ty.count() as i64)),
+                    ("abs", [Fixed::Int(n)]) => Ok(Fixed::Int(n.wrapping_abs())),
+                    ("abs", [Fixed::Float(x)]) => Ok(Fixed::Float(x.abs())),
+                    ("round", [Fixed::Float(x)]) => Ok(Fixed::Int(x.round_ties_even() as i64)),
+                    ("tuple" | "list", [Fixed::List(_)]) => Ok(all[0].clone()),
+                    ("range", _) => match ints.as_deref() {
+                        Some([n]) => Ok(Fixed::List((0..*n).take(10_000).map(Fixed::Int).collect())),
+                        Some([a, b]) => Ok(Fixed::List((*a..*b).take(10_000).map(Fixed::Int).collect())),
+                        _ => self.unknown(at, "this range is not known beforehand"),
+                    },
+                    ("min" | "max", _) => match (ints, numbers) {
+                        (Some(ints), _) if !ints.is_empty() => {
+                            let picked = if name == "min" { ints.into_iter().min() } else { ints.into_iter().max() };
+                            Ok(Fixed::Int(picked.unwrap_or(0)))
+                        }
+                        (_, Some(numbers)) if !numbers.is_empty() => {
+                            let pick = if name == "min" { f64::min } else { f64::max };
+                            Ok(Fixed::Float(numbers.into_iter().reduce(pick).unwrap_or(0.0)))
+                        }
+                        _ => self.unknown(at, "this cannot be computed beforehand"),
+                    },
+                    _ => self.unknown(at, format!("'{name}' is not evaluated: only constants, arithmetic and math are")),
+                }
+            }
+            _ => self.unknown(at, "this cannot be called beforehand"),
+        }
+    }
+
+    /// `wp.types.vector(length=3, dtype=float)` and its like.
+    fn make_type(
+        &self,
+        name: &str,
+        args: &[Fixed],
+        keywords: &[(&str, Fixed)],
+        at: &Expr,
+    ) -> Result<Fixed, Unknown> {
+        let given = |keyword: &str, n: usize| {
+            keywords.iter().find(|(name, _)| *name == keyword).map(|(_, value)| value).or(args.get(n))
+        };
+        let among = |n: usize| match given("dtype", n) {
+            None => Ok(Among::Only(Scalar::F32)),
+            Some(Fixed::Type(Pattern::Scalar(among))) => Ok(*among),
+            Some(Fixed::Type(Pattern::Any)) => Ok(Among::Any),
+            Some(_) => self.unknown(at, "a scalar type is expected"),
+        };
+        // `Any` stands for any length.
+        let size = |value: Option<&Fixed>| match value {
+            None | Some(Fixed::Type(_)) => Ok(None),
+            Some(n) => match n.size() {
+                Some(n) => Ok(Some(n)),
+                None => self.unknown(at, "a size of 1 to 64 is expected"),
+            },
+        };
+        let pattern = match name {
+            "vector" | "vec" | "vec_t" => Pattern::Vector(among(1)?, size(given("length", 0))?),
+            "matrix" | "mat" | "mat_t" => match given("shape", 0) {
+                Some(Fixed::List(shape)) => Pattern::Matrix(among(1)?, size(shape.first())?, size(shape.get(1))?),
+                None | Some(Fixed::Type(_)) => Pattern::Matrix(among(1)?, None, None),
+                Some(_) => return self.unknown(at, "a shape such as (2, 3) is expected"),
+            },
+            "quaternion" | "quat" | "quat_t" => Pattern::Quat(among(0)?),
+            "transformation" | "transform" | "transform_t" => Pattern::Transform(among(0)?),
+            _ => return self.unknown(at, format!("'{name}' is not evaluated beforehand")),
+        };
+        Ok(Fixed::Type(pattern))
+    }
+
+    /// A value of a type, of known numbers.
+    fn construct(&self, ty: Ty, args: &[Fixed], at: &Expr) -> Result<Fixed, Unknown> {
+        let (Some(s), count) = (ty.element(), ty.count()) else {
+            return self.unknown(at, "a struct is not made beforehand");
+        };
+        let mut parts = vec![];
+        for arg in args {
+            match arg {
+                Fixed::Typed(_, inner) => parts.extend(inner.iter().map(|v| fixed_value(s, v.as_f64(), v.as_i64()))),
+                Fixed::List(all) => {
+                    for one in all {
+                        match (one.number(), one.int()) {
+                            (_, Some(n)) => parts.push(fixed_value(s, n as f64, n)),
+                            (Some(x), _) => parts.push(fixed_value(s, x, x as i64)),
+                            _ => return self.unknown(at, "numbers are expected"),
+                        }
+                    }
+                }
+                one => match (one.int(), one.number()) {
+                    (Some(n), _) => parts.push(fixed_value(s, n as f64, n)),
+                    (None, Some(x)) => parts.push(fixed_value(s, x, x as i64)),
+                    _ => return self.unknown(at, "numbers are expected"),
+                },
+            }
+        }
+        let parts = match parts.len() {
+            0 => vec![Value::int(s, 0); count],
+            1 => vec![parts[0]; count],
+            n if n == count => parts,
+            n => return self.unknown(at, format!("{count} components are expected, {n} are given")),
+        };
+        Ok(Fixed::Typed(ty, parts))
+    }
+}
+
+/// A number as a scalar; integers by wrapping, from floats by cutting off.
+pub(crate) fn fixed_value(s: Scalar, x: f64, n: i64) -> Value {
+    if s.is_int() { Value::int(s, n) } else { Value::from_f64(s, x) }
+}
+
+/// Names of Python's own.
+fn python_name(name: &str) -> Option<Fixed> {
+    Some(match name {
+        "int" | "float" | "bool" => Fixed::Type(Pattern::of(type_named(name)?)),
+        "Any" => Fixed::Type(Pattern::Any),
+        "len" | "abs" | "min" | "max" | "round" | "range" | "tuple" | "list" | "print" | "type" | "reversed" | "str"
+        | "sum" | "isinstance" | "getattr" | "hasattr" | "zip" | "enumerate" => Fixed::Python(name.into()),
+        _ => return None,
+    })
+}
+
+fn function_of(name: &str, x: f64, y: Option<f64>) -> Option<f64> {
+    Some(match (name, y) {
+        ("sqrt", None) => x.sqrt(),
+        ("sin", None) => x.sin(),
+        ("cos", None) => x.cos(),
+        ("tan", None) => x.tan(),
+        ("exp", None) => x.exp(),
+        ("log", None) => x.ln(),
+        ("floor", None) => x.floor(),
+        ("ceil", None) => x.ceil(),
+        ("radians", None) => x.to_radians(),
+        ("degrees", None) => x.to_degrees(),
+        ("pow", Some(y)) => x.powf(y),
+        ("atan2", Some(y)) => x.atan2(y),
+        _ => return None,
+    })
+}
+
+fn arithmetic(op: Operator, a: &Fixed, b: &Fixed) -> Option<Fixed> {
+    if let (Fixed::List(a), Fixed::List(b), Operator::Add) = (a, b, op) {
+        return Some(Fixed::List(a.iter().chain(b).cloned().collect()));
+    }
+    if let (Some(x), Some(y)) = (a.int(), b.int()) {
+        let result = match op {
+            Operator::Add => x.checked_add(y),
+            Operator::Sub => x.checked_sub(y),
+            Operator::Mult => x.checked_mul(y),
+            Operator::FloorDiv if y != 0 => Some(x.checked_div_euclid(y)? - ((y < 0 && x.rem_euclid(y) != 0) as i64)),
+            Operator::Mod if y != 0 => Some(x - y * ((x as f64 / y as f64).floor() as i64)),
+            Operator::Pow if (0..64).contains(&y) => x.checked_pow(y as u32),
+            Operator::LShift if (0..63).contains(&y) => x.checked_mul(1i64.checked_shl(y as u32)?),
+            Operator::RShift if (0..64).contains(&y) => Some(x >> y),
+            Operator::BitAnd => Some(x & y),
+            Operator::BitOr => Some(x | y),
+            Operator::BitXor => Some(x ^ y),
+            Operator::Div if y != 0 => return Some(Fixed::Float(x as f64 / y as f64)),
+            Operator::Pow => return Some(Fixed::Float((x as f64).powf(y as f64))),
+            _ => None,
+        };
+        return result.map(Fixed::Int);
+    }
+    let (x, y) = (a.number()?, b.number()?);
+    Some(Fixed::Float(match op {
+        Operator::Add => x + y,
+        Operator::Sub => x - y,
+        Operator::Mult => x * y,
+        Operator::Div => x / y,
+        Operator::FloorDiv => (x / y).floor(),
+        Operator::Mod => x - y * (x / y).floor(),
+        Operator::Pow => x.powf(y),
+        _ => return None,
+    }))
+}
+
+fn compared(op: ruff_python_ast::CmpOp, a: &Fixed, b: &Fixed) -> Option<bool> {
+    use ruff_python_ast::CmpOp;
+    match op {
+        CmpOp::Is => return Some(a == b),
+        CmpOp::IsNot => return Some(a != b),
+        CmpOp::In | CmpOp::NotIn => {
+            let Fixed::List(all) = b else { return None };
+            return Some(all.contains(a) == (op == CmpOp::In));
+        }
+        _ => {}
+    }
+    let (Some(x), Some(y)) = (a.number(), b.number()) else {
+        return match op {
+            CmpOp::Eq => Some(a == b),
+            CmpOp::NotEq => Some(a != b),
+            _ => None,
+        };
+    };
+    Some(match op {
+        CmpOp::Eq => x == y,
+        CmpOp::NotEq => x != y,
+        CmpOp::Lt => x < y,
+        CmpOp::LtE => x <= y,
+        CmpOp::Gt => x > y,
+        CmpOp::GtE => x >= y,
+        _ => return None,
+    })
+}
+
+/// Calls of a function by its name.
+struct Calls<'a> {
+    of: &'a str,
+    found: Vec<&'a ExprCall>,
+}
+
+impl<'a> ruff_python_ast::visitor::Visitor<'a> for Calls<'a> {
+    fn visit_expr(&mut self, expr: &'a Expr) {
+        if let Expr::Call(call) = expr {
+            let name = match call.func.as_ref() {
+                Expr::Name(name) => name.id.as_str(),
+                Expr::Attribute(attribute) => attribute.attr.as_str(),
+                _ => "",
+            };
+            if name == self.of {
+                self.found.push(call);
+            }
+        }
+        ruff_python_ast::visitor::walk_expr(self, expr);
+    }
+}

@@ -1,0 +1,341 @@
+//! Places, arrays, atomics, printing and checking.
+
+use bornite_ir::{Atomic, ExprId, Op, Scalar, Value};
+use ruff_python_ast::{Expr, ExprCall};
+
+use super::super::call::Given;
+use super::super::names::Back;
+use super::super::value::{Run, Val};
+use super::super::{Lower, Lowers};
+use crate::python::fixed::Fixed;
+use crate::python::types::{I32, Ty};
+
+type Made = Lowers<Option<Val>>;
+
+fn none() -> Made {
+    Ok(Some(Val::Fixed(Fixed::None)))
+}
+
+pub(super) fn len<'p>(lower: &mut Lower<'p>, given: &Given<'p>, _: &'p Expr) -> Made {
+    let Some((val, at)) = given.args.first() else { return Ok(None) };
+    Ok(match val {
+        Val::Array(array) => array.extents().first().map(|&id| Val::Run(Run::new(id, I32))),
+        Val::Tuple(all) => Some(Val::Run(lower.run_int(all.len() as i64))),
+        Val::Shape(array) => Some(Val::Run(lower.run_int(array.rank() as i64))),
+        Val::Run(_) | Val::Element(_) => {
+            let run = lower.value(val.clone(), *at)?;
+            let n = match run.ty {
+                Ty::Matrix(_, rows, _) => rows as i64,
+                Ty::Scalar(_) | Ty::Struct(_) => return Ok(None),
+                other => other.count() as i64,
+            };
+            Some(Val::Run(lower.run_int(n)))
+        }
+        _ => None,
+    })
+}
+
+impl<'p> Lower<'p> {
+    pub(in super::super) fn is_tid(&mut self, call: &ExprCall) -> bool {
+        matches!(self.fixed(&call.func, true), Ok(Fixed::Builtin(name)) if name == "tid")
+    }
+
+    /// The instance's place in so many dimensions.
+    pub(in super::super) fn tid_call(&mut self, rank: usize, call: &'p ExprCall) -> Lowers<Vec<Run>> {
+        if !matches!(self.frame().back, Back::Kernel) {
+            let hint = "pass it as a parameter".to_owned();
+            return self.fail(call, "wp.tid() in a function".into(), "only kernels have a place", Some(hint));
+        }
+        if !(1..=4).contains(&rank) {
+            return self.fail(call, format!("wp.tid() has one to four indices, not {rank}"), "", None);
+        }
+        Ok(self.place(rank).into_iter().map(|id| Run::new(id, I32)).collect())
+    }
+}
+
+pub(super) fn tid<'p>(lower: &mut Lower<'p>, _: &Given<'p>, at: &'p Expr) -> Made {
+    match at {
+        Expr::Call(call) => Ok(lower.tid_call(1, call)?.pop().map(Val::Run)),
+        _ => Ok(None),
+    }
+}
+
+/// Threads of a block: one, as where a kernel runs on a CPU.
+pub(super) fn block_dim<'p>(lower: &mut Lower<'p>, _: &Given<'p>, _: &'p Expr) -> Made {
+    Ok(Some(Val::Run(Run::new(lower.int(1), I32))))
+}
+
+/// An array in registers.
+pub(super) fn zeros<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+    let Some((shape, shape_at)) = given.take(0, "shape") else { return Ok(None) };
+    let n = match &shape {
+        Val::Tuple(all) if all.len() == 1 => lower.size_of(&all[0].clone(), shape_at)?,
+        Val::Tuple(_) => {
+            return lower.fail(shape_at, "a local array of several dimensions".into(), "one is supported", None);
+        }
+        other => lower.size_of(other, shape_at)?,
+    };
+    let dtype = match given.take(1, "dtype") {
+        Some((Val::Fixed(Fixed::Type(pattern)), _)) => pattern.exact(),
+        None => Some(Ty::Scalar(Scalar::F32)),
+        _ => None,
+    };
+    let Some(Ty::Scalar(s)) = dtype else {
+        return lower.fail(at, "a local array of what is no scalar".into(), "scalars are supported", None);
+    };
+    let ty = Ty::Fixed(s, n as u8);
+    let empty = Given { args: vec![], named: vec![] };
+    lower.make(ty, &empty, at).map(|run| Some(Val::Run(run)))
+}
+
+/// `wp.static` and `wp.constant` are evaluated before their arguments are.
+pub(super) fn fixed<'p>(_: &mut Lower<'p>, _: &Given<'p>, _: &'p Expr) -> Made {
+    Ok(None)
+}
+
+pub(super) fn nothing<'p>(_: &mut Lower<'p>, _: &Given<'p>, _: &'p Expr) -> Made {
+    none()
+}
+
+fn updated<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr, atomic: Atomic) -> Made {
+    let Some((Val::Array(array), _)) = given.args.first().cloned() else { return Ok(None) };
+    let mut indices = vec![];
+    let Some(((value, value_at), rest)) = given.args[1..].split_last() else { return Ok(None) };
+    for (val, expr) in rest {
+        match val {
+            // A tuple of indices.
+            Val::Tuple(all) => {
+                for one in all {
+                    indices.push(lower.value(one.clone(), *expr)?);
+                }
+            }
+            other => indices.push(lower.value(other.clone(), *expr)?),
+        }
+    }
+    let element = lower.element_at(array, indices, at)?;
+    let value = lower.value(value.clone(), *value_at)?;
+    if value.ty != element.ty() {
+        let (found, wanted) = (lower.type_name(value.ty), lower.type_name(element.ty()));
+        let what = format!("an array of {wanted} is updated with {found}");
+        return lower.fail(*value_at, what, &format!("{wanted} is expected"), Some(format!("convert it: {wanted}(…)")));
+    }
+    lower.atomic(atomic, &element, value, at).map(|run| Some(Val::Run(run)))
+}
+
+macro_rules! atomics {
+    ($($name:ident $atomic:ident),+) => { $(
+        pub(super) fn $name<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+            updated(lower, given, at, Atomic::$atomic)
+        }
+    )+ };
+}
+
+atomics! {
+    atomic_add Add, atomic_sub Sub, atomic_min Min, atomic_max Max, atomic_and And, atomic_or Or, atomic_xor Xor,
+    atomic_exch Exchange
+}
+
+/// What the threads of a block have together, where there is one thread.
+pub(super) fn tile_of_one<'p>(lower: &mut Lower<'p>, given: &Given<'p>, _: &'p Expr) -> Made {
+    let [(val, at)] = &given.args[..] else { return Ok(None) };
+    lower.value(val.clone(), *at).map(|run| Some(Val::Run(run)))
+}
+
+pub(super) fn tile_atomic_add<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+    let (Some((Val::Array(array), _)), Some((value, value_at))) = (given.take(0, "a"), given.take(1, "t")) else {
+        return Ok(None);
+    };
+    let places = match given.take(2, "offset") {
+        Some((Val::Tuple(all), expr)) => all.into_iter().map(|one| lower.value(one, expr)).collect::<Lowers<Vec<_>>>()?,
+        Some((val, expr)) => vec![lower.value(val, expr)?],
+        None => (0..array.rank()).map(|_| lower.run_int(0)).collect(),
+    };
+    let value = lower.value(value, value_at)?;
+    let element = lower.element_at(array, places, at)?;
+    if value.ty != element.ty() {
+        return Ok(None);
+    }
+    lower.atomic(Atomic::Add, &element, value, at).map(|run| Some(Val::Run(run)))
+}
+
+pub(super) fn atomic_cas<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+    let Some((Val::Array(array), _)) = given.args.first().cloned() else { return Ok(None) };
+    let rank = array.rank();
+    if given.args.len() != rank + 3 {
+        return Ok(None);
+    }
+    let runs = {
+        let mut runs = vec![];
+        for (val, expr) in &given.args[1..] {
+            runs.push(lower.value(val.clone(), *expr)?);
+        }
+        runs
+    };
+    let element = lower.element_at(array, runs[..rank].to_vec(), at)?;
+    let ty = element.ty();
+    let (expected, value) = (&runs[rank], &runs[rank + 1]);
+    if expected.ty != ty || value.ty != ty || !ty.scalar().is_some_and(|s| s.bytes() >= 4) {
+        let wanted = lower.type_name(ty);
+        return lower.fail(at, format!("an exchange in an array of {wanted}"), "values of its type are expected", None);
+    }
+    let args = lower.places(&element.array, &element.at);
+    lower.wrote(&element.array);
+    match bornite_ir::Args::new(&args) {
+        Some(args) => {
+            let id = lower.w.b.compare_exchange(element.array.view, args, expected.id, value.id);
+            Ok(Some(Val::Run(Run::new(id, ty))))
+        }
+        None => Ok(None),
+    }
+}
+
+/// The scalars of a value, for printing.
+fn scalars(lower: &mut Lower<'_>, run: &Run) -> Vec<ExprId> {
+    match run.ty {
+        Ty::Scalar(_) => vec![run.id],
+        Ty::Struct(_) => vec![],
+        other => lower.parts(run.id, other.count() as u32),
+    }
+}
+
+pub(super) fn print<'p>(lower: &mut Lower<'p>, given: &Given<'p>, _: &'p Expr) -> Made {
+    let mut format = String::new();
+    let mut args = vec![];
+    for (val, at) in &given.args {
+        if !format.is_empty() {
+            format.push(' ');
+        }
+        match val {
+            Val::Fixed(Fixed::Text(text)) => format += &plain(text),
+            val => {
+                let run = lower.value(val.clone(), *at)?;
+                let parts = scalars(lower, &run);
+                format += &vec!["{}"; parts.len()].join(" ");
+                args.extend(parts);
+            }
+        }
+    }
+    for chunk in lines(&format, args) {
+        lower.w.b.print(chunk.0, &chunk.1);
+    }
+    none()
+}
+
+/// A print holds at most 16 values.
+fn lines(format: &str, args: Vec<ExprId>) -> Vec<(String, Vec<ExprId>)> {
+    if args.len() <= 16 {
+        return vec![(format.chars().take(200).collect(), args)];
+    }
+    args.chunks(16).map(|chunk| (vec!["{}"; chunk.len()].join(" "), chunk.to_vec())).collect()
+}
+
+fn plain(text: &str) -> String {
+    let kept = text.chars().filter(|c| !c.is_control() && *c != '"' && *c != '\\');
+    kept.take(100).collect::<String>().replace("{}", "")
+}
+
+pub(super) fn printf<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+    let Some((Val::Fixed(Fixed::Text(text)), _)) = given.args.first() else {
+        return lower.fail(at, "printf takes a string first".into(), "", None);
+    };
+    let mut format = String::new();
+    let mut holes = 0;
+    let mut letters = text.chars().peekable();
+    while let Some(c) = letters.next() {
+        match c {
+            '%' if letters.peek() == Some(&'%') => {
+                letters.next();
+                format.push('%');
+            }
+            '%' => {
+                while letters.next().is_some_and(|c| !c.is_ascii_alphabetic() || matches!(c, 'l' | 'h')) {}
+                format += "{}";
+                holes += 1;
+            }
+            c if c.is_control() || c == '"' || c == '\\' => {}
+            '{' | '}' => {}
+            c => format.push(c),
+        }
+    }
+    let mut args = vec![];
+    for (val, at) in &given.args[1..] {
+        args.push(lower.value(val.clone(), *at)?);
+    }
+    if args.iter().any(|run| run.ty.scalar().is_none()) || args.len() != holes || args.len() > 16 {
+        let what = format!("printf of {holes} places and {} values", args.len());
+        return lower.fail(at, what, "as many numbers as places are expected, at most 16", None);
+    }
+    let ids: Vec<ExprId> = args.iter().map(|run| run.id).collect();
+    lower.w.b.print(format.chars().take(200).collect::<String>(), &ids);
+    none()
+}
+
+/// Prints a line where an expectation does not hold.
+fn expected<'p>(lower: &mut Lower<'p>, holds: ExprId, runs: &[Run], at: &'p Expr) -> Made {
+    let line = match at {
+        Expr::Call(call) => lower.source().line(call.range_start.to_u32()),
+        _ => 0,
+    };
+    let failed = lower.op(Op::Not, &[holds]);
+    let (a, b) = (scalars(lower, &runs[0]), scalars(lower, &runs[1]));
+    lower.w.b.open_block();
+    let fits = a.len() + b.len() <= 16;
+    let places = |n: usize| vec!["{}"; n].join(" ");
+    if fits {
+        let format = format!("expectation in line {line} does not hold: {} and {}", places(a.len()), places(b.len()));
+        lower.w.b.print(format, &[a, b].concat());
+    } else {
+        lower.w.b.print(format!("expectation in line {line} does not hold"), &[]);
+    }
+    let then = lower.w.b.close_block();
+    lower.w.stmt(bornite_ir::Stmt::If { condition: failed, then, otherwise: vec![] });
+    none()
+}
+
+fn all_equal(lower: &mut Lower<'_>, a: &Run, b: &Run) -> ExprId {
+    let same = lower.op(Op::Eq, &[a.id, b.id]);
+    if a.ty.scalar().is_some() {
+        return same;
+    }
+    let parts = lower.parts(same, a.ty.count() as u32);
+    let mut all = parts[0];
+    for part in &parts[1..] {
+        all = lower.op(Op::And, &[all, *part]);
+    }
+    all
+}
+
+pub(super) fn expect_eq<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+    let Some((runs, _)) = lower.alike_runs(given, 2, at)? else { return Ok(None) };
+    let holds = all_equal(lower, &runs[0], &runs[1]);
+    expected(lower, holds, &runs, at)
+}
+
+pub(super) fn expect_neq<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+    let Some((runs, _)) = lower.alike_runs(given, 2, at)? else { return Ok(None) };
+    let same = all_equal(lower, &runs[0], &runs[1]);
+    let holds = lower.op(Op::Not, &[same]);
+    expected(lower, holds, &runs, at)
+}
+
+pub(super) fn expect_near<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+    let (Some((a, a_at)), Some((b, b_at))) = (given.take(0, "a"), given.take(1, "b")) else { return Ok(None) };
+    let (a, b) = (lower.value(a, a_at)?, lower.value(b, b_at)?);
+    let Some(s) = a.ty.element().filter(|s| s.is_float() && a.ty == b.ty) else { return Ok(None) };
+    let tolerance = match given.take(2, "tolerance") {
+        Some((val, expr)) => lower.value(val, expr)?.id,
+        None => lower.w.constant(Value::from_f64(s, 1e-6)),
+    };
+    let tolerance = lower.cast_id(s, tolerance);
+    let apart = lower.op(Op::Sub, &[a.id, b.id]);
+    let size = lower.op(Op::Abs, &[apart]);
+    let many = lower.splat(tolerance, a.ty);
+    let close = lower.op(Op::Le, &[size, many]);
+    let parts =
+        if a.ty.scalar().is_some() { vec![close] } else { lower.parts(close, a.ty.count() as u32) };
+    let mut holds = parts[0];
+    for part in &parts[1..] {
+        holds = lower.op(Op::And, &[holds, *part]);
+    }
+    expected(lower, holds, &[a, b], at)
+}

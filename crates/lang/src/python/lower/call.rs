@@ -1,0 +1,640 @@
+//! Calls: which function is meant, and how it is made. Functions of values become functions of the IR, one for each set
+//! of types; those that are given arrays or functions are written out where they are called.
+
+use std::rc::Rc;
+
+use bornite_ir::{FunctionId, Scalar, Stmt as Ir, Type, Value};
+use ruff_python_ast::{Expr, ExprCall, Operator, Stmt};
+use ruff_text_size::Ranged;
+
+use super::names::Back;
+use super::value::{Binding, Run, Val};
+use super::{Lower, Lowers, MAX_CALLS, Noted, ir_name};
+use crate::python::fixed::{Evaluator, Fixed};
+use crate::python::program::{Func, FuncId, Item, Program};
+use crate::python::types::{Pattern, Ty, zeros};
+
+/// What a function takes.
+pub(crate) struct Signature<'p> {
+    pub params: Vec<(&'p str, Pattern, Option<&'p Expr>)>,
+}
+
+/// A function of the IR.
+pub(crate) struct Compiled {
+    id: FunctionId,
+    /// Types of what it returns, and of the variables it changes after them.
+    results: Vec<Ty>,
+    changed: usize,
+}
+
+/// An argument, and where it stands.
+pub(crate) type Arg<'p> = (Val, &'p Expr);
+
+/// Arguments by place and by name.
+pub(crate) struct Given<'p> {
+    pub args: Vec<Arg<'p>>,
+    pub named: Vec<(&'p str, Val, &'p Expr)>,
+}
+
+impl<'p> Given<'p> {
+    /// An argument by its place or name.
+    pub fn take(&self, n: usize, name: &str) -> Option<Arg<'p>> {
+        match self.args.get(n) {
+            Some(found) => Some(found.clone()),
+            None => self.named.iter().find(|(found, ..)| *found == name).map(|(_, val, at)| (val.clone(), *at)),
+        }
+    }
+}
+
+impl<'p> Lower<'p> {
+    pub(super) fn call(&mut self, call: &'p ExprCall, expr: &'p Expr) -> Lowers<Val> {
+        let callee = match call.func.as_ref() {
+            Expr::Name(name) => match self.frame().names.get(name.id.as_str()).cloned() {
+                Some(Binding::Val(Val::Fixed(fixed))) => fixed,
+                Some(Binding::Broken) => return Err(Noted),
+                Some(_) => return self.fail(call.func.as_ref(), format!("'{}' is no function", name.id), "", None),
+                None => self.callee(&call.func)?,
+            },
+            Expr::Attribute(attribute)
+                if matches!(attribute.value.as_ref(), Expr::Name(base) if !self.frame().names.contains_key(base.id.as_str())) =>
+            {
+                self.callee(&call.func)?
+            }
+            other => match self.eval(other)? {
+                Val::Fixed(fixed) => fixed,
+                _ => return self.fail(other, "this cannot be called".into(), "a function is expected", None),
+            },
+        };
+        match callee {
+            Fixed::Functions(all) => {
+                let given = self.given(call)?;
+                let name = text_of(&call.func);
+                match self.chosen_function(&all, &given) {
+                    Some(id) => self.call_function(id, given, expr),
+                    None => self.no_overload(&name, &all, &given, expr),
+                }
+            }
+            Fixed::Type(pattern) => self.construct(pattern, call, expr),
+            Fixed::Builtin(name) => self.builtin(&name, call, expr),
+            Fixed::Python(name) => match name.as_str() {
+                "range" => self.range(call),
+                "len" | "abs" | "min" | "max" | "round" | "print" => self.builtin(&name, call, expr),
+                "reversed" => match call.arguments.args.first().map(|arg| self.eval(arg)) {
+                    Some(Ok(Val::Range(runs, backwards))) => Ok(Val::Range(runs, !backwards)),
+                    Some(Err(noted)) => Err(noted),
+                    _ => self.fail(expr, "only a range can be reversed".into(), "", None),
+                },
+                "type" => {
+                    let Some(arg) = call.arguments.args.first() else {
+                        return self.fail(expr, "type takes a value".into(), "", None);
+                    };
+                    let run = self.evaluated(arg)?;
+                    Ok(Val::Fixed(Fixed::Type(Pattern::of(run.ty))))
+                }
+                _ => {
+                    let hint = "functions for kernels are decorated with @wp.func".to_owned();
+                    let what = format!("'{name}' is not a function of the dialect");
+                    self.fail(call.func.as_ref(), what, "cannot be called in a kernel", Some(hint))
+                }
+            },
+            Fixed::Kernel(name) => {
+                let hint = "make it a function with @wp.func".to_owned();
+                self.fail(call.func.as_ref(), format!("'{name}' is a kernel"), "cannot be called", Some(hint))
+            }
+            _ => self.fail(call.func.as_ref(), "this cannot be called".into(), "a function is expected", None),
+        }
+    }
+
+    fn callee(&mut self, func: &'p Expr) -> Lowers<Fixed> {
+        match self.fixed(func, true) {
+            Ok(fixed) => Ok(fixed),
+            Err((at, what)) => self.fail(&at, what, "unknown function", None),
+        }
+    }
+
+    /// Arguments, evaluated; `*v` as its components.
+    pub(super) fn given(&mut self, call: &'p ExprCall) -> Lowers<Given<'p>> {
+        let mut given = Given { args: vec![], named: vec![] };
+        for arg in &call.arguments.args {
+            if let Expr::Starred(starred) = arg {
+                match self.eval(&starred.value)? {
+                    Val::Tuple(all) => given.args.extend(all.into_iter().map(|val| (val, arg))),
+                    val => {
+                        let run = self.value(val, arg)?;
+                        let Some(s) = run.ty.element().filter(|_| run.ty.scalar().is_none()) else {
+                            return self.fail(arg, "'*' of what has no components".into(), "", None);
+                        };
+                        for n in 0..run.ty.count() as u32 {
+                            let part = Run::new(self.extracted(run.id, n), Ty::Scalar(s));
+                            given.args.push((Val::Run(part), arg));
+                        }
+                    }
+                }
+                continue;
+            }
+            given.args.push((self.eval(arg)?, arg));
+        }
+        for keyword in &call.arguments.keywords {
+            let Some(name) = &keyword.arg else {
+                return self.fail(keyword, "'**' is not supported in kernels".into(), "", None);
+            };
+            given.named.push((name.as_str(), self.eval(&keyword.value)?, &keyword.value));
+        }
+        Ok(given)
+    }
+
+    pub(super) fn func(&self, id: FuncId) -> &'p Func<'p> {
+        let program: &'p Program<'p> = if id.prelude { self.prelude } else { self.program };
+        &program.functions[id.n as usize]
+    }
+
+    pub(super) fn signature(&mut self, id: FuncId) -> Rc<Signature<'p>> {
+        if let Some(found) = self.signatures.get(&id) {
+            return found.clone();
+        }
+        let func = self.func(id);
+        let program: &'p Program<'p> = if id.prelude { self.prelude } else { self.program };
+        let evaluator = Evaluator {
+            program,
+            prelude: id.prelude,
+            scope: func.scope,
+            locals: &|_| None,
+            steps: 0,
+        };
+        let pattern = |annotation: Option<&Expr>| match annotation.map(|a| evaluator.eval(a)) {
+            None => Pattern::Any,
+            Some(Ok(Fixed::Type(pattern))) => pattern,
+            Some(Ok(Fixed::Text(name))) => {
+                crate::python::types::type_named(name.trim_start_matches("wp.")).map_or(Pattern::Any, Pattern::of)
+            }
+            Some(Ok(_)) => Pattern::Foreign("what is no type".into()),
+            Some(Err((_, what))) => Pattern::Foreign(what),
+        };
+        let params = (func.def.parameters.iter_non_variadic_params())
+            .map(|p| (p.name().as_str(), pattern(p.parameter.annotation()), p.default.as_deref()))
+            .collect();
+        let made = Rc::new(Signature { params });
+        self.signatures.insert(id, made.clone());
+        made
+    }
+
+    /// The overload that fits best.
+    pub(super) fn chosen_function(&mut self, all: &[FuncId], given: &Given<'p>) -> Option<FuncId> {
+        let mut best: Option<(u32, FuncId)> = None;
+        for &id in all {
+            let signature = self.signature(id);
+            let mut total = Some(1);
+            if given.args.len() > signature.params.len()
+                || given.named.iter().any(|(name, ..)| signature.params.iter().all(|(param, ..)| param != name))
+            {
+                continue;
+            }
+            for (n, (name, pattern, default)) in signature.params.iter().enumerate() {
+                let fit = match given.take(n, name) {
+                    Some((val, _)) => self.fit(pattern, &val),
+                    None => default.is_some().then_some(0),
+                };
+                total = total.zip(fit).map(|(a, b)| a + b);
+            }
+            // Of equals the later one counts: it redefines the earlier.
+            if let Some(total) = total
+                && best.is_none_or(|(most, _)| total >= most)
+            {
+                best = Some((total, id));
+            }
+        }
+        best.map(|(_, id)| id)
+    }
+
+    fn fit(&self, pattern: &Pattern, val: &Val) -> Option<u32> {
+        match (pattern, val) {
+            (Pattern::Any, Val::Array(_) | Val::Aggregate(..) | Val::Fixed(_)) => Some(0),
+            (Pattern::Array(element, rank), Val::Array(array)) => {
+                let rank_fits = *rank == 0 || *rank as usize == array.rank();
+                rank_fits.then(|| element.fit(array.element)).flatten().map(|n| n + 1)
+            }
+            (Pattern::Struct(n), Val::Aggregate(m, _)) => (n == m).then_some(6),
+            (Pattern::Function, Val::Fixed(Fixed::Functions(_) | Fixed::Builtin(_))) => Some(6),
+            (pattern, Val::Run(run)) => pattern.fit(run.ty),
+            (pattern, Val::Element(element)) => pattern.fit(element.ty()),
+            (Pattern::Tuple(patterns), Val::Tuple(vals)) if patterns.len() == vals.len() => {
+                patterns.iter().zip(vals).map(|(p, v)| self.fit(p, v)).sum()
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn no_overload(
+        &mut self,
+        name: &str,
+        all: &[FuncId],
+        given: &Given<'p>,
+        at: &'p Expr,
+    ) -> Lowers<Val> {
+        let found: Vec<String> = given.args.iter().map(|(val, _)| self.val_name(val)).collect();
+        let what = format!("'{name}' does not take ({})", found.join(", "));
+        let structs = self.struct_name();
+        let mut shown = vec![];
+        for &id in all.iter().take(4) {
+            let signature = self.signature(id);
+            let params: Vec<String> =
+                signature.params.iter().map(|(name, p, _)| format!("{name}: {}", p.name(&structs))).collect();
+            shown.push(format!("({})", params.join(", ")));
+        }
+        let hint = (!shown.is_empty()).then(|| format!("it takes {}", shown.join(" or ")));
+        self.fail(at, what, "no overload fits", hint)
+    }
+
+    pub(super) fn val_name(&self, val: &Val) -> String {
+        match val {
+            Val::Run(run) => self.type_name(run.ty),
+            Val::Element(element) => self.type_name(element.ty()),
+            Val::Array(array) => format!("array(dtype={}, ndim={})", self.type_name(array.element), array.rank()),
+            Val::Shape(_) => "shape".into(),
+            Val::Tuple(_) => "tuple".into(),
+            Val::Aggregate(n, _) => self.program.structs[*n as usize].name.to_owned(),
+            Val::Fixed(Fixed::Text(_)) => "str".into(),
+            Val::Fixed(Fixed::None) => "None".into(),
+            Val::Fixed(Fixed::Type(pattern)) => format!("type {}", pattern.name(&self.struct_name())),
+            Val::Fixed(Fixed::Functions(_) | Fixed::Builtin(_)) => "function".into(),
+            Val::Fixed(_) => "constant".into(),
+            Val::Range(..) | Val::Slice(_) => "range".into(),
+        }
+    }
+
+    /// Calls a function of the program or the prelude.
+    pub(super) fn call_function(&mut self, id: FuncId, given: Given<'p>, at: &'p Expr) -> Lowers<Val> {
+        let func = self.func(id);
+        if self.frames.iter().any(|frame| std::ptr::eq(frame.func.def, func.def)) {
+            let what = format!("'{}' calls itself", func.def.name.as_str());
+            return self.fail(at, what, "recursion", Some("write a loop".into()));
+        }
+        if self.frames.len() > MAX_CALLS {
+            return self.fail(at, format!("calls are more than {MAX_CALLS} deep"), "", None);
+        }
+        let signature = self.signature(id);
+        let mut vals: Vec<(Val, Option<&'p Expr>)> = vec![];
+        for (n, (name, pattern, default)) in signature.params.iter().enumerate() {
+            if let Pattern::Foreign(what) = pattern {
+                let what = format!("parameter '{name}' of '{}': {what}", func.def.name.as_str());
+                return self.fail(at, what, "", None);
+            }
+            let val = match (given.take(n, name), default) {
+                (Some((val, expr)), _) => {
+                    let val = match val {
+                        // A parameter is a variable, whatever was passed.
+                        Val::Run(run) => Val::Run(Run { constant: None, ..run }),
+                        Val::Element(element) => Val::Run(self.load(&element, expr)?),
+                        other => other,
+                    };
+                    (val, Some(expr))
+                }
+                (None, Some(default)) => {
+                    self.enter(func, id.prelude);
+                    let known = self.fixed(default, false);
+                    self.frames.pop();
+                    match known {
+                        Ok(fixed) => (self.constant_val(fixed, at)?, None),
+                        Err((_, what)) => {
+                            return self.fail(at, format!("the default of '{name}' is not known: {what}"), "", None);
+                        }
+                    }
+                }
+                (None, None) => return self.fail(at, format!("'{name}' is not given"), "", None),
+            };
+            vals.push(val);
+        }
+        let refs: Vec<usize> = (signature.params.iter().enumerate())
+            .filter(|(_, (_, pattern, _))| matches!(pattern, Pattern::Ref(_)))
+            .map(|(n, _)| n)
+            .collect();
+        let plain = vals.iter().all(|(val, _)| matches!(val, Val::Run(_)));
+        let (result, changed) = if plain && (gives(&func.def.body) || !refs.is_empty()) {
+            let runs: Vec<Run> =
+                vals.iter().filter_map(|(val, _)| if let Val::Run(run) = val { Some(run.clone()) } else { None }).collect();
+            self.call_compiled(id, &runs, &refs, at)?
+        } else {
+            self.call_inline(id, vals.iter().map(|(val, _)| val.clone()).collect(), &refs, at)?
+        };
+        for (n, run) in refs.into_iter().zip(changed) {
+            if let Some(target) = vals[n].1 {
+                self.write_back(target, run)?;
+            }
+        }
+        Ok(result)
+    }
+
+    /// Gives a variable that was passed its new value.
+    pub(super) fn write_back(&mut self, target: &'p Expr, run: Run) -> Lowers {
+        match target {
+            Expr::Name(name) => self.assign_name(name.id.as_str(), Val::Run(run), target),
+            Expr::Subscript(_) => match self.eval(target)? {
+                Val::Element(element) => self.put(&element, run, target),
+                _ => Ok(()),
+            },
+            // What was computed for the call alone is forgotten.
+            _ => Ok(()),
+        }
+    }
+
+    fn call_compiled(
+        &mut self,
+        id: FuncId,
+        runs: &[Run],
+        refs: &[usize],
+        at: &'p Expr,
+    ) -> Lowers<(Val, Vec<Run>)> {
+        let types: Vec<Ty> = runs.iter().map(|run| run.ty).collect();
+        let key = (id, types);
+        let compiled = match self.compiled.get(&key) {
+            Some(found) => found.clone(),
+            None => {
+                let made = Rc::new(self.compile(id, &key.1, refs, at)?);
+                self.compiled.insert(key, made.clone());
+                made
+            }
+        };
+        let ids: Vec<_> = runs.iter().map(|run| run.id).collect();
+        let whole = self.w.b.call(compiled.id, &ids);
+        let mut results: Vec<Run> = match &compiled.results[..] {
+            [one] => vec![Run::new(whole, *one)],
+            many => {
+                let mut all = vec![];
+                for (n, ty) in many.iter().enumerate() {
+                    all.push(Run::new(self.extracted(whole, n as u32), *ty));
+                }
+                all
+            }
+        };
+        let changed = results.split_off(results.len() - compiled.changed);
+        Ok((as_val(results.into_iter().map(Val::Run).collect()), changed))
+    }
+
+    /// Makes a function of the IR for arguments of those types.
+    fn compile(&mut self, id: FuncId, types: &[Ty], refs: &[usize], at: &'p Expr) -> Lowers<Compiled> {
+        let func = self.func(id);
+        let signature = self.signature(id);
+        let mut params = vec![];
+        for ((name, ..), ty) in signature.params.iter().zip(types) {
+            params.push((ir_name(name), self.ir_type(*ty, at)?));
+        }
+        let params: Vec<(&str, Type)> = params.iter().map(|(name, ty)| (name.as_str(), *ty)).collect();
+        let before = self.errors.len();
+        let outer = self.w.b.open_function(&params);
+        let free = self.w.swap_free(Default::default());
+        self.enter(func, id.prelude);
+        self.frame().back = Back::Function(None);
+        self.frame().refs = refs.iter().map(|&n| signature.params[n].0.to_owned()).collect();
+        for (n, ((name, ..), ty)) in signature.params.iter().zip(types).enumerate() {
+            self.bind_new(name, Val::Run(Run::new(bornite_ir::ExprId(n as u32), *ty)));
+        }
+        let made = self.compile_body(func, at);
+        self.frames.pop();
+        let (value, results) = match made {
+            Ok(made) => made,
+            Err(Noted) => (self.int(0), vec![Ty::Scalar(Scalar::I32)]),
+        };
+        let result = self.pack_type(&results, at);
+        let name = self.own_name(func.def.name.as_str());
+        let ty = result.as_ref().copied().unwrap_or(Type::Scalar(Scalar::I32));
+        let id = self.w.b.close_function(outer, name, &params, ty, value);
+        self.w.swap_free(free);
+        result?;
+        if self.errors.len() > before {
+            return Err(Noted);
+        }
+        Ok(Compiled { id, results, changed: refs.len() })
+    }
+
+    /// The statements of a function, and what it gives at its end.
+    fn compile_body(&mut self, func: &'p Func<'p>, at: &'p Expr) -> Lowers<(bornite_ir::ExprId, Vec<Ty>)> {
+        let body = &func.def.body;
+        let (last, before) = match body.split_last() {
+            Some((Stmt::Return(last), before)) => (Some(last), before),
+            _ => (None, &body[..]),
+        };
+        let ended = self.stmts(before)?;
+        let runs = match (last, ended) {
+            (Some(last), false) => Some(self.return_values(last)?),
+            _ => None,
+        };
+        let known = match &self.frame().back {
+            Back::Function(Some(types)) => Some(types.clone()),
+            _ => None,
+        };
+        match (runs, known) {
+            (Some(runs), _) => {
+                let types = runs.iter().map(|run| run.ty).collect();
+                Ok((self.packed(&runs, at)?, types))
+            }
+            // No return at the end: 0, as variables of the dialect are before they are set.
+            (None, Some(types)) => {
+                let ty = self.pack_type(&types, at)?;
+                let init: Vec<Value> = zeros(ty, self.w.b.structs());
+                let local = self.w.b.local_of("nothing", ty, &init);
+                Ok((self.w.b.read(local), types))
+            }
+            (None, None) => {
+                let runs = self.ref_values(at)?;
+                let types = runs.iter().map(|run| run.ty).collect();
+                Ok((self.packed(&runs, at)?, types))
+            }
+        }
+    }
+
+    /// The variables of the caller that the function was given, as they are now.
+    pub(super) fn ref_values(&mut self, at: &impl Ranged) -> Lowers<Vec<Run>> {
+        let names = self.frame().refs.clone();
+        let mut all = vec![];
+        for name in names {
+            match self.read_name(&name) {
+                Some(val) => {
+                    let val = val?;
+                    all.push(self.value(val, at)?);
+                }
+                None => return Err(Noted),
+            }
+        }
+        Ok(all)
+    }
+
+    /// One type for several values.
+    pub(super) fn pack_type(&mut self, types: &[Ty], at: &impl Ranged) -> Lowers<Type> {
+        if let [one] = types {
+            return self.ir_type(*one, at);
+        }
+        if types.is_empty() {
+            return self.fail(at, "the function returns nothing".into(), "a value is expected", None);
+        }
+        let mut parts = vec![];
+        for ty in types {
+            parts.push(self.ir_type(*ty, at)?);
+        }
+        let name = {
+            let names: Vec<String> =
+                parts.iter().map(|ty| ir_name(&ty.name(self.w.b.structs()).to_string())).collect();
+            format!("tuple_{}", names.join("_"))
+        };
+        if let Some(n) = self.w.b.structs().iter().position(|s| s.name == name) {
+            return Ok(Type::Struct(bornite_ir::StructId(n as u32)));
+        }
+        let fields: Vec<String> = (0..parts.len()).map(|n| format!("item{n}")).collect();
+        let fields: Vec<(&str, Type)> = fields.iter().map(String::as_str).zip(parts).collect();
+        let ty = self.w.b.structure(&name, &fields);
+        let count = ty.count(self.w.b.structs());
+        if count > bornite_ir::MAX_COMPONENTS {
+            let what = format!("a function returns {count} numbers; {} are the most", bornite_ir::MAX_COMPONENTS);
+            return self.fail(at, what, "", None);
+        }
+        Ok(ty)
+    }
+
+    /// Writes a function out where it is called.
+    fn call_inline(&mut self, id: FuncId, vals: Vec<Val>, refs: &[usize], at: &'p Expr) -> Lowers<(Val, Vec<Run>)> {
+        let func = self.func(id);
+        let signature = self.signature(id);
+        let before = self.errors.len();
+        let body = &func.def.body;
+        let straight = match body.split_last() {
+            Some((Stmt::Return(_), rest)) => !returns(rest),
+            _ => !returns(body),
+        };
+        self.enter(func, id.prelude);
+        self.frame().refs = refs.iter().map(|&n| signature.params[n].0.to_owned()).collect();
+        if straight {
+            self.frame().back = Back::Straight(None);
+            self.bind_all(&signature, vals);
+            let _ = self.stmts(body);
+        } else {
+            let returned = self.w.b.local("returned", Value::int(Scalar::Bool, 0));
+            let no = self.w.constant(Value::int(Scalar::Bool, 0));
+            self.w.b.assign(returned, no);
+            self.frame().back = Back::Inline { results: None, types: None, returned: Some(returned) };
+            self.bind_all(&signature, vals);
+            // Refs change within the block below.
+            let _ = self.before_branches(&[body], false);
+            self.open_block(super::scan::key(body));
+            let ended = self.stmts(body);
+            if matches!(ended, Ok(false)) {
+                self.w.stmt(Ir::Break);
+            }
+            let body = self.close_block();
+            self.w.stmt(Ir::Loop { body });
+        }
+        let changed = self.ref_values(at);
+        let back = self.frames.pop().map(|frame| frame.back);
+        if self.errors.len() > before {
+            return Err(Noted);
+        }
+        let result = match back {
+            Some(Back::Straight(Some(vals))) => {
+                let mut settled = vec![];
+                for val in vals {
+                    settled.push(match val {
+                        Val::Element(element) => Val::Run(self.load(&element, at)?),
+                        other => other,
+                    });
+                }
+                as_val(settled)
+            }
+            Some(Back::Inline { results: Some(results), types: Some(types), .. }) => {
+                let runs = results.iter().zip(types).map(|(local, ty)| Val::Run(Run::new(self.w.b.read(*local), ty)));
+                as_val(runs.collect())
+            }
+            _ => Val::Fixed(Fixed::None),
+        };
+        Ok((result, changed?))
+    }
+
+    fn bind_all(&mut self, signature: &Signature<'p>, vals: Vec<Val>) {
+        for ((name, ..), val) in signature.params.iter().zip(vals) {
+            self.bind_new(name, val);
+        }
+    }
+
+    /// A function of the program that is named as an operator is, and fits.
+    pub(super) fn own_operator(&mut self, op: Operator, a: &Run, b: &Run, at: &impl Ranged) -> Lowers<Option<Run>> {
+        let name = match op {
+            Operator::Add => "add",
+            Operator::Sub => "sub",
+            Operator::Mult => "mul",
+            Operator::Div => "div",
+            Operator::Mod => "mod",
+            Operator::FloorDiv => "floordiv",
+            _ => return Ok(None),
+        };
+        let frame = self.frame();
+        if frame.prelude {
+            return Ok(None);
+        }
+        let scope = frame.func.scope;
+        let Some((Item::Functions(all), _)) = self.program.lookup(name, scope) else { return Ok(None) };
+        let all: Vec<FuncId> = all.iter().map(|&n| FuncId { prelude: false, n }).collect();
+        for id in all {
+            let func = self.func(id);
+            if self.frames.iter().any(|frame| std::ptr::eq(frame.func.def, func.def)) {
+                continue;
+            }
+            let signature = self.signature(id);
+            let [(_, x, _), (_, y, _)] = &signature.params[..] else { continue };
+            if x.fit(a.ty).is_none() || y.fit(b.ty).is_none() || !gives(&func.def.body) {
+                continue;
+            }
+            let runs = [Run { constant: None, ..a.clone() }, Run { constant: None, ..b.clone() }];
+            // An error in the function is shown there.
+            let Some(place) = first_expr(&func.def.body) else { continue };
+            let (val, _) = self.call_compiled(id, &runs, &[], place)?;
+            return self.value(val, at).map(Some);
+        }
+        Ok(None)
+    }
+}
+
+fn first_expr(body: &[Stmt]) -> Option<&Expr> {
+    body.iter().find_map(|stmt| match stmt {
+        Stmt::Return(back) => back.value.as_deref(),
+        Stmt::Assign(assign) => Some(assign.value.as_ref()),
+        Stmt::Expr(expr) => Some(expr.value.as_ref()),
+        _ => None,
+    })
+}
+
+fn as_val(mut vals: Vec<Val>) -> Val {
+    match vals.len() {
+        0 => Val::Fixed(Fixed::None),
+        1 => vals.swap_remove(0),
+        _ => Val::Tuple(vals),
+    }
+}
+
+/// Whether a block returns somewhere.
+pub(super) fn returns(block: &[Stmt]) -> bool {
+    any_return(block, &|_| true)
+}
+
+/// Whether a function gives a value.
+fn gives(block: &[Stmt]) -> bool {
+    any_return(block, &|value| value)
+}
+
+fn any_return(block: &[Stmt], is: &dyn Fn(bool) -> bool) -> bool {
+    block.iter().any(|stmt| match stmt {
+        Stmt::Return(back) => {
+            is(back.value.as_ref().is_some_and(|value| !matches!(value.as_ref(), Expr::NoneLiteral(_))))
+        }
+        Stmt::If(branch) => {
+            any_return(&branch.body, is) || branch.elif_else_clauses.iter().any(|c| any_return(&c.body, is))
+        }
+        Stmt::For(each) => any_return(&each.body, is),
+        Stmt::While(turn) => any_return(&turn.body, is),
+        _ => false,
+    })
+}
+
+fn text_of(func: &Expr) -> String {
+    match func {
+        Expr::Name(name) => name.id.as_str().to_owned(),
+        Expr::Attribute(attribute) => attribute.attr.as_str().to_owned(),
+        _ => "this function".into(),
+    }
+}

@@ -1,0 +1,562 @@
+//! Python syntax to kernel IR: one kernel of a program, for one launch.
+
+mod assign;
+mod builtin;
+mod call;
+mod construct;
+mod control;
+mod expr;
+mod index;
+mod names;
+mod operator;
+mod scan;
+mod stmt;
+mod value;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use bornite_ir::{Access, Builder, Dim, ExprId, Extent, Op, ParamId, Scalar, StructId, Type, Value, View, contiguous};
+use ruff_python_ast::Expr;
+use ruff_text_size::{Ranged, TextRange};
+
+use super::fixed::{Evaluator, Fixed};
+use super::program::{Func, FuncId, Program};
+use super::types::{I32, Pattern, Ty};
+use crate::diagnostic::Source;
+use crate::lower::{Node, Tree, Writer};
+use crate::{Diagnostic, Given, Lowered, Request, Span};
+use call::{Compiled, Signature};
+use names::Frame;
+use scan::Homes;
+use value::{Array, Axis, Binding, Run, Val};
+
+/// What was wrong is noted already.
+#[derive(Debug)]
+pub(crate) struct Noted;
+pub(crate) type Lowers<T = ()> = Result<T, Noted>;
+
+/// Functions within functions.
+const MAX_CALLS: usize = 40;
+
+pub(crate) struct Lower<'p> {
+    program: &'p Program<'p>,
+    prelude: &'static Program<'static>,
+    request: &'p Request,
+    w: Writer,
+    index: Scalar,
+    errors: Vec<Diagnostic>,
+    frames: Vec<Frame<'p>>,
+    /// Where structs went in the IR.
+    structs: Vec<Option<StructId>>,
+    /// Fields of structs, once they are known.
+    fields: HashMap<u32, Rc<Vec<(String, Pattern)>>>,
+    homes: HashMap<usize, Rc<Homes<'p>>>,
+    signatures: HashMap<FuncId, Rc<Signature<'p>>>,
+    compiled: HashMap<(FuncId, Vec<Ty>), Rc<Compiled>>,
+    /// Names of functions of the IR, so that each has its own.
+    taken: Vec<String>,
+    /// Which views are written.
+    written: Vec<bool>,
+    /// Sizes of the launch: known ones, or values.
+    launch: Vec<ExprId>,
+    tid: Option<Vec<ExprId>>,
+    views: usize,
+    values: u32,
+}
+
+impl<'p> Lower<'p> {
+    pub fn new(
+        program: &'p Program<'p>,
+        prelude: &'static Program<'static>,
+        request: &'p Request,
+        name: &str,
+        index: Scalar,
+    ) -> Lower<'p> {
+        let w = Writer::new(Builder::new(ir_name(name), 1, index));
+        Lower {
+            program,
+            prelude,
+            request,
+            w,
+            index,
+            errors: vec![],
+            frames: vec![],
+            structs: vec![None; program.structs.len()],
+            fields: HashMap::new(),
+            homes: HashMap::new(),
+            signatures: HashMap::new(),
+            compiled: HashMap::new(),
+            taken: vec![ir_name(name)],
+            written: vec![],
+            launch: vec![],
+            tid: None,
+            views: 0,
+            values: 0,
+        }
+    }
+
+    /// Makes a kernel.
+    pub fn kernel(mut self, func: &'p Func<'p>, types: &[(String, Ty)]) -> Result<Lowered, Vec<Diagnostic>> {
+        self.enter(func, false);
+        let given = self.parameters(func, types);
+        let made = given.and_then(|given| {
+            self.launch_sizes();
+            self.body(&func.def.body)?;
+            Ok(given)
+        });
+        if self.w.is_full() && self.errors.is_empty() {
+            self.note(&func.def.name, "the kernel is too large".into(), "with its loops and calls written out", None);
+        }
+        if !self.errors.is_empty() {
+            return Err(self.errors);
+        }
+        let Ok(params) = made else { return Err(self.errors) };
+        let written = std::mem::take(&mut self.written);
+        for (n, written) in written.iter().enumerate() {
+            if *written {
+                self.w.b.set_access(ParamId(n as u32), Access::ReadWrite);
+            }
+        }
+        let file = func.file;
+        let span = span(func.def.name.range());
+        match self.w.b.finish_with_lines() {
+            Ok((kernel, lines)) => Ok(Lowered { kernel, params, lines }),
+            Err(error) => {
+                let source = &self.program.files[file].source;
+                let what = format!("the kernel cannot be made: {}", error.what);
+                Err(vec![source.diagnostic(span, what, String::new(), None)])
+            }
+        }
+    }
+
+    /// Parameters of the kernel become views and values.
+    fn parameters(&mut self, func: &'p Func<'p>, types: &[(String, Ty)]) -> Lowers<Vec<(String, Given)>> {
+        let mut all = vec![];
+        let mut failed = false;
+        for parameter in func.def.parameters.iter_non_variadic_params() {
+            let name = parameter.name().as_str();
+            let Some(annotation) = parameter.parameter.annotation() else {
+                self.note(
+                    &parameter.parameter,
+                    format!("parameter '{name}' has no type"),
+                    "an annotation is expected",
+                    Some("such as 'x: wp.array(dtype=float)' or 'n: int'".into()),
+                );
+                failed = true;
+                continue;
+            };
+            let Ok(mut pattern) = self.pattern(annotation) else {
+                failed = true;
+                continue;
+            };
+            if let Some((_, ty)) = types.iter().find(|(found, _)| found == name) {
+                pattern = chosen(&pattern, *ty);
+            }
+            match self.parameter(name, &pattern, annotation, &mut all) {
+                Ok(val) => self.bind_new(name, val),
+                Err(Noted) => failed = true,
+            }
+        }
+        if let Some(extra) = func.def.parameters.vararg.as_ref().or(func.def.parameters.kwarg.as_ref()) {
+            self.note(extra.as_ref(), "a kernel takes no variable number of parameters".into(), "", None);
+            failed = true;
+        }
+        if failed { Err(Noted) } else { Ok(all) }
+    }
+
+    fn parameter(
+        &mut self,
+        name: &str,
+        pattern: &Pattern,
+        at: &Expr,
+        all: &mut Vec<(String, Given)>,
+    ) -> Lowers<Val> {
+        let told = ir_name(name);
+        match pattern {
+            Pattern::Array(element, rank) => {
+                let element = match element.exact() {
+                    Some(ty) => ty,
+                    None => {
+                        let what = format!("the type of the elements of '{name}' is open");
+                        let hint = format!("name it in the request, such as {name}:float32");
+                        return self.fail(at, what, "Any", Some(hint));
+                    }
+                };
+                let ty = self.ir_type(element, at)?;
+                let (dims, extents) = self.dims(name, &told, *rank as usize, at)?;
+                let id = self.w.b.view(told, ty, &dims, Access::Read);
+                self.written.push(false);
+                all.push((name.into(), Given::View(self.views as u32)));
+                self.views += 1;
+                let axes = extents.into_iter().map(|extent| Axis::Along { start: None, step: None, extent }).collect();
+                Ok(Val::Array(Array { view: View::Param(id), element, axes }))
+            }
+            Pattern::Struct(n) if self.has_arrays(*n, at)? => {
+                let fields = self.fields_of(*n, at)?;
+                let mut vals = vec![];
+                for (field, pattern) in fields.iter() {
+                    vals.push(self.parameter(&format!("{name}.{field}"), pattern, at, all)?);
+                }
+                Ok(Val::Aggregate(*n, vals))
+            }
+            Pattern::Foreign(kind) => {
+                self.fail(at, format!("'{kind}' parameters are not supported"), "not in the dialect's subset", None)
+            }
+            other => match other.exact() {
+                Some(ty) => {
+                    let of = self.ir_type(ty, at)?;
+                    let id = self.w.b.value(told, of);
+                    all.push((name.into(), Given::Value(self.values)));
+                    self.values += 1;
+                    Ok(Val::Run(Run::new(id, ty)))
+                }
+                None => {
+                    let what = format!("the type of '{name}' is open");
+                    let hint = format!("name it in the request, such as {name}:float32");
+                    self.fail(at, what, "generic", Some(hint))
+                }
+            },
+        }
+    }
+
+    /// Dimensions of an array as the request has them, or left to the call.
+    fn dims(&mut self, name: &str, told: &str, rank: usize, at: &Expr) -> Lowers<(Vec<Dim>, Vec<ExprId>)> {
+        let given = self.request.views.iter().find(|(found, _)| found == name).map(|(_, dims)| dims.clone());
+        if let Some(mut dims) = given {
+            if dims.is_empty() {
+                // An array that is not there.
+                dims = contiguous(&vec![Extent::Const(0); rank]);
+            }
+            if dims.len() != rank {
+                let what = format!("'{name}' has {rank} dimensions, {} are given", dims.len());
+                let hint = format!("give {rank} sizes with an x between them");
+                return self.fail(at, what, "", Some(hint));
+            }
+            let extents = dims
+                .iter()
+                .map(|dim| self.w.constant(Value::int(Scalar::I32, dim.extent.known().unwrap_or(0))))
+                .collect();
+            return Ok((dims, extents));
+        }
+        if let Some(length) = self.request.default_length {
+            // Rank by rank the same, so small that all of it can be reached.
+            let each = (length as f64).powf(1.0 / rank as f64) as u64;
+            let dims = contiguous(&vec![each.into(); rank]);
+            let extents = (0..rank).map(|_| self.w.constant(Value::int(Scalar::I32, each as i64))).collect();
+            return Ok((dims, extents));
+        }
+        let mut extents = vec![];
+        let mut dims = vec![];
+        for n in 0..rank {
+            let (extent, extent_value) = self.sized(format!("{told}_shape{n}"));
+            let stride = if n + 1 == rank { Extent::Const(1) } else { self.sized(format!("{told}_stride{n}")).0 };
+            dims.push(Dim { extent, stride });
+            extents.push(extent_value);
+        }
+        Ok((dims, extents))
+    }
+
+    /// A size that the call gives.
+    fn sized(&mut self, name: String) -> (Extent, ExprId) {
+        let id = self.w.b.value(name, self.index);
+        self.values += 1;
+        let id = self.as_i32(id);
+        (Extent::Value(self.values - 1), id)
+    }
+
+    /// An index as the dialect's int.
+    fn as_i32(&mut self, id: ExprId) -> ExprId {
+        if self.index == Scalar::I32 { id } else { self.w.emit(&Tree::done(id, self.index).cast(Scalar::I32)) }
+    }
+
+    fn launch_sizes(&mut self) {
+        if self.request.dims.is_empty() {
+            // Known to the call only: the number of instances, and each size where there are several.
+            let rank = self.frames.last().map_or(1, |frame| tid_rank(&frame.func.def.body));
+            let (count, id) = self.sized("launch_count".into());
+            self.w.b.count(count);
+            self.launch = if rank == 1 {
+                vec![id]
+            } else {
+                (0..rank).map(|n| self.sized(format!("launch_dim{n}")).1).collect()
+            };
+            return;
+        }
+        let count: u64 = self.request.dims.iter().fold(1u64, |n, size| n.saturating_mul(*size));
+        self.w.b.count(Extent::from(count));
+        self.launch =
+            self.request.dims.iter().map(|&n| self.w.constant(Value::int(Scalar::I32, n as i64))).collect();
+    }
+
+    /// The instance's place in the launch, as far as it is asked for.
+    fn place(&mut self, rank: usize) -> Vec<ExprId> {
+        if self.tid.is_none() {
+            let index = self.w.b.index();
+            let mut rest = self.as_i32(index);
+            let sizes = self.launch.clone();
+            let mut all = vec![rest; sizes.len()];
+            for n in (1..sizes.len()).rev() {
+                all[n] = self.op(Op::Rem, &[rest, sizes[n]]);
+                rest = self.op(Op::Div, &[rest, sizes[n]]);
+            }
+            all[0] = rest;
+            self.tid = Some(all);
+        }
+        let mut all = self.tid.clone().unwrap_or_default();
+        let zero = self.w.constant(Value::int(Scalar::I32, 0));
+        all.resize(rank.max(all.len()), zero);
+        all.truncate(rank);
+        all
+    }
+
+    /// Applies a row of the op table.
+    fn op(&mut self, op: Op, args: &[ExprId]) -> ExprId {
+        let trees = args.iter().map(|&id| Tree::done(id, self.w.b.type_of(id))).collect();
+        let ty = self.w.b.type_of(args[args.len() - 1]);
+        self.w.emit(&Tree::of(Node::Op(op, trees), ty))
+    }
+
+    fn cast_id(&mut self, to: Scalar, id: ExprId) -> ExprId {
+        let ty = self.w.b.type_of(id);
+        if ty.element() == Some(to) {
+            return id;
+        }
+        self.w.emit(&Tree::of(Node::Cast(to, Box::new(Tree::done(id, ty))), ty.with_element(to)))
+    }
+
+    /// The type in the IR; a struct is declared there when it is first met.
+    fn ir_type(&mut self, ty: Ty, at: &impl Ranged) -> Lowers<Type> {
+        if let Ty::Struct(n) = ty
+            && self.structs[n as usize].is_none()
+        {
+            let fields = self.fields_of(n, at)?;
+            let mut inner = vec![];
+            for (name, pattern) in fields.iter() {
+                let Some(ty) = pattern.exact() else {
+                    let what = format!("field '{name}' of '{}' is not a value", self.program.structs[n as usize].name);
+                    return self.fail(at, what, "an array in a struct is for parameters only", None);
+                };
+                inner.push((ir_name(name), self.ir_type(ty, at)?));
+            }
+            if inner.is_empty() {
+                return self.fail(at, "a struct without fields".into(), "", None);
+            }
+            let fields: Vec<(&str, Type)> = inner.iter().map(|(name, ty)| (name.as_str(), *ty)).collect();
+            let name = self.program.structs[n as usize].name;
+            let name = self.own_name(name);
+            if let Type::Struct(id) = self.w.b.structure(name, &fields) {
+                self.structs[n as usize] = Some(id);
+            }
+        }
+        let Some(found) = ty.ir(&self.structs) else { return self.fail(at, "a struct is not known".into(), "", None) };
+        let count = found.count(self.w.b.structs());
+        if !(1..=bornite_ir::MAX_COMPONENTS).contains(&count) {
+            let what = format!(
+                "'{}' has {count} components; values have at most {}",
+                self.type_name(ty),
+                bornite_ir::MAX_COMPONENTS
+            );
+            return self.fail(at, what, "too large to live in registers", None);
+        }
+        Ok(found)
+    }
+
+    /// Fields of a struct with their types.
+    fn fields_of(&mut self, n: u32, at: &impl Ranged) -> Lowers<Rc<Vec<(String, Pattern)>>> {
+        if let Some(found) = self.fields.get(&n) {
+            return Ok(found.clone());
+        }
+        let structure = &self.program.structs[n as usize];
+        let mut all = vec![];
+        for (name, annotation) in &structure.fields {
+            let evaluator = Evaluator {
+                program: self.program,
+                prelude: false,
+                scope: structure.scope,
+                locals: &|_| None,
+                steps: 0,
+            };
+            match evaluator.eval(annotation) {
+                Ok(Fixed::Type(Pattern::Struct(inner))) if inner >= n => {
+                    return self.fail(at, format!("field '{name}' of '{}' holds itself", structure.name), "", None);
+                }
+                Ok(Fixed::Type(pattern)) => all.push(((*name).to_owned(), pattern)),
+                Ok(_) => {
+                    let what = format!("field '{name}' of '{}' is no type", structure.name);
+                    return self.fail(at, what, "", None);
+                }
+                Err((_, what)) => {
+                    let what = format!("field '{name}' of '{}': {what}", structure.name);
+                    return self.fail(at, what, "", None);
+                }
+            }
+        }
+        let all = Rc::new(all);
+        self.fields.insert(n, all.clone());
+        Ok(all)
+    }
+
+    fn has_arrays(&mut self, n: u32, at: &impl Ranged) -> Lowers<bool> {
+        let fields = self.fields_of(n, at)?;
+        // One without fields is no value of the IR either.
+        if fields.is_empty() {
+            return Ok(true);
+        }
+        for (_, pattern) in fields.iter() {
+            match pattern {
+                Pattern::Array(..) | Pattern::Foreign(_) => return Ok(true),
+                Pattern::Struct(inner) if self.has_arrays(*inner, at)? => return Ok(true),
+                _ => {}
+            }
+        }
+        Ok(false)
+    }
+
+    fn struct_name(&self) -> impl Fn(u32) -> String + use<'p> {
+        let program = self.program;
+        move |n| program.structs.get(n as usize).map_or("struct".into(), |s| s.name.to_owned())
+    }
+
+    fn type_name(&self, ty: Ty) -> String {
+        ty.name(&self.struct_name())
+    }
+
+    /// A name for the IR that nothing else has.
+    fn own_name(&mut self, name: &str) -> String {
+        let name = ir_name(name);
+        let mut own = name.clone();
+        let mut n = 2;
+        while self.taken.contains(&own) {
+            own = format!("{name}_{n}");
+            n += 1;
+        }
+        self.taken.push(own.clone());
+        own
+    }
+
+    fn int(&mut self, n: i64) -> ExprId {
+        self.w.constant(Value::int(Scalar::I32, n))
+    }
+
+    fn run_int(&mut self, n: i64) -> Run {
+        Run { id: self.int(n), ty: I32, constant: Some(Fixed::Int(n)) }
+    }
+
+    fn source(&self) -> &'p Source {
+        let frame = &self.frames[self.frames.len() - 1];
+        let program: &'p Program<'p> = if frame.prelude { self.prelude } else { self.program };
+        &program.files[frame.func.file].source
+    }
+
+    /// Notes what is wrong, at its place or, in another file, at the call that leads there.
+    fn note(&mut self, at: &impl Ranged, what: String, label: &str, hint: Option<String>) {
+        let Some(first) = self.frames.first() else { return };
+        let root = &self.program.files[first.func.file].source;
+        let here = self.frames.last().is_none_or(|last| !last.prelude && last.func.file == first.func.file);
+        let found = if here {
+            root.diagnostic(span(at.range()), what, label.into(), hint)
+        } else {
+            let source = self.source();
+            let line = source.line(at.range().start().to_u32());
+            let called = self.frames.iter().rev().find(|f| !f.prelude && f.func.file == first.func.file);
+            let place = called.map_or(first.at, |frame| frame.at);
+            root.diagnostic(span(place), format!("{what} ({}:{line})", source.file), label.into(), hint)
+        };
+        if self.errors.len() < 50 {
+            self.errors.push(found);
+        }
+    }
+
+    fn fail<T>(&mut self, at: &impl Ranged, what: String, label: &str, hint: Option<String>) -> Lowers<T> {
+        self.note(at, what, label, hint);
+        Err(Noted)
+    }
+
+    /// Evaluates what is known beforehand.
+    fn fixed(&self, expr: &Expr, locals: bool) -> Result<Fixed, super::fixed::Unknown> {
+        let frame = &self.frames[self.frames.len() - 1];
+        let known = |name: &str| -> Option<Fixed> {
+            match frame.names.get(name)? {
+                Binding::Val(Val::Run(Run { constant: Some(fixed), .. })) if locals => Some(fixed.clone()),
+                Binding::Val(Val::Fixed(fixed)) => Some(fixed.clone()),
+                Binding::Val(Val::Run(run)) => Some(Fixed::Type(Pattern::of(run.ty))).filter(|_| !locals),
+                _ => None,
+            }
+        };
+        let program: &'p Program<'p> = if frame.prelude { self.prelude } else { self.program };
+        Evaluator {
+            program,
+            prelude: frame.prelude,
+            scope: frame.func.scope,
+            locals: &known,
+            steps: 0,
+        }
+        .eval(expr)
+    }
+
+    /// A part of something that is known beforehand.
+    fn fixed_attribute(&self, of: Fixed, name: &str, at: &Expr) -> Result<Fixed, super::fixed::Unknown> {
+        let frame = &self.frames[self.frames.len() - 1];
+        let program: &'p Program<'p> = if frame.prelude { self.prelude } else { self.program };
+        let (prelude, scope) = (frame.prelude, frame.func.scope);
+        Evaluator { program, prelude, scope, locals: &|_| None, steps: 0 }.attribute(of, name, at)
+    }
+
+    /// The pattern of an annotation.
+    fn pattern(&mut self, annotation: &Expr) -> Lowers<Pattern> {
+        match self.fixed(annotation, true) {
+            Ok(Fixed::Type(pattern)) => Ok(pattern),
+            Ok(Fixed::Text(name)) => match super::types::type_named(name.trim_start_matches("wp.")) {
+                Some(ty) => Ok(Pattern::of(ty)),
+                None => self.fail(annotation, format!("'{name}' is not a type that is known"), "", None),
+            },
+            Ok(Fixed::None) => Ok(Pattern::Tuple(vec![])),
+            Ok(_) => self.fail(annotation, "this is not a type".into(), "a type is expected", None),
+            Err((at, what)) => {
+                let hint = Some("such as wp.array(dtype=float), wp.array2d[float], wp.vec3, float, int".into());
+                self.fail(&at, what, "a type is expected", hint)
+            }
+        }
+    }
+}
+
+/// The pattern with a type in place of what it leaves open.
+fn chosen(pattern: &Pattern, ty: Ty) -> Pattern {
+    match pattern {
+        Pattern::Array(element, rank) if element.exact().is_none() => Pattern::Array(Box::new(Pattern::of(ty)), *rank),
+        other if other.exact().is_none() => Pattern::of(ty),
+        other => other.clone(),
+    }
+}
+
+pub(crate) fn span(range: TextRange) -> Span {
+    Span { start: range.start().to_u32(), end: range.end().to_u32() }
+}
+
+/// A name with letters, digits and underscores only.
+pub(crate) fn ir_name(name: &str) -> String {
+    let kept: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if kept.starts_with(|c: char| c.is_ascii_digit()) || kept.is_empty() { format!("_{kept}") } else { kept }
+}
+
+/// How many indices `wp.tid()` is asked for in a kernel.
+fn tid_rank(body: &[ruff_python_ast::Stmt]) -> usize {
+    use ruff_python_ast::Stmt;
+    use ruff_python_ast::visitor::{Visitor, walk_stmt};
+    struct Ranks(usize);
+    impl<'a> Visitor<'a> for Ranks {
+        fn visit_stmt(&mut self, stmt: &'a Stmt) {
+            if let Stmt::Assign(assign) = stmt
+                && let (Some(Expr::Tuple(all)), Expr::Call(call)) = (assign.targets.first(), assign.value.as_ref())
+                && matches!(call.func.as_ref(), Expr::Attribute(a) if a.attr.as_str() == "tid")
+            {
+                self.0 = self.0.max(all.elts.len());
+            }
+            walk_stmt(self, stmt);
+        }
+    }
+    let mut ranks = Ranks(1);
+    ruff_python_ast::visitor::walk_body(&mut ranks, body);
+    ranks.0.min(4)
+}

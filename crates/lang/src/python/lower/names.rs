@@ -1,0 +1,292 @@
+//! Variables: a name is a value where one assignment reaches all its uses, and a variable of the IR where several do.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use bornite_ir::{LocalId, Value};
+use ruff_python_ast::Stmt;
+use ruff_text_size::{Ranged, TextRange};
+
+use super::scan::{Block, Homes, changed, key};
+use super::value::{Binding, Run, Val, literal};
+use super::{Lower, Lowers, Noted, ir_name};
+use crate::python::program::Func;
+use crate::python::types::{Ty, zeros};
+
+/// How a function's value is handed back.
+#[derive(Clone, Debug)]
+pub(crate) enum Back {
+    /// It is a kernel.
+    Kernel,
+    /// A function of the IR; the types of what it returns, once they are known.
+    Function(Option<Vec<Ty>>),
+    /// Written out where it is called, in a loop that runs once and that a return leaves: variables that take the values
+    /// and their types, once they are known, and a flag for returns from within loops.
+    Inline { results: Option<Vec<LocalId>>, types: Option<Vec<Ty>>, returned: Option<LocalId> },
+    /// Written out, with one return at its end.
+    Straight(Option<Vec<Val>>),
+}
+
+/// A function being lowered.
+pub(crate) struct Frame<'p> {
+    pub func: &'p Func<'p>,
+    pub prelude: bool,
+    pub names: HashMap<String, Binding>,
+    pub homes: Rc<Homes<'p>>,
+    /// Blocks around the current statement; each is several blocks of the source where loops are written out.
+    open: Vec<Open>,
+    pub back: Back,
+    /// Loops of the IR around the current statement, and what a `continue` of each is.
+    pub loops: Vec<Turn>,
+    /// The statement being lowered.
+    pub at: TextRange,
+    /// Parameters that are variables of the caller.
+    pub refs: Vec<String>,
+}
+
+/// What leaves a turn of a loop.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Turn {
+    /// A loop of the IR.
+    Loop,
+    /// One turn of a loop that is written out: a loop of the IR that runs once, so that `continue` can leave it.
+    Once,
+}
+
+#[derive(Default)]
+struct Open {
+    keys: Vec<Block>,
+    bound: Vec<String>,
+}
+
+impl<'p> Lower<'p> {
+    pub(super) fn frame(&mut self) -> &mut Frame<'p> {
+        let last = self.frames.len() - 1;
+        &mut self.frames[last]
+    }
+
+    pub(super) fn enter(&mut self, func: &'p Func<'p>, prelude: bool) {
+        let at = func.def as *const _ as usize;
+        let homes = self.homes.entry(at).or_insert_with(|| Rc::new(Homes::new(&func.def.body))).clone();
+        self.frames.push(Frame {
+            func,
+            prelude,
+            names: HashMap::new(),
+            homes,
+            open: vec![Open { keys: vec![key(&func.def.body)], bound: vec![] }],
+            back: Back::Kernel,
+            loops: vec![],
+            at: func.def.name.range(),
+            refs: vec![],
+        });
+    }
+
+    /// Lowers a block of the source into a new block of the IR.
+    pub(super) fn block(&mut self, block: &'p [Stmt]) -> Vec<bornite_ir::Stmt> {
+        self.block_at(block, key(block))
+    }
+
+    pub(super) fn block_at(&mut self, block: &'p [Stmt], at: Block) -> Vec<bornite_ir::Stmt> {
+        self.open_block(at);
+        let _ = self.stmts(block);
+        self.close_block()
+    }
+
+    pub(super) fn open_block(&mut self, at: Block) {
+        self.w.b.open_block();
+        self.frame().open.push(Open { keys: vec![at], bound: vec![] });
+    }
+
+    pub(super) fn close_block(&mut self) -> Vec<bornite_ir::Stmt> {
+        let frame = self.frame();
+        for name in frame.open.pop().unwrap_or_default().bound {
+            // Its value is not seen outside; a variable stays.
+            if matches!(frame.names.get(&name), Some(Binding::Val(_))) {
+                frame.names.remove(&name);
+            }
+        }
+        self.w.b.close_block()
+    }
+
+    /// Lowers a block of the source as part of the current block.
+    pub(super) fn spliced(&mut self, block: &'p [Stmt]) -> Lowers<bool> {
+        let at = key(block);
+        if let Some(open) = self.frame().open.last_mut()
+            && !open.keys.contains(&at)
+        {
+            open.keys.push(at);
+        }
+        self.stmts(block)
+    }
+
+    /// Gives a name that is not there yet a value, in the current block.
+    pub(super) fn bind_new(&mut self, name: &str, val: Val) {
+        let frame = self.frame();
+        frame.names.insert(name.into(), Binding::Val(val));
+        if let Some(open) = frame.open.last_mut() {
+            open.bound.push(name.into());
+        }
+    }
+
+    /// Assigns to a name.
+    pub(super) fn assign_name(&mut self, name: &str, val: Val, at: &impl Ranged) -> Lowers {
+        let existing = self.frame().names.get(name).cloned();
+        match (existing, val) {
+            (Some(Binding::Local(local, ty)), Val::Run(run)) => {
+                self.same_type(name, ty, run.ty, at)?;
+                self.w.b.assign(local, run.id);
+                Ok(())
+            }
+            (Some(Binding::Local(..)), _) => {
+                let what = format!("'{name}' is a value that changes; only values can be assigned to it");
+                self.fail(at, what, "", None)
+            }
+            (Some(Binding::Val(Val::Run(old))), Val::Run(run)) => {
+                self.same_type(name, old.ty, run.ty, at)?;
+                self.rebind(name, Val::Run(run));
+                Ok(())
+            }
+            (Some(Binding::Val(Val::Run(old))), _) => {
+                let what = format!("'{name}' is {} and cannot become something else", self.type_name(old.ty));
+                self.fail(at, what, "another kind of value", None)
+            }
+            (Some(Binding::Val(_)), val) => {
+                self.rebind(name, val);
+                Ok(())
+            }
+            (Some(Binding::Broken) | None, Val::Run(run)) => {
+                let frame = self.frame();
+                let home = frame.homes.home(name);
+                let here = frame.open.last().is_some_and(|open| home.is_some_and(|home| open.keys.contains(&home)));
+                if here || frame.open.len() == 1 {
+                    self.bind_new(name, Val::Run(run));
+                    return Ok(());
+                }
+                let local = self.variable(name, &run, at)?;
+                self.w.b.assign(local, run.id);
+                self.frame().names.insert(name.into(), Binding::Local(local, run.ty));
+                Ok(())
+            }
+            (_, val) => {
+                self.bind_new(name, val);
+                Ok(())
+            }
+        }
+    }
+
+    fn rebind(&mut self, name: &str, val: Val) {
+        let frame = self.frame();
+        frame.names.insert(name.into(), Binding::Val(val));
+    }
+
+    fn same_type(&mut self, name: &str, old: Ty, new: Ty, at: &impl Ranged) -> Lowers {
+        if old == new {
+            return Ok(());
+        }
+        let (old, new) = (self.type_name(old), self.type_name(new));
+        let hint = format!("give the new value a name of its own, or convert it: {old}(…)");
+        self.fail(at, format!("'{name}' is {old} and cannot be assigned {new}"), &format!("{new}"), Some(hint))
+    }
+
+    /// A variable of the IR. A constant is its first value: what is only assigned where a condition holds has it anyway.
+    fn variable(&mut self, name: &str, run: &Run, at: &impl Ranged) -> Lowers<LocalId> {
+        let ty = self.ir_type(run.ty, at)?;
+        let init = match run.constant.as_ref().and_then(literal) {
+            Some((_, parts)) if parts.len() == ty.count(self.w.b.structs()) => parts,
+            _ => zeros(ty, self.w.b.structs()),
+        };
+        Ok(self.w.b.local_of(ir_name(name), ty, &init))
+    }
+
+    pub(super) fn zero_variable(&mut self, name: &str, ty: Ty, at: &impl Ranged) -> Lowers<LocalId> {
+        let ty = self.ir_type(ty, at)?;
+        let init: Vec<Value> = zeros(ty, self.w.b.structs());
+        Ok(self.w.b.local_of(ir_name(name), ty, &init))
+    }
+
+    /// Before blocks that may or may not run: names that they change become variables.
+    pub(super) fn before_branches(&mut self, blocks: &[&'p [Stmt]], repeats: bool) -> Lowers {
+        let mut names = vec![];
+        blocks.iter().for_each(|block| changed(block, &mut names));
+        let mut done: Vec<&str> = vec![];
+        let mut failed = false;
+        for (name, renamed) in names {
+            let Some(Binding::Val(Val::Run(run))) = self.frame().names.get(name).cloned() else { continue };
+            if repeats && renamed && run.constant.is_some() && !done.contains(&name) {
+                let at = place(blocks, name).unwrap_or(self.frame().at);
+                let ty = self.type_name(run.ty);
+                let short = ty.trim_end_matches("32").to_owned();
+                let shown = shown(&run);
+                self.note(
+                    &at,
+                    format!("'{name}' is a constant and changes in a loop that runs at run time"),
+                    "changes here",
+                    Some(format!("make it a variable before the loop: {name} = {short}({shown})")),
+                );
+                failed = true;
+            }
+            done.push(name);
+            let at = self.frame().at;
+            let Ok(local) = self.variable(name, &run, &at) else {
+                failed = true;
+                continue;
+            };
+            self.w.b.assign(local, run.id);
+            self.frame().names.insert(name.into(), Binding::Local(local, run.ty));
+        }
+        if failed { Err(Noted) } else { Ok(()) }
+    }
+
+    /// The value of a name; `None` if it is not a variable of the function.
+    pub(super) fn read_name(&mut self, name: &str) -> Option<Lowers<Val>> {
+        match self.frame().names.get(name)? {
+            Binding::Val(val) => Some(Ok(val.clone())),
+            Binding::Local(local, ty) => {
+                let (local, ty) = (*local, *ty);
+                let id = self.w.b.read(local);
+                Some(Ok(Val::Run(Run::new(id, ty))))
+            }
+            Binding::Broken => Some(Err(Noted)),
+        }
+    }
+
+    /// After a failed statement: what it would have assigned is not reported again.
+    pub(super) fn broken(&mut self, stmt: &'p Stmt) {
+        let mut names = vec![];
+        changed(std::slice::from_ref(stmt), &mut names);
+        for (name, _) in names {
+            self.frame().names.entry(name.into()).or_insert(Binding::Broken);
+        }
+    }
+}
+
+fn shown(run: &Run) -> String {
+    use crate::python::fixed::Fixed;
+    match &run.constant {
+        Some(Fixed::Int(n)) => n.to_string(),
+        Some(Fixed::Float(x)) => format!("{x:?}"),
+        Some(Fixed::Bool(b)) => if *b { "True" } else { "False" }.into(),
+        _ => "…".into(),
+    }
+}
+
+/// Where a name is assigned first.
+fn place(blocks: &[&[Stmt]], name: &str) -> Option<TextRange> {
+    for stmt in blocks.iter().flat_map(|block| block.iter()) {
+        let mut names = vec![];
+        changed(std::slice::from_ref(stmt), &mut names);
+        if !names.iter().any(|(found, renamed)| *found == name && *renamed) {
+            continue;
+        }
+        return match stmt {
+            Stmt::For(each) => place(&[&each.body], name).or(Some(each.target.range())),
+            Stmt::While(turn) => place(&[&turn.body], name),
+            Stmt::If(branch) => {
+                let clauses = branch.elif_else_clauses.iter().find_map(|clause| place(&[&clause.body], name));
+                place(&[&branch.body], name).or(clauses)
+            }
+            other => Some(other.range()),
+        };
+    }
+    None
+}

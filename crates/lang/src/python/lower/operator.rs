@@ -1,0 +1,266 @@
+//! Operators. Numbers of two types are never mixed; vectors and matrices have those of their algebra.
+
+use bornite_ir::{Algebra, ExprId, Op, Scalar, Value};
+use ruff_python_ast::{Expr, Operator, UnaryOp};
+use ruff_text_size::Ranged;
+
+use super::value::{Run, Val};
+use super::{Lower, Lowers};
+use crate::python::types::{BOOL, Ty};
+
+impl<'p> Lower<'p> {
+    pub(super) fn binary(
+        &mut self,
+        op: Operator,
+        a: Val,
+        b: Val,
+        at: &impl Ranged,
+        sides: (&'p Expr, &'p Expr),
+    ) -> Lowers<Run> {
+        // Elements are read after both sides are evaluated, as the dialect does.
+        let (a, b) = (self.value(a, sides.0)?, self.value(b, sides.1)?);
+        if let Some(found) = self.own_operator(op, &a, &b, at)? {
+            return Ok(found);
+        }
+        self.applied(op, &a, &b, at)
+    }
+
+    /// Applies an operator to two values.
+    pub(super) fn applied(&mut self, op: Operator, a: &Run, b: &Run, at: &impl Ranged) -> Lowers<Run> {
+        use Operator::*;
+        let element = |ty: Ty| ty.element().filter(|s| *s != Scalar::Bool);
+        let (x, y) = (a.ty, b.ty);
+        let same = x == y && element(x).is_some();
+        let found = match op {
+            Add if same => Some((self.op(Op::Add, &[a.id, b.id]), x)),
+            Sub if same => Some((self.op(Op::Sub, &[a.id, b.id]), x)),
+            Mult => self.product(a, b),
+            MatMult if !matches!((x, y), (Ty::Scalar(_), _) | (_, Ty::Scalar(_))) => self.product(a, b),
+            Div => match (x, y) {
+                (Ty::Scalar(_), Ty::Scalar(_)) if same => Some((self.op(Op::Div, &[a.id, b.id]), x)),
+                (whole, Ty::Scalar(s)) if element(whole) == Some(s) => {
+                    let many = self.splat(b.id, whole);
+                    Some((self.op(Op::Div, &[a.id, many]), whole))
+                }
+                (Ty::Scalar(s), whole) if element(whole) == Some(s) => {
+                    let many = self.splat(a.id, whole);
+                    Some((self.op(Op::Div, &[many, b.id]), whole))
+                }
+                _ => None,
+            },
+            Mod if same && !matches!(x, Ty::Matrix(..)) => {
+                let row = if x.is_float() { Op::Fmod } else { Op::Rem };
+                Some((self.op(row, &[a.id, b.id]), x))
+            }
+            FloorDiv if same && x.scalar().is_some() => Some((self.floor_div(a.id, b.id, x), x)),
+            Pow if same && x.is_float() && x.scalar().is_some() => Some((self.op(Op::Pow, &[a.id, b.id]), x)),
+            LShift | RShift if same && element(x).is_some_and(Scalar::is_int) => {
+                Some((self.op(if op == LShift { Op::Shl } else { Op::Shr }, &[a.id, b.id]), x))
+            }
+            BitAnd | BitOr | BitXor if x == y && x.element().is_some_and(|s| !s.is_float()) => {
+                let row = match op {
+                    BitAnd => Op::And,
+                    BitOr => Op::Or,
+                    _ => Op::Xor,
+                };
+                Some((self.op(row, &[a.id, b.id]), x))
+            }
+            _ => None,
+        };
+        match found {
+            Some((id, ty)) => Ok(Run::new(id, ty)),
+            None => self.no_operator(op, a, b, at),
+        }
+    }
+
+    fn no_operator(&mut self, op: Operator, a: &Run, b: &Run, at: &impl Ranged) -> Lowers<Run> {
+        let (x, y) = (self.type_name(a.ty), self.type_name(b.ty));
+        let sign = op.as_str();
+        let hint = match (a.ty, b.ty, op) {
+            (Ty::Vector(..), Ty::Vector(..), Operator::Mult) => "use wp.cw_mul or wp.dot".to_owned(),
+            (Ty::Vector(..), Ty::Vector(..), Operator::Div) => "use wp.cw_div".to_owned(),
+            (Ty::Scalar(s), Ty::Scalar(t), Operator::Pow) if s == t => {
+                "powers are of floats: wp.pow(float(x), float(y))".to_owned()
+            }
+            (Ty::Scalar(_), Ty::Scalar(s), _) if a.ty != b.ty && a.constant.is_some() => {
+                let literal = if s.is_float() { "with a point, or " } else { "" };
+                format!("write the number {literal}as {y}(…)")
+            }
+            (Ty::Scalar(s), Ty::Scalar(_), _) if a.ty != b.ty && b.constant.is_some() => {
+                let literal = if s.is_float() { "with a point, or " } else { "" };
+                format!("write the number {literal}as {x}(…)")
+            }
+            (Ty::Scalar(_), Ty::Scalar(_), _) if a.ty != b.ty => {
+                format!("convert one of them: {}(…)", short(if b.ty.is_float() { &y } else { &x }))
+            }
+            _ => {
+                return self.fail(at, format!("'{sign}' is not defined for {x} and {y}"), "", None);
+            }
+        };
+        let what = if a.ty.scalar().is_some() && b.ty.scalar().is_some() && a.ty != b.ty {
+            format!("{x} and {y} are mixed in '{sign}'")
+        } else {
+            format!("'{sign}' is not defined for {x} and {y}")
+        };
+        self.fail(at, what, "operands of one type are expected", Some(hint))
+    }
+
+    /// One number in every component.
+    pub(super) fn splat(&mut self, id: ExprId, ty: Ty) -> ExprId {
+        match ty.ir(&self.structs) {
+            Some(ir) if ty.scalar().is_none() => self.w.b.construct(ir, &[id]),
+            _ => id,
+        }
+    }
+
+    fn product(&mut self, a: &Run, b: &Run) -> Option<(ExprId, Ty)> {
+        let number = |ty: Ty| ty.element().filter(|s| *s != Scalar::Bool);
+        Some(match (a.ty, b.ty) {
+            (Ty::Scalar(s), Ty::Scalar(t)) if s == t && s != Scalar::Bool => (self.op(Op::Mul, &[a.id, b.id]), a.ty),
+            (whole, Ty::Scalar(s)) if number(whole) == Some(s) => {
+                let many = self.splat(b.id, whole);
+                (self.op(Op::Mul, &[a.id, many]), whole)
+            }
+            (Ty::Scalar(s), whole) if number(whole) == Some(s) => {
+                let many = self.splat(a.id, whole);
+                (self.op(Op::Mul, &[many, b.id]), whole)
+            }
+            (Ty::Matrix(s, rows, n), Ty::Vector(t, m)) if s == t && n == m => {
+                (self.w.b.algebra(Algebra::MatVec, &[a.id, b.id]), Ty::Vector(s, rows))
+            }
+            (Ty::Vector(s, n), Ty::Matrix(t, m, columns)) if s == t && n == m => {
+                let turned = self.w.b.algebra(Algebra::Transpose, &[b.id]);
+                (self.w.b.algebra(Algebra::MatVec, &[turned, a.id]), Ty::Vector(s, columns))
+            }
+            (Ty::Matrix(s, rows, n), Ty::Matrix(t, m, columns)) if s == t && n == m => {
+                if rows as usize * columns as usize > bornite_ir::MAX_COMPONENTS {
+                    return None;
+                }
+                (self.w.b.algebra(Algebra::MatMul, &[a.id, b.id]), Ty::Matrix(s, rows, columns))
+            }
+            (Ty::Quat(s), Ty::Quat(t)) if s == t => (self.quat_product(a.id, b.id), a.ty),
+            (Ty::Transform(s), Ty::Transform(t)) if s == t => (self.transform_product(a.id, b.id, s), a.ty),
+            _ => return None,
+        })
+    }
+
+    pub(super) fn parts(&mut self, id: ExprId, count: u32) -> Vec<ExprId> {
+        (0..count).map(|n| self.w.b.extract(id, n)).collect()
+    }
+
+    /// A sum of signed products of pairs.
+    fn sum_of(&mut self, terms: &[(ExprId, ExprId, bool)]) -> ExprId {
+        let mut sum: Option<ExprId> = None;
+        for &(a, b, plus) in terms {
+            let product = self.op(Op::Mul, &[a, b]);
+            sum = Some(match (sum, plus) {
+                (Some(sum), true) => self.op(Op::Add, &[sum, product]),
+                (Some(sum), false) => self.op(Op::Sub, &[sum, product]),
+                (None, _) => product,
+            });
+        }
+        sum.unwrap_or(ExprId(0))
+    }
+
+    fn quat_product(&mut self, a: ExprId, b: ExprId) -> ExprId {
+        let ty = self.w.b.type_of(a);
+        let (a, b) = (self.parts(a, 4), self.parts(b, 4));
+        let [x, y, z, w] = [0, 1, 2, 3];
+        let rows = [
+            [(w, x, true), (x, w, true), (y, z, true), (z, y, false)],
+            [(w, y, true), (y, w, true), (z, x, true), (x, z, false)],
+            [(w, z, true), (z, w, true), (x, y, true), (y, x, false)],
+            [(w, w, true), (x, x, false), (y, y, false), (z, z, false)],
+        ];
+        let parts: Vec<ExprId> =
+            rows.iter().map(|row| self.sum_of(&row.map(|(m, n, plus)| (a[m], b[n], plus)))).collect();
+        self.w.b.construct(ty, &parts)
+    }
+
+    /// A vector turned by a quaternion: v (2w² - 1) + 2w (q × v) + 2q (q · v).
+    pub(super) fn rotated(&mut self, q: ExprId, v: ExprId, s: Scalar) -> ExprId {
+        use bornite_ir::Type;
+        let parts = self.parts(q, 4);
+        let axis = self.w.b.construct(Type::Vector(s, 3), &parts[..3]);
+        let w = parts[3];
+        let [one, two] = [1.0, 2.0].map(|x| self.w.constant(Value::from_f64(s, x)));
+        let doubled = self.op(Op::Mul, &[two, w]);
+        let square = self.op(Op::Mul, &[doubled, w]);
+        let factor = self.op(Op::Sub, &[square, one]);
+        let along = self.w.b.algebra(Algebra::Dot, &[axis, v]);
+        let along = self.op(Op::Mul, &[two, along]);
+        let across = self.w.b.algebra(Algebra::Cross, &[axis, v]);
+        let ty = Ty::Vector(s, 3);
+        let terms = [(v, factor), (across, doubled), (axis, along)].map(|(vector, by)| {
+            let many = self.splat(by, ty);
+            self.op(Op::Mul, &[vector, many])
+        });
+        let sum = self.op(Op::Add, &[terms[0], terms[1]]);
+        self.op(Op::Add, &[sum, terms[2]])
+    }
+
+    fn transform_product(&mut self, a: ExprId, b: ExprId, s: Scalar) -> ExprId {
+        use bornite_ir::Type;
+        let (p, q) = (self.parts(a, 7), self.parts(b, 7));
+        let vector = |me: &mut Self, parts: &[ExprId]| me.w.b.construct(Type::Vector(s, parts.len() as u8), parts);
+        let (turn, other) = (vector(self, &p[3..]), vector(self, &q[3..]));
+        let (origin, place) = (vector(self, &p[..3]), vector(self, &q[..3]));
+        let moved = self.rotated(turn, place, s);
+        let sum = self.op(Op::Add, &[moved, origin]);
+        let turned = self.quat_product(turn, other);
+        let mut all = self.parts(sum, 3);
+        all.extend(self.parts(turned, 4));
+        self.w.b.construct(Type::Vector(s, 7), &all)
+    }
+
+    /// Division that rounds down.
+    pub(super) fn floor_div(&mut self, a: ExprId, b: ExprId, ty: Ty) -> ExprId {
+        let s = ty.scalar().unwrap_or(Scalar::I32);
+        let quotient = self.op(Op::Div, &[a, b]);
+        if s.is_float() {
+            return self.op(Op::Floor, &[quotient]);
+        }
+        if !s.is_signed() {
+            return quotient;
+        }
+        let [zero, one] = [0, 1].map(|n| self.w.constant(Value::int(s, n)));
+        let rest = self.op(Op::Rem, &[a, b]);
+        let uneven = self.op(Op::Ne, &[rest, zero]);
+        let mixed = self.op(Op::Xor, &[rest, b]);
+        let apart = self.op(Op::Lt, &[mixed, zero]);
+        let lower = self.op(Op::And, &[uneven, apart]);
+        let less = self.op(Op::Sub, &[quotient, one]);
+        self.op(Op::Select, &[lower, less, quotient])
+    }
+
+    pub(super) fn unary(&mut self, op: UnaryOp, val: Val, at: &'p Expr) -> Lowers<Run> {
+        if op == UnaryOp::Not {
+            let truth = self.truth(val, at)?;
+            return Ok(Run::new(self.op(Op::Not, &[truth]), BOOL));
+        }
+        let run = self.value(val, at)?;
+        let fits = match op {
+            UnaryOp::Invert => run.ty.element().is_some_and(Scalar::is_int),
+            _ => run.ty.element().is_some_and(|s| s != Scalar::Bool),
+        };
+        if !fits {
+            let what = format!("'{}' is not defined for {}", op.as_str(), self.type_name(run.ty));
+            return self.fail(at, what, "", None);
+        }
+        let id = match op {
+            UnaryOp::Invert => self.op(Op::Not, &[run.id]),
+            UnaryOp::USub => self.op(Op::Neg, &[run.id]),
+            _ => run.id,
+        };
+        Ok(Run::new(id, run.ty))
+    }
+}
+
+/// `float` for `float32`, as people write it.
+fn short(name: &str) -> &str {
+    match name {
+        "float32" => "float",
+        "int32" => "int",
+        other => other,
+    }
+}

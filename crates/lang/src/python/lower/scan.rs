@@ -1,0 +1,223 @@
+//! What the names of a function need, found before it is lowered: which block each belongs to, and what a block changes.
+
+use std::collections::HashMap;
+
+use ruff_python_ast::visitor::{Visitor, walk_expr};
+use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::Ranged;
+
+/// A block by the place of its first statement.
+pub(crate) type Block = u32;
+
+pub(crate) fn key(block: &[Stmt]) -> Block {
+    block.first().map_or(0, |stmt| stmt.range().start().to_u32())
+}
+
+/// The innermost block that holds all uses of each name: outside of it the name's value does not matter.
+#[derive(Debug, Default)]
+pub(crate) struct Homes<'a> {
+    homes: HashMap<&'a str, Block>,
+    parents: HashMap<Block, (Block, u32)>,
+}
+
+impl<'a> Homes<'a> {
+    pub fn new(body: &'a [Stmt]) -> Homes<'a> {
+        let mut homes = Homes::default();
+        homes.parents.insert(key(body), (key(body), 0));
+        homes.block(body, key(body), 0);
+        homes
+    }
+
+    pub fn home(&self, name: &str) -> Option<Block> {
+        self.homes.get(name).copied()
+    }
+
+    fn block(&mut self, block: &'a [Stmt], at: Block, depth: u32) {
+        for stmt in block {
+            let mut uses = Uses { found: vec![] };
+            match stmt {
+                Stmt::If(branch) => {
+                    uses.visit_expr(&branch.test);
+                    self.inner(&branch.body, at, depth);
+                    // A chain of elifs is ifs within elses.
+                    let (mut outer, mut deep) = (at, depth);
+                    for clause in &branch.elif_else_clauses {
+                        match &clause.test {
+                            Some(test) => {
+                                let mut tested = Uses { found: vec![] };
+                                tested.visit_expr(test);
+                                // The test stands in a block of its own: that of the clause, by its own place.
+                                let own = clause.range().start().to_u32();
+                                self.parents.insert(own, (outer, deep + 1));
+                                self.used(tested.found, own);
+                                (outer, deep) = (own, deep + 1);
+                                self.inner(&clause.body, outer, deep);
+                            }
+                            None => self.inner(&clause.body, outer, deep),
+                        }
+                    }
+                }
+                Stmt::For(each) => {
+                    uses.visit_expr(&each.iter);
+                    let mut target = Uses { found: vec![] };
+                    target.visit_expr(&each.target);
+                    self.inner(&each.body, at, depth);
+                    self.used(target.found, key(&each.body));
+                }
+                Stmt::While(turn) => {
+                    // The test is part of each turn.
+                    let mut tested = Uses { found: vec![] };
+                    tested.visit_expr(&turn.test);
+                    self.inner(&turn.body, at, depth);
+                    self.used(tested.found, key(&turn.body));
+                }
+                other => uses.visit_stmt(other),
+            }
+            self.used(uses.found, at);
+        }
+    }
+
+    fn inner(&mut self, block: &'a [Stmt], outer: Block, depth: u32) {
+        self.parents.insert(key(block), (outer, depth + 1));
+        self.block(block, key(block), depth + 1);
+    }
+
+    fn used(&mut self, names: Vec<&'a str>, at: Block) {
+        for name in names {
+            let home = match self.homes.get(name) {
+                Some(&other) => self.common(other, at),
+                None => at,
+            };
+            self.homes.insert(name, home);
+        }
+    }
+
+    fn common(&self, mut a: Block, mut b: Block) -> Block {
+        let up = |block: Block| self.parents.get(&block).copied().unwrap_or((block, 0));
+        while a != b {
+            let ((above_a, depth_a), (above_b, depth_b)) = (up(a), up(b));
+            if depth_a == 0 && depth_b == 0 {
+                break;
+            }
+            if depth_a >= depth_b {
+                a = above_a;
+            }
+            if depth_b >= depth_a {
+                b = above_b;
+            }
+        }
+        a
+    }
+}
+
+struct Uses<'a> {
+    found: Vec<&'a str>,
+}
+
+impl<'a> Visitor<'a> for Uses<'a> {
+    fn visit_expr(&mut self, expr: &'a Expr) {
+        if let Expr::Name(name) = expr {
+            self.found.push(name.id.as_str());
+        }
+        walk_expr(self, expr);
+    }
+}
+
+/// Names that a block changes; `true`: by naming another value, `false`: in place.
+pub(crate) fn changed<'a>(block: &'a [Stmt], out: &mut Vec<(&'a str, bool)>) {
+    for stmt in block {
+        match stmt {
+            Stmt::Assign(assign) => {
+                assign.targets.iter().for_each(|target| targets(target, out));
+                arguments(&assign.value, out);
+            }
+            Stmt::AugAssign(assign) => {
+                targets(&assign.target, out);
+                arguments(&assign.value, out);
+            }
+            Stmt::For(each) => {
+                targets(&each.target, out);
+                changed(&each.body, out);
+            }
+            Stmt::While(turn) => {
+                arguments(&turn.test, out);
+                changed(&turn.body, out);
+            }
+            Stmt::If(branch) => {
+                arguments(&branch.test, out);
+                changed(&branch.body, out);
+                for clause in &branch.elif_else_clauses {
+                    if let Some(test) = &clause.test {
+                        arguments(test, out);
+                    }
+                    changed(&clause.body, out);
+                }
+            }
+            Stmt::Expr(expr) => arguments(&expr.value, out),
+            Stmt::Return(back) => {
+                if let Some(value) = &back.value {
+                    arguments(value, out);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn targets<'a>(target: &'a Expr, out: &mut Vec<(&'a str, bool)>) {
+    match target {
+        Expr::Name(name) => out.push((name.id.as_str(), true)),
+        Expr::Tuple(all) => all.elts.iter().for_each(|one| targets(one, out)),
+        Expr::Subscript(inner) => base(&inner.value, out),
+        Expr::Attribute(inner) => base(&inner.value, out),
+        _ => {}
+    }
+}
+
+fn base<'a>(expr: &'a Expr, out: &mut Vec<(&'a str, bool)>) {
+    match expr {
+        Expr::Name(name) => out.push((name.id.as_str(), false)),
+        Expr::Subscript(inner) => base(&inner.value, out),
+        Expr::Attribute(inner) => base(&inner.value, out),
+        _ => {}
+    }
+}
+
+/// Calls may change variables that they are given, such as the state of random numbers.
+fn arguments<'a>(expr: &'a Expr, out: &mut Vec<(&'a str, bool)>) {
+    struct Given<'a, 'o>(&'o mut Vec<(&'a str, bool)>);
+    impl<'a> Visitor<'a> for Given<'a, '_> {
+        fn visit_expr(&mut self, expr: &'a Expr) {
+            if let Expr::Call(call) = expr
+                && may_change(&call.func)
+            {
+                for arg in call.arguments.args.iter().chain(call.arguments.keywords.iter().map(|k| &k.value)) {
+                    if let Expr::Name(name) = arg {
+                        self.0.push((name.id.as_str(), false));
+                    }
+                }
+            }
+            walk_expr(self, expr);
+        }
+    }
+    Given(out).visit_expr(expr);
+}
+
+/// Builtins of the dialect's module change no argument, except for those that draw random numbers and a few others.
+fn may_change(callee: &Expr) -> bool {
+    match callee {
+        Expr::Attribute(attribute) => {
+            let name = attribute.attr.as_str();
+            name.starts_with("rand")
+                || name.starts_with("sample_")
+                || name.starts_with("transform_set_")
+                || name == "poisson"
+                || !matches!(attribute.value.as_ref(), Expr::Name(module) if matches!(module.id.as_str(), "wp" | "warp" | "math"))
+        }
+        Expr::Name(name) => !matches!(
+            name.id.as_str(),
+            "float" | "int" | "bool" | "range" | "min" | "max" | "abs" | "len" | "print" | "round"
+        ),
+        _ => false,
+    }
+}

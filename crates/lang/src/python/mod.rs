@@ -1,0 +1,266 @@
+//! The front end of Python syntax: the dialect of NVIDIA Warp.
+//!
+//! A file is parsed as it is (`nesting.rs` limits it first); `program.rs` finds kernels, functions, structs and constants
+//! in it and in files beside it that it imports; a kernel, for one launch, goes through `lower/` to kernel IR. What is
+//! known beforehand (types, constants, `wp.static`) is evaluated by `fixed.rs`. Functions of the dialect are in
+//! `lower/builtin/` and, written in the dialect itself, in `prelude/`.
+
+mod fixed;
+mod lower;
+mod nesting;
+mod prelude;
+mod program;
+mod types;
+
+use std::path::Path;
+
+use bornite_ir::Scalar;
+use ruff_python_ast::Stmt;
+use ruff_text_size::Ranged;
+
+use crate::diagnostic::Source;
+use crate::{Diagnostic, Errors, Lowered, Request, Span};
+use lower::Lower;
+use program::{Func, Program};
+
+/// Larger files are refused.
+const MAX_BYTES: usize = 4 << 20;
+/// Files that are imported, and those that they import.
+const MAX_FILES: usize = 64;
+
+/// A file that was parsed.
+#[derive(Debug)]
+pub(crate) struct File {
+    source: Source,
+    suite: Vec<Stmt>,
+    /// Imports by their path, and the number of the file.
+    imports: Vec<(String, usize)>,
+}
+
+/// A file that was read, and those it imports: its kernels can be made for any launch.
+#[derive(Debug)]
+pub struct Module {
+    files: Vec<File>,
+}
+
+/// A kernel of a file, as it is declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// The line it begins in.
+    pub line: u32,
+    /// Parameters whose type is open.
+    pub open: Vec<String>,
+}
+
+fn parse(file: &str, text: &str) -> Result<File, Errors> {
+    let source = Source::new(file, text);
+    let wrong = |span: Span, what: String, hint: Option<String>| {
+        Errors::new(&source, vec![source.diagnostic(span, what, String::new(), hint)])
+    };
+    if text.len() > MAX_BYTES {
+        let what = format!("a file of {} bytes; {MAX_BYTES} are the most", text.len());
+        return Err(wrong(Span::default(), what, None));
+    }
+    if let Some((at, what)) = nesting::too_deep(text) {
+        let at = at as u32;
+        return Err(wrong(Span { start: at, end: at + 1 }, what.into(), None));
+    }
+    let parsed = ruff_python_parser::parse_unchecked_source(text, ruff_python_ast::PySourceType::Python);
+    if !parsed.errors().is_empty() {
+        let all: Vec<Diagnostic> = (parsed.errors().iter().take(20))
+            .map(|error| {
+                let message = error.error.to_string();
+                source.diagnostic(lower::span(error.location), format!("syntax: {message}"), String::new(), None)
+            })
+            .collect();
+        return Err(Errors::new(&source, all));
+    }
+    let suite = parsed.into_suite().into_iter().collect();
+    Ok(File { source, suite, imports: vec![] })
+}
+
+impl Module {
+    /// Reads a text. What it imports from other files is not found.
+    pub fn parse(file: &str, text: &str) -> Result<Module, Errors> {
+        Module::parse_with(file, text, &mut |_| None)
+    }
+
+    /// Reads a file, and those beside it that it imports.
+    pub fn load(path: &Path) -> Result<Module, crate::LoadError> {
+        let read = |path: &Path| std::fs::read_to_string(path);
+        let text = read(path).map_err(|error| crate::LoadError::Read(path.to_owned(), error))?;
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let mut found = |name: &str| {
+            let plain = name.split('.').all(|part| part.chars().all(|c| c.is_alphanumeric() || c == '_'));
+            let file = folder.join(format!("{}.py", name.replace('.', "/")));
+            if plain { read(&file).ok().map(|text| (file.display().to_string(), text)) } else { None }
+        };
+        Ok(Module::parse_with(&path.to_string_lossy(), &text, &mut found)?)
+    }
+
+    /// Reads a text; `find` gives the name and text of a module that is imported, if it is there.
+    pub fn parse_with(
+        file: &str,
+        text: &str,
+        find: &mut dyn FnMut(&str) -> Option<(String, String)>,
+    ) -> Result<Module, Errors> {
+        let mut files = vec![parse(file, text)?];
+        let mut known: Vec<(String, usize)> = vec![];
+        let mut at = 0;
+        while at < files.len() {
+            for name in imported(&files[at].suite) {
+                let found = known.iter().find(|(path, _)| *path == name).map(|(_, n)| *n);
+                let number = match found {
+                    Some(n) => n,
+                    None => {
+                        let Some((path, text)) = (files.len() < MAX_FILES).then(|| find(&name)).flatten() else {
+                            continue;
+                        };
+                        // A file that is not understood declares nothing.
+                        let Ok(file) = parse(&path, &text) else { continue };
+                        files.push(file);
+                        known.push((name.clone(), files.len() - 1));
+                        files.len() - 1
+                    }
+                };
+                files[at].imports.push((name, number));
+            }
+            at += 1;
+        }
+        Ok(Module { files })
+    }
+
+    /// The kernels of the file.
+    pub fn kernels(&self) -> Vec<Declared> {
+        let program = Program::new(&self.files);
+        let own = program.kernels.iter().map(|&n| &program.functions[n as usize]).filter(|func| func.file == 0);
+        own.map(|func| Declared {
+            name: func.def.name.as_str().to_owned(),
+            line: self.files[0].source.line(func.def.name.range().start().to_u32()),
+            open: open_parameters(&program, func),
+        })
+        .collect()
+    }
+
+    /// A line of the source, from 1.
+    pub fn line(&self, line: u32) -> &str {
+        self.files[0].source.line_text(line)
+    }
+
+    /// The kernel of that name for a launch. Where types of parameters are open, the name tells them:
+    /// `scale<x:float32>`.
+    pub fn kernel(&self, name: &str, request: &Request) -> Result<Lowered, Errors> {
+        let source = &self.files[0].source;
+        let wrong =
+            |what: String| Errors::new(source, vec![source.diagnostic(Span::default(), what, String::new(), None)]);
+        let (plain, args) = match name.split_once('<') {
+            Some((plain, args)) => (plain.trim(), args.trim_end().trim_end_matches('>')),
+            None => (name.trim(), ""),
+        };
+        let mut program = Program::new(&self.files);
+        let own = program.kernels.iter().copied().filter(|&n| program.functions[n as usize].file == 0);
+        let found = own.filter(|&n| program.functions[n as usize].def.name.as_str() == plain).last();
+        let Some(found) = found.or_else(|| program.closure(plain)) else {
+            let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
+            let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };
+            return Err(wrong(format!("there is no kernel '{plain}'; the file has {has}")));
+        };
+        let mut types = vec![];
+        for arg in args.split(',').map(str::trim).filter(|arg| !arg.is_empty()) {
+            let named = arg.split_once(':').map(|(name, ty)| (name.trim(), ty.trim()));
+            let made = named.and_then(|(name, ty)| Some((name.to_owned(), types::type_named(ty)?)));
+            match made {
+                Some(made) => types.push(made),
+                None => return Err(wrong(format!("'{arg}' is not a parameter's name and type, such as x:float32"))),
+            }
+        }
+        self.made(&program, found, &types, request)
+    }
+
+    /// The kernel of that number among [`Module::kernels`] for a launch: several may have one name. Types of parameters
+    /// that are open are told by name.
+    pub fn kernel_at(&self, n: usize, types: &[(&str, &str)], request: &Request) -> Result<Lowered, Errors> {
+        let source = &self.files[0].source;
+        let program = Program::new(&self.files);
+        let found = program.kernels.iter().copied().filter(|&n| program.functions[n as usize].file == 0).nth(n);
+        let typed = |(name, ty): &(&str, &str)| Some(((*name).to_owned(), types::type_named(ty)?));
+        match (found, types.iter().map(typed).collect::<Option<Vec<_>>>()) {
+            (Some(found), Some(types)) => self.made(&program, found, &types, request),
+            _ => {
+                let what = "there is no such kernel, or no such type".to_owned();
+                Err(Errors::new(source, vec![source.diagnostic(Span::default(), what, String::new(), None)]))
+            }
+        }
+    }
+
+    fn made(
+        &self,
+        program: &Program<'_>,
+        found: u32,
+        types: &[(String, types::Ty)],
+        request: &Request,
+    ) -> Result<Lowered, Errors> {
+        let func = &program.functions[found as usize];
+        let index = request.index.unwrap_or_else(|| {
+            let far = |dims: &[bornite_ir::Dim]| {
+                let elements = dims.iter().try_fold(1i64, |n, dim| n.checked_mul(dim.extent.known().unwrap_or(1)));
+                elements.is_none_or(|n| n > i32::MAX as i64)
+            };
+            let count = request.dims.iter().try_fold(1u64, |n, size| n.checked_mul(*size));
+            let long = request.views.iter().any(|(_, dims)| far(dims)) || count.is_none_or(|n| n > i32::MAX as u64);
+            if long { Scalar::I64 } else { Scalar::I32 }
+        });
+        let lower = Lower::new(program, prelude::program(), request, func.def.name.as_str(), index);
+        lower.kernel(func, types).map_err(|all| Errors::new(&self.files[0].source, all))
+    }
+}
+
+/// Parameters of a kernel whose types are `Any`, or arrays of it.
+fn open_parameters(program: &Program<'_>, func: &Func<'_>) -> Vec<String> {
+    use fixed::{Evaluator, Fixed};
+    use types::Pattern;
+    let evaluator = Evaluator {
+        program,
+        prelude: false,
+        scope: func.scope,
+        locals: &|_| None,
+        steps: 0,
+    };
+    let is_open = |pattern: &Pattern| match pattern {
+        Pattern::Array(element, _) => element.exact().is_none(),
+        Pattern::Foreign(_) => false,
+        other => other.exact().is_none(),
+    };
+    (func.def.parameters.iter_non_variadic_params())
+        .filter(|p| {
+            let pattern = p.parameter.annotation().map(|a| evaluator.eval(a));
+            matches!(pattern, Some(Ok(Fixed::Type(pattern))) if is_open(&pattern))
+        })
+        .map(|p| p.name().as_str().to_owned())
+        .collect()
+}
+
+/// Paths that a file imports from, other than the dialect's.
+fn imported(suite: &[Stmt]) -> Vec<String> {
+    let mut all = vec![];
+    for stmt in suite {
+        match stmt {
+            Stmt::Import(import) => all.extend(import.names.iter().map(|alias| alias.name.as_str().to_owned())),
+            Stmt::ImportFrom(import) => {
+                let module = import.module.as_ref().map_or("", |name| name.as_str());
+                if module.is_empty() {
+                    all.extend(import.names.iter().map(|alias| alias.name.as_str().to_owned()));
+                } else {
+                    all.push(module.to_owned());
+                }
+            }
+            Stmt::If(branch) => all.extend(imported(&branch.body)),
+            Stmt::Try(attempt) => all.extend(imported(&attempt.body)),
+            _ => {}
+        }
+    }
+    all.retain(|path| path != "warp" && !path.starts_with("warp.") && path != "math" && path != "numpy");
+    all
+}

@@ -1,0 +1,353 @@
+//! What files declare: kernels, functions, structs, constants and imports, by scope. Everything else is left alone.
+
+use std::collections::HashMap;
+
+use ruff_python_ast::{Expr, ExprCall, Stmt, StmtFunctionDef};
+
+use super::File;
+
+/// A handle on a function or kernel of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct FuncId {
+    /// Whether it is of the prelude, which is a program of its own.
+    pub prelude: bool,
+    pub n: u32,
+}
+
+/// A function or kernel.
+#[derive(Debug)]
+pub(crate) struct Func<'a> {
+    pub def: &'a StmtFunctionDef,
+    /// The scope it stands in.
+    pub scope: usize,
+    pub file: usize,
+}
+
+/// A struct.
+#[derive(Debug)]
+pub(crate) struct Structure<'a> {
+    pub name: &'a str,
+    /// Names and annotations, in order.
+    pub fields: Vec<(&'a str, &'a Expr)>,
+    pub scope: usize,
+}
+
+/// What a name stands for.
+#[derive(Debug)]
+pub(crate) enum Item<'a> {
+    /// `@wp.func`, all overloads in order.
+    Functions(Vec<u32>),
+    Kernel,
+    Struct(u32),
+    /// Assigned, perhaps several times.
+    Values(Vec<&'a Expr>),
+    /// A component of a value that was unpacked.
+    Part(&'a Expr, usize),
+    /// `import warp as wp`.
+    Warp,
+    /// `from warp import NAME`, `import warp.NAME as …`.
+    WarpName(&'a str),
+    /// A module of Python's: math, numpy, typing.
+    Python(&'a str),
+    /// A name of such a module.
+    PythonName(&'a str, &'a str),
+    /// Another file.
+    File(usize),
+    /// A name of another file.
+    FileName(usize, &'a str),
+    /// A function without a decorator, by the scope of its body.
+    Plain(usize),
+    /// A class, by the scope of its body.
+    Class(usize),
+    /// A parameter of a function around.
+    Parameter(&'a StmtFunctionDef, usize),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Scope<'a> {
+    pub parent: Option<usize>,
+    pub file: usize,
+    pub names: HashMap<&'a str, Item<'a>>,
+    /// Names of a class are not seen by what stands in it.
+    pub is_class: bool,
+}
+
+/// Files, and what they declare.
+#[derive(Debug, Default)]
+pub(crate) struct Program<'a> {
+    pub files: &'a [File],
+    pub scopes: Vec<Scope<'a>>,
+    pub functions: Vec<Func<'a>>,
+    pub structs: Vec<Structure<'a>>,
+    /// Functions that are kernels, in order.
+    pub kernels: Vec<u32>,
+    /// Whether its files see each other's names, as those of the prelude do.
+    pub shared: bool,
+    /// The call of a function around a kernel that is asked for: it says what the parameters are.
+    pub around: Option<&'a ExprCall>,
+}
+
+/// What a decorator makes of a function or class.
+#[derive(Clone, Copy, PartialEq)]
+enum Mark {
+    Kernel,
+    Func,
+    Struct,
+    /// A gradient of another function, or code in another language: not part of what is lowered.
+    Other,
+    Native,
+    None,
+}
+
+impl<'a> Program<'a> {
+    pub fn new(files: &'a [File]) -> Program<'a> {
+        let mut program = Program { files, ..Program::default() };
+        for n in 0..files.len() {
+            program.scopes.push(Scope { file: n, ..Scope::default() });
+        }
+        for (n, file) in files.iter().enumerate() {
+            program.block(&file.suite, n);
+        }
+        program
+    }
+
+    fn open(&mut self, parent: usize, is_class: bool) -> usize {
+        let file = self.scopes[parent].file;
+        self.scopes.push(Scope { parent: Some(parent), file, names: HashMap::new(), is_class });
+        self.scopes.len() - 1
+    }
+
+    fn declare(&mut self, scope: usize, name: &'a str, item: Item<'a>) {
+        self.scopes[scope].names.insert(name, item);
+    }
+
+    fn block(&mut self, block: &'a [Stmt], scope: usize) {
+        for stmt in block {
+            self.stmt(stmt, scope);
+        }
+    }
+
+    fn stmt(&mut self, stmt: &'a Stmt, scope: usize) {
+        match stmt {
+            Stmt::FunctionDef(def) => self.function(def, scope),
+            Stmt::ClassDef(class) => {
+                let marks: Vec<Mark> =
+                    class.decorator_list.iter().map(|decorator| self.mark(&decorator.expression, scope)).collect();
+                if marks.contains(&Mark::Struct) {
+                    let fields = class.body.iter().filter_map(|stmt| match stmt {
+                        Stmt::AnnAssign(field) => {
+                            Some((field.target.as_name_expr()?.id.as_str(), field.annotation.as_ref()))
+                        }
+                        _ => None,
+                    });
+                    let fields = fields.collect();
+                    self.structs.push(Structure { name: class.name.as_str(), fields, scope });
+                    self.declare(scope, class.name.as_str(), Item::Struct(self.structs.len() as u32 - 1));
+                } else {
+                    let inner = self.open(scope, true);
+                    self.declare(scope, class.name.as_str(), Item::Class(inner));
+                    self.block(&class.body, inner);
+                }
+            }
+            Stmt::Assign(assign) => {
+                for target in &assign.targets {
+                    self.assign(target, &assign.value, scope);
+                }
+            }
+            Stmt::AnnAssign(assign) => {
+                if let Some(value) = &assign.value {
+                    self.assign(&assign.target, value, scope);
+                }
+            }
+            Stmt::Import(import) => {
+                for alias in &import.names {
+                    let path = alias.name.as_str();
+                    let top = path.split('.').next().unwrap_or(path);
+                    let name = alias.asname.as_ref().map_or(top, |name| name.as_str());
+                    let item = match (top, path.split_once('.')) {
+                        ("warp", Some((_, rest))) if alias.asname.is_some() => Item::WarpName(rest),
+                        ("warp", _) => Item::Warp,
+                        _ => match self.file_named(path, scope) {
+                            Some(file) => Item::File(file),
+                            None => Item::Python(top),
+                        },
+                    };
+                    self.declare(scope, name, item);
+                }
+            }
+            Stmt::ImportFrom(import) => {
+                let module = import.module.as_ref().map_or("", |name| name.as_str());
+                for alias in &import.names {
+                    let (from, name) = (alias.name.as_str(), alias.asname.as_ref().unwrap_or(&alias.name).as_str());
+                    if from == "*" {
+                        if let Some(file) = self.file_named(module, scope) {
+                            self.import_all(file, scope);
+                        }
+                        continue;
+                    }
+                    let item = match (import.level, module) {
+                        (0, "warp") => Item::WarpName(from),
+                        (0, path) if path.starts_with("warp.") && self.file_named(path, scope).is_none() => {
+                            Item::WarpName(from)
+                        }
+                        _ => match (self.file_named(module, scope), module) {
+                            (_, "") => match self.file_named(from, scope) {
+                                Some(file) => Item::File(file),
+                                None => Item::PythonName("", from),
+                            },
+                            (Some(file), _) => Item::FileName(file, from),
+                            (None, _) => Item::PythonName(module, from),
+                        },
+                    };
+                    self.declare(scope, name, item);
+                }
+            }
+            Stmt::If(branch) => {
+                self.block(&branch.body, scope);
+                branch.elif_else_clauses.iter().for_each(|clause| self.block(&clause.body, scope));
+            }
+            Stmt::Try(attempt) => {
+                self.block(&attempt.body, scope);
+                self.block(&attempt.orelse, scope);
+            }
+            Stmt::With(with) => self.block(&with.body, scope),
+            Stmt::For(each) => self.block(&each.body, scope),
+            _ => {}
+        }
+    }
+
+    fn assign(&mut self, target: &'a Expr, value: &'a Expr, scope: usize) {
+        match target {
+            Expr::Name(name) => match self.scopes[scope].names.get_mut(name.id.as_str()) {
+                Some(Item::Values(all)) => all.push(value),
+                _ => self.declare(scope, name.id.as_str(), Item::Values(vec![value])),
+            },
+            Expr::Tuple(targets) => {
+                for (n, target) in targets.elts.iter().enumerate() {
+                    if let Expr::Name(name) = target {
+                        self.declare(scope, name.id.as_str(), Item::Part(value, n));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn function(&mut self, def: &'a StmtFunctionDef, scope: usize) {
+        let marks: Vec<Mark> =
+            def.decorator_list.iter().map(|decorator| self.mark(&decorator.expression, scope)).collect();
+        let mark = marks.iter().copied().find(|mark| *mark != Mark::None).unwrap_or(Mark::None);
+        let name = def.name.as_str();
+        let file = self.scopes[scope].file;
+        match mark {
+            Mark::Kernel => {
+                self.functions.push(Func { def, scope, file });
+                let n = self.functions.len() as u32 - 1;
+                self.kernels.push(n);
+                self.declare(scope, name, Item::Kernel);
+            }
+            Mark::Func => {
+                self.functions.push(Func { def, scope, file });
+                let n = self.functions.len() as u32 - 1;
+                match self.scopes[scope].names.get_mut(name) {
+                    Some(Item::Functions(all)) => all.push(n),
+                    _ => self.declare(scope, name, Item::Functions(vec![n])),
+                }
+            }
+            Mark::Other => {}
+            Mark::Native => self.declare(scope, name, Item::PythonName("func_native", name)),
+            Mark::Struct | Mark::None => {
+                let inner = self.open(scope, false);
+                self.declare(scope, name, Item::Plain(inner));
+                for (n, parameter) in def.parameters.iter_non_variadic_params().enumerate() {
+                    self.declare(inner, parameter.name().as_str(), Item::Parameter(def, n));
+                }
+                self.block(&def.body, inner);
+            }
+        }
+    }
+
+    fn mark(&self, decorator: &Expr, scope: usize) -> Mark {
+        let plain = match decorator {
+            Expr::Call(call) => &call.func,
+            other => other,
+        };
+        let name = match plain {
+            Expr::Attribute(attribute) => match attribute.value.as_ref() {
+                Expr::Name(name) if matches!(self.lookup(name.id.as_str(), scope), Some((Item::Warp, _))) => {
+                    attribute.attr.as_str()
+                }
+                _ => return Mark::None,
+            },
+            Expr::Name(name) => match self.lookup(name.id.as_str(), scope) {
+                Some((Item::WarpName(name), _)) => name,
+                _ => return Mark::None,
+            },
+            _ => return Mark::None,
+        };
+        match name {
+            "kernel" => Mark::Kernel,
+            "func" => Mark::Func,
+            "struct" => Mark::Struct,
+            "func_grad" | "func_replay" | "overload" => Mark::Other,
+            "func_native" => Mark::Native,
+            _ => Mark::None,
+        }
+    }
+
+    /// The kernel that a name of the file stands for, where it was made by a function around it: `cube = power(3)`.
+    pub fn closure(&mut self, name: &str) -> Option<u32> {
+        let Some(Item::Values(all)) = self.scopes.first()?.names.get(name) else { return None };
+        let Expr::Call(call) = all.last()? else { return None };
+        let Expr::Name(function) = call.func.as_ref() else { return None };
+        let (Item::Plain(inner), _) = self.lookup(function.id.as_str(), 0)? else { return None };
+        let kernel = self.kernels.iter().copied().find(|&n| self.functions[n as usize].scope == *inner)?;
+        self.around = Some(call);
+        Some(kernel)
+    }
+
+    /// What a name stands for in a scope, and the scope that says so.
+    pub fn lookup(&self, name: &str, scope: usize) -> Option<(&Item<'a>, usize)> {
+        let mut at = Some(scope);
+        while let Some(n) = at {
+            let found = &self.scopes[n];
+            if (n == scope || !found.is_class)
+                && let Some(item) = found.names.get(name)
+            {
+                return Some((item, n));
+            }
+            at = found.parent;
+        }
+        let all = 0..if self.shared { self.files.len() } else { 0 };
+        all.into_iter().find_map(|n| self.scopes[n].names.get(name).map(|item| (item, n)))
+    }
+
+    /// The file that an import names, of those that were read.
+    fn file_named(&self, path: &str, scope: usize) -> Option<usize> {
+        let imports = &self.files[self.scopes[scope].file].imports;
+        imports.iter().find(|(name, _)| name == path).map(|(_, file)| *file)
+    }
+
+    /// `from file import *`, of what a kernel can use.
+    fn import_all(&mut self, file: usize, scope: usize) {
+        let names: Vec<&'a str> = top_names(&self.files[file].suite);
+        for name in names {
+            self.declare(scope, name, Item::FileName(file, name));
+        }
+    }
+}
+
+fn top_names(suite: &[Stmt]) -> Vec<&str> {
+    let mut all = vec![];
+    for stmt in suite {
+        match stmt {
+            Stmt::FunctionDef(def) => all.push(def.name.as_str()),
+            Stmt::ClassDef(class) => all.push(class.name.as_str()),
+            Stmt::Assign(assign) => {
+                all.extend(assign.targets.iter().filter_map(|t| t.as_name_expr().map(|name| name.id.as_str())));
+            }
+            _ => {}
+        }
+    }
+    all
+}

@@ -1,0 +1,49 @@
+//! Writing: the model runs once a token, and on a GPU that is one launch.
+
+use bornite::Device;
+use bornite_nn::generate::{Finish, Generator, Request, Sampling};
+use bornite_nn::model::{Gpt, GptConfig};
+use bornite_nn::tokenizer::Tokenizer;
+use bornite_nn::train::Precision;
+use libtest_mimic::Failed;
+
+use crate::Outcome;
+use crate::random::Random;
+
+pub fn one_launch_a_token(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    let models = [GptConfig::gpt2(257, 200, 2, 2, 64), GptConfig::llama(257, 200, 2, 4, 64)];
+    for (model, precision) in models.iter().flat_map(|m| [(m, Precision::F32), (m, Precision::Bf16)]) {
+        let gpt = Gpt::new(model.clone())?;
+        let flat = gpt.parameters().arena(random.bits(), device)?;
+        let narrow = flat.like(precision.dtype(), 0.0)?;
+        bornite::commit(&[], vec![narrow.set(flat.get().cast(precision.dtype()))])?;
+        let generator = Generator::new(&gpt, &narrow, precision)?;
+        let launches = || -> Result<u64, bornite_cuda::Error> {
+            match device {
+                Device::Cuda(ordinal) => Ok(bornite_cuda::Device::open(ordinal)?.launch_count()),
+                _ => Ok(generator.replays() as u64),
+            }
+        };
+        // From an end of text on, so that the prompt is one token, as all others are.
+        let mut write = |count: usize| {
+            let sampling = Sampling { temperature: 1.0, seed: random.bits(), ..Sampling::default() };
+            let request = Request { sampling, max_tokens: count, stops: vec![] };
+            let before = launches()?;
+            let written = generator.write(&Tokenizer::bytes(), "", &request, &mut |_| true)?;
+            assert!(matches!(written.finish, Finish::MaxTokens | Finish::EndOfText));
+            // The last token is written without a look at what would follow it.
+            let runs = written.tokens.len() as u64 + u64::from(written.finish == Finish::EndOfText);
+            Ok::<_, Failed>((runs, launches()? - before))
+        };
+        write(8)?; // compiled, and recorded
+        let (mut runs, mut launched) = (0, 0);
+        for _ in 0..6 {
+            let (more, seen) = write(60)?;
+            (runs, launched) = (runs + more, launched + seen);
+        }
+        assert!(runs > 20, "texts ended early: {runs} tokens");
+        assert_eq!(launched, runs, "launches for so many tokens, {precision:?}, {:?}", model.norm);
+    }
+    Ok(())
+}

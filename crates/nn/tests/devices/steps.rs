@@ -1,0 +1,131 @@
+//! Many steps: memory stays what it was, the host costs little; and computing blocks again saves what was said.
+
+use std::ops::Range;
+use std::path::Path;
+
+use bornite::Device;
+use bornite_nn::model::{Gpt, GptConfig};
+use bornite_nn::optimiser::Rule;
+use bornite_nn::train::{Event, Learner, Learning, Line, Load, Observer, Precision, run};
+use serde_json::{Value, json};
+
+use crate::random::Random;
+use crate::{Folder, Outcome, full, other, settings, write_corpus};
+
+/// Bytes of this process in memory.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * 4096
+}
+
+#[derive(Default)]
+struct Watcher {
+    lines: Vec<Line>,
+    resident: Vec<u64>,
+}
+
+impl Observer for Watcher {
+    fn tell(&mut self, event: Event<'_>) {
+        if let Event::Step(line) = event {
+            self.lines.push(*line);
+            self.resident.push(resident());
+        }
+    }
+}
+
+/// A run in a process of its own, which says what it took.
+pub fn many(folder: &Path, device: Device, rest: &[String]) -> Result<(), Box<dyn std::error::Error>> {
+    let steps: usize = rest.first().ok_or("the number of steps is wanted")?.parse()?;
+    let more = [
+        format!("train.steps={steps}"),
+        format!("train.save_every={}", steps / 8),
+        format!("train.eval_every={}", steps / 16),
+        format!("train.sample_every={}", steps / 8),
+        "train.sample_tokens=8".into(),
+        "train.keep=1".into(),
+    ];
+    let config = settings(&folder.join("corpus.txt"), &more.each_ref().map(|text| &text[..]))?;
+    let mut watcher = Watcher::default();
+    // Allocated here, so that lists that grow are not taken for a leak.
+    watcher.lines.reserve_exact(steps);
+    watcher.resident.resize(steps, 1);
+    watcher.resident.clear();
+    run(&config, &folder.join("run"), device, false, &mut watcher)?;
+    // By then everything has happened once: saves, evaluations, texts.
+    let settled = steps / 4;
+    let later = &watcher.lines[settled..];
+    let mut host_ms: Vec<f64> = later.iter().map(|line| line.host_ms).collect();
+    host_ms.sort_by(f64::total_cmp);
+    let most = |range: Range<usize>| watcher.lines[range].iter().map(|line| line.memory).max();
+    let report = json!({
+        "steps": watcher.lines.len(),
+        "device": [most(settled..steps / 2), most(steps * 3 / 4..steps)],
+        "process": [watcher.resident[settled], watcher.resident[steps - 1]],
+        "host_ms": host_ms[host_ms.len() / 2],
+        "host_ms_late": host_ms[host_ms.len() * 9 / 10],
+    });
+    println!("{report}");
+    Ok(())
+}
+
+pub fn memory_is_flat_and_the_host_is_quick(device: Device) -> Outcome {
+    let (folder, mut random) = (Folder::new("steps", device), Random::fresh());
+    write_corpus(&folder.at("corpus.txt"), &mut random, 2000)?;
+    let steps = if full() || matches!(device, Device::Cuda(_)) { 2000 } else { 320 };
+    let said = other("steps", &folder, device, "cache", &[steps.to_string()])?;
+    let report: Value = serde_json::from_str(said.lines().last().unwrap_or_default())?;
+    println!("{device}: {report}");
+    assert_eq!(report["steps"], steps, "{report}");
+    assert_eq!(report["device"][0], report["device"][1], "the device's memory changed: {report}");
+    let [before, after] = [0, 1].map(|n| report["process"][n].as_u64().unwrap_or(0));
+    let more = if matches!(device, Device::Cuda(_)) { 16 << 20 } else { 4 << 20 }; // the driver's part is not ours
+    assert!(before > 0 && after < before + more, "the process grew: {report}");
+    assert!(report["host_ms"].as_f64().is_some_and(|ms| ms > 0.0 && ms <= 1.0), "the host is slow: {report}");
+    Ok(())
+}
+
+/// Bytes that a step takes beside parameters and moments.
+fn scratch(load: &Load) -> bornite_nn::Result<u64> {
+    let Load { precision, rule, batch, context, checkpointing, device, .. } = *load;
+    let learning = Learning { rule, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
+    let gpt = Gpt::new(load.model.clone())?.recomputing(checkpointing);
+    Ok(Learner::new(gpt, learning, device)?.explain(batch, context)?.scratch_bytes as u64)
+}
+
+pub fn checkpointing_saves_what_it_says(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    for precision in [Precision::F32, Precision::Bf16] {
+        for kind in [GptConfig::gpt2, GptConfig::llama] {
+            let mut between = |low: u64, high: u64| (low + random.bits() % (high - low)) as usize;
+            let (context, layers, batch) = (16 * between(3, 6), between(4, 8), between(2, 5));
+            let model = kind(between(200, 300), context, layers, 4, 64);
+            let load = Load {
+                model,
+                batch,
+                context,
+                accumulate: 1,
+                precision,
+                rule: Rule::ADAMW,
+                checkpointing: false,
+                device,
+            };
+            let again = Load { checkpointing: true, ..load.clone() };
+            let (kept, less) = (scratch(&load)?, scratch(&again)?);
+            let least = [&load, &again].map(|load| load.memory().activations as u64);
+            let (saved, said) = (kept as f64 - less as f64, load.saved() as f64);
+            let what = format!(
+                "{:?} with {layers} layers, {batch} x {context}, {precision:?}: {kept} and {less} bytes, at least {least:?}; \
+                 {saved} saved, {said} said",
+                load.model.norm
+            );
+            println!("{what}");
+            // It is counted from below; what it saves must be neither invented nor far from what is true.
+            assert!(kept >= least[0] && less >= least[1], "less than the least: {what}");
+            // A GPU in 16 bits keeps some values in f32 that are not counted.
+            let most = if matches!(device, Device::Cuda(_)) { 3.0 } else { 2.0 };
+            assert!(saved > 0.8 * said && saved < most * said, "{what}");
+        }
+    }
+    Ok(())
+}

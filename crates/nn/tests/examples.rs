@@ -1,0 +1,79 @@
+//! The examples do what they are there to show.
+
+use std::path::Path;
+use std::process::Command;
+
+use bornite::Device;
+use bornite_nn::data::{Dataset, Source};
+use bornite_nn::train::Trained;
+
+/// What an example prints.
+fn run(example: &str, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["run", "--quiet", "--package", "bornite-nn", "--example", example, "--"]).args(arguments);
+    let output = command.env("BORNITE_DEVICE", "cpu").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{example}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+/// The numbers that stand behind `before`, one a line that has it.
+fn numbers(text: &str, before: &str) -> Vec<f64> {
+    let number = |line: &str| line.split(before).nth(1)?.split_whitespace().next()?.parse().ok();
+    text.lines().filter_map(number).collect()
+}
+
+#[test]
+fn a_model_of_ones_own_learns() {
+    let losses = numbers(&run("own_model", &[]), "loss ");
+    assert!(losses[0] > 0.5 && losses[losses.len() - 1] < 0.1, "{losses:?}");
+    // As the guide promises; comments and empty lines are not counted.
+    let source = include_str!("../examples/own_model.rs");
+    let lines = source.lines().filter(|line| !line.trim().is_empty() && !line.trim().starts_with("//")).count();
+    assert!(lines <= 65, "{lines} lines");
+}
+
+#[test]
+fn a_plain_loop_learns() {
+    let text = run("mlp_loop", &[]);
+    for name in ["adam", "sgd with momentum"] {
+        let losses = numbers(&text, &format!("{name}: epoch 8  loss "));
+        let right = numbers(&text, &format!("{name}: held out "));
+        assert!(losses[0] < 0.3 && right[0] > 90.0, "{text}");
+    }
+    assert!(numbers(&run("mlp_loop", &["0"]), "held out ").iter().all(|right| *right < 40.0), "without training");
+}
+
+/// A folder that `transformers` made, and what it finds in a text: scripts/fine_tune_goldens.py.
+#[test]
+fn a_hugging_face_folder_is_fine_tuned() {
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens");
+    let (from, corpus) = (goldens.join("fine_tune"), goldens.join("corpus.txt"));
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fine-tune-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&out);
+    let loss = |folder: &Path| {
+        let trained = Trained::open(folder, None, Device::cpu()).unwrap();
+        let data =
+            Dataset::open(&[Source::new(&corpus)], &trained.tokenizer, &out.join("tokens"), &mut |_| {}).unwrap();
+        let context = trained.gpt.config().context;
+        [1, 100].map(|most| trained.loss(&data, 1, context, most).unwrap().0)
+    };
+    let expected: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(from.join("expected.json")).unwrap()).unwrap();
+    let before = loss(&from);
+    assert!((before[0] - expected["loss"].as_f64().unwrap()).abs() < 1e-4, "{before:?} and {expected}");
+    let text = run("fine_tune", &[from.to_str().unwrap(), corpus.to_str().unwrap(), out.to_str().unwrap(), "60"]);
+    let judged = numbers(&text, "validation loss ");
+    assert!(judged.len() == 3 && judged[2] < judged[0], "{text}");
+    // What was written is a folder like the one it came from, and knows the text better.
+    let after = loss(&out.join("model"));
+    assert!(after[1] < before[1] - 0.3, "{before:?} to {after:?}");
+    assert_eq!(after, loss(&out.join("run")), "exported and not");
+    let kind = |folder: &Path| {
+        let text = std::fs::read_to_string(folder.join("config.json")).unwrap();
+        let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+        ["model_type", "vocab_size", "n_embd", "n_layer", "n_head", "n_positions"].map(|key| all[key].clone())
+    };
+    assert_eq!(kind(&from), kind(&out.join("model")));
+    let _ = std::fs::remove_dir_all(&out);
+}

@@ -1,0 +1,56 @@
+//! Each rule takes parameters where PyTorch's does: scripts/optimiser_goldens.py.
+
+use bornite::{Device, Tensor, trace};
+use bornite_nn::optimiser::{Numbers, Optimiser, Rule};
+use bornite_nn::{Declarations, Init};
+use serde_json::Value;
+
+fn numbers(value: &Value) -> Vec<f32> {
+    value.as_array().unwrap().iter().map(|n| n.as_f64().unwrap() as f32).collect()
+}
+
+#[test]
+fn rules_are_those_of_pytorch() {
+    let goldens: Value = serde_json::from_str(include_str!("goldens/optimisers.json")).unwrap();
+    let rules = [
+        ("adamw", Rule::Adamw { beta1: 0.9, beta2: 0.95, eps: 1e-8 }),
+        ("adam", Rule::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8 }),
+        ("sgd", Rule::Sgd { momentum: 0.0, nesterov: false }),
+        ("momentum", Rule::Sgd { momentum: 0.9, nesterov: false }),
+        ("nesterov", Rule::Sgd { momentum: 0.9, nesterov: true }),
+        ("rmsprop", Rule::Rmsprop { alpha: 0.99, eps: 1e-8 }),
+        ("adagrad", Rule::Adagrad { eps: 1e-10 }),
+    ];
+    assert_eq!(goldens["found"].as_object().unwrap().len(), rules.len());
+    let (device, decay, rate) = (Device::cpu(), goldens["decay"].as_f64().unwrap(), goldens["rate"].as_f64().unwrap());
+    for (name, rule) in rules {
+        let mut declared = Declarations::new();
+        declared.scope("").parameter("matrix", &[3, 4], Init::Zeros);
+        declared.scope("").parameter("vector", &[5], Init::Zeros);
+        let arena = declared.arena(0, device).unwrap();
+        let pair = |of: &Value| {
+            let tensor = |n: usize, shape: &[usize]| Tensor::from_slice(&numbers(&of[n]), shape, device);
+            [tensor(0, &[3, 4]), tensor(1, &[5])]
+        };
+        let [matrix, vector] = pair(&goldens["start"]);
+        arena.load(&[("matrix", &matrix), ("vector", &vector)]).unwrap();
+        let optimiser = Optimiser::new(rule, decay, None, &declared, &arena).unwrap();
+        let step = trace(|given| {
+            // A loss whose gradients are what is given.
+            let [matrix, vector] = &arena.tensors()[..] else { return Ok((vec![], vec![])) };
+            let loss = (matrix * &given[0]).sum(..) + (vector * &given[1]).sum(..);
+            let stepped = optimiser.step(&arena, &arena.gradient(&loss), None, &given[2]);
+            Ok((vec![loss], stepped.updates))
+        });
+        for (n, slopes) in goldens["slopes"].as_array().unwrap().iter().enumerate() {
+            let [matrix, vector] = pair(slopes);
+            let numbers = optimiser.numbers(Numbers { rate, step: n as u64 + 1 });
+            step.call(&[matrix, vector, Tensor::from_slice(&numbers, &[3], device)]).unwrap();
+        }
+        for (tensor, expected) in arena.tensors().iter().zip(goldens["found"][name].as_array().unwrap()) {
+            let (found, expected) = (tensor.to_vec::<f32>().unwrap(), numbers(expected));
+            let off = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(off < 2e-6, "{name} is off by {off}: {found:?} and {expected:?}");
+        }
+    }
+}

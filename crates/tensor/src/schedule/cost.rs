@@ -1,0 +1,58 @@
+//! What steps cost: operations on elements, from what they compute.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::is_source;
+use crate::Tensor;
+use crate::joint;
+use crate::node::{Node, Op};
+
+/// What a step costs, beside the bytes of its arguments.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Cost {
+    pub flops: u64,
+    /// Where it is less than all bytes of all arguments.
+    pub bytes: Option<u64>,
+    /// Whether it is a product of 16-bit floats.
+    pub narrow_product: bool,
+}
+
+/// Operations on elements that a node takes.
+pub(super) fn flops(node: &Node) -> u64 {
+    let elements = match (&node.op, &node.inputs[..]) {
+        (Op::Matmul, [a, _]) => 2 * node.elements() * a.0.shape.last().unwrap_or(&0),
+        (Op::Reduce(..) | Op::ArgReduce(..) | Op::Cumsum(_), [x, ..]) => x.0.elements(),
+        (Op::ScatterAdd(_), [_, _, values]) => values.0.elements(),
+        (Op::Map(_) | Op::Cast(_), _) => node.elements(),
+        _ => 0,
+    };
+    elements as u64
+}
+
+/// Operations on elements of the product behind what a call of a library computes.
+pub(super) fn product_flops(tensor: &Tensor) -> u64 {
+    const MOST: usize = 96;
+    let mut queue = VecDeque::from([tensor]);
+    for _ in 0..MOST {
+        match queue.pop_front() {
+            Some(tensor) if matches!(tensor.0.op, Op::Matmul) => return flops(&tensor.0),
+            Some(tensor) => queue.extend(tensor.0.reads()),
+            None => break,
+        }
+    }
+    0
+}
+
+/// Operations on elements of the plain ops that a joint stands for, if it stands for some.
+pub(super) fn meaning_flops(joint: &Tensor) -> u64 {
+    let Some((of, inputs)) = joint::of(&joint.0) else { return 0 };
+    let mut seen: HashSet<u64> = inputs.iter().map(|input| input.0.id).collect();
+    let (mut stack, mut sum): (Vec<&Tensor>, u64) = (joint.0.inputs[..of.meanings()].iter().collect(), 0);
+    while let Some(tensor) = stack.pop() {
+        if seen.insert(tensor.0.id) && !is_source(tensor) {
+            sum += flops(&tensor.0);
+            stack.extend(tensor.0.reads());
+        }
+    }
+    sum
+}

@@ -1,0 +1,178 @@
+//! How the work of a generated kernel is spread over threads, by measurement: elements a thread, threads a block, rows a
+//! block. None of it changes a bit of what is computed, which is checked before anything is timed; the order of sums is not
+//! among it. Without measurements (`BORNITE_TUNE`) the usual way is taken.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bornite_cuda::Graph;
+use bornite_cuda::tune::{Choice, DeviceTimer, Fallible, Key, Mode, Platform, Request, Tuner, digest};
+use bornite_ir::{Kernel, Value};
+
+use super::work::flavour_of;
+use crate::buffer::Buffer;
+use crate::execute::{Program, program};
+use crate::lower::{Form, Group, InPlaceOf, Lowered, Spread, lower_group, spreads};
+use crate::timing::About;
+use crate::{DType, Device, Error, Result};
+
+/// Runs in one graph, each with memory of its own: together more than a cache holds, if that is not too many.
+const RUNS: usize = 64;
+const ROUND_BYTES: usize = 256 << 20;
+
+/// Kernels of more bytes are not worth the memory: they run at the roof however they are spread.
+const MOST_BYTES: usize = 1 << 30;
+
+/// Lowers a group for a device, in the way that is known to be the fastest.
+pub(super) fn lower_tuned(group: &mut Group<'_>, device: Device) -> Result<Lowered> {
+    let usual = lower_group(group, device, &InPlaceOf::default())?;
+    let Device::Cuda(ordinal) = device else { return Ok(usual) };
+    let tuner = Tuner::of_process()?;
+    if tuner.mode() == Mode::Off || usual.reports {
+        return Ok(usual);
+    }
+    let device_of = bornite_cuda::Device::open(ordinal)?;
+    match known(tuner, &device_of, &usual, group, device)? {
+        Some(spread) => {
+            group.spread = Some(spread);
+            lower_group(group, device, &InPlaceOf::default())
+        }
+        None => Ok(usual),
+    }
+}
+
+/// What a choice was made for: a kernel as it is lowered usually, and how large.
+type Asked = (usize, Kernel, Form);
+
+/// The choice for a group, if it is not the usual one. Layers ask again and again, so answers are kept.
+fn known(
+    tuner: &Tuner,
+    on: &Arc<bornite_cuda::Device>,
+    usual: &Lowered,
+    group: &Group<'_>,
+    device: Device,
+) -> Result<Option<Spread>> {
+    /// Answers that are kept.
+    const KEPT: usize = 4096;
+    static KNOWN: Mutex<Option<HashMap<Asked, (Mode, Option<Spread>)>>> = Mutex::new(None);
+    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let asked = (on.info().ordinal, usual.kernel.clone(), group.form);
+    // What was asked while nothing might be measured is asked again when something may.
+    let found = lock().get_or_insert_default().get(&asked).filter(|(mode, _)| *mode == tuner.mode()).copied();
+    if let Some((_, spread)) = found {
+        return Ok(spread);
+    }
+    let spread = choose(tuner, on, usual, group, device)?;
+    let mut known = lock();
+    let known = known.get_or_insert_default();
+    if known.len() >= KEPT {
+        known.clear();
+    }
+    known.insert(asked, (tuner.mode(), spread));
+    Ok(spread)
+}
+
+fn choose(
+    tuner: &Tuner,
+    on: &Arc<bornite_cuda::Device>,
+    usual: &Lowered,
+    group: &Group<'_>,
+    device: Device,
+) -> Result<Option<Spread>> {
+    let ways = spreads(group, device);
+    if ways.len() < 2 {
+        return Ok(None);
+    }
+    let candidates: Vec<Choice> = ways.iter().map(choice).collect();
+    let shape = match group.form {
+        Form::Elements(elements) => vec![elements],
+        Form::Rows { rows, columns } => vec![rows, columns],
+        Form::Middle { outer, middle, inner } => vec![outer, middle, inner],
+    };
+    let key = Key {
+        operation: format!("{} {}", usual.kernel.name, digest(&usual.kernel.to_string())),
+        shape: shape.into_iter().map(|n| n as u64).collect(),
+        dtype: group.outputs.first().map_or(DType::F32, |output| output.0.dtype).to_string(),
+        platform: Platform::of(on)?,
+    };
+    let flavour = flavour_of(group)?;
+    let mut memory: Vec<Vec<Buffer>> = vec![];
+    let mut expected: Option<Vec<Vec<u64>>> = None;
+    let prepare = |choice: &Choice| -> Fallible<Graph> {
+        let at = candidates.iter().position(|candidate| candidate == choice).ok_or("an unknown way")?;
+        let group = Group {
+            spread: Some(ways[at]),
+            order: group.order.clone(),
+            outputs: group.outputs.clone(),
+            form: group.form,
+        };
+        let lowered = lower_group(&group, device, &InPlaceOf::default())?;
+        let program = program(device, &lowered.kernel, flavour)?;
+        let values: Vec<[Value; 1]> = lowered.values.iter().map(|value| [*value]).collect();
+        if memory.is_empty() {
+            memory = arguments(device, &lowered)?;
+        }
+        let run = |n: usize| launch(&program, &memory[n % memory.len()], &values, lowered.threads);
+        run(0)?;
+        let outs = memory[0][..group.outputs.len()].iter();
+        let results = outs.map(|out| out.to_words()).collect::<Result<Vec<_>>>()?;
+        if *expected.get_or_insert_with(|| results.clone()) != results {
+            return Err("its results differ from those of the usual way".into());
+        }
+        let kept = memory.iter().flatten().filter_map(Buffer::kept);
+        let kept = kept.chain([program.clone() as Arc<dyn Any + Send + Sync>]).collect();
+        // SAFETY: these are the program and all of the buffers that the launches use.
+        #[allow(unsafe_code)]
+        let graph = unsafe { Graph::capture::<Error>(on, kept, || (0..RUNS).try_for_each(run))? };
+        Ok(graph)
+    };
+    // Plans are made before anything is captured.
+    let request = Request { key: &key, candidates: &candidates, busy: false };
+    let mut timer = DeviceTimer::of_runs(on, RUNS);
+    let found = tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
+    let at = candidates.iter().position(|candidate| *candidate == found.choice).unwrap_or(0);
+    Ok((at > 0).then(|| ways[at]))
+}
+
+fn choice(spread: &Spread) -> Choice {
+    Choice::new().with("lanes", spread.lanes as i64).with("threads", i64::from(spread.threads))
+}
+
+fn launch(program: &Program, buffers: &[Buffer], values: &[[Value; 1]], threads: u32) -> Result<()> {
+    let values: Vec<&[Value]> = values.iter().map(|value| &value[..]).collect();
+    let buffers: Vec<&Buffer> = buffers.iter().collect();
+    program.launch(&buffers, &values, threads, About::default())
+}
+
+/// Sets of memory for a kernel's arguments, with numbers between 1 and 2 in what it reads.
+fn arguments(device: Device, lowered: &Lowered) -> Fallible<Vec<Vec<Buffer>>> {
+    let bytes: Vec<usize> = (lowered.kernel.params.iter())
+        .map(|param| lowered.kernel.view_bytes(param, &lowered.values).unwrap_or(usize::MAX))
+        .collect();
+    let all = bytes.iter().fold(0usize, |sum, bytes| sum.saturating_add(*bytes));
+    if all > MOST_BYTES {
+        return Err("it is too large to be worth it".into());
+    }
+    let make = |(param, bytes): (&bornite_ir::Param, usize)| match param.access.reads() {
+        true => Buffer::from_words(device, numbers(crate::execute::tensor_type(&lowered.kernel, param), bytes)),
+        false => Buffer::new(device, bytes),
+    };
+    let set = || lowered.kernel.params.iter().zip(bytes.iter().copied()).map(make).collect::<Result<Vec<_>>>();
+    let sets = (ROUND_BYTES / all.max(1)).clamp(1, RUNS);
+    Ok((0..sets).map(|_| set()).collect::<Result<Vec<_>>>()?)
+}
+
+/// Numbers between 1 and 2 in a type, or 1 where it has none between.
+fn numbers(dtype: DType, bytes: usize) -> Vec<u64> {
+    let (width, mut state) = (dtype.bytes(), 1u64);
+    let mut word = || {
+        (0..8 / width).fold(0u64, |word, n| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let x = 1.0 + (state >> 40) as f64 / (1u64 << 24) as f64;
+            word | Value::from_f64(dtype, x).bits() << (8 * width * n)
+        })
+    };
+    let period: Vec<u64> = (0..4099).map(|_| word()).collect();
+    period.iter().copied().cycle().take(bytes.div_ceil(8)).collect()
+}
