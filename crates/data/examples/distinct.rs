@@ -45,11 +45,26 @@ fn main() {
         }
     }
     let seconds = start.elapsed().as_secs_f64();
-    println!("{count} indices in {seconds:.1} s: {:.0} distinct rows/s, {} kept, {} bytes a row", seen.len() as f64 / seconds, seen.len(), bytes / count as usize);
-    println!("making {:.0} µs, sketch {:.0} µs, admit {:.0} µs a row", making / count as f64 * 1e6, sketching / count as f64 * 1e6, admitting / count as f64 * 1e6);
+    println!(
+        "{count} indices in {seconds:.1} s: {:.0} distinct rows/s, {} kept, {} bytes a row",
+        seen.len() as f64 / seconds,
+        seen.len(),
+        bytes / count as usize
+    );
+    println!(
+        "making {:.0} µs, sketch {:.0} µs, admit {:.0} µs a row",
+        making / count as f64 * 1e6,
+        sketching / count as f64 * 1e6,
+        admitting / count as f64 * 1e6
+    );
     println!("skeletons {:.1} %", 100.0 * skeletons.len() as f64 / seen.len() as f64);
     for (name, [all, new, same, near]) in by {
-        println!("{name:18} {all:7} made {:5.1} % new {:5.2} % same {:5.2} % near", 100.0 * new as f64 / all as f64, 100.0 * same as f64 / all as f64, 100.0 * near as f64 / all as f64);
+        println!(
+            "{name:18} {all:7} made {:5.1} % new {:5.2} % same {:5.2} % near",
+            100.0 * new as f64 / all as f64,
+            100.0 * same as f64 / all as f64,
+            100.0 * near as f64 / all as f64
+        );
     }
     println!("{splits:?}");
 }

@@ -40,7 +40,16 @@ fn main() {
         if index < show
             && let Ok(row) = &row
         {
-            println!("=== {} {} d{} c{} {:?}\n{}\n{}", row.id(), row.category.name(), row.difficulty, row.complexity, row.ops, row.source, row.cuda);
+            println!(
+                "=== {} {} d{} c{} {:?}\n{}\n{}",
+                row.id(),
+                row.category.name(),
+                row.difficulty,
+                row.complexity,
+                row.ops,
+                row.source,
+                row.cuda
+            );
             if show == 1 {
                 println!("{}\n{}\n{}", row.cpp, row.inputs, row.ir);
             }
@@ -56,7 +65,11 @@ fn main() {
             }
         }
     }
-    println!("{count} indices, {made} made ({:.0}/s), {right} right ({:.0}/s)", count as f64 / making, made as f64 / checking);
+    println!(
+        "{count} indices, {made} made ({:.0}/s), {right} right ({:.0}/s)",
+        count as f64 / making,
+        made as f64 / checking
+    );
     for (kind, (count, index, example)) in reasons {
         println!("{count:6} {kind} (index {index}: {})", example.lines().take(8).collect::<Vec<_>>().join(" | "));
     }

@@ -48,7 +48,9 @@ impl Sketch {
                 recent[SHINGLE - 1] = token;
                 count += 1;
                 if count >= SHINGLE {
-                    let shingle = recent.iter().fold(0u64, |hash, token| hash.rotate_left(13).wrapping_mul(0x2545_f491_4f6c_dd1d) ^ token);
+                    let shingle = recent
+                        .iter()
+                        .fold(0u64, |hash, token| hash.rotate_left(13).wrapping_mul(0x2545_f491_4f6c_dd1d) ^ token);
                     let hash = mixed(shingle);
                     let lane = (hash >> 57) as usize;
                     least[lane] = least[lane].min(hash & (u64::MAX >> 7));

@@ -73,7 +73,8 @@ pub fn twin(row: &Row, expected: &[Expected], kind: FaultKind, random: &mut Rand
         all.swap(n, random.below(n + 1));
     }
     for (line, cuda) in all.into_iter().take(4) {
-        if let Err(Rejected::Report { kind: class, report, line: report_line, .. }) = against(&row.program, &cuda, expected)
+        if let Err(Rejected::Report { kind: class, report, line: report_line, .. }) =
+            against(&row.program, &cuda, expected)
             && kind.reported_as().contains(&class)
         {
             return Some(Twin { kind, line, cuda, report, report_line });
@@ -110,7 +111,9 @@ fn candidates(row: &Row, kind: FaultKind) -> Vec<(u32, String)> {
             FaultKind::MissingBarrier if bare == "__syncthreads();" => with(n, None),
             FaultKind::OffByOne => {
                 for size in &sizes {
-                    for (right, wrong) in [(format!(" < {size}"), format!(" <= {size}")), (format!(" >= {size}"), format!(" > {size}"))] {
+                    for (right, wrong) in
+                        [(format!(" < {size}"), format!(" <= {size}")), (format!(" >= {size}"), format!(" > {size}"))]
+                    {
                         for (at, _) in line.match_indices(&right) {
                             let after = line[at + right.len()..].chars().next();
                             if !after.is_some_and(|c| c.is_alphanumeric() || c == '_') {
@@ -122,7 +125,8 @@ fn candidates(row: &Row, kind: FaultKind) -> Vec<(u32, String)> {
             }
             FaultKind::MissingAtomic => {
                 if let Some(at) = line.find("atomicAdd(&")
-                    && let Some((place, value)) = line[at + 11..].trim_end().strip_suffix(");").and_then(place_and_value)
+                    && let Some((place, value)) =
+                        line[at + 11..].trim_end().strip_suffix(");").and_then(place_and_value)
                 {
                     with(n, Some(format!("{}{place} += {value};", &line[..at])));
                 }

@@ -29,9 +29,8 @@ pub fn sizes(program: &Program, random: &mut Random, number: usize) -> Vec<u32> 
     let block = program.block();
     let threads: u32 = block.iter().product();
     const PRIMES: &[u32] = &[97, 101, 127, 131, 149, 163, 191, 211, 229, 251];
-    const SMALL: &[[u32; 3]] = &[
-        [1, 1, 1], [0, 3, 2], [7, 33, 5], [17, 15, 3], [5, 31, 9], [16, 16, 4], [3, 37, 1], [13, 8, 7],
-    ];
+    const SMALL: &[[u32; 3]] =
+        &[[1, 1, 1], [0, 3, 2], [7, 33, 5], [17, 15, 3], [5, 31, 9], [16, 16, 4], [3, 37, 1], [13, 8, 7]];
     // Of rows that a block shares: around one and two warps and blocks.
     const LONG: &[u32] = &[1, 3, 33, 31, 65, 64, 127, 130];
     let clamped = |n: u32, of: &crate::program::SizeParam| n.clamp(of.least, of.most);
@@ -101,7 +100,14 @@ fn number_in(random: &mut Random, scalar: Scalar, (low, high): (f64, f64), coars
     Value::Float(Ball::exact(nearest(scalar, value)))
 }
 
-fn filled(random: &mut Random, fill: &Fill, scalars: &[Scalar], elements: usize, sizes: &[u32], coarse: bool) -> Vec<Value> {
+fn filled(
+    random: &mut Random,
+    fill: &Fill,
+    scalars: &[Scalar],
+    elements: usize,
+    sizes: &[u32],
+    coarse: bool,
+) -> Vec<Value> {
     let constant = |scalar: Scalar, value: f64| match scalar {
         scalar if scalar.is_float() => Value::Float(Ball::exact(nearest(scalar, value))),
         Scalar::Bool => Value::Bool(Some(value != 0.0)),

@@ -26,7 +26,9 @@ const KEPT: &str = "and as assert break class continue def elif else for if impo
 static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| KEPT.split_whitespace().collect());
 
 fn hash(word: &[u8]) -> u64 {
-    mixed(word.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ *byte as u64).wrapping_mul(0x100_0000_01b3)))
+    mixed(
+        word.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ *byte as u64).wrapping_mul(0x100_0000_01b3)),
+    )
 }
 
 /// Calls `see` with each token, and with the same token as it is when operators and functions are taken out too.
@@ -92,7 +94,11 @@ mod tests {
     fn names_and_constants_do_not_matter_and_operators_do() {
         let first = all("\"\"\"Sums.\"\"\"\nout[i] = a[i] * 2.5 + wp.sin(b[i])");
         assert_eq!(first, all("\"\"\"Other.\"\"\"\nres[k] = p[k] * 1e-3 + wp.sin(q[k])"));
-        for other in ["res[k] = p[k] * 1e-3 + wp.cos(q[k])", "res[k] = p[k] * 1e-3 - wp.sin(q[k])", "res[k] = p[k] * 1e-3 + wp.sin(p[k])"] {
+        for other in [
+            "res[k] = p[k] * 1e-3 + wp.cos(q[k])",
+            "res[k] = p[k] * 1e-3 - wp.sin(q[k])",
+            "res[k] = p[k] * 1e-3 + wp.sin(p[k])",
+        ] {
             assert_ne!(first, all(&format!("\n{other}")), "{other}");
         }
     }

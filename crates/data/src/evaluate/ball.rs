@@ -151,7 +151,11 @@ impl Ball {
     pub fn sqrt(self, scalar: Scalar) -> Ball {
         let mid = self.mid.max(0.0).sqrt();
         if self.err == 0.0 {
-            return if mid * mid == self.mid { Ball::rounded(mid, 0.0, scalar) } else { Ball::function(mid, 0.0, scalar) };
+            return if mid * mid == self.mid {
+                Ball::rounded(mid, 0.0, scalar)
+            } else {
+                Ball::function(mid, 0.0, scalar)
+            };
         }
         let (low, high) = ((self.mid - self.err).max(0.0).sqrt(), (self.mid + self.err).sqrt());
         Ball::function(mid, (mid - low).max(high - mid), scalar)
@@ -243,7 +247,9 @@ mod tests {
 
     #[test]
     fn erf_has_its_known_values() {
-        for (x, expected) in [(0.0, 0.0), (0.5, 0.5204998778130465), (1.0, 0.8427007929497149), (3.0, 0.9999779095030014)] {
+        for (x, expected) in
+            [(0.0, 0.0), (0.5, 0.5204998778130465), (1.0, 0.8427007929497149), (3.0, 0.9999779095030014)]
+        {
             assert!((erf(x) - expected).abs() < 1e-14, "erf({x}) = {}", erf(x));
             assert!((erf(-x) + expected).abs() < 1e-14);
         }

@@ -288,9 +288,8 @@ fn on_vectors(builtin: Builtin, args: &[Value], ty: Ty, scalar: Scalar) -> Done<
         Outer => many((0..n * n).map(|at| x[at / n].mul(y[at % n], scalar))),
         Determinant if n == 2 => Value::Float(x[0].mul(x[3], scalar).sub(x[1].mul(x[2], scalar), scalar)),
         Determinant => {
-            let minor = |a: usize, b: usize, c: usize, d: usize| {
-                x[a].mul(x[b], scalar).sub(x[c].mul(x[d], scalar), scalar)
-            };
+            let minor =
+                |a: usize, b: usize, c: usize, d: usize| x[a].mul(x[b], scalar).sub(x[c].mul(x[d], scalar), scalar);
             let terms = [
                 x[0].mul(minor(4, 8, 5, 7), scalar),
                 x[1].mul(minor(3, 8, 5, 6), scalar).neg(),

@@ -259,11 +259,7 @@ impl<'p> Machine<'p, '_> {
             return Ok(());
         }
         let before = std::mem::replace(&mut frame.vars[n], Value::Int(0));
-        let of = match before {
-            Value::Many(_) => ty,
-            _ => ty,
-        };
-        frame.vars[n] = math::binary(op, before, value, of, ty)?;
+        frame.vars[n] = math::binary(op, before, value, ty, ty)?;
         Ok(())
     }
 
@@ -342,8 +338,20 @@ impl<'p> Machine<'p, '_> {
                     match update {
                         Update::Add => a.wrapping_add(b),
                         Update::Sub => a.wrapping_sub(b),
-                        Update::Min => if unsigned(b) < unsigned(a) { b } else { a },
-                        Update::Max => if unsigned(b) > unsigned(a) { b } else { a },
+                        Update::Min => {
+                            if unsigned(b) < unsigned(a) {
+                                b
+                            } else {
+                                a
+                            }
+                        }
+                        Update::Max => {
+                            if unsigned(b) > unsigned(a) {
+                                b
+                            } else {
+                                a
+                            }
+                        }
                         Update::And => a & b,
                         Update::Or => a | b,
                         Update::Xor => a ^ b,
@@ -389,11 +397,11 @@ impl<'p> Machine<'p, '_> {
                 math::binary(*op, a, b, both[0].ty, both[1].ty)?
             }
             Kind::Call(builtin, args) => {
-                let mut values = Vec::with_capacity(args.len());
-                for arg in args {
-                    values.push(self.expr(arg, frame)?);
+                let mut values = [Value::Int(0), Value::Int(0), Value::Int(0)];
+                for (value, arg) in values.iter_mut().zip(args) {
+                    *value = self.expr(arg, frame)?;
                 }
-                math::call(*builtin, &values, args[0].ty)?
+                math::call(*builtin, &values[..args.len()], args[0].ty)?
             }
             Kind::Function(func, args) => {
                 let function = &self.program.functions[func.0 as usize];

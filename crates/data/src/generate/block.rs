@@ -29,7 +29,13 @@ impl Reduce {
     /// One that suits a type.
     pub fn pick(m: &mut Maker, scalar: Scalar) -> Reduce {
         match scalar {
-            Scalar::I32 => *m.random.weighted(&[(4, Reduce::Add), (2, Reduce::Max), (2, Reduce::Min), (1, Reduce::Xor), (1, Reduce::Or)]),
+            Scalar::I32 => *m.random.weighted(&[
+                (4, Reduce::Add),
+                (2, Reduce::Max),
+                (2, Reduce::Min),
+                (1, Reduce::Xor),
+                (1, Reduce::Or),
+            ]),
             _ => *m.random.weighted(&[(4, Reduce::Add), (2, Reduce::Max), (2, Reduce::Min)]),
         }
     }
@@ -138,7 +144,13 @@ pub enum Way {
 
 impl Way {
     pub fn pick(m: &mut Maker) -> Way {
-        *m.random.weighted(&[(4, Way::Tree), (2, Way::Unrolled), (2, Way::Interleaved), (3, Way::Warps), (2, Way::WarpsThenOne)])
+        *m.random.weighted(&[
+            (4, Way::Tree),
+            (2, Way::Unrolled),
+            (2, Way::Interleaved),
+            (3, Way::Warps),
+            (2, Way::WarpsThenOne),
+        ])
     }
 
     pub fn kind(self) -> &'static str {
@@ -168,7 +180,14 @@ impl Own {
 }
 
 /// Lines that reduce `own.value` of all threads; then the first thread holds the whole in the text that is returned.
-pub fn reduced(way: Way, reduce: Reduce, scalar: Scalar, threads: u32, own: &Own, identity: &str) -> (Vec<String>, String) {
+pub fn reduced(
+    way: Way,
+    reduce: Reduce,
+    scalar: Scalar,
+    threads: u32,
+    own: &Own,
+    identity: &str,
+) -> (Vec<String>, String) {
     let (t, tile, v, s) = (&own.t, &own.tile, &own.value, &own.step);
     let c = scalar.c();
     let mut lines = vec![];
@@ -181,18 +200,25 @@ pub fn reduced(way: Way, reduce: Reduce, scalar: Scalar, threads: u32, own: &Own
             if way == Way::Unrolled {
                 let mut width = threads / 2;
                 while width > 0 {
-                    lines.push(format!("if ({t} < {width}) {}", into(format!("{tile}[{t}]"), format!("{tile}[{t} + {width}]"))));
+                    lines.push(format!(
+                        "if ({t} < {width}) {}",
+                        into(format!("{tile}[{t}]"), format!("{tile}[{t} + {width}]"))
+                    ));
                     lines.push("__syncthreads();".into());
                     width /= 2;
                 }
             } else if way == Way::Tree {
                 lines.push(format!("for (int {s} = {}; {s} > 0; {s} >>= 1) {{", threads / 2));
-                lines.push(format!("    if ({t} < {s}) {}", into(format!("{tile}[{t}]"), format!("{tile}[{t} + {s}]"))));
+                lines
+                    .push(format!("    if ({t} < {s}) {}", into(format!("{tile}[{t}]"), format!("{tile}[{t} + {s}]"))));
                 lines.push("    __syncthreads();".into());
                 lines.push("}".into());
             } else {
                 lines.push(format!("for (int {s} = 1; {s} < {threads}; {s} *= 2) {{"));
-                lines.push(format!("    if ({t} % (2 * {s}) == 0) {}", into(format!("{tile}[{t}]"), format!("{tile}[{t} + {s}]"))));
+                lines.push(format!(
+                    "    if ({t} % (2 * {s}) == 0) {}",
+                    into(format!("{tile}[{t}]"), format!("{tile}[{t} + {s}]"))
+                ));
                 lines.push("    __syncthreads();".into());
                 lines.push("}".into());
             }
@@ -221,7 +247,10 @@ pub fn reduced(way: Way, reduce: Reduce, scalar: Scalar, threads: u32, own: &Own
                 (lines, v.clone())
             } else {
                 lines.push(format!("if ({t} == 0) {{"));
-                lines.push(format!("    for (int {s} = 1; {s} < {warps}; ++{s}) {}", reduce.into(scalar, v, &format!("{tile}[{s}]"))));
+                lines.push(format!(
+                    "    for (int {s} = 1; {s} < {warps}; ++{s}) {}",
+                    reduce.into(scalar, v, &format!("{tile}[{s}]"))
+                ));
                 lines.push("}".into());
                 (lines, v.clone())
             }

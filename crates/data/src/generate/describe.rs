@@ -66,7 +66,11 @@ fn sentence(program: &Program) -> String {
     }
     let what = if parts.is_empty() { "copies".into() } else { parts.join(" with ") };
     let from = if read.is_empty() { String::new() } else { format!(" of {}", list(&read)) };
-    let with = if shape.is_empty() { String::new() } else { format!(", with {}", list(&shape.into_iter().collect::<Vec<_>>())) };
+    let with = if shape.is_empty() {
+        String::new()
+    } else {
+        format!(", with {}", list(&shape.into_iter().collect::<Vec<_>>()))
+    };
     let mut text = format!("{what}{from} into {}{with}.", list(&written));
     if let Some(first) = text.get(..1) {
         let upper = first.to_uppercase();

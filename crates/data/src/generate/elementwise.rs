@@ -7,7 +7,8 @@ use super::term::{ARITHMETIC, Fun, MATH, MIXED, Menu, Op, PLAIN, Term};
 use crate::program::{Array, Binary, Expr, Fill, Scalar, Size, Stmt, Var};
 
 /// Ranges that inputs are drawn from.
-pub const RANGES: &[(f64, f64)] = &[(-1.0, 1.0), (-2.0, 2.0), (0.0, 1.0), (-4.0, 4.0), (0.5, 3.0), (-3.0, 5.0), (0.0, 8.0)];
+pub const RANGES: &[(f64, f64)] =
+    &[(-1.0, 1.0), (-2.0, 2.0), (0.0, 1.0), (-4.0, 4.0), (0.5, 3.0), (-3.0, 5.0), (0.0, 8.0)];
 
 /// A float type for a kernel.
 pub fn float(m: &mut Maker) -> Scalar {
@@ -72,7 +73,15 @@ fn stored(m: &mut Maker, line: &Line, value: Expr) {
     m.push(Stmt::Store(out, vec![line.i.clone()], value));
 }
 
-fn expression(m: &mut Maker, inputs: std::ops::Range<usize>, more: std::ops::Range<usize>, unary: std::ops::Range<usize>, bind: usize, values: usize, menu: &Menu) {
+fn expression(
+    m: &mut Maker,
+    inputs: std::ops::Range<usize>,
+    more: std::ops::Range<usize>,
+    unary: std::ops::Range<usize>,
+    bind: usize,
+    values: usize,
+    menu: &Menu,
+) {
     let scalar = float(m);
     let count = m.random.within(inputs.start as i64, inputs.end as i64) as usize;
     let mut line = line(m, count, scalar);

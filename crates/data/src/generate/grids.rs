@@ -237,8 +237,10 @@ pub fn grid_three(m: &mut Maker) {
     let letters = ["k", "i", "j"];
     let places: Vec<Expr> = letters.iter().zip(&sizes).map(|(name, size)| m.index(name, *size)).collect();
     let at: Vec<Expr> = keep.iter().map(|n| places[*n].clone()).collect();
-    let mut terms =
-        vec![Term::new(Expr::load(whole, places.clone(), scalar), -2.0, 2.0), Term::new(Expr::load(part, at, scalar), 0.5, 3.0)];
+    let mut terms = vec![
+        Term::new(Expr::load(whole, places.clone(), scalar), -2.0, 2.0),
+        Term::new(Expr::load(part, at, scalar), 0.5, 3.0),
+    ];
     let axis = m.random.below(3);
     if m.random.chance(60) {
         terms.push(Term::new(places[axis].clone().cast(scalar), 0.0, 9.0));
@@ -310,7 +312,8 @@ fn plane(m: &mut Maker) {
     terms.extend(column.map(|c| Term::new(Expr::load(c, vec![j.clone()], scalar), -1.0, 1.0)));
     if kind == 2 {
         let sum = Expr::binary(Binary::Add, i.clone(), j.clone());
-        let even = Expr::binary(Binary::Eq, Expr::binary(Binary::Rem, sum, Expr::int(m.random.within(2, 3))), Expr::int(0));
+        let even =
+            Expr::binary(Binary::Eq, Expr::binary(Binary::Rem, sum, Expr::int(m.random.within(2, 3))), Expr::int(0));
         let picked = m.random.pick(&terms).clone();
         let other = m.apply(Fun::Shift, picked.clone());
         let (low, high) = (picked.low.min(other.low), picked.high.max(other.high));
@@ -340,7 +343,13 @@ fn filter(m: &mut Maker) {
     let (rows, cols) = (m.size("height", true, 0, 40), m.size("width", true, 0, 40));
     let side = *m.random.pick(&[3u32, 3, 5]);
     let pixels = m.array("image", Scalar::F32, &[rows, cols], Fill::Uniform(0.0, 1.0), false);
-    let weights = m.array("kernel_weights", Scalar::F32, &[Size::Known(side), Size::Known(side)], Fill::Uniform(-1.0, 1.0), false);
+    let weights = m.array(
+        "kernel_weights",
+        Scalar::F32,
+        &[Size::Known(side), Size::Known(side)],
+        Fill::Uniform(-1.0, 1.0),
+        false,
+    );
     let out = m.output(Scalar::F32, &[rows, cols]);
     let count = m.random.below(2);
     let numbers = scalars(m, count, Scalar::F32);
@@ -410,8 +419,9 @@ fn colours(m: &mut Maker) {
     let arrays: Vec<Array> =
         names.iter().map(|name| m.array(name, scalar, &[pixels], Fill::Uniform(0.0, 1.0), false)).collect();
     let outs = if m.random.chance(50) { 1 } else { 3 };
-    let written: Vec<Array> =
-        (0..outs).map(|n| m.array(&format!("out_{}", names[n as usize]), scalar, &[pixels], Fill::Zero, true)).collect();
+    let written: Vec<Array> = (0..outs)
+        .map(|n| m.array(&format!("out_{}", names[n as usize]), scalar, &[pixels], Fill::Zero, true))
+        .collect();
     let count = m.random.below(3);
     let numbers = scalars(m, count, scalar);
     let i = m.index("i", pixels);
@@ -509,7 +519,8 @@ fn sampled(m: &mut Maker) {
         }
         _ => {
             let far = Expr::int(m.random.within(2, 4));
-            let moved = m.bind_as(name, Expr::binary(Binary::Rem, Expr::binary(Binary::Add, at.clone(), far), extent.clone()));
+            let moved =
+                m.bind_as(name, Expr::binary(Binary::Rem, Expr::binary(Binary::Add, at.clone(), far), extent.clone()));
             (moved.clone(), Expr::call(Builtin::Min, vec![add(moved, 1), last(extent)]))
         }
     };

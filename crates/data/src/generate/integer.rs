@@ -66,7 +66,11 @@ impl Maker {
                 let condition = bin(op, a.e.clone(), b.e.clone());
                 let (low, high) = (a.low.min(b.low), a.high.max(b.high));
                 let shifted = self.apply_int(a);
-                return Term::new(Expr::choose(condition, shifted.e, b.e), low.min(shifted.low), high.max(shifted.high));
+                return Term::new(
+                    Expr::choose(condition, shifted.e, b.e),
+                    low.min(shifted.low),
+                    high.max(shifted.high),
+                );
             }
             _ => (a.low + b.low, a.high + b.high, Binary::Add),
         };

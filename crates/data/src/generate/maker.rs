@@ -3,8 +3,8 @@
 use super::names::{self, Names};
 use crate::Random;
 use crate::program::{
-    Array, ArrayParam, Body, Expr, Fill, Form, Func, Function, Guard, Program, Scalar, Size, SizeParam, Stmt, Style, Ty,
-    ValueParam, Var, Variable,
+    Array, ArrayParam, Body, Expr, Fill, Form, Func, Function, Guard, Program, Scalar, Size, SizeParam, Stmt, Style,
+    Ty, ValueParam, Var, Variable,
 };
 
 /// A program under construction.
@@ -36,7 +36,15 @@ impl Maker {
             grid: vec![],
             form: Form::Direct(Style { block: [256, 1, 1], guard: Guard::Return, restrict: true }),
         };
-        Maker { random, program, names: Names::default(), body: Body::default(), open: vec![vec![]], binds: true, outer: None }
+        Maker {
+            random,
+            program,
+            names: Names::default(),
+            body: Body::default(),
+            open: vec![vec![]],
+            binds: true,
+            outer: None,
+        }
     }
 
     /// An array parameter.

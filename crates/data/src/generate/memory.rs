@@ -10,12 +10,19 @@ use crate::program::{Binary, Builtin, Expr, Fill, Func, Scalar, Size, Stmt, Ty, 
 /// Updates of elements that many threads share.
 pub fn atomic(m: &mut Maker) {
     let ints = m.random.chance(55);
-    let scalar = if ints { *m.random.weighted(&[(5, Scalar::I32), (2, Scalar::U32), (1, Scalar::U64)]) } else { float(m) };
+    let scalar =
+        if ints { *m.random.weighted(&[(5, Scalar::I32), (2, Scalar::U32), (1, Scalar::U64)]) } else { float(m) };
     let count = 1 + m.random.below(2);
     let mut l = line(m, count, scalar);
     let mut terms = std::mem::take(&mut l.terms);
     let bins = *m.random.pick(&[1u32, 1, 4, 8, 16, 10]);
-    let out = m.array(*["total", "result", "counts", "sums", "buckets", "best"].get(bins as usize % 6).unwrap_or(&"out"), scalar, &[Size::Known(bins)], Fill::Zero, true);
+    let out = m.array(
+        *["total", "result", "counts", "sums", "buckets", "best"].get(bins as usize % 6).unwrap_or(&"out"),
+        scalar,
+        &[Size::Known(bins)],
+        Fill::Zero,
+        true,
+    );
     let more = m.random.below(3);
     let first = terms[0].clone();
     repeated(m, &mut terms, more);
@@ -32,11 +39,17 @@ pub fn atomic(m: &mut Maker) {
         }
         _ => {
             let by = m.random.within(2, 7);
-            Expr::binary(Binary::Rem, Expr::binary(Binary::Quotient, l.i.clone(), Expr::int(by)), Expr::int(bins as i64))
+            Expr::binary(
+                Binary::Rem,
+                Expr::binary(Binary::Quotient, l.i.clone(), Expr::int(by)),
+                Expr::int(bins as i64),
+            )
         }
     };
     let update = match scalar {
-        Scalar::I32 | Scalar::U32 => *m.random.pick(&[Update::Add, Update::Max, Update::Min, Update::Add, Update::Or, Update::Xor]),
+        Scalar::I32 | Scalar::U32 => {
+            *m.random.pick(&[Update::Add, Update::Max, Update::Min, Update::Add, Update::Or, Update::Xor])
+        }
         // Of 64 bits CUDA adds unsigned ones alone.
         Scalar::U64 => Update::Add,
         _ => Update::Add,
@@ -212,14 +225,19 @@ pub fn integer_bits(m: &mut Maker) {
                 let left = Expr::binary(Binary::Shl, now.clone(), number(k));
                 let right = Expr::binary(Binary::Shr, now, number(scalar.bits() as i64 - k));
                 let turned = Expr::binary(Binary::BitOr, left, right);
-                let turned = if leaves.len() > 1 { Expr::binary(Binary::BitXor, turned, leaves.remove(1)) } else { turned };
+                let turned =
+                    if leaves.len() > 1 { Expr::binary(Binary::BitXor, turned, leaves.remove(1)) } else { turned };
                 m.push(Stmt::Assign(var, turned));
             }
             1 => {
                 let tested = bits(m, scalar, leaves, 1);
                 let mask = number(*m.random.pick(&[1i64, 2, 4, 3, 7, 8]));
                 let zero = number(0);
-                let odd = Expr::binary(*m.random.pick(&[Binary::Ne, Binary::Eq]), Expr::binary(Binary::BitAnd, tested, mask), zero);
+                let odd = Expr::binary(
+                    *m.random.pick(&[Binary::Ne, Binary::Eq]),
+                    Expr::binary(Binary::BitAnd, tested, mask),
+                    zero,
+                );
                 let then = m.block(|m| {
                     let value = bits(m, scalar, vec![now.clone()], 2);
                     m.push(Stmt::Assign(var, value));
@@ -307,7 +325,8 @@ fn bits(m: &mut Maker, scalar: Scalar, mut leaves: Vec<Expr>, mut more: usize) -
                 0 => Expr::binary(Binary::Shr, a, shift),
                 1 if !signed => Expr::binary(Binary::Shl, a, shift),
                 2 if !signed => {
-                    let factor = *m.random.pick(&[0x9e37_79b1u32, 0x85eb_ca6b, 0xc2b2_ae35, 0x27d4_eb2f, 16777619, 31, 33, 5]);
+                    let factor =
+                        *m.random.pick(&[0x9e37_79b1u32, 0x85eb_ca6b, 0xc2b2_ae35, 0x27d4_eb2f, 16777619, 31, 33, 5]);
                     Expr::binary(Binary::Mul, a, number(factor as i64))
                 }
                 3 => {
@@ -457,7 +476,8 @@ pub fn random_numbers(m: &mut Maker) {
             let kept = Expr::binary(*m.random.pick(&[Binary::Lt, Binary::Ge]), u.e, Expr::float(Scalar::F32, p));
             let value = own.clone().unwrap_or(Term::new(Expr::float(Scalar::F32, 1.0), 1.0, 1.0));
             let scaled = m.apply(Fun::Scale, value);
-            let other = if m.random.chance(60) { Term::new(Expr::float(Scalar::F32, 0.0), 0.0, 0.0) } else { draw(m, None) };
+            let other =
+                if m.random.chance(60) { Term::new(Expr::float(Scalar::F32, 0.0), 0.0, 0.0) } else { draw(m, None) };
             let (low, high) = (scaled.low.min(other.low), scaled.high.max(other.high));
             terms.push(Term::new(Expr::choose(kept, scaled.e, other.e), low, high));
         }
@@ -546,7 +566,8 @@ fn function(m: &mut Maker, scalar: Scalar, earlier: &[(Func, usize)]) -> (Func, 
     let value = m.combine(terms, unary, 25, &MIXED);
     let value = m.narrowed(value, 4.0);
     m.push(Stmt::Return(Some(value.e)));
-    let (verb, noun) = (*m.random.pick(names::VERBS), *m.random.pick(&["pair", "term", "part", "value", "level", "rate", "edge"]));
+    let (verb, noun) =
+        (*m.random.pick(names::VERBS), *m.random.pick(&["pair", "term", "part", "value", "level", "rate", "edge"]));
     (m.close_function(&format!("{verb}_{noun}"), scalar), count)
 }
 
@@ -639,10 +660,15 @@ pub fn nested(m: &mut Maker) {
             let otherwise = if m.random.chance(60) { m.block(|m| body(m, vec![own])) } else { vec![] };
             m.push(Stmt::If(condition, then, otherwise));
         } else {
-            let high = if m.random.chance(50) { Expr::int(inner_turns) } else { Expr::binary(Binary::Add, j.clone(), Expr::int(1)) };
+            let high = if m.random.chance(50) {
+                Expr::int(inner_turns)
+            } else {
+                Expr::binary(Binary::Add, j.clone(), Expr::int(1))
+            };
             m.count("k", Expr::int(0), high, 1, |m, k| {
                 let mut terms = terms.clone();
-                let place = Expr::load(a, vec![i.clone(), Expr::call(Builtin::Min, vec![k.clone(), j.clone()])], scalar);
+                let place =
+                    Expr::load(a, vec![i.clone(), Expr::call(Builtin::Min, vec![k.clone(), j.clone()])], scalar);
                 if m.random.chance(60) {
                     terms.push(Term::new(place, range.0, range.1));
                 } else {

@@ -197,7 +197,8 @@ fn loss(m: &mut Maker) {
     let unit = m.random.chance(50);
     let (low, high) = if unit { (0.1, 0.9) } else { (-3.0, 3.0) };
     let pred = m.array(names[0], F32, &[n], Fill::Uniform(low, high), false);
-    let target = m.array(names[1], F32, &[n], Fill::Uniform(if unit { 0.0 } else { -3.0 }, if unit { 1.0 } else { 3.0 }), false);
+    let target =
+        m.array(names[1], F32, &[n], Fill::Uniform(if unit { 0.0 } else { -3.0 }, if unit { 1.0 } else { 3.0 }), false);
     let weights = m.random.chance(30).then(|| m.array("class_weights", F32, &[n], Fill::Uniform(0.5, 2.0), false));
     let out = m.array("loss", F32, &[n], Fill::Zero, true);
     let slope = m.random.chance(45).then(|| m.array("grad", F32, &[n], Fill::Zero, true));
@@ -211,7 +212,11 @@ fn loss(m: &mut Maker) {
         0 if unit => {
             let log = |e: Expr| Expr::call(Builtin::Log, vec![e]);
             let (rest_y, rest_p) = (bin(Binary::Sub, one.clone(), y.clone()), bin(Binary::Sub, one, p.clone()));
-            let sum = bin(Binary::Add, bin(Binary::Mul, y.clone(), log(p.clone())), bin(Binary::Mul, rest_y, log(rest_p.clone())));
+            let sum = bin(
+                Binary::Add,
+                bin(Binary::Mul, y.clone(), log(p.clone())),
+                bin(Binary::Mul, rest_y, log(rest_p.clone())),
+            );
             let d = m.bind_as("d", d.e);
             (Expr::unary(Unary::Neg, sum), bin(Binary::Div, d, bin(Binary::Mul, p, rest_p)))
         }
@@ -280,20 +285,21 @@ fn rows(m: &mut Maker) -> Option<Plan> {
         made: Option<(crate::program::Var, Expr)>,
     }
     let mut passes: Vec<Pass> = vec![];
-    let mut pass = |m: &mut Maker, reduce: Reduce, name: &str, part: Expr, made: Option<(&str, &dyn Fn(Expr) -> Expr)>| {
-        let acc = m.changing(name, reduce.identity(F32));
-        let now = m.read(acc);
-        m.push(Stmt::For(j, Expr::int(0), high.clone(), 1, vec![reduce.step(acc, now.clone(), part.clone())]));
-        let made = made.map(|(name, of)| {
-            let e = of(now.clone());
-            let bound = m.bind_as(name, e.clone());
-            let crate::program::Kind::Var(var) = bound.kind else { return (acc, e) };
-            (var, e)
-        });
-        let value = made.as_ref().map_or(now, |(var, _)| m.read(*var));
-        passes.push(Pass { reduce, part, acc, made });
-        value
-    };
+    let mut pass =
+        |m: &mut Maker, reduce: Reduce, name: &str, part: Expr, made: Option<(&str, &dyn Fn(Expr) -> Expr)>| {
+            let acc = m.changing(name, reduce.identity(F32));
+            let now = m.read(acc);
+            m.push(Stmt::For(j, Expr::int(0), high.clone(), 1, vec![reduce.step(acc, now.clone(), part.clone())]));
+            let made = made.map(|(name, of)| {
+                let e = of(now.clone());
+                let bound = m.bind_as(name, e.clone());
+                let crate::program::Kind::Var(var) = bound.kind else { return (acc, e) };
+                (var, e)
+            });
+            let value = made.as_ref().map_or(now, |(var, _)| m.read(*var));
+            passes.push(Pass { reduce, part, acc, made });
+            value
+        };
     let normal = match kind {
         0 => {
             let top = pass(m, Reduce::Max, "top", element.e.clone(), None);
@@ -302,7 +308,13 @@ fn rows(m: &mut Maker) -> Option<Plan> {
             bin(Binary::Div, exp, sum)
         }
         1 => {
-            let mean = pass(m, Reduce::Add, "total", element.e.clone(), Some(("mean", &|sum| bin(Binary::Div, sum, count.clone()))));
+            let mean = pass(
+                m,
+                Reduce::Add,
+                "total",
+                element.e.clone(),
+                Some(("mean", &|sum| bin(Binary::Div, sum, count.clone()))),
+            );
             let d = bin(Binary::Sub, element.e.clone(), mean);
             let square = bin(Binary::Mul, d.clone(), d.clone());
             let root = |sum: Expr| {

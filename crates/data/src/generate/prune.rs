@@ -107,7 +107,9 @@ fn within(e: &mut Expr, see: &mut dyn FnMut(&mut Array)) {
             see(array);
             at.iter_mut().for_each(|e| within(e, see));
         }
-        Kind::Call(_, args) | Kind::Function(_, args) | Kind::Make(args) => args.iter_mut().for_each(|e| within(e, see)),
+        Kind::Call(_, args) | Kind::Function(_, args) | Kind::Make(args) => {
+            args.iter_mut().for_each(|e| within(e, see))
+        }
         Kind::Unary(_, a) | Kind::Cast(a) | Kind::Part(a, _) => within(a, see),
         Kind::Binary(_, both) => both.iter_mut().for_each(|e| within(e, see)),
         Kind::Where(three) => three.iter_mut().for_each(|e| within(e, see)),

@@ -220,7 +220,11 @@ fn rows(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
     let binds = std::mem::replace(&mut m.binds, false);
     if m.random.chance(60) {
         let unary = 1 + m.random.below(3);
-        last = if scalar.is_float() { m.combine(vec![last], unary, 0, &MIXED) } else { m.combine_int(vec![last], unary, 0) };
+        last = if scalar.is_float() {
+            m.combine(vec![last], unary, 0, &MIXED)
+        } else {
+            m.combine_int(vec![last], unary, 0)
+        };
     }
     m.binds = binds;
     m.push(Stmt::Store(out, vec![row.clone()], last.e.clone()));
@@ -337,8 +341,11 @@ pub fn scan(m: &mut Maker) -> Option<Plan> {
                         lines.push(format!("    {tile}[{t}] = {};", joined(&total, &format!("{tile}[{t}]"))));
                         lines.push("    __syncthreads();".into());
                         lines.push("}".into());
-                        let last =
-                            if exclusive { format!("{t} > 0 ? {tile}[{t} - 1] : {identity}") } else { format!("{tile}[{t}]") };
+                        let last = if exclusive {
+                            format!("{t} > 0 ? {tile}[{t} - 1] : {identity}")
+                        } else {
+                            format!("{tile}[{t}]")
+                        };
                         lines.push(format!("if ({i_name} < {n_name}) {out_name}[{i_name}] = {last};"));
                     }
                 }
@@ -353,7 +360,10 @@ pub fn scan(m: &mut Maker) -> Option<Plan> {
                         lines.push(format!("if ({t} % 32 == 31) {tile}[{t} / 32] = {v};"));
                         lines.push("__syncthreads();".into());
                         lines.push(format!("{c} base = {identity};"));
-                        lines.push(format!("for (int w = 0; w < {t} / 32; ++w) {}", reduce.into(scalar, "base", &format!("{tile}[w]"))));
+                        lines.push(format!(
+                            "for (int w = 0; w < {t} / 32; ++w) {}",
+                            reduce.into(scalar, "base", &format!("{tile}[w]"))
+                        ));
                         lines.push(format!("{v} = {};", joined("base", v)));
                     }
                     if exclusive {
@@ -485,7 +495,8 @@ pub fn histogram(m: &mut Maker) -> Option<Plan> {
                 ],
             );
             if each == 1 {
-                text += &format!("    int {i_name} = blockIdx.x * blockDim.x + {t};\n    if ({i_name} < {n_name}) {{\n");
+                text +=
+                    &format!("    int {i_name} = blockIdx.x * blockDim.x + {t};\n    if ({i_name} < {n_name}) {{\n");
             } else {
                 text += &format!(
                     "    for (int {i_name} = blockIdx.x * blockDim.x + {t}; {i_name} < {n_name}; {i_name} += blockDim.x * gridDim.x) {{\n"

@@ -163,7 +163,9 @@ fn transposed(m: &mut Maker) -> Option<Plan> {
                 ("", "threadIdx.y".to_owned())
             };
             lines.push(format!("{depth}int {i_name} = blockIdx.y * {side} + {row};"));
-            lines.push(format!("{depth}if ({i_name} < {rows_name} && {j_name} < {cols_name}) {tile}[{row}][threadIdx.x] = {e};"));
+            lines.push(format!(
+                "{depth}if ({i_name} < {rows_name} && {j_name} < {cols_name}) {tile}[{row}][threadIdx.x] = {e};"
+            ));
             if looped {
                 lines.push("}".into());
             }
@@ -303,7 +305,10 @@ fn lanes(m: &mut Maker) -> Option<Plan> {
     let far = replaced(&element.e, &i, &at);
     m.push(Stmt::If(inside, vec![Stmt::Assign(other, far)], vec![]));
     let joined = whole(m, |m| {
-        let (a, b) = (Term::new(mine.clone(), element.low, element.high), Term::new(m.read(other), element.low.min(0.0), element.high.max(0.0)));
+        let (a, b) = (
+            Term::new(mine.clone(), element.low, element.high),
+            Term::new(m.read(other), element.low.min(0.0), element.high.max(0.0)),
+        );
         let value = if scalar.is_float() {
             let menu = if m.random.chance(50) { &PLAIN } else { &ARITHMETIC };
             m.combine(vec![a, b], 1, 0, menu)
@@ -379,7 +384,8 @@ fn broadcast(m: &mut Maker) -> Option<Plan> {
     let far = replaced(&element.e, &i, &first);
     let lead = m.bind_as("lead", far);
     let joined = whole(m, |m| {
-        let (a, b) = (Term::new(mine.clone(), element.low, element.high), Term::new(lead.clone(), element.low, element.high));
+        let (a, b) =
+            (Term::new(mine.clone(), element.low, element.high), Term::new(lead.clone(), element.low, element.high));
         if scalar.is_float() {
             let unary = m.random.below(3);
             m.combine(vec![a, b], unary, 0, &MIXED)
@@ -420,7 +426,8 @@ fn butterfly(m: &mut Maker) -> Option<Plan> {
     let reduce = *m.random.pick(&[Reduce::Add, Reduce::Max, Reduce::Min]);
     let i = m.index("i", n);
     let extent = m.extent(n);
-    let begin = Expr::binary(Binary::Mul, Expr::binary(Binary::Quotient, i.clone(), Expr::int(group)), Expr::int(group));
+    let begin =
+        Expr::binary(Binary::Mul, Expr::binary(Binary::Quotient, i.clone(), Expr::int(group)), Expr::int(group));
     let begin = m.bind_as("begin", begin);
     let end = Expr::call(Builtin::Min, vec![Expr::binary(Binary::Add, begin.clone(), Expr::int(group)), extent]);
     let end = m.bind_as("end", end);
@@ -453,7 +460,8 @@ fn butterfly(m: &mut Maker) -> Option<Plan> {
         let text = written(program, restrict, |p| {
             let (i_name, n_name) = (p.shown(&i), size(program, n));
             let (mine_name, acc_name, c) = (p.shown(&mine), program.body.var(acc).name.clone(), scalar.c());
-            let (out_name, identity, s) = (program.array(out).name.clone(), p.shown(&reduce.identity(scalar)), &own.step);
+            let (out_name, identity, s) =
+                (program.array(out).name.clone(), p.shown(&reduce.identity(scalar)), &own.step);
             let other = format!("__shfl_xor_sync(0xffffffff, {acc_name}, {s})");
             let lines = [
                 format!("int {i_name} = blockIdx.x * blockDim.x + threadIdx.x;"),
@@ -474,8 +482,10 @@ fn butterfly(m: &mut Maker) -> Option<Plan> {
 /// Products of matrices through tiles.
 pub fn tiled_matmul(m: &mut Maker) -> Option<Plan> {
     let scalar = *m.random.weighted(&[(5, Scalar::F32), (1, Scalar::F64), (1, Scalar::I32)]);
-    let names = *m.random.pick(&[["m_rows", "n_cols", "k_dim"], ["rows", "cols", "inner"], ["height", "width", "depth"]]);
-    let (rows, cols, inner) = (m.size(names[0], false, 0, 24), m.size(names[1], false, 0, 24), m.size(names[2], true, 0, 24));
+    let names =
+        *m.random.pick(&[["m_rows", "n_cols", "k_dim"], ["rows", "cols", "inner"], ["height", "width", "depth"]]);
+    let (rows, cols, inner) =
+        (m.size(names[0], false, 0, 24), m.size(names[1], false, 0, 24), m.size(names[2], true, 0, 24));
     let fill = if scalar.is_float() { Fill::Uniform(-1.0, 1.0) } else { Fill::Uniform(-9.0, 9.0) };
     let letters = *m.random.pick(&[["a", "b", "c"], ["lhs", "rhs", "out"], ["left", "right", "prod"], ["x", "w", "y"]]);
     let (flip_a, flip_b) = (m.random.chance(25), m.random.chance(35));

@@ -96,41 +96,103 @@ pub enum Fun {
 pub const ARITHMETIC: Menu = Menu {
     binary: &[(6, Op::Add), (6, Op::Sub), (6, Op::Mul), (4, Op::Div), (1, Op::Min), (1, Op::Max), (1, Op::AbsDiff)],
     unary: &[
-        (3, Fun::Neg), (3, Fun::Square), (5, Fun::Scale), (5, Fun::Shift), (2, Fun::Reciprocal), (1, Fun::Clamp),
-        (1, Fun::Call(Builtin::Abs)), (1, Fun::Polynomial), (1, Fun::Softsign),
+        (3, Fun::Neg),
+        (3, Fun::Square),
+        (5, Fun::Scale),
+        (5, Fun::Shift),
+        (2, Fun::Reciprocal),
+        (1, Fun::Clamp),
+        (1, Fun::Call(Builtin::Abs)),
+        (1, Fun::Polynomial),
+        (1, Fun::Softsign),
     ],
 };
 
 pub const MATH: Menu = Menu {
     binary: &[
-        (5, Op::Add), (4, Op::Sub), (6, Op::Mul), (3, Op::Div), (2, Op::Min), (2, Op::Max), (2, Op::Pow),
-        (2, Op::Atan2), (1, Op::Copysign), (1, Op::Lerp), (1, Op::Norm),
+        (5, Op::Add),
+        (4, Op::Sub),
+        (6, Op::Mul),
+        (3, Op::Div),
+        (2, Op::Min),
+        (2, Op::Max),
+        (2, Op::Pow),
+        (2, Op::Atan2),
+        (1, Op::Copysign),
+        (1, Op::Lerp),
+        (1, Op::Norm),
     ],
     unary: &[
-        (4, Fun::Call(Builtin::Sin)), (4, Fun::Call(Builtin::Cos)), (3, Fun::Call(Builtin::Exp)),
-        (3, Fun::Call(Builtin::Log)), (3, Fun::Call(Builtin::Sqrt)), (2, Fun::Call(Builtin::Tanh)),
-        (2, Fun::Call(Builtin::Atan)), (2, Fun::Call(Builtin::Abs)), (1, Fun::Call(Builtin::Cbrt)),
-        (1, Fun::Call(Builtin::Tan)), (1, Fun::Call(Builtin::Asin)), (1, Fun::Call(Builtin::Acos)),
-        (1, Fun::Call(Builtin::Sinh)), (1, Fun::Call(Builtin::Cosh)), (1, Fun::Call(Builtin::Log2)),
-        (1, Fun::Call(Builtin::Log10)), (1, Fun::Call(Builtin::Erf)), (1, Fun::Call(Builtin::Erfc)),
-        (1, Fun::Call(Builtin::Floor)), (1, Fun::Call(Builtin::Ceil)), (1, Fun::Call(Builtin::Round)),
-        (1, Fun::Call(Builtin::Rint)), (1, Fun::Call(Builtin::Trunc)), (1, Fun::Call(Builtin::Frac)),
-        (1, Fun::Call(Builtin::Sign)), (1, Fun::Call(Builtin::Smoothstep)), (1, Fun::Call(Builtin::Degrees)),
-        (1, Fun::Call(Builtin::Radians)), (2, Fun::Scale), (2, Fun::Shift), (1, Fun::Square), (1, Fun::Clamp),
-        (1, Fun::Sigmoid), (1, Fun::Neg),
+        (4, Fun::Call(Builtin::Sin)),
+        (4, Fun::Call(Builtin::Cos)),
+        (3, Fun::Call(Builtin::Exp)),
+        (3, Fun::Call(Builtin::Log)),
+        (3, Fun::Call(Builtin::Sqrt)),
+        (2, Fun::Call(Builtin::Tanh)),
+        (2, Fun::Call(Builtin::Atan)),
+        (2, Fun::Call(Builtin::Abs)),
+        (1, Fun::Call(Builtin::Cbrt)),
+        (1, Fun::Call(Builtin::Tan)),
+        (1, Fun::Call(Builtin::Asin)),
+        (1, Fun::Call(Builtin::Acos)),
+        (1, Fun::Call(Builtin::Sinh)),
+        (1, Fun::Call(Builtin::Cosh)),
+        (1, Fun::Call(Builtin::Log2)),
+        (1, Fun::Call(Builtin::Log10)),
+        (1, Fun::Call(Builtin::Erf)),
+        (1, Fun::Call(Builtin::Erfc)),
+        (1, Fun::Call(Builtin::Floor)),
+        (1, Fun::Call(Builtin::Ceil)),
+        (1, Fun::Call(Builtin::Round)),
+        (1, Fun::Call(Builtin::Rint)),
+        (1, Fun::Call(Builtin::Trunc)),
+        (1, Fun::Call(Builtin::Frac)),
+        (1, Fun::Call(Builtin::Sign)),
+        (1, Fun::Call(Builtin::Smoothstep)),
+        (1, Fun::Call(Builtin::Degrees)),
+        (1, Fun::Call(Builtin::Radians)),
+        (2, Fun::Scale),
+        (2, Fun::Shift),
+        (1, Fun::Square),
+        (1, Fun::Clamp),
+        (1, Fun::Sigmoid),
+        (1, Fun::Neg),
     ],
 };
 
 pub const MIXED: Menu = Menu {
     binary: &[
-        (6, Op::Add), (6, Op::Sub), (7, Op::Mul), (3, Op::Div), (2, Op::Min), (2, Op::Max), (1, Op::Pow),
-        (1, Op::Atan2), (1, Op::Lerp), (2, Op::Choose), (1, Op::AbsDiff), (1, Op::Norm),
+        (6, Op::Add),
+        (6, Op::Sub),
+        (7, Op::Mul),
+        (3, Op::Div),
+        (2, Op::Min),
+        (2, Op::Max),
+        (1, Op::Pow),
+        (1, Op::Atan2),
+        (1, Op::Lerp),
+        (2, Op::Choose),
+        (1, Op::AbsDiff),
+        (1, Op::Norm),
     ],
     unary: &[
-        (4, Fun::Scale), (4, Fun::Shift), (3, Fun::Square), (2, Fun::Neg), (2, Fun::Clamp), (1, Fun::Reciprocal),
-        (2, Fun::Call(Builtin::Sqrt)), (2, Fun::Call(Builtin::Abs)), (2, Fun::Call(Builtin::Sin)),
-        (2, Fun::Call(Builtin::Cos)), (2, Fun::Call(Builtin::Exp)), (1, Fun::Call(Builtin::Log)),
-        (2, Fun::Call(Builtin::Tanh)), (1, Fun::Step), (1, Fun::Sigmoid), (1, Fun::Softsign), (1, Fun::Polynomial),
+        (4, Fun::Scale),
+        (4, Fun::Shift),
+        (3, Fun::Square),
+        (2, Fun::Neg),
+        (2, Fun::Clamp),
+        (1, Fun::Reciprocal),
+        (2, Fun::Call(Builtin::Sqrt)),
+        (2, Fun::Call(Builtin::Abs)),
+        (2, Fun::Call(Builtin::Sin)),
+        (2, Fun::Call(Builtin::Cos)),
+        (2, Fun::Call(Builtin::Exp)),
+        (1, Fun::Call(Builtin::Log)),
+        (2, Fun::Call(Builtin::Tanh)),
+        (1, Fun::Step),
+        (1, Fun::Sigmoid),
+        (1, Fun::Softsign),
+        (1, Fun::Polynomial),
     ],
 };
 
@@ -138,7 +200,12 @@ pub const MIXED: Menu = Menu {
 pub const PLAIN: Menu = Menu {
     binary: &[(6, Op::Add), (5, Op::Sub), (6, Op::Mul), (1, Op::Min), (1, Op::Max)],
     unary: &[
-        (4, Fun::Scale), (4, Fun::Shift), (2, Fun::Square), (2, Fun::Neg), (1, Fun::Call(Builtin::Abs)), (1, Fun::Clamp),
+        (4, Fun::Scale),
+        (4, Fun::Shift),
+        (2, Fun::Square),
+        (2, Fun::Neg),
+        (1, Fun::Call(Builtin::Abs)),
+        (1, Fun::Clamp),
     ],
 };
 
@@ -287,7 +354,11 @@ impl Maker {
                 let (a, b) = (self.once(a), self.once(b));
                 let condition = self.comparison(&a, &b);
                 let (low, high) = (a.low.min(b.low), a.high.max(b.high));
-                let (a, b) = if self.random.chance(50) { (self.apply(Fun::Scale, a), b) } else { (a, self.apply(Fun::Shift, b)) };
+                let (a, b) = if self.random.chance(50) {
+                    (self.apply(Fun::Scale, a), b)
+                } else {
+                    (a, self.apply(Fun::Shift, b))
+                };
                 let (low, high) = (low.min(a.low).min(b.low), high.max(a.high).max(b.high));
                 Term::new(Expr::choose(condition, a.e, b.e), low, high)
             }
@@ -313,7 +384,8 @@ impl Maker {
     pub fn comparison(&mut self, a: &Term, b: &Term) -> Expr {
         let op = *self.random.pick(&[Binary::Lt, Binary::Gt, Binary::Le, Binary::Ge]);
         let overlap = a.high.min(b.high) - a.low.max(b.low);
-        if overlap > 0.2 * (a.high - a.low).min(b.high - b.low) && overlap > 0.1 && a.e != b.e && self.random.chance(60) {
+        if overlap > 0.2 * (a.high - a.low).min(b.high - b.low) && overlap > 0.1 && a.e != b.e && self.random.chance(60)
+        {
             return bin(op, a.e.clone(), b.e.clone());
         }
         self.threshold(a, op)
@@ -354,7 +426,8 @@ impl Maker {
         if a.size() <= size {
             return a;
         }
-        let choice = if matches!(scalar, Scalar::F16 | Scalar::BF16) { 1 + self.random.below(2) } else { self.random.below(5) };
+        let choice =
+            if matches!(scalar, Scalar::F16 | Scalar::BF16) { 1 + self.random.below(2) } else { self.random.below(5) };
         match choice {
             0 => Term::new(Expr::call(Builtin::Tanh, vec![a.e]), -1.0, 1.0),
             1 => {
@@ -445,7 +518,13 @@ impl Maker {
             Fun::Square if a.size() * a.size() > cap => self.narrowed(a, cap.sqrt() / 2.0),
             Fun::Square => {
                 let a = self.once(a);
-                let least = if low > 0.0 { low * low } else if high < 0.0 { high * high } else { 0.0 };
+                let least = if low > 0.0 {
+                    low * low
+                } else if high < 0.0 {
+                    high * high
+                } else {
+                    0.0
+                };
                 let size = a.size();
                 Term::new(bin(Binary::Mul, a.e.clone(), a.e), least, size * size)
             }

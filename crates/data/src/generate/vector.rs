@@ -358,7 +358,8 @@ pub fn structs(m: &mut Maker) {
         for (k, (_, field_ty)) in made.iter().enumerate() {
             let e = match field_ty {
                 Ty::Vector(..) => {
-                    let mut all: Vec<Bundle> = vectors.iter().map(|(_, b)| b.clone()).filter(|b| b.e.ty == *field_ty).collect();
+                    let mut all: Vec<Bundle> =
+                        vectors.iter().map(|(_, b)| b.clone()).filter(|b| b.e.ty == *field_ty).collect();
                     if m.random.chance(40) {
                         let again = m.random.pick(&all).clone();
                         all.push(again);
@@ -367,7 +368,8 @@ pub fn structs(m: &mut Maker) {
                     m.combine_vectors(all, unary, &numbers).e
                 }
                 _ => {
-                    let mut chosen: Vec<Term> = (parts.iter()).filter(|(n, _)| *n == k).map(|(_, t)| t.clone()).collect();
+                    let mut chosen: Vec<Term> =
+                        (parts.iter()).filter(|(n, _)| *n == k).map(|(_, t)| t.clone()).collect();
                     if let Some(number) = numbers.pop() {
                         chosen.push(number.clone());
                         numbers.insert(0, number);
@@ -444,7 +446,12 @@ pub fn physics(m: &mut Maker) {
             2 => {
                 let square = Expr::call_of(Builtin::LengthSq, vec![p.clone()], Scalar::F32);
                 let soft = Expr::binary(Binary::Add, square, Expr::float(Scalar::F32, m.constant(0.2, 2.0)));
-                op(Binary::Mul, p.clone(), Expr::unary(crate::program::Unary::Neg, Expr::binary(Binary::Div, number.e, soft)), vector)
+                op(
+                    Binary::Mul,
+                    p.clone(),
+                    Expr::unary(crate::program::Unary::Neg, Expr::binary(Binary::Div, number.e, soft)),
+                    vector,
+                )
             }
             _ => {
                 let mut parts = vec![Expr::float(Scalar::F32, 0.0); size as usize];
@@ -511,7 +518,7 @@ fn coefficient(m: &mut Maker, number: Term, p: &Expr, v: &Expr) -> Term {
 fn bodies(m: &mut Maker) {
     let size = 2 + m.random.below(2) as u8;
     let vector = Ty::Vector(Scalar::F32, size);
-    let n = m.size("n", true, 0, 70);
+    let n = m.size("n", true, 0, 34);
     let position = m.array("positions", vector, &[n], Fill::Uniform(-4.0, 4.0), false);
     let weight = m.array("masses", Scalar::F32, &[n], Fill::Uniform(0.5, 2.0), false);
     let out = m.array("forces", vector, &[n], Fill::Zero, true);
@@ -531,8 +538,15 @@ fn bodies(m: &mut Maker) {
         let near = Term::new(near, soft, 200.0);
         let falloff = match menu {
             0 => {
-                let root = m.bind_as("inv", Expr::binary(Binary::Div, Expr::float(Scalar::F32, 1.0), Expr::call(Builtin::Sqrt, vec![near.e])));
-                Term::new(Expr::binary(Binary::Mul, Expr::binary(Binary::Mul, root.clone(), root.clone()), root), 0.0, 40.0)
+                let root = m.bind_as(
+                    "inv",
+                    Expr::binary(Binary::Div, Expr::float(Scalar::F32, 1.0), Expr::call(Builtin::Sqrt, vec![near.e])),
+                );
+                Term::new(
+                    Expr::binary(Binary::Mul, Expr::binary(Binary::Mul, root.clone(), root.clone()), root),
+                    0.0,
+                    40.0,
+                )
             }
             1 => m.apply(Fun::Reciprocal, near),
             _ => {

@@ -6,7 +6,9 @@ mod pieces;
 use std::fmt::Write;
 
 use super::python::size;
-use super::{Binary, Body, Builtin, Expr, Form, Guard, Kind, Program, Scalar, Size, Stmt, Style, Ty, Unary, Update, Var};
+use super::{
+    Binary, Body, Builtin, Expr, Form, Guard, Kind, Program, Scalar, Size, Stmt, Style, Ty, Unary, Update, Var,
+};
 use pieces::Pieces;
 
 /// For which compiler.

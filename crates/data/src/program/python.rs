@@ -27,9 +27,8 @@ pub fn print(program: &Program) -> String {
     }
     p.body = &program.body;
     let _ = write!(p.text, "\n\n@wp.kernel\ndef {}(", program.name);
-    let mut params: Vec<String> = (program.arrays.iter())
-        .map(|array| format!("{}: {}", array.name, array_type(array, program)))
-        .collect();
+    let mut params: Vec<String> =
+        (program.arrays.iter()).map(|array| format!("{}: {}", array.name, array_type(array, program))).collect();
     let values = program.values.iter().map(|value| value.var);
     let sizes = program.sizes.iter().filter(|size| size.in_source).map(|size| size.var);
     for var in values.chain(sizes) {

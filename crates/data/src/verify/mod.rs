@@ -6,7 +6,7 @@ mod memory;
 mod run;
 
 use crate::Row;
-pub use run::{Checked, Expected, against, expected};
+pub use run::{Checked, Expected, against, expected, source_against};
 
 /// What a row is checked for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -44,6 +44,9 @@ pub enum Rejected {
     /// The CUDA text is not understood.
     #[error("the CUDA text is not understood: {0}")]
     Text(String),
+    /// The Python source is not understood.
+    #[error("the source is not understood: {0}")]
+    Source(String),
     /// No inputs were found on which every comparison is decided.
     #[error("rounding decides a comparison on input {input}")]
     Undecided {

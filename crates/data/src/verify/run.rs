@@ -3,7 +3,7 @@
 use bornite_ir::interp::{Options, Order, run_with};
 use bornite_ir::{Arg, FaultKind, Kernel, Scalar as IrScalar, Value as IrValue, peek, poke};
 use bornite_lang::cuda::Module;
-use bornite_lang::{Given, Lowered};
+use bornite_lang::{Given, Lowered, Request};
 
 use super::Rejected;
 use crate::Row;
@@ -82,9 +82,29 @@ fn sharp(all: &[Expected]) -> Result<(), Rejected> {
     Ok(())
 }
 
-/// Checks a row's own text.
+/// Checks a row's own texts: the CUDA text on all inputs, the source on some.
 pub fn check(row: &Row) -> Result<Checked, Rejected> {
-    against(&row.program, &row.cuda, &expected(&row.program, [row.seed, row.index])?)
+    let cases = expected(&row.program, [row.seed, row.index])?;
+    source_against(&row.program, &row.source, &cases[2..4])?;
+    against(&row.program, &row.cuda, &cases)
+}
+
+/// Checks a Python source of a program against what is expected.
+pub fn source_against(program: &Program, source: &str, expected: &[Expected]) -> Result<(), Rejected> {
+    let wrong = |errors: bornite_lang::Errors| Rejected::Source(errors.to_string());
+    let module = bornite_lang::python::Module::parse("kernel.py", source).map_err(wrong)?;
+    for (number, case) in expected.iter().enumerate() {
+        let sizes = &case.input.sizes;
+        let dims: Vec<u64> = program.grid.iter().map(|(_, size)| size.of(sizes) as u64).collect();
+        let mut request = Request::over(&dims);
+        for array in &program.arrays {
+            let extents: Vec<u64> = array.shape.iter().map(|size| size.of(sizes) as u64).collect();
+            request = request.shape(&array.name, &extents);
+        }
+        let lowered = module.kernel(&program.name, &request).map_err(wrong)?;
+        one(program, &lowered, case, number)?;
+    }
+    Ok(())
 }
 
 /// Checks any CUDA text of a program against what is expected.

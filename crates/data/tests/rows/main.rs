@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 mod compiled;
+mod host;
 mod sharp;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,7 +110,9 @@ fn every_named_value_is_used() {
             let name = &row.program.body.var(value.var).name;
             assert!(kernel_reads.contains(&value.var.0), "'{name}' is never read:\n{}", row.source);
         }
-        for (body, name) in (row.program.functions.iter().map(|f| (&f.body, &f.name))).chain([(&row.program.body, &row.name)]) {
+        for (body, name) in
+            (row.program.functions.iter().map(|f| (&f.body, &f.name))).chain([(&row.program.body, &row.name)])
+        {
             let mut read = BTreeSet::new();
             let mut set = BTreeSet::new();
             let mut see = |stmt: &bornite_data::program::Stmt| {
@@ -132,7 +135,12 @@ fn every_named_value_is_used() {
             };
             body.stmts.iter().for_each(|stmt| stmt.walk(&mut see));
             for var in set {
-                assert!(read.contains(&var), "'{}' of {name} is never read:\n{}", body.vars[var as usize].name, row.source);
+                assert!(
+                    read.contains(&var),
+                    "'{}' of {name} is never read:\n{}",
+                    body.vars[var as usize].name,
+                    row.source
+                );
             }
         }
     }
@@ -170,8 +178,15 @@ fn wrong_twins_are_reported_as_what_they_are() {
     let mut made: BTreeMap<FaultKind, (usize, usize)> = BTreeMap::new();
     let each = if full() { 40 } else { 4 };
     let categories = [
-        Category::Reduction, Category::Scan, Category::Histogram, Category::SharedMemory, Category::TiledMatmul,
-        Category::Atomic, Category::Arithmetic, Category::Stencil, Category::GridTwo,
+        Category::Reduction,
+        Category::Scan,
+        Category::Histogram,
+        Category::SharedMemory,
+        Category::TiledMatmul,
+        Category::Atomic,
+        Category::Arithmetic,
+        Category::Stencil,
+        Category::GridTwo,
     ];
     for category in categories {
         for row in rows(seed, category, each) {

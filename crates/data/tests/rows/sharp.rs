@@ -19,10 +19,31 @@ fn changes(cuda: &str) -> Vec<(&'static str, usize, usize, String)> {
     let body = cuda[begin..].find('{').map_or(begin, |at| begin + at);
     let mut all = vec![];
     for (from, to) in [
-        (" + ", " - "), (" - ", " + "), (" * ", " + "), (" / ", " * "), (" < ", " <= "), (" < ", " > "), (" > ", " < "),
-        (" <= ", " < "), (" >= ", " > "), (" += ", " -= "), (" & ", " | "), (" ^ ", " | "), (" | ", " & "), (" >> ", " << "),
-        (" % ", " / "), (" && ", " || "), (" == ", " != "), ("fminf", "fmaxf"), ("fmaxf", "fminf"), ("sinf", "cosf"),
-        ("expf", "sinf"), ("sqrtf", "fabsf"), ("min(", "max("), ("atomicAdd", "atomicMax"), ("__shfl_down", "__shfl_up"),
+        (" + ", " - "),
+        (" - ", " + "),
+        (" * ", " + "),
+        (" / ", " * "),
+        (" < ", " <= "),
+        (" < ", " > "),
+        (" > ", " < "),
+        (" <= ", " < "),
+        (" >= ", " > "),
+        (" += ", " -= "),
+        (" & ", " | "),
+        (" ^ ", " | "),
+        (" | ", " & "),
+        (" >> ", " << "),
+        (" % ", " / "),
+        (" && ", " || "),
+        (" == ", " != "),
+        ("fminf", "fmaxf"),
+        ("fmaxf", "fminf"),
+        ("sinf", "cosf"),
+        ("expf", "sinf"),
+        ("sqrtf", "fabsf"),
+        ("min(", "max("),
+        ("atomicAdd", "atomicMax"),
+        ("__shfl_down", "__shfl_up"),
     ] {
         for (at, _) in cuda[body..].match_indices(from) {
             all.push(("operator", body + at, from.len(), to.to_owned()));
@@ -31,7 +52,8 @@ fn changes(cuda: &str) -> Vec<(&'static str, usize, usize, String)> {
     let bytes = cuda.as_bytes();
     let mut at = body;
     while at < bytes.len() {
-        let starts = bytes[at].is_ascii_digit() && !(bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_' || bytes[at - 1] == b'.');
+        let starts = bytes[at].is_ascii_digit()
+            && !(bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_' || bytes[at - 1] == b'.');
         if !starts {
             at += 1;
             continue;
@@ -51,7 +73,9 @@ fn changes(cuda: &str) -> Vec<(&'static str, usize, usize, String)> {
     for line in cuda[body..].split_inclusive('\n') {
         let start = line.as_ptr() as usize - cuda.as_ptr() as usize;
         let bare = line.trim();
-        let removable = bare.ends_with(';') && bare.contains('=') && !bare.starts_with("for")
+        let removable = bare.ends_with(';')
+            && bare.contains('=')
+            && !bare.starts_with("for")
             && ["float", "int", "double", "unsigned", "__", "long", "mat"].iter().all(|ty| !bare.starts_with(ty));
         if removable {
             all.push(("removed", start, line.len(), ";\n".into()));
@@ -94,7 +118,8 @@ fn changes_that_matter_are_found() {
                 // More inputs tell whether it computes something else at all.
                 Ok(_) => {
                     let found = (1..=8u64).any(|more| {
-                        let cases: Vec<Expected> = expected(&row.program, [row.seed ^ more << 40, row.index]).unwrap_or_default();
+                        let cases: Vec<Expected> =
+                            expected(&row.program, [row.seed ^ more << 40, row.index]).unwrap_or_default();
                         against(&row.program, &mutant.cuda, &cases).is_err()
                     });
                     match found {

@@ -24,9 +24,32 @@ pub struct Pieces {
 }
 
 const NAMES: [&str; 26] = [
-    "add", "sub", "scale", "divide", "multiply", "neg", "dot", "length", "length_sq", "normalize", "cross", "cw_mul",
-    "cw_div", "cw_min", "cw_max", "cw_abs", "transpose", "determinant", "trace", "outer", "make", "sign", "frac", "lerp",
-    "smoothstep", "degrees",
+    "add",
+    "sub",
+    "scale",
+    "divide",
+    "multiply",
+    "neg",
+    "dot",
+    "length",
+    "length_sq",
+    "normalize",
+    "cross",
+    "cw_mul",
+    "cw_div",
+    "cw_min",
+    "cw_max",
+    "cw_abs",
+    "transpose",
+    "determinant",
+    "trace",
+    "outer",
+    "make",
+    "sign",
+    "frac",
+    "lerp",
+    "smoothstep",
+    "degrees",
 ];
 const MORE: [&str; 5] = ["radians", "rand_init", "randf", "randi", "pcg"];
 
@@ -68,8 +91,9 @@ impl Pieces {
     /// A call of a function on values of a type.
     pub fn call(&mut self, name: &str, ty: Ty, args: &str) -> String {
         let name = match (name, ty) {
-            ("min" | "max" | "abs", Ty::Vector(..)) => ["cw_min", "cw_max", "cw_abs"]
-                [["min", "max", "abs"].iter().position(|n| *n == name).unwrap_or(0)],
+            ("min" | "max" | "abs", Ty::Vector(..)) => {
+                ["cw_min", "cw_max", "cw_abs"][["min", "max", "abs"].iter().position(|n| *n == name).unwrap_or(0)]
+            }
             _ => name,
         };
         let rests_on: &[&str] = match name {
@@ -193,7 +217,8 @@ impl Pieces {
                 _ => format!("    return make_{ta}({});\n", all.join(", ")),
             }
         };
-        let one = |result: &str, params: &str, body: String| format!("{prefix} {result} {name}({params}) {{\n{body}}}\n\n");
+        let one =
+            |result: &str, params: &str, body: String| format!("{prefix} {result} {name}({params}) {{\n{body}}}\n\n");
         let (both, single) = (format!("{ta} a, {ta} b"), format!("{ta} a"));
         let returns = |text: String| format!("    return {text};\n");
         match name {
@@ -282,8 +307,7 @@ impl Pieces {
         let Ty::Matrix(_, n) = a else { return String::new() };
         let sum = |entry: &dyn Fn(u8) -> String| (0..n).map(entry).collect::<Vec<_>>().join(" + ");
         if let Ty::Vector(..) = b {
-            let rows: Vec<String> =
-                (0..n).map(|r| sum(&|k| format!("a.m{r}{k} * b{}", member(b, k)))).collect();
+            let rows: Vec<String> = (0..n).map(|r| sum(&|k| format!("a.m{r}{k} * b{}", member(b, k)))).collect();
             return format!(
                 "{prefix} {tb} multiply({ta} a, {tb} b) {{\n    return make_{tb}({});\n}}\n\n",
                 rows.join(",\n        ")
@@ -311,7 +335,8 @@ fn of_matrix(name: &str, a: Ty, ta: &str, ts: &str, prefix: &str) -> String {
             format!("{} - {} + {}", terms[0], terms[1], terms[2])
         }
         _ => {
-            let sets: String = (0..n * n).map(|at| format!("    r.m{}{} = a.m{}{};\n", at / n, at % n, at % n, at / n)).collect();
+            let sets: String =
+                (0..n * n).map(|at| format!("    r.m{}{} = a.m{}{};\n", at / n, at % n, at % n, at / n)).collect();
             return format!("{prefix} {ta} transpose({ta} a) {{\n    {ta} r;\n{sets}    return r;\n}}\n\n");
         }
     };
