@@ -59,14 +59,14 @@ impl Sketch {
         }
         // A lane that no shingle fell into takes the next one's, so that short rows can be compared too.
         let mut lanes = [0u16; LANES];
-        for lane in 0..LANES {
+        for (lane, kept) in lanes.iter_mut().enumerate() {
             let mut from = lane;
             let mut steps = 0u64;
             while least[from] == u64::MAX && steps < LANES as u64 {
                 from = (from + 1) % LANES;
                 steps += 1;
             }
-            lanes[lane] = mixed(least[from] ^ steps.wrapping_mul(0x51ed_270b)) as u16;
+            *kept = mixed(least[from] ^ steps.wrapping_mul(0x51ed_270b)) as u16;
         }
         Sketch { exact, skeleton, lanes }
     }

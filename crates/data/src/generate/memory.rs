@@ -17,7 +17,7 @@ pub fn atomic(m: &mut Maker) {
     let mut terms = std::mem::take(&mut l.terms);
     let bins = *m.random.pick(&[1u32, 1, 4, 8, 16, 10]);
     let out = m.array(
-        *["total", "result", "counts", "sums", "buckets", "best"].get(bins as usize % 6).unwrap_or(&"out"),
+        ["total", "result", "counts", "sums", "buckets", "best"][bins as usize % 6],
         scalar,
         &[Size::Known(bins)],
         Fill::Zero,

@@ -309,14 +309,13 @@ fn lanes(m: &mut Maker) -> Option<Plan> {
             Term::new(mine.clone(), element.low, element.high),
             Term::new(m.read(other), element.low.min(0.0), element.high.max(0.0)),
         );
-        let value = if scalar.is_float() {
+        if scalar.is_float() {
             let menu = if m.random.chance(50) { &PLAIN } else { &ARITHMETIC };
             m.combine(vec![a, b], 1, 0, menu)
         } else {
             let joined = m.join_int(a, b);
             m.apply_int(joined)
-        };
-        value
+        }
     });
     m.push(Stmt::Store(out, vec![i.clone()], joined.e.clone()));
     let threads = *m.random.pick(&[32u32, 64, 128]);
