@@ -271,7 +271,7 @@ mod tests {
             (Scalar::F16, 2f64.powi(-24), 2f64.powi(-24)),
             (Scalar::F16, 2f64.powi(-26), 0.0),
             (Scalar::BF16, 1.0 + 2f64.powi(-8), 1.0),
-            (Scalar::BF16, -5.1415927, -5.125),
+            (Scalar::BF16, -5.1415927, -5.15625),
         ] {
             assert_eq!(nearest(scalar, value), expected, "{value} in {}", scalar.name());
         }
