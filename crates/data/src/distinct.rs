@@ -1,0 +1,201 @@
+//! What makes two rows the same: texts compared after names and constants are taken out.
+//!
+//! A [`Sketch`] of a row is made anywhere, in any order. [`Seen`] takes sketches in the order of their indices, so that the
+//! lowest index of several like rows is the one that stays, whoever made them.
+
+mod tokens;
+
+use std::collections::HashMap;
+
+use crate::random::mixed;
+use tokens::tokens;
+
+/// Numbers of a sketch: each the least hash of its part of all shingles.
+const LANES: usize = 128;
+/// Lanes that must all agree for two rows to be compared.
+const BAND: usize = 8;
+/// Tokens of a shingle.
+const SHINGLE: usize = 5;
+/// Shared shingles, of all, from which two rows are near duplicates.
+pub const NEAR: f64 = 0.85;
+/// Shared shingles from which two rows stay on one side of every split.
+const CLUSTER: f64 = 0.6;
+/// Rows of a bucket that are compared, newest first.
+const MOST_COMPARED: usize = 24;
+
+/// What is kept of a row to compare it with others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sketch {
+    /// Equal for rows that differ in names and constants alone.
+    pub exact: u64,
+    /// Equal for rows that differ in operators and functions too.
+    pub skeleton: u64,
+    lanes: [u16; LANES],
+}
+
+impl Sketch {
+    /// The sketch of a row's source and CUDA text.
+    pub fn new(source: &str, cuda: &str) -> Sketch {
+        let (mut exact, mut skeleton) = (0u64, 0u64);
+        let mut least = [u64::MAX; LANES];
+        let mut recent = [0u64; SHINGLE];
+        let mut count = 0;
+        for text in [source, cuda] {
+            tokens(text, &mut |token, plain| {
+                exact = mixed(exact ^ token).wrapping_add(0x9e37_79b9_7f4a_7c15);
+                skeleton = mixed(skeleton ^ plain).wrapping_add(0x9e37_79b9_7f4a_7c15);
+                recent.rotate_left(1);
+                recent[SHINGLE - 1] = token;
+                count += 1;
+                if count >= SHINGLE {
+                    let shingle = recent
+                        .iter()
+                        .fold(0u64, |hash, token| hash.rotate_left(13).wrapping_mul(0x2545_f491_4f6c_dd1d) ^ token);
+                    let hash = mixed(shingle);
+                    let lane = (hash >> 57) as usize;
+                    least[lane] = least[lane].min(hash & (u64::MAX >> 7));
+                }
+            });
+        }
+        // A lane that no shingle fell into takes the next one's, so that short rows can be compared too.
+        let mut lanes = [0u16; LANES];
+        for (lane, kept) in lanes.iter_mut().enumerate() {
+            let mut from = lane;
+            let mut steps = 0u64;
+            while least[from] == u64::MAX && steps < LANES as u64 {
+                from = (from + 1) % LANES;
+                steps += 1;
+            }
+            *kept = mixed(least[from] ^ steps.wrapping_mul(0x51ed_270b)) as u16;
+        }
+        Sketch { exact, skeleton, lanes }
+    }
+
+    /// The share of shingles that two rows have in common, estimated.
+    pub fn likeness(&self, other: &Sketch) -> f64 {
+        likeness(&self.lanes, &other.lanes)
+    }
+}
+
+fn likeness(a: &[u16; LANES], b: &[u16; LANES]) -> f64 {
+    let same = a.iter().zip(b).filter(|(a, b)| a == b).count();
+    same as f64 / LANES as f64
+}
+
+/// What became of a row.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Verdict {
+    /// It is new. Rows of one cluster are alike enough to stay on one side of every split.
+    New {
+        /// The cluster: the number of its first row among those admitted.
+        cluster: u32,
+    },
+    /// It differs from an earlier row in names and constants alone.
+    Duplicate,
+    /// It is a near duplicate of an earlier row.
+    Near {
+        /// The index of that row.
+        of: u64,
+        /// The share of what they have in common.
+        likeness: f64,
+    },
+}
+
+impl Verdict {
+    /// Whether the row is kept.
+    pub fn is_new(self) -> bool {
+        matches!(self, Verdict::New { .. })
+    }
+}
+
+/// The rows that were admitted so far.
+#[derive(Default)]
+pub struct Seen {
+    exact: HashMap<u64, u32>,
+    skeletons: HashMap<u64, u32>,
+    /// Of each band: the newest row of a bucket, and of each row the one before it.
+    bands: Vec<(HashMap<u32, u32>, Vec<u32>)>,
+    lanes: Vec<[u16; LANES]>,
+    indices: Vec<u64>,
+    clusters: Vec<u32>,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Seen {
+    /// Nothing seen yet.
+    pub fn new() -> Seen {
+        Seen { bands: vec![Default::default(); LANES / BAND], ..Seen::default() }
+    }
+
+    /// How many rows were admitted.
+    pub fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// True if none was.
+    pub fn is_empty(&self) -> bool {
+        self.indices.is_empty()
+    }
+
+    /// Takes the next row in the order of indices: admits it, or says which earlier row it is like.
+    pub fn admit(&mut self, index: u64, sketch: &Sketch) -> Verdict {
+        if self.exact.contains_key(&sketch.exact) {
+            return Verdict::Duplicate;
+        }
+        let keys: Vec<u32> = (sketch.lanes.chunks(BAND))
+            .map(|band| band.iter().fold(0u64, |hash, lane| mixed(hash ^ *lane as u64)) as u32)
+            .collect();
+        let mut best: Option<(f64, u32)> = None;
+        for (key, (newest, before)) in keys.iter().zip(&self.bands) {
+            let mut at = newest.get(key).copied().unwrap_or(NONE);
+            for _ in 0..MOST_COMPARED {
+                if at == NONE {
+                    break;
+                }
+                let likeness = likeness(&sketch.lanes, &self.lanes[at as usize]);
+                if best.is_none_or(|(most, other)| likeness > most || likeness == most && at < other) {
+                    best = Some((likeness, at));
+                }
+                at = before[at as usize];
+            }
+        }
+        if let Some((likeness, at)) = best
+            && likeness >= NEAR
+        {
+            return Verdict::Near { of: self.indices[at as usize], likeness };
+        }
+        let own = self.indices.len() as u32;
+        let like = best.filter(|(likeness, _)| *likeness >= CLUSTER).map(|(_, at)| self.clusters[at as usize]);
+        let cluster = like.or(self.skeletons.get(&sketch.skeleton).copied()).unwrap_or(own);
+        self.exact.insert(sketch.exact, own);
+        self.skeletons.entry(sketch.skeleton).or_insert(cluster);
+        for (key, (newest, before)) in keys.into_iter().zip(&mut self.bands) {
+            before.push(newest.insert(key, own).unwrap_or(NONE));
+        }
+        self.lanes.push(sketch.lanes);
+        self.indices.push(index);
+        self.clusters.push(cluster);
+        Verdict::New { cluster }
+    }
+
+    /// The index of an admitted row.
+    pub fn index_of(&self, number: u32) -> u64 {
+        self.indices[number as usize]
+    }
+}
+
+/// Operators and functions that only the split `held_out` has, so that a model meets them nowhere else.
+pub const HELD_OUT: &[&str] = &["cbrt", "erfc", "smoothstep", "cw_div", "atomic_xor", "log10", "copysign"];
+
+/// Which part of a dataset a row belongs to: by its cluster, and by its ops.
+pub fn split(seed: u64, cluster_index: u64, ops: &[&str]) -> &'static str {
+    if ops.iter().any(|op| HELD_OUT.contains(op)) {
+        return "held_out";
+    }
+    match mixed(seed ^ mixed(cluster_index ^ 0x5b17)) % 100 {
+        0..=1 => "test",
+        2..=3 => "validation",
+        _ => "train",
+    }
+}

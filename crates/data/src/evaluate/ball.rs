@@ -1,0 +1,279 @@
+//! Numbers with a bound on how far a right implementation may be off.
+//!
+//! A float of a kernel is a middle, computed in f64, and a distance within which every faithful computation lies: each
+//! operation may round once to its type (or be contracted with its neighbour, which rounds less), and functions may be as
+//! many units off as CUDA's manual and our own table allow. What is exact stays exact, so comparisons of what was loaded
+//! are decided, and only what rounding could turn either way is left undecided.
+
+use crate::program::Scalar;
+
+/// A float and its bound.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ball {
+    /// The value in f64.
+    pub mid: f64,
+    /// How far a right value may be from it.
+    pub err: f64,
+}
+
+/// Units in the last place that a function may be off on any device.
+const FUNCTION_ULPS: f64 = 6.0;
+
+/// Half a unit in the last place of 1.
+pub fn unit(scalar: Scalar) -> f64 {
+    match scalar {
+        Scalar::F16 => 2f64.powi(-11),
+        Scalar::BF16 => 2f64.powi(-8),
+        Scalar::F64 => 2f64.powi(-53),
+        _ => 2f64.powi(-24),
+    }
+}
+
+/// Half the smallest number above 0.
+fn tiny(scalar: Scalar) -> f64 {
+    match scalar {
+        Scalar::F16 => 2f64.powi(-25),
+        Scalar::BF16 => 2f64.powi(-134),
+        Scalar::F64 => f64::MIN_POSITIVE,
+        _ => 2f64.powi(-150),
+    }
+}
+
+/// The number of a type nearest to a value, ties to even.
+pub fn nearest(scalar: Scalar, value: f64) -> f64 {
+    match scalar {
+        Scalar::F64 => value,
+        Scalar::F32 => value as f32 as f64,
+        _ if value == 0.0 || !value.is_finite() => value,
+        _ => {
+            // Of 11 or 8 bits, above the smallest normal number.
+            let (bits, least) = if scalar == Scalar::F16 { (10, -14) } else { (7, -126) };
+            let exponent = (((value.abs().to_bits() >> 52) as i32) - 1023).max(least);
+            let step = 2f64.powi(exponent - bits);
+            (value / step).round_ties_even() * step
+        }
+    }
+}
+
+impl Ball {
+    /// A number that is known.
+    pub fn exact(mid: f64) -> Ball {
+        Ball { mid, err: 0.0 }
+    }
+
+    /// A result that rounds once to its type; `inherited` is what its operands bring.
+    pub fn rounded(mid: f64, inherited: f64, scalar: Scalar) -> Ball {
+        if inherited == 0.0 && scalar != Scalar::F64 && nearest(scalar, mid) == mid {
+            return Ball::exact(mid);
+        }
+        let own = if scalar == Scalar::F64 { 3.0 } else { 1.0000001 };
+        Ball { mid, err: inherited * 1.0000001 + mid.abs() * unit(scalar) * own + tiny(scalar) }
+    }
+
+    /// The value of a function.
+    fn function(mid: f64, inherited: f64, scalar: Scalar) -> Ball {
+        let narrow = if matches!(scalar, Scalar::F16 | Scalar::BF16) { 1.0 } else { FUNCTION_ULPS };
+        let own = mid.abs() * unit(scalar) * 2.0 * narrow + tiny(scalar) * 8.0;
+        Ball { mid, err: inherited * 1.0000001 + own }
+    }
+
+    /// Sum.
+    pub fn add(self, b: Ball, scalar: Scalar) -> Ball {
+        Ball::rounded(self.mid + b.mid, self.err + b.err, scalar)
+    }
+
+    /// Difference.
+    pub fn sub(self, b: Ball, scalar: Scalar) -> Ball {
+        Ball::rounded(self.mid - b.mid, self.err + b.err, scalar)
+    }
+
+    /// Product.
+    pub fn mul(self, b: Ball, scalar: Scalar) -> Ball {
+        let inherited = self.mid.abs() * b.err + b.mid.abs() * self.err + self.err * b.err;
+        Ball::rounded(self.mid * b.mid, inherited, scalar)
+    }
+
+    /// Quotient; a divisor that may be 0 leaves no bound.
+    pub fn div(self, b: Ball, scalar: Scalar) -> Ball {
+        let least = b.mid.abs() - b.err;
+        if least <= 0.0 {
+            return Ball { mid: self.mid / b.mid, err: f64::INFINITY };
+        }
+        let mid = self.mid / b.mid;
+        let inherited = (self.err + mid.abs() * b.err) / least;
+        // A quotient that f64 cannot hold is not exact, even where its nearest f64 looks like it.
+        if inherited == 0.0 && mid * b.mid != self.mid {
+            return Ball { mid, err: mid.abs() * unit(scalar) * 1.001 + tiny(scalar) };
+        }
+        Ball::rounded(mid, inherited, scalar)
+    }
+
+    /// Negation.
+    pub fn negated(self) -> Ball {
+        Ball { mid: -self.mid, err: self.err }
+    }
+
+    /// The smaller.
+    pub fn min(self, b: Ball) -> Ball {
+        Ball { mid: self.mid.min(b.mid), err: joined(self, b, self.mid <= b.mid) }
+    }
+
+    /// The larger.
+    pub fn max(self, b: Ball) -> Ball {
+        Ball { mid: self.mid.max(b.mid), err: joined(self, b, self.mid >= b.mid) }
+    }
+
+    /// The same in another type.
+    pub fn to(self, scalar: Scalar) -> Ball {
+        Ball::rounded(self.mid, self.err, scalar)
+    }
+
+    /// A function that rises or falls all along `[mid - err, mid + err]`.
+    pub fn monotone(self, scalar: Scalar, of: impl Fn(f64) -> f64) -> Ball {
+        let mid = of(self.mid);
+        let mut inherited = 0.0;
+        if self.err > 0.0 {
+            let (low, high) = (of(self.mid - self.err), of(self.mid + self.err));
+            inherited = (low - mid).abs().max((high - mid).abs());
+            if !inherited.is_finite() {
+                inherited = f64::INFINITY;
+            }
+        }
+        Ball::function(mid, inherited, scalar)
+    }
+
+    /// A function whose slope is at most `slope` in size.
+    pub fn bounded(self, scalar: Scalar, slope: f64, of: impl Fn(f64) -> f64) -> Ball {
+        Ball::function(of(self.mid), self.err * slope, scalar)
+    }
+
+    /// The square root.
+    pub fn sqrt(self, scalar: Scalar) -> Ball {
+        let mid = self.mid.max(0.0).sqrt();
+        if self.err == 0.0 {
+            return if mid * mid == self.mid {
+                Ball::rounded(mid, 0.0, scalar)
+            } else {
+                Ball::function(mid, 0.0, scalar)
+            };
+        }
+        let (low, high) = ((self.mid - self.err).max(0.0).sqrt(), (self.mid + self.err).sqrt());
+        Ball::function(mid, (mid - low).max(high - mid), scalar)
+    }
+
+    /// A power of a base above 0.
+    pub fn pow(self, b: Ball, scalar: Scalar) -> Ball {
+        let mid = self.mid.powf(b.mid);
+        let mut inherited: f64 = 0.0;
+        for base in [self.mid - self.err, self.mid + self.err] {
+            for power in [b.mid - b.err, b.mid + b.err] {
+                inherited = inherited.max((base.powf(power) - mid).abs());
+            }
+        }
+        Ball::function(mid, if inherited.is_finite() { inherited } else { f64::INFINITY }, scalar)
+    }
+
+    /// The angle of the point (b, self).
+    pub fn atan2(self, b: Ball, scalar: Scalar) -> Ball {
+        let off = self.err.hypot(b.err);
+        let least = self.mid.hypot(b.mid) - off;
+        let crosses = b.mid < off && self.mid.abs() <= self.err;
+        let inherited = if least <= 0.0 || crosses && off > 0.0 { f64::INFINITY } else { off / least * 1.6 };
+        Ball::function(self.mid.atan2(b.mid), inherited, scalar)
+    }
+
+    /// The value of a step function, if it is the same all along.
+    pub fn step(self, of: impl Fn(f64) -> f64) -> Option<Ball> {
+        let mid = of(self.mid);
+        let same = self.err == 0.0 || of(self.mid - self.err) == mid && of(self.mid + self.err) == mid;
+        same.then_some(Ball::exact(mid))
+    }
+
+    /// Whether this is below the other, if that is decided.
+    pub fn below(self, b: Ball) -> Option<bool> {
+        let off = self.err + b.err;
+        match b.mid - self.mid {
+            gap if gap > off => Some(true),
+            gap if off == 0.0 || gap < -off => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Whether both are the same number, if that is decided.
+    pub fn equals(self, b: Ball) -> Option<bool> {
+        let off = self.err + b.err;
+        match (b.mid - self.mid).abs() {
+            gap if off == 0.0 => Some(gap == 0.0),
+            gap if gap > off => Some(false),
+            _ => None,
+        }
+    }
+}
+
+/// The bound of the one that was chosen, or of both where either might be.
+fn joined(a: Ball, b: Ball, first: bool) -> f64 {
+    if (a.mid - b.mid).abs() > a.err + b.err {
+        return if first { a.err } else { b.err };
+    }
+    a.err.max(b.err)
+}
+
+/// The error function, by its series and, further out, its continued fraction.
+pub fn erf(x: f64) -> f64 {
+    if x.abs() > 2.5 {
+        return x.signum() * (1.0 - erfc_far(x.abs()));
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..80 {
+        term *= -x * x / n as f64;
+        sum += term / (2 * n + 1) as f64;
+    }
+    sum * std::f64::consts::FRAC_2_SQRT_PI
+}
+
+/// 1 - erf, accurate where that is small.
+pub fn erfc(x: f64) -> f64 {
+    if x > 1.0 { erfc_far(x) } else { 1.0 - erf(x) }
+}
+
+fn erfc_far(x: f64) -> f64 {
+    let fraction = (1..400).rev().fold(x, |below, n| x + n as f64 / 2.0 / below);
+    (-x * x).exp() / fraction / std::f64::consts::PI.sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn erf_has_its_known_values() {
+        for (x, expected) in
+            [(0.0, 0.0), (0.5, 0.5204998778130465), (1.0, 0.8427007929497149), (3.0, 0.9999779095030014)]
+        {
+            assert!((erf(x) - expected).abs() < 1e-14, "erf({x}) = {}", erf(x));
+            assert!((erf(-x) + expected).abs() < 1e-14);
+        }
+        for (x, expected) in [
+            (1.25, 7.709987174354177e-2),
+            (2.0, 4.677734981047266e-3),
+            (3.0, 2.209049699858544e-5),
+            (5.0, 1.537459794428035e-12),
+        ] {
+            assert!((erfc(x) / expected - 1.0).abs() < 1e-14, "erfc({x}) = {}", erfc(x));
+        }
+    }
+
+    #[test]
+    fn narrow_numbers_are_rounded_to_even() {
+        for (scalar, value, expected) in [
+            (Scalar::F16, 1.0 + 2f64.powi(-11), 1.0),
+            (Scalar::F16, 1.0 + 3.0 * 2f64.powi(-11), 1.0 + 2f64.powi(-9)),
+            (Scalar::F16, 2f64.powi(-24), 2f64.powi(-24)),
+            (Scalar::F16, 2f64.powi(-26), 0.0),
+            (Scalar::BF16, 1.0 + 2f64.powi(-8), 1.0),
+            (Scalar::BF16, -5.1415927, -5.15625),
+        ] {
+            assert_eq!(nearest(scalar, value), expected, "{value} in {}", scalar.name());
+        }
+    }
+}

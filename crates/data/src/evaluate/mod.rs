@@ -1,0 +1,502 @@
+//! The judge of rows: runs a program directly, in f64 with bounds and in exact integers.
+//!
+//! It reads the tree that the source was printed from and shares no code with kernel IR, its readers or the front ends:
+//! what they and this agree on, no single mistake explains. Instances run one after the other, in order; the generator
+//! makes no program whose result depends on that.
+
+mod ball;
+mod math;
+
+pub use ball::{Ball, nearest, unit};
+
+use crate::program::{Array, Binary, Body, Expr, Kind, Program, Scalar, Stmt, Ty, Unary, Update, Var};
+
+/// Why a run has no answer.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Stop {
+    /// A comparison or step that rounding could turn either way: other inputs are needed.
+    Undecided,
+    /// The program does what no program of ours should: a mistake of the generator.
+    Invalid(String),
+}
+
+/// A value while a program runs.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// A float.
+    Float(Ball),
+    /// An integer; unsigned ones of 64 bits by their bits.
+    Int(i64),
+    /// True, false, or undecided.
+    Bool(Option<bool>),
+    /// Components of a vector, matrix or struct (all of them, in order).
+    Many(Vec<Value>),
+}
+
+impl Value {
+    fn float(&self) -> Ball {
+        if let Value::Float(ball) = self { *ball } else { Ball::exact(0.0) }
+    }
+
+    fn int(&self) -> i64 {
+        if let Value::Int(value) = self { *value } else { 0 }
+    }
+}
+
+/// The contents of an array: the components of all elements, one after the other.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Contents {
+    /// Lengths.
+    pub shape: Vec<u32>,
+    /// Types of the components of an element.
+    pub scalars: Vec<Scalar>,
+    /// Components.
+    pub cells: Vec<Value>,
+    /// Sizes and number of what was added atomically, where floats are.
+    added: Vec<(f64, u32)>,
+}
+
+impl Contents {
+    /// An array of these components.
+    pub fn new(shape: Vec<u32>, scalars: Vec<Scalar>, cells: Vec<Value>) -> Contents {
+        Contents { shape, scalars, cells, added: vec![] }
+    }
+}
+
+/// An integer as its type holds it.
+pub fn wrapped(scalar: Scalar, value: i64) -> i64 {
+    match scalar {
+        Scalar::I8 => value as i8 as i64,
+        Scalar::I16 => value as i16 as i64,
+        Scalar::I32 => value as i32 as i64,
+        Scalar::U8 => value as u8 as i64,
+        Scalar::U16 => value as u16 as i64,
+        Scalar::U32 => value as u32 as i64,
+        _ => value,
+    }
+}
+
+/// Loop turns after which a program is taken to be wrong.
+const MOST_TURNS: usize = 100_000;
+
+/// How a block of statements was left.
+#[derive(PartialEq)]
+enum Left {
+    AtEnd,
+    Break,
+    Continue,
+    Return(Option<Value>),
+}
+
+type Done<T> = Result<T, Stop>;
+
+/// Runs a program over the contents of its arrays, given its sizes and the values that are passed.
+pub fn run(program: &Program, sizes: &[u32], values: &[Value], arrays: &mut [Contents]) -> Result<(), Stop> {
+    let mut machine = Machine { program, arrays, ordered: matches!(program.form, crate::program::Form::Direct(_)) };
+    let mut frame = Frame::new(&program.body);
+    for (param, value) in program.values.iter().zip(values) {
+        frame.vars[param.var.0 as usize] = value.clone();
+    }
+    for (param, size) in program.sizes.iter().zip(sizes) {
+        frame.vars[param.var.0 as usize] = Value::Int(*size as i64);
+    }
+    let extents: Vec<u64> = program.grid.iter().map(|(_, size)| size.of(sizes) as u64).collect();
+    for n in 0..extents.iter().product() {
+        let mut rest: u64 = n;
+        for ((var, _), extent) in program.grid.iter().zip(&extents).rev() {
+            frame.vars[var.0 as usize] = Value::Int((rest % extent) as i64);
+            rest /= extent;
+        }
+        machine.block(&program.body.stmts, &mut frame)?;
+    }
+    for contents in machine.arrays.iter_mut() {
+        contents.settle();
+    }
+    Ok(())
+}
+
+impl Contents {
+    /// Bounds of sums whose order is open: each addition may round by the size of all that is added.
+    fn settle(&mut self) {
+        for (n, (size, count)) in std::mem::take(&mut self.added).into_iter().enumerate() {
+            if let Value::Float(ball) = &mut self.cells[n]
+                && count > 0
+            {
+                let unit = unit(self.scalars[n % self.scalars.len()]);
+                ball.err += size * unit * count as f64 * 1.01 + f64::MIN_POSITIVE;
+            }
+        }
+    }
+}
+
+/// Variables of the kernel or a function.
+struct Frame {
+    vars: Vec<Value>,
+    /// Of sums whose order is open: sizes and number of what was added, and what the parts brought.
+    sums: Vec<(f64, f64, f64)>,
+}
+
+impl Frame {
+    fn new(body: &Body) -> Frame {
+        Frame { vars: vec![Value::Int(0); body.vars.len()], sums: vec![(0.0, 0.0, 0.0); body.vars.len()] }
+    }
+}
+
+struct Machine<'p, 'a> {
+    program: &'p Program,
+    arrays: &'a mut [Contents],
+    /// Whether sums are computed in the order of the source.
+    ordered: bool,
+}
+
+impl<'p> Machine<'p, '_> {
+    fn block(&mut self, stmts: &'p [Stmt], frame: &mut Frame) -> Done<Left> {
+        for stmt in stmts {
+            match stmt {
+                Stmt::Let(var, e) | Stmt::Assign(var, e) => {
+                    let value = self.expr(e, frame)?;
+                    self.set(*var, value, frame);
+                }
+                Stmt::Update(var, op, e) => {
+                    let value = self.expr(e, frame)?;
+                    self.update(*var, *op, value, e.ty, frame)?;
+                }
+                Stmt::SetPart(var, at, e) => {
+                    let value = self.expr(e, frame)?;
+                    if let Value::Many(parts) = &mut frame.vars[var.0 as usize] {
+                        match value {
+                            Value::Many(_) => return Err(Stop::Invalid("a part that is a vector".into())),
+                            value => parts[*at as usize] = value,
+                        }
+                    }
+                }
+                Stmt::Store(array, at, e) => {
+                    let value = self.expr(e, frame)?;
+                    let place = self.place(*array, at, frame)?;
+                    self.store(*array, place, value)?;
+                }
+                Stmt::Atomic(update, array, at, e) => {
+                    let value = self.expr(e, frame)?;
+                    let place = self.place(*array, at, frame)?;
+                    self.atomic(*update, *array, place, value)?;
+                }
+                Stmt::If(condition, then, otherwise) => {
+                    let taken = if self.truth(condition, frame)? { then } else { otherwise };
+                    match self.block(taken, frame)? {
+                        Left::AtEnd => {}
+                        left => return Ok(left),
+                    }
+                }
+                Stmt::For(var, low, high, step, body) => {
+                    let (low, high) = (self.expr(low, frame)?.int(), self.expr(high, frame)?.int());
+                    let mut n = low;
+                    while if *step > 0 { n < high } else { n > high } {
+                        frame.vars[var.0 as usize] = Value::Int(n);
+                        match self.block(body, frame)? {
+                            Left::AtEnd | Left::Continue => {}
+                            Left::Break => break,
+                            left => return Ok(left),
+                        }
+                        n += step;
+                    }
+                }
+                Stmt::While(condition, body) => {
+                    let mut turns = 0;
+                    while self.truth(condition, frame)? {
+                        match self.block(body, frame)? {
+                            Left::AtEnd | Left::Continue => {}
+                            Left::Break => break,
+                            left => return Ok(left),
+                        }
+                        turns += 1;
+                        if turns > MOST_TURNS {
+                            return Err(Stop::Invalid("a loop does not end".into()));
+                        }
+                    }
+                }
+                Stmt::Break => return Ok(Left::Break),
+                Stmt::Continue => return Ok(Left::Continue),
+                Stmt::Return(None) => return Ok(Left::Return(None)),
+                Stmt::Return(Some(e)) => return Ok(Left::Return(Some(self.expr(e, frame)?))),
+                Stmt::Seed(var, seed, offset) => {
+                    let (seed, offset) = (self.expr(seed, frame)?.int(), self.expr(offset, frame)?.int());
+                    let state = math::pcg((seed as u32).wrapping_add(math::pcg(offset as u32)));
+                    frame.vars[var.0 as usize] = Value::Int(state as i64);
+                }
+                Stmt::Draw(var, state, range) => {
+                    let next = math::pcg(frame.vars[state.0 as usize].int() as u32);
+                    frame.vars[state.0 as usize] = Value::Int(next as i64);
+                    frame.vars[var.0 as usize] = match range {
+                        None => Value::Float(Ball::exact((next >> 8) as f64 / 16777216.0)),
+                        Some((low, high)) => Value::Int((next % (high - low) as u32) as i64 + low),
+                    };
+                }
+            }
+        }
+        Ok(Left::AtEnd)
+    }
+
+    fn set(&mut self, Var(n): Var, value: Value, frame: &mut Frame) {
+        if let (false, Value::Float(ball)) = (self.ordered, &value) {
+            frame.sums[n as usize] = (ball.mid.abs(), 0.0, ball.err);
+        }
+        frame.vars[n as usize] = value;
+    }
+
+    fn update(&mut self, var: Var, op: Binary, value: Value, ty: Ty, frame: &mut Frame) -> Done<()> {
+        let n = var.0 as usize;
+        if let (false, Binary::Add | Binary::Sub, Value::Float(part), Value::Float(sum)) =
+            (self.ordered, op, &value, &frame.vars[n])
+        {
+            let scalar = ty.element().unwrap_or(Scalar::F32);
+            let (size, count, err) = &mut frame.sums[n];
+            *size += part.mid.abs();
+            *count += 1.0;
+            *err += part.err;
+            let mid = if op == Binary::Add { sum.mid + part.mid } else { sum.mid - part.mid };
+            let own = if scalar == Scalar::F64 { 3.0 } else { 1.01 };
+            frame.vars[n] = Value::Float(Ball { mid, err: *err + *size * *count * unit(scalar) * own });
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut frame.vars[n], Value::Int(0));
+        frame.vars[n] = math::binary(op, before, value, ty, ty)?;
+        Ok(())
+    }
+
+    fn truth(&mut self, e: &'p Expr, frame: &mut Frame) -> Done<bool> {
+        match self.expr(e, frame)? {
+            Value::Bool(Some(truth)) => Ok(truth),
+            _ => Err(Stop::Undecided),
+        }
+    }
+
+    /// Where an element begins among the components of an array.
+    fn place(&mut self, array: Array, at: &'p [Expr], frame: &mut Frame) -> Done<usize> {
+        let mut place = 0;
+        for (n, index) in at.iter().enumerate() {
+            let index = self.expr(index, frame)?.int();
+            let extent = self.arrays[array.0 as usize].shape[n] as i64;
+            if !(0..extent).contains(&index) {
+                let name = &self.program.array(array).name;
+                return Err(Stop::Invalid(format!("index {index} is outside '{name}' of {extent}")));
+            }
+            place = place * extent as usize + index as usize;
+        }
+        Ok(place * self.arrays[array.0 as usize].scalars.len())
+    }
+
+    fn store(&mut self, array: Array, place: usize, value: Value) -> Done<()> {
+        let contents = &mut self.arrays[array.0 as usize];
+        let settle = |scalar: Scalar, value: Value| match value {
+            Value::Float(ball) if !ball.mid.is_finite() => Err(Stop::Invalid("a value that is not finite".into())),
+            Value::Float(ball) if !ball.err.is_finite() => Err(Stop::Undecided),
+            Value::Bool(None) => Err(Stop::Undecided),
+            Value::Int(value) => Ok(Value::Int(wrapped(scalar, value))),
+            value => Ok(value),
+        };
+        match value {
+            Value::Many(parts) => {
+                for (n, part) in parts.into_iter().enumerate() {
+                    contents.cells[place + n] = settle(contents.scalars[n], part)?;
+                }
+            }
+            value => contents.cells[place] = settle(contents.scalars[0], value)?,
+        }
+        Ok(())
+    }
+
+    fn atomic(&mut self, update: Update, array: Array, place: usize, value: Value) -> Done<()> {
+        let contents = &mut self.arrays[array.0 as usize];
+        let scalar = contents.scalars[0];
+        let before = contents.cells[place].clone();
+        contents.cells[place] = match (before, value) {
+            (Value::Float(before), Value::Float(value)) => {
+                if !value.mid.is_finite() || !value.err.is_finite() {
+                    return Err(Stop::Undecided);
+                }
+                if contents.added.is_empty() {
+                    contents.added = vec![(0.0, 0); contents.cells.len()];
+                }
+                let (size, count) = &mut contents.added[place];
+                if *count == 0 {
+                    *size = before.mid.abs();
+                }
+                *size += value.mid.abs();
+                *count += 1;
+                let mid = match update {
+                    Update::Add => before.mid + value.mid,
+                    Update::Sub => before.mid - value.mid,
+                    _ => return Err(Stop::Invalid("an atomic that floats do not have".into())),
+                };
+                Value::Float(Ball { mid, err: before.err + value.err })
+            }
+            (before, value) => {
+                let (a, b) = (before.int(), value.int());
+                let unsigned = |x: i64| if scalar == Scalar::U64 { x as u64 as i128 } else { x as i128 };
+                Value::Int(wrapped(
+                    scalar,
+                    match update {
+                        Update::Add => a.wrapping_add(b),
+                        Update::Sub => a.wrapping_sub(b),
+                        Update::Min => {
+                            if unsigned(b) < unsigned(a) {
+                                b
+                            } else {
+                                a
+                            }
+                        }
+                        Update::Max => {
+                            if unsigned(b) > unsigned(a) {
+                                b
+                            } else {
+                                a
+                            }
+                        }
+                        Update::And => a & b,
+                        Update::Or => a | b,
+                        Update::Xor => a ^ b,
+                    },
+                ))
+            }
+        };
+        Ok(())
+    }
+
+    fn expr(&mut self, e: &'p Expr, frame: &mut Frame) -> Done<Value> {
+        Ok(match &e.kind {
+            Kind::Float(value) => Value::Float(Ball::exact(nearest(e.ty.element().unwrap_or(Scalar::F32), *value))),
+            Kind::Int(value) if e.ty == Ty::BOOL => Value::Bool(Some(*value != 0)),
+            Kind::Int(value) => Value::Int(*value),
+            Kind::Var(Var(n)) => frame.vars[*n as usize].clone(),
+            Kind::Load(array, at) => {
+                let place = self.place(*array, at, frame)?;
+                let contents = &self.arrays[array.0 as usize];
+                match e.ty {
+                    Ty::Scalar(_) => contents.cells[place].clone(),
+                    _ => Value::Many(contents.cells[place..place + contents.scalars.len()].to_vec()),
+                }
+            }
+            Kind::Unary(op, a) => {
+                let value = self.expr(a, frame)?;
+                unary(*op, value, e.ty)
+            }
+            Kind::Binary(op @ (Binary::And | Binary::Or), both) => {
+                let ends = *op == Binary::Or;
+                let first = self.expr(&both[0], frame)?;
+                if first == Value::Bool(Some(ends)) {
+                    return Ok(first);
+                }
+                match (first, self.expr(&both[1], frame)?) {
+                    (_, Value::Bool(Some(second))) if second == ends => Value::Bool(Some(ends)),
+                    (Value::Bool(None), _) => Value::Bool(None),
+                    (_, second) => second,
+                }
+            }
+            Kind::Binary(op, both) => {
+                let (a, b) = (self.expr(&both[0], frame)?, self.expr(&both[1], frame)?);
+                math::binary(*op, a, b, both[0].ty, both[1].ty)?
+            }
+            Kind::Call(builtin, args) => {
+                let mut values = [Value::Int(0), Value::Int(0), Value::Int(0)];
+                for (value, arg) in values.iter_mut().zip(args) {
+                    *value = self.expr(arg, frame)?;
+                }
+                math::call(*builtin, &values[..args.len()], args[0].ty)?
+            }
+            Kind::Function(func, args) => {
+                let function = &self.program.functions[func.0 as usize];
+                let mut inner = Frame::new(&function.body);
+                for (n, arg) in args.iter().enumerate() {
+                    inner.vars[n] = self.expr(arg, frame)?;
+                }
+                match self.block(&function.body.stmts, &mut inner)? {
+                    Left::Return(Some(value)) => value,
+                    _ => return Err(Stop::Invalid(format!("'{}' ends without a value", function.name))),
+                }
+            }
+            Kind::Where(three) => {
+                // Both are computed, as the dialect does.
+                let condition = self.expr(&three[0], frame)?;
+                let (a, b) = (self.expr(&three[1], frame)?, self.expr(&three[2], frame)?);
+                match condition {
+                    Value::Bool(Some(true)) => a,
+                    Value::Bool(Some(false)) => b,
+                    _ => return Err(Stop::Undecided),
+                }
+            }
+            Kind::Cast(a) => {
+                let value = self.expr(a, frame)?;
+                cast(value, e.ty.element().unwrap_or(Scalar::F32), a.ty.element().unwrap_or(Scalar::F32))?
+            }
+            Kind::Part(a, at) => match self.expr(a, frame)? {
+                Value::Many(parts) => match a.ty {
+                    Ty::Struct(n) => {
+                        let fields = &self.program.structs[n as usize].fields;
+                        let first: usize = fields[..*at as usize].iter().map(|(_, ty)| ty.parts()).sum();
+                        match e.ty {
+                            Ty::Scalar(_) => parts[first].clone(),
+                            ty => Value::Many(parts[first..first + ty.parts()].to_vec()),
+                        }
+                    }
+                    _ => parts[*at as usize].clone(),
+                },
+                value => value,
+            },
+            Kind::Make(args) => {
+                let mut parts = vec![];
+                for arg in args {
+                    match self.expr(arg, frame)? {
+                        Value::Many(inner) => parts.extend(inner),
+                        value => parts.push(value),
+                    }
+                }
+                // One number fills a vector.
+                if parts.len() == 1 {
+                    parts = vec![parts[0].clone(); e.ty.parts()];
+                }
+                Value::Many(parts)
+            }
+        })
+    }
+}
+
+fn unary(op: Unary, value: Value, ty: Ty) -> Value {
+    match (op, value) {
+        (Unary::Neg, Value::Float(ball)) => Value::Float(ball.negated()),
+        (Unary::Neg, Value::Many(parts)) => Value::Many(parts.into_iter().map(|part| unary(op, part, ty)).collect()),
+        (Unary::Not, Value::Bool(truth)) => Value::Bool(truth.map(|truth| !truth)),
+        (op, value) => {
+            let scalar = ty.element().unwrap_or(Scalar::I32);
+            let value = value.int();
+            Value::Int(wrapped(scalar, if op == Unary::Neg { value.wrapping_neg() } else { !value }))
+        }
+    }
+}
+
+fn cast(value: Value, to: Scalar, from: Scalar) -> Done<Value> {
+    Ok(match value {
+        Value::Float(ball) if to.is_float() => Value::Float(ball.to(to)),
+        Value::Float(ball) => {
+            let whole = ball.step(f64::trunc).ok_or(Stop::Undecided)?.mid;
+            let (low, high) = match (to.is_signed(), to.bits()) {
+                (true, bits) => (-2f64.powi(bits as i32 - 1), 2f64.powi(bits as i32 - 1)),
+                (false, bits) => (0.0, 2f64.powi(bits as i32)),
+            };
+            if !(low..high).contains(&whole) {
+                return Err(Stop::Invalid(format!("{whole} does not fit {}", to.name())));
+            }
+            Value::Int(if to == Scalar::U64 { whole as u64 as i64 } else { whole as i64 })
+        }
+        Value::Int(value) if to.is_float() => {
+            let value = if from == Scalar::U64 { value as u64 as f64 } else { value as f64 };
+            Value::Float(Ball::rounded(value, 0.0, to))
+        }
+        Value::Int(value) if to == Scalar::Bool => Value::Bool(Some(value != 0)),
+        Value::Int(value) => Value::Int(wrapped(to, value)),
+        Value::Bool(truth) => {
+            let truth = truth.ok_or(Stop::Undecided)?;
+            if to.is_float() { Value::Float(Ball::exact(truth as u8 as f64)) } else { Value::Int(truth as i64) }
+        }
+        many => many,
+    })
+}

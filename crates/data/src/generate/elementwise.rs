@@ -1,0 +1,380 @@
+//! Kernels that compute each element from those at its own place: arithmetic, functions, deep expressions, numbers passed
+//! by value, branches and loops.
+
+use super::maker::Maker;
+use super::names;
+use super::term::{ARITHMETIC, Fun, MATH, MIXED, Menu, Op, PLAIN, Term};
+use crate::program::{Array, Binary, Expr, Fill, Scalar, Size, Stmt, Var};
+
+/// Ranges that inputs are drawn from.
+pub const RANGES: &[(f64, f64)] =
+    &[(-1.0, 1.0), (-2.0, 2.0), (0.0, 1.0), (-4.0, 4.0), (0.5, 3.0), (-3.0, 5.0), (0.0, 8.0)];
+
+/// A float type for a kernel.
+pub fn float(m: &mut Maker) -> Scalar {
+    *m.random.weighted(&[(4, Scalar::F32), (1, Scalar::F64)])
+}
+
+/// What a kernel over one dimension begins with.
+pub struct Line {
+    pub n: Size,
+    pub i: Expr,
+    pub terms: Vec<Term>,
+    pub scalar: Scalar,
+}
+
+/// `count` arrays of `n` elements, read at the instance's own place.
+pub fn line(m: &mut Maker, count: usize, scalar: Scalar) -> Line {
+    let name = *m.random.pick(&["n", "n", "count", "size", "num"]);
+    let n = m.size(name, false, 0, 600);
+    let mut arrays: Vec<(Array, (f64, f64))> = vec![];
+    for _ in 0..count {
+        let range = *m.random.pick(RANGES);
+        let range = if scalar.is_int() { ((range.0 * 20.0).round(), (range.1 * 20.0).round()) } else { range };
+        let range = if scalar.is_int() && !scalar.is_signed() { (0.0, range.1.abs() + 9.0) } else { range };
+        arrays.push((m.input(scalar, &[n], Fill::Uniform(range.0, range.1)), range));
+    }
+    let name = *m.random.pick(&["i", "i", "i", "tid", "idx", "gid"]);
+    let i = m.index(name, n);
+    let mut terms = vec![];
+    for (array, (low, high)) in arrays {
+        let mut e = Expr::load(array, vec![i.clone()], scalar);
+        if m.random.chance(30) {
+            e = m.bind(e);
+        }
+        terms.push(Term::new(e, low, high));
+    }
+    Line { n, i, terms, scalar }
+}
+
+/// Some numbers passed by value.
+pub fn scalars(m: &mut Maker, count: usize, scalar: Scalar) -> Vec<Term> {
+    (0..count)
+        .map(|_| {
+            let name = *m.random.pick(names::SCALARS);
+            let (low, high) = *m.random.pick(&[(0.5, 2.0), (-1.0, 1.0), (0.1, 0.9), (1.0, 4.0), (-2.0, 2.0)]);
+            let (low, high) = if scalar.is_int() { (1.0, (high * 5.0 + 3.0_f64).round()) } else { (low, high) };
+            let var = m.value(name, scalar, low, high);
+            Term::new(Expr::var(var, scalar), low, high)
+        })
+        .collect()
+}
+
+/// Some terms again, so that expressions are more than one leaf an input.
+pub fn repeated(m: &mut Maker, terms: &mut Vec<Term>, more: usize) {
+    for _ in 0..more {
+        let again = m.random.pick(terms).clone();
+        terms.push(again);
+    }
+}
+
+fn stored(m: &mut Maker, line: &Line, value: Expr) {
+    let out = m.output(line.scalar, &[line.n]);
+    m.push(Stmt::Store(out, vec![line.i.clone()], value));
+}
+
+fn expression(
+    m: &mut Maker,
+    inputs: std::ops::Range<usize>,
+    more: std::ops::Range<usize>,
+    unary: std::ops::Range<usize>,
+    bind: usize,
+    values: usize,
+    menu: &Menu,
+) {
+    let scalar = float(m);
+    let count = m.random.within(inputs.start as i64, inputs.end as i64) as usize;
+    let mut line = line(m, count, scalar);
+    let mut terms = std::mem::take(&mut line.terms);
+    let values = scalars(m, values, scalar);
+    let more = m.random.within(more.start as i64, more.end as i64) as usize;
+    repeated(m, &mut terms, more);
+    terms.extend(values);
+    let unary = m.random.within(unary.start as i64, unary.end as i64) as usize;
+    let value = m.combine(terms, unary, bind, menu);
+    stored(m, &line, value.e);
+}
+
+/// Sums, products and quotients; of integers in some.
+pub fn arithmetic(m: &mut Maker) {
+    if m.random.chance(25) {
+        let scalar = *m.random.weighted(&[(5, Scalar::I32), (1, Scalar::I64)]);
+        let count = 1 + m.random.below(3);
+        let mut line = line(m, count, scalar);
+        let mut terms = std::mem::take(&mut line.terms);
+        let more = 1 + m.random.below(3);
+        repeated(m, &mut terms, more);
+        let unary = 1 + m.random.below(4);
+        let value = m.combine_int(terms, unary, 20);
+        return stored(m, &line, value.e);
+    }
+    expression(m, 1..3, 1..3, 1..4, 20, 0, &ARITHMETIC);
+}
+
+/// Nested functions.
+pub fn math(m: &mut Maker) {
+    expression(m, 1..3, 0..2, 2..5, 20, 0, &MATH);
+}
+
+/// One deep expression over several arrays.
+pub fn expression_tree(m: &mut Maker) {
+    expression(m, 2..4, 3..7, 2..6, 4, 0, &MIXED);
+}
+
+/// Numbers passed by value.
+pub fn scalar_param(m: &mut Maker) {
+    let values = 1 + m.random.below(3);
+    expression(m, 1..2, 0..2, 1..3, 20, values, &MIXED);
+}
+
+/// Sets a variable anew from what it is and other terms.
+pub fn step(m: &mut Maker, var: Var, terms: &[Term], low: f64, high: f64) {
+    let now = Term::new(m.read(var), low, high);
+    let other = m.random.pick(terms).clone();
+    match m.random.below(4) {
+        0 => {
+            let value = m.join(Op::Mul, other.clone(), other);
+            let value = m.narrowed(value, 2.0);
+            m.push(Stmt::Update(var, Binary::Add, value.e));
+        }
+        1 => {
+            let value = m.apply(Fun::Scale, other);
+            let value = m.narrowed(value, 2.0);
+            m.push(Stmt::Update(var, Binary::Sub, value.e));
+        }
+        2 => {
+            let small = m.narrowed(other, 1.0);
+            let joined = m.join(Op::Mul, now, small);
+            let value = m.narrowed(joined, 2.0);
+            m.push(Stmt::Assign(var, value.e));
+        }
+        _ => {
+            let fun = *m.random.pick(&[Fun::Scale, Fun::Shift, Fun::Clamp]);
+            let value = m.apply(fun, now);
+            let value = m.join(Op::Add, value, other);
+            let value = m.narrowed(value, 4.0);
+            m.push(Stmt::Assign(var, value.e));
+        }
+    }
+}
+
+/// Branches, loops and early ends.
+pub fn control_flow(m: &mut Maker) {
+    let scalar = float(m);
+    let count = 1 + m.random.below(2);
+    let mut line = line(m, count, scalar);
+    let mut terms = std::mem::take(&mut line.terms);
+    if m.random.chance(30) {
+        let values = scalars(m, 1, scalar);
+        terms.extend(values);
+    }
+    match m.random.below(5) {
+        0 => early(m, &line, &terms),
+        1 => counted(m, &line, &terms),
+        2 => iterated(m, &line, &terms),
+        3 => ladder(m, &line, &terms),
+        _ => branches(m, &line, &terms),
+    }
+}
+
+fn small(m: &mut Maker, terms: &[Term], unary: usize, menu: &Menu) -> Term {
+    let mut chosen = vec![m.random.pick(terms).clone()];
+    if m.random.chance(60) {
+        chosen.push(m.random.pick(terms).clone());
+    }
+    m.combine(chosen, unary, 0, menu)
+}
+
+/// A condition of one or two comparisons.
+pub fn condition(m: &mut Maker, terms: &[Term]) -> Expr {
+    let (a, b) = (m.random.pick(terms).clone(), m.random.pick(terms).clone());
+    let first = m.comparison(&a, &b);
+    if m.random.chance(25) {
+        let op = *m.random.pick(&[Binary::Lt, Binary::Gt]);
+        let c = m.random.pick(terms).clone();
+        let second = m.threshold(&c, op);
+        if second != first {
+            let join = *m.random.pick(&[Binary::And, Binary::Or]);
+            return Expr::binary(join, first, second);
+        }
+    }
+    first
+}
+
+/// A value that branches set.
+fn branches(m: &mut Maker, line: &Line, terms: &[Term]) {
+    let first = small(m, terms, 1, &PLAIN);
+    let first = m.narrowed(first, 8.0);
+    let name = *m.random.pick(&["value", "res", "v", "acc", "level"]);
+    let var = m.changing(name, first.e);
+    for _ in 0..1 + m.random.below(2) {
+        branch(m, var, terms, 2);
+    }
+    let last = Term::new(m.read(var), -16.0, 16.0);
+    let value = m.combine(vec![last], 1, 0, &PLAIN);
+    stored(m, line, value.e);
+}
+
+fn branch(m: &mut Maker, var: Var, terms: &[Term], depth: usize) {
+    let condition = condition(m, terms);
+    let side = |m: &mut Maker| {
+        m.block(|m| {
+            if depth > 1 && m.random.chance(30) {
+                branch(m, var, terms, depth - 1);
+            } else {
+                step(m, var, terms, -8.0, 8.0);
+            }
+        })
+    };
+    let then = side(m);
+    let otherwise = if m.random.chance(65) { side(m) } else { vec![] };
+    if then == otherwise {
+        let value = m.random.pick(terms).clone();
+        let more = m.block(|m| m.push(Stmt::Update(var, Binary::Add, value.e)));
+        return m.push(Stmt::If(condition, then.into_iter().chain(more).collect(), otherwise));
+    }
+    m.push(Stmt::If(condition, then, otherwise));
+}
+
+/// `if … elif … else`.
+fn ladder(m: &mut Maker, line: &Line, terms: &[Term]) {
+    let scalar = line.scalar;
+    let name = *m.random.pick(&["value", "res", "band", "gain_val", "mode"]);
+    let var = m.changing(name, Expr::float(scalar, 0.0));
+    let chosen = m.random.pick(terms).clone();
+    let steps = 2 + m.random.below(3);
+    let mut cuts: Vec<f64> = vec![];
+    let width = chosen.high - chosen.low;
+    for n in 1..=steps {
+        let at = chosen.low + width * n as f64 / (steps + 1) as f64;
+        cuts.push((at * 16.0).round() / 16.0);
+    }
+    cuts.dedup();
+    let mut tail = m.block(|m| {
+        let value = small(m, terms, 1, &PLAIN);
+        m.push(Stmt::Assign(var, value.e));
+    });
+    for cut in cuts.into_iter().rev() {
+        let condition = Expr::binary(Binary::Lt, chosen.e.clone(), Expr::float(scalar, cut));
+        let then = m.block(|m| {
+            let value = small(m, terms, 1, &MIXED);
+            m.push(Stmt::Assign(var, value.e));
+        });
+        tail = vec![Stmt::If(condition, then, tail)];
+    }
+    tail.into_iter().for_each(|stmt| m.push(stmt));
+    let value = m.read(var);
+    stored(m, line, value);
+}
+
+/// An instance that ends early after writing something else.
+fn early(m: &mut Maker, line: &Line, terms: &[Term]) {
+    let out = m.output(line.scalar, &[line.n]);
+    let condition = condition(m, terms);
+    let then = m.block(|m| {
+        let value = small(m, terms, 1, &PLAIN);
+        m.push(Stmt::Store(out, vec![line.i.clone()], value.e));
+        m.push(Stmt::Return(None));
+    });
+    m.push(Stmt::If(condition, then, vec![]));
+    let unary = 1 + m.random.below(3);
+    let value = m.combine(terms.to_vec(), unary, 20, &MIXED);
+    m.push(Stmt::Store(out, vec![line.i.clone()], value.e));
+}
+
+/// A loop with a number of turns that is known or depends on the element.
+fn counted(m: &mut Maker, line: &Line, terms: &[Term]) {
+    let scalar = line.scalar;
+    let first = m.random.pick(terms).clone();
+    let first = if m.random.chance(50) { Expr::float(scalar, 0.0) } else { m.narrowed(first, 4.0).e };
+    let name = *m.random.pick(&["acc", "total_sum", "state", "value"]);
+    let var = m.changing(name, first);
+    let turns = m.random.within(2, 8);
+    let high = if m.random.chance(40) {
+        let chosen = m.random.pick(terms).clone();
+        let wide = m.narrowed(chosen, 4.0);
+        let size = Expr::call(crate::program::Builtin::Abs, vec![wide.e]);
+        let whole = Expr::call(crate::program::Builtin::Floor, vec![size]).cast(Scalar::I32);
+        Expr::binary(Binary::Add, whole, Expr::int(turns.min(4)))
+    } else {
+        Expr::int(turns)
+    };
+    let leaves = m.random.chance(35);
+    m.count("k", Expr::int(0), high, 1, |m, k| {
+        let k_float = Term::new(k.clone().cast(scalar), 0.0, 8.0);
+        let mut inner: Vec<Term> = terms.to_vec();
+        inner.push(Term::new(m.read(var), -4.0, 4.0));
+        let mut chosen = vec![m.random.pick(&inner).clone(), k_float];
+        if m.random.chance(40) {
+            chosen.push(m.random.pick(&inner).clone());
+        }
+        let value = m.combine(chosen, 1, 15, &MIXED);
+        let value = m.narrowed(value, 2.0);
+        if m.random.chance(50) {
+            m.push(Stmt::Update(var, Binary::Add, value.e));
+        } else {
+            let now = Term::new(m.read(var), -4.0, 4.0);
+            let value = m.join(Op::Add, now, value);
+            let value = m.narrowed(value, 4.0);
+            m.push(Stmt::Assign(var, value.e));
+        }
+        if leaves {
+            let now = Term::new(m.read(var), -6.0, 6.0);
+            let op = if m.random.chance(50) { Binary::Gt } else { Binary::Lt };
+            let condition = m.threshold(&now, op);
+            let stop = if m.random.chance(70) { Stmt::Break } else { Stmt::Continue };
+            if stop == Stmt::Continue {
+                let body = m.block(|m| m.push(Stmt::Continue));
+                m.push(Stmt::If(condition, body, vec![]));
+                let c = m.constant(0.1, 2.0);
+                let c = Expr::float(scalar, (c * 16.0).round() / 16.0);
+                m.push(Stmt::Update(var, Binary::Sub, c));
+            } else {
+                m.push(Stmt::If(condition, vec![Stmt::Break], vec![]));
+            }
+        }
+    });
+    let value = m.read(var);
+    stored(m, line, value);
+}
+
+/// A loop that ends when a value has shrunk or grown enough, or after so many turns.
+fn iterated(m: &mut Maker, line: &Line, terms: &[Term]) {
+    let scalar = line.scalar;
+    let chosen = m.random.pick(terms).clone();
+    let start = m.narrowed(chosen, 4.0);
+    let var = m.changing("value", start.e);
+    let name = *m.random.pick(&["steps", "turns", "iterations"]);
+    let count = m.changing(name, Expr::int(0));
+    let most = m.random.within(3, 12);
+    let limit = m.constant(0.25, 4.0);
+    let size = Expr::call(crate::program::Builtin::Abs, vec![m.read(var)]);
+    let grows = m.random.chance(50);
+    let op = if grows { Binary::Lt } else { Binary::Gt };
+    let limit = Expr::float(scalar, if grows { limit * 4.0 } else { limit / 4.0 });
+    let limit = if scalar == Scalar::F64 { Expr::float(scalar, if grows { 6.0 } else { 0.25 }) } else { limit };
+    let below = Expr::binary(Binary::Lt, m.read(count), Expr::int(most));
+    let condition = Expr::binary(Binary::And, Expr::binary(op, size, limit), below);
+    let body = m.block(|m| {
+        let now = Term::new(m.read(var), -8.0, 8.0);
+        let other = m.random.pick(terms).clone();
+        let other = m.narrowed(other, 1.0);
+        let value = if grows {
+            let scaled = m.apply(Fun::Scale, now);
+            m.join(Op::Add, scaled, other)
+        } else {
+            let half = Expr::float(scalar, *m.random.pick(&[0.5, 0.25, 0.75, 0.625]));
+            let shrunk = Term::new(Expr::binary(Binary::Mul, now.e, half), -4.0, 4.0);
+            let quarter = Term::new(Expr::binary(Binary::Mul, other.e, Expr::float(scalar, 0.125)), -0.125, 0.125);
+            m.join(Op::Add, shrunk, quarter)
+        };
+        let value = m.narrowed(value, 8.0);
+        m.push(Stmt::Assign(var, value.e));
+        m.push(Stmt::Update(count, Binary::Add, Expr::int(1)));
+    });
+    m.push(Stmt::While(condition, body));
+    let turns = Term::new(m.read(count).cast(scalar), 0.0, most as f64);
+    let value = Term::new(m.read(var), -16.0, 16.0);
+    let value = if m.random.chance(50) { m.join(Op::Add, value, turns) } else { m.join(Op::Mul, value, turns) };
+    stored(m, line, value.e);
+}

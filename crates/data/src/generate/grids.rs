@@ -1,0 +1,331 @@
+//! Kernels over neighbours: lines, planes, volumes, pictures.
+
+use super::elementwise::{float, scalars};
+use super::maker::Maker;
+use super::term::{Fun, MIXED, Op, PLAIN, Term};
+use crate::program::{Array, Binary, Builtin, Expr, Fill, Scalar, Size, Stmt};
+
+/// A place and some more.
+pub fn add(a: Expr, k: i64) -> Expr {
+    match k {
+        0 => a,
+        k if k > 0 => Expr::binary(Binary::Add, a, Expr::int(k)),
+        k => Expr::binary(Binary::Sub, a, Expr::int(-k)),
+    }
+}
+
+/// How places beyond the border are read.
+#[derive(Clone, Copy, PartialEq)]
+enum Border {
+    Clamp,
+    Wrap,
+    Zero,
+    /// Only instances whose neighbours all exist compute; the others copy or do nothing.
+    Inner,
+}
+
+/// One axis of a grid: the instance's place and the extent.
+#[derive(Clone)]
+struct Along {
+    at: Expr,
+    extent: Expr,
+}
+
+impl Along {
+    /// The place that many further.
+    fn moved(&self, by: i64, border: Border) -> Expr {
+        let last = || Expr::binary(Binary::Sub, self.extent.clone(), Expr::int(1));
+        match border {
+            _ if by == 0 => self.at.clone(),
+            Border::Clamp if by > 0 => Expr::call(Builtin::Min, vec![add(self.at.clone(), by), last()]),
+            Border::Clamp => Expr::call(Builtin::Max, vec![add(self.at.clone(), by), Expr::int(0)]),
+            Border::Wrap if by > 0 => Expr::binary(Binary::Rem, add(self.at.clone(), by), self.extent.clone()),
+            Border::Wrap => {
+                // Lengths may be shorter than the way back.
+                let turns = Expr::binary(Binary::Mul, self.extent.clone(), Expr::int(-by));
+                let sum = Expr::binary(Binary::Add, self.at.clone(), turns);
+                Expr::binary(Binary::Rem, Expr::binary(Binary::Sub, sum, Expr::int(-by)), self.extent.clone())
+            }
+            _ => add(self.at.clone(), by),
+        }
+    }
+
+    /// Whether that place exists; `None` where it always does.
+    fn inside(&self, by: i64) -> Option<Expr> {
+        match by {
+            0 => None,
+            by if by > 0 => Some(Expr::binary(Binary::Lt, add(self.at.clone(), by), self.extent.clone())),
+            by => Some(Expr::binary(Binary::Ge, self.at.clone(), Expr::int(-by))),
+        }
+    }
+}
+
+/// A place relative to the instance's own, and where values are read from.
+struct Grid {
+    axes: Vec<Along>,
+    scalar: Scalar,
+    border: Border,
+}
+
+impl Grid {
+    /// The neighbour at an offset along each axis. A read outside is 0 where the border says so.
+    fn neighbour(&self, m: &mut Maker, array: Array, offset: &[i64], range: (f64, f64)) -> Term {
+        let border = self.border;
+        let at: Vec<Expr> = self.axes.iter().zip(offset).map(|(axis, by)| axis.moved(*by, border)).collect();
+        if border != Border::Zero || offset.iter().all(|by| *by == 0) {
+            return Term::new(Expr::load(array, at, self.scalar), range.0, range.1);
+        }
+        let conditions: Vec<Expr> = self.axes.iter().zip(offset).filter_map(|(axis, by)| axis.inside(*by)).collect();
+        let condition = conditions.into_iter().reduce(|a, b| Expr::binary(Binary::And, a, b));
+        let zero = if self.scalar.is_float() { Expr::float(self.scalar, 0.0) } else { Expr::int_of(self.scalar, 0) };
+        let name = *m.random.pick(&["near", "side", "left_val", "next_val", "nb"]);
+        let var = m.changing(name, zero);
+        let then = vec![Stmt::Assign(var, Expr::load(array, at, self.scalar))];
+        match condition {
+            Some(condition) => m.push(Stmt::If(condition, then, vec![])),
+            None => then.into_iter().for_each(|stmt| m.push(stmt)),
+        }
+        Term::new(m.read(var), range.0.min(0.0), range.1.max(0.0))
+    }
+}
+
+/// Offsets of a neighbourhood.
+fn offsets(m: &mut Maker, dimensions: usize) -> Vec<Vec<i64>> {
+    let mut all: Vec<Vec<i64>> = vec![];
+    let reach = if dimensions == 1 { 1 + m.random.below(3) as i64 } else { 1 + m.random.chance(20) as i64 };
+    for axis in 0..dimensions {
+        for by in [-reach, reach] {
+            let mut offset = vec![0; dimensions];
+            offset[axis] = by;
+            all.push(offset);
+        }
+        if dimensions == 1 && reach > 1 {
+            all.extend((1 - reach..reach).filter(|by| *by != 0).map(|by| vec![by]));
+        }
+    }
+    if dimensions == 2 && m.random.chance(35) {
+        all.extend([[-1, -1], [-1, 1], [1, -1], [1, 1]].map(Vec::from));
+    }
+    let most = all.len();
+    for n in (1..most).rev() {
+        let at = m.random.below(n + 1);
+        all.swap(n, at);
+    }
+    let kept = if m.random.chance(60) { most } else { 2 + m.random.below(most - 1) };
+    all.truncate(kept);
+    all
+}
+
+/// A sum of terms, with or without weights.
+pub fn weighted(m: &mut Maker, scalar: Scalar, terms: Vec<Term>) -> Term {
+    let weights = m.random.below(3);
+    let mut sum: Option<Term> = None;
+    for term in terms {
+        let term = match weights {
+            0 => term,
+            1 => {
+                let w = *m.random.pick(&[0.25, 0.5, 0.125, 0.0625, 0.375, 1.5, 2.0]);
+                let e = Expr::binary(Binary::Mul, Expr::float(scalar, w), term.e);
+                Term::new(e, term.low * w, term.high * w)
+            }
+            _ if m.random.chance(30) => m.apply(Fun::Neg, term),
+            _ => term,
+        };
+        sum = Some(match sum {
+            None => term,
+            Some(sum) => {
+                let op = *m.random.weighted(&[(5, Op::Add), (2, Op::Sub), (1, Op::Max), (1, Op::Min)]);
+                m.join(op, sum, term)
+            }
+        });
+    }
+    sum.unwrap_or(Term::new(Expr::float(scalar, 0.0), 0.0, 0.0))
+}
+
+fn neighbourhood(m: &mut Maker, dimensions: usize) {
+    let scalar = float(m);
+    let names: [&[&str]; 3] = [&["n"], &["rows", "cols"], &["depth", "rows", "cols"]];
+    let most = [400, 40, 9][dimensions - 1];
+    let sizes: Vec<Size> = names[dimensions - 1].iter().map(|name| m.size(name, true, 0, most)).collect();
+    let range = *m.random.pick(super::elementwise::RANGES);
+    let array = m.input(scalar, &sizes, Fill::Uniform(range.0, range.1));
+    let other = m.random.chance(35).then(|| (m.input(scalar, &sizes, Fill::Uniform(-1.0, 1.0)), (-1.0, 1.0)));
+    let out = m.output(scalar, &sizes);
+    let count = m.random.below(3).min(2);
+    let numbers = scalars(m, count, scalar);
+    let letters: &[&str] = [&["i"][..], &["i", "j"], &["k", "i", "j"]][dimensions - 1];
+    let axes: Vec<Along> = (letters.iter().zip(&sizes))
+        .map(|(name, size)| {
+            let at = m.index(name, *size);
+            let extent = m.extent(*size);
+            Along { at, extent }
+        })
+        .collect();
+    let border = *m.random.pick(&[Border::Clamp, Border::Wrap, Border::Zero, Border::Inner]);
+    let grid = Grid { axes, scalar, border };
+    let all = offsets(m, dimensions);
+    let here: Vec<Expr> = grid.axes.iter().map(|axis| axis.at.clone()).collect();
+    let compute = |m: &mut Maker| {
+        let terms: Vec<Term> = all.iter().map(|offset| grid.neighbour(m, array, offset, range)).collect();
+        let sum = weighted(m, scalar, terms);
+        let sum = m.once(sum);
+        let own = Term::new(Expr::load(array, here.clone(), scalar), range.0, range.1);
+        let mut terms = vec![sum, own];
+        if let Some((other, range)) = other {
+            terms.push(Term::new(Expr::load(other, here.clone(), scalar), range.0, range.1));
+        }
+        terms.extend(numbers.clone());
+        let unary = 1 + m.random.below(2);
+        let menu = if m.random.chance(50) { &PLAIN } else { &MIXED };
+        let value = m.combine(terms, unary, 20, menu);
+        m.push(Stmt::Store(out, here.clone(), value.e));
+    };
+    if border != Border::Inner {
+        return compute(m);
+    }
+    let mut conditions = vec![];
+    for (n, axis) in grid.axes.iter().enumerate() {
+        let least = all.iter().map(|offset| offset[n]).min().unwrap_or(0);
+        let largest = all.iter().map(|offset| offset[n]).max().unwrap_or(0);
+        conditions.extend(axis.inside(least.min(0)));
+        conditions.extend(axis.inside(largest.max(0)));
+    }
+    let Some(inside) = conditions.into_iter().reduce(|a, b| Expr::binary(Binary::And, a, b)) else { return compute(m) };
+    let then = m.block(compute);
+    let otherwise = if m.random.chance(60) {
+        let own = Term::new(Expr::load(array, here.clone(), scalar), range.0, range.1);
+        let value = if m.random.chance(50) { own } else { m.apply(Fun::Scale, own) };
+        vec![Stmt::Store(out, here.clone(), value.e)]
+    } else {
+        vec![]
+    };
+    m.push(Stmt::If(inside, then, otherwise));
+}
+
+/// Elements and their neighbours along a line.
+pub fn stencil(m: &mut Maker) {
+    let dimensions = if m.random.chance(70) { 1 } else { 2 };
+    neighbourhood(m, dimensions);
+}
+
+/// Planes.
+pub fn grid_two(m: &mut Maker) {
+    if m.random.chance(40) {
+        return neighbourhood(m, 2);
+    }
+    plane(m);
+}
+
+/// Volumes.
+pub fn grid_three(m: &mut Maker) {
+    if m.random.chance(50) {
+        return neighbourhood(m, 3);
+    }
+    let scalar = float(m);
+    let names = ["depth", "rows", "cols"];
+    let sizes: Vec<Size> = names.iter().map(|name| m.size(name, false, 0, 9)).collect();
+    let whole = m.input(scalar, &sizes, Fill::Uniform(-2.0, 2.0));
+    // Lower-dimensional arrays that are the same along some axes.
+    let keep: Vec<usize> = match m.random.below(4) {
+        0 => vec![0],
+        1 => vec![2],
+        2 => vec![1, 2],
+        _ => vec![0, 1],
+    };
+    let part = m.input(scalar, &keep.iter().map(|n| sizes[*n]).collect::<Vec<_>>(), Fill::Uniform(0.5, 3.0));
+    let out = m.output(scalar, &sizes);
+    let count = m.random.below(2);
+    let numbers = scalars(m, count, scalar);
+    let letters = ["k", "i", "j"];
+    let places: Vec<Expr> = letters.iter().zip(&sizes).map(|(name, size)| m.index(name, *size)).collect();
+    let at: Vec<Expr> = keep.iter().map(|n| places[*n].clone()).collect();
+    let mut terms = vec![
+        Term::new(Expr::load(whole, places.clone(), scalar), -2.0, 2.0),
+        Term::new(Expr::load(part, at, scalar), 0.5, 3.0),
+    ];
+    let axis = m.random.below(3);
+    if m.random.chance(60) {
+        terms.push(Term::new(places[axis].clone().cast(scalar), 0.0, 9.0));
+    }
+    terms.extend(numbers);
+    let unary = 1 + m.random.below(3);
+    let value = m.combine(terms, unary, 20, &MIXED);
+    m.push(Stmt::Store(out, places, value.e));
+}
+
+/// A plane computed from rows, columns, transposes and sums along an axis.
+fn plane(m: &mut Maker) {
+    let scalar = float(m);
+    let (rows, cols) = (m.size("rows", false, 0, 40), m.size("cols", false, 0, 40));
+    let a = m.input(scalar, &[rows, cols], Fill::Uniform(-2.0, 2.0));
+    let kind = m.random.below(4);
+    let row = m.random.chance(50).then(|| m.input(scalar, &[rows], Fill::Uniform(0.5, 2.0)));
+    let column = m.random.chance(50).then(|| m.input(scalar, &[cols], Fill::Uniform(-1.0, 1.0)));
+    let count = m.random.below(3).min(2);
+    let numbers = scalars(m, count, scalar);
+    if kind == 0 {
+        // The other way round: each instance writes the transposed place.
+        let out = m.output(scalar, &[cols, rows]);
+        let (i, j) = (m.index("i", rows), m.index("j", cols));
+        let mut terms = vec![Term::new(Expr::load(a, vec![i.clone(), j.clone()], scalar), -2.0, 2.0)];
+        terms.extend(row.map(|r| Term::new(Expr::load(r, vec![i.clone()], scalar), 0.5, 2.0)));
+        terms.extend(column.map(|c| Term::new(Expr::load(c, vec![j.clone()], scalar), -1.0, 1.0)));
+        terms.extend(numbers);
+        let unary = 1 + m.random.below(2);
+        let value = m.combine(terms, unary, 15, &MIXED);
+        return m.push(Stmt::Store(out, vec![j, i], value.e));
+    }
+    if kind == 1 {
+        // A product over an inner dimension.
+        let inner = m.size("inner", true, 0, 12);
+        let (left, right) = (
+            m.input(scalar, &[rows, inner], Fill::Uniform(-1.0, 1.0)),
+            m.input(scalar, &[inner, cols], Fill::Uniform(-1.0, 1.0)),
+        );
+        let out = m.output(scalar, &[rows, cols]);
+        let (i, j) = (m.index("i", rows), m.index("j", cols));
+        let sum = m.changing("acc", Expr::float(scalar, 0.0));
+        let high = m.extent(inner);
+        m.count("k", Expr::int(0), high, 1, |m, k| {
+            let x = Term::new(Expr::load(left, vec![i.clone(), k.clone()], scalar), -1.0, 1.0);
+            let y = Term::new(Expr::load(right, vec![k, j.clone()], scalar), -1.0, 1.0);
+            let op = *m.random.weighted(&[(4, Op::Mul), (1, Op::AbsDiff), (1, Op::Sub), (1, Op::Min)]);
+            let mut value = m.join(op, x, y);
+            if m.random.chance(35) {
+                value = m.apply(Fun::Square, value);
+            }
+            m.push(Stmt::Update(sum, Binary::Add, value.e));
+        });
+        let mut terms = vec![
+            Term::new(m.read(sum), -12.0, 12.0),
+            Term::new(Expr::load(a, vec![i.clone(), j.clone()], scalar), -2.0, 2.0),
+        ];
+        terms.extend(row.map(|r| Term::new(Expr::load(r, vec![i.clone()], scalar), 0.5, 2.0)));
+        terms.extend(column.map(|c| Term::new(Expr::load(c, vec![j.clone()], scalar), -1.0, 1.0)));
+        terms.extend(numbers);
+        let unary = m.random.below(3);
+        let value = m.combine(terms, unary, 15, &PLAIN);
+        return m.push(Stmt::Store(out, vec![i, j], value.e));
+    }
+    let out = m.output(scalar, &[rows, cols]);
+    let (i, j) = (m.index("i", rows), m.index("j", cols));
+    let mut terms = vec![Term::new(Expr::load(a, vec![i.clone(), j.clone()], scalar), -2.0, 2.0)];
+    terms.extend(row.map(|r| Term::new(Expr::load(r, vec![i.clone()], scalar), 0.5, 2.0)));
+    terms.extend(column.map(|c| Term::new(Expr::load(c, vec![j.clone()], scalar), -1.0, 1.0)));
+    if kind == 2 {
+        let sum = Expr::binary(Binary::Add, i.clone(), j.clone());
+        let even =
+            Expr::binary(Binary::Eq, Expr::binary(Binary::Rem, sum, Expr::int(m.random.within(2, 3))), Expr::int(0));
+        let picked = m.random.pick(&terms).clone();
+        let other = m.apply(Fun::Shift, picked.clone());
+        let (low, high) = (picked.low.min(other.low), picked.high.max(other.high));
+        terms.push(Term::new(Expr::choose(even, picked.e, other.e), low, high));
+    } else {
+        terms.push(Term::new(i.clone().cast(scalar), 0.0, 40.0));
+        terms.push(Term::new(j.clone().cast(scalar), 0.0, 40.0));
+    }
+    terms.extend(numbers);
+    let unary = 1 + m.random.below(3);
+    let value = m.combine(terms, unary, 20, &MIXED);
+    m.push(Stmt::Store(out, vec![i, j], value.e));
+}

@@ -1,0 +1,405 @@
+//! Parts of neural networks: activations, losses, optimiser steps, norms of rows.
+
+use super::block::{Own, Plan, Reduce, Way, along_x, indent, reduced, written};
+use super::elementwise::{line, scalars};
+use super::maker::Maker;
+use super::reduce::Elements;
+use super::term::{Fun, MIXED, Op, Term};
+use crate::program::python::size;
+use crate::program::{Binary, Builtin, Expr, Fill, Scalar, Stmt, Unary};
+
+const F32: Scalar = Scalar::F32;
+
+fn number(value: f64) -> Expr {
+    Expr::float(F32, value)
+}
+
+fn bin(op: Binary, a: Expr, b: Expr) -> Expr {
+    Expr::binary(op, a, b)
+}
+
+/// Parts of neural networks.
+pub fn ml_ops(m: &mut Maker) -> Option<Plan> {
+    match m.random.below(6) {
+        0 | 1 => activation(m),
+        2 => optimiser(m),
+        3 => loss(m),
+        _ => return rows(m),
+    }
+    None
+}
+
+/// An activation of a term, by the names that people know.
+fn activated(m: &mut Maker, x: Term) -> Term {
+    let x = m.once(x);
+    let size = x.size();
+    let (zero, one) = (number(0.0), number(1.0));
+    let exp = |e: Expr| Expr::call(Builtin::Exp, vec![e]);
+    match m.random.below(10) {
+        0 => {
+            if x.low >= 0.0 {
+                return m.apply(Fun::Shift, x);
+            }
+            Term::new(Expr::call(Builtin::Max, vec![x.e, zero]), 0.0, x.high.max(0.0))
+        }
+        1 => {
+            let slope = m.constant(0.01, 0.3);
+            let leaky = bin(Binary::Mul, number(slope), x.e.clone());
+            let positive = bin(Binary::Gt, x.e.clone(), zero);
+            Term::new(Expr::choose(positive, x.e, leaky), -size, size)
+        }
+        2 => m.apply(Fun::Sigmoid, x),
+        3 => {
+            let gate = m.apply(Fun::Sigmoid, x.clone());
+            Term::new(bin(Binary::Mul, x.e, gate.e), -1.0, size)
+        }
+        4 => {
+            // GELU, by tanh.
+            let x = m.narrowed(x, 8.0);
+            let x = m.once(x);
+            let cube = bin(Binary::Mul, bin(Binary::Mul, x.e.clone(), x.e.clone()), x.e.clone());
+            let inner = bin(Binary::Add, x.e.clone(), bin(Binary::Mul, number(0.044715), cube));
+            let t = Expr::call(Builtin::Tanh, vec![bin(Binary::Mul, number(0.7978846), inner)]);
+            let half = bin(Binary::Mul, number(0.5), x.e);
+            Term::new(bin(Binary::Mul, half, bin(Binary::Add, one, t)), -0.2, 8.0)
+        }
+        5 => {
+            // GELU, by erf.
+            let x = m.narrowed(x, 4.0);
+            let x = m.once(x);
+            let t = Expr::call(
+                Builtin::Erf,
+                vec![bin(Binary::Mul, x.e.clone(), number(std::f64::consts::FRAC_1_SQRT_2 as f32 as f64))],
+            );
+            let half = bin(Binary::Mul, number(0.5), x.e);
+            Term::new(bin(Binary::Mul, half, bin(Binary::Add, one, t)), -0.2, 4.0)
+        }
+        6 => {
+            // ELU.
+            let x = m.narrowed(x, 4.0);
+            let x = m.once(x);
+            let alpha = m.constant(0.5, 2.0);
+            let low = bin(Binary::Mul, number(alpha), bin(Binary::Sub, exp(x.e.clone()), one));
+            let positive = bin(Binary::Gt, x.e.clone(), zero);
+            Term::new(Expr::choose(positive, x.e, low), -alpha, 4.0)
+        }
+        7 => {
+            // Softplus.
+            let x = m.narrowed(x, 8.0);
+            let log = Expr::call(Builtin::Log, vec![bin(Binary::Add, one, exp(x.e))]);
+            Term::new(log, 0.0, 9.0)
+        }
+        8 => {
+            let x = m.narrowed(x, 8.0);
+            Term::new(Expr::call(Builtin::Tanh, vec![x.e]), -1.0, 1.0)
+        }
+        _ => {
+            // Hard swish.
+            let gate = Expr::call(Builtin::Clamp, vec![bin(Binary::Add, x.e.clone(), number(3.0)), zero, number(6.0)]);
+            Term::new(bin(Binary::Div, bin(Binary::Mul, x.e, gate), number(6.0)), -size, size)
+        }
+    }
+}
+
+/// An activation of a sum of things, perhaps gated or with a residual.
+fn activation(m: &mut Maker) {
+    let count = 1 + m.random.below(3);
+    let mut l = line(m, count, F32);
+    let mut terms = std::mem::take(&mut l.terms);
+    let count = m.random.below(2);
+    terms.extend(scalars(m, count, F32));
+    let first = terms[0].clone();
+    let unary = m.random.below(3);
+    let joined = m.combine(terms, unary, 20, &MIXED);
+    let joined = m.narrowed(joined, 20.0);
+    let mut value = activated(m, joined);
+    match m.random.below(4) {
+        0 => {
+            let other = activated(m, first);
+            value = m.join(Op::Mul, value, other);
+        }
+        1 => value = m.join(Op::Add, value, first),
+        2 => {
+            let scaled = m.apply(Fun::Scale, value);
+            value = m.join(Op::Sub, scaled, first);
+        }
+        _ => {}
+    }
+    let out = m.output(F32, &[l.n]);
+    m.push(Stmt::Store(out, vec![l.i], value.e));
+}
+
+/// A step of an optimiser: momentum, Adam, decay, clipping, in all mixtures.
+fn optimiser(m: &mut Maker) {
+    let n = m.size("n", false, 0, 300);
+    let weights = m.array("weights", F32, &[n], Fill::Uniform(-1.0, 1.0), true);
+    let grads = m.array("grads", F32, &[n], Fill::Uniform(-2.0, 2.0), false);
+    let momentum = m.random.chance(70).then(|| m.array("momentum", F32, &[n], Fill::Uniform(-1.0, 1.0), true));
+    let square = m.random.chance(55).then(|| m.array("variance", F32, &[n], Fill::Uniform(0.1, 1.0), true));
+    let rate = m.value("lr", F32, 0.001, 0.1);
+    let rate = Expr::var(rate, F32);
+    let decay = m.random.chance(45).then(|| m.value("weight_decay", F32, 0.01, 0.1));
+    let beta = momentum.or(square).map(|_| m.value("beta", F32, 0.8, 0.99));
+    let i = m.index("i", n);
+    let at = || vec![i.clone()];
+    let w = m.bind_as("w", Expr::load(weights, at(), F32));
+    let mut g = m.bind_as("g", Expr::load(grads, at(), F32));
+    if m.random.chance(30) {
+        let limit = m.constant(0.5, 1.5);
+        g = m.bind_as("g_clip", Expr::call(Builtin::Clamp, vec![g, number(-limit), number(limit)]));
+    }
+    let late = m.random.chance(50);
+    if let (Some(decay), false) = (decay, late) {
+        g = m.bind_as("g_reg", bin(Binary::Add, g, bin(Binary::Mul, Expr::var(decay, F32), w.clone())));
+    }
+    let averaged = |m: &mut Maker, array, value: Expr, name: &str| {
+        let beta = Expr::var(beta.unwrap_or(crate::program::Var(0)), F32);
+        let rest = bin(Binary::Sub, number(1.0), beta.clone());
+        let old = bin(Binary::Mul, beta, Expr::load(array, at(), F32));
+        let new = m.bind_as(name, bin(Binary::Add, old, bin(Binary::Mul, rest, value)));
+        m.push(Stmt::Store(array, at(), new.clone()));
+        new
+    };
+    if m.random.chance(60) {
+        // Something of one's own in between.
+        let mut terms = vec![Term::new(g, -2.0, 2.0)];
+        if m.random.chance(50) {
+            terms.push(Term::new(w.clone(), -1.0, 1.0));
+        }
+        let unary = 1 + m.random.below(3);
+        let value = m.combine(terms, unary, 25, &MIXED);
+        let value = m.narrowed(value, 4.0);
+        g = m.bind_as("g_mod", value.e);
+    }
+    let direction = match momentum {
+        Some(array) => averaged(m, array, g.clone(), "m_new"),
+        None => g.clone(),
+    };
+    let direction = match square {
+        Some(array) => {
+            let v = averaged(m, array, bin(Binary::Mul, g.clone(), g), "v_new");
+            let eps = *m.random.pick(&[1e-3, 1e-4, 1e-2]);
+            let root = bin(Binary::Add, Expr::call(Builtin::Sqrt, vec![v]), number(eps));
+            bin(Binary::Div, direction, root)
+        }
+        None if m.random.chance(25) => Expr::call(Builtin::Sign, vec![direction]),
+        None => direction,
+    };
+    let mut step = bin(Binary::Mul, rate.clone(), direction);
+    if let (Some(decay), true) = (decay, late) {
+        let shrink = bin(Binary::Mul, bin(Binary::Mul, rate, Expr::var(decay, F32)), w.clone());
+        step = bin(Binary::Add, step, shrink);
+    }
+    m.push(Stmt::Store(weights, at(), bin(Binary::Sub, w, step)));
+}
+
+/// A loss of each element, and in some its slope.
+fn loss(m: &mut Maker) {
+    let n = m.size("n", false, 0, 300);
+    let names = *m.random.pick(&[["pred", "target"], ["logits", "labels"], ["output_vals", "truth"]]);
+    let unit = m.random.chance(50);
+    let (low, high) = if unit { (0.1, 0.9) } else { (-3.0, 3.0) };
+    let pred = m.array(names[0], F32, &[n], Fill::Uniform(low, high), false);
+    let target =
+        m.array(names[1], F32, &[n], Fill::Uniform(if unit { 0.0 } else { -3.0 }, if unit { 1.0 } else { 3.0 }), false);
+    let weights = m.random.chance(30).then(|| m.array("class_weights", F32, &[n], Fill::Uniform(0.5, 2.0), false));
+    let out = m.array("loss", F32, &[n], Fill::Zero, true);
+    let slope = m.random.chance(45).then(|| m.array("grad", F32, &[n], Fill::Zero, true));
+    let i = m.index("i", n);
+    let p = m.bind_as("p", Expr::load(pred, vec![i.clone()], F32));
+    let y = m.bind_as("y", Expr::load(target, vec![i.clone()], F32));
+    let p_again = p.clone();
+    let d = Term::new(bin(Binary::Sub, p.clone(), y.clone()), low - 3.0, high + 3.0);
+    let one = number(1.0);
+    let (mut value, mut grad) = match m.random.below(4) {
+        0 if unit => {
+            let log = |e: Expr| Expr::call(Builtin::Log, vec![e]);
+            let (rest_y, rest_p) = (bin(Binary::Sub, one.clone(), y.clone()), bin(Binary::Sub, one, p.clone()));
+            let sum = bin(
+                Binary::Add,
+                bin(Binary::Mul, y.clone(), log(p.clone())),
+                bin(Binary::Mul, rest_y, log(rest_p.clone())),
+            );
+            let d = m.bind_as("d", d.e);
+            (Expr::unary(Unary::Neg, sum), bin(Binary::Div, d, bin(Binary::Mul, p, rest_p)))
+        }
+        1 => {
+            let d = m.bind_as("d", d.e);
+            let delta = m.constant(0.5, 2.0);
+            let size = m.bind_as("size_val", Expr::call(Builtin::Abs, vec![d.clone()]));
+            let near = bin(Binary::Le, size.clone(), number(delta));
+            let square = bin(Binary::Mul, bin(Binary::Mul, number(0.5), d.clone()), d.clone());
+            let far = bin(Binary::Mul, number(delta), bin(Binary::Sub, size, number(0.5 * delta)));
+            let grad = Expr::call(Builtin::Clamp, vec![d, number(-delta), number(delta)]);
+            (Expr::choose(near, square, far), grad)
+        }
+        2 => {
+            let d = m.bind_as("d", d.e);
+            (bin(Binary::Mul, d.clone(), d.clone()), bin(Binary::Mul, number(2.0), d))
+        }
+        _ => {
+            let d = Term { e: m.bind_as("d", d.e.clone()), ..d };
+            let unary = 1 + m.random.below(2);
+            let value = m.combine(vec![d.clone()], unary, 20, &MIXED);
+            let grad = m.apply(Fun::Scale, d);
+            (value.e, grad.e)
+        }
+    };
+    if m.random.chance(60) {
+        let loss = Term::new(m.bind_as("raw", value), 0.0, 8.0);
+        let mut terms = vec![loss];
+        if m.random.chance(50) {
+            terms.push(Term::new(p_again, low, high));
+        }
+        let unary = 1 + m.random.below(2);
+        value = m.combine(terms, unary, 20, &MIXED).e;
+    }
+    if let Some(weights) = weights {
+        let w = m.bind_as("cw", Expr::load(weights, vec![i.clone()], F32));
+        value = bin(Binary::Mul, w.clone(), value);
+        grad = bin(Binary::Mul, w, grad);
+    }
+    m.push(Stmt::Store(out, vec![i.clone()], value));
+    if let Some(slope) = slope {
+        m.push(Stmt::Store(slope, vec![i], grad));
+    }
+}
+
+/// Norms of rows: softmax, layer norm, RMS norm and their like.
+fn rows(m: &mut Maker) -> Option<Plan> {
+    let (rows, cols) = (m.size("rows", false, 0, 9), m.size("cols", true, 1, 140));
+    let elements = Elements::new(m, F32, &[rows, cols]);
+    let scale = m.random.chance(50).then(|| m.array("gamma_w", F32, &[cols], Fill::Uniform(0.5, 2.0), false));
+    let shift = m.random.chance(40).then(|| m.array("beta_w", F32, &[cols], Fill::Uniform(-1.0, 1.0), false));
+    let out = m.output(F32, &[rows, cols]);
+    let row = m.index("row", rows);
+    let high = m.extent(cols);
+    let kind = m.random.below(3);
+    let j = m.variable("j", Scalar::I32, false);
+    let j_expr = Expr::var(j, Scalar::I32);
+    let element = elements.at(m, &[row.clone(), j_expr.clone()], 8.0);
+    let count = high.clone().cast(F32);
+    let eps = *m.random.pick(&[1e-3, 1e-2, 1e-4]);
+    // Up to two passes over the row, each with what it adds up and what is made of the sum.
+    struct Pass {
+        reduce: Reduce,
+        part: Expr,
+        acc: crate::program::Var,
+        made: Option<(crate::program::Var, Expr)>,
+    }
+    let mut passes: Vec<Pass> = vec![];
+    let mut pass =
+        |m: &mut Maker, reduce: Reduce, name: &str, part: Expr, made: Option<(&str, &dyn Fn(Expr) -> Expr)>| {
+            let acc = m.changing(name, reduce.identity(F32));
+            let now = m.read(acc);
+            m.push(Stmt::For(j, Expr::int(0), high.clone(), 1, vec![reduce.step(acc, now.clone(), part.clone())]));
+            let made = made.map(|(name, of)| {
+                let e = of(now.clone());
+                let bound = m.bind_as(name, e.clone());
+                let crate::program::Kind::Var(var) = bound.kind else { return (acc, e) };
+                (var, e)
+            });
+            let value = made.as_ref().map_or(now, |(var, _)| m.read(*var));
+            passes.push(Pass { reduce, part, acc, made });
+            value
+        };
+    let normal = match kind {
+        0 => {
+            let top = pass(m, Reduce::Max, "top", element.e.clone(), None);
+            let exp = Expr::call(Builtin::Exp, vec![bin(Binary::Sub, element.e.clone(), top)]);
+            let sum = pass(m, Reduce::Add, "total", exp.clone(), None);
+            bin(Binary::Div, exp, sum)
+        }
+        1 => {
+            let mean = pass(
+                m,
+                Reduce::Add,
+                "total",
+                element.e.clone(),
+                Some(("mean", &|sum| bin(Binary::Div, sum, count.clone()))),
+            );
+            let d = bin(Binary::Sub, element.e.clone(), mean);
+            let square = bin(Binary::Mul, d.clone(), d.clone());
+            let root = |sum: Expr| {
+                let variance = bin(Binary::Add, bin(Binary::Div, sum, count.clone()), number(eps));
+                Expr::call(Builtin::Sqrt, vec![variance])
+            };
+            let deviation = pass(m, Reduce::Add, "spread", square, Some(("dev", &root)));
+            bin(Binary::Div, d, deviation)
+        }
+        _ => {
+            let power = m.random.chance(60);
+            let part = if power {
+                bin(Binary::Mul, element.e.clone(), element.e.clone())
+            } else {
+                Expr::call(Builtin::Abs, vec![element.e.clone()])
+            };
+            let root = |sum: Expr| {
+                let mean = bin(Binary::Add, bin(Binary::Div, sum, count.clone()), number(eps));
+                if power { Expr::call(Builtin::Sqrt, vec![mean]) } else { mean }
+            };
+            let norm = pass(m, Reduce::Add, "total", part, Some(("norm", &root)));
+            bin(Binary::Div, element.e.clone(), norm)
+        }
+    };
+    let binds = std::mem::replace(&mut m.binds, false);
+    let mut last = Term::new(normal, -12.0, 12.0);
+    if let Some(scale) = scale {
+        let by = Expr::load(scale, vec![j_expr.clone()], F32);
+        last = Term::new(bin(Binary::Mul, last.e, by), -24.0, 24.0);
+    }
+    if let Some(shift) = shift {
+        let by = Expr::load(shift, vec![j_expr.clone()], F32);
+        last = Term::new(bin(Binary::Add, last.e, by), -25.0, 25.0);
+    }
+    if m.random.chance(60) {
+        let unary = 1 + m.random.below(3);
+        last = m.combine(vec![last], unary, 0, &MIXED);
+    }
+    m.binds = binds;
+    let store = Stmt::Store(out, vec![row.clone(), j_expr.clone()], last.e.clone());
+    m.push(Stmt::For(j, Expr::int(0), high, 1, vec![store.clone()]));
+    if m.random.chance(25) {
+        return None;
+    }
+    let threads = *m.random.weighted(&[(3, 32u32), (4, 64), (2, 128)]);
+    let way = Way::pick(m);
+    let owns: Vec<(Own, String)> = passes.iter().map(|_| (Own::new(m), m.names.free("shared_total"))).collect();
+    let t = owns[0].0.t.clone();
+    let restrict = m.random.chance(60);
+    Some(Box::new(move |program| {
+        let text = written(program, restrict, |p| {
+            let (row_name, j_name) = (p.shown(&row), program.body.var(j).name.clone());
+            let (rows_name, cols_name) = (size(program, rows), size(program, cols));
+            let mut lines = vec![
+                format!("int {row_name} = blockIdx.x;"),
+                format!("int {t} = threadIdx.x;"),
+                format!("if ({row_name} >= {rows_name}) return;"),
+            ];
+            let over = format!("for (int {j_name} = {t}; {j_name} < {cols_name}; {j_name} += {threads}) {{");
+            for (pass, (own, shared)) in passes.iter().zip(owns) {
+                let own = Own { t: t.clone(), ..own };
+                let (v, identity) = (&own.value, p.shown(&pass.reduce.identity(F32)));
+                lines.push(format!("float {v} = {identity};"));
+                lines.push(over.clone());
+                lines.push(format!("    {}", pass.reduce.into(F32, v, &p.shown(&pass.part))));
+                lines.push("}".into());
+                let (more, result) = reduced(way, pass.reduce, F32, threads, &own, &identity);
+                lines.extend(more);
+                lines.push(format!("__shared__ float {shared};"));
+                lines.push(format!("if ({t} == 0) {shared} = {result};"));
+                lines.push("__syncthreads();".into());
+                lines.push(format!("float {} = {shared};", program.body.var(pass.acc).name));
+                if let Some((var, made)) = &pass.made {
+                    lines.push(format!("float {} = {};", program.body.var(*var).name, p.shown(made)));
+                }
+            }
+            lines.push(over);
+            let stored = p.lines(std::slice::from_ref(&store), 0);
+            lines.push(format!("    {}", stored.trim_end()));
+            lines.push("}".into());
+            indent(1, &lines)
+        });
+        along_x(text, threads, (rows, 1), way.kind())
+    }))
+}

@@ -1,0 +1,91 @@
+//! Makes programs: row *i* of a seed is a function of the two, whatever else is made.
+
+mod apply;
+mod bits;
+mod block;
+mod calls;
+mod describe;
+mod elementwise;
+mod grids;
+mod image;
+mod integer;
+mod maker;
+mod matmul;
+mod memory;
+mod menu;
+mod ml;
+mod names;
+mod physics;
+mod prune;
+mod reduce;
+mod shared;
+mod shuffle;
+mod term;
+mod vector;
+
+use crate::program::{Form, Program};
+use crate::{Category, Random};
+use maker::Maker;
+
+/// The generator's version: rows of another are other rows.
+pub const VERSION: u32 = 1;
+
+/// The category of an index: all take turns.
+pub fn category(seed: u64, index: u64, among: &[Category]) -> Category {
+    // Random rather than in turn, so that every shard has all of them.
+    *Random::of(&[seed, index, VERSION as u64, 0xca7]).pick(among)
+}
+
+/// The program of an index.
+pub fn program(seed: u64, index: u64, category: Category) -> Program {
+    let mut maker = Maker::new(Random::of(&[seed, index, VERSION as u64]));
+    let m = &mut maker;
+    match category {
+        Category::Arithmetic => elementwise::arithmetic(m),
+        Category::Math => elementwise::math(m),
+        Category::ExpressionTree => elementwise::expression_tree(m),
+        Category::ScalarParam => elementwise::scalar_param(m),
+        Category::ControlFlow => elementwise::control_flow(m),
+        Category::Vector => vector::vector(m),
+        Category::Matrix => vector::matrix(m),
+        Category::Struct => vector::structs(m),
+        Category::Physics => physics::physics(m),
+        Category::Stencil => grids::stencil(m),
+        Category::GridTwo => grids::grid_two(m),
+        Category::GridThree => grids::grid_three(m),
+        Category::Image => image::image(m),
+        Category::Atomic => memory::atomic(m),
+        Category::GatherScatter => memory::gather_scatter(m),
+        Category::IntegerBits => bits::integer_bits(m),
+        Category::HalfPrecision => bits::half_precision(m),
+        Category::RandomNumbers => memory::random_numbers(m),
+        Category::Functions => calls::functions(m),
+        Category::Nested => calls::nested(m),
+        Category::Reduction => return together(maker, category, |m| reduce::reduction(m, None)),
+        Category::Scan => return together(maker, category, reduce::scan),
+        Category::Histogram => return together(maker, category, reduce::histogram),
+        Category::SharedMemory => return together(maker, category, shared::shared_memory),
+        Category::WarpShuffle => return together(maker, category, shuffle::warp_shuffle),
+        Category::TiledMatmul => return together(maker, category, matmul::tiled_matmul),
+        Category::MlOps => return together(maker, category, ml::ml_ops),
+    }
+    maker.direct();
+    let mut program = describe::finish(maker, category);
+    prune::prune(&mut program);
+    describe::told(&mut program);
+    program
+}
+
+/// A program with a CUDA text of its own, if it has a plan for one.
+fn together(mut maker: Maker, category: Category, make: impl FnOnce(&mut Maker) -> Option<block::Plan>) -> Program {
+    let plan = make(&mut maker);
+    maker.direct();
+    let mut program = describe::finish(maker, category);
+    match plan {
+        // A plan knows the program as it is.
+        Some(plan) => program.form = Form::Block(plan(&program)),
+        None => prune::prune(&mut program),
+    }
+    describe::told(&mut program);
+    program
+}

@@ -1,0 +1,523 @@
+//! Reductions, scans and histograms: plain loops and atomics in the source, blocks of threads in the CUDA text.
+
+use super::block::{Own, Plan, Reduce, Way, along_x, indent, reduced, written};
+use super::elementwise::{RANGES, scalars};
+use super::maker::Maker;
+use super::term::{ARITHMETIC, MATH, MIXED, Menu, PLAIN, Term};
+use crate::program::{Array, Binary, Builtin, Expr, Fill, Scalar, Size, Stmt, Update};
+
+/// Arrays that elements are made of.
+pub struct Elements {
+    pub arrays: Vec<(Array, (f64, f64))>,
+    pub numbers: Vec<Term>,
+    pub scalar: Scalar,
+}
+
+impl Elements {
+    /// One or two arrays of a shape, and perhaps a number.
+    pub fn new(m: &mut Maker, scalar: Scalar, shape: &[Size]) -> Elements {
+        let mut arrays = vec![];
+        for _ in 0..1 + m.random.chance(55) as usize + m.random.chance(25) as usize {
+            let range = *m.random.pick(RANGES);
+            let range = if scalar.is_float() { range } else { ((range.0 * 12.0).round(), (range.1 * 12.0).round()) };
+            arrays.push((m.input(scalar, shape, Fill::Uniform(range.0, range.1)), range));
+        }
+        let count = m.random.chance(30) as usize;
+        let numbers = scalars(m, count, scalar);
+        Elements { arrays, numbers, scalar }
+    }
+
+    /// An expression over the elements at a place, all in one.
+    pub fn at(&self, m: &mut Maker, at: &[Expr], most: f64) -> Term {
+        let binds = std::mem::replace(&mut m.binds, false);
+        let mut terms: Vec<Term> = (self.arrays.iter())
+            .map(|(array, range)| Term::new(Expr::load(*array, at.to_vec(), self.scalar), range.0, range.1))
+            .collect();
+        for _ in 0..m.random.below(3) {
+            let again = m.random.pick(&terms).clone();
+            terms.push(again);
+        }
+        terms.extend(self.numbers.clone());
+        let value = if self.scalar.is_float() {
+            let menus: [&Menu; 4] = [&PLAIN, &MATH, &MIXED, &ARITHMETIC];
+            let menu = *m.random.pick(&menus);
+            let unary = 1 + m.random.below(4);
+            let value = m.combine(terms, unary, 0, menu);
+            m.narrowed(value, most)
+        } else {
+            let unary = 1 + m.random.below(4);
+            let value = m.combine_int(terms, unary, 0);
+            if value.size() > 1e4 { m.small_int(value) } else { value }
+        };
+        m.binds = binds;
+        value
+    }
+}
+
+fn scalar(m: &mut Maker) -> Scalar {
+    *m.random.weighted(&[(5, Scalar::F32), (3, Scalar::I32), (1, Scalar::F64)])
+}
+
+fn threads(m: &mut Maker) -> u32 {
+    *m.random.weighted(&[(3, 64), (4, 128), (2, 256), (1, 32)])
+}
+
+/// Many elements become one.
+pub fn reduction(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
+    match m.random.below(3) {
+        0 => whole(m, only),
+        1 => segments(m, only),
+        _ => rows(m, only),
+    }
+}
+
+/// One value of all, by an atomic.
+fn whole(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
+    let scalar = scalar(m);
+    let n = m.size("n", false, 0, 600);
+    let elements = Elements::new(m, scalar, &[n]);
+    let reduce = if scalar == Scalar::I32 { Reduce::pick(m, scalar) } else { Reduce::Add };
+    let first = match (reduce, &reduce.identity(scalar).kind) {
+        (Reduce::Max | Reduce::Min, crate::program::Kind::Int(value)) => Fill::All(*value as f64),
+        _ => Fill::Zero,
+    };
+    let name = *m.random.pick(&["total", "result", "sum_out", "accum", "out"]);
+    let out = m.array(name, scalar, &[Size::Known(1)], first, true);
+    let i = m.index("i", n);
+    let value = elements.at(m, std::slice::from_ref(&i), 50.0);
+    m.push(Stmt::Atomic(reduce.update(), out, vec![Expr::int(0)], value.e.clone()));
+    let (way, threads, own) = (only.unwrap_or(Way::pick(m)), threads(m), Own::new(m));
+    let each = *m.random.weighted(&[(4, 1u32), (2, 2), (2, 4)]);
+    let restrict = m.random.chance(60);
+    let strided = m.random.chance(50);
+    Some(Box::new(move |program| {
+        let text = written(program, restrict, |p| {
+            let (i_name, n_name) = (p.shown(&i), crate::program::python::size(program, n));
+            let (out_name, identity) = (program.array(out).name.clone(), p.shown(&reduce.identity(scalar)));
+            let (e, t, v) = (p.shown(&value.e), &own.t, &own.value);
+            let c = scalar.c();
+            let mut lines = vec![format!("int {t} = threadIdx.x;")];
+            if each == 1 {
+                lines.push(format!("int {i_name} = blockIdx.x * blockDim.x + {t};"));
+                lines.push(format!("{c} {v} = {identity};"));
+                lines.push(format!("if ({i_name} < {n_name}) {v} = {e};"));
+            } else if strided {
+                lines.push(format!("{c} {v} = {identity};"));
+                lines.push(format!(
+                    "for (int {i_name} = blockIdx.x * blockDim.x + {t}; {i_name} < {n_name}; {i_name} += blockDim.x * gridDim.x) {{"
+                ));
+                lines.push(format!("    {}", reduce.into(scalar, v, &e)));
+                lines.push("}".into());
+            } else {
+                lines.push(format!("{c} {v} = {identity};"));
+                let first = format!("blockIdx.x * {} + {t}", threads * each);
+                lines.push(format!("int {i_name} = {first};"));
+                for k in 0..each {
+                    if k > 0 {
+                        lines.push(format!("{i_name} += {threads};"));
+                    }
+                    lines.push(format!("if ({i_name} < {n_name}) {}", reduce.into(scalar, v, &e)));
+                }
+            }
+            let (more, result) = reduced(way, reduce, scalar, threads, &own, &identity);
+            lines.extend(more);
+            lines.push(format!("if ({t} == 0) {}", reduce.atomic(&format!("{out_name}[0]"), &result)));
+            indent(1, &lines)
+        });
+        along_x(text, threads, (n, threads * each), way.kind())
+    }))
+}
+
+/// A value for each stretch of elements.
+fn segments(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
+    let scalar = scalar(m);
+    let n = m.size("n", true, 0, 600);
+    let Size::Param(number) = n else { return None };
+    let elements = Elements::new(m, scalar, &[n]);
+    let reduce = Reduce::pick(m, scalar);
+    let threads = threads(m);
+    let each = *m.random.weighted(&[(4, 1u32), (3, 2)]);
+    let length = threads * each;
+    let blocks = Size::Blocks(number, length);
+    let out = m.output(scalar, &[blocks]);
+    let b = m.index("b", blocks);
+    let begin = m.bind_as("begin", Expr::binary(Binary::Mul, b.clone(), Expr::int(length as i64)));
+    let extent = m.extent(n);
+    let end = Expr::binary(Binary::Add, begin.clone(), Expr::int(length as i64));
+    let end = m.bind_as("end", Expr::call(Builtin::Min, vec![end, extent]));
+    let acc = m.changing("acc", reduce.identity(scalar));
+    let mut value = None;
+    let mut counter = None;
+    m.count("i", begin, end, 1, |m, i| {
+        let made = elements.at(m, std::slice::from_ref(&i), 50.0);
+        let now = m.read(acc);
+        m.push(reduce.step(acc, now, made.e.clone()));
+        (value, counter) = (Some(made), Some(i));
+    });
+    let (value, i) = (value?, counter?);
+    let result = m.read(acc);
+    m.push(Stmt::Store(out, vec![b], result));
+    let (way, own) = (only.unwrap_or(Way::pick(m)), Own::new(m));
+    let restrict = m.random.chance(60);
+    Some(Box::new(move |program| {
+        let text = written(program, restrict, |p| {
+            let (i_name, n_name) = (p.shown(&i), crate::program::python::size(program, n));
+            let (out_name, identity) = (program.array(out).name.clone(), p.shown(&reduce.identity(scalar)));
+            let (e, t, v) = (p.shown(&value.e), &own.t, &own.value);
+            let c = scalar.c();
+            let mut lines = vec![format!("int {t} = threadIdx.x;"), format!("{c} {v} = {identity};")];
+            if each == 1 {
+                lines.push(format!("int {i_name} = blockIdx.x * {length} + {t};"));
+                lines.push(format!("if ({i_name} < {n_name}) {v} = {e};"));
+            } else {
+                let s = &own.step;
+                lines.push(format!("for (int {s} = {t}; {s} < {length}; {s} += {threads}) {{"));
+                lines.push(format!("    int {i_name} = blockIdx.x * {length} + {s};"));
+                lines.push(format!("    if ({i_name} < {n_name}) {}", reduce.into(scalar, v, &e)));
+                lines.push("}".into());
+            }
+            let (more, result) = reduced(way, reduce, scalar, threads, &own, &identity);
+            lines.extend(more);
+            // The last block of an empty array has nothing to write to.
+            lines.push(format!("if ({t} == 0 && blockIdx.x * {length} < {n_name}) {out_name}[blockIdx.x] = {result};"));
+            indent(1, &lines)
+        });
+        along_x(text, threads, (n, length), way.kind())
+    }))
+}
+
+/// A value for each row.
+fn rows(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
+    let scalar = scalar(m);
+    let (rows, cols) = (m.size("rows", false, 0, 9), m.size("cols", true, 1, 140));
+    let elements = Elements::new(m, scalar, &[rows, cols]);
+    let reduce = Reduce::pick(m, scalar);
+    let out = m.output(scalar, &[rows]);
+    let row = m.index("row", rows);
+    let acc = m.changing("acc", reduce.identity(scalar));
+    let high = m.extent(cols);
+    let (mut value, mut counter) = (None, None);
+    m.count("j", Expr::int(0), high.clone(), 1, |m, j| {
+        let made = elements.at(m, &[row.clone(), j.clone()], 50.0);
+        let now = m.read(acc);
+        m.push(reduce.step(acc, now, made.e.clone()));
+        (value, counter) = (Some(made), Some(j));
+    });
+    let (value, j) = (value?, counter?);
+    // 140 of what `Elements::at` allows.
+    let most = match (reduce, scalar.is_float()) {
+        (Reduce::Add, true) => 7e3,
+        (Reduce::Add, false) => 1.4e6,
+        (_, true) => 50.0,
+        (_, false) => 2e4,
+    };
+    let mut last = Term::new(m.read(acc), -most, most);
+    if scalar.is_float() && reduce == Reduce::Add && m.random.chance(50) {
+        // A mean, or a root of it.
+        let mean = Expr::binary(Binary::Div, last.e, high.cast(scalar));
+        last = Term::new(mean, -50.0, 50.0);
+    }
+    let binds = std::mem::replace(&mut m.binds, false);
+    if m.random.chance(60) {
+        let unary = 1 + m.random.below(3);
+        last = if scalar.is_float() {
+            m.combine(vec![last], unary, 0, &MIXED)
+        } else {
+            m.combine_int(vec![last], unary, 0)
+        };
+    }
+    m.binds = binds;
+    m.push(Stmt::Store(out, vec![row.clone()], last.e.clone()));
+    let (way, own) = (only.unwrap_or(Way::pick(m)), Own::new(m));
+    let threads = *m.random.weighted(&[(3, 32u32), (4, 64), (3, 128)]);
+    let restrict = m.random.chance(60);
+    Some(Box::new(move |program| {
+        let text = written(program, restrict, |p| {
+            let (j_name, row_name) = (p.shown(&j), p.shown(&row));
+            let (cols_name, rows_name) =
+                (crate::program::python::size(program, cols), crate::program::python::size(program, rows));
+            let (out_name, identity) = (program.array(out).name.clone(), p.shown(&reduce.identity(scalar)));
+            let (e, t, v) = (p.shown(&value.e), &own.t, &own.value);
+            let (c, acc_name) = (scalar.c(), program.body.var(acc).name.clone());
+            let mut lines = vec![
+                format!("int {row_name} = blockIdx.x;"),
+                format!("int {t} = threadIdx.x;"),
+                format!("if ({row_name} >= {rows_name}) return;"),
+                format!("{c} {v} = {identity};"),
+                format!("for (int {j_name} = {t}; {j_name} < {cols_name}; {j_name} += {threads}) {{"),
+                format!("    {}", reduce.into(scalar, v, &e)),
+                "}".into(),
+            ];
+            let (more, result) = reduced(way, reduce, scalar, threads, &own, &identity);
+            lines.extend(more);
+            let last = p.shown(&last.e);
+            lines.push(format!("if ({t} == 0) {{"));
+            lines.push(format!("    {c} {acc_name} = {result};"));
+            lines.push(format!("    {out_name}[{row_name}] = {last};"));
+            lines.push("}".into());
+            indent(1, &lines)
+        });
+        along_x(text, threads, (rows, 1), way.kind())
+    }))
+}
+
+/// Running sums, products and extremes of stretches.
+pub fn scan(m: &mut Maker) -> Option<Plan> {
+    let scalar = scalar(m);
+    let n = m.size("n", true, 0, 600);
+    let Size::Param(number) = n else { return None };
+    let elements = Elements::new(m, scalar, &[n]);
+    let reduce = Reduce::pick(m, scalar);
+    let reduce = if matches!(reduce, Reduce::Xor | Reduce::Or) && m.random.chance(50) { Reduce::Add } else { reduce };
+    let way = m.random.below(4);
+    let threads = if way == 3 { 32 } else { threads(m) };
+    let exclusive = m.random.chance(35);
+    let out = m.output(scalar, &[n]);
+    let blocks = Size::Blocks(number, threads);
+    let name = *m.random.pick(&["b", "seg", "chunk"]);
+    let b = m.index(name, blocks);
+    let begin = m.bind_as("begin", Expr::binary(Binary::Mul, b, Expr::int(threads as i64)));
+    let extent = m.extent(n);
+    let end = Expr::binary(Binary::Add, begin.clone(), Expr::int(threads as i64));
+    let end = m.bind_as("end", Expr::call(Builtin::Min, vec![end, extent]));
+    let acc = m.changing("running", reduce.identity(scalar));
+    let (mut value, mut counter) = (None, None);
+    m.count("i", begin, end, 1, |m, i| {
+        let made = elements.at(m, std::slice::from_ref(&i), 20.0);
+        let now = m.read(acc);
+        if exclusive {
+            m.push(Stmt::Store(out, vec![i.clone()], now.clone()));
+        }
+        m.push(reduce.step(acc, now.clone(), made.e.clone()));
+        if !exclusive {
+            m.push(Stmt::Store(out, vec![i.clone()], now));
+        }
+        (value, counter) = (Some(made), Some(i));
+    });
+    let (value, i) = (value?, counter?);
+    let own = Own::new(m);
+    let (total, restrict) = (m.names.free("add_v"), m.random.chance(60));
+    Some(Box::new(move |program| {
+        let kind = if way >= 2 { "warp_scan" } else { "shared_scan" };
+        let text = written(program, restrict, |p| {
+            let (i_name, n_name) = (p.shown(&i), crate::program::python::size(program, n));
+            let (out_name, identity) = (program.array(out).name.clone(), p.shown(&reduce.identity(scalar)));
+            let (e, c) = (p.shown(&value.e), scalar.c());
+            let Own { t, tile, value: v, step: s } = &own;
+            let joined = |a: &str, b: &str| reduce.joined(scalar, a, b);
+            let mut lines = vec![
+                format!("int {t} = threadIdx.x;"),
+                format!("int {i_name} = blockIdx.x * {threads} + {t};"),
+                format!("{c} {v} = {identity};"),
+                format!("if ({i_name} < {n_name}) {v} = {e};"),
+            ];
+            match way {
+                0 | 1 => {
+                    let double = way == 1;
+                    let size = if double { threads * 2 } else { threads };
+                    lines.insert(0, format!("__shared__ {c} {tile}[{size}];"));
+                    lines.push(format!("{tile}[{t}] = {v};"));
+                    lines.push("__syncthreads();".into());
+                    if double {
+                        lines.push("int from = 0;".into());
+                        lines.push(format!("for (int {s} = 1; {s} < {threads}; {s} *= 2) {{"));
+                        lines.push(format!("    int to = {threads} - from;"));
+                        let sum = joined(&format!("{tile}[from + {t} - {s}]"), &format!("{tile}[from + {t}]"));
+                        lines.push(format!("    {tile}[to + {t}] = {t} >= {s} ? {sum} : {tile}[from + {t}];"));
+                        lines.push("    __syncthreads();".into());
+                        lines.push("    from = to;".into());
+                        lines.push("}".into());
+                        let last = if exclusive {
+                            format!("{t} > 0 ? {tile}[from + {t} - 1] : {identity}")
+                        } else {
+                            format!("{tile}[from + {t}]")
+                        };
+                        lines.push(format!("if ({i_name} < {n_name}) {out_name}[{i_name}] = {last};"));
+                    } else {
+                        lines.push(format!("for (int {s} = 1; {s} < {threads}; {s} *= 2) {{"));
+                        lines.push(format!("    {c} {total} = {identity};"));
+                        lines.push(format!("    if ({t} >= {s}) {total} = {tile}[{t} - {s}];"));
+                        lines.push("    __syncthreads();".into());
+                        lines.push(format!("    {tile}[{t}] = {};", joined(&total, &format!("{tile}[{t}]"))));
+                        lines.push("    __syncthreads();".into());
+                        lines.push("}".into());
+                        let last = if exclusive {
+                            format!("{t} > 0 ? {tile}[{t} - 1] : {identity}")
+                        } else {
+                            format!("{tile}[{t}]")
+                        };
+                        lines.push(format!("if ({i_name} < {n_name}) {out_name}[{i_name}] = {last};"));
+                    }
+                }
+                _ => {
+                    lines.push(format!("for (int {s} = 1; {s} < 32; {s} *= 2) {{"));
+                    lines.push(format!("    {c} {total} = __shfl_up_sync(0xffffffff, {v}, {s});"));
+                    lines.push(format!("    if ({t} % 32 >= {s}) {v} = {};", joined(&total, v)));
+                    lines.push("}".into());
+                    let warps = threads / 32;
+                    if warps > 1 {
+                        lines.insert(0, format!("__shared__ {c} {tile}[{warps}];"));
+                        lines.push(format!("if ({t} % 32 == 31) {tile}[{t} / 32] = {v};"));
+                        lines.push("__syncthreads();".into());
+                        lines.push(format!("{c} base = {identity};"));
+                        lines.push(format!(
+                            "for (int w = 0; w < {t} / 32; ++w) {}",
+                            reduce.into(scalar, "base", &format!("{tile}[w]"))
+                        ));
+                        lines.push(format!("{v} = {};", joined("base", v)));
+                    }
+                    if exclusive {
+                        lines.push(format!("{c} {total}_x = __shfl_up_sync(0xffffffff, {v}, 1);"));
+                        let first = if warps > 1 { "base".to_owned() } else { identity.clone() };
+                        lines.push(format!("if ({t} % 32 == 0) {total}_x = {first};"));
+                        lines.push(format!("if ({i_name} < {n_name}) {out_name}[{i_name}] = {total}_x;"));
+                    } else {
+                        lines.push(format!("if ({i_name} < {n_name}) {out_name}[{i_name}] = {v};"));
+                    }
+                }
+            }
+            indent(1, &lines)
+        });
+        along_x(text, threads, (n, threads), kind)
+    }))
+}
+
+/// Counts of values in bins.
+pub fn histogram(m: &mut Maker) -> Option<Plan> {
+    let n = m.size("n", false, 0, 600);
+    let bins = *m.random.pick(&[8u32, 10, 16, 20, 32, 50, 64]);
+    let float = m.random.chance(55);
+    let key_scalar = if float { Scalar::F32 } else { Scalar::I32 };
+    let (low, high) = if float { *m.random.pick(&[(0.0, 1.0), (-2.0, 2.0), (0.0, 8.0)]) } else { (0.0, 1000.0) };
+    let name = *m.random.pick(&["keys", "values", "samples", "data", "x"]);
+    let keys = m.array(name, key_scalar, &[n], Fill::Uniform(low, high), false);
+    let second = m.random.chance(45).then(|| {
+        let range = if float { (-1.0, 1.0) } else { (0.0, 100.0) };
+        (m.input(key_scalar, &[n], Fill::Uniform(range.0, range.1)), range)
+    });
+    let weight = *m.random.weighted(&[(4, None), (3, Some(Scalar::F32)), (3, Some(Scalar::I32))]);
+    let weights = weight.map(|scalar| {
+        let fill = if scalar.is_float() { Fill::Uniform(0.0, 2.0) } else { Fill::Uniform(1.0, 9.0) };
+        m.array("weights", scalar, &[n], fill, false)
+    });
+    let scalar = weight.unwrap_or(Scalar::I32);
+    let name = *m.random.pick(&["counts", "hist", "bins_out", "histogram"]);
+    let out = m.array(name, scalar, &[Size::Known(bins)], Fill::Zero, true);
+    let i = m.index("i", n);
+    let binds = std::mem::replace(&mut m.binds, false);
+    let key = Expr::load(keys, vec![i.clone()], key_scalar);
+    let bin = if float {
+        let mut leaves = vec![Term::new(key.clone(), low, high)];
+        for _ in 0..m.random.below(3) {
+            leaves.push(leaves[0].clone());
+        }
+        if let Some((array, range)) = second {
+            leaves.push(Term::new(Expr::load(array, vec![i.clone()], key_scalar), range.0, range.1));
+        }
+        let menu: &Menu = if m.random.chance(50) { &MATH } else { &ARITHMETIC };
+        let unary = m.random.below(5);
+        let term = m.combine(leaves, unary, 0, menu);
+        let term = m.narrowed(term, 200.0);
+        let span = (term.high - term.low).max(0.5);
+        let factor = (bins as f64 / span * 16.0).round().max(1.0) / 16.0;
+        let shifted = if term.low == 0.0 {
+            term.e
+        } else {
+            let low = (term.low * 16.0).floor() / 16.0;
+            let op = if low < 0.0 { Binary::Add } else { Binary::Sub };
+            Expr::binary(op, term.e, Expr::float(Scalar::F32, low.abs()))
+        };
+        let scaled = Expr::binary(Binary::Mul, shifted, Expr::float(Scalar::F32, factor));
+        let place = scaled.cast(Scalar::I32);
+        Expr::call(Builtin::Clamp, vec![place, Expr::int(0), Expr::int(bins as i64 - 1)])
+    } else {
+        let mut leaves = vec![Term::new(key.clone(), low, high)];
+        for _ in 0..m.random.below(3) {
+            leaves.push(leaves[0].clone());
+        }
+        if let Some((array, range)) = second {
+            leaves.push(Term::new(Expr::load(array, vec![i.clone()], key_scalar), range.0, range.1));
+        }
+        let unary = 1 + m.random.below(4);
+        let term = m.combine_int(leaves, unary, 0);
+        let term = m.not_negative(term);
+        Expr::binary(Binary::Rem, term.e, Expr::int(bins as i64))
+    };
+    let mut amount = match (weights, scalar) {
+        (Some(w), scalar) => Term::new(Expr::load(w, vec![i.clone()], scalar), 0.0, 9.0),
+        _ => Term::new(Expr::int(1), 1.0, 1.0),
+    };
+    if weights.is_some() && m.random.chance(70) {
+        let unary = 1 + m.random.below(3);
+        amount = if scalar.is_float() {
+            m.combine(vec![amount.clone(), amount], unary, 0, &MIXED)
+        } else {
+            m.combine_int(vec![amount], unary, 0)
+        };
+    }
+    m.binds = binds;
+    let bin = m.bind_as("bin_id", bin);
+    let condition = m.random.chance(35).then(|| {
+        let op = *m.random.pick(&[Binary::Gt, Binary::Lt]);
+        if float {
+            m.threshold(&Term::new(key, low, high), op)
+        } else {
+            Expr::binary(op, key, Expr::int(m.random.within(300, 700)))
+        }
+    });
+    let step = Stmt::Atomic(Update::Add, out, vec![bin.clone()], amount.e.clone());
+    match condition.clone() {
+        Some(condition) => m.push(Stmt::If(condition, vec![step], vec![])),
+        None => m.push(step),
+    }
+    if m.random.chance(25) {
+        return None;
+    }
+    let threads = *m.random.pick(&[64u32, 128, 128, 256]);
+    let each = *m.random.pick(&[1u32, 1, 2, 4]);
+    let own = Own::new(m);
+    let restrict = m.random.chance(60);
+    Some(Box::new(move |program| {
+        let text = written(program, restrict, |p| {
+            let (i_name, n_name) = (p.shown(&i), crate::program::python::size(program, n));
+            let out_name = program.array(out).name.clone();
+            let Own { t, tile, step: s, .. } = &own;
+            let zero = if scalar.is_float() { "0.0f" } else { "0" };
+            let lets = p.lines(&program.body.stmts[..1], 2);
+            let (bin, amount) = (p.shown(&bin), p.shown(&amount.e));
+            let mut text = indent(
+                1,
+                &[
+                    format!("__shared__ {} {tile}[{bins}];", scalar.c()),
+                    format!("int {t} = threadIdx.x;"),
+                    format!("for (int {s} = {t}; {s} < {bins}; {s} += blockDim.x) {tile}[{s}] = {zero};"),
+                    "__syncthreads();".into(),
+                ],
+            );
+            if each == 1 {
+                text +=
+                    &format!("    int {i_name} = blockIdx.x * blockDim.x + {t};\n    if ({i_name} < {n_name}) {{\n");
+            } else {
+                text += &format!(
+                    "    for (int {i_name} = blockIdx.x * blockDim.x + {t}; {i_name} < {n_name}; {i_name} += blockDim.x * gridDim.x) {{\n"
+                );
+            }
+            text += &lets;
+            let add = format!("atomicAdd(&{tile}[{bin}], {amount});");
+            text += &match &condition {
+                Some(condition) => format!("        if ({}) {add}\n", p.shown(condition)),
+                None => format!("        {add}\n"),
+            };
+            text += "    }\n    __syncthreads();\n";
+            text + &indent(
+                1,
+                &[
+                    format!("for (int {s} = {t}; {s} < {bins}; {s} += blockDim.x) {{"),
+                    format!("    if ({tile}[{s}] != {zero}) atomicAdd(&{out_name}[{s}], {tile}[{s}]);"),
+                    "}".into(),
+                ],
+            )
+        });
+        along_x(text, threads, (n, threads * each), "shared_histogram")
+    }))
+}

@@ -1,0 +1,340 @@
+//! Expressions with the range that their values lie in, and how they are put together so that nothing divides by zero,
+//! leaves its domain, or grows beyond what its type holds.
+
+use super::maker::Maker;
+pub use super::menu::{ARITHMETIC, Fun, MATH, MIXED, Menu, Op, PLAIN};
+use crate::program::{Binary, Builtin, Expr, Kind, Scalar};
+
+/// An expression and where its values lie.
+#[derive(Clone, Debug)]
+pub struct Term {
+    pub e: Expr,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Term {
+    pub fn new(e: Expr, low: f64, high: f64) -> Term {
+        Term { e, low, high }
+    }
+
+    pub fn size(&self) -> f64 {
+        self.low.abs().max(self.high.abs())
+    }
+
+    pub fn scalar(&self) -> Scalar {
+        self.e.ty.element().unwrap_or(Scalar::F32)
+    }
+
+    /// Keeps away from 0 by that much.
+    fn clear(&self, by: f64) -> bool {
+        self.low >= by || self.high <= -by
+    }
+}
+
+/// The largest size that values of a type should have on the way.
+pub fn most(scalar: Scalar) -> f64 {
+    match scalar {
+        Scalar::F16 => 60.0,
+        Scalar::BF16 => 200.0,
+        Scalar::F64 => 1e6,
+        _ => 5e3,
+    }
+}
+
+/// An operator between two expressions of one type.
+pub fn bin(op: Binary, a: Expr, b: Expr) -> Expr {
+    Expr::binary(op, a, b)
+}
+
+impl Maker {
+    /// A constant that people write, between two numbers in size.
+    pub fn constant(&mut self, low: f64, high: f64) -> f64 {
+        const NICE: &[f64] = &[
+            0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 0.1, 0.2,
+            0.3, 0.4, 0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.6, 2.2, 0.05, 0.01, 0.35, 0.15, 1.05, 0.45, 10.0, 12.0, 16.0,
+        ];
+        let fitting: Vec<f64> = NICE.iter().copied().filter(|c| (low..=high).contains(c)).collect();
+        if fitting.is_empty() { (low + high) / 2.0 } else { *self.random.pick(&fitting) }
+    }
+
+    /// A constant of a type; of doubles one that floats hold too, since the dialect's literals are floats.
+    pub fn literal(&mut self, scalar: Scalar, low: f64, high: f64) -> (Expr, f64) {
+        let mut value = self.constant(low, high);
+        if scalar != Scalar::F32 {
+            value = ((value * 16.0).round() / 16.0).max(0.0625);
+        }
+        (Expr::float(scalar, value), value)
+    }
+
+    /// Joins terms with operations of a menu until one is left; each is used.
+    pub fn combine(&mut self, mut terms: Vec<Term>, mut unary: usize, bind: usize, menu: &Menu) -> Term {
+        loop {
+            let more = terms.len() > 1;
+            if !more && unary == 0 {
+                return terms.remove(0);
+            }
+            let one = unary > 0 && (!more || self.random.chance(45));
+            let at = self.random.below(terms.len());
+            let a = terms.swap_remove(at);
+            let mut made = if one {
+                unary -= 1;
+                let fun = *self.random.weighted(menu.unary);
+                self.apply(fun, a)
+            } else {
+                let at = self.random.below(terms.len());
+                let b = terms.swap_remove(at);
+                let op = *self.random.weighted(menu.binary);
+                self.join(op, a, b)
+            };
+            let last = terms.is_empty() && unary == 0;
+            if !last && self.binds && made.e.operations() > 1 && self.random.chance(bind) {
+                made.e = self.bind(made.e);
+                // A name is worth it if it is used again.
+                if self.random.chance(40) {
+                    terms.push(made.clone());
+                }
+            }
+            terms.push(made);
+        }
+    }
+
+    /// Joins two terms; where an operation does not suit their ranges, with a neighbour that does.
+    pub fn join(&mut self, op: Op, a: Term, b: Term) -> Term {
+        let scalar = a.scalar();
+        let cap = most(scalar);
+        match op {
+            Op::Add => {
+                let (low, high) = (a.low + b.low, a.high + b.high);
+                if low.abs().max(high.abs()) > cap {
+                    return self.tamed(a, b);
+                }
+                Term::new(bin(Binary::Add, a.e, b.e), low, high)
+            }
+            Op::Sub => {
+                let (low, high) = (a.low - b.high, a.high - b.low);
+                if a.e == b.e {
+                    return self.join(Op::Add, a, b);
+                }
+                if low.abs().max(high.abs()) > cap {
+                    return self.tamed(a, b);
+                }
+                Term::new(bin(Binary::Sub, a.e, b.e), low, high)
+            }
+            Op::Mul => {
+                let corners = [a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high];
+                let (low, high) = span(&corners);
+                if low.abs().max(high.abs()) > cap {
+                    return self.join(Op::Add, a, b);
+                }
+                let low = if a.e == b.e { low.max(0.0) } else { low };
+                Term::new(bin(Binary::Mul, a.e, b.e), low, high)
+            }
+            Op::Div => {
+                if a.e == b.e {
+                    return self.join(Op::Add, a, b);
+                }
+                let b = self.divisor(b);
+                let corners = [a.low / b.low, a.low / b.high, a.high / b.low, a.high / b.high];
+                let (low, high) = span(&corners);
+                if low.abs().max(high.abs()) > cap {
+                    return self.join(Op::Sub, a, b);
+                }
+                Term::new(bin(Binary::Div, a.e, b.e), low, high)
+            }
+            Op::Min | Op::Max => {
+                // Ranges that do not overlap would make one of them dead.
+                if a.high.min(b.high) - a.low.max(b.low) < 0.1 || a.e == b.e {
+                    return self.join(Op::Add, a, b);
+                }
+                if op == Op::Min {
+                    Term::new(Expr::call(Builtin::Min, vec![a.e, b.e]), a.low.min(b.low), a.high.min(b.high))
+                } else {
+                    Term::new(Expr::call(Builtin::Max, vec![a.e, b.e]), a.low.max(b.low), a.high.max(b.high))
+                }
+            }
+            Op::Pow => {
+                let a = self.positive(a, 0.2);
+                let b = if b.size() > 2.5 { self.narrowed(b, 2.0) } else { b };
+                let corners = [a.low.powf(b.low), a.low.powf(b.high), a.high.powf(b.low), a.high.powf(b.high)];
+                let (low, high) = span(&corners);
+                if high > cap / 4.0 {
+                    return self.join(Op::Mul, a, b);
+                }
+                Term::new(Expr::call(Builtin::Pow, vec![a.e, b.e]), low, high)
+            }
+            Op::Atan2 => {
+                let b = self.positive(b, 0.25);
+                Term::new(Expr::call(Builtin::Atan2, vec![a.e, b.e]), -1.58, 1.58)
+            }
+            Op::Copysign => {
+                if !(b.low < -0.1 && b.high > 0.1) || a.e == b.e {
+                    return self.join(Op::Sub, a, b);
+                }
+                let size = a.size();
+                Term::new(Expr::call(Builtin::Copysign, vec![a.e, b.e]), -size, size)
+            }
+            Op::Lerp => {
+                if a.e == b.e {
+                    return self.join(Op::Add, a, b);
+                }
+                let (t, _) = self.literal(scalar, 0.1, 0.9);
+                let (low, high) = (a.low.min(b.low), a.high.max(b.high));
+                Term::new(Expr::call(Builtin::Lerp, vec![a.e, b.e, t]), low, high)
+            }
+            Op::Choose if !self.repeats(&a) || !self.repeats(&b) => self.join(Op::Add, a, b),
+            Op::Norm if !self.repeats(&a) || !self.repeats(&b) => self.join(Op::Sub, a, b),
+            Op::Choose => {
+                let (a, b) = (self.once(a), self.once(b));
+                let condition = self.comparison(&a, &b);
+                let (low, high) = (a.low.min(b.low), a.high.max(b.high));
+                let (a, b) = if self.random.chance(50) {
+                    (self.apply(Fun::Scale, a), b)
+                } else {
+                    (a, self.apply(Fun::Shift, b))
+                };
+                let (low, high) = (low.min(a.low).min(b.low), high.max(a.high).max(b.high));
+                Term::new(Expr::choose(condition, a.e, b.e), low, high)
+            }
+            Op::AbsDiff => {
+                let difference = self.join(Op::Sub, a, b);
+                let size = difference.size();
+                Term::new(Expr::call(Builtin::Abs, vec![difference.e]), 0.0, size)
+            }
+            Op::Norm => {
+                if a.size() > cap.sqrt() / 2.0 || b.size() > cap.sqrt() / 2.0 {
+                    return self.join(Op::Add, a, b);
+                }
+                let (a, b) = (self.apply(Fun::Square, a), self.apply(Fun::Square, b));
+                let sum = self.join(Op::Add, a, b);
+                let sum = self.positive(sum, 0.05);
+                let (low, high) = (sum.low.sqrt(), sum.high.sqrt());
+                Term::new(Expr::call(Builtin::Sqrt, vec![sum.e]), low, high)
+            }
+        }
+    }
+
+    /// A comparison that can go either way.
+    pub fn comparison(&mut self, a: &Term, b: &Term) -> Expr {
+        let op = *self.random.pick(&[Binary::Lt, Binary::Gt, Binary::Le, Binary::Ge]);
+        let overlap = a.high.min(b.high) - a.low.max(b.low);
+        if overlap > 0.2 * (a.high - a.low).min(b.high - b.low) && overlap > 0.1 && a.e != b.e && self.random.chance(60)
+        {
+            return bin(op, a.e.clone(), b.e.clone());
+        }
+        self.threshold(a, op)
+    }
+
+    /// A comparison of a term with a number in the middle of its range.
+    pub fn threshold(&mut self, a: &Term, op: Binary) -> Expr {
+        let share = 0.25 + 0.5 * self.random.unit();
+        let at = a.low + (a.high - a.low) * share;
+        let step = 2f64.powi(((a.high - a.low).max(1e-3) / 16.0).log2().floor() as i32);
+        // No minus zero.
+        let at = (at / step).round() * step + 0.0;
+        bin(op, a.e.clone(), Expr::float(a.scalar(), at))
+    }
+
+    /// Whether a term may be written more than once.
+    pub fn repeats(&self, a: &Term) -> bool {
+        self.binds || a.e.operations() <= 2
+    }
+
+    /// A term that is written more than once: named, unless it is short.
+    pub fn once(&mut self, a: Term) -> Term {
+        if !self.binds || a.e.operations() <= 1 && !matches!(a.e.kind, Kind::Call(..)) {
+            return a;
+        }
+        Term { e: self.bind(a.e), ..a }
+    }
+
+    /// Two terms that are too large to be added as they are.
+    fn tamed(&mut self, a: Term, b: Term) -> Term {
+        let (a, b) = (self.narrowed(a, 8.0), self.narrowed(b, 8.0));
+        self.join(Op::Add, a, b)
+    }
+
+    /// A term brought to at most that size.
+    pub fn narrowed(&mut self, a: Term, size: f64) -> Term {
+        let scalar = a.scalar();
+        if a.size() <= size {
+            return a;
+        }
+        let choice =
+            if matches!(scalar, Scalar::F16 | Scalar::BF16) { 1 + self.random.below(2) } else { self.random.below(5) };
+        match choice {
+            0 => Term::new(Expr::call(Builtin::Tanh, vec![a.e]), -1.0, 1.0),
+            1 => {
+                let bound = Expr::float(scalar, size);
+                let low = Expr::float(scalar, -size);
+                let clamped = Expr::call(Builtin::Clamp, vec![a.e, low, bound]);
+                Term::new(clamped, a.low.max(-size), a.high.min(size))
+            }
+            2 => {
+                let factor = 2f64.powi((size / a.size()).log2().floor() as i32);
+                Term::new(bin(Binary::Mul, a.e, Expr::float(scalar, factor)), a.low * factor, a.high * factor)
+            }
+            3 => Term::new(Expr::call(Builtin::Sin, vec![a.e]), -1.0, 1.0),
+            _ => {
+                let by = 2f64.powi((a.size() / size).log2().ceil() as i32);
+                Term::new(bin(Binary::Div, a.e, Expr::float(scalar, by)), a.low / by, a.high / by)
+            }
+        }
+    }
+
+    /// A term that keeps away from 0.
+    pub fn divisor(&mut self, a: Term) -> Term {
+        if a.clear(0.25) {
+            return a;
+        }
+        let scalar = a.scalar();
+        match self.random.below(3) {
+            0 if a.size() < 60.0 && self.repeats(&a) => {
+                let a = self.once(a);
+                let size = a.size();
+                let (c, value) = self.literal(scalar, 0.5, 4.0);
+                let square = bin(Binary::Mul, a.e.clone(), a.e);
+                Term::new(bin(Binary::Add, square, c), value, size * size + value)
+            }
+            1 if a.high > 1.0 => {
+                let (c, value) = self.literal(scalar, 0.25, a.high.min(2.0));
+                Term::new(Expr::call(Builtin::Max, vec![a.e, c]), value, a.high)
+            }
+            _ => {
+                let (c, value) = self.literal(scalar, 0.5, 4.0);
+                let size = a.size();
+                let least = if a.low > 0.0 { a.low } else { 0.0 };
+                let size_of = if a.low >= 0.0 { a.e } else { Expr::call(Builtin::Abs, vec![a.e]) };
+                Term::new(bin(Binary::Add, size_of, c), least + value, size + value)
+            }
+        }
+    }
+
+    /// A term at least that large.
+    pub fn positive(&mut self, a: Term, least: f64) -> Term {
+        if a.low >= least {
+            return a;
+        }
+        let scalar = a.scalar();
+        let (c, value) = self.literal(scalar, least.max(0.25), 3.0_f64.max(least));
+        match self.random.below(3) {
+            0 if a.size() < 60.0 && self.repeats(&a) => {
+                let a = self.once(a);
+                let size = a.size();
+                let square = bin(Binary::Mul, a.e.clone(), a.e);
+                Term::new(bin(Binary::Add, square, c), value, size * size + value)
+            }
+            1 if a.high > value + 0.5 => Term::new(Expr::call(Builtin::Max, vec![a.e, c]), value, a.high),
+            _ => {
+                let size = a.size();
+                let size_of = if a.low >= 0.0 { a.e } else { Expr::call(Builtin::Abs, vec![a.e]) };
+                Term::new(bin(Binary::Add, size_of, c), value + a.low.max(0.0), size + value)
+            }
+        }
+    }
+}
+
+/// The least and the largest of some.
+pub fn span(of: &[f64]) -> (f64, f64) {
+    of.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(*x), high.max(*x)))
+}

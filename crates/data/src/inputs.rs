@@ -1,0 +1,212 @@
+//! What a kernel is given in a check: lengths at the borders of warps and blocks, and arrays filled from a seed.
+//!
+//! The numbers follow from the row's seed and index, the number of the input and of the array alone (SplitMix64, see
+//! [`Random`]), so that anyone can make them again from the recipe in a row.
+
+use std::fmt::Write;
+
+use crate::Random;
+use crate::evaluate::{Ball, Contents, Value, nearest};
+use crate::program::python::size;
+use crate::program::{Fill, Program, Scalar, Size};
+
+/// How many inputs a check uses.
+pub const INPUTS: usize = 8;
+
+/// One set of inputs.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The size parameters.
+    pub sizes: Vec<u32>,
+    /// The values passed, in the order of the program.
+    pub values: Vec<Value>,
+    /// The arrays before the launch.
+    pub arrays: Vec<Contents>,
+}
+
+/// Lengths of the n-th input.
+pub fn sizes(program: &Program, random: &mut Random, number: usize) -> Vec<u32> {
+    let block = program.block();
+    let threads: u32 = block.iter().product();
+    const PRIMES: &[u32] = &[97, 101, 127, 131, 149, 163, 191, 211, 229, 251];
+    const SMALL: &[[u32; 3]] =
+        &[[1, 1, 1], [0, 3, 2], [7, 33, 5], [17, 15, 3], [5, 31, 9], [16, 16, 4], [3, 37, 1], [13, 8, 7]];
+    // Of rows that a block shares: around one and two warps and blocks.
+    const LONG: &[u32] = &[1, 3, 33, 31, 65, 64, 127, 130];
+    let clamped = |n: u32, of: &crate::program::SizeParam| n.clamp(of.least, of.most);
+    match &program.sizes[..] {
+        [one] => {
+            let n = match number {
+                0 => 1,
+                1 => 0,
+                2 => 31,
+                3 => 33,
+                4 => threads - 1,
+                5 => threads + 1,
+                6 => *random.pick(PRIMES),
+                _ => random.within(2, 300) as u32,
+            };
+            vec![clamped(n, one)]
+        }
+        several => {
+            let row = if number < SMALL.len() { SMALL[number] } else { SMALL[random.below(SMALL.len())] };
+            let number = number % LONG.len();
+            (several.iter().enumerate())
+                .map(|(n, of)| clamped(if n > 0 && of.most >= 100 { LONG[number] } else { row[n % 3] }, of))
+                .collect()
+        }
+    }
+}
+
+/// The n-th input of a program; `attempt` draws other numbers of the same lengths.
+pub fn input(program: &Program, key: [u64; 2], number: usize, attempt: u64) -> Input {
+    let stream = |part: u64| Random::of(&[key[0], key[1], 0x1a9, number as u64, attempt, part]);
+    let sizes = sizes(program, &mut stream(0), number);
+    // Every other input is coarse, so that values meet each other and the constants they are compared with.
+    let coarse = number % 2 == 1 && attempt == 0;
+    let mut random = stream(1);
+    let values = (program.values.iter())
+        .map(|param| {
+            let scalar = program.body.var(param.var).ty.element().unwrap_or(Scalar::F32);
+            number_in(&mut random, scalar, param.range, coarse)
+        })
+        .collect();
+    let arrays = (program.arrays.iter().enumerate())
+        .map(|(n, array)| {
+            let shape: Vec<u32> = array.shape.iter().map(|size| size.of(&sizes)).collect();
+            let scalars = array.ty.scalars(&program.structs);
+            let elements: usize = shape.iter().map(|n| *n as usize).product();
+            let mut random = stream(2 + n as u64);
+            let cells = filled(&mut random, &array.fill, &scalars, elements, &sizes, coarse);
+            Contents::new(shape, scalars, cells)
+        })
+        .collect();
+    Input { sizes, values, arrays }
+}
+
+fn number_in(random: &mut Random, scalar: Scalar, (low, high): (f64, f64), coarse: bool) -> Value {
+    if scalar == Scalar::Bool {
+        return Value::Bool(Some(random.chance(50)));
+    }
+    if !scalar.is_float() {
+        return Value::Int(random.within(low as i64, high as i64));
+    }
+    let value = if coarse {
+        let steps = ((high - low) * 8.0).floor().max(1.0);
+        (low * 8.0).ceil() / 8.0 + random.below(steps as usize) as f64 / 8.0
+    } else {
+        low + (high - low) * random.unit()
+    };
+    Value::Float(Ball::exact(nearest(scalar, value)))
+}
+
+fn filled(
+    random: &mut Random,
+    fill: &Fill,
+    scalars: &[Scalar],
+    elements: usize,
+    sizes: &[u32],
+    coarse: bool,
+) -> Vec<Value> {
+    let constant = |scalar: Scalar, value: f64| match scalar {
+        scalar if scalar.is_float() => Value::Float(Ball::exact(nearest(scalar, value))),
+        Scalar::Bool => Value::Bool(Some(value != 0.0)),
+        _ => Value::Int(value as i64),
+    };
+    match fill {
+        Fill::Zero | Fill::All(_) => {
+            let value = if let Fill::All(value) = fill { *value } else { 0.0 };
+            (0..elements).flat_map(|_| scalars.iter().map(|s| constant(*s, value))).collect()
+        }
+        Fill::Uniform(low, high) => {
+            let mut cells = Vec::with_capacity(elements * scalars.len());
+            for _ in 0..elements {
+                cells.extend(scalars.iter().map(|s| number_in(random, *s, (*low, *high), coarse)));
+            }
+            cells
+        }
+        Fill::Fields(fields) => {
+            let mut cells = Vec::with_capacity(elements * scalars.len());
+            for _ in 0..elements {
+                for (scalar, field) in scalars.iter().zip(fields) {
+                    cells.push(match field {
+                        Fill::Uniform(low, high) => number_in(random, *scalar, (*low, *high), coarse),
+                        _ => constant(*scalar, 0.0),
+                    });
+                }
+            }
+            cells
+        }
+        Fill::Below(size) => {
+            let most = size.of(sizes).max(1);
+            (0..elements).map(|_| Value::Int(random.below(most as usize) as i64)).collect()
+        }
+        Fill::Permutation(_) => {
+            let mut all: Vec<i64> = (0..elements as i64).collect();
+            for n in (1..elements).rev() {
+                all.swap(n, random.below(n + 1));
+            }
+            all.into_iter().map(Value::Int).collect()
+        }
+        Fill::Offsets(size) => {
+            let most = size.of(sizes) as usize;
+            let mut all: Vec<i64> = (0..elements).map(|_| random.below(most + 1) as i64).collect();
+            all.sort_unstable();
+            if let Some(first) = all.first_mut() {
+                *first = 0;
+            }
+            if let Some(last) = all.last_mut() {
+                *last = most as i64;
+            }
+            all.into_iter().map(Value::Int).collect()
+        }
+    }
+}
+
+/// The recipe of a row's inputs, a line a parameter.
+pub fn recipe(program: &Program) -> String {
+    let mut text = String::new();
+    let fill_text = |fill: &Fill| match fill {
+        Fill::Zero => "zeros".to_owned(),
+        Fill::All(value) => format!("all {value}"),
+        Fill::Uniform(low, high) => format!("uniform {low} to {high}"),
+        Fill::Below(of) => format!("indices below {}", size(program, *of)),
+        Fill::Permutation(of) => format!("permutation of {}", size(program, *of)),
+        Fill::Offsets(of) => format!("rising offsets from 0 to {}", size(program, *of)),
+        Fill::Fields(_) => String::new(),
+    };
+    for array in &program.arrays {
+        let shape: Vec<String> = array.shape.iter().map(|s| size(program, *s)).collect();
+        let fill = match &array.fill {
+            Fill::Fields(fields) => fields.iter().map(fill_text).collect::<Vec<_>>().join("; "),
+            fill => fill_text(fill),
+        };
+        let names: Vec<&str> = array.ty.scalars(&program.structs).iter().map(|s| s.name()).collect();
+        let ty = match names[..] {
+            [one] => one.to_owned(),
+            [first, ..] if names.iter().all(|n| *n == first) => format!("{first}x{}", names.len()),
+            _ => format!("{{{}}}", names.join(", ")),
+        };
+        let _ = writeln!(text, "{}: {ty}[{}] = {fill}", array.name, shape.join(", "));
+    }
+    for value in &program.values {
+        let var = program.body.var(value.var);
+        let ty = var.ty.element().unwrap_or(Scalar::F32).name();
+        let _ = writeln!(text, "{}: {ty} = uniform {} to {}", var.name, value.range.0, value.range.1);
+    }
+    for param in &program.sizes {
+        let name = &program.body.var(param.var).name;
+        let _ = writeln!(text, "{name}: i32 = length of {} to {}", param.least, param.most);
+    }
+    let [x, y, z] = program.block();
+    let _ = writeln!(text, "block: {x}x{y}x{z}");
+    let covers: Vec<String> = match &program.form {
+        crate::program::Form::Direct(_) => program.grid.iter().rev().map(|(_, s)| size(program, *s)).collect(),
+        crate::program::Form::Block(block) => {
+            let used = block.grid.iter().filter(|(s, each)| (*s, *each) != (Size::Known(1), 1));
+            used.map(|(s, each)| format!("blocks of {each} of {}", size(program, *s))).collect()
+        }
+    };
+    let _ = writeln!(text, "grid: covers {}", covers.join(" x "));
+    text
+}

@@ -1,0 +1,37 @@
+//! Datasets of kernels: random well-typed programs, written as Python, IR, CUDA C++ and C++, each verified.
+//!
+//! | to see | look in |
+//! |---|---|
+//! | what a program is, and how it is printed | [`program`] |
+//! | how programs are made, category by category | [`mod@generate`] |
+//! | what a program computes, by a judge of its own | [`evaluate`] |
+//! | what a kernel is given in a check | [`inputs`] |
+//! | texts and metadata of a row | [`row`] |
+//! | how a row is checked: types, run | [`mod@verify`] |
+//! | which rows are alike | [`distinct`] |
+//! | wrong twins of rows | [`fault`] |
+//!
+//! This crate must not know of training or the command line.
+//!
+//! ```
+//! use bornite_data::{Category, Level, make, verify};
+//! let row = make(7, 0, Category::ALL).unwrap();
+//! assert!(row.cuda.contains("__global__"));
+//! verify(&row, Level::Run).unwrap();
+//! ```
+
+mod category;
+pub mod distinct;
+pub mod evaluate;
+pub mod fault;
+pub mod generate;
+pub mod inputs;
+pub mod program;
+mod random;
+pub mod row;
+pub mod verify;
+
+pub use category::Category;
+pub use random::Random;
+pub use row::{Row, generate, make};
+pub use verify::{Level, Rejected, verify};

@@ -1,0 +1,325 @@
+//! A program as Python source in the dialect of NVIDIA Warp.
+//!
+//! Warp mixes no types: every literal is written in the type it is used in, and a variable that a loop changes begins as
+//! `float(0.0)`, which makes it one that can change.
+
+use std::fmt::Write;
+
+use super::{ArrayParam, Binary, Body, Expr, Kind, Program, Scalar, Size, Stmt, Ty, Unary, Update, Var};
+
+/// The Python source of a program.
+pub fn print(program: &Program) -> String {
+    let mut p = Printer { program, body: &program.body, text: "import warp as wp\n".into() };
+    for found in &program.structs {
+        let _ = write!(p.text, "\n\n@wp.struct\nclass {}:\n", found.name);
+        for (name, ty) in &found.fields {
+            let _ = writeln!(p.text, "    {name}: {}", ty.python(&program.structs));
+        }
+    }
+    for function in &program.functions {
+        p.body = &function.body;
+        let params = (function.body.vars[..function.body.params].iter())
+            .map(|var| format!("{}: {}", var.name, var.ty.python(&program.structs)));
+        let params = params.collect::<Vec<_>>().join(", ");
+        let result = function.result.python(&program.structs);
+        let _ = write!(p.text, "\n\n@wp.func\ndef {}({params}) -> {result}:\n", function.name);
+        p.block(&function.body.stmts, 1);
+    }
+    p.body = &program.body;
+    let _ = write!(p.text, "\n\n@wp.kernel\ndef {}(", program.name);
+    let mut params: Vec<String> =
+        (program.arrays.iter()).map(|array| format!("{}: {}", array.name, array_type(array, program))).collect();
+    let values = program.values.iter().map(|value| value.var);
+    let sizes = program.sizes.iter().filter(|size| size.in_source).map(|size| size.var);
+    for var in values.chain(sizes) {
+        let var = program.body.var(var);
+        params.push(format!("{}: {}", var.name, var.ty.python(&program.structs)));
+    }
+    let line: usize = params.iter().map(|param| param.len() + 2).sum();
+    if line + program.name.len() > 92 {
+        let _ = write!(p.text, "\n    {},\n):\n", params.join(",\n    "));
+    } else {
+        let _ = writeln!(p.text, "{}):", params.join(", "));
+    }
+    let _ = writeln!(p.text, "    \"\"\"{}\"\"\"", program.doc);
+    let names: Vec<&str> = program.grid.iter().map(|(var, _)| program.body.var(*var).name.as_str()).collect();
+    if !names.is_empty() {
+        let _ = writeln!(p.text, "    {} = wp.tid()", names.join(", "));
+    }
+    p.block(&program.body.stmts, 1);
+    p.text
+}
+
+fn array_type(array: &ArrayParam, program: &Program) -> String {
+    let element = array.ty.python(&program.structs);
+    match array.shape.len() {
+        1 => format!("wp.array(dtype={element})"),
+        n => format!("wp.array{n}d(dtype={element})"),
+    }
+}
+
+struct Printer<'p> {
+    program: &'p Program,
+    body: &'p Body,
+    text: String,
+}
+
+/// How tightly an operator binds.
+fn binding(op: Binary) -> u8 {
+    use Binary::*;
+    match op {
+        Or => 1,
+        And => 2,
+        Lt | Le | Gt | Ge | Eq | Ne => 4,
+        BitOr => 5,
+        BitXor => 6,
+        BitAnd => 7,
+        Shl | Shr => 8,
+        Add | Sub => 9,
+        Mul | Div | Quotient | Rem => 10,
+    }
+}
+
+fn operator(op: Binary) -> &'static str {
+    use Binary::*;
+    match op {
+        Add => "+",
+        Sub => "-",
+        Mul => "*",
+        Div => "/",
+        Quotient => "//",
+        Rem => "%",
+        BitAnd => "&",
+        BitOr => "|",
+        BitXor => "^",
+        Shl => "<<",
+        Shr => ">>",
+        Lt => "<",
+        Le => "<=",
+        Gt => ">",
+        Ge => ">=",
+        Eq => "==",
+        Ne => "!=",
+        And => "and",
+        Or => "or",
+    }
+}
+
+/// A float as Python writes it.
+pub(super) fn float(value: f64) -> String {
+    let text = format!("{value:?}");
+    if text.contains(['.', 'e']) { text } else { text + ".0" }
+}
+
+impl Printer<'_> {
+    fn name(&self, var: Var) -> &str {
+        &self.body.var(var).name
+    }
+
+    fn list(&self, args: &[Expr]) -> String {
+        let mut text = String::new();
+        for (n, arg) in args.iter().enumerate() {
+            if n > 0 {
+                text.push_str(", ");
+            }
+            self.expr(arg, 0, &mut text);
+        }
+        text
+    }
+
+    fn shown(&self, e: &Expr) -> String {
+        let mut text = String::new();
+        self.expr(e, 0, &mut text);
+        text
+    }
+
+    fn expr(&self, e: &Expr, around: u8, out: &mut String) {
+        let literal = |scalar: Scalar, text: String| match scalar {
+            Scalar::F32 | Scalar::I32 => text,
+            _ => format!("{}({text})", scalar.python()),
+        };
+        match &e.kind {
+            Kind::Float(value) => {
+                let text = literal(e.ty.element().unwrap_or(Scalar::F32), float(*value));
+                let bare = text.starts_with('-') && around > 9;
+                out.push_str(&if bare { format!("({text})") } else { text });
+            }
+            Kind::Int(value) if e.ty == Ty::BOOL => out.push_str(if *value != 0 { "True" } else { "False" }),
+            Kind::Int(value) => {
+                let text = literal(e.ty.element().unwrap_or(Scalar::I32), value.to_string());
+                let bare = text.starts_with('-') && around > 9;
+                out.push_str(&if bare { format!("({text})") } else { text });
+            }
+            Kind::Var(var) => out.push_str(self.name(*var)),
+            Kind::Load(array, at) => {
+                let _ = write!(out, "{}[{}]", self.program.array(*array).name, self.list(at));
+            }
+            Kind::Unary(op, a) => {
+                let (text, binds) = match op {
+                    Unary::Neg => ("-", 11),
+                    Unary::Invert => ("~", 11),
+                    Unary::Not => ("not ", 3),
+                };
+                let wrapped = around > binds;
+                out.push_str(if wrapped { "(" } else { "" });
+                out.push_str(text);
+                self.expr(a, binds + 1, out);
+                out.push_str(if wrapped { ")" } else { "" });
+            }
+            Kind::Binary(op, both) => {
+                let binds = binding(*op);
+                // A comparison within a comparison would be a chain.
+                let left = if binds == 4 { 5 } else { binds };
+                let wrapped = around > binds;
+                out.push_str(if wrapped { "(" } else { "" });
+                self.expr(&both[0], left, out);
+                let _ = write!(out, " {} ", operator(*op));
+                self.expr(&both[1], binds + 1, out);
+                out.push_str(if wrapped { ")" } else { "" });
+            }
+            Kind::Call(builtin, args) => {
+                let _ = write!(out, "wp.{}({})", builtin.name(), self.list(args));
+            }
+            Kind::Function(func, args) => {
+                let _ = write!(out, "{}({})", self.program.functions[func.0 as usize].name, self.list(args));
+            }
+            Kind::Where(three) => {
+                let _ = write!(out, "wp.where({})", self.list(&three[..]));
+            }
+            Kind::Cast(a) => {
+                let _ = write!(out, "{}({})", e.ty.python(&self.program.structs), self.shown(a));
+            }
+            Kind::Part(a, at) => {
+                self.expr(a, 13, out);
+                match a.ty {
+                    Ty::Struct(n) => {
+                        let _ = write!(out, ".{}", self.program.structs[n as usize].fields[*at as usize].0);
+                    }
+                    Ty::Matrix(_, n) => {
+                        let _ = write!(out, "[{}, {}]", at / n, at % n);
+                    }
+                    _ => {
+                        let _ = write!(out, "[{at}]");
+                    }
+                }
+            }
+            Kind::Make(args) => {
+                let _ = write!(out, "{}({})", e.ty.python(&self.program.structs), self.list(args));
+            }
+        }
+    }
+
+    fn line(&mut self, depth: usize, text: &str) {
+        for _ in 0..depth {
+            self.text.push_str("    ");
+        }
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
+    fn block(&mut self, stmts: &[Stmt], depth: usize) {
+        for stmt in stmts {
+            let line = match stmt {
+                Stmt::Let(var, e) => {
+                    let value = self.shown(e);
+                    let changes = self.body.var(*var).changes;
+                    let plain = matches!(e.kind, Kind::Float(_) | Kind::Int(_));
+                    let value = match e.ty {
+                        Ty::Scalar(scalar @ (Scalar::F32 | Scalar::I32)) if changes && plain => {
+                            format!("{}({value})", scalar.python())
+                        }
+                        _ => value,
+                    };
+                    format!("{} = {value}", self.name(*var))
+                }
+                Stmt::Assign(var, e) => format!("{} = {}", self.name(*var), self.shown(e)),
+                Stmt::Update(var, op, e) => format!("{} {}= {}", self.name(*var), operator(*op), self.shown(e)),
+                Stmt::SetPart(var, at, e) => match self.body.var(*var).ty {
+                    Ty::Struct(n) => {
+                        let field = &self.program.structs[n as usize].fields[*at as usize].0;
+                        format!("{}.{field} = {}", self.name(*var), self.shown(e))
+                    }
+                    Ty::Matrix(_, n) => format!("{}[{}, {}] = {}", self.name(*var), at / n, at % n, self.shown(e)),
+                    _ => format!("{}[{at}] = {}", self.name(*var), self.shown(e)),
+                },
+                Stmt::Store(array, at, e) => {
+                    format!("{}[{}] = {}", self.program.array(*array).name, self.list(at), self.shown(e))
+                }
+                Stmt::Atomic(update, array, at, e) => {
+                    let name = match update {
+                        Update::Add => "add",
+                        Update::Sub => "sub",
+                        Update::Min => "min",
+                        Update::Max => "max",
+                        Update::And => "and",
+                        Update::Or => "or",
+                        Update::Xor => "xor",
+                    };
+                    let array = &self.program.array(*array).name;
+                    format!("wp.atomic_{name}({array}, {}, {})", self.list(at), self.shown(e))
+                }
+                Stmt::If(condition, then, otherwise) => {
+                    let head = format!("if {}:", self.shown(condition));
+                    self.line(depth, &head);
+                    self.block(then, depth + 1);
+                    match &otherwise[..] {
+                        [] => {}
+                        [Stmt::If(..)] => {
+                            let start = self.text.len();
+                            self.block(otherwise, depth);
+                            // `else: if` is `elif`.
+                            let at = start + depth * 4;
+                            self.text.insert_str(at, "el");
+                        }
+                        _ => {
+                            self.line(depth, "else:");
+                            self.block(otherwise, depth + 1);
+                        }
+                    }
+                    continue;
+                }
+                Stmt::For(var, low, high, step, body) => {
+                    let range = match (&low.kind, step) {
+                        (Kind::Int(0), 1) => self.shown(high),
+                        (_, 1) => format!("{}, {}", self.shown(low), self.shown(high)),
+                        _ => format!("{}, {}, {step}", self.shown(low), self.shown(high)),
+                    };
+                    let head = format!("for {} in range({range}):", self.name(*var));
+                    self.line(depth, &head);
+                    self.block(body, depth + 1);
+                    continue;
+                }
+                Stmt::While(condition, body) => {
+                    let head = format!("while {}:", self.shown(condition));
+                    self.line(depth, &head);
+                    self.block(body, depth + 1);
+                    continue;
+                }
+                Stmt::Break => "break".into(),
+                Stmt::Continue => "continue".into(),
+                Stmt::Return(None) => "return".into(),
+                Stmt::Return(Some(e)) => format!("return {}", self.shown(e)),
+                Stmt::Seed(var, seed, offset) => {
+                    format!("{} = wp.rand_init({}, {})", self.name(*var), self.shown(seed), self.shown(offset))
+                }
+                Stmt::Draw(var, state, None) => format!("{} = wp.randf({})", self.name(*var), self.name(*state)),
+                Stmt::Draw(var, state, Some((low, high))) => {
+                    format!("{} = wp.randi({}, {low}, {high})", self.name(*var), self.name(*state))
+                }
+            };
+            self.line(depth, &line);
+        }
+    }
+}
+
+/// A length as people write it: `n`, `n + 1`, `(n + 255) / 256`.
+pub fn size(program: &Program, size: Size) -> String {
+    let name = |n: u8| &program.body.var(program.sizes[n as usize].var).name;
+    match size {
+        Size::Param(n) => name(n).clone(),
+        Size::Known(n) => n.to_string(),
+        Size::Blocks(n, by) => format!("({} + {}) / {by}", name(n), by - 1),
+        Size::Plus(n, more) => format!("{} + {more}", name(n)),
+        Size::Times(n, times) => format!("{} * {times}", name(n)),
+    }
+}

@@ -1,0 +1,204 @@
+//! Types of values, and their names in Python and C.
+
+/// A type of numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[allow(missing_docs)]
+pub enum Scalar {
+    Bool,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    F16,
+    BF16,
+    F32,
+    F64,
+}
+
+use Scalar::*;
+
+impl Scalar {
+    /// True for floats.
+    pub fn is_float(self) -> bool {
+        matches!(self, F16 | BF16 | F32 | F64)
+    }
+
+    /// True for integers.
+    pub fn is_int(self) -> bool {
+        !self.is_float() && self != Bool
+    }
+
+    /// True for integers with a sign.
+    pub fn is_signed(self) -> bool {
+        matches!(self, I8 | I16 | I32 | I64)
+    }
+
+    /// Bits of a value.
+    pub fn bits(self) -> u32 {
+        match self {
+            Bool | I8 | U8 => 8,
+            I16 | U16 | F16 | BF16 => 16,
+            I32 | U32 | F32 => 32,
+            I64 | U64 | F64 => 64,
+        }
+    }
+
+    /// The name in metadata and recipes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bool => "bool",
+            I8 => "i8",
+            I16 => "i16",
+            I32 => "i32",
+            I64 => "i64",
+            U8 => "u8",
+            U16 => "u16",
+            U32 => "u32",
+            U64 => "u64",
+            F16 => "f16",
+            BF16 => "bf16",
+            F32 => "f32",
+            F64 => "f64",
+        }
+    }
+
+    /// The name in C.
+    pub fn c(self) -> &'static str {
+        match self {
+            Bool => "bool",
+            I8 => "signed char",
+            I16 => "short",
+            I32 => "int",
+            I64 => "long long",
+            U8 => "unsigned char",
+            U16 => "unsigned short",
+            U32 => "unsigned int",
+            U64 => "unsigned long long",
+            F16 => "__half",
+            BF16 => "__nv_bfloat16",
+            F32 => "float",
+            F64 => "double",
+        }
+    }
+
+    /// The name in annotations and conversions of Python.
+    pub fn python(self) -> &'static str {
+        match self {
+            Bool => "bool",
+            I8 => "wp.int8",
+            I16 => "wp.int16",
+            I32 => "int",
+            I64 => "wp.int64",
+            U8 => "wp.uint8",
+            U16 => "wp.uint16",
+            U32 => "wp.uint32",
+            U64 => "wp.uint64",
+            F16 => "wp.float16",
+            BF16 => "wp.bfloat16",
+            F32 => "float",
+            F64 => "wp.float64",
+        }
+    }
+}
+
+/// The type of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Ty {
+    /// One number.
+    Scalar(Scalar),
+    /// Two to four numbers.
+    Vector(Scalar, u8),
+    /// A square matrix with so many rows.
+    Matrix(Scalar, u8),
+    /// A struct of the program.
+    Struct(u8),
+}
+
+impl From<Scalar> for Ty {
+    fn from(scalar: Scalar) -> Ty {
+        Ty::Scalar(scalar)
+    }
+}
+
+impl Ty {
+    /// A number that is either true or false.
+    pub const BOOL: Ty = Ty::Scalar(Bool);
+    /// An `int`.
+    pub const I32: Ty = Ty::Scalar(I32);
+    /// A `float`.
+    pub const F32: Ty = Ty::Scalar(F32);
+
+    /// The type of components; of a struct, `None`.
+    pub fn element(self) -> Option<Scalar> {
+        match self {
+            Ty::Scalar(scalar) | Ty::Vector(scalar, _) | Ty::Matrix(scalar, _) => Some(scalar),
+            Ty::Struct(_) => None,
+        }
+    }
+
+    /// The type if it is a number.
+    pub fn scalar(self) -> Option<Scalar> {
+        if let Ty::Scalar(scalar) = self { Some(scalar) } else { None }
+    }
+
+    /// Components of a vector or matrix; 1 of a number.
+    pub fn parts(self) -> usize {
+        match self {
+            Ty::Scalar(_) | Ty::Struct(_) => 1,
+            Ty::Vector(_, n) => n as usize,
+            Ty::Matrix(_, n) => n as usize * n as usize,
+        }
+    }
+
+    /// The name in Python.
+    pub fn python(self, structs: &[super::Struct]) -> String {
+        let suffix = |scalar| match scalar {
+            F64 => "d",
+            F16 => "h",
+            I32 => "i",
+            _ => "",
+        };
+        match self {
+            Ty::Scalar(scalar) => scalar.python().into(),
+            Ty::Vector(scalar, n) => format!("wp.vec{n}{}", suffix(scalar)),
+            Ty::Matrix(scalar, n) => format!("wp.mat{n}{n}{}", suffix(scalar)),
+            Ty::Struct(n) => structs[n as usize].name.clone(),
+        }
+    }
+
+    /// The name in C.
+    pub fn c(self, structs: &[super::Struct]) -> String {
+        let short = |scalar| match scalar {
+            F64 => "double",
+            I32 => "int",
+            _ => "float",
+        };
+        match self {
+            Ty::Scalar(scalar) => scalar.c().into(),
+            Ty::Vector(scalar, n) => format!("{}{n}", short(scalar)),
+            Ty::Matrix(F64, n) => format!("mat{n}d"),
+            Ty::Matrix(_, n) => format!("mat{n}"),
+            Ty::Struct(n) => structs[n as usize].name.clone(),
+        }
+    }
+
+    /// The types of all components, in order.
+    pub fn scalars(self, structs: &[super::Struct]) -> Vec<Scalar> {
+        match self {
+            Ty::Struct(n) => structs[n as usize].fields.iter().flat_map(|(_, ty)| ty.scalars(structs)).collect(),
+            _ => vec![self.element().unwrap_or(F32); self.parts()],
+        }
+    }
+
+    /// The type of a component or field.
+    pub fn part(self, at: u8, structs: &[super::Struct]) -> Ty {
+        match self {
+            Ty::Struct(n) => structs[n as usize].fields[at as usize].1,
+            _ => Ty::Scalar(self.element().unwrap_or(F32)),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The CUDA texts of many rows, compiled by NVRTC as one program; where that fails, halves are tried.
+
+use bornite_cuda::{Cubin, Error, compile_ptx, compile_with};
+
+use crate::Row;
+
+/// Rows that are compiled together. More save little: NVRTC's start is spread thin from about this many on.
+pub const BATCH: usize = 32;
+
+/// What 16-bit floats are to NVRTC where CUDA's headers are not at hand: the same names, computed in 32 bits and rounded.
+const HALF: &str = r#"
+struct __half { unsigned short bits; };
+__device__ inline float __half2float(__half a) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(a.bits)); return r; }
+__device__ inline __half __float2half(float a) { __half r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(a)); return r; }
+__device__ inline __half __hadd(__half a, __half b) { return __float2half(__half2float(a) + __half2float(b)); }
+__device__ inline __half __hsub(__half a, __half b) { return __float2half(__half2float(a) - __half2float(b)); }
+__device__ inline __half __hmul(__half a, __half b) { return __float2half(__half2float(a) * __half2float(b)); }
+__device__ inline __half __hdiv(__half a, __half b) { return __float2half(__half2float(a) / __half2float(b)); }
+__device__ inline __half __hneg(__half a) { return __float2half(-__half2float(a)); }
+"#;
+
+const BFLOAT: &str = r#"
+struct __nv_bfloat16 { unsigned short bits; };
+__device__ inline float __bfloat162float(__nv_bfloat16 a) { return __uint_as_float((unsigned int)a.bits << 16); }
+__device__ inline __nv_bfloat16 __float2bfloat16(float a) {
+    unsigned int u = __float_as_uint(a);
+    __nv_bfloat16 r;
+    r.bits = (unsigned short)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    return r;
+}
+__device__ inline __nv_bfloat16 __hadd(__nv_bfloat16 a, __nv_bfloat16 b) { return __float2bfloat16(__bfloat162float(a) + __bfloat162float(b)); }
+__device__ inline __nv_bfloat16 __hsub(__nv_bfloat16 a, __nv_bfloat16 b) { return __float2bfloat16(__bfloat162float(a) - __bfloat162float(b)); }
+__device__ inline __nv_bfloat16 __hmul(__nv_bfloat16 a, __nv_bfloat16 b) { return __float2bfloat16(__bfloat162float(a) * __bfloat162float(b)); }
+__device__ inline __nv_bfloat16 __hdiv(__nv_bfloat16 a, __nv_bfloat16 b) { return __float2bfloat16(__bfloat162float(a) / __bfloat162float(b)); }
+__device__ inline __nv_bfloat16 __hneg(__nv_bfloat16 a) { return __float2bfloat16(-__bfloat162float(a)); }
+"#;
+
+/// The name of a row's kernel in a program of several.
+pub fn symbol(number: usize, row: &Row) -> String {
+    format!("row{number}_{}", row.name)
+}
+
+/// The texts of several rows as one program: each in a namespace of its own, each kernel under a name of its own.
+pub fn program(rows: &[&Row]) -> String {
+    let mut text = String::new();
+    for (header, stand_in) in [("#include <cuda_fp16.h>", HALF), ("#include <cuda_bf16.h>", BFLOAT)] {
+        if rows.iter().any(|row| row.cuda.contains(header)) {
+            text.push_str(stand_in);
+        }
+    }
+    for (number, row) in rows.iter().enumerate() {
+        text.push_str(&format!("namespace rows_{number} {{\n"));
+        let head = format!("__global__ void {}(", row.name);
+        let own = format!("extern \"C\" __global__ void {}(", symbol(number, row));
+        for line in row.cuda.lines().filter(|line| !line.starts_with("#include")) {
+            text.push_str(&line.replace(&head, &own));
+            text.push('\n');
+        }
+        text.push_str("}\n");
+    }
+    text
+}
+
+/// Rows that were compiled together.
+pub struct Compiled<T> {
+    /// What NVRTC made of them.
+    pub code: T,
+    /// Which rows, in the order of their numbers in the program.
+    pub rows: Vec<usize>,
+}
+
+/// What a compilation of many rows gave: what was compiled, and what NVRTC says of rows that it refuses.
+pub type Outcome<T> = Result<(Vec<Compiled<T>>, Vec<(usize, String)>), Error>;
+
+/// Compiles rows to PTX for an architecture: all that the level `compile` asks for, in half the time of machine code.
+pub fn to_ptx(rows: &[&Row], arch: &str) -> Outcome<String> {
+    in_batches(rows, &|text| compile_ptx("rows", text, arch))
+}
+
+/// Compiles rows to machine code, as nvcc would: products and sums contracted, which the judge's bounds allow for.
+pub fn to_machine_code(rows: &[&Row], arch: &str) -> Outcome<Cubin> {
+    in_batches(rows, &|text| compile_with("rows", text, arch, &["--std=c++17"]))
+}
+
+fn in_batches<T>(rows: &[&Row], compile: &dyn Fn(&str) -> Result<T, Error>) -> Outcome<T> {
+    let (mut done, mut failed) = (vec![], vec![]);
+    let mut left: Vec<Vec<usize>> = vec![];
+    for first in (0..rows.len()).step_by(BATCH) {
+        left.push((first..rows.len().min(first + BATCH)).collect());
+    }
+    while let Some(numbers) = left.pop() {
+        let chosen: Vec<&Row> = numbers.iter().map(|n| rows[*n]).collect();
+        match compile(&program(&chosen)) {
+            Ok(code) => done.push(Compiled { code, rows: numbers }),
+            Err(Error::Compile { log, .. }) if numbers.len() == 1 => failed.push((numbers[0], log)),
+            Err(Error::Compile { .. }) => {
+                let (first, second) = numbers.split_at(numbers.len() / 2);
+                left.extend([first.to_vec(), second.to_vec()]);
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    failed.sort_unstable();
+    Ok((done, failed))
+}

@@ -1,0 +1,91 @@
+//! Rows on a GPU, on the inputs that the interpreter has seen them on.
+
+use std::sync::Arc;
+
+use bornite_cuda::{Buffer, Device, Error, Function, Geometry};
+
+use super::compile::{symbol, to_machine_code};
+use super::run::{self, Expected};
+use super::{Checked, Rejected, memory};
+use crate::Row;
+use crate::evaluate::Value;
+use crate::program::Scalar;
+
+/// Checks rows on a GPU. Each must have passed the interpreter, which is what makes it safe to launch: on the same inputs
+/// no index leaves its array.
+pub fn check(rows: &[&Row], device: &Arc<Device>) -> Result<Vec<Result<Checked, Rejected>>, Error> {
+    let mut outcome: Vec<Result<Checked, Rejected>> = vec![Ok(Checked::default()); rows.len()];
+    let (compiled, failed) = to_machine_code(rows, &device.info().arch())?;
+    for (n, log) in failed {
+        outcome[n] = Err(Rejected::Compile(log));
+    }
+    for batch in compiled {
+        for (number, n) in batch.rows.iter().enumerate() {
+            let row = rows[*n];
+            let cases = match run::expected(&row.program, [row.seed, row.index]) {
+                Ok(cases) => match run::against(&row.program, &row.cuda, &cases) {
+                    Ok(_) => cases,
+                    Err(why) => {
+                        outcome[*n] = Err(why);
+                        continue;
+                    }
+                },
+                Err(why) => {
+                    outcome[*n] = Err(why);
+                    continue;
+                }
+            };
+            let program = &row.program;
+            let sizes: Vec<usize> = (program.values.iter().map(|value| program.body.var(value.var).ty))
+                .chain(program.sizes.iter().map(|_| Scalar::I32.into()))
+                .map(|ty| ty.element().map_or(4, |scalar| scalar.bits() as usize / 8))
+                .collect();
+            let function = Function::load(device, &batch.code, &symbol(number, row), program.arrays.len(), sizes)?;
+            outcome[*n] = launched(row, &function, &cases)?;
+        }
+    }
+    Ok(outcome)
+}
+
+fn launched(row: &Row, function: &Function, cases: &[Expected]) -> Result<Result<Checked, Rejected>, Error> {
+    let program = &row.program;
+    let mut checked = Checked::default();
+    for (number, case) in cases.iter().enumerate() {
+        let mut buffers = vec![];
+        for (array, contents) in program.arrays.iter().zip(&case.input.arrays) {
+            let bytes = memory::packed(&array.ty, &program.structs, contents);
+            let buffer = Buffer::new(function.device(), bytes.len().max(16))?;
+            let mut padded = bytes;
+            padded.resize(padded.len().max(16), 0);
+            buffer.upload(&padded)?;
+            buffers.push((buffer, padded));
+        }
+        let mut values: Vec<Vec<u8>> = vec![];
+        for (param, value) in program.values.iter().zip(&case.input.values) {
+            let scalar = program.body.var(param.var).ty.element().unwrap_or(Scalar::F32);
+            values.push(memory::bytes(scalar, value));
+        }
+        for size in &case.input.sizes {
+            values.push(memory::bytes(Scalar::I32, &Value::Int(*size as i64)));
+        }
+        let pointers: Vec<(&Buffer, usize)> = buffers.iter().map(|(buffer, _)| (buffer, 0)).collect();
+        let geometry = Geometry::new(program.blocks(&case.input.sizes), program.block());
+        // SAFETY: the interpreter ran this text on these inputs without a report, so every access is inside its buffer, and
+        // the parameters are those of the text: its arrays, its values, its sizes.
+        #[allow(unsafe_code)]
+        unsafe {
+            function.launch_as(&geometry, None, &pointers, &values)?;
+        }
+        for (n, array) in program.arrays.iter().enumerate().filter(|(_, array)| array.written) {
+            let (buffer, bytes) = &mut buffers[n];
+            buffer.download(bytes)?;
+            let found = memory::unpacked(&array.ty, &program.structs, bytes, &case.after[n]);
+            match run::compared(&found, &case.after[n], &array.name, number) {
+                Ok(count) => checked.compared += count,
+                Err(why) => return Ok(Err(why)),
+            }
+        }
+        checked.inputs += 1;
+    }
+    Ok(Ok(checked))
+}

@@ -1,0 +1,83 @@
+//! Arrays as bytes, laid out as C lays them out, for devices that know nothing of programs.
+
+use crate::evaluate::{Contents, Value};
+use crate::program::{Scalar, Struct, Ty};
+
+/// Offsets and types of the components of an element, and its size.
+fn layout(ty: &Ty, structs: &[Struct]) -> (Vec<(usize, Scalar)>, usize) {
+    let mut offsets = vec![];
+    let (mut at, mut widest) = (0usize, 1usize);
+    let fields: Vec<Ty> = match ty {
+        Ty::Struct(n) => structs[*n as usize].fields.iter().map(|(_, ty)| *ty).collect(),
+        ty => vec![*ty],
+    };
+    for field in fields {
+        // CUDA's vectors of two and four lie at multiples of their size, up to 16 bytes.
+        let each = field.element().map_or(4, |scalar| scalar.bits() as usize / 8);
+        let align = match field {
+            Ty::Vector(_, n @ (2 | 4)) => (each * n as usize).min(16),
+            _ => each,
+        };
+        at = at.next_multiple_of(align);
+        widest = widest.max(align);
+        for scalar in field.scalars(structs) {
+            offsets.push((at, scalar));
+            at += each;
+        }
+    }
+    (offsets, at.next_multiple_of(widest))
+}
+
+/// A number as bytes.
+pub fn bytes(scalar: Scalar, value: &Value) -> Vec<u8> {
+    match value {
+        Value::Float(ball) => match scalar {
+            Scalar::F64 => ball.mid.to_le_bytes().to_vec(),
+            Scalar::F16 => half::f16::from_f64(ball.mid).to_le_bytes().to_vec(),
+            Scalar::BF16 => half::bf16::from_f64(ball.mid).to_le_bytes().to_vec(),
+            _ => (ball.mid as f32).to_le_bytes().to_vec(),
+        },
+        Value::Int(value) => value.to_le_bytes()[..scalar.bits() as usize / 8].to_vec(),
+        Value::Bool(truth) => vec![(*truth == Some(true)) as u8],
+        Value::Many(_) => vec![],
+    }
+}
+
+/// An array as bytes.
+pub fn packed(ty: &Ty, structs: &[Struct], contents: &Contents) -> Vec<u8> {
+    let (offsets, size) = layout(ty, structs);
+    let mut all = vec![0; contents.cells.len() / offsets.len() * size];
+    for (n, cell) in contents.cells.iter().enumerate() {
+        let (offset, scalar) = offsets[n % offsets.len()];
+        let bytes = bytes(scalar, cell);
+        let at = n / offsets.len() * size + offset;
+        all[at..at + bytes.len()].copy_from_slice(&bytes);
+    }
+    all
+}
+
+/// The components in the bytes of an array: floats as they are, integers by their bits.
+pub fn unpacked(ty: &Ty, structs: &[Struct], bytes: &[u8], like: &Contents) -> Vec<Value> {
+    let (offsets, size) = layout(ty, structs);
+    let word = |at: usize, count: usize| {
+        let mut word = [0u8; 8];
+        word[..count].copy_from_slice(&bytes[at..at + count]);
+        u64::from_le_bytes(word)
+    };
+    (0..like.cells.len())
+        .map(|n| {
+            let (offset, scalar) = offsets[n % offsets.len()];
+            let at = n / offsets.len() * size + offset;
+            let bits = word(at, scalar.bits() as usize / 8);
+            let float = |value: f64| Value::Float(crate::evaluate::Ball::exact(value));
+            match scalar {
+                Scalar::F64 => float(f64::from_bits(bits)),
+                Scalar::F32 => float(f32::from_bits(bits as u32) as f64),
+                Scalar::F16 => float(half::f16::from_bits(bits as u16).to_f64()),
+                Scalar::BF16 => float(half::bf16::from_bits(bits as u16).to_f64()),
+                Scalar::Bool => Value::Bool(Some(bits != 0)),
+                _ => Value::Int(crate::evaluate::wrapped(scalar, bits as i64)),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,240 @@
+//! The CUDA text under the checking interpreter, against the independent evaluation of the program.
+
+use bornite_ir::interp::{Options, Order, run_with};
+use bornite_ir::{Arg, FaultKind, Kernel, Scalar as IrScalar, Value as IrValue, peek, poke};
+use bornite_lang::cuda::Module;
+use bornite_lang::{Given, Lowered, Request};
+
+use super::Rejected;
+use crate::Row;
+use crate::evaluate::{self, Ball, Contents, Stop, Value};
+use crate::inputs::{INPUTS, Input, input};
+use crate::program::{Program, Scalar};
+use crate::row::request;
+
+/// Draws of an input before a program is given up.
+const ATTEMPTS: u64 = 6;
+
+/// The share of an element's size that a bound may be.
+const BLUNT: f64 = 2e-2;
+
+/// What a check did.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Checked {
+    /// Inputs that were run.
+    pub inputs: usize,
+    /// Components that were compared.
+    pub compared: usize,
+    /// Instances of the source that were evaluated.
+    pub instances: u64,
+}
+
+/// Inputs with what a program makes of them.
+pub struct Expected {
+    /// What goes in.
+    pub input: Input,
+    /// What comes out.
+    pub after: Vec<Contents>,
+}
+
+/// What the program of a row makes of each of its inputs.
+pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejected> {
+    let all: Result<Vec<Expected>, Rejected> = (0..INPUTS)
+        .map(|number| {
+            for attempt in 0..ATTEMPTS {
+                let input = input(program, key, number, attempt);
+                let mut after = input.arrays.clone();
+                match evaluate::run(program, &input.sizes, &input.values, &mut after) {
+                    Ok(()) => return Ok(Expected { input, after }),
+                    Err(Stop::Undecided) => {}
+                    Err(Stop::Invalid(what)) => return Err(Rejected::Invalid(what)),
+                }
+            }
+            Err(Rejected::Undecided { input: number })
+        })
+        .collect();
+    let all = all?;
+    sharp(&all)?;
+    Ok(all)
+}
+
+/// Bounds must be narrow beside the sizes of what they bound, over all inputs.
+fn sharp(all: &[Expected]) -> Result<(), Rejected> {
+    let arrays = all.first().map_or(0, |case| case.after.len());
+    for n in 0..arrays {
+        let (mut size, mut bound, mut count) = (0.0, 0.0, 0);
+        for cell in all.iter().flat_map(|case| &case.after[n].cells) {
+            if let Value::Float(ball) = cell {
+                size += ball.mid.abs();
+                bound += ball.err;
+                count += 1;
+            }
+        }
+        let narrow = match all[0].after[n].scalars[0] {
+            Scalar::F16 => 0.03,
+            Scalar::BF16 => 0.1,
+            _ => BLUNT,
+        };
+        if count > 0 && bound > size * narrow + count as f64 * 1e-9 {
+            return Err(Rejected::Blunt { bound, size });
+        }
+    }
+    Ok(())
+}
+
+/// Checks a row's own texts: the CUDA text on all inputs, the source on some.
+pub fn check(row: &Row) -> Result<Checked, Rejected> {
+    let cases = expected(&row.program, [row.seed, row.index])?;
+    source_against(&row.program, &row.source, &cases[2..4])?;
+    against(&row.program, &row.cuda, &cases)
+}
+
+/// Checks a Python source of a program against what is expected.
+pub fn source_against(program: &Program, source: &str, expected: &[Expected]) -> Result<(), Rejected> {
+    let wrong = |errors: bornite_lang::Errors| Rejected::Source(errors.to_string());
+    let module = bornite_lang::python::Module::parse("kernel.py", source).map_err(wrong)?;
+    for (number, case) in expected.iter().enumerate() {
+        let sizes = &case.input.sizes;
+        let dims: Vec<u64> = program.grid.iter().map(|(_, size)| size.of(sizes) as u64).collect();
+        let mut request = Request::over(&dims);
+        for array in &program.arrays {
+            let extents: Vec<u64> = array.shape.iter().map(|size| size.of(sizes) as u64).collect();
+            request = request.shape(&array.name, &extents);
+        }
+        let lowered = module.kernel(&program.name, &request).map_err(wrong)?;
+        one(program, &lowered, case, number)?;
+    }
+    Ok(())
+}
+
+/// Checks any CUDA text of a program against what is expected.
+pub fn against(program: &Program, cuda: &str, expected: &[Expected]) -> Result<Checked, Rejected> {
+    let module = Module::parse("kernel.cu", cuda).map_err(|e| Rejected::Text(e.to_string()))?;
+    let mut checked = Checked::default();
+    for (number, case) in expected.iter().enumerate() {
+        let lowered = module.kernel(&program.name, &request(program, &case.input.sizes));
+        let lowered = lowered.map_err(|e| Rejected::Text(e.to_string()))?;
+        checked.compared += one(program, &lowered, case, number)?;
+        checked.inputs += 1;
+        checked.instances += program.grid.iter().map(|(_, s)| s.of(&case.input.sizes) as u64).product::<u64>();
+    }
+    Ok(checked)
+}
+
+fn value(scalar: IrScalar, of: &Value) -> IrValue {
+    match of {
+        Value::Float(ball) => IrValue::from_f64(scalar, ball.mid),
+        Value::Int(value) => IrValue::int(scalar, *value),
+        Value::Bool(truth) => IrValue::int(scalar, (*truth == Some(true)) as i64),
+        Value::Many(_) => IrValue::int(scalar, 0),
+    }
+}
+
+fn one(program: &Program, lowered: &Lowered, case: &Expected, number: usize) -> Result<usize, Rejected> {
+    let kernel = &lowered.kernel;
+    let mut memory: Vec<Vec<u64>> = vec![vec![]; kernel.params.len()];
+    let mut values: Vec<Vec<IrValue>> = vec![vec![]; kernel.values.len()];
+    for (name, given) in &lowered.params {
+        match given {
+            Given::View(n) => {
+                let Some(at) = program.arrays.iter().position(|array| array.name == *name) else { continue };
+                memory[*n as usize] = packed(kernel, *n as usize, &case.input.arrays[at]);
+            }
+            Given::Value(n) => {
+                let ty = kernel.values[*n as usize].ty.components(&kernel.structs);
+                let name_of = |var| &program.body.var(var).name == name;
+                let passed = (program.values.iter().zip(&case.input.values))
+                    .find(|(param, _)| name_of(param.var))
+                    .map(|(_, passed)| passed.clone());
+                let size = (program.sizes.iter().zip(&case.input.sizes))
+                    .find(|(param, _)| name_of(param.var))
+                    .map(|(_, size)| Value::Int(*size as i64));
+                let Some(passed) = passed.or(size) else { continue };
+                values[*n as usize] = vec![value(ty[0], &passed)];
+            }
+        }
+    }
+    let mut args: Vec<Arg<'_>> = (memory.iter_mut().zip(&kernel.params))
+        .map(|(words, p)| if p.access.writes() { Arg::Write(words) } else { Arg::Read(words) })
+        .collect();
+    args.extend(values.iter().map(|parts| Arg::Value(parts)));
+    let order = if number.is_multiple_of(2) { Order::Forward } else { Order::Reverse };
+    let options = Options { order, max_statements: Some(2_000_000), instances: true, divisions: true };
+    run_with(kernel, &mut args, options).map_err(|fault| Rejected::Report {
+        kind: kind(&fault.kind),
+        input: number,
+        line: lowered.line_of(&fault),
+        report: fault.kind.to_string(),
+    })?;
+    let mut count = 0;
+    for (name, given) in &lowered.params {
+        let Given::View(n) = given else { continue };
+        let Some(at) = program.arrays.iter().position(|array| array.name == *name) else { continue };
+        if program.arrays[at].written {
+            let found = unpacked(kernel, *n as usize, &memory[*n as usize], &case.after[at]);
+            count += compared(&found, &case.after[at], name, number)?;
+        }
+    }
+    Ok(count)
+}
+
+/// The memory of a view.
+fn packed(kernel: &Kernel, view: usize, contents: &Contents) -> Vec<u64> {
+    let layout = kernel.params[view].ty.layout(&kernel.structs);
+    let elements = contents.cells.len() / contents.scalars.len();
+    let mut words = vec![0; (elements * layout.bytes).div_ceil(8)];
+    for (n, cell) in contents.cells.iter().enumerate() {
+        let (offset, scalar) = layout.offsets[n % layout.offsets.len()];
+        poke(&mut words, n / layout.offsets.len() * layout.bytes + offset, value(scalar, cell));
+    }
+    words
+}
+
+fn kind(kind: &FaultKind) -> &'static str {
+    match kind {
+        FaultKind::OutOfBounds { .. } => "bounds",
+        FaultKind::Misaligned { .. } => "misaligned",
+        FaultKind::Uninitialised { .. } => "uninitialised",
+        FaultKind::Race { .. } => "race",
+        FaultKind::DivergentBarrier { .. } => "barrier",
+        FaultKind::PartialWarp { .. } => "warp",
+        FaultKind::Division { .. } => "division",
+        FaultKind::TooLong(_) => "too long",
+        FaultKind::BadCall(_) => "bad call",
+    }
+}
+
+/// The components in the memory of a view.
+fn unpacked(kernel: &Kernel, view: usize, words: &[u64], like: &Contents) -> Vec<Value> {
+    let layout = kernel.params[view].ty.layout(&kernel.structs);
+    (0..like.cells.len())
+        .map(|n| {
+            let (offset, scalar) = layout.offsets[n % layout.offsets.len()];
+            let found = peek(words, n / layout.offsets.len() * layout.bytes + offset, scalar);
+            match scalar {
+                scalar if scalar.is_float() => Value::Float(Ball::exact(found.as_f64())),
+                IrScalar::Bool => Value::Bool(Some(found.bits() != 0)),
+                _ => Value::Int(found.as_i64()),
+            }
+        })
+        .collect()
+}
+
+/// Compares what was found with what is expected; how many components that were.
+pub fn compared(found: &[Value], after: &Contents, name: &str, input: usize) -> Result<usize, Rejected> {
+    for (n, (found, cell)) in found.iter().zip(&after.cells).enumerate() {
+        let scalar = after.scalars[n % after.scalars.len()];
+        let (right, found, expected, bound) = match (found, cell) {
+            (Value::Float(found), Value::Float(ball)) => {
+                let ball = ball.to(scalar);
+                ((found.mid - ball.mid).abs() <= ball.err, found.mid, ball.mid, ball.err)
+            }
+            (Value::Int(found), Value::Int(value)) => (found == value, *found as f64, *value as f64, 0.0),
+            (found, cell) => (found == cell, 0.0, 0.0, 0.0),
+        };
+        if !right {
+            return Err(Rejected::Differs { input, array: name.to_owned(), element: n, found, expected, bound });
+        }
+    }
+    Ok(after.cells.len())
+}

@@ -1,0 +1,34 @@
+//! NVRTC takes every text, where it is there.
+
+use bornite_data::verify::compile::to_ptx;
+use bornite_data::{Category, Row, make};
+
+use crate::{full, seed};
+
+#[test]
+fn nvrtc_takes_every_text() {
+    if let Err(why) = bornite_cuda::nvrtc_version() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let seed = seed();
+    let each = if full() { 40 } else { 2 };
+    let mut rows: Vec<Row> = vec![];
+    for category in Category::ALL {
+        rows.extend((0..each).filter_map(|index| make(seed, index, &[*category]).ok()));
+    }
+    let start = std::time::Instant::now();
+    let all: Vec<&Row> = rows.iter().collect();
+    let (compiled, failed) = to_ptx(&all, "sm_90").unwrap();
+    println!("{:.0} rows a second", rows.len() as f64 / start.elapsed().as_secs_f64());
+    if let Some((n, log)) = failed.first() {
+        panic!("{} of {}: {log}\n{}", rows[*n].id(), failed.len(), rows[*n].cuda);
+    }
+    assert_eq!(compiled.iter().map(|batch| batch.rows.len()).sum::<usize>(), rows.len());
+    // One that is no program is found among the others.
+    rows[5].cuda = rows[5].cuda.replace("blockIdx", "noIdx");
+    let all: Vec<&Row> = rows.iter().take(12).collect();
+    let (compiled, failed) = to_ptx(&all, "sm_90").unwrap();
+    assert_eq!(failed.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [5]);
+    assert_eq!(compiled.iter().map(|batch| batch.rows.len()).sum::<usize>(), 11);
+}

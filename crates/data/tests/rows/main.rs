@@ -1,0 +1,211 @@
+//! Rows of all categories: right by the judge, the same whoever makes them, distinct, and with a judge that is sharp.
+#![allow(missing_docs)]
+
+mod compiled;
+mod host;
+mod sharp;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bornite_data::distinct::{Seen, Sketch, Verdict, split};
+use bornite_data::fault::{FaultKind, twin};
+use bornite_data::verify::expected;
+use bornite_data::{Category, Level, Random, Rejected, Row, generate, make, verify};
+
+fn full() -> bool {
+    std::env::var_os("BORNITE_TEST_FULL").is_some()
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
+    let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
+    println!("BORNITE_TEST_SEED={seed}");
+    seed
+}
+
+/// The first rows of a category.
+fn rows(seed: u64, category: Category, count: u64) -> impl Iterator<Item = Row> {
+    (0..count).map(move |index| {
+        make(seed, index, &[category]).unwrap_or_else(|why| panic!("{} {seed} {index}: {why}", category.name()))
+    })
+}
+
+#[test]
+fn every_category_makes_rows_that_the_judge_finds_right() {
+    let seed = seed();
+    let each = if full() { 400 } else { 6 };
+    for category in Category::ALL {
+        let mut given_up = 0;
+        for row in rows(seed, *category, each) {
+            match verify(&row, Level::Run) {
+                Ok(checked) => {
+                    assert_eq!(checked.inputs, 8);
+                    assert!(checked.compared > 0, "{}", row.cuda);
+                }
+                // Inputs on which rounding decides, or bounds that are too wide: no row, but no mistake either.
+                Err(Rejected::Undecided { .. } | Rejected::Blunt { .. }) => given_up += 1,
+                Err(why) => panic!("{} {}: {why}\n{}\n{}", category.name(), row.id(), row.source, row.cuda),
+            }
+        }
+        assert!(given_up * 5 <= each + 5, "{}: {given_up} of {each} were given up", category.name());
+    }
+}
+
+#[test]
+fn a_row_depends_on_seed_and_index_alone() {
+    let seed = seed();
+    let texts = |row: &Row| (row.source.clone(), row.cuda.clone(), row.ir.clone(), row.cpp.clone(), row.inputs.clone());
+    let first: Vec<_> = (0..60).map(|index| texts(&generate(seed, index).unwrap())).collect();
+    for index in (0..60).rev() {
+        assert_eq!(texts(&generate(seed, index).unwrap()), first[index as usize], "row {index}");
+    }
+    assert_ne!(first[0], texts(&generate(seed + 1, 0).unwrap()));
+}
+
+#[test]
+fn all_categories_take_part_and_say_what_they_do() {
+    let seed = seed();
+    let mut met: BTreeSet<Category> = BTreeSet::new();
+    for index in 0..600 {
+        let row = generate(seed, index).unwrap();
+        met.insert(row.category);
+        assert!(row.description.ends_with('.') && row.source.contains(&row.description), "{}", row.source);
+        assert!(row.source.contains("@wp.kernel") && row.cuda.contains("__global__"));
+        assert!((1..=5).contains(&row.difficulty) && row.complexity > 0 && !row.types.is_empty());
+        assert!(row.ir.contains("bornite-ir"), "{}", row.ir);
+        for array in &row.program.arrays {
+            assert!(row.inputs.contains(&array.name), "{}", row.inputs);
+        }
+    }
+    assert_eq!(met.len(), Category::ALL.len());
+}
+
+#[test]
+fn every_named_value_is_used() {
+    let seed = seed();
+    for index in 0..if full() { 5000 } else { 400 } {
+        let row = generate(seed, index).unwrap();
+        let mut loaded = BTreeSet::new();
+        let mut kernel_reads = BTreeSet::new();
+        row.program.each_expr(&mut |e| {
+            if let bornite_data::program::Kind::Load(array, _) = &e.kind {
+                loaded.insert(array.0);
+            }
+        });
+        for stmt in &row.program.body.stmts {
+            stmt.walk(&mut |stmt| {
+                for e in stmt.contents().0 {
+                    e.walk(&mut |e| {
+                        if let bornite_data::program::Kind::Var(var) = e.kind {
+                            kernel_reads.insert(var.0);
+                        }
+                    });
+                }
+            });
+        }
+        for (n, array) in row.program.arrays.iter().enumerate().filter(|(_, array)| !array.written) {
+            assert!(loaded.contains(&(n as u8)), "'{}' is never read:\n{}", array.name, row.source);
+        }
+        for value in &row.program.values {
+            let name = &row.program.body.var(value.var).name;
+            assert!(kernel_reads.contains(&value.var.0), "'{name}' is never read:\n{}", row.source);
+        }
+        for (body, name) in
+            (row.program.functions.iter().map(|f| (&f.body, &f.name))).chain([(&row.program.body, &row.name)])
+        {
+            let mut read = BTreeSet::new();
+            let mut set = BTreeSet::new();
+            let mut see = |stmt: &bornite_data::program::Stmt| {
+                use bornite_data::program::{Kind, Stmt};
+                for e in stmt.contents().0 {
+                    e.walk(&mut |e| {
+                        if let Kind::Var(var) = e.kind {
+                            read.insert(var.0);
+                        }
+                    });
+                }
+                match stmt {
+                    Stmt::Let(var, _) => drop(set.insert(var.0)),
+                    Stmt::Draw(var, state, _) => {
+                        set.insert(var.0);
+                        read.insert(state.0);
+                    }
+                    _ => {}
+                }
+            };
+            body.stmts.iter().for_each(|stmt| stmt.walk(&mut see));
+            for var in set {
+                assert!(
+                    read.contains(&var),
+                    "'{}' of {name} is never read:\n{}",
+                    body.vars[var as usize].name,
+                    row.source
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn like_rows_are_found_and_the_lowest_index_stays() {
+    let seed = seed();
+    let mut seen = Seen::new();
+    let mut kept = 0;
+    let count = if full() { 50_000 } else { 1500 };
+    for index in 0..count {
+        let row = generate(seed, index).unwrap();
+        let sketch = Sketch::new(&row.source, &row.cuda);
+        kept += matches!(seen.admit(index, &sketch), Verdict::New { .. }) as usize;
+        // The same again is never new.
+        assert!(!seen.admit(index + count, &sketch).is_new(), "row {index}");
+        if index % 50 == 0 {
+            // Other names and constants are no other row.
+            let renamed = |text: &str| text.replace("0.5", "0.875").replace(row.name.as_str(), "another_name");
+            let other = Sketch::new(&renamed(&row.source), &renamed(&row.cuda));
+            assert_eq!(other.exact, sketch.exact, "{}", row.source);
+        }
+    }
+    assert!(kept as u64 * 10 >= count * 9, "{kept} of {count} are new");
+    assert_eq!(seen.len(), kept);
+    assert_eq!(split(1, 5, &["add"]), split(1, 5, &["mul"]));
+    assert_eq!(split(1, 5, &["cbrt"]), "held_out");
+}
+
+#[test]
+fn wrong_twins_are_reported_as_what_they_are() {
+    let seed = seed();
+    let mut random = Random::new(seed);
+    let mut made: BTreeMap<FaultKind, (usize, usize)> = BTreeMap::new();
+    let each = if full() { 40 } else { 4 };
+    let categories = [
+        Category::Reduction,
+        Category::Scan,
+        Category::Histogram,
+        Category::SharedMemory,
+        Category::TiledMatmul,
+        Category::Atomic,
+        Category::Arithmetic,
+        Category::Stencil,
+        Category::GridTwo,
+    ];
+    for category in categories {
+        for row in rows(seed, category, each) {
+            let Ok(cases) = expected(&row.program, [row.seed, row.index]) else { continue };
+            for kind in FaultKind::ALL {
+                let counts = made.entry(kind).or_default();
+                counts.0 += 1;
+                if let Some(twin) = twin(&row, &cases, kind, &mut random) {
+                    counts.1 += 1;
+                    assert_ne!(twin.cuda, row.cuda);
+                    assert!(twin.report_line.is_some(), "{}\n{}", twin.report, twin.cuda);
+                    let lines = row.cuda.lines().count() as u32;
+                    assert!((1..=lines).contains(&twin.line));
+                }
+            }
+        }
+    }
+    println!("{made:?}");
+    for kind in FaultKind::ALL {
+        assert!(made[&kind].1 > 0, "no twin of {kind:?}: {made:?}");
+    }
+}
