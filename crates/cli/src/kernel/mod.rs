@@ -81,6 +81,11 @@ pub enum Command {
 pub fn run(command: &Command) -> Result<ExitCode, Failure> {
     match command {
         Command::List { json } => list(*json),
+        Command::Emit { source, target: target @ emit::Target::CudaWarp, out, .. }
+            if source.python_file().is_some() =>
+        {
+            emit::written(source.warp_text()?.as_bytes(), *target, out.as_deref())
+        }
         Command::Emit { source, target, native, arch, out } => {
             emit::emit(&source.kernel()?, *target, *native, arch, out.as_deref())
         }
@@ -158,7 +163,8 @@ fn gather(path: &Path, asked: bool, files: &mut Vec<PathBuf>) -> Result<(), Fail
             .filter(|path| !(path.is_symlink() && path.is_dir()))
             .try_for_each(|path| gather(path, false, files));
     }
-    if asked || cuda::is_cuda(path) || python::is_python(path) || path.extension().is_some_and(|ending| ending == "bir") {
+    if asked || cuda::is_cuda(path) || python::is_python(path) || path.extension().is_some_and(|ending| ending == "bir")
+    {
         files.push(path.into());
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! What files declare: kernels, functions, structs, constants and imports, by scope. Everything else is left alone.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU32;
 
 use ruff_python_ast::{Expr, ExprCall, Stmt, StmtFunctionDef};
 
@@ -81,6 +82,8 @@ pub(crate) struct Program<'a> {
     pub structs: Vec<Structure<'a>>,
     /// Functions that are kernels, in order.
     pub kernels: Vec<u32>,
+    /// Expressions that were evaluated beforehand: constants that are each defined by two others would never end.
+    pub spent: AtomicU32,
     /// Whether its files see each other's names, as those of the prelude do.
     pub shared: bool,
     /// The call of a function around a kernel that is asked for: it says what the parameters are.

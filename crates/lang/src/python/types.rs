@@ -27,12 +27,9 @@ impl Ty {
     /// The type of its components.
     pub fn element(self) -> Option<Scalar> {
         match self {
-            Ty::Scalar(s)
-            | Ty::Vector(s, _)
-            | Ty::Matrix(s, ..)
-            | Ty::Quat(s)
-            | Ty::Transform(s)
-            | Ty::Fixed(s, _) => Some(s),
+            Ty::Scalar(s) | Ty::Vector(s, _) | Ty::Matrix(s, ..) | Ty::Quat(s) | Ty::Transform(s) | Ty::Fixed(s, _) => {
+                Some(s)
+            }
             Ty::Struct(_) => None,
         }
     }
@@ -133,6 +130,16 @@ fn suffix(s: Scalar) -> &'static str {
         Scalar::BF16 => "bf",
         Scalar::F32 => "f",
         Scalar::F64 => "d",
+    }
+}
+
+/// How people write a conversion to a type.
+pub(crate) fn spelled(name: &str) -> String {
+    match name {
+        "float32" => "float(…)".into(),
+        "int32" => "int(…)".into(),
+        "bool" => "bool(…)".into(),
+        other => format!("wp.{other}(…)"),
     }
 }
 

@@ -99,7 +99,7 @@ impl<'p> Lower<'p> {
     /// A return from within a loop leaves what is around it too.
     fn after_loop(&mut self, body: &[Stmt]) -> Lowers {
         if let Back::Inline { returned: Some(flag), .. } = self.frame().back.clone()
-            && super::call::returns(body)
+            && super::function::returns(body)
         {
             let left = self.w.b.read(flag);
             self.break_if(left);
@@ -127,8 +127,7 @@ impl<'p> Lower<'p> {
                 return self.fail(each.iter.as_ref(), what, "a range is expected", Some(hint.into()));
             }
         };
-        let known: Option<Vec<i64>> =
-            runs.iter().map(|run| run.constant.as_ref().and_then(Fixed::int)).collect();
+        let known: Option<Vec<i64>> = runs.iter().map(|run| run.constant.as_ref().and_then(Fixed::int)).collect();
         if let Some(known) = &known {
             let (start, end, step) = (known[0], known[1], known[2]);
             if step == 0 {
@@ -153,6 +152,9 @@ impl<'p> Lower<'p> {
 
     /// One turn of a loop that is written out.
     fn unrolled_turn(&mut self, name: &str, val: Val, each: &'p StmtFor) -> Lowers {
+        if !self.frame().counted.iter().any(|counted| counted == name) {
+            self.frame().counted.push(name.into());
+        }
         if !has_continue(&each.body) {
             if let Some(super::value::Binding::Val(Val::Run(_))) = self.frame().names.get(name) {
                 self.frame().names.remove(name);

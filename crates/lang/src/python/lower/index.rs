@@ -119,7 +119,7 @@ impl<'p> Lower<'p> {
         if scalars && indices.len() == rank {
             let extents = array.extents();
             let runs = indices.into_iter().filter_map(|(one, _)| one.ok());
-            let at = runs.zip(extents).map(|(run, extent)| self.from_end(&run, extent)).collect();
+            let at = runs.zip(extents).map(|(run, extent)| self.wrapped(&run, extent)).collect();
             return Ok(Val::Element(Element { array, at, path: vec![] }));
         }
         let mut axes = array.axes.clone();
@@ -129,7 +129,7 @@ impl<'p> Lower<'p> {
             match given.next() {
                 None => break,
                 Some((Ok(run), _)) => {
-                    let index = self.from_end(&run, extent);
+                    let index = self.wrapped(&run, extent);
                     let place = self.moved(start, step, index);
                     *axis = Axis::At(place);
                 }
@@ -174,7 +174,7 @@ impl<'p> Lower<'p> {
     }
 
     /// An index that counts from the end where it is known to be negative.
-    fn from_end(&mut self, run: &Run, extent: ExprId) -> ExprId {
+    fn wrapped(&mut self, run: &Run, extent: ExprId) -> ExprId {
         match self.known_int(run) {
             Some(n) if n < 0 => {
                 let id = self.cast_id(Scalar::I32, run.id);
@@ -411,8 +411,7 @@ impl<'p> Lower<'p> {
                     self.w.b.construct(Type::Vector(s, width), &parts)
                 }
                 Step::Computed(index, _) => {
-                    let parts: Vec<ExprId> =
-                        (0..run.ty.count() as u32).map(|n| self.extracted(run.id, n)).collect();
+                    let parts: Vec<ExprId> = (0..run.ty.count() as u32).map(|n| self.extracted(run.id, n)).collect();
                     self.picked(&parts, index)
                 }
             };

@@ -114,9 +114,12 @@ impl<'p> Lower<'p> {
     fn give_back(&mut self, back: &'p StmtReturn) -> Lowers<bool> {
         if matches!(self.frame().back, Back::Kernel) {
             return match &back.value {
-                Some(value) if !matches!(value.as_ref(), Expr::NoneLiteral(_)) => {
-                    self.fail(value.as_ref(), "a kernel returns nothing".into(), "", Some("store it in an array".into()))
-                }
+                Some(value) if !matches!(value.as_ref(), Expr::NoneLiteral(_)) => self.fail(
+                    value.as_ref(),
+                    "a kernel returns nothing".into(),
+                    "",
+                    Some("store it in an array".into()),
+                ),
                 _ => {
                     self.w.stmt(Ir::Return(None));
                     Ok(true)
@@ -231,7 +234,7 @@ fn named(stmt: &Stmt) -> (&'static str, Option<String>) {
         Stmt::FunctionDef(_) => ("a function within a kernel", hint("move it out and decorate it with @wp.func")),
         Stmt::ClassDef(_) => ("a class within a kernel", None),
         Stmt::With(_) => ("'with'", None),
-        Stmt::Try(_) | Stmt::Raise(_) => ("exceptions", None),
+        Stmt::Try(_) | Stmt::Raise(_) => ("an exception", None),
         Stmt::Delete(_) => ("'del'", None),
         Stmt::Global(_) | Stmt::Nonlocal(_) => ("'global' or 'nonlocal'", hint("pass the value as a parameter")),
         Stmt::Import(_) | Stmt::ImportFrom(_) => ("an import", hint("import at the top of the file")),
