@@ -6,6 +6,7 @@
 mod tokens;
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::random::mixed;
 use tokens::tokens;
@@ -108,13 +109,38 @@ impl Verdict {
     }
 }
 
+/// Keys that are hashes need no other hash.
+#[derive(Default, Clone, Copy)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = mixed(self.0 ^ *byte as u64));
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+
+    fn write_u32(&mut self, key: u32) {
+        // Both ends of a hash are looked at.
+        self.0 = key as u64 * 0x1_0000_0001;
+    }
+}
+
+type Map<K> = HashMap<K, u32, BuildHasherDefault<Mixed>>;
+
 /// The rows that were admitted so far.
 #[derive(Default)]
 pub struct Seen {
-    exact: HashMap<u64, u32>,
-    skeletons: HashMap<u64, u32>,
+    exact: Map<u64>,
+    skeletons: Map<u64>,
     /// Of each band: the newest row of a bucket, and of each row the one before it.
-    bands: Vec<(HashMap<u32, u32>, Vec<u32>)>,
+    bands: Vec<(Map<u32>, Vec<u32>)>,
     lanes: Vec<[u16; LANES]>,
     indices: Vec<u64>,
     clusters: Vec<u32>,

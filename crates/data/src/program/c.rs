@@ -152,7 +152,7 @@ impl<'p> Printer<'p> {
     fn type_name(&self, ty: Ty) -> String {
         match (ty, self.dialect) {
             (Ty::Scalar(Scalar::F16), Dialect::Host) => "_Float16".into(),
-            (Ty::Scalar(Scalar::BF16), Dialect::Host) => "__bf16".into(),
+            (Ty::Scalar(Scalar::BF16), Dialect::Host) => "bfloat16".into(),
             _ => ty.c(&self.program.structs),
         }
     }
