@@ -10,6 +10,7 @@
 //! | how a row is checked: types, run | [`verify`] |
 //! | which rows are alike | [`distinct`] |
 //! | wrong twins of rows | [`fault`] |
+//! | datasets as files: made, resumed, read, checked | [`files`] |
 //!
 //! This crate must not know of training or the command line.
 //!
@@ -24,6 +25,7 @@ mod category;
 pub mod distinct;
 pub mod evaluate;
 pub mod fault;
+pub mod files;
 pub mod generate;
 pub mod inputs;
 pub mod program;
