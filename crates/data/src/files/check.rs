@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use rayon::prelude::*;
 
 use super::make::Judge;
-use super::{Dataset, Error, Record, Result, SetHash, shard};
+use super::{Dataset, Error, Record, Result, SetHash, ingested, shard};
 use crate::distinct::Sketch;
 use crate::{Category, Level, Row};
 
@@ -39,7 +39,14 @@ pub fn check(dataset: &Dataset, level: Level, jobs: usize, tell: &mut (dyn FnMut
     let judge = Judge::new(level)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1)).build();
     let pool = pool.map_err(|error| Error::Asked(format!("{jobs} threads cannot be started: {error}")))?;
-    let mut state = State { dataset, judge, report: Report::default(), hash: SetHash::default(), seen: HashSet::new(), splits: HashMap::new() };
+    let mut state = State {
+        dataset,
+        judge,
+        report: Report::default(),
+        hash: SetHash::default(),
+        seen: HashSet::new(),
+        splits: HashMap::new(),
+    };
     for file in dataset.manifest.shards.iter().flat_map(|shard| &shard.files) {
         state.report.files += 1;
         if let Some(what) = shard::wrong(&dataset.place, file) {
@@ -72,6 +79,9 @@ pub fn check(dataset: &Dataset, level: Level, jobs: usize, tell: &mut (dyn FnMut
     Ok(report)
 }
 
+/// The row that a record stands for, if it is one of the generator's, and what duplicates share; or what is wrong.
+type Again = std::result::Result<(Option<Row>, u64), String>;
+
 struct State<'a> {
     dataset: &'a Dataset,
     judge: Judge,
@@ -85,17 +95,24 @@ impl State<'_> {
     fn judge(&mut self, file: &str, records: Vec<Record>) -> Result<()> {
         let settings = &self.dataset.manifest.settings;
         let among: Vec<Category> = settings.among();
-        let made: Vec<std::result::Result<(Row, u64), String>> =
-            records.par_iter().map(|record| made_again(record, settings.seed, &among)).collect();
-        let rows: Vec<&Row> = made.iter().filter_map(|made| made.as_ref().ok()).map(|(row, _)| row).collect();
+        let made: Vec<Again> = (records.par_iter())
+            .map(|record| {
+                if record.text("category") == ingested::CATEGORY {
+                    return ingested::check(record).map(|exact| (None, exact));
+                }
+                made_again(record, settings.seed, &among).map(|(row, exact)| (Some(row), exact))
+            })
+            .collect();
+        let rows: Vec<&Row> = made.iter().flatten().filter_map(|(row, _)| row.as_ref()).collect();
         let mut verdicts = self.judge.judge(&rows)?.into_iter();
         for (record, made) in records.iter().zip(&made) {
             self.report.rows += 1;
             self.hash.add(record.hash());
             let what = match made {
                 Err(what) => Some(what.clone()),
-                Ok((_, exact)) => {
-                    let failed = verdicts.next().and_then(|verdict| verdict.err()).map(|why| why.to_string());
+                Ok((row, exact)) => {
+                    let verdict = row.as_ref().and_then(|_| verdicts.next());
+                    let failed = verdict.and_then(|verdict| verdict.err()).map(|why| why.to_string());
                     failed.or_else(|| self.misplaced(record, *exact))
                 }
             };

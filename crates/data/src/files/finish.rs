@@ -93,6 +93,13 @@ pub(super) fn finish(place: &Place, settings: &Settings) -> Result<Option<Manife
             None => return Manifest::read(place),
         }
     }
+    let manifest = write(place, settings, shards)?;
+    let _ = std::fs::remove_dir_all(place.path(".making"));
+    Ok(Some(manifest))
+}
+
+/// Writes all that stands beside the rows.
+pub(super) fn write(place: &Place, settings: &Settings, shards: Vec<ShardRecord>) -> Result<Manifest> {
     let manifest = Manifest::new(settings, shards);
     let pretty = |value: &serde_json::Value| format!("{value:#}\n");
     place.write("stats.json", pretty(&manifest.stats()).as_bytes())?;
@@ -112,8 +119,7 @@ pub(super) fn finish(place: &Place, settings: &Settings) -> Result<Option<Manife
     }
     let text = serde_json::to_value(&manifest).map(|value| pretty(&value)).unwrap_or_default();
     place.write(MANIFEST, text.as_bytes())?;
-    let _ = std::fs::remove_dir_all(place.path(".making"));
-    Ok(Some(manifest))
+    Ok(manifest)
 }
 
 /// `progress.json` of datasets of pairs.

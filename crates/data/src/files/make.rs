@@ -94,6 +94,11 @@ fn found(place: &Place) -> Result<(Option<Settings>, Option<Manifest>)> {
     Ok((Some(settings), None))
 }
 
+/// The settings of the dataset in a folder, done or not.
+pub fn settings(place: &Place) -> Result<Option<Settings>> {
+    Ok(found(place)?.0)
+}
+
 /// The settings to go by, and the manifest of a dataset that was done before.
 fn agreed(place: &Place, asked: &Asked) -> Result<(Settings, Option<Manifest>)> {
     let folder = place.path("");

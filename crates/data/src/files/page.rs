@@ -13,9 +13,8 @@ fill:#222}.plots{display:flex;flex-wrap:wrap;gap:2rem}code{font-size:13px}";
 fn bars(title: &str, values: &[(String, u64)]) -> String {
     let most = values.iter().map(|(_, value)| *value).max().unwrap_or(0).max(1);
     let height = values.len() * 20 + 6;
-    let mut text = format!(
-        "<div><h2>{title}</h2><svg width=\"440\" height=\"{height}\" role=\"img\" aria-label=\"{title}\">"
-    );
+    let mut text =
+        format!("<div><h2>{title}</h2><svg width=\"440\" height=\"{height}\" role=\"img\" aria-label=\"{title}\">");
     for (n, (name, value)) in values.iter().enumerate() {
         let (y, width) = (n * 20, (*value as f64 / most as f64 * 230.0).max(1.0));
         let _ = write!(

@@ -42,7 +42,10 @@ pub(super) fn pair(record: &Record) -> String {
         }
         "vector" => {
             more("vec_type", spelled(&["vec2", "vec3", "vec4"]).into());
-            more("operation", first(&["dot", "length", "normalize", "cross", "length_sq", "cw_mul", "mul"], "add").into());
+            more(
+                "operation",
+                first(&["dot", "length", "normalize", "cross", "length_sq", "cw_mul", "mul"], "add").into(),
+            );
         }
         "matrix" => {
             more("mat_type", spelled(&["mat22", "mat33", "mat44"]).into());
@@ -61,9 +64,41 @@ pub(super) fn pair(record: &Record) -> String {
 }
 
 const MATH: &[&str] = &[
-    "abs", "sign", "min", "max", "clamp", "floor", "ceil", "round", "rint", "trunc", "frac", "sqrt", "cbrt", "pow", "exp",
-    "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "erf", "erfc",
-    "copysign", "lerp", "smoothstep", "degrees", "radians",
+    "abs",
+    "sign",
+    "min",
+    "max",
+    "clamp",
+    "floor",
+    "ceil",
+    "round",
+    "rint",
+    "trunc",
+    "frac",
+    "sqrt",
+    "cbrt",
+    "pow",
+    "exp",
+    "log",
+    "log2",
+    "log10",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "atan2",
+    "sinh",
+    "cosh",
+    "tanh",
+    "erf",
+    "erfc",
+    "copysign",
+    "lerp",
+    "smoothstep",
+    "degrees",
+    "radians",
 ];
 
 /// A check of a text's structure.
@@ -127,7 +162,8 @@ pub fn check_pairs(folder: &Path) -> Result<Vec<PairReport>> {
 
 /// Checks a pair's structure: six checks, of which the last is its category's.
 pub fn check_pair(text: &str) -> PairReport {
-    let wrong = |what: String| PairReport { file: String::new(), category: String::new(), checks: vec![], wrong: Some(what) };
+    let wrong =
+        |what: String| PairReport { file: String::new(), category: String::new(), checks: vec![], wrong: Some(what) };
     let value: Value = match serde_json::from_str(text) {
         Ok(value) => value,
         Err(error) => return wrong(format!("it is not JSON: {error}")),
@@ -151,7 +187,8 @@ pub fn check_pair(text: &str) -> PairReport {
         ]
     } else {
         let stride = cuda.contains("gridDim.x") && cuda.contains("+=") && cuda.contains("for (");
-        let guarded = (cuda.contains("if (") && (cuda.contains(" < ") || cuda.contains(" >= "))) || has(&["__shared__"]);
+        let guarded =
+            (cuda.contains("if (") && (cuda.contains(" < ") || cuda.contains(" >= "))) || has(&["__shared__"]);
         vec![
             check("it is an extern \"C\" __global__ function", cuda.contains("extern \"C\" __global__")),
             check("a grid-stride loop or a guard keeps threads within bounds", stride || guarded),
@@ -161,15 +198,19 @@ pub fn check_pair(text: &str) -> PairReport {
     checks.push(check("braces and brackets are closed", balanced(cuda)));
     checks.push(check("source and text have the kernel's name", source.contains(name) && cuda.contains(name)));
     checks.push(match category {
-        "arithmetic" | "expression_tree" => {
-            check("it computes", has(&["wp::add", "wp::mul", "wp::sub", "wp::div", "wp::neg", " + ", " * ", " - ", " / ", "-"]))
-        }
+        "arithmetic" | "expression_tree" => check(
+            "it computes",
+            has(&["wp::add", "wp::mul", "wp::sub", "wp::div", "wp::neg", " + ", " * ", " - ", " / ", "-"]),
+        ),
         "math" => check("it has a mathematical function", MATH.iter().any(|name| cuda.contains(name))),
-        "vector" => check("it has vectors", has(&["vec_t<", "vec2", "vec3", "vec4", "float2", "float3", "float4", "double"])),
-        "matrix" => check("it has matrices", has(&["mat_t<", "mat2", "mat3", "mat4"])),
-        "control_flow" | "nested" | "multi_cond" => {
-            check("it has a branch or a loop", has(&["if (", "for (", "while (", " ? ", "wp::where", "wp::select", "goto"]))
+        "vector" => {
+            check("it has vectors", has(&["vec_t<", "vec2", "vec3", "vec4", "float2", "float3", "float4", "double"]))
         }
+        "matrix" => check("it has matrices", has(&["mat_t<", "mat2", "mat3", "mat4"])),
+        "control_flow" | "nested" | "multi_cond" => check(
+            "it has a branch or a loop",
+            has(&["if (", "for (", "while (", " ? ", "wp::where", "wp::select", "goto"]),
+        ),
         "atomic" | "histogram" => check("it has an atomic update", has(&["atomic"])),
         "shared_memory" | "tiled_matmul" => check("it has shared memory", has(&["__shared__", "tile_shared"])),
         _ => check("it stores something", has(&["array_store", "atomic", " = ", "= "])),

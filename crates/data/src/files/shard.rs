@@ -183,9 +183,7 @@ pub(super) fn wrong(place: &Place, file: &FileRecord) -> Option<String> {
     match checksum(&place.path(&file.path)) {
         Err(Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => Some("it is missing".into()),
         Err(error) => Some(error.to_string()),
-        Ok((bytes, _)) if bytes != file.bytes => {
-            Some(format!("it has {bytes} bytes, {} were written", file.bytes))
-        }
+        Ok((bytes, _)) if bytes != file.bytes => Some(format!("it has {bytes} bytes, {} were written", file.bytes)),
         Ok((_, sha256)) if sha256 != file.sha256 => Some("its checksum is not that of what was written".into()),
         Ok(_) => None,
     }

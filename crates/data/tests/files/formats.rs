@@ -26,7 +26,8 @@ fn every_format_has_the_same_rows() {
             let stats: Value =
                 serde_json::from_slice(&std::fs::read(folder.join("generation_stats.json")).unwrap()).unwrap();
             assert_eq!(stats["total_pairs"], 150);
-            let progress: Value = serde_json::from_slice(&std::fs::read(folder.join("progress.json")).unwrap()).unwrap();
+            let progress: Value =
+                serde_json::from_slice(&std::fs::read(folder.join("progress.json")).unwrap()).unwrap();
             assert_eq!((&progress["total_generated"], &progress["batches_completed"]), (&150.into(), &2.into()));
             let pairs = check_pairs(&folder).unwrap();
             assert_eq!(pairs.len(), 150);
@@ -57,7 +58,10 @@ fn what_stands_beside_the_rows_is_whole() {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let stats: Value = serde_json::from_str(&read("stats.json")).unwrap();
     assert_eq!(stats["rows"], 200);
-    assert_eq!(stats["counts"]["categories"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>(), 200);
+    assert_eq!(
+        stats["counts"]["categories"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>(),
+        200
+    );
     let page = read("report.html");
     assert!(page.contains("<svg") && !page.contains("http") && !page.contains("<script"), "{page}");
     for tag in ["div", "svg", "table", "tr", "td", "h2", "text"] {

@@ -1,6 +1,7 @@
 //! Datasets as files: the same rows however they are made, whole files or none, and what is wrong is said.
 
 mod formats;
+mod manual;
 mod wrong;
 
 use std::path::{Path, PathBuf};
