@@ -81,6 +81,11 @@ pub enum Command {
 pub fn run(command: &Command) -> Result<ExitCode, Failure> {
     match command {
         Command::List { json } => list(*json),
+        Command::Emit { source, target: target @ emit::Target::CudaWarp, out, .. }
+            if source.python_file().is_some() =>
+        {
+            emit::written(source.warp_text()?.as_bytes(), *target, out.as_deref())
+        }
         Command::Emit { source, target, native, arch, out } => {
             emit::emit(&source.kernel()?, *target, *native, arch, out.as_deref())
         }

@@ -158,7 +158,7 @@ fn one(program: &Program, lowered: &Lowered, case: &Expected, number: usize) -> 
         .map(|(words, p)| if p.access.writes() { Arg::Write(words) } else { Arg::Read(words) })
         .collect();
     args.extend(values.iter().map(|parts| Arg::Value(parts)));
-    let order = if number % 2 == 0 { Order::Forward } else { Order::Reverse };
+    let order = if number.is_multiple_of(2) { Order::Forward } else { Order::Reverse };
     let options = Options { order, max_statements: Some(2_000_000), instances: true, divisions: true };
     run_with(kernel, &mut args, options).map_err(|fault| Rejected::Report {
         kind: kind(&fault.kind),
