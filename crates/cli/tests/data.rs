@@ -90,11 +90,16 @@ fn a_killed_run_goes_on_to_the_same_set() {
 #[test]
 fn rows_are_made_checked_counted_and_shown() {
     let (path, target) = folder("shown");
-    let made = json(&["make", "--count", "60", "--level", "run", "--faults", "--format", "jsonl", "--out", &target, "--json"]);
+    let made =
+        json(&["make", "--count", "60", "--level", "run", "--faults", "--format", "jsonl", "--out", &target, "--json"]);
     let rows = made["rows"].as_u64().unwrap();
     assert!(rows >= 50 && rows + made["rejected"].as_u64().unwrap() == 60, "{made}");
     let output = bornite(&["verify", &target]);
-    assert!(output.status.success() && out(&output).contains("rows in 4 files are right at the level run"), "{}", out(&output));
+    assert!(
+        output.status.success() && out(&output).contains("rows in 4 files are right at the level run"),
+        "{}",
+        out(&output)
+    );
     let stats = json(&["stats", &target, "--json"]);
     assert_eq!((&stats["rows"], &stats["set_hash"]), (&made["rows"], &made["set_hash"]));
     let text = out(&bornite(&["stats", &target]));

@@ -147,7 +147,7 @@ pub(super) fn progress(place: &Place, settings: &Settings) -> Result<()> {
 fn timestamp() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let (mut day, mut year) = (seconds / 86_400, 1970);
-    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     while day >= 365 + leap(year) as u64 {
         day -= 365 + leap(year) as u64;
         year += 1;

@@ -88,6 +88,14 @@ impl Place {
         part.finish()
     }
 
+    /// Writes a whole small file, one of many, without waiting for the disk, which would take most of the time. What a crash of
+    /// the machine loses of them is found by their checksums.
+    pub(super) fn write_quickly(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let mut part = self.begin(name)?;
+        part.write(bytes)?;
+        part.named()
+    }
+
     /// Reads a whole file, if it is there.
     pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let path = self.path(name);
@@ -120,9 +128,14 @@ impl Part {
 
     /// Makes the file appear under its name.
     pub(super) fn finish(mut self) -> Result<()> {
+        self.file.flush().map_err(Error::io("write", &self.path))?;
+        self.file.get_ref().file.sync_all().map_err(Error::io("write", &self.path))?;
+        self.named()
+    }
+
+    fn named(mut self) -> Result<()> {
         let path = self.path.clone();
         self.file.flush().map_err(Error::io("write", &path))?;
-        self.file.get_ref().file.sync_all().map_err(Error::io("write", &path))?;
         fs::rename(&self.part, &path).map_err(Error::io("write", &path))
     }
 }

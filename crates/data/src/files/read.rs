@@ -1,7 +1,7 @@
 //! A dataset that is done, read row by row.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use super::{Error, Format, Manifest, Place, Record, Result, parquet};
@@ -83,7 +83,7 @@ impl Dataset {
     }
 }
 
-fn lines(path: &Path, from: impl BufRead + Read, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
+fn lines(path: &Path, from: impl BufRead, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
     for (n, line) in from.lines().enumerate() {
         let line = line.map_err(Error::io("read", path))?;
         let record = Record::from_json(&line);

@@ -107,7 +107,7 @@ impl<'a> Writer<'a> {
         let Some(at) = SPLITS.iter().position(|name| *name == split).filter(|at| *at < self.open.len()) else {
             let path = pairs::file_name(number);
             let text = pairs::pair(record);
-            self.place.write(&path, text.as_bytes())?;
+            self.place.write_quickly(&path, text.as_bytes())?;
             self.files.push(FileRecord {
                 path,
                 split: split.to_owned(),
