@@ -42,6 +42,8 @@ pub struct Texts {
     pub cpp: String,
     /// Kernel IR.
     pub ir: String,
+    /// The first line of the kernel's docstring, if it has one.
+    pub description: String,
     /// What the kernel was given, a line a parameter.
     pub inputs: String,
     /// Types of its parameters.
@@ -97,16 +99,26 @@ fn checked(module: &Module, n: usize, kernel: &Declared, source: &str) -> Result
         cuda: text,
         cpp: cpp::print(&shown.kernel).unwrap_or_default(),
         ir: shown.kernel.to_string(),
+        description: docstring(source, kernel.line as usize),
         inputs: recipe(&shown, rank),
         types: types_of(&shown.kernel),
     })
 }
 
+/// The lines of a kernel after the one it begins in.
+fn body(source: &str, line: usize) -> impl Iterator<Item = &str> {
+    source.lines().skip(line).take_while(|line| line.is_empty() || line.starts_with([' ', '\t', ')', '#']))
+}
+
+fn docstring(source: &str, line: usize) -> String {
+    let begin = body(source, line).map(str::trim).find_map(|line| line.strip_prefix("\"\"\""));
+    begin.map_or(String::new(), |text| text.trim_end_matches("\"\"\"").trim().to_owned())
+}
+
 /// Dimensions of the launch: as many as the kernel takes from `wp.tid()`.
 fn rank(source: &str, line: usize) -> usize {
-    let body = source.lines().skip(line);
-    let own = body.take_while(|line| line.is_empty() || line.starts_with([' ', '\t', ')', '#']));
-    let unpacked = own.filter_map(|line| line.split_once("wp.tid()")).map(|(names, _)| names.matches(',').count() + 1);
+    let unpacked = body(source, line).filter_map(|line| line.split_once("wp.tid()"));
+    let unpacked = unpacked.map(|(names, _)| names.matches(',').count() + 1);
     unpacked.max().unwrap_or(1).min(4)
 }
 

@@ -67,12 +67,14 @@ pub fn run(folder: &Path, id: Option<&str>, beside: Text, json: bool) -> Result<
         print_json(&Value::Object(cells.collect::<Map<_, _>>()))?;
     } else {
         let coloured = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
-        print(&page(&record, beside, coloured))?;
+        let terminal = terminal_size::terminal_size().map(|(width, _)| width.0 as usize);
+        print(&page(&record, beside, coloured, terminal))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn page(record: &Record, beside: Text, coloured: bool) -> String {
+/// The row on a terminal of so many columns; elsewhere lines may have any length.
+fn page(record: &Record, beside: Text, coloured: bool, columns: Option<usize>) -> String {
     let strong = |text: &str| if coloured { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
     let mut text = format!(
         "{}  {}, difficulty {}, {}, checked at {}\n{}\n\n",
@@ -84,18 +86,26 @@ fn page(record: &Record, beside: Text, coloured: bool) -> String {
         record.text("description")
     );
     let (left, right) = (record.text("source"), record.text(beside.column()));
-    let width = left.lines().map(|line| line.chars().count()).max().unwrap_or(0).max(24);
+    let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0).max(24);
+    let half = columns.map_or(usize::MAX, |columns| (columns.max(51) - 3) / 2);
+    // The side that needs less leaves the rest to the other.
+    let (wide, other) = (longest(left), longest(right));
+    let width = wide.min(half.max(columns.map_or(0, |columns| columns.saturating_sub(other + 3))));
+    let rest = columns.map_or(usize::MAX, |columns| columns.max(51) - 3 - width);
     let (mut a, mut b) = (left.lines(), right.lines());
     loop {
         let (x, y) = (a.next(), b.next());
         if x.is_none() && y.is_none() {
             break;
         }
-        let (x, y) = (x.unwrap_or(""), y.unwrap_or(""));
-        let gap = " ".repeat(width - x.chars().count().min(width));
-        let line = format!("{}{gap} │ {}", painted(x, coloured), painted(y, coloured));
-        text += line.trim_end();
-        text.push('\n');
+        let (x, y) = (wrapped(x.unwrap_or(""), width), wrapped(y.unwrap_or(""), rest));
+        for n in 0..x.len().max(y.len()) {
+            let (x, y) = (x.get(n).map_or("", String::as_str), y.get(n).map_or("", String::as_str));
+            let gap = " ".repeat(width - x.chars().count().min(width));
+            let line = format!("{}{gap} │ {}", painted(x, coloured), painted(y, coloured));
+            text += line.trim_end();
+            text.push('\n');
+        }
     }
     if beside == Text::Fault {
         let kind = record.text("fault_kind");
@@ -108,6 +118,16 @@ fn page(record: &Record, beside: Text, coloured: bool) -> String {
         };
     }
     text + "\n" + record.text("inputs")
+}
+
+/// A line in pieces of so many columns.
+fn wrapped(line: &str, width: usize) -> Vec<String> {
+    let all: Vec<char> = line.chars().collect();
+    if all.len() <= width {
+        vec![line.to_owned()]
+    } else {
+        all.chunks(width.max(1)).map(|part| part.iter().collect()).collect()
+    }
 }
 
 const WORDS: &[&str] = &[
@@ -175,4 +195,26 @@ fn painted(line: &str, coloured: bool) -> String {
         rest = after;
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_fit_on_any_terminal() {
+        let names: Vec<String> = ["id", "source", "cuda"].map(str::to_owned).to_vec();
+        let source = format!("def f(x):\n    # {}\n    return x * 2.0", "long ".repeat(30));
+        let cuda = format!("__global__ void f() {{\n    int i = {};\n}}", "1 + ".repeat(50));
+        let record = Record::of(&names, vec!["a".into(), source.as_str().into(), cuda.as_str().into()]);
+        for columns in [51, 80, 100, 163, 400] {
+            let page = page(&record, Text::Cuda, false, Some(columns));
+            let longest = page.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(longest <= columns.max(51), "{longest} of {columns} columns\n{page}");
+            let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace() && *c != '│').count();
+            assert!(letters(&page) >= letters(&source) + letters(&cuda), "{page}");
+        }
+        let page = page(&record, Text::Cuda, true, None);
+        assert!(page.contains("\x1b[34mdef\x1b[0m") && page.contains("\x1b[36m2\x1b[0m"), "{page}");
+    }
 }

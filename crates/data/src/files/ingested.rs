@@ -20,6 +20,7 @@ fn record(kernel: &Ingested, number: u64) -> Option<Record> {
             "id" | "cluster" => Cell::Text(id.clone()),
             "name" => kernel.name.as_str().into(),
             "category" => CATEGORY.into(),
+            "description" => texts.description.as_str().into(),
             "source" => texts.source.as_str().into(),
             "cuda" => texts.cuda.as_str().into(),
             "cpp" => texts.cpp.as_str().into(),

@@ -70,12 +70,10 @@ impl Place {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
         }
-        // Several processes may write the same file, with the same contents.
-        let part = path.with_file_name(format!(
-            ".{}.{}.part",
-            path.file_name().unwrap_or_default().to_string_lossy(),
-            std::process::id()
-        ));
+        // Several processes may write the same file, with the same contents, on several machines.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let nanos = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.subsec_nanos());
+        let part = path.with_file_name(format!(".{name}.{}-{nanos}.part", std::process::id()));
         let file = File::create(&part).map_err(Error::io("write", &part))?;
         let file = BufWriter::with_capacity(1 << 16, Limited { file, room: self.room.clone() });
         Ok(Part { file, path, part })
