@@ -74,7 +74,7 @@ pub enum Command {
     },
     /// Time a template, or an operation of the op table over one axis
     Bench(bench::Options),
-    /// Find the fastest tile of a template and remember it
+    /// Find the fastest tile of a template, or kernel or block size of a file, and remember it
     Tune(tune::Options),
 }
 
