@@ -93,6 +93,9 @@ pub enum Error {
     /// A kernel is not valid.
     #[error(transparent)]
     Kernel(#[from] bornite_ir::VerifyError),
+    /// A file of kernels cannot be read, or is wrong.
+    #[error("{0}")]
+    Source(String),
     /// A kernel could not be compiled for the CPU.
     #[error(transparent)]
     Compile(#[from] bornite_codegen::cpu::CompileError),
@@ -102,4 +105,10 @@ pub enum Error {
         /// Bytes asked for.
         bytes: usize,
     },
+}
+
+impl From<bornite_lang::Errors> for Error {
+    fn from(errors: bornite_lang::Errors) -> Error {
+        Error::Source(errors.to_string())
+    }
 }

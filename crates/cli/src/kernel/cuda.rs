@@ -158,7 +158,11 @@ impl Origin {
     /// The place of a line, and the line itself.
     pub fn shown(&self, line: u32) -> String {
         let pad = " ".repeat(line.to_string().len());
-        format!("{pad}--> {}:{line}\n{pad} |\n{line} | {}", self.file.display(), self.text.lines().nth(line as usize - 1).unwrap_or_default())
+        format!(
+            "{pad}--> {}:{line}\n{pad} |\n{line} | {}",
+            self.file.display(),
+            self.text.lines().nth(line as usize - 1).unwrap_or_default()
+        )
     }
 }
 

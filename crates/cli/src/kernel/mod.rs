@@ -158,7 +158,8 @@ fn gather(path: &Path, asked: bool, files: &mut Vec<PathBuf>) -> Result<(), Fail
             .filter(|path| !(path.is_symlink() && path.is_dir()))
             .try_for_each(|path| gather(path, false, files));
     }
-    if asked || cuda::is_cuda(path) || python::is_python(path) || path.extension().is_some_and(|ending| ending == "bir") {
+    if asked || cuda::is_cuda(path) || python::is_python(path) || path.extension().is_some_and(|ending| ending == "bir")
+    {
         files.push(path.into());
     }
     Ok(())

@@ -149,7 +149,9 @@ impl<'p> Evaluator<'p, '_> {
                 let mut last = Fixed::None;
                 for value in &op.values {
                     last = self.eval(value)?;
-                    let Some(truth) = last.truth() else { return self.unknown(value, "this is neither true nor false") };
+                    let Some(truth) = last.truth() else {
+                        return self.unknown(value, "this is neither true nor false");
+                    };
                     if truth == matches!(op.op, ruff_python_ast::BoolOp::Or) {
                         break;
                     }
@@ -197,13 +199,7 @@ impl<'p> Evaluator<'p, '_> {
     }
 
     fn within(&self, scope: usize) -> Evaluator<'p, 'static> {
-        Evaluator {
-            program: self.program,
-            prelude: self.prelude,
-            scope,
-            locals: &|_| None,
-            steps: self.steps + 1,
-        }
+        Evaluator { program: self.program, prelude: self.prelude, scope, locals: &|_| None, steps: self.steps + 1 }
     }
 
     fn item(&self, item: &Item<'p>, scope: usize, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
@@ -263,9 +259,10 @@ impl<'p> Evaluator<'p, '_> {
         let mut calls = Calls { of: def.name.as_str(), found: vec![] };
         let file = &self.program.files[self.program.scopes[self.scope].file];
         ruff_python_ast::visitor::walk_body(&mut calls, &file.suite);
-        let around = self.program.around.filter(|call| {
-            matches!(call.func.as_ref(), Expr::Name(name) if name.id.as_str() == def.name.as_str())
-        });
+        let around = self
+            .program
+            .around
+            .filter(|call| matches!(call.func.as_ref(), Expr::Name(name) if name.id.as_str() == def.name.as_str()));
         for call in around.into_iter().chain(calls.found) {
             let named = call.arguments.keywords.iter().find(|k| k.arg.as_ref().is_some_and(|arg| arg.as_str() == name));
             let given = named.map(|k| &k.value).or(call.arguments.args.get(n));
@@ -378,9 +375,7 @@ impl<'p> Evaluator<'p, '_> {
             Fixed::Type(Pattern::Foreign(name)) => Ok(Fixed::Type(Pattern::Foreign(name))),
             Fixed::Python(name) if name == "tuple" || name == "typing.Tuple" => match self.eval(slice)? {
                 Fixed::List(all) => Ok(Fixed::Type(Pattern::Tuple(
-                    all.into_iter()
-                        .map(|one| if let Fixed::Type(p) = one { p } else { Pattern::Any })
-                        .collect(),
+                    all.into_iter().map(|one| if let Fixed::Type(p) = one { p } else { Pattern::Any }).collect(),
                 ))),
                 Fixed::Type(one) => Ok(Fixed::Type(Pattern::Tuple(vec![one]))),
                 _ => self.unknown(slice, "types are expected"),
@@ -503,7 +498,9 @@ impl<'p> Evaluator<'p, '_> {
                         }
                         _ => self.unknown(at, "this cannot be computed beforehand"),
                     },
-                    _ => self.unknown(at, format!("'{name}' is not evaluated: only constants, arithmetic and math are")),
+                    _ => {
+                        self.unknown(at, format!("'{name}' is not evaluated: only constants, arithmetic and math are"))
+                    }
                 }
             }
             _ => self.unknown(at, "this cannot be called beforehand"),
@@ -511,13 +508,7 @@ impl<'p> Evaluator<'p, '_> {
     }
 
     /// `wp.types.vector(length=3, dtype=float)` and its like.
-    fn make_type(
-        &self,
-        name: &str,
-        args: &[Fixed],
-        keywords: &[(&str, Fixed)],
-        at: &Expr,
-    ) -> Result<Fixed, Unknown> {
+    fn make_type(&self, name: &str, args: &[Fixed], keywords: &[(&str, Fixed)], at: &Expr) -> Result<Fixed, Unknown> {
         let given = |keyword: &str, n: usize| {
             keywords.iter().find(|(name, _)| *name == keyword).map(|(_, value)| value).or(args.get(n))
         };
@@ -594,8 +585,8 @@ fn python_name(name: &str) -> Option<Fixed> {
     Some(match name {
         "int" | "float" | "bool" => Fixed::Type(Pattern::of(type_named(name)?)),
         "Any" => Fixed::Type(Pattern::Any),
-        "len" | "abs" | "min" | "max" | "round" | "range" | "tuple" | "list" | "print" | "type" | "reversed" | "str"
-        | "sum" | "isinstance" | "getattr" | "hasattr" | "zip" | "enumerate" => Fixed::Python(name.into()),
+        "len" | "abs" | "min" | "max" | "round" | "range" | "tuple" | "list" | "print" | "type" | "reversed"
+        | "str" | "sum" | "isinstance" | "getattr" | "hasattr" | "zip" | "enumerate" => Fixed::Python(name.into()),
         _ => return None,
     })
 }

@@ -27,12 +27,9 @@ impl Ty {
     /// The type of its components.
     pub fn element(self) -> Option<Scalar> {
         match self {
-            Ty::Scalar(s)
-            | Ty::Vector(s, _)
-            | Ty::Matrix(s, ..)
-            | Ty::Quat(s)
-            | Ty::Transform(s)
-            | Ty::Fixed(s, _) => Some(s),
+            Ty::Scalar(s) | Ty::Vector(s, _) | Ty::Matrix(s, ..) | Ty::Quat(s) | Ty::Transform(s) | Ty::Fixed(s, _) => {
+                Some(s)
+            }
             Ty::Struct(_) => None,
         }
     }

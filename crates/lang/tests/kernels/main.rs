@@ -1,9 +1,11 @@
 //! Ordinary CUDA kernels in textbook styles (`tests/cuda/*.cu`): each runs right on the interpreter, without a GPU and
-//! without a finding, and, where its threads do not depend on each other, on the CPU compiler with the same bits. Then one
+//! without a finding, where its threads do not depend on each other on the CPU compiler, and on a GPU if there is one. Then one
 //! small change of its text makes it wrong, and the interpreter must say what and in which line.
 #![allow(missing_docs)]
 
 mod discrete;
+#[path = "../gpu/mod.rs"]
+mod gpu;
 mod grids;
 mod numeric;
 mod parallel;
@@ -222,6 +224,11 @@ fn kernels_run_right() {
             compiled.run(&mut lend(kernel, &mut memory, &values)).unwrap_or_else(|e| panic!("{name}: {e}"));
             results.push(("compiled", memory));
             compiled_too += 1;
+        }
+        let Call { mut memory, values, .. } = call(sample, &lowered, seed);
+        if let Some(outcome) = gpu::run(kernel, &mut memory, &values) {
+            outcome.unwrap_or_else(|e| panic!("{name}, on a GPU: {e}"));
+            results.push(("on a GPU", memory));
         }
         let Call { inputs, .. } = call(sample, &lowered, seed);
         let expected = (sample.expected)(&inputs);

@@ -2,6 +2,9 @@
 //! interpreter and on the CPU compiler; and what Warp refuses (`tests/python/probes`), ours must refuse.
 #![allow(missing_docs)]
 
+#[path = "../gpu/mod.rs"]
+mod gpu;
+
 use std::path::PathBuf;
 
 use bornite_codegen::{cpu, cuda};
@@ -64,9 +67,15 @@ fn request(launch: &Json) -> Request {
 /// A kernel's name, with types where they are open.
 fn name(launch: &Json) -> String {
     let args = launch["args"].as_array().into_iter().flatten();
-    let types: Vec<String> =
-        args.filter(|arg| arg.get("type").is_some()).map(|arg| format!("{}:{}", text(arg, "name"), text(arg, "type"))).collect();
-    if types.is_empty() { text(launch, "kernel").into() } else { format!("{}<{}>", text(launch, "kernel"), types.join(", ")) }
+    let types: Vec<String> = args
+        .filter(|arg| arg.get("type").is_some())
+        .map(|arg| format!("{}:{}", text(arg, "name"), text(arg, "type")))
+        .collect();
+    if types.is_empty() {
+        text(launch, "kernel").into()
+    } else {
+        format!("{}<{}>", text(launch, "kernel"), types.join(", "))
+    }
 }
 
 /// Byte and type of every component of a view.
@@ -185,6 +194,11 @@ fn judged(module: &Module, launch: &Json, check: &str) -> Result<(), String> {
     if check == "exact" && memory != interpreted {
         return Err("the CPU gives other bits than the interpreter".into());
     }
+    let mut memory = before.memory.clone();
+    if let Some(outcome) = gpu::run(kernel, &mut memory, &before.values) {
+        outcome.map_err(|error| format!("on a GPU: {error}"))?;
+        compare(&lowered, launch, &memory, check).map_err(|what| format!("on a GPU: {what}"))?;
+    }
     Ok(())
 }
 
@@ -195,12 +209,14 @@ fn report(count: usize, failed: &[String]) {
 
 #[test]
 fn kernels_give_what_warp_gives() {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder().join("kernels")).unwrap().map(|e| e.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder().join("kernels")).unwrap().map(|e| e.unwrap().path()).collect();
     files.sort();
     let (mut count, mut failed) = (0, vec![]);
     for path in files {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if path.extension().is_none_or(|e| e != "py") || !folder().join("goldens").join(format!("{stem}.json")).exists() {
+        if path.extension().is_none_or(|e| e != "py") || !folder().join("goldens").join(format!("{stem}.json")).exists()
+        {
             continue;
         }
         let module = Module::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
@@ -225,7 +241,8 @@ fn probes_behave_as_recorded() {
         assert_eq!(title, text(record, "title"), "goldens/probes.json is of other probes");
         let (program, outcome) = rest.split_once("\n---\n").expect("an outcome");
         let differs = program.lines().any(|line| line.starts_with("!!!"));
-        let program: String = program.lines().filter(|line| !line.starts_with("!!!")).map(|l| format!("{l}\n")).collect();
+        let program: String =
+            program.lines().filter(|line| !line.starts_with("!!!")).map(|l| format!("{l}\n")).collect();
         let program = format!("import warp as wp\n{program}");
         let launches = record["launches"].as_array();
         count += 1;

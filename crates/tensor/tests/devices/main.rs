@@ -20,6 +20,7 @@ mod lengths;
 mod long_rows;
 mod methods;
 mod mlp;
+mod modules;
 mod native;
 mod nvrtc;
 mod ops;
@@ -46,13 +47,16 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 102] = [
+const SUITE: [(&str, Body); 105] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
     ("native::within_bounds", native::within_bounds),
     ("rows::bad_index_is_an_error", rows::bad_index_is_an_error),
     ("fuzz::random_kernels", fuzz::random_kernels),
+    ("modules::launches", modules::launches),
+    ("modules::traced_and_recorded", modules::traced_and_recorded),
+    ("modules::what_does_not_fit_is_an_error", modules::what_does_not_fit_is_an_error),
     ("templates::elementwise", templates::elementwise),
     ("templates::reductions", templates::reductions),
     ("templates::tiles", templates::tiles),

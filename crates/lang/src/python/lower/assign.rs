@@ -248,8 +248,7 @@ impl<'p> Lower<'p> {
                     return Ok(());
                 }
                 let old = self.load(&element, target)?;
-                let run =
-                    self.binary(assign.op, Val::Run(old), Val::Run(new), assign, (target, &assign.value))?;
+                let run = self.binary(assign.op, Val::Run(old), Val::Run(new), assign, (target, &assign.value))?;
                 self.store_element(&element, run, target, &assign.value)
             }
             Root::Name(name, whole) => {
@@ -263,8 +262,7 @@ impl<'p> Lower<'p> {
                     }
                     _ => new,
                 };
-                let run =
-                    self.binary(assign.op, Val::Run(old), Val::Run(new), assign, (target, &assign.value))?;
+                let run = self.binary(assign.op, Val::Run(old), Val::Run(new), assign, (target, &assign.value))?;
                 let wanted = path.last().map_or(whole.ty, |step| step.ty());
                 let run = self.as_part(run, wanted, target, &assign.value)?;
                 let id = self.with_part(&whole, &path, run.id, target)?;
@@ -283,7 +281,12 @@ impl<'p> Lower<'p> {
     pub(super) fn atomic(&mut self, atomic: Atomic, element: &Element, value: Run, at: &impl Ranged) -> Lowers<Run> {
         let ty = element.ty();
         if !element.path.is_empty() {
-            return self.fail(at, "an atomic update of a part of an element".into(), "a whole element is expected", None);
+            return self.fail(
+                at,
+                "an atomic update of a part of an element".into(),
+                "a whole element is expected",
+                None,
+            );
         }
         if !ty.element().is_some_and(|scalar| atomic.takes(scalar)) {
             let what = format!("atomic {} of {}", atomic.name(), self.type_name(ty));

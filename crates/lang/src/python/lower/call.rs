@@ -55,9 +55,7 @@ impl<'p> Lower<'p> {
                 Some(_) => return self.fail(call.func.as_ref(), format!("'{}' is no function", name.id), "", None),
                 None => self.callee(&call.func)?,
             },
-            Expr::Attribute(attribute)
-                if matches!(attribute.value.as_ref(), Expr::Name(base) if !self.frame().names.contains_key(base.id.as_str())) =>
-            {
+            Expr::Attribute(attribute) if matches!(attribute.value.as_ref(), Expr::Name(base) if !self.frame().names.contains_key(base.id.as_str())) => {
                 self.callee(&call.func)?
             }
             other => match self.eval(other)? {
@@ -154,13 +152,7 @@ impl<'p> Lower<'p> {
         }
         let func = self.func(id);
         let program: &'p Program<'p> = if id.prelude { self.prelude } else { self.program };
-        let evaluator = Evaluator {
-            program,
-            prelude: id.prelude,
-            scope: func.scope,
-            locals: &|_| None,
-            steps: 0,
-        };
+        let evaluator = Evaluator { program, prelude: id.prelude, scope: func.scope, locals: &|_| None, steps: 0 };
         let pattern = |annotation: Option<&Expr>| match annotation.map(|a| evaluator.eval(a)) {
             None => Pattern::Any,
             Some(Ok(Fixed::Type(pattern))) => pattern,
@@ -224,13 +216,7 @@ impl<'p> Lower<'p> {
         }
     }
 
-    pub(super) fn no_overload(
-        &mut self,
-        name: &str,
-        all: &[FuncId],
-        given: &Given<'p>,
-        at: &'p Expr,
-    ) -> Lowers<Val> {
+    pub(super) fn no_overload(&mut self, name: &str, all: &[FuncId], given: &Given<'p>, at: &'p Expr) -> Lowers<Val> {
         let found: Vec<String> = given.args.iter().map(|(val, _)| self.val_name(val)).collect();
         let what = format!("'{name}' does not take ({})", found.join(", "));
         let structs = self.struct_name();
@@ -310,8 +296,10 @@ impl<'p> Lower<'p> {
             .collect();
         let plain = vals.iter().all(|(val, _)| matches!(val, Val::Run(_)));
         let (result, changed) = if plain && (gives(&func.def.body) || !refs.is_empty()) {
-            let runs: Vec<Run> =
-                vals.iter().filter_map(|(val, _)| if let Val::Run(run) = val { Some(run.clone()) } else { None }).collect();
+            let runs: Vec<Run> = vals
+                .iter()
+                .filter_map(|(val, _)| if let Val::Run(run) = val { Some(run.clone()) } else { None })
+                .collect();
             self.call_compiled(id, &runs, &refs, at)?
         } else {
             self.call_inline(id, vals.iter().map(|(val, _)| val.clone()).collect(), &refs, at)?
@@ -337,13 +325,7 @@ impl<'p> Lower<'p> {
         }
     }
 
-    fn call_compiled(
-        &mut self,
-        id: FuncId,
-        runs: &[Run],
-        refs: &[usize],
-        at: &'p Expr,
-    ) -> Lowers<(Val, Vec<Run>)> {
+    fn call_compiled(&mut self, id: FuncId, runs: &[Run], refs: &[usize], at: &'p Expr) -> Lowers<(Val, Vec<Run>)> {
         let types: Vec<Ty> = runs.iter().map(|run| run.ty).collect();
         let key = (id, types);
         let compiled = match self.compiled.get(&key) {
@@ -471,8 +453,7 @@ impl<'p> Lower<'p> {
             parts.push(self.ir_type(*ty, at)?);
         }
         let name = {
-            let names: Vec<String> =
-                parts.iter().map(|ty| ir_name(&ty.name(self.w.b.structs()).to_string())).collect();
+            let names: Vec<String> = parts.iter().map(|ty| ir_name(&ty.name(self.w.b.structs()).to_string())).collect();
             format!("tuple_{}", names.join("_"))
         };
         if let Some(n) = self.w.b.structs().iter().position(|s| s.name == name) {

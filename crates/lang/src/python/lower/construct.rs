@@ -57,7 +57,9 @@ impl<'p> Lower<'p> {
                 self.w.b.construct(ir, &ids)
             }
             // The same shape: a copy, with other components perhaps.
-            ([(one, _)], _) if one.ty.with_element(s) == ty || one.ty.count() == ty.count() && one.ty.scalar().is_none() => {
+            ([(one, _)], _)
+                if one.ty.with_element(s) == ty || one.ty.count() == ty.count() && one.ty.scalar().is_none() =>
+            {
                 let same = matches!((one.ty, ty), (Ty::Matrix(..), Ty::Matrix(..))) == matches!(ty, Ty::Matrix(..));
                 if !same {
                     return self.not_made(ty, &runs, at);
@@ -248,7 +250,12 @@ impl<'p> Lower<'p> {
             None => runs.iter().map(|run| run.ty.count() as i64).sum(),
         };
         if !(1..=64).contains(&count) {
-            return self.fail(at, "a vector needs a length".into(), "", Some("wp.vector(length=3, dtype=float)".into()));
+            return self.fail(
+                at,
+                "a vector needs a length".into(),
+                "",
+                Some("wp.vector(length=3, dtype=float)".into()),
+            );
         }
         let ty = Ty::Vector(s, count as u8);
         if runs.is_empty() && given.named.iter().all(|(name, ..)| *name != "dtype") && length.is_none() {

@@ -127,8 +127,7 @@ impl<'p> Lower<'p> {
                 return self.fail(each.iter.as_ref(), what, "a range is expected", Some(hint.into()));
             }
         };
-        let known: Option<Vec<i64>> =
-            runs.iter().map(|run| run.constant.as_ref().and_then(Fixed::int)).collect();
+        let known: Option<Vec<i64>> = runs.iter().map(|run| run.constant.as_ref().and_then(Fixed::int)).collect();
         if let Some(known) = &known {
             let (start, end, step) = (known[0], known[1], known[2]);
             if step == 0 {

@@ -80,7 +80,11 @@ impl<'p> Lower<'p> {
         let frame = self.frames.last()?;
         let names = frame.names.keys().map(String::as_str);
         let globals = self.program.scopes.first().into_iter().flat_map(|scope| scope.names.keys().copied());
-        names.chain(globals).filter(|other| distance(name, other) <= 1 + name.len() / 4).min_by_key(|other| distance(name, other)).map(str::to_owned)
+        names
+            .chain(globals)
+            .filter(|other| distance(name, other) <= 1 + name.len() / 4)
+            .min_by_key(|other| distance(name, other))
+            .map(str::to_owned)
     }
 
     /// What is known, as a value of the kernel where it can be one.
@@ -280,7 +284,8 @@ impl<'p> Lower<'p> {
                 CmpOp::GtE => Op::Ge,
                 CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn => {
                     let what = format!("'{}' is not supported in kernels", op.as_str());
-                    let hint = if matches!(op, CmpOp::In | CmpOp::NotIn) { "compare with each" } else { "use == or !=" };
+                    let hint =
+                        if matches!(op, CmpOp::In | CmpOp::NotIn) { "compare with each" } else { "use == or !=" };
                     return self.fail(expr, what, "not in the dialect", Some(hint.into()));
                 }
             };
@@ -338,15 +343,13 @@ impl<'p> Lower<'p> {
     fn attribute(&mut self, of: &'p Expr, name: &str, expr: &'p Expr) -> Lowers<Val> {
         let val = match of {
             // What is not a variable is looked up as a whole: wp.pi, module.CONSTANT, Enum.MEMBER.
-            Expr::Name(base) if self.frame().names.get(base.id.as_str()).is_none() => {
-                match self.fixed(expr, true) {
-                    Ok(fixed) => return self.constant_val(fixed, expr),
-                    Err((at, what)) => match self.fixed(of, true) {
-                        Ok(known) if literal(&known).is_some() => self.constant_val(known, of)?,
-                        _ => return self.fail(&at, what, "", None),
-                    },
-                }
-            }
+            Expr::Name(base) if self.frame().names.get(base.id.as_str()).is_none() => match self.fixed(expr, true) {
+                Ok(fixed) => return self.constant_val(fixed, expr),
+                Err((at, what)) => match self.fixed(of, true) {
+                    Ok(known) if literal(&known).is_some() => self.constant_val(known, of)?,
+                    _ => return self.fail(&at, what, "", None),
+                },
+            },
             _ => self.eval(of)?,
         };
         match val {
@@ -413,8 +416,20 @@ fn common(x: Scalar, y: Scalar) -> Scalar {
                 Scalar::F32
             }
         }
-        (true, false) => if x.bytes() < 4 { Scalar::F32 } else { x },
-        (false, true) => if y.bytes() < 4 { Scalar::F32 } else { y },
+        (true, false) => {
+            if x.bytes() < 4 {
+                Scalar::F32
+            } else {
+                x
+            }
+        }
+        (false, true) => {
+            if y.bytes() < 4 {
+                Scalar::F32
+            } else {
+                y
+            }
+        }
         (false, false) => {
             let wide = |s: Scalar| if s.bytes() < 4 { Scalar::I32 } else { s };
             let (x, y) = (wide(x), wide(y));

@@ -411,8 +411,7 @@ impl<'p> Lower<'p> {
                     self.w.b.construct(Type::Vector(s, width), &parts)
                 }
                 Step::Computed(index, _) => {
-                    let parts: Vec<ExprId> =
-                        (0..run.ty.count() as u32).map(|n| self.extracted(run.id, n)).collect();
+                    let parts: Vec<ExprId> = (0..run.ty.count() as u32).map(|n| self.extracted(run.id, n)).collect();
                     self.picked(&parts, index)
                 }
             };

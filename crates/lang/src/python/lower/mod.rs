@@ -165,13 +165,7 @@ impl<'p> Lower<'p> {
         if failed { Err(Noted) } else { Ok(all) }
     }
 
-    fn parameter(
-        &mut self,
-        name: &str,
-        pattern: &Pattern,
-        at: &Expr,
-        all: &mut Vec<(String, Given)>,
-    ) -> Lowers<Val> {
+    fn parameter(&mut self, name: &str, pattern: &Pattern, at: &Expr, all: &mut Vec<(String, Given)>) -> Lowers<Val> {
         let told = ir_name(name);
         match pattern {
             Pattern::Array(element, rank) => {
@@ -276,17 +270,13 @@ impl<'p> Lower<'p> {
             let rank = self.frames.last().map_or(1, |frame| tid_rank(&frame.func.def.body));
             let (count, id) = self.sized("launch_count".into());
             self.w.b.count(count);
-            self.launch = if rank == 1 {
-                vec![id]
-            } else {
-                (0..rank).map(|n| self.sized(format!("launch_dim{n}")).1).collect()
-            };
+            self.launch =
+                if rank == 1 { vec![id] } else { (0..rank).map(|n| self.sized(format!("launch_dim{n}")).1).collect() };
             return;
         }
         let count: u64 = self.request.dims.iter().fold(1u64, |n, size| n.saturating_mul(*size));
         self.w.b.count(Extent::from(count));
-        self.launch =
-            self.request.dims.iter().map(|&n| self.w.constant(Value::int(Scalar::I32, n as i64))).collect();
+        self.launch = self.request.dims.iter().map(|&n| self.w.constant(Value::int(Scalar::I32, n as i64))).collect();
     }
 
     /// The instance's place in the launch, as far as it is asked for.
@@ -485,14 +475,7 @@ impl<'p> Lower<'p> {
             }
         };
         let program: &'p Program<'p> = if frame.prelude { self.prelude } else { self.program };
-        Evaluator {
-            program,
-            prelude: frame.prelude,
-            scope: frame.func.scope,
-            locals: &known,
-            steps: 0,
-        }
-        .eval(expr)
+        Evaluator { program, prelude: frame.prelude, scope: frame.func.scope, locals: &known, steps: 0 }.eval(expr)
     }
 
     /// A part of something that is known beforehand.

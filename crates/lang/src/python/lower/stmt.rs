@@ -114,9 +114,12 @@ impl<'p> Lower<'p> {
     fn give_back(&mut self, back: &'p StmtReturn) -> Lowers<bool> {
         if matches!(self.frame().back, Back::Kernel) {
             return match &back.value {
-                Some(value) if !matches!(value.as_ref(), Expr::NoneLiteral(_)) => {
-                    self.fail(value.as_ref(), "a kernel returns nothing".into(), "", Some("store it in an array".into()))
-                }
+                Some(value) if !matches!(value.as_ref(), Expr::NoneLiteral(_)) => self.fail(
+                    value.as_ref(),
+                    "a kernel returns nothing".into(),
+                    "",
+                    Some("store it in an array".into()),
+                ),
                 _ => {
                     self.w.stmt(Ir::Return(None));
                     Ok(true)

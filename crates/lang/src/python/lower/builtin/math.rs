@@ -46,14 +46,18 @@ pub(super) fn asin<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -
 }
 
 pub(super) fn abs<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.element() != Some(Scalar::Bool)) else { return Ok(None) };
+    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.element() != Some(Scalar::Bool)) else {
+        return Ok(None);
+    };
     let unsigned = run.ty.element().is_some_and(|s| s.is_int() && !s.is_signed());
     made(if unsigned { run.id } else { lower.op(Op::Abs, &[run.id]) }, run.ty)
 }
 
 /// -1 below 0, else 1.
 pub(super) fn sign<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.element() != Some(Scalar::Bool)) else { return Ok(None) };
+    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.element() != Some(Scalar::Bool)) else {
+        return Ok(None);
+    };
     let [below, zero, above] = [-1.0, 0.0, 1.0].map(|x| number(lower, run.ty, x));
     let less = lower.op(Op::Lt, &[run.id, zero]);
     made(lower.op(Op::Select, &[less, below, above]), run.ty)
@@ -61,7 +65,9 @@ pub(super) fn sign<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -
 
 /// 1 below 0, else 0.
 pub(super) fn step<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.element() != Some(Scalar::Bool)) else { return Ok(None) };
+    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.element() != Some(Scalar::Bool)) else {
+        return Ok(None);
+    };
     let [zero, one] = [0.0, 1.0].map(|x| number(lower, run.ty, x));
     let less = lower.op(Op::Lt, &[run.id, zero]);
     made(lower.op(Op::Select, &[less, one, zero]), run.ty)
@@ -120,7 +126,8 @@ pub(super) fn select<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr)
 }
 
 fn chosen<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr, swapped: bool) -> Made {
-    let (first, second) = if swapped { ("value_if_false", "value_if_true") } else { ("value_if_true", "value_if_false") };
+    let (first, second) =
+        if swapped { ("value_if_false", "value_if_true") } else { ("value_if_true", "value_if_false") };
     let (Some((cond, c_at)), Some((a, a_at)), Some((b, b_at))) =
         (given.take(0, "cond"), given.take(1, first), given.take(2, second))
     else {
@@ -190,7 +197,9 @@ pub(super) fn bit_count<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Ex
 }
 
 pub(super) fn neg<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.element() != Some(Scalar::Bool)) else { return Ok(None) };
+    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.element() != Some(Scalar::Bool)) else {
+        return Ok(None);
+    };
     made(lower.op(Op::Neg, &[run.id]), run.ty)
 }
 

@@ -146,7 +146,9 @@ pub(super) fn tile_atomic_add<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: 
         return Ok(None);
     };
     let places = match given.take(2, "offset") {
-        Some((Val::Tuple(all), expr)) => all.into_iter().map(|one| lower.value(one, expr)).collect::<Lowers<Vec<_>>>()?,
+        Some((Val::Tuple(all), expr)) => {
+            all.into_iter().map(|one| lower.value(one, expr)).collect::<Lowers<Vec<_>>>()?
+        }
         Some((val, expr)) => vec![lower.value(val, expr)?],
         None => (0..array.rank()).map(|_| lower.run_int(0)).collect(),
     };
@@ -331,8 +333,7 @@ pub(super) fn expect_near<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p 
     let size = lower.op(Op::Abs, &[apart]);
     let many = lower.splat(tolerance, a.ty);
     let close = lower.op(Op::Le, &[size, many]);
-    let parts =
-        if a.ty.scalar().is_some() { vec![close] } else { lower.parts(close, a.ty.count() as u32) };
+    let parts = if a.ty.scalar().is_some() { vec![close] } else { lower.parts(close, a.ty.count() as u32) };
     let mut holds = parts[0];
     for part in &parts[1..] {
         holds = lower.op(Op::And, &[holds, *part]);

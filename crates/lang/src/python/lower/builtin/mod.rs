@@ -159,7 +159,12 @@ impl<'p> Lower<'p> {
     pub(super) fn builtin(&mut self, name: &str, call: &'p ExprCall, expr: &'p Expr) -> Lowers<Val> {
         let how = row(name);
         if let (None, Some(what)) = (how, foreign(name)) {
-            return self.fail(expr, format!("'{name}' is of {what}, which are not supported"), "not in the subset", None);
+            return self.fail(
+                expr,
+                format!("'{name}' is of {what}, which are not supported"),
+                "not in the subset",
+                None,
+            );
         }
         let functions = self.prelude_functions(name);
         if how.is_none() && functions.is_empty() {

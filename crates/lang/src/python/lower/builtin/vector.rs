@@ -142,9 +142,8 @@ pub(super) fn identity<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Exp
     }
     let ty = Ty::Matrix(s, n as u8, n as u8);
     let ir = lower.ir_type(ty, at)?;
-    let ids: Vec<ExprId> = (0..n * n)
-        .map(|k| lower.w.constant(Value::from_f64(s, if k / n == k % n { 1.0 } else { 0.0 })))
-        .collect();
+    let ids: Vec<ExprId> =
+        (0..n * n).map(|k| lower.w.constant(Value::from_f64(s, if k / n == k % n { 1.0 } else { 0.0 }))).collect();
     made(lower.w.b.construct(ir, &ids), ty)
 }
 
@@ -218,8 +217,7 @@ fn unit<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr, of: fn(Scala
     let ty = of(s);
     let ir = lower.ir_type(ty, at)?;
     let last = ty.count() - 1;
-    let ids: Vec<ExprId> =
-        (0..=last).map(|n| lower.w.constant(Value::from_f64(s, (n == last) as u8 as f64))).collect();
+    let ids: Vec<ExprId> = (0..=last).map(|n| lower.w.constant(Value::from_f64(s, (n == last) as u8 as f64))).collect();
     made(lower.w.b.construct(ir, &ids), ty)
 }
 

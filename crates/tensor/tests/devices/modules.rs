@@ -1,0 +1,156 @@
+//! Kernels of files launched over tensors: in both languages, lazily, under trace and recorded; what does not fit is an
+//! error that says what would.
+
+use bornite::{DType, Device, KernelArg, Module, Over, Tensor, trace};
+
+use crate::Outcome;
+
+const PYTHON: &str = r#"
+import warp as wp
+
+@wp.struct
+class Point:
+    at: wp.vec3
+    weight: float
+
+@wp.func
+def twice(x: float):
+    return x + x
+
+@wp.kernel
+def saxpy(a: float, x: wp.array[float], y: wp.array[float]):
+    i = wp.tid()
+    y[i] = a * x[i] + y[i]
+
+@wp.kernel
+def outer(x: wp.array[float], y: wp.array[float], z: wp.array2d[float]):
+    i, j = wp.tid()
+    z[i, j] = twice(x[i]) * y[j]
+
+@wp.kernel
+def lengths(v: wp.array[wp.vec3], by: wp.vec3, out: wp.array[float]):
+    i = wp.tid()
+    out[i] = wp.dot(v[i], by)
+
+@wp.kernel
+def count(bins: wp.array[int], of: wp.array[int]):
+    wp.atomic_add(bins, of[wp.tid()], 1)
+"#;
+
+const CUDA: &str = "
+template <typename T> __global__ void reversed(T* x) {
+    extern __shared__ float rest[];
+    int i = threadIdx.x;
+    rest[i] = x[blockIdx.x * blockDim.x + i];
+    __syncthreads();
+    x[blockIdx.x * blockDim.x + i] = rest[blockDim.x - 1 - i];
+}
+__global__ void scale(float* x, float by, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= by;
+}";
+
+fn floats(n: usize, device: Device) -> Tensor {
+    let numbers: Vec<f32> = (0..n).map(|n| n as f32 - 3.0).collect();
+    Tensor::from_slice(&numbers, &[n], device)
+}
+
+pub fn launches(device: Device) -> Outcome {
+    let module = Module::parse("kernels.py", PYTHON)?;
+    assert_eq!(module.kernels(), ["saxpy", "outer", "lengths", "count"]);
+    let saxpy = module.kernel("saxpy")?;
+    assert_eq!(saxpy.parameters().collect::<Vec<_>>(), ["a", "x", "y"]);
+    for n in [1, 7, 300] {
+        let (x, y) = (floats(n, device), floats(n, device) * 10.0);
+        let z = saxpy.launch(n, &[2.5.into(), (&x).into(), (&y).into()]).remove(0);
+        assert_eq!((&z + 0.0).to_vec::<f32>()?, (&x * 2.5 + &y).to_vec::<f32>()?, "{n}");
+    }
+    // Instances beyond those launched leave their elements alone, and so does a launch of none.
+    let x = floats(8, device);
+    for n in [0, 3] {
+        let y = saxpy.launch(n, &[1.into(), (&x).into(), (&x).into()]).remove(0).to_vec::<f32>()?;
+        let expected: Vec<f32> = (0..8).map(|i| (i as f32 - 3.0) * if i < n { 2.0 } else { 1.0 }).collect();
+        assert_eq!(y, expected);
+    }
+    let (x, y, z) = (floats(5, device), floats(7, device), Tensor::zeros(&[5, 7], DType::F32, device));
+    let outer = module.kernel("outer")?.launch([5, 7], &[(&x).into(), (&y).into(), (&z).into()]).remove(0);
+    assert_eq!(outer.dims()?, [5, 7]);
+    let expected = (x.reshape(&[5, 1]) * 2.0) * y.reshape(&[1, 7]);
+    assert_eq!(outer.to_vec::<f32>()?, expected.to_vec::<f32>()?);
+    // An array of vectors is a tensor with one axis more; a view of another tensor is brought into shape.
+    let (v, out) = (floats(12, device).reshape(&[3, 4]).t(), Tensor::zeros(&[4], DType::F32, device));
+    let args = [(&v).into(), [1.0, -2.0, 0.5].into(), (&out).into()];
+    let lengths = module.kernel("lengths")?.launch(4, &args).remove(0);
+    let by = Tensor::from_slice(&[1.0f32, -2.0, 0.5], &[3], device);
+    assert_eq!(lengths.to_vec::<f32>()?, (&v * &by).sum(-1).to_vec::<f32>()?);
+    let bins = Tensor::zeros(&[3], DType::I32, device);
+    let of = Tensor::from_slice(&[0i32, 2, 2, 1, 2], &[5], device);
+    let counted = module.kernel("count")?.launch(5, &[(&bins).into(), (&of).into()]).remove(0);
+    assert_eq!(counted.to_vec::<i32>()?, [1, 1, 3]);
+    assert_eq!(bins.to_vec::<i32>()?, [0, 0, 0]);
+
+    let module = Module::parse("kernels.cu", CUDA)?;
+    let x = floats(64, device);
+    let over = Over::Blocks { grid: [4, 1, 1], block: [16, 1, 1], shared_bytes: 64 };
+    let reversed = module.kernel("reversed<float>")?.launch(over, &[(&x).into()]).remove(0);
+    let expected = x.reshape(&[4, 16]).flip(1).reshape(&[64]);
+    assert_eq!(reversed.to_vec::<f32>()?, expected.to_vec::<f32>()?);
+    let scaled = module.kernel("scale")?.launch(64, &[(&x).into(), 0.5.into(), 64.into()]).remove(0);
+    assert_eq!(scaled.to_vec::<f32>()?, (&x * 0.5).to_vec::<f32>()?);
+    Ok(())
+}
+
+pub fn traced_and_recorded(device: Device) -> Outcome {
+    let module = Module::parse("kernels.py", PYTHON)?;
+    let saxpy = module.kernel("saxpy")?;
+    let kernel = saxpy.clone();
+    let step = trace(move |given| {
+        let y = kernel.launch(6, &[2.0.into(), (&given[0]).into(), (&given[1].exp()).into()]).remove(0);
+        Ok((vec![y.sum(..)], vec![]))
+    });
+    for n in 0..3 {
+        let (x, y) = (floats(6, device) + n as f64, floats(6, device) * 0.1);
+        let expected = (&x * 2.0 + y.exp()).sum(..).item()?;
+        assert_eq!(step.call(&[x, y])?[0].item()?, expected);
+    }
+    let (x, y) = (floats(6, device), Tensor::zeros(&[6], DType::F32, device));
+    let recorded = saxpy.record(6, &[0.5.into(), (&x).into(), (&y).into()])?;
+    for _ in 0..4 {
+        recorded.run()?;
+    }
+    assert_eq!(recorded.array("y")?.to_vec::<f32>()?, (&x * 2.0).to_vec::<f32>()?);
+    assert_eq!(y.to_vec::<f32>()?, [0.0; 6]);
+    let wrong = recorded.array("z").err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(wrong.contains("there is no array 'z'; there are x, y"), "{wrong}");
+    Ok(())
+}
+
+pub fn what_does_not_fit_is_an_error(device: Device) -> Outcome {
+    let module = Module::parse("kernels.py", PYTHON)?;
+    let (x, two) = (floats(6, device), floats(6, device).reshape(&[2, 3]));
+    let whole = Tensor::zeros(&[6], DType::I32, device);
+    let array = |tensor: &Tensor| KernelArg::from(tensor);
+    let saxpy = module.kernel("saxpy")?;
+    let cases: [(Over, Vec<KernelArg>, &str); 7] = [
+        (6.into(), vec![1.0.into(), array(&x)], "takes 3 arguments (a, x, y), 2 are given"),
+        (6.into(), vec![array(&x), array(&x), array(&x)], "takes numbers as 'a'"),
+        (6.into(), vec![1.0.into(), 2.0.into(), array(&x)], "takes an array as 'x'"),
+        (6.into(), vec![1.0.into(), array(&two), array(&x)], "takes f32 with 1 axes, not f32[2, 3], as 'x'"),
+        (6.into(), vec![1.0.into(), array(&whole), array(&x)], "takes f32 with 1 axes, not i32[6], as 'x'"),
+        (6.into(), vec![[1.0, 2.0].into(), array(&x), array(&x)], "as 'a', given is [1.0, 2.0]"),
+        ([1, 1, 1, 1, 1].into(), vec![1.0.into(), array(&x), array(&x)], "one to four numbers of instances"),
+    ];
+    for (over, args, part) in cases {
+        let found = saxpy.launch(over, &args).remove(0).to_vec::<f32>().err().map(|error| error.to_string());
+        assert!(found.as_ref().is_some_and(|found| found.contains(part)), "{part}: {found:?}");
+    }
+    // Beyond the end of an array.
+    let found = saxpy.launch(7, &[1.0.into(), array(&x), array(&x)]).remove(0).to_vec::<f32>();
+    let found = found.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(found.contains('6') && found.contains("x"), "{found}");
+    let unknown = module.kernel("sxpy").err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(unknown.contains("there is no kernel 'sxpy'"), "{unknown}");
+    let missing = Module::load("nowhere/kernels.cu").err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(missing.starts_with("nowhere/kernels.cu: "), "{missing}");
+    Ok(())
+}
