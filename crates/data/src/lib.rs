@@ -10,6 +10,7 @@
 //! | how a row is checked: types, run | [`verify`] |
 //! | which rows are alike | [`distinct`] |
 //! | wrong twins of rows | [`fault`] |
+//! | short kernels to learn from, and what an answer is worth | [`task`] |
 //!
 //! This crate must not know of training or the command line.
 //!
@@ -29,6 +30,7 @@ pub mod inputs;
 pub mod program;
 mod random;
 pub mod row;
+pub mod task;
 pub mod verify;
 
 pub use category::Category;
