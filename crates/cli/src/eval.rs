@@ -8,7 +8,7 @@ use bornite_nn::train::Trained;
 use clap::ValueEnum;
 use serde_json::json;
 
-use crate::demo::{self, score::Effort};
+use crate::demo::{self, layout::Layout, score::Effort};
 use crate::{Failure, chosen_device, note, print, print_json};
 
 /// What is measured.
@@ -79,7 +79,8 @@ fn kernels(options: &Options, trained: &Trained, device: bornite::Device) -> Res
     };
     let pairs = demo::pairs::held_out(folder, options.prompts)?;
     let effort = Effort { samples: options.samples, rows: demo::rows(device), seed: 0 };
-    let scores = demo::score::score(trained, pairs, effort)?;
+    let layout = Layout::of(&options.from, &trained.tokenizer)?;
+    let scores = demo::score::score(trained, &layout, pairs, effort)?;
     if options.json {
         print_json(&scores.json())?;
     } else {

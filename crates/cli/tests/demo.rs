@@ -34,7 +34,21 @@ fn fresh(name: &str) -> PathBuf {
 fn all_four_parts_in_small() {
     let out = fresh("demo");
     let path = |name: &str| out.join(name).to_str().unwrap().to_owned();
-    let small = ["demo", "--pairs", "400", "--steps", "3", "--prompts", "3", "--samples", "2", "--out", &path("")];
+    let small = [
+        "demo",
+        "--pairs",
+        "400",
+        "--longest",
+        "220",
+        "--steps",
+        "3",
+        "--prompts",
+        "3",
+        "--samples",
+        "2",
+        "--out",
+        &path(""),
+    ];
     let output = bornite(&[&small[..], &["--json"]].concat());
     let errors = text(&output.stderr);
     assert!(output.status.success(), "{errors}");

@@ -1,35 +1,66 @@
 //! A vocabulary and a small GPT, learned from pairs in a given time.
+//!
+//! A row of a batch is one pair: source and mark, which the model is given and need not learn to write, and the body. The rate
+//! follows the time that has passed, so a busy machine makes fewer steps and ends at the same moment.
 
-use std::cell::Cell;
 use std::io::BufRead;
 use std::path::Path;
 use std::time::Instant;
 
-use bornite::Device;
+use bornite::{Device, Tensor};
+use bornite_data::Random;
+use bornite_data::task::MARK;
+use bornite_nn::Error;
+use bornite_nn::model::{Gpt, GptConfig};
+use bornite_nn::optimiser::{Rate, Rule};
 use bornite_nn::tokenizer::{Split, Tokenizer, Trainer};
-use bornite_nn::train::{Event, Observer, RunConfig, run};
+use bornite_nn::train::{Learner, Learning, Precision, Trained};
+use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 
+use super::layout::Layout;
 use super::pairs::TRAIN;
 use super::progress::Progress;
-use crate::{Failure, note};
+use crate::Failure;
 
-/// Sizes of models by name: layers, heads, width, windows in a batch, the highest rate.
-const MODELS: [(&str, [usize; 3], usize, f64); 5] = [
-    ("1m", [4, 4, 128], 6, 4e-3),
-    ("2m", [4, 4, 192], 8, 3e-3),
-    ("8m", [6, 8, 320], 64, 1.5e-3),
-    ("30m", [10, 8, 512], 128, 1e-3),
-    ("85m", [12, 12, 768], 128, 6e-4),
+/// A size of model.
+struct Size {
+    name: &'static str,
+    layers: usize,
+    heads: usize,
+    width: usize,
+    /// Pairs in a batch.
+    batch: usize,
+    /// The highest rate.
+    rate: f64,
+}
+
+const fn size(name: &'static str, [layers, heads, width]: [usize; 3], batch: usize, rate: f64) -> Size {
+    Size { name, layers, heads, width, batch, rate }
+}
+
+const SIZES: [Size; 5] = [
+    size("1m", [4, 4, 128], 16, 3e-3),
+    size("2m", [4, 4, 192], 16, 2e-3),
+    size("8m", [6, 8, 320], 64, 1.5e-3),
+    size("30m", [10, 8, 512], 256, 1e-3),
+    size("85m", [12, 12, 768], 256, 6e-4),
 ];
 
-/// Tokens of the vocabulary, and in a window.
+/// Tokens of the vocabulary.
 const VOCABULARY: usize = 512;
+/// Tokens that the model looks at: more than any pair has.
 const CONTEXT: usize = 256;
 /// Texts that the vocabulary is learned from, at most.
 const MOST_TEXTS: usize = 20_000;
-/// Steps that say how long one takes, and how many of them are not counted: kernels are compiled in them.
-const TRIAL: (u64, u64) = (10, 4);
+/// Lengths of rows and their parts are multiples of this, which suits matrices; longer pairs are cut.
+const ROUND: usize = 8;
+/// Parts of the way in which the rate is told.
+const PARTS: u64 = 10_000;
+/// A target that is not learned from.
+const SPARED: i64 = -1;
+/// Steps after which the loss is looked at: a look waits for the device.
+const LOOK: u64 = 10;
 
 /// What is to be trained, and for how long.
 pub struct Plan<'a> {
@@ -43,10 +74,10 @@ pub struct Plan<'a> {
 pub struct Learned {
     pub parameters: u64,
     pub steps: u64,
-    pub loss: Option<f64>,
-    pub validation_loss: Option<f64>,
+    pub loss: f64,
+    pub pairs: u64,
     pub tokens: u64,
-    pub tokens_per_second: f64,
+    pub row: usize,
     pub vocabulary: usize,
     pub seconds: f64,
 }
@@ -54,183 +85,161 @@ pub struct Learned {
 impl Learned {
     pub fn json(&self, model: &str) -> Json {
         json!({
-            "model": model, "parameters": self.parameters, "steps": self.steps, "loss": self.loss,
-            "validation_loss": self.validation_loss, "tokens": self.tokens,
-            "tokens_per_second": self.tokens_per_second, "vocabulary": self.vocabulary, "seconds": self.seconds,
+            "model": model, "parameters": self.parameters, "steps": self.steps, "loss": self.loss, "pairs": self.pairs,
+            "tokens": self.tokens, "row": self.row, "vocabulary": self.vocabulary, "seconds": self.seconds,
         })
     }
 }
 
 /// Refuses a model that there is none of.
 pub fn check(model: &str) -> Result<(), Failure> {
-    if MODELS.iter().any(|(name, ..)| *name == model) {
-        return Ok(());
-    }
-    let names: Vec<&str> = MODELS.iter().map(|(name, ..)| *name).collect();
-    Err(bornite_nn::Error::Config(format!("there is no model '{model}'; there are {}", names.join(", "))).into())
+    find(model).map(drop)
 }
 
-/// Trains on the pairs of a folder; the run is in `out`.
-pub fn learn(pairs: &Path, out: &Path, device: Device, plan: &Plan<'_>) -> Result<Learned, Failure> {
-    let began = Instant::now();
-    let tokenizer = vocabulary(&pairs.join(TRAIN))?;
-    let path = pairs.join("tokenizer.json");
-    std::fs::write(&path, tokenizer.to_json()).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-    let mut config = config(pairs, plan)?;
-    config.set_text("data.tokenizer", &path.to_string_lossy())?;
-    config.data.cache = Some(pairs.join("tokens"));
-    let steps = match plan.steps {
-        Some(steps) => steps,
-        None => {
-            let trial = pairs.join("trial");
-            let step = seconds_a_step(&config, &trial, device)?;
-            let _ = std::fs::remove_dir_all(&trial);
-            ((plan.seconds - began.elapsed().as_secs_f64()).max(1.0) / step).max(20.0) as u64
-        }
-    };
-    config.train.steps = Some(steps);
-    config.rate.warmup = Some((steps / 20).min(200));
-    config.train.eval_every = Some((steps / 2).max(1));
-    // A machine that became busy: the run ends all the same.
-    let most = plan.steps.is_none().then_some(1.3 * plan.seconds);
-    let mut watch = Watch { progress: Progress::new(), most, ..Watch::new() };
-    let finished = run(&config, out, device, false, &mut watch)?;
-    watch.progress.end();
-    if finished.stopped {
-        note(&format!("  stopped after {} of {steps} steps: they took longer than the first ones", finished.step));
-    }
-    Ok(Learned {
-        parameters: watch.parameters,
-        steps: finished.step,
-        loss: finished.last.and_then(|line| line.loss),
-        validation_loss: watch.validation,
-        tokens: finished.step * watch.tokens_a_step,
-        tokens_per_second: watch.speed,
-        vocabulary: tokenizer.vocabulary(),
-        seconds: began.elapsed().as_secs_f64(),
+fn find(model: &str) -> Result<&'static Size, Failure> {
+    SIZES.iter().find(|size| size.name == model).ok_or_else(|| {
+        let names: Vec<&str> = SIZES.iter().map(|size| size.name).collect();
+        Error::Config(format!("there is no model '{model}'; there are {}", names.join(", "))).into()
     })
 }
 
-fn vocabulary(path: &Path) -> Result<Tokenizer, Failure> {
+/// Pairs as tokens.
+struct Rows {
+    /// Questions and answers.
+    all: Vec<(Vec<u32>, Vec<u32>)>,
+    layout: Layout,
+    /// Tokens of a row.
+    length: usize,
+}
+
+/// The length that all but one of fifty have, so that these are not filled up to the longest of all; a multiple of [`ROUND`].
+fn usual(lengths: impl Iterator<Item = usize>) -> usize {
+    let mut lengths: Vec<usize> = lengths.collect();
+    lengths.sort_unstable();
+    lengths.get(lengths.len() * 49 / 50).copied().unwrap_or(1).next_multiple_of(ROUND)
+}
+
+impl Rows {
+    fn new(texts: &[String], tokenizer: &Tokenizer) -> Rows {
+        let all: Vec<(Vec<u32>, Vec<u32>)> = (texts.par_chunks(1024))
+            .flat_map_iter(|texts| {
+                let mut encoder = tokenizer.encoder();
+                texts.iter().map(move |text| {
+                    let (question, answer) = text.split_once(MARK).unwrap_or((text, ""));
+                    let (mut asked, mut wanted) = (vec![], vec![]);
+                    encoder.encode(question, &mut asked);
+                    encoder.encode(answer, &mut wanted);
+                    (asked, wanted)
+                })
+            })
+            .collect();
+        let filled = usual(all.iter().map(|(question, _)| question.len()));
+        let layout = Layout::new(tokenizer, Some(filled));
+        let answers = usual(all.iter().map(|(_, answer)| answer.len() + 1));
+        let length = (layout.question(&[]).len() + answers - 1).next_multiple_of(ROUND).min(CONTEXT);
+        Rows { all, layout, length }
+    }
+
+    /// Inputs and targets of some pairs.
+    fn batch(&self, chosen: &[usize], device: Device) -> (Tensor, Tensor) {
+        let (mut inputs, mut targets) = (vec![], vec![]);
+        let end = self.layout.end;
+        for &n in chosen {
+            let (question, answer) = &self.all[n];
+            let mut row = self.layout.question(question);
+            let asked = row.len();
+            row.extend(answer);
+            let written = row.len();
+            row.resize(written.max(self.length) + 1, end);
+            inputs.extend(row[..self.length].iter().map(|token| i64::from(*token)));
+            let target = |at: usize| if (asked..=written).contains(&at) { i64::from(row[at]) } else { SPARED };
+            targets.extend((1..=self.length).map(target));
+        }
+        let shape = [chosen.len(), self.length];
+        (Tensor::from_slice(&inputs, &shape, device), Tensor::from_slice(&targets, &shape, device))
+    }
+}
+
+/// Trains on the pairs of a folder; the run is in `out`.
+pub fn learn(pairs: &Path, out: &Path, device: Device, plan: &Plan<'_>) -> Result<(Learned, Trained), Failure> {
+    let began = Instant::now();
+    let &Size { layers, heads, width, batch, rate: highest, .. } = find(plan.model)?;
+    let texts = texts(&pairs.join(TRAIN))?;
+    let tokenizer = vocabulary(&texts)?;
+    let config =
+        GptConfig { kv_heads: heads, tied: true, ..GptConfig::llama(VOCABULARY, CONTEXT, layers, heads, width) };
+    let rows = Rows::new(&texts, &tokenizer);
+    drop(texts);
+    let precision = if matches!(device, Device::Cuda(_)) { Precision::Bf16 } else { Precision::F32 };
+    let rule = Rule::Adamw { beta1: 0.9, beta2: 0.98, eps: 1e-8 };
+    let learning = Learning { rule, decay: 0.05, clip: Some(1.0), precision, accumulate: 1, seed: plan.seed };
+    let mut learner = Learner::new(Gpt::new(config)?.sparing(true), learning, device)?;
+    let parameters = learner.gpt().parameters().iter().map(|p| p.shape.iter().product::<usize>() as u64).sum();
+    let rates = Rate { highest, lowest: 0.01, warmup: PARTS / 25, ..Rate::default() };
+
+    let mut random = Random::of(&[plan.seed, 0x1ea4]);
+    let mut order: Vec<usize> = vec![];
+    let (mut loss, mut progress, mut started) = (f64::NAN, Progress::new(), None);
+    loop {
+        let steps = learner.steps();
+        let spent = began.elapsed().as_secs_f64();
+        let done = match plan.steps {
+            Some(most) => steps as f64 / most as f64,
+            None => spent / plan.seconds,
+        };
+        if done >= 1.0 {
+            break;
+        }
+        if order.len() < batch {
+            order = (0..rows.all.len()).collect();
+            for n in (1..order.len()).rev() {
+                order.swap(n, random.below(n + 1));
+            }
+        }
+        let chosen: Vec<usize> = (0..batch).filter_map(|_| order.pop()).collect();
+        let rate = rates.at((done * PARTS as f64) as u64, PARTS);
+        let outcome = learner.step(&[rows.batch(&chosen, device)], rate)?;
+        if steps.is_multiple_of(LOOK) || plan.steps == Some(steps + 1) {
+            loss = outcome.measure()?.loss;
+            if !loss.is_finite() {
+                return Err(format!(
+                    "the loss is {loss} after {steps} steps: a smaller --model or another --seed may help"
+                )
+                .into());
+            }
+            // Kernels are compiled in the first step.
+            let start = *started.get_or_insert_with(|| (Instant::now(), steps));
+            let speed = (steps - start.1) as f64 * batch as f64 / start.0.elapsed().as_secs_f64().max(1e-3);
+            progress.tell(done, || format!("step {steps}, loss {loss:.3}, {speed:.0} pairs a second"));
+        }
+    }
+    device.synchronize()?;
+    progress.end();
+    let (steps, vocabulary) = (learner.steps(), tokenizer.vocabulary());
+    let trained = Trained::of(&learner, tokenizer, precision);
+    trained.save_as_run(out)?;
+    rows.layout.save(out)?;
+    let seen = steps * batch as u64;
+    let (tokens, row) = (seen * rows.length as u64, rows.length);
+    let seconds = began.elapsed().as_secs_f64();
+    Ok((Learned { parameters, steps, loss, pairs: seen, tokens, row, vocabulary, seconds }, trained))
+}
+
+fn texts(path: &Path) -> Result<Vec<String>, Failure> {
     let file = std::fs::File::open(path).map_err(|e| format!("cannot open {}: {e}", path.display()))?;
+    let mut texts = vec![];
+    for line in std::io::BufReader::new(file).lines() {
+        let row: Json = serde_json::from_str(&line?)?;
+        texts.push(row["text"].as_str().unwrap_or_default().to_owned());
+    }
+    Ok(texts)
+}
+
+fn vocabulary(texts: &[String]) -> Result<Tokenizer, Failure> {
     // A bracket and the name in it are one word, and so are a semicolon and the line's end: a fifth fewer tokens in code.
     let mut trainer = Trainer::new(Split::Llama3 { digits: 3 });
-    for line in std::io::BufReader::new(file).lines().take(MOST_TEXTS) {
-        let row: Json = serde_json::from_str(&line?)?;
-        trainer.add(row["text"].as_str().unwrap_or_default());
+    for text in texts.iter().take(MOST_TEXTS) {
+        trainer.add(text);
     }
     Ok(trainer.finish(VOCABULARY, &mut |_, _| {})?)
-}
-
-fn config(pairs: &Path, plan: &Plan<'_>) -> Result<RunConfig, Failure> {
-    check(plan.model)?;
-    let Some((_, [layers, heads, width], batch, rate)) = MODELS.iter().find(|(name, ..)| *name == plan.model) else {
-        return Err("there is no such model".into());
-    };
-    let mut config = RunConfig::default();
-    let seed = plan.seed;
-    for setting in [
-        "model.name=llama-small".to_owned(),
-        format!("model.layers={layers}"),
-        format!("model.heads={heads}"),
-        format!("model.kv_heads={heads}"),
-        format!("model.width={width}"),
-        format!("model.hidden={}", (8 * width / 3).next_multiple_of(32)),
-        format!("model.context={CONTEXT}"),
-        "model.tied=true".to_owned(),
-        format!("train.context={CONTEXT}"),
-        format!("train.batch={batch}"),
-        format!("train.seed={seed}"),
-        "train.keep=1".to_owned(),
-        "train.save_every=0".to_owned(),
-        "train.eval_batches=4".to_owned(),
-        "data.validation=0.01".to_owned(),
-        format!("rate.highest={rate}"),
-        "rate.lowest=0.02".to_owned(),
-    ] {
-        config.set(&setting)?;
-    }
-    config.data.path = Some(vec![pairs.join(TRAIN)]);
-    Ok(config)
-}
-
-/// A short run in a folder of its own.
-fn seconds_a_step(config: &RunConfig, folder: &Path, device: Device) -> Result<f64, Failure> {
-    let mut config = config.clone();
-    config.train.steps = Some(TRIAL.0);
-    config.train.eval_every = Some(0);
-    config.rate.warmup = Some(1);
-    let mut watch = Watch { quiet: true, ..Watch::new() };
-    run(&config, folder, device, false, &mut watch)?;
-    let mut times = watch.times;
-    times.sort_by(f64::total_cmp);
-    Ok(times.get(times.len() / 2).copied().unwrap_or(1.0))
-}
-
-/// Hears of a run, shows it, and ends it when its time is over.
-struct Watch {
-    progress: Progress,
-    quiet: bool,
-    most: Option<f64>,
-    begun: Cell<Option<Instant>>,
-    steps: u64,
-    parameters: u64,
-    tokens_a_step: u64,
-    speed: f64,
-    validation: Option<f64>,
-    /// Seconds of the steps that count.
-    times: Vec<f64>,
-}
-
-impl Watch {
-    fn new() -> Watch {
-        Watch {
-            progress: Progress::new(),
-            quiet: false,
-            most: None,
-            begun: Cell::new(None),
-            steps: 0,
-            parameters: 0,
-            tokens_a_step: 0,
-            speed: 0.0,
-            validation: None,
-            times: vec![],
-        }
-    }
-}
-
-impl Observer for Watch {
-    fn tell(&mut self, event: Event<'_>) {
-        match event {
-            Event::Begin(begun) => {
-                (self.steps, self.parameters, self.tokens_a_step) =
-                    (begun.steps, begun.parameters, begun.tokens_a_step);
-                self.begun.set(Some(Instant::now()));
-                self.progress = Progress::new();
-            }
-            Event::Step(line) => {
-                let count = line.step as f64;
-                self.speed += (line.tokens_per_second - self.speed) / count.min(20.0);
-                if line.step > TRIAL.1 {
-                    self.times.push(self.tokens_a_step as f64 / line.tokens_per_second);
-                }
-                self.validation = line.validation_loss.or(self.validation);
-                let (steps, speed) = (self.steps, self.speed);
-                if !self.quiet {
-                    self.progress.tell(count / steps as f64, || {
-                        let loss = line.loss.unwrap_or(f64::NAN);
-                        format!("step {} of {steps}, loss {loss:.3}, {speed:.0} tokens a second", line.step)
-                    });
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn stop(&self) -> bool {
-        match (self.begun.get(), self.most) {
-            (Some(begun), Some(most)) => begun.elapsed().as_secs_f64() > most,
-            _ => false,
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! `bornite demo`: a race found without a GPU, verified kernels made, a GPT trained on them, and what it writes, judged.
 
+pub mod layout;
 mod learn;
 pub mod pairs;
 mod progress;
@@ -11,10 +12,10 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use bornite::Device;
-use bornite_nn::train::Trained;
 use serde_json::json;
 
 use crate::{Failure, chosen_device, note, print, print_json};
+use layout::Layout;
 use learn::Plan;
 use score::Effort;
 
@@ -28,7 +29,7 @@ pub struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=20_000_000))]
     pairs: Option<u64>,
     /// Bytes of the longest pair; the shorter, the easier
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(160..=300))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(120..=300))]
     longest: Option<u64>,
     /// 1m, 2m, 8m, 30m or 85m parameters; 30m on a GPU unless it is said
     #[arg(long, value_name = "NAME")]
@@ -37,7 +38,7 @@ pub struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
     /// Seconds of training
-    #[arg(long, value_name = "N", default_value_t = 110, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "N", default_value_t = 170, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
     /// Held-out kernels that the model is asked for
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -72,8 +73,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let gpu = matches!(device, Device::Cuda(_));
     let model = options.model.as_deref().unwrap_or(if gpu { "30m" } else { "1m" });
     learn::check(model)?;
-    let wanted = options.pairs.unwrap_or(if gpu { 300_000 } else { 12_000 });
-    let longest = options.longest.unwrap_or(if gpu { 300 } else { 220 }) as usize;
+    let wanted = options.pairs.unwrap_or(if gpu { 300_000 } else { 10_000 });
+    let longest = options.longest.unwrap_or(if gpu { 300 } else { 190 }) as usize;
     let prompts = options.prompts.unwrap_or(if gpu { 512 } else { 64 }) as usize;
     let out = options
         .out
@@ -96,22 +97,22 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
 
     tell(&format!("3. A vocabulary and a GPT, trained on {device}"))?;
     let plan = Plan { model, steps: options.steps, seconds: options.seconds as f64, seed: options.seed };
-    let learned = learn::learn(&data, &folder, device, &plan)?;
+    let (learned, trained) = learn::learn(&data, &folder, device, &plan)?;
     tell(&format!(
-        "{:.1} M parameters, {} steps, {:.1} M tokens, loss {:.3} ({:.3} on data that it does not train on), in {:.1} s\n",
+        "{:.1} M parameters, {} steps over {} pairs of at most {} tokens, loss {:.3} a token of the body, in {:.1} s\n",
         learned.parameters as f64 / 1e6,
         learned.steps,
-        learned.tokens as f64 / 1e6,
-        learned.loss.unwrap_or(f64::NAN),
-        learned.validation_loss.unwrap_or(f64::NAN),
+        learned.pairs,
+        learned.row,
+        learned.loss,
         learned.seconds,
     ))?;
 
     tell("4. It writes CUDA for sources whose structure it never saw")?;
-    let trained = Trained::open(&folder, None, device)?;
     let held = pairs::held_out(&data, prompts)?;
     let effort = Effort { samples: options.samples as usize, rows: rows(device), seed: options.seed };
-    let scores = score::score(&trained, held, effort)?;
+    let layout = Layout::of(&folder, &trained.tokenizer)?;
+    let scores = score::score(&trained, &layout, held, effort)?;
     let seconds = began.elapsed().as_secs_f64();
     if options.json {
         print_json(&json!({

@@ -7,11 +7,11 @@ use bornite_data::Row;
 use bornite_data::task::{Answer, Judge, Judgement, Pair};
 use bornite_data::verify::compile::to_ptx;
 use bornite_nn::generate::{Prompt, Sampling, Together};
-use bornite_nn::tokenizer::END_OF_TEXT;
 use bornite_nn::train::Trained;
 use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 
+use super::layout::Layout;
 use super::progress::Progress;
 use crate::Failure;
 
@@ -142,9 +142,9 @@ impl Scores {
 }
 
 /// Lets a model write answers to pairs, and judges them.
-pub fn score(trained: &Trained, pairs: Vec<Pair>, effort: Effort) -> Result<Scores, Failure> {
+pub fn score(trained: &Trained, layout: &Layout, pairs: Vec<Pair>, effort: Effort) -> Result<Scores, Failure> {
     let start = Instant::now();
-    let (bodies, tokens) = written(trained, &pairs, effort)?;
+    let (bodies, tokens) = written(trained, layout, &pairs, effort)?;
     let writing_s = start.elapsed().as_secs_f64();
     let start = Instant::now();
     let judged: Result<Vec<Vec<(Answer, Row)>>, String> = (pairs.par_iter().zip(&bodies))
@@ -191,13 +191,18 @@ fn compile(judged: &mut [Vec<(Answer, Row)>]) -> Result<bool, Failure> {
 }
 
 /// Answers to each pair, and how many tokens that were. The first is the likeliest, the others are drawn.
-fn written(trained: &Trained, pairs: &[Pair], effort: Effort) -> Result<(Vec<Vec<String>>, usize), Failure> {
+fn written(
+    trained: &Trained,
+    layout: &Layout,
+    pairs: &[Pair],
+    effort: Effort,
+) -> Result<(Vec<Vec<String>>, usize), Failure> {
     let samples = effort.samples.max(1);
     let tokenizer = &trained.tokenizer;
     let context = trained.gpt.config().context;
     let (mut all, mut longest) = (vec![], 1);
     for (n, pair) in pairs.iter().enumerate() {
-        let tokens = tokenizer.encode_with_special(&format!("{END_OF_TEXT}{}", pair.question()));
+        let tokens = layout.question(&tokenizer.encode(&pair.prompt));
         let length = tokens.len() + tokenizer.encode(&pair.answer).len();
         longest = longest.max(length + SPARE);
         if tokens.len() >= context {

@@ -1,8 +1,8 @@
 //! Short kernels to learn from: the statements of a Python source, and the body of the CUDA kernel that does the same.
 //!
 //! A [`Pair`] is one of them, a function of a seed and an index like every row. The text that a model reads is the prompt,
-//! [`MARK`], and the answer; what it writes after the mark is put into the kernel's head ([`Pair::kernel`]) and judged
-//! (`judge.rs`). Kernels are over one dimension, of `float`, and need no functions of their own, so that pairs are short
+//! [`MARK`], and the answer; what it writes after the mark is put after the kernel's signature ([`Pair::kernel`]) and
+//! judged (`judge.rs`). Kernels are over one dimension, of `float`, and need no functions of their own, so that pairs are short
 //! enough for a small model. Nothing here knows of models.
 
 mod judge;
@@ -20,13 +20,16 @@ use crate::{Category, Row};
 /// What stands between a prompt and its answer.
 pub const MARK: &str = "\n//\n";
 
+/// The end of a kernel's signature.
+const OPEN: &str = " {\n";
+
 /// The kinds of kernels that pairs are made of.
 pub const CATEGORIES: &[Category] = &[Category::Arithmetic, Category::Math, Category::ScalarParam];
 
 /// Bytes of a prompt and its answer, at most.
 pub const LONGEST: usize = 300;
 
-/// Bytes of an answer's first two statements.
+/// Bytes of an answer's index and guard.
 const BEGIN: usize = 66;
 
 /// A source and the kernel that it means.
@@ -91,8 +94,7 @@ impl Pair {
     /// The pair of a row, if the row is short and needs no functions.
     fn new(row: Row, longest: usize) -> Option<Pair> {
         let prompt = prompt(&row.source)?;
-        let open = row.cuda.find(" {\n")? + 3;
-        let (head, body) = row.cuda.split_at(open);
+        let (head, body) = row.cuda.split_at(row.cuda.find(OPEN)? + OPEN.len());
         let body = body.strip_suffix("}\n")?;
         let lines: Vec<&str> = body.lines().map(|line| line.strip_prefix("    ").unwrap_or(line)).collect();
         let (answer, head) = (lines.join("\n"), head.to_owned());

@@ -41,10 +41,11 @@ fn changed_answers_are_not_right() {
         ("sqrtf", "fabsf"),
         ("fminf", "fmaxf"),
         (".5f", ".625f"),
-        ("0f", "5f"),
+        (".0f", ".5f"),
+        ("i >= n", "i >= n - 1"),
+        ("i >= n", "i > n"),
         ("[i]", "[i / 2]"),
         ("[i]", "[i + n]"),
-        ("i >= n", "i >= n - 1"),
     ];
     let (mut made, mut missed) = (0, vec![]);
     for pair in pairs(seed, 300) {
