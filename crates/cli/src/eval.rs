@@ -77,7 +77,7 @@ fn kernels(options: &Options, trained: &Trained, device: bornite::Device) -> Res
             bornite_nn::Error::Config("name one folder of pairs as --data; `bornite demo` makes them".into()).into()
         );
     };
-    let pairs = demo::pairs::held_out(folder, options.prompts)?;
+    let pairs = demo::pairs::held_out(folder, options.prompts.max(1))?;
     let effort = Effort { samples: options.samples, rows: demo::rows(device), seed: 0 };
     let layout = Layout::of(&options.from, &trained.tokenizer)?;
     let scores = demo::score::score(trained, &layout, pairs, effort)?;
