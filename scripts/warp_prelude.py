@@ -77,6 +77,7 @@ ROWS = [
     ("transform_wrench(t, a)", "t:pose a:spatial_vector", "spatial_vector", 5e-6, None),
     ("svd3(m)[1]", "m:mat33", "vec3", 1e-3, 1e-10), ("svd2(m)[1]", "m:mat22", "vec2", 1e-4, 1e-12),
     ("qr3(m)[0]", "m:mat33", "mat33", 5e-3, 1e-9), ("qr3(m)[1]", "m:mat33", "mat33", 1e-5, 1e-13),
+    ("lower_bound(cdf, x)", "x:float", "int", 0, None), ("lower_bound(cdf, 3, 9, x)", "x:float", "int", 0, None),
     ("closest_point_edge_edge(a, b, c, d, 1.0e-6)", "a:vec3 b:vec3 c:vec3 d:vec3", "vec3", 1e-3, None),
     ("rand_init(n)", "n:int", "uint", 0, None), ("rand_init(n, 5)", "n:int", "uint", 0, None),
 ]

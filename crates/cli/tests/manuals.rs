@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-const MANUALS: [&str; 3] = ["cuda.md", "troubleshooting.md", "kernels.md"];
+const MANUALS: [&str; 4] = ["cuda.md", "troubleshooting.md", "kernels.md", "../README.md"];
 
 /// A command and the lines shown below it.
 struct Shown<'a> {

@@ -151,6 +151,25 @@ fn caches_are_counted_and_cleared() {
 }
 
 #[test]
+fn kernels_and_blocks_of_a_file_are_tuned() {
+    let folder = scratch("tuned-file");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/kernels/scale.cu");
+    let call =
+        ["--dim", "1000", "--arg", "x=range:1000", "--arg", "by=0.5", "--arg", "n=1000", "--device", "cpu", "--json"];
+    let two = ["--kernel", "scale<float,1>", "--kernel", "scale<float,2>"];
+    let all = [&["kernel", "tune", file][..], &two, &["--blocks", "64,128"], &call].concat();
+    let found = json(&bornite(&folder, &all, &[]));
+    let trials = found["record"]["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 4, "{found}");
+    assert!(trials.iter().all(|trial| trial["outcome"].get("timed").is_some()), "{found}");
+    assert_eq!(json(&bornite(&folder, &all, &[]))["measured"], false);
+    let alone = [&["kernel", "tune", file][..], &two[..2], &call].concat();
+    assert!(text(&bornite(&folder, &alone, &[])).contains("there is nothing to choose from"));
+    let other = [&["kernel", "tune", file, "--kernel", "scale<double,1>"][..], &two, &call].concat();
+    assert!(text(&bornite(&folder, &other, &[])).contains("not called in the same way"));
+}
+
+#[test]
 fn processes_that_tune_at_once_lose_nothing() {
     let folder = scratch("processes");
     std::thread::scope(|scope| {

@@ -6,6 +6,7 @@
 mod tokens;
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::random::mixed;
 use tokens::tokens;
@@ -59,14 +60,14 @@ impl Sketch {
         }
         // A lane that no shingle fell into takes the next one's, so that short rows can be compared too.
         let mut lanes = [0u16; LANES];
-        for lane in 0..LANES {
+        for (lane, kept) in lanes.iter_mut().enumerate() {
             let mut from = lane;
             let mut steps = 0u64;
             while least[from] == u64::MAX && steps < LANES as u64 {
                 from = (from + 1) % LANES;
                 steps += 1;
             }
-            lanes[lane] = mixed(least[from] ^ steps.wrapping_mul(0x51ed_270b)) as u16;
+            *kept = mixed(least[from] ^ steps.wrapping_mul(0x51ed_270b)) as u16;
         }
         Sketch { exact, skeleton, lanes }
     }
@@ -108,13 +109,38 @@ impl Verdict {
     }
 }
 
+/// Keys that are hashes need no other hash.
+#[derive(Default, Clone, Copy)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = mixed(self.0 ^ *byte as u64));
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+
+    fn write_u32(&mut self, key: u32) {
+        // Both ends of a hash are looked at.
+        self.0 = key as u64 * 0x1_0000_0001;
+    }
+}
+
+type Map<K> = HashMap<K, u32, BuildHasherDefault<Mixed>>;
+
 /// The rows that were admitted so far.
 #[derive(Default)]
 pub struct Seen {
-    exact: HashMap<u64, u32>,
-    skeletons: HashMap<u64, u32>,
+    exact: Map<u64>,
+    skeletons: Map<u64>,
     /// Of each band: the newest row of a bucket, and of each row the one before it.
-    bands: Vec<(HashMap<u32, u32>, Vec<u32>)>,
+    bands: Vec<(Map<u32>, Vec<u32>)>,
     lanes: Vec<[u16; LANES]>,
     indices: Vec<u64>,
     clusters: Vec<u32>,

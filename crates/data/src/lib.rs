@@ -3,11 +3,11 @@
 //! | to see | look in |
 //! |---|---|
 //! | what a program is, and how it is printed | [`program`] |
-//! | how programs are made, category by category | [`generate`] |
+//! | how programs are made, category by category | [`mod@generate`] |
 //! | what a program computes, by a judge of its own | [`evaluate`] |
 //! | what a kernel is given in a check | [`inputs`] |
 //! | texts and metadata of a row | [`row`] |
-//! | how a row is checked: types, run | [`verify`] |
+//! | how a row is checked: types, run | [`mod@verify`] |
 //! | which rows are alike | [`distinct`] |
 //! | wrong twins of rows | [`fault`] |
 //! | short kernels to learn from, and what an answer is worth | [`task`] |

@@ -2,8 +2,8 @@
 //!
 //! [`cuda`] reads a subset of CUDA C++: what our own printer writes, and ordinary kernels written by hand. A file is read
 //! once ([`cuda::Module::parse`]); a kernel of it is made for a launch ([`cuda::Module::kernel`]): grid, block, lengths of
-//! arrays and template arguments are then known, and the interpreter can check every access. This crate must not know of
-//! GPUs, tensors or the command line.
+//! arrays and template arguments are then known, and the interpreter can check every access. [`python`] reads the Python
+//! syntax of NVIDIA Warp in the same way. This crate must not know of GPUs, tensors or the command line.
 //!
 //! | to see | look in |
 //! |---|---|
@@ -11,6 +11,8 @@
 //! | what a launch tells the front end | [`Request`] |
 //! | typed expressions before they become IR, for all languages | `lower/` |
 //! | CUDA C++: tokens, macros, syntax, meaning | `cuda/` |
+//! | Python syntax: declarations, constants, types, meaning, builtins | `python/` |
+//! | text in the style of Warp's generated code | [`warp_style`] |
 //!
 //! ```
 //! use bornite_lang::{Request, cuda::Module};
@@ -29,6 +31,8 @@ mod diagnostic;
 mod lower;
 pub mod python;
 mod request;
+mod warp_style;
 
 pub use diagnostic::{Diagnostic, Errors, LoadError, Span};
 pub use request::{Given, Lowered, Request};
+pub use warp_style::warp_style;

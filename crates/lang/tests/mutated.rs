@@ -17,30 +17,28 @@ impl Random {
     }
 }
 
-/// A language: its samples, words that lead somewhere, and how a text is read (how many kernels could be made).
+/// A language: where its samples are, words that lead somewhere in it, and its front end.
 struct Language {
-    name: &'static str,
-    folder: &'static str,
-    ending: &'static str,
+    samples: &'static str,
+    wrong: &'static str,
     words: &'static [&'static str],
+    /// Reads a text and makes its kernels; how many were made.
     read: fn(&str) -> usize,
 }
 
-const CUDA: Language = Language { name: "cuda", folder: "cuda", ending: "cu", words: WORDS, read };
+const CUDA: Language = Language { samples: "cuda", wrong: "cuda.txt", words: WORDS, read: read_cuda };
 const PYTHON: Language =
-    Language { name: "python", folder: "python/kernels", ending: "py", words: PYTHON_WORDS, read: read_python };
+    Language { samples: "python/kernels", wrong: "python.txt", words: PYTHON_WORDS, read: read_python };
 
-impl Language {
-    fn sources(&self) -> Vec<Vec<u8>> {
-        let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-        let paths = std::fs::read_dir(tests.join(self.folder)).unwrap().map(|entry| entry.unwrap().path());
-        let mut files: Vec<_> = paths.filter(|path| path.extension().is_some_and(|e| e == self.ending)).collect();
-        files.sort();
-        let mut all: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
-        let wrong = std::fs::read_to_string(tests.join(format!("wrong/{}.txt", self.name))).unwrap();
-        all.extend(wrong.split("=== ").skip(1).filter_map(|part| Some(part.split_once('\n')?.1.as_bytes().to_vec())));
-        all
-    }
+fn sources(language: &Language) -> Vec<Vec<u8>> {
+    let folder = format!("{}/tests/{}", env!("CARGO_MANIFEST_DIR"), language.samples);
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let mut all: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
+    let wrong = format!("{}/tests/wrong/{}", env!("CARGO_MANIFEST_DIR"), language.wrong);
+    let wrong = std::fs::read_to_string(wrong).unwrap();
+    all.extend(wrong.split("=== ").skip(1).filter_map(|part| Some(part.split_once('\n')?.1.as_bytes().to_vec())));
+    all
 }
 
 /// Words that lead somewhere.
@@ -97,64 +95,68 @@ const WORDS: &[&str] = &[
 ];
 
 const PYTHON_WORDS: &[&str] = &[
-    "wp.",
-    "wp.vec3(",
-    "wp.array(dtype=",
-    "wp.static(",
-    "wp.tid()",
     "@wp.func\n",
     "@wp.kernel\n",
-    "def f(x: Any):\n    return f(x)\n",
-    "(",
-    ")",
-    "[",
-    "]",
-    ":",
-    "    ",
-    "\n",
-    "\t",
-    "for i in range(1000000000):\n        ",
-    "for i in range(16):\n        ",
-    "while True:\n        ",
-    "if ",
-    " else ",
-    " and ",
-    "not ",
-    "return",
+    "@wp.struct\n",
+    "def f(x: Any):\n",
+    "wp.vec3(",
+    "wp.mat33(",
+    "wp.array2d[float]",
+    "wp.static(",
+    "wp.constant(",
+    "wp.zeros(shape=8, dtype=int)",
+    "range(16)",
+    "range(0, 5, -1)",
+    "for k in range(4):\n",
+    "while True:\n",
+    "if x[0]:\n",
+    "else:\n",
+    "elif i:\n",
     "break\n",
     "continue\n",
-    "lambda: ",
+    "return\n",
+    "return x, i\n",
     "[0]",
-    "[-1]",
+    "[1:3]",
     "[::2]",
+    "[-1]",
     ".x",
-    ".shape",
-    ".dtype",
-    "type(x)",
+    ".shape[0]",
+    ".dtype(0)",
+    ".q",
+    "+= 1",
+    "= i = ",
+    "a, b = b, a\n",
+    "lambda x: x",
+    "*i",
     "**",
     "//",
-    " @ ",
-    "= ",
-    "+= 1",
-    ", ",
-    "*",
+    " and ",
+    " if i else ",
+    "not ",
+    "(",
+    ")",
+    "\n    ",
+    "\n        ",
+    "\"\"\"",
+    "f\"{i}\"",
     "1e999",
-    "9999999999",
-    "-1",
-    "\"",
-    "'''",
+    "99999999999999999999",
+    "0x",
     "é",
-    "\\",
-    "None",
-    "len(",
-    "wp.zeros(shape=999999, dtype=float)",
-    "wp.types.vector(length=99, dtype=float)",
-    "wp.types.matrix(shape=(9, 9), dtype=float)",
-    "class S:\n    s: S\n",
-    "wp.atomic_add(",
+    "\t",
+    "wp.atomic_add(x, i, 1.0)",
+    "wp.randf(state)",
+    "wp.tid()",
+    "wp.quat_identity()",
     "wp.svd3(",
-    "x = x = ",
-    "global x\n",
+    "print(i)",
+    "wp.ref[float]",
+    "class S:\n",
+    "import f as wp\n",
+    "i = i\n",
+    "i = 1.0\n",
+    ": int = 3",
 ];
 
 fn damaged(all: &[Vec<u8>], words: &[&str], random: &mut Random) -> String {
@@ -186,8 +188,25 @@ fn damaged(all: &[Vec<u8>], words: &[&str], random: &mut Random) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Reads a text and makes its kernels; how many were made.
-fn read(text: &str) -> usize {
+fn read_python(text: &str) -> usize {
+    let Ok(module) = python::Module::parse("damaged.py", text) else { return 0 };
+    let fixed = Request { default_length: Some(1000), ..Request::over(&[8, 4]) };
+    let open = Request::over(&[]);
+    let made = |request: &Request| {
+        let kernels = module.kernels().into_iter().enumerate();
+        let types = |kernel: &python::Declared| kernel.open.clone();
+        let made = kernels.filter(|(n, kernel)| {
+            let open = types(kernel);
+            let types: Vec<(&str, &str)> = open.iter().map(|name| (name.as_str(), "float32")).collect();
+            module.kernel_at(*n, &types, request).is_ok()
+        });
+        made.count()
+    };
+    made(&fixed);
+    made(&open)
+}
+
+fn read_cuda(text: &str) -> usize {
     let Ok(module) = cuda::Module::parse("damaged.cu", text) else { return 0 };
     let mut request = Request::new([2, 2, 1], [32, 2, 1]).shared_bytes(1024);
     request.default_length = Some(1000);
@@ -200,24 +219,24 @@ fn read(text: &str) -> usize {
     made(false)
 }
 
-/// One kernel of a file: others are met with other seeds.
-fn read_python(text: &str) -> usize {
-    let Ok(module) = python::Module::parse("damaged.py", text) else { return 0 };
-    let mut request = Request::over(&[8, 4]);
-    request.default_length = Some(1000);
-    let names: Vec<String> = module.kernels().into_iter().map(|kernel| kernel.name).collect();
-    let Some(name) = names.get(Random(text.len() as u64).below(names.len())) else { return 0 };
-    usize::from(module.kernel(name, &request).is_ok())
+#[test]
+fn damage_is_survived() {
+    survived(&CUDA);
 }
 
-fn damage_is_survived(language: &Language) {
+#[test]
+fn damage_of_python_is_survived() {
+    survived(&PYTHON);
+}
+
+fn survived(language: &Language) {
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
     let first = match std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok()) {
         Some(seed) => seed,
         None => std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()) << 24,
     };
-    println!("sources of {} from BORNITE_TEST_SEED={first}", language.name);
-    let (all, start) = (language.sources(), Instant::now());
+    println!("sources from BORNITE_TEST_SEED={first}");
+    let (all, start) = (sources(language), Instant::now());
     let (mut made, mut count) = (0, 0u64);
     while if full { count < 1_000_000 } else { start.elapsed() < Duration::from_secs(4) } {
         let seed = first + count;
@@ -230,18 +249,8 @@ fn damage_is_survived(language: &Language) {
         made += kernels;
         count += 1;
     }
-    println!("{count} sources of {}, of which {made} kernels were made", language.name);
+    println!("{count} sources, of which {made} kernels were made");
     assert!(made > 0, "no damaged source was right: the damage is too great to test anything but the parser");
-}
-
-#[test]
-fn damaged_cuda_is_survived() {
-    damage_is_survived(&CUDA);
-}
-
-#[test]
-fn damaged_python_is_survived() {
-    damage_is_survived(&PYTHON);
 }
 
 /// Texts that would overflow a stack or a memory, or never end.
@@ -284,59 +293,66 @@ fn limits_hold() {
         "template <".repeat(50_000),
         "struct S { ".repeat(50_000),
     ];
+    quick(&texts, read_cuda);
+}
+
+fn quick(texts: &[String], read: fn(&str) -> usize) {
     for text in texts {
         let began = Instant::now();
-        read(&text);
+        read(text);
         let head: String = text.chars().take(300).collect();
         assert!(began.elapsed() < Duration::from_secs(20), "{:?} for {head}", began.elapsed());
     }
 }
 
 #[test]
-fn limits_hold_in_python() {
-    let kernel = |body: &str| format!("import warp as wp\n@wp.kernel\ndef k(x: wp.array[int]):\n{body}\n");
-    let line = |text: String| kernel(&format!("    {text}"));
-    let nested = |head: &str, depth: usize| {
-        let mut body: String = (0..depth).map(|n| format!("{}{head}\n", "    ".repeat(n + 1))).collect();
-        body += &format!("{}x[0] += 1", "    ".repeat(depth + 1));
-        kernel(&body)
+fn limits_of_python_hold() {
+    let head = "import warp as wp\n\n";
+    let kernel = |body: &str| format!("{head}@wp.kernel\ndef k(x: wp.array[int]):\n    i = wp.tid()\n{body}");
+    let line = |text: String| kernel(&format!("    x[0] = {text}\n"));
+    let nested = |start: &str, count: usize| {
+        let lines: String = (0..count).map(|n| format!("{}{start}\n", " ".repeat(n + 4))).collect();
+        kernel(&format!("{lines}{}x[0] = 1\n", " ".repeat(count + 4)))
     };
-    let functions: String = (0..40)
-        .map(|n| format!("@wp.func\ndef f{n}(x: int):\n    return f{}(x) + f{}(x)\n", n + 1, n + 1))
-        .rev()
+    let functions: String =
+        (0..40).map(|n| format!("@wp.func\ndef f{}(x: int):\n    return f{n}(x) + f{n}(x)\n\n", n + 1)).collect();
+    let arrays: String = (0..40)
+        .map(|n| format!("@wp.func\ndef f{}(x: wp.array[int]):\n    return f{n}(x) + f{n}(x)\n\n", n + 1))
         .collect();
+    let constants: String = (0..200).map(|n| format!("C{} = C{n} + C{n}\n", n + 1)).collect();
     let texts = [
-        line(format!("x[0] = {}1{}", "(".repeat(20_000), ")".repeat(20_000))),
-        line(format!("x[0] = {}1", "-".repeat(20_000))),
-        line(format!("x[0] = {}True", "not ".repeat(20_000))),
-        line(format!("x[0] = 1{}", " + 1".repeat(50_000))),
-        line(format!("x[0] = 2{}", " ** 2".repeat(20_000))),
-        line(format!("x[0] = {}1{}", "x[".repeat(20_000), "]".repeat(20_000))),
-        line(format!("x[0] = 1{}", " if x[0] else 1".repeat(20_000))),
-        line(format!("x[0] = {}0", "lambda: ".repeat(20_000))),
-        line("x[0] = 1\n    ".repeat(50_000)),
-        nested("if x[0]:", 200),
-        nested("for i in range(16):", 12),
-        nested("while x[0]:", 150),
-        kernel(&format!("    if x[0]:\n        pass\n{}", "    elif x[0]:\n        pass\n".repeat(5_000))),
+        line(format!("{}1{}", "(".repeat(20_000), ")".repeat(20_000))),
+        line(format!("{}1", "-".repeat(20_000))),
+        line(format!("{}1", "not ".repeat(20_000))),
+        line(format!("1{}", " + 1".repeat(50_000))),
+        line(format!("1{}", " ** 1".repeat(20_000))),
+        line(format!("1{}", " if i else 1".repeat(20_000))),
+        line(format!("{}1{}", "x[".repeat(20_000), "]".repeat(20_000))),
+        line(format!("x{}", "[0]".repeat(20_000))),
+        line(format!("x{}", ".x".repeat(20_000))),
+        line(format!("wp.vec3{}", "(1, )".repeat(20_000))),
+        line(format!("{}1", "lambda: ".repeat(20_000))),
+        nested("if i:", 2_000),
+        nested("if i:", 90),
+        nested("while i:", 90),
+        nested("for j in range(16):", 30),
+        nested("for j in range(i):", 90),
+        kernel(&format!("    if i:\n        i = 1\n{}", "    elif i > 1:\n        x[0] = 1\n".repeat(5_000))),
+        format!("{head}@wp.func\ndef f0(x: int):\n    return x\n\n{functions}{}", kernel("    x[0] = f40(i)\n")),
         format!(
-            "import warp as wp\n@wp.func\ndef f40(x: int):\n    return x\n{functions}{}",
-            line("x[0] = f0(1)".into())
+            "{head}@wp.func\ndef f0(x: wp.array[int]):\n    return x[0]\n\n{arrays}{}",
+            kernel("    x[0] = f40(x)\n")
         ),
-        line("t = wp.zeros(shape=100000000, dtype=int)\n    x[0] = t[0]".into()),
-        line("v = wp.types.vector(length=100000, dtype=int)()\n    x[0] = v[0]".into()),
-        line("for i in range(wp.static(10 ** 10000)):\n        x[0] += 1".into()),
-        line("x[0] = wp.static(2 ** (2 ** 40))".into()),
-        line("x[0] = wp.static(len(\"a\" * 10 ** 12))".into()),
-        format!("N = {}1\n{}", "-".repeat(10_000), line("x[0] = N".into())),
+        format!("C0 = 1\n{constants}{}", kernel("    x[0] = C200\n")),
+        format!("A = B\nB = A\n{}", kernel("    x[0] = A\n")),
+        format!("{head}@wp.struct\nclass S:\n    s: S\n\n@wp.kernel\ndef k(s: S):\n    pass\n"),
+        kernel(
+            "    a = wp.zeros(shape=64, dtype=int)\n    for k in range(i):\n        for j in range(i):\n            a[k] = a[j] + a[i]\n",
+        ),
+        format!("x = {}", "[".repeat(50_000)),
+        format!("x = \"{}", "a".repeat(100_000)),
         "x".repeat(5 << 20),
-        "(".repeat(100_000),
-        "\"\"\"".into(),
+        format!("{}pass\n", (0..3_000).map(|n| format!("{}def f():\n", " ".repeat(n))).collect::<String>()),
     ];
-    for text in texts {
-        let began = Instant::now();
-        read_python(&text);
-        let head: String = text.chars().take(300).collect();
-        assert!(began.elapsed() < Duration::from_secs(20), "{:?} for {head}", began.elapsed());
-    }
+    quick(&texts, read_python);
 }

@@ -39,7 +39,7 @@ pub struct Module(Arc<Front>);
 
 #[derive(Debug)]
 enum Front {
-    Cuda(cuda::Module),
+    Cuda(Box<cuda::Module>),
     Python(python::Module),
 }
 
@@ -122,7 +122,7 @@ impl Module {
     pub fn parse(file: &str, text: &str) -> Result<Module> {
         let front = match is_python(Path::new(file)) {
             true => Front::Python(python::Module::parse(file, text)?),
-            false => Front::Cuda(cuda::Module::parse(file, text)?),
+            false => Front::Cuda(Box::new(cuda::Module::parse(file, text)?)),
         };
         Ok(Module(Arc::new(front)))
     }

@@ -11,7 +11,7 @@ use super::source::{Job, Shape, dtype};
 use crate::Failure;
 
 /// How a kernel of a file in CUDA C++ or Python syntax is launched.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct Launch {
     /// Blocks of a launch, such as 16 or 4x4; of CUDA C++ files
     #[arg(long, value_name = "SIZES", value_parser = sizes)]
@@ -176,6 +176,11 @@ pub fn read(file: &Path) -> Result<String, Failure> {
 }
 
 impl Launch {
+    /// The same with so many threads a block, if a number is given.
+    pub fn with_block(&self, threads: Option<u32>) -> Launch {
+        Launch { block: threads.map(|threads| Sizes([threads, 1, 1])).or(self.block), ..self.clone() }
+    }
+
     pub fn named(&self) -> &[Named] {
         &self.args
     }

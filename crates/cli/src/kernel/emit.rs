@@ -17,6 +17,8 @@ pub enum Target {
     Ir,
     /// CUDA C++
     Cuda,
+    /// CUDA C++ in the style of NVIDIA Warp's generated code; of files in Python syntax
+    CudaWarp,
     /// C++ for a CPU, as a loop
     Cpp,
     /// Assembly for GPUs of a generation, by NVRTC
@@ -39,15 +41,21 @@ pub fn emit(
     let bytes = match target {
         Target::Ir => kernel.to_string().into_bytes(),
         Target::Cuda => source().into_bytes(),
+        Target::CudaWarp => return Err("cuda-warp is for kernels of files in Python syntax".into()),
         Target::Cpp => cpp::print(kernel)?.into_bytes(),
         Target::Ptx => bornite_cuda::compile_ptx(&kernel.name, &source(), arch)?.into_bytes(),
         Target::Cubin => bornite_cuda::compile(&kernel.name, &source(), arch)?.0,
         Target::Sass => disassembled(&bornite_cuda::compile(&kernel.name, &source(), arch)?.0)?,
     };
+    written(&bytes, target, out)
+}
+
+/// Writes to a file or to stdout.
+pub fn written(bytes: &[u8], target: Target, out: Option<&Path>) -> Result<ExitCode, Failure> {
     match out {
         Some(path) => std::fs::write(path, bytes).map_err(|e| format!("{}: {e}", path.display()))?,
         None if target == Target::Cubin => return Err("machine code is not text: name a file with --out".into()),
-        None => print(&String::from_utf8_lossy(&bytes))?,
+        None => print(&String::from_utf8_lossy(bytes))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -74,13 +74,18 @@ pub enum Command {
     },
     /// Time a template, or an operation of the op table over one axis
     Bench(bench::Options),
-    /// Find the fastest tile of a template and remember it
+    /// Find the fastest tile of a template, or kernel or block size of a file, and remember it
     Tune(tune::Options),
 }
 
 pub fn run(command: &Command) -> Result<ExitCode, Failure> {
     match command {
         Command::List { json } => list(*json),
+        Command::Emit { source, target: target @ emit::Target::CudaWarp, out, .. }
+            if source.python_file().is_some() =>
+        {
+            emit::written(source.warp_text()?.as_bytes(), *target, out.as_deref())
+        }
         Command::Emit { source, target, native, arch, out } => {
             emit::emit(&source.kernel()?, *target, *native, arch, out.as_deref())
         }

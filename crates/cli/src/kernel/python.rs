@@ -38,6 +38,14 @@ pub fn kernel(launch: &Launch, file: &Path, name: Option<&str>) -> Result<Kernel
     Ok(module.kernel(&name, &request(launch))?.kernel)
 }
 
+/// A kernel in the style of Warp's generated code.
+pub fn warp_text(launch: &Launch, file: &Path, name: Option<&str>) -> Result<String, Failure> {
+    let module = load(file)?;
+    let name = chosen(&module, file, name)?;
+    let lowered = module.kernel(&name, &request(launch))?;
+    Ok(bornite_lang::warp_style(&lowered, &|line| module.line(line).to_owned()))
+}
+
 /// A kernel to be run, with what it is given.
 pub fn job(launch: &Launch, file: &Path, name: Option<&str>) -> Result<Job, Failure> {
     let module = load(file)?;

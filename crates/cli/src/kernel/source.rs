@@ -294,6 +294,14 @@ impl Source {
         self.from.file.as_deref().filter(|file| python::is_python(file))
     }
 
+    /// The kernel in the style of Warp's generated code.
+    pub fn warp_text(&self) -> Result<String, Failure> {
+        match self.python_file() {
+            Some(file) => python::warp_text(&self.launch, file, self.kernel.as_deref()),
+            None => Err("this is for files in Python syntax".into()),
+        }
+    }
+
     /// The kernel's name, and how it is launched.
     pub fn named(&self) -> (Option<&str>, &Launch) {
         (self.kernel.as_deref(), &self.launch)

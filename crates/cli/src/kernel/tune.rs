@@ -1,24 +1,38 @@
-//! `bornite kernel tune`: which tile of a template is fastest.
+//! `bornite kernel tune`: which tile of a template is fastest, or which kernel or block size of a file.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bornite::ir::{Kernel, Scalar, Value};
-use bornite::tune::{Choice, Mode, Store, Tuner};
+use bornite::tune::{Choice, Found, Mode, Store, Tuner};
 use bornite::{Device, Runner, tune_kernel, tune_kernel_unchecked};
 use clap::Args;
 use serde_json::json;
 
 use super::bench::filled;
+use super::cuda::Launch;
+use super::python::{self, is_python};
 use super::run::values;
-use super::source::{Shape, Template, dtype, shape};
+use super::source::{Job, Shape, Template, dtype, shape};
 use crate::{Failure, chosen_device, note, print, print_json};
 
 /// Options of `bornite kernel tune`.
 #[derive(Args)]
 pub struct Options {
+    /// A file in CUDA C++ (.cu) or in Python syntax (.py), whose kernels are called with --arg
+    #[arg(value_name = "FILE", required_unless_present = "template", conflicts_with = "template")]
+    file: Option<PathBuf>,
+    /// Kernels of the file that compute the same: all that are named are tried
+    #[arg(long, value_name = "NAME", requires = "file")]
+    kernel: Vec<String>,
+    /// Threads of a block to try for a CUDA C++ file that is launched by --dim
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', requires = "dim", conflicts_with = "block")]
+    blocks: Vec<u32>,
+    #[command(flatten)]
+    launch: Launch,
     /// A template with a tile; see `bornite kernel list`
     #[arg(long, value_name = "NAME")]
-    template: String,
+    template: Option<String>,
     /// Tiles to try, separated by commas; the first is the one to fall back on
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "8,16,32")]
     tile: Vec<u32>,
@@ -44,7 +58,74 @@ const TOLERANCE: f64 = 1e-3;
 
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let device = chosen_device(&options.device)?;
-    let template = Template::named(&options.template)?;
+    let store = Store::open(&bornite_cuda::cache::Settings::from_environment()?);
+    let tuner = Tuner::new(Mode::Tune, if options.again { Store::nowhere() } else { store });
+    let found = match (&options.file, &options.template) {
+        (Some(file), _) => of_file(options, file, device, &tuner)?,
+        (None, template) => of_template(options, template.as_deref().unwrap_or_default(), device, &tuner)?,
+    };
+    let Some(record) = &found.record else { return Err("no candidate computes the right result".into()) };
+    let mut kept = tuner.store().folder().map(|folder| folder.display().to_string()).map_err(String::from);
+    if options.again {
+        let store = Store::open(&bornite_cuda::cache::Settings::from_environment()?);
+        kept = store.put(record).and_then(|()| Ok(store.folder()?.display().to_string()));
+    }
+    if options.json {
+        print_json(&json!({
+            "chosen": found.choice, "measured": found.measured, "record": **record,
+            "kept_in": kept.as_ref().ok(), "why_not_kept": kept.as_ref().err(),
+        }))?;
+    } else {
+        let known = if found.measured { "" } else { "known already; --again measures anew\n" };
+        let kept = kept.map_or_else(|why| format!("not kept: {why}\n"), |folder| format!("kept in {folder}\n"));
+        print(&format!("{record}{known}{kept}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Kernels of a file, and sizes of its blocks. Each is first run with checks on the interpreter, which is the judge.
+fn of_file(options: &Options, file: &Path, device: Device, tuner: &Tuner) -> Result<Found, Failure> {
+    let names: Vec<Option<&str>> = match options.kernel.is_empty() {
+        true => vec![None],
+        false => options.kernel.iter().map(|name| Some(&name[..])).collect(),
+    };
+    let blocks: Vec<Option<u32>> = match options.blocks.is_empty() {
+        true => vec![None],
+        false => options.blocks.iter().copied().map(Some).collect(),
+    };
+    let mut jobs: Vec<(Choice, Job)> = vec![];
+    for (n, name) in names.iter().enumerate() {
+        for block in &blocks {
+            let job = if is_python(file) {
+                python::job(&options.launch, file, *name)?
+            } else {
+                options.launch.with_block(*block).job(file, *name)?
+            };
+            let choice = if names.len() > 1 { Choice::new().with("kernel", n as i64) } else { Choice::new() };
+            jobs.push((block.map_or(choice.clone(), |block| choice.with("block", i64::from(block))), job));
+        }
+    }
+    if jobs.len() < 2 {
+        return Err(
+            "there is nothing to choose from: name several kernels with --kernel, or sizes with --blocks".into()
+        );
+    }
+    let (_, first) = &jobs[0];
+    if let Some((_, other)) = jobs.iter().find(|(_, job)| (&job.values, &job.memory) != (&first.values, &first.memory))
+    {
+        let names = format!("'{}' and '{}'", first.kernel.name, other.kernel.name);
+        return Err(format!("{names} are not called in the same way; give them parameters of one name and type").into());
+    }
+    let values: Vec<&[Value]> = first.values.iter().map(Vec::as_slice).collect();
+    let memory = vec![first.memory.clone()];
+    let variants: Vec<(Choice, Kernel)> =
+        jobs.iter().map(|(choice, job)| (choice.clone(), job.kernel.clone())).collect();
+    Ok(tune_kernel(tuner, &variants, &values, &memory, device, TOLERANCE)?)
+}
+
+/// The tiles of a template.
+fn of_template(options: &Options, name: &str, device: Device, tuner: &Tuner) -> Result<Found, Failure> {
+    let template = Template::named(name)?;
     let shape = options.shape.as_ref().map(|shape| &shape.0[..]);
     let mut variants: Vec<(Choice, Kernel)> = vec![];
     for tile in &options.tile {
@@ -67,35 +148,17 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
     // Views of other tiles are as long: block sums, which are not, are refused below as wrong.
     let memory = filled(first, &values, 4)?;
-    let store = Store::open(&bornite_cuda::cache::Settings::from_environment()?);
-    let tuner = Tuner::new(Mode::Tune, if options.again { Store::nowhere() } else { store });
     let found = if let Device::Cuda(_) = device {
         // SAFETY: as in `kernel bench`: templates index within their views for the sizes that `Template::kernel` lets
         // through.
         #[allow(unsafe_code)]
         unsafe {
-            tune_kernel_unchecked(&tuner, &variants, &values, &memory, device, TOLERANCE)?
+            tune_kernel_unchecked(tuner, &variants, &values, &memory, device, TOLERANCE)?
         }
     } else {
-        tune_kernel(&tuner, &variants, &values, &memory, device, TOLERANCE)?
+        tune_kernel(tuner, &variants, &values, &memory, device, TOLERANCE)?
     };
-    let Some(record) = &found.record else { return Err("no tile computes the right result".into()) };
-    let mut kept = tuner.store().folder().map(|folder| folder.display().to_string()).map_err(String::from);
-    if options.again {
-        let store = Store::open(&bornite_cuda::cache::Settings::from_environment()?);
-        kept = store.put(record).and_then(|()| Ok(store.folder()?.display().to_string()));
-    }
-    if options.json {
-        print_json(&json!({
-            "chosen": found.choice, "measured": found.measured, "record": **record,
-            "kept_in": kept.as_ref().ok(), "why_not_kept": kept.as_ref().err(),
-        }))?;
-    } else {
-        let known = if found.measured { "" } else { "known already; --again measures anew\n" };
-        let kept = kept.map_or_else(|why| format!("not kept: {why}\n"), |folder| format!("kept in {folder}\n"));
-        print(&format!("{record}{known}{kept}"))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(found)
 }
 
 /// At real sizes the interpreter takes too long, so a GPU's variants are compared with each other there; here each is

@@ -292,7 +292,7 @@ fn on_vectors(builtin: Builtin, args: &[Value], ty: Ty, scalar: Scalar) -> Done<
                 |a: usize, b: usize, c: usize, d: usize| x[a].mul(x[b], scalar).sub(x[c].mul(x[d], scalar), scalar);
             let terms = [
                 x[0].mul(minor(4, 8, 5, 7), scalar),
-                x[1].mul(minor(3, 8, 5, 6), scalar).neg(),
+                x[1].mul(minor(3, 8, 5, 6), scalar).negated(),
                 x[2].mul(minor(3, 7, 4, 6), scalar),
             ];
             Value::Float(sum(terms.into_iter(), scalar))

@@ -462,7 +462,7 @@ impl<'p> Machine<'p, '_> {
 
 fn unary(op: Unary, value: Value, ty: Ty) -> Value {
     match (op, value) {
-        (Unary::Neg, Value::Float(ball)) => Value::Float(ball.neg()),
+        (Unary::Neg, Value::Float(ball)) => Value::Float(ball.negated()),
         (Unary::Neg, Value::Many(parts)) => Value::Many(parts.into_iter().map(|part| unary(op, part, ty)).collect()),
         (Unary::Not, Value::Bool(truth)) => Value::Bool(truth.map(|truth| !truth)),
         (op, value) => {

@@ -67,7 +67,10 @@ fn activated(m: &mut Maker, x: Term) -> Term {
             // GELU, by erf.
             let x = m.narrowed(x, 4.0);
             let x = m.once(x);
-            let t = Expr::call(Builtin::Erf, vec![bin(Binary::Mul, x.e.clone(), number(0.70710678))]);
+            let t = Expr::call(
+                Builtin::Erf,
+                vec![bin(Binary::Mul, x.e.clone(), number(std::f64::consts::FRAC_1_SQRT_2 as f32 as f64))],
+            );
             let half = bin(Binary::Mul, number(0.5), x.e);
             Term::new(bin(Binary::Mul, half, bin(Binary::Add, one, t)), -0.2, 4.0)
         }

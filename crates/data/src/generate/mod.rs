@@ -1,17 +1,25 @@
 //! Makes programs: row *i* of a seed is a function of the two, whatever else is made.
 
+mod apply;
+mod bits;
 mod block;
+mod calls;
 mod describe;
 mod elementwise;
 mod grids;
+mod image;
 mod integer;
 mod maker;
+mod matmul;
 mod memory;
+mod menu;
 mod ml;
 mod names;
+mod physics;
 mod prune;
 mod reduce;
 mod shared;
+mod shuffle;
 mod term;
 mod vector;
 
@@ -41,24 +49,24 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
         Category::Vector => vector::vector(m),
         Category::Matrix => vector::matrix(m),
         Category::Struct => vector::structs(m),
-        Category::Physics => vector::physics(m),
+        Category::Physics => physics::physics(m),
         Category::Stencil => grids::stencil(m),
         Category::GridTwo => grids::grid_two(m),
         Category::GridThree => grids::grid_three(m),
-        Category::Image => grids::image(m),
+        Category::Image => image::image(m),
         Category::Atomic => memory::atomic(m),
         Category::GatherScatter => memory::gather_scatter(m),
-        Category::IntegerBits => memory::integer_bits(m),
-        Category::HalfPrecision => memory::half_precision(m),
+        Category::IntegerBits => bits::integer_bits(m),
+        Category::HalfPrecision => bits::half_precision(m),
         Category::RandomNumbers => memory::random_numbers(m),
-        Category::Functions => memory::functions(m),
-        Category::Nested => memory::nested(m),
+        Category::Functions => calls::functions(m),
+        Category::Nested => calls::nested(m),
         Category::Reduction => return together(maker, category, |m| reduce::reduction(m, None)),
         Category::Scan => return together(maker, category, reduce::scan),
         Category::Histogram => return together(maker, category, reduce::histogram),
         Category::SharedMemory => return together(maker, category, shared::shared_memory),
-        Category::WarpShuffle => return together(maker, category, shared::warp_shuffle),
-        Category::TiledMatmul => return together(maker, category, shared::tiled_matmul),
+        Category::WarpShuffle => return together(maker, category, shuffle::warp_shuffle),
+        Category::TiledMatmul => return together(maker, category, matmul::tiled_matmul),
         Category::MlOps => return together(maker, category, ml::ml_ops),
     }
     maker.direct();

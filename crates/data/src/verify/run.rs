@@ -184,7 +184,7 @@ fn one(
         .map(|(words, p)| if p.access.writes() { Arg::Write(words) } else { Arg::Read(words) })
         .collect();
     args.extend(values.iter().map(|parts| Arg::Value(parts)));
-    let order = if number % 2 == 0 { Order::Forward } else { Order::Reverse };
+    let order = if number.is_multiple_of(2) { Order::Forward } else { Order::Reverse };
     let options = Options { order, max_statements: Some(limits.statements), instances: true, divisions: true };
     run_printing(kernel, &mut args, options, &mut |_| {}).map_err(|fault| Rejected::Report {
         kind: kind(&fault.kind),

@@ -21,12 +21,11 @@ fn nvrtc_takes_every_text() {
     let all: Vec<&Row> = rows.iter().collect();
     let (compiled, failed) = to_ptx(&all, "sm_90").unwrap();
     println!("{:.0} rows a second", rows.len() as f64 / start.elapsed().as_secs_f64());
-    for (n, log) in &failed {
+    if let Some((n, log)) = failed.first() {
         panic!("{} of {}: {log}\n{}", rows[*n].id(), failed.len(), rows[*n].cuda);
     }
     assert_eq!(compiled.iter().map(|batch| batch.rows.len()).sum::<usize>(), rows.len());
     // One that is no program is found among the others.
-    let mut rows = rows;
     rows[5].cuda = rows[5].cuda.replace("blockIdx", "noIdx");
     let all: Vec<&Row> = rows.iter().take(12).collect();
     let (compiled, failed) = to_ptx(&all, "sm_90").unwrap();

@@ -18,7 +18,7 @@ fn a_compiler_takes_every_text_for_the_host() {
     for category in Category::ALL {
         rows.extend((0..each).filter_map(|index| make(seed, index, &[*category]).ok()));
     }
-    let mut text = String::from("#include <algorithm>\n#include <cmath>\n");
+    let mut text = String::from("#include <algorithm>\n#include <cmath>\n#include <cstring>\n");
     for (n, row) in rows.iter().enumerate() {
         let own: String =
             row.cpp.lines().filter(|line| !line.starts_with("#include")).map(|line| format!("{line}\n")).collect();

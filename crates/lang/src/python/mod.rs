@@ -4,6 +4,24 @@
 //! in it and in files beside it that it imports; a kernel, for one launch, goes through `lower/` to kernel IR. What is
 //! known beforehand (types, constants, `wp.static`) is evaluated by `fixed.rs`. Functions of the dialect are in
 //! `lower/builtin/` and, written in the dialect itself, in `prelude/`.
+//!
+//! ```
+//! use bornite_lang::{Request, python::Module};
+//! let module = Module::parse("scale.py", "
+//! import warp as wp
+//!
+//! @wp.kernel
+//! def scale(x: wp.array2d[float], by: float):
+//!     i, j = wp.tid()
+//!     x[i, j] = by * x[i, j]
+//! ")?;
+//! let lowered = module.kernel("scale", &Request::over(&[32, 16]).shape("x", &[32, 16]))?;
+//! assert_eq!(lowered.kernel.params[0].dims.len(), 2);
+//! // Without sizes, the call gives them.
+//! let lowered = module.kernel("scale", &Request::over(&[]))?;
+//! assert_eq!(lowered.kernel.values.last().map(|value| value.name.as_str()), Some("launch_dim1"));
+//! # Ok::<(), bornite_lang::Errors>(())
+//! ```
 
 mod fixed;
 mod lower;
@@ -22,6 +40,11 @@ use crate::diagnostic::Source;
 use crate::{Diagnostic, Errors, Lowered, Request, Span};
 use lower::Lower;
 use program::{Func, Program};
+
+/// A scalar's name in the dialect.
+pub(crate) fn scalar_word(s: Scalar) -> &'static str {
+    types::scalar_name(s)
+}
 
 /// Larger files are refused.
 const MAX_BYTES: usize = 4 << 20;
@@ -160,8 +183,9 @@ impl Module {
             None => (name.trim(), ""),
         };
         let mut program = Program::new(&self.files);
-        let own = program.kernels.iter().copied().filter(|&n| program.functions[n as usize].file == 0);
-        let found = own.filter(|&n| program.functions[n as usize].def.name.as_str() == plain).last();
+        let own = program.kernels.iter().rev().copied().filter(|&n| program.functions[n as usize].file == 0);
+        // Of several of a name, the last one counts.
+        let found = { own }.find(|&n| program.functions[n as usize].def.name.as_str() == plain);
         let Some(found) = found.or_else(|| program.closure(plain)) else {
             let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
             let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };

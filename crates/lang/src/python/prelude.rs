@@ -31,3 +31,22 @@ pub(crate) fn program() -> &'static Program<'static> {
         Program { shared: true, ..Program::new(files) }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No file lies there unread, and each is right.
+    #[test]
+    fn every_file_is_read() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/python/prelude");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            assert!(FILES.iter().any(|(file, _)| *file == name), "{name} is not among the files");
+        }
+        for (name, text) in FILES {
+            super::super::parse(name, text).unwrap_or_else(|errors| panic!("{errors}"));
+        }
+        assert_eq!(program().files.len(), FILES.len());
+    }
+}

@@ -1,6 +1,7 @@
 //! What files declare: kernels, functions, structs, constants and imports, by scope. Everything else is left alone.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU32;
 
 use ruff_python_ast::{Expr, ExprCall, Stmt, StmtFunctionDef};
 
@@ -68,6 +69,8 @@ pub(crate) struct Scope<'a> {
     pub parent: Option<usize>,
     pub file: usize,
     pub names: HashMap<&'a str, Item<'a>>,
+    /// Whether the names of the dialect are names here, by `from warp import *`.
+    pub all_of_warp: bool,
     /// Names of a class are not seen by what stands in it.
     pub is_class: bool,
 }
@@ -81,6 +84,8 @@ pub(crate) struct Program<'a> {
     pub structs: Vec<Structure<'a>>,
     /// Functions that are kernels, in order.
     pub kernels: Vec<u32>,
+    /// Expressions that were evaluated beforehand: constants that are each defined by two others would never end.
+    pub spent: AtomicU32,
     /// Whether its files see each other's names, as those of the prelude do.
     pub shared: bool,
     /// The call of a function around a kernel that is asked for: it says what the parameters are.
@@ -113,7 +118,7 @@ impl<'a> Program<'a> {
 
     fn open(&mut self, parent: usize, is_class: bool) -> usize {
         let file = self.scopes[parent].file;
-        self.scopes.push(Scope { parent: Some(parent), file, names: HashMap::new(), is_class });
+        self.scopes.push(Scope { parent: Some(parent), file, is_class, ..Scope::default() });
         self.scopes.len() - 1
     }
 
@@ -180,6 +185,7 @@ impl<'a> Program<'a> {
                 for alias in &import.names {
                     let (from, name) = (alias.name.as_str(), alias.asname.as_ref().unwrap_or(&alias.name).as_str());
                     if from == "*" {
+                        self.scopes[scope].all_of_warp |= import.level == 0 && module.split('.').next() == Some("warp");
                         if let Some(file) = self.file_named(module, scope) {
                             self.import_all(file, scope);
                         }

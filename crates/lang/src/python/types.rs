@@ -133,6 +133,16 @@ fn suffix(s: Scalar) -> &'static str {
     }
 }
 
+/// How people write a conversion to a type.
+pub(crate) fn spelled(name: &str) -> String {
+    match name {
+        "float32" => "float(…)".into(),
+        "int32" => "int(…)".into(),
+        "bool" => "bool(…)".into(),
+        other => format!("wp.{other}(…)"),
+    }
+}
+
 /// The scalar of a name: of Python's own types, or of the dialect's.
 pub(crate) fn scalar_named(name: &str) -> Option<Scalar> {
     Some(match name {

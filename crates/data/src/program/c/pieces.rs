@@ -15,6 +15,26 @@ pub fn member(ty: Ty, at: u8) -> String {
     }
 }
 
+/// The upper half of a float, which few compilers for a CPU have.
+const BFLOAT: &str = "\
+struct bfloat16 {
+    unsigned short bits;
+    bfloat16() = default;
+    bfloat16(float value) {
+        unsigned int u;
+        std::memcpy(&u, &value, 4);
+        bits = (unsigned short)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    }
+    operator float() const {
+        unsigned int u = (unsigned int)bits << 16;
+        float value;
+        std::memcpy(&value, &u, 4);
+        return value;
+    }
+};
+
+";
+
 /// What a text has called so far.
 pub struct Pieces {
     dialect: Dialect,
@@ -71,7 +91,7 @@ impl Pieces {
             (Scalar::F16, Dialect::Cuda) => format!("__float2half({text})"),
             (_, Dialect::Cuda) => format!("__float2bfloat16({text})"),
             (Scalar::F16, Dialect::Host) => format!("(_Float16)({text})"),
-            (_, Dialect::Host) => format!("(__bf16)({text})"),
+            (_, Dialect::Host) => format!("(bfloat16)({text})"),
         }
     }
 
@@ -160,8 +180,14 @@ impl Pieces {
         } else {
             text.push_str("#include <algorithm>\n#include <cmath>\n");
         }
+        if self.dialect == Dialect::Host && has(Scalar::BF16) {
+            text.push_str("#include <cstring>\n");
+        }
         if !text.is_empty() {
             text.push('\n');
+        }
+        if self.dialect == Dialect::Host && has(Scalar::BF16) {
+            text.push_str(BFLOAT);
         }
         for ty in &self.types {
             match *ty {

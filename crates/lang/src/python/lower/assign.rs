@@ -6,7 +6,7 @@ use ruff_text_size::Ranged;
 
 use super::value::{Element, Run, Step, Val};
 use super::{Lower, Lowers};
-use crate::python::types::Ty;
+use crate::python::types::{Ty, spelled};
 
 impl<'p> Lower<'p> {
     pub(super) fn assign(&mut self, assign: &'p StmtAssign) -> Lowers {
@@ -89,7 +89,7 @@ impl<'p> Lower<'p> {
                         let run = self.value(val, at)?;
                         self.store_element(&element, run, target, at)
                     }
-                    Root::Array(array) => self.store_all(array, val, target, at),
+                    Root::Array(array) => self.store_all(&array, target),
                     Root::Name(name, whole) => {
                         let run = self.value(val, at)?;
                         let wanted = path.last().map_or(whole.ty, |step| step.ty());
@@ -160,23 +160,21 @@ impl<'p> Lower<'p> {
             let ty = self.ir_type(wanted, at)?;
             return Ok(Run::new(self.w.b.construct(ty, &[run.id]), wanted));
         }
+        let numbers = run.ty.scalar().is_some() && wanted.scalar().is_some();
         let (found, wanted) = (self.type_name(run.ty), self.type_name(wanted));
-        let hint = format!("convert it: {wanted}(…)");
-        self.fail(at, format!("{found} is assigned to what is {wanted}"), &format!("{wanted} is expected"), Some(hint))
+        let hint = numbers.then(|| format!("convert it: {}", spelled(&wanted)));
+        self.fail(at, format!("{found} is assigned to what is {wanted}"), &format!("{wanted} is expected"), hint)
     }
 
     fn store_element(&mut self, element: &Element, run: Run, target: &'p Expr, at: &'p Expr) -> Lowers {
         let wanted = element.ty();
         let run = if element.path.is_empty() {
             if run.ty != wanted {
+                let numbers = run.ty.scalar().is_some() && wanted.scalar().is_some();
                 let (found, wanted) = (self.type_name(run.ty), self.type_name(wanted));
-                let hint = format!("convert it: {wanted}(…)");
-                return self.fail(
-                    at,
-                    format!("{found} is stored in an array of {wanted}"),
-                    &format!("{wanted} is expected"),
-                    Some(hint),
-                );
+                let hint = numbers.then(|| format!("convert it: {}", spelled(&wanted)));
+                let what = format!("{found} is stored in an array of {wanted}");
+                return self.fail(at, what, &format!("{wanted} is expected"), hint);
             }
             run
         } else {
@@ -209,11 +207,17 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// `a[1:3] = x`: element by element where the extents are known.
-    fn store_all(&mut self, array: super::value::Array, val: Val, target: &'p Expr, at: &'p Expr) -> Lowers {
-        let _ = (array, val, at);
-        let hint = "write a loop over its elements".to_owned();
-        self.fail(target, "a part of an array is assigned at once".into(), "an array, not an element", Some(hint))
+    /// `a[i] = x` of an array with more dimensions, `a[1:3] = x`.
+    fn store_all(&mut self, array: &super::value::Array, target: &'p Expr) -> Lowers {
+        let rank = array.axes.len();
+        let left = array.rank();
+        let (what, hint) = if left < rank && left > 0 {
+            let what = format!("an array of {rank} dimensions is given {} indices", rank - left);
+            (what, "give an index for each dimension".to_owned())
+        } else {
+            ("a part of an array is assigned at once".to_owned(), "write a loop over its elements".to_owned())
+        };
+        self.fail(target, what, "an array, not an element", Some(hint))
     }
 
     pub(super) fn augment(&mut self, assign: &'p StmtAugAssign) -> Lowers {
@@ -289,8 +293,11 @@ impl<'p> Lower<'p> {
             );
         }
         if !ty.element().is_some_and(|scalar| atomic.takes(scalar)) {
-            let what = format!("atomic {} of {}", atomic.name(), self.type_name(ty));
-            return self.fail(at, what, "32- and 64-bit numbers are possible", None);
+            let what = format!("an atomic '{}' of {}", atomic.name(), self.type_name(ty));
+            let bits = matches!(atomic, Atomic::And | Atomic::Or | Atomic::Xor);
+            let kind =
+                if bits { "32- and 64-bit integers are possible" } else { "32- and 64-bit numbers are possible" };
+            return self.fail(at, what, kind, None);
         }
         let args = self.places(&element.array, &element.at);
         self.wrote(&element.array);

@@ -3,16 +3,16 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{FunctionId, Scalar, Stmt as Ir, Type, Value};
+use bornite_ir::FunctionId;
 use ruff_python_ast::{Expr, ExprCall, Operator, Stmt};
 use ruff_text_size::Ranged;
 
-use super::names::Back;
+use super::function::gives;
 use super::value::{Binding, Run, Val};
-use super::{Lower, Lowers, MAX_CALLS, Noted, ir_name};
+use super::{Lower, Lowers, MAX_CALLS, Noted};
 use crate::python::fixed::{Evaluator, Fixed};
 use crate::python::program::{Func, FuncId, Item, Program};
-use crate::python::types::{Pattern, Ty, zeros};
+use crate::python::types::{Pattern, Ty};
 
 /// What a function takes.
 pub(crate) struct Signature<'p> {
@@ -21,10 +21,10 @@ pub(crate) struct Signature<'p> {
 
 /// A function of the IR.
 pub(crate) struct Compiled {
-    id: FunctionId,
+    pub id: FunctionId,
     /// Types of what it returns, and of the variables it changes after them.
-    results: Vec<Ty>,
-    changed: usize,
+    pub results: Vec<Ty>,
+    pub changed: usize,
 }
 
 /// An argument, and where it stands.
@@ -217,7 +217,8 @@ impl<'p> Lower<'p> {
     }
 
     pub(super) fn no_overload(&mut self, name: &str, all: &[FuncId], given: &Given<'p>, at: &'p Expr) -> Lowers<Val> {
-        let found: Vec<String> = given.args.iter().map(|(val, _)| self.val_name(val)).collect();
+        let mut found: Vec<String> = given.args.iter().map(|(val, _)| self.val_name(val)).collect();
+        found.extend(given.named.iter().map(|(name, val, _)| format!("{name}={}", self.val_name(val))));
         let what = format!("'{name}' does not take ({})", found.join(", "));
         let structs = self.struct_name();
         let mut shown = vec![];
@@ -325,214 +326,6 @@ impl<'p> Lower<'p> {
         }
     }
 
-    fn call_compiled(&mut self, id: FuncId, runs: &[Run], refs: &[usize], at: &'p Expr) -> Lowers<(Val, Vec<Run>)> {
-        let types: Vec<Ty> = runs.iter().map(|run| run.ty).collect();
-        let key = (id, types);
-        let compiled = match self.compiled.get(&key) {
-            Some(found) => found.clone(),
-            None => {
-                let made = Rc::new(self.compile(id, &key.1, refs, at)?);
-                self.compiled.insert(key, made.clone());
-                made
-            }
-        };
-        let ids: Vec<_> = runs.iter().map(|run| run.id).collect();
-        let whole = self.w.b.call(compiled.id, &ids);
-        let mut results: Vec<Run> = match &compiled.results[..] {
-            [one] => vec![Run::new(whole, *one)],
-            many => {
-                let mut all = vec![];
-                for (n, ty) in many.iter().enumerate() {
-                    all.push(Run::new(self.extracted(whole, n as u32), *ty));
-                }
-                all
-            }
-        };
-        let changed = results.split_off(results.len() - compiled.changed);
-        Ok((as_val(results.into_iter().map(Val::Run).collect()), changed))
-    }
-
-    /// Makes a function of the IR for arguments of those types.
-    fn compile(&mut self, id: FuncId, types: &[Ty], refs: &[usize], at: &'p Expr) -> Lowers<Compiled> {
-        let func = self.func(id);
-        let signature = self.signature(id);
-        let mut params = vec![];
-        for ((name, ..), ty) in signature.params.iter().zip(types) {
-            params.push((ir_name(name), self.ir_type(*ty, at)?));
-        }
-        let params: Vec<(&str, Type)> = params.iter().map(|(name, ty)| (name.as_str(), *ty)).collect();
-        let before = self.errors.len();
-        let outer = self.w.b.open_function(&params);
-        let free = self.w.swap_free(Default::default());
-        self.enter(func, id.prelude);
-        self.frame().back = Back::Function(None);
-        self.frame().refs = refs.iter().map(|&n| signature.params[n].0.to_owned()).collect();
-        for (n, ((name, ..), ty)) in signature.params.iter().zip(types).enumerate() {
-            self.bind_new(name, Val::Run(Run::new(bornite_ir::ExprId(n as u32), *ty)));
-        }
-        let made = self.compile_body(func, at);
-        self.frames.pop();
-        let (value, results) = match made {
-            Ok(made) => made,
-            Err(Noted) => (self.int(0), vec![Ty::Scalar(Scalar::I32)]),
-        };
-        let result = self.pack_type(&results, at);
-        let name = self.own_name(func.def.name.as_str());
-        let ty = result.as_ref().copied().unwrap_or(Type::Scalar(Scalar::I32));
-        let id = self.w.b.close_function(outer, name, &params, ty, value);
-        self.w.swap_free(free);
-        result?;
-        if self.errors.len() > before {
-            return Err(Noted);
-        }
-        Ok(Compiled { id, results, changed: refs.len() })
-    }
-
-    /// The statements of a function, and what it gives at its end.
-    fn compile_body(&mut self, func: &'p Func<'p>, at: &'p Expr) -> Lowers<(bornite_ir::ExprId, Vec<Ty>)> {
-        let body = &func.def.body;
-        let (last, before) = match body.split_last() {
-            Some((Stmt::Return(last), before)) => (Some(last), before),
-            _ => (None, &body[..]),
-        };
-        let ended = self.stmts(before)?;
-        let runs = match (last, ended) {
-            (Some(last), false) => Some(self.return_values(last)?),
-            _ => None,
-        };
-        let known = match &self.frame().back {
-            Back::Function(Some(types)) => Some(types.clone()),
-            _ => None,
-        };
-        match (runs, known) {
-            (Some(runs), _) => {
-                let types = runs.iter().map(|run| run.ty).collect();
-                Ok((self.packed(&runs, at)?, types))
-            }
-            // No return at the end: 0, as variables of the dialect are before they are set.
-            (None, Some(types)) => {
-                let ty = self.pack_type(&types, at)?;
-                let init: Vec<Value> = zeros(ty, self.w.b.structs());
-                let local = self.w.b.local_of("nothing", ty, &init);
-                Ok((self.w.b.read(local), types))
-            }
-            (None, None) => {
-                let runs = self.ref_values(at)?;
-                let types = runs.iter().map(|run| run.ty).collect();
-                Ok((self.packed(&runs, at)?, types))
-            }
-        }
-    }
-
-    /// The variables of the caller that the function was given, as they are now.
-    pub(super) fn ref_values(&mut self, at: &impl Ranged) -> Lowers<Vec<Run>> {
-        let names = self.frame().refs.clone();
-        let mut all = vec![];
-        for name in names {
-            match self.read_name(&name) {
-                Some(val) => {
-                    let val = val?;
-                    all.push(self.value(val, at)?);
-                }
-                None => return Err(Noted),
-            }
-        }
-        Ok(all)
-    }
-
-    /// One type for several values.
-    pub(super) fn pack_type(&mut self, types: &[Ty], at: &impl Ranged) -> Lowers<Type> {
-        if let [one] = types {
-            return self.ir_type(*one, at);
-        }
-        if types.is_empty() {
-            return self.fail(at, "the function returns nothing".into(), "a value is expected", None);
-        }
-        let mut parts = vec![];
-        for ty in types {
-            parts.push(self.ir_type(*ty, at)?);
-        }
-        let name = {
-            let names: Vec<String> = parts.iter().map(|ty| ir_name(&ty.name(self.w.b.structs()).to_string())).collect();
-            format!("tuple_{}", names.join("_"))
-        };
-        if let Some(n) = self.w.b.structs().iter().position(|s| s.name == name) {
-            return Ok(Type::Struct(bornite_ir::StructId(n as u32)));
-        }
-        let fields: Vec<String> = (0..parts.len()).map(|n| format!("item{n}")).collect();
-        let fields: Vec<(&str, Type)> = fields.iter().map(String::as_str).zip(parts).collect();
-        let ty = self.w.b.structure(&name, &fields);
-        let count = ty.count(self.w.b.structs());
-        if count > bornite_ir::MAX_COMPONENTS {
-            let what = format!("a function returns {count} numbers; {} are the most", bornite_ir::MAX_COMPONENTS);
-            return self.fail(at, what, "", None);
-        }
-        Ok(ty)
-    }
-
-    /// Writes a function out where it is called.
-    fn call_inline(&mut self, id: FuncId, vals: Vec<Val>, refs: &[usize], at: &'p Expr) -> Lowers<(Val, Vec<Run>)> {
-        let func = self.func(id);
-        let signature = self.signature(id);
-        let before = self.errors.len();
-        let body = &func.def.body;
-        let straight = match body.split_last() {
-            Some((Stmt::Return(_), rest)) => !returns(rest),
-            _ => !returns(body),
-        };
-        self.enter(func, id.prelude);
-        self.frame().refs = refs.iter().map(|&n| signature.params[n].0.to_owned()).collect();
-        if straight {
-            self.frame().back = Back::Straight(None);
-            self.bind_all(&signature, vals);
-            let _ = self.stmts(body);
-        } else {
-            let returned = self.w.b.local("returned", Value::int(Scalar::Bool, 0));
-            let no = self.w.constant(Value::int(Scalar::Bool, 0));
-            self.w.b.assign(returned, no);
-            self.frame().back = Back::Inline { results: None, types: None, returned: Some(returned) };
-            self.bind_all(&signature, vals);
-            // Refs change within the block below.
-            let _ = self.before_branches(&[body], false);
-            self.open_block(super::scan::key(body));
-            let ended = self.stmts(body);
-            if matches!(ended, Ok(false)) {
-                self.w.stmt(Ir::Break);
-            }
-            let body = self.close_block();
-            self.w.stmt(Ir::Loop { body });
-        }
-        let changed = self.ref_values(at);
-        let back = self.frames.pop().map(|frame| frame.back);
-        if self.errors.len() > before {
-            return Err(Noted);
-        }
-        let result = match back {
-            Some(Back::Straight(Some(vals))) => {
-                let mut settled = vec![];
-                for val in vals {
-                    settled.push(match val {
-                        Val::Element(element) => Val::Run(self.load(&element, at)?),
-                        other => other,
-                    });
-                }
-                as_val(settled)
-            }
-            Some(Back::Inline { results: Some(results), types: Some(types), .. }) => {
-                let runs = results.iter().zip(types).map(|(local, ty)| Val::Run(Run::new(self.w.b.read(*local), ty)));
-                as_val(runs.collect())
-            }
-            _ => Val::Fixed(Fixed::None),
-        };
-        Ok((result, changed?))
-    }
-
-    fn bind_all(&mut self, signature: &Signature<'p>, vals: Vec<Val>) {
-        for ((name, ..), val) in signature.params.iter().zip(vals) {
-            self.bind_new(name, val);
-        }
-    }
-
     /// A function of the program that is named as an operator is, and fits.
     pub(super) fn own_operator(&mut self, op: Operator, a: &Run, b: &Run, at: &impl Ranged) -> Lowers<Option<Run>> {
         let name = match op {
@@ -577,38 +370,6 @@ fn first_expr(body: &[Stmt]) -> Option<&Expr> {
         Stmt::Assign(assign) => Some(assign.value.as_ref()),
         Stmt::Expr(expr) => Some(expr.value.as_ref()),
         _ => None,
-    })
-}
-
-fn as_val(mut vals: Vec<Val>) -> Val {
-    match vals.len() {
-        0 => Val::Fixed(Fixed::None),
-        1 => vals.swap_remove(0),
-        _ => Val::Tuple(vals),
-    }
-}
-
-/// Whether a block returns somewhere.
-pub(super) fn returns(block: &[Stmt]) -> bool {
-    any_return(block, &|_| true)
-}
-
-/// Whether a function gives a value.
-fn gives(block: &[Stmt]) -> bool {
-    any_return(block, &|value| value)
-}
-
-fn any_return(block: &[Stmt], is: &dyn Fn(bool) -> bool) -> bool {
-    block.iter().any(|stmt| match stmt {
-        Stmt::Return(back) => {
-            is(back.value.as_ref().is_some_and(|value| !matches!(value.as_ref(), Expr::NoneLiteral(_))))
-        }
-        Stmt::If(branch) => {
-            any_return(&branch.body, is) || branch.elif_else_clauses.iter().any(|c| any_return(&c.body, is))
-        }
-        Stmt::For(each) => any_return(&each.body, is),
-        Stmt::While(turn) => any_return(&turn.body, is),
-        _ => false,
     })
 }
 

@@ -99,7 +99,7 @@ impl<'p> Lower<'p> {
     /// A return from within a loop leaves what is around it too.
     fn after_loop(&mut self, body: &[Stmt]) -> Lowers {
         if let Back::Inline { returned: Some(flag), .. } = self.frame().back.clone()
-            && super::call::returns(body)
+            && super::function::returns(body)
         {
             let left = self.w.b.read(flag);
             self.break_if(left);
@@ -138,7 +138,7 @@ impl<'p> Lower<'p> {
             if turns <= MAX_UNROLL && !has_break(&each.body) || forced && turns <= MAX_FORCED {
                 for n in 0..turns {
                     let n = if backwards { turns - 1 - n } else { n };
-                    let run = self.run_int(start + n * step);
+                    let run = self.run_int(start.wrapping_add(n.wrapping_mul(step)));
                     self.unrolled_turn(name, Val::Run(run), each)?;
                     if self.w.is_full() {
                         return Err(Noted);
@@ -152,6 +152,9 @@ impl<'p> Lower<'p> {
 
     /// One turn of a loop that is written out.
     fn unrolled_turn(&mut self, name: &str, val: Val, each: &'p StmtFor) -> Lowers {
+        if !self.frame().counted.iter().any(|counted| counted == name) {
+            self.frame().counted.push(name.into());
+        }
         if !has_continue(&each.body) {
             if let Some(super::value::Binding::Val(Val::Run(_))) = self.frame().names.get(name) {
                 self.frame().names.remove(name);
@@ -307,9 +310,10 @@ impl<'p> Lower<'p> {
     }
 }
 
-fn turns(start: i64, end: i64, step: i64) -> i64 {
-    let (way, by) = if step > 0 { (end.saturating_sub(start), step) } else { (start.saturating_sub(end), -step) };
-    if way <= 0 { 0 } else { way.saturating_add(by - 1) / by }
+pub(super) fn turns(start: i64, end: i64, step: i64) -> i64 {
+    let way = if step > 0 { end as i128 - start as i128 } else { start as i128 - end as i128 };
+    let by = (step as i128).abs().max(1);
+    if way <= 0 { 0 } else { ((way + by - 1) / by).min(i64::MAX as i128) as i64 }
 }
 
 /// A number as it is written, with a sign perhaps.

@@ -4,7 +4,7 @@ use bornite_ir::{ExprId, Op, Scalar, Stmt as Ir, Value};
 use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprIf};
 use ruff_text_size::Ranged;
 
-use super::value::{Array, Run, Val, literal};
+use super::value::{Array, Binding, Run, Val, literal};
 use super::{Lower, Lowers, Noted};
 use crate::python::fixed::Fixed;
 use crate::python::types::{BOOL, I32, Pattern, Ty};
@@ -188,7 +188,7 @@ impl<'p> Lower<'p> {
             let decides = (known.bits() != 0) == (op == BoolOp::Or);
             return if decides { Ok(a) } else { self.condition(last) };
         }
-        if is_plain(last) {
+        if self.is_plain(last) {
             let b = self.condition(last)?;
             return Ok(self.op(if op == BoolOp::And { Op::And } else { Op::Or }, &[a, b]));
         }
@@ -219,7 +219,7 @@ impl<'p> Lower<'p> {
             return self.eval(if truth { &choice.body } else { &choice.orelse });
         }
         let condition = self.truth(tested, choice.test.as_ref())?;
-        if is_plain(&choice.body) && is_plain(&choice.orelse) {
+        if self.is_plain(&choice.body) && self.is_plain(&choice.orelse) {
             let (a, b) = (self.evaluated(&choice.body)?, self.evaluated(&choice.orelse)?);
             self.alike(&a, &b, expr)?;
             return Ok(Val::Run(Run::new(self.choose(condition, a.id, b.id), a.ty)));
@@ -266,7 +266,7 @@ impl<'p> Lower<'p> {
             return Ok(());
         }
         let (a, b) = (self.type_name(a.ty), self.type_name(b.ty));
-        let hint = format!("convert one of them: {a}(…)");
+        let hint = format!("convert one of them: {}", crate::python::types::spelled(&a));
         self.fail(at, format!("{a} and {b} are mixed"), "values of one type are expected", Some(hint))
     }
 
@@ -284,8 +284,11 @@ impl<'p> Lower<'p> {
                 CmpOp::GtE => Op::Ge,
                 CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn => {
                     let what = format!("'{}' is not supported in kernels", op.as_str());
-                    let hint =
-                        if matches!(op, CmpOp::In | CmpOp::NotIn) { "compare with each" } else { "use == or !=" };
+                    let hint = match (op, &a) {
+                        (CmpOp::In | CmpOp::NotIn, _) => "compare with each",
+                        (_, Val::Array(_)) => "'if x:' asks whether an array is there",
+                        _ => "use == or !=",
+                    };
                     return self.fail(expr, what, "not in the dialect", Some(hint.into()));
                 }
             };
@@ -312,38 +315,37 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// A comparison; of numbers of two types as C++ compares them.
-    fn compared(&mut self, op: Op, a: &Run, b: &Run, at: &impl Ranged) -> Lowers<ExprId> {
-        match (a.ty, b.ty) {
-            (Ty::Scalar(x), Ty::Scalar(y)) => {
-                let common = common(x, y);
-                let (a, b) = (self.cast_id(common, a.id), self.cast_id(common, b.id));
-                Ok(self.op(op, &[a, b]))
+    /// Whether computing an expression does nothing but take a moment: no memory, no calls.
+    fn is_plain(&self, expr: &Expr) -> bool {
+        match expr {
+            Expr::Name(_) | Expr::NumberLiteral(_) | Expr::BooleanLiteral(_) => true,
+            Expr::Attribute(attribute) => self.is_plain(&attribute.value),
+            Expr::BinOp(binary) => self.is_plain(&binary.left) && self.is_plain(&binary.right),
+            Expr::UnaryOp(unary) => self.is_plain(&unary.operand),
+            Expr::Compare(compare) => {
+                self.is_plain(&compare.left) && compare.comparators.iter().all(|one| self.is_plain(one))
             }
-            (x, y) if x == y && matches!(op, Op::Eq | Op::Ne) && x.element().is_some() => {
-                let each = self.op(Op::Eq, &[a.id, b.id]);
-                let mut all: Option<ExprId> = None;
-                for n in 0..x.count() as u32 {
-                    let part = self.w.b.extract(each, n);
-                    all = Some(match all {
-                        Some(before) => self.op(Op::And, &[before, part]),
-                        None => part,
-                    });
-                }
-                let all = all.unwrap_or(each);
-                Ok(if op == Op::Eq { all } else { self.op(Op::Not, &[all]) })
+            Expr::BoolOp(op) => op.values.iter().all(|one| self.is_plain(one)),
+            // A size, or a component of a variable.
+            Expr::Subscript(subscript) => {
+                let of = match subscript.value.as_ref() {
+                    Expr::Attribute(attribute) => attribute.attr.as_str() == "shape" && self.is_plain(&attribute.value),
+                    Expr::Name(name) => matches!(
+                        self.frames.last().and_then(|frame| frame.names.get(name.id.as_str())),
+                        Some(Binding::Val(Val::Run(_)) | Binding::Local(..))
+                    ),
+                    _ => false,
+                };
+                of && matches!(subscript.slice.as_ref(), Expr::NumberLiteral(_))
             }
-            (x, y) => {
-                let (x, y) = (self.type_name(x), self.type_name(y));
-                self.fail(at, format!("{x} and {y} cannot be compared so"), "", None)
-            }
+            _ => false,
         }
     }
 
     fn attribute(&mut self, of: &'p Expr, name: &str, expr: &'p Expr) -> Lowers<Val> {
         let val = match of {
             // What is not a variable is looked up as a whole: wp.pi, module.CONSTANT, Enum.MEMBER.
-            Expr::Name(base) if self.frame().names.get(base.id.as_str()).is_none() => match self.fixed(expr, true) {
+            Expr::Name(base) if !self.frame().names.contains_key(base.id.as_str()) => match self.fixed(expr, true) {
                 Ok(fixed) => return self.constant_val(fixed, expr),
                 Err((at, what)) => match self.fixed(of, true) {
                     Ok(known) if literal(&known).is_some() => self.constant_val(known, of)?,
@@ -383,8 +385,16 @@ impl<'p> Lower<'p> {
     }
 
     fn dtype(&mut self, ty: Ty, name: &str) -> Option<Val> {
-        let s = ty.element().filter(|_| name == "dtype" && ty.scalar().is_none())?;
-        Some(Val::Fixed(Fixed::Type(Pattern::of(Ty::Scalar(s)))))
+        let s = ty.element().filter(|_| ty.scalar().is_none())?;
+        match (name, ty) {
+            ("dtype", _) => Some(Val::Fixed(Fixed::Type(Pattern::of(Ty::Scalar(s))))),
+            ("length", Ty::Vector(_, n)) => Some(Val::Run(self.run_int(n as i64))),
+            ("shape", Ty::Matrix(_, rows, columns)) => {
+                let sizes = [rows, columns].map(|n| Val::Run(self.run_int(n as i64)));
+                Some(Val::Tuple(sizes.into()))
+            }
+            _ => None,
+        }
     }
 
     fn array_attribute(&mut self, array: Array, name: &str, at: &'p Expr) -> Lowers<Val> {
@@ -400,60 +410,6 @@ impl<'p> Lower<'p> {
                 self.fail(at, format!("an array has no '{name}'"), "", Some(hint))
             }
         }
-    }
-}
-
-/// The type that C++ compares two numbers in.
-fn common(x: Scalar, y: Scalar) -> Scalar {
-    if x == y {
-        return x;
-    }
-    match (x.is_float(), y.is_float()) {
-        (true, true) => {
-            if x == Scalar::F64 || y == Scalar::F64 {
-                Scalar::F64
-            } else {
-                Scalar::F32
-            }
-        }
-        (true, false) => {
-            if x.bytes() < 4 {
-                Scalar::F32
-            } else {
-                x
-            }
-        }
-        (false, true) => {
-            if y.bytes() < 4 {
-                Scalar::F32
-            } else {
-                y
-            }
-        }
-        (false, false) => {
-            let wide = |s: Scalar| if s.bytes() < 4 { Scalar::I32 } else { s };
-            let (x, y) = (wide(x), wide(y));
-            if x.bytes() != y.bytes() {
-                if x.bytes() > y.bytes() { x } else { y }
-            } else if x.is_signed() {
-                y
-            } else {
-                x
-            }
-        }
-    }
-}
-
-/// Whether computing an expression does nothing but take a moment: no memory, no calls.
-fn is_plain(expr: &Expr) -> bool {
-    match expr {
-        Expr::Name(_) | Expr::NumberLiteral(_) | Expr::BooleanLiteral(_) => true,
-        Expr::Attribute(attribute) => is_plain(&attribute.value),
-        Expr::BinOp(binary) => is_plain(&binary.left) && is_plain(&binary.right),
-        Expr::UnaryOp(unary) => is_plain(&unary.operand),
-        Expr::Compare(compare) => is_plain(&compare.left) && compare.comparators.iter().all(is_plain),
-        Expr::BoolOp(op) => op.values.iter().all(is_plain),
-        _ => false,
     }
 }
 
@@ -476,7 +432,7 @@ fn named(expr: &Expr) -> (&'static str, Option<String>) {
 }
 
 /// Letters to change to make one word of another.
-fn distance(a: &str, b: &str) -> usize {
+pub(super) fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(40).collect(), b.chars().take(40).collect());
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

@@ -119,7 +119,7 @@ impl<'p> Lower<'p> {
         if scalars && indices.len() == rank {
             let extents = array.extents();
             let runs = indices.into_iter().filter_map(|(one, _)| one.ok());
-            let at = runs.zip(extents).map(|(run, extent)| self.from_end(&run, extent)).collect();
+            let at = runs.zip(extents).map(|(run, extent)| self.wrapped(&run, extent)).collect();
             return Ok(Val::Element(Element { array, at, path: vec![] }));
         }
         let mut axes = array.axes.clone();
@@ -129,7 +129,7 @@ impl<'p> Lower<'p> {
             match given.next() {
                 None => break,
                 Some((Ok(run), _)) => {
-                    let index = self.from_end(&run, extent);
+                    let index = self.wrapped(&run, extent);
                     let place = self.moved(start, step, index);
                     *axis = Axis::At(place);
                 }
@@ -174,7 +174,7 @@ impl<'p> Lower<'p> {
     }
 
     /// An index that counts from the end where it is known to be negative.
-    fn from_end(&mut self, run: &Run, extent: ExprId) -> ExprId {
+    fn wrapped(&mut self, run: &Run, extent: ExprId) -> ExprId {
         match self.known_int(run) {
             Some(n) if n < 0 => {
                 let id = self.cast_id(Scalar::I32, run.id);
@@ -286,17 +286,12 @@ impl<'p> Lower<'p> {
                     return self.fail(slice, "two indices are expected".into(), "", None);
                 };
                 if matches!(r, Val::Slice(_)) || matches!(c, Val::Slice(_)) {
-                    let (r0, rn) = self.span_of(r, rows, at_r)?;
-                    let (c0, cn) = self.span_of(c, columns, at_c)?;
+                    let (r0, row_by, rn) = self.span_of(r, rows, at_r)?;
+                    let (c0, column_by, cn) = self.span_of(c, columns, at_c)?;
+                    let first = r0 * columns as u32 + c0;
                     return match (rn, cn) {
-                        (None, Some(n)) => {
-                            let ty = Ty::Vector(s, n as u8);
-                            Ok(Step::Several(r0 * columns as u32 + c0, 1, n, ty))
-                        }
-                        (Some(n), None) => {
-                            let ty = Ty::Vector(s, n as u8);
-                            Ok(Step::Several(r0 * columns as u32 + c0, columns as u32, n, ty))
-                        }
+                        (None, Some(n)) => Ok(Step::Several(first, column_by, n, Ty::Vector(s, n as u8))),
+                        (Some(n), None) => Ok(Step::Several(first, row_by * columns as i32, n, Ty::Vector(s, n as u8))),
                         _ => self.fail(slice, "a part of a matrix that is a matrix".into(), "a row or column", None),
                     };
                 }
@@ -323,9 +318,9 @@ impl<'p> Lower<'p> {
                 let (s, count) = (of.element().unwrap_or(Scalar::F32), of.count() as u8);
                 let Some((val, at)) = indices.pop() else { return self.fail(slice, "no index".into(), "", None) };
                 if matches!(val, Val::Slice(_)) {
-                    let (first, n) = self.span_of(val, count, at)?;
+                    let (first, by, n) = self.span_of(val, count, at)?;
                     let n = n.unwrap_or(1);
-                    return Ok(Step::Several(first, 1, n, Ty::Vector(s, n as u8)));
+                    return Ok(Step::Several(first, by, n, Ty::Vector(s, n as u8)));
                 }
                 let run = self.component(val, count, at)?;
                 match self.known_int(&run) {
@@ -363,28 +358,39 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// First component and how many, of a slice with known bounds; one where it is an index.
-    fn span_of(&mut self, val: Val, count: u8, at: &'p Expr) -> Lowers<(u32, Option<u32>)> {
+    /// First component, the step and how many, of a slice with known bounds; of an index, none.
+    fn span_of(&mut self, val: Val, count: u8, at: &'p Expr) -> Lowers<(u32, i32, Option<u32>)> {
         let Val::Slice(parts) = val else {
             let run = self.component(val, count, at)?;
             return match self.known_int(&run) {
-                Some(n) => Ok((n as u32, None)),
+                Some(n) => Ok((n as u32, 1, None)),
                 None => self.fail(at, "an index beside a slice must be known".into(), "a constant", None),
             };
         };
-        let [low, high, step] = *parts;
-        let mut bound = |run: Option<Run>, default: i64| match run {
-            None => Some(default),
-            Some(run) => self.known_int(&run).map(|n| if n < 0 { n + count as i64 } else { n }),
-        };
-        let (low, high) = (bound(low, 0), bound(high, count as i64));
-        let step = step.map_or(Some(1), |step| self.known_int(&step));
-        match (low, high, step) {
-            (Some(low), Some(high), Some(1)) if 0 <= low && low < high && high <= count as i64 => {
-                Ok((low as u32, Some((high - low) as u32)))
-            }
-            _ => self.fail(at, "a slice of components needs known bounds within them".into(), "", None),
+        let mut known = vec![];
+        for part in *parts {
+            known.push(match part {
+                None => None,
+                Some(run) => match self.known_int(&run) {
+                    Some(n) => Some(n),
+                    None => return self.fail(at, "a slice of components needs known bounds".into(), "", None),
+                },
+            });
         }
+        let (count, step) = (count as i64, known[2].unwrap_or(1));
+        // Bounds as Python has them: from the end where negative, no further than there are components.
+        let (least, most) = if step > 0 { (0, count) } else { (-1, count - 1) };
+        let bound = |given: Option<i64>, default: i64| match given {
+            Some(n) => (if n < 0 { n + count } else { n }).clamp(least, most),
+            None => default,
+        };
+        let (low, high) =
+            (bound(known[0], if step > 0 { 0 } else { most }), bound(known[1], if step > 0 { count } else { -1 }));
+        let turns = if step == 0 { 0 } else { super::control::turns(low, high, step) };
+        if turns == 0 {
+            return self.fail(at, "a slice without components".into(), "", None);
+        }
+        Ok((low as u32, step as i32, Some(turns as u32)))
     }
 
     /// A part of a value.
@@ -394,7 +400,8 @@ impl<'p> Lower<'p> {
             let id = match *step {
                 Step::Part(n, _) => self.extracted(run.id, n),
                 Step::Several(first, by, count, ty) => {
-                    let parts: Vec<ExprId> = (0..count).map(|n| self.extracted(run.id, first + n * by)).collect();
+                    let parts: Vec<ExprId> =
+                        (0..count).map(|n| self.extracted(run.id, (first as i32 + n as i32 * by) as u32)).collect();
                     let ty = self.ir_type(ty, at)?;
                     self.w.b.construct(ty, &parts)
                 }
@@ -450,7 +457,7 @@ impl<'p> Lower<'p> {
                 let mut id = whole.id;
                 for n in 0..count {
                     let one = self.extracted(part, n);
-                    id = self.w.b.insert(id, first + n * by, one);
+                    id = self.w.b.insert(id, (first as i32 + n as i32 * by) as u32, one);
                 }
                 id
             }

@@ -7,11 +7,12 @@ use bornite_ir::{LocalId, Value};
 use ruff_python_ast::Stmt;
 use ruff_text_size::{Ranged, TextRange};
 
-use super::scan::{Block, Homes, changed, key};
+use super::scan::{Block, Change, Homes, changed, key};
 use super::value::{Binding, Run, Val, literal};
 use super::{Lower, Lowers, Noted, ir_name};
+use crate::python::fixed::Fixed;
 use crate::python::program::Func;
-use crate::python::types::{Ty, zeros};
+use crate::python::types::{Pattern, Ty, spelled, zeros};
 
 /// How a function's value is handed back.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub(crate) struct Frame<'p> {
     pub at: TextRange,
     /// Parameters that are variables of the caller.
     pub refs: Vec<String>,
+    /// Variables of loops that are written out: constants that may change all the same.
+    pub counted: Vec<String>,
 }
 
 /// What leaves a turn of a loop.
@@ -78,6 +81,7 @@ impl<'p> Lower<'p> {
             loops: vec![],
             at: func.def.name.range(),
             refs: vec![],
+            counted: vec![],
         });
     }
 
@@ -184,8 +188,8 @@ impl<'p> Lower<'p> {
             return Ok(());
         }
         let (old, new) = (self.type_name(old), self.type_name(new));
-        let hint = format!("give the new value a name of its own, or convert it: {old}(…)");
-        self.fail(at, format!("'{name}' is {old} and cannot be assigned {new}"), &format!("{new}"), Some(hint))
+        let hint = format!("give the new value a name of its own, or convert it: {}", spelled(&old));
+        self.fail(at, format!("'{name}' is {old} and cannot be assigned {new}"), &new, Some(hint))
     }
 
     /// A variable of the IR. A constant is its first value: what is only assigned where a condition holds has it anyway.
@@ -210,9 +214,14 @@ impl<'p> Lower<'p> {
         blocks.iter().for_each(|block| changed(block, &mut names));
         let mut done: Vec<&str> = vec![];
         let mut failed = false;
-        for (name, renamed) in names {
+        for (name, change) in names {
             let Some(Binding::Val(Val::Run(run))) = self.frame().names.get(name).cloned() else { continue };
-            if repeats && renamed && run.constant.is_some() && !done.contains(&name) {
+            let renamed = matches!(change, Change::Named);
+            if matches!(change, Change::Passed(callee) if !self.takes_variables(callee)) {
+                continue;
+            }
+            let counted = self.frame().counted.iter().any(|counted| counted == name);
+            if repeats && renamed && run.constant.is_some() && !counted && !done.contains(&name) {
                 let at = place(blocks, name).unwrap_or(self.frame().at);
                 let ty = self.type_name(run.ty);
                 let short = ty.trim_end_matches("32").to_owned();
@@ -223,7 +232,6 @@ impl<'p> Lower<'p> {
                     "changes here",
                     Some(format!("make it a variable before the loop: {name} = {short}({shown})")),
                 );
-                failed = true;
             }
             done.push(name);
             let at = self.frame().at;
@@ -235,6 +243,20 @@ impl<'p> Lower<'p> {
             self.frame().names.insert(name.into(), Binding::Local(local, run.ty));
         }
         if failed { Err(Noted) } else { Ok(()) }
+    }
+
+    /// Whether a function changes variables that it is given.
+    fn takes_variables(&mut self, callee: &'p ruff_python_ast::Expr) -> bool {
+        let ids = match self.fixed(callee, true) {
+            Ok(Fixed::Functions(ids)) => ids,
+            Ok(Fixed::Builtin(name)) if name.starts_with("transform_set_") => return true,
+            Ok(Fixed::Builtin(name)) => self.prelude_functions(&name),
+            _ => return false,
+        };
+        ids.into_iter().any(|id| {
+            let signature = self.signature(id);
+            signature.params.iter().any(|(_, pattern, _)| matches!(pattern, Pattern::Ref(_)))
+        })
     }
 
     /// The value of a name; `None` if it is not a variable of the function.
@@ -261,7 +283,6 @@ impl<'p> Lower<'p> {
 }
 
 fn shown(run: &Run) -> String {
-    use crate::python::fixed::Fixed;
     match &run.constant {
         Some(Fixed::Int(n)) => n.to_string(),
         Some(Fixed::Float(x)) => format!("{x:?}"),
@@ -275,7 +296,7 @@ fn place(blocks: &[&[Stmt]], name: &str) -> Option<TextRange> {
     for stmt in blocks.iter().flat_map(|block| block.iter()) {
         let mut names = vec![];
         changed(std::slice::from_ref(stmt), &mut names);
-        if !names.iter().any(|(found, renamed)| *found == name && *renamed) {
+        if !names.iter().any(|(found, change)| *found == name && matches!(change, Change::Named)) {
             continue;
         }
         return match stmt {

@@ -6,7 +6,7 @@ use ruff_text_size::Ranged;
 
 use super::value::{Run, Val};
 use super::{Lower, Lowers};
-use crate::python::types::{BOOL, Ty};
+use crate::python::types::{BOOL, Ty, spelled};
 
 impl<'p> Lower<'p> {
     pub(super) fn binary(
@@ -83,15 +83,15 @@ impl<'p> Lower<'p> {
                 "powers are of floats: wp.pow(float(x), float(y))".to_owned()
             }
             (Ty::Scalar(_), Ty::Scalar(s), _) if a.ty != b.ty && a.constant.is_some() => {
-                let literal = if s.is_float() { "with a point, or " } else { "" };
-                format!("write the number {literal}as {y}(…)")
+                let literal = if s == Scalar::F32 { "with a point, or as " } else { "as " };
+                format!("write the number {literal}{}", spelled(&y))
             }
             (Ty::Scalar(s), Ty::Scalar(_), _) if a.ty != b.ty && b.constant.is_some() => {
-                let literal = if s.is_float() { "with a point, or " } else { "" };
-                format!("write the number {literal}as {x}(…)")
+                let literal = if s == Scalar::F32 { "with a point, or as " } else { "as " };
+                format!("write the number {literal}{}", spelled(&x))
             }
             (Ty::Scalar(_), Ty::Scalar(_), _) if a.ty != b.ty => {
-                format!("convert one of them: {}(…)", short(if b.ty.is_float() { &y } else { &x }))
+                format!("convert one of them: {}", spelled(if b.ty.is_float() { &y } else { &x }))
             }
             _ => {
                 return self.fail(at, format!("'{sign}' is not defined for {x} and {y}"), "", None);
@@ -233,6 +233,34 @@ impl<'p> Lower<'p> {
         self.op(Op::Select, &[lower, less, quotient])
     }
 
+    /// A comparison; of numbers of two types as C++ compares them.
+    pub(super) fn compared(&mut self, op: Op, a: &Run, b: &Run, at: &impl Ranged) -> Lowers<ExprId> {
+        match (a.ty, b.ty) {
+            (Ty::Scalar(x), Ty::Scalar(y)) => {
+                let common = common(x, y);
+                let (a, b) = (self.cast_id(common, a.id), self.cast_id(common, b.id));
+                Ok(self.op(op, &[a, b]))
+            }
+            (x, y) if x == y && matches!(op, Op::Eq | Op::Ne) && x.element().is_some() => {
+                let each = self.op(Op::Eq, &[a.id, b.id]);
+                let mut all: Option<ExprId> = None;
+                for n in 0..x.count() as u32 {
+                    let part = self.w.b.extract(each, n);
+                    all = Some(match all {
+                        Some(before) => self.op(Op::And, &[before, part]),
+                        None => part,
+                    });
+                }
+                let all = all.unwrap_or(each);
+                Ok(if op == Op::Eq { all } else { self.op(Op::Not, &[all]) })
+            }
+            (x, y) => {
+                let (x, y) = (self.type_name(x), self.type_name(y));
+                self.fail(at, format!("{x} and {y} cannot be compared so"), "", None)
+            }
+        }
+    }
+
     pub(super) fn unary(&mut self, op: UnaryOp, val: Val, at: &'p Expr) -> Lowers<Run> {
         if op == UnaryOp::Not {
             let truth = self.truth(val, at)?;
@@ -256,11 +284,43 @@ impl<'p> Lower<'p> {
     }
 }
 
-/// `float` for `float32`, as people write it.
-fn short(name: &str) -> &str {
-    match name {
-        "float32" => "float",
-        "int32" => "int",
-        other => other,
+/// The type that C++ compares two numbers in.
+fn common(x: Scalar, y: Scalar) -> Scalar {
+    if x == y {
+        return x;
+    }
+    match (x.is_float(), y.is_float()) {
+        (true, true) => {
+            if x == Scalar::F64 || y == Scalar::F64 {
+                Scalar::F64
+            } else {
+                Scalar::F32
+            }
+        }
+        (true, false) => {
+            if x.bytes() < 4 {
+                Scalar::F32
+            } else {
+                x
+            }
+        }
+        (false, true) => {
+            if y.bytes() < 4 {
+                Scalar::F32
+            } else {
+                y
+            }
+        }
+        (false, false) => {
+            let wide = |s: Scalar| if s.bytes() < 4 { Scalar::I32 } else { s };
+            let (x, y) = (wide(x), wide(y));
+            if x.bytes() != y.bytes() {
+                if x.bytes() > y.bytes() { x } else { y }
+            } else if x.is_signed() {
+                y
+            } else {
+                x
+            }
+        }
     }
 }

@@ -123,8 +123,19 @@ impl<'a> Visitor<'a> for Uses<'a> {
     }
 }
 
-/// Names that a block changes; `true`: by naming another value, `false`: in place.
-pub(crate) fn changed<'a>(block: &'a [Stmt], out: &mut Vec<(&'a str, bool)>) {
+/// How a name may change.
+#[derive(Clone, Copy)]
+pub(crate) enum Change<'a> {
+    /// It names another value.
+    Named,
+    /// A part of its value changes.
+    Part,
+    /// It is passed to that function.
+    Passed(&'a Expr),
+}
+
+/// Names that a block may change.
+pub(crate) fn changed<'a>(block: &'a [Stmt], out: &mut Vec<(&'a str, Change<'a>)>) {
     for stmt in block {
         match stmt {
             Stmt::Assign(assign) => {
@@ -153,6 +164,8 @@ pub(crate) fn changed<'a>(block: &'a [Stmt], out: &mut Vec<(&'a str, bool)>) {
                     changed(&clause.body, out);
                 }
             }
+            Stmt::AnnAssign(assign) => targets(&assign.target, out),
+            Stmt::FunctionDef(def) => out.push((def.name.as_str(), Change::Named)),
             Stmt::Expr(expr) => arguments(&expr.value, out),
             Stmt::Return(back) => {
                 if let Some(value) = &back.value {
@@ -164,9 +177,9 @@ pub(crate) fn changed<'a>(block: &'a [Stmt], out: &mut Vec<(&'a str, bool)>) {
     }
 }
 
-fn targets<'a>(target: &'a Expr, out: &mut Vec<(&'a str, bool)>) {
+fn targets<'a>(target: &'a Expr, out: &mut Vec<(&'a str, Change<'a>)>) {
     match target {
-        Expr::Name(name) => out.push((name.id.as_str(), true)),
+        Expr::Name(name) => out.push((name.id.as_str(), Change::Named)),
         Expr::Tuple(all) => all.elts.iter().for_each(|one| targets(one, out)),
         Expr::Subscript(inner) => base(&inner.value, out),
         Expr::Attribute(inner) => base(&inner.value, out),
@@ -174,9 +187,9 @@ fn targets<'a>(target: &'a Expr, out: &mut Vec<(&'a str, bool)>) {
     }
 }
 
-fn base<'a>(expr: &'a Expr, out: &mut Vec<(&'a str, bool)>) {
+fn base<'a>(expr: &'a Expr, out: &mut Vec<(&'a str, Change<'a>)>) {
     match expr {
-        Expr::Name(name) => out.push((name.id.as_str(), false)),
+        Expr::Name(name) => out.push((name.id.as_str(), Change::Part)),
         Expr::Subscript(inner) => base(&inner.value, out),
         Expr::Attribute(inner) => base(&inner.value, out),
         _ => {}
@@ -184,8 +197,8 @@ fn base<'a>(expr: &'a Expr, out: &mut Vec<(&'a str, bool)>) {
 }
 
 /// Calls may change variables that they are given, such as the state of random numbers.
-fn arguments<'a>(expr: &'a Expr, out: &mut Vec<(&'a str, bool)>) {
-    struct Given<'a, 'o>(&'o mut Vec<(&'a str, bool)>);
+fn arguments<'a>(expr: &'a Expr, out: &mut Vec<(&'a str, Change<'a>)>) {
+    struct Given<'a, 'o>(&'o mut Vec<(&'a str, Change<'a>)>);
     impl<'a> Visitor<'a> for Given<'a, '_> {
         fn visit_expr(&mut self, expr: &'a Expr) {
             if let Expr::Call(call) = expr
@@ -193,7 +206,7 @@ fn arguments<'a>(expr: &'a Expr, out: &mut Vec<(&'a str, bool)>) {
             {
                 for arg in call.arguments.args.iter().chain(call.arguments.keywords.iter().map(|k| &k.value)) {
                     if let Expr::Name(name) = arg {
-                        self.0.push((name.id.as_str(), false));
+                        self.0.push((name.id.as_str(), Change::Passed(&call.func)));
                     }
                 }
             }
@@ -203,21 +216,12 @@ fn arguments<'a>(expr: &'a Expr, out: &mut Vec<(&'a str, bool)>) {
     Given(out).visit_expr(expr);
 }
 
-/// Builtins of the dialect's module change no argument, except for those that draw random numbers and a few others.
+/// Whether a function could change what it is given, by its name alone.
 fn may_change(callee: &Expr) -> bool {
+    const PLAIN: [&str; 10] = ["float", "int", "bool", "range", "min", "max", "abs", "len", "print", "round"];
     match callee {
-        Expr::Attribute(attribute) => {
-            let name = attribute.attr.as_str();
-            name.starts_with("rand")
-                || name.starts_with("sample_")
-                || name.starts_with("transform_set_")
-                || name == "poisson"
-                || !matches!(attribute.value.as_ref(), Expr::Name(module) if matches!(module.id.as_str(), "wp" | "warp" | "math"))
-        }
-        Expr::Name(name) => !matches!(
-            name.id.as_str(),
-            "float" | "int" | "bool" | "range" | "min" | "max" | "abs" | "len" | "print" | "round"
-        ),
+        Expr::Name(name) => !PLAIN.contains(&name.id.as_str()),
+        Expr::Attribute(_) => true,
         _ => false,
     }
 }

@@ -234,7 +234,7 @@ fn named(stmt: &Stmt) -> (&'static str, Option<String>) {
         Stmt::FunctionDef(_) => ("a function within a kernel", hint("move it out and decorate it with @wp.func")),
         Stmt::ClassDef(_) => ("a class within a kernel", None),
         Stmt::With(_) => ("'with'", None),
-        Stmt::Try(_) | Stmt::Raise(_) => ("exceptions", None),
+        Stmt::Try(_) | Stmt::Raise(_) => ("an exception", None),
         Stmt::Delete(_) => ("'del'", None),
         Stmt::Global(_) | Stmt::Nonlocal(_) => ("'global' or 'nonlocal'", hint("pass the value as a parameter")),
         Stmt::Import(_) | Stmt::ImportFrom(_) => ("an import", hint("import at the top of the file")),

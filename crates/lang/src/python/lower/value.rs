@@ -55,7 +55,7 @@ pub(crate) enum Step {
     /// A field of a struct, or a component that is known.
     Part(u32, Ty),
     /// Several components that are known: first, distance, how many.
-    Several(u32, u32, u32, Ty),
+    Several(u32, i32, u32, Ty),
     /// A component or row by an index that is only known in the run.
     Computed(ExprId, Ty),
 }

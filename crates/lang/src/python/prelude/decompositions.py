@@ -205,3 +205,34 @@ def eig3(A: Mat33):
         v2 = v1 * s + v2 * c
         v1 = turned
     return wp.matrix_from_cols(v0, v1, v2), wp.vector(d0, d1, d2)
+
+
+# The same into variables of the caller.
+@wp.func
+def svd3(A: Mat33, U: wp.ref[Mat33], sigma: wp.ref[Vec3], V: wp.ref[Mat33]):
+    u, s, v = wp.svd3(A)
+    U = u
+    sigma = s
+    V = v
+
+
+@wp.func
+def svd2(A: Mat22, U: wp.ref[Mat22], sigma: wp.ref[Vec2], V: wp.ref[Mat22]):
+    u, s, v = wp.svd2(A)
+    U = u
+    sigma = s
+    V = v
+
+
+@wp.func
+def qr3(A: Mat33, Q: wp.ref[Mat33], R: wp.ref[Mat33]):
+    q, r = wp.qr3(A)
+    Q = q
+    R = r
+
+
+@wp.func
+def eig3(A: Mat33, Q: wp.ref[Mat33], d: wp.ref[Vec3]):
+    q, e = wp.eig3(A)
+    Q = q
+    d = e

@@ -186,7 +186,7 @@ def noise(state: wp.uint32, xyzt: wp.vec4):
 @wp.func
 def pnoise(state: wp.uint32, x: float, px: int):
     i = int(wp.floor(x))
-    return noise_between(state, i % px, (i + 1) % px, x - float(i))
+    return noise_between(state, i % px, (i % px + 1) % px, x - float(i))
 
 
 @wp.func
@@ -194,7 +194,7 @@ def pnoise(state: wp.uint32, xy: wp.vec2, px: int, py: int):
     i = int(wp.floor(xy[0]))
     j = int(wp.floor(xy[1]))
     return noise_between(
-        state, i % px, (i + 1) % px, j % py, (j + 1) % py, xy[0] - float(i), xy[1] - float(j)
+        state, i % px, (i % px + 1) % px, j % py, (j % py + 1) % py, xy[0] - float(i), xy[1] - float(j)
     )
 
 
@@ -206,11 +206,11 @@ def pnoise(state: wp.uint32, xyz: wp.vec3, px: int, py: int, pz: int):
     return noise_between(
         state,
         i % px,
-        (i + 1) % px,
+        (i % px + 1) % px,
         j % py,
-        (j + 1) % py,
+        (j % py + 1) % py,
         k % pz,
-        (k + 1) % pz,
+        (k % pz + 1) % pz,
         xyz[0] - float(i),
         xyz[1] - float(j),
         xyz[2] - float(k),
@@ -226,13 +226,13 @@ def pnoise(state: wp.uint32, xyzt: wp.vec4, px: int, py: int, pz: int, pt: int):
     return noise_between(
         state,
         i % px,
-        (i + 1) % px,
+        (i % px + 1) % px,
         j % py,
-        (j + 1) % py,
+        (j % py + 1) % py,
         k % pz,
-        (k + 1) % pz,
+        (k % pz + 1) % pz,
         l % pt,
-        (l + 1) % pt,
+        (l % pt + 1) % pt,
         xyzt[0] - float(i),
         xyzt[1] - float(j),
         xyzt[2] - float(k),

@@ -45,6 +45,13 @@ def quat_to_axis_angle(quat: Quat):
 
 
 @wp.func
+def quat_to_axis_angle(quat: Quat, axis: wp.ref[Vec3], angle: wp.ref[wp.Float]):
+    found, turn = quat_to_axis_angle(quat)
+    axis = found
+    angle = turn
+
+
+@wp.func
 def quat_rotate(quat: Quat, vec: Vec3):
     u = wp.vector(quat[0], quat[1], quat[2])
     w = quat[3]

@@ -65,7 +65,8 @@ def smooth_normalize(v: Any, delta: float = 1.0):
 @wp.func
 def lower_bound(arr: wp.array(dtype=Any), arr_begin: int, arr_end: int, value: Any):
     low = int(arr_begin)
-    high = int(arr_end)
+    # Where all are smaller, the last one is given.
+    high = int(arr_end) - 1
     while low < high:
         middle = low + (high - low) // 2
         if arr[middle] < value:

@@ -65,25 +65,32 @@ pub(super) fn block_dim<'p>(lower: &mut Lower<'p>, _: &Given<'p>, _: &'p Expr) -
     Ok(Some(Val::Run(Run::new(lower.int(1), I32))))
 }
 
-/// An array in registers.
+/// An array in registers: of scalars, of rows of them, or of vectors. The last two lie as a matrix does.
 pub(super) fn zeros<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
     let Some((shape, shape_at)) = given.take(0, "shape") else { return Ok(None) };
-    let n = match &shape {
-        Val::Tuple(all) if all.len() == 1 => lower.size_of(&all[0].clone(), shape_at)?,
-        Val::Tuple(_) => {
-            return lower.fail(shape_at, "a local array of several dimensions".into(), "one is supported", None);
-        }
-        other => lower.size_of(other, shape_at)?,
+    let sizes = match &shape {
+        Val::Tuple(all) => all.clone(),
+        Val::Fixed(Fixed::List(all)) => all.iter().cloned().map(Val::Fixed).collect(),
+        one => vec![one.clone()],
     };
+    let mut extents = vec![];
+    for size in &sizes {
+        extents.push(lower.size_of(size, shape_at)? as u8);
+    }
     let dtype = match given.take(1, "dtype") {
         Some((Val::Fixed(Fixed::Type(pattern)), _)) => pattern.exact(),
         None => Some(Ty::Scalar(Scalar::F32)),
         _ => None,
     };
-    let Some(Ty::Scalar(s)) = dtype else {
-        return lower.fail(at, "a local array of what is no scalar".into(), "scalars are supported", None);
+    let ty = match (&extents[..], dtype) {
+        (&[n], Some(Ty::Scalar(s))) => Ty::Fixed(s, n),
+        (&[rows, columns], Some(Ty::Scalar(s))) => Ty::Matrix(s, rows, columns),
+        (&[n], Some(Ty::Vector(s, length))) => Ty::Matrix(s, n, length),
+        _ => {
+            let what = "a local array of this shape or type is not supported".to_owned();
+            return lower.fail(at, what, "one or two dimensions of scalars, or one of vectors", None);
+        }
     };
-    let ty = Ty::Fixed(s, n as u8);
     let empty = Given { args: vec![], named: vec![] };
     lower.make(ty, &empty, at).map(|run| Some(Val::Run(run)))
 }
@@ -176,7 +183,7 @@ pub(super) fn atomic_cas<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p E
     let element = lower.element_at(array, runs[..rank].to_vec(), at)?;
     let ty = element.ty();
     let (expected, value) = (&runs[rank], &runs[rank + 1]);
-    if expected.ty != ty || value.ty != ty || !ty.scalar().is_some_and(|s| s.bytes() >= 4) {
+    if expected.ty != ty || value.ty != ty || ty.scalar().is_none_or(|s| s.bytes() < 4) {
         let wanted = lower.type_name(ty);
         return lower.fail(at, format!("an exchange in an array of {wanted}"), "values of its type are expected", None);
     }

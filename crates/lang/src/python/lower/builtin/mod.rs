@@ -200,12 +200,18 @@ impl<'p> Lower<'p> {
         }
         match self.chosen_function(&functions, &given) {
             Some(id) => self.call_function(id, given, expr),
+            None if functions.is_empty() && matches!(how, Some(How::Float(_))) => {
+                let found: Vec<String> = given.args.iter().map(|(val, _)| self.val_name(val)).collect();
+                let what = format!("'{name}' does not take ({})", found.join(", "));
+                let hint = format!("it takes floats of one type: wp.{name}(float(…))");
+                self.fail(expr, what, "floats are expected", Some(hint))
+            }
             None => self.no_overload(name, &functions, &given, expr),
         }
     }
 
     /// Functions of the prelude of a name.
-    fn prelude_functions(&self, name: &str) -> Vec<FuncId> {
+    pub(super) fn prelude_functions(&self, name: &str) -> Vec<FuncId> {
         let files = 0..self.prelude.files.len();
         let found = files.filter_map(|file| match self.prelude.scopes[file].names.get(name) {
             Some(Item::Functions(all)) => Some(all),
@@ -260,9 +266,7 @@ impl<'p> Lower<'p> {
 
 /// A builtin that could be meant.
 fn similar(name: &str) -> Option<&'static str> {
-    let close = |other: &&&str| {
-        let same = name.chars().zip(other.chars()).filter(|(a, b)| a == b).count();
-        name.len().abs_diff(other.len()) <= 1 && same + 1 >= name.len().max(other.len()) - 1 && same > 1
-    };
-    TABLE.iter().map(|(other, _)| other).find(|other| close(&other)).copied()
+    let close = |other: &str| super::expr::distance(name, other);
+    let found = TABLE.iter().map(|(other, _)| *other).min_by_key(|other| close(other))?;
+    (close(found) <= 1 + name.len() / 5).then_some(found)
 }

@@ -1,0 +1,220 @@
+//! Functions of one term, each with its domain seen to.
+
+use super::maker::Maker;
+use super::term::{Fun, Term, bin, most, span};
+use crate::program::{Binary, Builtin, Expr, Kind, Unary};
+
+impl Maker {
+    /// Applies a function, its domain seen to.
+    pub fn apply(&mut self, fun: Fun, a: Term) -> Term {
+        let scalar = a.scalar();
+        let cap = most(scalar);
+        let (low, high) = (a.low, a.high);
+        // Where nothing can be named, what is long is not written twice.
+        let twice = matches!(fun, Fun::Square | Fun::Step | Fun::Softsign | Fun::Polynomial);
+        if twice && !self.repeats(&a) {
+            let other = *self.random.pick(&[Fun::Scale, Fun::Shift]);
+            return self.apply(other, a);
+        }
+        match fun {
+            Fun::Call(builtin) => self.apply_builtin(builtin, a),
+            // The minus of a minus is nothing.
+            Fun::Neg if matches!(a.e.kind, Kind::Unary(..) | Kind::Float(_)) => self.apply(Fun::Scale, a),
+            Fun::Neg => Term::new(Expr::unary(Unary::Neg, a.e), -high, -low),
+            Fun::Square if a.size() * a.size() > cap => self.narrowed(a, cap.sqrt() / 2.0),
+            Fun::Square => {
+                let a = self.once(a);
+                let least = if low > 0.0 {
+                    low * low
+                } else if high < 0.0 {
+                    high * high
+                } else {
+                    0.0
+                };
+                let size = a.size();
+                Term::new(bin(Binary::Mul, a.e.clone(), a.e), least, size * size)
+            }
+            Fun::Scale => {
+                let (c, value) = self.literal(scalar, 0.1, if a.size() * 4.0 > cap { 0.9 } else { 4.0 });
+                let e = if self.random.chance(50) { bin(Binary::Mul, c, a.e) } else { bin(Binary::Mul, a.e, c) };
+                Term::new(e, low * value, high * value)
+            }
+            Fun::Shift => {
+                let (c, value) = self.literal(scalar, 0.1, 4.0);
+                if self.random.chance(50) {
+                    Term::new(bin(Binary::Add, a.e, c), low + value, high + value)
+                } else if self.random.chance(50) {
+                    Term::new(bin(Binary::Sub, a.e, c), low - value, high - value)
+                } else {
+                    Term::new(bin(Binary::Sub, c, a.e), value - high, value - low)
+                }
+            }
+            Fun::Reciprocal => {
+                let b = self.divisor(a);
+                let (c, value) = self.literal(scalar, 0.5, 2.0);
+                let (low, high) = span(&[value / b.low, value / b.high]);
+                Term::new(bin(Binary::Div, c, b.e), low, high)
+            }
+            Fun::Clamp => {
+                if high - low < 1.0 {
+                    return self.apply(Fun::Shift, a);
+                }
+                let quarter = (high - low) / 4.0;
+                let step = 2f64.powi((quarter / 2.0).log2().floor() as i32);
+                let from = ((low + quarter * (0.2 + self.random.unit())) / step).round() * step;
+                let to = ((high - quarter * (0.2 + self.random.unit())) / step).round() * step;
+                let (l, h) = (Expr::float(scalar, from), Expr::float(scalar, to));
+                Term::new(Expr::call(Builtin::Clamp, vec![a.e, l, h]), from, to)
+            }
+            Fun::Step => {
+                if high - low < 0.5 {
+                    return self.apply(Fun::Scale, a);
+                }
+                let a = self.once(a);
+                let op = *self.random.pick(&[Binary::Lt, Binary::Gt]);
+                let condition = self.threshold(&a, op);
+                let other = self.apply(Fun::Scale, a.clone());
+                Term::new(Expr::choose(condition, a.e, other.e), low.min(other.low), high.max(other.high))
+            }
+            Fun::Sigmoid => {
+                let a = self.narrowed(a, 8.0);
+                let one = Expr::float(scalar, 1.0);
+                let exp = Expr::call(Builtin::Exp, vec![Expr::unary(Unary::Neg, a.e)]);
+                let below = bin(Binary::Add, one.clone(), exp);
+                Term::new(bin(Binary::Div, one, below), 0.0, 1.0)
+            }
+            Fun::Softsign => {
+                let a = self.once(a);
+                let one = Expr::float(scalar, 1.0);
+                let size = Expr::call(Builtin::Abs, vec![a.e.clone()]);
+                Term::new(bin(Binary::Div, a.e, bin(Binary::Add, one, size)), -1.0, 1.0)
+            }
+            Fun::Polynomial => {
+                let a = self.narrowed(a, 4.0);
+                let a = self.once(a);
+                let degree = 1 + self.random.below(2);
+                let size = a.size().max(1.0);
+                let (first, value) = self.literal(scalar, 0.1, 2.0);
+                let (mut e, mut bound) = (first, value);
+                for _ in 0..=degree {
+                    let (c, value) = self.literal(scalar, 0.1, 2.0);
+                    let product = bin(Binary::Mul, e, a.e.clone());
+                    let op = if self.random.chance(60) { Binary::Add } else { Binary::Sub };
+                    e = bin(op, product, c);
+                    bound = bound * size + value;
+                }
+                let made = Term::new(e, -bound, bound);
+                if bound > cap { self.narrowed(made, 8.0) } else { made }
+            }
+        }
+    }
+
+    fn apply_builtin(&mut self, builtin: Builtin, a: Term) -> Term {
+        use Builtin::*;
+        let scalar = a.scalar();
+        let call = |e: Expr| Expr::call(builtin, vec![e]);
+        match builtin {
+            Abs if a.low >= 0.0 => self.apply(Fun::Shift, a),
+            Abs => {
+                let size = a.size();
+                Term::new(call(a.e), 0.0, size)
+            }
+            Sign if a.low < -0.1 && a.high > 0.1 => Term::new(call(a.e), -1.0, 1.0),
+            Sign => self.apply(Fun::Square, a),
+            Floor | Ceil | Round | Rint | Trunc => {
+                let a = if a.high - a.low < 3.0 { self.apply(Fun::Scale, a) } else { a };
+                let scaled = if a.high - a.low < 3.0 {
+                    Term::new(bin(Binary::Mul, a.e, Expr::float(scalar, 4.0)), a.low * 4.0, a.high * 4.0)
+                } else {
+                    a
+                };
+                let (low, high) = (scaled.low.floor(), scaled.high.ceil());
+                Term::new(call(scaled.e), low, high)
+            }
+            Frac => Term::new(call(a.e), -1.0, 1.0),
+            Sqrt => {
+                let a = self.positive(a, 0.05);
+                let (low, high) = (a.low.sqrt(), a.high.sqrt());
+                Term::new(call(a.e), low, high)
+            }
+            Cbrt => {
+                let a = self.positive(a, 0.05);
+                let (low, high) = (a.low.cbrt(), a.high.cbrt());
+                Term::new(call(a.e), low, high)
+            }
+            Exp => {
+                let a = match self.random.below(3) {
+                    _ if a.high <= 3.0 && a.low >= -12.0 => a,
+                    0 => {
+                        let size = Expr::call(Abs, vec![a.e]);
+                        let a = Term::new(Expr::unary(Unary::Neg, size), -a.low.abs().max(a.high.abs()), 0.0);
+                        if a.low < -12.0 { self.narrowed(a, 4.0) } else { a }
+                    }
+                    _ => self.narrowed(a, 2.5),
+                };
+                let (low, high) = (a.low.exp(), a.high.exp());
+                Term::new(call(a.e), low, high)
+            }
+            Log | Log2 | Log10 => {
+                let a = self.positive(a, 0.1);
+                let of = |x: f64| match builtin {
+                    Log => x.ln(),
+                    Log2 => x.log2(),
+                    _ => x.log10(),
+                };
+                let (low, high) = (of(a.low), of(a.high));
+                Term::new(call(a.e), low, high)
+            }
+            Sin | Cos => {
+                let a = self.narrowed(a, 50.0);
+                Term::new(call(a.e), -1.0, 1.0)
+            }
+            Tan => {
+                let a = self.narrowed(a, 1.25);
+                let (low, high) = (a.low.tan(), a.high.tan());
+                Term::new(call(a.e), low, high)
+            }
+            Asin | Acos => {
+                let a = self.narrowed(a, 0.9375);
+                let (low, high) = if builtin == Asin { (-1.6, 1.6) } else { (0.0, 3.2) };
+                Term::new(call(a.e), low, high)
+            }
+            Atan => Term::new(call(a.e), -1.6, 1.6),
+            Sinh | Cosh => {
+                let a = self.narrowed(a, 3.0);
+                let size = a.size().cosh();
+                let low = if builtin == Cosh { 1.0 } else { -size };
+                Term::new(call(a.e), low, size)
+            }
+            Tanh => {
+                let a = self.narrowed(a, 8.0);
+                Term::new(call(a.e), -1.0, 1.0)
+            }
+            Erf | Erfc => {
+                let a = self.narrowed(a, 3.0);
+                let (low, high) = if builtin == Erf { (-1.0, 1.0) } else { (0.0, 2.0) };
+                Term::new(call(a.e), low, high)
+            }
+            Degrees => {
+                let a = self.narrowed(a, 10.0);
+                Term::new(call(a.e), a.low * 57.3, a.high * 57.3)
+            }
+            Radians => {
+                let (low, high) = (a.low * 0.01746, a.high * 0.01746);
+                Term::new(call(a.e), low, high)
+            }
+            Smoothstep => {
+                if a.high - a.low < 0.5 {
+                    return self.apply(Fun::Scale, a);
+                }
+                let third = (a.high - a.low) / 3.0;
+                let step = 2f64.powi((third / 2.0).log2().floor() as i32);
+                let from = ((a.low + third * 0.7) / step).round() * step;
+                let to = (((a.high - third * 0.7) / step).round() * step).max(from + step);
+                let (from, to) = (Expr::float(scalar, from), Expr::float(scalar, to));
+                Term::new(Expr::call(Smoothstep, vec![from, to, a.e]), 0.0, 1.0)
+            }
+            _ => self.apply(Fun::Scale, a),
+        }
+    }
+}

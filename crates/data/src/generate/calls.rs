@@ -1,0 +1,157 @@
+//! Functions, and loops within loops.
+
+use super::elementwise::{RANGES, float, line, scalars};
+use super::maker::Maker;
+use super::names;
+use super::term::{ARITHMETIC, MIXED, Op, PLAIN, Term};
+use crate::program::{Binary, Builtin, Expr, Fill, Func, Scalar, Stmt, Ty};
+
+/// A function of one to three numbers.
+fn function(m: &mut Maker, scalar: Scalar, earlier: &[(Func, usize)]) -> (Func, usize) {
+    let count = 1 + m.random.below(3);
+    let all = ["a", "b", "c"];
+    let params: Vec<(&str, Ty)> = all[..count].iter().map(|name| (*name, scalar.into())).collect();
+    let params = m.open_function(&params);
+    let mut terms: Vec<Term> = params.iter().map(|e| Term::new(e.clone(), -4.0, 4.0)).collect();
+    if m.random.chance(25) {
+        let op = *m.random.pick(&[Binary::Lt, Binary::Gt]);
+        let first = terms[0].clone();
+        let condition = m.threshold(&first, op);
+        let then = m.block(|m| {
+            let some = m.random.pick(&terms).clone();
+            let value = m.combine(vec![some], 1, 0, &PLAIN);
+            let value = m.narrowed(value, 4.0);
+            m.push(Stmt::Return(Some(value.e)));
+        });
+        m.push(Stmt::If(condition, then, vec![]));
+    }
+    if let Some((func, arity)) = earlier.last()
+        && m.random.chance(45)
+    {
+        let args: Vec<Expr> = (0..*arity)
+            .map(|_| {
+                let some = m.random.pick(&terms).clone();
+                m.narrowed(some, 4.0).e
+            })
+            .collect();
+        terms.push(Term::new(Expr::function(*func, args, scalar), -4.0, 4.0));
+    }
+    let unary = 1 + m.random.below(2);
+    let value = m.combine(terms, unary, 25, &MIXED);
+    let value = m.narrowed(value, 4.0);
+    m.push(Stmt::Return(Some(value.e)));
+    let (verb, noun) =
+        (*m.random.pick(names::VERBS), *m.random.pick(&["pair", "term", "part", "value", "level", "rate", "edge"]));
+    (m.close_function(&format!("{verb}_{noun}"), scalar), count)
+}
+
+/// Kernels that call functions.
+pub fn functions(m: &mut Maker) {
+    let scalar = float(m);
+    let mut made = vec![];
+    for _ in 0..1 + m.random.below(2) {
+        let next = function(m, scalar, &made);
+        made.push(next);
+    }
+    let count = 1 + m.random.below(3);
+    let mut l = line(m, count, scalar);
+    let mut terms = std::mem::take(&mut l.terms);
+    let inputs = terms.clone();
+    for (func, arity) in &made {
+        for _ in 0..1 + m.random.below(2) {
+            let args: Vec<Expr> = (0..*arity)
+                .map(|_| {
+                    let some = m.random.pick(&inputs).clone();
+                    m.narrowed(some, 4.0).e
+                })
+                .collect();
+            terms.push(Term::new(Expr::function(*func, args, scalar), -4.0, 4.0));
+        }
+    }
+    let unary = m.random.below(3);
+    let value = m.combine(terms, unary, 25, &ARITHMETIC);
+    let out = m.output(scalar, &[l.n]);
+    m.push(Stmt::Store(out, vec![l.i], value.e));
+}
+
+/// Loops within loops and branches within loops.
+pub fn nested(m: &mut Maker) {
+    let scalar = float(m);
+    let rows = m.size("rows", false, 0, 40);
+    let cols = m.size("cols", true, 0, 12);
+    let range = *m.random.pick(RANGES);
+    let a = m.input(scalar, &[rows, cols], Fill::Uniform(range.0, range.1));
+    let b = m.random.chance(60).then(|| m.input(scalar, &[cols], Fill::Uniform(-1.0, 1.0)));
+    let out = m.output(scalar, &[rows]);
+    let count = m.random.below(2);
+    let numbers = scalars(m, count, scalar);
+    let i = m.index("row", rows);
+    let first = *m.random.pick(&[0.0, 1.0, 0.5]);
+    let acc = m.changing("acc", Expr::float(scalar, first));
+    let high = m.extent(cols);
+    let depth = 1 + m.random.chance(55) as usize;
+    let branch = m.random.chance(70);
+    let inner_turns = m.random.within(2, 4);
+    m.count("j", Expr::int(0), high.clone(), 1, |m, j| {
+        let own = Term::new(Expr::load(a, vec![i.clone(), j.clone()], scalar), range.0, range.1);
+        let own = Term { e: m.bind(own.e), ..own };
+        let mut terms = vec![own.clone()];
+        terms.extend(b.map(|b| Term::new(Expr::load(b, vec![j.clone()], scalar), -1.0, 1.0)));
+        terms.extend(numbers.clone());
+        let body = |m: &mut Maker, mut terms: Vec<Term>| {
+            if m.random.chance(50) {
+                terms.push(Term::new(j.clone().cast(scalar), 0.0, 12.0));
+            }
+            let unary = 1 + m.random.below(2);
+            let value = m.combine(terms, unary, 15, &MIXED);
+            let value = m.narrowed(value, 4.0);
+            match m.random.below(3) {
+                0 => m.push(Stmt::Update(acc, Binary::Add, value.e)),
+                1 => m.push(Stmt::Update(acc, Binary::Sub, value.e)),
+                _ => {
+                    let now = Term::new(m.read(acc), -8.0, 8.0);
+                    let op = *m.random.pick(&[Op::Max, Op::Min, Op::Add]);
+                    let joined = m.join(op, now, value);
+                    let joined = m.narrowed(joined, 8.0);
+                    m.push(Stmt::Assign(acc, joined.e));
+                }
+            }
+        };
+        if branch {
+            let others = terms.clone();
+            let condition = super::elementwise::condition(m, &others);
+            let then = m.block(|m| {
+                if depth > 1 {
+                    m.count("k", Expr::int(0), Expr::int(inner_turns), 1, |m, k| {
+                        let mut terms = others.clone();
+                        terms.push(Term::new(k.cast(scalar), 0.0, 4.0));
+                        body(m, terms);
+                    });
+                } else {
+                    body(m, others.clone());
+                }
+            });
+            let otherwise = if m.random.chance(60) { m.block(|m| body(m, vec![own])) } else { vec![] };
+            m.push(Stmt::If(condition, then, otherwise));
+        } else {
+            let high = if m.random.chance(50) {
+                Expr::int(inner_turns)
+            } else {
+                Expr::binary(Binary::Add, j.clone(), Expr::int(1))
+            };
+            m.count("k", Expr::int(0), high, 1, |m, k| {
+                let mut terms = terms.clone();
+                let place =
+                    Expr::load(a, vec![i.clone(), Expr::call(Builtin::Min, vec![k.clone(), j.clone()])], scalar);
+                if m.random.chance(60) {
+                    terms.push(Term::new(place, range.0, range.1));
+                } else {
+                    terms.push(Term::new(k.cast(scalar), 0.0, 12.0));
+                }
+                body(m, terms);
+            });
+        }
+    });
+    let value = m.read(acc);
+    m.push(Stmt::Store(out, vec![i], value));
+}

@@ -1,0 +1,55 @@
+//! Rows on a real GPU: 100 of them, 20,000 with BORNITE_TEST_FULL=1, on fresh seeds. Skipped aloud where there is none.
+#![allow(missing_docs)]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bornite_cuda::Device;
+use bornite_data::{Rejected, Row, generate, verify};
+
+#[test]
+fn rows_are_right_on_a_gpu() {
+    let device = match Device::open(0) {
+        Ok(device) => device,
+        Err(why) => {
+            println!("skipped: {why}");
+            return;
+        }
+    };
+    const BATCH: u64 = 50;
+    let wanted = if std::env::var_os("BORNITE_TEST_FULL").is_some() { 20_000 } else { 100 };
+    let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_secs()));
+    println!("BORNITE_TEST_SEED={seed}");
+    let (next, right) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (undecided, wrong) = (AtomicU64::new(0), Mutex::new(vec![]));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while right.load(Ordering::Relaxed) < wanted {
+                    let first = next.fetch_add(BATCH, Ordering::Relaxed);
+                    let rows: Vec<Row> = (first..first + BATCH).filter_map(|n| generate(seed, n).ok()).collect();
+                    let checked = verify::gpu::check(&rows.iter().collect::<Vec<_>>(), &device).expect("the GPU works");
+                    for (row, outcome) in rows.iter().zip(checked) {
+                        match outcome {
+                            Ok(found) => {
+                                assert!(found.inputs >= 8 || row.program.sizes.is_empty(), "row {}", row.index);
+                                right.fetch_add(1, Ordering::Relaxed);
+                            }
+                            Err(Rejected::Undecided { .. } | Rejected::Blunt { .. }) => {
+                                undecided.fetch_add(1, Ordering::Relaxed);
+                            }
+                            Err(why) => wrong.lock().unwrap().push(format!("row {}: {why}\n{}", row.index, row.cuda)),
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (right, undecided) = (right.into_inner(), undecided.into_inner());
+    println!("{right} rows are right, {undecided} are undecided");
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{} of {right} disagree:\n{}", wrong.len(), wrong[..wrong.len().min(5)].join("\n\n"));
+    assert!(undecided * 20 < right, "{undecided} are undecided");
+}
