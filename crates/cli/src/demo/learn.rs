@@ -21,7 +21,7 @@ use serde_json::{Value as Json, json};
 use super::layout::Layout;
 use super::pairs::TRAIN;
 use super::progress::Progress;
-use crate::Failure;
+use crate::{Failure, note};
 
 /// A size of model.
 struct Size {
@@ -164,6 +164,7 @@ impl Rows {
 pub fn learn(pairs: &Path, out: &Path, device: Device, plan: &Plan<'_>) -> Result<(Learned, Trained), Failure> {
     let began = Instant::now();
     let &Size { layers, heads, width, batch, rate: highest, .. } = find(plan.model)?;
+    note("  learning the vocabulary, reading the pairs");
     let texts = texts(&pairs.join(TRAIN))?;
     let tokenizer = vocabulary(&texts)?;
     let config =

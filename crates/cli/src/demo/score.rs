@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 
 use super::layout::Layout;
 use super::progress::Progress;
-use crate::Failure;
+use crate::{Failure, note};
 
 /// What answers are compiled for; any GPU of the last years would do.
 const ARCH: &str = "sm_80";
@@ -146,6 +146,7 @@ pub fn score(trained: &Trained, layout: &Layout, pairs: Vec<Pair>, effort: Effor
     let start = Instant::now();
     let (bodies, tokens) = written(trained, layout, &pairs, effort)?;
     let writing_s = start.elapsed().as_secs_f64();
+    note("  judging the answers");
     let start = Instant::now();
     let judged: Result<Vec<Vec<(Answer, Row)>>, String> = (pairs.par_iter().zip(&bodies))
         .map(|(pair, bodies)| {
@@ -181,6 +182,7 @@ fn compile(judged: &mut [Vec<(Answer, Row)>]) -> Result<bool, Failure> {
     for (n, answers) in judged.iter().enumerate() {
         places.extend((0..answers.len()).filter(|m| answers[*m].0.judgement.rank() > 0).map(|m| (n, m)));
     }
+    note(&format!("  compiling {} answers with NVRTC", places.len()));
     let rows: Vec<&Row> = places.iter().map(|(n, m)| &judged[*n][*m].1).collect();
     let (_, refused) = to_ptx(&rows, ARCH)?;
     for (at, log) in refused {

@@ -82,12 +82,11 @@ fn prompt(source: &str) -> Option<String> {
 /// One dimension, `float` everywhere, one array that is written.
 fn is_plain(program: &Program) -> bool {
     let float = Ty::Scalar(Scalar::F32);
-    let index = |ty: Ty| ty == Ty::I32;
     program.grid.len() == 1
         && program.sizes.len() == 1
         && program.functions.is_empty()
         && program.arrays.iter().all(|array| array.ty == float && array.shape.len() == 1)
-        && program.body.vars.iter().all(|var| var.ty == float || index(var.ty))
+        && program.body.vars.iter().all(|var| var.ty == float || var.ty == Ty::I32)
 }
 
 impl Pair {
