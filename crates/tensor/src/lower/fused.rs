@@ -14,6 +14,7 @@ use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, Scalar, Stmt, Type, Value};
 
 use super::blocks;
+use super::spread::{Spread, usual_spread};
 use super::{Coordinates, Lowered, Lowering, accumulator, aligned, extreme, look_through, reports, seen};
 use crate::node::{Node, Op, Reduce};
 use crate::{DType, Device, Result, Tensor};
@@ -38,15 +39,6 @@ pub(crate) struct Group<'a> {
     pub order: Vec<&'a Tensor>,
     /// How the work is spread on a GPU, where that was measured.
     pub spread: Option<Spread>,
-}
-
-/// How a kernel's work is spread over threads. It changes no bit of what is computed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Spread {
-    /// Elements a thread takes at once.
-    pub lanes: usize,
-    /// Threads a block.
-    pub threads: u32,
 }
 
 thread_local! {
@@ -148,24 +140,8 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &InPlaceO
     Ok(Lowered { threads, guarded: in_place.guarded, ..l.finish()? })
 }
 
-/// The ways to spread a group's work over the threads of a GPU, the usual one first.
-pub(crate) fn spreads(group: &Group<'_>, device: Device) -> Vec<Spread> {
-    let usual = match (blocks::shape(group, || shared_bytes(device)), group.form) {
-        (None, Form::Elements(elements)) => usual_spread(group, elements),
-        (Some(blocks::Shape::Rows(rows)), _) if rows.threads == blocks::WARP => {
-            return [4, 1, 2, 8].map(|warps| Spread { lanes: 1, threads: 32 * warps }).into();
-        }
-        _ => return vec![],
-    };
-    let Form::Elements(elements) = group.form else { return vec![] };
-    let lanes =
-        [1, 2, 4, 8].into_iter().filter(|lanes| elements.is_multiple_of(*lanes) && *lanes <= widest(group, elements));
-    let all = lanes.flat_map(|lanes| [64, 128, BLOCK].map(|threads| Spread { lanes, threads }));
-    [usual].into_iter().chain(all.filter(|spread| *spread != usual)).collect()
-}
-
 /// Shared memory that a block can have on a device.
-fn shared_bytes(device: Device) -> usize {
+pub(super) fn shared_bytes(device: Device) -> usize {
     // What every GPU has, and where there is none what the largest have.
     const LEAST: usize = 48 << 10;
     const MOST: usize = 227 << 10;
@@ -195,23 +171,6 @@ fn index_type(group: &Group<'_>) -> Scalar {
         largest = views.iter().chain([&base]).fold(largest, |n, t| n.max(t.0.elements()));
     }
     if largest <= i32::MAX as usize { Scalar::I32 } else { Scalar::I64 }
-}
-
-/// How many elements are 16 bytes of the widest type in memory.
-fn widest(group: &Group<'_>, elements: usize) -> usize {
-    let inputs = group.order.iter().flat_map(|t| t.0.reads()).map(|input| look_through(input).0);
-    let loaded = inputs.filter(|base| group.order.iter().all(|t| t.0.id != base.0.id) && base.0.elements() == elements);
-    let bytes = loaded.chain(group.outputs.iter().copied()).map(|t| t.0.dtype.bytes()).max().unwrap_or(4);
-    16 / bytes
-}
-
-/// As many elements a thread as leave enough threads to keep all of a GPU busy. Blocks of fewer threads were never faster on
-/// an H200, at any size.
-fn usual_spread(group: &Group<'_>, elements: usize) -> Spread {
-    const BUSY_THREADS: usize = 1 << 15;
-    let lanes = [widest(group, elements), 4, 2].into_iter();
-    let lanes = lanes.filter(|n| elements.is_multiple_of(*n)).find(|n| elements / n >= BUSY_THREADS).unwrap_or(1);
-    Spread { lanes, threads: BLOCK }
 }
 
 /// True if a kernel over elements is the same for any number of them: each is computed from elements that have its number,
