@@ -64,7 +64,13 @@ pub fn rows(device: Device) -> usize {
 
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let began = Instant::now();
-    let tell = |text: &str| if options.json { Ok(note(text)) } else { print(&format!("{text}\n")) };
+    let tell = |text: &str| {
+        if !options.json {
+            return print(&format!("{text}\n"));
+        }
+        note(text);
+        Ok(())
+    };
     tell("1. A CUDA kernel with a mistake, checked without a GPU")?;
     let race = race::find()?;
     tell(&format!("{}found in {:.2} s\n", race.shown(), began.elapsed().as_secs_f64()))?;
