@@ -6,6 +6,7 @@
 mod bench;
 mod cache;
 mod data;
+mod demo;
 mod devices;
 mod doctor;
 mod eval;
@@ -30,6 +31,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// See it all in four minutes: a race found, kernels made, a GPT trained to write CUDA
+    Demo(demo::Options),
     /// List the devices that tensors can live on
     Devices {
         /// Write JSON to stdout
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let outcome = match cli.command {
+        Command::Demo(options) => demo::run(&options),
         Command::Devices { json } => devices::run(json),
         Command::Doctor { json } => doctor::run(json),
         Command::Train(options) => train::run(&options),

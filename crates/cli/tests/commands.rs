@@ -241,7 +241,7 @@ fn the_manual_is_the_help() {
     let cache = ["stats", "clear", "warm"].map(|name| ["cache", name]);
     let model = ["import", "export"].map(|name| ["model", name]);
     let data = ["make", "verify", "stats", "show", "ingest"].map(|name| ["data", name]);
-    let commands = [&[][..], &["train"], &["generate"], &["eval"], &["model"]].into_iter();
+    let commands = [&[][..], &["demo"], &["train"], &["generate"], &["eval"], &["model"]].into_iter();
     let commands = commands.chain([&["devices"][..], &["doctor"], &["bench"], &["cache"], &["data"], &["kernel"]]);
     let nested = model.iter().chain(&cache).chain(&data).chain(&kernel).map(|command| &command[..]);
     for command in commands.chain(nested) {

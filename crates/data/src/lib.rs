@@ -12,6 +12,7 @@
 //! | wrong twins of rows | [`fault`] |
 //! | rows of kernels that people wrote | [`ingest`] |
 //! | datasets as files: made, resumed, read, checked | [`files`] |
+//! | short kernels to learn from, and what an answer is worth | [`task`] |
 //!
 //! This crate must not know of training or the command line.
 //!
@@ -33,6 +34,7 @@ pub mod inputs;
 pub mod program;
 mod random;
 pub mod row;
+pub mod task;
 pub mod verify;
 
 pub use category::Category;
