@@ -5,6 +5,7 @@
 
 mod bench;
 mod cache;
+mod data;
 mod demo;
 mod devices;
 mod doctor;
@@ -55,6 +56,9 @@ enum Command {
     Model(model::Command),
     /// Measure tensor operations, beside a peer's figures if given
     Bench(bench::Options),
+    /// Make, check, count and show datasets of verified kernels
+    #[command(subcommand)]
+    Data(data::Command),
     /// List, write, check, run, time and tune kernels
     #[command(subcommand)]
     Kernel(kernel::Command),
@@ -86,6 +90,7 @@ fn main() -> ExitCode {
         Command::Eval(options) => eval::run(&options),
         Command::Model(command) => model::run(&command),
         Command::Bench(options) => bench::run(&options),
+        Command::Data(command) => data::run(&command),
         Command::Kernel(command) => kernel::run(&command),
         Command::Cache(command) => cache::run(&command),
     };
@@ -94,7 +99,8 @@ fn main() -> ExitCode {
         Err(error) => {
             note(&format!("error: {}", with_causes(&*error)));
             let misused = matches!(error.downcast_ref(), Some(bornite::Error::UnknownDevice(_)))
-                || matches!(error.downcast_ref(), Some(bornite_nn::Error::Config(_)));
+                || matches!(error.downcast_ref(), Some(bornite_nn::Error::Config(_)))
+                || matches!(error.downcast_ref(), Some(bornite_data::files::Error::Asked(_)));
             ExitCode::from(if misused { 2 } else { 1 })
         }
     }
