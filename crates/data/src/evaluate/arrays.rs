@@ -17,6 +17,16 @@ impl Contents {
     }
 }
 
+impl Contents {
+    /// Whether every float has a bound as its type holds it: without one, any result would pass.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.cells.iter().enumerate().all(|(n, cell)| match cell {
+            Value::Float(ball) => ball.to(self.scalars[n % self.scalars.len()]).err.is_finite(),
+            _ => true,
+        })
+    }
+}
+
 impl<'p> Machine<'p, '_> {
     /// Where an element begins among the components of an array.
     pub(super) fn place(&mut self, array: Array, at: &'p [Expr], frame: &mut Frame) -> Done<usize> {

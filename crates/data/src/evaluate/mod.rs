@@ -112,6 +112,9 @@ pub fn run(program: &Program, sizes: &[u32], values: &[Value], arrays: &mut [Con
     }
     for contents in machine.arrays.iter_mut() {
         contents.settle();
+        if !contents.is_bounded() {
+            return Err(Stop::Undecided);
+        }
     }
     Ok(())
 }
