@@ -39,6 +39,16 @@ fn tiny(scalar: Scalar) -> f64 {
     }
 }
 
+/// The largest number.
+fn largest(scalar: Scalar) -> f64 {
+    match scalar {
+        Scalar::F16 => 65504.0,
+        Scalar::BF16 => half::bf16::MAX.to_f64(),
+        Scalar::F64 => f64::MAX,
+        _ => f32::MAX as f64,
+    }
+}
+
 /// The number of a type nearest to a value, ties to even.
 pub fn nearest(scalar: Scalar, value: f64) -> f64 {
     match scalar {
@@ -64,17 +74,23 @@ impl Ball {
     /// A result that rounds once to its type; `inherited` is what its operands bring.
     pub fn rounded(mid: f64, inherited: f64, scalar: Scalar) -> Ball {
         if inherited == 0.0 && scalar != Scalar::F64 && nearest(scalar, mid) == mid {
-            return Ball::exact(mid);
+            return Ball::exact(mid).within(scalar);
         }
         let own = if scalar == Scalar::F64 { 3.0 } else { 1.0000001 };
-        Ball { mid, err: inherited * 1.0000001 + mid.abs() * unit(scalar) * own + tiny(scalar) }
+        Ball { mid, err: inherited * 1.0000001 + mid.abs() * unit(scalar) * own + tiny(scalar) }.within(scalar)
+    }
+
+    /// What its type may not hold has no bound: a kernel goes on with infinity where f64 has a number.
+    fn within(self, scalar: Scalar) -> Ball {
+        let holds = !self.mid.is_finite() || self.mid.abs() + self.err <= largest(scalar);
+        if holds { self } else { Ball { mid: self.mid, err: f64::INFINITY } }
     }
 
     /// The value of a function.
     fn function(mid: f64, inherited: f64, scalar: Scalar) -> Ball {
         let narrow = if matches!(scalar, Scalar::F16 | Scalar::BF16) { 1.0 } else { FUNCTION_ULPS };
         let own = mid.abs() * unit(scalar) * 2.0 * narrow + tiny(scalar) * 8.0;
-        Ball { mid, err: inherited * 1.0000001 + own }
+        Ball { mid, err: inherited * 1.0000001 + own }.within(scalar)
     }
 
     /// Sum.
@@ -244,6 +260,23 @@ fn erfc_far(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_type_cannot_hold_has_no_bound() {
+        for (scalar, held, beyond) in [
+            (Scalar::F16, 65000.0, 66000.0),
+            (Scalar::F16, 300.0, 1e6),
+            (Scalar::BF16, 3.3e38, 3.5e38),
+            (Scalar::F32, 3.4e38, 3.5e38),
+            (Scalar::F32, 1e30, 6.6e41),
+        ] {
+            for sign in [1.0, -1.0] {
+                let sum = |of: f64| Ball::exact(sign * of / 2.0).add(Ball::exact(sign * of / 2.0), scalar);
+                assert!(sum(held).err.is_finite(), "{scalar:?} holds {held}");
+                assert!(sum(beyond).err.is_infinite(), "{scalar:?} does not hold {beyond}");
+            }
+        }
+    }
 
     #[test]
     fn erf_has_its_known_values() {

@@ -7,6 +7,7 @@ mod calls;
 mod describe;
 mod elementwise;
 mod grids;
+mod histogram;
 mod image;
 mod integer;
 mod maker;
@@ -63,7 +64,7 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
         Category::Nested => calls::nested(m),
         Category::Reduction => return together(maker, category, |m| reduce::reduction(m, None)),
         Category::Scan => return together(maker, category, reduce::scan),
-        Category::Histogram => return together(maker, category, reduce::histogram),
+        Category::Histogram => return together(maker, category, histogram::histogram),
         Category::SharedMemory => return together(maker, category, shared::shared_memory),
         Category::WarpShuffle => return together(maker, category, shuffle::warp_shuffle),
         Category::TiledMatmul => return together(maker, category, matmul::tiled_matmul),

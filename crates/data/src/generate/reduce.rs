@@ -1,10 +1,10 @@
-//! Reductions, scans and histograms: plain loops and atomics in the source, blocks of threads in the CUDA text.
+//! Reductions and scans: plain loops and atomics in the source, blocks of threads in the CUDA text.
 
 use super::block::{Own, Plan, Reduce, Way, along_x, indent, reduced, written};
 use super::elementwise::{RANGES, scalars};
 use super::maker::Maker;
 use super::term::{ARITHMETIC, MATH, MIXED, Menu, PLAIN, Term};
-use crate::program::{Array, Binary, Builtin, Expr, Fill, Scalar, Size, Stmt, Update};
+use crate::program::{Array, Binary, Builtin, Expr, Fill, Scalar, Size, Stmt};
 
 /// Arrays that elements are made of.
 pub struct Elements {
@@ -379,145 +379,5 @@ pub fn scan(m: &mut Maker) -> Option<Plan> {
             indent(1, &lines)
         });
         along_x(text, threads, (n, threads), kind)
-    }))
-}
-
-/// Counts of values in bins.
-pub fn histogram(m: &mut Maker) -> Option<Plan> {
-    let n = m.size("n", false, 0, 600);
-    let bins = *m.random.pick(&[8u32, 10, 16, 20, 32, 50, 64]);
-    let float = m.random.chance(55);
-    let key_scalar = if float { Scalar::F32 } else { Scalar::I32 };
-    let (low, high) = if float { *m.random.pick(&[(0.0, 1.0), (-2.0, 2.0), (0.0, 8.0)]) } else { (0.0, 1000.0) };
-    let name = *m.random.pick(&["keys", "values", "samples", "data", "x"]);
-    let keys = m.array(name, key_scalar, &[n], Fill::Uniform(low, high), false);
-    let second = m.random.chance(45).then(|| {
-        let range = if float { (-1.0, 1.0) } else { (0.0, 100.0) };
-        (m.input(key_scalar, &[n], Fill::Uniform(range.0, range.1)), range)
-    });
-    let weight = *m.random.weighted(&[(4, None), (3, Some(Scalar::F32)), (3, Some(Scalar::I32))]);
-    let weights = weight.map(|scalar| {
-        let fill = if scalar.is_float() { Fill::Uniform(0.0, 2.0) } else { Fill::Uniform(1.0, 9.0) };
-        m.array("weights", scalar, &[n], fill, false)
-    });
-    let scalar = weight.unwrap_or(Scalar::I32);
-    let name = *m.random.pick(&["counts", "hist", "bins_out", "histogram"]);
-    let out = m.array(name, scalar, &[Size::Known(bins)], Fill::Zero, true);
-    let i = m.index("i", n);
-    let binds = std::mem::replace(&mut m.binds, false);
-    let key = Expr::load(keys, vec![i.clone()], key_scalar);
-    let bin = if float {
-        let mut leaves = vec![Term::new(key.clone(), low, high)];
-        for _ in 0..m.random.below(3) {
-            leaves.push(leaves[0].clone());
-        }
-        if let Some((array, range)) = second {
-            leaves.push(Term::new(Expr::load(array, vec![i.clone()], key_scalar), range.0, range.1));
-        }
-        let menu: &Menu = if m.random.chance(50) { &MATH } else { &ARITHMETIC };
-        let unary = m.random.below(5);
-        let term = m.combine(leaves, unary, 0, menu);
-        let term = m.narrowed(term, 200.0);
-        let span = (term.high - term.low).max(0.5);
-        let factor = (bins as f64 / span * 16.0).round().max(1.0) / 16.0;
-        let shifted = if term.low == 0.0 {
-            term.e
-        } else {
-            let low = (term.low * 16.0).floor() / 16.0;
-            let op = if low < 0.0 { Binary::Add } else { Binary::Sub };
-            Expr::binary(op, term.e, Expr::float(Scalar::F32, low.abs()))
-        };
-        let scaled = Expr::binary(Binary::Mul, shifted, Expr::float(Scalar::F32, factor));
-        let place = scaled.cast(Scalar::I32);
-        Expr::call(Builtin::Clamp, vec![place, Expr::int(0), Expr::int(bins as i64 - 1)])
-    } else {
-        let mut leaves = vec![Term::new(key.clone(), low, high)];
-        for _ in 0..m.random.below(3) {
-            leaves.push(leaves[0].clone());
-        }
-        if let Some((array, range)) = second {
-            leaves.push(Term::new(Expr::load(array, vec![i.clone()], key_scalar), range.0, range.1));
-        }
-        let unary = 1 + m.random.below(4);
-        let term = m.combine_int(leaves, unary, 0);
-        let term = m.not_negative(term);
-        Expr::binary(Binary::Rem, term.e, Expr::int(bins as i64))
-    };
-    let mut amount = match (weights, scalar) {
-        (Some(w), scalar) => Term::new(Expr::load(w, vec![i.clone()], scalar), 0.0, 9.0),
-        _ => Term::new(Expr::int(1), 1.0, 1.0),
-    };
-    if weights.is_some() && m.random.chance(70) {
-        let unary = 1 + m.random.below(3);
-        amount = if scalar.is_float() {
-            m.combine(vec![amount.clone(), amount], unary, 0, &MIXED)
-        } else {
-            m.combine_int(vec![amount], unary, 0)
-        };
-    }
-    m.binds = binds;
-    let bin = m.bind_as("bin_id", bin);
-    let condition = m.random.chance(35).then(|| {
-        let op = *m.random.pick(&[Binary::Gt, Binary::Lt]);
-        if float {
-            m.threshold(&Term::new(key, low, high), op)
-        } else {
-            Expr::binary(op, key, Expr::int(m.random.within(300, 700)))
-        }
-    });
-    let step = Stmt::Atomic(Update::Add, out, vec![bin.clone()], amount.e.clone());
-    match condition.clone() {
-        Some(condition) => m.push(Stmt::If(condition, vec![step], vec![])),
-        None => m.push(step),
-    }
-    if m.random.chance(25) {
-        return None;
-    }
-    let threads = *m.random.pick(&[64u32, 128, 128, 256]);
-    let each = *m.random.pick(&[1u32, 1, 2, 4]);
-    let own = Own::new(m);
-    let restrict = m.random.chance(60);
-    Some(Box::new(move |program| {
-        let text = written(program, restrict, |p| {
-            let (i_name, n_name) = (p.shown(&i), crate::program::python::size(program, n));
-            let out_name = program.array(out).name.clone();
-            let Own { t, tile, step: s, .. } = &own;
-            let zero = if scalar.is_float() { "0.0f" } else { "0" };
-            let lets = p.lines(&program.body.stmts[..1], 2);
-            let (bin, amount) = (p.shown(&bin), p.shown(&amount.e));
-            let mut text = indent(
-                1,
-                &[
-                    format!("__shared__ {} {tile}[{bins}];", scalar.c()),
-                    format!("int {t} = threadIdx.x;"),
-                    format!("for (int {s} = {t}; {s} < {bins}; {s} += blockDim.x) {tile}[{s}] = {zero};"),
-                    "__syncthreads();".into(),
-                ],
-            );
-            if each == 1 {
-                text +=
-                    &format!("    int {i_name} = blockIdx.x * blockDim.x + {t};\n    if ({i_name} < {n_name}) {{\n");
-            } else {
-                text += &format!(
-                    "    for (int {i_name} = blockIdx.x * blockDim.x + {t}; {i_name} < {n_name}; {i_name} += blockDim.x * gridDim.x) {{\n"
-                );
-            }
-            text += &lets;
-            let add = format!("atomicAdd(&{tile}[{bin}], {amount});");
-            text += &match &condition {
-                Some(condition) => format!("        if ({}) {add}\n", p.shown(condition)),
-                None => format!("        {add}\n"),
-            };
-            text += "    }\n    __syncthreads();\n";
-            text + &indent(
-                1,
-                &[
-                    format!("for (int {s} = {t}; {s} < {bins}; {s} += blockDim.x) {{"),
-                    format!("    if ({tile}[{s}] != {zero}) atomicAdd(&{out_name}[{s}], {tile}[{s}]);"),
-                    "}".into(),
-                ],
-            )
-        });
-        along_x(text, threads, (n, threads * each), "shared_histogram")
     }))
 }

@@ -40,8 +40,12 @@ pub fn check(rows: &[&Row], device: &Arc<Device>) -> Result<Vec<Result<Checked, 
                 .chain(program.sizes.iter().map(|_| Scalar::I32.into()))
                 .map(|ty| ty.element().map_or(4, |scalar| scalar.bits() as usize / 8))
                 .collect();
-            let function = Function::load(device, &batch.code, &symbol(number, row), program.arrays.len(), sizes)?;
-            outcome[*n] = launched(row, &function, &cases)?;
+            let name = symbol(number, row);
+            outcome[*n] = match Function::load(device, &batch.code, &name, program.arrays.len(), sizes) {
+                Ok(function) => launched(row, &function, &cases)?,
+                // Others of the batch may be there: a device that is broken shows itself with their launches.
+                Err(why) => Err(Rejected::Compile(format!("'{name}' cannot be loaded: {why}"))),
+            };
         }
     }
     Ok(outcome)

@@ -4,6 +4,7 @@ pub mod compile;
 pub mod gpu;
 mod memory;
 mod run;
+mod signature;
 
 use crate::Row;
 pub use run::{Checked, Expected, Limits, against, against_within, expected, source_against};

@@ -5,7 +5,7 @@ use bornite_ir::{Arg, FaultKind, Kernel, Scalar as IrScalar, Value as IrValue, p
 use bornite_lang::cuda::Module;
 use bornite_lang::{Given, Lowered, Request};
 
-use super::Rejected;
+use super::{Rejected, signature};
 use crate::Row;
 use crate::evaluate::{self, Ball, Contents, Stop, Value};
 use crate::inputs::{INPUTS, Input, input};
@@ -27,6 +27,9 @@ pub struct Limits {
 
 /// Of rows, which end by construction.
 const OWN: Limits = Limits { statements: 2_000_000 };
+
+/// One in so many elements may have a wider bound.
+const BLUNT_ELEMENTS: usize = 100;
 
 /// What a check did.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -68,25 +71,33 @@ pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejec
     Ok(all)
 }
 
-/// Bounds must be narrow beside the sizes of what they bound, over all inputs.
+/// Bounds must be narrow beside the sizes of what they bound, over all inputs: in sum, and of nearly every element, lest
+/// one large element excuse wide bounds of all others.
 fn sharp(all: &[Expected]) -> Result<(), Rejected> {
     let arrays = all.first().map_or(0, |case| case.after.len());
     for n in 0..arrays {
-        let (mut size, mut bound, mut count) = (0.0, 0.0, 0);
-        for cell in all.iter().flat_map(|case| &case.after[n].cells) {
-            if let Value::Float(ball) = cell {
-                size += ball.mid.abs();
-                bound += ball.err;
-                count += 1;
-            }
+        let mut balls: Vec<Ball> = (all.iter().flat_map(|case| &case.after[n].cells))
+            .filter_map(|cell| if let Value::Float(ball) = cell { Some(*ball) } else { None })
+            .collect();
+        if balls.is_empty() {
+            continue;
         }
         let narrow = match all[0].after[n].scalars[0] {
             Scalar::F16 => 0.03,
             Scalar::BF16 => 0.1,
             _ => BLUNT,
         };
-        if count > 0 && bound > size * narrow + count as f64 * 1e-9 {
+        let (size, bound) = balls.iter().fold((0.0, 0.0), |(s, b), ball| (s + ball.mid.abs(), b + ball.err));
+        if bound > size * narrow + balls.len() as f64 * 1e-9 {
             return Err(Rejected::Blunt { bound, size });
+        }
+        balls.sort_unstable_by(|a, b| a.mid.abs().total_cmp(&b.mid.abs()));
+        // An element near zero among others of some size is what cancellation leaves: theirs counts.
+        let median = balls[balls.len() / 2].mid.abs();
+        let blunt = |ball: &&Ball| ball.err > narrow * ball.mid.abs().max(median) + 1e-9;
+        if balls.iter().filter(blunt).count() > balls.len() / BLUNT_ELEMENTS {
+            let first = balls.iter().find(blunt).copied().unwrap_or(balls[0]);
+            return Err(Rejected::Blunt { bound: first.err, size: first.mid.abs().max(median) });
         }
     }
     Ok(())
@@ -112,12 +123,14 @@ pub fn source_against(program: &Program, source: &str, expected: &[Expected]) ->
             request = request.shape(&array.name, &extents);
         }
         let lowered = module.kernel(&program.name, &request).map_err(wrong)?;
+        signature::of_source(program, &lowered).map_err(Rejected::Source)?;
         one(program, &lowered, case, number, OWN)?;
     }
     Ok(())
 }
 
-/// Checks any CUDA text of a program against what is expected.
+/// Checks any CUDA text of a program against what is expected. It must have the program's parameters, in order, by name
+/// and type; leave alone the arrays that the program only reads; and give what is expected in all others.
 pub fn against(program: &Program, cuda: &str, expected: &[Expected]) -> Result<Checked, Rejected> {
     against_within(program, cuda, expected, OWN)
 }
@@ -134,6 +147,7 @@ pub fn against_within(
     for (number, case) in expected.iter().enumerate() {
         let lowered = module.kernel(&program.name, &request(program, &case.input.sizes));
         let lowered = lowered.map_err(|e| Rejected::Text(e.to_string()))?;
+        signature::of_text(program, &lowered).map_err(Rejected::Text)?;
         checked.compared += one(program, &lowered, case, number, limits)?;
         checked.inputs += 1;
         checked.instances += program.grid.iter().map(|(_, s)| s.of(&case.input.sizes) as u64).product::<u64>();
@@ -150,6 +164,7 @@ fn value(scalar: IrScalar, of: &Value) -> IrValue {
     }
 }
 
+/// Runs a text whose parameters are those of the program; how many components were compared.
 fn one(
     program: &Program,
     lowered: &Lowered,
@@ -196,12 +211,35 @@ fn one(
     for (name, given) in &lowered.params {
         let Given::View(n) = given else { continue };
         let Some(at) = program.arrays.iter().position(|array| array.name == *name) else { continue };
+        let found = unpacked(kernel, *n as usize, &memory[*n as usize], &case.after[at]);
         if program.arrays[at].written {
-            let found = unpacked(kernel, *n as usize, &memory[*n as usize], &case.after[at]);
             count += compared(&found, &case.after[at], name, number)?;
+        } else if packed(kernel, *n as usize, &case.input.arrays[at]) != memory[*n as usize] {
+            return Err(clobbered(&found, &case.input.arrays[at], name, number));
         }
     }
-    Ok(count)
+    let wanted: usize = (program.arrays.iter().zip(&case.after))
+        .filter(|(array, _)| array.written)
+        .map(|(_, after)| after.cells.len())
+        .sum();
+    match count == wanted {
+        true => Ok(count),
+        false => Err(Rejected::Text(format!("it gives {count} of the {wanted} components that are expected"))),
+    }
+}
+
+/// What is said of a text that writes to an array which its program only reads.
+fn clobbered(found: &[Value], before: &Contents, name: &str, input: usize) -> Rejected {
+    let number = |value: &Value| match value {
+        Value::Float(ball) => ball.mid,
+        Value::Int(value) => *value as f64,
+        Value::Bool(truth) => (*truth == Some(true)) as u8 as f64,
+        Value::Many(_) => 0.0,
+    };
+    // A zero that changed its sign compares equal: the first element stands for it.
+    let element = found.iter().zip(&before.cells).position(|(a, b)| number(a) != number(b)).unwrap_or(0);
+    let (found, expected) = (number(&found[element]), number(&before.cells[element]));
+    Rejected::Differs { input, array: name.to_owned(), element, found, expected, bound: 0.0 }
 }
 
 /// The memory of a view.
@@ -263,4 +301,32 @@ pub fn compared(found: &[Value], after: &Contents, name: &str, input: usize) -> 
         }
     }
     Ok(after.cells.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_element_does_not_excuse_wide_bounds_of_others() {
+        let case = |large: usize, wide: usize, bound: f64| {
+            let cell =
+                |n: usize| Ball { mid: if n < large { 1e6 } else { 1.0 }, err: if n < wide { bound } else { 1e-6 } };
+            let cells = (0..1000).rev().map(|n| Value::Float(cell(n))).collect();
+            let after = vec![Contents::new(vec![1000], vec![Scalar::F32], cells)];
+            vec![Expected { input: Input { sizes: vec![], values: vec![], arrays: vec![] }, after }]
+        };
+        // The large one is among the wide, and not wide beside its own size.
+        for (large, wide, bound, passes) in [
+            (0, 0, 0.0, true),
+            (1, 1000, 0.5, false),
+            (1, 12, 0.5, false),
+            (1, 11, 0.5, true),
+            (0, 1000, 0.5, false),
+            (1, 1000, 0.01, true),
+        ] {
+            let found = sharp(&case(large, wide, bound));
+            assert_eq!(found.is_ok(), passes, "{large} large, {wide} wide by {bound}: {found:?}");
+        }
+    }
 }

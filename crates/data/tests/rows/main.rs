@@ -3,6 +3,7 @@
 
 mod compiled;
 mod host;
+mod judged;
 mod sharp;
 mod tasks;
 

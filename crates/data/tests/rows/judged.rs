@@ -1,0 +1,116 @@
+//! Texts that are not the program's, as whoever writes them may hand them in: rejected for what they are, without a panic.
+
+use std::collections::BTreeMap;
+
+use bornite_data::program::{Scalar, Ty};
+use bornite_data::verify::{against, expected};
+use bornite_data::{Category, Rejected, Row, make};
+
+use crate::{full, seed};
+
+/// A row's CUDA text: up to the parameters of the kernel, these, and the rest.
+fn parts(row: &Row) -> (String, Vec<String>, String) {
+    let head = format!("__global__ void {}(", row.name);
+    let begin = row.cuda.find(&head).expect("the kernel's head") + head.len();
+    let end = begin + row.cuda[begin..].find(')').expect("the end of its parameters");
+    let params = row.cuda[begin..end].split(',').map(|param| param.trim().to_owned()).collect();
+    (row.cuda[..begin].to_owned(), params, row.cuda[end..].to_owned())
+}
+
+/// Texts whose parameters are others, each with what is wrong with it.
+fn other_parameters(row: &Row) -> Vec<(&'static str, String)> {
+    let (before, params, after) = parts(row);
+    let text = |params: &[String], after: &str| format!("{before}{}{after}", params.join(", "));
+    let mut all = vec![
+        ("none", format!("__global__ void {}() {{}}\n", row.name)),
+        ("one more", text(&[params.clone(), vec!["float added".into()]].concat(), &after)),
+    ];
+    if params.len() > 1 {
+        let reversed: Vec<String> = params.iter().rev().cloned().collect();
+        all.push(("another order", text(&reversed, &after)));
+    }
+    for (n, param) in params.iter().enumerate() {
+        let mut fewer = params.clone();
+        fewer.remove(n);
+        all.push(("one fewer", text(&fewer, ") {}\n")));
+        let mut with = |what, from: &str, to: &str| {
+            let mut others = params.clone();
+            others[n] = param.replacen(from, to, 1);
+            if others[n] != *param {
+                all.extend([(what, text(&others, ") {}\n")), (what, text(&others, &after))]);
+            }
+        };
+        with("a wider element", "float*", "double*");
+        with("a narrower element", "double*", "float*");
+        with("other integers", "int*", "long long*");
+        with("a number for a vector", "float4*", "float*");
+        with("a number for a vector", "float3*", "float*");
+        with("a number for a vector", "float2*", "float*");
+        with("a vector for a number", "float*", "float4*");
+        with("an integer for a size", "int ", "long long ");
+        with("a value for a pointer", "float* ", "float ");
+    }
+    all
+}
+
+/// Texts that compute what they should and change an array that the program only reads.
+fn clobbering(row: &Row) -> Vec<String> {
+    let (before, params, after) = parts(row);
+    let number = |ty| matches!(ty, Ty::Scalar(Scalar::F32 | Scalar::I32));
+    let read = row.program.arrays.iter().enumerate().filter(|(_, array)| !array.written && number(array.ty));
+    let first = "blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0 && threadIdx.y == 0";
+    read.filter_map(|(n, array)| {
+        let mut params = params.clone();
+        params[n] = params[n].trim_start_matches("const ").to_owned();
+        let end = after.rfind('}')?;
+        let body = format!("{}    if ({first} && threadIdx.z == 0) {}[0] += 1;\n}}\n", &after[..end], array.name);
+        Some(format!("{before}{}{body}", params.join(", ")))
+    })
+    .collect()
+}
+
+#[test]
+fn texts_with_other_parameters_are_rejected() {
+    let seed = seed();
+    let mut met: BTreeMap<&str, usize> = BTreeMap::new();
+    for category in Category::ALL {
+        for index in 0..if full() { 40 } else { 3 } {
+            let Ok(row) = make(seed, index, &[*category]) else { continue };
+            let Ok(cases) = expected(&row.program, [row.seed, row.index]) else { continue };
+            for (what, cuda) in other_parameters(&row) {
+                let found = against(&row.program, &cuda, &cases[..2]);
+                assert!(matches!(found, Err(Rejected::Text(_))), "{what}: {found:?}\n{cuda}");
+                *met.entry(what).or_default() += 1;
+            }
+        }
+    }
+    println!("{met:?}");
+    for what in ["none", "another order", "one fewer", "a wider element", "a number for a vector"] {
+        assert!(met.contains_key(what), "no text with {what}: {met:?}");
+    }
+}
+
+#[test]
+fn texts_that_change_what_they_should_read_are_rejected() {
+    let seed = seed();
+    let (mut named, mut all) = (0, 0);
+    for index in 0..if full() { 400 } else { 40 } {
+        let Ok(row) = make(seed, index, &[Category::Arithmetic, Category::Atomic, Category::Reduction]) else {
+            continue;
+        };
+        let Ok(cases) = expected(&row.program, [row.seed, row.index]) else { continue };
+        for cuda in clobbering(&row) {
+            let read = |name: &str| row.program.arrays.iter().any(|array| array.name == name && !array.written);
+            match against(&row.program, &cuda, &cases) {
+                Ok(_) => panic!("an array that is read is changed:\n{cuda}"),
+                Err(Rejected::Differs { array, .. }) if read(&array) => named += 1,
+                // Another thread reads the element: that is a race.
+                Err(Rejected::Report { .. } | Rejected::Differs { .. }) => {}
+                Err(why) => panic!("{why}\n{cuda}"),
+            }
+            all += 1;
+        }
+    }
+    println!("{named} of {all} name the array");
+    assert!(named > 0 && all > 10, "{named} of {all}");
+}
