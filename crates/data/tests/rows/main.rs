@@ -5,6 +5,7 @@ mod compiled;
 mod host;
 mod judged;
 mod sharp;
+mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
