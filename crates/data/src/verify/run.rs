@@ -18,6 +18,9 @@ const ATTEMPTS: u64 = 6;
 /// The share of an element's size that a bound may be.
 const BLUNT: f64 = 2e-2;
 
+/// One in so many elements may have a wider bound.
+const BLUNT_ELEMENTS: usize = 100;
+
 /// What a launch may take before it is given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -27,9 +30,6 @@ pub struct Limits {
 
 /// Of rows, which end by construction.
 const OWN: Limits = Limits { statements: 2_000_000 };
-
-/// One in so many elements may have a wider bound.
-const BLUNT_ELEMENTS: usize = 100;
 
 /// What a check did.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
