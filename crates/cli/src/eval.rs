@@ -8,6 +8,7 @@ use bornite_nn::train::Trained;
 use clap::ValueEnum;
 use serde_json::json;
 
+use crate::demo::{self, layout::Layout, score::Effort};
 use crate::{Failure, chosen_device, note, print, print_json};
 
 /// What is measured.
@@ -15,6 +16,8 @@ use crate::{Failure, chosen_device, note, print, print_json};
 pub enum Metric {
     /// The mean cross-entropy of the next token, in nats
     Loss,
+    /// How many held-out kernels of `bornite demo` it writes: understood, compiled, right
+    Kernels,
 }
 
 /// Options of `bornite eval`.
@@ -38,6 +41,12 @@ pub struct Options {
     /// Most batches; all otherwise
     #[arg(long, value_name = "N")]
     batches: Option<u64>,
+    /// Kernels that are asked for, by the metric kernels
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    prompts: usize,
+    /// Answers to each of them, of which the best is kept
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    samples: usize,
     /// Another tokenizer than the folder's: bytes, gpt2 or the path of a tokenizer.json
     #[arg(long, value_name = "NAME")]
     tokenizer: Option<String>,
@@ -50,11 +59,38 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let Metric::Loss = options.metric;
-    let trained = Trained::open(&options.from, options.tokenizer.as_deref(), chosen_device(&options.device)?)?;
+    let device = chosen_device(&options.device)?;
+    let trained = Trained::open(&options.from, options.tokenizer.as_deref(), device)?;
     if let Some(text) = &trained.note {
         note(text);
     }
+    match options.metric {
+        Metric::Loss => loss(options, &trained),
+        Metric::Kernels => kernels(options, &trained, device),
+    }
+}
+
+/// What the model writes for held-out pairs.
+fn kernels(options: &Options, trained: &Trained, device: bornite::Device) -> Result<ExitCode, Failure> {
+    let [folder] = &options.data[..] else {
+        return Err(
+            bornite_nn::Error::Config("name one folder of pairs as --data; `bornite demo` makes them".into()).into()
+        );
+    };
+    let pairs = demo::pairs::held_out(folder, options.prompts.max(1))?;
+    let effort = Effort { samples: options.samples, rows: demo::rows(device), seed: 0 };
+    let layout = Layout::of(&options.from, &trained.tokenizer)?;
+    let scores = demo::score::score(trained, &layout, pairs, effort)?;
+    if options.json {
+        print_json(&scores.json())?;
+    } else {
+        print(&scores.shown())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The mean loss.
+fn loss(options: &Options, trained: &Trained) -> Result<ExitCode, Failure> {
     let mut config = trained.config.clone().unwrap_or_default();
     if !options.data.is_empty() {
         config.data.path = Some(options.data.clone());

@@ -5,6 +5,8 @@
 
 mod bench;
 mod cache;
+mod data;
+mod demo;
 mod devices;
 mod doctor;
 mod eval;
@@ -29,6 +31,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// See it all in four minutes: a race found, kernels made, a GPT trained to write CUDA
+    Demo(demo::Options),
     /// List the devices that tensors can live on
     Devices {
         /// Write JSON to stdout
@@ -52,6 +56,9 @@ enum Command {
     Model(model::Command),
     /// Measure tensor operations, beside a peer's figures if given
     Bench(bench::Options),
+    /// Make, check, count and show datasets of verified kernels
+    #[command(subcommand)]
+    Data(data::Command),
     /// List, write, check, run, time and tune kernels
     #[command(subcommand)]
     Kernel(kernel::Command),
@@ -75,6 +82,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let outcome = match cli.command {
+        Command::Demo(options) => demo::run(&options),
         Command::Devices { json } => devices::run(json),
         Command::Doctor { json } => doctor::run(json),
         Command::Train(options) => train::run(&options),
@@ -82,6 +90,7 @@ fn main() -> ExitCode {
         Command::Eval(options) => eval::run(&options),
         Command::Model(command) => model::run(&command),
         Command::Bench(options) => bench::run(&options),
+        Command::Data(command) => data::run(&command),
         Command::Kernel(command) => kernel::run(&command),
         Command::Cache(command) => cache::run(&command),
     };
@@ -90,7 +99,8 @@ fn main() -> ExitCode {
         Err(error) => {
             note(&format!("error: {}", with_causes(&*error)));
             let misused = matches!(error.downcast_ref(), Some(bornite::Error::UnknownDevice(_)))
-                || matches!(error.downcast_ref(), Some(bornite_nn::Error::Config(_)));
+                || matches!(error.downcast_ref(), Some(bornite_nn::Error::Config(_)))
+                || matches!(error.downcast_ref(), Some(bornite_data::files::Error::Asked(_)));
             ExitCode::from(if misused { 2 } else { 1 })
         }
     }

@@ -240,9 +240,10 @@ fn the_manual_is_the_help() {
     let kernel = ["list", "emit", "check", "run", "bench", "tune"].map(|name| ["kernel", name]);
     let cache = ["stats", "clear", "warm"].map(|name| ["cache", name]);
     let model = ["import", "export"].map(|name| ["model", name]);
-    let commands = [&[][..], &["train"], &["generate"], &["eval"], &["model"]].into_iter();
-    let commands = commands.chain([&["devices"][..], &["doctor"], &["bench"], &["cache"], &["kernel"]]);
-    let nested = model.iter().chain(&cache).chain(&kernel).map(|command| &command[..]);
+    let data = ["make", "verify", "stats", "show", "ingest"].map(|name| ["data", name]);
+    let commands = [&[][..], &["demo"], &["train"], &["generate"], &["eval"], &["model"]].into_iter();
+    let commands = commands.chain([&["devices"][..], &["doctor"], &["bench"], &["cache"], &["data"], &["kernel"]]);
+    let nested = model.iter().chain(&cache).chain(&data).chain(&kernel).map(|command| &command[..]);
     for command in commands.chain(nested) {
         let (help, _) = text(&bornite(&[command, &["--help"]].concat(), &[("COLUMNS", "100")]));
         let title = ["bornite", &command.join(" ")].join(" ");

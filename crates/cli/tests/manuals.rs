@@ -6,7 +6,8 @@
 use std::path::Path;
 use std::process::Command;
 
-const MANUALS: [&str; 4] = ["cuda.md", "troubleshooting.md", "kernels.md", "../README.md"];
+/// With the commands that each has at least.
+const MANUALS: [(&str, usize); 4] = [("cuda.md", 4), ("troubleshooting.md", 4), ("kernels.md", 4), ("../README.md", 1)];
 
 /// A command and the lines shown below it.
 struct Shown<'a> {
@@ -46,11 +47,11 @@ fn printed(output: &str, shown: &str) -> bool {
 #[test]
 fn the_commands_of_the_manuals_do_what_they_show() {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("manuals-cache");
-    for manual in MANUALS {
+    for (manual, least) in MANUALS {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(manual);
         let text = std::fs::read_to_string(&path).unwrap();
         let commands = commands(&text);
-        assert!(commands.len() >= 4, "{manual} shows {} commands", commands.len());
+        assert!(commands.len() >= least, "{manual} shows {} commands", commands.len());
         for Shown { command, lines } in commands {
             let _ = std::fs::remove_dir_all(&cache);
             let mut words = command.split_whitespace().peekable();

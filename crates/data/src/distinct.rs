@@ -3,12 +3,14 @@
 //! A [`Sketch`] of a row is made anywhere, in any order. [`Seen`] takes sketches in the order of their indices, so that the
 //! lowest index of several like rows is the one that stays, whoever made them.
 
+mod bytes;
 mod tokens;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::random::mixed;
+pub use bytes::SKETCH_BYTES;
 use tokens::tokens;
 
 /// Numbers of a sketch: each the least hash of its part of all shingles.

@@ -10,6 +10,9 @@
 //! | how a row is checked: types, run | [`mod@verify`] |
 //! | which rows are alike | [`distinct`] |
 //! | wrong twins of rows | [`fault`] |
+//! | rows of kernels that people wrote | [`ingest`] |
+//! | datasets as files: made, resumed, read, checked | [`files`] |
+//! | short kernels to learn from, and what an answer is worth | [`task`] |
 //!
 //! This crate must not know of training or the command line.
 //!
@@ -24,11 +27,14 @@ mod category;
 pub mod distinct;
 pub mod evaluate;
 pub mod fault;
+pub mod files;
 pub mod generate;
+pub mod ingest;
 pub mod inputs;
 pub mod program;
 mod random;
 pub mod row;
+pub mod task;
 pub mod verify;
 
 pub use category::Category;

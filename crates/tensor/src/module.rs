@@ -187,11 +187,16 @@ impl SourceKernel {
     }
 
     /// The arrays that a launch writes, as they are after it, in the order of parameters: what is passed stays as it is.
-    /// One argument a parameter, all arrays on one device. In a function under trace it is recorded.
+    /// One argument a parameter, all arrays on one device. In a function under trace it is recorded. A kernel that writes no
+    /// array is a mistake: nothing would ever ask for it to run ([`record`](SourceKernel::record) runs it).
     #[track_caller]
     pub fn launch(&self, over: impl Into<Over>, args: &[KernelArg]) -> Vec<Tensor> {
         let place = Place::here();
-        match self.ready(over.into(), args, place) {
+        let ready = self.ready(over.into(), args, place).and_then(|ready| match self.written().next() {
+            Some(_) => Ok(ready),
+            None => Err(self.wrong("writes no array; run it by `record`".into(), place)),
+        });
+        match ready {
             Err(error) => vec![Tensor::carry(error, place); self.written().count().max(1)],
             Ok(Ready { op, arrays, values, .. }) => {
                 let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
@@ -255,7 +260,9 @@ impl SourceKernel {
             if let (Given::Value(n), KernelArg::Numbers(numbers)) = (given, arg) {
                 let n = *n as usize;
                 let parts = lowered.kernel.values[n].ty.components(&lowered.kernel.structs);
-                let whole = |(scalar, number): (&Scalar, &f64)| scalar.is_float() || number.fract() == 0.0;
+                let whole = |(scalar, number): (&Scalar, &f64)| {
+                    scalar.is_float() || Value::from_f64(*scalar, *number).as_f64() == *number
+                };
                 if parts.len() != numbers.len() || !parts.iter().zip(numbers).all(whole) {
                     let what = format!("takes {parts:?} as '{name}', given is {numbers:?}");
                     return Err(self.wrong(what, place));
@@ -304,9 +311,15 @@ impl SourceKernel {
             }
         }
         let mut lowered = self.module.made(&self.name, &request)?;
-        // What a launch leaves alone is as it was: everything that is written is given as well.
-        for param in lowered.kernel.params.iter_mut() {
-            param.access = if param.access.writes() { Access::ReadWrite } else { param.access };
+        // What a launch leaves alone is as it was: everything that is written is given as well. And whatever a launch of another
+        // size writes is a result: sizes decide branches, but not how many results there are.
+        let writes: Vec<bool> = self.example.kernel.params.iter().map(|param| param.access.writes()).collect();
+        for (param, writes) in lowered.kernel.params.iter_mut().zip(&writes) {
+            if param.access.writes() && !*writes {
+                let what = format!("writes '{}' only in a launch of this size; write it in all", param.name);
+                return Err(self.wrong(what, place));
+            }
+            param.access = if *writes { Access::ReadWrite } else { param.access };
         }
         let made = (Arc::new(lowered.clone()), CustomOp::new(lowered.kernel)?);
         let mut known = lock();
@@ -323,8 +336,10 @@ impl SourceKernel {
                 Ok(Request::over(&sizes.iter().map(|&n| n as u64).collect::<Vec<_>>()))
             }
             (Front::Cuda(module), Over::Instances(sizes)) if sizes.len() == 1 => {
-                let declared = module.kernels().into_iter().find(|kernel| kernel.name == self.name);
-                let block = declared.and_then(|kernel| kernel.bound).unwrap_or(256);
+                let plain = |name: &str| name.split('<').next().unwrap_or(name).trim().to_owned();
+                let declared = module.kernels().into_iter().find(|kernel| plain(&kernel.name) == plain(&self.name));
+                let bound = declared.and_then(|kernel| kernel.bound).filter(|bound| (1..=1024).contains(bound));
+                let block = bound.unwrap_or(256);
                 let blocks = u32::try_from(sizes[0].div_ceil(block as usize));
                 let blocks = blocks.map_err(|_| self.wrong(format!("has no room for {} threads", sizes[0]), place))?;
                 Ok(Request::new([blocks, 1, 1], [block, 1, 1]))

@@ -1,6 +1,6 @@
 //! A launch that is repeated over memory of its own: all that can be found out before is found out once.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Kernel, Value};
@@ -27,7 +27,7 @@ use crate::{Device, Error, Place, Result, Tensor, status};
 /// ```
 pub struct Recorded {
     program: Arc<Program>,
-    /// By view; on CUDA, the device's words for bad indices come last.
+    /// By view; on CUDA, words of its own for bad indices come last.
     buffers: Vec<Buffer>,
     values: Vec<Vec<Value>>,
     /// The arrays as they came, and the view of each name.
@@ -35,6 +35,8 @@ pub struct Recorded {
     names: Vec<(String, usize)>,
     device: Device,
     place: Place,
+    /// The first bad index: what was computed with it is of no use ever after.
+    failed: Mutex<Option<Error>>,
 }
 
 impl Recorded {
@@ -57,11 +59,12 @@ impl Recorded {
         let mut flavour = Flavour::Exact;
         if let Device::Cuda(_) = device {
             flavour = Flavour::Checked;
-            buffers.push(status::buffer(device)?);
+            buffers.push(Buffer::from_words(device, vec![0; status::WORDS as usize])?);
             values.push(vec![Value::int(crate::DType::I64, status::kernel_code(kernel, &values, place))]);
         }
         let program = program(device, kernel, flavour)?;
-        Ok(Recorded { program, buffers, values, like: arrays.to_vec(), names, device, place })
+        let failed = Mutex::default();
+        Ok(Recorded { program, buffers, values, like: arrays.to_vec(), names, device, place, failed })
     }
 
     /// Gives a launch to the device. A GPU may go on after this returns; a bad index is then an error of [`Recorded::array`].
@@ -69,7 +72,11 @@ impl Recorded {
         let _running = self.device.lock();
         let buffers: Vec<&Buffer> = self.buffers.iter().collect();
         let values: Vec<&[Value]> = self.values.iter().map(Vec::as_slice).collect();
-        self.program.launch(&buffers, &values, BLOCK, About::at(self.place))
+        let launched = self.program.launch(&buffers, &values, BLOCK, About::at(self.place));
+        if let Err(error) = &launched {
+            self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
+        }
+        launched
     }
 
     /// An array as it is after all launches so far.
@@ -80,8 +87,12 @@ impl Recorded {
             return Err(Error::Op { op: "kernel", what, at: self.place });
         };
         let _running = self.device.lock();
-        if let (Device::Cuda(_), Some(words)) = (self.device, self.buffers.last()) {
-            status::check(self.device, words)?;
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Device::Cuda(_), Some(words), None) = (self.device, self.buffers.last(), &*failed) {
+            *failed = status::check(self.device, words).err();
+        }
+        if let Some(error) = &*failed {
+            return Err(error.clone());
         }
         let like = &self.like[*view].0;
         Ok(Tensor(Arc::new(Node::leaf(Op::Data, like, self.place, self.buffers[*view].duplicate(self.device)?))))

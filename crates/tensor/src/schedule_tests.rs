@@ -188,7 +188,8 @@ fn random_graphs_take_little_more_than_they_need() {
         at(0.9),
         at(1.0)
     );
-    assert!(ratios.len() > 100 && at(0.9) <= 1.1, "{ratios:?}");
+    // What is put together of parts lives as a whole, though a step may need one part alone.
+    assert!(ratios.len() > 100 && at(0.75) <= 1.1 && at(0.9) <= 1.25, "{ratios:?}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ const WITHOUT: &[(&str, &[&str])] = &[
     ),
     ("give bools", &["all", "all_keep", "any", "any_keep", "valid"]),
     ("is the gradient", &["grad"]),
+    ("fails", &["mistake"]),
     ("cuts the gradient (grad::known_answers)", &["detach"]),
 ];
 

@@ -6,7 +6,7 @@ mod memory;
 mod run;
 
 use crate::Row;
-pub use run::{Checked, Expected, against, expected, source_against};
+pub use run::{Checked, Expected, Limits, against, against_within, expected, source_against};
 
 /// What a row is checked for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

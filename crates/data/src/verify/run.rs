@@ -1,6 +1,6 @@
 //! The CUDA text under the checking interpreter, against the independent evaluation of the program.
 
-use bornite_ir::interp::{Options, Order, run_with};
+use bornite_ir::interp::{Options, Order, run_printing};
 use bornite_ir::{Arg, FaultKind, Kernel, Scalar as IrScalar, Value as IrValue, peek, poke};
 use bornite_lang::cuda::Module;
 use bornite_lang::{Given, Lowered, Request};
@@ -17,6 +17,16 @@ const ATTEMPTS: u64 = 6;
 
 /// The share of an element's size that a bound may be.
 const BLUNT: f64 = 2e-2;
+
+/// What a launch may take before it is given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Statements, of a whole block each.
+    pub statements: u64,
+}
+
+/// Of rows, which end by construction.
+const OWN: Limits = Limits { statements: 2_000_000 };
 
 /// What a check did.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -102,19 +112,29 @@ pub fn source_against(program: &Program, source: &str, expected: &[Expected]) ->
             request = request.shape(&array.name, &extents);
         }
         let lowered = module.kernel(&program.name, &request).map_err(wrong)?;
-        one(program, &lowered, case, number)?;
+        one(program, &lowered, case, number, OWN)?;
     }
     Ok(())
 }
 
 /// Checks any CUDA text of a program against what is expected.
 pub fn against(program: &Program, cuda: &str, expected: &[Expected]) -> Result<Checked, Rejected> {
+    against_within(program, cuda, expected, OWN)
+}
+
+/// As [`against`], of a text that may do anything: what takes more than the limits is given up.
+pub fn against_within(
+    program: &Program,
+    cuda: &str,
+    expected: &[Expected],
+    limits: Limits,
+) -> Result<Checked, Rejected> {
     let module = Module::parse("kernel.cu", cuda).map_err(|e| Rejected::Text(e.to_string()))?;
     let mut checked = Checked::default();
     for (number, case) in expected.iter().enumerate() {
         let lowered = module.kernel(&program.name, &request(program, &case.input.sizes));
         let lowered = lowered.map_err(|e| Rejected::Text(e.to_string()))?;
-        checked.compared += one(program, &lowered, case, number)?;
+        checked.compared += one(program, &lowered, case, number, limits)?;
         checked.inputs += 1;
         checked.instances += program.grid.iter().map(|(_, s)| s.of(&case.input.sizes) as u64).product::<u64>();
     }
@@ -130,7 +150,13 @@ fn value(scalar: IrScalar, of: &Value) -> IrValue {
     }
 }
 
-fn one(program: &Program, lowered: &Lowered, case: &Expected, number: usize) -> Result<usize, Rejected> {
+fn one(
+    program: &Program,
+    lowered: &Lowered,
+    case: &Expected,
+    number: usize,
+    limits: Limits,
+) -> Result<usize, Rejected> {
     let kernel = &lowered.kernel;
     let mut memory: Vec<Vec<u64>> = vec![vec![]; kernel.params.len()];
     let mut values: Vec<Vec<IrValue>> = vec![vec![]; kernel.values.len()];
@@ -159,8 +185,8 @@ fn one(program: &Program, lowered: &Lowered, case: &Expected, number: usize) -> 
         .collect();
     args.extend(values.iter().map(|parts| Arg::Value(parts)));
     let order = if number.is_multiple_of(2) { Order::Forward } else { Order::Reverse };
-    let options = Options { order, max_statements: Some(2_000_000), instances: true, divisions: true };
-    run_with(kernel, &mut args, options).map_err(|fault| Rejected::Report {
+    let options = Options { order, max_statements: Some(limits.statements), instances: true, divisions: true };
+    run_printing(kernel, &mut args, options, &mut |_| {}).map_err(|fault| Rejected::Report {
         kind: kind(&fault.kind),
         input: number,
         line: lowered.line_of(&fault),

@@ -4,6 +4,7 @@
 mod compiled;
 mod host;
 mod sharp;
+mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,10 @@
 //! Text from a model: token by token through a cache of keys and values, chosen by score, chance and seed.
 //!
-//! `sample.rs` chooses tokens, `stops.rs` watches for the texts that end it.
+//! `sample.rs` chooses tokens, `stops.rs` watches for the texts that end it, `together.rs` writes many texts at once.
 
 mod sample;
 mod stops;
+mod together;
 
 use bornite::{Arena, DType, Device, Tensor, Trace, trace};
 
@@ -15,6 +16,7 @@ use crate::{Error, Result};
 
 pub use sample::Sampling;
 use stops::Stops;
+pub use together::{Prompt, Together};
 
 /// Tokens of a prompt that are read at once.
 const PIECE: usize = 64;

@@ -106,6 +106,7 @@ pub struct Gpt {
     last: Norm,
     head: Option<Linear>,
     recomputes: bool,
+    spares: bool,
 }
 
 impl Gpt {
@@ -123,13 +124,19 @@ impl Gpt {
         let last = norm(&mut root.scope("norm"), &config);
         let head =
             (!config.tied).then(|| Linear::new(&mut root.scope("head"), width, vocabulary, Init::Normal(0.02), false));
-        Ok(Gpt { config, declared, tokens, places, blocks, last, head, recomputes: false })
+        Ok(Gpt { config, declared, tokens, places, blocks, last, head, recomputes: false, spares: false })
     }
 
     /// The same model, whose gradient computes each block again instead of keeping what happened in it: about a third
     /// more time, and memory for one block instead of all.
     pub fn recomputing(self, recomputes: bool) -> Gpt {
         Gpt { recomputes, ..self }
+    }
+
+    /// The same model, whose loss leaves out targets below 0: what it is given and need not learn to write, such as
+    /// questions and what fills a row.
+    pub fn sparing(self, spares: bool) -> Gpt {
+        Gpt { spares, ..self }
     }
 
     /// What it is made of.
@@ -193,7 +200,15 @@ impl Gpt {
     pub fn loss(&self, context: &Context, tokens: &Tensor, targets: &Tensor) -> Tensor {
         let (Ok(&[batch, count]), vocabulary) = (tokens.shape(), self.config.vocabulary) else { return tokens.clone() };
         let logits = self.logits(context, tokens).reshape(&[batch * count, vocabulary]);
-        logits.cross_entropy(&targets.reshape(&[batch * count]))
+        let targets = targets.reshape(&[batch * count]);
+        if !self.spares {
+            return logits.cross_entropy(&targets);
+        }
+        let learned = targets.ge(0).cast(DType::F32);
+        let classes = targets.clamp(0i64, vocabulary as i64 - 1).unsqueeze(-1);
+        let rows = logits.cast(DType::F32).log_softmax(-1).gather(-1, &classes).reshape(&[batch * count]);
+        // A batch of nothing but such targets has the loss 0.
+        -(rows * &learned).sum(..) / (learned.sum(..) + 1e-6)
     }
 
     /// Empty caches for `batch` texts of up to `length` tokens.

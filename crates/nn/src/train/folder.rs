@@ -11,6 +11,7 @@ use bornite_cuda::tune::Record;
 use serde::{Deserialize, Serialize};
 
 use super::config::RunConfig;
+use super::learner::Learner;
 use super::precision::{LossScale, Precision};
 use crate::checkpoint::{Checkpoint, Contents, Keep, Store, Tensors, huggingface, load_latest_of, safetensors::Rules};
 use crate::data::{Cursor, Dataset, Plan};
@@ -98,6 +99,13 @@ pub(crate) fn check_tokenizer(tokenizer: &Tokenizer, model: &GptConfig) -> Resul
 }
 
 impl Trained {
+    /// What a learner has become.
+    pub fn of(learner: &Learner, tokenizer: Tokenizer, precision: Precision) -> Trained {
+        let [parameters, _] = learner.tensors();
+        let (gpt, step, device) = (learner.gpt().clone(), learner.steps(), learner.device());
+        Trained { gpt, parameters, tokenizer, precision, step, config: None, note: None, device }
+    }
+
     /// Loads the latest checkpoint of a run, or a folder of Hugging Face. `tokenizer` replaces the folder's own.
     pub fn open(folder: impl AsRef<Path>, tokenizer: Option<&str>, device: Device) -> Result<Trained> {
         let folder = folder.as_ref();

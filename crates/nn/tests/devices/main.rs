@@ -22,11 +22,13 @@ use random::Random;
 type Outcome = Result<(), Failed>;
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 4] = [
+const SUITE: [(&str, Body); 6] = [
     ("resume::twenty_stops", resume::twenty_stops),
     ("steps::memory_is_flat_and_the_host_is_quick", steps::memory_is_flat_and_the_host_is_quick),
     ("steps::checkpointing_saves_what_it_says", steps::checkpointing_saves_what_it_says),
+    ("steps::spared_targets_do_not_count", steps::spared_targets_do_not_count),
     ("generate::one_launch_a_token", generate::one_launch_a_token),
+    ("generate::together_as_alone", generate::together_as_alone),
 ];
 
 /// What this program is called with where it is a test's other process.

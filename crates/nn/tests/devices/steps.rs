@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::path::Path;
 
-use bornite::Device;
+use bornite::{Device, Tensor};
+use bornite_nn::Context;
 use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::optimiser::Rule;
 use bornite_nn::train::{Event, Learner, Learning, Line, Load, Observer, Precision, run};
@@ -127,5 +128,33 @@ pub fn checkpointing_saves_what_it_says(device: Device) -> Outcome {
             assert!(saved > 0.8 * said && saved < most * said, "{what}");
         }
     }
+    Ok(())
+}
+
+/// Of a model that spares targets below 0, the loss is the mean over the others, and as many gradients come from them.
+pub fn spared_targets_do_not_count(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    let gpt = Gpt::new(GptConfig::gpt2(31, 16, 2, 2, 32))?;
+    let weights = gpt.parameters().arena(random.bits(), device)?;
+    let context = Context::new(weights.tensors());
+    let mut tokens = |least: i64| -> Vec<i64> { (0..24).map(|_| random.between(least as f64, 31.0) as i64).collect() };
+    let (inputs, whole) = (tokens(0), tokens(0));
+    let x = Tensor::from_slice(&inputs, &[2, 12], device);
+    let loss = |gpt: &Gpt, y: &[i64]| -> Result<f64, bornite::Error> {
+        gpt.loss(&context, &x, &Tensor::from_slice(y, &[2, 12], device)).item()
+    };
+    let sparing = gpt.clone().sparing(true);
+    let (plain, all) = (loss(&gpt, &whole)?, loss(&sparing, &whole)?);
+    assert!((plain - all).abs() < 1e-5, "{plain} {all}");
+    // Each target alone, and then a mean of some of them.
+    let alone = |n: usize| -> Vec<i64> { (0..24).map(|m| if m == n { whole[m] } else { -1 }).collect() };
+    let each: Result<Vec<f64>, _> = (0..24).map(|n| loss(&sparing, &alone(n))).collect();
+    let each = each?;
+    let some: Vec<i64> = (0..24).map(|n| if n % 3 == 1 { whole[n] } else { -1 - n as i64 }).collect();
+    let expected = (0..24).filter(|n| n % 3 == 1).map(|n| each[n]).sum::<f64>() / 8.0;
+    let found = loss(&sparing, &some)?;
+    assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+    assert!((each.iter().sum::<f64>() / 24.0 - plain).abs() < 1e-5);
+    assert_eq!(loss(&sparing, &[-1; 24])?, 0.0);
     Ok(())
 }

@@ -218,7 +218,12 @@ fn may_replace(device: Device, work: &[Work], from: usize, old: &Tensor) -> bool
 
 /// True if the steps from one on neither read a tensor nor fail.
 fn is_done_with(work: &[Work], from: usize, old: &Tensor) -> bool {
-    let fails = |work: &Work| matches!(work.call, Planned::Routine(_, Fails::Perhaps)) || reports(work);
+    // A kernel of the user's stops on the host where an index is bad.
+    let fails = |work: &Work| match work.call {
+        Planned::Routine(_, fails) => fails == Fails::Perhaps,
+        Planned::Kernel(_, Flavour::Checked, _) => true,
+        _ => reports(work),
+    };
     let reads = |work: &Work| work.inputs().any(|input| input.0.id == old.0.id);
     !work[from..].iter().any(|work| fails(work) || reads(work))
 }
@@ -486,11 +491,10 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
         operands.push(Operand::Out(id, bytes));
     }
     let mut values = values.clone();
-    let mut flavour = Flavour::Exact;
+    let flavour = if checked { Flavour::Checked } else { Flavour::Exact };
     if checked && matches!(device, Device::Cuda(_)) {
         operands.push(Operand::Status);
         values.push(vec![Value::int(DType::I64, crate::status::kernel_code(kernel_of, &values, place))]);
-        flavour = Flavour::Checked;
     }
     let call = Planned::Kernel(Box::new((**kernel_of).clone()), flavour, BLOCK);
     let cost = Cost { flops: meaning_flops(tensor), ..Cost::default() };

@@ -47,7 +47,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 105] = [
+const SUITE: [(&str, Body); 106] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -56,6 +56,7 @@ const SUITE: [(&str, Body); 105] = [
     ("fuzz::random_kernels", fuzz::random_kernels),
     ("modules::launches", modules::launches),
     ("modules::traced_and_recorded", modules::traced_and_recorded),
+    ("modules::a_bad_index_changes_nothing", modules::a_bad_index_changes_nothing),
     ("modules::what_does_not_fit_is_an_error", modules::what_does_not_fit_is_an_error),
     ("templates::elementwise", templates::elementwise),
     ("templates::reductions", templates::reductions),

@@ -1,7 +1,7 @@
 //! Kernels of files launched over tensors: in both languages, lazily, under trace and recorded; what does not fit is an
 //! error that says what would.
 
-use bornite::{DType, Device, KernelArg, Module, Over, Tensor, trace};
+use bornite::{DType, Device, KernelArg, Module, Over, Tensor, Var, trace};
 
 use crate::Outcome;
 
@@ -125,6 +125,32 @@ pub fn traced_and_recorded(device: Device) -> Outcome {
     Ok(())
 }
 
+/// A kernel that stops changes no variable, wherever its launch stands among the updates; and a recorded one stays failed.
+pub fn a_bad_index_changes_nothing(device: Device) -> Outcome {
+    let module = Module::parse("kernels.py", PYTHON)?;
+    let (saxpy, x) = (module.kernel("saxpy")?, floats(6, device));
+    let (v, w) = (Var::new(&floats(6, device))?, Var::new(&floats(6, device))?);
+    let (kernel, first, second) = (saxpy.clone(), v.clone(), w.clone());
+    let step = trace(move |given| {
+        let y = kernel.launch(7, &[2.0.into(), (&given[0]).into(), (&given[0]).into()]).remove(0);
+        let new = first.get() + 1.0;
+        Ok((vec![y.sum(..)], vec![first.set(new), second.set(second.get() * 2.0)]))
+    });
+    for _ in 0..2 {
+        assert!(step.call(std::slice::from_ref(&x)).is_err());
+        assert_eq!(v.get().to_vec::<f32>()?, x.to_vec::<f32>()?);
+        assert_eq!(w.get().to_vec::<f32>()?, x.to_vec::<f32>()?);
+    }
+    let recorded = saxpy.record(7, &[2.0.into(), (&x).into(), (&x).into()])?;
+    let run = recorded.run();
+    assert!(run.is_err() || matches!(device, Device::Cuda(_)));
+    // Others do not hear of it.
+    let rows = Tensor::from_slice(&[1i64, 0], &[2], device);
+    assert_eq!(x.index_select(0, &rows).to_vec::<f32>()?, [-2.0, -3.0]);
+    assert!(recorded.array("y").is_err() && recorded.array("x").is_err());
+    Ok(())
+}
+
 pub fn what_does_not_fit_is_an_error(device: Device) -> Outcome {
     let module = Module::parse("kernels.py", PYTHON)?;
     let (x, two) = (floats(6, device), floats(6, device).reshape(&[2, 3]));
@@ -148,6 +174,18 @@ pub fn what_does_not_fit_is_an_error(device: Device) -> Outcome {
     let found = saxpy.launch(7, &[1.0.into(), array(&x), array(&x)]).remove(0).to_vec::<f32>();
     let found = found.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(found.contains('6') && found.contains("x"), "{found}");
+    // Sizes decide branches, but not how many results a launch has.
+    let sized = Module::parse(
+        "sized.py",
+        "import warp as wp\n@wp.kernel\ndef k(x: wp.array[float], y: wp.array[float], z: wp.array[float]):\n    i = wp.tid()\n    \
+         if x.shape[0] > 1000:\n        y[i] = x[i]\n    z[i] = 1.0\n",
+    )?;
+    let results = sized.kernel("k")?.launch(6, &[array(&x), array(&x), array(&x)]);
+    assert_eq!(results.len(), 2);
+    assert_eq!((results[0].to_vec::<f32>()?, results[1].to_vec::<f32>()?), (x.to_vec::<f32>()?, vec![1.0; 6]));
+    let silent = Module::parse("silent.cu", "__global__ void silent(const float* x) {}")?.kernel("silent")?;
+    let silent = silent.launch(1, &[array(&x)]).remove(0).to_vec::<f32>().err().map(|error| error.to_string());
+    assert!(silent.as_ref().is_some_and(|text| text.contains("writes no array")), "{silent:?}");
     let unknown = module.kernel("sxpy").err().map(|error| error.to_string()).unwrap_or_default();
     assert!(unknown.contains("there is no kernel 'sxpy'"), "{unknown}");
     let missing = Module::load("nowhere/kernels.cu").err().map(|error| error.to_string()).unwrap_or_default();

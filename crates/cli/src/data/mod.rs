@@ -1,0 +1,115 @@
+//! `bornite data …`: datasets of kernels, made, checked, counted and shown.
+
+mod ingest;
+mod make;
+mod screen;
+mod show;
+mod stats;
+mod verify;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bornite_data::Level;
+use bornite_data::files::{Format, nearest_name};
+use clap::Subcommand;
+
+use crate::Failure;
+
+/// `bornite data …`.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Make a dataset of verified kernels, or go on with one
+    Make(Box<make::Options>),
+    /// Check a dataset anew: checksums, every row made and judged again; or the structure of pairs from elsewhere
+    Verify {
+        /// The dataset's folder, or one of pairs as JSON files
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        /// Check rows at this level: types, compile, run or gpu [default: the one they were made at]
+        #[arg(long, value_parser = level)]
+        level: Option<Level>,
+        /// Threads [default: as many as there are cores]
+        #[arg(long, value_name = "N")]
+        jobs: Option<usize>,
+        /// Write JSON to stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what is in a dataset
+    Stats {
+        /// The dataset's folder
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        /// Write JSON to stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a row: its source beside another of its texts
+    Show {
+        /// The dataset's folder
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        /// The row's id, its number, or its kernel's name [default: the first row]
+        #[arg(long)]
+        id: Option<String>,
+        /// What to show beside the source
+        #[arg(long, value_enum, default_value = "cuda")]
+        beside: show::Text,
+        /// Write JSON to stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make rows of your own kernels: checked, and with CUDA C++, C++ and IR beside them
+    Ingest {
+        /// Files in Python syntax, in the dialect of NVIDIA Warp
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// The dataset's folder [default: say only what would be a row]
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// Write JSON to stdout
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub fn run(command: &Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Make(options) => make::run(options),
+        Command::Verify { folder, level, jobs, json } => verify::run(folder, *level, threads(*jobs)?, *json),
+        Command::Stats { folder, json } => stats::run(folder, *json),
+        Command::Show { folder, id, beside, json } => show::run(folder, id.as_deref(), *beside, *json),
+        Command::Ingest { files, out, json } => ingest::run(files, out.as_deref(), *json),
+    }
+}
+
+/// A level by name.
+fn level(text: &str) -> Result<Level, String> {
+    let names = ["types", "compile", "run", "gpu"];
+    Level::named(text).ok_or_else(|| unknown("level", text, &names))
+}
+
+/// A format by name.
+fn format(text: &str) -> Result<Format, String> {
+    let names = Format::ALL.map(Format::name);
+    Format::ALL.into_iter().find(|format| format.name() == text).ok_or_else(|| unknown("format", text, &names))
+}
+
+fn unknown(what: &str, text: &str, names: &[&str]) -> String {
+    match nearest_name(text, names.iter().copied()) {
+        Some(near) => format!("there is no {what} '{text}'; did you mean '{near}'?"),
+        None => format!("there is no {what} '{text}'; there are {}", names.join(", ")),
+    }
+}
+
+/// Threads that were asked for, or one a core.
+fn threads(jobs: Option<usize>) -> Result<usize, Failure> {
+    match jobs {
+        Some(0) => {
+            Err(bornite_data::files::Error::Asked("0 threads were asked for: --jobs takes 1 and more".into()).into())
+        }
+        Some(jobs) => Ok(jobs),
+        None => Ok(std::thread::available_parallelism().map_or(1, |n| n.get())),
+    }
+}

@@ -1,0 +1,88 @@
+//! `bornite data verify`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use bornite_data::Level;
+use bornite_data::files::{Dataset, Format, check, check_pairs, is_pairs};
+use serde_json::json;
+
+use super::screen::Screen;
+use crate::{Failure, print, print_json};
+
+/// Findings that are printed; there may be one a row.
+const MOST_SHOWN: usize = 20;
+
+pub fn run(folder: &Path, level: Option<Level>, jobs: usize, json: bool) -> Result<ExitCode, Failure> {
+    let whole = folder.join("manifest.json").is_file();
+    if !whole && !folder.join(".making").is_dir() && is_pairs(folder) {
+        return pairs(folder, json);
+    }
+    let dataset = Dataset::open(folder)?;
+    let own = Level::named(&dataset.manifest.settings.level).unwrap_or(Level::Types);
+    let level = level.unwrap_or(own);
+    let of = dataset.manifest.rows;
+    let mut screen = Screen::new();
+    let report = check(&dataset, level, jobs, &mut |rows| {
+        screen.tell(&format!("checked: {rows} of {of} rows"), rows, of.saturating_sub(rows));
+    });
+    screen.end();
+    let report = report?;
+    let ok = report.findings.is_empty();
+    let is_pairs = dataset.manifest.settings.format == Format::SeedJson;
+    if is_pairs && ok {
+        return pairs(folder, json);
+    }
+    if json {
+        let findings: Vec<_> =
+            report.findings.iter().map(|f| json!({"file": f.file, "id": f.id, "what": f.what})).collect();
+        print_json(&json!({
+            "ok": ok, "level": level.name(), "files": report.files, "rows": report.rows, "findings": findings,
+            "set_hash": dataset.manifest.set_hash,
+        }))?;
+    } else {
+        let mut text = String::new();
+        for finding in report.findings.iter().take(MOST_SHOWN) {
+            let id = finding.id.as_ref().map_or(String::new(), |id| format!(" row {id}:"));
+            text += &format!("{}:{id} {}\n", folder.join(&finding.file).display(), finding.what);
+        }
+        let (rows, files) = (report.rows, report.files);
+        if ok {
+            text += &format!("{rows} rows in {files} files are right at the level {}\n", level.name());
+        } else {
+            let found = report.findings.len();
+            text +=
+                &format!("{found} findings in {files} files, {rows} rows checked; damaged shards are made again by\n");
+            text += &format!("  bornite data make --resume --out {}\n", folder.display());
+        }
+        print(&text)?;
+    }
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The structure of pairs, whoever made them.
+fn pairs(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
+    let reports = check_pairs(folder)?;
+    let passed = reports.iter().filter(|report| report.passes()).count();
+    let ok = passed == reports.len();
+    if json {
+        let wrong: Vec<_> = (reports.iter().filter(|report| !report.passes()))
+            .map(|report| {
+                let failed: Vec<&str> = report.checks.iter().filter(|c| !c.holds).map(|c| c.what).collect();
+                json!({"file": report.file, "category": report.category, "failed": failed, "error": report.wrong})
+            })
+            .collect();
+        print_json(&json!({"ok": ok, "pairs": reports.len(), "passed": passed, "findings": wrong}))?;
+    } else {
+        let mut text = String::new();
+        for report in reports.iter().filter(|report| !report.passes()).take(MOST_SHOWN) {
+            let failed: Vec<String> =
+                report.checks.iter().filter(|c| !c.holds).map(|c| format!("not so: {}", c.what)).collect();
+            let what = report.wrong.clone().unwrap_or_else(|| failed.join("; "));
+            text += &format!("{}: {what}\n", folder.join(&report.file).display());
+        }
+        text += &format!("{passed} of {} pairs pass the 6 checks of their structure\n", reports.len());
+        print(&text)?;
+    }
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,55 @@
+//! How a question is laid out in tokens.
+//!
+//! In a run of the demo a source is filled up to one length, so that all bodies begin at one place: what belongs together is then about
+//! equally far apart in all pairs, which a small model learns much sooner than to look for it. Other runs read questions as
+//! they are.
+
+use std::path::Path;
+
+use bornite_data::task::MARK;
+use bornite_nn::tokenizer::Tokenizer;
+use serde_json::{Value as Json, json};
+
+use crate::Failure;
+
+/// The file of a run that says to which length sources are filled.
+const FILE: &str = "layout.json";
+
+pub struct Layout {
+    /// Tokens that a source is filled up to.
+    filled: Option<usize>,
+    mark: Vec<u32>,
+    /// The token that ends texts, and fills.
+    pub end: u32,
+}
+
+impl Layout {
+    pub fn new(tokenizer: &Tokenizer, filled: Option<usize>) -> Layout {
+        Layout { filled, mark: tokenizer.encode(MARK), end: tokenizer.end_of_text().unwrap_or(0) }
+    }
+
+    /// That of a run, if it has one of its own.
+    pub fn of(run: &Path, tokenizer: &Tokenizer) -> Result<Layout, Failure> {
+        let path = run.join(FILE);
+        let Ok(text) = std::fs::read_to_string(&path) else { return Ok(Layout::new(tokenizer, None)) };
+        let found: Json = serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+        let filled = found["filled"].as_u64().filter(|filled| *filled <= 1 << 16);
+        let filled = filled.ok_or_else(|| format!("{}: there is no number 'filled'", path.display()))?;
+        Ok(Layout::new(tokenizer, Some(filled as usize)))
+    }
+
+    pub fn save(&self, run: &Path) -> Result<(), Failure> {
+        let path = run.join(FILE);
+        let text = json!({"filled": self.filled}).to_string();
+        std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()).into())
+    }
+
+    /// What comes before an answer: an end of text, the source, what fills it, and the mark.
+    pub fn question(&self, source: &[u32]) -> Vec<u32> {
+        let mut tokens = vec![self.end];
+        tokens.extend(source);
+        tokens.resize(tokens.len().max(self.filled.map_or(0, |filled| filled + 1)), self.end);
+        tokens.extend(&self.mark);
+        tokens
+    }
+}

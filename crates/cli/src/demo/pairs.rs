@@ -1,0 +1,159 @@
+//! Pairs to train on and others to be judged by, made on all cores, each verified.
+//!
+//! Which pairs there are follows from the seed and their number. Those of one cluster of near duplicates are all trained on or all held
+//! out, so that no held-out structure was seen.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use bornite_data::distinct::{Seen, Verdict};
+use bornite_data::generate::VERSION;
+use bornite_data::task::{LONGEST, Pair, pair};
+use rayon::prelude::*;
+use serde_json::{Value as Json, json};
+
+use super::progress::Progress;
+use crate::Failure;
+
+/// Files of a folder of pairs.
+pub const TRAIN: &str = "train.jsonl";
+pub const HELD_OUT: &str = "held-out.jsonl";
+
+/// Indices that are tried at once.
+const ROUND: u64 = 16_384;
+/// One cluster of so many is held out.
+const HELD: u64 = 25;
+/// Indices after which no more pairs are expected.
+const DRY: u64 = 4_000_000;
+
+/// What was made.
+#[derive(Clone, Debug, Default)]
+pub struct Made {
+    pub train: u64,
+    pub held_out: u64,
+    pub tried: u64,
+    pub alike: u64,
+    /// Left out since the judge could not be sure of them.
+    pub unsure: u64,
+    pub clusters: usize,
+    pub seconds: f64,
+}
+
+impl Made {
+    pub fn json(&self) -> Json {
+        json!({
+            "train": self.train, "held_out": self.held_out, "tried": self.tried, "alike": self.alike,
+            "unsure": self.unsure, "clusters": self.clusters, "seconds": self.seconds,
+        })
+    }
+}
+
+/// Whether a cluster is held out, by the index of its first pair.
+fn is_held_out(seed: u64, first: u64) -> bool {
+    bornite_data::Random::of(&[seed, first, 0x5e1d]).below(HELD as usize) == 0
+}
+
+fn line(pair: &Pair) -> String {
+    let (seed, index, version) = pair.key();
+    json!({"seed": seed, "index": index, "version": version, "text": pair.document()}).to_string()
+}
+
+/// Makes so many pairs of at most so many bytes and writes them into a folder.
+pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Made, Failure> {
+    std::fs::create_dir_all(folder).map_err(|e| format!("cannot make the folder {}: {e}", folder.display()))?;
+    let create = |name: &str| -> Result<(PathBuf, BufWriter<File>), Failure> {
+        let path = folder.join(name);
+        let file = File::create(&path).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        Ok((path, BufWriter::new(file)))
+    };
+    let (mut train, mut held) = (create(TRAIN)?, create(HELD_OUT)?);
+    let mut made = Made::default();
+    let mut seen = Seen::new();
+    let mut clusters: HashMap<u32, bool> = HashMap::new();
+    let mut progress = Progress::new();
+    let mut last_new = 0;
+    while made.train < wanted {
+        let first = made.tried;
+        let found: Vec<_> = (first..first + ROUND)
+            .into_par_iter()
+            .filter_map(|index| pair(seed, index, longest).map(|pair| (pair.sketch(), pair)))
+            .collect();
+        made.tried += ROUND;
+        // In the order of indices, whoever made them.
+        let mut new = vec![];
+        for (sketch, pair) in found {
+            match seen.admit(pair.row.index, &sketch) {
+                Verdict::New { cluster } => new.push((cluster, pair)),
+                _ => made.alike += 1,
+            }
+        }
+        let checked: Vec<_> =
+            new.into_par_iter().map(|(cluster, pair)| (cluster, pair.verify().is_ok(), pair)).collect();
+        for (cluster, right, pair) in checked {
+            if !right {
+                made.unsure += 1;
+                continue;
+            }
+            let first = seen.index_of(cluster);
+            let is_held = *clusters.entry(cluster).or_insert_with(|| is_held_out(seed, first));
+            if !is_held && made.train == wanted {
+                continue;
+            }
+            let (count, (path, file)) =
+                if is_held { (&mut made.held_out, &mut held) } else { (&mut made.train, &mut train) };
+            *count += 1;
+            writeln!(file, "{}", line(&pair)).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+            last_new = made.tried;
+        }
+        if made.tried - last_new > DRY {
+            return Err(
+                format!("there are no more than {} different pairs; ask for fewer with --pairs", made.train).into()
+            );
+        }
+        let rate = made.train as f64 / progress.seconds();
+        progress.tell(made.train as f64 / wanted as f64, || {
+            format!("{} of {wanted} pairs, {rate:.0} a second", made.train)
+        });
+    }
+    for (path, mut file) in [train, held] {
+        file.flush().map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    }
+    made.clusters = clusters.len();
+    made.seconds = progress.end();
+    Ok(made)
+}
+
+/// The held-out pairs of a folder, at most so many, spread over all of them.
+pub fn held_out(folder: &Path, most: usize) -> Result<Vec<Pair>, Failure> {
+    let path = if folder.is_dir() { folder.join(HELD_OUT) } else { folder.to_path_buf() };
+    let file = File::open(&path)
+        .map_err(|e| format!("cannot open {}: {e}; --data names a folder that `bornite demo` made", path.display()))?;
+    let mut keys = vec![];
+    for (n, line) in BufReader::new(file).lines().enumerate() {
+        let line = line.map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        let wrong = |what: &str| format!("{}, line {}: {what}", path.display(), n + 1);
+        let row: Json = serde_json::from_str(&line).map_err(|e| wrong(&e.to_string()))?;
+        let number = |name: &str| row[name].as_u64().ok_or_else(|| wrong(&format!("there is no number '{name}'")));
+        if number("version")? != u64::from(VERSION) {
+            return Err(
+                wrong(&format!("made by version {} of the generator; this is {VERSION}", row["version"])).into()
+            );
+        }
+        let text = row["text"].as_str().unwrap_or_default().to_owned();
+        keys.push((number("seed")?, number("index")?, text, n + 1));
+    }
+    let each = (keys.len() / most.max(1)).max(1);
+    let mut pairs = vec![];
+    for (seed, index, text, n) in keys.into_iter().step_by(each).take(most) {
+        match pair(seed, index, LONGEST).filter(|pair| pair.document() == text) {
+            Some(pair) => pairs.push(pair),
+            None => return Err(format!("{}, line {n}: this is not the text of pair {index}", path.display()).into()),
+        }
+    }
+    if pairs.is_empty() {
+        return Err(format!("{} holds no pairs", path.display()).into());
+    }
+    Ok(pairs)
+}

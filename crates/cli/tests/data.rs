@@ -1,0 +1,206 @@
+//! `bornite data …`: runs that are killed and go on, and whatever people may ask wrongly.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bornite"));
+    command.env("BORNITE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("data-cache"));
+    command.env("BORNITE_HIDE_LIBRARIES", "cuda,nvrtc").arg("data").args(args);
+    command
+}
+
+fn bornite(args: &[&str]) -> Output {
+    let output = command(args).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!errors.contains("panicked"), "{args:?}: {errors}");
+    output
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = bornite(args);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{args:?}: {error}: {}", out(&output)))
+}
+
+/// A folder of a test's own that is not there yet.
+fn folder(name: &str) -> (PathBuf, String) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("data-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    let text = folder.to_str().unwrap().to_owned();
+    (folder, text)
+}
+
+/// A random number of this run.
+fn seed() -> u64 {
+    let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_secs()));
+    println!("BORNITE_TEST_SEED={seed}");
+    seed
+}
+
+#[test]
+fn a_killed_run_goes_on_to_the_same_set() {
+    let seed = seed();
+    let text = seed.to_string();
+    let (count, shards) = ("1200", "6");
+    let make = ["make", "--count", count, "--shards", shards, "--level", "types", "--jobs", "1", "--json"];
+    let (_, whole) = folder("unkilled");
+    let started = std::time::Instant::now();
+    let expected = json(&[&make[..], &["--seed", &text, "--out", &whole]].concat());
+    let took = started.elapsed();
+    assert_eq!(expected["finished"], true);
+    let rounds = if std::env::var_os("BORNITE_TEST_FULL").is_some() { 50 } else { 4 };
+    let (mut random, mut kills) = (seed, 0);
+    let (mut path, mut target) = folder("killed");
+    let mut begun = false;
+    while kills < rounds {
+        let settings = ["--seed", &text, "--out", &target];
+        let resume: &[&str] = if begun { &["--resume"] } else { &[] };
+        let mut child = command(&[&make[..], &settings, resume].concat());
+        let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        std::thread::sleep(took.mul_f64((random >> 33) as f64 / (1u64 << 31) as f64).max(Duration::from_millis(1)));
+        child.kill().unwrap(); // SIGKILL
+        child.wait().unwrap();
+        kills += 1;
+        begun = path.join(".making/settings.json").is_file() || path.join("manifest.json").is_file();
+        if path.join("manifest.json").is_file() {
+            let made = json(&["make", "--resume", "--out", &target, "--json"]);
+            assert_eq!(made["set_hash"], expected["set_hash"], "after {kills} kills");
+            (path, target) = folder("killed");
+            begun = false;
+        }
+    }
+    let last = if begun { &["--resume"][..] } else { &[] };
+    let made = json(&[&make[..], &["--seed", &text, "--out", &target], last].concat());
+    assert_eq!((&made["set_hash"], &made["rows"]), (&expected["set_hash"], &expected["rows"]));
+    let checked = json(&["verify", &target, "--json"]);
+    assert_eq!((&checked["ok"], &checked["rows"]), (&true.into(), &1200.into()), "{checked}");
+    let left: Vec<_> = std::fs::read_dir(path.join("data")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 24, "{left:?}");
+}
+
+#[test]
+fn rows_are_made_checked_counted_and_shown() {
+    let (path, target) = folder("shown");
+    let made =
+        json(&["make", "--count", "60", "--level", "run", "--faults", "--format", "jsonl", "--out", &target, "--json"]);
+    let rows = made["rows"].as_u64().unwrap();
+    assert!(rows >= 50 && rows + made["rejected"].as_u64().unwrap() == 60, "{made}");
+    let output = bornite(&["verify", &target]);
+    assert!(
+        output.status.success() && out(&output).contains("rows in 4 files are right at the level run"),
+        "{}",
+        out(&output)
+    );
+    let stats = json(&["stats", &target, "--json"]);
+    assert_eq!((&stats["rows"], &stats["set_hash"]), (&made["rows"], &made["set_hash"]));
+    let text = out(&bornite(&["stats", &target]));
+    assert!(text.contains("categories\n") && text.contains("wrong twins\n"), "{text}");
+    let row = json(&["show", &target, "--json"]);
+    let id = row["id"].as_str().unwrap();
+    let shown = out(&bornite(&["show", &target, "--id", id]));
+    for line in row["cuda"].as_str().unwrap().lines().chain(row["source"].as_str().unwrap().lines()) {
+        assert!(shown.contains(line.trim_end()), "{line:?} is not in\n{shown}");
+    }
+    assert!(!shown.contains('\x1b'), "colours where there is no terminal");
+    for beside in ["cpp", "ir", "fault"] {
+        assert!(bornite(&["show", &target, "--id", id, "--beside", beside]).status.success());
+    }
+    // A row that was changed, with a checksum that fits.
+    let file = path.join("data/train-00000-of-00001.jsonl");
+    let changed = std::fs::read_to_string(&file).unwrap().replacen(" + ", " - ", 1);
+    std::fs::write(&file, changed).unwrap();
+    let report = json(&["verify", &target, "--json"]);
+    assert_eq!(report["ok"], false);
+    assert!(report["findings"][0]["what"].as_str().unwrap().contains("checksum"), "{report}");
+}
+
+#[test]
+fn ones_own_kernels_become_rows() {
+    let (path, target) = folder("ingested");
+    std::fs::create_dir_all(&path).unwrap();
+    let file = path.join("mine.py");
+    std::fs::write(
+        &file,
+        "import warp as wp\n\n\n@wp.kernel\ndef scale(x: wp.array(dtype=float), a: float):\n    i = wp.tid()\n    \
+         x[i] = x[i] * a\n\n\n@wp.kernel\ndef add(x: wp.array2d(dtype=float), y: wp.array2d(dtype=float)):\n    \
+         i, j = wp.tid()\n    y[i, j] = y[i, j] + x[i, j]\n\n\n@wp.kernel\ndef beyond(x: wp.array(dtype=float)):\n    \
+         i = wp.tid()\n    x[i + 1] = 1.0\n\n\n@wp.kernel\ndef race(x: wp.array(dtype=float)):\n    i = wp.tid()\n    \
+         x[0] = float(i)\n",
+    )
+    .unwrap();
+    let rows = format!("{target}/rows");
+    let made = json(&["ingest", file.to_str().unwrap(), "--out", &rows, "--json"]);
+    let found: Vec<(&str, bool)> = (made["kernels"].as_array().unwrap().iter())
+        .map(|kernel| (kernel["kernel"].as_str().unwrap(), kernel["ok"].as_bool().unwrap()))
+        .collect();
+    assert_eq!(found, [("scale", true), ("add", true), ("beyond", false), ("race", false)], "{made}");
+    assert!(made["kernels"][2]["error"].as_str().unwrap().contains("outside 'x'"), "{made}");
+    let row = json(&["show", &rows, "--id", "add", "--json"]);
+    assert!(row["cuda"].as_str().unwrap().contains("__global__"), "{row}");
+    let checked = json(&["verify", &rows, "--json"]);
+    assert_eq!((&checked["ok"], &checked["rows"]), (&true.into(), &2.into()), "{checked}");
+}
+
+#[test]
+fn what_is_asked_wrongly_is_explained_in_a_line() {
+    let (path, target) = folder("wrong");
+    let (_, other) = folder("not-made");
+    bornite(&["make", "--count", "20", "--level", "types", "--out", &target]);
+    let before = std::fs::read(path.join("manifest.json")).unwrap();
+    let file = path.join("manifest.json");
+    let under_a_file = file.join("inner");
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["make", "--count", "0", "--out", &other], 2, "a dataset of 0 rows was asked for"),
+        (&["make", "--count", "9", "--categories", "aritmetic", "--out", &other], 2, "did you mean 'arithmetic'?"),
+        (&["make", "--count", "9", "--level", "rum", "--out", &other], 2, "did you mean 'run'?"),
+        (&["make", "--count", "9", "--format", "parket", "--out", &other], 2, "did you mean 'parquet'?"),
+        (&["make", "--count", "9", "--shard", "1", "--out", &other], 2, "such as 0/16"),
+        (&["make", "--count", "9", "--jobs", "0", "--out", &other], 2, "--jobs takes 1 and more"),
+        (&["make", "--count", "9", "--out", under_a_file.to_str().unwrap()], 1, "could not make the folder"),
+        (&["make", "--count", "20", "--out", &target], 2, "go on with it with --resume"),
+        (&["make", "--resume", "--seed", "7", "--out", &target], 2, "has seed 42, not 7"),
+        (&["make", "--resume", "--count", "21", "--out", &target], 2, "has count 20, not 21"),
+        (&["make", "--resume", "--out", &other], 2, "there is no dataset in"),
+        (&["verify", "/no/such/folder"], 2, "/no/such/folder is not a folder"),
+        (&["stats", &other], 2, "there is no dataset in"),
+        (&["show", &target, "--id", "no_such_row"], 2, "has no row 'no_such_row'"),
+        (&["ingest", "/no/such/file.py"], 1, "/no/such/file.py: No such file"),
+        (&["make", "--count", "9", "--level", "compile", "--out", &other], 1, "was not found"),
+    ];
+    for (args, code, expected) in cases {
+        let output = bornite(args);
+        let text = out(&output);
+        assert_eq!(output.status.code(), Some(*code), "{args:?}: {text}");
+        assert!(text.contains(expected), "{args:?} does not say {expected:?}: {text}");
+    }
+    assert_eq!(std::fs::read(path.join("manifest.json")).unwrap(), before);
+    assert!(bornite(&["verify", &target]).status.success());
+}
+
+/// A disk that is full, as the system says it: no file may be longer than a limit.
+#[test]
+fn a_full_disk_loses_nothing() {
+    let (_, target) = folder("full-disk");
+    let make = ["make", "--count", "400", "--shards", "4", "--level", "types", "--format", "jsonl"];
+    let script = "trap '' XFSZ; ulimit -f 200; exec \"$0\" data \"$@\"";
+    let mut limited = Command::new("sh");
+    limited.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_bornite")).args(make).args(["--out", &target]);
+    let output = limited.output().unwrap();
+    let text = out(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("could not write") && text.contains("--resume goes on"), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
+    let made = json(&[&make[..], &["--resume", "--out", &target, "--json"]].concat());
+    let (_, whole) = folder("roomy-disk");
+    let expected = json(&[&make[..], &["--out", &whole, "--json"]].concat());
+    assert_eq!(made["set_hash"], expected["set_hash"]);
+}

@@ -1,0 +1,104 @@
+//! `demo` and `eval --metric kernels` as people meet them: all four parts in small, and mistakes in a sentence.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn bornite(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bornite"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("BORNITE_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("BORNITE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("demo-cache"));
+    let output = command.env("BORNITE_DEVICE", "cpu").args(args).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!errors.contains("panicked"), "{args:?}: {errors}");
+    output
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A folder that is not there.
+fn fresh(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    folder
+}
+
+#[test]
+fn all_four_parts_in_small() {
+    let out = fresh("demo");
+    let path = |name: &str| out.join(name).to_str().unwrap().to_owned();
+    let small = [
+        "demo",
+        "--pairs",
+        "400",
+        "--longest",
+        "220",
+        "--steps",
+        "3",
+        "--prompts",
+        "3",
+        "--samples",
+        "2",
+        "--out",
+        &path(""),
+    ];
+    let output = bornite(&[&small[..], &["--json"]].concat());
+    let errors = text(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let report: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    assert_eq!(report["race"]["line"], 11);
+    assert_eq!(report["pairs"]["train"], 400);
+    assert_eq!(report["training"]["steps"], 3);
+    let kernels = &report["kernels"];
+    assert_eq!((kernels["pairs"].as_u64(), kernels["answers"].as_u64()), (Some(3), Some(2)));
+    let share = kernels["right"]["best"].as_f64().unwrap();
+    assert!((0.0..=1.0).contains(&share));
+    assert!(kernels["wrong_example"]["verdict"].is_string(), "three steps teach nothing: {kernels}");
+
+    // What is held out has no structure of what is trained on.
+    let structures = |name: &str| -> Vec<u64> {
+        let rows = std::fs::read_to_string(out.join("pairs").join(name)).unwrap();
+        let rows = rows.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let prompts = rows.map(|row| row["text"].as_str().unwrap().split("\n//\n").next().unwrap().to_owned());
+        prompts.map(|prompt| bornite_data::distinct::Sketch::new(&prompt, "").exact).collect()
+    };
+    let (train, held) = (structures("train.jsonl"), structures("held-out.jsonl"));
+    assert_eq!(train.len(), 400);
+    assert!(!held.is_empty() && held.iter().all(|structure| !train.contains(structure)));
+
+    let eval = ["eval", &path("run"), "--metric", "kernels", "--data", &path("pairs"), "--prompts", "2"];
+    let output = bornite(&[&eval[..], &["--samples", "2"]].concat());
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && said.contains("parses") && said.contains("right"), "{said}{errors}");
+
+    let again = bornite(&small);
+    assert!(!again.status.success() && text(&again.stderr).contains("holds a run already"), "a folder twice");
+    std::fs::write(out.join("pairs/held-out.jsonl"), "{\"seed\": 1}\n").unwrap();
+    let output = bornite(&eval);
+    assert!(!output.status.success() && text(&output.stderr).contains("line 1"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn mistakes_are_told_in_a_sentence() {
+    let cases = [
+        (&["demo", "--model", "7b"][..], "there is no model '7b'; there are 1m, 2m", 2),
+        (&["demo", "--pairs", "0"], "100..=20000000", 2),
+        (&["demo", "--samples", "0"], "1..=64", 2),
+        (&["demo", "--device", "abacus"], "'abacus' is not a device", 2),
+        (&["demo", "--pairs", "100", "--out", "/proc/none"], "cannot make the folder", 1),
+        (&["eval", "/nowhere", "--metric", "kernels", "--data", "x"], "/nowhere", 1),
+    ];
+    for (args, words, code) in cases {
+        let output = bornite(args);
+        let errors = text(&output.stderr);
+        assert!(errors.contains(words), "{args:?}: {errors}");
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
+    }
+}

@@ -1,0 +1,130 @@
+//! The dataset card: a `README.md` with the header that Hugging Face reads.
+
+use std::fmt::Write;
+
+use super::shard::SPLITS;
+use super::{Format, Manifest};
+use crate::Category;
+use crate::distinct::HELD_OUT;
+
+/// Names that the hub has for sizes of datasets.
+fn size(rows: u64) -> &'static str {
+    match rows {
+        0..1_000 => "n<1K",
+        1_000..10_000 => "1K<n<10K",
+        10_000..100_000 => "10K<n<100K",
+        100_000..1_000_000 => "100K<n<1M",
+        1_000_000..10_000_000 => "1M<n<10M",
+        _ => "10M<n<100M",
+    }
+}
+
+/// The card of a dataset.
+pub(super) fn card(manifest: &Manifest) -> String {
+    let counts = manifest.counts();
+    let settings = &manifest.settings;
+    let mut text = String::from("---\npretty_name: Verified CUDA kernels\nlanguage:\n- code\n- en\n");
+    text += "task_categories:\n- text-generation\ntags:\n- code\n- cuda\n- gpu-kernels\n- synthetic\n";
+    let _ = writeln!(text, "size_categories:\n- {}", size(counts.rows));
+    if settings.format != Format::SeedJson {
+        text += "configs:\n- config_name: default\n  data_files:\n";
+        // A split without rows would not load.
+        for split in SPLITS.iter().filter(|split| counts.splits.contains_key(**split)) {
+            let _ = writeln!(text, "  - split: {split}\n    path: data/{split}-*.{}", settings.format.ending());
+        }
+    }
+    text += "---\n\n# Verified CUDA kernels\n\n";
+    let _ = writeln!(
+        text,
+        "{} rows. Each is a kernel as Python source (the dialect of NVIDIA Warp), CUDA C++, C++ for a CPU and kernel IR, \
+         with a sentence on what it does. All were made by a generator of random well-typed programs; no text is anybody's.\n",
+        counts.rows
+    );
+    let _ = writeln!(
+        text,
+        "| | |\n|---|---|\n| made by | bornite {}, generator {} |\n| seed | {} |\n| checked at | `{}` |\n| set hash | `{}` |\n",
+        manifest.bornite, settings.version, settings.seed, settings.level, manifest.set_hash
+    );
+    text += "## Checks\n\n";
+    text += match settings.level.as_str() {
+        "types" => "The CUDA text of every row was read back and is well typed. Nothing was executed.\n",
+        "compile" => "The CUDA text of every row was read back and compiled by NVRTC. Nothing was executed.\n",
+        "run" => {
+            "The CUDA text of every row was executed by a checking interpreter (bounds, races, barriers, uninitialised \
+             memory) on 8 inputs, with lengths around warps and blocks, and gives what an independent evaluation of the \
+             source gives.\n"
+        }
+        _ => {
+            "The CUDA text of every row was executed by a checking interpreter and on a GPU, on 8 inputs, and gives what an \
+             independent evaluation of the source gives.\n"
+        }
+    };
+    let reached = &manifest.reached;
+    let _ = writeln!(
+        text,
+        "\nOf {} candidates, {} were duplicates but for names and constants, {} near duplicates (MinHash, 85 % of 5-token \
+         shingles), {} were not understood and {} failed a check; none of these is here. {} of {} programs have a structure \
+         of their own.\n",
+        reached.candidates,
+        reached.duplicates,
+        reached.near,
+        reached.unmade,
+        counts.rejected.values().sum::<u64>(),
+        reached.structures,
+        reached.distinct
+    );
+    text += "## Splits\n\nLike rows (60 % of shingles, or one structure) are in one split. `held_out` has all rows with one of ";
+    let held: Vec<String> = HELD_OUT.iter().map(|op| format!("`{op}`")).collect();
+    let _ = writeln!(text, "{}: no other split has them.\n\n| split | rows |\n|---|---|", held.join(", "));
+    for split in SPLITS {
+        let _ = writeln!(text, "| {split} | {} |", counts.splits.get(split).copied().unwrap_or(0));
+    }
+    text += "\n## Categories\n\n| category | rows | |\n|---|---|---|\n";
+    for category in Category::ALL {
+        if let Some(count) = counts.categories.get(category.name()) {
+            let _ = writeln!(text, "| {} | {count} | {} |", category.name(), category.about());
+        }
+    }
+    text += "\n## Columns\n\n| column | |\n|---|---|\n";
+    for (name, about) in COLUMNS.iter().filter(|(name, _)| settings.faults || !name.starts_with("fault")) {
+        let _ = writeln!(text, "| `{name}` | {about} |");
+    }
+    let _ = writeln!(
+        text,
+        "\n## Make it again\n\n```sh\nbornite data make --count {} --seed {} --level {} --out DIR\n```\n\nRow *i* follows from \
+         seed, version of the generator and *i* alone; `bornite data verify DIR` makes and checks every row again.\n\n\
+         ## Limits\n\nKernels are random: they exercise the language, not tasks that somebody had. Names and descriptions \
+         come from small vocabularies. Floats are kept within ranges in which rounding can be bounded.",
+        settings.count, settings.seed, settings.level
+    );
+    text
+}
+
+/// What each column holds.
+pub(super) const COLUMNS: &[(&str, &str)] = &[
+    ("id", "seed and number of the row"),
+    ("name", "name of the kernel in all texts"),
+    ("category", "one of the categories above"),
+    ("description", "what the kernel does, in a sentence"),
+    ("source", "Python, in the dialect of NVIDIA Warp"),
+    ("cuda", "CUDA C++ that stands alone"),
+    ("cpp", "C++ for a CPU"),
+    ("ir", "kernel IR of the CUDA text, for a launch over 1000 elements"),
+    ("inputs", "recipe of the inputs, a line a parameter, and the launch"),
+    ("block", "threads of a block along x, y and z, such as `256x1x1`"),
+    ("ops", "operations of the source, with spaces between them"),
+    ("types", "types of the source, with spaces between them"),
+    ("complexity", "operations and statements, weighed"),
+    ("difficulty", "1 to 5"),
+    ("level", "what the row was checked for"),
+    ("split", "train, validation, test or held_out"),
+    ("cluster", "id of the first row of those that are alike"),
+    ("seed", "of the dataset"),
+    ("index", "number of the row"),
+    ("version", "of the generator"),
+    ("fault_kind", "what is wrong with the twin; empty where there is none"),
+    ("fault_line", "the line that is wrong"),
+    ("fault_cuda", "CUDA C++ with the mistake"),
+    ("fault_report", "what the interpreter reports"),
+    ("fault_report_line", "the line that it names"),
+];

@@ -1,0 +1,152 @@
+//! A dataset checked anew: files against their checksums, and every row made and judged again.
+
+use std::collections::{HashMap, HashSet};
+
+use rayon::prelude::*;
+
+use super::make::Judge;
+use super::{Dataset, Error, Record, Result, SetHash, ingested, shard};
+use crate::distinct::Sketch;
+use crate::{Category, Level, Row};
+
+/// Rows that are judged together.
+const WAVE: usize = 256;
+
+/// Something that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// The file, within the folder.
+    pub file: String,
+    /// The row, if it is one.
+    pub id: Option<String>,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What was found.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Report {
+    /// Files that were read.
+    pub files: u64,
+    /// Rows that were checked.
+    pub rows: u64,
+    /// What is wrong, in the order of files.
+    pub findings: Vec<Finding>,
+}
+
+/// Checks a dataset at a level, with so many threads; `tell` hears how many rows are done.
+pub fn check(dataset: &Dataset, level: Level, jobs: usize, tell: &mut (dyn FnMut(u64) + Send)) -> Result<Report> {
+    let judge = Judge::new(level)?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1)).build();
+    let pool = pool.map_err(|error| Error::Asked(format!("{jobs} threads cannot be started: {error}")))?;
+    let mut state = State {
+        dataset,
+        judge,
+        report: Report::default(),
+        hash: SetHash::default(),
+        seen: HashSet::new(),
+        splits: HashMap::new(),
+    };
+    for file in dataset.manifest.shards.iter().flat_map(|shard| &shard.files) {
+        state.report.files += 1;
+        if let Some(what) = shard::wrong(&dataset.place, file) {
+            state.report.findings.push(Finding { file: file.path.clone(), id: None, what });
+            continue;
+        }
+        let mut wave = vec![];
+        let read = dataset.each_of(&file.path, &mut |record| {
+            wave.push(record);
+            if wave.len() == WAVE {
+                pool.install(|| state.judge(&file.path, std::mem::take(&mut wave)))?;
+                tell(state.report.rows);
+            }
+            Ok(true)
+        });
+        match read {
+            Err(Error::Damaged { what, .. }) => {
+                state.report.findings.push(Finding { file: file.path.clone(), id: None, what })
+            }
+            other => other?,
+        }
+        pool.install(|| state.judge(&file.path, wave))?;
+        tell(state.report.rows);
+    }
+    let State { mut report, hash, .. } = state;
+    if report.findings.is_empty() && report.rows > 0 && hash != dataset.manifest.set_hash {
+        let what = format!("the rows have the set hash {hash}, the manifest says {}", dataset.manifest.set_hash);
+        report.findings.push(Finding { file: "manifest.json".into(), id: None, what });
+    }
+    Ok(report)
+}
+
+/// The row that a record stands for, if it is one of the generator's, and what duplicates share; or what is wrong.
+type Again = std::result::Result<(Option<Row>, u64), String>;
+
+struct State<'a> {
+    dataset: &'a Dataset,
+    judge: Judge,
+    report: Report,
+    hash: SetHash,
+    seen: HashSet<u64>,
+    splits: HashMap<String, String>,
+}
+
+impl State<'_> {
+    fn judge(&mut self, file: &str, records: Vec<Record>) -> Result<()> {
+        let settings = &self.dataset.manifest.settings;
+        let among: Vec<Category> = settings.among();
+        let made: Vec<Again> = (records.par_iter())
+            .map(|record| {
+                if record.text("category") == ingested::CATEGORY {
+                    return ingested::check(record).map(|exact| (None, exact));
+                }
+                made_again(record, settings.seed, &among).map(|(row, exact)| (Some(row), exact))
+            })
+            .collect();
+        let rows: Vec<&Row> = made.iter().flatten().filter_map(|(row, _)| row.as_ref()).collect();
+        let mut verdicts = self.judge.judge(&rows)?.into_iter();
+        for (record, made) in records.iter().zip(&made) {
+            self.report.rows += 1;
+            self.hash.add(record.hash());
+            let what = match made {
+                Err(what) => Some(what.clone()),
+                Ok((row, exact)) => {
+                    let verdict = row.as_ref().and_then(|_| verdicts.next());
+                    let failed = verdict.and_then(|verdict| verdict.err()).map(|why| why.to_string());
+                    failed.or_else(|| self.misplaced(record, *exact))
+                }
+            };
+            if let Some(what) = what {
+                let id = Some(record.text("id").to_owned());
+                self.report.findings.push(Finding { file: file.to_owned(), id, what });
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a row among the others.
+    fn misplaced(&mut self, record: &Record, exact: u64) -> Option<String> {
+        if !self.seen.insert(exact) {
+            return Some("it differs from an earlier row in names and constants alone".into());
+        }
+        let (cluster, split) = (record.text("cluster"), record.text("split"));
+        if split == "held_out" {
+            return None;
+        }
+        let other = self.splits.entry(cluster.to_owned()).or_insert_with(|| split.to_owned());
+        (other != split).then(|| format!("it is in the split {split}, and a row that is like it in {other}"))
+    }
+}
+
+/// The row that a record's number stands for, if the record says the same.
+fn made_again(record: &Record, seed: u64, among: &[Category]) -> std::result::Result<(Row, u64), String> {
+    let row = crate::make(seed, record.int("index"), among).map_err(|why| why.to_string())?;
+    let same = Record::new(&row, record.text("level"), record.text("split"), 0, None);
+    for (name, cell) in same.cells().filter(|(name, _)| *name != "cluster") {
+        if record.cells().find(|(other, _)| *other == name).map(|(_, cell)| cell) != Some(cell) {
+            return Err(format!("its {name} is not what seed and number give"));
+        }
+    }
+    let exact = Sketch::new(&row.source, &row.cuda).exact;
+    Ok((row, exact))
+}

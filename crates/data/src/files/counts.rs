@@ -1,0 +1,95 @@
+//! What is in a dataset, counted while its rows are written.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Record;
+
+/// How often things occur, by name.
+pub type Tally = BTreeMap<String, u64>;
+
+/// What is in a dataset or a shard.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// All rows.
+    pub rows: u64,
+    /// Of each category.
+    pub categories: Tally,
+    /// Of each split.
+    pub splits: Tally,
+    /// Of each difficulty.
+    pub difficulty: Tally,
+    /// Of each ten of complexity, by the least: "0", "10", … "100" and above.
+    pub complexity: Tally,
+    /// Of each type.
+    pub types: Tally,
+    /// Of each operation: rows with each type.
+    pub ops: BTreeMap<String, Tally>,
+    /// Bytes of each text.
+    pub bytes: Tally,
+    /// Wrong twins of each kind.
+    pub faults: Tally,
+    /// Rows that the checks did not pass, by why.
+    pub rejected: Tally,
+}
+
+const TEXTS: [&str; 4] = ["source", "cuda", "cpp", "ir"];
+
+fn count(tally: &mut Tally, name: &str, more: u64) {
+    match tally.get_mut(name) {
+        Some(sum) => *sum += more,
+        None => drop(tally.insert(name.to_owned(), more)),
+    }
+}
+
+impl Counts {
+    /// Counts a row.
+    pub fn add(&mut self, record: &Record) {
+        self.rows += 1;
+        count(&mut self.categories, record.text("category"), 1);
+        count(&mut self.splits, record.text("split"), 1);
+        count(&mut self.difficulty, &record.int("difficulty").to_string(), 1);
+        count(&mut self.complexity, &(record.int("complexity") / 10 * 10).min(100).to_string(), 1);
+        let types: Vec<&str> = record.text("types").split_whitespace().collect();
+        types.iter().for_each(|ty| count(&mut self.types, ty, 1));
+        for op in record.text("ops").split_whitespace() {
+            if !self.ops.contains_key(op) {
+                self.ops.insert(op.to_owned(), Tally::new());
+            }
+            if let Some(tally) = self.ops.get_mut(op) {
+                types.iter().for_each(|ty| count(tally, ty, 1));
+            }
+        }
+        TEXTS.iter().for_each(|name| count(&mut self.bytes, name, record.text(name).len() as u64));
+        if !record.text("fault_kind").is_empty() {
+            count(&mut self.faults, record.text("fault_kind"), 1);
+        }
+    }
+
+    /// Counts a row that is none.
+    pub(super) fn reject(&mut self, why: &str) {
+        count(&mut self.rejected, why, 1);
+    }
+
+    /// Adds what another part of the dataset has.
+    pub fn merge(&mut self, other: &Counts) {
+        self.rows += other.rows;
+        for (mine, theirs) in [
+            (&mut self.categories, &other.categories),
+            (&mut self.splits, &other.splits),
+            (&mut self.difficulty, &other.difficulty),
+            (&mut self.complexity, &other.complexity),
+            (&mut self.types, &other.types),
+            (&mut self.bytes, &other.bytes),
+            (&mut self.faults, &other.faults),
+            (&mut self.rejected, &other.rejected),
+        ] {
+            theirs.iter().for_each(|(name, more)| count(mine, name, *more));
+        }
+        for (op, tally) in &other.ops {
+            let mine = self.ops.entry(op.clone()).or_default();
+            tally.iter().for_each(|(name, more)| count(mine, name, *more));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What stands in a folder beside the rows, written once all shards are there; the manifest last.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::make::read_record;
+use super::plan::Reached;
+use super::shard::ShardRecord;
+use super::{Counts, Error, Format, Place, Result, SetHash, Settings, card, page};
+
+pub(super) const MANIFEST: &str = "manifest.json";
+
+/// What a dataset is: `manifest.json`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    /// What decides it.
+    pub settings: Settings,
+    /// The version of the program that finished it.
+    pub bornite: String,
+    /// All rows, in all splits.
+    pub rows: u64,
+    /// Of all rows; the same for any number of shards and in every format.
+    pub set_hash: SetHash,
+    /// How many candidates it took.
+    pub reached: Reached,
+    /// The shards, in order, with all files and their checksums.
+    pub shards: Vec<ShardRecord>,
+}
+
+impl Manifest {
+    pub(super) fn new(settings: &Settings, shards: Vec<ShardRecord>) -> Manifest {
+        let mut set_hash = SetHash::default();
+        shards.iter().for_each(|shard| set_hash.add(shard.hash));
+        Manifest {
+            settings: settings.clone(),
+            bornite: env!("CARGO_PKG_VERSION").into(),
+            rows: shards.iter().map(|shard| shard.counts.rows).sum(),
+            set_hash,
+            reached: shards.last().map(|shard| shard.reached).unwrap_or_default(),
+            shards,
+        }
+    }
+
+    /// The manifest of a folder, if it has one.
+    pub fn read(place: &Place) -> Result<Option<Manifest>> {
+        let Some(bytes) = place.read(MANIFEST)? else { return Ok(None) };
+        let manifest = serde_json::from_slice(&bytes);
+        let path = place.path(MANIFEST);
+        Ok(Some(manifest.map_err(|error| Error::damaged(&path, format!("this is not a dataset's manifest: {error}")))?))
+    }
+
+    /// What is in all shards.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        self.shards.iter().for_each(|shard| counts.merge(&shard.counts));
+        counts
+    }
+
+    /// What `stats.json` says.
+    pub fn stats(&self) -> serde_json::Value {
+        let counts = self.counts();
+        let rows = counts.rows.max(1) as f64;
+        let rare: Vec<_> = (counts.ops.iter())
+            .flat_map(|(op, tally)| tally.iter().map(move |(ty, count)| (op, ty, *count)))
+            .filter(|(_, _, count)| *count < 100)
+            .map(|(op, ty, count)| json!({"op": op, "type": ty, "rows": count}))
+            .collect();
+        let mean: serde_json::Map<String, _> =
+            counts.bytes.iter().map(|(name, sum)| (name.clone(), (*sum as f64 / rows).round().into())).collect();
+        json!({
+            "rows": counts.rows,
+            "set_hash": self.set_hash,
+            "settings": self.settings,
+            "candidates": self.reached,
+            "unique_structures": self.reached.structures as f64 / self.reached.distinct.max(1) as f64,
+            "seconds": self.shards.iter().map(|shard| shard.millis).sum::<u64>() as f64 / 1000.0,
+            "mean_bytes": mean,
+            "counts": counts,
+            "op_types_below_100_rows": rare,
+        })
+    }
+}
+
+/// Writes what is left to be written, if all shards are there; then nothing but the dataset is in the folder.
+pub(super) fn finish(place: &Place, settings: &Settings) -> Result<Option<Manifest>> {
+    let mut shards = vec![];
+    for shard in 0..settings.shards {
+        match read_record(place, shard)? {
+            Some(record) => shards.push(record),
+            // Another job may have finished the dataset in between.
+            None => return Manifest::read(place),
+        }
+    }
+    let manifest = write(place, settings, shards)?;
+    let _ = std::fs::remove_dir_all(place.path(".making"));
+    Ok(Some(manifest))
+}
+
+/// Writes all that stands beside the rows.
+pub(super) fn write(place: &Place, settings: &Settings, shards: Vec<ShardRecord>) -> Result<Manifest> {
+    let manifest = Manifest::new(settings, shards);
+    let pretty = |value: &serde_json::Value| format!("{value:#}\n");
+    place.write("stats.json", pretty(&manifest.stats()).as_bytes())?;
+    place.write("README.md", card::card(&manifest).as_bytes())?;
+    place.write("report.html", page::page(&manifest).as_bytes())?;
+    if settings.format == Format::SeedJson {
+        let counts = manifest.counts();
+        let seconds = manifest.shards.iter().map(|shard| shard.millis).sum::<u64>() as f64 / 1000.0;
+        let stats = json!({
+            "total_pairs": counts.rows,
+            "generation_time_seconds": seconds,
+            "pairs_per_second": counts.rows as f64 / seconds.max(1e-3),
+            "categories": counts.categories,
+            "device": "cuda",
+        });
+        place.write("generation_stats.json", pretty(&stats).as_bytes())?;
+    }
+    let text = serde_json::to_value(&manifest).map(|value| pretty(&value)).unwrap_or_default();
+    place.write(MANIFEST, text.as_bytes())?;
+    Ok(manifest)
+}
+
+/// `progress.json` of datasets of pairs.
+pub(super) fn progress(place: &Place, settings: &Settings) -> Result<()> {
+    if settings.format != Format::SeedJson {
+        return Ok(());
+    }
+    let (mut rows, mut shards) = (0, 0);
+    for shard in 0..settings.shards {
+        if let Some(record) = read_record(place, shard)? {
+            rows += record.counts.rows;
+            shards += 1;
+        }
+    }
+    let progress = json!({
+        "total_generated": rows,
+        "target": settings.count,
+        "batches_completed": shards,
+        "timestamp": timestamp(),
+    });
+    place.write("progress.json", format!("{progress:#}\n").as_bytes())
+}
+
+/// The time in UTC, as ISO 8601 writes it.
+fn timestamp() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let (mut day, mut year) = (seconds / 86_400, 1970);
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    while day >= 365 + leap(year) as u64 {
+        day -= 365 + leap(year) as u64;
+        year += 1;
+    }
+    let months = [31, 28 + leap(year) as u64, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while day >= months[month] {
+        day -= months[month];
+        month += 1;
+    }
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", month + 1, day + 1)
+}

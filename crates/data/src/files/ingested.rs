@@ -1,0 +1,88 @@
+//! Rows of kernels that people wrote, as a dataset of one file.
+
+use super::record::columns;
+use super::shard::Writer;
+use super::{Cell, Error, Format, Manifest, Place, Reached, Record, Result, Settings, finish};
+use crate::distinct::Sketch;
+use crate::ingest::Ingested;
+
+/// The category of such rows.
+pub(super) const CATEGORY: &str = "ingested";
+
+/// The record of a kernel that passed, the `number`-th.
+fn record(kernel: &Ingested, number: u64) -> Option<Record> {
+    let texts = kernel.outcome.as_ref().ok()?;
+    let names: Vec<String> = columns(false).into_iter().map(|(name, _)| name.to_owned()).collect();
+    let id = format!("{CATEGORY}-{number:08}");
+    let complexity = texts.ir.lines().count() as u64;
+    let cells: Vec<Cell> = (names.iter().map(String::as_str))
+        .map(|name| match name {
+            "id" | "cluster" => Cell::Text(id.clone()),
+            "name" => kernel.name.as_str().into(),
+            "category" => CATEGORY.into(),
+            "description" => texts.description.as_str().into(),
+            "source" => texts.source.as_str().into(),
+            "cuda" => texts.cuda.as_str().into(),
+            "cpp" => texts.cpp.as_str().into(),
+            "ir" => texts.ir.as_str().into(),
+            "inputs" => texts.inputs.as_str().into(),
+            "types" => Cell::Text(texts.types.join(" ")),
+            "level" => "run".into(),
+            "split" => "train".into(),
+            "complexity" => complexity.into(),
+            "difficulty" => (1 + complexity / 25).min(5).into(),
+            "index" => number.into(),
+            "version" => u64::from(crate::generate::VERSION).into(),
+            "seed" => 0.into(),
+            _ => "".into(),
+        })
+        .collect();
+    Some(Record::of(&names, cells))
+}
+
+/// Whether a record is still what its source gives; or what is wrong.
+pub(super) fn check(record: &Record) -> std::result::Result<u64, String> {
+    let kernels = crate::ingest::ingest("kernel.py", record.text("source")).map_err(|errors| errors.to_string())?;
+    let name = record.text("name");
+    let found = kernels.into_iter().find(|kernel| kernel.name == name);
+    let texts = found.ok_or("its source has no such kernel")?.outcome?;
+    if (texts.cuda.as_str(), texts.ir.as_str()) != (record.text("cuda"), record.text("ir")) {
+        return Err("its texts are not what its source gives".into());
+    }
+    Ok(Sketch::new(record.text("ir"), record.text("cuda")).exact)
+}
+
+/// Writes the kernels that passed as a dataset; those that differ in names and constants alone once.
+pub fn write_ingested(place: &Place, kernels: &[Ingested]) -> Result<Manifest> {
+    if super::settings(place)?.is_some() {
+        let folder = place.path("");
+        let what = format!("there is a dataset in {} already: name another folder", folder.display());
+        return Err(Error::Asked(what));
+    }
+    let mut settings = Settings::new(0);
+    (settings.seed, settings.categories, settings.format) = (0, vec![CATEGORY.into()], Format::Parquet);
+    settings.shards = 1;
+    let mut writer = Writer::new(place, &settings, 0)?;
+    let mut seen = std::collections::HashSet::new();
+    let mut reached = Reached { candidates: kernels.len() as u64, ..Reached::default() };
+    for kernel in kernels {
+        let Some(record) = record(kernel, reached.distinct) else {
+            writer.counts.reject("check");
+            continue;
+        };
+        let sketch = Sketch::new(record.text("ir"), record.text("cuda"));
+        if !seen.insert(sketch.exact) {
+            reached.duplicates += 1;
+            continue;
+        }
+        writer.push(&record, record.hash(), reached.distinct)?;
+        reached.distinct += 1;
+    }
+    if reached.distinct == 0 {
+        return Err(Error::Asked("none of the kernels passed its checks: there is nothing to write".into()));
+    }
+    reached.structures = reached.distinct;
+    let record = writer.finish(reached)?;
+    settings.count = reached.distinct;
+    finish::write(place, &settings, vec![record])
+}

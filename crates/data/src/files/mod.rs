@@ -1,0 +1,89 @@
+//! Datasets as files: a folder that is made shard by shard, resumed, read and checked.
+//!
+//! | to see | look in |
+//! |---|---|
+//! | what decides a dataset | [`Settings`] |
+//! | how rows are made, compared and written | `make.rs`, which takes rows from `plan.rs` and gives them to `shard.rs` |
+//! | the columns of a row, its line of JSON and its hash | [`Record`] |
+//! | Parquet and zstd | `parquet/`, `zstd.rs` |
+//! | pairs as single JSON files, and checks of such pairs from elsewhere | `pairs.rs` |
+//! | what stands in the folder beside the rows | `finish.rs`, `card.rs`, `page.rs`, `counts.rs` |
+//! | datasets read back | [`Dataset`], `check.rs` |
+//!
+//! A file appears whole, by rename. A shard is done once its record is there, and the dataset once `manifest.json` is.
+
+mod card;
+mod check;
+mod counts;
+mod finish;
+mod ingested;
+mod make;
+mod page;
+mod pairs;
+mod parquet;
+mod place;
+mod plan;
+mod read;
+mod record;
+mod settings;
+mod shard;
+mod zstd;
+
+pub use check::{Finding, Report, check};
+pub use counts::Counts;
+pub use finish::Manifest;
+pub use ingested::write_ingested;
+pub use make::{Asked, Made, Part, Progress, make, settings};
+pub use pairs::{PairReport, StructureCheck, check_pair, check_pairs, is_pairs};
+pub use place::Place;
+pub use plan::Reached;
+pub use read::Dataset;
+pub use record::{Cell, Record, SetHash};
+pub use settings::{Format, Settings, nearest_name};
+pub use shard::{FileRecord, ShardRecord};
+
+use std::path::{Path, PathBuf};
+
+/// What went wrong with a dataset.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What was asked for cannot be.
+    #[error("{0}")]
+    Asked(String),
+    /// A file or folder could not be read or written.
+    #[error("could not {what} {}: {cause}", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// Why it failed.
+        cause: std::io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{}: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// Of NVRTC or a GPU.
+    #[error(transparent)]
+    Cuda(#[from] bornite_cuda::Error),
+    /// It was asked to stop; what is done is kept.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl Error {
+    fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+        move |cause| Error::Io { what, path: path.into(), cause }
+    }
+
+    fn damaged(path: &Path, what: impl Into<String>) -> Error {
+        Error::Damaged { path: path.into(), what: what.into() }
+    }
+}
+
+type Result<T> = std::result::Result<T, Error>;

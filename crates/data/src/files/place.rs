@@ -1,0 +1,146 @@
+//! The folder of a dataset: files are written beside, synced and renamed.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Error, Result};
+
+/// A folder that a dataset is written to.
+#[derive(Clone, Debug)]
+pub struct Place {
+    folder: PathBuf,
+    /// Bytes that fit, where a test says so.
+    room: Option<Arc<AtomicU64>>,
+}
+
+/// A file that is not there yet under its name.
+pub(super) struct Part {
+    pub file: BufWriter<Limited>,
+    path: PathBuf,
+    part: PathBuf,
+}
+
+/// A file on a disk that may be full.
+pub(super) struct Limited {
+    file: File,
+    room: Option<Arc<AtomicU64>>,
+}
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(room) = &self.room {
+            let left = room.load(Ordering::Relaxed);
+            if left < bytes.len() as u64 {
+                return Err(io::Error::from(io::ErrorKind::StorageFull));
+            }
+            room.store(left - bytes.len() as u64, Ordering::Relaxed);
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Place {
+    /// The folder, made if it is not there.
+    pub fn new(folder: &Path) -> Result<Place> {
+        fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
+        Ok(Place { folder: folder.into(), room: None })
+    }
+
+    /// The same on a disk that has room for so many bytes more: for tests.
+    pub fn with_room(mut self, bytes: u64) -> Place {
+        self.room = Some(Arc::new(AtomicU64::new(bytes)));
+        self
+    }
+
+    /// A path within the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Begins a file.
+    pub(super) fn begin(&self, name: &str) -> Result<Part> {
+        let path = self.path(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
+        }
+        // Several processes may write the same file, with the same contents, on several machines.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let nanos = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.subsec_nanos());
+        let part = path.with_file_name(format!(".{name}.{}-{nanos}.part", std::process::id()));
+        let file = File::create(&part).map_err(Error::io("write", &part))?;
+        let file = BufWriter::with_capacity(1 << 16, Limited { file, room: self.room.clone() });
+        Ok(Part { file, path, part })
+    }
+
+    /// Writes a whole file.
+    pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let mut part = self.begin(name)?;
+        part.write(bytes)?;
+        part.finish()
+    }
+
+    /// Writes a whole small file, one of many, without waiting for the disk, which would take most of the time. What a crash of
+    /// the machine loses of them is found by their checksums.
+    pub(super) fn write_quickly(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let mut part = self.begin(name)?;
+        part.write(bytes)?;
+        part.named()
+    }
+
+    /// Reads a whole file, if it is there.
+    pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let path = self.path(name);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("read", &path)(error)),
+        }
+    }
+
+    /// Removes what runs that ended early left of files they had begun.
+    pub(super) fn sweep(&self, folder: &str) {
+        for entry in fs::read_dir(self.path(folder)).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.to_string_lossy().starts_with('.') && name.to_string_lossy().ends_with(".part") {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+impl Part {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(Error::io("write", &self.path))
+    }
+
+    pub(super) fn error(&self, cause: io::Error) -> Error {
+        Error::io("write", &self.path)(cause)
+    }
+
+    /// Makes the file appear under its name.
+    pub(super) fn finish(mut self) -> Result<()> {
+        self.file.flush().map_err(Error::io("write", &self.path))?;
+        self.file.get_ref().file.sync_all().map_err(Error::io("write", &self.path))?;
+        self.named()
+    }
+
+    fn named(mut self) -> Result<()> {
+        let path = self.path.clone();
+        self.file.flush().map_err(Error::io("write", &path))?;
+        fs::rename(&self.part, &path).map_err(Error::io("write", &path))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // After a rename it is not there.
+        let _ = fs::remove_file(&self.part);
+    }
+}

@@ -1,0 +1,95 @@
+//! A dataset that is done, read row by row.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use super::{Error, Format, Manifest, Place, Record, Result, parquet};
+
+/// A dataset that is done.
+pub struct Dataset {
+    pub(super) place: Place,
+    /// What it is.
+    pub manifest: Manifest,
+}
+
+impl Dataset {
+    /// Opens the dataset of a folder.
+    pub fn open(folder: &Path) -> Result<Dataset> {
+        if !folder.is_dir() {
+            return Err(Error::Asked(format!("{} is not a folder", folder.display())));
+        }
+        let place = Place::new(folder)?;
+        match Manifest::read(&place)? {
+            Some(manifest) => Ok(Dataset { place, manifest }),
+            None if place.path(".making").is_dir() => Err(Error::Asked(format!(
+                "the dataset in {0} is not finished: go on with `bornite data make --resume --out {0}`",
+                folder.display()
+            ))),
+            None => Err(Error::Asked(format!("there is no dataset in {}: it has no manifest.json", folder.display()))),
+        }
+    }
+
+    /// The path of a file of the dataset.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.place.path(name)
+    }
+
+    /// Calls `see` with every row, shard by shard and split by split, until it says `false`.
+    pub fn each(&self, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
+        for file in self.manifest.shards.iter().flat_map(|shard| &shard.files) {
+            let mut more = true;
+            self.each_of(&file.path, &mut |record| {
+                more = see(record)?;
+                Ok(more)
+            })?;
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `see` with every row of a file, until it says `false`.
+    pub(super) fn each_of(&self, file: &str, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
+        let path = self.place.path(file);
+        let open = || File::open(&path).map_err(Error::io("read", &path));
+        match self.manifest.settings.format {
+            Format::Parquet => parquet::read(&path, &mut |names, cells| see(Record::of(names, cells))),
+            Format::Jsonl => lines(&path, BufReader::new(open()?), see),
+            Format::JsonlZst => {
+                let decoder = ruzstd::decoding::StreamingDecoder::new(BufReader::new(open()?))
+                    .map_err(|error| Error::damaged(&path, format!("it is not zstd: {error}")))?;
+                lines(&path, BufReader::new(decoder), see)
+            }
+            Format::SeedJson => Ok(()),
+        }
+    }
+
+    /// The row of an id, of a number, or of a kernel's name.
+    pub fn find(&self, id: &str) -> Result<Option<Record>> {
+        let mut found = None;
+        let number = id.parse::<u64>().ok();
+        self.each(&mut |record| {
+            let same = record.text("id") == id
+                || number == Some(record.int("index"))
+                || number.is_none() && record.text("name") == id;
+            if same {
+                found = Some(record);
+            }
+            Ok(!same)
+        })?;
+        Ok(found)
+    }
+}
+
+fn lines(path: &Path, from: impl BufRead, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
+    for (n, line) in from.lines().enumerate() {
+        let line = line.map_err(Error::io("read", path))?;
+        let record = Record::from_json(&line);
+        if !see(record.map_err(|what| Error::damaged(path, format!("line {}: {what}", n + 1)))?)? {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! A row as it is written: columns of texts and numbers, a line of JSON, and its part of the dataset's hash.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::parquet::Kind::{self, Int, Text};
+use crate::Row;
+use crate::fault::Twin;
+use crate::row::id;
+
+/// Columns of every dataset.
+const COLUMNS: &[(&str, Kind)] = &[
+    ("id", Text),
+    ("name", Text),
+    ("category", Text),
+    ("description", Text),
+    ("source", Text),
+    ("cuda", Text),
+    ("cpp", Text),
+    ("ir", Text),
+    ("inputs", Text),
+    ("block", Text),
+    ("ops", Text),
+    ("types", Text),
+    ("complexity", Int),
+    ("difficulty", Int),
+    ("level", Text),
+    ("split", Text),
+    ("cluster", Text),
+    ("seed", Int),
+    ("index", Int),
+    ("version", Int),
+];
+
+/// Columns of wrong twins; where a row has none, texts are empty and lines 0.
+const FAULT_COLUMNS: &[(&str, Kind)] = &[
+    ("fault_kind", Text),
+    ("fault_line", Int),
+    ("fault_cuda", Text),
+    ("fault_report", Text),
+    ("fault_report_line", Int),
+];
+
+/// The columns of a dataset.
+pub(super) fn columns(faults: bool) -> Vec<(&'static str, Kind)> {
+    let more = if faults { FAULT_COLUMNS } else { &[] };
+    COLUMNS.iter().chain(more).copied().collect()
+}
+
+/// A value of a row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Cell {
+    /// UTF-8.
+    Text(String),
+    /// A number.
+    Int(u64),
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::Text(text.into())
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(value: u64) -> Cell {
+        Cell::Int(value)
+    }
+}
+
+/// A row as it is written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    names: Vec<String>,
+    cells: Vec<Cell>,
+}
+
+impl Record {
+    /// The record of a row; `twin` is `None` in datasets without wrong twins, `Some(None)` where there is none of this row.
+    pub fn new(row: &Row, level: &str, split: &str, cluster: u64, twin: Option<Option<&Twin>>) -> Record {
+        let [x, y, z] = row.block;
+        let mut cells: Vec<Cell> = vec![
+            Cell::Text(row.id()),
+            row.name.as_str().into(),
+            row.category.name().into(),
+            row.description.as_str().into(),
+            row.source.as_str().into(),
+            row.cuda.as_str().into(),
+            row.cpp.as_str().into(),
+            row.ir.as_str().into(),
+            row.inputs.as_str().into(),
+            Cell::Text(format!("{x}x{y}x{z}")),
+            Cell::Text(row.ops.join(" ")),
+            Cell::Text(row.types.join(" ")),
+            u64::from(row.complexity).into(),
+            u64::from(row.difficulty).into(),
+            level.into(),
+            split.into(),
+            Cell::Text(id(row.seed, cluster)),
+            row.seed.into(),
+            row.index.into(),
+            u64::from(crate::generate::VERSION).into(),
+        ];
+        match twin {
+            Some(Some(twin)) => cells.extend([
+                twin.kind.name().into(),
+                u64::from(twin.line).into(),
+                twin.cuda.as_str().into(),
+                twin.report.as_str().into(),
+                u64::from(twin.report_line.unwrap_or(0)).into(),
+            ]),
+            Some(None) => cells.extend(["".into(), 0.into(), "".into(), "".into(), 0.into()]),
+            None => {}
+        }
+        let names = columns(twin.is_some()).into_iter().map(|(name, _)| name.to_owned()).collect();
+        Record { names, cells }
+    }
+
+    /// The record of these columns.
+    pub fn of(names: &[String], cells: Vec<Cell>) -> Record {
+        Record { names: names.to_vec(), cells }
+    }
+
+    /// The record of a line of JSON; or what is wrong with it.
+    pub(super) fn from_json(line: &str) -> Result<Record, String> {
+        let value: serde_json::Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let object = value.as_object().ok_or("a line is not an object")?;
+        let (mut names, mut cells) = (vec![], vec![]);
+        for (name, _) in columns(true) {
+            let Some(value) = object.get(name) else { continue };
+            names.push(name.to_owned());
+            cells.push(match (value.as_str(), value.as_u64()) {
+                (Some(text), _) => text.into(),
+                (_, Some(value)) => value.into(),
+                _ => return Err(format!("'{name}' is neither a text nor a number")),
+            });
+        }
+        Ok(Record { names, cells })
+    }
+
+    /// Names and values, in order.
+    pub fn cells(&self) -> impl Iterator<Item = (&str, &Cell)> {
+        self.names.iter().map(String::as_str).zip(&self.cells)
+    }
+
+    /// The text of a column; empty where there is none.
+    pub fn text(&self, name: &str) -> &str {
+        match self.cells().find(|(other, _)| *other == name) {
+            Some((_, Cell::Text(text))) => text,
+            _ => "",
+        }
+    }
+
+    /// The number of a column; 0 where there is none.
+    pub fn int(&self, name: &str) -> u64 {
+        match self.cells().find(|(other, _)| *other == name) {
+            Some((_, Cell::Int(value))) => *value,
+            _ => 0,
+        }
+    }
+
+    /// The line of JSON, with its end.
+    pub fn json(&self) -> String {
+        let mut line = String::with_capacity(8192);
+        for (name, cell) in self.cells() {
+            line.push(if line.is_empty() { '{' } else { ',' });
+            line.push('"');
+            line.push_str(name);
+            line.push_str("\":");
+            match cell {
+                Cell::Text(text) => line.push_str(&serde_json::Value::from(text.as_str()).to_string()),
+                Cell::Int(value) => line.push_str(&value.to_string()),
+            }
+        }
+        line.push_str("}\n");
+        line
+    }
+
+    /// The row's part of the hash of its dataset: the same in every format.
+    pub fn hash(&self) -> SetHash {
+        let mut hash = Sha256::new();
+        for (name, cell) in self.cells() {
+            // Lengths keep neighbours apart.
+            hash.update((name.len() as u64).to_le_bytes());
+            hash.update(name);
+            match cell {
+                Cell::Text(text) => {
+                    hash.update((text.len() as u64).to_le_bytes());
+                    hash.update(text);
+                }
+                Cell::Int(value) => hash.update(value.to_le_bytes()),
+            }
+        }
+        let bytes = hash.finalize();
+        SetHash(std::array::from_fn(|n| u64::from_le_bytes(std::array::from_fn(|k| bytes[8 * n + k]))))
+    }
+}
+
+/// The hash of a set of rows: the sum of theirs, in four words, so that it does not depend on how they are spread over files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SetHash([u64; 4]);
+
+impl SetHash {
+    /// Adds rows.
+    pub fn add(&mut self, other: SetHash) {
+        for (sum, word) in self.0.iter_mut().zip(other.0) {
+            *sum = sum.wrapping_add(word);
+        }
+    }
+}
+
+impl std::fmt::Display for SetHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|word| write!(f, "{word:016x}"))
+    }
+}
+
+impl From<SetHash> for String {
+    fn from(hash: SetHash) -> String {
+        hash.to_string()
+    }
+}
+
+impl TryFrom<String> for SetHash {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<SetHash, String> {
+        let word = |n: usize| text.get(16 * n..16 * n + 16).and_then(|part| u64::from_str_radix(part, 16).ok());
+        match (text.len(), word(0), word(1), word(2), word(3)) {
+            (64, Some(a), Some(b), Some(c), Some(d)) => Ok(SetHash([a, b, c, d])),
+            _ => Err(format!("'{text}' is not a hash of 64 hexadecimal digits")),
+        }
+    }
+}

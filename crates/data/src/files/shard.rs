@@ -1,0 +1,190 @@
+//! A shard: a file of each split, and a record of what is in them.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::place::{Part, Place};
+use super::plan::Reached;
+use super::record::columns;
+use super::{Cell, Counts, Error, Format, Record, Result, SetHash, Settings, pairs, parquet, zstd};
+
+/// The splits, in the order of their files.
+pub(super) const SPLITS: [&str; 4] = ["train", "validation", "test", "held_out"];
+
+/// A file of a dataset.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FileRecord {
+    /// Within the folder.
+    pub path: String,
+    /// The split; of a file with one row, its own.
+    pub split: String,
+    /// Rows in it.
+    pub rows: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// SHA-256 of its bytes, in hexadecimal digits.
+    pub sha256: String,
+}
+
+/// What is known of a shard that is done.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ShardRecord {
+    /// Its number, from 0.
+    pub shard: u32,
+    /// Its files.
+    pub files: Vec<FileRecord>,
+    /// Of its rows.
+    pub hash: SetHash,
+    /// Of its rows.
+    pub counts: Counts,
+    /// How far the plan was at its end.
+    pub reached: Reached,
+    /// Milliseconds that it took.
+    pub millis: u64,
+}
+
+enum Sink {
+    Parquet(parquet::Writer),
+    Lines,
+}
+
+struct Open {
+    path: String,
+    part: Part,
+    sink: Sink,
+    rows: u64,
+}
+
+/// Writes a shard.
+pub(super) struct Writer<'a> {
+    place: &'a Place,
+    settings: &'a Settings,
+    shard: u32,
+    open: Vec<Open>,
+    files: Vec<FileRecord>,
+    hash: SetHash,
+    pub counts: Counts,
+    begun: Instant,
+}
+
+/// The file of a split, within the folder.
+fn file_name(settings: &Settings, split: &str, shard: u32, ending: &str) -> String {
+    format!("data/{split}-{shard:05}-of-{:05}.{ending}", settings.shards)
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(place: &'a Place, settings: &'a Settings, shard: u32) -> Result<Writer<'a>> {
+        let mut open = vec![];
+        if settings.format != Format::SeedJson {
+            for split in SPLITS {
+                // What is compressed as a whole is first written as it is.
+                let ending = if settings.format == Format::JsonlZst { "jsonl" } else { settings.format.ending() };
+                let path = file_name(settings, split, shard, ending);
+                let mut part = place.begin(&path)?;
+                let sink = if settings.format == Format::Parquet {
+                    let writer = parquet::Writer::new(columns(settings.faults), &mut part.file);
+                    Sink::Parquet(writer.map_err(|error| part.error(error))?)
+                } else {
+                    Sink::Lines
+                };
+                open.push(Open { path, part, sink, rows: 0 });
+            }
+        }
+        let (files, hash, counts) = (vec![], SetHash::default(), Counts::default());
+        Ok(Writer { place, settings, shard, open, files, hash, counts, begun: Instant::now() })
+    }
+
+    /// Writes a row; `number` is that of its program.
+    pub(super) fn push(&mut self, record: &Record, hash: SetHash, number: u64) -> Result<()> {
+        self.hash.add(hash);
+        self.counts.add(record);
+        let split = record.text("split");
+        let Some(at) = SPLITS.iter().position(|name| *name == split).filter(|at| *at < self.open.len()) else {
+            let path = pairs::file_name(number);
+            let text = pairs::pair(record);
+            self.place.write_quickly(&path, text.as_bytes())?;
+            self.files.push(FileRecord {
+                path,
+                split: split.to_owned(),
+                rows: 1,
+                bytes: text.len() as u64,
+                sha256: hex(&Sha256::digest(&text)),
+            });
+            return Ok(());
+        };
+        let Open { part, sink, rows, .. } = &mut self.open[at];
+        *rows += 1;
+        let written = match sink {
+            Sink::Parquet(writer) => {
+                for (n, (_, cell)) in record.cells().enumerate() {
+                    match cell {
+                        Cell::Text(text) => writer.text(n, text),
+                        Cell::Int(value) => writer.int(n, *value),
+                    }
+                }
+                writer.end_row(&mut part.file)
+            }
+            Sink::Lines => part.file.write_all(record.json().as_bytes()),
+        };
+        written.map_err(|error| part.error(error))
+    }
+
+    /// Ends all files; they are there under their names when this returns.
+    pub(super) fn finish(mut self, reached: Reached) -> Result<ShardRecord> {
+        for (open, split) in self.open.into_iter().zip(SPLITS) {
+            let Open { mut path, mut part, sink, rows } = open;
+            if let Sink::Parquet(writer) = sink {
+                writer.finish(&mut part.file).map_err(|error| part.error(error))?;
+            }
+            part.finish()?;
+            if self.settings.format == Format::JsonlZst {
+                let plain = self.place.path(&path);
+                path = file_name(self.settings, split, self.shard, self.settings.format.ending());
+                let mut part = self.place.begin(&path)?;
+                let from = BufReader::new(File::open(&plain).map_err(Error::io("read", &plain))?);
+                zstd::compress(from, &mut part.file).map_err(|error| part.error(error))?;
+                part.finish()?;
+                std::fs::remove_file(&plain).map_err(Error::io("remove", &plain))?;
+            }
+            let (bytes, sha256) = checksum(&self.place.path(&path))?;
+            self.files.push(FileRecord { path, split: split.to_owned(), rows, bytes, sha256 });
+        }
+        let Writer { shard, files, hash, counts, begun, .. } = self;
+        Ok(ShardRecord { shard, files, hash, counts, reached, millis: begun.elapsed().as_millis() as u64 })
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Size and SHA-256 of a file.
+pub(super) fn checksum(path: &Path) -> Result<(u64, String)> {
+    let mut file = File::open(path).map_err(Error::io("read", path))?;
+    let (mut hash, mut bytes) = (Sha256::new(), 0);
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        let count = file.read(&mut buffer).map_err(Error::io("read", path))?;
+        if count == 0 {
+            return Ok((bytes, hex(&hash.finalize())));
+        }
+        hash.update(&buffer[..count]);
+        bytes += count as u64;
+    }
+}
+
+/// Why a file is not the one that was written; `None` if it is.
+pub(super) fn wrong(place: &Place, file: &FileRecord) -> Option<String> {
+    match checksum(&place.path(&file.path)) {
+        Err(Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => Some("it is missing".into()),
+        Err(error) => Some(error.to_string()),
+        Ok((bytes, _)) if bytes != file.bytes => Some(format!("it has {bytes} bytes, {} were written", file.bytes)),
+        Ok((_, sha256)) if sha256 != file.sha256 => Some("its checksum is not that of what was written".into()),
+        Ok(_) => None,
+    }
+}

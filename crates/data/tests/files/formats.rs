@@ -1,0 +1,75 @@
+//! Every format holds the same rows, and they are read back.
+
+use bornite_data::Level;
+use bornite_data::files::{Dataset, Format, check, check_pairs};
+use serde_json::Value;
+
+use crate::{folder, hash, listed, made, seed, settings};
+
+#[test]
+fn every_format_has_the_same_rows() {
+    let mut settings = settings(150, 2);
+    settings.seed = seed();
+    settings.faults = true;
+    let mut first: Option<String> = None;
+    for format in Format::ALL {
+        settings.format = format;
+        let folder = folder(&format!("format-{}", format.name()));
+        let hash = hash(&made(&folder, &settings));
+        assert_eq!(*first.get_or_insert(hash.clone()), hash, "{}", format.name());
+        let dataset = Dataset::open(&folder).unwrap();
+        let report = check(&dataset, Level::Types, 2, &mut |_| {}).unwrap();
+        assert_eq!(report.findings, [], "{}", format.name());
+        if format == Format::SeedJson {
+            let names = listed(&folder);
+            assert!(names.contains(&"cuda_synth_0000.json".into()), "{names:?}");
+            let stats: Value =
+                serde_json::from_slice(&std::fs::read(folder.join("generation_stats.json")).unwrap()).unwrap();
+            assert_eq!(stats["total_pairs"], 150);
+            let progress: Value =
+                serde_json::from_slice(&std::fs::read(folder.join("progress.json")).unwrap()).unwrap();
+            assert_eq!((&progress["total_generated"], &progress["batches_completed"]), (&150.into(), &2.into()));
+            let pairs = check_pairs(&folder).unwrap();
+            assert_eq!(pairs.len(), 150);
+            for pair in pairs {
+                assert!(pair.passes() && pair.checks.len() == 6, "{pair:?}");
+            }
+        } else {
+            assert_eq!(report.rows, 150);
+            let mut twins = 0;
+            dataset
+                .each(&mut |record| {
+                    twins += !record.text("fault_kind").is_empty() as u64;
+                    assert_eq!(record.text("fault_kind").is_empty(), record.text("fault_cuda").is_empty());
+                    Ok(true)
+                })
+                .unwrap();
+            assert!(twins > 30, "{twins} twins of 150 rows");
+            let found = dataset.find("3").unwrap();
+            assert!(found.is_none_or(|record| record.int("index") == 3));
+        }
+    }
+}
+
+#[test]
+fn what_stands_beside_the_rows_is_whole() {
+    let folder = folder("beside");
+    made(&folder, &settings(200, 2));
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let stats: Value = serde_json::from_str(&read("stats.json")).unwrap();
+    assert_eq!(stats["rows"], 200);
+    assert_eq!(
+        stats["counts"]["categories"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>(),
+        200
+    );
+    let page = read("report.html");
+    assert!(page.contains("<svg") && !page.contains("http") && !page.contains("<script"), "{page}");
+    for tag in ["div", "svg", "table", "tr", "td", "h2", "text"] {
+        let opened = page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+        assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "<{tag}>");
+    }
+    let card = read("README.md");
+    let header = card.strip_prefix("---\n").and_then(|rest| rest.split_once("---\n")).unwrap().0;
+    assert!(header.contains("- split: train\n    path: data/train-*.parquet"), "{header}");
+    assert!(header.lines().all(|line| line.contains(": ") || line.ends_with(':') || line.trim().starts_with("- ")));
+}

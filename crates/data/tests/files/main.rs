@@ -1,0 +1,140 @@
+//! Datasets as files: the same rows however they are made, whole files or none, and what is wrong is said.
+
+mod formats;
+mod manual;
+mod wrong;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bornite_data::files::{Asked, Error, Made, Part, Place, Progress, Settings, make};
+use bornite_data::{Level, Random};
+
+/// The seed of the run, and whether it is a long one.
+fn seed() -> u64 {
+    std::env::var("BORNITE_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let seed = now.as_nanos() as u64 % 1_000_000;
+        println!("BORNITE_TEST_SEED={seed}");
+        seed
+    })
+}
+
+fn full() -> bool {
+    std::env::var_os("BORNITE_TEST_FULL").is_some()
+}
+
+/// A folder of a test's own that is not there yet.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("files-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    folder
+}
+
+/// Settings at the level `types`, which takes no time.
+fn settings(count: u64, shards: u32) -> Settings {
+    let mut settings = Settings::new(count);
+    (settings.shards, settings.level) = (shards, Level::Types.name().into());
+    settings
+}
+
+fn asked(settings: &Settings) -> Asked {
+    let stop = Arc::new(AtomicBool::new(false));
+    Asked { settings: Some(settings.clone()), resume: false, part: None, jobs: 2, stop }
+}
+
+fn made(folder: &Path, settings: &Settings) -> Made {
+    make(&Place::new(folder).unwrap(), &asked(settings), &mut |_| {}).unwrap()
+}
+
+fn hash(made: &Made) -> String {
+    made.manifest.as_ref().expect("a finished dataset").set_hash.to_string()
+}
+
+/// Files of a folder and those below it.
+fn listed(folder: &Path) -> Vec<String> {
+    let mut all = vec![];
+    for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
+        let name = entry.file_name().into_string().unwrap();
+        if entry.path().is_dir() {
+            all.extend(listed(&entry.path()).into_iter().map(|inner| format!("{name}/{inner}")));
+        } else {
+            all.push(name);
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn the_set_does_not_depend_on_shards_or_threads() {
+    let mut settings = settings(300, 1);
+    settings.seed = seed();
+    let whole = made(&folder("one"), &settings);
+    assert_eq!(whole.manifest.as_ref().unwrap().rows, 300);
+    for (shards, jobs) in [(7, 1), (64, 3)] {
+        settings.shards = shards;
+        let place = Place::new(&folder(&format!("shards-{shards}"))).unwrap();
+        let other = make(&place, &Asked { jobs, ..asked(&settings) }, &mut |_| {}).unwrap();
+        assert_eq!(hash(&other), hash(&whole), "{shards} shards");
+        assert_eq!(other.manifest.unwrap().counts(), whole.manifest.as_ref().unwrap().counts());
+    }
+    settings.seed += 1;
+    assert_ne!(hash(&made(&folder("other-seed"), &settings)), hash(&whole));
+}
+
+#[test]
+fn jobs_that_do_not_talk_make_the_same_set() {
+    let mut settings = settings(240, 6);
+    settings.seed = seed();
+    let whole = hash(&made(&folder("whole"), &settings));
+    let place = Place::new(&folder("parts")).unwrap();
+    // The last first: nobody waits for another.
+    for number in [2, 0, 1] {
+        let part = Some(Part { number, of: 3 });
+        let made = make(&place, &Asked { part, ..asked(&settings) }, &mut |_| {}).unwrap();
+        assert_eq!(made.shards.len(), 2);
+        assert_eq!(made.manifest.is_some(), number == 1, "part {number}");
+        if number == 1 {
+            assert_eq!(hash(&made), whole);
+        }
+    }
+    let names = listed(&place.path(""));
+    assert!(names.iter().all(|name| !name.contains(".making") && !name.ends_with(".part")), "{names:?}");
+    assert!(names.contains(&"data/train-00003-of-00006.parquet".into()), "{names:?}");
+}
+
+#[test]
+fn a_run_that_was_stopped_goes_on_and_makes_no_shard_twice() {
+    let mut settings = settings(400, 5);
+    settings.seed = seed();
+    let whole = hash(&made(&folder("unstopped"), &settings));
+    let mut random = Random::new(settings.seed);
+    for round in 0..if full() { 20 } else { 4 } {
+        let place = Place::new(&folder("stopped")).unwrap();
+        let mut fresh = vec![];
+        loop {
+            let first = fresh.is_empty();
+            let asked = Asked { resume: !first, ..asked(&settings) };
+            let stop = asked.stop.clone();
+            let after = 1 + random.below(350) as u64;
+            let mut last = Progress::default();
+            let outcome = make(&place, &asked, &mut |progress| {
+                last = progress;
+                stop.store(progress.fresh >= after, std::sync::atomic::Ordering::Relaxed);
+            });
+            fresh.push(last.fresh);
+            match outcome {
+                Err(Error::Stopped) => assert!(fresh.len() < 30, "{fresh:?}"),
+                outcome => {
+                    assert_eq!(hash(&outcome.unwrap()), whole, "round {round}: {fresh:?}");
+                    break;
+                }
+            }
+        }
+        // What is made twice is the rest of a shard, once a stop.
+        let stops = fresh.len() as u64 - 1;
+        assert!(fresh.iter().sum::<u64>() <= 400 + stops * 80, "{fresh:?}");
+    }
+}

@@ -1,0 +1,150 @@
+//! What can go wrong: each is one sentence, and nothing that was made is lost.
+
+use bornite_data::Level;
+use bornite_data::files::{Asked, Dataset, Error, Part, Place, Settings, check, check_pair, make};
+
+use crate::{asked, folder, hash, made, seed, settings};
+
+fn refused(place: &Place, asked: &Asked) -> String {
+    let error = make(place, asked, &mut |_| {}).unwrap_err().to_string();
+    assert!(!error.contains('\n') && !error.contains(". "), "not one sentence: {error}");
+    error
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_a_sentence() {
+    let place = Place::new(&folder("refused")).unwrap();
+    let part = |number, of| Some(Part { number, of });
+    let cases: [(Asked, &str); 5] = [
+        (asked(&settings(0, 1)), "a dataset of 0 rows was asked for"),
+        (asked(&settings(5, 6)), "5 rows cannot be in 6 shards: choose 1 to 5"),
+        (Asked { part: part(3, 3), ..asked(&settings(100, 3)) }, "part 3 of 3 cannot be made of 3 shards"),
+        (Asked { part: part(0, 4), ..asked(&settings(100, 3)) }, "part 0 of 4 cannot be made of 3 shards"),
+        (Asked { settings: None, resume: true, ..asked(&settings(1, 1)) }, "there is no dataset in"),
+    ];
+    for (asked, expected) in cases {
+        let error = refused(&place, &asked);
+        assert!(error.contains(expected), "{error}");
+    }
+    for (name, expected) in [
+        ("aritmetic", "there is no category 'aritmetic'; did you mean 'arithmetic'?"),
+        ("warpshuffle", "did you mean 'warp_shuffle'?"),
+        ("quantum_foam", "there is no category 'quantum_foam'; there are arithmetic, math,"),
+    ] {
+        let error = Settings::new(10).of_categories(&[name.to_owned()]).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    // A file stands where the folder should be.
+    let file = folder("file");
+    std::fs::write(&file, "").unwrap();
+    let error = Place::new(&file.join("inner")).unwrap_err().to_string();
+    assert!(error.starts_with("could not make the folder"), "{error}");
+}
+
+#[test]
+fn another_dataset_is_not_written_over() {
+    let folder = folder("mismatch");
+    let settings = settings(60, 2);
+    let whole = hash(&made(&folder, &settings));
+    let place = Place::new(&folder).unwrap();
+    assert!(refused(&place, &asked(&settings)).contains("go on with it with --resume"));
+    let others: [(&str, Settings); 4] = [
+        ("seed 42, not 7", Settings { seed: 7, ..settings.clone() }),
+        ("count 60, not 61", Settings { count: 61, ..settings.clone() }),
+        ("level types, not run", Settings { level: "run".into(), ..settings.clone() }),
+        ("shards 2, not 3", Settings { shards: 3, ..settings.clone() }),
+    ];
+    for (expected, other) in others {
+        let error = refused(&place, &Asked { resume: true, ..asked(&other) });
+        assert!(error.contains(expected), "{error}");
+    }
+    let again = make(&place, &Asked { resume: true, settings: None, ..asked(&settings) }, &mut |_| {}).unwrap();
+    assert_eq!(hash(&again), whole);
+}
+
+#[test]
+fn a_damaged_shard_is_found_and_made_again() {
+    let mut settings = settings(90, 3);
+    settings.seed = seed();
+    let folder = folder("damaged");
+    let whole = hash(&made(&folder, &settings));
+    let path = folder.join("data/train-00001-of-00003.parquet");
+    let bytes = std::fs::read(&path).unwrap();
+    for round in 0..3 {
+        let mut wrong = bytes.clone();
+        match round {
+            0 => wrong[bytes.len() / 2] ^= 0x40,
+            1 => wrong.truncate(bytes.len() / 3),
+            _ => wrong.clear(),
+        }
+        std::fs::write(&path, &wrong).unwrap();
+        let dataset = Dataset::open(&folder).unwrap();
+        let report = check(&dataset, Level::Types, 1, &mut |_| {}).unwrap();
+        assert_eq!(report.findings.len(), 1, "{report:?}");
+        assert_eq!(report.findings[0].file, "data/train-00001-of-00003.parquet");
+        // Reading rows of it gives an error, not a panic.
+        let _ = dataset.each(&mut |_| Ok(true));
+        let place = Place::new(&folder).unwrap();
+        let made = make(&place, &Asked { resume: true, settings: None, ..asked(&settings) }, &mut |_| {}).unwrap();
+        assert_eq!((made.damaged.as_slice(), hash(&made)), (&[1][..], whole.clone()));
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_loses_nothing() {
+    let mut settings = settings(120, 4);
+    settings.seed = seed();
+    let whole = hash(&made(&folder("room"), &settings));
+    let folder = folder("full");
+    let mut failures = 0;
+    // Room for a little more each time, until it is enough.
+    for step in 0u64.. {
+        let place = Place::new(&folder).unwrap().with_room(2_000 + step * 30_000);
+        let resume = step > 0;
+        match make(&place, &Asked { resume, ..asked(&settings) }, &mut |_| {}) {
+            Err(Error::Io { cause, .. }) => {
+                assert_eq!(cause.kind(), std::io::ErrorKind::StorageFull);
+                failures += 1;
+            }
+            made => {
+                assert_eq!(hash(&made.unwrap()), whole);
+                break;
+            }
+        }
+    }
+    assert!(failures >= 2, "{failures} failures");
+}
+
+#[test]
+fn pairs_from_elsewhere_are_checked_too() {
+    let cuda = "extern \\\"C\\\" __global__ void add_kernel_cuda_kernel_forward(wp::launch_bounds_t dim, wp::array_t<wp::float32> var_a)\\n{\\n\
+        for (size_t _idx = static_cast<size_t>(blockDim.x) * static_cast<size_t>(blockIdx.x) + static_cast<size_t>(threadIdx.x);\\n\
+        _idx < dim.size;\\n _idx += static_cast<size_t>(blockDim.x) * static_cast<size_t>(gridDim.x))\\n{\\n\
+        var_3 = wp::add(var_1, var_2);\\n wp::array_store(var_a, var_0, var_3);\\n}\\n}";
+    let pair = format!(
+        "{{\"python_source\": \"@wp.kernel\\ndef add_kernel(a: wp.array(dtype=float)):\\n    pass\", \"cuda_forward\": \"{cuda}\", \
+         \"metadata\": {{\"kernel_name\": \"add_kernel\", \"category\": \"arithmetic\", \"device\": \"cuda\"}}}}"
+    );
+    let report = check_pair(&pair);
+    assert!(report.passes() && report.checks.len() == 6, "{report:?}");
+    for (right, wrong, fails) in [
+        ("extern \\\"C\\\" ", "", 0),
+        ("gridDim.x", "other.x", 1),
+        ("Idx.x", "Idy.x", 2),
+        (";\\n}\\n}", ";\\n}", 3),
+        ("add_kernel_cuda", "sub_kernel_cuda", 4),
+    ] {
+        let mut changed = pair.replace(right, wrong);
+        if fails == 2 {
+            changed = changed.replace("blockId", "b").replace("threadId", "t");
+        }
+        let report = check_pair(&changed);
+        let failed: Vec<usize> = (0..6).filter(|n| !report.checks[*n].holds).collect();
+        assert_eq!(failed, [fails], "{right}: {report:?}");
+    }
+    assert!(!check_pair(&pair.replace("arithmetic", "atomic")).passes());
+    for junk in ["", "{}", "[1, 2]", "{\"python_source\": 3}"] {
+        assert!(check_pair(junk).wrong.is_some(), "{junk}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Short pairs and the judge of answers: right texts are right, changed ones are not, and no text can hang it or fill memory.
+
+use std::time::{Duration, Instant};
+
+use bornite_data::Random;
+use bornite_data::task::{Judge, Judgement, LONGEST, MARK, Pair, pair};
+
+use crate::{full, seed};
+
+/// Pairs that the judge is sure of.
+fn pairs(seed: u64, count: usize) -> Vec<Pair> {
+    let found = (0..).filter_map(|index| pair(seed, index, LONGEST)).filter(|pair| pair.verify().is_ok());
+    found.take(count).collect()
+}
+
+#[test]
+fn answers_of_pairs_are_right() {
+    let seed = seed();
+    for pair in pairs(seed, if full() { 10_000 } else { 1000 }) {
+        let judge = Judge::new(&pair).unwrap();
+        assert_eq!(judge.judge(&pair.answer), Judgement::Right, "{}", pair.document());
+        assert_eq!(pair.document().split(MARK).collect::<Vec<_>>(), [&pair.prompt[..], &pair.answer]);
+        assert!(pair.prompt.len() + pair.answer.len() <= LONGEST);
+        // Blanks and line ends mean nothing in C.
+        let other = pair.answer.replace("\n", " \n ").replace(" * ", "*");
+        assert_eq!(judge.judge(&other), Judgement::Right, "{other}");
+    }
+}
+
+#[test]
+fn changed_answers_are_not_right() {
+    let seed = seed();
+    let mut random = Random::of(&[seed, 77]);
+    const CHANGES: &[(&str, &str)] = &[
+        (" + ", " - "),
+        (" - ", " + "),
+        (" * ", " + "),
+        (" / ", " * "),
+        ("sinf", "cosf"),
+        ("expf", "sinf"),
+        ("sqrtf", "fabsf"),
+        ("fminf", "fmaxf"),
+        (".5f", ".625f"),
+        (".0f", ".5f"),
+        ("i >= n", "i >= n - 1"),
+        ("i >= n", "i > n"),
+        ("[i]", "[i / 2]"),
+        ("[i]", "[i + n]"),
+    ];
+    let (mut made, mut missed) = (0, vec![]);
+    for pair in pairs(seed, 300) {
+        let judge = Judge::new(&pair).unwrap();
+        let usable: Vec<_> = CHANGES.iter().filter(|(from, _)| pair.answer.contains(from)).collect();
+        for _ in 0..2 {
+            let (from, to) = random.pick(&usable);
+            let places: Vec<usize> = pair.answer.match_indices(from).map(|(at, _)| at).collect();
+            let at = *random.pick(&places);
+            let mut changed = pair.answer.clone();
+            changed.replace_range(at..at + from.len(), to);
+            made += 1;
+            match judge.judge(&changed) {
+                Judgement::Right => missed.push(format!("{from} -> {to}:\n{}\n{changed}", pair.prompt)),
+                Judgement::Wrong(_) => {}
+                other => panic!("{other}\n{changed}"),
+            }
+        }
+    }
+    // Some changes change nothing: the smaller of two numbers of which one is always larger.
+    assert!(made >= 500 && missed.len() * 50 < made, "{} of {made} passed: {}", missed.len(), missed.join("\n\n"));
+}
+
+#[test]
+fn no_answer_hangs_or_fills_memory() {
+    let seed = seed();
+    let pair = &pairs(seed, 1)[0];
+    let judge = Judge::new(pair).unwrap();
+    let out = &pair.row.program.arrays.iter().find(|array| array.written).unwrap().name;
+    let begin = "int i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i >= n) return;\n";
+    let deep = |n: usize| format!("{begin}{out}[i] = {}1.0f{};", "(".repeat(n), ")".repeat(n));
+    let cases = [
+        ("no text", String::new()),
+        ("nothing written", begin.to_owned()),
+        ("for ever", format!("{begin}while (true) {{ }}")),
+        ("for ever, too", format!("{begin}for (;;) {{ {out}[i] = 1.0f; }}")),
+        ("for long", format!("{begin}float s = 0.0f;\nfor (int k = 0; k < 2000000000; ++k) s += 1.0f;\n{out}[i] = s;")),
+        ("loops in loops", format!("{begin}{}{out}[i] = 1.0f;", "for (int k = 0; k < 100000; ++k) ".repeat(6))),
+        ("many variables", format!("{begin}float big[100000000];\nbig[i] = 1.0f;\n{out}[i] = big[i];")),
+        ("some variables", format!("{begin}float big[50000];\nbig[i] = 1.0f;\n{out}[i] = big[i];")),
+        ("shared memory", format!("__shared__ float big[100000000];\n{begin}big[i] = 1.0f;\n{out}[i] = big[i];")),
+        ("far away", format!("{begin}{out}[i + 1000000000] = 1.0f;")),
+        ("before the first", format!("{begin}{out}[-1] = 1.0f;")),
+        ("one for all", format!("{begin}{out}[0] = (float)i;")),
+        ("another kernel", format!("{begin}}}\n__global__ void other(float* p) {{\np[0] = 1.0f;")),
+        ("a directive", format!("#include \"/etc/passwd\"\n{begin}")),
+        ("a macro", format!("{begin}\n#define A A A\nA")),
+        ("printing", format!("{begin}printf(\"%d\", i);")),
+        ("assembly", format!("{begin}asm(\"trap;\");")),
+        ("deep", deep(31)),
+        ("too deep", deep(900)),
+        ("too long", format!("{begin}{}", "n = n + 1;\n".repeat(1000))),
+        ("operators", format!("{begin}{out}[i] = {}1.0f;", "-".repeat(1500))),
+        ("zeros", format!("{begin}{out}[i] = \0;")),
+        ("no words", "\u{fffd}\u{fffd}".to_owned()),
+        ("division", format!("{begin}{out}[i] = (float)(i / (n - n));")),
+    ];
+    for (name, body) in cases {
+        let start = Instant::now();
+        let judgement = judge.judge(&body);
+        assert_ne!(judgement, Judgement::Right, "{name}");
+        assert!(!judgement.to_string().is_empty());
+        let spent = start.elapsed();
+        assert!(spent < Duration::from_secs(20), "{name}: {spent:?}");
+        println!("{name}: {} in {spent:?}", judgement.to_string().lines().next().unwrap_or_default());
+    }
+}
+
+#[test]
+fn a_pair_depends_on_seed_and_index_alone() {
+    let seed = seed();
+    let text = |index| pair(seed, index, LONGEST).map(|pair| pair.document());
+    let first: Vec<_> = (0..500).map(text).collect();
+    assert!(first.iter().flatten().count() > 10);
+    for index in (0..500).rev() {
+        assert_eq!(text(index), first[index as usize], "pair {index}");
+    }
+}
