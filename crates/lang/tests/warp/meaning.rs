@@ -14,7 +14,7 @@ def draw(state: wp.ref[int]):
 ";
 
 /// What is declared before the kernel, its body, and what instances 0 to 3 leave in `out`.
-const PROGRAMS: [(&str, &str, [i64; 4]); 11] = [
+const PROGRAMS: [(&str, &str, [i64; 4]); 12] = [
     (DRAWS, "s = int(i)\n    y = draw(s) if i > 1 else 0\n    out[i] = s * 100 + y", [0, 100, 707, 1010]),
     (DRAWS, "s = int(i)\n    y = 0 if i > 1 else draw(s)\n    out[i] = s * 100 + y", [101, 404, 200, 300]),
     (DRAWS, "s = int(i)\n    if i > 1 and draw(s) > 7:\n        s += 50\n    out[i] = s", [0, 1, 7, 60]),
@@ -43,6 +43,8 @@ const PROGRAMS: [(&str, &str, [i64; 4]); 11] = [
         [5, 10, 15, 20],
     ),
     ("MANY = range(20000)\n", "out[i] = wp.static(len(MANY)) + i", [20000, 20001, 20002, 20003]),
+    // A step past the end.
+    ("", "m = wp.mat22(1.0, 2.0, 3.0, 4.0)\n    out[i] = int(m[0:2:2147483647, 1][0]) + i", [2, 3, 4, 5]),
     // A struct with the name that a pair of ints has, and a pair.
     (
         "
