@@ -352,7 +352,88 @@ fn limits_of_python_hold() {
         format!("x = {}", "[".repeat(50_000)),
         format!("x = \"{}", "a".repeat(100_000)),
         "x".repeat(5 << 20),
+        format!("x = {}1\n", "-\\\n".repeat(1_000_000)),
+        format!("x = {}0\n", "lambda a,b:".repeat(300_000)),
+        line(format!("{}1{}", "g(".repeat(99), format!("{}, 0)", " + 1".repeat(999)).repeat(99))),
+        line(format!("f\"{{{}1{}}}\"", "(".repeat(100_000), ")".repeat(100_000))),
+        line(format!("{}1{}", "f'{".repeat(50_000), "}'".repeat(50_000))),
+        line(format!("f'{{x:\"\"\"}}' + {}1{}", "(".repeat(100_000), ")".repeat(100_000))),
+        line(format!("(x{})", "[0]#\n".repeat(100_000))),
+        kernel(&format!("    if i:\n        i = 1\n{}", "    elif i > 1:\n        x[0] = 1\n".repeat(100_000))),
+        // As deep as it may be.
+        line(format!("1{}", " + 1".repeat(990))),
+        line(format!("1{}", " ** 1".repeat(990))),
+        line(format!("1{}", " if i else 1".repeat(490))),
+        line(format!("{}1{}", "(".repeat(98), ")".repeat(98))),
+        line(format!("{}0", "lambda a,b:".repeat(490))),
+        kernel(&format!("    if i:\n        i = 1\n{}", "    elif i > 1:\n        x[0] = 1\n".repeat(250))),
+        nested("if i:", 97),
+        format!(
+            "A = range(60000)\n{}",
+            kernel(&format!(
+                "    r0 = wp.static(A)\n{}",
+                (0..60).map(|n| format!("    r{} = wp.static([r{n}, r{n}])\n", n + 1)).collect::<String>()
+            ))
+        ),
+        kernel(&format!(
+            "    r0 = wp.static([1])\n{}",
+            (0..60_000).map(|n| format!("    r{} = wp.static([r{n}])\n", n + 1)).collect::<String>()
+        )),
         format!("{}pass\n", (0..3_000).map(|n| format!("{}def f():\n", " ".repeat(n))).collect::<String>()),
     ];
     quick(&texts, read_python);
+}
+
+/// What is nested too deep is said with its line, and what is not is read.
+#[test]
+fn depth_is_judged() {
+    let elifs = |count: usize| format!("if 1:\n    pass\n{}", "elif 2:\n    pass\n".repeat(count));
+    let blocks = |count: usize| -> String { (0..=count).map(|n| format!("{}if 1:\n", " ".repeat(n))).collect() };
+    let ended = |count: usize| format!("{}{}pass\n", blocks(count - 1), " ".repeat(count));
+    let cases = [
+        (format!("x = {}1\n", "-\\\n".repeat(50)), None),
+        (format!("x = 1\ny = {}1\n", "-\\\n".repeat(200)), Some((101, "too many operators"))),
+        (format!("x = 1\ny = {}0\n", "lambda a,b:".repeat(600)), Some((2, "too many operators"))),
+        (format!("x = [{}]\n", "(1.0 + 2.0) * f(3, -4)[0], ".repeat(5000)), None),
+        (format!("x = {{{}}}\n", "'a': f'{1 + 2:>{3}}', ".repeat(5000)), None),
+        (format!("x = f'{{{}1{}}}'\n", "(".repeat(50), ")".repeat(50)), None),
+        (format!("y = 2\nx = f'{{{}1{}}}'\n", "(".repeat(200), ")".repeat(200)), Some((2, "brackets"))),
+        (elifs(200), None),
+        (elifs(300), Some((513, "branches"))),
+        (ended(90), None),
+        (ended(110), Some((102, "blocks"))),
+    ];
+    for (text, wanted) in cases {
+        let said = python::Module::parse("deep.py", &text).map(|_| ()).map_err(|errors| errors.to_string());
+        let head: String = text.chars().take(60).collect();
+        match (said, wanted) {
+            (Ok(()), None) => {}
+            (Err(said), Some((line, wanted))) if said.contains(wanted) => {
+                assert!(said.contains(&format!("deep.py:{line}:")), "{head}: {said}");
+            }
+            (said, _) => panic!("{head}: {wanted:?} is expected, {said:?} is said"),
+        }
+    }
+}
+
+/// Sizes are int32 in the dialect: larger ones are refused, not cut off.
+#[test]
+fn sizes_of_python_are_ints() {
+    let text = "import warp as wp\n\n@wp.kernel\ndef k(x: wp.array2d[int]):\n    i, j = wp.tid()\n    x[0, 0] = i\n";
+    let module = python::Module::parse("sizes.py", text).unwrap();
+    let most = i32::MAX as u64;
+    let cases = [
+        (vec![1, most], vec![4, 4], true),
+        (vec![1, most + 1], vec![4, 4], false),
+        (vec![1 << 16, 1 << 16], vec![4, 4], false),
+        (vec![1 << 40, 1 << 40], vec![4, 4], false),
+        (vec![u64::MAX, 2], vec![4, 4], false),
+        (vec![4, 4], vec![1, most], true),
+        (vec![4, 4], vec![1, most + 2], false),
+        (vec![4, 4], vec![1 << 33, 1], false),
+    ];
+    for (launch, shape, right) in cases {
+        let made = module.kernel("k", &Request::over(&launch).shape("x", &shape));
+        assert_eq!(made.is_ok(), right, "{launch:?} {shape:?}: {:?}", made.err().map(|errors| errors.to_string()));
+    }
 }

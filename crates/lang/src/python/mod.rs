@@ -100,7 +100,12 @@ fn parse(file: &str, text: &str) -> Result<File, Errors> {
             .collect();
         return Err(Errors::new(&source, all));
     }
-    let suite = parsed.into_suite().into_iter().collect();
+    let suite: Vec<Stmt> = parsed.into_suite().into_iter().collect();
+    if let Some(at) = nesting::too_branched(&suite) {
+        let what = "branches are nested too deep, each elif within those before it".to_owned();
+        let hint = Some("look the value up in an array, or split the chain into functions".to_owned());
+        return Err(wrong(lower::span(at), what, hint));
+    }
     Ok(File { source, suite, imports: vec![] })
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
 
+use ruff_python_ast::visitor::Visitor;
 use ruff_python_ast::{Expr, ExprCall, Stmt, StmtFunctionDef};
 
 use super::File;
@@ -90,6 +91,8 @@ pub(crate) struct Program<'a> {
     pub shared: bool,
     /// The call of a function around a kernel that is asked for: it says what the parameters are.
     pub around: Option<&'a ExprCall>,
+    /// Calls in each file by the name of what is called, where functions are around kernels.
+    pub calls: Vec<Calls<'a>>,
 }
 
 /// What a decorator makes of a function or class.
@@ -112,6 +115,10 @@ impl<'a> Program<'a> {
         }
         for (n, file) in files.iter().enumerate() {
             program.block(&file.suite, n);
+        }
+        let is_parameter = |item: &Item<'_>| matches!(item, Item::Parameter(..));
+        if program.scopes.iter().any(|scope| scope.names.values().any(is_parameter)) {
+            program.calls = files.iter().map(|file| calls(&file.suite)).collect();
         }
         program
     }
@@ -356,4 +363,29 @@ fn top_names(suite: &[Stmt]) -> Vec<&str> {
         }
     }
     all
+}
+
+/// Calls by the name of what is called.
+pub(crate) type Calls<'a> = HashMap<&'a str, Vec<&'a ExprCall>>;
+
+/// The calls in a file.
+fn calls<'a>(suite: &'a [Stmt]) -> Calls<'a> {
+    let mut found = Called(HashMap::new());
+    ruff_python_ast::visitor::walk_body(&mut found, suite);
+    found.0
+}
+
+struct Called<'a>(Calls<'a>);
+
+impl<'a> Visitor<'a> for Called<'a> {
+    fn visit_expr(&mut self, expr: &'a Expr) {
+        if let Expr::Call(call) = expr {
+            match call.func.as_ref() {
+                Expr::Name(name) => self.0.entry(name.id.as_str()).or_default().push(call),
+                Expr::Attribute(attribute) => self.0.entry(attribute.attr.as_str()).or_default().push(call),
+                _ => {}
+            }
+        }
+        ruff_python_ast::visitor::walk_expr(self, expr);
+    }
 }

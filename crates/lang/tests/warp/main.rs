@@ -4,6 +4,7 @@
 
 #[path = "../gpu/mod.rs"]
 mod gpu;
+mod meaning;
 
 use std::path::PathBuf;
 

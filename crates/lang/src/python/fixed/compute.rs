@@ -6,6 +6,11 @@ use ruff_python_ast::{Expr, ExprCall, Operator};
 use super::{Evaluator, Fixed, Unknown, fixed_value};
 use crate::python::types::{Among, Pattern, Ty};
 
+/// Elements of a list with those of lists in it.
+const MAX_LIST: usize = 1 << 16;
+/// Lists within each other.
+const MAX_LISTS: usize = 32;
+
 impl Evaluator<'_, '_> {
     pub(super) fn call(&self, call: &ExprCall, at: &Expr) -> Result<Fixed, Unknown> {
         let callee = self.eval(&call.func)?;
@@ -60,8 +65,8 @@ impl Evaluator<'_, '_> {
                     ("round", [Fixed::Float(x)]) => Ok(Fixed::Int(x.round_ties_even() as i64)),
                     ("tuple" | "list", [Fixed::List(_)]) => Ok(all[0].clone()),
                     ("range", _) => match ints.as_deref() {
-                        Some([n]) => Ok(Fixed::List((0..*n).take(10_000).map(Fixed::Int).collect())),
-                        Some([a, b]) => Ok(Fixed::List((*a..*b).take(10_000).map(Fixed::Int).collect())),
+                        Some([n]) => self.range(0, *n, at),
+                        Some([a, b]) => self.range(*a, *b, at),
                         _ => self.unknown(at, "this range is not known beforehand"),
                     },
                     ("min" | "max", _) => match (ints, numbers) {
@@ -81,6 +86,44 @@ impl Evaluator<'_, '_> {
                 }
             }
             _ => self.unknown(at, "this cannot be called beforehand"),
+        }
+    }
+
+    fn range(&self, start: i64, end: i64, at: &Expr) -> Result<Fixed, Unknown> {
+        let count = (end as i128 - start as i128).max(0);
+        self.spend(usize::try_from(count).unwrap_or(usize::MAX), 1, at)?;
+        Ok(Fixed::List((start..end).map(Fixed::Int).collect()))
+    }
+
+    /// A list, if it is not too long with the lists in it; it is counted, as it will be copied whole.
+    pub(super) fn counted(&self, list: Fixed, at: &Expr) -> Result<Fixed, Unknown> {
+        if let Fixed::List(all) = &list {
+            let (elements, depth) = size(all);
+            self.spend(elements, depth, at)?;
+        }
+        Ok(list)
+    }
+
+    fn spend(&self, elements: usize, depth: usize, at: &Expr) -> Result<(), Unknown> {
+        if elements > MAX_LIST {
+            return self.unknown(at, format!("a list of {elements} elements; {MAX_LIST} are the most"));
+        }
+        if depth > MAX_LISTS {
+            return self.unknown(at, format!("a list in {depth} others; {MAX_LISTS} are the most"));
+        }
+        // An element costs much less than an evaluation.
+        self.program.spent.fetch_add(elements as u32 / 16, std::sync::atomic::Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn binary(&self, op: Operator, a: &Fixed, b: &Fixed, at: &Expr) -> Result<Fixed, Unknown> {
+        if let (Fixed::List(a), Fixed::List(b), Operator::Add) = (a, b, op) {
+            let (a, b) = (size(a), size(b));
+            self.spend(a.0 + b.0, a.1.max(b.1), at)?;
+        }
+        match arithmetic(op, a, b) {
+            Some(result) => Ok(result),
+            None => self.unknown(at, "this cannot be computed beforehand"),
         }
     }
 
@@ -162,7 +205,18 @@ fn function_of(name: &str, x: f64, y: Option<f64>) -> Option<f64> {
     })
 }
 
-pub(super) fn arithmetic(op: Operator, a: &Fixed, b: &Fixed) -> Option<Fixed> {
+/// Elements of a list with those of lists in it, and how deep these are.
+fn size(list: &[Fixed]) -> (usize, usize) {
+    list.iter().fold((0, 1), |(elements, depth), one| match one {
+        Fixed::List(inner) => {
+            let (more, deep) = size(inner);
+            (elements + more + 1, depth.max(deep + 1))
+        }
+        _ => (elements + 1, depth),
+    })
+}
+
+fn arithmetic(op: Operator, a: &Fixed, b: &Fixed) -> Option<Fixed> {
     if let (Fixed::List(a), Fixed::List(b), Operator::Add) = (a, b, op) {
         return Some(Fixed::List(a.iter().chain(b).cloned().collect()));
     }

@@ -3,7 +3,7 @@
 mod compute;
 
 use bornite_ir::{Scalar, Value};
-use ruff_python_ast::{Expr, ExprCall, Number, UnaryOp};
+use ruff_python_ast::{Expr, ExprList, ExprTuple, Number, UnaryOp};
 use ruff_text_size::{Ranged, TextRange};
 
 use crate::python::program::{FuncId, Item, Program};
@@ -148,8 +148,7 @@ impl<'p> Evaluator<'p, '_> {
             }
             Expr::BinOp(binary) => {
                 let (a, b) = (self.eval(&binary.left)?, self.eval(&binary.right)?);
-                compute::arithmetic(binary.op, &a, &b)
-                    .ok_or((expr.range(), "this cannot be computed beforehand".into()))
+                self.binary(binary.op, &a, &b, expr)
             }
             Expr::BoolOp(op) => {
                 let mut last = Fixed::None;
@@ -183,8 +182,9 @@ impl<'p> Evaluator<'p, '_> {
                 Some(false) => self.eval(&choice.orelse),
                 None => self.unknown(expr, "this is neither true nor false"),
             },
-            Expr::Tuple(all) => Ok(Fixed::List(all.elts.iter().map(|e| self.eval(e)).collect::<Result<_, _>>()?)),
-            Expr::List(all) => Ok(Fixed::List(all.elts.iter().map(|e| self.eval(e)).collect::<Result<_, _>>()?)),
+            Expr::Tuple(ExprTuple { elts, .. }) | Expr::List(ExprList { elts, .. }) => {
+                self.counted(Fixed::List(elts.iter().map(|e| self.eval(e)).collect::<Result<_, _>>()?), expr)
+            }
             Expr::Subscript(subscript) => {
                 let of = self.eval(&subscript.value)?;
                 self.subscript(of, &subscript.slice, expr)
@@ -196,7 +196,7 @@ impl<'p> Evaluator<'p, '_> {
 
     fn name(&self, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
         if let Some(found) = (self.locals)(name) {
-            return Ok(found);
+            return self.counted(found, at);
         }
         match self.program.lookup(name, self.scope) {
             Some((item, scope)) => self.item(item, scope, name, at),
@@ -266,14 +266,13 @@ impl<'p> Evaluator<'p, '_> {
         at: &Expr,
     ) -> Result<Fixed, Unknown> {
         let outer = self.within(self.program.scopes[self.scope].file);
-        let mut calls = Calls { of: def.name.as_str(), found: vec![] };
-        let file = &self.program.files[self.program.scopes[self.scope].file];
-        ruff_python_ast::visitor::walk_body(&mut calls, &file.suite);
+        let calls = self.program.calls.get(self.program.scopes[self.scope].file);
+        let calls = calls.and_then(|calls| calls.get(def.name.as_str())).map_or(&[][..], Vec::as_slice);
         let around = self
             .program
             .around
             .filter(|call| matches!(call.func.as_ref(), Expr::Name(name) if name.id.as_str() == def.name.as_str()));
-        for call in around.into_iter().chain(calls.found) {
+        for call in around.into_iter().chain(calls.iter().copied()) {
             let named = call.arguments.keywords.iter().find(|k| k.arg.as_ref().is_some_and(|arg| arg.as_str() == name));
             let given = named.map(|k| &k.value).or(call.arguments.args.get(n));
             if let Some(Ok(found)) = given.map(|value| outer.eval(value)) {
@@ -456,26 +455,4 @@ fn python_name(name: &str) -> Option<Fixed> {
         | "str" | "sum" | "isinstance" | "getattr" | "hasattr" | "zip" | "enumerate" => Fixed::Python(name.into()),
         _ => return None,
     })
-}
-
-/// Calls of a function by its name.
-struct Calls<'a> {
-    of: &'a str,
-    found: Vec<&'a ExprCall>,
-}
-
-impl<'a> ruff_python_ast::visitor::Visitor<'a> for Calls<'a> {
-    fn visit_expr(&mut self, expr: &'a Expr) {
-        if let Expr::Call(call) = expr {
-            let name = match call.func.as_ref() {
-                Expr::Name(name) => name.id.as_str(),
-                Expr::Attribute(attribute) => attribute.attr.as_str(),
-                _ => "",
-            };
-            if name == self.of {
-                self.found.push(call);
-            }
-        }
-        ruff_python_ast::visitor::walk_expr(self, expr);
-    }
 }

@@ -36,7 +36,8 @@ impl<'p> Lower<'p> {
         let condition = self.truth(tested, test)?;
         let mut blocks: Vec<&'p [Stmt]> = vec![body];
         blocks.extend(clauses.iter().map(|clause| &clause.body[..]));
-        self.before_branches(&blocks, false)?;
+        let tests: Vec<&'p Expr> = clauses.iter().filter_map(|clause| clause.test.as_ref()).collect();
+        self.before_branches(&blocks, &tests, false)?;
         let before = self.errors.len();
         let then = self.block(body);
         let otherwise = match clauses.split_first() {
@@ -66,7 +67,7 @@ impl<'p> Lower<'p> {
     }
 
     pub(super) fn while_loop(&mut self, turn: &'p StmtWhile) -> Lowers {
-        self.before_branches(&[&turn.body], true)?;
+        self.before_branches(&[&turn.body], &[&turn.test], true)?;
         let before = self.errors.len();
         self.open_block(key(&turn.body));
         self.frame().loops.push(Turn::Loop);
@@ -115,6 +116,11 @@ impl<'p> Lower<'p> {
         let hint = "loop over range(…)";
         let (runs, backwards) = match self.eval(&each.iter)? {
             Val::Range(runs, backwards) => (runs, backwards),
+            Val::Fixed(Fixed::List(_)) if has_break(&each.body) => {
+                let what = "a loop over a list is written out and cannot be left by 'break'".into();
+                let hint = "loop over range(…), or let a condition guard what follows".to_owned();
+                return self.fail(each.iter.as_ref(), what, "", Some(hint));
+            }
             Val::Fixed(Fixed::List(all)) => {
                 for one in all {
                     let val = self.constant_val(one, each.iter.as_ref())?;
@@ -135,7 +141,8 @@ impl<'p> Lower<'p> {
             }
             let turns = turns(start, end, step);
             let forced = has_static(&each.body);
-            if turns <= MAX_UNROLL && !has_break(&each.body) || forced && turns <= MAX_FORCED {
+            // A loop that is left by `break` stays one, by the dialect's rules, even around `wp.static`.
+            if !has_break(&each.body) && (turns <= MAX_UNROLL || forced && turns <= MAX_FORCED) {
                 for n in 0..turns {
                     let n = if backwards { turns - 1 - n } else { n };
                     let run = self.run_int(start.wrapping_add(n.wrapping_mul(step)));
@@ -155,20 +162,20 @@ impl<'p> Lower<'p> {
         if !self.frame().counted.iter().any(|counted| counted == name) {
             self.frame().counted.push(name.into());
         }
+        if let Some(super::value::Binding::Val(Val::Run(_))) = self.frame().names.get(name) {
+            self.frame().names.remove(name);
+        }
+        self.splices(&each.body);
+        self.loop_variable(name, val, each)?;
         if !has_continue(&each.body) {
-            if let Some(super::value::Binding::Val(Val::Run(_))) = self.frame().names.get(name) {
-                self.frame().names.remove(name);
-            }
-            self.loop_variable(name, val, each)?;
-            self.spliced(&each.body)?;
+            self.stmts(&each.body)?;
             return Ok(());
         }
-        self.before_branches(&[&each.body], false)?;
+        self.before_branches(&[&each.body], &[], false)?;
         let before = self.errors.len();
         self.open_block(key(&each.body));
         self.frame().loops.push(Turn::Once);
-        let bound = self.loop_variable(name, val, each);
-        let ended = bound.and_then(|()| self.stmts(&each.body));
+        let ended = self.stmts(&each.body);
         self.frame().loops.pop();
         if matches!(ended, Ok(false)) {
             self.w.stmt(Ir::Break);
@@ -188,7 +195,7 @@ impl<'p> Lower<'p> {
         if let Some(super::value::Binding::Val(Val::Run(run))) = self.frame().names.get_mut(name) {
             run.constant = None;
         }
-        self.before_branches(&[&each.body], true)?;
+        self.before_branches(&[&each.body], &[], true)?;
         if let Some(super::value::Binding::Val(Val::Run(old))) = self.frame().names.get(name).cloned() {
             let at = each.target.as_ref();
             let local = self.zero_variable(name, old.ty, at)?;

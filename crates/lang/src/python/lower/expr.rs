@@ -197,6 +197,7 @@ impl<'p> Lower<'p> {
         // A variable keeps its value from the last time in a loop.
         let init = self.w.constant(start);
         self.w.b.assign(result, init);
+        self.before_branches(&[], &[last], false)?;
         self.open_block(u32::MAX);
         let b = self.condition(last).map(|b| self.w.b.assign(result, b));
         let then = self.close_block();
@@ -224,6 +225,7 @@ impl<'p> Lower<'p> {
             self.alike(&a, &b, expr)?;
             return Ok(Val::Run(Run::new(self.choose(condition, a.id, b.id), a.ty)));
         }
+        self.before_branches(&[], &[&choice.body, &choice.orelse], false)?;
         self.open_block(u32::MAX);
         let a = self.evaluated(&choice.body).and_then(|a| {
             let result = self.zero_variable("chosen", a.ty, expr)?;

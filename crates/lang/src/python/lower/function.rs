@@ -152,12 +152,14 @@ impl<'p> Lower<'p> {
             let names: Vec<String> = parts.iter().map(|ty| ir_name(&ty.name(self.w.b.structs()).to_string())).collect();
             format!("tuple_{}", names.join("_"))
         };
-        if let Some(n) = self.w.b.structs().iter().position(|s| s.name == name) {
-            return Ok(Type::Struct(bornite_ir::StructId(n as u32)));
+        if let Some(found) = self.tuples.get(&parts) {
+            return Ok(*found);
         }
+        let (name, key) = (self.own_name(&name), parts.clone());
         let fields: Vec<String> = (0..parts.len()).map(|n| format!("item{n}")).collect();
         let fields: Vec<(&str, Type)> = fields.iter().map(String::as_str).zip(parts).collect();
         let ty = self.w.b.structure(&name, &fields);
+        self.tuples.insert(key, ty);
         let count = ty.count(self.w.b.structs());
         if count > bornite_ir::MAX_COMPONENTS {
             let what = format!("a function returns {count} numbers; {} are the most", bornite_ir::MAX_COMPONENTS);
@@ -195,8 +197,9 @@ impl<'p> Lower<'p> {
             self.frame().back = Back::Inline { results: None, types: None, returned: Some(returned) };
             self.bind_all(&signature, vals);
             // Refs change within the block below.
-            let _ = self.before_branches(&[body], false);
+            let _ = self.before_branches(&[body], &[], false);
             self.open_block(super::scan::key(body));
+            self.adopt_names();
             let ended = self.stmts(body);
             if matches!(ended, Ok(false)) {
                 self.w.stmt(Ir::Break);

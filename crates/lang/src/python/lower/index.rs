@@ -9,6 +9,9 @@ use super::{Lower, Lowers};
 use crate::python::fixed::Fixed;
 use crate::python::types::{I32, Ty};
 
+/// The step of a slice: with the extent of an axis it is added up as the dialect's int.
+const MAX_STEP: i64 = 1 << 24;
+
 impl<'p> Lower<'p> {
     pub(super) fn subscript(&mut self, of: &'p Expr, slice: &'p Expr, expr: &'p Expr) -> Lowers<Val> {
         match self.eval(of)? {
@@ -140,6 +143,10 @@ impl<'p> Lower<'p> {
                         return self.fail(slice, "a slice needs a positive, known step".into(), "", None);
                     }
                     let by_known = by_known.unwrap_or(1);
+                    if by_known > MAX_STEP {
+                        let what = format!("a slice by steps of {by_known}; {MAX_STEP} are the most");
+                        return self.fail(slice, what, "", None);
+                    }
                     let zero = self.int(0);
                     let low_id = match &low {
                         Some(low) => self.end_of(low, extent),
@@ -390,7 +397,8 @@ impl<'p> Lower<'p> {
         if turns == 0 {
             return self.fail(at, "a slice without components".into(), "", None);
         }
-        Ok((low as u32, step as i32, Some(turns as u32)))
+        // A step past the end is never taken.
+        Ok((low as u32, step.clamp(-count, count) as i32, Some(turns as u32)))
     }
 
     /// A part of a value.

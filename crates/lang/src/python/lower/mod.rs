@@ -56,6 +56,8 @@ pub(crate) struct Lower<'p> {
     homes: HashMap<usize, Rc<Homes<'p>>>,
     signatures: HashMap<FuncId, Rc<Signature<'p>>>,
     compiled: HashMap<(FuncId, Vec<Ty>), Rc<Compiled>>,
+    /// Structs that hold several values that a function returns, by their types.
+    tuples: HashMap<Vec<Type>, Type>,
     /// Names of functions of the IR, so that each has its own.
     taken: Vec<String>,
     /// Which views are written.
@@ -89,6 +91,7 @@ impl<'p> Lower<'p> {
             homes: HashMap::new(),
             signatures: HashMap::new(),
             compiled: HashMap::new(),
+            tuples: HashMap::new(),
             taken: vec![ir_name(name)],
             written: vec![],
             launch: vec![],
@@ -103,7 +106,7 @@ impl<'p> Lower<'p> {
         self.enter(func, false);
         let given = self.parameters(func, types);
         let made = given.and_then(|given| {
-            self.launch_sizes();
+            self.launch_sizes()?;
             self.body(&func.def.body)?;
             Ok(given)
         });

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use bornite_ir::{LocalId, Value};
-use ruff_python_ast::Stmt;
+use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::scan::{Block, Change, Homes, changed, key};
+use super::scan::{Block, Change, Homes, arguments, changed, key};
 use super::value::{Binding, Run, Val, literal};
 use super::{Lower, Lowers, Noted, ir_name};
 use crate::python::fixed::Fixed;
@@ -33,6 +33,8 @@ pub(crate) struct Frame<'p> {
     pub func: &'p Func<'p>,
     pub prelude: bool,
     pub names: HashMap<String, Binding>,
+    /// How many blocks were open where a name was given its value.
+    bound_at: HashMap<String, usize>,
     pub homes: Rc<Homes<'p>>,
     /// Blocks around the current statement; each is several blocks of the source where loops are written out.
     open: Vec<Open>,
@@ -75,6 +77,7 @@ impl<'p> Lower<'p> {
             func,
             prelude,
             names: HashMap::new(),
+            bound_at: HashMap::new(),
             homes,
             open: vec![Open { keys: vec![key(&func.def.body)], bound: vec![] }],
             back: Back::Kernel,
@@ -114,12 +117,7 @@ impl<'p> Lower<'p> {
 
     /// Lowers a block of the source as part of the current block.
     pub(super) fn spliced(&mut self, block: &'p [Stmt]) -> Lowers<bool> {
-        let at = key(block);
-        if let Some(open) = self.frame().open.last_mut()
-            && !open.keys.contains(&at)
-        {
-            open.keys.push(at);
-        }
+        self.splices(block);
         self.stmts(block)
     }
 
@@ -127,8 +125,26 @@ impl<'p> Lower<'p> {
     pub(super) fn bind_new(&mut self, name: &str, val: Val) {
         let frame = self.frame();
         frame.names.insert(name.into(), Binding::Val(val));
+        frame.bound_at.insert(name.into(), frame.open.len());
         if let Some(open) = frame.open.last_mut() {
             open.bound.push(name.into());
+        }
+    }
+
+    /// The current block always runs, as far as its names matter: those of the block around it may change in it.
+    pub(super) fn adopt_names(&mut self) {
+        let frame = self.frame();
+        let depth = frame.open.len();
+        frame.bound_at.values_mut().for_each(|at| *at = depth);
+    }
+
+    /// The variable of a loop that is written out belongs to the block around the loop.
+    pub(super) fn splices(&mut self, block: &'p [Stmt]) {
+        let at = key(block);
+        if let Some(open) = self.frame().open.last_mut()
+            && !open.keys.contains(&at)
+        {
+            open.keys.push(at);
         }
     }
 
@@ -147,17 +163,13 @@ impl<'p> Lower<'p> {
             }
             (Some(Binding::Val(Val::Run(old))), Val::Run(run)) => {
                 self.same_type(name, old.ty, run.ty, at)?;
-                self.rebind(name, Val::Run(run));
-                Ok(())
+                self.rebind(name, Val::Run(run), at)
             }
             (Some(Binding::Val(Val::Run(old))), _) => {
                 let what = format!("'{name}' is {} and cannot become something else", self.type_name(old.ty));
                 self.fail(at, what, "another kind of value", None)
             }
-            (Some(Binding::Val(_)), val) => {
-                self.rebind(name, val);
-                Ok(())
-            }
+            (Some(Binding::Val(_)), val) => self.rebind(name, val, at),
             (Some(Binding::Broken) | None, Val::Run(run)) => {
                 let frame = self.frame();
                 let home = frame.homes.home(name);
@@ -178,9 +190,27 @@ impl<'p> Lower<'p> {
         }
     }
 
-    fn rebind(&mut self, name: &str, val: Val) {
+    /// Gives a name another value. It has that for all that follows in the text, so that the block must be the one in
+    /// which the name was bound: others may not run, or run again.
+    fn rebind(&mut self, name: &str, val: Val, at: &impl Ranged) -> Lowers {
         let frame = self.frame();
-        frame.names.insert(name.into(), Binding::Val(val));
+        let here = frame.bound_at.get(name) == Some(&frame.open.len());
+        let Some(Binding::Val(old)) = frame.names.get(name) else { return Err(Noted) };
+        if here || *old == val {
+            frame.names.insert(name.into(), Binding::Val(val));
+            return Ok(());
+        }
+        let (kind, hint) = match old {
+            Val::Array(_) => ("an array", "use each array in a branch of its own, or choose between elements"),
+            Val::Aggregate(..) => (
+                "a struct with arrays",
+                "copy the field to a variable before the branch or loop, and change that: n = s.n",
+            ),
+            Val::Tuple(_) => ("a tuple", "give each of its values a name of its own"),
+            _ => ("known only while the kernel is made", "assign it before the branch or loop"),
+        };
+        let what = format!("'{name}' is {kind} and changes in a branch or a loop that runs at run time");
+        self.fail(at, what, "changes here", Some(hint.into()))
     }
 
     fn same_type(&mut self, name: &str, old: Ty, new: Ty, at: &impl Ranged) -> Lowers {
@@ -208,10 +238,11 @@ impl<'p> Lower<'p> {
         Ok(self.w.b.local_of(ir_name(name), ty, &init))
     }
 
-    /// Before blocks that may or may not run: names that they change become variables.
-    pub(super) fn before_branches(&mut self, blocks: &[&'p [Stmt]], repeats: bool) -> Lowers {
+    /// Before blocks and expressions that may or may not run: names that they change become variables.
+    pub(super) fn before_branches(&mut self, blocks: &[&'p [Stmt]], exprs: &[&'p Expr], repeats: bool) -> Lowers {
         let mut names = vec![];
         blocks.iter().for_each(|block| changed(block, &mut names));
+        exprs.iter().for_each(|expr| arguments(expr, &mut names));
         let mut done: Vec<&str> = vec![];
         let mut failed = false;
         for (name, change) in names {
@@ -246,7 +277,7 @@ impl<'p> Lower<'p> {
     }
 
     /// Whether a function changes variables that it is given.
-    fn takes_variables(&mut self, callee: &'p ruff_python_ast::Expr) -> bool {
+    fn takes_variables(&mut self, callee: &'p Expr) -> bool {
         let ids = match self.fixed(callee, true) {
             Ok(Fixed::Functions(ids)) => ids,
             Ok(Fixed::Builtin(name)) if name.starts_with("transform_set_") => return true,

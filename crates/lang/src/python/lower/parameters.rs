@@ -2,6 +2,7 @@
 
 use bornite_ir::{Access, Dim, ExprId, Extent, Op, Scalar, Value, View, contiguous};
 use ruff_python_ast::Expr;
+use ruff_text_size::Ranged;
 
 use super::value::{Array, Axis, Run, Val};
 use super::{Lower, Lowers, Noted, ir_name};
@@ -108,17 +109,21 @@ impl<'p> Lower<'p> {
                 let hint = format!("give {rank} sizes with an x between them");
                 return self.fail(at, what, "", Some(hint));
             }
-            let extents = dims
-                .iter()
-                .map(|dim| self.w.constant(Value::int(Scalar::I32, dim.extent.known().unwrap_or(0))))
-                .collect();
+            let mut extents = vec![];
+            for dim in &dims {
+                let size = dim.extent.known().unwrap_or(0);
+                extents.push(self.known_size(size.into(), &format!("a size of '{name}'"), at)?);
+            }
             return Ok((dims, extents));
         }
         if let Some(length) = self.request.default_length {
             // Rank by rank the same, so small that all of it can be reached.
             let each = (length as f64).powf(1.0 / rank as f64) as u64;
             let dims = contiguous(&vec![each.into(); rank]);
-            let extents = (0..rank).map(|_| self.w.constant(Value::int(Scalar::I32, each as i64))).collect();
+            let mut extents = vec![];
+            for _ in 0..rank {
+                extents.push(self.known_size(each.into(), &format!("a size of '{name}'"), at)?);
+            }
             return Ok((dims, extents));
         }
         let mut extents = vec![];
@@ -130,6 +135,16 @@ impl<'p> Lower<'p> {
             extents.push(extent_value);
         }
         Ok((dims, extents))
+    }
+
+    /// A size that is known, as the dialect's int.
+    fn known_size(&mut self, size: i128, what: &str, at: &impl Ranged) -> Lowers<ExprId> {
+        if (0..=i32::MAX as i128).contains(&size) {
+            return Ok(self.w.constant(Value::int(Scalar::I32, size as i64)));
+        }
+        let most = i32::MAX;
+        let hint = "sizes and indices are int32 in the dialect: split the work into several launches".to_owned();
+        self.fail(at, format!("{what} is {size}; {most} is the most"), "", Some(hint))
     }
 
     /// A size that the call gives.
@@ -145,7 +160,7 @@ impl<'p> Lower<'p> {
         if self.index == Scalar::I32 { id } else { self.w.emit(&Tree::done(id, self.index).cast(Scalar::I32)) }
     }
 
-    pub(super) fn launch_sizes(&mut self) {
+    pub(super) fn launch_sizes(&mut self) -> Lowers {
         if self.request.dims.is_empty() {
             // Known to the call only: the number of instances, and each size where there are several.
             let rank = self.frames.last().map_or(1, |frame| tid_rank(&frame.func.def.body));
@@ -153,11 +168,18 @@ impl<'p> Lower<'p> {
             self.w.b.count(count);
             self.launch =
                 if rank == 1 { vec![id] } else { (0..rank).map(|n| self.sized(format!("launch_dim{n}")).1).collect() };
-            return;
+            return Ok(());
         }
-        let count: u64 = self.request.dims.iter().fold(1u64, |n, size| n.saturating_mul(*size));
-        self.w.b.count(Extent::from(count));
-        self.launch = self.request.dims.iter().map(|&n| self.w.constant(Value::int(Scalar::I32, n as i64))).collect();
+        let at = self.frame().at;
+        // The place of an instance is counted as one number before it is taken apart.
+        let count = self.request.dims.iter().fold(1i128, |n, size| n.saturating_mul((*size).into()));
+        self.known_size(count, "the number of instances of the launch", &at)?;
+        self.w.b.count(Extent::Const(count as i64));
+        for &n in &self.request.dims {
+            let size = self.known_size(n.into(), "a size of the launch", &at)?;
+            self.launch.push(size);
+        }
+        Ok(())
     }
 
     /// The instance's place in the launch, as far as it is asked for.

@@ -139,15 +139,20 @@ pub(crate) fn changed<'a>(block: &'a [Stmt], out: &mut Vec<(&'a str, Change<'a>)
     for stmt in block {
         match stmt {
             Stmt::Assign(assign) => {
-                assign.targets.iter().for_each(|target| targets(target, out));
+                for target in &assign.targets {
+                    targets(target, out);
+                    arguments(target, out);
+                }
                 arguments(&assign.value, out);
             }
             Stmt::AugAssign(assign) => {
                 targets(&assign.target, out);
+                arguments(&assign.target, out);
                 arguments(&assign.value, out);
             }
             Stmt::For(each) => {
                 targets(&each.target, out);
+                arguments(&each.iter, out);
                 changed(&each.body, out);
             }
             Stmt::While(turn) => {
@@ -167,6 +172,7 @@ pub(crate) fn changed<'a>(block: &'a [Stmt], out: &mut Vec<(&'a str, Change<'a>)
             Stmt::AnnAssign(assign) => targets(&assign.target, out),
             Stmt::FunctionDef(def) => out.push((def.name.as_str(), Change::Named)),
             Stmt::Expr(expr) => arguments(&expr.value, out),
+            Stmt::Assert(assert) => arguments(&assert.test, out),
             Stmt::Return(back) => {
                 if let Some(value) = &back.value {
                     arguments(value, out);
@@ -197,7 +203,7 @@ fn base<'a>(expr: &'a Expr, out: &mut Vec<(&'a str, Change<'a>)>) {
 }
 
 /// Calls may change variables that they are given, such as the state of random numbers.
-fn arguments<'a>(expr: &'a Expr, out: &mut Vec<(&'a str, Change<'a>)>) {
+pub(crate) fn arguments<'a>(expr: &'a Expr, out: &mut Vec<(&'a str, Change<'a>)>) {
     struct Given<'a, 'o>(&'o mut Vec<(&'a str, Change<'a>)>);
     impl<'a> Visitor<'a> for Given<'a, '_> {
         fn visit_expr(&mut self, expr: &'a Expr) {

@@ -1,0 +1,94 @@
+//! Programs whose outcome is plain from the text, for what goldens do not reach: names that change where a condition
+//! holds, and values that are known beforehand.
+
+use bornite_ir::interp::{Options, run_printing};
+use bornite_ir::{Scalar, Value, peek};
+use bornite_lang::python::Module;
+use bornite_lang::{Given, Request};
+
+const DRAWS: &str = "
+@wp.func
+def draw(state: wp.ref[int]):
+    state = state * 3 + 1
+    return state
+";
+
+/// What is declared before the kernel, its body, and what instances 0 to 3 leave in `out`.
+const PROGRAMS: [(&str, &str, [i64; 4]); 12] = [
+    (DRAWS, "s = int(i)\n    y = draw(s) if i > 1 else 0\n    out[i] = s * 100 + y", [0, 100, 707, 1010]),
+    (DRAWS, "s = int(i)\n    y = 0 if i > 1 else draw(s)\n    out[i] = s * 100 + y", [101, 404, 200, 300]),
+    (DRAWS, "s = int(i)\n    if i > 1 and draw(s) > 7:\n        s += 50\n    out[i] = s", [0, 1, 7, 60]),
+    (DRAWS, "s = int(i)\n    if i > 1 or draw(s) > 3:\n        s += 50\n    out[i] = s", [1, 54, 52, 53]),
+    (DRAWS, "s = int(i)\n    while draw(s) < 50:\n        pass\n    out[i] = s", [121, 121, 67, 94]),
+    (
+        DRAWS,
+        "s = int(i)\n    if i == 0:\n        s = 7\n    elif draw(s) > 5:\n        s += 50\n    out[i] = s",
+        [7, 4, 57, 60],
+    ),
+    (
+        DRAWS,
+        "s = int(i)\n    if i > 1:\n        for k in range(draw(s)):\n            s += 1\n    out[i] = s",
+        [0, 1, 14, 20],
+    ),
+    // Written out, arrays may change places.
+    (
+        "",
+        "a = out\n    b = x\n    for k in range(3):\n        a, b = b, a\n    b[i] = 7 + i\n    if i > 1:\n        a = a\n    out[i] = b[i]",
+        [7, 8, 9, 10],
+    ),
+    // A loop with break around wp.static stays a loop.
+    (
+        "",
+        "s = int(0)\n    for k in range(4):\n        if k > i:\n            break\n        s += wp.static(2 + 3)\n    out[i] = s",
+        [5, 10, 15, 20],
+    ),
+    ("MANY = range(20000)\n", "out[i] = wp.static(len(MANY)) + i", [20000, 20001, 20002, 20003]),
+    // A step past the end.
+    ("", "m = wp.mat22(1.0, 2.0, 3.0, 4.0)\n    out[i] = int(m[0:2:2147483647, 1][0]) + i", [2, 3, 4, 5]),
+    // A struct with the name that a pair of ints has, and a pair.
+    (
+        "
+@wp.struct
+class tuple_i32_i32:
+    a: float
+    b: float
+    c: int
+
+@wp.func
+def pair(n: int):
+    if n > 100:
+        return n, n
+    return n + 1, n + 2
+",
+        "s = tuple_i32_i32()\n    s.c = i\n    a, b = pair(s.c)\n    out[i] = a * 10 + b + s.c",
+        [12, 24, 36, 48],
+    ),
+];
+
+#[test]
+fn programs_mean_what_they_say() {
+    let mut wrong = vec![];
+    for (before, body, expected) in PROGRAMS {
+        let head = "@wp.kernel\ndef k(x: wp.array[int], out: wp.array[int]):\n    i = wp.tid()";
+        let text = format!("import warp as wp\n\n{before}\n{head}\n    {body}\n");
+        match outcome(&text) {
+            Ok(found) if found == expected => {}
+            found => wrong.push(format!("{text}{expected:?} is expected, not {found:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// What the kernel of a text leaves in `out`.
+fn outcome(text: &str) -> Result<Vec<i64>, String> {
+    let module = Module::parse("meaning.py", text).map_err(|errors| errors.to_string())?;
+    let request = Request::over(&[4]).shape("x", &[4]).shape("out", &[4]);
+    let lowered = module.kernel("k", &request).map_err(|errors| errors.to_string())?;
+    let mut memory = vec![vec![0u64; 2]; 2];
+    let values: [Vec<Value>; 0] = [];
+    let mut args = super::args(&lowered.kernel, &mut memory, &values);
+    run_printing(&lowered.kernel, &mut args, Options::default(), &mut |_| {}).map_err(|fault| fault.to_string())?;
+    let out = lowered.params.iter().find(|(name, _)| name == "out").map(|(_, given)| given);
+    let Some(Given::View(n)) = out else { return Err("no 'out'".into()) };
+    Ok((0..4).map(|i| peek(&memory[*n as usize], i * 4, Scalar::I32).as_i64()).collect())
+}
