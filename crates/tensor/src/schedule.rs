@@ -3,9 +3,9 @@
 //! The passes, in order: `nodes_to_compute` finds what is not there yet; `matmul/` takes the products that a library
 //! computes, and asks for copies of views that it cannot read; `place.rs` finds what is written into the place it has in
 //! something larger; `fuse.rs` puts elementwise ops and reductions into groups, one kernel each, and decides what they
-//! store; `tune.rs` asks how their work is best spread; `lower.rs` writes the kernels; `memory.rs` gives results their memory, packed by `pack.rs`. The parts of a joint
-//! node (`joint.rs`) come from one launch. What the schedule promises is that errors are found, code is compiled and memory
-//! is reserved before the first launch.
+//! store; `tune.rs` asks how their work is best spread; `lower.rs` writes the kernels; `memory.rs` gives results their
+//! memory, packed by `pack.rs`. The parts of a joint node (`joint.rs`) come from one launch. What the schedule promises is
+//! that errors are found, code is compiled and memory is reserved before the first launch.
 
 mod by_hand;
 mod cost;

@@ -1,4 +1,4 @@
-//! Checks of rows, each level with all before it.
+//! Checks of rows, level by level. A run needs no NVRTC: it has the checks of `types`, not those of `compile`.
 
 pub mod compile;
 pub mod gpu;
