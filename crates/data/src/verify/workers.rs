@@ -179,7 +179,10 @@ impl Worker {
         if self.ask.send(line).is_err() {
             return Err(Loss::Died(self.ended()));
         }
-        let (begun, patience) = (Instant::now(), crew.patience + crew.patience_each * request.texts.len() as u32);
+        // A disassembler takes a third of a second to begin, for every text.
+        let slowly = if request.wanted.sass { 10 } else { 1 };
+        let patience = crew.patience + crew.patience_each * slowly * request.texts.len() as u32;
+        let begun = Instant::now();
         loop {
             match self.heard.recv_timeout(LOOK) {
                 Ok(line) => {
