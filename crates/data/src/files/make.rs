@@ -328,6 +328,7 @@ fn reason(why: &Rejected) -> &'static str {
         Rejected::Undecided { .. } => "undecided",
         Rejected::Invalid(_) => "invalid",
         Rejected::Blunt { .. } => "blunt",
+        Rejected::Constant { .. } => "constant",
         Rejected::Compile(_) => "compile",
         Rejected::Report { .. } => "report",
         Rejected::Differs { .. } => "differs",
