@@ -78,6 +78,26 @@ fn all_four_parts_in_small() {
     let (said, errors) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success() && said.contains("parses") && said.contains("right"), "{said}{errors}");
 
+    // A source is laid out as in training before it is answered.
+    let asked = ["generate", &path("run"), "--prompt", "out[i] = x[i] * 2.0", "--max-tokens", "5", "--json"];
+    let output = bornite(&asked);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let written: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let longer = bornite(&["generate", &path("run"), "--prompt", "out[i] = x[i]", "--max-tokens", "5", "--json"]);
+    let longer: Value = serde_json::from_str(&text(&longer.stdout)).unwrap();
+    assert!(written["prompt_tokens"].as_u64() > Some(20), "{written}");
+    assert_eq!(written["prompt_tokens"], longer["prompt_tokens"], "sources are filled up to one length");
+
+    // Rows of a dataset are asked for whole; these are longer than the demo's model sees.
+    let rows = fresh("demo-rows");
+    let make = ["data", "make", "--count", "80", "--level", "types", "--out", rows.to_str().unwrap()];
+    assert!(bornite(&make).status.success());
+    let of_rows = ["eval", &path("run"), "--metric", "kernels", "--data", rows.to_str().unwrap()];
+    let output = bornite(&[&of_rows[..], &["--split", "train"]].concat());
+    assert!(text(&output.stderr).contains("longer than the 256 tokens"), "{}", text(&output.stderr));
+    let output = bornite(&[&of_rows[..], &["--split", "none"]].concat());
+    assert!(text(&output.stderr).contains("no rows of the split 'none'; there are: "), "{}", text(&output.stderr));
+
     let again = bornite(&small);
     assert!(!again.status.success() && text(&again.stderr).contains("holds a run already"), "a folder twice");
     std::fs::write(out.join("pairs/held-out.jsonl"), "{\"seed\": 1}\n").unwrap();

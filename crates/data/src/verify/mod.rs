@@ -70,6 +70,12 @@ pub enum Rejected {
         /// The size of the element.
         size: f64,
     },
+    /// What comes out does not depend on what goes in, so that nearly any text would pass.
+    #[error("'{array}' ends up the same whatever the inputs are")]
+    Constant {
+        /// The array.
+        array: String,
+    },
     /// NVRTC refuses the text.
     #[error("NVRTC refuses the text: {0}")]
     Compile(String),
