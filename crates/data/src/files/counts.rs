@@ -28,13 +28,16 @@ pub struct Counts {
     pub ops: BTreeMap<String, Tally>,
     /// Bytes of each text.
     pub bytes: Tally,
+    /// Rows without a text that others have: those that a compiler did not take.
+    #[serde(default)]
+    pub missing: Tally,
     /// Wrong twins of each kind.
     pub faults: Tally,
     /// Rows that the checks did not pass, by why.
     pub rejected: Tally,
 }
 
-const TEXTS: [&str; 4] = ["source", "cuda", "cpp", "ir"];
+const TEXTS: [&str; 7] = ["source", "cuda", "cpp", "ir", "ptx", "sass", "cuda_warp"];
 
 fn count(tally: &mut Tally, name: &str, more: u64) {
     match tally.get_mut(name) {
@@ -61,7 +64,12 @@ impl Counts {
                 types.iter().for_each(|ty| count(tally, ty, 1));
             }
         }
-        TEXTS.iter().for_each(|name| count(&mut self.bytes, name, record.text(name).len() as u64));
+        for name in TEXTS.into_iter().filter(|name| record.has(name)) {
+            count(&mut self.bytes, name, record.text(name).len() as u64);
+            if record.text(name).is_empty() {
+                count(&mut self.missing, name, 1);
+            }
+        }
         if !record.text("fault_kind").is_empty() {
             count(&mut self.faults, record.text("fault_kind"), 1);
         }
@@ -82,6 +90,7 @@ impl Counts {
             (&mut self.complexity, &other.complexity),
             (&mut self.types, &other.types),
             (&mut self.bytes, &other.bytes),
+            (&mut self.missing, &other.missing),
             (&mut self.faults, &other.faults),
             (&mut self.rejected, &other.rejected),
         ] {

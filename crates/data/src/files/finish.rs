@@ -79,6 +79,7 @@ impl Manifest {
             "mean_bytes": mean,
             "counts": counts,
             "op_types_below_100_rows": rare,
+            "compiler_lost_on": self.shards.iter().flat_map(|shard| &shard.lost).collect::<Vec<_>>(),
         })
     }
 }

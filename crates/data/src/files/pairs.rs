@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{Error, Record, Result};
+use super::{Error, Extra, Record, Result};
 
 /// The file of a program's number.
 pub(super) fn file_name(number: u64) -> String {
@@ -59,7 +59,10 @@ pub(super) fn pair(record: &Record) -> String {
         _ => {}
     }
     let cuda = record.text("cuda").replacen("__global__ void", "extern \"C\" __global__ void", 1);
-    let pair = json!({"python_source": source, "cuda_forward": cuda, "metadata": metadata});
+    let mut pair = json!({"python_source": source, "cuda_forward": cuda, "metadata": metadata});
+    for extra in Extra::ALL.iter().filter(|extra| record.has(extra.column())) {
+        pair[extra.column()] = record.text(extra.column()).into();
+    }
     format!("{pair:#}\n")
 }
 
