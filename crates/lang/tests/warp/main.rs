@@ -5,6 +5,7 @@
 #[path = "../gpu/mod.rs"]
 mod gpu;
 mod meaning;
+mod sizes;
 
 use std::path::PathBuf;
 
