@@ -9,7 +9,8 @@ use std::process::Command;
 use bornite_bench::{Config, Machine, Report, Row, measure};
 
 fn run(root: &Path, device: &str) -> Result<(), String> {
-    let arguments = "kernel run docs/kernels/saxpy.py --dim 1024 --arg a=2 --arg x=range:1024 --arg y=ones:1024 --device";
+    let arguments =
+        "kernel run docs/kernels/saxpy.py --dim 1024 --arg a=2 --arg x=range:1024 --arg y=ones:1024 --device";
     let mut command = Command::new(env!("CARGO_BIN_EXE_bornite"));
     let output = command.current_dir(root).args(arguments.split(' ')).arg(device).output();
     let output = output.map_err(|error| format!("the command did not start: {error}"))?;

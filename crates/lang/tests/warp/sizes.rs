@@ -83,7 +83,8 @@ fn sizes_that_only_the_call_gives_fit_or_are_refused() {
     let lowered = made("sizes", &Request::over(&[1])).unwrap();
     let sizes = |name: &str| lowered.kernel.values.iter().position(|value| value.name == name).unwrap();
     for (name, part) in [("x_shape0", "'x' has a negative extent"), ("out_shape0", "'out' has a negative extent")] {
-        let mut values: Vec<Vec<Value>> = lowered.kernel.values.iter().map(|_| vec![Value::int(Scalar::I32, 1)]).collect();
+        let mut values: Vec<Vec<Value>> =
+            lowered.kernel.values.iter().map(|_| vec![Value::int(Scalar::I32, 1)]).collect();
         values[sizes(name)] = vec![Value::int(Scalar::I32, TOO_MANY as i64)];
         let mut memory = vec![vec![0u64; 4]; 2];
         let mut args = super::args(&lowered.kernel, &mut memory, &values);
