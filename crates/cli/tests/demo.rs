@@ -106,6 +106,26 @@ fn all_four_parts_in_small() {
 }
 
 #[test]
+fn a_dataset_is_made_learned_from_and_asked_for() {
+    let folder = fresh("loop");
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let make = ["data", "make", "--count", "60", "--level", "types", "--with", "text", "--out", &path("rows")];
+    let output = bornite(&make);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let files = path("rows/data/train-00000-of-00001.parquet");
+    let small = ["--set", "model.layers=1", "--set", "model.width=32", "--set", "model.context=4096"];
+    let train = ["train", "--data", &files, "--out", &path("run"), "--steps", "2", "--batch", "1", "--context", "256"];
+    let output = bornite(&[&train[..], &small].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let eval = ["eval", &path("run"), "--metric", "kernels", "--data", &path("rows"), "--split", "train", "--json"];
+    let output = bornite(&[&eval[..], &["--prompts", "2", "--samples", "1"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let scores: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    assert_eq!((scores["pairs"].as_u64(), scores["right"]["best"].as_f64()), (Some(2), Some(0.0)), "{scores}");
+    assert!(scores["wrong_example"]["verdict"].as_str().unwrap().starts_with("no kernel"), "{scores}");
+}
+
+#[test]
 fn mistakes_are_told_in_a_sentence() {
     let cases = [
         (&["demo", "--model", "7b"][..], "there is no model '7b'; there are 1m, 2m", 2),

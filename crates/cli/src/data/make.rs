@@ -51,7 +51,8 @@ pub struct Options {
     /// Give rows a wrong twin: a mistake that people make, its line, and what the interpreter reports
     #[arg(long)]
     faults: bool,
-    /// Give rows more columns: ptx and sass (NVRTC), cuda-warp (the style of NVIDIA Warp's generated code)
+    /// Give rows more columns: ptx and sass (NVRTC), cuda-warp (the style of NVIDIA Warp's generated code), text (source and CUDA
+    /// in one, which `bornite train` reads)
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     with: Vec<String>,
     /// Write JSON to stdout

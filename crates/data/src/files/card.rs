@@ -144,4 +144,5 @@ pub(super) const COLUMNS: &[(&str, &str)] = &[
     ("ptx", "PTX of the CUDA text alone; empty where the compiler did not take it"),
     ("sass", "the GPU's own instructions for the CUDA text alone; empty where the compiler did not take it"),
     ("cuda_warp", "CUDA C++ of the source in the style of NVIDIA Warp's generated code"),
+    ("text", "source, a line `//` and CUDA text in one, for a model to learn from"),
 ];

@@ -167,7 +167,7 @@ impl State<'_> {
             let again = match extra {
                 Extra::Ptx => self.wanted.ptx,
                 Extra::Sass => self.wanted.sass,
-                Extra::CudaWarp => true,
+                Extra::CudaWarp | Extra::Text => true,
             };
             // A row that the compiler did not take has no code.
             let right = match again {

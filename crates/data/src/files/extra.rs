@@ -5,6 +5,7 @@ use bornite_lang::Request;
 use bornite_lang::python::Module;
 
 use crate::Row;
+use crate::task::MARK;
 use crate::verify::code::{Code, Wanted};
 
 /// A column on request.
@@ -16,11 +17,13 @@ pub enum Extra {
     Sass,
     /// The source in the style of Warp's generated code.
     CudaWarp,
+    /// Source, mark and CUDA text in one, for a model to learn from.
+    Text,
 }
 
 impl Extra {
     /// All of them, in the order of columns.
-    pub const ALL: [Extra; 3] = [Extra::Ptx, Extra::Sass, Extra::CudaWarp];
+    pub const ALL: [Extra; 4] = [Extra::Ptx, Extra::Sass, Extra::CudaWarp, Extra::Text];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -28,6 +31,7 @@ impl Extra {
             Extra::Ptx => "ptx",
             Extra::Sass => "sass",
             Extra::CudaWarp => "cuda-warp",
+            Extra::Text => "text",
         }
     }
 
@@ -37,6 +41,7 @@ impl Extra {
             Extra::Ptx => "ptx",
             Extra::Sass => "sass",
             Extra::CudaWarp => "cuda_warp",
+            Extra::Text => "text",
         }
     }
 
@@ -51,6 +56,7 @@ impl Extra {
             Extra::Ptx => code.ptx.clone(),
             Extra::Sass => code.sass.clone(),
             Extra::CudaWarp => warp_style(row).unwrap_or_default(),
+            Extra::Text => format!("{}{MARK}{}", row.source, row.cuda),
         }
     }
 
@@ -60,6 +66,7 @@ impl Extra {
             Extra::Ptx => text.starts_with(".version") && text.contains(&format!(".visible .entry {kernel}(")),
             Extra::Sass => text.contains(kernel) && text.contains("EXIT"),
             Extra::CudaWarp => text.contains(&format!("__global__ void {kernel}_cuda_kernel_forward(")),
+            Extra::Text => text.contains(MARK),
         }
     }
 }

@@ -127,5 +127,5 @@ fn rows_have_code_where_it_is_asked_for() {
 #[test]
 fn columns_have_one_name_each() {
     let names: BTreeSet<&str> = Extra::ALL.iter().flat_map(|extra| [extra.name(), extra.column()]).collect();
-    assert_eq!(names, ["ptx", "sass", "cuda-warp", "cuda_warp"].into());
+    assert_eq!(names, ["ptx", "sass", "cuda-warp", "cuda_warp", "text"].into());
 }

@@ -452,7 +452,9 @@ fn python_name(name: &str) -> Option<Fixed> {
         "int" | "float" | "bool" => Fixed::Type(Pattern::of(type_named(name)?)),
         "Any" => Fixed::Type(Pattern::Any),
         "len" | "abs" | "min" | "max" | "round" | "range" | "tuple" | "list" | "print" | "type" | "reversed"
-        | "str" | "sum" | "isinstance" | "getattr" | "hasattr" | "zip" | "enumerate" => Fixed::Python(name.into()),
+        | "slice" | "str" | "sum" | "isinstance" | "getattr" | "hasattr" | "zip" | "enumerate" => {
+            Fixed::Python(name.into())
+        }
         _ => return None,
     })
 }
