@@ -82,12 +82,7 @@ impl Workers {
     }
 
     /// The code of each text, or why there is none. `Err` where nothing can be compiled at all.
-    pub fn compiled(
-        &self,
-        texts: &[Text],
-        wanted: Wanted,
-        arch: &str,
-    ) -> Result<Vec<Result<Code, Rejected>>, String> {
+    pub fn compiled(&self, texts: &[Text], wanted: Wanted, arch: &str) -> Result<Vec<Result<Code, Rejected>>, String> {
         let taken = self.idle.lock().map_or(None, |mut idle| idle.pop());
         let mut worker = match taken {
             Some(worker) => worker,

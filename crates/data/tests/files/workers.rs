@@ -127,8 +127,7 @@ fn a_dataset_tells_which_rows_cost_a_compiler() {
     let manifest = made.manifest.unwrap();
     assert_eq!(manifest.rows, 69);
     assert_eq!(manifest.counts().rejected, [("compiler_died".to_owned(), 1)].into());
-    let stats: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(target.join("stats.json")).unwrap()).unwrap();
+    let stats: serde_json::Value = serde_json::from_slice(&std::fs::read(target.join("stats.json")).unwrap()).unwrap();
     let lost = &stats["compiler_lost_on"][0];
     assert_eq!((lost["id"].as_str(), lost["why"].as_str()), (Some(id.as_str()), Some("compiler_died")), "{stats}");
 }
