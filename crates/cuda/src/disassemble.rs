@@ -20,7 +20,8 @@ impl Disassembler {
             (Some(program), _) => Ok(Disassembler { program, flags: &["--print-code"] }),
             (None, Some(program)) => Ok(Disassembler { program, flags: &["--dump-sass"] }),
             (None, None) => Err(Error::Disassembler(
-                "no disassembler: put 'nvdisasm' or 'cuobjdump' of the CUDA toolkit on PATH, or ask for ptx instead".into(),
+                "no disassembler: put 'nvdisasm' or 'cuobjdump' of the CUDA toolkit on PATH, or ask for ptx instead"
+                    .into(),
             )),
         }
     }

@@ -42,6 +42,9 @@ pub enum Command {
         /// The dataset's folder
         #[arg(value_name = "DIR")]
         folder: PathBuf,
+        /// Show which operations meet which types, as Markdown, with what is missing and why
+        #[arg(long, conflicts_with = "json")]
+        coverage: bool,
         /// Write JSON to stdout
         #[arg(long)]
         json: bool,
@@ -82,7 +85,7 @@ pub fn run(command: &Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Make(options) => make::run(options),
         Command::Verify { folder, level, jobs, json } => verify::run(folder, *level, threads(*jobs)?, *json),
-        Command::Stats { folder, json } => stats::run(folder, *json),
+        Command::Stats { folder, coverage, json } => stats::run(folder, *coverage, *json),
         Command::Show { folder, id, beside, json } => show::run(folder, id.as_deref(), *beside, *json),
         Command::CompileWorker => {
             serve(std::io::BufReader::new(std::io::stdin()), std::io::stdout(), || std::process::exit(0))?;

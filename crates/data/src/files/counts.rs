@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::Record;
+use crate::coverage::Pair;
 
 /// How often things occur, by name.
 pub type Tally = BTreeMap<String, u64>;
@@ -24,7 +25,7 @@ pub struct Counts {
     pub complexity: Tally,
     /// Of each type.
     pub types: Tally,
-    /// Of each operation: rows with each type.
+    /// Of each operation: rows in which it has an operand of each type.
     pub ops: BTreeMap<String, Tally>,
     /// Bytes of each text.
     pub bytes: Tally,
@@ -47,21 +48,18 @@ fn count(tally: &mut Tally, name: &str, more: u64) {
 }
 
 impl Counts {
-    /// Counts a row.
-    pub fn add(&mut self, record: &Record) {
+    /// Counts a row, and the pairs of operations and types that are in it.
+    pub fn add(&mut self, record: &Record, pairs: &[Pair]) {
         self.rows += 1;
         count(&mut self.categories, record.text("category"), 1);
         count(&mut self.splits, record.text("split"), 1);
         count(&mut self.difficulty, &record.int("difficulty").to_string(), 1);
         count(&mut self.complexity, &(record.int("complexity") / 10 * 10).min(100).to_string(), 1);
-        let types: Vec<&str> = record.text("types").split_whitespace().collect();
-        types.iter().for_each(|ty| count(&mut self.types, ty, 1));
-        for op in record.text("ops").split_whitespace() {
-            if !self.ops.contains_key(op) {
-                self.ops.insert(op.to_owned(), Tally::new());
-            }
-            if let Some(tally) = self.ops.get_mut(op) {
-                types.iter().for_each(|ty| count(tally, ty, 1));
+        record.text("types").split_whitespace().for_each(|ty| count(&mut self.types, ty, 1));
+        for (op, ty) in pairs {
+            match self.ops.get_mut(*op) {
+                Some(tally) => count(tally, ty, 1),
+                None => drop(self.ops.insert((*op).to_owned(), [((*ty).to_owned(), 1)].into())),
             }
         }
         for name in TEXTS.into_iter().filter(|name| record.has(name)) {

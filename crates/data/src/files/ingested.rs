@@ -81,7 +81,7 @@ pub fn write_ingested(place: &Place, kernels: &[Ingested]) -> Result<Manifest> {
             reached.duplicates += 1;
             continue;
         }
-        writer.push(&record, record.hash(), reached.distinct)?;
+        writer.push(&record, &[], record.hash(), reached.distinct)?;
         reached.distinct += 1;
     }
     reached.structures = reached.distinct;

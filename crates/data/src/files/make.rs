@@ -16,11 +16,12 @@ use super::judge::Judge;
 use super::plan::{Admitted, KEPT_BYTES, Plan, keep};
 use super::shard::{self, ShardRecord};
 use super::{Error, Extra, Manifest, Place, Record, Result, SetHash, Settings};
+use crate::coverage::Pair;
 use crate::distinct::split;
 use crate::fault::{FaultKind, Twin, twin};
 use crate::verify::code::{Code, compiler};
 use crate::verify::{Crew, expected};
-use crate::{Random, Row};
+use crate::{Random, Row, coverage};
 
 /// Rows that are made together, for each thread.
 const WAVE: usize = 128;
@@ -303,12 +304,12 @@ fn one(
         admitted.iter().for_each(|row| keep(row, &mut kept));
         let rows: Vec<&Row> = admitted.iter().map(|admitted| &admitted.row).collect();
         let verdicts = judge.judge(&rows)?;
-        let encoded: Vec<Option<(Record, SetHash)>> = (admitted.par_iter().zip(&verdicts))
+        let encoded: Vec<Option<Encoded>> = (admitted.par_iter().zip(&verdicts))
             .map(|(row, verdict)| verdict.as_ref().ok().map(|code| encode(settings, row, code)))
             .collect();
         for ((row, record), verdict) in admitted.iter().zip(encoded).zip(verdicts) {
             match (record, verdict) {
-                (Some((record, hash)), _) => writer.push(&record, hash, row.number)?,
+                (Some((record, pairs, hash)), _) => writer.push(&record, &pairs, hash, row.number)?,
                 (None, Err(why)) => writer.reject(row.row.id(), &why),
                 (None, Ok(_)) => {}
             }
@@ -324,14 +325,17 @@ fn one(
     Ok(record)
 }
 
-fn encode(settings: &Settings, admitted: &Admitted, code: &Code) -> (Record, SetHash) {
+/// What is written and counted of a row.
+type Encoded = (Record, Vec<Pair>, SetHash);
+
+fn encode(settings: &Settings, admitted: &Admitted, code: &Code) -> Encoded {
     let row = &admitted.row;
     let split = split(settings.seed, admitted.cluster, &row.ops);
     let made = settings.faults.then(|| wrong_twin(row));
     let mut record = Record::new(row, &settings.level, split, admitted.cluster, made.as_ref().map(Option::as_ref));
     settings.extras().into_iter().for_each(|extra| record.push(extra, extra.text(row, code)));
     let hash = record.hash();
-    (record, hash)
+    (record, coverage::pairs(&row.program), hash)
 }
 
 /// A wrong twin of a row, of the first kind that can be made, in an order of the row's own.

@@ -7,8 +7,8 @@
 //! | the columns of a row, its line of JSON and its hash | [`Record`]; columns on request: [`Extra`] |
 //! | how rows are checked and compiled meanwhile | `judge.rs` |
 //! | Parquet and zstd | `parquet/`, `zstd.rs` |
-//! | pairs as single JSON files, and checks of such pairs from elsewhere | `pairs.rs` |
-//! | what stands in the folder beside the rows | `finish.rs`, `card.rs`, `page.rs`, `counts.rs` |
+//! | pairs as single JSON files, and checks of such pairs from elsewhere | `pairs.rs`, `structure.rs` |
+//! | what stands in the folder beside the rows | `finish.rs`, `card.rs`, `page.rs`, `counts.rs`, `coverage.rs` |
 //! | who may write | `claim.rs` |
 //! | datasets read back | [`Dataset`], `check.rs` |
 //!
@@ -18,6 +18,7 @@ mod card;
 mod check;
 mod claim;
 mod counts;
+mod coverage;
 mod extra;
 mod finish;
 mod ingested;
@@ -32,21 +33,24 @@ mod read;
 mod record;
 mod settings;
 mod shard;
+mod structure;
 mod zstd;
 
 pub use check::{Finding, Report, check};
 pub use counts::Counts;
+pub use coverage::coverage;
 pub use extra::Extra;
 pub use finish::Manifest;
 pub use ingested::write_ingested;
 pub use make::{Asked, Made, Part, Progress, make, settings};
-pub use pairs::{PairReport, StructureCheck, check_pair, check_pairs, is_pairs};
+pub use pairs::{check_pairs, is_pairs};
 pub use place::Place;
 pub use plan::Reached;
 pub use read::Dataset;
 pub use record::{Cell, Record, SetHash};
 pub use settings::{Format, Settings, nearest_name};
 pub use shard::{FileRecord, Lost, ShardRecord};
+pub use structure::{PairReport, StructureCheck, check_pair};
 
 use std::path::{Path, PathBuf};
 

@@ -13,6 +13,7 @@ use super::plan::Reached;
 use super::record::columns;
 use super::{Cell, Counts, Error, Format, Record, Result, SetHash, Settings, pairs, parquet, zstd};
 use crate::Rejected;
+use crate::coverage::Pair;
 
 /// The splits, in the order of their files.
 pub(super) const SPLITS: [&str; 4] = ["train", "validation", "test", "held_out"];
@@ -141,9 +142,9 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a row; `number` is that of its program.
-    pub(super) fn push(&mut self, record: &Record, hash: SetHash, number: u64) -> Result<()> {
+    pub(super) fn push(&mut self, record: &Record, pairs: &[Pair], hash: SetHash, number: u64) -> Result<()> {
         self.hash.add(hash);
-        self.counts.add(record);
+        self.counts.add(record, pairs);
         let split = record.text("split");
         let Some(at) = SPLITS.iter().position(|name| *name == split).filter(|at| *at < self.open.len()) else {
             let path = pairs::file_name(number);

@@ -2,8 +2,10 @@
 
 mod claims;
 mod columns;
+mod coverage;
 mod formats;
 mod manual;
+mod pairs;
 mod workers;
 mod wrong;
 
