@@ -25,8 +25,8 @@ mod spread;
 mod tiles;
 
 pub(crate) use address::{aligned, look_through, repeats_rows, seen};
-pub use fused::with_gpu_kernels;
-pub(crate) use fused::{Form, Group, InPlaceOf, extent, for_gpu, lower_group};
+pub(crate) use fused::{Form, Group, InPlaceOf, extent, for_gpu, lower_group, plans_for_gpu};
+pub use fused::{with_gpu_kernels, with_gpu_plans};
 pub(crate) use into::{lower_pieces, lower_row};
 pub(crate) use places::one_a_row;
 pub(crate) use scatter::PART as SUMMED_TOGETHER;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Kernel, Value};
 
-use super::by_hand::{in_memory, is_shown, launches};
+use super::by_hand::{Written, in_memory, is_shown, launches};
 use super::cost::{Cost, flops, meaning_flops, product_flops};
 use super::fuse::{Unit, units};
 use super::is_source;
@@ -154,7 +154,7 @@ pub(super) fn work(
             } else if is_part(tensor) {
                 let joint = &tensor.0.inputs[0];
                 if joints.insert(joint.0.id) {
-                    together(device, joint, about, work)?;
+                    together(device, joint, &places.woven, about, work)?;
                 }
             } else if let Some(call) = products.get(&tensor.0.id) {
                 if joints.insert(call.results[0].0.id) {
@@ -432,7 +432,13 @@ fn is_part(tensor: &Tensor) -> bool {
 }
 
 /// What computes the parts of a joint node.
-fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>) -> Result<()> {
+fn together(
+    device: Device,
+    tensor: &Tensor,
+    woven: &HashMap<u64, Written>,
+    about: About,
+    work: &mut Vec<Work>,
+) -> Result<()> {
     let Some((joint, inputs)) = joint::of(&tensor.0) else { return Ok(()) };
     let place = tensor.0.place;
     // A part that nobody wants is memory all the same: its node goes, its id stays.
@@ -462,8 +468,10 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
             return Ok(());
         }
         How::Source(source) => {
-            for (call, operands, flops) in launches(device, source, &outs, inputs)? {
-                let cost = Cost { flops, narrow_product: true, ..Cost::default() };
+            let alone = |part: &Tensor, id: u64| woven.get(&id).cloned().unwrap_or_else(|| Written::alone(id, part));
+            let outs = parts.iter().zip(&outs).map(|(part, (id, _))| (alone(part, *id), part.0.dtype.bytes()));
+            for (call, operands) in launches(device, source, &outs.collect::<Vec<_>>(), inputs)? {
+                let cost = Cost { flops: call.flops, bytes: Some(call.bytes), narrow_product: true };
                 work.push(Work { call: Planned::Source(Arc::new(call)), operands, values: vec![], about, cost });
             }
             return Ok(());

@@ -47,7 +47,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 106] = [
+const SUITE: [(&str, Body); 108] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -79,6 +79,7 @@ const SUITE: [(&str, Body); 106] = [
     ("gradcheck::every_row", gradcheck::every_row),
     ("gradcheck::narrower_floats", gradcheck::narrower_floats),
     ("grad::known_answers", grad::known_answers),
+    ("grad::of_neighbouring_slices", grad::of_neighbouring_slices),
     ("grad::checkpoints", grad::checkpoints),
     ("grad::second_order", grad::second_order),
     ("fused::kernels_in_graphs", fused::kernels_in_graphs),
@@ -89,6 +90,7 @@ const SUITE: [(&str, Body); 106] = [
     ("fused::spellings", fused::spellings),
     ("fused::adamw_steps", fused::adamw_steps),
     ("attention::in_tiles", attention::in_tiles),
+    ("attention::parts_of_one_tensor", attention::parts_of_one_tensor),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
     ("into_place::gradients_are_written_where_they_belong", into_place::gradients_are_written_where_they_belong),
