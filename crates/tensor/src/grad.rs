@@ -100,12 +100,12 @@ fn side_by_side(a: &Tensor, b: &Tensor, place: Place) -> Option<Tensor> {
     }
     let mut differ = (0..shape.len()).filter(|&axis| of_a[axis] != of_b[axis]);
     let axis = differ.next().filter(|_| differ.next().is_none())?;
-    let ends = |cut: &Cut| cut.start + cut.len;
-    let (first, second) = if of_a[axis].start < of_b[axis].start { (a, b) } else { (b, a) };
-    let [front, back] =
-        if of_a[axis].start < of_b[axis].start { [of_a, of_b] } else { [of_b, of_a] }.map(|of| of[axis]);
+    let ((first, front), (second, back)) = match [(a, of_a[axis]), (b, of_b[axis])] {
+        [a, b] if a.1.start < b.1.start => (a, b),
+        [a, b] => (b, a),
+    };
     let steady = [front, back].iter().all(|cut| cut.step == 1 && cut.len > 0);
-    if !steady || ends(&front) != back.start {
+    if !steady || front.start + front.len != back.start {
         return None;
     }
     // What was put together before is put together once.

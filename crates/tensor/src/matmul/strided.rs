@@ -233,12 +233,12 @@ mod tests {
             let last = shapes.pop().unwrap();
             let strides = [1000, 100, 10].into_iter().take(last.len()).collect();
             let place = Strided { offset: 7, shape: last, strides };
-            let behind = views.iter().rev().zip(shapes.iter().rev());
-            let behind = behind.fold(Some(place.clone()), |place, (op, shape)| place?.behind(op, shape));
+            let mut behind = views.iter().rev().zip(shapes.iter().rev());
+            let behind = behind.try_fold(place.clone(), |place, (op, shape)| place.behind(op, shape));
             match behind {
                 Some(behind) => {
                     assert_eq!(behind.shape, shape);
-                    assert_eq!(views.iter().fold(Some(behind), |place, op| place?.through(op)), Some(place));
+                    assert_eq!(views.iter().try_fold(behind, |place, op| place.through(op)), Some(place));
                 }
                 // An axis of three and one of eight cannot be told apart where their strides do not meet.
                 None => assert!(views.iter().any(|op| matches!(op, Op::Reshape(_)))),

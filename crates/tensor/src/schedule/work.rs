@@ -8,7 +8,7 @@ use bornite_ir::{Kernel, Value};
 
 use super::by_hand::{Written, in_memory, is_shown, launches};
 use super::cost::{Cost, flops, meaning_flops, product_flops};
-use super::fuse::{Unit, units};
+use super::fuse::{Unit, units, with_riders};
 use super::is_source;
 use super::memory::{last_uses, written};
 use super::place::{ByCalls, InPlace, Into, Places, places};
@@ -135,7 +135,8 @@ pub(super) fn work(
         let places = if fuses { places(device, nodes, &by_calls, &wanted, homes, &refused) } else { Places::default() };
         let (mut worked, mut joints, mut groups) = (Worked::default(), HashSet::new(), vec![]);
         let mut updates = vec![];
-        for unit in units(nodes, &wanted, &library, &places.of, fuses) {
+        let units = units(nodes, &wanted, &library, &places.of, fuses);
+        for unit in if fuses && for_gpu(device) { with_riders(units) } else { units } {
             let work = &mut worked.work;
             let tensor = match unit {
                 Unit::Group(mut group) => {
@@ -374,10 +375,10 @@ fn live(roots: &[Tensor], instead: &HashMap<u64, &[Tensor]>) -> HashSet<u64> {
 
 /// A launch of a group's kernel.
 fn group_kernel(lowered: Lowered, group: &Group<'_>) -> Result<Work> {
-    let outs = group.outputs.iter().map(|t| Operand::Out(t.0.id, t.0.bytes())).collect();
+    let outs = group.outputs.iter().chain(&group.sums).map(|t| Operand::Out(t.0.id, t.0.bytes())).collect();
     let about = group.outputs.last().map_or(About::default(), |t| About::of(&t.0));
     let mut work = kernel(lowered, outs, about)?;
-    work.cost.flops = group.order.iter().map(|tensor| flops(&tensor.0)).sum();
+    work.cost.flops = group.order.iter().chain(&group.sums).map(|tensor| flops(&tensor.0)).sum();
     if let Planned::Kernel(_, flavour, _) = &mut work.call {
         *flavour = flavour_of(group)?;
     }

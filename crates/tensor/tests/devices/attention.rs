@@ -140,7 +140,7 @@ pub fn parts_of_one_tensor(device: Device) -> Outcome {
         }
     }
     // What a GPU launches for it moves nothing but what attention reads and writes.
-    let plan = || -> bornite::Result<_> {
+    let mut plan = || -> bornite::Result<_> {
         let (all, _) = numbers(&mut random, &[2, 40, 3 * 2 * 64], DType::BF16, device)?;
         all.realize()?;
         let [q, k, v] = parts_of(&all, 2, 2)?;

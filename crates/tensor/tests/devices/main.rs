@@ -27,6 +27,7 @@ mod ops;
 mod random;
 mod reported;
 mod retraces;
+mod riders;
 mod rows;
 mod runtime;
 #[path = "../../../ir/tests/samples/mod.rs"]
@@ -47,7 +48,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 108] = [
+const SUITE: [(&str, Body); 109] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -93,6 +94,7 @@ const SUITE: [(&str, Body); 108] = [
     ("attention::parts_of_one_tensor", attention::parts_of_one_tensor),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
+    ("riders::sums_of_columns", riders::sums_of_columns),
     ("into_place::gradients_are_written_where_they_belong", into_place::gradients_are_written_where_they_belong),
     ("into_place::parts_with_other_readers", into_place::parts_with_other_readers),
     ("into_place::random_pieces", into_place::random_pieces),
