@@ -16,7 +16,7 @@ use crate::{Failure, chosen_device, note, print, print_json};
 pub enum Metric {
     /// The mean cross-entropy of the next token, in nats
     Loss,
-    /// How many held-out kernels of `bornite demo` it writes: understood, compiled, right
+    /// How many kernels that it has not seen it writes: understood, compiled, right
     Kernels,
 }
 
@@ -47,6 +47,9 @@ pub struct Options {
     /// Answers to each of them, of which the best is kept
     #[arg(long, value_name = "N", default_value_t = 8)]
     samples: usize,
+    /// The split of a dataset that kernels are asked for from
+    #[arg(long, value_name = "NAME", default_value = "test")]
+    split: String,
     /// Another tokenizer than the folder's: bytes, gpt2 or the path of a tokenizer.json
     #[arg(long, value_name = "NAME")]
     tokenizer: Option<String>,
@@ -73,11 +76,12 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
 /// What the model writes for held-out pairs.
 fn kernels(options: &Options, trained: &Trained, device: bornite::Device) -> Result<ExitCode, Failure> {
     let [folder] = &options.data[..] else {
-        return Err(
-            bornite_nn::Error::Config("name one folder of pairs as --data; `bornite demo` makes them".into()).into()
-        );
+        return Err(bornite_nn::Error::Config(
+            "name one folder as --data: one that `bornite demo` or `bornite data make` made".into(),
+        )
+        .into());
     };
-    let pairs = demo::pairs::held_out(folder, options.prompts.max(1))?;
+    let pairs = demo::pairs::unseen(folder, options.prompts.max(1), &options.split)?;
     let effort = Effort { samples: options.samples, rows: demo::rows(device), seed: 0 };
     let layout = Layout::of(&options.from, &trained.tokenizer)?;
     let scores = demo::score::score(trained, &layout, pairs, effort)?;

@@ -4,10 +4,12 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bornite_data::task::MARK;
 use bornite_nn::generate::{Finish, Request, Sampling};
 use bornite_nn::train::Trained;
 use serde_json::json;
 
+use crate::demo::layout::Layout;
 use crate::{Failure, chosen_device, note, print};
 
 /// Options of `bornite generate`.
@@ -69,12 +71,19 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         note(text);
     }
     let generator = trained.generator()?;
+    let layout = Layout::of(&options.from, &trained.tokenizer)?;
     for prompt in prompts {
         let mut out = std::io::stdout();
         // What has been written is seen at once; a reader that went away ends it.
         let mut show = |text: &str| options.json || out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok();
+        // A run of the demo answers a source, which is laid out as it was in training.
+        let laid_out = layout.prompt(&trained.tokenizer, prompt.trim_end());
         show(&prompt);
-        let written = generator.write(&trained.tokenizer, &prompt, &request, &mut show)?;
+        if laid_out.is_some() {
+            show(MARK);
+        }
+        let asked = laid_out.as_deref().unwrap_or(&prompt);
+        let written = generator.write(&trained.tokenizer, asked, &request, &mut show)?;
         if options.json {
             let line = json!({
                 "prompt": prompt, "text": written.text, "tokens": written.tokens,

@@ -175,6 +175,13 @@ fn what_is_asked_wrongly_is_explained_in_a_line() {
         (&["show", &target, "--id", "no_such_row"], 2, "has no row 'no_such_row'"),
         (&["ingest", "/no/such/file.py"], 1, "/no/such/file.py: No such file"),
         (&["make", "--count", "9", "--level", "compile", "--out", &other], 1, "was not found"),
+        (&["make", "--count", "9", "--level", "gpu", "--out", &other], 1, "was not found"),
+        (&["make", "--count", "9", "--with", "ptx", "--out", &other], 1, "was not found"),
+        (&["make", "--count", "9", "--with", "ptz", "--out", &other], 2, "did you mean 'ptx'?"),
+        (&["make", "--count", "9", "--with", "assembly", "--out", &other], 2, "there are ptx, sass, cuda-warp"),
+        (&["make", "--resume", "--with", "cuda-warp", "--out", &target], 2, "has with nothing, not cuda-warp"),
+        (&["show", &target, "--beside", "ptx"], 2, "have no ptx: make them with --with ptx"),
+        (&["show", &target, "--beside", "fault"], 2, "make them with --faults"),
     ];
     for (args, code, expected) in cases {
         let output = bornite(args);
@@ -184,6 +191,29 @@ fn what_is_asked_wrongly_is_explained_in_a_line() {
     }
     assert_eq!(std::fs::read(path.join("manifest.json")).unwrap(), before);
     assert!(bornite(&["verify", &target]).status.success());
+    assert!(!Path::new(&other).exists(), "a folder was made for what was refused");
+}
+
+#[test]
+fn two_runs_do_not_write_one_folder() {
+    let (path, target) = folder("together");
+    let make = ["make", "--count", "30000", "--shards", "30", "--level", "types", "--jobs", "1", "--out", &target];
+    let mut first = command(&make).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !path.join(".making/settings.json").is_file() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for extra in [&["--resume"][..], &["--shard", "1/3"], &["--shard", "29/30"]] {
+        let output = bornite(&[&make[..], extra].concat());
+        let text = out(&output);
+        assert_eq!(output.status.code(), Some(2), "{extra:?}: {text}");
+        let holder = format!("process {} ", first.id());
+        assert!(text.contains(&holder) && text.contains("is making shards 0 to 29"), "{extra:?}: {text}");
+    }
+    first.kill().unwrap(); // SIGKILL
+    first.wait().unwrap();
+    // Whoever is dead holds nothing.
+    let output = command(&["make", "--resume", "--shard", "0/30", "--out", &target]).output().unwrap();
+    assert!(output.status.success(), "{}", out(&output));
 }
 
 /// A disk that is full, as the system says it: no file may be longer than a limit.

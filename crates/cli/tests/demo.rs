@@ -78,11 +78,51 @@ fn all_four_parts_in_small() {
     let (said, errors) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success() && said.contains("parses") && said.contains("right"), "{said}{errors}");
 
+    // A source is laid out as in training before it is answered.
+    let asked = ["generate", &path("run"), "--prompt", "out[i] = x[i] * 2.0", "--max-tokens", "5", "--json"];
+    let output = bornite(&asked);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let written: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let longer = bornite(&["generate", &path("run"), "--prompt", "out[i] = x[i]", "--max-tokens", "5", "--json"]);
+    let longer: Value = serde_json::from_str(&text(&longer.stdout)).unwrap();
+    assert!(written["prompt_tokens"].as_u64() > Some(20), "{written}");
+    assert_eq!(written["prompt_tokens"], longer["prompt_tokens"], "sources are filled up to one length");
+
+    // Rows of a dataset are asked for whole; these are longer than the demo's model sees.
+    let rows = fresh("demo-rows");
+    let make = ["data", "make", "--count", "80", "--level", "types", "--out", rows.to_str().unwrap()];
+    assert!(bornite(&make).status.success());
+    let of_rows = ["eval", &path("run"), "--metric", "kernels", "--data", rows.to_str().unwrap()];
+    let output = bornite(&[&of_rows[..], &["--split", "train"]].concat());
+    assert!(text(&output.stderr).contains("longer than the 256 tokens"), "{}", text(&output.stderr));
+    let output = bornite(&[&of_rows[..], &["--split", "none"]].concat());
+    assert!(text(&output.stderr).contains("no rows of the split 'none'; there are: "), "{}", text(&output.stderr));
+
     let again = bornite(&small);
     assert!(!again.status.success() && text(&again.stderr).contains("holds a run already"), "a folder twice");
     std::fs::write(out.join("pairs/held-out.jsonl"), "{\"seed\": 1}\n").unwrap();
     let output = bornite(&eval);
     assert!(!output.status.success() && text(&output.stderr).contains("line 1"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_dataset_is_made_learned_from_and_asked_for() {
+    let folder = fresh("loop");
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let make = ["data", "make", "--count", "60", "--level", "types", "--with", "text", "--out", &path("rows")];
+    let output = bornite(&make);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let files = path("rows/data/train-00000-of-00001.parquet");
+    let small = ["--set", "model.layers=1", "--set", "model.width=32", "--set", "model.context=4096"];
+    let train = ["train", "--data", &files, "--out", &path("run"), "--steps", "2", "--batch", "1", "--context", "256"];
+    let output = bornite(&[&train[..], &small].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let eval = ["eval", &path("run"), "--metric", "kernels", "--data", &path("rows"), "--split", "train", "--json"];
+    let output = bornite(&[&eval[..], &["--prompts", "2", "--samples", "1"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let scores: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    assert_eq!((scores["pairs"].as_u64(), scores["right"]["best"].as_f64()), (Some(2), Some(0.0)), "{scores}");
+    assert!(scores["wrong_example"]["verdict"].as_str().unwrap().starts_with("no kernel"), "{scores}");
 }
 
 #[test]

@@ -33,6 +33,9 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// Machine code cannot be shown as text.
+    #[error("{0}")]
+    Disassembler(String),
     /// A setting has a value that cannot be used.
     #[error("{variable}={value}: {what}")]
     Setting {

@@ -76,10 +76,15 @@ pub fn compile_with(name: &str, source: &str, arch: &str, options: &[&str]) -> R
 
 /// Compiles to PTX for the generation of an architecture, with [`EXACT_OPTIONS`].
 pub fn compile_ptx(name: &str, source: &str, arch: &str) -> Result<String> {
+    compile_ptx_with(name, source, arch, &EXACT_OPTIONS)
+}
+
+/// As [`compile_ptx`], with options of one's own instead; the architecture is not among them.
+pub fn compile_ptx_with(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<String> {
     let nvrtc = Nvrtc::get()?;
     let (size, get) = (("nvrtcGetPTXSize", nvrtc.nvrtcGetPTXSize), ("nvrtcGetPTX", nvrtc.nvrtcGetPTX));
     let virtual_arch = arch.replacen("sm_", "compute_", 1);
-    let ptx = compiled(nvrtc, name, source, &virtual_arch, &EXACT_OPTIONS, size, get)?;
+    let ptx = compiled(nvrtc, name, source, &virtual_arch, options, size, get)?;
     Ok(String::from_utf8_lossy(&ptx).trim_end_matches('\0').to_owned())
 }
 

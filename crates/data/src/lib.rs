@@ -8,6 +8,7 @@
 //! | what a kernel is given in a check | [`inputs`] |
 //! | texts and metadata of a row | [`row`] |
 //! | how a row is checked: types, run | [`mod@verify`] |
+//! | which operations meet which types | [`coverage`] |
 //! | which rows are alike | [`distinct`] |
 //! | wrong twins of rows | [`fault`] |
 //! | rows of kernels that people wrote | [`ingest`] |
@@ -24,6 +25,7 @@
 //! ```
 
 mod category;
+pub mod coverage;
 pub mod distinct;
 pub mod evaluate;
 pub mod fault;

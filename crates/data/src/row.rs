@@ -148,9 +148,7 @@ fn ops(program: &Program) -> Vec<&'static str> {
     });
     program.each_stmt(&mut |stmt| {
         ops.extend(match stmt {
-            Stmt::Update(_, Add, _) => Some("add"),
-            Stmt::Update(_, Sub, _) => Some("sub"),
-            Stmt::Update(_, Mul, _) => Some("mul"),
+            Stmt::Update(_, op, _) => Some(crate::coverage::operator(*op)),
             Stmt::If(..) => Some("if"),
             Stmt::For(..) => Some("for"),
             Stmt::While(..) => Some("while"),

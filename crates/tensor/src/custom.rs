@@ -7,7 +7,7 @@ use bornite_ir::{Kernel, Value, verify};
 use crate::execute::{bad_call, tensor_type};
 use crate::joint::{Gradient, How, Joint, parts};
 use crate::node::Op;
-use crate::{Place, Result, Tensor};
+use crate::{DType, Place, Result, Tensor};
 
 /// A kernel as an operation: lazy, traced and scheduled as any other, with a gradient if it is given one.
 ///
@@ -79,6 +79,20 @@ impl CustomOp {
         parts(&Tensor::build(Op::Joint(Arc::new(joint)), inputs, place), place)
     }
 
+    /// The results over inputs and values that are known to fit, where everything that is written is read as well: each
+    /// with the shape of its input.
+    pub(crate) fn over(&self, inputs: Vec<Tensor>, values: Vec<Vec<Value>>, place: Place) -> Vec<Tensor> {
+        let written = self.kernel.params.iter().zip(&inputs).filter(|(param, _)| param.access.writes());
+        let results = written.map(|(_, input)| (input.0.dtype, input.0.shape.clone())).collect();
+        let joint = self.joint_of(results, values);
+        parts(&Tensor::build(Op::Joint(Arc::new(joint)), inputs, place), place)
+    }
+
+    fn joint_of(&self, results: Vec<(DType, Vec<usize>)>, values: Vec<Vec<Value>>) -> Joint {
+        let how = How::Kernel { kernel: self.kernel.clone(), values, checked: true };
+        Joint { gradient: self.gradient.clone(), ..Joint::new("kernel", results, how) }
+    }
+
     fn joint(&self, inputs: &[&Tensor], values: &[&[Value]]) -> Result<Joint> {
         let kernel = &*self.kernel;
         let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
@@ -120,8 +134,6 @@ impl CustomOp {
         if given.next().is_some() {
             return Err(bad_call(kernel, "called with too many inputs"));
         }
-        let values = values.iter().map(|parts| parts.to_vec()).collect();
-        let how = How::Kernel { kernel: self.kernel.clone(), values, checked: true };
-        Ok(Joint { gradient: self.gradient.clone(), ..Joint::new("kernel", results, how) })
+        Ok(self.joint_of(results, values.iter().map(|parts| parts.to_vec()).collect()))
     }
 }

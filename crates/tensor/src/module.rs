@@ -1,20 +1,22 @@
 //! Kernels in files, in Python syntax or CUDA C++, launched over tensors.
 //!
-//! A launch is an operation of the graph: lazy, traced and scheduled as any other, its indices checked on every device. What
-//! the front ends must be told of a launch (lengths of arrays, number of instances) comes from the tensors; kernels are made
-//! once for each.
+//! A launch is an operation of the graph: traced and scheduled as any other, its indices checked on every device. What the
+//! front ends must be told of a launch (lengths of arrays, number of instances) comes from the tensors; kernels are made
+//! once for each (`module/made.rs`, which also runs them at once where that can be).
+
+mod made;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bornite_ir::{Access, Scalar, Value};
 use bornite_lang::{Errors, Given, Lowered, Request, cuda, python};
 
-use crate::custom::CustomOp;
 use crate::execute::tensor_type;
 use crate::recorded::Recorded;
 use crate::{Error, Place, Result, Tensor};
+use made::{Last, Made};
 
 /// A file of kernels.
 ///
@@ -144,7 +146,7 @@ impl Module {
             Front::Python(_) => Request::over(&[]),
         };
         let example = self.made(name, &Request { default_length: Some(i32::MAX as u64), ..request })?;
-        Ok(SourceKernel { module: self.clone(), name: name.into(), example: Arc::new(example), made: Arc::default() })
+        Ok(SourceKernel { module: self.clone(), name: name.into(), example: Arc::new(example), known: Arc::default() })
     }
 
     fn made(&self, name: &str, request: &Request) -> std::result::Result<Lowered, Errors> {
@@ -168,13 +170,19 @@ pub struct SourceKernel {
     module: Module,
     name: String,
     example: Arc<Lowered>,
-    made: Arc<Mutex<HashMap<Signature, (Arc<Lowered>, CustomOp)>>>,
+    known: Arc<Mutex<Known>>,
+}
+
+/// Kernels made for launches so far.
+#[derive(Default)]
+struct Known {
+    made: HashMap<Signature, Arc<Made>>,
+    last: Option<Arc<Last>>,
 }
 
 /// A launch whose arguments fit.
 struct Ready {
-    lowered: Arc<Lowered>,
-    op: CustomOp,
+    made: Arc<Made>,
     /// By view.
     arrays: Vec<Tensor>,
     values: Vec<Vec<Value>>,
@@ -187,37 +195,31 @@ impl SourceKernel {
     }
 
     /// The arrays that a launch writes, as they are after it, in the order of parameters: what is passed stays as it is.
-    /// One argument a parameter, all arrays on one device. In a function under trace it is recorded. A kernel that writes no
-    /// array is a mistake: nothing would ever ask for it to run ([`record`](SourceKernel::record) runs it).
+    /// One argument a parameter, all arrays on one device. Where all of them are in memory of the CPU, the kernel runs before
+    /// this returns; elsewhere it runs when a result is asked for, and in a function under trace it is recorded. A kernel that
+    /// writes no array is a mistake: nothing would ever ask for it to run ([`record`](SourceKernel::record) runs it).
     #[track_caller]
     pub fn launch(&self, over: impl Into<Over>, args: &[KernelArg]) -> Vec<Tensor> {
         let place = Place::here();
-        let ready = self.ready(over.into(), args, place).and_then(|ready| match self.written().next() {
-            Some(_) => Ok(ready),
-            None => Err(self.wrong("writes no array; run it by `record`".into(), place)),
-        });
-        match ready {
-            Err(error) => vec![Tensor::carry(error, place); self.written().count().max(1)],
-            Ok(Ready { op, arrays, values, .. }) => {
-                let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
-                let results = place.names(|| op.call_with(&arrays.iter().collect::<Vec<_>>(), &values));
-                let written = self.written().map(|view| &arrays[view]);
-                let shaped = |(result, like): (Tensor, &Tensor)| place.names(|| result.reshape(&like.0.shape));
-                results.into_iter().zip(written).map(shaped).collect()
+        let results = self.ready(over.into(), args, place).and_then(|Ready { made, arrays, values }| {
+            if self.written().next().is_none() {
+                return Err(self.wrong("writes no array; run it by `record`".into(), place));
             }
-        }
+            made.results(arrays, values, place)
+        });
+        results.unwrap_or_else(|error| vec![Tensor::carry(error, place); self.written().count().max(1)])
     }
 
     /// A launch that can be repeated at little cost, over copies of these arrays that it keeps and changes in place.
     #[track_caller]
     pub fn record(&self, over: impl Into<Over>, args: &[KernelArg]) -> Result<Recorded> {
         let place = Place::here();
-        let Ready { lowered, arrays, values, .. } = self.ready(over.into(), args, place)?;
-        let names = lowered.params.iter().filter_map(|(name, given)| match given {
+        let Ready { made, arrays, values } = self.ready(over.into(), args, place)?;
+        let names = made.lowered.params.iter().filter_map(|(name, given)| match given {
             Given::View(n) => Some((name.clone(), *n as usize)),
             Given::Value(_) => None,
         });
-        Recorded::new(&lowered.kernel, names.collect(), &arrays, values, place)
+        Recorded::new(&made.lowered.kernel, names.collect(), &arrays, values, place)
     }
 
     /// The views that the kernel writes.
@@ -231,14 +233,41 @@ impl SourceKernel {
     }
 
     fn ready(&self, over: Over, args: &[KernelArg], place: Place) -> Result<Ready> {
+        let last = self.known().last.clone();
+        let made = match last.filter(|last| last.is(&over, args)) {
+            Some(last) => last.made.clone(),
+            None => self.for_launch(over, args, place)?,
+        };
+        let mut values = Vec::with_capacity(made.numbers.len());
+        for (arg, parts) in &made.numbers {
+            let KernelArg::Numbers(numbers) = &args[*arg] else { continue };
+            let whole = |(scalar, number): (&Scalar, &f64)| {
+                scalar.is_float() || Value::from_f64(*scalar, *number).as_f64() == *number
+            };
+            if parts.len() != numbers.len() || !parts.iter().zip(numbers).all(whole) {
+                let what = format!("takes {parts:?} as '{}', given is {numbers:?}", made.lowered.params[*arg].0);
+                return Err(self.wrong(what, place));
+            }
+            values.push(parts.iter().zip(numbers).map(|(s, x)| Value::from_f64(*s, *x)).collect());
+        }
+        let array = |&arg: &usize| if let KernelArg::Array(tensor) = &args[arg] { Some(tensor.clone()) } else { None };
+        let arrays = made.arrays.iter().filter_map(array).collect();
+        Ok(Ready { made, arrays, values })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernel for a launch, once its arrays are known to fit.
+    fn for_launch(&self, over: Over, args: &[KernelArg], place: Place) -> Result<Arc<Made>> {
         let example = &*self.example;
         if args.len() != example.params.len() {
             let names = self.parameters().collect::<Vec<_>>().join(", ");
             let what = format!("takes {} arguments ({names}), {} are given", example.params.len(), args.len());
             return Err(self.wrong(what, place));
         }
-        let mut arrays: Vec<Option<Tensor>> = vec![None; example.kernel.params.len()];
-        let mut extents: Vec<Vec<u64>> = vec![vec![]; arrays.len()];
+        let mut extents: Vec<Vec<u64>> = vec![vec![]; example.kernel.params.len()];
         for ((name, given), arg) in example.params.iter().zip(args) {
             match (given, arg) {
                 (Given::View(n), KernelArg::Array(tensor)) => {
@@ -247,30 +276,15 @@ impl SourceKernel {
                         Ok(error) => error,
                         Err(what) => self.wrong(format!("takes {what} as '{name}'"), place),
                     })?;
-                    arrays[n] = Some(tensor.clone());
                 }
                 (Given::Value(_), KernelArg::Numbers(_)) => {}
                 (Given::View(_), _) => return Err(self.wrong(format!("takes an array as '{name}'"), place)),
                 (Given::Value(_), _) => return Err(self.wrong(format!("takes numbers as '{name}'"), place)),
             }
         }
-        let (lowered, op) = self.for_launch((over, extents), place)?;
-        let mut values: Vec<Vec<Value>> = vec![vec![]; lowered.kernel.values.len()];
-        for ((name, given), arg) in lowered.params.iter().zip(args) {
-            if let (Given::Value(n), KernelArg::Numbers(numbers)) = (given, arg) {
-                let n = *n as usize;
-                let parts = lowered.kernel.values[n].ty.components(&lowered.kernel.structs);
-                let whole = |(scalar, number): (&Scalar, &f64)| {
-                    scalar.is_float() || Value::from_f64(*scalar, *number).as_f64() == *number
-                };
-                if parts.len() != numbers.len() || !parts.iter().zip(numbers).all(whole) {
-                    let what = format!("takes {parts:?} as '{name}', given is {numbers:?}");
-                    return Err(self.wrong(what, place));
-                }
-                values[n] = parts.iter().zip(numbers).map(|(s, x)| Value::from_f64(*s, *x)).collect();
-            }
-        }
-        Ok(Ready { lowered, op, arrays: arrays.into_iter().flatten().collect(), values })
+        let made = self.made((over.clone(), extents), place)?;
+        self.known().last = Some(Arc::new(Last::new(over, args, made.clone())));
+        Ok(made)
     }
 
     /// The extents of an array that a tensor stands for, or what it should be.
@@ -297,11 +311,10 @@ impl SourceKernel {
     }
 
     /// The kernel for a launch, made at most once.
-    fn for_launch(&self, signature: Signature, place: Place) -> Result<(Arc<Lowered>, CustomOp)> {
+    fn made(&self, signature: Signature, place: Place) -> Result<Arc<Made>> {
         /// Launches that are remembered.
         const KEPT: usize = 256;
-        let lock = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = lock().get(&signature) {
+        if let Some(found) = self.known().made.get(&signature) {
             return Ok(found.clone());
         }
         let mut request = self.request(&signature.0, place)?;
@@ -321,12 +334,12 @@ impl SourceKernel {
             }
             param.access = if *writes { Access::ReadWrite } else { param.access };
         }
-        let made = (Arc::new(lowered.clone()), CustomOp::new(lowered.kernel)?);
-        let mut known = lock();
-        if known.len() >= KEPT {
-            known.clear();
+        let made = Arc::new(Made::new(lowered)?);
+        let kept = &mut self.known().made;
+        if kept.len() >= KEPT {
+            kept.clear();
         }
-        known.insert(signature, made.clone());
+        kept.insert(signature, made.clone());
         Ok(made)
     }
 

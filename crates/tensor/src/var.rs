@@ -102,6 +102,11 @@ impl Var {
         (result, reads)
     }
 
+    /// True in a function under trace.
+    pub(crate) fn is_tracing() -> bool {
+        TRACING.with_borrow(|scopes| !scopes.is_empty())
+    }
+
     fn current(&self) -> Tensor {
         self.versions().current.clone()
     }

@@ -22,7 +22,7 @@ pub fn run(files: &[PathBuf], out: Option<&Path>, json: bool) -> Result<ExitCode
     let kernels: Vec<Ingested> = all.iter().map(|(_, kernel)| kernel.clone()).collect();
     let passed = kernels.iter().filter(|kernel| kernel.outcome.is_ok()).count();
     let manifest = match out {
-        Some(out) => Some(write_ingested(&Place::new(out)?, &kernels)?),
+        Some(out) => Some(write_ingested(&Place::new(out), &kernels)?),
         None => None,
     };
     if json {

@@ -51,6 +51,10 @@ pub struct Options {
     /// Give rows a wrong twin: a mistake that people make, its line, and what the interpreter reports
     #[arg(long)]
     faults: bool,
+    /// Give rows more columns: ptx and sass (NVRTC), cuda-warp (the style of NVIDIA Warp's generated code), text (source and CUDA
+    /// in one, which `bornite train` reads)
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    with: Vec<String>,
     /// Write JSON to stdout
     #[arg(long)]
     json: bool,
@@ -82,6 +86,9 @@ impl Options {
         }
         settings.format = self.format.unwrap_or(settings.format);
         settings.faults |= self.faults;
+        if !self.with.is_empty() {
+            settings = settings.with_columns(&self.with)?;
+        }
         Ok(Some(settings))
     }
 }
@@ -102,9 +109,9 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     if options.count == Some(0) {
         return Err(Error::Asked("a dataset of 0 rows was asked for: --count takes 1 and more".into()).into());
     }
-    // Names are checked before a folder is made.
-    Settings::new(1).of_categories(&options.categories)?;
-    let place = Place::new(&options.out)?;
+    // Names are checked before a folder is looked at.
+    Settings::new(1).of_categories(&options.categories)?.with_columns(&options.with)?;
+    let place = Place::new(&options.out);
     let settings = options.settings(&place)?;
     let asked = Asked {
         settings,
@@ -112,6 +119,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         part: options.shard,
         jobs: super::threads(options.jobs)?,
         stop: watch_signals()?,
+        workers: Some(super::crew()?),
     };
     let mut screen = Screen::new();
     let outcome = files::make(&place, &asked, &mut |progress| {

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use bornite_data::Level;
 use bornite_data::files::{Format, nearest_name};
+use bornite_data::verify::{Crew, serve};
 use clap::Subcommand;
 
 use crate::Failure;
@@ -41,6 +42,9 @@ pub enum Command {
         /// The dataset's folder
         #[arg(value_name = "DIR")]
         folder: PathBuf,
+        /// Show which operations meet which types, as Markdown, with what is missing and why
+        #[arg(long, conflicts_with = "json")]
+        coverage: bool,
         /// Write JSON to stdout
         #[arg(long)]
         json: bool,
@@ -60,6 +64,9 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Compile for a run that asks on stdin: one of its worker processes
+    #[command(hide = true)]
+    CompileWorker,
     /// Make rows of your own kernels: checked, and with CUDA C++, C++ and IR beside them
     Ingest {
         /// Files in Python syntax, in the dialect of NVIDIA Warp
@@ -78,10 +85,19 @@ pub fn run(command: &Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Make(options) => make::run(options),
         Command::Verify { folder, level, jobs, json } => verify::run(folder, *level, threads(*jobs)?, *json),
-        Command::Stats { folder, json } => stats::run(folder, *json),
+        Command::Stats { folder, coverage, json } => stats::run(folder, *coverage, *json),
         Command::Show { folder, id, beside, json } => show::run(folder, id.as_deref(), *beside, *json),
+        Command::CompileWorker => {
+            serve(std::io::BufReader::new(std::io::stdin()), std::io::stdout(), || std::process::exit(0))?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Ingest { files, out, json } => ingest::run(files, out.as_deref(), *json),
     }
+}
+
+/// Workers that are this program.
+fn crew() -> Result<Crew, Failure> {
+    Ok(Crew::new(std::env::current_exe()?, &["data", "compile-worker"]))
 }
 
 /// A level by name.

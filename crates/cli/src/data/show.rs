@@ -21,6 +21,12 @@ pub enum Text {
     Ir,
     /// The wrong twin, in datasets with faults
     Fault,
+    /// PTX, in datasets made with it
+    Ptx,
+    /// SASS, in datasets made with it
+    Sass,
+    /// The style of NVIDIA Warp's generated code, in datasets made with it
+    CudaWarp,
 }
 
 impl Text {
@@ -30,6 +36,9 @@ impl Text {
             Text::Cpp => "cpp",
             Text::Ir => "ir",
             Text::Fault => "fault_cuda",
+            Text::Ptx => "ptx",
+            Text::Sass => "sass",
+            Text::CudaWarp => "cuda_warp",
         }
     }
 }
@@ -56,6 +65,14 @@ pub fn run(folder: &Path, id: Option<&str>, beside: Text, json: bool) -> Result<
         };
         return Err(Error::Asked(what).into());
     };
+    if !record.has(beside.column()) {
+        let with = match beside {
+            Text::Fault => "--faults".into(),
+            other => format!("--with {}", other.column().replace('_', "-")),
+        };
+        let what = format!("the rows in {} have no {}: make them with {with}", folder.display(), beside.column());
+        return Err(Error::Asked(what).into());
+    }
     if json {
         let cells = record.cells().map(|(name, cell)| {
             let value: Value = match cell {

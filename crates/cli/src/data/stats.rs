@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use bornite_data::files::Dataset;
+use bornite_data::files::{Dataset, coverage};
 
 use crate::{Failure, print, print_json};
 
-pub fn run(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
+pub fn run(folder: &Path, as_table: bool, json: bool) -> Result<ExitCode, Failure> {
     let dataset = Dataset::open(folder)?;
     let manifest = &dataset.manifest;
+    if as_table {
+        print(&coverage(manifest))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if json {
         print_json(&manifest.stats())?;
         return Ok(ExitCode::SUCCESS);

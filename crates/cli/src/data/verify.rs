@@ -8,7 +8,7 @@ use bornite_data::files::{Dataset, Format, check, check_pairs, is_pairs};
 use serde_json::json;
 
 use super::screen::Screen;
-use crate::{Failure, print, print_json};
+use crate::{Failure, note, print, print_json};
 
 /// Findings that are printed; there may be one a row.
 const MOST_SHOWN: usize = 20;
@@ -23,11 +23,12 @@ pub fn run(folder: &Path, level: Option<Level>, jobs: usize, json: bool) -> Resu
     let level = level.unwrap_or(own);
     let of = dataset.manifest.rows;
     let mut screen = Screen::new();
-    let report = check(&dataset, level, jobs, &mut |rows| {
+    let report = check(&dataset, level, jobs, Some(&super::crew()?), &mut |rows| {
         screen.tell(&format!("checked: {rows} of {of} rows"), rows, of.saturating_sub(rows));
     });
     screen.end();
     let report = report?;
+    report.notes.iter().for_each(|text| note(text));
     let ok = report.findings.is_empty();
     let is_pairs = dataset.manifest.settings.format == Format::SeedJson;
     if is_pairs && ok {
@@ -38,7 +39,7 @@ pub fn run(folder: &Path, level: Option<Level>, jobs: usize, json: bool) -> Resu
             report.findings.iter().map(|f| json!({"file": f.file, "id": f.id, "what": f.what})).collect();
         print_json(&json!({
             "ok": ok, "level": level.name(), "files": report.files, "rows": report.rows, "findings": findings,
-            "set_hash": dataset.manifest.set_hash,
+            "notes": report.notes, "set_hash": dataset.manifest.set_hash,
         }))?;
     } else {
         let mut text = String::new();

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use bornite_data::task::MARK;
+use bornite_data::task::{MARK, Pair};
 use bornite_nn::tokenizer::Tokenizer;
 use serde_json::{Value as Json, json};
 
@@ -51,5 +51,15 @@ impl Layout {
         tokens.resize(tokens.len().max(self.filled.map_or(0, |filled| filled + 1)), self.end);
         tokens.extend(&self.mark);
         tokens
+    }
+
+    /// Tokens of a pair, with the end of its text.
+    pub fn length(&self, tokenizer: &Tokenizer, pair: &Pair) -> usize {
+        self.question(&tokenizer.encode(&pair.prompt)).len() + tokenizer.encode(&pair.answer).len() + 1
+    }
+
+    /// The text that a source is written as before a model answers; `None` if runs of this layout read texts as they are.
+    pub fn prompt(&self, tokenizer: &Tokenizer, source: &str) -> Option<String> {
+        self.filled.map(|_| tokenizer.decode(&self.question(&tokenizer.encode(source))))
     }
 }

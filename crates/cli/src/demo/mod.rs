@@ -115,7 +115,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     ))?;
 
     tell("4. It writes CUDA for sources whose structure it never saw")?;
-    let held = pairs::held_out(&data, prompts)?;
+    let held = pairs::unseen(&data, prompts, "test")?;
     let effort = Effort { samples: options.samples as usize, rows: rows(device), seed: options.seed };
     let layout = Layout::of(&folder, &trained.tokenizer)?;
     let scores = score::score(&trained, &layout, held, effort)?;

@@ -3,14 +3,16 @@
 //! Which pairs there are follows from the seed and their number. Those of one cluster of near duplicates are all trained on or all held
 //! out, so that no held-out structure was seen.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use bornite_data::Category;
 use bornite_data::distinct::{Seen, Verdict};
+use bornite_data::files::Dataset;
 use bornite_data::generate::VERSION;
-use bornite_data::task::{LONGEST, Pair, pair};
+use bornite_data::task::{LONGEST, MARK, Pair, pair};
 use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 
@@ -125,35 +127,87 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Mad
     Ok(made)
 }
 
-/// The held-out pairs of a folder, at most so many, spread over all of them.
-pub fn held_out(folder: &Path, most: usize) -> Result<Vec<Pair>, Failure> {
-    let path = if folder.is_dir() { folder.join(HELD_OUT) } else { folder.to_path_buf() };
-    let file = File::open(&path)
-        .map_err(|e| format!("cannot open {}: {e}; --data names a folder that `bornite demo` made", path.display()))?;
+/// Pairs that a run has not learned from, at most so many, spread over all that there are: of a folder that `bornite demo`
+/// made, those held out; of a dataset, whole rows of a split.
+pub fn unseen(folder: &Path, most: usize, split: &str) -> Result<Vec<Pair>, Failure> {
+    let (path, keys) = if folder.join("manifest.json").is_file() {
+        (folder.to_path_buf(), rows(folder, split)?)
+    } else {
+        let path = if folder.is_dir() { folder.join(HELD_OUT) } else { folder.to_path_buf() };
+        let keys = lines(&path)?;
+        (path, keys)
+    };
+    let each = (keys.len() / most.max(1)).max(1);
+    let mut pairs = vec![];
+    for Key { seed, index, version, text, among } in keys.into_iter().step_by(each).take(most) {
+        let wrong = |what: &str| format!("{}: row {index} {what}", path.display());
+        if version != u64::from(VERSION) {
+            let what = format!("was made by version {version} of the generator; this is {VERSION}");
+            return Err(wrong(&what).into());
+        }
+        let pair = match among {
+            None => pair(seed, index, LONGEST),
+            Some(category) => bornite_data::make(seed, index, &[category]).ok().map(Pair::whole),
+        };
+        let pair = pair.filter(|pair| pair.document() == text);
+        pairs.push(pair.ok_or_else(|| wrong("has another text than the generator gives it"))?);
+    }
+    if pairs.is_empty() {
+        return Err(format!("{} holds no pairs", path.display()).into());
+    }
+    Ok(pairs)
+}
+
+/// What makes a pair again, and what its text should be.
+struct Key {
+    seed: u64,
+    index: u64,
+    version: u64,
+    text: String,
+    /// The category of a whole row.
+    among: Option<Category>,
+}
+
+/// The rows of a split of a dataset.
+fn rows(folder: &Path, split: &str) -> Result<Vec<Key>, Failure> {
+    let (dataset, mut keys, mut splits) = (Dataset::open(folder)?, vec![], BTreeSet::new());
+    dataset.each(&mut |record| {
+        if record.text("split") != split {
+            splits.insert(record.text("split").to_owned());
+            return Ok(true);
+        }
+        keys.push(Key {
+            seed: record.int("seed"),
+            index: record.int("index"),
+            version: record.int("version"),
+            text: format!("{}{MARK}{}", record.text("source"), record.text("cuda")),
+            among: Category::named(record.text("category")),
+        });
+        Ok(true)
+    })?;
+    if keys.is_empty() {
+        let splits: Vec<String> = splits.into_iter().collect();
+        let there = if splits.is_empty() { "none that can be read".into() } else { splits.join(", ") };
+        return Err(format!("{} has no rows of the split '{split}'; there are: {there}", folder.display()).into());
+    }
+    Ok(keys)
+}
+
+/// The pairs of a file.
+fn lines(path: &Path) -> Result<Vec<Key>, Failure> {
+    let file = File::open(path).map_err(|e| {
+        let wanted = "--data names a folder that `bornite demo` or `bornite data make` made";
+        format!("cannot open {}: {e}; {wanted}", path.display())
+    })?;
     let mut keys = vec![];
     for (n, line) in BufReader::new(file).lines().enumerate() {
         let line = line.map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         let wrong = |what: &str| format!("{}, line {}: {what}", path.display(), n + 1);
         let row: Json = serde_json::from_str(&line).map_err(|e| wrong(&e.to_string()))?;
         let number = |name: &str| row[name].as_u64().ok_or_else(|| wrong(&format!("there is no number '{name}'")));
-        if number("version")? != u64::from(VERSION) {
-            return Err(
-                wrong(&format!("made by version {} of the generator; this is {VERSION}", row["version"])).into()
-            );
-        }
         let text = row["text"].as_str().unwrap_or_default().to_owned();
-        keys.push((number("seed")?, number("index")?, text, n + 1));
+        let (seed, index, version) = (number("seed")?, number("index")?, number("version")?);
+        keys.push(Key { seed, index, version, text, among: None });
     }
-    let each = (keys.len() / most.max(1)).max(1);
-    let mut pairs = vec![];
-    for (seed, index, text, n) in keys.into_iter().step_by(each).take(most) {
-        match pair(seed, index, LONGEST).filter(|pair| pair.document() == text) {
-            Some(pair) => pairs.push(pair),
-            None => return Err(format!("{}, line {n}: this is not the text of pair {index}", path.display()).into()),
-        }
-    }
-    if pairs.is_empty() {
-        return Err(format!("{} holds no pairs", path.display()).into());
-    }
-    Ok(pairs)
+    Ok(keys)
 }

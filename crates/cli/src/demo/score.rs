@@ -144,6 +144,7 @@ impl Scores {
 /// Lets a model write answers to pairs, and judges them.
 pub fn score(trained: &Trained, layout: &Layout, pairs: Vec<Pair>, effort: Effort) -> Result<Scores, Failure> {
     let start = Instant::now();
+    let pairs = fitting(trained, layout, pairs)?;
     let (bodies, tokens) = written(trained, layout, &pairs, effort)?;
     let writing_s = start.elapsed().as_secs_f64();
     note("  judging the answers");
@@ -192,6 +193,23 @@ fn compile(judged: &mut [Vec<(Answer, Row)>]) -> Result<bool, Failure> {
     Ok(true)
 }
 
+/// Pairs that the model can see all of; of the others it is said how many there are.
+fn fitting(trained: &Trained, layout: &Layout, pairs: Vec<Pair>) -> Result<Vec<Pair>, Failure> {
+    let (context, count) = (trained.gpt.config().context, pairs.len());
+    let (pairs, long): (Vec<Pair>, Vec<Pair>) =
+        pairs.into_iter().partition(|pair| layout.length(&trained.tokenizer, pair) <= context);
+    if pairs.is_empty() {
+        return Err(format!("all {count} kernels are longer than the {context} tokens that the model looks at").into());
+    }
+    if !long.is_empty() {
+        let left = long.len();
+        note(&format!(
+            "  {left} of {count} kernels are left out: the model looks at {context} tokens, and they have more"
+        ));
+    }
+    Ok(pairs)
+}
+
 /// Answers to each pair, and how many tokens that were. The first is the likeliest, the others are drawn.
 fn written(
     trained: &Trained,
@@ -201,16 +219,10 @@ fn written(
 ) -> Result<(Vec<Vec<String>>, usize), Failure> {
     let samples = effort.samples.max(1);
     let tokenizer = &trained.tokenizer;
-    let context = trained.gpt.config().context;
     let (mut all, mut longest) = (vec![], 1);
     for (n, pair) in pairs.iter().enumerate() {
         let tokens = layout.question(&tokenizer.encode(&pair.prompt));
-        let length = tokens.len() + tokenizer.encode(&pair.answer).len();
-        longest = longest.max(length + SPARE);
-        if tokens.len() >= context {
-            let found = tokens.len();
-            return Err(format!("a question has {found} tokens, and the model looks at {context}").into());
-        }
+        longest = longest.max(layout.length(tokenizer, pair) + SPARE);
         for sample in 0..samples {
             let seed = effort.seed ^ ((n * samples + sample) as u64) << 20;
             let temperature = if sample == 0 { 0.0 } else { TEMPERATURE };

@@ -14,7 +14,7 @@ const KEPT: &str = "and as assert break class continue def elif else for if impo
     abs sign min max clamp floor ceil round rint trunc frac sqrt cbrt pow exp log log2 log10 sin cos tan asin acos atan \
     atan2 sinh cosh tanh erf erfc copysign lerp smoothstep degrees radians bit_count dot length length_sq normalize \
     cross cw_mul cw_div cw_min cw_max cw_abs transpose determinant trace outer add sub scale divide multiply neg pcg \
-    __global__ __device__ __shared__ __restrict__ inline const void unsigned char short long double \
+    __global__ __device__ __shared__ __restrict__ inline const void signed unsigned char short long double \
     float2 float3 float4 double2 double3 double4 make_float2 make_float3 make_float4 make_double2 make_double3 \
     make_double4 mat2 mat3 mat4 mat2d mat3d mat4d __half __nv_bfloat16 __half2float __float2half __bfloat162float \
     __float2bfloat16 __hadd __hsub __hmul __hdiv __hneg __hlt __hgt __hle __hge blockIdx blockDim threadIdx gridDim x y z w \

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::record::columns;
 use super::shard::SPLITS;
 use super::{Format, Manifest};
 use crate::Category;
@@ -42,9 +43,13 @@ pub(super) fn card(manifest: &Manifest) -> String {
     );
     let _ = writeln!(
         text,
-        "| | |\n|---|---|\n| made by | bornite {}, generator {} |\n| seed | {} |\n| checked at | `{}` |\n| set hash | `{}` |\n",
+        "| | |\n|---|---|\n| made by | bornite {}, generator {} |\n| seed | {} |\n| checked at | `{}` |\n| set hash | `{}` |",
         manifest.bornite, settings.version, settings.seed, settings.level, manifest.set_hash
     );
+    if let Some(compiler) = &settings.compiled_by {
+        let _ = writeln!(text, "| compiled by | {compiler} |");
+    }
+    text.push('\n');
     text += "## Checks\n\n";
     text += match settings.level.as_str() {
         "types" => "The CUDA text of every row was read back and is well typed. Nothing was executed.\n",
@@ -86,16 +91,25 @@ pub(super) fn card(manifest: &Manifest) -> String {
         }
     }
     text += "\n## Columns\n\n| column | |\n|---|---|\n";
-    for (name, about) in COLUMNS.iter().filter(|(name, _)| settings.faults || !name.starts_with("fault")) {
+    let there: Vec<&str> = columns(settings).into_iter().map(|(name, _)| name).collect();
+    for (name, about) in COLUMNS.iter().filter(|(name, _)| there.contains(name)) {
         let _ = writeln!(text, "| `{name}` | {about} |");
+    }
+    let mut again = String::new();
+    if settings.categories.len() < Category::ALL.len() {
+        again += &format!(" --categories {}", settings.categories.join(","));
+    }
+    again += if settings.faults { " --faults" } else { "" };
+    if !settings.with.is_empty() {
+        again += &format!(" --with {}", settings.with.join(","));
     }
     let _ = writeln!(
         text,
-        "\n## Make it again\n\n```sh\nbornite data make --count {} --seed {} --level {} --out DIR\n```\n\nRow *i* follows from \
+        "\n## Make it again\n\n```sh\nbornite data make --count {} --seed {} --level {}{} --out DIR\n```\n\nRow *i* follows from \
          seed, version of the generator and *i* alone; `bornite data verify DIR` makes and checks every row again.\n\n\
          ## Limits\n\nKernels are random: they exercise the language, not tasks that somebody had. Names and descriptions \
          come from small vocabularies. Floats are kept within ranges in which rounding can be bounded.",
-        settings.count, settings.seed, settings.level
+        settings.count, settings.seed, settings.level, again
     );
     text
 }
@@ -127,4 +141,8 @@ pub(super) const COLUMNS: &[(&str, &str)] = &[
     ("fault_cuda", "CUDA C++ with the mistake"),
     ("fault_report", "what the interpreter reports"),
     ("fault_report_line", "the line that it names"),
+    ("ptx", "PTX of the CUDA text alone; empty where the compiler did not take it"),
+    ("sass", "the GPU's own instructions for the CUDA text alone; empty where the compiler did not take it"),
+    ("cuda_warp", "CUDA C++ of the source in the style of NVIDIA Warp's generated code"),
+    ("text", "source, a line `//` and CUDA text in one, for a model to learn from"),
 ];

@@ -4,9 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
 
-use super::make::Judge;
-use super::{Dataset, Error, Record, Result, SetHash, ingested, shard};
+use super::judge::Judge;
+use super::{Dataset, Error, Extra, Record, Result, SetHash, ingested, shard};
 use crate::distinct::Sketch;
+use crate::verify::Crew;
+use crate::verify::code::{Code, Wanted, compiler};
 use crate::{Category, Level, Row};
 
 /// Rows that are judged together.
@@ -32,17 +34,30 @@ pub struct Report {
     pub rows: u64,
     /// What is wrong, in the order of files.
     pub findings: Vec<Finding>,
+    /// What could not be looked at, and why.
+    pub notes: Vec<String>,
 }
 
-/// Checks a dataset at a level, with so many threads; `tell` hears how many rows are done.
-pub fn check(dataset: &Dataset, level: Level, jobs: usize, tell: &mut (dyn FnMut(u64) + Send)) -> Result<Report> {
-    let judge = Judge::new(level)?;
+/// Checks a dataset at a level, with so many threads; `tell` hears how many rows are done. What is compiled is compiled by
+/// `workers`, or in this process.
+pub fn check(
+    dataset: &Dataset,
+    level: Level,
+    jobs: usize,
+    workers: Option<&Crew>,
+    tell: &mut (dyn FnMut(u64) + Send),
+) -> Result<Report> {
+    let extras = dataset.manifest.settings.extras();
+    let (wanted, note) = comparable(dataset, Extra::wanted(&extras));
+    let judge = Judge::new(level, wanted, workers)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1)).build();
     let pool = pool.map_err(|error| Error::Asked(format!("{jobs} threads cannot be started: {error}")))?;
     let mut state = State {
         dataset,
         judge,
-        report: Report::default(),
+        extras,
+        wanted,
+        report: Report { notes: note.into_iter().collect(), ..Report::default() },
         hash: SetHash::default(),
         seen: HashSet::new(),
         splits: HashMap::new(),
@@ -79,12 +94,30 @@ pub fn check(dataset: &Dataset, level: Level, jobs: usize, tell: &mut (dyn FnMut
     Ok(report)
 }
 
+/// What of the code can be made again here, and why not the rest: other compilers make other code.
+fn comparable(dataset: &Dataset, wanted: Wanted) -> (Wanted, Option<String>) {
+    let by = dataset.manifest.settings.compiled_by.as_deref().unwrap_or("a compiler");
+    let why = match compiler() {
+        _ if !wanted.any() => return (wanted, None),
+        Ok(here) if here == by => match bornite_cuda::Disassembler::find() {
+            Err(why) if wanted.sass => why.to_string(),
+            _ => return (wanted, None),
+        },
+        Ok(here) => format!("here is {here}"),
+        Err(why) => why.to_string(),
+    };
+    (Wanted::default(), Some(format!("the code was made by {by} and not compiled again: {why}")))
+}
+
 /// The row that a record stands for, if it is one of the generator's, and what duplicates share; or what is wrong.
 type Again = std::result::Result<(Option<Row>, u64), String>;
 
 struct State<'a> {
     dataset: &'a Dataset,
     judge: Judge,
+    extras: Vec<Extra>,
+    /// Code that is made again.
+    wanted: Wanted,
     report: Report,
     hash: SetHash,
     seen: HashSet<u64>,
@@ -111,8 +144,11 @@ impl State<'_> {
             let what = match made {
                 Err(what) => Some(what.clone()),
                 Ok((row, exact)) => {
-                    let verdict = row.as_ref().and_then(|_| verdicts.next());
-                    let failed = verdict.and_then(|verdict| verdict.err()).map(|why| why.to_string());
+                    let verdict = row.as_ref().and_then(|row| Some((row, verdicts.next()?)));
+                    let failed = verdict.and_then(|(row, verdict)| match verdict {
+                        Ok(code) => self.other_code(record, row, &code),
+                        Err(why) => Some(why.to_string()),
+                    });
                     failed.or_else(|| self.misplaced(record, *exact))
                 }
             };
@@ -122,6 +158,24 @@ impl State<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What is wrong with a row's columns on request.
+    fn other_code(&self, record: &Record, row: &Row, code: &Code) -> Option<String> {
+        self.extras.iter().find_map(|extra| {
+            let text = record.text(extra.column());
+            let again = match extra {
+                Extra::Ptx => self.wanted.ptx,
+                Extra::Sass => self.wanted.sass,
+                Extra::CudaWarp | Extra::Text => true,
+            };
+            // A row that the compiler did not take has no code.
+            let right = match again {
+                true => text == extra.text(row, code),
+                false => text.is_empty() || extra.plausible(text, &row.name),
+            };
+            (!right).then(|| format!("its {} is not what its other texts give", extra.column()))
+        })
     }
 
     /// What is wrong with a row among the others.

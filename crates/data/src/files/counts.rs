@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::Record;
+use crate::coverage::Pair;
 
 /// How often things occur, by name.
 pub type Tally = BTreeMap<String, u64>;
@@ -24,17 +25,20 @@ pub struct Counts {
     pub complexity: Tally,
     /// Of each type.
     pub types: Tally,
-    /// Of each operation: rows with each type.
+    /// Of each operation: rows in which it has an operand of each type.
     pub ops: BTreeMap<String, Tally>,
     /// Bytes of each text.
     pub bytes: Tally,
+    /// Rows without a text that others have: those that a compiler did not take.
+    #[serde(default)]
+    pub missing: Tally,
     /// Wrong twins of each kind.
     pub faults: Tally,
     /// Rows that the checks did not pass, by why.
     pub rejected: Tally,
 }
 
-const TEXTS: [&str; 4] = ["source", "cuda", "cpp", "ir"];
+const TEXTS: [&str; 7] = ["source", "cuda", "cpp", "ir", "ptx", "sass", "cuda_warp"];
 
 fn count(tally: &mut Tally, name: &str, more: u64) {
     match tally.get_mut(name) {
@@ -44,24 +48,26 @@ fn count(tally: &mut Tally, name: &str, more: u64) {
 }
 
 impl Counts {
-    /// Counts a row.
-    pub fn add(&mut self, record: &Record) {
+    /// Counts a row, and the pairs of operations and types that are in it.
+    pub fn add(&mut self, record: &Record, pairs: &[Pair]) {
         self.rows += 1;
         count(&mut self.categories, record.text("category"), 1);
         count(&mut self.splits, record.text("split"), 1);
         count(&mut self.difficulty, &record.int("difficulty").to_string(), 1);
         count(&mut self.complexity, &(record.int("complexity") / 10 * 10).min(100).to_string(), 1);
-        let types: Vec<&str> = record.text("types").split_whitespace().collect();
-        types.iter().for_each(|ty| count(&mut self.types, ty, 1));
-        for op in record.text("ops").split_whitespace() {
-            if !self.ops.contains_key(op) {
-                self.ops.insert(op.to_owned(), Tally::new());
-            }
-            if let Some(tally) = self.ops.get_mut(op) {
-                types.iter().for_each(|ty| count(tally, ty, 1));
+        record.text("types").split_whitespace().for_each(|ty| count(&mut self.types, ty, 1));
+        for (op, ty) in pairs {
+            match self.ops.get_mut(*op) {
+                Some(tally) => count(tally, ty, 1),
+                None => drop(self.ops.insert((*op).to_owned(), [((*ty).to_owned(), 1)].into())),
             }
         }
-        TEXTS.iter().for_each(|name| count(&mut self.bytes, name, record.text(name).len() as u64));
+        for name in TEXTS.into_iter().filter(|name| record.has(name)) {
+            count(&mut self.bytes, name, record.text(name).len() as u64);
+            if record.text(name).is_empty() {
+                count(&mut self.missing, name, 1);
+            }
+        }
         if !record.text("fault_kind").is_empty() {
             count(&mut self.faults, record.text("fault_kind"), 1);
         }
@@ -82,6 +88,7 @@ impl Counts {
             (&mut self.complexity, &other.complexity),
             (&mut self.types, &other.types),
             (&mut self.bytes, &other.bytes),
+            (&mut self.missing, &other.missing),
             (&mut self.faults, &other.faults),
             (&mut self.rejected, &other.rejected),
         ] {

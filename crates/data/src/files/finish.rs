@@ -8,7 +8,7 @@ use serde_json::json;
 use super::make::read_record;
 use super::plan::Reached;
 use super::shard::ShardRecord;
-use super::{Counts, Error, Format, Place, Result, SetHash, Settings, card, page};
+use super::{Counts, Error, Format, Place, Result, SetHash, Settings, card, coverage, page};
 
 pub(super) const MANIFEST: &str = "manifest.json";
 
@@ -62,11 +62,10 @@ impl Manifest {
     pub fn stats(&self) -> serde_json::Value {
         let counts = self.counts();
         let rows = counts.rows.max(1) as f64;
-        let rare: Vec<_> = (counts.ops.iter())
-            .flat_map(|(op, tally)| tally.iter().map(move |(ty, count)| (op, ty, *count)))
-            .filter(|(_, _, count)| *count < 100)
-            .map(|(op, ty, count)| json!({"op": op, "type": ty, "rows": count}))
-            .collect();
+        let table = coverage::Table::new(&counts);
+        let rare = table.few().into_iter();
+        let rare = rare.map(|(op, ty, count, why)| json!({"op": op, "type": ty, "rows": count, "why": why}));
+        let rare: Vec<_> = rare.collect();
         let mean: serde_json::Map<String, _> =
             counts.bytes.iter().map(|(name, sum)| (name.clone(), (*sum as f64 / rows).round().into())).collect();
         json!({
@@ -79,6 +78,7 @@ impl Manifest {
             "mean_bytes": mean,
             "counts": counts,
             "op_types_below_100_rows": rare,
+            "compiler_lost_on": self.shards.iter().flat_map(|shard| &shard.lost).collect::<Vec<_>>(),
         })
     }
 }

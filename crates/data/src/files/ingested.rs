@@ -1,6 +1,7 @@
 //! Rows of kernels that people wrote, as a dataset of one file.
 
-use super::record::columns;
+use super::claim::Claim;
+use super::record::own;
 use super::shard::Writer;
 use super::{Cell, Error, Format, Manifest, Place, Reached, Record, Result, Settings, finish};
 use crate::distinct::Sketch;
@@ -12,7 +13,7 @@ pub(super) const CATEGORY: &str = "ingested";
 /// The record of a kernel that passed, the `number`-th.
 fn record(kernel: &Ingested, number: u64) -> Option<Record> {
     let texts = kernel.outcome.as_ref().ok()?;
-    let names: Vec<String> = columns(false).into_iter().map(|(name, _)| name.to_owned()).collect();
+    let names: Vec<String> = own(false).into_iter().map(|(name, _)| name.to_owned()).collect();
     let id = format!("{CATEGORY}-{number:08}");
     let complexity = texts.ir.lines().count() as u64;
     let cells: Vec<Cell> = (names.iter().map(String::as_str))
@@ -59,6 +60,11 @@ pub fn write_ingested(place: &Place, kernels: &[Ingested]) -> Result<Manifest> {
         let what = format!("there is a dataset in {} already: name another folder", folder.display());
         return Err(Error::Asked(what));
     }
+    if kernels.iter().all(|kernel| kernel.outcome.is_err()) {
+        return Err(Error::Asked("none of the kernels passed its checks: there is nothing to write".into()));
+    }
+    place.create()?;
+    let _claim = Claim::take(place, 0..1)?;
     let mut settings = Settings::new(0);
     (settings.seed, settings.categories, settings.format) = (0, vec![CATEGORY.into()], Format::Parquet);
     settings.shards = 1;
@@ -75,11 +81,8 @@ pub fn write_ingested(place: &Place, kernels: &[Ingested]) -> Result<Manifest> {
             reached.duplicates += 1;
             continue;
         }
-        writer.push(&record, record.hash(), reached.distinct)?;
+        writer.push(&record, &[], record.hash(), reached.distinct)?;
         reached.distinct += 1;
-    }
-    if reached.distinct == 0 {
-        return Err(Error::Asked("none of the kernels passed its checks: there is nothing to write".into()));
     }
     reached.structures = reached.distinct;
     let record = writer.finish(reached)?;

@@ -11,18 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
+use super::claim::Claim;
+use super::judge::Judge;
 use super::plan::{Admitted, KEPT_BYTES, Plan, keep};
 use super::shard::{self, ShardRecord};
-use super::{Error, Manifest, Place, Record, Result, SetHash, Settings};
+use super::{Error, Extra, Manifest, Place, Record, Result, SetHash, Settings};
+use crate::coverage::Pair;
 use crate::distinct::split;
 use crate::fault::{FaultKind, Twin, twin};
-use crate::verify::{compile, expected, gpu};
-use crate::{Level, Random, Rejected, Row, verify};
+use crate::verify::code::{Code, compiler};
+use crate::verify::{Crew, expected};
+use crate::{Random, Row, coverage};
 
 /// Rows that are made together, for each thread.
 const WAVE: usize = 128;
-/// What PTX is made for at the level `compile`.
-const ARCH: &str = "sm_90";
 
 /// The shards that a job makes: the `number`-th of `of` parts of them, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +47,8 @@ pub struct Asked {
     pub jobs: usize,
     /// Set from elsewhere to stop after the next few rows.
     pub stop: Arc<AtomicBool>,
+    /// What compiles, in processes of its own; `None`: this process does.
+    pub workers: Option<Crew>,
 }
 
 /// How far a dataset is.
@@ -103,7 +107,8 @@ pub fn settings(place: &Place) -> Result<Option<Settings>> {
 fn agreed(place: &Place, asked: &Asked) -> Result<(Settings, Option<Manifest>)> {
     let folder = place.path("");
     let (there, manifest) = found(place)?;
-    let settings = match (&asked.settings, there) {
+    let made_by = there.as_ref().and_then(|there| there.compiled_by.clone());
+    let mut settings = match (&asked.settings, there) {
         (Some(settings), None) => settings.clone(),
         (None, None) => {
             let what = format!("there is no dataset in {} to go on with: begin one with --count", folder.display());
@@ -115,6 +120,7 @@ fn agreed(place: &Place, asked: &Asked) -> Result<(Settings, Option<Manifest>)> 
             return Err(Error::Asked(what.replace("{}", &folder.display().to_string())));
         }
         (Some(settings), Some(there)) => {
+            let settings = Settings { compiled_by: there.compiled_by.clone(), ..settings.clone() };
             if let Some((name, asked, found)) = settings.difference(&there) {
                 return Err(Error::Asked(format!(
                     "the dataset in {} has {name} {found}, not {asked}: leave the option out, or name another folder",
@@ -126,6 +132,16 @@ fn agreed(place: &Place, asked: &Asked) -> Result<(Settings, Option<Manifest>)> 
         (None, Some(there)) => there,
     };
     settings.checked()?;
+    if Extra::wanted(&settings.extras()).any() {
+        let here = compiler()?;
+        if let Some(there) = made_by.filter(|there| *there != here) {
+            return Err(Error::Asked(format!(
+                "the code in {} was made by {there}, and here is {here}: go on where it was begun, or name another folder",
+                folder.display()
+            )));
+        }
+        settings.compiled_by = Some(here);
+    }
     Ok((settings, manifest))
 }
 
@@ -144,9 +160,14 @@ fn range(settings: &Settings, part: Option<Part>) -> Result<Range<u32>> {
 
 /// Makes a dataset, or what is missing of it.
 pub fn make(place: &Place, asked: &Asked, tell: &mut (dyn FnMut(Progress) + Send)) -> Result<Made> {
-    let (settings, manifest) = agreed(place, asked)?;
+    // What cannot be is refused before a folder is made.
+    let (settings, _) = agreed(place, asked)?;
     let mine = range(&settings, asked.part)?;
-    let judge = Judge::new(settings.checks())?;
+    let judge = Judge::new(settings.checks(), Extra::wanted(&settings.extras()), asked.workers.as_ref())?;
+    place.create()?;
+    let _claim = Claim::take(place, mine.clone())?;
+    // Another run may have begun or ended meanwhile.
+    let (settings, manifest) = agreed(place, asked)?;
     let text = serde_json::to_string_pretty(&settings).unwrap_or_default();
     if manifest.is_none() {
         place.write(SETTINGS, text.as_bytes())?;
@@ -281,15 +302,16 @@ fn one(
         stopped(asked)?;
         let admitted = plan.next(to - plan.reached.distinct, WAVE * asked.jobs.max(1))?;
         admitted.iter().for_each(|row| keep(row, &mut kept));
-        let verdicts = judge.verdicts(&admitted)?;
-        let encoded: Vec<Option<(Record, SetHash)>> = (admitted.par_iter().zip(&verdicts))
-            .map(|(row, verdict)| verdict.is_ok().then(|| encode(settings, row)))
+        let rows: Vec<&Row> = admitted.iter().map(|admitted| &admitted.row).collect();
+        let verdicts = judge.judge(&rows)?;
+        let encoded: Vec<Option<Encoded>> = (admitted.par_iter().zip(&verdicts))
+            .map(|(row, verdict)| verdict.as_ref().ok().map(|code| encode(settings, row, code)))
             .collect();
         for ((row, record), verdict) in admitted.iter().zip(encoded).zip(verdicts) {
             match (record, verdict) {
-                (Some((record, hash)), _) => writer.push(&record, hash, row.number)?,
-                (None, Err(why)) => writer.counts.reject(reason(&why)),
-                (None, Ok(())) => {}
+                (Some((record, pairs, hash)), _) => writer.push(&record, &pairs, hash, row.number)?,
+                (None, Err(why)) => writer.reject(row.row.id(), &why),
+                (None, Ok(_)) => {}
             }
         }
         tell(admitted.len() as u64);
@@ -303,13 +325,17 @@ fn one(
     Ok(record)
 }
 
-fn encode(settings: &Settings, admitted: &Admitted) -> (Record, SetHash) {
+/// What is written and counted of a row.
+type Encoded = (Record, Vec<Pair>, SetHash);
+
+fn encode(settings: &Settings, admitted: &Admitted, code: &Code) -> Encoded {
     let row = &admitted.row;
     let split = split(settings.seed, admitted.cluster, &row.ops);
     let made = settings.faults.then(|| wrong_twin(row));
-    let record = Record::new(row, &settings.level, split, admitted.cluster, made.as_ref().map(Option::as_ref));
+    let mut record = Record::new(row, &settings.level, split, admitted.cluster, made.as_ref().map(Option::as_ref));
+    settings.extras().into_iter().for_each(|extra| record.push(extra, extra.text(row, code)));
     let hash = record.hash();
-    (record, hash)
+    (record, coverage::pairs(&row.program), hash)
 }
 
 /// A wrong twin of a row, of the first kind that can be made, in an order of the row's own.
@@ -319,63 +345,4 @@ fn wrong_twin(row: &Row) -> Option<Twin> {
     let first = random.below(FaultKind::ALL.len());
     let kinds = FaultKind::ALL.iter().cycle().skip(first).take(FaultKind::ALL.len());
     kinds.into_iter().find_map(|kind| twin(row, &cases, *kind, &mut random))
-}
-
-fn reason(why: &Rejected) -> &'static str {
-    match why {
-        Rejected::Text(_) => "text",
-        Rejected::Source(_) => "source",
-        Rejected::Undecided { .. } => "undecided",
-        Rejected::Invalid(_) => "invalid",
-        Rejected::Blunt { .. } => "blunt",
-        Rejected::Compile(_) => "compile",
-        Rejected::Report { .. } => "report",
-        Rejected::Differs { .. } => "differs",
-    }
-}
-
-/// Checks rows at a level.
-pub(super) struct Judge {
-    level: Level,
-    device: Option<Arc<bornite_cuda::Device>>,
-}
-
-impl Judge {
-    /// Whatever a level needs is looked for before the first row is made.
-    pub(super) fn new(level: Level) -> Result<Judge> {
-        if level == Level::Compile {
-            bornite_cuda::nvrtc_version()?;
-        }
-        let device = if level == Level::Gpu { Some(bornite_cuda::Device::best()?) } else { None };
-        Ok(Judge { level, device })
-    }
-
-    fn verdicts(&self, admitted: &[Admitted]) -> Result<Vec<std::result::Result<(), Rejected>>> {
-        let rows: Vec<&Row> = admitted.iter().map(|admitted| &admitted.row).collect();
-        self.judge(&rows)
-    }
-
-    /// What is found of each row. Runs on the current pool.
-    pub(super) fn judge(&self, rows: &[&Row]) -> Result<Vec<std::result::Result<(), Rejected>>> {
-        match (self.level, &self.device) {
-            (Level::Types, _) => Ok(vec![Ok(()); rows.len()]),
-            (Level::Compile, _) => {
-                let batches: Vec<_> = (rows.par_chunks(compile::BATCH))
-                    .map(|batch| compile::to_ptx(batch, ARCH).map(|(_, failed)| (batch.len(), failed)))
-                    .collect();
-                let mut verdicts = vec![];
-                for batch in batches {
-                    let (count, failed) = batch?;
-                    let mut found = vec![Ok(()); count];
-                    failed.into_iter().for_each(|(n, log)| found[n] = Err(Rejected::Compile(log)));
-                    verdicts.extend(found);
-                }
-                Ok(verdicts)
-            }
-            (Level::Gpu, Some(device)) => {
-                Ok(gpu::check(rows, device)?.into_iter().map(|found| found.map(|_| ())).collect())
-            }
-            _ => Ok(rows.par_iter().map(|row| verify(row, Level::Run).map(|_| ())).collect()),
-        }
-    }
 }

@@ -4,19 +4,25 @@
 //! |---|---|
 //! | what decides a dataset | [`Settings`] |
 //! | how rows are made, compared and written | `make.rs`, which takes rows from `plan.rs` and gives them to `shard.rs` |
-//! | the columns of a row, its line of JSON and its hash | [`Record`] |
+//! | the columns of a row, its line of JSON and its hash | [`Record`]; columns on request: [`Extra`] |
+//! | how rows are checked and compiled meanwhile | `judge.rs` |
 //! | Parquet and zstd | `parquet/`, `zstd.rs` |
-//! | pairs as single JSON files, and checks of such pairs from elsewhere | `pairs.rs` |
-//! | what stands in the folder beside the rows | `finish.rs`, `card.rs`, `page.rs`, `counts.rs` |
+//! | pairs as single JSON files, and checks of such pairs from elsewhere | `pairs.rs`, `structure.rs` |
+//! | what stands in the folder beside the rows | `finish.rs`, `card.rs`, `page.rs`, `counts.rs`, `coverage.rs` |
+//! | who may write | `claim.rs` |
 //! | datasets read back | [`Dataset`], `check.rs` |
 //!
 //! A file appears whole, by rename. A shard is done once its record is there, and the dataset once `manifest.json` is.
 
 mod card;
 mod check;
+mod claim;
 mod counts;
+mod coverage;
+mod extra;
 mod finish;
 mod ingested;
+mod judge;
 mod make;
 mod page;
 mod pairs;
@@ -27,20 +33,24 @@ mod read;
 mod record;
 mod settings;
 mod shard;
+mod structure;
 mod zstd;
 
 pub use check::{Finding, Report, check};
 pub use counts::Counts;
+pub use coverage::coverage;
+pub use extra::Extra;
 pub use finish::Manifest;
 pub use ingested::write_ingested;
 pub use make::{Asked, Made, Part, Progress, make, settings};
-pub use pairs::{PairReport, StructureCheck, check_pair, check_pairs, is_pairs};
+pub use pairs::{check_pairs, is_pairs};
 pub use place::Place;
 pub use plan::Reached;
 pub use read::Dataset;
 pub use record::{Cell, Record, SetHash};
 pub use settings::{Format, Settings, nearest_name};
-pub use shard::{FileRecord, ShardRecord};
+pub use shard::{FileRecord, Lost, ShardRecord};
+pub use structure::{PairReport, StructureCheck, check_pair};
 
 use std::path::{Path, PathBuf};
 
@@ -71,6 +81,9 @@ pub enum Error {
     /// Of NVRTC or a GPU.
     #[error(transparent)]
     Cuda(#[from] bornite_cuda::Error),
+    /// Of processes that compile.
+    #[error("{0}")]
+    Worker(String),
     /// It was asked to stop; what is done is kept.
     #[error("stopped")]
     Stopped,

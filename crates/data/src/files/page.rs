@@ -1,31 +1,60 @@
-//! A dataset on one page: plots as SVG within the HTML, nothing from a network.
+//! A dataset on one page: plots as SVG within the HTML, nothing from a network. Colours follow the reader's light or dark mode.
 
 use std::fmt::Write;
 
+use super::coverage::Table;
 use super::{Counts, Manifest};
 
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:62rem;padding:0 1rem;color:#222;\
-background:#fff}h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2rem}table{border-collapse:collapse;font-size:13px}\
-td,th{padding:2px 8px;text-align:right}td:first-child,th:first-child{text-align:left}svg text{font:12px system-ui,sans-serif;\
-fill:#222}.plots{display:flex;flex-wrap:wrap;gap:2rem}code{font-size:13px}";
+const STYLE: &str = "\
+:root{color-scheme:light dark;--ink:#1f1d1a;--quiet:#6b665e;--paper:#fdfcfa;--line:#e4dfd6;--bar:184 84 30}
+@media(prefers-color-scheme:dark){:root{--ink:#ece7df;--quiet:#a39c91;--paper:#191715;--line:#37322d;--bar:226 128 70}}
+*{box-sizing:border-box}
+body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:68rem;padding:1.5rem 1rem 4rem;color:var(--ink);background:var(--paper)}
+h1{font-size:1.7rem;line-height:1.2;margin:.5rem 0}
+h2{font-size:1.05rem;margin:0 0 .5rem}
+section{margin-top:2.5rem}
+p{margin:.3rem 0;max-width:50rem}
+.quiet{color:var(--quiet)}
+code{font:13px ui-monospace,monospace;overflow-wrap:anywhere}
+.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,27rem),1fr));gap:2.5rem;margin-top:2.5rem}
+svg{display:block;width:100%;max-width:30rem;height:auto}
+svg text{font:12px system-ui,sans-serif;fill:var(--ink)}
+svg .value{fill:var(--quiet)}
+svg rect{fill:rgb(var(--bar))}
+.wide{overflow:auto;max-height:85vh;width:fit-content;max-width:100%;border:1px solid var(--line);border-radius:4px}
+table{border-collapse:separate;border-spacing:0;font-size:12px;font-variant-numeric:tabular-nums}
+th,td{padding:2px 8px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
+th{font-weight:600;background:var(--paper);position:sticky;top:0;z-index:1}
+tr>:first-child{text-align:left;background:var(--paper);position:sticky;left:0}
+tr:first-child>:first-child{z-index:2}
+td[style]{background:rgb(var(--bar)/var(--s))}
+";
+
+/// Widths within a plot, in its own units.
+const LABEL: f64 = 150.0;
+const BAR: f64 = 230.0;
+const PLOT: f64 = 460.0;
+const STEP: usize = 20;
 
 /// A plot of bars.
 fn bars(title: &str, values: &[(String, u64)]) -> String {
     let most = values.iter().map(|(_, value)| *value).max().unwrap_or(0).max(1);
-    let height = values.len() * 20 + 6;
+    let height = values.len() * STEP;
     let mut text =
-        format!("<div><h2>{title}</h2><svg width=\"440\" height=\"{height}\" role=\"img\" aria-label=\"{title}\">");
+        format!("<div><h2>{title}</h2><svg viewBox=\"0 0 {PLOT} {height}\" role=\"img\" aria-label=\"{title}\">\n");
     for (n, (name, value)) in values.iter().enumerate() {
-        let (y, width) = (n * 20, (*value as f64 / most as f64 * 230.0).max(1.0));
-        let _ = write!(
+        let (y, width) = (n * STEP, (*value as f64 / most as f64 * BAR).max(1.0));
+        let _ = writeln!(
             text,
-            "<text x=\"130\" y=\"{}\" text-anchor=\"end\">{}</text><rect x=\"138\" y=\"{}\" width=\"{width:.1}\" height=\"15\" \
-             fill=\"#b4531f\"/><text x=\"{:.1}\" y=\"{}\">{value}</text>",
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><rect x=\"{LABEL}\" y=\"{}\" width=\"{width:.1}\" \
+             height=\"14\" rx=\"2\"/><text class=\"value\" x=\"{:.1}\" y=\"{}\">{}</text>",
+            LABEL - 8.0,
             y + 14,
             escaped(name),
-            y + 2,
-            144.0 + width,
-            y + 14
+            y + 3,
+            LABEL + width + 6.0,
+            y + 14,
+            grouped(*value)
         );
     }
     text + "</svg></div>\n"
@@ -33,6 +62,19 @@ fn bars(title: &str, values: &[(String, u64)]) -> String {
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// A number with its thousands apart.
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (n, digit) in digits.chars().enumerate() {
+        if n > 0 && (digits.len() - n).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 fn plain(tally: &super::counts::Tally) -> Vec<(String, u64)> {
@@ -47,21 +89,30 @@ fn by_size(tally: &super::counts::Tally) -> Vec<(String, u64)> {
 
 /// Rows of each operation with each type, darker where there are more.
 fn coverage(counts: &Counts) -> String {
-    let types: Vec<&String> = counts.types.keys().collect();
-    let most = counts.ops.values().flat_map(|tally| tally.values()).copied().max().unwrap_or(1) as f64;
-    let mut text = String::from("<h2>Operations and types</h2><table><tr><th></th>");
-    types.iter().for_each(|ty| text += &format!("<th>{}</th>", escaped(ty)));
+    let table = Table::new(counts);
+    if table.types.is_empty() {
+        return String::new();
+    }
+    let most = table.rows.iter().flat_map(|(_, row)| row).copied().max().unwrap_or(1) as f64;
+    let mut text = String::from(
+        "<section><h2>Operations and types</h2>\n<p class=\"quiet\">Rows in which an operation has an operand of a type.</p>\n\
+         <div class=\"wide\"><table><tr><th></th>",
+    );
+    table.types.iter().for_each(|ty| text += &format!("<th>{}</th>", escaped(ty)));
     text += "</tr>\n";
-    for (op, tally) in &counts.ops {
+    for (op, row) in table.rows.iter().filter(|(_, row)| row.iter().any(|count| *count > 0)) {
         let _ = write!(text, "<tr><td>{}</td>", escaped(op));
-        for ty in &types {
-            let count = tally.get(*ty).copied().unwrap_or(0);
-            let shade = ((count as f64 + 1.0).ln() / (most + 1.0).ln() * 60.0) as u32;
-            let _ = write!(text, "<td style=\"background:hsl(20 70% {}%)\">{count}</td>", 100 - shade);
+        for count in row {
+            if *count == 0 {
+                text += "<td></td>";
+                continue;
+            }
+            let shade = ((*count as f64 + 1.0).ln() / (most + 1.0).ln()).powi(2) * 0.75;
+            let _ = write!(text, "<td style=\"--s:{shade:.2}\">{}</td>", grouped(*count));
         }
         text += "</tr>\n";
     }
-    text + "</table>\n"
+    text + "</table></div></section>\n"
 }
 
 /// The page of a dataset.
@@ -69,24 +120,26 @@ pub(super) fn page(manifest: &Manifest) -> String {
     let counts = manifest.counts();
     let (settings, reached) = (&manifest.settings, &manifest.reached);
     let mut text = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0} verified kernels</title>\
-         <style>{STYLE}</style></head><body>\n<h1>{0} verified kernels</h1>\n",
-        counts.rows
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width,initial-scale=1\"><title>{0} verified kernels</title>\n<style>{STYLE}</style></head>\n\
+         <body>\n<h1>{0} verified kernels</h1>\n",
+        grouped(counts.rows)
     );
     let _ = writeln!(
         text,
-        "<p>Seed {}, generator {}, checked at <code>{}</code>. Set hash <code>{}</code>.</p>\n<p>{} candidates; left out: {} \
-         duplicates, {} near duplicates, {} not understood, {} that failed a check. {} structures.</p>",
+        "<p>Seed {}, generator {}, checked at <code>{}</code>.</p>\n<p class=\"quiet\">{} candidates; left out: {} \
+         duplicates, {} near duplicates, {} not understood, {} that failed a check. {} structures.</p>\n\
+         <p class=\"quiet\">Set hash <code>{}</code></p>",
         settings.seed,
         settings.version,
         settings.level,
+        grouped(reached.candidates),
+        grouped(reached.duplicates),
+        grouped(reached.near),
+        grouped(reached.unmade),
+        grouped(counts.rejected.values().sum::<u64>()),
+        grouped(reached.structures),
         manifest.set_hash,
-        reached.candidates,
-        reached.duplicates,
-        reached.near,
-        reached.unmade,
-        counts.rejected.values().sum::<u64>(),
-        reached.structures
     );
     text += "<div class=\"plots\">\n";
     let mut complexity = plain(&counts.complexity);
@@ -95,16 +148,19 @@ pub(super) fn page(manifest: &Manifest) -> String {
         let least: u64 = name.parse().unwrap_or(0);
         *name = if least >= 100 { "100 and more".into() } else { format!("{least} to {}", least + 9) };
     }
-    text += &bars("Categories", &by_size(&counts.categories));
-    text += &bars("Splits", &by_size(&counts.splits));
-    text += &bars("Difficulty", &plain(&counts.difficulty));
-    text += &bars("Complexity", &complexity);
-    text += &bars("Types", &by_size(&counts.types));
     let ops = counts.ops.iter().map(|(op, tally)| (op.clone(), tally.values().copied().max().unwrap_or(0)));
     let mut ops: Vec<(String, u64)> = ops.collect();
     ops.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
     ops.truncate(24);
-    text += &bars("Most frequent operations", &ops);
+    // The tall ones beside each other.
+    text += &bars("Categories", &by_size(&counts.categories));
+    if !ops.is_empty() {
+        text += &bars("Most frequent operations", &ops);
+    }
+    text += &bars("Complexity", &complexity);
+    text += &bars("Types", &by_size(&counts.types));
+    text += &bars("Difficulty", &plain(&counts.difficulty));
+    text += &bars("Splits", &by_size(&counts.splits));
     if !counts.faults.is_empty() {
         text += &bars("Wrong twins", &by_size(&counts.faults));
     }

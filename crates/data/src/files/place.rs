@@ -47,10 +47,14 @@ impl Write for Limited {
 }
 
 impl Place {
-    /// The folder, made if it is not there.
-    pub fn new(folder: &Path) -> Result<Place> {
-        fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
-        Ok(Place { folder: folder.into(), room: None })
+    /// A folder that is there or will be made.
+    pub fn new(folder: &Path) -> Place {
+        Place { folder: folder.into(), room: None }
+    }
+
+    /// Makes the folder if it is not there.
+    pub fn create(&self) -> Result<()> {
+        fs::create_dir_all(&self.folder).map_err(Error::io("make the folder", &self.folder))
     }
 
     /// The same on a disk that has room for so many bytes more: for tests.
@@ -99,7 +103,7 @@ impl Place {
         let path = self.path(name);
         match fs::read(&path) {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(Error::io("read", &path)(error)),
         }
     }

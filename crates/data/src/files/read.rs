@@ -19,7 +19,7 @@ impl Dataset {
         if !folder.is_dir() {
             return Err(Error::Asked(format!("{} is not a folder", folder.display())));
         }
-        let place = Place::new(folder)?;
+        let place = Place::new(folder);
         match Manifest::read(&place)? {
             Some(manifest) => Ok(Dataset { place, manifest }),
             None if place.path(".making").is_dir() => Err(Error::Asked(format!(

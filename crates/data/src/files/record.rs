@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::parquet::Kind::{self, Int, Text};
+use super::{Extra, Settings};
 use crate::Row;
 use crate::fault::Twin;
 use crate::row::id;
@@ -42,9 +43,20 @@ const FAULT_COLUMNS: &[(&str, Kind)] = &[
 ];
 
 /// The columns of a dataset.
-pub(super) fn columns(faults: bool) -> Vec<(&'static str, Kind)> {
+pub(super) fn columns(settings: &Settings) -> Vec<(&'static str, Kind)> {
+    let extras = settings.extras();
+    own(settings.faults).into_iter().chain(extras.into_iter().map(|extra| (extra.column(), Text))).collect()
+}
+
+/// Columns that are the dataset's own, whatever compiler is at hand.
+pub(super) fn own(faults: bool) -> Vec<(&'static str, Kind)> {
     let more = if faults { FAULT_COLUMNS } else { &[] };
     COLUMNS.iter().chain(more).copied().collect()
+}
+
+/// Whether a column is on request, and no part of hashes.
+fn on_request(name: &str) -> bool {
+    Extra::ALL.iter().any(|extra| extra.column() == name)
 }
 
 /// A value of a row.
@@ -112,8 +124,19 @@ impl Record {
             Some(None) => cells.extend(["".into(), 0.into(), "".into(), "".into(), 0.into()]),
             None => {}
         }
-        let names = columns(twin.is_some()).into_iter().map(|(name, _)| name.to_owned()).collect();
+        let names = own(twin.is_some()).into_iter().map(|(name, _)| name.to_owned()).collect();
         Record { names, cells }
+    }
+
+    /// Adds a column on request.
+    pub(super) fn push(&mut self, extra: Extra, text: String) {
+        self.names.push(extra.column().to_owned());
+        self.cells.push(Cell::Text(text));
+    }
+
+    /// Whether the record has a column.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|other| other == name)
     }
 
     /// The record of these columns.
@@ -126,7 +149,8 @@ impl Record {
         let value: serde_json::Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
         let object = value.as_object().ok_or("a line is not an object")?;
         let (mut names, mut cells) = (vec![], vec![]);
-        for (name, _) in columns(true) {
+        let extras = Extra::ALL.map(|extra| (extra.column(), Text));
+        for (name, _) in own(true).into_iter().chain(extras) {
             let Some(value) = object.get(name) else { continue };
             names.push(name.to_owned());
             cells.push(match (value.as_str(), value.as_u64()) {
@@ -176,10 +200,10 @@ impl Record {
         line
     }
 
-    /// The row's part of the hash of its dataset: the same in every format.
+    /// The row's part of the hash of its dataset: the same in every format, with and without columns on request.
     pub fn hash(&self) -> SetHash {
         let mut hash = Sha256::new();
-        for (name, cell) in self.cells() {
+        for (name, cell) in self.cells().filter(|(name, _)| !on_request(name)) {
             // Lengths keep neighbours apart.
             hash.update((name.len() as u64).to_le_bytes());
             hash.update(name);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Result};
+use super::{Error, Extra, Result};
 use crate::{Category, Level};
 
 /// How rows are written.
@@ -67,6 +67,12 @@ pub struct Settings {
     pub format: Format,
     /// Whether rows have wrong twins.
     pub faults: bool,
+    /// Names of columns on request, in the order of [`Extra::ALL`].
+    #[serde(default)]
+    pub with: Vec<String>,
+    /// What made the columns that a compiler makes; `None` where there are none.
+    #[serde(default)]
+    pub compiled_by: Option<String>,
 }
 
 impl Settings {
@@ -81,6 +87,8 @@ impl Settings {
             level: Level::Run.name().to_owned(),
             format: Format::Parquet,
             faults: false,
+            with: vec![],
+            compiled_by: None,
         }
     }
 
@@ -101,6 +109,30 @@ impl Settings {
         chosen.dedup();
         self.categories = chosen.iter().map(|c| c.name().to_owned()).collect();
         Ok(self)
+    }
+
+    /// The same with columns on request, by name.
+    pub fn with_columns(mut self, names: &[String]) -> Result<Settings> {
+        let mut chosen = vec![];
+        for name in names {
+            let found = Extra::ALL.into_iter().find(|extra| extra.name() == name || extra.column() == name);
+            chosen.push(found.ok_or_else(|| {
+                let all = Extra::ALL.map(Extra::name);
+                Error::Asked(match nearest_name(name, all.into_iter()) {
+                    Some(near) => format!("there is no column '{name}' on request; did you mean '{near}'?"),
+                    None => format!("there is no column '{name}' on request; there are {}", all.join(", ")),
+                })
+            })?);
+        }
+        chosen.sort_unstable();
+        chosen.dedup();
+        self.with = chosen.iter().map(|extra| extra.name().to_owned()).collect();
+        Ok(self)
+    }
+
+    /// The columns on request.
+    pub(super) fn extras(&self) -> Vec<Extra> {
+        Extra::ALL.into_iter().filter(|extra| self.with.iter().any(|name| name == extra.name())).collect()
     }
 
     /// Whether a dataset can be of these settings.
@@ -154,7 +186,10 @@ impl Settings {
         };
         let theirs = fields(other);
         let differs = fields(self).into_iter().find(|(name, value)| theirs.get(name) != Some(value))?;
-        let plain = |value: &serde_json::Value| value.to_string().replace(['"', '[', ']'], "");
+        let plain = |value: &serde_json::Value| match value.to_string().replace(['"', '[', ']'], "") {
+            nothing if nothing.is_empty() => "nothing".into(),
+            text => text,
+        };
         Some((differs.0.clone(), plain(&differs.1), plain(&theirs[&differs.0])))
     }
 }

@@ -12,6 +12,8 @@ use super::place::{Part, Place};
 use super::plan::Reached;
 use super::record::columns;
 use super::{Cell, Counts, Error, Format, Record, Result, SetHash, Settings, pairs, parquet, zstd};
+use crate::Rejected;
+use crate::coverage::Pair;
 
 /// The splits, in the order of their files.
 pub(super) const SPLITS: [&str; 4] = ["train", "validation", "test", "held_out"];
@@ -31,6 +33,20 @@ pub struct FileRecord {
     pub sha256: String,
 }
 
+/// A row that cost a compiler.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Lost {
+    /// Its id.
+    pub id: String,
+    /// What happened, as statistics name it.
+    pub why: String,
+    /// What happened, in words.
+    pub what: String,
+}
+
+/// Rows that are named as such in a shard; all are counted.
+const MOST_LOST: usize = 100;
+
 /// What is known of a shard that is done.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ShardRecord {
@@ -46,6 +62,9 @@ pub struct ShardRecord {
     pub reached: Reached,
     /// Milliseconds that it took.
     pub millis: u64,
+    /// The first rows that cost a compiler, and are left out.
+    #[serde(default)]
+    pub lost: Vec<Lost>,
 }
 
 enum Sink {
@@ -69,6 +88,7 @@ pub(super) struct Writer<'a> {
     files: Vec<FileRecord>,
     hash: SetHash,
     pub counts: Counts,
+    lost: Vec<Lost>,
     begun: Instant,
 }
 
@@ -87,7 +107,7 @@ impl<'a> Writer<'a> {
                 let path = file_name(settings, split, shard, ending);
                 let mut part = place.begin(&path)?;
                 let sink = if settings.format == Format::Parquet {
-                    let writer = parquet::Writer::new(columns(settings.faults), &mut part.file);
+                    let writer = parquet::Writer::new(columns(settings), &mut part.file);
                     Sink::Parquet(writer.map_err(|error| part.error(error))?)
                 } else {
                     Sink::Lines
@@ -96,13 +116,35 @@ impl<'a> Writer<'a> {
             }
         }
         let (files, hash, counts) = (vec![], SetHash::default(), Counts::default());
-        Ok(Writer { place, settings, shard, open, files, hash, counts, begun: Instant::now() })
+        Ok(Writer { place, settings, shard, open, files, hash, counts, lost: vec![], begun: Instant::now() })
+    }
+
+    /// Leaves out a row that is none.
+    pub(super) fn reject(&mut self, id: String, why: &Rejected) {
+        let reason = match why {
+            Rejected::Text(_) => "text",
+            Rejected::Source(_) => "source",
+            Rejected::Undecided { .. } => "undecided",
+            Rejected::Invalid(_) => "invalid",
+            Rejected::Blunt { .. } => "blunt",
+            Rejected::Constant { .. } => "constant",
+            Rejected::Compile(_) => "compile",
+            Rejected::Compiler { kind, .. } => kind,
+            Rejected::Report { .. } => "report",
+            Rejected::Differs { .. } => "differs",
+        };
+        self.counts.reject(reason);
+        if let Rejected::Compiler { kind, what } = why
+            && self.lost.len() < MOST_LOST
+        {
+            self.lost.push(Lost { id, why: (*kind).into(), what: what.clone() });
+        }
     }
 
     /// Writes a row; `number` is that of its program.
-    pub(super) fn push(&mut self, record: &Record, hash: SetHash, number: u64) -> Result<()> {
+    pub(super) fn push(&mut self, record: &Record, pairs: &[Pair], hash: SetHash, number: u64) -> Result<()> {
         self.hash.add(hash);
-        self.counts.add(record);
+        self.counts.add(record, pairs);
         let split = record.text("split");
         let Some(at) = SPLITS.iter().position(|name| *name == split).filter(|at| *at < self.open.len()) else {
             let path = pairs::file_name(number);
@@ -154,8 +196,8 @@ impl<'a> Writer<'a> {
             let (bytes, sha256) = checksum(&self.place.path(&path))?;
             self.files.push(FileRecord { path, split: split.to_owned(), rows, bytes, sha256 });
         }
-        let Writer { shard, files, hash, counts, begun, .. } = self;
-        Ok(ShardRecord { shard, files, hash, counts, reached, millis: begun.elapsed().as_millis() as u64 })
+        let Writer { shard, files, hash, counts, lost, begun, .. } = self;
+        Ok(ShardRecord { shard, files, hash, counts, reached, millis: begun.elapsed().as_millis() as u64, lost })
     }
 }
 

@@ -1,13 +1,23 @@
 //! zstd, by a compressor in Rust.
 
+mod matches;
+
 use std::io::{self, Read, Write};
 
 use ruzstd::decoding::StreamingDecoder;
-use ruzstd::encoding::{CompressionLevel, FrameCompressor, compress_to_vec};
+use ruzstd::encoding::{CompressionLevel, FrameCompressor};
+
+use matches::Matches;
 
 /// The bytes as one frame.
 pub(super) fn compressed(bytes: &[u8]) -> Vec<u8> {
-    compress_to_vec(bytes, CompressionLevel::Fastest)
+    let mut packed = vec![];
+    let mut frame = FrameCompressor::new_with_matcher(Matches::new(), CompressionLevel::Fastest);
+    frame.set_source(bytes);
+    frame.set_drain(&mut packed);
+    frame.compress();
+    drop(frame);
+    packed
 }
 
 /// The first frame of some bytes, of `length` bytes at most.
@@ -58,7 +68,7 @@ impl<T: Write> Write for Kept<T> {
 /// Compresses a stream into one frame: some readers stop at the end of the first.
 pub(super) fn compress(from: impl Read, to: impl Write) -> io::Result<()> {
     let (mut from, mut to) = (Kept { inner: from, error: None }, Kept { inner: to, error: None });
-    let mut frame = FrameCompressor::new(CompressionLevel::Fastest);
+    let mut frame = FrameCompressor::new_with_matcher(Matches::new(), CompressionLevel::Fastest);
     frame.set_source(&mut from);
     frame.set_drain(&mut to);
     frame.compress();

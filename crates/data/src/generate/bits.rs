@@ -5,8 +5,11 @@ use super::maker::Maker;
 use super::term::{MIXED, Term};
 use crate::program::{Binary, Builtin, Expr, Fill, Scalar, Stmt, Unary};
 
-/// Shifts, masks, hashes and counts of bits.
+/// Shifts, masks, hashes and counts of bits; in some, numbers kept in few bits.
 pub fn integer_bits(m: &mut Maker) {
+    if m.random.chance(25) {
+        return few_bits(m);
+    }
     let scalar = *m.random.weighted(&[(5, Scalar::U32), (2, Scalar::I32), (1, Scalar::U64)]);
     let n = m.size("n", false, 0, 300);
     let count = 1 + m.random.below(2);
@@ -119,6 +122,45 @@ pub fn integer_bits(m: &mut Maker) {
             m.push(Stmt::Store(out, vec![i], value));
         }
     }
+}
+
+/// Integers of 8 and 16 bits, computed in 32 and brought back to what their type holds.
+fn few_bits(m: &mut Maker) {
+    let kept = *m.random.pick(&[Scalar::I8, Scalar::U8, Scalar::I16, Scalar::U16]);
+    let (low, high) = match kept {
+        Scalar::I8 => (-128, 127),
+        Scalar::U8 => (0, 255),
+        Scalar::I16 => (-32768, 32767),
+        _ => (0, 65535),
+    };
+    let n = m.size("n", false, 0, 600);
+    let count = 1 + m.random.below(3);
+    let arrays: Vec<_> = (0..count)
+        .map(|_| {
+            let name = *m.random.pick(&["samples", "codes", "levels", "quantised", "pixels", "counts", "ticks"]);
+            m.array(name, kept, &[n], Fill::Uniform(low as f64, high as f64), false)
+        })
+        .collect();
+    let count = m.random.below(2);
+    let numbers = scalars(m, count, Scalar::I32);
+    let i = m.index("i", n);
+    let mut terms: Vec<Term> = (arrays.into_iter())
+        .map(|array| {
+            let e = m.bind(Expr::load(array, vec![i.clone()], kept).cast(Scalar::I32));
+            Term::new(e, low as f64, high as f64)
+        })
+        .collect();
+    let more = m.random.below(3);
+    repeated(m, &mut terms, more);
+    terms.extend(numbers);
+    let unary = 1 + m.random.below(4);
+    let mut value = m.combine_int(terms, unary, 25);
+    if value.low < low as f64 || value.high > high as f64 {
+        let bounds = vec![value.e, Expr::int(low), Expr::int(high)];
+        value.e = Expr::call(Builtin::Clamp, bounds);
+    }
+    let out = m.output(kept, &[n]);
+    m.push(Stmt::Store(out, vec![i], value.e.cast(kept)));
 }
 
 /// An expression of bits over some leaves, with so many operations more.

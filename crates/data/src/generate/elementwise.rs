@@ -98,7 +98,7 @@ fn expression(
 /// Sums, products and quotients; of integers in some.
 pub fn arithmetic(m: &mut Maker) {
     if m.random.chance(25) {
-        let scalar = *m.random.weighted(&[(5, Scalar::I32), (1, Scalar::I64)]);
+        let scalar = *m.random.weighted(&[(3, Scalar::I32), (1, Scalar::I64)]);
         let count = 1 + m.random.below(3);
         let mut line = line(m, count, scalar);
         let mut terms = std::mem::take(&mut line.terms);

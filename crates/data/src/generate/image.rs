@@ -128,7 +128,13 @@ fn colours(m: &mut Maker) {
             terms.push(m.random.pick(&channels).clone());
         }
         let unary = 1 + m.random.below(3);
-        let value = m.combine(terms, unary, 20, &MIXED);
+        let mut value = m.combine(terms, unary, 20, &MIXED);
+        // What lies beyond the range of colours would be black or white everywhere.
+        let beyond = ((value.low + value.high) * 2.0).round() / 4.0 - 0.5;
+        if value.low > 0.5 || value.high < 0.5 {
+            let op = if beyond > 0.0 { Binary::Sub } else { Binary::Add };
+            value.e = Expr::binary(op, value.e, Expr::float(scalar, beyond.abs()));
+        }
         let zero_one = [Expr::float(scalar, 0.0), Expr::float(scalar, 1.0)];
         let [zero, one] = zero_one;
         let e = Expr::call(Builtin::Clamp, vec![value.e, zero, one]);
@@ -176,7 +182,13 @@ fn bytes(m: &mut Maker) {
         let other = *m.random.pick(&[0, 255, 128, 32]);
         value = Term::new(Expr::choose(bright, value.e, Expr::int(other)), value.low.min(0.0), value.high.max(255.0));
     }
-    let e = Expr::call(Builtin::Clamp, vec![value.e, Expr::int(0), Expr::int(255)]);
+    // Of what would nearly always be clamped, the low bits are kept instead.
+    let e = if value.low > 60.0 || value.high < 60.0 || value.high > 4000.0 {
+        let value = m.not_negative(value);
+        Expr::binary(Binary::Rem, value.e, Expr::int(256))
+    } else {
+        Expr::call(Builtin::Clamp, vec![value.e, Expr::int(0), Expr::int(255)])
+    };
     m.push(Stmt::Store(out, vec![i, j], e.cast(Scalar::U8)));
 }
 

@@ -5,6 +5,7 @@ mod bits;
 mod block;
 mod calls;
 mod describe;
+mod dynamics;
 mod elementwise;
 mod grids;
 mod histogram;
@@ -29,7 +30,7 @@ use crate::{Category, Random};
 use maker::Maker;
 
 /// The generator's version: rows of another are other rows.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The category of an index: all take turns.
 pub fn category(seed: u64, index: u64, among: &[Category]) -> Category {

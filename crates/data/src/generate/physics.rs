@@ -1,5 +1,6 @@
 //! Steps of simulations.
 
+use super::dynamics::dynamics;
 use super::elementwise::scalars;
 use super::maker::Maker;
 use super::term::{Fun, MIXED, Term};
@@ -8,8 +9,10 @@ use crate::program::{Binary, Builtin, Expr, Fill, Kind, Scalar, Stmt, Ty};
 
 /// Steps of simulations: bodies that move, fall, bounce, pull at each other.
 pub fn physics(m: &mut Maker) {
-    if m.random.chance(35) {
-        return bodies(m);
+    match m.random.below(10) {
+        0..=2 => return bodies(m),
+        3..=6 => return dynamics(m),
+        _ => {}
     }
     let size = 2 + m.random.below(2) as u8;
     let vector = Ty::Vector(Scalar::F32, size);

@@ -10,14 +10,20 @@ use crate::Row;
 use crate::row::request;
 use crate::verify::{Expected, Limits, Rejected, against_within, expected};
 
-/// Bytes of an answer, at most.
+/// Bytes of an answer that is a body, at most.
 pub const MOST_BYTES: usize = 2048;
+/// Of one that is a whole text.
+const MOST_BYTES_WHOLE: usize = 16 << 10;
+/// Lines that a whole text may have beside C++: nothing else is given to a preprocessor.
+const DIRECTIVES: &[&str] = &["#include <cuda_fp16.h>", "#include <cuda_bf16.h>", "#pragma unroll"];
 /// Brackets that stand in each other.
 const MOST_DEPTH: usize = 32;
 /// Components of variables and expressions of a kernel, for each thread.
 const MOST_VALUES: usize = 4096;
 /// Statements of blocks in one launch. What is asked for takes some thirty for each of at most five blocks.
 const LIMITS: Limits = Limits { statements: 20_000 };
+/// Of whole texts, which may loop over their arrays.
+const LIMITS_WHOLE: Limits = Limits { statements: 2_000_000 };
 
 /// What became of an answer, from bad to good.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,7 +41,7 @@ pub enum Judgement {
 /// An answer and what became of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer {
-    /// The body of a kernel.
+    /// What was written: the body of a kernel, or a whole text.
     pub body: String,
     /// What became of it.
     pub judgement: Judgement,
@@ -92,7 +98,8 @@ impl<'p> Judge<'p> {
         if let Err(why) = self.read(body) {
             return Judgement::Unread(why);
         }
-        match against_within(&self.pair.row.program, &self.pair.kernel(body), &self.expected, LIMITS) {
+        let limits = if self.pair.head.is_some() { LIMITS } else { LIMITS_WHOLE };
+        match against_within(&self.pair.row.program, &self.pair.kernel(body), &self.expected, limits) {
             Ok(_) => Judgement::Right,
             Err(Rejected::Text(why)) => Judgement::Unread(why),
             Err(why) => Judgement::Wrong(why),
@@ -101,7 +108,13 @@ impl<'p> Judge<'p> {
 
     /// Whether an answer is a kernel that is safe to run and to give to a compiler.
     fn read(&self, body: &str) -> Result<(), String> {
-        bounded(body)?;
+        match &self.pair.head {
+            Some(_) => bounded(body, MOST_BYTES)?,
+            None => {
+                let lines: Vec<&str> = body.lines().filter(|line| !DIRECTIVES.contains(&line.trim())).collect();
+                bounded(&lines.join("\n"), MOST_BYTES_WHOLE)?;
+            }
+        }
         let row = &self.pair.row;
         let module = Module::parse("kernel.cu", &self.pair.kernel(body)).map_err(|e| e.to_string())?;
         for case in &self.expected {
@@ -126,10 +139,10 @@ impl<'p> Judge<'p> {
     }
 }
 
-/// Refuses what could be more than the body of one kernel, and what is too long or too deep.
-fn bounded(body: &str) -> Result<(), String> {
-    if body.len() > MOST_BYTES {
-        return Err(format!("{} bytes; {MOST_BYTES} are the most", body.len()));
+/// Refuses directives, texts, brackets that close nothing or stay open, and what is too long or too deep.
+fn bounded(body: &str, most: usize) -> Result<(), String> {
+    if body.len() > most {
+        return Err(format!("{} bytes; {most} are the most", body.len()));
     }
     if let Some(other) = body.chars().find(|c| !matches!(c, '\n' | ' '..='~')) {
         return Err(format!("it has the character {other:?}"));

@@ -1,9 +1,10 @@
-//! Short kernels to learn from: the statements of a Python source, and the body of the CUDA kernel that does the same.
+//! What a model can learn from rows, and how what it writes is judged.
 //!
-//! A [`Pair`] is one of them, a function of a seed and an index like every row. The text that a model reads is the prompt,
-//! [`MARK`], and the answer; what it writes after the mark is put after the kernel's signature ([`Pair::kernel`]) and
-//! judged (`judge.rs`). Kernels are over one dimension, of `float`, and need no functions of their own, so that pairs are short
-//! enough for a small model. Nothing here knows of models.
+//! A [`Pair`] is a prompt and its answer. The text that a model reads is the prompt, [`MARK`], and the answer; what it writes
+//! after the mark is judged (`judge.rs`). Of any row it is the Python source and the CUDA text ([`Pair::whole`]). A short pair
+//! ([`pair`]), a function of a seed and an index like every row, is the statements of a source and the body of its kernel,
+//! which stands after the kernel's signature: over one dimension, of `float`, without functions of its own, so that it is
+//! short enough for a small model. Nothing here knows of models.
 
 mod judge;
 
@@ -37,12 +38,12 @@ const BEGIN: usize = 66;
 pub struct Pair {
     /// The row, with all its texts.
     pub row: Row,
-    /// The statements of the Python source.
+    /// The Python source, or its statements.
     pub prompt: String,
-    /// The body of the CUDA kernel, a statement a line.
+    /// The CUDA text, or the body of its kernel, a statement a line.
     pub answer: String,
-    /// The CUDA text up to the body.
-    head: String,
+    /// The CUDA text up to the body, where answers are bodies.
+    head: Option<String>,
 }
 
 /// The pair of an index, of at most so many bytes (and [`LONGEST`]), or `None` where there is none: of most, the program is
@@ -100,7 +101,12 @@ impl Pair {
         if !head.starts_with("__global__") || prompt.len() + answer.len() > longest {
             return None;
         }
-        Some(Pair { row, prompt, answer, head })
+        Some(Pair { row, prompt, answer, head: Some(head) })
+    }
+
+    /// All of a row: its source, and its CUDA text as the answer.
+    pub fn whole(row: Row) -> Pair {
+        Pair { prompt: row.source.clone(), answer: row.cuda.clone(), head: None, row }
     }
 
     /// What a model learns from: a document.
@@ -113,9 +119,9 @@ impl Pair {
         format!("{}{MARK}", self.prompt)
     }
 
-    /// The whole CUDA text with a body in it.
+    /// The whole CUDA text of an answer.
     pub fn kernel(&self, body: &str) -> String {
-        let mut text = self.head.clone();
+        let Some(mut text) = self.head.clone() else { return body.to_owned() };
         for line in body.lines() {
             let _ = writeln!(text, "    {line}");
         }

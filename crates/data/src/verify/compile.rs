@@ -40,24 +40,45 @@ pub fn symbol(number: usize, row: &Row) -> String {
     format!("row{number}_{}", row.name)
 }
 
-/// The texts of several rows as one program: each in a namespace of its own, each kernel under a name of its own.
-pub fn program(rows: &[&Row]) -> String {
+/// A kernel's name and its CUDA text.
+pub type Named<'a> = (&'a str, &'a str);
+
+/// What stands for CUDA's headers in texts that have them.
+fn headers(texts: &[Named<'_>]) -> String {
     let mut text = String::new();
     for (header, stand_in) in [("#include <cuda_fp16.h>", HALF), ("#include <cuda_bf16.h>", BFLOAT)] {
-        if rows.iter().any(|row| row.cuda.contains(header)) {
+        if texts.iter().any(|(_, cuda)| cuda.contains(header)) {
             text.push_str(stand_in);
         }
     }
-    for (number, row) in rows.iter().enumerate() {
+    text
+}
+
+/// A text without its headers, and with its kernel under a name that the compiler keeps.
+fn exported((name, cuda): Named<'_>, own: &str, text: &mut String) {
+    let head = format!("__global__ void {name}(");
+    let own = format!("extern \"C\" __global__ void {own}(");
+    for line in cuda.lines().filter(|line| !line.starts_with("#include")) {
+        text.push_str(&line.replace(&head, &own));
+        text.push('\n');
+    }
+}
+
+/// Several texts as one program: each in a namespace of its own, each kernel under a name of its own.
+fn joined(texts: &[Named<'_>]) -> String {
+    let mut text = headers(texts);
+    for (number, named) in texts.iter().enumerate() {
         text.push_str(&format!("namespace rows_{number} {{\n"));
-        let head = format!("__global__ void {}(", row.name);
-        let own = format!("extern \"C\" __global__ void {}(", symbol(number, row));
-        for line in row.cuda.lines().filter(|line| !line.starts_with("#include")) {
-            text.push_str(&line.replace(&head, &own));
-            text.push('\n');
-        }
+        exported(*named, &format!("row{number}_{}", named.0), &mut text);
         text.push_str("}\n");
     }
+    text
+}
+
+/// A text as a program of its own, its kernel under its own name.
+pub(super) fn alone(named: Named<'_>) -> String {
+    let mut text = headers(&[named]);
+    exported(named, named.0, &mut text);
     text
 }
 
@@ -74,23 +95,32 @@ pub type Outcome<T> = Result<(Vec<Compiled<T>>, Vec<(usize, String)>), Error>;
 
 /// Compiles rows to PTX for an architecture: all that the level `compile` asks for, in half the time of machine code.
 pub fn to_ptx(rows: &[&Row], arch: &str) -> Outcome<String> {
-    in_batches(rows, &|text| compile_ptx("rows", text, arch))
+    texts_to_ptx(&named(rows), arch)
+}
+
+/// As [`to_ptx`], of texts.
+pub fn texts_to_ptx(texts: &[Named<'_>], arch: &str) -> Outcome<String> {
+    in_batches(texts, &|text| compile_ptx("rows", text, arch))
 }
 
 /// Compiles rows to machine code, as nvcc would: products and sums contracted, which the judge's bounds allow for.
 pub fn to_machine_code(rows: &[&Row], arch: &str) -> Outcome<Cubin> {
-    in_batches(rows, &|text| compile_with("rows", text, arch, &["--std=c++17"]))
+    in_batches(&named(rows), &|text| compile_with("rows", text, arch, &["--std=c++17"]))
 }
 
-fn in_batches<T>(rows: &[&Row], compile: &dyn Fn(&str) -> Result<T, Error>) -> Outcome<T> {
+fn named<'a>(rows: &[&'a Row]) -> Vec<Named<'a>> {
+    rows.iter().map(|row| (row.name.as_str(), row.cuda.as_str())).collect()
+}
+
+fn in_batches<T>(texts: &[Named<'_>], compile: &dyn Fn(&str) -> Result<T, Error>) -> Outcome<T> {
     let (mut done, mut failed) = (vec![], vec![]);
     let mut left: Vec<Vec<usize>> = vec![];
-    for first in (0..rows.len()).step_by(BATCH) {
-        left.push((first..rows.len().min(first + BATCH)).collect());
+    for first in (0..texts.len()).step_by(BATCH) {
+        left.push((first..texts.len().min(first + BATCH)).collect());
     }
     while let Some(numbers) = left.pop() {
-        let chosen: Vec<&Row> = numbers.iter().map(|n| rows[*n]).collect();
-        match compile(&program(&chosen)) {
+        let chosen: Vec<Named<'_>> = numbers.iter().map(|n| texts[*n]).collect();
+        match compile(&joined(&chosen)) {
             Ok(code) => done.push(Compiled { code, rows: numbers }),
             Err(Error::Compile { log, .. }) if numbers.len() == 1 => failed.push((numbers[0], log)),
             Err(Error::Compile { .. }) => {

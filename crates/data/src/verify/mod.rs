@@ -1,13 +1,18 @@
 //! Checks of rows, level by level. A run needs no NVRTC: it has the checks of `types`, not those of `compile`.
 
+pub mod code;
 pub mod compile;
 pub mod gpu;
 mod memory;
 mod run;
 mod signature;
+mod worker;
+mod workers;
 
 use crate::Row;
 pub use run::{Checked, Expected, Limits, against, against_within, expected, source_against};
+pub use worker::serve;
+pub use workers::{Crew, Workers};
 
 /// What a row is checked for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -65,9 +70,23 @@ pub enum Rejected {
         /// The size of the element.
         size: f64,
     },
+    /// What comes out does not depend on what goes in, so that nearly any text would pass.
+    #[error("'{array}' ends up the same whatever the inputs are")]
+    Constant {
+        /// The array.
+        array: String,
+    },
     /// NVRTC refuses the text.
     #[error("NVRTC refuses the text: {0}")]
     Compile(String),
+    /// NVRTC does not come to an end with the text: it crashes, hangs or eats memory.
+    #[error("NVRTC was lost on the text: {what}")]
+    Compiler {
+        /// What happened, as statistics name it.
+        kind: &'static str,
+        /// What happened, in words.
+        what: String,
+    },
     /// The interpreter reports something.
     #[error("input {input}: {report}")]
     Report {

@@ -68,7 +68,27 @@ pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejec
         .collect();
     let all = all?;
     sharp(&all)?;
+    telling(program, &all)?;
     Ok(all)
+}
+
+/// Every array that is written must show what the program does: over all inputs it neither stays as it was, nor holds one
+/// value everywhere.
+fn telling(program: &Program, all: &[Expected]) -> Result<(), Rejected> {
+    for (n, array) in program.arrays.iter().enumerate().filter(|(_, array)| array.written) {
+        let cells = || all.iter().flat_map(|case| case.after[n].cells.iter().zip(&case.input.arrays[n].cells));
+        let same = |a: &Value, b: &Value| match (a, b) {
+            (Value::Float(a), Value::Float(b)) => a.mid == b.mid,
+            (a, b) => a == b,
+        };
+        let first = cells().next().map(|(after, _)| after);
+        let idle = cells().all(|(after, before)| same(after, before));
+        let uniform = cells().all(|(after, _)| first.is_some_and(|first| same(after, first)));
+        if idle || uniform {
+            return Err(Rejected::Constant { array: array.name.clone() });
+        }
+    }
+    Ok(())
 }
 
 /// Bounds must be narrow beside the sizes of what they bound, over all inputs: in sum, and of nearly every element, lest

@@ -18,7 +18,7 @@ fn every_format_has_the_same_rows() {
         let hash = hash(&made(&folder, &settings));
         assert_eq!(*first.get_or_insert(hash.clone()), hash, "{}", format.name());
         let dataset = Dataset::open(&folder).unwrap();
-        let report = check(&dataset, Level::Types, 2, &mut |_| {}).unwrap();
+        let report = check(&dataset, Level::Types, 2, None, &mut |_| {}).unwrap();
         assert_eq!(report.findings, [], "{}", format.name());
         if format == Format::SeedJson {
             let names = listed(&folder);

@@ -1,7 +1,12 @@
 //! Datasets as files: the same rows however they are made, whole files or none, and what is wrong is said.
 
+mod claims;
+mod columns;
+mod coverage;
 mod formats;
 mod manual;
+mod pairs;
+mod workers;
 mod wrong;
 
 use std::path::{Path, PathBuf};
@@ -41,11 +46,11 @@ fn settings(count: u64, shards: u32) -> Settings {
 
 fn asked(settings: &Settings) -> Asked {
     let stop = Arc::new(AtomicBool::new(false));
-    Asked { settings: Some(settings.clone()), resume: false, part: None, jobs: 2, stop }
+    Asked { settings: Some(settings.clone()), resume: false, part: None, jobs: 2, stop, workers: None }
 }
 
 fn made(folder: &Path, settings: &Settings) -> Made {
-    make(&Place::new(folder).unwrap(), &asked(settings), &mut |_| {}).unwrap()
+    make(&Place::new(folder), &asked(settings), &mut |_| {}).unwrap()
 }
 
 fn hash(made: &Made) -> String {
@@ -75,7 +80,7 @@ fn the_set_does_not_depend_on_shards_or_threads() {
     assert_eq!(whole.manifest.as_ref().unwrap().rows, 300);
     for (shards, jobs) in [(7, 1), (64, 3)] {
         settings.shards = shards;
-        let place = Place::new(&folder(&format!("shards-{shards}"))).unwrap();
+        let place = Place::new(&folder(&format!("shards-{shards}")));
         let other = make(&place, &Asked { jobs, ..asked(&settings) }, &mut |_| {}).unwrap();
         assert_eq!(hash(&other), hash(&whole), "{shards} shards");
         assert_eq!(other.manifest.unwrap().counts(), whole.manifest.as_ref().unwrap().counts());
@@ -89,7 +94,7 @@ fn jobs_that_do_not_talk_make_the_same_set() {
     let mut settings = settings(240, 6);
     settings.seed = seed();
     let whole = hash(&made(&folder("whole"), &settings));
-    let place = Place::new(&folder("parts")).unwrap();
+    let place = Place::new(&folder("parts"));
     // The last first: nobody waits for another.
     for number in [2, 0, 1] {
         let part = Some(Part { number, of: 3 });
@@ -112,7 +117,7 @@ fn a_run_that_was_stopped_goes_on_and_makes_no_shard_twice() {
     let whole = hash(&made(&folder("unstopped"), &settings));
     let mut random = Random::new(settings.seed);
     for round in 0..if full() { 20 } else { 4 } {
-        let place = Place::new(&folder("stopped")).unwrap();
+        let place = Place::new(&folder("stopped"));
         let mut fresh = vec![];
         loop {
             let first = fresh.is_empty();

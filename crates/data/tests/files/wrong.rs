@@ -13,7 +13,7 @@ fn refused(place: &Place, asked: &Asked) -> String {
 
 #[test]
 fn what_cannot_be_is_refused_in_a_sentence() {
-    let place = Place::new(&folder("refused")).unwrap();
+    let place = Place::new(&folder("refused"));
     let part = |number, of| Some(Part { number, of });
     let cases: [(Asked, &str); 5] = [
         (asked(&settings(0, 1)), "a dataset of 0 rows was asked for"),
@@ -37,7 +37,7 @@ fn what_cannot_be_is_refused_in_a_sentence() {
     // A file stands where the folder should be.
     let file = folder("file");
     std::fs::write(&file, "").unwrap();
-    let error = Place::new(&file.join("inner")).unwrap_err().to_string();
+    let error = Place::new(&file.join("inner")).create().unwrap_err().to_string();
     assert!(error.starts_with("could not make the folder"), "{error}");
 }
 
@@ -46,7 +46,7 @@ fn another_dataset_is_not_written_over() {
     let folder = folder("mismatch");
     let settings = settings(60, 2);
     let whole = hash(&made(&folder, &settings));
-    let place = Place::new(&folder).unwrap();
+    let place = Place::new(&folder);
     assert!(refused(&place, &asked(&settings)).contains("go on with it with --resume"));
     let others: [(&str, Settings); 4] = [
         ("seed 42, not 7", Settings { seed: 7, ..settings.clone() }),
@@ -79,12 +79,12 @@ fn a_damaged_shard_is_found_and_made_again() {
         }
         std::fs::write(&path, &wrong).unwrap();
         let dataset = Dataset::open(&folder).unwrap();
-        let report = check(&dataset, Level::Types, 1, &mut |_| {}).unwrap();
+        let report = check(&dataset, Level::Types, 1, None, &mut |_| {}).unwrap();
         assert_eq!(report.findings.len(), 1, "{report:?}");
         assert_eq!(report.findings[0].file, "data/train-00001-of-00003.parquet");
         // Reading rows of it gives an error, not a panic.
         let _ = dataset.each(&mut |_| Ok(true));
-        let place = Place::new(&folder).unwrap();
+        let place = Place::new(&folder);
         let made = make(&place, &Asked { resume: true, settings: None, ..asked(&settings) }, &mut |_| {}).unwrap();
         assert_eq!((made.damaged.as_slice(), hash(&made)), (&[1][..], whole.clone()));
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
@@ -100,7 +100,7 @@ fn a_disk_that_fills_up_loses_nothing() {
     let mut failures = 0;
     // Room for a little more each time, until it is enough.
     for step in 0u64.. {
-        let place = Place::new(&folder).unwrap().with_room(2_000 + step * 30_000);
+        let place = Place::new(&folder).with_room(2_000 + step * 30_000);
         let resume = step > 0;
         match make(&place, &Asked { resume, ..asked(&settings) }, &mut |_| {}) {
             Err(Error::Io { cause, .. }) => {

@@ -1,35 +1,242 @@
-//! A C++ compiler takes every C++ text.
+//! The C++ texts, compiled by g++, give what the evaluator gives, at boundary sizes too.
 
-use std::process::Command;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use bornite_data::{Category, Row, make};
+use bornite_data::evaluate::{Ball, Contents, Value, wrapped};
+use bornite_data::program::Scalar;
+use bornite_data::verify::{Expected, expected};
+use bornite_data::{Category, Row};
 
-use crate::{full, seed};
+use crate::{full, rows, seed};
+
+/// Reads which kernel to call and what it is given, and writes what its arrays hold afterwards. The types of parameters come
+/// from the kernel itself.
+const MAIN: &str = r#"
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <tuple>
+#include <vector>
+
+static void take(void* to, size_t bytes) {
+    if (bytes && std::fread(to, 1, bytes, stdin) != bytes) std::exit(2);
+}
+
+template <class T> struct Given {
+    T value;
+    explicit Given(int) { take((void*)&value, sizeof value); }
+    void give(int) {}
+};
+
+template <class T> struct Given<T*> {
+    size_t bytes;
+    std::vector<char> memory;
+    T* value;
+    explicit Given(int) {
+        unsigned int length;
+        take(&length, 4);
+        bytes = length;
+        memory.assign(bytes + 256, 0x5a);
+        take(memory.data() + 128, bytes);
+        value = (T*)(memory.data() + 128);
+    }
+    Given(Given&& other) : bytes(other.bytes), memory(std::move(other.memory)), value((T*)(memory.data() + 128)) {}
+    void give(int number) {
+        for (size_t n = 0; n < 128; ++n) {
+            if (memory[n] != 0x5a || memory[128 + bytes + n] != 0x5a) {
+                std::fprintf(stderr, "kernel %d writes beside an array\n", number);
+                std::exit(3);
+            }
+        }
+        std::fwrite(value, 1, bytes, stdout);
+    }
+};
+
+template <class... A> void call(int number, void (*kernel)(A...)) {
+    std::tuple<Given<A>...> all{Given<A>(0)...};
+    std::apply([&](auto&... each) { kernel(each.value...); }, all);
+    std::apply([&](auto&... each) { (each.give(number), ...); }, all);
+}
+"#;
+
+/// Offsets and types of the components of an element as C++ lays out structs of numbers, and its size.
+fn layout(scalars: &[Scalar]) -> (Vec<usize>, usize) {
+    let bytes = |scalar: &Scalar| scalar.bits() as usize / 8;
+    let (mut offsets, mut at) = (vec![], 0usize);
+    for scalar in scalars {
+        at = at.next_multiple_of(bytes(scalar));
+        offsets.push(at);
+        at += bytes(scalar);
+    }
+    (offsets, at.next_multiple_of(scalars.iter().map(bytes).max().unwrap_or(1)))
+}
+
+fn packed(scalar: Scalar, value: &Value) -> Vec<u8> {
+    match (value, scalar) {
+        (Value::Float(ball), Scalar::F64) => ball.mid.to_le_bytes().to_vec(),
+        (Value::Float(ball), Scalar::F16) => half::f16::from_f64(ball.mid).to_le_bytes().to_vec(),
+        (Value::Float(ball), Scalar::BF16) => half::bf16::from_f64(ball.mid).to_le_bytes().to_vec(),
+        (Value::Float(ball), _) => (ball.mid as f32).to_le_bytes().to_vec(),
+        (Value::Int(value), _) => value.to_le_bytes()[..scalar.bits() as usize / 8].to_vec(),
+        (Value::Bool(truth), _) => vec![(*truth == Some(true)) as u8],
+        (Value::Many(_), _) => panic!("a component of components"),
+    }
+}
+
+fn array(contents: &Contents) -> Vec<u8> {
+    let (offsets, size) = layout(&contents.scalars);
+    let mut bytes = vec![0; contents.cells.len() / offsets.len() * size];
+    for (n, cell) in contents.cells.iter().enumerate() {
+        let packed = packed(contents.scalars[n % offsets.len()], cell);
+        let at = n / offsets.len() * size + offsets[n % offsets.len()];
+        bytes[at..at + packed.len()].copy_from_slice(&packed);
+    }
+    bytes
+}
+
+/// Compares what an array holds with what is expected; the first component that differs.
+fn differs(bytes: &[u8], after: &Contents) -> Option<String> {
+    let (offsets, size) = layout(&after.scalars);
+    after.cells.iter().enumerate().find_map(|(n, cell)| {
+        let scalar = after.scalars[n % offsets.len()];
+        let at = n / offsets.len() * size + offsets[n % offsets.len()];
+        let mut word = [0; 8];
+        let count = scalar.bits() as usize / 8;
+        word[..count].copy_from_slice(&bytes[at..at + count]);
+        let bits = u64::from_le_bytes(word);
+        let float = match scalar {
+            Scalar::F64 => f64::from_bits(bits),
+            Scalar::F16 => half::f16::from_bits(bits as u16).to_f64(),
+            Scalar::BF16 => half::bf16::from_bits(bits as u16).to_f64(),
+            _ => f32::from_bits(bits as u32) as f64,
+        };
+        match cell {
+            Value::Float(ball) => {
+                let Ball { mid, err } = ball.to(scalar);
+                (!((float - mid).abs() <= err)).then(|| format!("component {n} is {float}, expected {mid} ± {err}"))
+            }
+            Value::Int(value) => {
+                let found = wrapped(scalar, bits as i64);
+                (found != *value).then(|| format!("component {n} is {found}, expected {value}"))
+            }
+            Value::Bool(truth) => {
+                (Some(bits != 0) != *truth).then(|| format!("component {n} is {}, expected {truth:?}", bits != 0))
+            }
+            Value::Many(_) => Some("a component of components".into()),
+        }
+    })
+}
+
+fn program(rows: &[(Row, Vec<Expected>)]) -> String {
+    let mut text = String::from(MAIN);
+    for (n, (row, _)) in rows.iter().enumerate() {
+        let own: String =
+            row.cpp.lines().filter(|line| !line.starts_with("#include")).map(|line| format!("{line}\n")).collect();
+        text += &format!("namespace row_{n} {{\n{own}}}\n");
+    }
+    text += "int main() {\n    int number;\n    while (std::fread(&number, 4, 1, stdin) == 1) switch (number) {\n";
+    for (n, (row, _)) in rows.iter().enumerate() {
+        text += &format!("        case {n}: call({n}, row_{n}::{}); break;\n", row.name);
+    }
+    text + "    }\n}\n"
+}
+
+/// Everything that a program of several kernels is asked.
+fn questions(rows: &[(Row, Vec<Expected>)]) -> Vec<u8> {
+    let mut bytes = vec![];
+    for (n, (row, cases)) in rows.iter().enumerate() {
+        let program = &row.program;
+        for case in cases {
+            bytes.extend((n as u32).to_le_bytes());
+            for contents in &case.input.arrays {
+                let array = array(contents);
+                bytes.extend((array.len() as u32).to_le_bytes());
+                bytes.extend(array);
+            }
+            for (param, value) in program.values.iter().zip(&case.input.values) {
+                bytes.extend(packed(program.body.var(param.var).ty.element().unwrap(), value));
+            }
+            case.input.sizes.iter().for_each(|size| bytes.extend(size.to_le_bytes()));
+        }
+    }
+    bytes
+}
+
+/// How many components were compared; or what differs.
+fn compared(folder: &Path, number: usize, rows: &[(Row, Vec<Expected>)]) -> Result<usize, String> {
+    let (file, binary) = (folder.join(format!("rows{number}.cpp")), folder.join(format!("rows{number}")));
+    std::fs::write(&file, program(rows)).unwrap();
+    let flags = ["-std=c++17", "-O1", "-Wno-narrowing", "-o"];
+    let built = Command::new("g++").args(flags).arg(&binary).arg(&file).output().unwrap();
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{}", said.lines().take(40).collect::<Vec<_>>().join("\n"));
+    let mut child =
+        Command::new(&binary).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut to, asked) = (child.stdin.take().unwrap(), questions(rows));
+    let writer = std::thread::spawn(move || drop(to.write_all(&asked)));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let (mut rest, mut count) = (&output.stdout[..], 0);
+    for (row, cases) in rows {
+        for (n, case) in cases.iter().enumerate() {
+            for (param, (before, after)) in row.program.arrays.iter().zip(case.input.arrays.iter().zip(&case.after)) {
+                let told = || format!("{} input {n}, '{}': {said}\n{}", row.id(), param.name, row.cpp);
+                let bytes = array(after).len();
+                let found = rest.split_off(..bytes).ok_or_else(|| format!("it ended early: {}", told()))?;
+                let wrong = if param.written {
+                    differs(found, after)
+                } else {
+                    (found != array(before)).then(|| "it was written".into())
+                };
+                if let Some(what) = wrong {
+                    return Err(format!("{what}; {}", told()));
+                }
+                count += after.cells.len();
+            }
+        }
+    }
+    if output.status.success() && rest.is_empty() { Ok(count) } else { Err(said.into_owned()) }
+}
 
 #[test]
-fn a_compiler_takes_every_text_for_the_host() {
+fn the_texts_for_the_host_give_what_the_evaluator_gives() {
     if Command::new("g++").arg("--version").output().is_err() {
         eprintln!("skipped: there is no g++");
         return;
     }
     let seed = seed();
-    let each = if full() { 40 } else { 2 };
-    let mut rows: Vec<Row> = vec![];
-    for category in Category::ALL {
-        rows.extend((0..each).filter_map(|index| make(seed, index, &[*category]).ok()));
-    }
-    let mut text = String::from("#include <algorithm>\n#include <cmath>\n#include <cstring>\n");
-    for (n, row) in rows.iter().enumerate() {
-        let own: String =
-            row.cpp.lines().filter(|line| !line.starts_with("#include")).map(|line| format!("{line}\n")).collect();
-        text += &format!("namespace row_{n} {{\n{own}}}\n");
-    }
+    let each = if full() { 40 } else { 4 };
     let folder = std::env::temp_dir().join(format!("bornite-data-host-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("rows.cpp");
-    std::fs::write(&file, &text).unwrap();
-    let out = Command::new("g++").args(["-std=c++17", "-fsyntax-only", "-Wno-narrowing"]).arg(&file).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{}", said.lines().take(40).collect::<Vec<_>>().join("\n"));
+    let mut all: Vec<(Row, Vec<Expected>)> = vec![];
+    for category in Category::ALL {
+        let before = all.len();
+        for row in rows(seed, *category, each) {
+            // What is given up is no row.
+            if let Ok(cases) = expected(&row.program, [row.seed, row.index]) {
+                all.push((row, cases));
+            }
+        }
+        assert!(all.len() > before, "no row of {}", category.name());
+    }
+    let counts = all.chunks(54).enumerate().map(|(n, rows)| compared(&folder, n, rows));
+    let count: usize = counts.map(|count| count.unwrap_or_else(|what| panic!("{what}"))).sum();
+    println!("{} rows, {count} components", all.len());
+    assert!(count > 10_000);
+    // A text that computes something else is found, and one that writes beside its arrays.
+    let stores = |row: &Row| row.category == Category::Arithmetic && row.cpp.contains("] = ");
+    let (row, _) = all.iter_mut().find(|(row, _)| stores(row)).unwrap();
+    let right = row.cpp.clone();
+    for (wrong, expected) in [("] = 1.0f + ", "expected"), (" + 2] = ", "beside an array")] {
+        let (row, _) = all.iter_mut().find(|(row, _)| stores(row)).unwrap();
+        row.cpp = right.replace("] = ", wrong);
+        let found = compared(&folder, all.len(), &all[..8]).unwrap_err();
+        assert!(found.contains(expected), "{found}");
+    }
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use bornite_data::Random;
 use bornite_data::task::{Judge, Judgement, LONGEST, MARK, Pair, pair};
+use bornite_data::{Category, Level, Random};
 
 use crate::{full, seed};
 
@@ -111,6 +111,32 @@ fn no_answer_hangs_or_fills_memory() {
         let spent = start.elapsed();
         assert!(spent < Duration::from_secs(20), "{name}: {spent:?}");
         println!("{name}: {} in {spent:?}", judgement.to_string().lines().next().unwrap_or_default());
+    }
+}
+
+#[test]
+fn whole_rows_of_all_categories_are_judged() {
+    let seed = seed();
+    let mut random = Random::of(&[seed, 78]);
+    let each = if full() { 200 } else { 12 };
+    for category in Category::ALL {
+        let rows = (0..).filter_map(|index| bornite_data::make(seed, index, &[*category]).ok());
+        for row in rows.filter(|row| bornite_data::verify(row, Level::Run).is_ok()).take(each) {
+            let pair = Pair::whole(row);
+            let judge = Judge::new(&pair).unwrap();
+            assert_eq!(judge.judge(&pair.answer), Judgement::Right, "{}", pair.document());
+            // Half a text is none, and neither is one that reads files.
+            let half = pair.answer.split_at(pair.answer.len() * random.below(90) / 100).0;
+            for wrong in [half, &format!("#include \"/etc/passwd\"\n{}", pair.answer), &format!("{}}}", pair.answer)] {
+                assert!(matches!(judge.judge(wrong), Judgement::Unread(_)), "{wrong}");
+            }
+            // Statements that end before the first do nothing.
+            let at = pair.answer.find("__global__").unwrap();
+            let at = at + pair.answer[at..].find("{\n").unwrap() + 2;
+            let (head, rest) = pair.answer.split_at(at);
+            let idle = format!("{head}    return;\n{rest}");
+            assert!(matches!(judge.judge(&idle), Judgement::Wrong(_)), "{idle}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tokens of CUDA C++: words, numbers, signs. Knows nothing of macros or syntax.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use bornite_ir::Scalar;
 
@@ -155,10 +156,15 @@ const SIGNS: &[&str] = &[
 /// What is wrong with a character, and where.
 pub type Wrong = (Span, String, Option<&'static str>);
 
-fn word(text: &str) -> Option<&'static str> {
-    // Most names are shorter or longer than any word, or begin otherwise.
-    let first = *text.as_bytes().first()?;
-    WORDS.iter().copied().find(|word| word.as_bytes()[0] == first && *word == text)
+/// Words and signs by their first byte; signs longest first.
+static BY_FIRST: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
+    let mut by = vec![vec![]; 128];
+    WORDS.iter().chain(SIGNS).for_each(|text| by[text.as_bytes()[0] as usize].push(*text));
+    by
+});
+
+fn beginning_with(byte: u8) -> &'static [&'static str] {
+    BY_FIRST.get(byte as usize).map_or(&[], Vec::as_slice)
 }
 
 /// All tokens of a text, the last an `End`; what is no token is noted and left out.
@@ -210,7 +216,8 @@ pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Toke
                     at += 1;
                 }
                 let name = &text[start..at];
-                word(name).map_or_else(|| Kind::Name(names.intern(name)), Kind::Sign)
+                let word = beginning_with(bytes[start]).iter().find(|word| **word == name);
+                word.map_or_else(|| Kind::Name(names.intern(name)), |word| Kind::Sign(word))
             }
             b'0'..=b'9' => number(text, &mut at, wrong),
             b'.' if bytes.get(at + 1).is_some_and(u8::is_ascii_digit) => number(text, &mut at, wrong),
@@ -240,7 +247,7 @@ pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Toke
                 }
                 Kind::Int { value, scalar: Scalar::I8, hex: false }
             }
-            _ => match SIGNS.iter().find(|sign| sign.as_bytes()[0] == bytes[at] && text[at..].starts_with(**sign)) {
+            byte => match beginning_with(byte).iter().find(|sign| text[at..].starts_with(**sign)) {
                 Some(sign) => {
                     at += sign.len();
                     Kind::Sign(sign)

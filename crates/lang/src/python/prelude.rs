@@ -10,7 +10,9 @@ macro_rules! files {
 }
 
 const FILES: &[(&str, &str)] = files![
+    "curl.py",
     "decompositions.py",
+    "dense.py",
     "geometry.py",
     "matrices.py",
     "noise.py",

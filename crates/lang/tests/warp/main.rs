@@ -2,9 +2,11 @@
 //! interpreter and on the CPU compiler; and what Warp refuses (`tests/python/probes`), ours must refuse.
 #![allow(missing_docs)]
 
+mod builtins;
 #[path = "../gpu/mod.rs"]
 mod gpu;
 mod meaning;
+mod sizes;
 
 use std::path::PathBuf;
 

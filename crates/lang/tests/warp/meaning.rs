@@ -13,8 +13,63 @@ def draw(state: wp.ref[int]):
     return state
 ";
 
+const BAGS: &str = "
+@wp.struct
+class Bag:
+    data: wp.array[int]
+    n: int
+    v: wp.vec2i
+
+@wp.struct
+class Pair:
+    bag: Bag
+    k: int
+
+@wp.func
+def filled(s: Bag, i: int):
+    if i > 2:
+        s.n = s.n + 1
+    return s.n * 2
+";
+
 /// What is declared before the kernel, its body, and what instances 0 to 3 leave in `out`.
-const PROGRAMS: [(&str, &str, [i64; 4]); 12] = [
+const PROGRAMS: [(&str, &str, [i64; 4]); 22] = [
+    // Values in structs with arrays change in branches and loops, and copies of the structs do not.
+    (BAGS, "s = Bag(x, 5)\n    if i > 1:\n        s.n = 7\n    out[i] = s.n", [5, 5, 7, 7]),
+    (
+        BAGS,
+        "s = Bag(x, 5)\n    for k in range(i):\n        s.n += k\n        s.v[1] = k\n    out[i] = s.n * 10 + s.v[1]",
+        [50, 50, 61, 82],
+    ),
+    (
+        BAGS,
+        "s = Bag(x, 5)\n    t = s\n    if i > 1:\n        s.n = 9\n        t.n = s.n + 1\n        s.n = 8\n    out[i] = t.n * 10 + s.n",
+        [55, 55, 108, 108],
+    ),
+    (
+        BAGS,
+        "s = Bag(x, 5)\n    if i > 1:\n        s = Bag(x, 8 + i)\n    elif i == 1:\n        s.n = 1\n    out[i] = s.n",
+        [5, 1, 10, 11],
+    ),
+    (BAGS, "s = Bag(x, 5)\n    if i > 1:\n        s.data[i] = 3\n    out[i] = s.data[i] + s.n", [5, 5, 8, 8]),
+    (
+        BAGS,
+        "p = Pair(Bag(out, 2), 3)\n    while p.bag.n < 2 * i:\n        p.bag.n += 3\n        p.k *= 2\n    p.bag.data[i] = p.bag.n * 10 + p.k",
+        [23, 23, 56, 92],
+    ),
+    (BAGS, "s = Bag(x, i)\n    a = filled(s, i)\n    out[i] = a", [0, 2, 4, 8]),
+    // Slices and ranges by their names.
+    (
+        "",
+        "a = out[slice(0, 4, 3)]\n    b = out[wp.slice(1, 4, 1)]\n    if i == 3:\n        b[2] = len(a) * 10 + len(b)",
+        [0, 0, 0, 23],
+    ),
+    ("", "v = wp.vec4i(1, 2, 3, 4)\n    out[i] = v[slice(1, 3)][1] + i", [3, 4, 5, 6]),
+    (
+        "",
+        "n = int(0)\n    for k in wp.reversed(wp.range(1, i, 1)):\n        n = n * 10 + k\n    out[i] = n",
+        [0, 0, 1, 21],
+    ),
     (DRAWS, "s = int(i)\n    y = draw(s) if i > 1 else 0\n    out[i] = s * 100 + y", [0, 100, 707, 1010]),
     (DRAWS, "s = int(i)\n    y = 0 if i > 1 else draw(s)\n    out[i] = s * 100 + y", [101, 404, 200, 300]),
     (DRAWS, "s = int(i)\n    if i > 1 and draw(s) > 7:\n        s += 50\n    out[i] = s", [0, 1, 7, 60]),

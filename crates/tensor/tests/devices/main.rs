@@ -48,7 +48,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 109] = [
+const SUITE: [(&str, Body); 110] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -56,6 +56,7 @@ const SUITE: [(&str, Body); 109] = [
     ("rows::bad_index_is_an_error", rows::bad_index_is_an_error),
     ("fuzz::random_kernels", fuzz::random_kernels),
     ("modules::launches", modules::launches),
+    ("modules::at_once_or_later", modules::at_once_or_later),
     ("modules::traced_and_recorded", modules::traced_and_recorded),
     ("modules::a_bad_index_changes_nothing", modules::a_bad_index_changes_nothing),
     ("modules::what_does_not_fit_is_an_error", modules::what_does_not_fit_is_an_error),

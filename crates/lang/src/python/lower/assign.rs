@@ -4,7 +4,7 @@ use bornite_ir::{Atomic, Stmt as Ir};
 use ruff_python_ast::{Expr, Operator, StmtAssign, StmtAugAssign};
 use ruff_text_size::Ranged;
 
-use super::value::{Element, Run, Step, Val};
+use super::value::{Binding, Element, Run, Step, Val};
 use super::{Lower, Lowers};
 use crate::python::types::{Ty, spelled};
 
@@ -117,7 +117,7 @@ impl<'p> Lower<'p> {
         target: &'p Expr,
         at: &'p Expr,
     ) -> Lowers {
-        let Some(Ok(mut whole)) = self.read_name(name) else {
+        let Some(Binding::Val(mut whole)) = self.frame().names.get(name).cloned() else {
             return self.fail(target, format!("'{name}' has no value"), "", None);
         };
         let mut place = &mut whole;
@@ -128,12 +128,17 @@ impl<'p> Lower<'p> {
             }
         }
         let new = match (&*place, val) {
-            (Val::Run(old), val) => {
-                let old = old.clone();
+            (Val::Run(_) | Val::Held(..), val) => {
+                let old = self.value(place.clone(), target)?;
                 let run = self.value(val, at)?;
                 let wanted = path.last().map_or(old.ty, |step| step.ty());
                 let run = self.as_part(run, wanted, target, at)?;
-                Val::Run(Run::new(self.with_part(&old, path, run.id, target)?, old.ty))
+                let id = self.with_part(&old, path, run.id, target)?;
+                if let Val::Held(local, _) = place {
+                    self.w.b.assign(*local, id);
+                    return Ok(());
+                }
+                Val::Run(Run::new(id, old.ty))
             }
             (Val::Array(_), val @ Val::Array(_)) => val,
             _ => return self.fail(target, "this cannot be assigned to".into(), "", None),
@@ -314,10 +319,12 @@ impl<'p> Lower<'p> {
             Expr::Subscript(subscript) => (&subscript.value, &subscript.slice),
             Expr::Attribute(attribute) => (&attribute.value, target),
             Expr::Name(name) => {
+                if let Some(Binding::Val(Val::Aggregate(..))) = self.frame().names.get(name.id.as_str()) {
+                    return Ok((Root::Aggregate(name.id.as_str().to_owned(), vec![]), vec![]));
+                }
                 return match self.eval(target)? {
                     Val::Run(run) => Ok((Root::Name(name.id.as_str().to_owned(), run), vec![])),
                     Val::Array(array) => Ok((Root::Array(array), vec![])),
-                    Val::Aggregate(..) => Ok((Root::Aggregate(name.id.as_str().to_owned(), vec![]), vec![])),
                     Val::Element(element) => Ok((Root::Element(element), vec![])),
                     Val::Shape(_) => self.fail(target, "a shape cannot be changed".into(), "", None),
                     _ => self.fail(target, format!("'{}' cannot be changed", name.id.as_str()), "a constant", None),
@@ -386,9 +393,8 @@ impl<'p> Lower<'p> {
     }
 
     fn aggregate_at(&mut self, name: &str, fields: &[u32], at: &impl Ranged) -> Lowers<Val> {
-        let mut val = match self.read_name(name) {
-            Some(val) => val?,
-            None => return self.fail(at, format!("'{name}' has no value"), "", None),
+        let Some(Binding::Val(mut val)) = self.frame().names.get(name).cloned() else {
+            return self.fail(at, format!("'{name}' has no value"), "", None);
         };
         for &n in fields {
             val = match val {
@@ -396,7 +402,7 @@ impl<'p> Lower<'p> {
                 _ => return self.fail(at, "there is no such field".into(), "", None),
             };
         }
-        Ok(val)
+        Ok(if let Val::Held(..) = val { self.seen(val) } else { val })
     }
 
     /// A part of a value in a struct with arrays.

@@ -73,33 +73,55 @@ impl<'p> Lower<'p> {
                 }
             }
             Fixed::Type(pattern) => self.construct(pattern, call, expr),
+            Fixed::Builtin(name) if matches!(name.as_str(), "range" | "reversed" | "slice") => {
+                self.python_call(&name, call, expr)
+            }
             Fixed::Builtin(name) => self.builtin(&name, call, expr),
-            Fixed::Python(name) => match name.as_str() {
-                "range" => self.range(call),
-                "len" | "abs" | "min" | "max" | "round" | "print" => self.builtin(&name, call, expr),
-                "reversed" => match call.arguments.args.first().map(|arg| self.eval(arg)) {
-                    Some(Ok(Val::Range(runs, backwards))) => Ok(Val::Range(runs, !backwards)),
-                    Some(Err(noted)) => Err(noted),
-                    _ => self.fail(expr, "only a range can be reversed".into(), "", None),
-                },
-                "type" => {
-                    let Some(arg) = call.arguments.args.first() else {
-                        return self.fail(expr, "type takes a value".into(), "", None);
-                    };
-                    let run = self.evaluated(arg)?;
-                    Ok(Val::Fixed(Fixed::Type(Pattern::of(run.ty))))
-                }
-                _ => {
-                    let hint = "functions for kernels are decorated with @wp.func".to_owned();
-                    let what = format!("'{name}' is not a function of the dialect");
-                    self.fail(call.func.as_ref(), what, "cannot be called in a kernel", Some(hint))
-                }
-            },
+            Fixed::Python(name) => self.python_call(&name, call, expr),
             Fixed::Kernel(name) => {
                 let hint = "make it a function with @wp.func".to_owned();
                 self.fail(call.func.as_ref(), format!("'{name}' is a kernel"), "cannot be called", Some(hint))
             }
             _ => self.fail(call.func.as_ref(), "this cannot be called".into(), "a function is expected", None),
+        }
+    }
+
+    /// A call of one of Python's own functions.
+    fn python_call(&mut self, name: &str, call: &'p ExprCall, expr: &'p Expr) -> Lowers<Val> {
+        match name {
+            "range" => self.range(call),
+            "slice" => {
+                let parts: Vec<Option<&'p Expr>> = call.arguments.args.iter().map(Some).collect();
+                match &parts[..] {
+                    [_] => self.slice([None, parts[0], None]),
+                    [start, end] => self.slice([*start, *end, None]),
+                    [start, end, step] => self.slice([*start, *end, *step]),
+                    _ => self.fail(
+                        expr,
+                        format!("slice takes one to three numbers, {} are given", parts.len()),
+                        "",
+                        None,
+                    ),
+                }
+            }
+            "len" | "abs" | "min" | "max" | "round" | "print" => self.builtin(name, call, expr),
+            "reversed" => match call.arguments.args.first().map(|arg| self.eval(arg)) {
+                Some(Ok(Val::Range(runs, backwards))) => Ok(Val::Range(runs, !backwards)),
+                Some(Err(noted)) => Err(noted),
+                _ => self.fail(expr, "only a range can be reversed".into(), "", None),
+            },
+            "type" => {
+                let Some(arg) = call.arguments.args.first() else {
+                    return self.fail(expr, "type takes a value".into(), "", None);
+                };
+                let run = self.evaluated(arg)?;
+                Ok(Val::Fixed(Fixed::Type(Pattern::of(run.ty))))
+            }
+            _ => {
+                let hint = "functions for kernels are decorated with @wp.func".to_owned();
+                let what = format!("'{name}' is not a function of the dialect");
+                self.fail(call.func.as_ref(), what, "cannot be called in a kernel", Some(hint))
+            }
         }
     }
 
@@ -245,6 +267,7 @@ impl<'p> Lower<'p> {
             Val::Fixed(Fixed::Type(pattern)) => format!("type {}", pattern.name(&self.struct_name())),
             Val::Fixed(Fixed::Functions(_) | Fixed::Builtin(_)) => "function".into(),
             Val::Fixed(_) => "constant".into(),
+            Val::Held(_, ty) => self.type_name(*ty),
             Val::Range(..) | Val::Slice(_) => "range".into(),
         }
     }

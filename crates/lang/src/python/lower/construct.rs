@@ -12,7 +12,9 @@ use crate::python::types::{Pattern, Ty, scalar_name, zeros};
 impl<'p> Lower<'p> {
     pub(super) fn construct(&mut self, pattern: Pattern, call: &'p ExprCall, expr: &'p Expr) -> Lowers<Val> {
         if let Pattern::Array(..) = pattern {
-            return self.fail(expr, "arrays are not made in kernels".into(), "", Some("pass it as a parameter".into()));
+            let hint = "pass it as a parameter, or take a part of one: a[2:5]".to_owned();
+            let what = "wp.array(…) in a kernel is not supported".to_owned();
+            return self.fail(expr, what, "there are no pointers to make one of", Some(hint));
         }
         if let Pattern::Foreign(name) = &pattern {
             // A block has one thread, so a tile of what each thread has is that.

@@ -9,7 +9,7 @@ use super::scan::key;
 use super::value::{Axis, Run, Val};
 use super::{Lower, Lowers, Noted};
 use crate::python::fixed::Fixed;
-use crate::python::types::{I32, Ty};
+use crate::python::types::I32;
 
 /// Turns of a loop that are written out at most.
 const MAX_UNROLL: i64 = 16;
@@ -202,12 +202,11 @@ impl<'p> Lower<'p> {
             self.w.b.assign(local, old.id);
             self.frame().names.insert(name.into(), super::value::Binding::Local(local, old.ty));
         }
-        let ty = runs[1].ty;
         let [start, end, step] = [runs[0].id, runs[1].id, runs[2].id];
         let step_known = self.w.b.known(step).map(|value| value.as_i64());
         let zero = self.w.constant(Value::int(Scalar::I32, 0));
-        let simple = self.w.b.known(start) == Some(Value::int(Scalar::I32, 0)) && step_known == Some(1) && ty == I32;
-        let count = if simple { end } else { self.turn_count(start, end, step, step_known, ty) };
+        let simple = self.w.b.known(start) == Some(Value::int(Scalar::I32, 0)) && step_known == Some(1);
+        let count = if simple { end } else { self.turn_count(start, end, step, step_known) };
         let count = self.cast_id(self.index, count);
         let counter = self.w.b.open_loop(&super::ir_name(name));
         // The builder opened the block of the loop; names belong to one here too.
@@ -227,11 +226,10 @@ impl<'p> Lower<'p> {
         let i = if simple {
             turn
         } else {
-            let turn = self.cast_id(ty.scalar().unwrap_or(Scalar::I32), turn);
             let moved = if step_known == Some(1) { turn } else { self.op(Op::Mul, &[turn, step]) };
             if start == zero { moved } else { self.op(Op::Add, &[start, moved]) }
         };
-        let bound = self.loop_variable(name, Val::Run(Run::new(i, ty)), each);
+        let bound = self.loop_variable(name, Val::Run(Run::new(i, I32)), each);
         let inner = bound.and_then(|()| self.stmts(&each.body));
         self.frame().loops.pop();
         let body = self.close_block();
@@ -241,14 +239,14 @@ impl<'p> Lower<'p> {
     }
 
     /// How often a range is gone through.
-    fn turn_count(&mut self, start: ExprId, end: ExprId, step: ExprId, known: Option<i64>, ty: Ty) -> ExprId {
-        let scalar = ty.scalar().unwrap_or(Scalar::I32);
-        let [zero, one] = [0, 1].map(|n| self.w.constant(Value::int(scalar, n)));
+    fn turn_count(&mut self, start: ExprId, end: ExprId, step: ExprId, known: Option<i64>) -> ExprId {
+        let [zero, one] = [0, 1].map(|n| self.int(n));
         let up = |me: &mut Self, from: ExprId, to: ExprId, by: ExprId| {
+            // One more than the steps that fit before the last place: to round up by adding first could wrap.
             let way = me.op(Op::Sub, &[to, from]);
-            let less = me.op(Op::Sub, &[by, one]);
-            let sum = me.op(Op::Add, &[way, less]);
-            let count = me.op(Op::Div, &[sum, by]);
+            let last = me.op(Op::Sub, &[way, one]);
+            let steps = me.op(Op::Div, &[last, by]);
+            let count = me.op(Op::Add, &[steps, one]);
             let some = me.op(Op::Lt, &[from, to]);
             me.op(Op::Select, &[some, count, zero])
         };
@@ -285,26 +283,19 @@ impl<'p> Lower<'p> {
             if run.constant.is_none() && is_literal(arg) {
                 run.constant = self.fixed(arg, true).ok();
             }
-            if !run.ty.is_int() {
+            // As in Warp; one of 64 bits could be longer than there are indices.
+            if run.ty != I32 {
                 let what = format!("a range of {}", self.type_name(run.ty));
-                return self.fail(arg, what, "integers are expected", Some("convert it: int(…)".into()));
+                return self.fail(arg, what, "int32 is expected", Some("convert it: int(…)".into()));
             }
             runs.push(run);
         }
         let (zero, one) = (self.run_int(0), self.run_int(1));
-        let mut all = match runs.len() {
+        let all = match runs.len() {
             1 => vec![zero, runs.remove(0), one],
             2 => vec![runs.remove(0), runs.remove(0), one],
             _ => runs,
         };
-        // All of one type: that of the end.
-        let ty = all[1].ty;
-        for run in &mut all {
-            if run.ty != ty {
-                run.id = self.cast_id(ty.scalar().unwrap_or(Scalar::I32), run.id);
-                run.ty = ty;
-            }
-        }
         Ok(Val::Range(all, false))
     }
 

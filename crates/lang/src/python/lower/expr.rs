@@ -38,28 +38,31 @@ impl<'p> Lower<'p> {
                 let vals = all.elts.iter().map(|one| self.eval(one)).collect::<Vec<_>>();
                 Ok(Val::Tuple(vals.into_iter().collect::<Lowers<Vec<_>>>()?))
             }
-            Expr::Slice(slice) => {
-                let mut parts: [Option<Run>; 3] = [None, None, None];
-                for (part, given) in parts.iter_mut().zip([&slice.lower, &slice.upper, &slice.step]) {
-                    if let Some(given) = given {
-                        let val = self.eval(given)?;
-                        let mut run = self.value(val, given.as_ref())?;
-                        if !run.ty.is_int() {
-                            return self.fail(given.as_ref(), "a slice of what is no integer".into(), "", None);
-                        }
-                        if run.constant.is_none() {
-                            run.constant = self.w.b.known(run.id).map(|v| Fixed::Int(v.as_i64()));
-                        }
-                        *part = Some(run);
-                    }
-                }
-                Ok(Val::Slice(Box::new(parts)))
-            }
+            Expr::Slice(slice) => self.slice([slice.lower.as_deref(), slice.upper.as_deref(), slice.step.as_deref()]),
             other => {
                 let (what, hint) = named(other);
                 self.fail(other, format!("{what} is not supported in kernels"), "not in the dialect", hint)
             }
         }
+    }
+
+    /// A slice from its start, end and step, each of which may be left out.
+    pub(super) fn slice(&mut self, given: [Option<&'p Expr>; 3]) -> Lowers<Val> {
+        let mut parts: [Option<Run>; 3] = [None, None, None];
+        for (part, given) in parts.iter_mut().zip(given) {
+            let Some(given) = given else { continue };
+            let mut run = self.evaluated(given)?;
+            // As in Warp; one of 64 bits could lie beyond every array.
+            if run.ty != I32 {
+                let what = format!("a slice by {}", self.type_name(run.ty));
+                return self.fail(given, what, "int32 is expected", Some("convert it: int(…)".into()));
+            }
+            if run.constant.is_none() {
+                run.constant = self.w.b.known(run.id).map(|v| Fixed::Int(v.as_i64()));
+            }
+            *part = Some(run);
+        }
+        Ok(Val::Slice(Box::new(parts)))
     }
 
     fn name(&mut self, name: &str, at: &'p Expr) -> Lowers<Val> {
@@ -125,6 +128,7 @@ impl<'p> Lower<'p> {
             Val::Aggregate(..) => {
                 self.fail(at, "a struct with arrays is no value".into(), "name one of its fields", None)
             }
+            Val::Held(local, ty) => Ok(Run::new(self.w.b.read(local), ty)),
             Val::Range(..) | Val::Slice(_) => self.fail(at, "a range is no value".into(), "", None),
             Val::Fixed(fixed) => {
                 let what = match &fixed {
@@ -354,13 +358,18 @@ impl<'p> Lower<'p> {
                     _ => return self.fail(&at, what, "", None),
                 },
             },
+            // Only the field that is asked for is read.
+            Expr::Name(base) => match self.frame().names.get(base.id.as_str()) {
+                Some(Binding::Val(whole @ Val::Aggregate(..))) => whole.clone(),
+                _ => self.eval(of)?,
+            },
             _ => self.eval(of)?,
         };
         match val {
             Val::Array(array) => self.array_attribute(array, name, expr),
             Val::Aggregate(n, mut vals) => {
                 let at = self.field_number(n, name, expr)?;
-                Ok(vals.swap_remove(at as usize))
+                Ok(self.seen(vals.swap_remove(at as usize)))
             }
             Val::Element(mut element) => {
                 if let Some(ty) = self.dtype(element.ty(), name) {

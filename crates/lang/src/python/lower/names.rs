@@ -7,7 +7,7 @@ use bornite_ir::{LocalId, Value};
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::scan::{Block, Change, Homes, arguments, changed, key};
+use super::scan::{Block, Change, Homes, arguments, changed, key, way};
 use super::value::{Binding, Run, Val, literal};
 use super::{Lower, Lowers, Noted, ir_name};
 use crate::python::fixed::Fixed;
@@ -200,11 +200,16 @@ impl<'p> Lower<'p> {
             frame.names.insert(name.into(), Binding::Val(val));
             return Ok(());
         }
+        if takes(old, &val) {
+            let old = old.clone();
+            self.refill(&old, &val);
+            return Ok(());
+        }
         let (kind, hint) = match old {
             Val::Array(_) => ("an array", "use each array in a branch of its own, or choose between elements"),
             Val::Aggregate(..) => (
                 "a struct with arrays",
-                "copy the field to a variable before the branch or loop, and change that: n = s.n",
+                "its values may change there, its arrays may not: use each array in a branch of its own",
             ),
             Val::Tuple(_) => ("a tuple", "give each of its values a name of its own"),
             _ => ("known only while the kernel is made", "assign it before the branch or loop"),
@@ -246,7 +251,23 @@ impl<'p> Lower<'p> {
         let mut done: Vec<&str> = vec![];
         let mut failed = false;
         for (name, change) in names {
-            let Some(Binding::Val(Val::Run(run))) = self.frame().names.get(name).cloned() else { continue };
+            let run = match self.frame().names.get(name).cloned() {
+                Some(Binding::Val(Val::Run(run))) => run,
+                Some(Binding::Val(whole @ Val::Aggregate(..))) => {
+                    let fields = match change {
+                        Change::Named => Some(vec![]),
+                        Change::Part(target) => self.changed_field(&whole, target),
+                        Change::Passed(_) => None,
+                    };
+                    match fields.map(|fields| self.held(name, whole, &fields)) {
+                        Some(Ok(held)) => _ = self.frame().names.insert(name.into(), Binding::Val(held)),
+                        Some(Err(Noted)) => failed = true,
+                        None => {}
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
             let renamed = matches!(change, Change::Named);
             if matches!(change, Change::Passed(callee) if !self.takes_variables(callee)) {
                 continue;
@@ -276,6 +297,62 @@ impl<'p> Lower<'p> {
         if failed { Err(Noted) } else { Ok(()) }
     }
 
+    /// The way through the fields of a struct with arrays to what a target changes, if that is no array.
+    fn changed_field(&mut self, whole: &Val, target: &'p Expr) -> Option<Vec<u32>> {
+        let (mut val, mut fields) = (whole, vec![]);
+        for step in &way(target)[1..] {
+            let (Val::Aggregate(n, vals), Expr::Attribute(attribute)) = (val, *step) else { break };
+            let names = self.fields_of(*n, target).ok()?;
+            let at = names.iter().position(|(name, _)| name == attribute.attr.as_str())?;
+            fields.push(at as u32);
+            val = vals.get(at)?;
+        }
+        (!matches!(val, Val::Array(_))).then_some(fields)
+    }
+
+    /// A struct with arrays whose values, from those fields on, are variables.
+    fn held(&mut self, name: &str, whole: Val, fields: &[u32]) -> Lowers<Val> {
+        Ok(match whole {
+            Val::Run(run) => {
+                let at = self.frame().at;
+                let local = self.variable(name, &run, &at)?;
+                self.w.b.assign(local, run.id);
+                Val::Held(local, run.ty)
+            }
+            Val::Aggregate(n, mut vals) => {
+                let range = match fields.first() {
+                    Some(&at) => at as usize..at as usize + 1,
+                    None => 0..vals.len(),
+                };
+                for val in &mut vals[range] {
+                    *val = self.held(name, val.clone(), fields.get(1..).unwrap_or_default())?;
+                }
+                Val::Aggregate(n, vals)
+            }
+            other => other,
+        })
+    }
+
+    /// What a struct with arrays holds now.
+    pub(super) fn seen(&mut self, val: Val) -> Val {
+        match val {
+            Val::Held(local, ty) => Val::Run(Run::new(self.w.b.read(local), ty)),
+            Val::Aggregate(n, vals) => Val::Aggregate(n, vals.into_iter().map(|val| self.seen(val)).collect()),
+            other => other,
+        }
+    }
+
+    /// Assigns to the variables of a struct with arrays.
+    fn refill(&mut self, old: &Val, new: &Val) {
+        match (old, new) {
+            (Val::Held(local, _), Val::Run(run)) => self.w.b.assign(*local, run.id),
+            (Val::Aggregate(_, old), Val::Aggregate(_, new)) => {
+                old.iter().zip(new).for_each(|(old, new)| self.refill(old, new));
+            }
+            _ => {}
+        }
+    }
+
     /// Whether a function changes variables that it is given.
     fn takes_variables(&mut self, callee: &'p Expr) -> bool {
         let ids = match self.fixed(callee, true) {
@@ -293,7 +370,10 @@ impl<'p> Lower<'p> {
     /// The value of a name; `None` if it is not a variable of the function.
     pub(super) fn read_name(&mut self, name: &str) -> Option<Lowers<Val>> {
         match self.frame().names.get(name)? {
-            Binding::Val(val) => Some(Ok(val.clone())),
+            Binding::Val(val) => {
+                let val = val.clone();
+                Some(Ok(self.seen(val)))
+            }
             Binding::Local(local, ty) => {
                 let (local, ty) = (*local, *ty);
                 let id = self.w.b.read(local);
@@ -310,6 +390,17 @@ impl<'p> Lower<'p> {
         for (name, _) in names {
             self.frame().names.entry(name.into()).or_insert(Binding::Broken);
         }
+    }
+}
+
+/// Whether a struct with arrays can become another by assigning to its variables.
+fn takes(old: &Val, new: &Val) -> bool {
+    match (old, new) {
+        (Val::Held(_, ty), Val::Run(run)) => *ty == run.ty,
+        (Val::Aggregate(n, old), Val::Aggregate(m, new)) => {
+            n == m && old.iter().zip(new).all(|(old, new)| takes(old, new))
+        }
+        (old, new) => old == new,
     }
 }
 

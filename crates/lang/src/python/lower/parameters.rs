@@ -129,8 +129,14 @@ impl<'p> Lower<'p> {
         let mut extents = vec![];
         let mut dims = vec![];
         for n in 0..rank {
-            let (extent, extent_value) = self.sized(format!("{told}_shape{n}"));
-            let stride = if n + 1 == rank { Extent::Const(1) } else { self.sized(format!("{told}_stride{n}")).0 };
+            let (extent, extent_value) = self.sized(format!("{told}_shape{n}"), &format!("a size of '{name}'"), at)?;
+            let stride = if n + 1 == rank {
+                Extent::Const(1)
+            } else {
+                self.w.b.value(format!("{told}_stride{n}"), self.index);
+                self.values += 1;
+                Extent::Value(self.values - 1)
+            };
             dims.push(Dim { extent, stride });
             extents.push(extent_value);
         }
@@ -147,30 +153,38 @@ impl<'p> Lower<'p> {
         self.fail(at, format!("{what} is {size}; {most} is the most"), "", Some(hint))
     }
 
-    /// A size that the call gives.
-    fn sized(&mut self, name: String) -> (Extent, ExprId) {
+    /// A size that the call gives. With indices of 64 bits the call could give one that the dialect's int has no room for,
+    /// and nothing would notice.
+    fn sized(&mut self, name: String, what: &str, at: &impl Ranged) -> Lowers<(Extent, ExprId)> {
+        if self.index != Scalar::I32 {
+            let what = format!("{what} is left to the call, where indices are {}", self.index);
+            let hint = "tell all sizes: they are int32 in the dialect, and a larger one is an error then".to_owned();
+            return self.fail(at, what, "", Some(hint));
+        }
         let id = self.w.b.value(name, self.index);
         self.values += 1;
-        let id = self.as_i32(id);
-        (Extent::Value(self.values - 1), id)
+        Ok((Extent::Value(self.values - 1), id))
     }
 
-    /// An index as the dialect's int.
+    /// An index, known to be that small, as the dialect's int.
     pub(super) fn as_i32(&mut self, id: ExprId) -> ExprId {
         if self.index == Scalar::I32 { id } else { self.w.emit(&Tree::done(id, self.index).cast(Scalar::I32)) }
     }
 
     pub(super) fn launch_sizes(&mut self) -> Lowers {
+        let at = self.frame().at;
         if self.request.dims.is_empty() {
             // Known to the call only: the number of instances, and each size where there are several.
             let rank = self.frames.last().map_or(1, |frame| tid_rank(&frame.func.def.body));
-            let (count, id) = self.sized("launch_count".into());
+            let (count, id) = self.sized("launch_count".into(), "the number of instances of the launch", &at)?;
             self.w.b.count(count);
-            self.launch =
-                if rank == 1 { vec![id] } else { (0..rank).map(|n| self.sized(format!("launch_dim{n}")).1).collect() };
+            self.launch = vec![id];
+            if rank > 1 {
+                let mut size = |n: usize| self.sized(format!("launch_dim{n}"), "a size of the launch", &at);
+                self.launch = (0..rank).map(|n| size(n).map(|(_, id)| id)).collect::<Lowers<_>>()?;
+            }
             return Ok(());
         }
-        let at = self.frame().at;
         // The place of an instance is counted as one number before it is taken apart.
         let count = self.request.dims.iter().fold(1i128, |n, size| n.saturating_mul((*size).into()));
         self.known_size(count, "the number of instances of the launch", &at)?;

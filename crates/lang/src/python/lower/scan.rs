@@ -128,8 +128,8 @@ impl<'a> Visitor<'a> for Uses<'a> {
 pub(crate) enum Change<'a> {
     /// It names another value.
     Named,
-    /// A part of its value changes.
-    Part,
+    /// A part of its value changes, which is that.
+    Part(&'a Expr),
     /// It is passed to that function.
     Passed(&'a Expr),
 }
@@ -187,19 +187,27 @@ fn targets<'a>(target: &'a Expr, out: &mut Vec<(&'a str, Change<'a>)>) {
     match target {
         Expr::Name(name) => out.push((name.id.as_str(), Change::Named)),
         Expr::Tuple(all) => all.elts.iter().for_each(|one| targets(one, out)),
-        Expr::Subscript(inner) => base(&inner.value, out),
-        Expr::Attribute(inner) => base(&inner.value, out),
+        Expr::Subscript(_) | Expr::Attribute(_) => {
+            if let Some(Expr::Name(name)) = way(target).first() {
+                out.push((name.id.as_str(), Change::Part(target)));
+            }
+        }
         _ => {}
     }
 }
 
-fn base<'a>(expr: &'a Expr, out: &mut Vec<(&'a str, Change<'a>)>) {
-    match expr {
-        Expr::Name(name) => out.push((name.id.as_str(), Change::Part)),
-        Expr::Subscript(inner) => base(&inner.value, out),
-        Expr::Attribute(inner) => base(&inner.value, out),
-        _ => {}
+/// What an expression is a part of, the parts on the way, and itself.
+pub(crate) fn way(expr: &Expr) -> Vec<&Expr> {
+    let mut all = vec![expr];
+    while let Some(Expr::Subscript(_) | Expr::Attribute(_)) = all.last() {
+        match all[all.len() - 1] {
+            Expr::Subscript(inner) => all.push(&inner.value),
+            Expr::Attribute(inner) => all.push(&inner.value),
+            _ => break,
+        }
     }
+    all.reverse();
+    all
 }
 
 /// Calls may change variables that they are given, such as the state of random numbers.

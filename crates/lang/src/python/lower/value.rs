@@ -93,6 +93,9 @@ pub(crate) enum Val {
     Tuple(Vec<Val>),
     /// A struct with arrays in it, by its fields.
     Aggregate(u32, Vec<Val>),
+    /// A field of such a struct that changes in a branch or a loop. Found where a name is bound only: whoever reads it
+    /// gets what it holds then.
+    Held(LocalId, Ty),
     /// What only exists while the kernel is made.
     Fixed(Fixed),
     /// `range(…)` as a value: start, end, step; and whether it runs backwards.

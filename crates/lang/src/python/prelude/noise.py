@@ -27,22 +27,22 @@ def noise_corner(state: wp.uint32, i: int, x: float):
 
 
 @wp.func
-def noise_corner(state: wp.uint32, i: int, j: int, d: wp.vec2):
+def noise_gradient(state: wp.uint32, i: int, j: int):
     a = rand_next((wp.uint32(i) * PRIME_X) ^ (wp.uint32(j) * PRIME_Y + state))
     b = rand_next(a)
-    return wp.dot(wp.normalize(wp.vec2(noise_drawn(a), noise_drawn(b))), d)
+    return wp.normalize(wp.vec2(noise_drawn(a), noise_drawn(b)))
 
 
 @wp.func
-def noise_corner(state: wp.uint32, i: int, j: int, k: int, d: wp.vec3):
+def noise_gradient(state: wp.uint32, i: int, j: int, k: int):
     a = rand_next((wp.uint32(i) * PRIME_X) ^ (wp.uint32(j) * PRIME_Y) ^ (wp.uint32(k) * PRIME_Z + state))
     b = rand_next(a)
     c = rand_next(b)
-    return wp.dot(wp.normalize(wp.vec3(noise_drawn(a), noise_drawn(b), noise_drawn(c))), d)
+    return wp.normalize(wp.vec3(noise_drawn(a), noise_drawn(b), noise_drawn(c)))
 
 
 @wp.func
-def noise_corner(state: wp.uint32, i: int, j: int, k: int, l: int, d: wp.vec4):
+def noise_gradient(state: wp.uint32, i: int, j: int, k: int, l: int):
     a = rand_next(
         (wp.uint32(i) * PRIME_X)
         ^ (wp.uint32(j) * PRIME_Y)
@@ -52,7 +52,22 @@ def noise_corner(state: wp.uint32, i: int, j: int, k: int, l: int, d: wp.vec4):
     b = rand_next(a)
     c = rand_next(b)
     e = rand_next(c)
-    return wp.dot(wp.normalize(wp.vec4(noise_drawn(a), noise_drawn(b), noise_drawn(c), noise_drawn(e))), d)
+    return wp.normalize(wp.vec4(noise_drawn(a), noise_drawn(b), noise_drawn(c), noise_drawn(e)))
+
+
+@wp.func
+def noise_corner(state: wp.uint32, i: int, j: int, d: wp.vec2):
+    return wp.dot(noise_gradient(state, i, j), d)
+
+
+@wp.func
+def noise_corner(state: wp.uint32, i: int, j: int, k: int, d: wp.vec3):
+    return wp.dot(noise_gradient(state, i, j, k), d)
+
+
+@wp.func
+def noise_corner(state: wp.uint32, i: int, j: int, k: int, l: int, d: wp.vec4):
+    return wp.dot(noise_gradient(state, i, j, k, l), d)
 
 
 @wp.func

@@ -82,6 +82,79 @@ def randn(state: wp.ref[wp.uint32]):
 
 
 @wp.func
+def log_gamma(x: float):
+    """By Stirling's series, which needs an argument of about 7: smaller ones are moved up by whole steps."""
+    steps = wp.max(int(7.0 - x), 0)
+    at = float(x + float(steps))
+    square = (1.0 / at) * (1.0 / at)
+    series = -1.39243221690590 * square + 0.1796443723688307
+    series = series * square - 0.02955065359477124
+    series = series * square + 0.006410256410256410
+    series = series * square - 0.001917526917526918
+    series = series * square + 0.0008417508417508418
+    series = series * square - 0.0005952380952380952
+    series = series * square + 0.0007936507936507937
+    series = series * square - 0.002777777777777778
+    series = series * square + 0.08333333333333333
+    total = float(series / at + 0.9189385332046727 + (at - 0.5) * wp.log(at) - at)
+    for n in range(steps):
+        at -= 1.0
+        total -= wp.log(at)
+    return wp.where(x == 1.0 or x == 2.0, 0.0, total)
+
+
+@wp.func
+def poisson_few(state: wp.ref[wp.uint32], mean: float):
+    """How many draws in [0, 1) it takes until their product is small enough, less one."""
+    s = rand_next(wp.uint32(state))
+    least = wp.exp(-mean)
+    product = float(rand_unit(s))
+    count = int(0)
+    while product > least:
+        s = rand_next(s)
+        product *= rand_unit(s)
+        count += 1
+    state = s
+    return wp.uint32(count)
+
+
+@wp.func
+def poisson_many(state: wp.ref[wp.uint32], mean: float):
+    """Hörmann's rejection, "The transformed rejection method for generating Poisson random variables" (1993), algorithm PTRS."""
+    b = 0.931 + 2.53 * wp.sqrt(mean)
+    a = -0.059 + 0.02483 * b
+    log_inverse_alpha = wp.log(1.1239 + 1.1328 / (b - 3.4))
+    quick = 0.9277 - 3.6224 / (b - 2.0)
+    s = wp.uint32(state)
+    k = float(-1.0)
+    accepted = bool(False)
+    while not accepted:
+        s = rand_next(s)
+        u = rand_unit(s) - 0.5
+        s = rand_next(s)
+        v = rand_unit(s)
+        us = 0.5 - wp.abs(u)
+        k = wp.floor((2.0 * a / us + b) * u + mean + 0.43)
+        if us >= 0.07 and v <= quick:
+            accepted = True
+        elif k >= 0.0 and (us >= 0.013 or v <= us):
+            likely = k * wp.log(mean) - mean - log_gamma(k + 1.0)
+            accepted = wp.log(v) + log_inverse_alpha - wp.log(a / (us * us) + b) <= likely
+    state = s
+    return wp.uint32(k)
+
+
+@wp.func
+def poisson(state: wp.ref[wp.uint32], lam: float):
+    count = wp.uint32(0)
+    if lam >= 10.0:
+        count = poisson_many(state, lam)
+    elif lam != 0.0:
+        count = poisson_few(state, lam)
+    return count
+
+
+@wp.func
 def sample_cdf(state: wp.ref[wp.uint32], cdf: wp.array(dtype=float)):
     s = rand_next(wp.uint32(state))
     state = s

@@ -95,6 +95,32 @@ def periodic_noise(seed: int, x: wp.array[wp.vec4], out: wp.array2d[float]):
     out[i, 2] = wp.pnoise(state, wp.vec3(v[0], v[1], v[2]), 2, 3, 4)
 
 
+@wp.kernel
+def curl_noise(seed: int, x: wp.array[wp.vec4], two: wp.array2d[wp.vec2], three: wp.array2d[wp.vec3]):
+    i = wp.tid()
+    state = wp.rand_init(seed)
+    p = x[i]
+    two[i, 0] = wp.curlnoise(state, wp.vec2(p[0], p[1]))
+    two[i, 1] = wp.curlnoise(state, wp.vec2(p[0], p[1]), wp.uint32(3), 1.8, 0.4)
+    two[i, 2] = wp.curlnoise(state, wp.vec2(p[0], p[1]), octaves=wp.uint32(0))
+    three[i, 0] = wp.curlnoise(state, wp.vec3(p[0], p[1], p[2]))
+    three[i, 1] = wp.curlnoise(state, wp.vec3(p[0], p[1], p[2]), octaves=wp.uint32(3), lacunarity=2.5)
+    three[i, 2] = wp.curlnoise(state, p)
+    three[i, 3] = wp.curlnoise(state, p, wp.uint32(2), 1.5, 0.7)
+
+
+@wp.kernel
+def poisson_counts(seed: int, rate: wp.array[float], out: wp.array2d[wp.uint32]):
+    i = wp.tid()
+    state = wp.rand_init(seed, i)
+    out[i, 0] = wp.poisson(state, rate[i])
+    out[i, 1] = wp.poisson(state, rate[i] * 10.0)
+    out[i, 2] = wp.poisson(state, rate[i] * 100.0)
+    out[i, 3] = wp.poisson(state, 0.0)
+    # The state that is left.
+    out[i, 4] = wp.randu(state)
+
+
 LAUNCHES = {
     "seeds": {"dim": 16, "seed": 42, "out": (16, 3), "check": "exact"},
     "uniform": {"dim": 32, "seed": 7, "out": (32, 3), "check": "exact"},
@@ -104,5 +130,7 @@ LAUNCHES = {
     "distribution": {"dim": 16, "seed": 5, "cdf": [[0.1, 0.15, 0.4, 0.6, 0.9, 1.0]], "out": 16, "check": "exact"},
     "monte_carlo": {"dim": 16, "seed": 3, "out": 16, "check": "exact"},
     "noise": {"dim": 16, "seed": 9, "x": [16, -4, 4], "out": (16, 4), "check": "near 1e-6"},
+    "curl_noise": {"dim": 16, "seed": 21, "x": [16, -4, 4], "two": (16, 3), "three": (16, 4), "check": "near 1e-5"},
+    "poisson_counts": {"dim": 64, "seed": 13, "rate": [64, 0, 12], "out": (64, 5), "check": "exact"},
     "periodic_noise": {"dim": 16, "seed": 9, "x": [16, 0, 8], "out": (16, 3), "check": "near 1e-6"},
 }

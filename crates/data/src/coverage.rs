@@ -1,0 +1,233 @@
+//! Which operations a program applies to operands of which types, and which pairs of the two cannot be.
+//!
+//! A pair counts where the operation has an operand of that type: `a + b` of two vectors is an `add` of vectors, and not of the
+//! numbers in them. `where` counts by what it chooses from, `cast` by what it converts, a function of the program by its
+//! arguments, atomic updates by the element, random numbers (which have no operand) by what is drawn, and what threads do
+//! together by the elements that the kernel writes.
+
+use crate::program::{Binary, Form, Kind, Program, Scalar, Stmt, Ty, Unary, Update};
+
+/// An operation and the type of an operand, by name.
+pub type Pair = (&'static str, &'static str);
+
+/// Names of types, in the order of tables.
+pub const TYPES: &[&str] = &[
+    "bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "vec_f16", "vec_f32",
+    "vec_f64", "vec_i32", "mat_f32", "mat_f64", "struct",
+];
+
+fn name(ty: Ty) -> &'static str {
+    match ty {
+        Ty::Scalar(scalar) => scalar.name(),
+        Ty::Vector(Scalar::F16, _) => "vec_f16",
+        Ty::Vector(Scalar::F64, _) => "vec_f64",
+        Ty::Vector(scalar, _) if scalar.is_int() => "vec_i32",
+        Ty::Vector(..) => "vec_f32",
+        Ty::Matrix(Scalar::F64, _) => "mat_f64",
+        Ty::Matrix(..) => "mat_f32",
+        Ty::Struct(_) => "struct",
+    }
+}
+
+/// The name of an operator.
+pub(crate) fn operator(op: Binary) -> &'static str {
+    use Binary::*;
+    match op {
+        Add => "add",
+        Sub => "sub",
+        Mul => "mul",
+        Div => "div",
+        Quotient => "floordiv",
+        Rem => "mod",
+        BitAnd => "bit_and",
+        BitOr => "bit_or",
+        BitXor => "bit_xor",
+        Shl => "shift_left",
+        Shr => "shift_right",
+        Lt | Le | Gt | Ge => "compare",
+        Eq | Ne => "equal",
+        And | Or => "logical",
+    }
+}
+
+/// The pairs of a program, each once, in order.
+pub fn pairs(program: &Program) -> Vec<Pair> {
+    let mut all: Vec<Pair> = vec![];
+    program.each_expr(&mut |e| {
+        let (op, operands) = match &e.kind {
+            Kind::Binary(op, both) => (operator(*op), &both[..]),
+            Kind::Unary(Unary::Neg, a) => ("neg", std::slice::from_ref(&**a)),
+            Kind::Unary(_, a) => ("not", std::slice::from_ref(&**a)),
+            Kind::Call(builtin, args) => (builtin.name(), &args[..]),
+            Kind::Where(three) => ("where", &three[1..]),
+            Kind::Cast(a) => ("cast", std::slice::from_ref(&**a)),
+            Kind::Function(_, args) => ("call", &args[..]),
+            _ => return,
+        };
+        all.extend(operands.iter().map(|operand| (op, name(operand.ty))));
+    });
+    for body in program.functions.iter().map(|f| &f.body).chain([&program.body]) {
+        body.stmts.iter().for_each(|stmt| {
+            stmt.walk(&mut |stmt| {
+                all.extend(match stmt {
+                    Stmt::Update(var, op, _) => Some((operator(*op), name(body.var(*var).ty))),
+                    Stmt::If(..) => Some(("if", "bool")),
+                    Stmt::While(..) => Some(("while", "bool")),
+                    Stmt::For(var, ..) => Some(("for", name(body.var(*var).ty))),
+                    Stmt::Atomic(update, array, ..) => Some((atomic(*update), name(program.array(*array).ty))),
+                    Stmt::Draw(_, _, None) => Some(("randf", "f32")),
+                    Stmt::Draw(..) => Some(("randi", "i32")),
+                    _ => None,
+                });
+            });
+        });
+    }
+    if let Form::Block(block) = &program.form {
+        all.extend(program.arrays.iter().filter(|array| array.written).map(|array| (block.kind, name(array.ty))));
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn atomic(update: Update) -> &'static str {
+    match update {
+        Update::Add => "atomic_add",
+        Update::Sub => "atomic_sub",
+        Update::Min => "atomic_min",
+        Update::Max => "atomic_max",
+        Update::And => "atomic_and",
+        Update::Or => "atomic_or",
+        Update::Xor => "atomic_xor",
+    }
+}
+
+/// What an operation is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Class {
+    /// Sums and products, of vectors and matrices too.
+    Arithmetic,
+    /// Quotients, of vectors and matrices too.
+    Quotient,
+    /// Signs and sizes, of vectors too.
+    Signed,
+    /// What needs an order, of vectors component by component.
+    Ordered,
+    /// Comparisons and choices.
+    Chosen,
+    Equality,
+    Integer,
+    Bits,
+    Float,
+    Truth,
+    Vector,
+    Matrix,
+    Atomic,
+    AtomicBits,
+    /// What the threads of a block do together.
+    Together,
+    Counting,
+    Drawn(&'static str),
+    /// Conversions and calls.
+    Anything,
+}
+
+/// Every operation by name, in the order of tables.
+const OPERATIONS: &[(Class, &[&str])] = &[
+    (Class::Arithmetic, &["add", "mul"]),
+    (Class::Signed, &["sub", "neg", "abs"]),
+    (Class::Quotient, &["div"]),
+    (Class::Integer, &["floordiv", "mod"]),
+    (Class::Bits, &["bit_and", "bit_or", "bit_xor", "shift_left", "shift_right", "bit_count"]),
+    (Class::Ordered, &["min", "max"]),
+    (Class::Chosen, &["clamp", "compare", "where"]),
+    (Class::Equality, &["equal"]),
+    (Class::Truth, &["logical", "if", "while"]),
+    (Class::Bits, &["not"]),
+    (Class::Counting, &["for"]),
+    (Class::Anything, &["cast", "call"]),
+    (
+        Class::Float,
+        &[
+            "sign",
+            "floor",
+            "ceil",
+            "round",
+            "rint",
+            "trunc",
+            "frac",
+            "sqrt",
+            "cbrt",
+            "pow",
+            "exp",
+            "log",
+            "log2",
+            "log10",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "atan2",
+            "sinh",
+            "cosh",
+            "tanh",
+            "erf",
+            "erfc",
+            "copysign",
+            "lerp",
+            "smoothstep",
+            "degrees",
+            "radians",
+        ],
+    ),
+    (Class::Vector, &["dot", "length", "length_sq", "normalize", "cross", "cw_mul", "cw_div", "outer"]),
+    (Class::Matrix, &["transpose", "determinant", "trace"]),
+    (Class::Atomic, &["atomic_add", "atomic_sub", "atomic_min", "atomic_max"]),
+    (Class::AtomicBits, &["atomic_and", "atomic_or", "atomic_xor"]),
+    (Class::Drawn("f32"), &["randf"]),
+    (Class::Drawn("i32"), &["randi"]),
+];
+
+/// Operations by name, in the order of tables; those that a dataset has besides come after them.
+pub fn operations() -> impl Iterator<Item = &'static str> {
+    OPERATIONS.iter().flat_map(|(_, names)| names.iter().copied())
+}
+
+/// Why no program applies an operation to operands of a type.
+pub fn why_not(op: &str, ty: &str) -> &'static str {
+    let class = OPERATIONS.iter().find(|(_, names)| names.contains(&op)).map_or(Class::Together, |(class, _)| *class);
+    let float = ["f16", "bf16", "f32", "f64"].contains(&ty);
+    let (vector, matrix) = (ty.starts_with("vec_"), ty.starts_with("mat_"));
+    let integer = !float && !vector && !matrix && ty != "bool" && ty != "struct";
+    match class {
+        Class::Drawn(other) if ty != other => "random numbers have one type",
+        Class::Counting if ty != "i32" => "loops count in i32",
+        Class::Truth if ty != "bool" => "of truth values only",
+        Class::Vector if !vector => "of vectors only",
+        Class::Matrix if !matrix => "of matrices only",
+        Class::Anything | Class::Truth => NOT_DRAWN,
+        Class::Bits if op == "not" && ty == "bool" => NOT_DRAWN,
+        _ if ty == "struct" => "structs are computed with by their fields",
+        _ if ty == "bool" => "of numbers only",
+        Class::Float if !float => "of floats only",
+        Class::Integer | Class::Bits | Class::AtomicBits if !integer => "of integers only",
+        Class::Quotient if integer => "`/` is of floats; integers have `//`",
+        Class::Atomic | Class::Together if vector || matrix => "threads share and update numbers",
+        Class::Chosen | Class::Equality if vector || matrix => "vectors and matrices have no order",
+        Class::Ordered | Class::Signed | Class::Quotient if matrix && op != "sub" => "of numbers and vectors only",
+        Class::Equality if float => "floats are not compared for equality",
+        Class::Signed if ty.starts_with('u') => "would leave the range of an unsigned type",
+        _ if ["i8", "i16", "u8", "u16"].contains(&ty) => "integers of 8 and 16 bits are converted before they are used",
+        Class::Arithmetic => NOT_DRAWN,
+        _ if ["f16", "bf16"].contains(&ty) && !["sub", "neg"].contains(&op) => {
+            "16-bit floats are converted before all but sums and products"
+        }
+        Class::Atomic if op != "atomic_add" && float => "CUDA has no such atomic update",
+        _ => NOT_DRAWN,
+    }
+}
+
+/// What is said of pairs that could be.
+pub const NOT_DRAWN: &str = "the generator does not draw it";

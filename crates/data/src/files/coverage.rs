@@ -1,0 +1,102 @@
+//! Which operations meet which types in a dataset, as a table: Markdown for manuals, HTML for its page.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::{Counts, Manifest};
+use crate::coverage::{NOT_DRAWN, TYPES, operations, why_not};
+use crate::distinct::HELD_OUT;
+
+/// Fewer rows than this are an exception.
+const ENOUGH: u64 = 100;
+
+/// A table of operations and types.
+pub(super) struct Table {
+    /// Types that have an operation.
+    pub types: Vec<String>,
+    /// Operations that are known or occur, and rows of each type.
+    pub rows: Vec<(String, Vec<u64>)>,
+}
+
+impl Table {
+    pub(super) fn new(counts: &Counts) -> Table {
+        let met = |ty: &str| counts.ops.values().any(|tally| tally.contains_key(ty));
+        let types: Vec<String> = TYPES.iter().filter(|ty| met(ty)).map(|ty| (*ty).to_owned()).collect();
+        let known: Vec<&str> = operations().collect();
+        let others = counts.ops.keys().map(String::as_str).filter(|op| !known.contains(op));
+        let rows = (known.iter().copied().chain(others))
+            .map(|op| {
+                let tally = counts.ops.get(op);
+                let of = |ty: &String| tally.and_then(|tally| tally.get(ty)).copied().unwrap_or(0);
+                (op.to_owned(), types.iter().map(of).collect())
+            })
+            .collect();
+        Table { types, rows }
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (&str, &str, u64)> {
+        self.rows.iter().flat_map(move |(op, counts)| {
+            self.types.iter().zip(counts).map(move |(ty, count)| (op.as_str(), ty.as_str(), *count))
+        })
+    }
+
+    /// Pairs that occur in few rows, and why.
+    pub(super) fn few(&self) -> Vec<(&str, &str, u64, String)> {
+        let few = self.pairs().filter(|(_, _, count)| (1..ENOUGH).contains(count));
+        few.map(|(op, ty, count)| {
+            let held = if HELD_OUT.contains(&op) { "held out, and " } else { "" };
+            (op, ty, count, format!("{held}seldom drawn"))
+        })
+        .collect()
+    }
+}
+
+/// The table of a dataset, and what is missing in it, as Markdown.
+pub fn coverage(manifest: &Manifest) -> String {
+    let (counts, settings) = (manifest.counts(), &manifest.settings);
+    let table = Table::new(&counts);
+    let mut text = format!(
+        "# Operations and types\n\nRows in which an operation has an operand of a type: {} rows of seed {}, generator {}, checked \
+         at `{}`, set hash\n`{}`. Written by `bornite data stats DIR --coverage`.\n\nAn operation of a vector or matrix \
+         counts as that, not as one of the numbers in it. `where` counts by what it chooses from,\n`cast` by what it \
+         converts, `call` by its arguments, atomic updates by the element, random numbers by what is drawn, and what\nthreads \
+         do together (`warp_scan`, …) by the elements that the kernel writes. A type that no operation has is left out.\n\n",
+        counts.rows, settings.seed, settings.version, settings.level, manifest.set_hash
+    );
+    let _ = writeln!(text, "| | {} |\n|---|{}", table.types.join(" | "), "---:|".repeat(table.types.len()));
+    for (op, row) in &table.rows {
+        let cells = row.iter().map(|count| if *count == 0 { String::new() } else { count.to_string() });
+        let _ = writeln!(text, "| `{op}` | {} |", cells.collect::<Vec<_>>().join(" | "));
+    }
+    let met = table.pairs().filter(|(_, _, count)| *count > 0).count();
+    let few = table.few();
+    let _ = writeln!(text, "\n## Exceptions\n\n{met} pairs occur; {} of them in fewer than {ENOUGH} rows.", few.len());
+    if !few.is_empty() {
+        text += "\n| operation | type | rows | why |\n|---|---|---:|---|\n";
+        for (op, ty, count, why) in few {
+            let _ = writeln!(text, "| `{op}` | {ty} | {count} | {why} |");
+        }
+    }
+    let mut missing: BTreeMap<&str, BTreeMap<Vec<&str>, Vec<&str>>> = BTreeMap::new();
+    for (op, row) in &table.rows {
+        let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (ty, _) in table.types.iter().zip(row).filter(|(_, count)| **count == 0) {
+            by_reason.entry(why_not(op, ty)).or_default().push(ty);
+        }
+        for (why, types) in by_reason {
+            missing.entry(why).or_default().entry(types).or_default().push(op);
+        }
+    }
+    if !missing.is_empty() {
+        text += "\nThe others do not occur:\n\n| why | operations | types |\n|---|---|---|\n";
+    }
+    // What could be comes last.
+    let (last, first): (Vec<_>, Vec<_>) = missing.into_iter().partition(|(why, _)| *why == NOT_DRAWN);
+    for (why, groups) in first.into_iter().chain(last) {
+        for (types, ops) in groups {
+            let ops: Vec<String> = ops.iter().map(|op| format!("`{op}`")).collect();
+            let _ = writeln!(text, "| {why} | {} | {} |", ops.join(", "), types.join(", "));
+        }
+    }
+    text
+}

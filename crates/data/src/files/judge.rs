@@ -1,0 +1,84 @@
+//! Rows checked at a level, and compiled where code of theirs is asked for.
+
+use std::sync::Arc;
+
+use bornite_cuda::{Device, Disassembler};
+use rayon::prelude::*;
+
+use super::{Error, Result};
+use crate::verify::code::{ARCH, Code, Text, Wanted, compiled};
+use crate::verify::compile::BATCH;
+use crate::verify::{Crew, Workers, gpu};
+use crate::{Level, Rejected, Row, verify};
+
+/// What is found of a row: its code as far as that is wanted, or why it is none.
+pub(super) type Verdict = std::result::Result<Code, Rejected>;
+
+/// Checks rows at a level.
+pub(super) struct Judge {
+    level: Level,
+    device: Option<Arc<Device>>,
+    wanted: Wanted,
+    /// None: what is compiled is compiled in this process.
+    workers: Option<Workers>,
+}
+
+impl Judge {
+    /// Whatever is needed is looked for before the first row is made.
+    pub(super) fn new(level: Level, wanted: Wanted, crew: Option<&Crew>) -> Result<Judge> {
+        let device = if level == Level::Gpu { Some(Device::best()?) } else { None };
+        let compiles = level == Level::Compile || wanted.any();
+        // Workers say for themselves that they have none.
+        if compiles && crew.is_none() {
+            bornite_cuda::nvrtc_version()?;
+        }
+        if wanted.sass {
+            Disassembler::find()?;
+        }
+        let workers = match crew.filter(|_| compiles) {
+            Some(crew) => Some(Workers::new(crew).map_err(Error::Worker)?),
+            None => None,
+        };
+        Ok(Judge { level, device, wanted, workers })
+    }
+
+    /// What is found of each row. Runs on the current pool.
+    pub(super) fn judge(&self, rows: &[&Row]) -> Result<Vec<Verdict>> {
+        let passed = |found: std::result::Result<_, Rejected>| found.map(|_| Code::default());
+        let mut verdicts: Vec<Verdict> = match (self.level, &self.device) {
+            (Level::Compile, _) => return self.compiled(rows),
+            (Level::Types, _) => vec![Ok(Code::default()); rows.len()],
+            (Level::Gpu, Some(device)) => gpu::check(rows, device)?.into_iter().map(passed).collect(),
+            _ => rows.par_iter().map(|row| passed(verify(row, Level::Run))).collect(),
+        };
+        if self.wanted.any() {
+            let right: Vec<usize> = (0..rows.len()).filter(|n| verdicts[*n].is_ok()).collect();
+            let chosen: Vec<&Row> = right.iter().map(|n| rows[*n]).collect();
+            // Which rows there are must not depend on NVRTC below the level `compile`: one that it refuses has no code.
+            for (n, code) in right.into_iter().zip(self.compiled(&chosen)?) {
+                verdicts[n] = Ok(code.unwrap_or_default());
+            }
+        }
+        Ok(verdicts)
+    }
+
+    fn compiled(&self, rows: &[&Row]) -> Result<Vec<Verdict>> {
+        let batches: Vec<Result<Vec<Verdict>>> = (rows.par_chunks(BATCH))
+            .map(|batch| {
+                let texts: Vec<Text> = batch.iter().map(|row| Text::from(*row)).collect();
+                match &self.workers {
+                    Some(workers) => workers.compiled(&texts, self.wanted, ARCH).map_err(Error::Worker),
+                    None => {
+                        let found = compiled(&texts, self.wanted, ARCH)?;
+                        Ok(found.into_iter().map(|found| found.map_err(Rejected::Compile)).collect())
+                    }
+                }
+            })
+            .collect();
+        let mut verdicts = vec![];
+        for batch in batches {
+            verdicts.extend(batch?);
+        }
+        Ok(verdicts)
+    }
+}

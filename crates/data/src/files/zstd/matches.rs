@@ -1,0 +1,159 @@
+//! Finds what repeats in a text, for the compressor: quickly, not best. A hash of the next bytes leads to where they stood
+//! last; the longer nothing is found, the longer the steps.
+
+use ruzstd::encoding::{CompressionLevel, Matcher, Sequence};
+
+/// Bytes of a block, the most that the format allows.
+const BLOCK: usize = 128 << 10;
+/// How far back a repetition may lie.
+const WINDOW: usize = 1 << 20;
+/// Bytes of the shortest repetition that is looked for.
+const LEAST: usize = 6;
+const SLOT_BITS: u32 = 16;
+/// Steps without a repetition until they become longer by one.
+const PATIENCE: u32 = 6;
+
+/// The window, the block that is being compressed at its end, and where bytes stood last.
+pub(super) struct Matches {
+    bytes: Vec<u8>,
+    block: usize,
+    slots: Vec<u32>,
+    spare: Vec<u8>,
+}
+
+impl Matches {
+    pub(super) fn new() -> Matches {
+        Matches { bytes: vec![], block: 0, slots: vec![0; 1 << SLOT_BITS], spare: vec![] }
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.bytes[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word)) << (64 - 8 * LEAST)
+    }
+
+    /// Where the bytes of a word stood last; they stand at `at` now.
+    fn last(&mut self, word: u64, at: usize) -> usize {
+        let slot = word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOT_BITS);
+        std::mem::replace(&mut self.slots[slot as usize], at as u32) as usize
+    }
+}
+
+impl Matcher for Matches {
+    fn get_next_space(&mut self) -> Vec<u8> {
+        let mut space = std::mem::take(&mut self.spare);
+        space.resize(BLOCK, 0);
+        space
+    }
+
+    fn get_last_space(&mut self) -> &[u8] {
+        &self.bytes[self.block..]
+    }
+
+    fn commit_space(&mut self, space: Vec<u8>) {
+        if self.bytes.len() > 2 * WINDOW {
+            let gone = self.bytes.len() - WINDOW;
+            self.bytes.drain(..gone);
+            // What pointed further back points at the first byte now: whatever a slot says is compared before it is used.
+            self.slots.iter_mut().for_each(|at| *at = at.saturating_sub(gone as u32));
+        }
+        self.block = self.bytes.len();
+        self.bytes.extend_from_slice(&space);
+        self.spare = space;
+    }
+
+    fn skip_matching(&mut self) {}
+
+    fn start_matching(&mut self, mut handle_sequence: impl for<'a> FnMut(Sequence<'a>)) {
+        let end = self.bytes.len();
+        // The first byte of a block is never part of a repetition: the compressor cannot write a block in which no sequence
+        // has literals.
+        let first = self.block + 1;
+        let (mut at, mut literals, mut misses) = (first, self.block, 0u32);
+        while at + 8 <= end {
+            let word = self.word(at);
+            let mut from = self.last(word, at);
+            if from >= at || at - from > WINDOW || self.word(from) != word {
+                misses += 1;
+                at += 1 + (misses >> PATIENCE) as usize;
+                continue;
+            }
+            misses = 0;
+            let mut length = LEAST + common(&self.bytes[from + LEAST..end], &self.bytes[at + LEAST..end]);
+            while at > literals.max(first) && from > 0 && self.bytes[at - 1] == self.bytes[from - 1] {
+                (at, from, length) = (at - 1, from - 1, length + 1);
+            }
+            let literal = &self.bytes[literals..at];
+            handle_sequence(Sequence::Triple { literals: literal, offset: at - from, match_len: length });
+            at += length;
+            literals = at;
+            if at + 6 <= end {
+                let near = self.word(at - 2);
+                self.last(near, at - 2);
+            }
+        }
+        if literals < end {
+            handle_sequence(Sequence::Literals { literals: &self.bytes[literals..] });
+        }
+    }
+
+    fn reset(&mut self, _: CompressionLevel) {
+        self.bytes.clear();
+        self.block = 0;
+        self.slots.fill(0);
+    }
+
+    fn window_size(&self) -> u64 {
+        WINDOW as u64
+    }
+}
+
+/// How many bytes two texts have in common from their beginning.
+fn common(a: &[u8], b: &[u8]) -> usize {
+    let words = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(a, b)| a == b).count() * 8;
+    words + a[words..].iter().zip(&b[words..]).take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{compress, compressed, decompressed};
+    use crate::Random;
+
+    /// Some bytes: noise, copies from near and far, runs.
+    fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
+        let mut all: Vec<u8> = vec![];
+        while all.len() < length {
+            let most = if random.chance(5) { 300_000 } else { 400 };
+            let count = 1 + random.below(most);
+            match random.below(4) {
+                0 => all.extend((0..count.min(5_000)).map(|_| random.below(256) as u8)),
+                1 => all.extend(std::iter::repeat_n(random.below(256) as u8, count)),
+                _ if !all.is_empty() => {
+                    let most = if random.chance(50) { 3_000_000 } else { 60 };
+                    let back = 1 + random.below(all.len().min(most));
+                    for _ in 0..count {
+                        all.push(all[all.len() - back]);
+                    }
+                }
+                _ => {}
+            }
+        }
+        all.truncate(length);
+        all
+    }
+
+    #[test]
+    fn whatever_is_compressed_comes_back() {
+        let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+        let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
+        let seed: u64 = given.unwrap_or(now);
+        println!("BORNITE_TEST_SEED={seed}");
+        let mut random = Random::of(&[seed]);
+        for length in [0, 1, 7, 8, 9, 1000, 131_071, 131_072, 131_073, 1_050_000, 2_300_001, 5_000_000] {
+            let text = bytes(&mut random, length);
+            let packed = compressed(&text);
+            assert!(decompressed(&packed, length).as_ref() == Ok(&text), "{length} bytes");
+            let mut streamed = vec![];
+            compress(&text[..], &mut streamed).unwrap();
+            assert!(streamed == packed, "{length} bytes");
+        }
+    }
+}

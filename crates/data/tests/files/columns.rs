@@ -1,0 +1,131 @@
+//! Columns on request: what they hold, and that they change nothing else.
+
+use std::collections::BTreeSet;
+
+use bornite_data::Level;
+use bornite_data::files::{Asked, Dataset, Extra, Format, Place, Record, Settings, check, make};
+use bornite_data::verify::code::compiler;
+
+use crate::{asked, folder, hash, made, seed, settings};
+
+fn with(settings: Settings, names: &[&str]) -> Settings {
+    settings.with_columns(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap()
+}
+
+fn rows(dataset: &Dataset) -> Vec<Record> {
+    let mut rows = vec![];
+    let see = &mut |record| {
+        rows.push(record);
+        Ok(true)
+    };
+    dataset.each(see).unwrap();
+    rows
+}
+
+#[test]
+fn rows_have_the_style_of_warp_where_it_is_asked_for() {
+    let mut plain = settings(120, 2);
+    plain.seed = seed();
+    let whole = hash(&made(&folder("without-columns"), &plain));
+    for format in Format::ALL {
+        let mut settings = with(plain.clone(), &["cuda_warp", "cuda-warp"]);
+        settings.format = format;
+        let folder = folder(&format!("warp-{}", format.name()));
+        assert_eq!(hash(&made(&folder, &settings)), whole, "{}", format.name());
+        let dataset = Dataset::open(&folder).unwrap();
+        assert_eq!(dataset.manifest.settings.with, ["cuda-warp"]);
+        let report = check(&dataset, Level::Types, 2, None, &mut |_| {}).unwrap();
+        assert_eq!((report.findings, report.notes), (vec![], vec![]));
+        let card = std::fs::read_to_string(folder.join("README.md")).unwrap();
+        assert!(card.contains("| `cuda_warp` |") && !card.contains("| `ptx` |"), "{card}");
+        assert!(card.contains(" --with cuda-warp --out DIR"), "{card}");
+        if format == Format::SeedJson {
+            let pair = std::fs::read_to_string(folder.join("cuda_synth_0000.json")).unwrap();
+            assert!(pair.contains("\"cuda_warp\": "), "{pair}");
+            continue;
+        }
+        for row in rows(&dataset) {
+            let head = format!("extern \"C\" __global__ void {}_cuda_kernel_forward(", row.text("name"));
+            assert!(row.text("cuda_warp").contains(&head), "{}: {}", row.text("id"), row.text("cuda_warp"));
+        }
+    }
+    // A text that is not what its source gives, with checksums that hold.
+    let settings = Settings { format: Format::Jsonl, ..with(plain, &["cuda-warp"]) };
+    let (target, place) = (folder("warp-other"), Place::new(&folder("warp-other")));
+    made(&target, &settings);
+    let file = target.join("data/train-00000-of-00002.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let manifest = std::fs::read_to_string(target.join("manifest.json")).unwrap();
+    let sum = |text: &str| {
+        use sha2::Digest;
+        sha2::Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    let wrong = text.replacen("_cuda_kernel_forward(", "_cpu_kernel_forwards(", 1);
+    assert_eq!(text.len(), wrong.len());
+    std::fs::write(&file, &wrong).unwrap();
+    std::fs::write(target.join("manifest.json"), manifest.replace(&sum(&text), &sum(&wrong))).unwrap();
+    let report = check(&Dataset::open(&target).unwrap(), Level::Types, 1, None, &mut |_| {}).unwrap();
+    let found: Vec<&str> = report.findings.iter().map(|finding| finding.what.as_str()).collect();
+    assert_eq!(found, ["its cuda_warp is not what its other texts give"]);
+    // Going on with other columns is refused.
+    let asked = Asked { resume: true, ..asked(&Settings { with: vec![], ..settings }) };
+    let error = make(&place, &asked, &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("has with cuda-warp, not nothing"), "{error}");
+}
+
+#[test]
+fn rows_have_code_where_it_is_asked_for() {
+    let here = match compiler() {
+        Ok(here) => here,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    let disassembles = bornite_cuda::Disassembler::find();
+    let names: &[&str] = if disassembles.is_ok() { &["sass", "ptx", "cuda-warp"] } else { &["ptx"] };
+    if let Err(why) = disassembles {
+        let asked = asked(&with(settings(5, 1), &["sass"]));
+        let error = make(&Place::new(&folder("no-sass")), &asked, &mut |_| {}).unwrap_err().to_string();
+        assert_eq!(error, why.to_string());
+        assert!(!folder("no-sass").exists());
+        eprintln!("SASS is not looked at: {why}");
+    }
+    let mut plain = settings(81, 1);
+    plain.seed = seed();
+    let whole = hash(&made(&folder("without-code"), &plain));
+    let settings = with(plain, names);
+    let target = folder("code");
+    assert_eq!(hash(&made(&target, &settings)), whole);
+    let dataset = Dataset::open(&target).unwrap();
+    assert_eq!(dataset.manifest.settings.compiled_by.as_ref(), Some(&here));
+    let card = std::fs::read_to_string(target.join("README.md")).unwrap();
+    assert!(card.contains(&format!("| compiled by | {here} |")), "{card}");
+    let mut categories = BTreeSet::new();
+    for row in rows(&dataset) {
+        categories.insert(row.text("category").to_owned());
+        let (name, ptx) = (row.text("name"), row.text("ptx"));
+        assert!(ptx.starts_with(".version") && ptx.contains(&format!(".visible .entry {name}(")), "{ptx}");
+        assert_eq!(ptx.matches(".entry ").count(), 1, "{ptx}");
+        assert!(ptx.trim_end().ends_with('}'), "{ptx}");
+        if names.contains(&"sass") {
+            assert!(row.text("sass").contains(name) && row.text("sass").contains("EXIT"), "{}", row.text("sass"));
+        }
+    }
+    assert!(categories.len() > 20, "{categories:?}");
+    assert!(dataset.manifest.counts().missing.is_empty(), "{:?}", dataset.manifest.counts().missing);
+    let report = check(&dataset, Level::Types, 2, None, &mut |_| {}).unwrap();
+    assert_eq!((report.findings, report.notes), (vec![], vec![]));
+    // Made elsewhere: what can be seen is looked at, and the rest is said.
+    let manifest = std::fs::read_to_string(target.join("manifest.json")).unwrap();
+    std::fs::write(target.join("manifest.json"), manifest.replace(&here, "NVRTC 99.0 for sm_90")).unwrap();
+    let report = check(&Dataset::open(&target).unwrap(), Level::Types, 2, None, &mut |_| {}).unwrap();
+    assert_eq!(report.findings, []);
+    assert!(report.notes[0].contains("NVRTC 99.0 for sm_90 and not compiled again"), "{:?}", report.notes);
+    let asked = Asked { settings: None, resume: true, ..asked(&settings) };
+    let error = make(&Place::new(&target), &asked, &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("was made by NVRTC 99.0 for sm_90, and here is"), "{error}");
+}
+
+#[test]
+fn columns_have_one_name_each() {
+    let names: BTreeSet<&str> = Extra::ALL.iter().flat_map(|extra| [extra.name(), extra.column()]).collect();
+    assert_eq!(names, ["ptx", "sass", "cuda-warp", "cuda_warp", "text"].into());
+}

@@ -1,0 +1,84 @@
+//! Pairs of operations and types: each is an operand of the operation, and the table of them says what is missing and why.
+
+use std::collections::BTreeSet;
+
+use bornite_data::coverage::{NOT_DRAWN, TYPES, operations, pairs, why_not};
+use bornite_data::files::{Dataset, coverage};
+use bornite_data::program::{Binary, Expr, Kind, Scalar, Stmt, Ty};
+use bornite_data::{Category, make};
+
+use crate::{folder, made, seed, settings};
+
+#[test]
+fn pairs_are_of_operands() {
+    let seed = seed();
+    let known: BTreeSet<&str> = operations().collect();
+    for category in Category::ALL {
+        for row in (0..8).filter_map(|index| make(seed, index, &[*category]).ok()) {
+            let found = pairs(&row.program);
+            let ops: BTreeSet<&str> = found.iter().map(|(op, _)| *op).collect();
+            let listed: BTreeSet<&str> = row.ops.iter().copied().collect();
+            assert_eq!(ops, listed, "{}", row.source);
+            for (op, ty) in &found {
+                assert!(TYPES.contains(ty), "{ty}");
+                let impossible = why_not(op, ty);
+                assert_eq!(impossible, NOT_DRAWN, "{op} of {ty} is there\n{}", row.source);
+                assert!(known.contains(op) || row.cuda.contains("__s"), "{op} is in no table");
+            }
+        }
+    }
+    // Both types are in the program, and each pair is of the operation that it names.
+    let mut row = make(seed, 0, &[Category::Arithmetic]).unwrap();
+    let float = Expr::float(Scalar::F64, 1.5);
+    let whole = Expr::binary(Binary::Rem, Expr::int_of(Scalar::U32, 7), Expr::int_of(Scalar::U32, 2));
+    let chosen = Expr::choose(Expr::binary(Binary::Lt, whole.clone(), whole), float.clone(), float.clone());
+    let vector = Expr::new(Kind::Make(vec![float.clone(), float]), Ty::Vector(Scalar::F64, 2));
+    let scaled = Expr::new(Kind::Binary(Binary::Mul, Box::new([vector, chosen])), Ty::Vector(Scalar::F64, 2));
+    row.program.functions.clear();
+    row.program.body.stmts = vec![Stmt::Return(Some(scaled))];
+    let expected = [("compare", "u32"), ("mod", "u32"), ("mul", "f64"), ("mul", "vec_f64"), ("where", "f64")];
+    assert_eq!(pairs(&row.program), expected);
+}
+
+#[test]
+fn the_table_has_every_pair_or_says_why_not() {
+    let mut settings = settings(600, 3);
+    settings.seed = seed();
+    let folder = folder("coverage");
+    made(&folder, &settings);
+    let manifest = Dataset::open(&folder).unwrap().manifest;
+    let counts = manifest.counts();
+    let text = coverage(&manifest);
+    let rows: Vec<Vec<&str>> = (text.lines().skip_while(|line| !line.starts_with("| |")))
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let types = &rows[0][1..];
+    let mut sum = 0;
+    for row in &rows[2..] {
+        assert_eq!(row.len(), types.len() + 1, "{row:?}");
+        let op = row[0].trim_matches('`');
+        for (ty, cell) in types.iter().zip(&row[1..]) {
+            let count = counts.ops.get(op).and_then(|tally| tally.get(*ty)).copied().unwrap_or(0);
+            assert_eq!(cell.parse().unwrap_or(0), count, "{op} {ty}");
+            sum += count;
+            let listed = text.contains(&format!("| `{op}` | {ty} | {count} | "));
+            assert_eq!(listed, (1..100).contains(&count), "{op} {ty}: {count}");
+            if count == 0 {
+                let why = format!("\n| {} | ", why_not(op, ty));
+                assert!(
+                    text.split(&why).skip(1).any(|rest| {
+                        let line = rest.lines().next().unwrap_or("");
+                        line.contains(&format!("`{op}`")) && line.split([' ', ',', '|']).any(|word| word == *ty)
+                    }),
+                    "{op} {ty}: {why}"
+                );
+            }
+        }
+    }
+    let all: u64 = counts.ops.values().flat_map(|tally| tally.values()).sum();
+    assert_eq!(sum, all);
+    // As many counters for ten times the rows, or few more.
+    let page = std::fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(page.contains("Operations and types"), "{page}");
+}

@@ -1,0 +1,133 @@
+//! Compilers that die, hang, eat memory and answer nonsense cost the rows that make them do so, and no others.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bornite_data::Rejected;
+use bornite_data::files::{Asked, Dataset, Place, make};
+use bornite_data::verify::code::{Text, Wanted};
+use bornite_data::verify::{Crew, Workers};
+
+use crate::{asked, folder, made, seed, settings};
+
+/// A worker that takes every text, but does `harm` when it is given one with a name.
+fn script(name: &str, marked: &str, harm: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("worker-{name}.sh"));
+    let text = format!(
+        r#"printf '{{"ready":"{}"}}\n'
+while IFS= read -r line; do
+    case "$line" in *'"name":"{marked}"'*) {harm};; esac
+    count=$(printf '%s' "$line" | grep -o '"cuda":' | wc -l)
+    answers=''
+    while [ "$count" -gt 0 ]; do
+        answers="$answers,{{\"Ok\":{{\"ptx\":\"\",\"sass\":\"\"}}}}"
+        count=$((count - 1))
+    done
+    printf '{{"answers":[%s]}}\n' "${{answers#,}}"
+done
+"#,
+        env!("CARGO_PKG_VERSION")
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn crew(script: &Path) -> Crew {
+    let mut crew = Crew::new("sh".into(), &[script.to_str().unwrap()]);
+    (crew.patience, crew.patience_each) = (Duration::from_millis(1500), Duration::from_millis(50));
+    crew.memory_bytes = 256 << 20;
+    crew
+}
+
+/// What is done to the worker, why the text is left out, and what is said of it.
+const HARMS: [(&str, &str, &str); 6] = [
+    ("kill -9 $$", "compiler_died", "signal: 9"),
+    ("exit 3", "compiler_died", "exit status: 3"),
+    ("exec sleep 1000", "compiler_hung", "no answer within"),
+    ("exec tail /dev/zero", "compiler_memory", "MB"),
+    ("echo nonsense; continue", "compiler_garbage", "nonsense"),
+    ("printf '{\"answers\":[]}\\n'; continue", "compiler_garbage", "0 answers to 1 texts"),
+];
+
+#[test]
+fn a_text_that_costs_its_compiler_is_left_out_alone() {
+    let texts: Vec<Text> =
+        (0..8).map(|n| Text { name: format!("k{n}"), cuda: format!("__global__ void k{n}() {{\n}}\n") }).collect();
+    std::thread::scope(|scope| {
+        for (n, (harm, kind, said)) in HARMS.into_iter().enumerate() {
+            let texts = &texts;
+            scope.spawn(move || {
+                let workers = Workers::new(&crew(&script(&n.to_string(), "k5", harm))).unwrap();
+                // Twice: the worker that took the other's place works too.
+                for batch in [&texts[..], &texts[5..6]] {
+                    let found = workers.compiled(batch, Wanted::default(), "sm_90").unwrap();
+                    assert_eq!(found.len(), batch.len(), "{harm}");
+                    for (text, found) in batch.iter().zip(found) {
+                        match found {
+                            Ok(_) => assert_ne!(text.name, "k5", "{harm}"),
+                            Err(Rejected::Compiler { kind: found, what }) => {
+                                assert_eq!((text.name.as_str(), found), ("k5", kind), "{harm}");
+                                assert!(what.contains(said), "{harm}: {what}");
+                            }
+                            Err(other) => panic!("{harm}: {}: {other}", text.name),
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_worker_that_cannot_work_is_an_error_and_no_lost_row() {
+    let texts = [Text { name: "k".into(), cuda: String::new() }];
+    let place = |name: &str, text: &str| {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("worker-bad-{name}.sh"));
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    for (name, text, expected) in [
+        ("silent", "exit 4", "it ended at once (exit status: 4)"),
+        ("other", "echo hello; cat", "it says 'hello'"),
+        ("old", "echo '{\"ready\":\"0.0.1\"}'; cat", "it is of version 0.0.1"),
+        ("without", "echo '{\"failed\":\"libnvrtc was not found\"}'; cat", "libnvrtc was not found"),
+    ] {
+        let error = Workers::new(&crew(&place(name, text))).err().unwrap();
+        assert!(error.contains(expected), "{name}: {error}");
+    }
+    let error = Workers::new(&Crew::new("/no/such/program".into(), &[])).err().unwrap();
+    assert!(error.starts_with("the worker /no/such/program cannot be started"), "{error}");
+    // One that fails later, of its own accord.
+    let later = format!(
+        "echo '{{\"ready\":\"{}\"}}'; read -r line; echo '{{\"failed\":\"no driver\"}}'",
+        env!("CARGO_PKG_VERSION")
+    );
+    let workers = Workers::new(&crew(&place("later", &later))).unwrap();
+    assert_eq!(workers.compiled(&texts, Wanted::default(), "sm_90").unwrap_err(), "no driver");
+}
+
+#[test]
+fn a_dataset_tells_which_rows_cost_a_compiler() {
+    let mut settings = settings(70, 1);
+    settings.seed = seed();
+    let types = folder("lost-types");
+    made(&types, &settings);
+    let mut rows: Vec<(String, String)> = vec![];
+    let see = &mut |record: bornite_data::files::Record| {
+        rows.push((record.text("name").to_owned(), record.text("id").to_owned()));
+        Ok(true)
+    };
+    Dataset::open(&types).unwrap().each(see).unwrap();
+    let once = |name: &str| rows.iter().filter(|(other, _)| other == name).count() == 1;
+    let (name, id) = rows.iter().find(|(name, _)| once(name)).unwrap();
+    settings.level = "compile".into();
+    let target = folder("lost");
+    let workers = Some(crew(&script("dataset", name, "kill -9 $$")));
+    let made = make(&Place::new(&target), &Asked { workers, ..asked(&settings) }, &mut |_| {}).unwrap();
+    let manifest = made.manifest.unwrap();
+    assert_eq!(manifest.rows, 69);
+    assert_eq!(manifest.counts().rejected, [("compiler_died".to_owned(), 1)].into());
+    let stats: serde_json::Value = serde_json::from_slice(&std::fs::read(target.join("stats.json")).unwrap()).unwrap();
+    let lost = &stats["compiler_lost_on"][0];
+    assert_eq!((lost["id"].as_str(), lost["why"].as_str()), (Some(id.as_str()), Some("compiler_died")), "{stats}");
+}

@@ -1,0 +1,38 @@
+//! The 150 functions of Warp that programs call most, outside tiles, volumes, textures and queries of geometry, most used
+//! first (`tests/python/builtins.txt`): each is known, but for those that are listed here and in `docs/kernels.md`.
+
+use bornite_lang::Request;
+use bornite_lang::python::Module;
+
+/// What no kernel of ours can do: an array made of a pointer.
+const ABSENT: [&str; 1] = ["array"];
+
+#[test]
+fn the_most_used_builtins_are_known() {
+    let list = super::read(super::folder().join("builtins.txt"));
+    let names: Vec<&str> = list.lines().collect();
+    assert_eq!(names.len(), 150);
+    let mut request = Request::over(&[1]);
+    request.default_length = Some(16);
+    // What takes no arguments is right; of the others it is said that the arguments do not fit.
+    let said = |name: &str| {
+        let text = format!(
+            "import warp as wp\n\n@wp.kernel\ndef k(out: wp.array[float]):\n    wp.{name}()\n    out[0] = 1.0\n"
+        );
+        match Module::parse("called.py", &text) {
+            Ok(module) => module.kernel("k", &request).err().map(|errors| errors.to_string()).unwrap_or_default(),
+            Err(errors) => errors.to_string(),
+        }
+    };
+    let is_known = |name: &str| {
+        let said = said(name);
+        !said.contains("there is no") && !said.contains("not supported")
+    };
+    let absent: Vec<&str> = names.iter().copied().filter(|name| !is_known(name)).collect();
+    assert_eq!(absent, ABSENT, "{}", absent.iter().map(|name| said(name)).collect::<Vec<_>>().join("\n"));
+    assert!(!is_known("no_such_builtin"));
+    let manual = super::read(super::folder().join("../../../../docs/kernels.md"));
+    for name in ABSENT {
+        assert!(manual.contains(&format!("`wp.{name}(")), "docs/kernels.md does not say why wp.{name} is absent");
+    }
+}
