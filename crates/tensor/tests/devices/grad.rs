@@ -129,7 +129,7 @@ pub fn of_neighbouring_slices(device: Device) -> Outcome {
                     });
                     let mut loss = parts.fold(Tensor::zeros(&[], DType::F32, device), |sum, part| sum + part);
                     if second {
-                        loss = loss + (&x * &whole).cast(DType::F32).sum(..);
+                        loss += (&x * &whole).cast(DType::F32).sum(..);
                     }
                     let found = loss.grad(&[&x]).remove(0);
                     // In f64 no sum of a few such numbers is rounded.

