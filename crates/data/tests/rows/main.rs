@@ -1,6 +1,7 @@
 //! Rows of all categories: right by the judge, the same whoever makes them, distinct, and with a judge that is sharp.
 #![allow(missing_docs)]
 
+mod alike;
 mod compiled;
 mod host;
 mod judged;

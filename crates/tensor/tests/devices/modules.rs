@@ -100,6 +100,44 @@ pub fn launches(device: Device) -> Outcome {
     Ok(())
 }
 
+/// On the CPU a launch over what is there runs at once, elsewhere when it is asked for: nothing else tells them apart.
+pub fn at_once_or_later(device: Device) -> Outcome {
+    let saxpy = Module::parse("kernels.py", PYTHON)?.kernel("saxpy")?;
+    let launch = |a: f64, x: &Tensor, y: &Tensor| {
+        let n = x.elements().unwrap_or(0);
+        saxpy.launch(n, &[a.into(), x.into(), y.into()]).remove(0)
+    };
+    // Sizes in turn, so that the last launch is not always like the one before; values that are computed later, all
+    // equal, and results of other launches.
+    for n in [5, 5, 8, 5, 8, 8] {
+        let (x, scale) = (floats(n, device), n as f64);
+        let later = &x * 2.0;
+        let z = launch(scale, &later, &x);
+        let again = launch(1.0, &z, &Tensor::zeros(&[n], DType::F32, device));
+        let ones = launch(1.0, &again, &Tensor::ones(&[n], DType::F32, device));
+        let expected: Vec<f32> = x.to_vec::<f32>()?.iter().map(|x| x * 2.0 * scale as f32 + x + 1.0).collect();
+        assert_eq!(ones.to_vec::<f32>()?, expected);
+        // No gradient is silently none.
+        let slope = ones.sum(..).grad(&[&x])[0].to_vec::<f32>();
+        assert!(slope.err().is_some_and(|error| error.to_string().contains("kernel")), "a gradient");
+    }
+    // What a variable was at the launch stays in the result.
+    let x = floats(4, device);
+    let v = Var::new(&x)?;
+    let doubled = launch(1.0, &v.get(), &v.get());
+    let step = trace(|given| Ok((vec![], vec![v.set(v.get() + &given[0])])));
+    step.call(std::slice::from_ref(&x))?;
+    step.call(std::slice::from_ref(&x))?;
+    assert_eq!(doubled.to_vec::<f32>()?, (&x * 2.0).to_vec::<f32>()?);
+    assert_eq!(launch(1.0, &v.get(), &v.get()).to_vec::<f32>()?, (&x * 6.0).to_vec::<f32>()?);
+    // In a function under trace nothing runs, not even over what is there.
+    let traced = trace(|given| Ok((vec![launch(2.0, &x, &x) + &given[0]], vec![])));
+    for _ in 0..2 {
+        assert_eq!(traced.call(std::slice::from_ref(&x))?[0].to_vec::<f32>()?, (&x * 4.0).to_vec::<f32>()?);
+    }
+    Ok(())
+}
+
 pub fn traced_and_recorded(device: Device) -> Outcome {
     let module = Module::parse("kernels.py", PYTHON)?;
     let saxpy = module.kernel("saxpy")?;

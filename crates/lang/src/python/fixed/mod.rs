@@ -350,7 +350,7 @@ impl<'p> Evaluator<'p, '_> {
             "log10e" | "LOG10E" => number(consts::LOG10_E),
             "inf" | "INF" => number(f64::INFINITY),
             "nan" | "NAN" => number(f64::NAN),
-            "types" | "math" | "utils" | "_src" | "constants" => Ok(Fixed::Warp),
+            "types" | "math" | "utils" | "_src" | "constants" | "fem" | "linalg" => Ok(Fixed::Warp),
             "Any" => Ok(Fixed::Type(Pattern::Any)),
             "Float" => Ok(Fixed::Type(Pattern::Scalar(Among::Float))),
             "Int" => Ok(Fixed::Type(Pattern::Scalar(Among::Int))),

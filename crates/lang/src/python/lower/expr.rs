@@ -52,8 +52,10 @@ impl<'p> Lower<'p> {
         for (part, given) in parts.iter_mut().zip(given) {
             let Some(given) = given else { continue };
             let mut run = self.evaluated(given)?;
-            if !run.ty.is_int() {
-                return self.fail(given, "a slice of what is no integer".into(), "", None);
+            // As in Warp; one of 64 bits could lie beyond every array.
+            if run.ty != I32 {
+                let what = format!("a slice by {}", self.type_name(run.ty));
+                return self.fail(given, what, "int32 is expected", Some("convert it: int(…)".into()));
             }
             if run.constant.is_none() {
                 run.constant = self.w.b.known(run.id).map(|v| Fixed::Int(v.as_i64()));

@@ -9,9 +9,6 @@ use super::{Lower, Lowers};
 use crate::python::fixed::Fixed;
 use crate::python::types::{I32, Ty};
 
-/// The step of a slice: with the extent of an axis it is added up as the dialect's int.
-const MAX_STEP: i64 = 1 << 24;
-
 impl<'p> Lower<'p> {
     pub(super) fn subscript(&mut self, of: &'p Expr, slice: &'p Expr, expr: &'p Expr) -> Lowers<Val> {
         match self.eval(of)? {
@@ -137,43 +134,13 @@ impl<'p> Lower<'p> {
                     *axis = Axis::At(place);
                 }
                 Some((Err(parts), slice)) => {
-                    let [low, high, by] = *parts;
-                    let by_known = by.as_ref().map_or(Some(1), |by| self.known_int(by));
-                    if by_known.is_none_or(|by| by < 1) {
-                        return self.fail(slice, "a slice needs a positive, known step".into(), "", None);
-                    }
-                    let by_known = by_known.unwrap_or(1);
-                    if by_known > MAX_STEP {
-                        let what = format!("a slice by steps of {by_known}; {MAX_STEP} are the most");
-                        return self.fail(slice, what, "", None);
-                    }
-                    let zero = self.int(0);
-                    let low_id = match &low {
-                        Some(low) => self.end_of(low, extent),
-                        None => zero,
+                    let cut = self.cut(*parts, extent, slice)?;
+                    let moved = self.moved(start, step, cut.start);
+                    let step = match (step, cut.step) {
+                        (Some(step), Some(by)) => Some(self.op(Op::Mul, &[step, by])),
+                        (step, by) => step.or(by),
                     };
-                    let high_id = match &high {
-                        Some(high) => self.end_of(high, extent),
-                        None => extent,
-                    };
-                    let way = self.op(Op::Sub, &[high_id, low_id]);
-                    let length = if by_known == 1 {
-                        way
-                    } else {
-                        let [by, less] = [by_known, by_known - 1].map(|n| self.int(n));
-                        let sum = self.op(Op::Add, &[way, less]);
-                        self.op(Op::Div, &[sum, by])
-                    };
-                    let moved = self.moved(start, step, low_id);
-                    let step = match (step, by_known) {
-                        (step, 1) => step,
-                        (None, by) => Some(self.int(by)),
-                        (Some(step), by) => {
-                            let by = self.int(by);
-                            Some(self.op(Op::Mul, &[step, by]))
-                        }
-                    };
-                    *axis = Axis::Along { start: Some(moved), step, extent: length };
+                    *axis = Axis::Along { start: Some(moved), step, extent: cut.length };
                 }
             }
         }
@@ -188,15 +155,6 @@ impl<'p> Lower<'p> {
                 self.op(Op::Add, &[extent, id])
             }
             _ => run.id,
-        }
-    }
-
-    /// A bound of a slice; from the end where it is negative.
-    fn end_of(&mut self, run: &Run, extent: ExprId) -> ExprId {
-        let id = self.cast_id(Scalar::I32, run.id);
-        match self.known_int(run) {
-            Some(n) if n < 0 => self.op(Op::Add, &[extent, id]),
-            _ => id,
         }
     }
 

@@ -12,6 +12,7 @@ mod names;
 mod operator;
 mod parameters;
 mod scan;
+mod slice;
 mod stmt;
 mod value;
 

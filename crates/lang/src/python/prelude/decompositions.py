@@ -1,5 +1,7 @@
 """Decompositions of small matrices, by Jacobi's rotations: a fixed number of sweeps, so that all threads do the same."""
 
+from typing import Any
+
 import warp as wp
 
 Mat22 = wp.types.matrix(shape=(2, 2), dtype=wp.Float)
@@ -236,3 +238,31 @@ def eig3(A: Mat33, Q: wp.ref[Mat33], d: wp.ref[Vec3]):
     q, e = wp.eig3(A)
     Q = q
     d = e
+
+
+@wp.func
+def inverse_qr(A: Any):
+    """Of a square matrix of any size. Reflections (Householder) make it upper triangular and the identity Qᵀ, which is then
+    solved row by row from below; where the diagonal is 0 the row is 0."""
+    zero = A.dtype(0.0)
+    r = A
+    q = wp.identity(n=len(A), dtype=A.dtype)
+    for i in range(len(A)):
+        v = type(A[0])()
+        square = A.dtype(0.0)
+        for k in range(i, len(A)):
+            v[k] = r[k, i]
+            square += r[k, i] * r[k, i]
+        v[i] += wp.where(r[i, i] < zero, -wp.sqrt(square), wp.sqrt(square))
+        size = wp.dot(v, v)
+        scale = wp.where(size > zero, A.dtype(2.0) / size, zero)
+        r -= wp.outer(scale * v, v * r)
+        q -= wp.outer(scale * v, v * q)
+    x = type(A)()
+    for turn in range(len(A)):
+        i = len(A) - 1 - turn
+        row = q[i]
+        for k in range(i + 1, len(A)):
+            row -= r[i, k] * x[k]
+        x[i] = wp.where(r[i, i] == zero, zero, A.dtype(1.0) / r[i, i]) * row
+    return x

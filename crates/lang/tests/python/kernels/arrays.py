@@ -103,7 +103,36 @@ def augmented(a: wp.array[float], n: wp.array[int]):
     n[i] ^= 5
 
 
+@wp.kernel
+def slices_both_ways(
+    a: wp.array[int], m: wp.array2d[int], start: int, stop: int, step: int, out: wp.array2d[int], sizes: wp.array[int]
+):
+    i = wp.tid()
+    back = a[::-1]
+    out[i, 0] = back[i]
+    out[i, 1] = a[3::-1][i]
+    out[i, 2] = a[::-2][::-1][i]
+    out[i, 3] = a[-2:2:-1][i]
+    out[i, 4] = a[start:stop:step][i]
+    out[i, 5] = m[start:stop:step, 1][i]
+    out[i, 6] = m[1][start:stop:step][::-1][i]
+    if i == 0:
+        sizes[0] = len(back)
+        sizes[1] = a[2:100].shape[0]
+        sizes[2] = a[5:2].shape[0]
+        sizes[3] = a[-100:3].shape[0]
+        sizes[4] = a[start:stop:step].shape[0]
+        sizes[5] = a[::-5].shape[0]
+        sizes[6] = a[100:3:-1].shape[0]
+        sizes[7] = a[start : -step].shape[0]
+        sizes[8] = a[step::7].shape[0]
+
+
 LAUNCHES = {
+    "slices_up": {"kernel": "slices_both_ways", "dim": 3, "a": [12, -99, 99], "m": [(12, 12), -99, 99], "start": 1, "stop": 50,
+                  "step": 3, "out": (3, 7), "sizes": 9, "check": "exact"},
+    "slices_down": {"kernel": "slices_both_ways", "dim": 3, "a": [12, -99, 99], "m": [(12, 12), -99, 99], "start": -1, "stop": 2,
+                    "step": -3, "out": (3, 7), "sizes": 9, "check": "exact"},
     "two": {"dim": (5, 7), "a": [(5, 7), -1, 1], "out": (7, 5), "check": "exact"},
     "three": {"dim": (3, 4, 5), "a": [(3, 4, 5), -99, 99], "out": (5, 3, 4), "check": "exact"},
     "four": {"dim": (2, 3, 2, 4), "a": [(2, 3, 2, 4), -1, 1], "out": (4, 2, 3, 2), "check": "exact"},

@@ -1,6 +1,7 @@
 """The rest of the library: decompositions (what is unique of them), Euler angles, norms, searching, edges."""
 
 import warp as wp
+import warp.fem as fem
 
 
 @wp.kernel
@@ -135,7 +136,20 @@ def deep_noise(seed: int, x: wp.array[wp.vec4], out: wp.array2d[float]):
 
 
 A = [12, -1, 1]
+Mat55 = wp.types.matrix(shape=(5, 5), dtype=wp.float64)
+
+
+@wp.kernel
+def inverses_by_reflections(
+    a: wp.array[wp.mat33], b: wp.array[Mat55], out: wp.array[wp.mat33], wide: wp.array[Mat55]
+):
+    i = wp.tid()
+    out[i] = fem.linalg.inverse_qr(a[i] + wp.identity(n=3, dtype=float) * 3.0)
+    wide[i] = fem.linalg.inverse_qr(b[i] + wp.identity(n=5, dtype=wp.float64) * wp.float64(4.0))
+
+
 LAUNCHES = {
+    "inverses_by_reflections": {"dim": 6, "a": [6, -1, 1], "b": [6, -1, 1], "out": 6, "wide": 6, "check": "near 2e-6"},
     "decompositions": {"dim": 12, "a": A, "out": (12, 4), "sigma": 12, "check": "near 1e-4"},
     "into_variables": {"dim": 12, "a": A, "out": 12, "check": "near 1e-4"},
     "set_in_place": {"dim": 12, "t": A, "out": 12, "check": "exact"},
