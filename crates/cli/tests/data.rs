@@ -144,6 +144,9 @@ fn ones_own_kernels_become_rows() {
         .collect();
     assert_eq!(found, [("scale", true), ("add", true), ("beyond", false), ("race", false)], "{made}");
     assert!(made["kernels"][2]["error"].as_str().unwrap().contains("outside 'x'"), "{made}");
+    let card = std::fs::read_to_string(format!("{rows}/README.md")).unwrap();
+    assert!(card.contains("written by people") && card.contains("Of 4 kernels, 0 were duplicates"), "{card}");
+    assert!(!card.contains("generator of random") && !card.contains("synthetic"), "{card}");
     let row = json(&["show", &rows, "--id", "add", "--json"]);
     assert!(row["cuda"].as_str().unwrap().contains("__global__"), "{row}");
     let checked = json(&["verify", &rows, "--json"]);
