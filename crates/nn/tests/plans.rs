@@ -1,6 +1,6 @@
 //! Plans of training steps: they do not depend on the order in which maps are walked, and layers share their kernels.
 
-use bornite::{Device, Tensor, with_gpu_kernels};
+use bornite::{Device, Tensor, with_gpu_kernels, with_gpu_plans};
 use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::optimiser::Rule;
 use bornite_nn::train::{Learner, Learning, Precision};
@@ -35,4 +35,28 @@ fn layers_share_their_kernels() {
     assert!(many.len() <= 40, "{} kernels: {many:#?}", many.len());
     // Bytes between segments are zeros, written for groups of segments.
     assert!(many.len() <= few.len() + 2, "{few:#?} for 3 layers, {many:#?} for 12");
+}
+
+/// On a GPU a layer launches products, attention, norms and sums of columns: nothing is moved for the next kernel to read, and
+/// the gradients of weights are written where the optimiser reads them.
+#[test]
+fn nothing_is_moved_in_a_layer() {
+    let steps = |layers: usize| {
+        let precision = Precision::Bf16;
+        let learning = Learning { rule: Rule::ADAMW, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
+        let gpt = Gpt::new(GptConfig::gpt2(512, 64, layers, 4, 256)).unwrap();
+        let learner = Learner::new(gpt, learning, Device::Interpreter).unwrap();
+        with_gpu_plans(|| learner.explain(4, 64)).unwrap()
+    };
+    let (one, three) = (steps(1), steps(3));
+    let moves = |what: &str| ["copy", "pad", "concat"].iter().any(|word| what.contains(word));
+    let moved = |plan: &bornite::Explained| -> u64 {
+        plan.steps.iter().filter(|step| moves(&step.what)).map(|step| step.bytes).sum()
+    };
+    // Of the vectors of parameters, which are small, some are put together by a kernel.
+    let vectors = 2 * 2 * (2 * 4 + 3 + 4 + 2) * 256;
+    assert!(moved(&three) <= moved(&one) + 2 * vectors, "{one}\n{three}");
+    let by_hand = |plan: &bornite::Explained| plan.steps.iter().filter(|step| step.what.ends_with("by hand")).count();
+    assert_eq!((by_hand(&one), by_hand(&three)), (4, 12), "{one}");
+    assert!(!three.to_string().contains("copied before"), "{three}");
 }

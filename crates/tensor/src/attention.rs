@@ -12,6 +12,7 @@ use bornite_codegen::cpu::pool;
 
 use crate::fused::{FusedOp, Given, Spelling};
 use crate::matmul::gemm::{Flat, multiply_one};
+use crate::node::Op;
 use crate::simd::each;
 use crate::simd::scores::{Rows, multiply, powers, slopes};
 use crate::spellings::vectors;
@@ -24,6 +25,9 @@ const TOGETHER: usize = 64;
 pub(crate) struct Attention {
     pub scale: f64,
     pub causal: bool,
+    /// Whether the result is `[batch, queries, heads, width]`: as the product behind attention reads it, so that kernels write it
+    /// so, where they can.
+    pub turned: bool,
 }
 
 impl FusedOp for Attention {
@@ -48,7 +52,8 @@ impl FusedOp for Attention {
         // Divided after the product, and by a sum that is a product too: rows of equal values come out as they are.
         let powers = scores.centred(-1).exp().cast(v.0.dtype);
         let ones = Tensor::ones(&[*keys, 1], v.0.dtype, v.0.device);
-        vec![powers.matmul(v) / powers.matmul(&ones), scores.logsumexp(-1)]
+        let seen = powers.matmul(v) / powers.matmul(&ones);
+        vec![if self.turned { heads_turned(&seen) } else { seen }, scores.logsumexp(-1)]
     }
 
     fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
@@ -89,6 +94,11 @@ impl FusedOp for Attention {
     }
 }
 
+/// `[batch, heads, tokens, width]` to `[batch, tokens, heads, width]`, or back.
+pub(crate) fn heads_turned(x: &Tensor) -> Tensor {
+    Tensor::build(Op::Permute(vec![0, 2, 1, 3]), vec![x.clone()], x.0.place)
+}
+
 impl Attention {
     /// What the routines take, if the inputs are that: three of f32 with the same leading axes, none empty.
     fn heads(&self, device: Device, inputs: &[Given<'_>]) -> Option<Heads> {
@@ -99,7 +109,7 @@ impl Attention {
         };
         // Asked for exact products, nobody gets the library's.
         let library = MatmulMode::current().is_ok_and(|mode| mode != MatmulMode::Exact);
-        let fits = library && lead == other && lead == third && vectors(device, inputs);
+        let fits = library && !self.turned && lead == other && lead == third && vectors(device, inputs);
         let full = inputs.iter().all(|given| !given.shape.contains(&0));
         let (causal, scale) = (self.causal, self.scale as f32);
         (fits && full).then_some(Heads {

@@ -83,10 +83,45 @@ fn collect(
         return;
     }
     let total = match grads.remove(&input.0.id) {
-        Some(sum) => map(Row::Add, &[&sum, &contribution], place),
+        Some(sum) => {
+            side_by_side(&sum, &contribution, place).unwrap_or_else(|| map(Row::Add, &[&sum, &contribution], place))
+        }
         None => contribution,
     };
     grads.insert(input.0.id, total);
+}
+
+/// The sum of the gradients through two slices of one tensor, where the slices are neighbours along an axis: one after the
+/// other instead of zeros around each and an addition. What is concatenated can be written into place by whatever computes it.
+fn side_by_side(a: &Tensor, b: &Tensor, place: Place) -> Option<Tensor> {
+    let (Op::Pad(of_a, shape, zero), Op::Pad(of_b, same, other)) = (&a.0.op, &b.0.op) else { return None };
+    if shape != same || [zero, other].iter().any(|value| value.as_f64() != 0.0) {
+        return None;
+    }
+    let mut differ = (0..shape.len()).filter(|&axis| of_a[axis] != of_b[axis]);
+    let axis = differ.next().filter(|_| differ.next().is_none())?;
+    let ((first, front), (second, back)) = match [(a, of_a[axis]), (b, of_b[axis])] {
+        [a, b] if a.1.start < b.1.start => (a, b),
+        [a, b] => (b, a),
+    };
+    let steady = [front, back].iter().all(|cut| cut.step == 1 && cut.len > 0);
+    if !steady || front.start + front.len != back.start {
+        return None;
+    }
+    // What was put together before is put together once.
+    let pieces = |padded: &Tensor| match &padded.0.inputs[0].0 {
+        inner if matches!(inner.op, Op::Concat(along) if along == axis) && inner.value().is_none() => {
+            inner.inputs.clone()
+        }
+        _ => padded.0.inputs.clone(),
+    };
+    let joined = Tensor::build(Op::Concat(axis), [pieces(first), pieces(second)].concat(), place);
+    let mut cuts = of_a.clone();
+    cuts[axis] = Cut { start: front.start, step: 1, len: front.len + back.len };
+    if cuts.iter().zip(shape).all(|(cut, &length)| *cut == Cut::whole(length)) {
+        return Some(joined);
+    }
+    Some(Tensor::build(Op::Pad(cuts, shape.clone(), *zero), vec![joined], place))
 }
 
 /// The gradients by all inputs of a joint node, from those by its parts.
@@ -190,12 +225,14 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
             vec![Some(part)]
         }
         Op::Matmul => {
-            let product = |a: Tensor, b: Tensor| Some(Tensor::build(Op::Matmul, vec![a, b], place));
+            let product = |a: &Tensor, b: &Tensor| Tensor::build(Op::Matmul, vec![a.clone(), b.clone()], place);
+            let turned = |t: &Tensor| t.transpose_at(-1, -2, place);
             let (a, b) = (&inputs[0], &inputs[1]);
-            vec![
-                product(grad.clone(), b.transpose_at(-1, -2, place)),
-                product(a.transpose_at(-1, -2, place), grad.clone()),
-            ]
+            // Of what was turned for the product, the gradient is computed as that lies in memory: it is turned back, and
+            // wherever it is wanted it needs no copy.
+            let by_a = if is_turned(a) { turned(&product(b, &turned(grad))) } else { product(grad, &turned(b)) };
+            let by_b = if is_turned(b) { turned(&product(&turned(grad), a)) } else { product(&turned(a), grad) };
+            vec![Some(by_a), Some(by_b)]
         }
         Op::Reshape(_) => vec![Some(grad.reshape_at(&inputs[0].0.shape, place))],
         Op::Expand(to) => {
@@ -261,6 +298,14 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
         Op::Data if !inputs.is_empty() => vec![Some(grad.copied_to(inputs[0].0.device, place))],
         Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) | Op::Iota { .. } => vec![],
     })
+}
+
+/// True if a tensor shows another one with its last two axes exchanged.
+fn is_turned(tensor: &Tensor) -> bool {
+    let Op::Permute(axes) = &tensor.0.op else { return false };
+    let [lead @ .., rows, columns] = &axes[..] else { return false };
+    let last = axes.len() - 1;
+    lead.iter().enumerate().all(|(n, &axis)| n == axis) && (*rows, *columns) == (last, last - 1)
 }
 
 /// The gradient of a product by each factor: the product of the others, right also where factors are 0.

@@ -97,7 +97,7 @@ pub use fused::{FusedOp, Given, Memory, MemoryMut, Spelling, fused, set_fusion, 
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
 #[doc(hidden)]
-pub use lower::with_gpu_kernels;
+pub use lower::{with_gpu_kernels, with_gpu_plans};
 pub use math::set_exact_math;
 pub use matmul::MatmulMode;
 pub use module::{KernelArg, Module, Over, SourceKernel};

@@ -19,19 +19,23 @@ mod fused;
 mod into;
 mod lines;
 mod places;
+mod pretend;
 mod rows;
 mod scatter;
 mod spread;
+mod sums;
 mod tiles;
 
 pub(crate) use address::{aligned, look_through, repeats_rows, seen};
-pub use fused::with_gpu_kernels;
-pub(crate) use fused::{Form, Group, InPlaceOf, extent, for_gpu, lower_group};
+pub(crate) use fused::{Form, Group, InPlaceOf, extent, lower_group};
 pub(crate) use into::{lower_pieces, lower_row};
 pub(crate) use places::one_a_row;
+pub(crate) use pretend::{for_gpu, plans_for_gpu};
+pub use pretend::{with_gpu_kernels, with_gpu_plans};
 pub(crate) use scatter::PART as SUMMED_TOGETHER;
 pub(crate) use scatter::lower_scatter;
 pub(crate) use spread::{Spread, spreads};
+pub(crate) use sums::with_sums;
 
 /// A kernel and the tensors it reads. Its first parameters are the results, then comes the device's status if it reports
 /// bad indices, then these in order; numbers that differ between nodes are values.

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::attention::Attention;
+use crate::attention::{Attention, heads_turned};
 use crate::fused::fused_at;
+use crate::lower::plans_for_gpu;
 use crate::simd::softmax::Softmax;
 use crate::spellings::{LayerNorm, SoftmaxOp};
 use crate::{Axes, DType, Generator, Operand, Place, Tensor};
@@ -219,7 +220,9 @@ impl Tensor {
         }
         let scale = scale.unwrap_or_else(|| 1.0 / (*width as f64).sqrt());
         let inputs = [q, k, v].into_iter().chain(mask).cloned().collect();
-        fused_at(Arc::new(Attention { scale, causal }), inputs, place).remove(0)
+        let turned = plans_for_gpu(q.0.device) && mask.is_none() && [q, k, v].iter().all(|x| x.0.shape.len() == 4);
+        let seen = fused_at(Arc::new(Attention { scale, causal, turned }), inputs, place).remove(0);
+        if turned && seen.node().is_ok() { heads_turned(&seen) } else { seen }
     }
 
     /// `a` where `condition` is true, else `b`; numbers take the dtype of the other.

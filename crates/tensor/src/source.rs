@@ -19,8 +19,10 @@ pub(crate) enum Given {
     Input(usize),
     /// Memory that only these launches see.
     Scratch(usize),
-    /// How an input lies in memory: the strides of all its axes but the last, whose elements are neighbours.
-    Strides(usize),
+    /// How an input lies in memory: the strides of these axes. Elements of the last axis are neighbours.
+    Strides(usize, &'static [usize]),
+    /// The same of a result. One whose strides no launch is given lies without gaps.
+    ResultStrides(usize, &'static [usize]),
     /// A value as C lays it out.
     Value(Vec<u8>),
 }
@@ -42,7 +44,7 @@ pub(crate) struct Source {
     pub launches: Vec<Launch>,
     /// Bytes of each scratch memory.
     pub scratch: Vec<usize>,
-    /// What an input's first element, and its rows, must be multiples of, in elements.
+    /// What the first element of an input or a result, and its rows, must be multiples of, in elements.
     pub multiple: usize,
 }
 
@@ -55,70 +57,78 @@ impl Source {
         let neighbours = *last == 1 || place.shape.last() == Some(&1);
         neighbours && place.offset >= 0 && place.offset % multiple == 0 && place.shape.iter().zip(lead).all(fits)
     }
+
+    /// Whether a result can be written at such strides.
+    pub fn writes(&self, result: usize, place: &Strided) -> bool {
+        let writers = || self.launches.iter().map(|launch| &launch.given);
+        let writes = |given: &Given| matches!(given, Given::Result(n) if *n == result);
+        let told = |given: &Given| matches!(given, Given::ResultStrides(n, _) if *n == result);
+        let tells = |given: &Vec<Given>| !given.iter().any(writes) || given.iter().any(told);
+        writers().all(tells) && self.reads(place)
+    }
 }
 
 /// A launch with its code.
 pub(crate) struct SourceCall {
-    function: Arc<Function>,
+    symbol: &'static str,
+    /// None where there is no GPU to run it.
+    function: Option<Arc<Function>>,
     geometry: Geometry,
     /// For each pointer, which buffer of the step it goes to, and how many bytes into it.
     pointers: Vec<(usize, usize)>,
     values: Vec<Vec<u8>>,
-    flops: u64,
+    pub flops: u64,
+    /// That it reads and writes.
+    pub bytes: u64,
 }
 
 impl SourceCall {
-    /// Compiles a launch for a GPU, or finds it compiled. `inputs` says how each input lies in memory and how large its
-    /// elements are; `pointers` which buffer of the step each pointer is.
+    /// Compiles a launch for a GPU, or finds it compiled. `values` are those that it is given, `pointers` say which buffer of the
+    /// step each pointer is; it moves so many bytes.
     pub fn new(
         device: Device,
         text: &str,
         launch: &Launch,
-        inputs: &[(Strided, usize)],
+        values: Vec<Vec<u8>>,
         pointers: Vec<(usize, usize)>,
+        bytes: u64,
     ) -> Result<SourceCall> {
-        let Device::Cuda(ordinal) = device else {
-            return Err(wrong(launch.symbol, "it is for a GPU"));
-        };
-        let mut values = vec![];
-        for given in &launch.given {
-            match given {
-                Given::Value(bytes) => values.push(bytes.clone()),
-                Given::Strides(n) => {
-                    let strides = &inputs[*n].0.strides;
-                    let lead = &strides[..strides.len().saturating_sub(1)];
-                    values.push(lead.iter().flat_map(|&stride| (stride as i64).to_le_bytes()).collect());
-                }
-                Given::Result(_) | Given::Input(_) | Given::Scratch(_) => {}
-            }
-        }
         let sizes = values.iter().map(Vec::len).collect();
-        let function = load(ordinal, text, launch.symbol, pointers.len(), sizes)?;
+        let function = match device {
+            Device::Cuda(ordinal) => Some(load(ordinal, text, launch.symbol, pointers.len(), sizes)?),
+            _ => None,
+        };
         let mut geometry = Geometry::new(launch.grid, [launch.threads, 1, 1]);
         geometry.shared_bytes = launch.shared_bytes;
-        Ok(SourceCall { function, geometry, pointers, values, flops: launch.flops })
+        Ok(SourceCall { symbol: launch.symbol, function, geometry, pointers, values, flops: launch.flops, bytes })
     }
 
     /// The kernel's name.
     pub fn name(&self) -> &str {
-        self.function.name()
+        self.symbol
+    }
+
+    /// What it is given: for each pointer, which buffer of the step and how many bytes into it; then the values.
+    #[cfg(test)]
+    pub fn given(&self) -> (&[(usize, usize)], &[Vec<u8>]) {
+        (&self.pointers, &self.values)
     }
 
     /// Runs over the buffers of a step.
     pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
+        let function = self.function.as_ref().ok_or_else(|| wrong(self.name(), "it is for a GPU"))?;
         let mut pointers = vec![];
         for (n, offset) in &self.pointers {
             let pointer = buffers.get(*n).and_then(|buffer| buffer.pointer());
             let (memory, begins) = pointer.ok_or_else(|| wrong(self.name(), "a buffer of the GPU is missing"))?;
             pointers.push((memory, begins + offset));
         }
-        let bytes = buffers.iter().map(|buffer| buffer.bytes() as u64).sum();
-        let describe = || profile::Work { flops: Some(self.flops), ..about.work(self.name(), bytes) };
+        let describe = || profile::Work { flops: Some(self.flops), ..about.work(self.name(), self.bytes) };
         // SAFETY: the text is ours, and whoever spelled the op gives it memory as long as it reads and writes: results of
-        // the shapes that it computes, inputs whose strides it is told.
+        // the shapes that it computes, and the strides of inputs and results where they lie.
         #[allow(unsafe_code)]
-        let run = || unsafe { self.function.launch_as(&self.geometry, None, &pointers, &self.values) };
-        Ok(profile::timed(&DeviceClock(self.function.device()), describe, run)?)
+        let run = || unsafe { function.launch_as(&self.geometry, None, &pointers, &self.values) };
+        Ok(profile::timed(&DeviceClock(function.device()), describe, run)?)
     }
 }
 

@@ -295,23 +295,32 @@ extern "C" __global__ void __launch_bounds__(128) attention_forward(
 // Backward. With p = exp(s - lse) and delta = Σ o · do: ds = p (do · v - delta), dq = scale ds k, dk = scale dsᵀ q,
 // dv = pᵀ do.
 
-// delta, a warp a row.
+// delta: eight lanes a row, four rows a warp, 16 bytes a load. Sums are in the order in which a warp with two features a lane
+// would add them: lanes 16, 8 and 4 apart are neighbours here, those 2 and 1 apart are of one thread.
 extern "C" __global__ void __launch_bounds__(256) attention_delta(
     float* __restrict__ delta, const u16* __restrict__ o, const u16* __restrict__ slope, Strides so, Strides sd,
     int queries) {
-    const int lane = threadIdx.x & 31, query = blockIdx.x * 8 + (threadIdx.x >> 5);
+    const int lane = threadIdx.x & 7, query = blockIdx.x * 32 + (threadIdx.x >> 3);
     const int head = blockIdx.y, batch = blockIdx.z;
-    if (query >= queries) return;
-    o += batch * so.batch + head * so.head + query * so.token;
-    slope += batch * sd.batch + head * sd.head + query * sd.token;
-    float sum = 0.0f;
-    for (int n = lane * 2; n < D; n += 64) {
-        u32 a = *(const u32*)(o + n), b = *(const u32*)(slope + n);
-        sum = fmaf(low_of(a), low_of(b), fmaf(high_of(a), high_of(b), sum));
+    float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    // Lanes without a row go on: all of a warp take part in its sums.
+    if (query < queries) {
+        o += batch * so.batch + head * so.head + query * so.token;
+        slope += batch * sd.batch + head * sd.head + query * sd.token;
+#pragma unroll
+        for (int n = lane * 8; n < D; n += 64) {
+            const uint4 a = *(const uint4*)(o + n), b = *(const uint4*)(slope + n);
+            const u32 x[4] = {a.x, a.y, a.z, a.w}, y[4] = {b.x, b.y, b.z, b.w};
+#pragma unroll
+            for (int i = 0; i < 4; i++) sum[i] = fmaf(low_of(x[i]), low_of(y[i]), fmaf(high_of(x[i]), high_of(y[i]), sum[i]));
+        }
     }
 #pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2) sum += __shfl_xor_sync(~0u, sum, apart);
-    if (lane == 0) delta[((i64)batch * gridDim.y + head) * queries + query] = sum;
+    for (int apart = 4; apart > 0; apart /= 2)
+#pragma unroll
+        for (int i = 0; i < 4; i++) sum[i] += __shfl_xor_sync(~0u, sum[i], apart);
+    const float total = (sum[0] + sum[2]) + (sum[1] + sum[3]);
+    if (lane == 0 && query < queries) delta[((i64)batch * gridDim.y + head) * queries + query] = total;
 }
 
 // A block has 16 rows a warp; the other side comes in tiles of 64.

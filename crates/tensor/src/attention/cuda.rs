@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Attention;
 use crate::fused::Given as Input;
+use crate::lower::plans_for_gpu;
 use crate::source::{Given, Launch, Source};
 use crate::{DType, Device};
 
@@ -12,6 +13,12 @@ const QUERIES: usize = 128;
 const KEYS: usize = 64;
 const WARPS: usize = 4;
 const OWN: usize = WARPS * 16;
+/// Rows of a block of `attention_delta`.
+const DELTA_ROWS: usize = 32;
+
+/// The axes of batch, head and token, as the kernels take their strides: of what has heads before tokens, and after them.
+const HEADS: &[usize] = &[0, 1, 2];
+const TOKENS: &[usize] = &[0, 2, 1];
 
 /// The sizes of attention over `[batch, heads, tokens, width]`.
 struct Sizes {
@@ -25,7 +32,9 @@ struct Sizes {
 
 /// The sizes, if the kernels take these inputs.
 fn sizes(device: Device, causal: bool, inputs: &[Input<'_>]) -> Option<Sizes> {
-    let Device::Cuda(ordinal) = device else { return None };
+    if !plans_for_gpu(device) {
+        return None;
+    }
     let [q, k, v] = inputs else { return None };
     let half = q.dtype == DType::F16;
     let same = inputs.iter().all(|input| input.dtype == q.dtype) && (half || q.dtype == DType::BF16);
@@ -38,8 +47,11 @@ fn sizes(device: Device, causal: bool, inputs: &[Input<'_>]) -> Option<Sizes> {
         return None;
     }
     // bf16 and asynchronous copies are of compute capability 8.0.
-    let info = bornite_cuda::DeviceInfo::of(ordinal).ok()?;
-    (info.compute_capability >= (8, 0)).then_some(Sizes { batch, heads, queries, keys, width, half })
+    let recent = match device {
+        Device::Cuda(ordinal) => bornite_cuda::DeviceInfo::of(ordinal).ok()?.compute_capability >= (8, 0),
+        _ => true,
+    };
+    recent.then_some(Sizes { batch, heads, queries, keys, width, half })
 }
 
 impl Sizes {
@@ -54,12 +66,6 @@ impl Sizes {
     /// Bytes of so many rows in shared memory.
     fn rows(&self, count: usize) -> u32 {
         (count * (self.width * 2 + 16)) as u32
-    }
-
-    /// Strides of a result of `[batch, heads, tokens, width]` without gaps.
-    fn packed(&self, tokens: usize) -> Given {
-        let strides = [self.heads * tokens * self.width, tokens * self.width, self.width];
-        Given::Value(strides.iter().flat_map(|&stride| (stride as i64).to_le_bytes()).collect())
     }
 
     fn tail(&self, scale: f64) -> [Given; 4] {
@@ -78,17 +84,24 @@ impl Sizes {
     }
 }
 
+impl Attention {
+    /// The axes of batch, head and token in what comes out.
+    fn out_axes(&self) -> &'static [usize] {
+        if self.turned { TOKENS } else { HEADS }
+    }
+}
+
 /// Results: out and the logarithms of sums. Inputs: q, k, v.
 pub(super) fn forward(op: &Attention, device: Device, inputs: &[Input<'_>]) -> Option<Source> {
     let sizes = sizes(device, op.causal, inputs)?;
     let pointers = [Given::Result(0), Given::Result(1), Given::Input(0), Given::Input(1), Given::Input(2)];
-    let strides = [sizes.packed(sizes.queries), Given::Strides(0), Given::Strides(1), Given::Strides(2)];
+    let strides = [0, 1, 2].map(|n| Given::Strides(n, HEADS));
     let launch = Launch {
         symbol: "attention_forward",
         grid: sizes.grid(sizes.queries, QUERIES),
         threads: 128,
         shared_bytes: sizes.rows(QUERIES + 4 * KEYS),
-        given: [&pointers[..], &strides, &sizes.tail(op.scale)].concat(),
+        given: [&pointers[..], &[Given::ResultStrides(0, op.out_axes())], &strides, &sizes.tail(op.scale)].concat(),
         flops: sizes.flops(2, op.causal),
     };
     Some(Source { text: sizes.text(op.causal), launches: vec![launch], scratch: vec![], multiple: 8 })
@@ -96,41 +109,65 @@ pub(super) fn forward(op: &Attention, device: Device, inputs: &[Input<'_>]) -> O
 
 /// Results: the slopes of q, k, v. Inputs: q, k, v, out, logarithms of sums, slope of out.
 pub(super) fn backward(op: &Attention, device: Device, inputs: &[Input<'_>]) -> Option<Source> {
-    use Given::{Input, Result, Scratch, Strides};
+    use Given::{Input, Result, ResultStrides, Scratch, Strides};
     let [q, k, v, out, logs, slope] = inputs else { return None };
     let sizes = sizes(device, op.causal, &[*q, *k, *v])?;
     if (out.dtype, out.shape) != (slope.dtype, slope.shape) || out.dtype != q.dtype || logs.dtype != DType::F32 {
         return None;
     }
     let int = |n: usize| Given::Value((n as i32).to_le_bytes().to_vec());
+    let turned = op.out_axes();
     let delta = Launch {
         symbol: "attention_delta",
-        grid: sizes.grid(sizes.queries, 8),
+        grid: sizes.grid(sizes.queries, DELTA_ROWS),
         threads: 256,
         shared_bytes: 0,
-        given: vec![Scratch(0), Input(3), Input(5), Strides(3), Strides(5), int(sizes.queries)],
+        given: vec![Scratch(0), Input(3), Input(5), Strides(3, turned), Strides(5, turned), int(sizes.queries)],
         flops: 0,
     };
     let (read, lines) = ([Input(0), Input(1), Input(2), Input(5)], [Input(4), Scratch(0)]);
-    let strides = [Strides(0), Strides(1), Strides(2), Strides(5)];
+    let strides = [Strides(0, HEADS), Strides(1, HEADS), Strides(2, HEADS), Strides(5, turned)];
     let tail = sizes.tail(op.scale);
     let by_queries = Launch {
         symbol: "attention_by_queries",
         grid: sizes.grid(sizes.queries, OWN),
         threads: (WARPS * 32) as u32,
         shared_bytes: sizes.rows(2 * OWN + 4 * KEYS),
-        given: [&[Result(0)][..], &read, &lines, &[sizes.packed(sizes.queries)], &strides, &tail].concat(),
+        given: [&[Result(0)][..], &read, &lines, &[ResultStrides(0, HEADS)], &strides, &tail].concat(),
         flops: sizes.flops(3, op.causal),
     };
-    let packed = sizes.packed(sizes.keys);
+    let both = [ResultStrides(1, HEADS), ResultStrides(2, HEADS)];
     let by_keys = Launch {
         symbol: "attention_by_keys",
         grid: sizes.grid(sizes.keys, OWN),
         threads: (WARPS * 32) as u32,
         shared_bytes: sizes.rows(2 * OWN + 4 * KEYS) + 4 * 4 * KEYS as u32,
-        given: [&[Result(1), Result(2)][..], &read, &lines, &[packed.clone(), packed], &strides, &tail].concat(),
+        given: [&[Result(1), Result(2)][..], &read, &lines, &both, &strides, &tail].concat(),
         flops: sizes.flops(4, op.causal),
     };
     let scratch = vec![sizes.batch * sizes.heads * sizes.queries * 4];
     Some(Source { text: sizes.text(op.causal), launches: vec![delta, by_queries, by_keys], scratch, multiple: 8 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text is compiled where it is first used; here, if the compiler is there, for all that it is made for.
+    #[test]
+    fn the_text_compiles() {
+        if let Err(why) = bornite_cuda::nvrtc_version() {
+            println!("skipped: {why}");
+            return;
+        }
+        for (width, causal, half, arch) in [
+            (64, true, false, "sm_90a"),
+            (16, false, true, "sm_80"),
+            (80, true, true, "sm_80"),
+            (128, false, false, "sm_90a"),
+        ] {
+            let sizes = Sizes { batch: 1, heads: 1, queries: 1, keys: 1, width, half };
+            bornite_cuda::compile("attention", &sizes.text(causal), arch).unwrap();
+        }
+    }
 }

@@ -7,6 +7,7 @@ use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, Para
 
 use super::fused::{Form, Group, reduction, stages, step};
 use super::rows::Rows;
+use super::sums::Summed;
 use super::tiles::Tiles;
 use super::{Coordinates, Lowering, accumulator};
 use crate::Tensor;
@@ -25,6 +26,7 @@ pub(super) const BEYOND: usize = 1024 * 4;
 /// How blocks are shaped.
 pub(super) enum Shape<'a> {
     Rows(Rows<'a>),
+    Summed(Summed<'a>),
     Columns(Columns),
     Tiles(Tiles<'a>),
 }
@@ -45,12 +47,12 @@ pub(super) struct Columns {
 /// The blocks for a group, if there should be any. A block has so much shared memory.
 pub(super) fn shape<'a>(group: &Group<'a>, shared_bytes: impl FnOnce() -> usize) -> Option<Shape<'a>> {
     match group.form {
+        Form::Rows { .. } if !group.sums.is_empty() => Summed::new(group, shared_bytes).map(Shape::Summed),
         Form::Rows { columns, .. } if columns > SERIAL_COLUMNS => Rows::new(group, shared_bytes).map(Shape::Rows),
         Form::Middle { outer, middle, inner } if inner >= WARP && middle >= 16 => {
             let lanes = if inner.is_multiple_of(4 * WARP) { 4 } else { 1 };
             let blocks = outer * inner.div_ceil(lanes * WARP);
-            // Few blocks need more threads to be quick.
-            let down = if outer * inner.div_ceil(WARP) < 256 { 32 } else { 8 };
+            let down = rows_at_a_time(outer, inner);
             Some(Shape::Columns(Columns { middle, inner, blocks, down, lanes }))
         }
         Form::Elements(elements) => Tiles::new(group, elements).map(Shape::Tiles),
@@ -58,11 +60,17 @@ pub(super) fn shape<'a>(group: &Group<'a>, shared_bytes: impl FnOnce() -> usize)
     }
 }
 
+/// The rows that a block sums side by side. Few blocks need more threads to be quick.
+pub(super) fn rows_at_a_time(outer: usize, inner: usize) -> usize {
+    if outer * inner.div_ceil(WARP) < 256 { 32 } else { 8 }
+}
+
 impl Shape<'_> {
     /// Grid and block.
     pub fn launch(&self) -> ([u32; 3], [u32; 3]) {
         let (blocks, threads) = match self {
             Shape::Rows(plan) => (plan.rows.div_ceil(plan.together), plan.threads * plan.together),
+            Shape::Summed(plan) => plan.launch(),
             Shape::Columns(plan) => (plan.blocks, plan.down * WARP),
             Shape::Tiles(plan) => plan.launch(),
         };
@@ -78,7 +86,7 @@ impl Lowering {
     }
 
     /// A reduction of few values: pairs, then pairs of pairs. Their number is a power of 2.
-    fn in_pairs(&mut self, tensor: &Tensor, mut values: Vec<ExprId>) -> ExprId {
+    pub(super) fn in_pairs(&mut self, tensor: &Tensor, mut values: Vec<ExprId>) -> ExprId {
         let row = step(reduction(tensor));
         while values.len() > 1 {
             values = values.chunks(2).map(|pair| self.b.op(row, &[&pair[0], &pair[pair.len() - 1]])).collect();

@@ -7,13 +7,13 @@
 //! The order in which a row is summed depends on its length alone, so that a group gives the bits that its nodes give one
 //! by one.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 
 use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, Scalar, Stmt, Type, Value};
 
 use super::blocks;
+use super::pretend::for_gpu;
 use super::spread::{Spread, usual_spread};
 use super::{Coordinates, Lowered, Lowering, accumulator, aligned, extreme, look_through, reports, seen};
 use crate::node::{Node, Op, Reduce};
@@ -39,30 +39,8 @@ pub(crate) struct Group<'a> {
     pub order: Vec<&'a Tensor>,
     /// How the work is spread on a GPU, where that was measured.
     pub spread: Option<Spread>,
-}
-
-thread_local! {
-    static AS_ON_A_GPU: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Has this thread lower kernels as for a GPU, whatever the device, while `work` runs: so that the interpreter can judge
-/// them.
-#[doc(hidden)]
-pub fn with_gpu_kernels<R>(work: impl FnOnce() -> R) -> R {
-    // Ends the scope also if `work` panics.
-    struct Scope(bool);
-    impl Drop for Scope {
-        fn drop(&mut self) {
-            AS_ON_A_GPU.set(self.0);
-        }
-    }
-    let _scope = Scope(AS_ON_A_GPU.replace(true));
-    work()
-}
-
-/// True if kernels for a device are those of a GPU.
-pub(crate) fn for_gpu(device: Device) -> bool {
-    matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get()
+    /// Sums of columns that ride on a kernel over rows (`sums.rs`): results after the others.
+    pub sums: Vec<&'a Tensor>,
 }
 
 /// Results that are to take the place of a tensor in memory, named with it.
@@ -116,6 +94,9 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &InPlaceO
         l.loads.extend(replaced.map(|tensor| (tensor.0.id, out)));
         outs.push(out);
     }
+    for (n, sum) in group.sums.iter().enumerate() {
+        outs.push(l.param(format!("sums{n}"), sum, Access::Write));
+    }
     if group.order.iter().any(|t| reports(&t.0)) {
         l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
     }
@@ -131,6 +112,7 @@ pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &InPlaceO
     }
     match (blocks, group.form) {
         (Some(blocks::Shape::Rows(plan)), _) => l.rows_by_blocks(group, &outs, &plan),
+        (Some(blocks::Shape::Summed(plan)), _) => l.rows_and_sums(group, &outs, &plan),
         (Some(blocks::Shape::Columns(plan)), _) => l.columns_by_blocks(group, &outs, plan),
         (Some(blocks::Shape::Tiles(plan)), _) => l.tiles(group, &outs, &plan),
         (None, Form::Elements(_)) => l.elements(group, &outs),
@@ -207,7 +189,8 @@ fn name(group: &Group<'_>) -> String {
         let end = text[..LONGEST].rfind('_').unwrap_or(LONGEST);
         text.truncate(end);
     }
-    format!("{text}_{dtype}")
+    let sums = if group.sums.is_empty() { "" } else { "_with_sums" };
+    format!("{text}{sums}_{dtype}")
 }
 
 /// The reductions of a group by the stage that computes them; and, by the stage after which they are known, what else has
@@ -250,7 +233,7 @@ pub(super) fn step(reduce: Reduce) -> Row {
     }
 }
 
-fn start(reduce: Reduce, dtype: DType) -> Value {
+pub(super) fn start(reduce: Reduce, dtype: DType) -> Value {
     match reduce {
         Reduce::Sum => Value::from_f64(dtype, 0.0),
         Reduce::Prod => Value::from_f64(dtype, 1.0),

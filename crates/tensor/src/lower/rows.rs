@@ -9,21 +9,21 @@ use std::collections::HashMap;
 use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, SharedId, Stmt, Type};
 
 use super::blocks::WARP;
-use super::fused::{Form, Group, Stages, stages, wide_outputs};
-use super::{Coordinates, Lowering, aligned, look_through, seen};
+use super::fused::{Form, Group, Stages, reduction, stages, start, wide_outputs};
+use super::{Coordinates, Lowering, accumulator, aligned, look_through, seen};
 use crate::node::Op;
 use crate::{DType, Tensor};
 
 /// A warp or a block a row.
 pub(super) struct Rows<'a> {
     pub rows: usize,
-    columns: usize,
+    pub columns: usize,
     /// Threads a row.
     pub threads: usize,
     /// Rows a block.
     pub together: usize,
     /// Neighbours that a thread takes at once.
-    lanes: usize,
+    pub lanes: usize,
     /// Tensors whose rows are kept in the memory of the block.
     kept: Vec<&'a Tensor>,
 }
@@ -68,6 +68,11 @@ impl<'a> Rows<'a> {
             plan.keep(group, shared_bytes);
         }
         Some(plan)
+    }
+
+    /// True if a row is one warp's, in registers, several neighbours a thread.
+    pub fn is_a_warp(&self) -> bool {
+        self.threads == WARP && self.lanes > 1 && self.in_registers()
     }
 
     fn in_registers(&self) -> bool {
@@ -180,7 +185,7 @@ impl Lowering {
 
     /// A warp or a block a row: threads take neighbours in turn, then combine what they have.
     pub(super) fn rows_by_blocks(&mut self, group: &Group<'_>, outs: &[ParamId], plan: &Rows<'_>) {
-        let Rows { rows, columns, threads, together, lanes, .. } = *plan;
+        let Rows { rows, threads, together, .. } = *plan;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));
         let (row, thread) = if together == 1 {
@@ -197,6 +202,19 @@ impl Lowering {
             let past = self.b.op(Row::Ge, &[&row, &end]);
             self.b.if_else(past, |b| b.simple(Stmt::Return(None)), |_| {});
         }
+        self.row_by_threads(group, outs, plan, [row, thread], &[]);
+    }
+
+    /// One row by all its threads, of which this is one. Of sums that ride along each thread has a total a column of its own.
+    pub(super) fn row_by_threads(
+        &mut self,
+        group: &Group<'_>,
+        outs: &[ParamId],
+        plan: &Rows<'_>,
+        [row, thread]: [ExprId; 2],
+        sums: &[Vec<LocalId>],
+    ) {
+        let Rows { rows, columns, threads, lanes, .. } = *plan;
         self.lanes = lanes;
         self.row_lanes = lanes;
         self.kept = Kept::new(self, plan);
@@ -216,6 +234,10 @@ impl Lowering {
         for (n, stage) in reductions.iter().enumerate() {
             let totals: Vec<Vec<LocalId>> =
                 stage.iter().map(|tensor| (0..lanes).map(|_| self.total(tensor)).collect()).collect();
+            if !sums.is_empty() {
+                // The row before has left its own there.
+                stage.iter().zip(&totals).for_each(|(tensor, totals)| self.begin_again(tensor, totals));
+            }
             passes.each(self, &format!("turn{n}"), &mut |l, at| {
                 for (tensor, totals) in stage.iter().zip(&totals) {
                     let values = l.reduced(tensor, at);
@@ -244,10 +266,30 @@ impl Lowering {
             // What was picked may be where a result goes.
             self.b.simple(if threads == WARP { Stmt::WarpBarrier } else { Stmt::Barrier });
         }
-        if !wide.is_empty() {
+        if !wide.is_empty() || !sums.is_empty() {
             self.writes = true;
-            passes.each(self, "turn", &mut |l, at| l.wide_outputs(&wide, at));
+            let mut turn = 0;
+            passes.each(self, "turn", &mut |l, at| {
+                // Before anything is stored: a result may take the place of an input.
+                for (sum, totals) in group.sums.iter().zip(sums) {
+                    let values = l.reduced(sum, at);
+                    for lane in 0..lanes {
+                        l.accumulate(
+                            sum,
+                            totals[turn * lanes + lane],
+                            values[if values.len() == 1 { 0 } else { lane }],
+                        );
+                    }
+                }
+                turn += 1;
+                l.wide_outputs(&wide, at);
+            });
         }
+    }
+
+    fn begin_again(&mut self, tensor: &Tensor, totals: &[LocalId]) {
+        let none = self.b.constant(start(reduction(tensor), accumulator(tensor.0.dtype)));
+        totals.iter().for_each(|&total| self.b.assign(total, none));
     }
 }
 

@@ -19,7 +19,8 @@ use crate::{DType, Device, Error, Result, Tensor};
 
 /// A product that the library computes, ready to run.
 pub(crate) struct BlasProduct {
-    plan: Arc<Plan>,
+    /// None where there is no GPU to run it.
+    plan: Option<Arc<Plan>>,
     arranged: Arranged,
     name: String,
 }
@@ -58,10 +59,11 @@ impl Arranged {
     }
 }
 
-/// Those of `wanted`, all on the GPU `ordinal`, that the library is to compute: what computes each, and which of its
-/// matrices are views that must be copied first. Where `graph` is given, a call takes on what epilogues can do.
+/// Those of `wanted`, all on one device, that the library is to compute: what computes each, and which of its matrices are
+/// views that must be copied first. Where `graph` is given, a call takes on what epilogues can do. On a device that is no GPU
+/// they are what a library that has all of them would be given.
 pub(super) fn products(
-    ordinal: usize,
+    device: Device,
     wanted: &[Tensor],
     mode: MatmulMode,
     graph: Option<Graph<'_>>,
@@ -72,7 +74,10 @@ pub(super) fn products(
     if MISSING.load(Ordering::Relaxed) {
         return Ok(found);
     }
-    let cuda = bornite_cuda::Device::open(ordinal)?;
+    let cuda = match device {
+        Device::Cuda(ordinal) => Some(bornite_cuda::Device::open(ordinal)?),
+        _ => None,
+    };
     for tensor in wanted {
         let Some((arranged, inputs)) = arrange(&tensor.0, mode) else { continue };
         let forms = graph.as_ref().map_or(vec![], |graph| arranged.forms(graph, tensor));
@@ -81,10 +86,10 @@ pub(super) fn products(
                 Some(form) => arranged.with(form, &inputs),
                 None => (arranged, vec![tensor.clone()], inputs.to_vec()),
             };
-            let plan = match Plan::cached(&cuda, &arranged.matmul) {
+            let plan = match cuda.as_ref().map(|cuda| Plan::cached(cuda, &arranged.matmul)).transpose() {
                 Ok(plan) => plan,
                 Err(why @ (CudaError::MissingLibrary { .. } | CudaError::OldLibrary { .. })) => {
-                    bornite_cuda::log!(Warn, "matrix products on {} are slow: {why}", Device::Cuda(ordinal));
+                    bornite_cuda::log!(Warn, "matrix products on {} are slow: {why}", device);
                     MISSING.store(true, Ordering::Relaxed);
                     return Ok(found);
                 }
@@ -165,6 +170,7 @@ impl BlasProduct {
             let (kernel, what) = (self.name.clone(), "a product takes other buffers of the GPU".into());
             Error::Cuda(CudaError::BadLaunch { kernel, what })
         };
+        let plan = self.plan.as_ref().ok_or_else(wrong)?;
         let mut given = buffers.iter().map(|buffer| buffer.pointer().ok_or_else(wrong));
         // The next buffer, from so many bytes on.
         let mut next = |from: usize| {
@@ -196,7 +202,7 @@ impl BlasProduct {
             let out = matmul.m * matmul.n * matmul.batch * if matmul.epilogue.has_aux() { 2 } else { 1 };
             about.work(&self.name, (a + b + out) * matmul.input.bytes() as u64)
         };
-        Ok(profile::timed(&DeviceClock(self.plan.device()), describe, || self.plan.run(&call))?)
+        Ok(profile::timed(&DeviceClock(plan.device()), describe, || plan.run(&call))?)
     }
 }
 

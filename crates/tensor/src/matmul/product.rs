@@ -10,6 +10,7 @@ use super::cpu::{self, CpuProduct};
 use super::epilogue::Graph;
 use super::strided::Strided;
 use crate::buffer::Buffer;
+use crate::lower::plans_for_gpu;
 use crate::node::Op;
 use crate::timing::About;
 use crate::{Device, Result, Tensor};
@@ -35,7 +36,8 @@ pub(super) type Products = HashMap<u64, Arc<LibraryCall>>;
 /// `nodes`: they are copied first. `roots` are wanted whatever else happens.
 pub(crate) fn products(device: Device, nodes: &mut BTreeMap<u64, Tensor>, roots: &HashSet<u64>) -> Result<Products> {
     let mut products = Products::new();
-    if device == Device::Interpreter {
+    let on_gpu = plans_for_gpu(device);
+    if device == Device::Interpreter && !on_gpu {
         return Ok(products);
     }
     let wanted: Vec<Tensor> =
@@ -53,21 +55,17 @@ pub(crate) fn products(device: Device, nodes: &mut BTreeMap<u64, Tensor>, roots:
         let call = Arc::new(call);
         products.extend(call.results.iter().map(|result| (result.0.id, call.clone())));
     };
-    match device {
-        Device::Interpreter => {}
-        Device::Cpu(_) => {
-            for tensor in &wanted {
-                if let Some((product, inputs, copied)) = cpu::product(&tensor.0) {
-                    let product = Arc::new(Product::Cpu(product));
-                    add(LibraryCall { product, results: vec![tensor.clone()], inputs: inputs.to_vec() }, copied);
-                }
-            }
+    if on_gpu {
+        let fuses = crate::fused::enabled()?;
+        let graph = fuses.then(|| Graph::new(nodes, roots));
+        for (call, copied) in blas::products(device, &wanted, mode, graph)? {
+            add(call, copied);
         }
-        Device::Cuda(ordinal) => {
-            let fuses = crate::fused::enabled()?;
-            let graph = fuses.then(|| Graph::new(nodes, roots));
-            for (call, copied) in blas::products(ordinal, &wanted, mode, graph)? {
-                add(call, copied);
+    } else {
+        for tensor in &wanted {
+            if let Some((product, inputs, copied)) = cpu::product(&tensor.0) {
+                let product = Arc::new(Product::Cpu(product));
+                add(LibraryCall { product, results: vec![tensor.clone()], inputs: inputs.to_vec() }, copied);
             }
         }
     }

@@ -65,6 +65,21 @@ impl Strided {
         Some(view)
     }
 
+    /// Where what the view `op` shows lies, if the view lies here and shows all of it: `shape` is that of what it shows. `None`
+    /// where strides cannot say it.
+    pub fn behind(&self, op: &Op, shape: &[usize]) -> Option<Strided> {
+        match op {
+            Op::Detach | Op::Checkpoint(_) => Some(self.clone()),
+            Op::Permute(axes) => {
+                let mut strides = vec![0; axes.len()];
+                axes.iter().zip(&self.strides).for_each(|(&axis, &stride)| strides[axis] = stride);
+                Some(Strided { offset: self.offset, shape: shape.to_vec(), strides })
+            }
+            Op::Reshape(_) => self.reshape(shape),
+            _ => None,
+        }
+    }
+
     /// Splits and joins axes where memory allows it without moving anything.
     pub fn reshape(&self, to: &[usize]) -> Option<Strided> {
         let mut view = Strided { offset: self.offset, shape: to.to_vec(), strides: vec![0; to.len()] };
@@ -198,6 +213,39 @@ mod tests {
         assert_eq!(strides(&[1, 6], &[Op::Expand(vec![4, 6]), Op::Reshape(vec![2, 2, 6])]), Some(vec![0, 0, 1]));
         assert_eq!(strides(&[2, 3], &[Op::Reshape(vec![1, 6, 1])]).map(|s| s[1]), Some(1));
         assert_eq!(chain(&[0, 3], &[Op::Reshape(vec![3, 0])]).map(|view| view.shape), Some(vec![3, 0]));
+    }
+
+    #[test]
+    fn what_a_view_shows_lies_behind_it() {
+        let shape = [2, 3, 4];
+        let views = [
+            vec![Op::Permute(vec![2, 0, 1])],
+            vec![Op::Permute(vec![1, 0, 2]), Op::Reshape(vec![3, 8])],
+            vec![Op::Reshape(vec![6, 4]), Op::Permute(vec![1, 0]), Op::Reshape(vec![4, 2, 3]), Op::Detach],
+        ];
+        for views in views {
+            let mut shapes = vec![shape.to_vec()];
+            for op in &views {
+                let next = Strided::contiguous(&shapes[shapes.len() - 1]).through(op).unwrap();
+                shapes.push(next.shape);
+            }
+            // The last view lies at odd places; through the views again, what is behind is that.
+            let last = shapes.pop().unwrap();
+            let strides = [1000, 100, 10].into_iter().take(last.len()).collect();
+            let place = Strided { offset: 7, shape: last, strides };
+            let mut behind = views.iter().rev().zip(shapes.iter().rev());
+            let behind = behind.try_fold(place.clone(), |place, (op, shape)| place.behind(op, shape));
+            match behind {
+                Some(behind) => {
+                    assert_eq!(behind.shape, shape);
+                    assert_eq!(views.iter().try_fold(behind, |place, op| place.through(op)), Some(place));
+                }
+                // An axis of three and one of eight cannot be told apart where their strides do not meet.
+                None => assert!(views.iter().any(|op| matches!(op, Op::Reshape(_)))),
+            }
+        }
+        let cut = Op::Slice(vec![Cut { start: 1, step: 1, len: 2 }]);
+        assert_eq!(Strided::contiguous(&[2]).behind(&cut, &[3]), None, "the rest would be nowhere");
     }
 
     /// Every element of random chains is where it is said to be.

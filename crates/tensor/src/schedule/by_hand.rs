@@ -1,11 +1,16 @@
-//! Steps of kernels written by hand (`source.rs`): where their inputs lie, and in which order they take memory.
+//! Steps of kernels written by hand (`source.rs`): where their inputs and results lie, and in which order they take memory.
+//!
+//! They read views where those lie, and write results where a concatenation wants them: the gradients of queries, keys and
+//! values that are slices of one product are rows of one tensor at once.
 
 use super::is_source;
 use super::work::Operand;
+use crate::joint::{self, How};
+use crate::lower::look_through;
 use crate::matmul::strided::Strided;
 use crate::matmul::{locate, whole};
-use crate::node::{Node, Op};
-use crate::source::{Given, Source, SourceCall};
+use crate::node::{Cut, Node, Op};
+use crate::source::{Given, Launch, Source, SourceCall};
 use crate::{Device, Result, Tensor};
 
 /// The tensor in whose memory an input is, and how it lies there, if the kernels can read it without a copy.
@@ -14,48 +19,118 @@ pub(super) fn in_memory(source: &Source, input: &Tensor) -> Option<(Tensor, Stri
     (!copied).then_some((memory, place))
 }
 
-/// The launches of a source, each with its operands, what it writes first. Results have these ids and bytes.
+/// A result in memory: which value it is in, of how many bytes, and how it lies there.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Written {
+    pub id: u64,
+    pub bytes: usize,
+    pub place: Strided,
+}
+
+impl Written {
+    /// In memory of its own.
+    pub fn alone(id: u64, result: &Tensor) -> Written {
+        Written { id, bytes: result.0.bytes(), place: whole(result) }
+    }
+}
+
+/// The result behind an input of a concatenation, and where it lies in that, if it is one of kernels written by hand that can
+/// write it there.
+pub(super) fn within(concat: &Tensor, axis: usize, number: usize) -> Option<(&Tensor, Written)> {
+    let node = &*concat.0;
+    let input = &node.inputs[number];
+    let (base, views) = look_through(input);
+    let (Op::Part(result), false) = (&base.0.op, is_source(base)) else { return None };
+    let (joint, _) = joint::of(&base.0.inputs[0].0)?;
+    let How::Source(source) = &joint.how else { return None };
+    let mut cuts: Vec<Cut> = node.shape.iter().map(|&length| Cut::whole(length)).collect();
+    let start = node.inputs[..number].iter().map(|input| input.0.shape[axis]).sum();
+    cuts[axis] = Cut { start, step: 1, len: input.0.shape[axis] };
+    let place = whole(concat).through(&Op::Slice(cuts))?;
+    let place = views.iter().try_fold(place, |place, view| place.behind(&view.0.op, &view.0.inputs[0].0.shape))?;
+    source.writes(*result, &place).then(|| (base, Written { id: node.id, bytes: node.bytes(), place }))
+}
+
+/// What one launch takes.
+struct Taken {
+    operands: Vec<Operand>,
+    /// For each pointer, the operand and the byte in it.
+    pointers: Vec<(usize, usize)>,
+    values: Vec<Vec<u8>>,
+    /// Bytes that it reads and writes.
+    bytes: u64,
+}
+
+/// The launches of a source, each with its operands, what it writes first. Results lie where `outs` says, with elements of so many
+/// bytes.
 pub(super) fn launches(
     device: Device,
     source: &Source,
-    outs: &[(u64, usize)],
+    outs: &[(Written, usize)],
     inputs: &[Tensor],
-) -> Result<Vec<(SourceCall, Vec<Operand>, u64)>> {
+) -> Result<Vec<(SourceCall, Vec<Operand>)>> {
     let scratch: Vec<(u64, usize)> = source.scratch.iter().map(|&bytes| (Node::next_id_taken(), bytes)).collect();
     let located: Vec<(Tensor, Strided)> =
         inputs.iter().map(|input| in_memory(source, input).unwrap_or_else(|| (input.clone(), whole(input)))).collect();
-    let lies: Vec<(Strided, usize)> =
-        located.iter().map(|(memory, place)| (place.clone(), memory.0.dtype.bytes())).collect();
     (source.launches.iter())
         .map(|launch| {
-            let written = launch.given.iter().filter_map(|given| match given {
-                Given::Result(n) => Some(outs[*n]),
-                Given::Scratch(n) => Some(scratch[*n]),
-                _ => None,
-            });
-            let mut operands: Vec<Operand> = written.map(|(id, bytes)| Operand::Out(id, bytes)).collect();
-            let (mut outs, mut pointers) = (0, vec![]);
-            for given in &launch.given {
-                match given {
-                    Given::Result(_) | Given::Scratch(_) => {
-                        pointers.push((outs, 0));
-                        outs += 1;
-                    }
-                    Given::Input(n) => {
-                        let (place, bytes) = &lies[*n];
-                        pointers.push((operands.len(), place.offset as usize * bytes));
-                        operands.push(Operand::In(located[*n].0.clone()));
-                    }
-                    Given::Strides(_) | Given::Value(_) => {}
-                }
-            }
-            let call = SourceCall::new(device, &source.text, launch, &lies, pointers)?;
-            Ok((call, operands, launch.flops))
+            let Taken { operands, pointers, values, bytes } = taken(launch, outs, &scratch, inputs, &located);
+            let call = SourceCall::new(device, &source.text, launch, values, pointers, bytes)?;
+            Ok((call, operands))
         })
         .collect()
+}
+
+fn taken(
+    launch: &Launch,
+    outs: &[(Written, usize)],
+    scratch: &[(u64, usize)],
+    inputs: &[Tensor],
+    located: &[(Tensor, Strided)],
+) -> Taken {
+    let written = launch.given.iter().filter_map(|given| match given {
+        Given::Result(n) => Some((outs[*n].0.id, outs[*n].0.bytes)),
+        Given::Scratch(n) => Some(scratch[*n]),
+        _ => None,
+    });
+    let mut operands: Vec<Operand> = written.map(|(id, bytes)| Operand::Out(id, bytes)).collect();
+    let (mut next, mut pointers, mut values, mut bytes) = (0, vec![], vec![], 0);
+    let begins = |place: &Strided, element: usize| place.offset as usize * element;
+    let strides = |place: &Strided, axes: &[usize]| -> Vec<u8> {
+        axes.iter().flat_map(|&axis| (place.strides[axis] as i64).to_le_bytes()).collect()
+    };
+    for given in &launch.given {
+        match given {
+            Given::Result(n) => {
+                let (Written { place, .. }, element) = &outs[*n];
+                pointers.push((next, begins(place, *element)));
+                next += 1;
+                bytes += place.shape.iter().product::<usize>() * element;
+            }
+            Given::Scratch(n) => {
+                pointers.push((next, 0));
+                next += 1;
+                bytes += scratch[*n].1;
+            }
+            Given::Input(n) => {
+                let (memory, place) = &located[*n];
+                pointers.push((operands.len(), begins(place, memory.0.dtype.bytes())));
+                operands.push(Operand::In(memory.clone()));
+                bytes += inputs[*n].0.bytes().min(memory.0.bytes());
+            }
+            Given::Strides(n, axes) => values.push(strides(&located[*n].1, axes)),
+            Given::ResultStrides(n, axes) => values.push(strides(&outs[*n].0.place, axes)),
+            Given::Value(value) => values.push(value.clone()),
+        }
+    }
+    Taken { operands, pointers, values, bytes: bytes as u64 }
 }
 
 /// Whether an input of a joint has to be computed before it can be read: it is a view, or a constant, which has no memory.
 pub(super) fn is_shown(tensor: &Tensor) -> bool {
     !is_source(tensor) && (tensor.0.op.is_view() || matches!(tensor.0.op, Op::Full(_)))
 }
+
+#[cfg(test)]
+#[path = "by_hand_tests.rs"]
+mod tests;

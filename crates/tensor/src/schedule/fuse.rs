@@ -6,8 +6,11 @@
 //! or layer norm: they come out as one kernel by these rules.
 
 mod cut;
+mod ride;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+
+pub(super) use ride::with_riders;
 
 use super::is_source;
 use super::place::InPlace;

@@ -4,11 +4,15 @@
 //! A concatenation whose parts lie one after the other in memory, and are computed by kernels of their own anyway, costs
 //! nothing: that is what makes gradients of many parameters one flat tensor. And a variable that becomes its own slices
 //! around a new piece, or itself but for the row that a number names (a cache of keys and values), has only that written.
+//!
+//! Parts that do not lie one after the other, since axes before that of the concatenation go round them all, are written at
+//! strides by kernels written by hand, if those can (`by_hand.rs`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bornite_ir::Op as Row;
 
+use super::by_hand::{Written, within};
 use super::is_source;
 use super::pack::ALIGNMENT;
 use crate::lower::{aligned, look_through, seen};
@@ -46,6 +50,8 @@ pub(super) struct Places {
     pub of: HashMap<u64, InPlace>,
     /// Values that are parts of another: of which, from which byte on.
     pub within: HashMap<u64, (u64, usize)>,
+    /// Results of kernels written by hand that are parts of another value, at strides. Nothing else reads them.
+    pub woven: HashMap<u64, Written>,
 }
 
 /// What calls of a library compute and read.
@@ -70,6 +76,7 @@ pub(super) fn places(
             places.of.insert(*id, update);
         }
     }
+    let readers = readers(nodes);
     // Outermost first: a part of a part is where its whole is.
     for tensor in nodes.values().rev() {
         let Op::Concat(axis) = tensor.0.op else { continue };
@@ -84,13 +91,46 @@ pub(super) fn places(
             let place = at.is_multiple_of(alignment) && !wanted.contains(&id) && !places.within.contains_key(&id);
             place && nodes.contains_key(&id)
         };
-        if let Some((parts, rest)) = parts_of(&tensor.0, axis, by_calls, free) {
+        let rest = if let Some((parts, rest)) = parts_of(&tensor.0, axis, by_calls, free) {
             places.within.extend(parts.into_iter().map(|(id, at)| (id, (tensor.0.id, at))));
-            let (into, reads) = (Into::Pieces { axis, inputs: rest }, tensor.0.inputs.clone());
-            places.of.insert(tensor.0.id, InPlace { into, reads, old: None });
-        }
+            rest
+        } else {
+            let only = |base: &Tensor| readers.get(&base.0.id) == Some(&1);
+            let Some((parts, rest)) = woven_of(tensor, axis, |base| only(base) && free(base, 0)) else { continue };
+            places.woven.extend(parts);
+            rest
+        };
+        let (into, reads) = (Into::Pieces { axis, inputs: rest }, tensor.0.inputs.clone());
+        places.of.insert(tensor.0.id, InPlace { into, reads, old: None });
     }
     places
+}
+
+/// How often each value is read, perhaps through views.
+fn readers(nodes: &BTreeMap<u64, Tensor>) -> HashMap<u64, usize> {
+    let mut readers = HashMap::new();
+    for tensor in nodes.values().filter(|tensor| !is_source(tensor)) {
+        for input in tensor.0.reads() {
+            *readers.entry(look_through(input).0.0.id).or_default() += 1;
+        }
+    }
+    readers
+}
+
+/// The parts of a concatenation that kernels written by hand write at strides, and the inputs that are not such. `None` if that is
+/// less than half of it.
+fn woven_of(concat: &Tensor, axis: usize, free: impl Fn(&Tensor) -> bool) -> Option<(Vec<(u64, Written)>, Vec<usize>)> {
+    let (mut parts, mut rest, mut bytes) = (vec![], vec![], 0);
+    for n in (0..concat.0.inputs.len()).filter(|&n| concat.0.inputs[n].0.elements() > 0) {
+        match within(concat, axis, n).filter(|(base, _)| free(base)) {
+            Some((base, written)) => {
+                bytes += base.0.bytes();
+                parts.push((base.0.id, written));
+            }
+            None => rest.push(n),
+        }
+    }
+    (bytes > 0 && 2 * bytes >= concat.0.bytes()).then_some((parts, rest))
 }
 
 /// The parts of a concatenation that are written by what computes them, with the byte at which each begins; and the inputs that

@@ -85,7 +85,8 @@ impl<'t> Graph<'t> {
             Device::Cuda(n) => (1, n),
             Device::Interpreter => (2, 0),
         };
-        let modes = [crate::fused::enabled()?, crate::math::is_native()?, crate::lower::for_gpu(device)];
+        let pretended = [crate::lower::for_gpu(device), crate::lower::plans_for_gpu(device)];
+        let modes = [&[crate::fused::enabled()?, crate::math::is_native()?][..], &pretended].concat();
         let modes = modes.iter().fold(kind, |all, &on| 2 * all + u64::from(on));
         let mut graph = Graph { key: Vec::with_capacity(64), sources: vec![] };
         graph.key.extend([modes, ordinal as u64]);

@@ -106,6 +106,7 @@ fn choose(
             order: group.order.clone(),
             outputs: group.outputs.clone(),
             form: group.form,
+            sums: group.sums.clone(),
         };
         let lowered = lower_group(&group, device, &InPlaceOf::default())?;
         let program = program(device, &lowered.kernel, flavour)?;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Kernel, Value};
 
-use super::by_hand::{in_memory, is_shown, launches};
+use super::by_hand::{Written, in_memory, is_shown, launches};
 use super::cost::{Cost, flops, meaning_flops, product_flops};
-use super::fuse::{Unit, units};
+use super::fuse::{Unit, units, with_riders};
 use super::is_source;
 use super::memory::{last_uses, written};
 use super::place::{ByCalls, InPlace, Into, Places, places};
@@ -135,7 +135,8 @@ pub(super) fn work(
         let places = if fuses { places(device, nodes, &by_calls, &wanted, homes, &refused) } else { Places::default() };
         let (mut worked, mut joints, mut groups) = (Worked::default(), HashSet::new(), vec![]);
         let mut updates = vec![];
-        for unit in units(nodes, &wanted, &library, &places.of, fuses) {
+        let units = units(nodes, &wanted, &library, &places.of, fuses);
+        for unit in if fuses && for_gpu(device) { with_riders(units) } else { units } {
             let work = &mut worked.work;
             let tensor = match unit {
                 Unit::Group(mut group) => {
@@ -154,7 +155,7 @@ pub(super) fn work(
             } else if is_part(tensor) {
                 let joint = &tensor.0.inputs[0];
                 if joints.insert(joint.0.id) {
-                    together(device, joint, about, work)?;
+                    together(device, joint, &places.woven, about, work)?;
                 }
             } else if let Some(call) = products.get(&tensor.0.id) {
                 if joints.insert(call.results[0].0.id) {
@@ -374,10 +375,10 @@ fn live(roots: &[Tensor], instead: &HashMap<u64, &[Tensor]>) -> HashSet<u64> {
 
 /// A launch of a group's kernel.
 fn group_kernel(lowered: Lowered, group: &Group<'_>) -> Result<Work> {
-    let outs = group.outputs.iter().map(|t| Operand::Out(t.0.id, t.0.bytes())).collect();
+    let outs = group.outputs.iter().chain(&group.sums).map(|t| Operand::Out(t.0.id, t.0.bytes())).collect();
     let about = group.outputs.last().map_or(About::default(), |t| About::of(&t.0));
     let mut work = kernel(lowered, outs, about)?;
-    work.cost.flops = group.order.iter().map(|tensor| flops(&tensor.0)).sum();
+    work.cost.flops = group.order.iter().chain(&group.sums).map(|tensor| flops(&tensor.0)).sum();
     if let Planned::Kernel(_, flavour, _) = &mut work.call {
         *flavour = flavour_of(group)?;
     }
@@ -432,7 +433,13 @@ fn is_part(tensor: &Tensor) -> bool {
 }
 
 /// What computes the parts of a joint node.
-fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>) -> Result<()> {
+fn together(
+    device: Device,
+    tensor: &Tensor,
+    woven: &HashMap<u64, Written>,
+    about: About,
+    work: &mut Vec<Work>,
+) -> Result<()> {
     let Some((joint, inputs)) = joint::of(&tensor.0) else { return Ok(()) };
     let place = tensor.0.place;
     // A part that nobody wants is memory all the same: its node goes, its id stays.
@@ -462,8 +469,10 @@ fn together(device: Device, tensor: &Tensor, about: About, work: &mut Vec<Work>)
             return Ok(());
         }
         How::Source(source) => {
-            for (call, operands, flops) in launches(device, source, &outs, inputs)? {
-                let cost = Cost { flops, narrow_product: true, ..Cost::default() };
+            let alone = |part: &Tensor, id: u64| woven.get(&id).cloned().unwrap_or_else(|| Written::alone(id, part));
+            let outs = parts.iter().zip(&outs).map(|(part, (id, _))| (alone(part, *id), part.0.dtype.bytes()));
+            for (call, operands) in launches(device, source, &outs.collect::<Vec<_>>(), inputs)? {
+                let cost = Cost { flops: call.flops, bytes: Some(call.bytes), narrow_product: true };
                 work.push(Work { call: Planned::Source(Arc::new(call)), operands, values: vec![], about, cost });
             }
             return Ok(());

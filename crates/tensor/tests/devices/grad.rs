@@ -3,6 +3,7 @@
 use bornite::{DType, Device, Tensor, checkpoint};
 
 use crate::Outcome;
+use crate::random::Random;
 
 pub fn known_answers(device: Device) -> Outcome {
     let x = Tensor::from_slice(&[-2.0f32, -1.0, 0.0, 1.0, 2.0], &[5], device);
@@ -86,5 +87,70 @@ pub fn checkpoints(device: Device) -> Outcome {
     };
     let (plain, kept) = (scratch(false)?, scratch(true)?);
     assert!(kept * 3 < plain * 2, "{kept} bytes of scratch memory with checkpoints, {plain} without");
+    Ok(())
+}
+
+/// The gradient through slices of one tensor: neighbours are put side by side, others added, with the numbers that zeros around
+/// each and a sum give.
+pub fn of_neighbouring_slices(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    // Slices along an axis, in the order in which they are made.
+    let cuts: [(&str, &[(isize, isize)]); 8] = [
+        ("in order", &[(0, 2), (2, 5), (5, 9)]),
+        ("in another", &[(5, 9), (0, 2), (2, 5)]),
+        ("backwards", &[(5, 9), (2, 5), (0, 2)]),
+        ("with a gap", &[(0, 2), (5, 9)]),
+        ("not to the end", &[(1, 3), (3, 8)]),
+        ("over each other", &[(0, 5), (3, 9)]),
+        ("one twice", &[(0, 4), (0, 4), (4, 9)]),
+        ("an empty one", &[(0, 4), (4, 4), (4, 9)]),
+    ];
+    for axis in 0..3usize {
+        for (name, cuts) in cuts {
+            for dtype in [DType::F32, DType::BF16] {
+                let mut shape = [2usize, 3, 4];
+                shape[axis] = 9;
+                let data = |random: &mut Random, shape: &[usize]| {
+                    Tensor::from_slice(&random.vec(shape.iter().product(), -1.0, 1.0), shape, device).cast(dtype)
+                };
+                let x = data(&mut random, &shape);
+                let weights: Vec<Tensor> = (cuts.iter())
+                    .map(|(from, to)| {
+                        let mut own = shape;
+                        own[axis] = (to - from) as usize;
+                        data(&mut random, &own)
+                    })
+                    .collect();
+                let whole = data(&mut random, &shape);
+                for second in [false, true] {
+                    let parts = cuts.iter().zip(&weights).map(|((from, to), w)| {
+                        let part = x.slice(axis as isize, *from..*to);
+                        (part * w).cast(DType::F32).sum(..)
+                    });
+                    let mut loss = parts.fold(Tensor::zeros(&[], DType::F32, device), |sum, part| sum + part);
+                    if second {
+                        loss += (&x * &whole).cast(DType::F32).sum(..);
+                    }
+                    let found = loss.grad(&[&x]).remove(0);
+                    // In f64 no sum of a few such numbers is rounded.
+                    let padded = cuts.iter().zip(&weights).map(|((from, to), w)| {
+                        let mut amounts = [(0, 0); 3];
+                        amounts[axis] = (*from as usize, shape[axis] - *to as usize);
+                        w.cast(DType::F64).pad(&amounts, 0.0)
+                    });
+                    let first = if second { whole.cast(DType::F64) } else { Tensor::zeros(&shape, DType::F64, device) };
+                    let expected = padded.fold(first, |sum, part| sum + part);
+                    let what = format!("{name} along {axis}, {dtype}, used again {second}");
+                    let [found, expected] = [found.cast(DType::F64), expected].map(|t| t.to_vec::<f64>());
+                    // Where slices lie over each other, or x is used again, sums round.
+                    let close = if dtype == DType::F32 { 1e-6 } else { 2e-2 };
+                    let exact = !second && !["over each other", "one twice"].contains(&name);
+                    for (a, b) in found?.iter().zip(expected?) {
+                        assert!(if exact { *a == b } else { (a - b).abs() <= close }, "{what}: {a} {b}");
+                    }
+                }
+            }
+        }
+    }
     Ok(())
 }

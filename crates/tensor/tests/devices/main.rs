@@ -27,6 +27,7 @@ mod ops;
 mod random;
 mod reported;
 mod retraces;
+mod riders;
 mod rows;
 mod runtime;
 #[path = "../../../ir/tests/samples/mod.rs"]
@@ -47,7 +48,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 107] = [
+const SUITE: [(&str, Body); 110] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -80,6 +81,7 @@ const SUITE: [(&str, Body); 107] = [
     ("gradcheck::every_row", gradcheck::every_row),
     ("gradcheck::narrower_floats", gradcheck::narrower_floats),
     ("grad::known_answers", grad::known_answers),
+    ("grad::of_neighbouring_slices", grad::of_neighbouring_slices),
     ("grad::checkpoints", grad::checkpoints),
     ("grad::second_order", grad::second_order),
     ("fused::kernels_in_graphs", fused::kernels_in_graphs),
@@ -90,8 +92,10 @@ const SUITE: [(&str, Body); 107] = [
     ("fused::spellings", fused::spellings),
     ("fused::adamw_steps", fused::adamw_steps),
     ("attention::in_tiles", attention::in_tiles),
+    ("attention::parts_of_one_tensor", attention::parts_of_one_tensor),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
+    ("riders::sums_of_columns", riders::sums_of_columns),
     ("into_place::gradients_are_written_where_they_belong", into_place::gradients_are_written_where_they_belong),
     ("into_place::parts_with_other_readers", into_place::parts_with_other_readers),
     ("into_place::random_pieces", into_place::random_pieces),

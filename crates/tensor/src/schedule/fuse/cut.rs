@@ -65,7 +65,7 @@ impl<'a> Fuser<'a> {
             let outputs = outputs.iter().map(|&n| self.nodes[n]).collect();
             let order = computed.iter().map(|&n| self.nodes[n]);
             let order = order.filter(|t| !t.0.op.is_view() && !matches!(t.0.op, Op::Full(_))).collect();
-            units.push(Unit::Group(Group { form: growing.form, outputs, order, spread: None }));
+            units.push(Unit::Group(Group { form: growing.form, outputs, order, spread: None, sums: vec![] }));
         }
         units.reverse();
         units

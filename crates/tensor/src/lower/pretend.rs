@@ -1,0 +1,53 @@
+//! Plans and kernels as for a GPU on a device that is none: for the interpreter to judge, or only to be looked at.
+
+use std::cell::Cell;
+
+use crate::Device;
+
+/// How much of what is planned for another device is as for a GPU.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Pretended {
+    Nothing,
+    Kernels,
+    Plans,
+}
+
+thread_local! {
+    static AS_ON_A_GPU: Cell<Pretended> = const { Cell::new(Pretended::Nothing) };
+}
+
+fn pretending<R>(what: Pretended, work: impl FnOnce() -> R) -> R {
+    // Ends the scope also if `work` panics.
+    struct Scope(Pretended);
+    impl Drop for Scope {
+        fn drop(&mut self) {
+            AS_ON_A_GPU.set(self.0);
+        }
+    }
+    let _scope = Scope(AS_ON_A_GPU.replace(what));
+    work()
+}
+
+/// Has this thread lower kernels as for a GPU, whatever the device, while `work` runs: so that the interpreter can judge
+/// them.
+#[doc(hidden)]
+pub fn with_gpu_kernels<R>(work: impl FnOnce() -> R) -> R {
+    pretending(Pretended::Kernels, work)
+}
+
+/// Has this thread plan as for a GPU, with its library's products and kernels written by hand, whatever the device: so that a
+/// step's launches can be looked at where there is no GPU. What is planned so cannot run.
+#[doc(hidden)]
+pub fn with_gpu_plans<R>(work: impl FnOnce() -> R) -> R {
+    pretending(Pretended::Plans, work)
+}
+
+/// True if kernels for a device are those of a GPU.
+pub(crate) fn for_gpu(device: Device) -> bool {
+    matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get() >= Pretended::Kernels
+}
+
+/// True if all that runs on a device is planned as for a GPU.
+pub(crate) fn plans_for_gpu(device: Device) -> bool {
+    matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get() == Pretended::Plans
+}

@@ -1,0 +1,157 @@
+//! Sums of columns that ride on a kernel over rows. The gradient of a norm has each row in registers; what its weight, its bias
+//! and the bias before it are summed of is made of the same elements, and another kernel would load them all again.
+//!
+//! A block has the rows of one part of the sums. Its warps take rows in turn, a lane keeps the sums of its columns, and at the end
+//! the warps' sums are added up. That is the order of the kernel that sums columns alone (`blocks.rs`): which way it is done changes
+//! no bit.
+
+use bornite_ir::{Axis, Builtin, Emit, ExprId, LocalId, Op as Row, ParamId, Stmt, Type};
+
+use super::blocks::{WARP, rows_at_a_time};
+use super::fused::{Form, Group};
+use super::rows::Rows;
+use super::{Lowering, aligned, look_through, repeats_rows, seen};
+use crate::node::{Op, Reduce};
+use crate::{DType, Tensor};
+
+/// Warps of a block.
+const WARPS: usize = 8;
+/// Fewest blocks that keep a GPU busy.
+const BLOCKS: usize = 128;
+/// Most sums: a lane has its columns of each in registers.
+const MOST: usize = 3;
+
+/// Rows a block, for sums of so many parts.
+pub(super) struct Summed<'a> {
+    pub rows: Rows<'a>,
+    pub parts: usize,
+    /// Rows of a part.
+    each: usize,
+}
+
+impl<'a> Summed<'a> {
+    /// The blocks for a group with sums.
+    pub fn new(group: &Group<'a>, shared_bytes: impl FnOnce() -> usize) -> Option<Summed<'a>> {
+        let (parts, each) = extent(group.form, group.sums.first()?)?;
+        let rows = Rows::new(group, shared_bytes)?;
+        rows.is_a_warp().then_some(Summed { rows, parts, each })
+    }
+
+    /// Blocks and threads.
+    pub fn launch(&self) -> (usize, usize) {
+        (self.parts, WARPS * WARP)
+    }
+}
+
+/// How many parts a sum has, and the rows of each, if it is one that can ride on a kernel of this form.
+fn extent(form: Form, sum: &Tensor) -> Option<(usize, usize)> {
+    let Form::Rows { rows, columns } = form else { return None };
+    let (outer, middle, inner) = super::extent(&sum.0)?;
+    let fits = inner == columns && outer * middle == rows && middle.is_multiple_of(WARPS);
+    let like = sum.0.dtype == DType::F32 && rows_at_a_time(outer, inner) == WARPS;
+    (fits && like && outer >= BLOCKS).then_some((outer, middle))
+}
+
+/// A group over rows with the sums of another group, if one kernel can compute both: what the sums read was `there` before the group
+/// over rows runs, or is what that computes, read element by element or row by row.
+pub(crate) fn with_sums<'a>(rows: &Group<'a>, sums: &Group<'a>, there: impl Fn(&Tensor) -> bool) -> Option<Group<'a>> {
+    let Form::Rows { rows: count, columns } = rows.form else { return None };
+    let reduces = |tensor: &Tensor| matches!(tensor.0.op, Op::Reduce(..));
+    let plain = |tensor: &Tensor| matches!(tensor.0.op, Op::Map(_) | Op::Cast(_));
+    let (summed, below): (Vec<&'a Tensor>, Vec<&'a Tensor>) = sums.order.iter().partition(|tensor| reduces(tensor));
+    // Results of the sums are the sums themselves.
+    let bare = sums.outputs.iter().all(|output| summed.iter().any(|sum| sum.0.id == output.0.id));
+    let few = rows.sums.is_empty() && (1..=MOST).contains(&summed.len()) && sums.outputs.len() == summed.len();
+    let ride =
+        summed.iter().all(|sum| matches!(sum.0.op, Op::Reduce(Reduce::Sum, _)) && extent(rows.form, sum).is_some());
+    let level = |tensor: &Tensor| [count * columns, count, 1].contains(&tensor.0.elements());
+    let simple = below.iter().all(|tensor| plain(tensor) && level(tensor))
+        && rows.order.iter().all(|tensor| plain(tensor) || reduces(tensor));
+    if !(bare && few && ride && simple) {
+        return None;
+    }
+    let computed = |id: u64| rows.order.iter().chain(&below).any(|tensor| tensor.0.id == id);
+    let read_by_rows = |id: u64| {
+        let reads = |tensor: &&Tensor| tensor.0.reads().iter().any(|input| look_through(input).0.0.id == id);
+        rows.order.iter().any(|tensor| tensor.0.id == id) || rows.order.iter().any(reads)
+    };
+    let mut shared = false;
+    for input in sums.order.iter().flat_map(|tensor| tensor.0.reads()) {
+        let (base, views) = look_through(input);
+        if matches!(base.0.op, Op::Full(_)) && base.0.value().is_none() {
+            continue;
+        }
+        let place = seen(base, &views);
+        let in_step = place.as_ref().is_some_and(aligned);
+        let by_row = base.0.elements() == count && place.is_some_and(|place| repeats_rows(&place, columns));
+        let fits = if computed(base.0.id) { in_step || by_row } else { there(base) };
+        if !fits {
+            return None;
+        }
+        shared |= in_step && base.0.elements() == count * columns && read_by_rows(base.0.id);
+    }
+    let mut order = rows.order.clone();
+    order.extend(below.into_iter().filter(|tensor| rows.order.iter().all(|other| other.0.id != tensor.0.id)));
+    order.sort_by_key(|tensor| tensor.0.id);
+    let group =
+        Group { form: rows.form, outputs: rows.outputs.clone(), order, spread: None, sums: sums.outputs.clone() };
+    (shared && Rows::new(&group, || 0).is_some_and(|rows| rows.is_a_warp())).then_some(group)
+}
+
+impl Lowering {
+    /// A block a part of the sums, a warp a row.
+    pub(super) fn rows_and_sums(&mut self, group: &Group<'_>, outs: &[ParamId], plan: &Summed<'_>) {
+        let Summed { rows, each, .. } = plan;
+        let (outs, sums) = outs.split_at(group.outputs.len());
+        let thread = self.b.builtin(Builtin::Thread(Axis::X));
+        let block = self.b.builtin(Builtin::Block(Axis::X));
+        let (warp, lane) = (self.index_op(Row::Div, thread, WARP), self.index_op(Row::Rem, thread, WARP));
+        let first = self.index_op(Row::Mul, block, *each);
+        let first = self.b.add(&first, &warp);
+        let own = rows.columns / WARP;
+        let totals: Vec<Vec<LocalId>> =
+            group.sums.iter().map(|sum| (0..own).map(|_| self.total(sum)).collect()).collect();
+        let end = self.b.index_constant((each / WARPS) as u64);
+        self.for_each("turn", end, |l, turn| {
+            let down = l.index_op(Row::Mul, turn, WARPS);
+            let row = l.b.add(&first, &down);
+            l.row_by_threads(group, outs, rows, [row, lane], &totals);
+        });
+        self.lanes = 1;
+        let columns = rows.columns;
+        let tile = self.b.shared("sums", DType::F32, (WARPS * columns) as u64);
+        let begins = self.index_op(Row::Mul, warp, columns);
+        let across = self.index_op(Row::Mul, lane, rows.lanes);
+        let begins = self.b.add(&begins, &across);
+        let result = self.index_op(Row::Mul, block, columns);
+        for (n, ((sum, &out), totals)) in group.sums.iter().zip(sums).zip(&totals).enumerate() {
+            if n > 0 {
+                // The sum before has been read from there.
+                self.b.simple(Stmt::Barrier);
+            }
+            for (turn, totals) in totals.chunks(rows.lanes).enumerate() {
+                let values: Vec<ExprId> = totals.iter().map(|&total| self.b.read(total)).collect();
+                let value = self.b.construct(Type::Vector(DType::F32, rows.lanes as u8), &values);
+                let place = self.beyond(begins, turn * WARP * rows.lanes);
+                self.b.store(tile, place, value);
+            }
+            self.b.simple(Stmt::Barrier);
+            for turn in 0..columns.div_ceil(WARPS * WARP) {
+                let column = self.beyond(thread, turn * WARPS * WARP);
+                let end = self.b.index_constant(columns as u64);
+                let inside = self.b.lt(&column, &end);
+                let last = (turn + 1) * WARPS * WARP > columns;
+                self.under(last.then_some(inside), &mut |l| {
+                    let parts = (0..WARPS)
+                        .map(|warp| {
+                            let place = l.beyond(column, warp * columns);
+                            l.b.load(tile, place)
+                        })
+                        .collect();
+                    let (whole, place) = (l.in_pairs(sum, parts), l.b.add(&result, &column));
+                    l.b.store(out, place, whole);
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Results of kernels written by hand within a concatenation: every element is written once, where the concatenation has it.
+
+use std::collections::HashMap;
+
+use super::super::work::Call;
+use super::super::{Memory, Plan, Present, plan};
+use crate::{DType, Device, Tensor, with_gpu_plans};
+
+const DEVICE: Device = Device::Interpreter;
+
+/// How queries, keys and values are parts of one tensor.
+#[derive(Clone, Copy, Debug)]
+enum Packed {
+    /// Heads of one axis.
+    Heads,
+    /// Columns of one axis.
+    Columns,
+    /// Heads by heads: those of one number are neighbours.
+    ByHead,
+}
+
+/// Sizes of a case: batch, heads, tokens, width.
+type Sizes = [usize; 4];
+
+fn packed(how: Packed, [batch, heads, tokens, width]: Sizes) -> (Tensor, [Tensor; 3]) {
+    let zeros = |shape: &[usize]| {
+        let tensor = Tensor::zeros(shape, DType::BF16, DEVICE);
+        tensor.realize().map(|()| tensor.detach()).unwrap()
+    };
+    let all = zeros(&[batch, tokens, 3 * heads * width]);
+    let parts = match how {
+        Packed::Heads => all.reshape(&[batch, tokens, 3 * heads, width]).split_sizes(&[heads; 3], 2),
+        Packed::Columns => {
+            (all.split(heads * width, -1).iter()).map(|part| part.reshape(&[batch, tokens, heads, width])).collect()
+        }
+        Packed::ByHead => (all.reshape(&[batch, tokens, heads, 3 * width]).split(width, -1)).to_vec(),
+    };
+    let parts: Vec<Tensor> = parts.iter().map(|part| part.permute(&[0, 2, 1, 3])).collect();
+    (all, [parts[0].clone(), parts[1].clone(), parts[2].clone()])
+}
+
+/// Where element `[batch, head, token, feature]` of queries (0), keys (1) or values (2) is in what they are parts of.
+fn expected(how: Packed, [_, heads, tokens, width]: Sizes, part: usize, at: [usize; 4]) -> usize {
+    let [b, h, t, d] = at;
+    let column = match how {
+        Packed::Heads | Packed::Columns => (part * heads + h) * width + d,
+        Packed::ByHead => (h * 3 + part) * width + d,
+    };
+    (b * tokens + t) * 3 * heads * width + column
+}
+
+/// For each result of the launch `symbol`: the element of its memory where it begins, and its strides.
+fn written(plan: &Plan, symbol: &str, results: usize) -> Vec<(usize, Vec<i64>)> {
+    let step =
+        plan.steps.iter().find(|step| matches!(&step.call, Call::Source(call) if call.name() == symbol)).unwrap();
+    let Call::Source(call) = &step.call else { panic!("{symbol} is no kernel by hand") };
+    let numbers = |bytes: &[u8]| bytes.chunks(8).map(|n| i64::from_le_bytes(n.try_into().unwrap())).collect();
+    let (pointers, values) = call.given();
+    // Results come first, and so do their strides.
+    (0..results).map(|n| (pointers[n].1 / 2, numbers(&values[n]))).collect()
+}
+
+#[test]
+fn gradients_of_parts_are_parts_of_the_gradient() {
+    for how in [Packed::Heads, Packed::Columns, Packed::ByHead] {
+        for sizes @ [batch, heads, tokens, width] in [[2, 3, 5, 16], [1, 4, 33, 32], [3, 1, 7, 64], [2, 2, 1, 16]] {
+            let plan = with_gpu_plans(|| {
+                let (all, [q, k, v]) = packed(how, sizes);
+                let seen = Tensor::attention(&q, &k, &v, None, true, None);
+                let gradient = seen.permute(&[0, 2, 1, 3]).square().sum(..).grad(&[&all]).remove(0);
+                plan(&[gradient], Present::Skip).unwrap()
+            });
+            let what = format!("{how:?} {sizes:?}\n{}", plan.explained());
+            let names: Vec<String> = plan.explained().steps.into_iter().map(|step| step.what).collect();
+            let moves = |name: &&String| ["pad", "concat", "copy"].iter().any(|word| name.contains(word));
+            assert_eq!(names.iter().find(moves), None, "{what}");
+            // The result of the plan is what they write to.
+            let slots = plan.steps.iter().flat_map(|step| step.args.iter().take(step.outs));
+            assert_eq!(slots.filter(|slot| slot.memory == Memory::Root(0)).count(), 3, "{what}");
+            let mut places = written(&plan, "attention_by_queries", 1);
+            places.extend(written(&plan, "attention_by_keys", 2));
+            let mut times: HashMap<usize, usize> = HashMap::new();
+            for (part, (begins, strides)) in places.iter().enumerate() {
+                let [b, h, t] = strides[..] else { panic!("{what}") };
+                for n in 0..batch * heads * tokens * width {
+                    let (d, n) = (n % width, n / width);
+                    let at = [n / tokens / heads, n / tokens % heads, n % tokens, d];
+                    let far: i64 = [b, h, t, 1].iter().zip(at).map(|(stride, at)| stride * at as i64).sum();
+                    let place = begins + far as usize;
+                    assert_eq!(place, expected(how, sizes, part, at), "{what}");
+                    *times.entry(place).or_default() += 1;
+                }
+            }
+            assert!(times.len() == 3 * batch * heads * tokens * width && times.values().all(|n| *n == 1), "{what}");
+        }
+    }
+}
+
+/// Who else reads a part needs it as it is: such parts have memory of their own.
+#[test]
+fn parts_that_others_read_are_not_woven() {
+    let sizes = [2, 3, 8, 16];
+    // Results in the memory of the gradient, kernels that put the rest there, for what is asked of the graph.
+    let counts = |ask: &dyn Fn(&Tensor, [Tensor; 3]) -> Vec<Tensor>| {
+        with_gpu_plans(|| {
+            let (all, parts) = packed(Packed::Heads, sizes);
+            let plan = plan(&ask(&all, parts), Present::Skip).unwrap();
+            let woven = (plan.steps.iter().filter(|step| matches!(step.call, Call::Source(_))))
+                .flat_map(|step| step.args.iter().take(step.outs))
+                .filter(|slot| slot.bytes == all.0.bytes());
+            let named = |word: &str| plan.explained().steps.iter().filter(|step| step.what.contains(word)).count();
+            (woven.count(), named("concat"), named("pad"))
+        })
+    };
+    let seen = |[q, k, v]: &[Tensor; 3]| Tensor::attention(q, k, v, None, true, None).square().sum(..);
+    let gradient = |all: &Tensor, parts: [Tensor; 3]| seen(&parts).grad(&[all]);
+    assert_eq!(counts(&gradient), (3, 0, 0), "all of them");
+    // A result that is asked for is there twice: the others are written into place, and it is copied.
+    assert_eq!(counts(&|all, parts| seen(&parts).grad(&[all, &parts[1]])), (2, 1, 0), "one is asked for");
+    assert_eq!(counts(&|all, parts| seen(&parts).grad(&[all, &parts[0], &parts[1]])), (0, 1, 0), "two are");
+    // Neighbours are put together before zeros go around them; what are none are added.
+    let without = |left: usize, all: &Tensor, mut parts: [Tensor; 3]| {
+        parts[left] = parts[left].detach();
+        seen(&parts).grad(&[all])
+    };
+    assert_eq!(counts(&|all, parts| without(2, all, parts)), (0, 0, 1), "queries and keys");
+    assert_eq!(counts(&|all, parts| without(1, all, parts)), (0, 0, 1), "queries and values");
+    // A second use of what they are parts of is added to what was put together.
+    let twice = |all: &Tensor, parts: [Tensor; 3]| (seen(&parts) + all.square().sum(..)).grad(&[all]);
+    assert_eq!(counts(&twice), (3, 0, 0), "used twice");
+}

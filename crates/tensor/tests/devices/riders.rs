@@ -1,0 +1,85 @@
+//! Sums of columns by the kernel that has the rows: the bits of a kernel of their own, and no such kernel.
+
+use bornite::{DType, Device, Explained, Tensor, commit, explained, with_fusion, with_gpu_kernels};
+
+use crate::Outcome;
+use crate::random::Random;
+use crate::rows::bits;
+
+/// What is summed besides the gradient of a norm by its input.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    rows: usize,
+    columns: usize,
+    dtype: DType,
+    /// A bias before the norm, whose gradient is a sum of what the kernel over rows computes.
+    bias: bool,
+    /// A second path around the norm.
+    residual: bool,
+}
+
+fn data(random: &mut Random, shape: &[usize], dtype: DType, device: Device) -> bornite::Result<Tensor> {
+    let values: Vec<f32> = random.vec(shape.iter().product(), -1.0, 1.0).into_iter().map(|v| v as f32).collect();
+    let tensor = Tensor::from_slice(&values, shape, device).cast(dtype);
+    tensor.realize()?;
+    Ok(tensor.detach())
+}
+
+/// The gradients of a norm with what is around it.
+fn gradients(case: Case, [x, before, weight, bias, slope]: [&Tensor; 5]) -> Vec<Tensor> {
+    let x = if case.bias { x + before } else { x.clone() };
+    let normed = x.layer_norm(weight, bias, 1e-5);
+    let out = if case.residual { &normed * slope + x.tanh() } else { &normed * slope };
+    let wide = out.cast(DType::F32).sum(..);
+    let by: &[&Tensor] = if case.bias { &[&x, before, weight, bias] } else { &[&x, weight, bias] };
+    wide.grad(by)
+}
+
+/// The plan of the gradients, which a GPU would run or runs.
+fn check(case: Case, given: [&Tensor; 5]) -> bornite::Result<Explained> {
+    let (found, plan) = {
+        let found = gradients(case, given);
+        let plan = explained(&found)?;
+        commit(&found, vec![])?;
+        (found, plan)
+    };
+    let expected = gradients(case, given);
+    with_fusion(false, || commit(&expected, vec![]))?;
+    for (n, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert_eq!(bits(found)?, bits(expected)?, "gradient {n} of {case:?}\n{plan}");
+    }
+    Ok(plan)
+}
+
+pub fn sums_of_columns(device: Device) -> Outcome {
+    // On a CPU norms are routines, with sums of their own.
+    if let Device::Cpu(_) = device {
+        return Ok(());
+    }
+    let mut random = Random::fresh();
+    let case = |rows, columns, dtype, bias, residual| Case { rows, columns, dtype, bias, residual };
+    // The last are too few rows, too long ones, and rows that no part divides: sums have a kernel of their own.
+    let mut cases =
+        vec![(case(8192, 128, DType::BF16, true, true), true), (case(600, 128, DType::F32, true, false), false)];
+    if let Device::Cuda(_) = device {
+        cases.extend([
+            (case(8192, 256, DType::F32, false, false), true),
+            (case(16384, 768, DType::BF16, true, true), true),
+            (case(65536, 640, DType::F16, true, false), true),
+            (case(8192, 1600, DType::BF16, true, true), false),
+            (case(8191, 256, DType::F32, true, true), false),
+        ]);
+    }
+    for (case, rides) in cases {
+        let Case { rows, columns, dtype, .. } = case;
+        let [x, slope] = [(); 2].map(|()| data(&mut random, &[rows, columns], dtype, device));
+        let [before, weight, bias] = [(); 3].map(|()| data(&mut random, &[columns], dtype, device));
+        let (x, slope, before, weight, bias) = (x?, slope?, before?, weight?, bias?);
+        let given = [&x, &before, &weight, &bias, &slope];
+        let plan =
+            if device == Device::Interpreter { with_gpu_kernels(|| check(case, given)) } else { check(case, given) }?;
+        let riding = plan.steps.iter().any(|step| step.what.contains("with_sums"));
+        assert_eq!(riding, rides, "{case:?}\n{plan}");
+    }
+    Ok(())
+}
