@@ -34,6 +34,7 @@ def header(card):
 def loads(folder):
     manifest = json.loads((folder / "manifest.json").read_text())
     form = manifest["settings"]["format"]
+    extra = {name.replace("-", "_") for name in manifest["settings"]["with"]}
     files = [file for shard in manifest["shards"] for file in shard["files"]]
     for file in files:
         found = hashlib.sha256((folder / file["path"]).read_bytes()).hexdigest()
@@ -43,14 +44,14 @@ def loads(folder):
     if form == "seed-json":
         for file in files:
             pair = json.loads((folder / file["path"]).read_text())
-            assert {"python_source", "cuda_forward", "metadata"} == pair.keys(), file["path"]
+            assert {"python_source", "cuda_forward", "metadata"} | extra == pair.keys(), file["path"]
         print(f"{folder}: {len(files)} pairs")
         return
     if form == "parquet":
         for file in files:
             table = pyarrow.parquet.read_table(folder / file["path"])
             assert table.num_rows == file["rows"], f"{file['path']}: {table.num_rows} rows"
-            for name in TEXTS:
+            for name in [*TEXTS, *extra]:
                 assert str(table.schema.field(name).type) in ("string", "large_string"), name
             for name in NUMBERS:
                 assert str(table.schema.field(name).type) == "uint64", name

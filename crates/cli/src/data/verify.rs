@@ -82,7 +82,7 @@ fn pairs(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
             let what = report.wrong.clone().unwrap_or_else(|| failed.join("; "));
             text += &format!("{}: {what}\n", folder.join(&report.file).display());
         }
-        text += &format!("{passed} of {} pairs pass the 6 checks of their structure\n", reports.len());
+        text += &format!("{passed} of {} pairs pass the checks of their structure\n", reports.len());
         print(&text)?;
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })

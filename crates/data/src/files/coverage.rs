@@ -55,6 +55,9 @@ impl Table {
 pub fn coverage(manifest: &Manifest) -> String {
     let (counts, settings) = (manifest.counts(), &manifest.settings);
     let table = Table::new(&counts);
+    if table.types.is_empty() {
+        return "No operations were counted in this dataset.\n".into();
+    }
     let mut text = format!(
         "# Operations and types\n\nRows in which an operation has an operand of a type: {} rows of seed {}, generator {}, checked \
          at `{}`, set hash\n`{}`. Written by `bornite data stats DIR --coverage`.\n\nAn operation of a vector or matrix \

@@ -60,6 +60,16 @@ impl Extra {
         }
     }
 
+    /// What is checked of the text of a pair.
+    pub(super) fn of_the_kernel(self) -> &'static str {
+        match self {
+            Extra::Ptx => "its PTX is that of the kernel",
+            Extra::Sass => "its SASS is that of the kernel",
+            Extra::CudaWarp => "its text in the style of Warp is that of the kernel",
+            Extra::Text => "its text to learn from has a mark between source and CUDA text",
+        }
+    }
+
     /// Whether a text can be that of a kernel, as far as one sees without a compiler.
     pub(super) fn plausible(self, text: &str, kernel: &str) -> bool {
         match self {

@@ -45,15 +45,27 @@ pub fn atomic(m: &mut Maker) {
         }
     };
     let update = match scalar {
-        Scalar::I32 | Scalar::U32 => {
-            *m.random.pick(&[Update::Add, Update::Max, Update::Min, Update::Add, Update::Or, Update::Xor])
-        }
+        Scalar::I32 => *m.random.pick(&[
+            Update::Add,
+            Update::Max,
+            Update::Min,
+            Update::Add,
+            Update::Or,
+            Update::Xor,
+            Update::And,
+            Update::Sub,
+        ]),
+        Scalar::U32 => *m.random.pick(&[Update::Add, Update::Max, Update::Or, Update::Xor, Update::And]),
         // Of 64 bits CUDA adds unsigned ones alone.
         Scalar::U64 => Update::Add,
         _ => Update::Add,
     };
     // Nothing is below 0 that only ever sees larger ones.
     let update = if update == Update::Min && value.low >= 0.0 { Update::Max } else { update };
+    // Of zeros nothing is left to take bits from.
+    if update == Update::And {
+        m.program.arrays[out.0 as usize].fill = Fill::Uniform(1e4, 1e6);
+    }
     let step = Stmt::Atomic(update, out, vec![at], value.e);
     if m.random.chance(45) {
         let condition = if ints {

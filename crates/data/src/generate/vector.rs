@@ -57,12 +57,18 @@ impl Maker {
         let ty = a.e.ty;
         let scalar = ty.element().unwrap_or(Scalar::F32);
         let large = a.most.max(b.most) > 100.0;
-        match self.random.below(7) {
+        match self.random.below(8) {
             0 | 1 => Bundle { most: a.most + b.most, e: Expr::binary(Binary::Add, a.e, b.e) },
             2 if a.e != b.e => Bundle { most: a.most + b.most, e: Expr::binary(Binary::Sub, a.e, b.e) },
             3 if !large => Bundle { most: a.most * b.most, e: Expr::call(Builtin::CwMul, vec![a.e, b.e]) },
             4 if ty.parts() == 3 && a.e != b.e && !large => {
                 Bundle { most: 2.0 * a.most * b.most, e: Expr::call(Builtin::Cross, vec![a.e, b.e]) }
+            }
+            6 if a.e != b.e => {
+                let least = *self.random.pick(&[0.5, 1.0, 2.0]);
+                let away = Expr::new(Kind::Make(vec![Expr::float(scalar, least); ty.parts()]), ty);
+                let by = Expr::binary(Binary::Add, Expr::call(Builtin::Abs, vec![b.e]), away);
+                Bundle { most: a.most / least, e: Expr::call(Builtin::CwDiv, vec![a.e, by]) }
             }
             5 if a.e != b.e => {
                 let builtin = *self.random.pick(&[Builtin::Min, Builtin::Max]);
@@ -242,7 +248,12 @@ pub fn matrix(m: &mut Maker) {
         let a = all[at].clone();
         let b = m.random.pick(&all).clone();
         let small = a.most * b.most * size as f64 <= 400.0;
-        let made = match m.random.below(6) {
+        let made = match m.random.below(7) {
+            6 if !vectors.is_empty() => {
+                let v: &Bundle = &vectors[0];
+                let product = Expr::call_of(Builtin::Outer, vec![v.e.clone(), v.e.clone()], ty);
+                Bundle { most: a.most + v.most * v.most, e: Expr::binary(Binary::Add, a.e, product) }
+            }
             0 | 1 if small => Bundle { most: a.most * b.most * size as f64, e: op(Binary::Mul, a.e, b.e, ty) },
             2 => Bundle { most: a.most, e: Expr::call(Builtin::Transpose, vec![a.e]) },
             3 if a.e != b.e => Bundle { most: a.most + b.most, e: Expr::binary(Binary::Sub, a.e, b.e) },

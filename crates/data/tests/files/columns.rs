@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bornite_data::Level;
-use bornite_data::files::{Asked, Dataset, Extra, Format, Place, Record, Settings, check, make};
+use bornite_data::files::{Asked, Dataset, Extra, Format, Place, Record, Settings, check, check_pair, make};
 use bornite_data::verify::code::compiler;
 
 use crate::{asked, folder, hash, made, seed, settings};
@@ -42,6 +42,11 @@ fn rows_have_the_style_of_warp_where_it_is_asked_for() {
         if format == Format::SeedJson {
             let pair = std::fs::read_to_string(folder.join("cuda_synth_0000.json")).unwrap();
             assert!(pair.contains("\"cuda_warp\": "), "{pair}");
+            let report = check_pair(&pair);
+            assert!(report.passes() && report.checks.len() == 7, "{report:?}");
+            let failed = check_pair(&pair.replace("_cuda_kernel_forward(", "_other("));
+            let failed: Vec<&str> = failed.checks.iter().filter(|check| !check.holds).map(|check| check.what).collect();
+            assert_eq!(failed, ["its text in the style of Warp is that of the kernel"]);
             continue;
         }
         for row in rows(&dataset) {

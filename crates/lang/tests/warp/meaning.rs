@@ -33,7 +33,7 @@ def filled(s: Bag, i: int):
 ";
 
 /// What is declared before the kernel, its body, and what instances 0 to 3 leave in `out`.
-const PROGRAMS: [(&str, &str, [i64; 4]); 22] = [
+const PROGRAMS: [(&str, &str, [i64; 4]); 23] = [
     // Values in structs with arrays change in branches and loops, and copies of the structs do not.
     (BAGS, "s = Bag(x, 5)\n    if i > 1:\n        s.n = 7\n    out[i] = s.n", [5, 5, 7, 7]),
     (
@@ -96,6 +96,11 @@ const PROGRAMS: [(&str, &str, [i64; 4]); 22] = [
         "",
         "s = int(0)\n    for k in range(4):\n        if k > i:\n            break\n        s += wp.static(2 + 3)\n    out[i] = s",
         [5, 10, 15, 20],
+    ),
+    (
+        "",
+        "v = wp.vec3i(1, 2, 3)\n    m = wp.mat22(0.0)\n    t = (i, 2.0, v, m)\n    out[i] = wp.static(len(v)) * 100 + wp.static(len(m)) * 10 + wp.static(len(t)) + i",
+        [324, 325, 326, 327],
     ),
     ("MANY = range(20000)\n", "out[i] = wp.static(len(MANY)) + i", [20000, 20001, 20002, 20003]),
     // A step past the end.

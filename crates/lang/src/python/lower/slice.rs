@@ -1,6 +1,6 @@
 //! Slices of arrays: which elements of an axis they are, by Python's rules.
 
-use bornite_ir::{ExprId, Op, Scalar, Value};
+use bornite_ir::{ExprId, Op};
 use ruff_text_size::Ranged;
 
 use super::value::Run;
@@ -17,6 +17,13 @@ pub(super) struct Cut {
     pub length: ExprId,
 }
 
+/// Whether a slice goes backwards.
+#[derive(Clone, Copy)]
+enum Way {
+    Known(bool),
+    Computed(ExprId),
+}
+
 impl<'p> Lower<'p> {
     /// A slice by its start, end and step of an axis of that extent. Bounds count from the end where they are negative, and
     /// are no further than the axis goes.
@@ -27,28 +34,24 @@ impl<'p> Lower<'p> {
             let label = format!("1 to {MAX_STEP}, forwards or backwards");
             return self.fail(at, format!("a slice by steps of {by}"), &label, None);
         }
-        let [zero, one, before] = [0, 1, -1].map(|n| self.int(n));
+        let [zero, one] = [0, 1].map(|n| self.int(n));
         let step = match (known, by) {
             (None, Some(by)) => by.id,
             (known, _) => self.int(known.unwrap_or(1)),
         };
         let backwards = match known {
-            Some(by) => self.w.constant(Value::int(Scalar::Bool, (by < 0) as i64)),
-            None => self.op(Op::Lt, &[step, zero]),
+            Some(by) => Way::Known(by < 0),
+            None => Way::Computed(self.op(Op::Lt, &[step, zero])),
         };
         let start = match &low {
             Some(low) => self.bound(low, extent),
-            None => {
-                let last = self.op(Op::Sub, &[extent, one]);
-                self.op(Op::Select, &[backwards, last, zero])
-            }
+            None => self.by_way(backwards, |me| me.op(Op::Sub, &[extent, one]), |_| zero),
         };
         let end = match &high {
             Some(high) => self.bound(high, extent),
-            None => self.op(Op::Select, &[backwards, before, extent]),
+            None => self.by_way(backwards, |me| me.int(-1), |_| extent),
         };
-        let (up, down) = (self.op(Op::Sub, &[end, start]), self.op(Op::Sub, &[start, end]));
-        let way = self.op(Op::Select, &[backwards, down, up]);
+        let way = self.by_way(backwards, |me| me.op(Op::Sub, &[start, end]), |me| me.op(Op::Sub, &[end, start]));
         let length = match known {
             Some(1 | -1) => self.op(Op::Max, &[way, zero]),
             _ => {
@@ -63,6 +66,23 @@ impl<'p> Lower<'p> {
             }
         };
         Ok(Cut { start, step: (known != Some(1)).then_some(step), length })
+    }
+
+    /// What a slice that goes backwards has, or one that goes forwards.
+    fn by_way(
+        &mut self,
+        backwards: Way,
+        back: impl FnOnce(&mut Self) -> ExprId,
+        forth: impl FnOnce(&mut Self) -> ExprId,
+    ) -> ExprId {
+        match backwards {
+            Way::Known(true) => back(self),
+            Way::Known(false) => forth(self),
+            Way::Computed(backwards) => {
+                let (back, forth) = (back(self), forth(self));
+                self.op(Op::Select, &[backwards, back, forth])
+            }
+        }
     }
 
     /// A bound of a slice.

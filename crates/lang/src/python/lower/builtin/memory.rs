@@ -5,7 +5,7 @@ use ruff_python_ast::{Expr, ExprCall};
 
 use super::super::call::Given;
 use super::super::names::Back;
-use super::super::value::{Run, Val};
+use super::super::value::{Binding, Run, Val};
 use super::super::{Lower, Lowers};
 use crate::python::fixed::Fixed;
 use crate::python::types::{I32, Ty};
@@ -24,18 +24,39 @@ pub(super) fn len<'p>(lower: &mut Lower<'p>, given: &Given<'p>, _: &'p Expr) -> 
         Val::Shape(array) => Some(Val::Run(lower.run_int(array.rank() as i64))),
         Val::Run(_) | Val::Element(_) => {
             let run = lower.value(val.clone(), *at)?;
-            let n = match run.ty {
-                Ty::Matrix(_, rows, _) => rows as i64,
-                Ty::Scalar(_) | Ty::Struct(_) => return Ok(None),
-                other => other.count() as i64,
-            };
-            Some(Val::Run(lower.run_int(n)))
+            length_of(run.ty).map(|n| Val::Run(lower.run_int(n)))
         }
         _ => None,
     })
 }
 
+/// How many components a value has, or rows.
+fn length_of(ty: Ty) -> Option<i64> {
+    match ty {
+        Ty::Matrix(_, rows, _) => Some(rows.into()),
+        Ty::Scalar(_) | Ty::Struct(_) => None,
+        other => Some(other.count() as i64),
+    }
+}
+
 impl<'p> Lower<'p> {
+    /// `len(x)` of a variable whose type alone tells it.
+    pub(super) fn known_length(&mut self, expr: &Expr) -> Option<i64> {
+        let Expr::Call(call) = expr else { return None };
+        let ([Expr::Name(name)], Expr::Name(callee)) = (&call.arguments.args[..], call.func.as_ref()) else {
+            return None;
+        };
+        if callee.id.as_str() != "len" {
+            return None;
+        }
+        match self.frame().names.get(name.id.as_str())? {
+            Binding::Val(Val::Run(run)) => length_of(run.ty),
+            Binding::Local(_, ty) => length_of(*ty),
+            Binding::Val(Val::Tuple(all)) => Some(all.len() as i64),
+            _ => None,
+        }
+    }
+
     pub(in super::super) fn is_tid(&mut self, call: &ExprCall) -> bool {
         matches!(self.fixed(&call.func, true), Ok(Fixed::Builtin(name)) if name == "tid")
     }

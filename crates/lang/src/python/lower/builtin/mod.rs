@@ -179,7 +179,10 @@ impl<'p> Lower<'p> {
             };
             return match self.fixed(value, true) {
                 Ok(fixed) => self.constant_val(fixed, expr),
-                Err((at, what)) => self.fail(&at, what, "must be known beforehand", None),
+                Err((at, what)) => match self.known_length(value) {
+                    Some(n) => Ok(Val::Run(self.run_int(n))),
+                    None => self.fail(&at, what, "must be known beforehand", None),
+                },
             };
         }
         let given = self.given(call)?;
