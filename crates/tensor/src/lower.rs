@@ -30,7 +30,7 @@ pub(crate) use address::{aligned, look_through, repeats_rows, seen};
 pub(crate) use fused::{Form, Group, InPlaceOf, extent, lower_group};
 pub(crate) use into::{lower_pieces, lower_row};
 pub(crate) use places::one_a_row;
-pub(crate) use pretend::{for_gpu, plans_for_gpu};
+pub(crate) use pretend::{for_gpu, only_kernels, plans_for_gpu};
 pub use pretend::{with_gpu_kernels, with_gpu_plans};
 pub(crate) use scatter::PART as SUMMED_TOGETHER;
 pub(crate) use scatter::lower_scatter;

@@ -22,11 +22,12 @@ use random::Random;
 type Outcome = Result<(), Failed>;
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 6] = [
+const SUITE: [(&str, Body); 7] = [
     ("resume::twenty_stops", resume::twenty_stops),
     ("steps::memory_is_flat_and_the_host_is_quick", steps::memory_is_flat_and_the_host_is_quick),
     ("steps::checkpointing_saves_what_it_says", steps::checkpointing_saves_what_it_says),
     ("steps::spared_targets_do_not_count", steps::spared_targets_do_not_count),
+    ("steps::planned_together_or_op_by_op", steps::planned_together_or_op_by_op),
     ("generate::one_launch_a_token", generate::one_launch_a_token),
     ("generate::together_as_alone", generate::together_as_alone),
 ];

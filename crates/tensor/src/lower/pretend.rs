@@ -47,6 +47,11 @@ pub(crate) fn for_gpu(device: Device) -> bool {
     matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get() >= Pretended::Kernels
 }
 
+/// True if kernels are those of a GPU only to be judged.
+pub(crate) fn only_kernels() -> bool {
+    AS_ON_A_GPU.get() == Pretended::Kernels
+}
+
 /// True if all that runs on a device is planned as for a GPU.
 pub(crate) fn plans_for_gpu(device: Device) -> bool {
     matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get() == Pretended::Plans

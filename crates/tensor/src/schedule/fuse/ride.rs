@@ -4,10 +4,19 @@ use std::collections::HashMap;
 
 use super::Unit;
 use crate::Tensor;
-use crate::lower::{Form, with_sums};
+use crate::lower::{Form, only_kernels, with_sums};
+
+/// How far back a kernel over rows is looked for.
+const NEAR: usize = 16;
+
+/// Elements of the rows from which that pays: what a cache holds is quickly read again, and a kernel that keeps sums in registers has
+/// fewer warps at work.
+const LARGE: usize = 1 << 24;
 
 /// The units with sums of columns where the rows are that they sum, on a GPU. A unit that is moved comes earlier than it did.
 pub(in crate::schedule) fn with_riders(units: Vec<Unit<'_>>) -> Vec<Unit<'_>> {
+    // What is to be judged may be small.
+    let least = if only_kernels() { 1 } else { LARGE };
     let mut made: HashMap<u64, usize> = HashMap::new();
     let mut kept: Vec<Unit<'_>> = vec![];
     for unit in units {
@@ -19,6 +28,10 @@ pub(in crate::schedule) fn with_riders(units: Vec<Unit<'_>>) -> Vec<Unit<'_>> {
         let found = rider.and_then(|sums| {
             (0..kept.len()).rev().take(NEAR).find_map(|n| {
                 let Unit::Group(rows) = &kept[n] else { return None };
+                let large = matches!(rows.form, Form::Rows { rows, columns } if rows * columns >= least);
+                if !large {
+                    return None;
+                }
                 let there = |tensor: &Tensor| made.get(&tensor.0.id).is_none_or(|&by| by < n);
                 Some((n, with_sums(rows, sums, there)?))
             })
@@ -40,6 +53,3 @@ pub(in crate::schedule) fn with_riders(units: Vec<Unit<'_>>) -> Vec<Unit<'_>> {
     }
     kept
 }
-
-/// How far back a kernel over rows is looked for.
-const NEAR: usize = 16;
