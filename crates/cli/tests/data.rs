@@ -205,6 +205,7 @@ fn two_runs_do_not_write_one_folder() {
     let make = ["make", "--count", "30000", "--shards", "30", "--level", "types", "--jobs", "1", "--out", &target];
     let mut first = command(&make).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while !path.join(".making/settings.json").is_file() {
+        assert!(first.try_wait().unwrap().is_none(), "it ended before it began");
         std::thread::sleep(Duration::from_millis(5));
     }
     for extra in [&["--resume"][..], &["--shard", "1/3"], &["--shard", "29/30"]] {

@@ -88,7 +88,8 @@ pub fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Stats { folder, coverage, json } => stats::run(folder, *coverage, *json),
         Command::Show { folder, id, beside, json } => show::run(folder, id.as_deref(), *beside, *json),
         Command::CompileWorker => {
-            serve(std::io::BufReader::new(std::io::stdin()), std::io::stdout(), || std::process::exit(0))?;
+            // At once: what a library does at an orderly end could wait for the compiler that hangs.
+            serve(std::io::BufReader::new(std::io::stdin()), std::io::stdout(), || std::process::abort())?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Ingest { files, out, json } => ingest::run(files, out.as_deref(), *json),

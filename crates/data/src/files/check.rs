@@ -9,7 +9,7 @@ use super::{Dataset, Error, Extra, Record, Result, SetHash, ingested, shard};
 use crate::distinct::Sketch;
 use crate::verify::Crew;
 use crate::verify::code::{Code, Wanted, compiler};
-use crate::{Category, Level, Row};
+use crate::{Category, Level, Rejected, Row};
 
 /// Rows that are judged together.
 const WAVE: usize = 256;
@@ -61,6 +61,7 @@ pub fn check(
         hash: SetHash::default(),
         seen: HashSet::new(),
         splits: HashMap::new(),
+        lost: 0,
     };
     for file in dataset.manifest.shards.iter().flat_map(|shard| &shard.files) {
         state.report.files += 1;
@@ -86,7 +87,10 @@ pub fn check(
         pool.install(|| state.judge(&file.path, wave))?;
         tell(state.report.rows);
     }
-    let State { mut report, hash, .. } = state;
+    let State { mut report, hash, lost, .. } = state;
+    if lost > 0 {
+        report.notes.push(format!("{lost} rows were not compiled again: the compiler or disassembler failed on them"));
+    }
     if report.findings.is_empty() && report.rows > 0 && hash != dataset.manifest.set_hash {
         let what = format!("the rows have the set hash {hash}, the manifest says {}", dataset.manifest.set_hash);
         report.findings.push(Finding { file: "manifest.json".into(), id: None, what });
@@ -122,6 +126,8 @@ struct State<'a> {
     hash: SetHash,
     seen: HashSet<u64>,
     splits: HashMap<String, String>,
+    /// Rows that a compiler was lost on.
+    lost: u64,
 }
 
 impl State<'_> {
@@ -146,6 +152,10 @@ impl State<'_> {
                 Ok((row, exact)) => {
                     let verdict = row.as_ref().and_then(|row| Some((row, verdicts.next()?)));
                     let failed = verdict.and_then(|(row, verdict)| match verdict {
+                        Ok(Code { missed: Some(_), .. }) | Err(Rejected::Compiler { .. }) => {
+                            self.lost += 1;
+                            None
+                        }
                         Ok(code) => self.other_code(record, row, &code),
                         Err(why) => Some(why.to_string()),
                     });
@@ -169,13 +179,18 @@ impl State<'_> {
                 Extra::Sass => self.wanted.sass,
                 Extra::CudaWarp | Extra::Text => true,
             };
-            // A row that the compiler did not take has no code.
+            // A row that the compiler did not take has no code, nor has one that it was lost on.
             let right = match again {
-                true => text == extra.text(row, code),
+                true => text == extra.text(row, code) || text.is_empty() && self.was_lost(record),
                 false => text.is_empty() || extra.plausible(text, &row.name),
             };
             (!right).then(|| format!("its {} is not what its other texts give", extra.column()))
         })
+    }
+
+    /// Whether a compiler was lost on a row when it was made.
+    fn was_lost(&self, record: &Record) -> bool {
+        self.dataset.manifest.shards.iter().flat_map(|shard| &shard.lost).any(|lost| lost.id == record.text("id"))
     }
 
     /// What is wrong with a row among the others.

@@ -49,29 +49,37 @@ fn door(place: &Place) -> Result<File> {
 }
 
 impl Claim<'_> {
-    /// Claims shards, unless a run that goes on has one of them.
-    pub(super) fn take(place: &Place, shards: Range<u32>) -> Result<Claim<'_>> {
-        let _door = door(place)?;
+    /// Claims shards, unless a run that goes on has one of them. No other run is let in until `begin` is done.
+    pub(super) fn take<T>(
+        place: &Place,
+        shards: Range<u32>,
+        begin: impl FnOnce() -> Result<T>,
+    ) -> Result<(Claim<'_>, T)> {
+        let door = door(place)?;
         let folder = place.path(FOLDER);
         for entry in fs::read_dir(&folder).map_err(Error::io("read", &folder))?.flatten() {
             let Some(others) = shards_of(&entry.file_name().to_string_lossy()) else { continue };
             if others.start >= shards.end || shards.start >= others.end {
                 continue;
             }
-            let Ok(mut file) = File::open(entry.path()) else { continue };
-            if let Err(TryLockError::WouldBlock) = file.try_lock() {
-                let mut who = String::new();
-                let _ = file.read_to_string(&mut who);
-                return Err(Error::Asked(format!(
-                    "{} is making shards {} to {} of the dataset in {}: wait until it ends, or name another folder",
-                    if who.is_empty() { "another run" } else { &who },
-                    others.start,
-                    others.end - 1,
-                    place.path("").display()
-                )));
+            // For writing too: over a network, locks are of those who may write.
+            let Ok(mut file) = OpenOptions::new().read(true).write(true).open(entry.path()) else { continue };
+            match file.try_lock() {
+                // Whoever it was is gone.
+                Ok(()) => drop(fs::remove_file(entry.path())),
+                Err(TryLockError::WouldBlock) => {
+                    let mut who = String::new();
+                    let _ = file.read_to_string(&mut who);
+                    return Err(Error::Asked(format!(
+                        "{} is making shards {} to {} of the dataset in {}: wait until it ends, or name another folder",
+                        if who.is_empty() { "another run" } else { &who },
+                        others.start,
+                        others.end - 1,
+                        place.path("").display()
+                    )));
+                }
+                Err(TryLockError::Error(_)) => {}
             }
-            // Whoever it was is gone.
-            let _ = fs::remove_file(entry.path());
         }
         let (name, host) = (name(&shards), fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default());
         let path = place.path(&name);
@@ -79,7 +87,15 @@ impl Claim<'_> {
         let _ = file.try_lock();
         let on = if host.trim().is_empty() { String::new() } else { format!(" on {}", host.trim()) };
         let _ = write!(file, "process {}{on}", std::process::id());
-        Ok(Claim { place, name, _file: file })
+        let claim = Claim { place, name, _file: file };
+        match begin() {
+            Ok(begun) => Ok((claim, begun)),
+            Err(error) => {
+                // The door is shut from within until here, and a claim that goes away looks at it again.
+                drop(door);
+                Err(error)
+            }
+        }
     }
 }
 

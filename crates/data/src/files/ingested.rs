@@ -64,7 +64,7 @@ pub fn write_ingested(place: &Place, kernels: &[Ingested]) -> Result<Manifest> {
         return Err(Error::Asked("none of the kernels passed its checks: there is nothing to write".into()));
     }
     place.create()?;
-    let _claim = Claim::take(place, 0..1)?;
+    let (_claim, ()) = Claim::take(place, 0..1, || Ok(()))?;
     let mut settings = Settings::new(0);
     (settings.seed, settings.categories, settings.format) = (0, vec![CATEGORY.into()], Format::Parquet);
     settings.shards = 1;

@@ -6,7 +6,7 @@ use bornite_cuda::{Device, Disassembler};
 use rayon::prelude::*;
 
 use super::{Error, Result};
-use crate::verify::code::{ARCH, Code, Text, Wanted, compiled};
+use crate::verify::code::{ARCH, Code, Missed, Text, Wanted, compiled};
 use crate::verify::compile::BATCH;
 use crate::verify::{Crew, Workers, gpu};
 use crate::{Level, Rejected, Row, verify};
@@ -56,7 +56,13 @@ impl Judge {
             let chosen: Vec<&Row> = right.iter().map(|n| rows[*n]).collect();
             // Which rows there are must not depend on NVRTC below the level `compile`: one that it refuses has no code.
             for (n, code) in right.into_iter().zip(self.compiled(&chosen)?) {
-                verdicts[n] = Ok(code.unwrap_or_default());
+                verdicts[n] = Ok(match code {
+                    Ok(code) => code,
+                    Err(Rejected::Compiler { kind, what }) => {
+                        Code { missed: Some(Missed { why: kind.into(), what }), ..Code::default() }
+                    }
+                    Err(_) => Code::default(),
+                });
             }
         }
         Ok(verdicts)

@@ -161,17 +161,25 @@ fn range(settings: &Settings, part: Option<Part>) -> Result<Range<u32>> {
 /// Makes a dataset, or what is missing of it.
 pub fn make(place: &Place, asked: &Asked, tell: &mut (dyn FnMut(Progress) + Send)) -> Result<Made> {
     // What cannot be is refused before a folder is made.
-    let (settings, _) = agreed(place, asked)?;
+    let (settings, manifest) = agreed(place, asked)?;
     let mine = range(&settings, asked.part)?;
+    if let Some(manifest) = manifest
+        && let Some(shards) = manifest.shards.get(mine.start as usize..mine.end as usize)
+        && shards.iter().flat_map(|shard| &shard.files).all(|file| shard::wrong(place, file).is_none())
+    {
+        return Ok(Made { shards: shards.to_vec(), manifest: Some(manifest), damaged: vec![] });
+    }
     let judge = Judge::new(settings.checks(), Extra::wanted(&settings.extras()), asked.workers.as_ref())?;
     place.create()?;
-    let _claim = Claim::take(place, mine.clone())?;
-    // Another run may have begun or ended meanwhile.
-    let (settings, manifest) = agreed(place, asked)?;
-    let text = serde_json::to_string_pretty(&settings).unwrap_or_default();
-    if manifest.is_none() {
-        place.write(SETTINGS, text.as_bytes())?;
-    }
+    let (_claim, (settings, manifest)) = Claim::take(place, mine.clone(), || {
+        // Another run may have begun or ended meanwhile.
+        let (settings, manifest) = agreed(place, asked)?;
+        if manifest.is_none() {
+            let text = serde_json::to_string_pretty(&settings).unwrap_or_default();
+            place.write(SETTINGS, text.as_bytes())?;
+        }
+        Ok((settings, manifest))
+    })?;
     if asked.part.is_none() {
         place.sweep("data");
         place.sweep(".making");
@@ -308,6 +316,9 @@ fn one(
             .map(|(row, verdict)| verdict.as_ref().ok().map(|code| encode(settings, row, code)))
             .collect();
         for ((row, record), verdict) in admitted.iter().zip(encoded).zip(verdicts) {
+            if let Ok(Code { missed: Some(missed), .. }) = &verdict {
+                writer.lose(row.row.id(), missed);
+            }
             match (record, verdict) {
                 (Some((record, pairs, hash)), _) => writer.push(&record, &pairs, hash, row.number)?,
                 (None, Err(why)) => writer.reject(row.row.id(), &why),

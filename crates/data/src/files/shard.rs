@@ -14,6 +14,7 @@ use super::record::columns;
 use super::{Cell, Counts, Error, Format, Record, Result, SetHash, Settings, pairs, parquet, zstd};
 use crate::Rejected;
 use crate::coverage::Pair;
+use crate::verify::code::Missed;
 
 /// The splits, in the order of their files.
 pub(super) const SPLITS: [&str; 4] = ["train", "validation", "test", "held_out"];
@@ -134,10 +135,15 @@ impl<'a> Writer<'a> {
             Rejected::Differs { .. } => "differs",
         };
         self.counts.reject(reason);
-        if let Rejected::Compiler { kind, what } = why
-            && self.lost.len() < MOST_LOST
-        {
-            self.lost.push(Lost { id, why: (*kind).into(), what: what.clone() });
+        if let Rejected::Compiler { kind, what } = why {
+            self.lose(id, &Missed { why: (*kind).into(), what: what.clone() });
+        }
+    }
+
+    /// Names a row that a compiler was lost on.
+    pub(super) fn lose(&mut self, id: String, missed: &Missed) {
+        if self.lost.len() < MOST_LOST {
+            self.lost.push(Lost { id, why: missed.why.clone(), what: missed.what.clone() });
         }
     }
 

@@ -50,6 +50,18 @@ pub struct Code {
     pub ptx: String,
     /// SASS of the kernel alone.
     pub sass: String,
+    /// What kept a compiler or disassembler from its work, though the text is not to blame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<Missed>,
+}
+
+/// Why there is no code of a text that has some.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Missed {
+    /// One word for it: `compiler_died`, `disassembler`, …
+    pub why: String,
+    /// What was seen.
+    pub what: String,
 }
 
 /// The compiler and what it compiles for, as manifests and cards name them.
@@ -83,7 +95,10 @@ fn one(
             code.ptx = without_preamble(&compile_ptx_with(named.0, &program, arch, &OPTIONS)?);
         }
         if let Some(disassembler) = disassembler {
-            code.sass = disassembler.text(&compile_with(named.0, &program, arch, &OPTIONS)?)?;
+            match disassembler.text(&compile_with(named.0, &program, arch, &OPTIONS)?) {
+                Ok(text) => code.sass = text,
+                Err(why) => code.missed = Some(Missed { why: "disassembler".into(), what: why.to_string() }),
+            }
         }
         Ok(())
     })();

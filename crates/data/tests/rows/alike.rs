@@ -42,11 +42,10 @@ fn near_duplicates_are_found() {
                         kept += 1;
                         missed += (most >= NEAR) as usize;
                     }
-                    Verdict::Near { likeness, .. } => {
+                    Verdict::Near { .. } => {
                         refused += 1;
                         // Likeness is estimated, and what may be near is left out: hence the room.
                         refused_wrongly += (most < NEAR - 0.13) as usize;
-                        assert!(likeness > NEAR - 0.1);
                     }
                     Verdict::Duplicate => {}
                 }

@@ -234,7 +234,7 @@ fn the_texts_for_the_host_give_what_the_evaluator_gives() {
     let stores = |row: &Row| row.category == Category::Arithmetic && row.cpp.contains("] = ");
     let (row, _) = all.iter_mut().find(|(row, _)| stores(row)).unwrap();
     let right = row.cpp.clone();
-    for (wrong, expected) in [("] = 1.0f + ", "expected"), (" + 2] = ", "beside an array")] {
+    for (wrong, expected) in [("] = 2.5f * ", "expected"), (" + 2] = ", "beside an array")] {
         let (row, _) = all.iter_mut().find(|(row, _)| stores(row)).unwrap();
         row.cpp = right.replace("] = ", wrong);
         let found = compared(&folder, all.len(), &all[..8]).unwrap_err();

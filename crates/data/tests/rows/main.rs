@@ -65,6 +65,28 @@ fn a_row_depends_on_seed_and_index_alone() {
     assert_ne!(first[0], texts(&generate(seed + 1, 0).unwrap()));
 }
 
+/// What the generator's version stands for: rows, and which of them are kept. Whoever changes either gives it another number,
+/// and says here what it gives.
+#[test]
+fn a_version_names_one_generator() {
+    let mut seen = Seen::new();
+    let mut hash = 0u64;
+    let mut add =
+        |bytes: &[u8]| bytes.iter().for_each(|byte| hash = (hash ^ *byte as u64).wrapping_mul(0x100_0000_01b3));
+    for index in 0..2000 {
+        let row = generate(1, index).unwrap();
+        [&row.source, &row.cuda, &row.cpp, &row.inputs, &row.ops.join(" ")]
+            .iter()
+            .for_each(|text| add(text.as_bytes()));
+        match seen.admit(index, &Sketch::new(&row.source, &row.cuda)) {
+            Verdict::New { cluster } => add(&cluster.to_le_bytes()),
+            Verdict::Duplicate => add(b"same"),
+            Verdict::Near { of, .. } => add(&of.to_le_bytes()),
+        }
+    }
+    assert_eq!((bornite_data::generate::VERSION, format!("{hash:016x}")), (2, "0353533ad7218f05".into()));
+}
+
 #[test]
 fn all_categories_take_part_and_say_what_they_do() {
     let seed = seed();

@@ -1,4 +1,5 @@
-//! Slices of arrays: which elements of an axis they are, by Python's rules.
+//! Slices of arrays: which elements of an axis they are. Python's rules, but that bounds of slices that go backwards are held
+//! within the array as those of others are, which is what Warp does.
 
 use bornite_ir::{ExprId, Op};
 use ruff_text_size::Ranged;
