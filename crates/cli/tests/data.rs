@@ -144,6 +144,9 @@ fn ones_own_kernels_become_rows() {
         .collect();
     assert_eq!(found, [("scale", true), ("add", true), ("beyond", false), ("race", false)], "{made}");
     assert!(made["kernels"][2]["error"].as_str().unwrap().contains("outside 'x'"), "{made}");
+    let card = std::fs::read_to_string(format!("{rows}/README.md")).unwrap();
+    assert!(card.contains("written by people") && card.contains("Of 4 kernels, 0 were duplicates"), "{card}");
+    assert!(!card.contains("generator of random") && !card.contains("synthetic"), "{card}");
     let row = json(&["show", &rows, "--id", "add", "--json"]);
     assert!(row["cuda"].as_str().unwrap().contains("__global__"), "{row}");
     let checked = json(&["verify", &rows, "--json"]);
@@ -216,6 +219,32 @@ fn two_runs_do_not_write_one_folder() {
     // Whoever is dead holds nothing.
     let output = command(&["make", "--resume", "--shard", "0/30", "--out", &target]).output().unwrap();
     assert!(output.status.success(), "{}", out(&output));
+}
+
+#[test]
+fn workers_of_the_command_compile() {
+    if let Err(why) = bornite_cuda::nvrtc_version() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let (_, target) = folder("compiled");
+    let seed = seed().to_string();
+    let with_nvrtc = |args: &[&str]| {
+        let output = command(args).env_remove("BORNITE_HIDE_LIBRARIES").output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", out(&output));
+        output
+    };
+    let make = ["make", "--count", "60", "--seed", &seed, "--jobs", "2", "--json"];
+    let compile = ["--level", "compile", "--with", "ptx", "--out", &target];
+    let made: Value = serde_json::from_slice(&with_nvrtc(&[&make[..], &compile].concat()).stdout).unwrap();
+    assert_eq!((&made["rows"], &made["rejected"]), (&60.into(), &0.into()), "{made}");
+    let text = out(&with_nvrtc(&["verify", &target]));
+    assert!(text.contains("60 rows in 4 files are right at the level compile"), "{text}");
+    let shown = out(&with_nvrtc(&["show", &target, "--beside", "ptx"]));
+    assert!(shown.contains(".visible .entry"), "{shown}");
+    // Without the compiler, the code is looked at as far as it can be, and that is said.
+    let text = out(&bornite(&["verify", &target, "--level", "types"]));
+    assert!(text.contains("not compiled again") && text.contains("are right at the level types"), "{text}");
 }
 
 /// A disk that is full, as the system says it: no file may be longer than a limit.

@@ -215,10 +215,11 @@ pub fn why_not(op: &str, ty: &str) -> &'static str {
         Class::Integer | Class::Bits | Class::AtomicBits if !integer => "of integers only",
         Class::Quotient if integer => "`/` is of floats; integers have `//`",
         Class::Atomic | Class::Together if vector || matrix => "threads share and update numbers",
-        Class::Chosen | Class::Equality if vector || matrix => "vectors and matrices have no order",
+        Class::Chosen | Class::Equality if (vector || matrix) && op != "where" => "vectors and matrices have no order",
         Class::Ordered | Class::Signed | Class::Quotient if matrix && op != "sub" => "of numbers and vectors only",
         Class::Equality if float => "floats are not compared for equality",
-        Class::Signed if ty.starts_with('u') => "would leave the range of an unsigned type",
+        Class::Signed if ty.starts_with('u') && op == "sub" => "a difference could fall below 0",
+        Class::Signed if ty.starts_with('u') => "unsigned types have no sign",
         _ if ["i8", "i16", "u8", "u16"].contains(&ty) => "integers of 8 and 16 bits are converted before they are used",
         Class::Arithmetic => NOT_DRAWN,
         _ if ["f16", "bf16"].contains(&ty) && !["sub", "neg"].contains(&op) => {

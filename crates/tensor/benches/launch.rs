@@ -51,7 +51,6 @@ fn main() -> bornite::Result<()> {
         add(format!("launch_{elements}_chained"), &mut || {
             let args = [1e-3.into(), (&x).into(), (&state).into()];
             state = kernel.launch(elements, &args).remove(0).detach();
-            state.realize().expect("a result");
         });
         let recorded = kernel.record(elements, &args)?;
         add(format!("recorded_{elements}"), &mut || recorded.run().expect("a launch"));

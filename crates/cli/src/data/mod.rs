@@ -96,7 +96,7 @@ pub fn run(command: &Command) -> Result<ExitCode, Failure> {
 }
 
 /// Workers that are this program.
-fn crew() -> Result<Crew, Failure> {
+pub fn crew() -> Result<Crew, Failure> {
     Ok(Crew::new(std::env::current_exe()?, &["data", "compile-worker"]))
 }
 

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use bornite_data::Row;
 use bornite_data::task::{Answer, Judge, Judgement, Pair};
-use bornite_data::verify::compile::to_ptx;
+use bornite_data::verify::Workers;
+use bornite_data::verify::code::{Text, Wanted};
+use bornite_data::verify::compile::BATCH;
+use bornite_data::{Rejected, Row};
 use bornite_nn::generate::{Prompt, Sampling, Together};
 use bornite_nn::train::Trained;
 use rayon::prelude::*;
@@ -174,7 +176,8 @@ pub fn score(trained: &Trained, layout: &Layout, pairs: Vec<Pair>, effort: Effor
     Ok(Scores { tried, compiled, writing_s, judging_s: start.elapsed().as_secs_f64(), tokens })
 }
 
-/// Compiles what was understood, if NVRTC is there; whether it is.
+/// Compiles what was understood, if NVRTC is there; whether it is. In processes of their own, since nobody knows what a model
+/// may make of a compiler.
 fn compile(judged: &mut [Vec<(Answer, Row)>]) -> Result<bool, Failure> {
     if bornite_cuda::nvrtc_version().is_err() {
         return Ok(false);
@@ -184,11 +187,15 @@ fn compile(judged: &mut [Vec<(Answer, Row)>]) -> Result<bool, Failure> {
         places.extend((0..answers.len()).filter(|m| answers[*m].0.judgement.rank() > 0).map(|m| (n, m)));
     }
     note(&format!("  compiling {} answers with NVRTC", places.len()));
-    let rows: Vec<&Row> = places.iter().map(|(n, m)| &judged[*n][*m].1).collect();
-    let (_, refused) = to_ptx(&rows, ARCH)?;
-    for (at, log) in refused {
-        let (n, m) = places[at];
-        judged[n][m].0.judgement = Judgement::Uncompiled(log.lines().take(3).collect::<Vec<_>>().join("\n"));
+    let texts: Vec<Text> = places.iter().map(|(n, m)| Text::from(&judged[*n][*m].1)).collect();
+    let workers = Workers::new(&crate::data::crew()?)?;
+    let batches: Result<Vec<_>, String> =
+        texts.par_chunks(BATCH).map(|batch| workers.compiled(batch, Wanted::default(), ARCH)).collect();
+    for ((n, m), found) in places.into_iter().zip(batches?.into_iter().flatten()) {
+        if let Err(why) = found {
+            let why = if let Rejected::Compile(log) = why { log } else { why.to_string() };
+            judged[n][m].0.judgement = Judgement::Uncompiled(why.lines().take(3).collect::<Vec<_>>().join("\n"));
+        }
     }
     Ok(true)
 }

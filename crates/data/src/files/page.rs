@@ -16,7 +16,7 @@ section{margin-top:2.5rem}
 p{margin:.3rem 0;max-width:50rem}
 .quiet{color:var(--quiet)}
 code{font:13px ui-monospace,monospace;overflow-wrap:anywhere}
-.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,27rem),1fr));gap:2.5rem;margin-top:2.5rem}
+.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,24rem),1fr));gap:2.5rem 2rem;margin-top:2.5rem}
 svg{display:block;width:100%;max-width:30rem;height:auto}
 svg text{font:12px system-ui,sans-serif;fill:var(--ink)}
 svg .value{fill:var(--quiet)}

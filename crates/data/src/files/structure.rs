@@ -131,8 +131,8 @@ pub fn check_pair(text: &str) -> PairReport {
             check("it has shared memory", code.has("__shared__") || code.calls(&tile))
         }
         _ => {
-            let stored =
-                code.tokens.windows(2).any(|t| t[0] == "]" && t[1].ends_with('=') || t[0] == "]" && t[1] == ".");
+            let sets = ["=", "+=", "-=", "*=", "/=", "&=", "|=", "^=", "."];
+            let stored = code.tokens.windows(2).any(|t| t[0] == "]" && sets.contains(&t[1]));
             let called = code.calls(&|name| name.contains("store") || name.starts_with("atomic"));
             check("it stores something", stored || called)
         }

@@ -34,7 +34,7 @@ done
 
 fn crew(script: &Path) -> Crew {
     let mut crew = Crew::new("sh".into(), &[script.to_str().unwrap()]);
-    (crew.patience, crew.patience_each) = (Duration::from_millis(1500), Duration::from_millis(50));
+    (crew.patience, crew.patience_each) = (Duration::from_secs(3), Duration::from_millis(50));
     crew.memory_bytes = 256 << 20;
     crew
 }

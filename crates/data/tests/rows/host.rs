@@ -117,7 +117,9 @@ fn differs(bytes: &[u8], after: &Contents) -> Option<String> {
         match cell {
             Value::Float(ball) => {
                 let Ball { mid, err } = ball.to(scalar);
-                (!((float - mid).abs() <= err)).then(|| format!("component {n} is {float}, expected {mid} ± {err}"))
+                // A NaN is within no bound.
+                let right = (float - mid).abs() <= err;
+                (!right).then(|| format!("component {n} is {float}, expected {mid} ± {err}"))
             }
             Value::Int(value) => {
                 let found = wrapped(scalar, bits as i64);

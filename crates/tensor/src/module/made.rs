@@ -141,10 +141,15 @@ enum There {
     Zeros,
 }
 
-fn there(Tensor(node): &Tensor) -> Option<There> {
-    match (node.value(), &node.op) {
-        (Some(value), _) => Some(There::Value(value)),
-        (None, Op::Full(value)) if value.bits() == 0 => Some(There::Zeros),
-        _ => None,
+fn there(tensor: &Tensor) -> Option<There> {
+    let mut node = &*tensor.0;
+    loop {
+        match (node.value(), &node.op, node.inputs.first()) {
+            (Some(value), ..) => return Some(There::Value(value)),
+            (None, Op::Full(value), _) if value.bits() == 0 => return Some(There::Zeros),
+            // The same elements in the same order.
+            (None, Op::Detach | Op::Reshape(_), Some(input)) => node = &input.0,
+            _ => return None,
+        }
     }
 }

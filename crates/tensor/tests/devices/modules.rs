@@ -121,6 +121,12 @@ pub fn at_once_or_later(device: Device) -> Outcome {
         let slope = ones.sum(..).grad(&[&x])[0].to_vec::<f32>();
         assert!(slope.err().is_some_and(|error| error.to_string().contains("kernel")), "a gradient");
     }
+    // In another shape, and without history.
+    let mut state = floats(6, device).reshape(&[2, 3]);
+    for _ in 0..3 {
+        state = launch(1.0, &state.reshape(&[6]), &state.detach().reshape(&[6])).detach().reshape(&[3, 2]);
+    }
+    assert_eq!(state.to_vec::<f32>()?, (floats(6, device) * 8.0).to_vec::<f32>()?);
     // What a variable was at the launch stays in the result.
     let x = floats(4, device);
     let v = Var::new(&x)?;
