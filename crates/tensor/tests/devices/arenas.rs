@@ -177,9 +177,11 @@ pub fn equal_separate_variables(device: Device) -> Outcome {
             if !clipped {
                 assert_eq!(bits(found)?, bits(expected)?, "{name}");
             }
-            // A step of AdamW is as long as the rate whatever the gradient: where that is nearly 0, rounding decides its sign.
+            // A step of AdamW is as long as the rate whatever the gradient: where that is nearly 0, rounding decides its sign. A bias of
+            // keys changes no weight of attention: its gradient is rounding alone.
+            let bound = if name.ends_with("qkv.bias") { 2.0 * RATE * data.tokens.len() as f64 } else { 1e-3 };
             let far = (found - expected).abs().max(..).item()?;
-            assert!(far < 1e-3, "{name} is off by {far}");
+            assert!(far < bound, "{name} is off by {far}");
         }
         let all = arena.get().to_vec::<f32>()?.iter().filter(|x| **x != 0.0).count();
         assert_eq!(all, inside, "what lies between segments is still zero");
