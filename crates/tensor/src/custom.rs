@@ -75,17 +75,16 @@ impl CustomOp {
             Ok(joint) => joint,
             Err(error) => return vec![Tensor::carry(error, place); writes],
         };
-        let inputs = inputs.iter().map(|&t| t.clone()).collect();
-        parts(&Tensor::build(Op::Joint(Arc::new(joint)), inputs, place), place)
+        results(joint, inputs.iter().map(|&t| t.clone()).collect(), writes, place)
     }
 
     /// The results over inputs and values that are known to fit, where everything that is written is read as well: each
     /// with the shape of its input.
     pub(crate) fn over(&self, inputs: Vec<Tensor>, values: Vec<Vec<Value>>, place: Place) -> Vec<Tensor> {
         let written = self.kernel.params.iter().zip(&inputs).filter(|(param, _)| param.access.writes());
-        let results = written.map(|(_, input)| (input.0.dtype, input.0.shape.clone())).collect();
-        let joint = self.joint_of(results, values);
-        parts(&Tensor::build(Op::Joint(Arc::new(joint)), inputs, place), place)
+        let like: Vec<_> = written.map(|(_, input)| (input.0.dtype, input.0.shape.clone())).collect();
+        let count = like.len();
+        results(self.joint_of(like, values), inputs, count, place)
     }
 
     fn joint_of(&self, results: Vec<(DType, Vec<usize>)>, values: Vec<Vec<Value>>) -> Joint {
@@ -136,4 +135,12 @@ impl CustomOp {
         }
         Ok(self.joint_of(results, values.iter().map(|parts| parts.to_vec()).collect()))
     }
+}
+
+/// The results of a joint over inputs; where it cannot be built, each carries why.
+fn results(joint: Joint, inputs: Vec<Tensor>, count: usize, place: Place) -> Vec<Tensor> {
+    let built = Tensor::build(Op::Joint(Arc::new(joint)), inputs, place);
+    let mut results = parts(&built, place);
+    results.resize(count, built);
+    results
 }

@@ -15,6 +15,7 @@ mod memory;
 mod pack;
 mod place;
 mod recent;
+mod settle;
 mod tune;
 mod work;
 

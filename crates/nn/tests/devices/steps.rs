@@ -123,8 +123,8 @@ pub fn checkpointing_saves_what_it_says(device: Device) -> Outcome {
             println!("{what}");
             // It is counted from below; what it saves must be neither invented nor far from what is true.
             assert!(kept >= least[0] && less >= least[1], "less than the least: {what}");
-            // A GPU in 16 bits keeps some values in f32 that are not counted.
-            let most = if matches!(device, Device::Cuda(_)) { 3.0 } else { 2.0 };
+            // Not counted are values that a GPU in 16 bits keeps in f32, and copies that routines of the host read.
+            let most = if matches!(device, Device::Cuda(_)) { 3.0 } else { 2.5 };
             assert!(saved > 0.8 * said && saved < most * said, "{what}");
         }
     }

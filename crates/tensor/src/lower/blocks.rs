@@ -16,6 +16,8 @@ pub(super) const WARP: usize = 32;
 
 /// Rows of at most so many columns are one thread's work each.
 const SERIAL_COLUMNS: usize = 16;
+/// Rows from which columns are summed by blocks.
+pub(super) const FEWEST_ROWS: usize = 16;
 
 /// Turns of a block over columns whose loads are made side by side.
 const ROWS_AHEAD: usize = 4;
@@ -49,7 +51,7 @@ pub(super) fn shape<'a>(group: &Group<'a>, shared_bytes: impl FnOnce() -> usize)
     match group.form {
         Form::Rows { .. } if !group.sums.is_empty() => Summed::new(group, shared_bytes).map(Shape::Summed),
         Form::Rows { columns, .. } if columns > SERIAL_COLUMNS => Rows::new(group, shared_bytes).map(Shape::Rows),
-        Form::Middle { outer, middle, inner } if inner >= WARP && middle >= 16 => {
+        Form::Middle { outer, middle, inner } if inner >= WARP && middle >= FEWEST_ROWS => {
             let lanes = if inner.is_multiple_of(4 * WARP) { 4 } else { 1 };
             let blocks = outer * inner.div_ceil(lanes * WARP);
             let down = rows_at_a_time(outer, inner);

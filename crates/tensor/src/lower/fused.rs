@@ -141,7 +141,7 @@ fn index_type(group: &Group<'_>) -> Scalar {
         Form::Rows { rows, columns } => rows * columns + blocks::BEYOND,
         Form::Middle { outer, middle, inner } => outer * middle * inner,
     };
-    for tensor in &group.order {
+    for tensor in group.order.iter().chain(&group.sums) {
         for input in tensor.0.reads() {
             let (base, views) = look_through(input);
             largest = views.iter().chain([&base]).fold(largest, |n, t| n.max(t.0.elements()));

@@ -7,7 +7,7 @@
 
 use bornite_ir::{Axis, Builtin, Emit, ExprId, LocalId, Op as Row, ParamId, Stmt, Type};
 
-use super::blocks::{WARP, rows_at_a_time};
+use super::blocks::{FEWEST_ROWS, WARP, rows_at_a_time};
 use super::fused::{Form, Group};
 use super::rows::Rows;
 use super::{Lowering, aligned, look_through, repeats_rows, seen};
@@ -47,7 +47,7 @@ impl<'a> Summed<'a> {
 fn extent(form: Form, sum: &Tensor) -> Option<(usize, usize)> {
     let Form::Rows { rows, columns } = form else { return None };
     let (outer, middle, inner) = super::extent(&sum.0)?;
-    let fits = inner == columns && outer * middle == rows && middle.is_multiple_of(WARPS);
+    let fits = inner == columns && outer * middle == rows && middle.is_multiple_of(WARPS) && middle >= FEWEST_ROWS;
     let like = sum.0.dtype == DType::F32 && rows_at_a_time(outer, inner) == WARPS;
     (fits && like && outer >= BLOCKS).then_some((outer, middle))
 }

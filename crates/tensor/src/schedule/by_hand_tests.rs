@@ -118,6 +118,24 @@ fn parts_that_others_read_are_not_woven() {
     // A result that is asked for is there twice: the others are written into place, and it is copied.
     assert_eq!(counts(&|all, parts| seen(&parts).grad(&[all, &parts[1]])), (2, 1, 0), "one is asked for");
     assert_eq!(counts(&|all, parts| seen(&parts).grad(&[all, &parts[0], &parts[1]])), (0, 1, 0), "two are");
+    // A product with a bias takes its matrix over from the graph, and reads it all the same.
+    let product = |all: &Tensor, parts: [Tensor; 3]| {
+        let rows = Tensor::attention(&parts[0], &parts[1], &parts[2], None, true, None).permute(&[0, 2, 1, 3]);
+        let rows = rows.reshape(&[sizes[0] * sizes[2], sizes[1] * sizes[3]]);
+        let side = sizes[1] * sizes[3];
+        let known = |shape: &[usize]| {
+            let tensor = Tensor::ones(shape, DType::BF16, DEVICE);
+            tensor.realize().map(|()| tensor.detach()).unwrap()
+        };
+        let (weight, bias) = (known(&[side, side]), known(&[side]));
+        let beside = all.reshape(&[sizes[0] * sizes[2], 3 * side]).slice(1, 0..side as isize);
+        vec![rows.matmul(&weight) + &bias, Tensor::concat(&[&rows, &(beside * 2.0)], 1)]
+    };
+    let plan = with_gpu_plans(|| {
+        let (all, parts) = packed(Packed::Heads, sizes);
+        plan(&product(&all, parts), Present::Skip)
+    });
+    assert!(plan.is_ok(), "{:?}", plan.err());
     // Neighbours are put together before zeros go around them; what are none are added.
     let without = |left: usize, all: &Tensor, mut parts: [Tensor; 3]| {
         parts[left] = parts[left].detach();

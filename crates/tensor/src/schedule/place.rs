@@ -95,7 +95,8 @@ pub(super) fn places(
             places.within.extend(parts.into_iter().map(|(id, at)| (id, (tensor.0.id, at))));
             rest
         } else {
-            let only = |base: &Tensor| readers.get(&base.0.id) == Some(&1);
+            // What a library's call took over is no node any more, and reads all the same.
+            let only = |base: &Tensor| readers.get(&base.0.id) == Some(&1) && !by_calls.inputs.contains(&base.0.id);
             let Some((parts, rest)) = woven_of(tensor, axis, |base| only(base) && free(base, 0)) else { continue };
             places.woven.extend(parts);
             rest
