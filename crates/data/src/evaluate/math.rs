@@ -211,7 +211,9 @@ pub fn call(builtin: Builtin, args: &[Value], ty: Ty) -> Done<Value> {
             Ball { err: ball.err + ball.mid.abs() * 1e-14, ..ball }
         }
         Copysign => {
-            let sign = decided(arg(1).step(|x| if x.is_sign_negative() { -1.0 } else { 1.0 }))?;
+            // A zero has a sign too, which nobody knows here.
+            let of = arg(1);
+            let sign = decided((of.mid.abs() > of.err).then(|| Ball::exact(of.mid.signum())))?;
             Ball { mid: x.mid.abs() * sign.mid, err: x.err }
         }
         Lerp => {

@@ -210,8 +210,9 @@ fn loss(m: &mut Maker) {
     let y = m.bind_as("y", Expr::load(target, vec![i.clone()], F32));
     let p_again = p.clone();
     let d = Term::new(bin(Binary::Sub, p.clone(), y.clone()), low - 3.0, high + 3.0);
+    let size_of_d = d.size();
     let one = number(1.0);
-    let (mut value, mut grad) = match m.random.below(4) {
+    let ((mut value, mut grad), most) = match m.random.below(4) {
         0 if unit => {
             let log = |e: Expr| Expr::call(Builtin::Log, vec![e]);
             let (rest_y, rest_p) = (bin(Binary::Sub, one.clone(), y.clone()), bin(Binary::Sub, one, p.clone()));
@@ -221,7 +222,7 @@ fn loss(m: &mut Maker) {
                 bin(Binary::Mul, rest_y, log(rest_p.clone())),
             );
             let d = m.bind_as("d", d.e);
-            (Expr::unary(Unary::Neg, sum), bin(Binary::Div, d, bin(Binary::Mul, p, rest_p)))
+            ((Expr::unary(Unary::Neg, sum), bin(Binary::Div, d, bin(Binary::Mul, p, rest_p))), (0.0, 3.0))
         }
         1 => {
             let d = m.bind_as("d", d.e);
@@ -231,22 +232,22 @@ fn loss(m: &mut Maker) {
             let square = bin(Binary::Mul, bin(Binary::Mul, number(0.5), d.clone()), d.clone());
             let far = bin(Binary::Mul, number(delta), bin(Binary::Sub, size, number(0.5 * delta)));
             let grad = Expr::call(Builtin::Clamp, vec![d, number(-delta), number(delta)]);
-            (Expr::choose(near, square, far), grad)
+            ((Expr::choose(near, square, far), grad), (0.0, 2.0 * size_of_d))
         }
         2 => {
             let d = m.bind_as("d", d.e);
-            (bin(Binary::Mul, d.clone(), d.clone()), bin(Binary::Mul, number(2.0), d))
+            ((bin(Binary::Mul, d.clone(), d.clone()), bin(Binary::Mul, number(2.0), d)), (0.0, size_of_d * size_of_d))
         }
         _ => {
             let d = Term { e: m.bind_as("d", d.e.clone()), ..d };
             let unary = 1 + m.random.below(2);
             let value = m.combine(vec![d.clone()], unary, 20, &MIXED);
             let grad = m.apply(Fun::Scale, d);
-            (value.e, grad.e)
+            ((value.e, grad.e), (value.low, value.high))
         }
     };
     if m.random.chance(60) {
-        let loss = Term::new(m.bind_as("raw", value), 0.0, 8.0);
+        let loss = Term::new(m.bind_as("raw", value), most.0, most.1);
         let mut terms = vec![loss];
         if m.random.chance(50) {
             terms.push(Term::new(p_again, low, high));

@@ -103,9 +103,11 @@ pub fn texts_to_ptx(texts: &[Named<'_>], arch: &str) -> Outcome<String> {
     in_batches(texts, &|text| compile_ptx("rows", text, arch))
 }
 
-/// Compiles rows to machine code, as nvcc would: products and sums contracted, which the judge's bounds allow for.
-pub fn to_machine_code(rows: &[&Row], arch: &str) -> Outcome<Cubin> {
-    in_batches(&named(rows), &|text| compile_with("rows", text, arch, &["--std=c++17"]))
+/// Compiles rows to machine code, as nvcc would: products and sums contracted, which the judge's bounds allow for. The assembler
+/// optimises, or not.
+pub fn to_machine_code(rows: &[&Row], arch: &str, optimised: bool) -> Outcome<Cubin> {
+    let options: &[&str] = if optimised { &["--std=c++17"] } else { &["--std=c++17", "--ptxas-options=-O0"] };
+    in_batches(&named(rows), &|text| compile_with("rows", text, arch, options))
 }
 
 fn named<'a>(rows: &[&'a Row]) -> Vec<Named<'a>> {
