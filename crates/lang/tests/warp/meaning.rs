@@ -33,7 +33,14 @@ def filled(s: Bag, i: int):
 ";
 
 /// What is declared before the kernel, its body, and what instances 0 to 3 leave in `out`.
-const PROGRAMS: [(&str, &str, [i64; 4]); 23] = [
+const PROGRAMS: [(&str, &str, [i64; 4]); 24] = [
+    // An array made of another's address is that memory, under another length.
+    (
+        "",
+        "p = wp.array(ptr=out.ptr, shape=(3,), dtype=int)\n    q = wp.array(ptr=out[2:].ptr, shape=(2,), dtype=out.dtype)\n    \
+         if i < 2:\n        p[i] = 7 + i\n    else:\n        q[i - 2] = p.shape[0] * 10 + q.shape[0]",
+        [7, 8, 32, 32],
+    ),
     // Values in structs with arrays change in branches and loops, and copies of the structs do not.
     (BAGS, "s = Bag(x, 5)\n    if i > 1:\n        s.n = 7\n    out[i] = s.n", [5, 5, 7, 7]),
     (

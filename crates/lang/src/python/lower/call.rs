@@ -260,6 +260,7 @@ impl<'p> Lower<'p> {
             Val::Element(element) => self.type_name(element.ty()),
             Val::Array(array) => format!("array(dtype={}, ndim={})", self.type_name(array.element), array.rank()),
             Val::Shape(_) => "shape".into(),
+            Val::Address(_) => "address".into(),
             Val::Tuple(_) => "tuple".into(),
             Val::Aggregate(n, _) => self.program.structs[*n as usize].name.to_owned(),
             Val::Fixed(Fixed::Text(_)) => "str".into(),

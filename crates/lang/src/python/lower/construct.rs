@@ -4,7 +4,7 @@ use bornite_ir::{ExprId, Scalar, Value};
 use ruff_python_ast::{Expr, ExprCall};
 
 use super::call::Given;
-use super::value::{Run, Val};
+use super::value::{Array, Axis, Run, Val};
 use super::{Lower, Lowers};
 use crate::python::fixed::Fixed;
 use crate::python::types::{Pattern, Ty, scalar_name, zeros};
@@ -12,9 +12,8 @@ use crate::python::types::{Pattern, Ty, scalar_name, zeros};
 impl<'p> Lower<'p> {
     pub(super) fn construct(&mut self, pattern: Pattern, call: &'p ExprCall, expr: &'p Expr) -> Lowers<Val> {
         if let Pattern::Array(..) = pattern {
-            let hint = "pass it as a parameter, or take a part of one: a[2:5]".to_owned();
-            let what = "wp.array(…) in a kernel is not supported".to_owned();
-            return self.fail(expr, what, "there are no pointers to make one of", Some(hint));
+            let given = self.given(call)?;
+            return self.array_at(&given, expr).map(Val::Array);
         }
         if let Pattern::Foreign(name) = &pattern {
             // A block has one thread, so a tile of what each thread has is that.
@@ -31,6 +30,54 @@ impl<'p> Lower<'p> {
             (Pattern::Vector(..), None) => self.make_vector(&given, expr),
             _ => self.fail(expr, "this type is open and cannot be made".into(), "", None),
         }
+    }
+
+    /// `wp.array(ptr=a.ptr, shape=n, dtype=…)`: the elements of another array from its first on. Every access is still checked
+    /// against the array that it is of, so nothing is made of an address that is only a number.
+    fn array_at(&mut self, given: &Given<'p>, at: &'p Expr) -> Lowers<Array> {
+        let hint =
+            || Some("write wp.array(ptr=a.ptr, shape=n, dtype=a.dtype), or take a part of one: a[2:5]".to_owned());
+        let named =
+            |name: &str| given.named.iter().find(|(found, ..)| *found == name).map(|(_, val, at)| (val.clone(), *at));
+        let mut array = match named("ptr") {
+            Some((Val::Address(array), _)) => array,
+            Some((_, ptr_at)) => {
+                let what = "an array can be made of the ptr of another alone".to_owned();
+                return self.fail(ptr_at, what, "this is a number", hint());
+            }
+            None => {
+                return self.fail(at, "wp.array(…) without ptr".into(), "a kernel has no memory of its own", hint());
+            }
+        };
+        let same = match named("dtype") {
+            Some((Val::Fixed(Fixed::Type(pattern)), _)) => pattern.exact() == Some(array.element),
+            other => other.is_none() && array.element == Ty::Scalar(Scalar::F32),
+        };
+        if !same || array.rank() != 1 {
+            let what = "an array can be made of one with one dimension and the same type alone".to_owned();
+            return self.fail(at, what, "this one has another type or more dimensions", hint());
+        }
+        let size = match named("shape") {
+            Some((Val::Tuple(mut sizes), shape_at)) if sizes.len() == 1 => Some((sizes.remove(0), shape_at)),
+            Some((Val::Fixed(Fixed::List(mut sizes)), shape_at)) if sizes.len() == 1 => {
+                Some((Val::Fixed(sizes.remove(0)), shape_at))
+            }
+            Some((Val::Tuple(_) | Val::Fixed(Fixed::List(_)), _)) | None => None,
+            one => one,
+        };
+        let Some((size, shape_at)) = size else {
+            return self.fail(at, "an array made of a ptr needs a shape of one size".into(), "", hint());
+        };
+        let size = self.value(size, shape_at)?;
+        if size.ty != Ty::Scalar(Scalar::I32) {
+            return self.fail(shape_at, format!("a size of {}", self.type_name(size.ty)), "int32 is expected", None);
+        }
+        for axis in &mut array.axes {
+            if let Axis::Along { extent, .. } = axis {
+                *extent = size.id;
+            }
+        }
+        Ok(array)
     }
 
     /// A value of a type.

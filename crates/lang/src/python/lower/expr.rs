@@ -124,6 +124,7 @@ impl<'p> Lower<'p> {
             Val::Element(element) => self.load(&element, at),
             Val::Array(_) => self.fail(at, "an array is no value".into(), "an element is expected", None),
             Val::Shape(_) => self.fail(at, "a shape is no value".into(), "such as a.shape[0]", None),
+            Val::Address(_) => self.fail(at, "an address is no value".into(), "only wp.array(ptr=…) takes one", None),
             Val::Tuple(_) => self.fail(at, "a tuple is no value".into(), "one value is expected", None),
             Val::Aggregate(..) => {
                 self.fail(at, "a struct with arrays is no value".into(), "name one of its fields", None)
@@ -411,13 +412,14 @@ impl<'p> Lower<'p> {
     fn array_attribute(&mut self, array: Array, name: &str, at: &'p Expr) -> Lowers<Val> {
         match name {
             "shape" => Ok(Val::Shape(array)),
+            "ptr" => Ok(Val::Address(array)),
             "dtype" => Ok(Val::Fixed(Fixed::Type(Pattern::of(array.element)))),
             "ndim" => {
                 let n = array.rank() as i64;
                 Ok(Val::Run(Run { id: self.int(n), ty: I32, constant: Some(Fixed::Int(n)) }))
             }
             _ => {
-                let hint = "arrays have shape, dtype and ndim".to_owned();
+                let hint = "arrays have shape, dtype, ndim and ptr".to_owned();
                 self.fail(at, format!("an array has no '{name}'"), "", Some(hint))
             }
         }

@@ -90,6 +90,8 @@ pub(crate) enum Val {
     Array(Array),
     /// `a.shape`.
     Shape(Array),
+    /// `a.ptr`: nothing but an array can be made of it.
+    Address(Array),
     Tuple(Vec<Val>),
     /// A struct with arrays in it, by its fields.
     Aggregate(u32, Vec<Val>),
