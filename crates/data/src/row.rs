@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use bornite_lang::Request;
 use bornite_lang::cuda::Module;
 
+use crate::coverage::operator;
 use crate::program::{Form, Kind, Program, Stmt, c, python};
 use crate::verify::{Level, Rejected};
 use crate::{Category, inputs};
@@ -117,26 +118,10 @@ pub fn request(program: &Program, sizes: &[u32]) -> Request {
 }
 
 fn ops(program: &Program) -> Vec<&'static str> {
-    use crate::program::Binary::*;
     let mut ops = BTreeSet::new();
     program.each_expr(&mut |e| {
         ops.extend(match &e.kind {
-            Kind::Binary(op, _) => Some(match op {
-                Add => "add",
-                Sub => "sub",
-                Mul => "mul",
-                Div => "div",
-                Quotient => "floordiv",
-                Rem => "mod",
-                BitAnd => "bit_and",
-                BitOr => "bit_or",
-                BitXor => "bit_xor",
-                Shl => "shift_left",
-                Shr => "shift_right",
-                Lt | Le | Gt | Ge => "compare",
-                Eq | Ne => "equal",
-                And | Or => "logical",
-            }),
+            Kind::Binary(op, _) => Some(operator(*op)),
             Kind::Unary(crate::program::Unary::Neg, _) => Some("neg"),
             Kind::Unary(..) => Some("not"),
             Kind::Call(builtin, _) => Some(builtin.name()),
@@ -148,7 +133,7 @@ fn ops(program: &Program) -> Vec<&'static str> {
     });
     program.each_stmt(&mut |stmt| {
         ops.extend(match stmt {
-            Stmt::Update(_, op, _) => Some(crate::coverage::operator(*op)),
+            Stmt::Update(_, op, _) => Some(operator(*op)),
             Stmt::If(..) => Some("if"),
             Stmt::For(..) => Some("for"),
             Stmt::While(..) => Some("while"),
