@@ -90,7 +90,7 @@ pub fn pairs(program: &Program) -> Vec<Pair> {
     all
 }
 
-fn atomic(update: Update) -> &'static str {
+pub(crate) fn atomic(update: Update) -> &'static str {
     match update {
         Update::Add => "atomic_add",
         Update::Sub => "atomic_sub",
@@ -132,6 +132,41 @@ enum Class {
     Anything,
 }
 
+/// Functions of floats alone.
+pub(crate) const OF_FLOATS: &[&str] = &[
+    "sign",
+    "floor",
+    "ceil",
+    "round",
+    "rint",
+    "trunc",
+    "frac",
+    "sqrt",
+    "cbrt",
+    "pow",
+    "exp",
+    "log",
+    "log2",
+    "log10",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "atan2",
+    "sinh",
+    "cosh",
+    "tanh",
+    "erf",
+    "erfc",
+    "copysign",
+    "lerp",
+    "smoothstep",
+    "degrees",
+    "radians",
+];
+
 /// Every operation by name, in the order of tables.
 const OPERATIONS: &[(Class, &[&str])] = &[
     (Class::Arithmetic, &["add", "mul"]),
@@ -146,42 +181,7 @@ const OPERATIONS: &[(Class, &[&str])] = &[
     (Class::Bits, &["not"]),
     (Class::Counting, &["for"]),
     (Class::Anything, &["cast", "call"]),
-    (
-        Class::Float,
-        &[
-            "sign",
-            "floor",
-            "ceil",
-            "round",
-            "rint",
-            "trunc",
-            "frac",
-            "sqrt",
-            "cbrt",
-            "pow",
-            "exp",
-            "log",
-            "log2",
-            "log10",
-            "sin",
-            "cos",
-            "tan",
-            "asin",
-            "acos",
-            "atan",
-            "atan2",
-            "sinh",
-            "cosh",
-            "tanh",
-            "erf",
-            "erfc",
-            "copysign",
-            "lerp",
-            "smoothstep",
-            "degrees",
-            "radians",
-        ],
-    ),
+    (Class::Float, OF_FLOATS),
     (Class::Vector, &["dot", "length", "length_sq", "normalize", "cross", "cw_mul", "cw_div", "outer"]),
     (Class::Matrix, &["transpose", "determinant", "trace"]),
     (Class::Atomic, &["atomic_add", "atomic_sub", "atomic_min", "atomic_max"]),

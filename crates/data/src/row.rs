@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bornite_lang::Request;
 use bornite_lang::cuda::Module;
 
-use crate::coverage::operator;
+use crate::coverage::{atomic, operator};
 use crate::program::{Form, Kind, Program, Stmt, c, python};
 use crate::verify::{Level, Rejected};
 use crate::{Category, inputs};
@@ -137,15 +137,7 @@ fn ops(program: &Program) -> Vec<&'static str> {
             Stmt::If(..) => Some("if"),
             Stmt::For(..) => Some("for"),
             Stmt::While(..) => Some("while"),
-            Stmt::Atomic(update, ..) => Some(match update {
-                crate::program::Update::Add => "atomic_add",
-                crate::program::Update::Sub => "atomic_sub",
-                crate::program::Update::Min => "atomic_min",
-                crate::program::Update::Max => "atomic_max",
-                crate::program::Update::And => "atomic_and",
-                crate::program::Update::Or => "atomic_or",
-                crate::program::Update::Xor => "atomic_xor",
-            }),
+            Stmt::Atomic(update, ..) => Some(atomic(*update)),
             Stmt::Draw(_, _, None) => Some("randf"),
             Stmt::Draw(..) => Some("randi"),
             _ => None,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::structure::{MATH, PairReport, check_pair};
+use super::structure::{PairReport, check_pair, is_math};
 use super::{Error, Extra, Record, Result};
 
 /// The file of a program's number.
@@ -38,7 +38,7 @@ pub(super) fn pair(record: &Record) -> String {
     match record.text("category") {
         "arithmetic" => more("num_ops", ops.iter().filter(|op| !matches!(**op, "cast" | "if" | "for")).count().into()),
         "math" => {
-            let functions: Vec<&str> = ops.iter().copied().filter(|op| MATH.contains(op)).collect();
+            let functions: Vec<&str> = ops.iter().copied().filter(|op| is_math(op)).collect();
             more("functions", json!(functions));
         }
         "vector" => {

@@ -4,45 +4,12 @@
 use serde_json::Value;
 
 use super::Extra;
+use crate::coverage::OF_FLOATS;
 
-/// Functions that make a kernel one of the category `math`.
-pub(super) const MATH: &[&str] = &[
-    "abs",
-    "sign",
-    "min",
-    "max",
-    "clamp",
-    "floor",
-    "ceil",
-    "round",
-    "rint",
-    "trunc",
-    "frac",
-    "sqrt",
-    "cbrt",
-    "pow",
-    "exp",
-    "log",
-    "log2",
-    "log10",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "atan2",
-    "sinh",
-    "cosh",
-    "tanh",
-    "erf",
-    "erfc",
-    "copysign",
-    "lerp",
-    "smoothstep",
-    "degrees",
-    "radians",
-];
+/// Whether a function makes a kernel one of the category `math`.
+pub(super) fn is_math(name: &str) -> bool {
+    ["abs", "min", "max", "clamp"].contains(&name) || OF_FLOATS.contains(&name)
+}
 
 /// A check of a text's structure.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -116,7 +83,7 @@ pub fn check_pair(text: &str) -> PairReport {
     ));
     checks.push(match category {
         "arithmetic" | "expression_tree" => check("it computes", code.computes()),
-        "math" => check("it has a mathematical function", code.calls(&|name| MATH.contains(&plain(name)))),
+        "math" => check("it has a mathematical function", code.calls(&|name| is_math(plain(name)))),
         "vector" => check("it has vectors", code.tokens.iter().any(|t| is_vector(t))),
         "matrix" => check("it has matrices", code.tokens.iter().any(|t| *t == "mat_t" || sized(t, "mat"))),
         "control_flow" | "nested" | "multi_cond" => {
@@ -152,8 +119,8 @@ fn own(function: &str, kernel: &str) -> bool {
 
 /// A function of C by its name in Python: `fmaxf` is `max`.
 fn plain(name: &str) -> &str {
-    let short = name.strip_suffix('f').filter(|short| MATH.contains(short) || short.starts_with('f')).unwrap_or(name);
-    short.strip_prefix('f').filter(|short| MATH.contains(short)).unwrap_or(short)
+    let short = name.strip_suffix('f').filter(|short| is_math(short) || short.starts_with('f')).unwrap_or(name);
+    short.strip_prefix('f').filter(|short| is_math(short)).unwrap_or(short)
 }
 
 /// `mat3`, `mat33`, `mat3d` and such; `float32` is none.
