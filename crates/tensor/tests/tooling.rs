@@ -4,7 +4,7 @@ use bornite::ir::{Kernel, Scalar, Value, peek, poke, templates};
 use bornite::tune::{Choice, Mode, Outcome, Store, Tuner};
 use bornite::{Device, Runner, Tensor, profile, trace, tune_kernel};
 
-/// Profiles are the whole process's: tests take turns.
+/// A profile sees all launches of its process: every test here takes its turn.
 static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 #[test]
@@ -20,7 +20,6 @@ fn launches_are_recorded_with_device_line_bytes_and_flops() {
         let row = report.rows.iter().find(|row| row.name == "matmul_f32").expect("the product's kernel");
         assert_eq!((row.calls, row.device.clone()), (1, device.to_string()));
         assert!(row.place.as_ref().unwrap().contains("tooling.rs:"), "{row:?}");
-        // Tests beside this one may launch too.
         let span = report.spans.iter().find(|span| span.name == "matmul_f32").expect("the product's span");
         assert_eq!((span.bytes, span.flops), (Some(4 * (6 + 12 + 8)), Some(2 * 2 * 3 * 4)));
         assert!(report.to_string().contains("matmul_f32"));
@@ -50,6 +49,7 @@ fn words(values: &[f64]) -> Vec<u64> {
 
 #[test]
 fn runners_rotate_and_compare() {
+    let _turn = TURN.lock();
     let kernel = templates::axpy(Scalar::F32, 3, 2.0).unwrap();
     let set = |x: f64| vec![words(&[x, 2.0, 3.0]), words(&[1.0; 3]), words(&[0.0; 3])];
     for device in [Device::cpu(), Device::Interpreter] {
@@ -73,6 +73,7 @@ fn runners_rotate_and_compare() {
 
 #[test]
 fn kernels_are_tuned_and_wrong_ones_are_named() {
+    let _turn = TURN.lock();
     let matmul = |tile: u64| templates::matmul(Scalar::F32, 6, 5, 4, tile).unwrap();
     let choice = |tile: i64| Choice::new().with("tile", tile);
     let mut variants: Vec<(Choice, Kernel)> = [2, 4].map(|tile| (choice(tile), matmul(tile as u64))).into();
