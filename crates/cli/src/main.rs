@@ -21,6 +21,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[global_allocator]
+static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Bornite: deep learning in Rust, on CPUs and NVIDIA GPUs.
 #[derive(Parser)]
 #[command(name = "bornite", version, max_term_width = 100)]

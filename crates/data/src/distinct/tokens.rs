@@ -1,9 +1,9 @@
 //! Tokens of a source or CUDA text without what people choose freely: names are numbered by their first use, constants
 //! are all alike, comments and docstrings are left out.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
+use foldhash::{HashMap, HashMapExt, HashSet};
 use crate::random::mixed;
 
 /// Words that mean something: of Python, of C, and functions of both.

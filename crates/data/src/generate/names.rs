@@ -1,6 +1,6 @@
 //! Names that people might give.
 
-use std::collections::HashSet;
+use foldhash::HashSet;
 
 pub const INPUTS: &[&str] = &[
     "x",

@@ -1,6 +1,6 @@
 //! Takes out what a program came to have no use for: values that nothing reads, arrays that nothing loads.
 
-use std::collections::HashSet;
+use foldhash::{HashSet, HashSetExt};
 
 use crate::program::{Array, Expr, Kind, Program, Stmt};
 

@@ -1,8 +1,8 @@
 //! Tokens of CUDA C++: words, numbers, signs. Knows nothing of macros or syntax.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use foldhash::HashMap;
 use bornite_ir::Scalar;
 
 use crate::Span;

@@ -1,6 +1,6 @@
 //! A small preprocessor: constants and simple macros, conditions, and headers that are taken for granted.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 use super::lex::{Kind, Names, Symbol, Token, Wrong};
 

@@ -1,6 +1,6 @@
 //! Gives expressions the numbers that a source text names them by: `v7` becomes expression 7 again.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use bornite_ir::{Args, Code, Expr, ExprId, Scalar, Stmt, Type, Value};
 

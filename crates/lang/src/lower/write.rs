@@ -1,6 +1,6 @@
 //! Writes trees as statements of a kernel, folding constants on the way.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use bornite_ir::{Algebra, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Mark, Op, Scalar, Stmt, Value, interp};
 

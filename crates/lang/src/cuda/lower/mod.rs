@@ -33,9 +33,9 @@ mod scan;
 mod stmt;
 mod warp;
 
-use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use bornite_ir::{Builder, ExprId, FunctionId, LocalId, Scalar, Stmt, Type, Value, View};
 
 use super::Module;

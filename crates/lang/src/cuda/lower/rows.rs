@@ -1,8 +1,8 @@
 //! Functions of CUDA by name: which row of the op table each is, and on which type.
 
-use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use foldhash::{HashMap, HashMapExt};
 use bornite_ir::{Op, Scalar};
 
 /// On which type a function computes.

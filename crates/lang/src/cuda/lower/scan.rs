@@ -1,7 +1,7 @@
 //! What is looked up in syntax before it is lowered: which names are assigned, whether an expression can be evaluated for
 //! nothing, where statements leave from.
 
-use std::collections::HashSet;
+use foldhash::{HashSet, HashSetExt};
 
 use super::rows::is_math;
 use super::{Binding, Lower};

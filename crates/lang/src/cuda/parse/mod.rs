@@ -8,7 +8,7 @@ mod item;
 mod stmt;
 mod types;
 
-use std::collections::HashSet;
+use foldhash::{HashSet, HashSetExt};
 
 use super::ast::{Expr, ExprKind, File};
 use super::lex::{Kind, Names, Symbol, Token};
