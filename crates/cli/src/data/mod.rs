@@ -120,11 +120,15 @@ fn unknown(what: &str, text: &str, names: &[&str]) -> String {
     }
 }
 
+/// Threads that are started at most: far more than machines have cores.
+const MOST_JOBS: usize = 1024;
+
 /// Threads that were asked for, or one a core.
 fn threads(jobs: Option<usize>) -> Result<usize, Failure> {
     match jobs {
-        Some(0) => {
-            Err(bornite_data::files::Error::Asked("0 threads were asked for: --jobs takes 1 and more".into()).into())
+        Some(jobs) if !(1..=MOST_JOBS).contains(&jobs) => {
+            let why = format!("{jobs} threads were asked for: --jobs takes 1 to {MOST_JOBS}");
+            Err(bornite_data::files::Error::Asked(why).into())
         }
         Some(jobs) => Ok(jobs),
         None => Ok(std::thread::available_parallelism().map_or(1, |n| n.get())),

@@ -250,7 +250,7 @@ impl Module {
 fn open_parameters(program: &Program<'_>, func: &Func<'_>) -> Vec<String> {
     use fixed::{Evaluator, Fixed};
     use types::Pattern;
-    let evaluator = Evaluator { program, prelude: false, scope: func.scope, locals: &|_| None, steps: 0 };
+    let evaluator = Evaluator::new(program, false, func.scope);
     let is_open = |pattern: &Pattern| match pattern {
         Pattern::Array(element, _) => element.exact().is_none(),
         Pattern::Foreign(_) => false,

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
 
 use ruff_python_ast::visitor::Visitor;
-use ruff_python_ast::{Expr, ExprCall, Stmt, StmtFunctionDef};
+use ruff_python_ast::{Expr, ExprCall, ExprList, ExprTuple, Operator, Stmt, StmtFunctionDef};
+use ruff_text_size::{Ranged, TextRange};
 
 use super::File;
 
@@ -42,9 +43,7 @@ pub(crate) enum Item<'a> {
     Kernel,
     Struct(u32),
     /// Assigned, perhaps several times.
-    Values(Vec<&'a Expr>),
-    /// A component of a value that was unpacked.
-    Part(&'a Expr, usize),
+    Values(Vec<Given<'a>>),
     /// `import warp as wp`.
     Warp,
     /// `from warp import NAME`, `import warp.NAME as …`.
@@ -63,6 +62,27 @@ pub(crate) enum Item<'a> {
     Class(usize),
     /// A parameter of a function around.
     Parameter(&'a StmtFunctionDef, usize),
+}
+
+/// What a statement of a file gives a name.
+#[derive(Debug)]
+pub(crate) struct Given<'a> {
+    pub value: Giving<'a>,
+    /// Where: what stands before it does not see it.
+    pub at: TextRange,
+    /// Conditions it stands under, and what they have to be.
+    pub under: Vec<(&'a Expr, bool)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Giving<'a> {
+    Whole(&'a Expr),
+    /// A component of what is unpacked.
+    Part(&'a Expr, usize),
+    /// What it was, and something more: `+=`.
+    More(Operator, &'a Expr),
+    /// Only a run of the file tells, and why.
+    Unknown(&'static str),
 }
 
 #[derive(Debug, Default)]
@@ -93,7 +113,14 @@ pub(crate) struct Program<'a> {
     pub around: Option<&'a ExprCall>,
     /// Calls in each file by the name of what is called, where functions are around kernels.
     pub calls: Vec<Calls<'a>>,
+    /// The conditions and the number of loops around the statement that is read.
+    pub under: Vec<(&'a Expr, bool)>,
+    pub loops: u32,
 }
+
+/// Methods that change what they are called of.
+const CHANGING: [&str; 9] =
+    ["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort", "update"];
 
 /// What a decorator makes of a function or class.
 #[derive(Clone, Copy, PartialEq)]
@@ -163,12 +190,23 @@ impl<'a> Program<'a> {
             }
             Stmt::Assign(assign) => {
                 for target in &assign.targets {
-                    self.assign(target, &assign.value, scope);
+                    self.assign(target, Giving::Whole(&assign.value), stmt.range(), scope);
                 }
             }
             Stmt::AnnAssign(assign) => {
                 if let Some(value) = &assign.value {
-                    self.assign(&assign.target, value, scope);
+                    self.assign(&assign.target, Giving::Whole(value), stmt.range(), scope);
+                }
+            }
+            Stmt::AugAssign(more) => {
+                self.assign(&more.target, Giving::More(more.op, &more.value), stmt.range(), scope);
+            }
+            Stmt::Expr(alone) => {
+                if let Expr::Call(call) = alone.value.as_ref()
+                    && let Expr::Attribute(method) = call.func.as_ref()
+                    && CHANGING.contains(&method.attr.as_str())
+                {
+                    self.changed(&method.value, stmt.range(), scope);
                 }
             }
             Stmt::Import(import) => {
@@ -216,33 +254,74 @@ impl<'a> Program<'a> {
                 }
             }
             Stmt::If(branch) => {
+                let before = self.under.len();
+                self.under.push((&branch.test, true));
                 self.block(&branch.body, scope);
-                branch.elif_else_clauses.iter().for_each(|clause| self.block(&clause.body, scope));
+                for clause in &branch.elif_else_clauses {
+                    if let Some(last) = self.under.last_mut() {
+                        last.1 = false;
+                    }
+                    self.under.extend(clause.test.as_ref().map(|test| (test, true)));
+                    self.block(&clause.body, scope);
+                }
+                self.under.truncate(before);
             }
             Stmt::Try(attempt) => {
                 self.block(&attempt.body, scope);
                 self.block(&attempt.orelse, scope);
+                self.block(&attempt.finalbody, scope);
             }
             Stmt::With(with) => self.block(&with.body, scope),
-            Stmt::For(each) => self.block(&each.body, scope),
+            Stmt::For(each) => {
+                self.loops += 1;
+                self.assign(&each.target, Giving::Whole(&each.iter), stmt.range(), scope);
+                self.block(&each.body, scope);
+                self.loops -= 1;
+                self.block(&each.orelse, scope);
+            }
+            Stmt::While(each) => {
+                self.loops += 1;
+                self.block(&each.body, scope);
+                self.loops -= 1;
+                self.block(&each.orelse, scope);
+            }
             _ => {}
         }
     }
 
-    fn assign(&mut self, target: &'a Expr, value: &'a Expr, scope: usize) {
+    fn assign(&mut self, target: &'a Expr, value: Giving<'a>, at: TextRange, scope: usize) {
         match target {
-            Expr::Name(name) => match self.scopes[scope].names.get_mut(name.id.as_str()) {
-                Some(Item::Values(all)) => all.push(value),
-                _ => self.declare(scope, name.id.as_str(), Item::Values(vec![value])),
-            },
-            Expr::Tuple(targets) => {
-                for (n, target) in targets.elts.iter().enumerate() {
-                    if let Expr::Name(name) = target {
-                        self.declare(scope, name.id.as_str(), Item::Part(value, n));
-                    }
+            Expr::Name(name) => {
+                let value = if self.loops > 0 { Giving::Unknown("is assigned in a loop") } else { value };
+                let given = Given { value, at, under: self.under.clone() };
+                match self.scopes[scope].names.get_mut(name.id.as_str()) {
+                    Some(Item::Values(all)) => all.push(given),
+                    _ => self.declare(scope, name.id.as_str(), Item::Values(vec![given])),
                 }
             }
+            Expr::Tuple(ExprTuple { elts, .. }) | Expr::List(ExprList { elts, .. }) => {
+                for (n, target) in elts.iter().enumerate() {
+                    let part = match value {
+                        Giving::Whole(value) if target.is_name_expr() => Giving::Part(value, n),
+                        _ => Giving::Unknown("is unpacked"),
+                    };
+                    self.assign(target, part, at, scope);
+                }
+            }
+            Expr::Subscript(part) => self.changed(&part.value, at, scope),
+            Expr::Attribute(part) => self.changed(&part.value, at, scope),
+            Expr::Starred(rest) => self.assign(&rest.value, Giving::Unknown("is unpacked"), at, scope),
             _ => {}
+        }
+    }
+
+    /// A part of a name's value is changed: only a run of the file tells what it is then.
+    fn changed(&mut self, of: &'a Expr, at: TextRange, scope: usize) {
+        if let Expr::Name(name) = of
+            && let Some(Item::Values(all)) = self.scopes[scope].names.get_mut(name.id.as_str())
+        {
+            let value = Giving::Unknown("is changed in its parts");
+            all.push(Given { value, at, under: self.under.clone() });
         }
     }
 
@@ -275,7 +354,10 @@ impl<'a> Program<'a> {
                 for (n, parameter) in def.parameters.iter_non_variadic_params().enumerate() {
                     self.declare(inner, parameter.name().as_str(), Item::Parameter(def, n));
                 }
+                // Its body runs when it is called, not where it stands.
+                let around = (std::mem::take(&mut self.under), std::mem::take(&mut self.loops));
                 self.block(&def.body, inner);
+                (self.under, self.loops) = around;
             }
         }
     }
@@ -311,7 +393,7 @@ impl<'a> Program<'a> {
     /// The kernel that a name of the file stands for, where it was made by a function around it: `cube = power(3)`.
     pub fn closure(&mut self, name: &str) -> Option<u32> {
         let Some(Item::Values(all)) = self.scopes.first()?.names.get(name) else { return None };
-        let Expr::Call(call) = all.last()? else { return None };
+        let Giving::Whole(Expr::Call(call)) = all.last()?.value else { return None };
         let Expr::Name(function) = call.func.as_ref() else { return None };
         let (Item::Plain(inner), _) = self.lookup(function.id.as_str(), 0)? else { return None };
         let kernel = self.kernels.iter().copied().find(|&n| self.functions[n as usize].scope == *inner)?;

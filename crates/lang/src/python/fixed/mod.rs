@@ -4,9 +4,9 @@ mod compute;
 
 use bornite_ir::{Scalar, Value};
 use ruff_python_ast::{Expr, ExprList, ExprTuple, Number, UnaryOp};
-use ruff_text_size::{Ranged, TextRange};
+use ruff_text_size::{Ranged, TextRange, TextSize};
 
-use crate::python::program::{FuncId, Item, Program};
+use crate::python::program::{FuncId, Given, Giving, Item, Program};
 use crate::python::types::{Among, Pattern, Ty, type_named};
 
 /// A value that is known.
@@ -92,6 +92,14 @@ pub(crate) struct Evaluator<'p, 'l> {
     pub scope: usize,
     pub locals: Locals<'l>,
     pub steps: u32,
+    /// A place in a scope: what stands after it is not there yet.
+    pub before: Option<(usize, TextSize)>,
+}
+
+impl<'p> Evaluator<'p, 'static> {
+    pub fn new(program: &'p Program<'p>, prelude: bool, scope: usize) -> Evaluator<'p, 'static> {
+        Evaluator { program, prelude, scope, locals: &|_| None, steps: 0, before: None }
+    }
 }
 
 impl<'p> Evaluator<'p, '_> {
@@ -209,7 +217,7 @@ impl<'p> Evaluator<'p, '_> {
     }
 
     fn within(&self, scope: usize) -> Evaluator<'p, 'static> {
-        Evaluator { program: self.program, prelude: self.prelude, scope, locals: &|_| None, steps: self.steps + 1 }
+        Evaluator { steps: self.steps + 1, ..Evaluator::new(self.program, self.prelude, scope) }
     }
 
     fn item(&self, item: &Item<'p>, scope: usize, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
@@ -222,23 +230,7 @@ impl<'p> Evaluator<'p, '_> {
             }
             Item::Kernel => Fixed::Kernel(name.into()),
             Item::Struct(n) => Fixed::Type(Pattern::Struct(*n)),
-            Item::Values(all) => {
-                // The last counts: kernels are made when they are launched. But one that is only known in a run of the
-                // file, such as an option of the command line, does not.
-                let within = self.within(scope);
-                let mut first = None;
-                for value in all.iter().rev() {
-                    match within.eval(value) {
-                        Ok(found) => return Ok(found),
-                        Err((_, what)) => first = first.or(Some(what)),
-                    }
-                }
-                return self.unknown(at, first.unwrap_or_else(|| format!("'{name}' has no value")));
-            }
-            Item::Part(value, n) => match self.within(scope).eval(value) {
-                Ok(Fixed::List(all)) if *n < all.len() => all[*n].clone(),
-                _ => return self.unknown(at, format!("the value of '{name}' is not known beforehand")),
-            },
+            Item::Values(all) => return self.given(all, scope, name, at),
             Item::Warp => Fixed::Warp,
             Item::WarpName(name) => return self.warp(name.rsplit('.').next().unwrap_or(name), at),
             Item::Python(module) => Fixed::Module((*module).into()),
@@ -246,7 +238,7 @@ impl<'p> Evaluator<'p, '_> {
             Item::File(file) => Fixed::File(*file),
             Item::FileName(file, name) => match self.program.lookup(name, *file) {
                 Some((item, scope)) => {
-                    return Evaluator { steps: self.steps + 1, ..self.within(scope) }.item(item, scope, name, at);
+                    return self.within(scope).item(item, scope, name, at);
                 }
                 None => return self.unknown(at, format!("'{name}' is not declared in the file it is imported from")),
             },
@@ -255,6 +247,41 @@ impl<'p> Evaluator<'p, '_> {
             Item::Parameter(def, n) => return self.parameter(def, *n, name, at),
         };
         Ok(found)
+    }
+
+    /// What a name was given last. Kernels are made when they are launched: they see what it is at the end, and a constant
+    /// sees what others are where it stands.
+    fn given(&self, all: &[Given<'p>], scope: usize, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
+        let seen = |given: &&Given<'p>| self.before.is_none_or(|(of, end)| of != scope || given.at.end() <= end);
+        let of_run = |why: String| self.unknown(at, format!("{why}: its value is only known in a run of the file"));
+        for given in all.iter().rev().filter(seen) {
+            let within = Evaluator { before: Some((scope, given.at.start())), ..self.within(scope) };
+            let holds = |(condition, wanted): &(&Expr, bool)| {
+                let found = if is_main(condition) { Some(false) } else { within.eval(condition).ok()?.truth() };
+                Some(found? == *wanted)
+            };
+            let holds: Vec<Option<bool>> = given.under.iter().map(holds).collect();
+            if holds.contains(&Some(false)) {
+                continue;
+            }
+            if holds.contains(&None) {
+                return of_run(format!("'{name}' is assigned under a condition"));
+            }
+            let found = match given.value {
+                Giving::Whole(value) => within.eval(value),
+                Giving::Part(value, n) => within.eval(value).and_then(|found| match found {
+                    Fixed::List(all) if n < all.len() => Ok(all[n].clone()),
+                    _ => self.unknown(at, format!("the value of '{name}' is not known beforehand")),
+                }),
+                Giving::More(op, value) => {
+                    let before = within.given(all, scope, name, at)?;
+                    within.eval(value).and_then(|more| within.binary(op, &before, &more, value))
+                }
+                Giving::Unknown(why) => return of_run(format!("'{name}' {why}")),
+            };
+            return found.map_err(|(_, what)| (at.range(), what));
+        }
+        self.unknown(at, format!("'{name}' has no value"))
     }
 
     /// A parameter of a function around a kernel: what it is by default, or what a call in the file gives it.
@@ -439,6 +466,12 @@ impl<'p> Evaluator<'p, '_> {
             _ => self.unknown(at, "the type of an array's elements is expected"),
         }
     }
+}
+
+/// Whether a condition is that the file is run by itself, which kernels of it need not be.
+fn is_main(condition: &Expr) -> bool {
+    let Expr::Compare(compare) = condition else { return false };
+    matches!(compare.left.as_ref(), Expr::Name(name) if name.id.as_str() == "__name__")
 }
 
 /// A number as a scalar; integers by wrapping, from floats by cutting off.

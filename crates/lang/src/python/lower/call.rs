@@ -174,7 +174,7 @@ impl<'p> Lower<'p> {
         }
         let func = self.func(id);
         let program: &'p Program<'p> = if id.prelude { self.prelude } else { self.program };
-        let evaluator = Evaluator { program, prelude: id.prelude, scope: func.scope, locals: &|_| None, steps: 0 };
+        let evaluator = Evaluator::new(program, id.prelude, func.scope);
         let pattern = |annotation: Option<&Expr>| match annotation.map(|a| evaluator.eval(a)) {
             None => Pattern::Any,
             Some(Ok(Fixed::Type(pattern))) => pattern,

@@ -155,12 +155,8 @@ impl<'p> Lower<'p> {
         if run.ty == Ty::Scalar(s) {
             return Ok(run.id);
         }
-        if run.constant.is_some() || is_signed_literal(at) {
-            let mut run = run.clone();
-            if run.constant.is_none() {
-                run.constant = self.fixed(at, true).ok();
-            }
-            return self.constant_as(&run, s, at).map(|run| run.id);
+        if run.constant.is_some() {
+            return self.constant_as(run, s, at).map(|run| run.id);
         }
         let (found, wanted) = (self.type_name(run.ty), scalar_name(s));
         let hint = format!("convert it: {}(…)", if s == Scalar::F32 { "float" } else { wanted });
@@ -336,9 +332,4 @@ impl<'p> Lower<'p> {
         let s = dtype.or(first).unwrap_or(Scalar::F32);
         self.make(Ty::Matrix(s, rows as u8, columns as u8), given, at).map(Val::Run)
     }
-}
-
-/// A number as it is written, with a sign.
-fn is_signed_literal(expr: &Expr) -> bool {
-    matches!(expr, Expr::UnaryOp(unary) if matches!(unary.operand.as_ref(), Expr::NumberLiteral(_)))
 }

@@ -279,10 +279,7 @@ impl<'p> Lower<'p> {
         let mut runs = vec![];
         for arg in args {
             let val = self.eval(arg)?;
-            let mut run = self.value(val, arg)?;
-            if run.constant.is_none() && is_literal(arg) {
-                run.constant = self.fixed(arg, true).ok();
-            }
+            let run = self.value(val, arg)?;
             // As in Warp; one of 64 bits could be longer than there are indices.
             if run.ty != I32 {
                 let what = format!("a range of {}", self.type_name(run.ty));
@@ -312,15 +309,6 @@ pub(super) fn turns(start: i64, end: i64, step: i64) -> i64 {
     let way = if step > 0 { end as i128 - start as i128 } else { start as i128 - end as i128 };
     let by = (step as i128).abs().max(1);
     if way <= 0 { 0 } else { ((way + by - 1) / by).min(i64::MAX as i128) as i64 }
-}
-
-/// A number as it is written, with a sign perhaps.
-fn is_literal(expr: &Expr) -> bool {
-    match expr {
-        Expr::NumberLiteral(_) => true,
-        Expr::UnaryOp(unary) => matches!(unary.operand.as_ref(), Expr::NumberLiteral(_)),
-        _ => false,
-    }
 }
 
 /// Whether a loop is left by `break`, other loops in it aside.

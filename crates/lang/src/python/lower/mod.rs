@@ -196,13 +196,7 @@ impl<'p> Lower<'p> {
         let structure = &self.program.structs[n as usize];
         let mut all = vec![];
         for (name, annotation) in &structure.fields {
-            let evaluator = Evaluator {
-                program: self.program,
-                prelude: false,
-                scope: structure.scope,
-                locals: &|_| None,
-                steps: 0,
-            };
+            let evaluator = Evaluator::new(self.program, false, structure.scope);
             match evaluator.eval(annotation) {
                 Ok(Fixed::Type(Pattern::Struct(inner))) if inner >= n => {
                     return self.fail(at, format!("field '{name}' of '{}' holds itself", structure.name), "", None);
@@ -311,7 +305,7 @@ impl<'p> Lower<'p> {
             }
         };
         let program: &'p Program<'p> = if frame.prelude { self.prelude } else { self.program };
-        Evaluator { program, prelude: frame.prelude, scope: frame.func.scope, locals: &known, steps: 0 }.eval(expr)
+        Evaluator { locals: &known, ..Evaluator::new(program, frame.prelude, frame.func.scope) }.eval(expr)
     }
 
     /// A part of something that is known beforehand.
@@ -319,7 +313,7 @@ impl<'p> Lower<'p> {
         let frame = &self.frames[self.frames.len() - 1];
         let program: &'p Program<'p> = if frame.prelude { self.prelude } else { self.program };
         let (prelude, scope) = (frame.prelude, frame.func.scope);
-        Evaluator { program, prelude, scope, locals: &|_| None, steps: 0 }.attribute(of, name, at)
+        Evaluator::new(program, prelude, scope).attribute(of, name, at)
     }
 
     /// The pattern of an annotation.

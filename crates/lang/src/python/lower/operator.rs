@@ -6,6 +6,7 @@ use ruff_text_size::Ranged;
 
 use super::value::{Run, Val};
 use super::{Lower, Lowers};
+use crate::python::fixed::Fixed;
 use crate::python::types::{BOOL, Ty, spelled};
 
 impl<'p> Lower<'p> {
@@ -267,6 +268,17 @@ impl<'p> Lower<'p> {
             return Ok(Run::new(self.op(Op::Not, &[truth]), BOOL));
         }
         let run = self.value(val, at)?;
+        // Of constants only this gives one: a number below zero is as exact as it was written.
+        let negated = match run.constant {
+            Some(Fixed::Bool(b)) => Some(Fixed::Int(-i64::from(b))),
+            Some(Fixed::Int(n)) => n.checked_neg().map(Fixed::Int),
+            Some(Fixed::Float(x)) => Some(Fixed::Float(-x)),
+            _ => None,
+        };
+        if let (UnaryOp::USub, Some(negated)) = (op, negated) {
+            let val = self.constant_val(negated, at)?;
+            return self.value(val, at);
+        }
         let fits = match op {
             UnaryOp::Invert => run.ty.element().is_some_and(Scalar::is_int),
             _ => run.ty.element().is_some_and(|s| s != Scalar::Bool),

@@ -10,7 +10,7 @@ use crate::python::types::Ty;
 pub(crate) struct Run {
     pub id: ExprId,
     pub ty: Ty,
-    /// What it is, if it is a constant by the dialect's rules: a literal or a name for one, not what is computed of them.
+    /// What it is, if it is a constant by the dialect's rules: a literal, a name for one or a negated one, not what else is computed.
     pub constant: Option<Fixed>,
 }
 
