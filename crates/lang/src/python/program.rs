@@ -24,6 +24,7 @@ pub(crate) struct Func<'a> {
     /// The scope it stands in.
     pub scope: usize,
     pub file: usize,
+    pub under: Under<'a>,
 }
 
 /// A struct.
@@ -60,8 +61,6 @@ pub(crate) enum Item<'a> {
     Plain(usize),
     /// A class, by the scope of its body.
     Class(usize),
-    /// A parameter of a function around.
-    Parameter(&'a StmtFunctionDef, usize),
 }
 
 /// What a statement of a file gives a name.
@@ -70,8 +69,7 @@ pub(crate) struct Given<'a> {
     pub value: Giving<'a>,
     /// Where: what stands before it does not see it.
     pub at: TextRange,
-    /// Conditions it stands under, and what they have to be.
-    pub under: Vec<(&'a Expr, bool)>,
+    pub under: Under<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,9 +79,14 @@ pub(crate) enum Giving<'a> {
     Part(&'a Expr, usize),
     /// What it was, and something more: `+=`.
     More(Operator, &'a Expr),
+    /// A parameter of a function around.
+    Parameter(&'a StmtFunctionDef, usize),
     /// Only a run of the file tells, and why.
     Unknown(&'static str),
 }
+
+/// Conditions something stands under, and what they have to be.
+pub(crate) type Under<'a> = Vec<(&'a Expr, bool)>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Scope<'a> {
@@ -114,7 +117,7 @@ pub(crate) struct Program<'a> {
     /// Calls in each file by the name of what is called, where functions are around kernels.
     pub calls: Vec<Calls<'a>>,
     /// The conditions and the number of loops around the statement that is read.
-    pub under: Vec<(&'a Expr, bool)>,
+    pub under: Under<'a>,
     pub loops: u32,
 }
 
@@ -143,7 +146,9 @@ impl<'a> Program<'a> {
         for (n, file) in files.iter().enumerate() {
             program.block(&file.suite, n);
         }
-        let is_parameter = |item: &Item<'_>| matches!(item, Item::Parameter(..));
+        let is_parameter = |item: &Item<'_>| {
+            matches!(item, Item::Values(all) if matches!(all.first(), Some(Given { value: Giving::Parameter(..), .. })))
+        };
         if program.scopes.iter().any(|scope| scope.names.values().any(is_parameter)) {
             program.calls = files.iter().map(|file| calls(&file.suite)).collect();
         }
@@ -200,6 +205,12 @@ impl<'a> Program<'a> {
             }
             Stmt::AugAssign(more) => {
                 self.assign(&more.target, Giving::More(more.op, &more.value), stmt.range(), scope);
+            }
+            Stmt::Global(global) => {
+                for name in &global.names {
+                    let file = self.scopes[scope].file;
+                    self.give(name.as_str(), Giving::Unknown("is assigned in a function"), stmt.range(), file);
+                }
             }
             Stmt::Expr(alone) => {
                 if let Expr::Call(call) = alone.value.as_ref()
@@ -291,14 +302,7 @@ impl<'a> Program<'a> {
 
     fn assign(&mut self, target: &'a Expr, value: Giving<'a>, at: TextRange, scope: usize) {
         match target {
-            Expr::Name(name) => {
-                let value = if self.loops > 0 { Giving::Unknown("is assigned in a loop") } else { value };
-                let given = Given { value, at, under: self.under.clone() };
-                match self.scopes[scope].names.get_mut(name.id.as_str()) {
-                    Some(Item::Values(all)) => all.push(given),
-                    _ => self.declare(scope, name.id.as_str(), Item::Values(vec![given])),
-                }
-            }
+            Expr::Name(name) => self.give(name.id.as_str(), value, at, scope),
             Expr::Tuple(ExprTuple { elts, .. }) | Expr::List(ExprList { elts, .. }) => {
                 for (n, target) in elts.iter().enumerate() {
                     let part = match value {
@@ -309,9 +313,21 @@ impl<'a> Program<'a> {
                 }
             }
             Expr::Subscript(part) => self.changed(&part.value, at, scope),
-            Expr::Attribute(part) => self.changed(&part.value, at, scope),
+            Expr::Attribute(part) => match part.value.as_name_expr().map(|of| self.lookup(of.id.as_str(), scope)) {
+                Some(Some((&Item::Class(inner), _))) => self.give(part.attr.as_str(), value, at, inner),
+                _ => self.changed(&part.value, at, scope),
+            },
             Expr::Starred(rest) => self.assign(&rest.value, Giving::Unknown("is unpacked"), at, scope),
             _ => {}
+        }
+    }
+
+    fn give(&mut self, name: &'a str, value: Giving<'a>, at: TextRange, scope: usize) {
+        let value = if self.loops > 0 { Giving::Unknown("is assigned in a loop") } else { value };
+        let given = Given { value, at, under: self.under.clone() };
+        match self.scopes[scope].names.get_mut(name) {
+            Some(Item::Values(all)) => all.push(given),
+            _ => self.declare(scope, name, Item::Values(vec![given])),
         }
     }
 
@@ -333,13 +349,13 @@ impl<'a> Program<'a> {
         let file = self.scopes[scope].file;
         match mark {
             Mark::Kernel => {
-                self.functions.push(Func { def, scope, file });
+                self.functions.push(Func { def, scope, file, under: self.under.clone() });
                 let n = self.functions.len() as u32 - 1;
                 self.kernels.push(n);
                 self.declare(scope, name, Item::Kernel);
             }
             Mark::Func => {
-                self.functions.push(Func { def, scope, file });
+                self.functions.push(Func { def, scope, file, under: self.under.clone() });
                 let n = self.functions.len() as u32 - 1;
                 match self.scopes[scope].names.get_mut(name) {
                     Some(Item::Functions(all)) => all.push(n),
@@ -352,7 +368,8 @@ impl<'a> Program<'a> {
                 let inner = self.open(scope, false);
                 self.declare(scope, name, Item::Plain(inner));
                 for (n, parameter) in def.parameters.iter_non_variadic_params().enumerate() {
-                    self.declare(inner, parameter.name().as_str(), Item::Parameter(def, n));
+                    let (value, at) = (Giving::Parameter(def, n), parameter.range());
+                    self.declare(inner, parameter.name().as_str(), Item::Values(vec![Given { value, at, under: vec![] }]));
                 }
                 // Its body runs when it is called, not where it stands.
                 let around = (std::mem::take(&mut self.under), std::mem::take(&mut self.loops));

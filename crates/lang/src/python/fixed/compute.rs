@@ -1,7 +1,7 @@
 //! Calls and arithmetic of what is known.
 
 use bornite_ir::{Scalar, Value};
-use ruff_python_ast::{Expr, ExprCall, Operator};
+use ruff_python_ast::{Comprehension, Expr, ExprCall, Operator};
 
 use super::{Evaluator, Fixed, Unknown, fixed_value};
 use crate::python::types::{Among, Pattern, Ty};
@@ -14,6 +14,12 @@ const MAX_LISTS: usize = 32;
 impl Evaluator<'_, '_> {
     pub(super) fn call(&self, call: &ExprCall, at: &Expr) -> Result<Fixed, Unknown> {
         let callee = self.eval(&call.func)?;
+        // Numbers of Python's own, of any size.
+        if let (Fixed::Type(_), Expr::Name(name), [arg]) = (&callee, call.func.as_ref(), &call.arguments.args[..])
+            && let Some(found) = python_number(name.id.as_str(), &self.eval(arg)?)
+        {
+            return Ok(found);
+        }
         let args = |me: &Self| call.arguments.args.iter().map(|arg| me.eval(arg)).collect::<Result<Vec<_>, _>>();
         let named = |name: &str| {
             call.arguments.keywords.iter().find(|k| k.arg.as_ref().is_some_and(|arg| arg.as_str() == name))
@@ -49,37 +55,46 @@ impl Evaluator<'_, '_> {
                 if let Some(x) = args.first().and_then(Fixed::number)
                     && let Some(result) = function_of(&name, x, args.get(1).and_then(Fixed::number))
                 {
-                    return Ok(Fixed::Float(result));
+                    // Python's own give integers here.
+                    return match (name.as_str(), self.is_math(&call.func)) {
+                        ("floor" | "ceil" | "trunc", true) => match python_number("int", &Fixed::Float(result)) {
+                            Some(found) => Ok(found),
+                            None => self.unknown(at, "this number has no integer"),
+                        },
+                        _ if result.is_nan() && !x.is_nan() => self.unknown(at, format!("'{name}' has no such value")),
+                        _ => Ok(Fixed::Float(result)),
+                    };
                 }
                 self.make_type(&name, &args, &keywords, at)
             }
             Fixed::Python(name) => {
                 let all = args(self)?;
-                let numbers: Option<Vec<f64>> = all.iter().map(Fixed::number).collect();
                 let ints: Option<Vec<i64>> = all.iter().map(Fixed::int).collect();
                 match (name.as_str(), &all[..]) {
                     ("len", [Fixed::List(list)]) => Ok(Fixed::Int(list.len() as i64)),
                     ("len", [Fixed::Typed(ty, _)]) => Ok(Fixed::Int(ty.count() as i64)),
                     ("abs", [Fixed::Int(n)]) => Ok(Fixed::Int(n.wrapping_abs())),
                     ("abs", [Fixed::Float(x)]) => Ok(Fixed::Float(x.abs())),
-                    ("round", [Fixed::Float(x)]) => Ok(Fixed::Int(x.round_ties_even() as i64)),
+                    ("len", [Fixed::Text(text)]) => Ok(Fixed::Int(text.chars().count() as i64)),
+                    ("round", [Fixed::Int(_)] | [Fixed::Int(_), Fixed::Int(0..)]) => Ok(all[0].clone()),
+                    ("round", [Fixed::Float(x)]) => match python_number("int", &Fixed::Float(x.round_ties_even())) {
+                        Some(found) => Ok(found),
+                        None => self.unknown(at, "this number has no integer"),
+                    },
+                    ("round", [Fixed::Float(x), Fixed::Int(digits @ 0..=20)]) => {
+                        Ok(Fixed::Float(format!("{x:.*}", *digits as usize).parse().unwrap_or(*x)))
+                    }
+                    ("sum", [Fixed::List(list)]) => {
+                        list.iter().try_fold(Fixed::Int(0), |sum, one| self.binary(Operator::Add, &sum, one, at))
+                    }
                     ("tuple" | "list", [Fixed::List(_)]) => Ok(all[0].clone()),
                     ("range", _) => match ints.as_deref() {
                         Some([n]) => self.range(0, *n, at),
                         Some([a, b]) => self.range(*a, *b, at),
                         _ => self.unknown(at, "this range is not known beforehand"),
                     },
-                    ("min" | "max", _) => match (ints, numbers) {
-                        (Some(ints), _) if !ints.is_empty() => {
-                            let picked = if name == "min" { ints.into_iter().min() } else { ints.into_iter().max() };
-                            Ok(Fixed::Int(picked.unwrap_or(0)))
-                        }
-                        (_, Some(numbers)) if !numbers.is_empty() => {
-                            let pick = if name == "min" { f64::min } else { f64::max };
-                            Ok(Fixed::Float(numbers.into_iter().reduce(pick).unwrap_or(0.0)))
-                        }
-                        _ => self.unknown(at, "this cannot be computed beforehand"),
-                    },
+                    ("min" | "max", [Fixed::List(list)]) if !list.is_empty() => self.picked(&name, list, at),
+                    ("min" | "max", [_, _, ..]) => self.picked(&name, &all, at),
                     _ => {
                         self.unknown(at, format!("'{name}' is not evaluated: only constants, arithmetic and math are"))
                     }
@@ -87,6 +102,49 @@ impl Evaluator<'_, '_> {
             }
             _ => self.unknown(at, "this cannot be called beforehand"),
         }
+    }
+
+    /// Whether a function is of Python's `math`.
+    fn is_math(&self, callee: &Expr) -> bool {
+        let Expr::Attribute(attribute) = callee else { return false };
+        matches!(self.eval(&attribute.value), Ok(Fixed::Module(module)) if module == "math")
+    }
+
+    /// The least or greatest, as it is: the first of equals.
+    fn picked(&self, name: &str, all: &[Fixed], at: &Expr) -> Result<Fixed, Unknown> {
+        let mut best = &all[0];
+        for one in all {
+            match (one.number(), best.number()) {
+                (Some(x), Some(y)) if if name == "min" { x < y } else { x > y } => best = one,
+                (Some(_), Some(_)) => {}
+                _ => return self.unknown(at, "this cannot be computed beforehand"),
+            }
+        }
+        Ok(best.clone())
+    }
+
+    /// `[… for name in … if …]`
+    pub(super) fn comprehension(&self, of: &Expr, each: &[Comprehension], at: &Expr) -> Result<Fixed, Unknown> {
+        let [Comprehension { target: Expr::Name(name), iter, ifs, .. }] = each else {
+            return self.unknown(at, "only one 'for' with one name is computed beforehand");
+        };
+        let Fixed::List(all) = self.eval(iter)? else { return self.unknown(iter, "a list is expected") };
+        let mut found = vec![];
+        for one in &all {
+            let locals = |other: &str| if other == name.id.as_str() { Some(one.clone()) } else { (self.locals)(other) };
+            let within = Evaluator { locals: &locals, steps: self.steps + 1, ..*self };
+            let mut kept = true;
+            for condition in ifs {
+                match within.eval(condition)?.truth() {
+                    Some(truth) => kept &= truth,
+                    None => return self.unknown(condition, "this is neither true nor false"),
+                }
+            }
+            if kept {
+                found.push(within.eval(of)?);
+            }
+        }
+        self.counted(Fixed::List(found), at)
     }
 
     fn range(&self, start: i64, end: i64, at: &Expr) -> Result<Fixed, Unknown> {
@@ -187,6 +245,33 @@ impl Evaluator<'_, '_> {
     }
 }
 
+/// What `int`, `float` and `bool` of Python make of a number.
+fn python_number(name: &str, of: &Fixed) -> Option<Fixed> {
+    match (name, of) {
+        ("int", Fixed::Float(x)) => {
+            // Below 2^63, which is no number of 64 bits any more.
+            let fits = (i64::MIN as f64..i64::MAX as f64).contains(&x.trunc());
+            fits.then(|| Fixed::Int(x.trunc() as i64))
+        }
+        ("int", _) => of.int().map(Fixed::Int),
+        ("float", _) => of.number().map(Fixed::Float),
+        ("bool", _) => of.truth().map(Fixed::Bool),
+        _ => None,
+    }
+}
+
+/// Python's quotient, rounded down, and what remains of it.
+fn quotient(x: f64, y: f64) -> (f64, f64) {
+    let mut rest = x % y;
+    if rest != 0.0 && (rest < 0.0) != (y < 0.0) {
+        rest += y;
+    }
+    // Nearly whole: it may have been rounded to either side.
+    let whole = (x - rest) / y;
+    let down = whole.floor();
+    (if whole - down > 0.5 { down + 1.0 } else { down }, if rest == 0.0 { 0f64.copysign(y) } else { rest })
+}
+
 fn function_of(name: &str, x: f64, y: Option<f64>) -> Option<f64> {
     Some(match (name, y) {
         ("sqrt", None) => x.sqrt(),
@@ -197,6 +282,17 @@ fn function_of(name: &str, x: f64, y: Option<f64>) -> Option<f64> {
         ("log", None) => x.ln(),
         ("floor", None) => x.floor(),
         ("ceil", None) => x.ceil(),
+        ("trunc", None) => x.trunc(),
+        ("asin", None) => x.asin(),
+        ("acos", None) => x.acos(),
+        ("atan", None) => x.atan(),
+        ("sinh", None) => x.sinh(),
+        ("cosh", None) => x.cosh(),
+        ("tanh", None) => x.tanh(),
+        ("log2", None) => x.log2(),
+        ("log10", None) => x.log10(),
+        ("fabs", None) => x.abs(),
+        ("hypot", Some(y)) => x.hypot(y),
         ("radians", None) => x.to_radians(),
         ("degrees", None) => x.to_degrees(),
         ("pow", Some(y)) => x.powf(y),
@@ -241,7 +337,7 @@ fn arithmetic(op: Operator, a: &Fixed, b: &Fixed) -> Option<Fixed> {
             Operator::BitOr => Some(x | y),
             Operator::BitXor => Some(x ^ y),
             Operator::Div if y != 0 => return Some(Fixed::Float(x as f64 / y as f64)),
-            Operator::Pow => return Some(Fixed::Float((x as f64).powf(y as f64))),
+            Operator::Pow if y < 0 && x != 0 => return Some(Fixed::Float((x as f64).powf(y as f64))),
             _ => None,
         };
         return result.map(Fixed::Int);
@@ -251,10 +347,10 @@ fn arithmetic(op: Operator, a: &Fixed, b: &Fixed) -> Option<Fixed> {
         Operator::Add => x + y,
         Operator::Sub => x - y,
         Operator::Mult => x * y,
-        Operator::Div => x / y,
-        Operator::FloorDiv => (x / y).floor(),
-        Operator::Mod => x - y * (x / y).floor(),
-        Operator::Pow => x.powf(y),
+        Operator::Div if y != 0.0 => x / y,
+        Operator::FloorDiv if y != 0.0 => quotient(x, y).0,
+        Operator::Mod if y != 0.0 => quotient(x, y).1,
+        Operator::Pow if (x > 0.0 || y.trunc() == y) && (x != 0.0 || y >= 0.0) => x.powf(y),
         _ => return None,
     }))
 }

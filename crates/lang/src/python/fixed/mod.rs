@@ -3,10 +3,10 @@
 mod compute;
 
 use bornite_ir::{Scalar, Value};
-use ruff_python_ast::{Expr, ExprList, ExprTuple, Number, UnaryOp};
+use ruff_python_ast::{Expr, ExprGenerator, ExprList, ExprListComp, ExprTuple, Number, UnaryOp};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
-use crate::python::program::{FuncId, Given, Giving, Item, Program};
+use crate::python::program::{FuncId, Given, Giving, Item, Program, Under};
 use crate::python::types::{Among, Pattern, Ty, type_named};
 
 /// A value that is known.
@@ -79,6 +79,9 @@ impl Fixed {
 
 /// Names that are looked up before those of the program: variables of a kernel, for `wp.static`.
 pub(crate) type Locals<'l> = &'l dyn Fn(&str) -> Option<Fixed>;
+
+/// What is said of what cannot be known.
+const OF_A_RUN: &str = ": what it is only a run of the file tells";
 
 /// Evaluations within evaluations: constants that are defined by each other would never end.
 const MAX_STEPS: u32 = 64;
@@ -198,6 +201,8 @@ impl<'p> Evaluator<'p, '_> {
                 self.subscript(of, &subscript.slice, expr)
             }
             Expr::Call(call) => self.call(call, expr),
+            Expr::ListComp(ExprListComp { elt, generators, .. })
+            | Expr::Generator(ExprGenerator { elt, generators, .. }) => self.comprehension(elt, generators, expr),
             _ => self.unknown(expr, "this cannot be computed beforehand"),
         }
     }
@@ -226,7 +231,16 @@ impl<'p> Evaluator<'p, '_> {
         }
         let found = match item {
             Item::Functions(all) => {
-                Fixed::Functions(all.iter().map(|&n| FuncId { prelude: self.prelude, n }).collect())
+                let within = self.within(scope);
+                let mut found = vec![];
+                for &n in all {
+                    match within.holds(&self.program.functions[n as usize].under) {
+                        Some(true) => found.push(FuncId { prelude: self.prelude, n }),
+                        Some(false) => {}
+                        None => return self.unknown(at, format!("'{name}' is declared under a condition{OF_A_RUN}")),
+                    }
+                }
+                Fixed::Functions(found)
             }
             Item::Kernel => Fixed::Kernel(name.into()),
             Item::Struct(n) => Fixed::Type(Pattern::Struct(*n)),
@@ -244,7 +258,6 @@ impl<'p> Evaluator<'p, '_> {
             },
             Item::Plain(..) => Fixed::Python(name.into()),
             Item::Class(scope) => Fixed::Class(*scope),
-            Item::Parameter(def, n) => return self.parameter(def, *n, name, at),
         };
         Ok(found)
     }
@@ -253,19 +266,13 @@ impl<'p> Evaluator<'p, '_> {
     /// sees what others are where it stands.
     fn given(&self, all: &[Given<'p>], scope: usize, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
         let seen = |given: &&Given<'p>| self.before.is_none_or(|(of, end)| of != scope || given.at.end() <= end);
-        let of_run = |why: String| self.unknown(at, format!("{why}: its value is only known in a run of the file"));
+        let of_a_run = |why: &str| self.unknown(at, format!("'{name}' {why}{OF_A_RUN}"));
         for given in all.iter().rev().filter(seen) {
             let within = Evaluator { before: Some((scope, given.at.start())), ..self.within(scope) };
-            let holds = |(condition, wanted): &(&Expr, bool)| {
-                let found = if is_main(condition) { Some(false) } else { within.eval(condition).ok()?.truth() };
-                Some(found? == *wanted)
-            };
-            let holds: Vec<Option<bool>> = given.under.iter().map(holds).collect();
-            if holds.contains(&Some(false)) {
-                continue;
-            }
-            if holds.contains(&None) {
-                return of_run(format!("'{name}' is assigned under a condition"));
+            match within.holds(&given.under) {
+                Some(true) => {}
+                Some(false) => continue,
+                None => return of_a_run("is assigned under a condition"),
             }
             let found = match given.value {
                 Giving::Whole(value) => within.eval(value),
@@ -277,11 +284,22 @@ impl<'p> Evaluator<'p, '_> {
                     let before = within.given(all, scope, name, at)?;
                     within.eval(value).and_then(|more| within.binary(op, &before, &more, value))
                 }
-                Giving::Unknown(why) => return of_run(format!("'{name}' {why}")),
+                Giving::Parameter(def, n) => return within.parameter(def, n, name, at),
+                Giving::Unknown(why) => return of_a_run(why),
             };
             return found.map_err(|(_, what)| (at.range(), what));
         }
         self.unknown(at, format!("'{name}' has no value"))
+    }
+
+    /// Whether all conditions are as they have to be; `None` if that is not known.
+    fn holds(&self, under: &Under<'p>) -> Option<bool> {
+        let holds = |(condition, wanted): &(&Expr, bool)| {
+            let found = if is_main(condition) { Some(false) } else { self.eval(condition).ok()?.truth() };
+            Some(found? == *wanted)
+        };
+        let all: Vec<Option<bool>> = under.iter().map(holds).collect();
+        if all.contains(&Some(false)) { Some(false) } else { all.into_iter().collect::<Option<Vec<_>>>().map(|_| true) }
     }
 
     /// A parameter of a function around a kernel: what it is by default, or what a call in the file gives it.

@@ -31,6 +31,7 @@ pub(crate) struct Compiled {
 pub(crate) type Arg<'p> = (Val, &'p Expr);
 
 /// Arguments by place and by name.
+#[derive(Clone)]
 pub(crate) struct Given<'p> {
     pub args: Vec<Arg<'p>>,
     pub named: Vec<(&'p str, Val, &'p Expr)>,
@@ -46,7 +47,42 @@ impl<'p> Given<'p> {
     }
 }
 
+/// Parameters that say of what type or size something is made; not parts of it.
+const ABOUT: [&str; 3] = ["dtype", "length", "shape"];
+
 impl<'p> Lower<'p> {
+    /// Arguments by place, those by name put where the parameters of that name are.
+    pub(super) fn placed(&mut self, what: &str, mut given: Given<'p>, names: &[&str]) -> Lowers<Given<'p>> {
+        let (named, about) = given.named.into_iter().partition(|(name, ..)| !ABOUT.contains(name));
+        given.named = about;
+        let named: Vec<(&str, Val, &'p Expr)> = named;
+        let mut places: Vec<Option<Arg<'p>>> = given.args.into_iter().map(Some).collect();
+        for (name, val, at) in named {
+            let Some(n) = names.iter().position(|one| *one == name) else {
+                let hint = match names {
+                    [] => "its arguments have no names".into(),
+                    _ => format!("its parameters are {}", names.join(", ")),
+                };
+                return self.fail(at, format!("'{what}' has no parameter '{name}'"), "given by name", Some(hint));
+            };
+            places.resize(places.len().max(n + 1), None);
+            if places[n].is_some() {
+                return self.fail(at, format!("'{name}' of '{what}' is given twice"), "the second time", None);
+            }
+            places[n] = Some((val, at));
+        }
+        if let Some(n) = places.iter().position(Option::is_none) {
+            let at = places.iter().flatten().last().map(|(_, at)| *at);
+            let missing = format!("'{}' of '{what}' is missing", names.get(n).unwrap_or(&"an argument"));
+            return match at {
+                Some(at) => self.fail(at, missing, "what comes after it is given", None),
+                None => Err(Noted),
+            };
+        }
+        given.args = places.into_iter().flatten().collect();
+        Ok(given)
+    }
+
     pub(super) fn call(&mut self, call: &'p ExprCall, expr: &'p Expr) -> Lowers<Val> {
         let callee = match call.func.as_ref() {
             Expr::Name(name) => match self.frame().names.get(name.id.as_str()).cloned() {

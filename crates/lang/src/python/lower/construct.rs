@@ -84,20 +84,20 @@ impl<'p> Lower<'p> {
     pub(super) fn make(&mut self, ty: Ty, given: &Given<'p>, at: &'p Expr) -> Lowers<Run> {
         let Some(s) = ty.element() else { return self.fail(at, "a struct is expected by name".into(), "", None) };
         if let Ty::Scalar(_) = ty {
-            return self.converted(s, given, at);
+            let given = self.placed(scalar_name(s), given.clone(), &["a"])?;
+            return self.converted(s, &given, at);
         }
         let ir = self.ir_type(ty, at)?;
+        let names: &[&str] = match ty {
+            Ty::Quat(_) if given.named.iter().any(|(name, ..)| matches!(*name, "ijk" | "real")) => &["ijk", "real"],
+            Ty::Quat(_) => &["x", "y", "z", "w"],
+            Ty::Transform(_) => &["p", "q"],
+            _ => &[],
+        };
+        let given = self.placed(&self.type_name(ty), given.clone(), names)?;
         let mut runs = vec![];
         for (val, expr) in &given.args {
             runs.push((self.value(val.clone(), *expr)?, *expr));
-        }
-        // Parts by name: p=, q= of a transform, x= … of a quaternion.
-        for (name, val, expr) in &given.named {
-            if matches!(*name, "p" | "q" | "x" | "y" | "z" | "w" | "i" | "pos" | "rot") {
-                runs.push((self.value(val.clone(), *expr)?, *expr));
-            } else if !matches!(*name, "dtype" | "length" | "shape") {
-                return self.fail(*expr, format!("'{name}' is not a part of {}", self.type_name(ty)), "", None);
-            }
         }
         let id = match (&runs[..], ty) {
             ([], _) => {

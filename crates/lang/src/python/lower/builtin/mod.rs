@@ -141,6 +141,33 @@ fn row(name: &str) -> Option<How> {
     ROWS.get_or_init(|| TABLE.iter().copied().collect()).get(name).copied()
 }
 
+/// The parameters of a row by name, where it is called with so many; `None` where it takes any, or looks at names itself.
+fn names(name: &str, how: How, count: usize) -> Option<Vec<&'static str>> {
+    let plain: &[&str] = match (name, how) {
+        ("atan2", _) => &["y", "x"],
+        ("copysign" | "pow", _) => &["x", "y"],
+        (_, How::Float(_)) | ("acos" | "asin" | "abs" | "sign" | "step" | "bit_count" | "neg" | "pos", _) => &["x"],
+        (_, How::Operator(_)) | ("min" | "max" | "dot" | "cross" | "outer" | "cw_mul" | "cw_div", _) => &["a", "b"],
+        ("expect_eq" | "expect_neq", _) => &["a", "b"],
+        ("clamp", _) => &["x", "low", "high"],
+        ("where", _) => &["cond", "value_if_true", "value_if_false"],
+        ("select", _) => &["cond", "value_if_false", "value_if_true"],
+        ("isnan" | "isinf" | "isfinite" | "unot" | "invert" | "length" | "normalize" | "transpose" | "trace", _) => &["a"],
+        ("len" | "tile_sum" | "tile_min" | "tile_max" | "untile", _) => &["a"],
+        ("transform_set_translation", _) => &["xform", "p"],
+        ("transform_set_rotation", _) => &["xform", "q"],
+        ("print", _) => &["value"],
+        ("tid" | "block_dim" | "matrix_from_rows" | "matrix_from_cols" | "printf" | "breakpoint", _) => &[],
+        _ if name.starts_with("atomic_") => {
+            let last: &[&str] = if name == "atomic_cas" { &["compare", "value"] } else { &["value"] };
+            let places = count.saturating_sub(1 + last.len()).min(4);
+            return Some([&["arr"], &["i", "j", "k", "l"][..places], last].concat());
+        }
+        _ => return None,
+    };
+    Some(plain.to_vec())
+}
+
 /// Groups of builtins that need more than a kernel is here: what they are of.
 fn foreign(name: &str) -> Option<&'static str> {
     Some(match name {
@@ -185,7 +212,12 @@ impl<'p> Lower<'p> {
                 },
             };
         }
-        let given = self.given(call)?;
+        let mut given = self.given(call)?;
+        if let Some(names) = how.and_then(|how| names(name, how, given.args.len() + given.named.len()))
+            && !given.named.is_empty()
+        {
+            given = self.placed(name, given, &names)?;
+        }
         let made = match how {
             Some(How::Float(op)) => self.float_row(op, &given)?,
             Some(How::Operator(op)) => match &given.args[..] {
@@ -224,7 +256,7 @@ impl<'p> Lower<'p> {
     }
 
     fn float_row(&mut self, op: Op, given: &Given<'p>) -> Lowers<Option<Val>> {
-        if given.args.len() != op.arity() || !given.named.is_empty() {
+        if given.args.len() != op.arity() {
             return Ok(None);
         }
         let runs = self.runs(given)?;
@@ -242,15 +274,12 @@ impl<'p> Lower<'p> {
         for (val, at) in &given.args {
             runs.push(self.value(val.clone(), *at)?);
         }
-        for (_, val, at) in &given.named {
-            runs.push(self.value(val.clone(), *at)?);
-        }
         Ok(runs)
     }
 
     /// All arguments as values, if they are all of one type with components.
     fn alike_runs(&mut self, given: &Given<'p>, count: usize, at: &'p Expr) -> Lowers<Option<(Vec<Run>, Ty)>> {
-        if given.args.len() + given.named.len() != count {
+        if given.args.len() != count {
             return Ok(None);
         }
         let runs = self.runs(given)?;
