@@ -3,7 +3,7 @@
 mod compute;
 
 use bornite_ir::{Scalar, Value};
-use ruff_python_ast::{Expr, ExprGenerator, ExprList, ExprListComp, ExprTuple, Number, UnaryOp};
+use ruff_python_ast::{Expr, ExprCall, ExprGenerator, ExprList, ExprListComp, ExprTuple, Number, UnaryOp};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use crate::python::program::{FuncId, Given, Giving, Item, Program, Under};
@@ -310,19 +310,22 @@ impl<'p> Evaluator<'p, '_> {
         name: &str,
         at: &Expr,
     ) -> Result<Fixed, Unknown> {
-        let outer = self.within(self.program.scopes[self.scope].file);
-        let calls = self.program.calls.get(self.program.scopes[self.scope].file);
-        let calls = calls.and_then(|calls| calls.get(def.name.as_str())).map_or(&[][..], Vec::as_slice);
-        let around = self
-            .program
-            .around
-            .filter(|call| matches!(call.func.as_ref(), Expr::Name(name) if name.id.as_str() == def.name.as_str()));
-        for call in around.into_iter().chain(calls.iter().copied()) {
-            let named = call.arguments.keywords.iter().find(|k| k.arg.as_ref().is_some_and(|arg| arg.as_str() == name));
-            let given = named.map(|k| &k.value).or(call.arguments.args.get(n));
-            if let Some(Ok(found)) = given.map(|value| outer.eval(value)) {
-                return Ok(found);
-            }
+        let file = self.program.scopes[self.scope].file;
+        let outer = self.within(file);
+        let calls = self.program.calls.get(file).and_then(|calls| calls.get(def.name.as_str()));
+        let calls = calls.map_or(&[][..], Vec::as_slice);
+        let is_of = |call: &&ExprCall| matches!(call.func.as_ref(), Expr::Name(of) if of.id.as_str() == def.name.as_str());
+        // The call that made the kernel, if it is asked for by the name of what that gave; any other else.
+        let calls = match &self.program.around {
+            Some(call) if is_of(call) => std::slice::from_ref(call),
+            _ => calls,
+        };
+        let given = |call: &&'p ExprCall| {
+            let named = call.arguments.find_keyword(name).map(|keyword| &keyword.value);
+            named.or(call.arguments.args.get(n)).and_then(|value| outer.eval(value).ok())
+        };
+        if let Some(found) = calls.iter().find_map(given) {
+            return Ok(found);
         }
         let default = def.parameters.iter_non_variadic_params().nth(n).and_then(|p| p.default.as_deref());
         match default {
