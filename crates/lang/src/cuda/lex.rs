@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-use foldhash::HashMap;
 use bornite_ir::Scalar;
+use foldhash::HashMap;
 
 use crate::Span;
 
@@ -31,6 +31,11 @@ impl Names {
 
     pub fn text(&self, symbol: Symbol) -> &str {
         &self.all[symbol.0 as usize]
+    }
+
+    /// Whether the file has the name.
+    pub fn has(&self, text: &str) -> bool {
+        self.numbers.contains_key(text)
     }
 }
 
