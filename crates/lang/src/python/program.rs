@@ -146,7 +146,9 @@ impl<'a> Program<'a> {
         for (n, file) in files.iter().enumerate() {
             program.block(&file.suite, n);
         }
-        let is_parameter = |item: &Item<'_>| matches!(item, Item::Values(all) if matches!(all.first(), Some(Given { value: Giving::Parameter(..), .. })));
+        let is_parameter = |item: &Item<'_>| {
+            matches!(item, Item::Values(all) if matches!(all.first(), Some(Given { value: Giving::Parameter(..), .. })))
+        };
         if program.scopes.iter().any(|scope| scope.names.values().any(is_parameter)) {
             program.calls = files.iter().map(|file| calls(&file.suite)).collect();
         }
@@ -367,11 +369,7 @@ impl<'a> Program<'a> {
                 self.declare(scope, name, Item::Plain(inner));
                 for (n, parameter) in def.parameters.iter_non_variadic_params().enumerate() {
                     let (value, at) = (Giving::Parameter(def, n), parameter.range());
-                    self.declare(
-                        inner,
-                        parameter.name().as_str(),
-                        Item::Values(vec![Given { value, at, under: vec![] }]),
-                    );
+                    self.declare(inner, parameter.name().as_str(), Item::Values(vec![Given { value, at, under: vec![] }]));
                 }
                 // Its body runs when it is called, not where it stands.
                 let around = (std::mem::take(&mut self.under), std::mem::take(&mut self.loops));
