@@ -145,7 +145,7 @@ fn texts_with_matrices_long_vectors_and_halves_are_read_as_anybody_reads_them() 
         "@wp.kernel\ndef matrices(a: wp.array(dtype=wp.mat33), out: wp.array(dtype=wp.mat33)):\n    i = wp.tid()\n    \
          out[i] = a[i] * wp.transpose(a[i])\n\n\n\
          @wp.kernel\ndef spatial(a: wp.array(dtype=wp.spatial_vector), out: wp.array(dtype=wp.spatial_vector)):\n    \
-         i = wp.tid()\n    out[i] = a[i] * 2.0\n\n\n\
+         i = wp.tid()\n    b = a[i] * 2.0\n    b[4] = 0.5\n    out[i] = b\n\n\n\
          @wp.kernel\ndef halves(a: wp.array(dtype=wp.vec2h), out: wp.array(dtype=wp.vec2h)):\n    i = wp.tid()\n    \
          out[i] = a[i] + a[i] * wp.float16(0.5)\n\n\n\
          @wp.kernel\ndef early(x: wp.array(dtype=float), out: wp.array(dtype=float)):\n    i = wp.tid()\n    \
