@@ -100,7 +100,9 @@ fn splits_do_not_leak() {
             assert!(most < 0.8, "BORNITE_TEST_SEED={seed}: row {index} is {most} like one of another split");
         }
     }
-    println!("{rows} rows of test and validation, {between} left out between; {alike:?} share 60, 65, 70, 75 % with train");
+    println!(
+        "{rows} rows of test and validation, {between} left out between; {alike:?} share 60, 65, 70, 75 % with train"
+    );
     assert!(rows * 100 >= count as usize, "{rows} of {count} rows are for tests");
     assert!(alike[2] * 50 <= rows + 50, "{alike:?} of {rows}");
 }
