@@ -190,7 +190,12 @@ impl Module {
         let mut program = Program::new(&self.files);
         let own = program.kernels.iter().rev().copied().filter(|&n| program.functions[n as usize].file == 0);
         // Of several of a name, the last one counts.
-        let found = { own }.find(|&n| program.functions[n as usize].def.name.as_str() == plain);
+        let is_it = |n: &u32| {
+            let func = &program.functions[*n as usize];
+            let evaluator = fixed::Evaluator::new(&program, false, func.scope);
+            func.def.name.as_str() == plain && evaluator.holds(&func.under) != Some(false)
+        };
+        let found = { own }.find(is_it);
         let Some(found) = found.or_else(|| program.closure(plain)) else {
             let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
             let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };
@@ -204,6 +209,11 @@ impl Module {
                 Some(made) => types.push(made),
                 None => return Err(wrong(format!("'{arg}' is not a parameter's name and type, such as x:float32"))),
             }
+        }
+        let open = open_parameters(&program, &program.functions[found as usize]);
+        if let Some((name, _)) = types.iter().find(|(name, _)| !open.contains(name)) {
+            let which = if open.is_empty() { "none is".to_owned() } else { format!("only {}", open.join(", ")) };
+            return Err(wrong(format!("the type of '{name}' is not open in '{plain}': {which}")));
         }
         self.made(&program, found, &types, request)
     }

@@ -293,7 +293,7 @@ impl<'p> Evaluator<'p, '_> {
     }
 
     /// Whether all conditions are as they have to be; `None` if that is not known.
-    fn holds(&self, under: &Under<'p>) -> Option<bool> {
+    pub fn holds(&self, under: &Under<'p>) -> Option<bool> {
         let holds = |(condition, wanted): &(&Expr, bool)| {
             let found = if is_main(condition) { Some(false) } else { self.eval(condition).ok()?.truth() };
             Some(found? == *wanted)
