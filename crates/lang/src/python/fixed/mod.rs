@@ -8,8 +8,8 @@ use ruff_python_ast::{Expr, ExprGenerator, ExprList, ExprListComp, ExprTuple, Nu
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use crate::python::program::{FuncId, Item, Program};
-use given::OF_A_RUN;
 use crate::python::types::{Among, Pattern, Ty, type_named};
+use given::OF_A_RUN;
 
 /// A value that is known.
 #[derive(Clone, PartialEq, Debug)]
