@@ -151,7 +151,10 @@ pub(super) const COLUMNS: &[(&str, &str)] = &[
     ("cuda", "CUDA C++ that stands alone"),
     ("cpp", "C++ for a CPU"),
     ("ir", "kernel IR of the CUDA text, for a launch over 1000 elements"),
-    ("inputs", "recipe of the inputs, a line a parameter, and the launch"),
+    (
+        "inputs",
+        "recipe: a line a parameter, `block` and `grid` of the launch of `cuda`, and `dim` of `wp.launch` of `source`",
+    ),
     ("block", "threads of a block along x, y and z, such as `256x1x1`"),
     ("ops", "operations of the source, with spaces between them"),
     ("types", "types of the source, with spaces between them"),

@@ -47,7 +47,11 @@ pub fn check(
     workers: Option<&Crew>,
     tell: &mut (dyn FnMut(u64) + Send),
 ) -> Result<Report> {
-    let extras = dataset.manifest.settings.extras();
+    let settings = &dataset.manifest.settings;
+    if settings.version != crate::generate::VERSION && settings.categories != [ingested::CATEGORY] {
+        return other_version(dataset);
+    }
+    let extras = settings.extras();
     let (wanted, note) = comparable(dataset, Extra::wanted(&extras));
     let judge = Judge::new(level, wanted, workers)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1)).build();
@@ -96,6 +100,27 @@ pub fn check(
         report.findings.push(Finding { file: "manifest.json".into(), id: None, what });
     }
     Ok(report)
+}
+
+/// Files of rows that this program does not make: whether they are as they were written is all that can be told.
+fn other_version(dataset: &Dataset) -> Result<Report> {
+    let mut report = Report::default();
+    for file in dataset.manifest.shards.iter().flat_map(|shard| &shard.files) {
+        report.files += 1;
+        let wrong = shard::wrong(&dataset.place, file);
+        report.findings.extend(wrong.map(|what| Finding { file: file.path.clone(), id: None, what }));
+    }
+    if !report.findings.is_empty() {
+        return Ok(report);
+    }
+    Err(Error::Asked(format!(
+        "all {} files have their checksums, but the rows are of version {} of the generator and this program has version {}: \
+         the bornite that made them ({}) can make and judge them again",
+        report.files,
+        dataset.manifest.settings.version,
+        crate::generate::VERSION,
+        dataset.manifest.bornite
+    )))
 }
 
 /// What of the code can be made again here, and why not the rest: other compilers make other code.

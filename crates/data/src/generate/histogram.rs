@@ -83,7 +83,7 @@ pub fn histogram(m: &mut Maker) -> Option<Plan> {
     let condition = m.random.chance(35).then(|| {
         let op = *m.random.pick(&[Binary::Gt, Binary::Lt]);
         if float {
-            m.threshold(&Term::new(key, low, high), op)
+            m.any_threshold(&Term::new(key, low, high), op)
         } else {
             Expr::binary(op, key, Expr::int(m.random.within(300, 700)))
         }

@@ -2,6 +2,7 @@
 
 use super::elementwise::{RANGES, float, line, repeated, scalars};
 use super::maker::Maker;
+use super::sample::Given;
 use super::term::{Fun, MATH, MIXED, Op, Term};
 use crate::program::{Binary, Expr, Fill, Scalar, Size, Stmt, Update};
 
@@ -23,6 +24,15 @@ pub fn atomic(m: &mut Maker) {
     );
     let more = m.random.below(3);
     let first = terms[0].clone();
+    let condition = m.random.chance(45).then(|| {
+        if !ints {
+            return m.any_threshold(&first, Binary::Gt);
+        }
+        let op = *m.random.pick(&[Binary::Gt, Binary::Lt, Binary::Ge]);
+        let middle = ((first.low + first.high) / 2.0) as i64;
+        Expr::binary(op, first.e.clone(), Expr::int_of(scalar, middle))
+    });
+    m.given.extend(condition.clone().map(|condition| Given { condition, holds: true }));
     repeated(m, &mut terms, more);
     let unary = 1 + m.random.below(4);
     let value = if ints { m.combine_int(terms, unary, 15) } else { m.combine(terms, unary, 15, &MIXED) };
@@ -60,24 +70,19 @@ pub fn atomic(m: &mut Maker) {
         Scalar::U64 => Update::Add,
         _ => Update::Add,
     };
+    // Bits of one element fill up, or are gone, after a few.
+    let update = if bins == 1 && matches!(update, Update::Or | Update::And) { Update::Xor } else { update };
     // Nothing is below 0 that only ever sees larger ones.
     let update = if update == Update::Min && value.low >= 0.0 { Update::Max } else { update };
     // Of zeros nothing is left to take bits from.
     if update == Update::And {
         m.program.arrays[out.0 as usize].fill = Fill::Uniform(1e4, 1e6);
     }
+    m.given.clear();
     let step = Stmt::Atomic(update, out, vec![at], value.e);
-    if m.random.chance(45) {
-        let condition = if ints {
-            let op = *m.random.pick(&[Binary::Gt, Binary::Lt, Binary::Ge]);
-            let middle = ((first.low + first.high) / 2.0) as i64;
-            Expr::binary(op, first.e, Expr::int_of(scalar, middle))
-        } else {
-            m.threshold(&first, Binary::Gt)
-        };
-        m.push(Stmt::If(condition, vec![step], vec![]));
-    } else {
-        m.push(step);
+    match condition {
+        Some(condition) => m.push(Stmt::If(condition, vec![step], vec![])),
+        None => m.push(step),
     }
 }
 

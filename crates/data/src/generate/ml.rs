@@ -46,6 +46,9 @@ fn activated(m: &mut Maker, x: Term) -> Term {
             let slope = m.constant(0.01, 0.3);
             let leaky = bin(Binary::Mul, number(slope), x.e.clone());
             let positive = bin(Binary::Gt, x.e.clone(), zero);
+            if !m.matters(&positive) {
+                return m.apply(Fun::Sigmoid, x);
+            }
             Term::new(Expr::choose(positive, x.e, leaky), -size, size)
         }
         2 => m.apply(Fun::Sigmoid, x),
@@ -81,6 +84,9 @@ fn activated(m: &mut Maker, x: Term) -> Term {
             let alpha = m.constant(0.5, 2.0);
             let low = bin(Binary::Mul, number(alpha), bin(Binary::Sub, exp(x.e.clone()), one));
             let positive = bin(Binary::Gt, x.e.clone(), zero);
+            if !m.matters(&positive) {
+                return m.apply(Fun::Sigmoid, x);
+            }
             Term::new(Expr::choose(positive, x.e, low), -alpha, 4.0)
         }
         7 => {
@@ -226,8 +232,10 @@ fn loss(m: &mut Maker) {
         }
         1 => {
             let d = m.bind_as("d", d.e);
-            let delta = m.constant(0.5, 2.0);
             let size = m.bind_as("size_val", Expr::call(Builtin::Abs, vec![d.clone()]));
+            // Some are near and some are far.
+            let far = m.dividing(&Term::new(size.clone(), 0.0, size_of_d)).unwrap_or(1.0);
+            let delta = m.constant(0.7 * far, 1.3 * far);
             let near = bin(Binary::Le, size.clone(), number(delta));
             let square = bin(Binary::Mul, bin(Binary::Mul, number(0.5), d.clone()), d.clone());
             let far = bin(Binary::Mul, number(delta), bin(Binary::Sub, size, number(0.5 * delta)));

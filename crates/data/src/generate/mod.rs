@@ -20,17 +20,19 @@ mod names;
 mod physics;
 mod prune;
 mod reduce;
+mod sample;
 mod shared;
 mod shuffle;
 mod term;
 mod vector;
+mod words;
 
 use crate::program::{Form, Program};
 use crate::{Category, Random};
 use maker::Maker;
 
 /// The generator's version: rows of another are other rows.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The category of an index: all take turns.
 pub fn category(seed: u64, index: u64, among: &[Category]) -> Category {
