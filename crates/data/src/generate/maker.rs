@@ -27,6 +27,8 @@ pub struct Maker {
     pub counters: Vec<(Var, usize)>,
     /// What is decided where statements are written.
     pub given: Vec<Given>,
+    /// What the program is known as, by the names that people have for it.
+    pub known_as: Vec<&'static str>,
 }
 
 impl Maker {
@@ -54,6 +56,7 @@ impl Maker {
             arguments: vec![],
             counters: vec![],
             given: vec![],
+            known_as: vec![],
         }
     }
 
@@ -240,6 +243,13 @@ impl Maker {
 }
 
 impl Maker {
+    /// Notes what the program is known as.
+    pub fn is_known_as(&mut self, name: &'static str) {
+        if !self.known_as.contains(&name) {
+            self.known_as.push(name);
+        }
+    }
+
     /// Whether a function is being written.
     pub fn in_function(&self) -> bool {
         self.outer.is_some()

@@ -92,7 +92,7 @@ pub fn gather_scatter(m: &mut Maker) {
     let range = *m.random.pick(RANGES);
     match m.random.below(4) {
         0 => {
-            // Reads through indices.
+            m.is_known_as("gather");
             let n = m.size("n", false, 0, 300);
             let table = m.size("m", false, 1, 50);
             let source = m.input(scalar, &[table], Fill::Uniform(range.0, range.1));
@@ -121,7 +121,7 @@ pub fn gather_scatter(m: &mut Maker) {
             m.push(Stmt::Store(out, vec![i], value.e));
         }
         1 => {
-            // Writes to places that are all different.
+            m.is_known_as("scatter");
             let n = m.size("n", false, 0, 300);
             let count = 1 + m.random.below(2);
             let inputs: Vec<_> = (0..count).map(|_| m.input(scalar, &[n], Fill::Uniform(range.0, range.1))).collect();
@@ -145,7 +145,7 @@ pub fn gather_scatter(m: &mut Maker) {
             m.push(Stmt::Store(out, vec![to], value.e));
         }
         2 => {
-            // Sums at places that may be the same.
+            m.is_known_as("sums by index");
             let n = m.size("n", false, 0, 300);
             let table = m.size("m", false, 1, 40);
             let input = m.input(scalar, &[n], Fill::Uniform(range.0, range.1));
@@ -169,6 +169,7 @@ pub fn gather_scatter(m: &mut Maker) {
 
 /// Rows of a sparse matrix: offsets, columns, values.
 fn rows(m: &mut Maker, scalar: Scalar, range: (f64, f64)) {
+    m.is_known_as("product of a sparse matrix and a vector");
     let n = m.size("rows", false, 1, 40);
     let entries = m.size("nnz", false, 0, 200);
     let columns = m.size("cols", false, 1, 30);
@@ -247,7 +248,7 @@ pub fn random_numbers(m: &mut Maker) {
     let own = own.map(|own| Term::new(Expr::load(own, vec![i.clone()], Scalar::F32), -2.0, 2.0));
     match m.random.below(4) {
         0 => {
-            // Kept or dropped.
+            m.is_known_as("dropout");
             let u = draw(m, None);
             let p = *m.random.pick(&[0.25, 0.5, 0.1, 0.75, 0.3]);
             let kept = Expr::binary(*m.random.pick(&[Binary::Lt, Binary::Ge]), u.e, Expr::float(Scalar::F32, p));
@@ -259,7 +260,7 @@ pub fn random_numbers(m: &mut Maker) {
             terms.push(Term::new(Expr::choose(kept, scaled.e, other.e), low, high));
         }
         1 => {
-            // Points that fall into a circle.
+            m.is_known_as("count of random points in a circle");
             let hits = m.changing("hits", Expr::float(Scalar::F32, 0.0));
             let turns = Expr::int(m.random.within(4, 12));
             m.count("trial", Expr::int(0), turns, 1, |m, _| {
@@ -275,7 +276,7 @@ pub fn random_numbers(m: &mut Maker) {
             terms.push(Term::new(m.read(hits), 0.0, 12.0));
         }
         2 => {
-            // A walk.
+            m.is_known_as("random walk");
             let at = m.changing("walk", own.clone().map_or(Expr::float(Scalar::F32, 0.0), |t| t.e));
             let turns = Expr::int(m.random.within(3, 10));
             let half = Expr::float(Scalar::F32, *m.random.pick(&[0.5, 0.25, 0.375]));

@@ -74,9 +74,10 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
         Category::MlOps => return together(maker, category, ml::ml_ops),
     }
     maker.direct();
+    let known_as = std::mem::take(&mut maker.known_as);
     let mut program = describe::finish(maker, category);
     prune::prune(&mut program);
-    describe::told(&mut program);
+    describe::told(&mut program, &known_as);
     program
 }
 
@@ -84,12 +85,13 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
 fn together(mut maker: Maker, category: Category, make: impl FnOnce(&mut Maker) -> Option<block::Plan>) -> Program {
     let plan = make(&mut maker);
     maker.direct();
+    let known_as = std::mem::take(&mut maker.known_as);
     let mut program = describe::finish(maker, category);
     match plan {
         // A plan knows the program as it is.
         Some(plan) => program.form = Form::Block(plan(&program)),
         None => prune::prune(&mut program),
     }
-    describe::told(&mut program);
+    describe::told(&mut program, &known_as);
     program
 }
