@@ -167,7 +167,7 @@ fn what_is_asked_wrongly_is_explained_in_a_line() {
         (&["make", "--count", "9", "--level", "rum", "--out", &other], 2, "did you mean 'run'?"),
         (&["make", "--count", "9", "--format", "parket", "--out", &other], 2, "did you mean 'parquet'?"),
         (&["make", "--count", "9", "--shard", "1", "--out", &other], 2, "such as 0/16"),
-        (&["make", "--count", "9", "--jobs", "0", "--out", &other], 2, "--jobs takes 1 and more"),
+        (&["make", "--count", "9", "--jobs", "0", "--out", &other], 2, "--jobs takes 1 to "),
         (&["make", "--count", "9", "--out", under_a_file.to_str().unwrap()], 1, "could not make the folder"),
         (&["make", "--count", "20", "--out", &target], 2, "go on with it with --resume"),
         (&["make", "--resume", "--seed", "7", "--out", &target], 2, "has seed 42, not 7"),

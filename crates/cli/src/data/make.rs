@@ -170,10 +170,11 @@ fn told(made: &Made, options: &Options, seconds: f64) -> Result<(), Failure> {
         Some(manifest) => {
             let reached = &manifest.reached;
             text += &format!(
-                "left out of {} candidates: {} duplicates, {} near duplicates\nset hash {}\nsee {}\n",
+                "left out of {} candidates: {} duplicates, {} near duplicates, {} like rows of two splits\nset hash {}\nsee {}\n",
                 reached.candidates,
                 reached.duplicates,
                 reached.near,
+                reached.between,
                 manifest.set_hash,
                 options.out.join("report.html").display()
             );

@@ -12,7 +12,7 @@ mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bornite_data::distinct::{Seen, Sketch, Verdict, split};
+use bornite_data::distinct::{Seen, Sketch, Verdict, group, side, split};
 use bornite_data::fault::{FaultKind, twin};
 use bornite_data::verify::expected;
 use bornite_data::{Category, Level, Random, Rejected, Row, generate, make, verify};
@@ -82,13 +82,14 @@ fn a_version_names_one_generator() {
         [&row.source, &row.cuda, &row.cpp, &row.inputs, &row.ops.join(" ")]
             .iter()
             .for_each(|text| add(text.as_bytes()));
-        match seen.admit(index, &Sketch::new(&row.source, &row.cuda)) {
+        match seen.admit_to(index, &Sketch::new(&row.source, &row.cuda), group(&row), |first| side(1, first)) {
             Verdict::New { cluster } => add(&cluster.to_le_bytes()),
             Verdict::Duplicate => add(b"same"),
             Verdict::Near { of, .. } => add(&of.to_le_bytes()),
+            Verdict::Between => add(b"between"),
         }
     }
-    assert_eq!((bornite_data::generate::VERSION, format!("{hash:016x}")), (3, "dfbf16d561bba866".into()));
+    assert_eq!((bornite_data::generate::VERSION, format!("{hash:016x}")), (3, "c20537854233b39d".into()));
 }
 
 #[test]

@@ -165,15 +165,10 @@ impl<'a> Scope<'a> {
                     self.block(otherwise)?;
                 }
                 Stmt::Print { format, args } => {
-                    let holes = format.matches("{}").count();
-                    if holes != args.len() || args.len() > 16 {
-                        return Err(format!("a print of {} values with {holes} places; at most 16", args.len()));
-                    }
-                    if format.chars().any(|c| c.is_control() || c == '"' || c == '\\') || format.len() > 200 {
-                        return Err("a print of quotes, backslashes, control characters or more than 200 bytes".into());
-                    }
-                    for arg in args {
-                        self.scalar(*arg, "a print")?;
+                    let types: Result<Vec<Scalar>, String> =
+                        args.iter().map(|arg| self.scalar(*arg, "a print")).collect();
+                    if let Some(why) = crate::print::unfit(format, &types?) {
+                        return Err(why);
                     }
                 }
             }

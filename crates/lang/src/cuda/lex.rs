@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-use foldhash::HashMap;
 use bornite_ir::Scalar;
+use foldhash::HashMap;
 
 use crate::Span;
 

@@ -35,8 +35,8 @@ mod warp;
 
 use std::rc::Rc;
 
-use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use bornite_ir::{Builder, ExprId, FunctionId, LocalId, Scalar, Stmt, Type, Value, View};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 use super::Module;
 use super::ast::{Expr, Function};

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use foldhash::{HashMap, HashMapExt};
 use bornite_ir::{Op, Scalar};
+use foldhash::{HashMap, HashMapExt};
 
 /// On which type a function computes.
 #[derive(Clone, Copy, PartialEq, Eq)]
