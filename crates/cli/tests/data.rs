@@ -325,3 +325,18 @@ fn a_full_disk_loses_nothing() {
     let expected = json(&[&make[..], &["--out", &whole, "--json"]].concat());
     assert_eq!(made["set_hash"], expected["set_hash"]);
 }
+
+/// Where no folder can be made nothing was done, and nothing is said to be kept.
+#[test]
+fn a_folder_that_cannot_be_made_promises_nothing() {
+    let (path, _) = folder("no-folder");
+    std::fs::create_dir_all(&path).unwrap();
+    let file = path.join("file");
+    std::fs::write(&file, "").unwrap();
+    for place in [file.display().to_string(), file.join("inner").display().to_string(), "/proc/no-folder".into()] {
+        let output = bornite(&["make", "--count", "20", "--level", "types", "--out", &place]);
+        let text = out(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("could not") && !text.contains("kept") && !text.contains("--resume"), "{text}");
+    }
+}
