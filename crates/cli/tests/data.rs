@@ -225,7 +225,8 @@ fn what_is_asked_wrongly_is_explained_in_a_line() {
         (&["make", "--count", "9", "--level", "rum", "--out", &other], 2, "did you mean 'run'?"),
         (&["make", "--count", "9", "--format", "parket", "--out", &other], 2, "did you mean 'parquet'?"),
         (&["make", "--count", "9", "--shard", "1", "--out", &other], 2, "such as 0/16"),
-        (&["make", "--count", "9", "--jobs", "0", "--out", &other], 2, "--jobs takes 1 and more"),
+        (&["make", "--count", "9", "--jobs", "0", "--out", &other], 2, "--jobs takes 1 to 1024"),
+        (&["make", "--count", "9", "--jobs", "100000", "--out", &other], 2, "--jobs takes 1 to 1024"),
         (&["make", "--count", "9", "--out", under_a_file.to_str().unwrap()], 1, "could not make the folder"),
         (&["make", "--count", "20", "--out", &target], 2, "go on with it with --resume"),
         (&["make", "--resume", "--seed", "7", "--out", &target], 2, "has seed 42, not 7"),
@@ -323,4 +324,19 @@ fn a_full_disk_loses_nothing() {
     let (_, whole) = folder("roomy-disk");
     let expected = json(&[&make[..], &["--out", &whole, "--json"]].concat());
     assert_eq!(made["set_hash"], expected["set_hash"]);
+}
+
+/// Where no folder can be made nothing was done, and nothing is said to be kept.
+#[test]
+fn a_folder_that_cannot_be_made_promises_nothing() {
+    let (path, _) = folder("no-folder");
+    std::fs::create_dir_all(&path).unwrap();
+    let file = path.join("file");
+    std::fs::write(&file, "").unwrap();
+    for place in [file.display().to_string(), file.join("inner").display().to_string(), "/proc/no-folder".into()] {
+        let output = bornite(&["make", "--count", "20", "--level", "types", "--out", &place]);
+        let text = out(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("could not") && !text.contains("kept") && !text.contains("--resume"), "{text}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bornite::ir::{Fault, Kernel, Scalar, poke};
+use bornite::ir::{Fault, Kernel, Scalar, Value, poke};
 use bornite_lang::cuda::{Declared, Module};
 use bornite_lang::{Errors, Given, Lowered, Request};
 use clap::Args;
