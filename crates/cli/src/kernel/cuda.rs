@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bornite::ir::{Fault, Kernel, Scalar, poke};
+use bornite::ir::{Fault, Kernel, Scalar, Value, poke};
 use bornite_lang::cuda::{Declared, Module};
 use bornite_lang::{Errors, Given, Lowered, Request};
 use clap::Args;
@@ -142,7 +142,14 @@ impl Launch {
         for (name, param) in &lowered.params {
             let mut all = self.args.iter().filter(|named| named.name == *name);
             let Some(named) = all.next() else {
-                return Err(format!("'{name}' is given nothing: add --arg {name}=…").into());
+                let scalar = |n: &u32| kernel.values[*n as usize].ty.as_scalar().filter(|scalar| !scalar.is_float());
+                match (param, self.size(name)) {
+                    (Given::Value(n), Some(size)) if let Some(scalar) = scalar(n) => {
+                        values[*n as usize] = vec![Value::int(scalar, size)];
+                        continue;
+                    }
+                    _ => return Err(format!("'{name}' is given nothing: add --arg {name}=…").into()),
+                }
             };
             if all.next().is_some() {
                 return Err(format!("'{name}' is given twice: leave one --arg {name}=… out").into());
@@ -179,6 +186,25 @@ impl Launch {
         }
         let origin = Some(Origin { file: file.into(), text, lowered });
         Ok(Job { kernel, values, memory, origin })
+    }
+
+    /// A size that is not given, by the name that our printer has for it: `x_shape0` and `x_stride0` of an array that is
+    /// given, and `launch_count` and `launch_dim0` of the launch. So what runs a kernel in Python syntax runs its text.
+    fn size(&self, name: &str) -> Option<i64> {
+        let (of, what) = name.rsplit_once('_')?;
+        let (sizes, what) = match of {
+            "launch" => (&self.dim.as_ref()?.0, what),
+            array => (&self.args.iter().find(|named| named.name == array)?.shape, what),
+        };
+        let number = |prefix: &str| what.strip_prefix(prefix).and_then(|n| n.parse::<usize>().ok());
+        let product = |sizes: &[u64]| sizes.iter().try_fold(1u64, |n, size| n.checked_mul(*size));
+        let size = match number("shape").or_else(|| number("dim")) {
+            Some(n) => *sizes.get(n)?,
+            None if what == "count" => product(sizes)?,
+            None => product(sizes.get(number("stride")?..)?.get(1..)?)?,
+        };
+        // They are `int` in such texts.
+        i32::try_from(size).ok().map(i64::from)
     }
 
     /// True if a flag for source files was given.

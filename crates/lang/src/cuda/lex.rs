@@ -32,6 +32,11 @@ impl Names {
     pub fn text(&self, symbol: Symbol) -> &str {
         &self.all[symbol.0 as usize]
     }
+
+    /// Whether the file has the name.
+    pub fn has(&self, text: &str) -> bool {
+        self.numbers.contains_key(text)
+    }
 }
 
 /// What a token is.

@@ -23,6 +23,7 @@
 //! # Ok::<(), bornite_lang::Errors>(())
 //! ```
 
+mod excerpt;
 mod fixed;
 mod lower;
 mod nesting;
@@ -75,6 +76,10 @@ pub struct Declared {
     pub line: u32,
     /// Parameters whose type is open.
     pub open: Vec<String>,
+    /// How many indices each `wp.tid()` in it gives, in the order of the text.
+    pub tid: Vec<usize>,
+    /// Its docstring, whole; empty where there is none.
+    pub doc: String,
 }
 
 fn parse(file: &str, text: &str) -> Result<File, Errors> {
@@ -173,8 +178,29 @@ impl Module {
             name: func.def.name.as_str().to_owned(),
             line: self.files[0].source.line(func.def.name.range().start().to_u32()),
             open: open_parameters(&program, func),
+            tid: excerpt::tid_counts(&program, func),
+            doc: excerpt::docstring(func.def),
         })
         .collect()
+    }
+
+    /// The kernel of that number among [`Module::kernels`], alone: the text of what it needs of the file, by the names that
+    /// it and what it needs read, and the operations therein, by name. Empty if there is no such kernel.
+    ///
+    /// ```
+    /// let text = "import warp as wp\nSIDE = 4\nOTHER = 5\n\n@wp.kernel\ndef fill(x: wp.array(dtype=int)):\n    x[wp.tid()] = SIDE + 1\n";
+    /// let module = bornite_lang::python::Module::parse("fill.py", text)?;
+    /// let (alone, operations) = module.excerpt(0);
+    /// assert!(alone.contains("SIDE = 4") && !alone.contains("OTHER"));
+    /// assert_eq!(operations, ["add"]);
+    /// # Ok::<(), bornite_lang::Errors>(())
+    /// ```
+    pub fn excerpt(&self, n: usize) -> (String, Vec<String>) {
+        let program = Program::new(&self.files);
+        let mut own = program.kernels.iter().map(|&n| &program.functions[n as usize]).filter(|func| func.file == 0);
+        let Some(kernel) = own.nth(n) else { return Default::default() };
+        let excerpt = excerpt::Excerpt::new(&program, kernel);
+        (excerpt.text(), excerpt.operations(kernel).into_iter().collect())
     }
 
     /// A line of the source, from 1.

@@ -122,7 +122,8 @@ pub(crate) struct Program<'a> {
 }
 
 /// Methods that change what they are called of.
-const CHANGING: [&str; 9] = ["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort", "update"];
+pub(crate) const CHANGING: [&str; 9] =
+    ["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort", "update"];
 
 /// What a decorator makes of a function or class.
 #[derive(Clone, Copy, PartialEq)]

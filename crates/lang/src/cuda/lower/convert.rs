@@ -18,9 +18,16 @@ impl<'m> Lower<'m> {
         }
     }
 
+    /// Whether 16-bit floats are bits in an `unsigned short`, as our printer declares them, whoever reads its text.
+    fn halves_are_bits(&self) -> bool {
+        self.request.printed || self.m.names.has("bn_f16") || self.m.names.has("bn_bf16")
+    }
+
     /// A number as another type; bits of a 16-bit float stay what they are.
     pub(super) fn half_or(&mut self, tree: Tree, to: Scalar) -> Tree {
-        if let (true, Some(value), Scalar::F16 | Scalar::BF16) = (tree.hex && self.request.printed, tree.known(), to) {
+        if let (true, Some(value), Scalar::F16 | Scalar::BF16) = (tree.hex, tree.known(), to)
+            && self.halves_are_bits()
+        {
             return Tree::constant(Value::from_bits(to, value.bits()));
         }
         self.widened(tree, to)
@@ -143,11 +150,11 @@ impl<'m> Lower<'m> {
         let half = |scalar: Scalar| matches!(scalar, Scalar::F16 | Scalar::BF16);
         match (tree.scalar(), to.as_scalar()) {
             (Some(from), Some(to))
-                if self.request.printed
-                    && from != to
+                if from != to
                     && from.bytes() == 2
                     && to.bytes() == 2
-                    && (half(from) || half(to)) =>
+                    && (half(from) || half(to))
+                    && self.halves_are_bits() =>
             {
                 Ok(tree.bitcast(to))
             }

@@ -103,9 +103,6 @@ impl<'m> Lower<'m> {
             _ => return Ok(None),
         };
         let Some(column) = column else { return Ok(None) };
-        if !self.request.printed {
-            return Ok(None);
-        }
         let place = match self.operand(whole)? {
             Operand::Place(place) => place,
             Operand::Tree(tree) => Place { ty: tree.ty, root: Root::Value(tree), path: vec![] },
@@ -114,6 +111,8 @@ impl<'m> Lower<'m> {
         let (at, scalar) = match (place.ty, row) {
             (Type::Vector(scalar, n), None) if n > 4 => (column, scalar),
             (Type::Matrix(scalar, _, columns), Some(row)) => (row * columns as usize + column, scalar),
+            // An array in a struct, which is refused as such.
+            _ if !self.request.printed => return Ok(None),
             _ => return self.fail(expr.span, "this has no such component", "", ""),
         };
         if at >= place.ty.count(&[]) {

@@ -82,6 +82,8 @@ fn root(expr: &Expr) -> Option<Symbol> {
     match &expr.kind {
         ExprKind::Name(name) => Some(*name),
         ExprKind::Member(inner, _) => root(inner),
+        // A component of a matrix or long vector, as our printer writes it: `a.m[1][0]`.
+        ExprKind::Index(inner, _) if matches!(inner.kind, ExprKind::Member(..) | ExprKind::Index(..)) => root(inner),
         _ => None,
     }
 }
