@@ -27,17 +27,16 @@ fn conditions_go_both_ways() {
 /// Gives the first branch of a block another condition.
 fn with_condition(stmts: &mut [Stmt], of: &dyn Fn(Expr) -> Expr) -> bool {
     for stmt in stmts {
-        match stmt {
+        let found = match stmt {
             Stmt::If(condition, ..) => {
                 *condition = of(condition.clone());
-                return true;
+                true
             }
-            Stmt::For(.., body) | Stmt::While(_, body) => {
-                if with_condition(body, of) {
-                    return true;
-                }
-            }
-            _ => {}
+            Stmt::For(.., body) | Stmt::While(_, body) => with_condition(body, of),
+            _ => false,
+        };
+        if found {
+            return true;
         }
     }
     false
