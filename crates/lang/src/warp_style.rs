@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use bornite_ir::{Algebra, Args, Code, Expr, ExprId, Extent, Kernel, Op, Scalar, Stmt, Type, Value, View};
+use bornite_ir::{Algebra, Args, Check, Code, Expr, ExprId, Extent, Kernel, Op, Scalar, Stmt, Type, Value, View};
 
 use crate::{Given, Lowered};
 
@@ -221,6 +221,11 @@ impl Printer<'_> {
             Stmt::Barrier => self.line("__syncthreads();"),
             Stmt::WarpBarrier => self.line("__syncwarp();"),
             Stmt::Fence(_) => self.line("__threadfence();"),
+            Stmt::Check(Check::Holds { condition, .. }) => {
+                let text = format!("assert({});", self.name(*condition));
+                self.line(&text);
+            }
+            Stmt::Check(Check::Within { .. }) => {}
             Stmt::Print { format, args } => {
                 let format = format.replace('%', "%%").replace("{}", "%g");
                 let args: String = args.iter().map(|&id| format!(", double({})", self.name(id))).collect();

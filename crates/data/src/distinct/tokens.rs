@@ -3,8 +3,8 @@
 
 use std::sync::LazyLock;
 
-use foldhash::{HashMap, HashMapExt, HashSet};
 use crate::random::mixed;
+use foldhash::{HashMap, HashMapExt, HashSet};
 
 /// Words that mean something: of Python, of C, and functions of both.
 const KEPT: &str = "and as assert break class continue def elif else for if import in not or pass return while wp True False \

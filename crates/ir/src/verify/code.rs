@@ -2,8 +2,8 @@
 
 use super::is_name;
 use crate::{
-    Args, Atomic, Code, Expr, ExprId, Function, FunctionId, Kernel, Launch, LocalId, Op, ParamId, Scalar, SharedId,
-    Stmt, Type, View, Vote,
+    Args, Atomic, Check, Code, Expr, ExprId, Function, FunctionId, Kernel, Launch, LocalId, Op, ParamId, Scalar,
+    SharedId, Stmt, Type, View, Vote,
 };
 
 /// Blocks within blocks; readers walk them by recursion.
@@ -164,14 +164,28 @@ impl<'a> Scope<'a> {
                     self.block(then)?;
                     self.block(otherwise)?;
                 }
+                Stmt::Check(check) => {
+                    let text = match check {
+                        Check::Holds { condition, claim } => {
+                            self.expect(*condition, Scalar::Bool.into(), "a claim")?;
+                            claim
+                        }
+                        Check::Within { index, len, of } => {
+                            self.expect(*index, self.kernel.index.into(), "an index")?;
+                            if *len > i64::MAX as u64 {
+                                return Err(format!("an array of {len} elements"));
+                            }
+                            of
+                        }
+                    };
+                    plain(text).map_err(|what| format!("a check with {what}"))?;
+                }
                 Stmt::Print { format, args } => {
                     let holes = format.matches("{}").count();
                     if holes != args.len() || args.len() > 16 {
                         return Err(format!("a print of {} values with {holes} places; at most 16", args.len()));
                     }
-                    if format.chars().any(|c| c.is_control() || c == '"' || c == '\\') || format.len() > 200 {
-                        return Err("a print of quotes, backslashes, control characters or more than 200 bytes".into());
-                    }
+                    plain(format).map_err(|what| format!("a print of {what}"))?;
                     for arg in args {
                         self.scalar(*arg, "a print")?;
                     }
@@ -398,4 +412,12 @@ pub(crate) fn op_result(op: Op, types: &[Type]) -> Result<Type, &'static str> {
         return Err("operands of one shape");
     }
     Ok(whole.with_element(result))
+}
+
+/// Whether a text can be written between quotes as it is.
+fn plain(text: &str) -> Checked {
+    if text.chars().any(|c| c.is_control() || c == '"' || c == '\\') || text.len() > 200 {
+        return Err("quotes, backslashes, control characters or more than 200 bytes".into());
+    }
+    Ok(())
 }

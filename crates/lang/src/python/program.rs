@@ -122,8 +122,7 @@ pub(crate) struct Program<'a> {
 }
 
 /// Methods that change what they are called of.
-const CHANGING: [&str; 9] =
-    ["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort", "update"];
+const CHANGING: [&str; 9] = ["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort", "update"];
 
 /// What a decorator makes of a function or class.
 #[derive(Clone, Copy, PartialEq)]
@@ -146,9 +145,7 @@ impl<'a> Program<'a> {
         for (n, file) in files.iter().enumerate() {
             program.block(&file.suite, n);
         }
-        let is_parameter = |item: &Item<'_>| {
-            matches!(item, Item::Values(all) if matches!(all.first(), Some(Given { value: Giving::Parameter(..), .. })))
-        };
+        let is_parameter = |item: &Item<'_>| matches!(item, Item::Values(all) if matches!(all.first(), Some(Given { value: Giving::Parameter(..), .. })));
         if program.scopes.iter().any(|scope| scope.names.values().any(is_parameter)) {
             program.calls = files.iter().map(|file| calls(&file.suite)).collect();
         }
@@ -369,7 +366,11 @@ impl<'a> Program<'a> {
                 self.declare(scope, name, Item::Plain(inner));
                 for (n, parameter) in def.parameters.iter_non_variadic_params().enumerate() {
                     let (value, at) = (Giving::Parameter(def, n), parameter.range());
-                    self.declare(inner, parameter.name().as_str(), Item::Values(vec![Given { value, at, under: vec![] }]));
+                    self.declare(
+                        inner,
+                        parameter.name().as_str(),
+                        Item::Values(vec![Given { value, at, under: vec![] }]),
+                    );
                 }
                 // Its body runs when it is called, not where it stands.
                 let around = (std::mem::take(&mut self.under), std::mem::take(&mut self.loops));

@@ -314,7 +314,8 @@ impl<'p> Evaluator<'p, '_> {
         let outer = self.within(file);
         let calls = self.program.calls.get(file).and_then(|calls| calls.get(def.name.as_str()));
         let calls = calls.map_or(&[][..], Vec::as_slice);
-        let is_of = |call: &&ExprCall| matches!(call.func.as_ref(), Expr::Name(of) if of.id.as_str() == def.name.as_str());
+        let is_of =
+            |call: &&ExprCall| matches!(call.func.as_ref(), Expr::Name(of) if of.id.as_str() == def.name.as_str());
         // The call that made the kernel, if it is asked for by the name of what that gave; any other else.
         let calls = match &self.program.around {
             Some(call) if is_of(call) => std::slice::from_ref(call),

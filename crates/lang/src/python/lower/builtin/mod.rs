@@ -152,7 +152,9 @@ fn names(name: &str, how: How, count: usize) -> Option<Vec<&'static str>> {
         ("clamp", _) => &["x", "low", "high"],
         ("where", _) => &["cond", "value_if_true", "value_if_false"],
         ("select", _) => &["cond", "value_if_false", "value_if_true"],
-        ("isnan" | "isinf" | "isfinite" | "unot" | "invert" | "length" | "normalize" | "transpose" | "trace", _) => &["a"],
+        ("isnan" | "isinf" | "isfinite" | "unot" | "invert" | "length" | "normalize" | "transpose" | "trace", _) => {
+            &["a"]
+        }
         ("len" | "tile_sum" | "tile_min" | "tile_max" | "untile", _) => &["a"],
         ("transform_set_translation", _) => &["xform", "p"],
         ("transform_set_rotation", _) => &["xform", "q"],
