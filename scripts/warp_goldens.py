@@ -151,6 +151,8 @@ def passed(dtype, given):
 
 def imported(path):
     """The file as a module, so that Warp finds its text; silent, since Warp tells of every module that it builds."""
+    # Last, since files here are named as modules of Python are.
+    sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module

@@ -100,7 +100,9 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            note(&format!("error: {}", with_causes(&*error)));
+            let words = with_causes(&*error);
+            // Those of sources say it themselves, of each that there is.
+            note(&if words.starts_with("error: ") { words } else { format!("error: {words}") });
             let misused = matches!(error.downcast_ref(), Some(bornite::Error::UnknownDevice(_)))
                 || matches!(error.downcast_ref(), Some(bornite_nn::Error::Config(_)))
                 || matches!(error.downcast_ref(), Some(bornite_data::files::Error::Asked(_)));

@@ -191,7 +191,7 @@ fn kernels_are_listed_written_checked_and_run() {
     let (out, _) = text(&bornite(&["kernel", "emit", "--expr", "gelu(x)*y", "--target", "cpp"], &[]));
     assert!(out.contains("for (long long task_index = 0; task_index < 1000; ++task_index)"), "{out}");
     let (out, _) = text(&bornite(&["kernel", "run", "--expr", "x * 2 + 1", "--dtype", "i32"], &[]));
-    assert_eq!(out, "out: i32, first [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 1.0]\n");
+    assert_eq!(out, "out: i32, first [1, 3, 5, 7, 9, 11, 13, 1]\n");
     let cases: [(&[&str], i32, &str); 15] = [
         (&["kernel", "emit", many], 1, "has several kernels: choose one with --kernel: block_sum, fill"),
         (&["kernel", "emit", many, "--kernel", "fall"], 1, "has no kernel 'fall'; it has block_sum, fill"),

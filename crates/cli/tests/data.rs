@@ -149,8 +149,66 @@ fn ones_own_kernels_become_rows() {
     assert!(!card.contains("generator of random") && !card.contains("synthetic"), "{card}");
     let row = json(&["show", &rows, "--id", "add", "--json"]);
     assert!(row["cuda"].as_str().unwrap().contains("__global__"), "{row}");
+    assert_eq!((&row["block"], &row["ops"]), (&"256x1x1".into(), &"add".into()), "{row}");
+    assert!(!row["source"].as_str().unwrap().contains("def scale"), "{row}");
     let checked = json(&["verify", &rows, "--json"]);
     assert_eq!((&checked["ok"], &checked["rows"]), (&true.into(), &2.into()), "{checked}");
+}
+
+#[test]
+fn the_text_of_an_ingested_row_runs_with_any_sizes() {
+    let (path, target) = folder("ingested-sizes");
+    std::fs::create_dir_all(&path).unwrap();
+    let source = path.join("mine.py");
+    let kernels = "import warp as wp\n\n\n@wp.kernel\ndef turned(x: wp.array2d(dtype=float), y: wp.array2d(dtype=float)):\n    \
+                   i, j = wp.tid()\n    y[i, j] = x[x.shape[0] - 1 - i, j]\n";
+    std::fs::write(&source, kernels).unwrap();
+    let rows = format!("{target}/rows");
+    bornite(&["ingest", source.to_str().unwrap(), "--out", &rows]);
+    let row = json(&["show", &rows, "--id", "turned", "--json"]);
+    let text = path.join("row.cu");
+    std::fs::write(&text, row["cuda"].as_str().unwrap()).unwrap();
+    let mut random = seed();
+    for _ in 0..4 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (down, across) = (2 + (random >> 33) % 40, 8 + (random >> 45) % 20);
+        let sizes = format!("{down}x{across}");
+        let (x, y) = (format!("x=range:{sizes}"), format!("y=zeros:{sizes}"));
+        // What runs the source runs the text.
+        for file in [&source, &text] {
+            let output = Command::new(env!("CARGO_BIN_EXE_bornite"))
+                .args(["kernel", "run", file.to_str().unwrap(), "--dim", &sizes, "--arg", &x, "--arg", &y, "--json"])
+                .output()
+                .unwrap();
+            let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", out(&output)));
+            let first: Vec<f64> = (0..8).map(|n| ((down - 1) * across + n) as f64).collect();
+            assert_eq!(found["outputs"][0]["first"], serde_json::to_value(first).unwrap(), "{file:?} {sizes}: {found}");
+        }
+    }
+}
+
+#[test]
+fn duplicates_among_ingested_kernels_are_told() {
+    let (path, target) = folder("ingested-alike");
+    std::fs::create_dir_all(&path).unwrap();
+    let mut files = vec![];
+    for (file, what) in [("one.py", "a[i] * 2.0"), ("two.py", "a[i] * 3.0"), ("three.py", "a[i] + 2.0")] {
+        let text = format!(
+            "import warp as wp\n\n\n@wp.kernel\ndef k(a: wp.array(dtype=float)):\n    i = wp.tid()\n    a[i] = {what}\n"
+        );
+        std::fs::write(path.join(file), text).unwrap();
+        files.push(path.join(file).to_str().unwrap().to_owned());
+    }
+    let rows = format!("{target}/rows");
+    let args = ["ingest", &files[0], &files[1], &files[2], "--out", &rows];
+    let output = bornite(&args);
+    let text = out(&output);
+    assert!(output.status.success(), "{text}");
+    assert_eq!(text.matches("is a row").count(), 2, "{text}");
+    assert!(text.contains("two.py:5: kernel 'k' is 'k' of ") && text.contains("2 rows in "), "{text}");
+    let told = json(&["ingest", &files[0], &files[1], &files[2], "--json"]);
+    assert_eq!((&told["rows"], &told["passed"]), (&2.into(), &3.into()), "{told}");
+    assert_eq!(told["kernels"][1]["duplicate_of"]["file"], files[0].as_str(), "{told}");
 }
 
 #[test]
@@ -167,7 +225,8 @@ fn what_is_asked_wrongly_is_explained_in_a_line() {
         (&["make", "--count", "9", "--level", "rum", "--out", &other], 2, "did you mean 'run'?"),
         (&["make", "--count", "9", "--format", "parket", "--out", &other], 2, "did you mean 'parquet'?"),
         (&["make", "--count", "9", "--shard", "1", "--out", &other], 2, "such as 0/16"),
-        (&["make", "--count", "9", "--jobs", "0", "--out", &other], 2, "--jobs takes 1 and more"),
+        (&["make", "--count", "9", "--jobs", "0", "--out", &other], 2, "--jobs takes 1 to 1024"),
+        (&["make", "--count", "9", "--jobs", "100000", "--out", &other], 2, "--jobs takes 1 to 1024"),
         (&["make", "--count", "9", "--out", under_a_file.to_str().unwrap()], 1, "could not make the folder"),
         (&["make", "--count", "20", "--out", &target], 2, "go on with it with --resume"),
         (&["make", "--resume", "--seed", "7", "--out", &target], 2, "has seed 42, not 7"),
@@ -265,4 +324,19 @@ fn a_full_disk_loses_nothing() {
     let (_, whole) = folder("roomy-disk");
     let expected = json(&[&make[..], &["--out", &whole, "--json"]].concat());
     assert_eq!(made["set_hash"], expected["set_hash"]);
+}
+
+/// Where no folder can be made nothing was done, and nothing is said to be kept.
+#[test]
+fn a_folder_that_cannot_be_made_promises_nothing() {
+    let (path, _) = folder("no-folder");
+    std::fs::create_dir_all(&path).unwrap();
+    let file = path.join("file");
+    std::fs::write(&file, "").unwrap();
+    for place in [file.display().to_string(), file.join("inner").display().to_string(), "/proc/no-folder".into()] {
+        let output = bornite(&["make", "--count", "20", "--level", "types", "--out", &place]);
+        let text = out(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("could not") && !text.contains("kept") && !text.contains("--resume"), "{text}");
+    }
 }

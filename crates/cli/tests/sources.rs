@@ -73,8 +73,11 @@ fn kernels_are_run_and_findings_have_their_line() {
     let found: Value = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!((found["line"].as_u64(), found["ok"].as_bool()), (Some(3), Some(false)));
     assert!(found["error"].as_str().unwrap().contains("index 1000 is outside 'x' of 1000 elements"), "{found}");
-    let output = run("inner/overrun.cu", &[]);
-    assert!(out(&output).contains("3 |     if (i <= n) x[i] *= a;"), "{}", out(&output));
+    for device in ["interpreter", "cpu"] {
+        let output = run("inner/overrun.cu", &["--device", device]);
+        assert!(out(&output).contains("3 |     if (i <= n) x[i] *= a;"), "{}", out(&output));
+        assert!(out(&output).starts_with("error: kernel"), "{}", out(&output));
+    }
 }
 
 #[test]
@@ -93,6 +96,21 @@ fn mistakes_are_explained() {
             &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=1", "--arg", "m=1"],
             "there is no parameter 'm'; there are x, a, n",
         ),
+        (
+            &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=ones:1", "--arg", "n=1"],
+            "'a' is a value and no array",
+        ),
+        (
+            &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=1", "--arg", "n=2"],
+            "'n' is given twice",
+        ),
+        (&["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=3.5"], "3.5 is no whole number"),
+        (
+            &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=5000000000"],
+            "which holds -2147483648 to 2147483647: 5000000000 does not fit",
+        ),
+        (&["kernel", "run", file, "--arg", "x=zeros:99999999999"], "an array has 1 to 1073741824 elements"),
+        (&["kernel", "tune", file, "--blocks", "0,64", "--dim", "64"], "0 is not in 1..=1024"),
         (&["kernel", "run", file, "--arg", "x=many:10"], "the kinds are randn, rand, zeros, ones, range"),
         (&["kernel", "run", file, "--grid", "0"], "such as 16x16"),
         (&["kernel", "emit", file, "--kernel", "other"], "has no kernel 'other'; it has scale"),

@@ -163,6 +163,10 @@ fn kernels_and_blocks_of_a_file_are_tuned() {
     assert_eq!(trials.len(), 4, "{found}");
     assert!(trials.iter().all(|trial| trial["outcome"].get("timed").is_some()), "{found}");
     assert_eq!(json(&bornite(&folder, &all, &[]))["measured"], false);
+    // What was found of some kernels says nothing of others.
+    let others = ["--kernel", "scale<float,1>", "--kernel", "scale<float,4>"];
+    let others = [&["kernel", "tune", file][..], &others, &["--blocks", "64,128"], &call].concat();
+    assert_eq!(json(&bornite(&folder, &others, &[]))["measured"], true);
     let alone = [&["kernel", "tune", file][..], &two[..2], &call].concat();
     assert!(text(&bornite(&folder, &alone, &[])).contains("there is nothing to choose from"));
     let other = [&["kernel", "tune", file, "--kernel", "scale<double,1>"][..], &two, &call].concat();

@@ -2,7 +2,7 @@
 
 use bornite_codegen::{cpp, cpu, cuda};
 use bornite_ir::interp::run;
-use bornite_ir::{Access, Arg, Builder, Check, Emit, Kernel, Scalar, Stmt, Value};
+use bornite_ir::{Access, Arg, Builder, Check, Emit, EmitBits, Kernel, Scalar, Stmt, Value};
 
 /// `out[i] = i` for 100 instances, of which each claims what `claim` writes.
 fn kernel(claim: impl Fn(&mut Builder, bornite_ir::ExprId)) -> Kernel {

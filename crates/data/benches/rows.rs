@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
 use bornite_bench::Machine;
-use bornite_data::distinct::{Seen, Sketch, Verdict, split};
+use bornite_data::distinct::{Seen, Sketch, Verdict, group, side, split};
 use bornite_data::verify::compile::to_ptx;
 use bornite_data::{Level, Row, generate, verify};
 
@@ -34,7 +34,7 @@ fn main() {
         let sketch = Sketch::new(&row.source, &row.cuda);
         let counts = by.entry(row.category.name()).or_default();
         counts[0] += 1;
-        match seen.admit(index, &sketch) {
+        match seen.admit_to(index, &sketch, group(&row), |first| side(1, first)) {
             Verdict::New { cluster } => {
                 counts[1] += 1;
                 skeletons.insert(sketch.skeleton);
@@ -44,7 +44,7 @@ fn main() {
                 }
             }
             Verdict::Duplicate => counts[2] += 1,
-            Verdict::Near { .. } => counts[3] += 1,
+            Verdict::Near { .. } | Verdict::Between => counts[3] += 1,
         }
     }
     let spent = now(clock) - begin;

@@ -25,7 +25,7 @@ fn main() {
                 kept.push(pair);
             }
             Verdict::Duplicate => same += 1,
-            Verdict::Near { .. } => near += 1,
+            Verdict::Near { .. } | Verdict::Between => near += 1,
         }
     }
     let seconds = start.elapsed().as_secs_f64();

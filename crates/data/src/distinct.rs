@@ -4,6 +4,7 @@
 //! lowest index of several like rows is the one that stays, whoever made them.
 
 mod bytes;
+mod sides;
 mod tokens;
 
 use std::collections::HashMap;
@@ -11,6 +12,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::random::mixed;
 pub use bytes::SKETCH_BYTES;
+pub use sides::Group;
+use sides::Sides;
 use tokens::tokens;
 
 /// Numbers of a sketch: each the least hash of its part of all shingles.
@@ -23,8 +26,8 @@ const SHINGLE: usize = 5;
 pub const NEAR: f64 = 0.85;
 /// Estimated likeness from which a row is left out: estimates of 128 numbers are off by 0.03 in one case of three.
 const LEFT_OUT: f64 = 0.8;
-/// Shared shingles from which two rows stay on one side of every split.
-const CLUSTER: f64 = 0.6;
+/// Estimated likeness from which two rows stay on one side of every split.
+const CLUSTER: f64 = 0.65;
 /// Rows of a bucket that are compared, newest first.
 const MOST_COMPARED: usize = 24;
 
@@ -121,6 +124,8 @@ pub enum Verdict {
         /// The share of what they have in common.
         likeness: f64,
     },
+    /// It is like rows on two sides of a split.
+    Between,
 }
 
 impl Verdict {
@@ -165,6 +170,7 @@ pub struct Seen {
     lanes: Vec<[u16; LANES]>,
     indices: Vec<u64>,
     clusters: Vec<u32>,
+    sides: Sides,
 }
 
 const NONE: u32 = u32::MAX;
@@ -187,6 +193,12 @@ impl Seen {
 
     /// Takes the next row in the order of indices: admits it, or says which earlier row it is like.
     pub fn admit(&mut self, index: u64, sketch: &Sketch) -> Verdict {
+        self.admit_to(index, sketch, Group::Of(0), |_| 0)
+    }
+
+    /// The same where rows are split: `side` says by the index of a cluster's first row on which side it lies, 0 for the one that
+    /// most are on. No row of another side of its group is then like the row.
+    pub fn admit_to(&mut self, index: u64, sketch: &Sketch, group: Group, side: impl Fn(u64) -> u8) -> Verdict {
         if self.exact.contains_key(&sketch.exact) {
             return Verdict::Duplicate;
         }
@@ -213,10 +225,17 @@ impl Seen {
             return Verdict::Near { of: self.indices[at as usize], likeness };
         }
         let own = self.indices.len() as u32;
-        let like = best.filter(|(likeness, _)| *likeness >= CLUSTER).map(|(_, at)| self.clusters[at as usize]);
-        let cluster = like.or(self.skeletons.get(&sketch.skeleton).copied()).unwrap_or(own);
+        let like = best.filter(|(likeness, _)| *likeness >= CLUSTER).map(|(_, at)| at);
+        let like = like.or(self.skeletons.get(&sketch.skeleton).copied());
+        let found = self.sides.beside(&self.lanes, sketch, group, like, || side(index));
+        let Some(beside) = found else { return Verdict::Between };
+        let cluster = beside.map_or(own, |at| self.clusters[at as usize]);
+        let first = if cluster == own { index } else { self.indices[cluster as usize] };
+        self.sides.add(own, group, side(first));
         self.exact.insert(sketch.exact, own);
-        self.skeletons.entry(sketch.skeleton).or_insert(cluster);
+        if group != Group::Apart {
+            self.skeletons.entry(sketch.skeleton).or_insert(own);
+        }
         for (key, (newest, before)) in keys.into_iter().zip(&mut self.bands) {
             before.push(newest.insert(key, own).unwrap_or(NONE));
         }
@@ -235,14 +254,29 @@ impl Seen {
 /// Operators and functions that only the split `held_out` has, so that a model meets them nowhere else.
 pub const HELD_OUT: &[&str] = &["cbrt", "erfc", "smoothstep", "cw_div", "atomic_xor", "log10", "copysign"];
 
+/// Parts of a dataset by their sides: most rows are on the first.
+const SPLITS: [&str; 3] = ["train", "test", "validation"];
+
 /// Which part of a dataset a row belongs to: by its cluster, and by its ops.
 pub fn split(seed: u64, cluster_index: u64, ops: &[&str]) -> &'static str {
-    if ops.iter().any(|op| HELD_OUT.contains(op)) {
-        return "held_out";
-    }
+    if is_held_out(ops) { "held_out" } else { SPLITS[side(seed, cluster_index) as usize] }
+}
+
+/// Whether a row belongs to the split `held_out`, whatever it is like.
+fn is_held_out(ops: &[&str]) -> bool {
+    ops.iter().any(|op| HELD_OUT.contains(op))
+}
+
+/// What a row is compared with before it is split: those of its category.
+pub fn group(row: &crate::Row) -> Group {
+    if is_held_out(&row.ops) { Group::Apart } else { Group::Of(row.category as u8) }
+}
+
+/// The side of a split that a cluster lies on.
+pub fn side(seed: u64, cluster_index: u64) -> u8 {
     match mixed(seed ^ mixed(cluster_index ^ 0x5b17)) % 100 {
-        0..=1 => "test",
-        2..=3 => "validation",
-        _ => "train",
+        0..=1 => 1,
+        2..=3 => 2,
+        _ => 0,
     }
 }

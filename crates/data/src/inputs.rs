@@ -163,7 +163,8 @@ fn filled(
     }
 }
 
-/// The recipe of a row's inputs, a line a parameter.
+/// The recipe of a row's inputs: a line a parameter, then how the CUDA text is launched (`block`, `grid`) and how the source is
+/// (`dim`, in Python's own terms: a block's work may be an instance's there).
 pub fn recipe(program: &Program) -> String {
     let mut text = String::new();
     let fill_text = |fill: &Fill| match fill {
@@ -208,5 +209,7 @@ pub fn recipe(program: &Program) -> String {
         }
     };
     let _ = writeln!(text, "grid: covers {}", covers.join(" x "));
+    let dim: Vec<String> = program.grid.iter().map(|(_, s)| size(program, *s).replace(" / ", " // ")).collect();
+    let _ = writeln!(text, "dim: {}", dim.join(", "));
     text
 }

@@ -40,7 +40,12 @@ fn rows_are_right_on_a_gpu() {
                                 assert!(found.inputs >= 8 || row.program.sizes.is_empty(), "row {}", row.index);
                                 right.fetch_add(1, Ordering::Relaxed);
                             }
-                            Err(Rejected::Undecided { .. } | Rejected::Blunt { .. } | Rejected::Constant { .. }) => {
+                            Err(
+                                Rejected::Undecided { .. }
+                                | Rejected::Blunt { .. }
+                                | Rejected::Constant { .. }
+                                | Rejected::Dead(_),
+                            ) => {
                                 undecided.fetch_add(1, Ordering::Relaxed);
                             }
                             Err(why) => {

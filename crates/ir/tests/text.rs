@@ -75,7 +75,7 @@ fn mistakes_with_composites_are_shown() {
         ("  return %", "  $0 = %", "a return"),
         ("kernel composites", "kernel square", "a function needs a name of its own"),
         ("fence system", "fence\n  barrier", "need blocks"),
-        ("of {}: {}", "of : {}", "a print of 4 values with 3 places"),
+        ("of {%-5d}: {%.3f}", "of : {}", "a print of 4 values with 3 places"),
         ("determinant(%", "determinant(@scale, %", "expects matrix → scalar"),
     ] {
         assert!(text.contains(from), "{from} is not in\n{text}");

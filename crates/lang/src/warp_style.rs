@@ -5,7 +5,9 @@
 
 use std::fmt::Write;
 
-use bornite_ir::{Algebra, Args, Check, Code, Expr, ExprId, Extent, Kernel, Op, Scalar, Stmt, Type, Value, View};
+use bornite_ir::{
+    Algebra, Args, Check, Code, Expr, ExprId, Extent, Kernel, Op, PrintPiece, Scalar, Stmt, Type, Value, View, print_pieces,
+};
 
 use crate::{Given, Lowered};
 
@@ -227,7 +229,11 @@ impl Printer<'_> {
             }
             Stmt::Check(Check::Within { .. }) => {}
             Stmt::Print { format, args } => {
-                let format = format.replace('%', "%%").replace("{}", "%g");
+                let pieces = print_pieces(format).into_iter().map(|piece| match piece {
+                    PrintPiece::Text(text) => text.replace('%', "%%"),
+                    PrintPiece::Value(_) => "%g".into(),
+                });
+                let format: String = pieces.collect();
                 let args: String = args.iter().map(|&id| format!(", double({})", self.name(id))).collect();
                 self.line(&format!("printf(\"{format}\\n\"{args});"));
             }

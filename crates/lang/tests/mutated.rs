@@ -34,7 +34,8 @@ fn sources(language: &Language) -> Vec<Vec<u8>> {
     let folder = format!("{}/tests/{}", env!("CARGO_MANIFEST_DIR"), language.samples);
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    let mut all: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
+    let files = files.iter().filter(|path| path.is_file());
+    let mut all: Vec<Vec<u8>> = files.map(|file| std::fs::read(file).unwrap()).collect();
     let wrong = format!("{}/tests/wrong/{}", env!("CARGO_MANIFEST_DIR"), language.wrong);
     let wrong = std::fs::read_to_string(wrong).unwrap();
     all.extend(wrong.split("=== ").skip(1).filter_map(|part| Some(part.split_once('\n')?.1.as_bytes().to_vec())));

@@ -222,7 +222,7 @@ fn tune_with(
         }
         Device::Cpu(_) | Device::Interpreter => (Platform::host(&device.to_string()), Box::new(HostTimer::new())),
     };
-    let key = key_of(first, values, platform);
+    let key = key_of(variants, first, values, platform);
     let candidates: Vec<Choice> = variants.iter().map(|(choice, _)| choice.clone()).collect();
     let mut expected: Option<Vec<Vec<u64>>> = None;
     Ok(tuner.choose(
@@ -252,13 +252,14 @@ fn tune_with(
     ))
 }
 
-/// What the best variant of a kernel depends on.
-fn key_of(kernel: &Kernel, values: &[&[Value]], platform: Platform) -> Key {
+/// What the best variant of a kernel depends on: all of them.
+fn key_of(variants: &[(Choice, Kernel)], kernel: &Kernel, values: &[&[Value]], platform: Platform) -> Key {
+    let texts: String = variants.iter().map(|(_, kernel)| kernel.to_string()).collect();
     let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
     let extents = kernel.params.iter().flat_map(|param| param.dims.iter().map(|dim| dim.extent.of(&firsts)));
     Key {
         // Kernels of one name and shape may differ; the hash tells them apart.
-        operation: format!("kernel {} {}", kernel.name, digest(&kernel.to_string())),
+        operation: format!("kernel {} {}", kernel.name, digest(&texts)),
         shape: extents.map(|extent| extent as u64).collect(),
         dtype: kernel.params.iter().map(|p| p.ty.name(&kernel.structs).to_string()).collect::<Vec<_>>().join(","),
         platform,

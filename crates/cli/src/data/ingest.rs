@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bornite_data::files::{Place, write_ingested};
+use bornite_data::files::{Place, duplicates, write_ingested};
 use bornite_data::ingest::{Ingested, ingest};
 use serde_json::json;
 
@@ -21,31 +21,38 @@ pub fn run(files: &[PathBuf], out: Option<&Path>, json: bool) -> Result<ExitCode
     }
     let kernels: Vec<Ingested> = all.iter().map(|(_, kernel)| kernel.clone()).collect();
     let passed = kernels.iter().filter(|kernel| kernel.outcome.is_ok()).count();
-    let manifest = match out {
-        Some(out) => Some(write_ingested(&Place::new(out), &kernels)?),
-        None => None,
-    };
+    let alike: Vec<Option<&(&PathBuf, Ingested)>> =
+        duplicates(&kernels).into_iter().map(|first| first.map(|n| &all[n])).collect();
+    let rows = passed - alike.iter().flatten().count();
+    if let Some(out) = out {
+        write_ingested(&Place::new(out), &kernels)?;
+    }
     if json {
-        let rows: Vec<_> = (all.iter())
-            .map(|(file, kernel)| {
+        let kernels: Vec<_> = (all.iter().zip(&alike))
+            .map(|((file, kernel), alike)| {
                 let error = kernel.outcome.as_ref().err();
-                json!({"file": file, "kernel": kernel.name, "line": kernel.line, "ok": error.is_none(), "error": error})
+                let alike = alike.map(|(file, first)| json!({"file": file, "kernel": first.name, "line": first.line}));
+                json!({
+                    "file": file, "kernel": kernel.name, "line": kernel.line, "ok": error.is_none(), "error": error,
+                    "duplicate_of": alike,
+                })
             })
             .collect();
-        print_json(&json!({
-            "kernels": rows, "passed": passed, "out": out, "rows": manifest.as_ref().map(|manifest| manifest.rows),
-        }))?;
+        print_json(&json!({"kernels": kernels, "passed": passed, "out": out, "rows": rows}))?;
     } else {
         let mut text = String::new();
-        for (file, kernel) in &all {
-            let what = match &kernel.outcome {
-                Ok(_) => "is a row".to_owned(),
-                Err(why) => format!("is none: {why}"),
+        for ((file, kernel), alike) in all.iter().zip(&alike) {
+            let what = match (&kernel.outcome, alike) {
+                (Ok(_), None) => "is a row".to_owned(),
+                (Ok(_), Some((file, first))) => {
+                    format!("is '{}' of {}:{} but for names and constants", first.name, file.display(), first.line)
+                }
+                (Err(why), _) => format!("is none: {why}"),
             };
             text += &format!("{}:{}: kernel '{}' {what}\n", file.display(), kernel.line, kernel.name);
         }
-        if let (Some(manifest), Some(out)) = (&manifest, out) {
-            text += &format!("{} rows in {}\n", manifest.rows, out.display());
+        if let Some(out) = out {
+            text += &format!("{rows} {} in {}\n", if rows == 1 { "row" } else { "rows" }, out.display());
         }
         print(&text)?;
     }

@@ -133,7 +133,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
             note(&format!("stopped; go on with: bornite data make --resume --out {}", options.out.display()));
             return Ok(ExitCode::from(75));
         }
-        Err(error @ Error::Io { .. }) => {
+        // Where not even a folder could be made there is nothing to go on with.
+        Err(error @ Error::Io { .. }) if place.path(".making").is_dir() => {
             let kept = "what is done is kept: --resume goes on";
             return Err(format!("{error}; {kept}").into());
         }
@@ -169,10 +170,11 @@ fn told(made: &Made, options: &Options, seconds: f64) -> Result<(), Failure> {
         Some(manifest) => {
             let reached = &manifest.reached;
             text += &format!(
-                "left out of {} candidates: {} duplicates, {} near duplicates\nset hash {}\nsee {}\n",
+                "left out of {} candidates: {} duplicates, {} near duplicates, {} like rows of two splits\nset hash {}\nsee {}\n",
                 reached.candidates,
                 reached.duplicates,
                 reached.near,
+                reached.between,
                 manifest.set_hash,
                 options.out.join("report.html").display()
             );

@@ -31,8 +31,15 @@ pub fn run(folder: &Path, as_table: bool, json: bool) -> Result<ExitCode, Failur
         settings.level
     );
     text += &format!(
-        "of {} candidates: {} distinct, {} duplicates, {} near duplicates, {} not understood; {} structures\n",
-        reached.candidates, reached.distinct, reached.duplicates, reached.near, reached.unmade, reached.structures
+        "of {} candidates: {} distinct, {} duplicates, {} near duplicates, {} like rows of two splits, {} not understood; {} \
+         structures\n",
+        reached.candidates,
+        reached.distinct,
+        reached.duplicates,
+        reached.near,
+        reached.between,
+        reached.unmade,
+        reached.structures
     );
     text += &format!("set hash {}\n", manifest.set_hash);
     let mut list = |title: &str, tally: &BTreeMap<String, u64>| {

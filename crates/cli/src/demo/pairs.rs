@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use bornite_data::Category;
-use bornite_data::distinct::{Seen, Verdict};
+use bornite_data::distinct::{Group, Seen, Verdict};
 use bornite_data::files::Dataset;
 use bornite_data::generate::VERSION;
 use bornite_data::task::{LONGEST, MARK, Pair, pair};
@@ -86,7 +86,8 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Mad
         // In the order of indices, whoever made them.
         let mut new = vec![];
         for (sketch, pair) in found {
-            match seen.admit(pair.row.index, &sketch) {
+            let group = Group::Of(pair.row.category as u8);
+            match seen.admit_to(pair.row.index, &sketch, group, |first| is_held_out(seed, first) as u8) {
                 Verdict::New { cluster } => new.push((cluster, pair)),
                 _ => made.alike += 1,
             }

@@ -7,7 +7,8 @@ use bornite_lang::cuda::{Declared, Module};
 use bornite_lang::{Errors, Given, Lowered, Request};
 use clap::Args;
 
-use super::source::{Job, Shape, dtype};
+use super::given::{Named, What, given};
+use super::source::{Job, Shape};
 use crate::Failure;
 
 /// How a kernel of a file in CUDA C++ or Python syntax is launched.
@@ -47,99 +48,6 @@ fn sizes(text: &str) -> Result<Sizes, String> {
             _ => false,
         });
     if fits { Ok(Sizes(all)) } else { Err("write one to three sizes with an x between them, such as 16x16".into()) }
-}
-
-/// A parameter by name, its type if it is said, and what it is given.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Named {
-    pub name: String,
-    /// Only for files that our front end does not take.
-    pub dtype: Option<Scalar>,
-    pub what: What,
-    /// Extents of an array.
-    pub shape: Vec<u64>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum What {
-    Numbers(Vec<f64>),
-    Made(Kind, usize),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
-    Zeros,
-    Ones,
-    Range,
-    Uniform,
-    Normal,
-}
-
-fn given(text: &str) -> Result<Named, String> {
-    let usage =
-        "write NAME=NUMBER, NAME=NUMBER,NUMBER or NAME=KIND:COUNT; the kinds are randn, rand, zeros, ones, range";
-    let (name, what) = text.split_once('=').ok_or(usage)?;
-    let (name, scalar) = match name.split_once(':') {
-        Some((name, scalar)) => (name, Some(dtype(scalar)?)),
-        None => (name, None),
-    };
-    let mut shape = vec![];
-    let what = match what.split_once(':') {
-        Some((kind, count)) => {
-            let kind = match kind {
-                "zeros" => Kind::Zeros,
-                "ones" => Kind::Ones,
-                "range" => Kind::Range,
-                "rand" => Kind::Uniform,
-                "randn" => Kind::Normal,
-                _ => return Err(usage.into()),
-            };
-            let Shape(sizes) = super::source::shape(count).map_err(|_| usage)?;
-            let count = sizes.iter().try_fold(1u64, |n, size| n.checked_mul(*size));
-            let count = count.filter(|n| (1..=1 << 30).contains(n)).ok_or(usage)?;
-            shape = sizes;
-            What::Made(kind, count as usize)
-        }
-        None => {
-            let all: Result<Vec<f64>, _> = what.split(',').map(str::parse).collect();
-            let all = all.map_err(|_| usage)?;
-            shape.push(all.len() as u64);
-            What::Numbers(all)
-        }
-    };
-    Ok(Named { name: name.into(), dtype: scalar, what, shape })
-}
-
-impl What {
-    pub fn count(&self) -> usize {
-        match self {
-            What::Numbers(all) => all.len(),
-            What::Made(_, count) => *count,
-        }
-    }
-
-    /// The number for each of so many components of a parameter; the same at every run, others for other names.
-    pub fn numbers(&self, components: usize, name: &str) -> Vec<f64> {
-        let mut state = name
-            .bytes()
-            .fold(0x9e37_79b9_7f4a_7c15u64, |state, byte| (state ^ byte as u64).wrapping_mul(0x0100_0000_01b3));
-        let mut unit = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-        };
-        let mut make = |n: usize| match self {
-            What::Numbers(all) => all[n % all.len()],
-            What::Made(Kind::Zeros, _) => 0.0,
-            What::Made(Kind::Ones, _) => 1.0,
-            What::Made(Kind::Range, _) => n as f64,
-            What::Made(Kind::Uniform, _) => unit(),
-            What::Made(Kind::Normal, _) => {
-                let (radius, turn) = ((-2.0 * unit().ln()).sqrt(), std::f64::consts::TAU * unit());
-                radius * turn.cos()
-            }
-        };
-        (0..components).map(&mut make).collect()
-    }
 }
 
 /// Where a kernel of a source came from.
@@ -232,27 +140,41 @@ impl Launch {
         let kernel = lowered.kernel.clone();
         let (mut values, mut memory) = (vec![vec![]; kernel.values.len()], vec![vec![]; kernel.params.len()]);
         for (name, param) in &lowered.params {
-            let Some(named) = self.args.iter().find(|named| named.name == *name) else {
-                return Err(format!("'{name}' is given nothing: add --arg {name}=…").into());
+            let mut all = self.args.iter().filter(|named| named.name == *name);
+            let Some(named) = all.next() else {
+                let scalar = |n: &u32| kernel.values[*n as usize].ty.as_scalar().filter(|scalar| !scalar.is_float());
+                match (param, self.size(name)) {
+                    (Given::Value(n), Some(size)) if let Some(scalar) = scalar(n) => {
+                        values[*n as usize] = vec![Value::int(scalar, size)];
+                        continue;
+                    }
+                    _ => return Err(format!("'{name}' is given nothing: add --arg {name}=…").into()),
+                }
             };
+            if all.next().is_some() {
+                return Err(format!("'{name}' is given twice: leave one --arg {name}=… out").into());
+            }
             match param {
                 Given::Value(n) => {
-                    let ty = kernel.values[*n as usize].ty;
-                    let scalars = ty.components(&kernel.structs);
-                    if named.what.count() != scalars.len() || matches!(named.what, What::Made(..)) {
-                        let (found, wanted) = (named.what.count(), scalars.len());
+                    let scalars = kernel.values[*n as usize].ty.components(&kernel.structs);
+                    let (found, wanted) = (named.what.count(), scalars.len());
+                    if matches!(named.what, What::Made(..)) {
+                        let how = if wanted == 1 { "a number" } else { "numbers with commas between them" };
+                        return Err(format!("'{name}' is a value and no array: give it {how}, --arg {name}=1").into());
+                    }
+                    if found != wanted {
                         return Err(format!("'{name}' is a value of {wanted} numbers, {found} are given").into());
                     }
-                    let numbers = named.what.numbers(scalars.len(), name);
-                    values[*n as usize] = scalars.iter().zip(numbers).map(|(s, x)| exactly(*s, x)).collect();
+                    values[*n as usize] = named.values(&scalars)?;
                 }
                 Given::View(n) => {
                     let view = &kernel.params[*n as usize];
                     let cells = super::run::cells(&kernel, view, &[], usize::MAX);
                     let words = kernel.view_bytes(view, &[]).unwrap_or(0).div_ceil(8);
                     let mut made = vec![0u64; words];
-                    for ((byte, scalar), x) in cells.iter().zip(named.what.numbers(cells.len(), name)) {
-                        poke(&mut made, *byte, exactly(*scalar, x));
+                    let scalars: Vec<Scalar> = cells.iter().map(|(_, scalar)| *scalar).collect();
+                    for ((byte, _), value) in cells.iter().zip(named.values(&scalars)?) {
+                        poke(&mut made, *byte, value);
                     }
                     memory[*n as usize] = made;
                 }
@@ -266,15 +188,29 @@ impl Launch {
         Ok(Job { kernel, values, memory, origin })
     }
 
+    /// A size that is not given, by the name that our printer has for it: `x_shape0` and `x_stride0` of an array that is
+    /// given, and `launch_count` and `launch_dim0` of the launch. So what runs a kernel in Python syntax runs its text.
+    fn size(&self, name: &str) -> Option<i64> {
+        let (of, what) = name.rsplit_once('_')?;
+        let (sizes, what) = match of {
+            "launch" => (&self.dim.as_ref()?.0, what),
+            array => (&self.args.iter().find(|named| named.name == array)?.shape, what),
+        };
+        let number = |prefix: &str| what.strip_prefix(prefix).and_then(|n| n.parse::<usize>().ok());
+        let product = |sizes: &[u64]| sizes.iter().try_fold(1u64, |n, size| n.checked_mul(*size));
+        let size = match number("shape").or_else(|| number("dim")) {
+            Some(n) => *sizes.get(n)?,
+            None if what == "count" => product(sizes)?,
+            None => product(sizes.get(number("stride")?..)?.get(1..)?)?,
+        };
+        // They are `int` in such texts.
+        i32::try_from(size).ok().map(i64::from)
+    }
+
     /// True if a flag for source files was given.
     pub fn is_given(&self) -> bool {
         self.grid.is_some() || self.block.is_some() || self.dim.is_some() || self.shared > 0 || !self.args.is_empty()
     }
-}
-
-/// A number in a type; large integers as they are.
-fn exactly(scalar: Scalar, x: f64) -> Value {
-    Value::from_f64(scalar, x)
 }
 
 /// The kernel of a name, or the only one.

@@ -3,6 +3,7 @@
 mod bench;
 mod cuda;
 mod emit;
+mod given;
 mod python;
 mod run;
 mod source;

@@ -50,8 +50,10 @@ pub fn warp_text(launch: &Launch, file: &Path, name: Option<&str>) -> Result<Str
 pub fn job(launch: &Launch, file: &Path, name: Option<&str>) -> Result<Job, Failure> {
     let module = load(file)?;
     let name = chosen(&module, file, name)?;
-    if launch.dim.is_none() {
-        return Err("say how many instances are to run: --dim 1024 or --dim 32x32".into());
+    match launch.dim.as_ref().map(|dim| dim.0.len()) {
+        None => return Err("say how many instances are to run: --dim 1024 or --dim 32x32".into()),
+        Some(5..) => return Err("a launch has one to four dimensions: --dim 1024 or --dim 2x3x4x5".into()),
+        Some(_) => {}
     }
     // An array that is given nothing is named before its sizes are asked for.
     let lowered = module.kernel(&name, &request(launch))?;

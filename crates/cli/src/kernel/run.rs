@@ -73,7 +73,7 @@ fn interpret(job: &Job, options: Options) -> Result<Outcome, Fault> {
 }
 
 /// Runs on a device. Lines that a kernel prints there are not caught.
-fn on_device(job: &Job, device: Device) -> Result<Outcome, Failure> {
+fn on_device(job: &Job, device: Device) -> bornite::Result<Outcome> {
     let values: Vec<&[Value]> = job.values.iter().map(Vec::as_slice).collect();
     let runner = Runner::new(&job.kernel, &values, device, vec![job.memory.clone()])?;
     runner.run(0)?;
@@ -96,6 +96,38 @@ fn finding(job: &Job, fault: &Fault) -> Finding {
     }
 }
 
+/// Numbers as they are: all digits of integers, and of floats as many as tell them apart.
+pub fn in_words(values: &[Value]) -> String {
+    let word = |value: &Value| match value.scalar() {
+        Scalar::F64 => format!("{:?}", value.as_f64()),
+        scalar if scalar.is_float() => format!("{:?}", value.as_f64() as f32),
+        Scalar::U64 => value.bits().to_string(),
+        Scalar::Bool => (value.as_i64() != 0).to_string(),
+        _ => value.as_i64().to_string(),
+    };
+    format!("[{}]", values.iter().map(word).collect::<Vec<_>>().join(", "))
+}
+
+/// The same in JSON, which has no infinities: words stand for these.
+pub fn in_json(values: &[Value]) -> Vec<serde_json::Value> {
+    let word = |value: &Value| match value.scalar() {
+        scalar if scalar.is_float() => match value.as_f64() {
+            x if x.is_finite() => json!(x),
+            x => json!(if x.is_nan() {
+                "nan"
+            } else if x > 0.0 {
+                "inf"
+            } else {
+                "-inf"
+            }),
+        },
+        Scalar::U64 => json!(value.bits()),
+        Scalar::Bool => json!(value.as_i64() != 0),
+        _ => json!(value.as_i64()),
+    };
+    values.iter().map(word).collect()
+}
+
 /// Runs a kernel and shows what it writes, or what the checks found.
 pub fn execute(
     job: &Job,
@@ -109,7 +141,12 @@ pub fn execute(
     let outcome = match device {
         Device::Interpreter => interpret(job, options(Order::Forward)),
         _ if sanitize => return Err("--sanitize runs on the interpreter; leave --device out".into()),
-        device => Ok(on_device(job, device)?),
+        device => match on_device(job, device) {
+            Ok(outcome) => Ok(outcome),
+            // Machine code knows no lines; the interpreter does.
+            Err(bornite::Error::Fault(fault)) => Err(interpret(job, options(Order::Forward)).err().unwrap_or(fault)),
+            Err(other) => return Err(other.into()),
+        },
     };
     let mut found = outcome.as_ref().err().map(|fault| finding(job, fault));
     if let (true, Ok(forward)) = (sanitize, &outcome) {
@@ -125,17 +162,18 @@ pub fn execute(
     let firsts: Vec<Value> = job.values.iter().filter_map(|parts| parts.first().copied()).collect();
     let none = Outcome { memory: vec![vec![]; kernel.params.len()], lines: vec![] };
     let shown = outcome.as_ref().unwrap_or(&none);
-    let written: Vec<(&str, String, Vec<f64>)> = (kernel.params.iter().zip(&shown.memory))
+    let written: Vec<(&str, String, Vec<Value>)> = (kernel.params.iter().zip(&shown.memory))
         .filter(|(p, words)| p.access.writes() && !words.is_empty())
         .map(|(p, words)| {
-            let first =
-                cells(kernel, p, &firsts, 8).into_iter().map(|(byte, scalar)| peek(words, byte, scalar).as_f64());
+            let first = cells(kernel, p, &firsts, 8).into_iter().map(|(byte, scalar)| peek(words, byte, scalar));
             (p.name.as_str(), p.ty.name(&kernel.structs).to_string(), first.collect())
         })
         .collect();
     if json {
-        let outputs: Vec<_> =
-            written.iter().map(|(name, ty, first)| json!({"view": name, "type": ty, "first": first})).collect();
+        let outputs: Vec<_> = written
+            .iter()
+            .map(|(name, ty, first)| json!({"view": name, "type": ty, "first": in_json(first)}))
+            .collect();
         let (error, line) = found.as_ref().map_or((None, None), |found| (Some(&found.words), found.line));
         print_json(&json!({
             "kernel": kernel.name, "device": device.to_string(), "ok": found.is_none(), "error": error, "line": line, "outputs": outputs,
@@ -151,7 +189,7 @@ pub fn execute(
     } else {
         let printed: String = shown.lines.iter().map(|line| format!("{line}\n")).collect();
         let lines: Vec<String> =
-            written.iter().map(|(name, ty, first)| format!("{name}: {ty}, first {first:?}\n")).collect();
+            written.iter().map(|(name, ty, first)| format!("{name}: {ty}, first {}\n", in_words(first))).collect();
         let verdict = if sanitize { "no finding, in either order of threads\n" } else { "" };
         print(&(printed + &lines.concat() + verdict))?;
     }

@@ -26,7 +26,8 @@ pub struct Options {
     #[arg(long, value_name = "NAME", requires = "file")]
     kernel: Vec<String>,
     /// Threads of a block to try for a CUDA C++ file that is launched by --dim
-    #[arg(long, value_name = "N,N,…", value_delimiter = ',', requires = "dim", conflicts_with = "block")]
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', requires = "dim", conflicts_with = "block",
+        value_parser = clap::value_parser!(u32).range(1..=1024))]
     blocks: Vec<u32>,
     #[command(flatten)]
     launch: Launch,
@@ -78,7 +79,11 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     } else {
         let known = if found.measured { "" } else { "known already; --again measures anew\n" };
         let kept = kept.map_or_else(|why| format!("not kept: {why}\n"), |folder| format!("kept in {folder}\n"));
-        print(&format!("{record}{known}{kept}"))?;
+        let several = options.kernel.len() > 1;
+        let names: Vec<String> =
+            options.kernel.iter().enumerate().map(|(n, name)| format!("kernel={n} is {name}\n")).collect();
+        let names = if several { names.concat() } else { String::new() };
+        print(&format!("{record}{names}{known}{kept}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

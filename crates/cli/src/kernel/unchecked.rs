@@ -9,7 +9,9 @@ use bornite_cuda::{Buffer, Function, Geometry};
 use bornite_lang::Errors;
 use serde_json::json;
 
-use super::cuda::{Named, What, read};
+use super::cuda::read;
+use super::given::{Named, Number, What};
+use super::run::{in_json, in_words};
 use super::source::Source;
 use crate::{Failure, note, print, print_json};
 
@@ -28,7 +30,7 @@ pub fn instead(source: &Source, error: Failure, device: Device, json: bool) -> R
     let mut buffers = vec![];
     let mut params: Vec<Vec<u8>> = vec![];
     for named in launch.named() {
-        let (bytes, array) = passed(named);
+        let (bytes, array) = passed(named)?;
         if array {
             let buffer = Buffer::new(&device, bytes.len())?;
             buffer.upload(&bytes)?;
@@ -62,14 +64,16 @@ fn run(function: &Function, geometry: &Geometry, params: &[Vec<u8>]) -> Result<(
     Ok(())
 }
 
-fn show(file: &Path, name: &str, outputs: &[(&str, Scalar, Vec<f64>)], json: bool) -> Result<ExitCode, Failure> {
+fn show(file: &Path, name: &str, outputs: &[(&str, Scalar, Vec<Value>)], json: bool) -> Result<ExitCode, Failure> {
     if json {
-        let all: Vec<_> =
-            outputs.iter().map(|(view, ty, first)| json!({"view": view, "type": ty.name(), "first": first})).collect();
+        let all: Vec<_> = outputs
+            .iter()
+            .map(|(view, ty, first)| json!({"view": view, "type": ty.name(), "first": in_json(first)}))
+            .collect();
         print_json(&json!({"kernel": name, "file": file, "ok": true, "checked": false, "outputs": all}))?;
     } else {
         let lines: Vec<String> =
-            outputs.iter().map(|(view, ty, first)| format!("{view}: {ty}, first {first:?}\n")).collect();
+            outputs.iter().map(|(view, ty, first)| format!("{view}: {ty}, first {}\n", in_words(first))).collect();
         print(&(lines.concat() + "unchecked: indices, races and barriers were not looked at\n"))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -77,7 +81,7 @@ fn show(file: &Path, name: &str, outputs: &[(&str, Scalar, Vec<f64>)], json: boo
 
 /// The type of what is passed: as said, else float for arrays and for numbers with a point, int for others.
 fn scalar_of(named: &Named) -> Scalar {
-    let whole = |all: &[f64]| all.iter().all(|x| x.fract() == 0.0);
+    let whole = |all: &[Number]| all.iter().all(|number| matches!(number, Number::Int(_)));
     named.dtype.unwrap_or(match &named.what {
         What::Numbers(all) if whole(all) => Scalar::I32,
         _ => Scalar::F32,
@@ -85,18 +89,18 @@ fn scalar_of(named: &Named) -> Scalar {
 }
 
 /// The bytes of an argument, and whether it is an array.
-fn passed(named: &Named) -> (Vec<u8>, bool) {
+fn passed(named: &Named) -> Result<(Vec<u8>, bool), Failure> {
     let (scalar, count) = (scalar_of(named), named.what.count());
     let mut words = vec![0u64; (count * scalar.bytes()).div_ceil(8)];
-    for (n, x) in named.what.numbers(count, &named.name).into_iter().enumerate() {
-        poke(&mut words, n * scalar.bytes(), Value::from_f64(scalar, x));
+    for (n, value) in named.values(&vec![scalar; count])?.into_iter().enumerate() {
+        poke(&mut words, n * scalar.bytes(), value);
     }
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.truncate(count * scalar.bytes());
-    (bytes, matches!(named.what, What::Made(..)))
+    Ok((bytes, matches!(named.what, What::Made(..))))
 }
 
-fn first(bytes: &[u8], scalar: Scalar) -> Vec<f64> {
+fn first(bytes: &[u8], scalar: Scalar) -> Vec<Value> {
     let words: Vec<u64> = bytes
         .chunks(8)
         .map(|chunk| {
@@ -105,7 +109,7 @@ fn first(bytes: &[u8], scalar: Scalar) -> Vec<f64> {
             u64::from_le_bytes(word)
         })
         .collect();
-    (0..(bytes.len() / scalar.bytes()).min(8)).map(|n| peek(&words, n * scalar.bytes(), scalar).as_f64()).collect()
+    (0..(bytes.len() / scalar.bytes()).min(8)).map(|n| peek(&words, n * scalar.bytes(), scalar)).collect()
 }
 
 /// The text with kernels that C can name; C++ would add their types to their names. Headers of the host are left out:

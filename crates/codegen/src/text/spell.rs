@@ -1,6 +1,6 @@
 //! How values, primitives, conversions and atomics are spelled in CUDA C++.
 
-use bornite_ir::{Atomic, Builtin, Op, Scalar, Value};
+use bornite_ir::{Atomic, Builtin, Op, PrintPiece, Scalar, Value, print_pieces};
 
 use super::range::Range;
 use super::{Term, axis};
@@ -102,22 +102,30 @@ pub(super) fn call(name: &str, args: &[Term]) -> String {
 pub(super) fn print_call(format: &str, args: &[Term]) -> String {
     let mut text = String::new();
     let mut values = String::new();
-    let escaped = format.replace('%', "%%");
-    let mut pieces = escaped.split("{}");
-    text += pieces.next().unwrap_or_default();
-    for (piece, arg) in pieces.zip(args) {
-        let (spec, value) = match arg.scalar() {
-            Scalar::F16 => ("%.9g", format!("bn_printable(bn_f16_to_f32({}))", arg.text)),
-            Scalar::BF16 => ("%.9g", format!("bn_printable(bn_bf16_to_f32({}))", arg.text)),
-            Scalar::F32 => ("%.9g", format!("bn_printable({})", arg.text)),
-            Scalar::F64 => ("%.17g", format!("bn_printable({})", arg.text)),
-            Scalar::I64 => ("%lld", arg.text.clone()),
-            Scalar::U64 => ("%llu", arg.text.clone()),
-            Scalar::U32 => ("%u", arg.text.clone()),
-            _ => ("%d", format!("(int){}", parenthesise(&arg.text))),
+    let mut args = args.iter();
+    for piece in print_pieces(format) {
+        let (spec, arg) = match (piece, args.as_slice().first()) {
+            (PrintPiece::Text(piece), _) => {
+                text += &piece.replace('%', "%%");
+                continue;
+            }
+            (PrintPiece::Value(_), None) => continue,
+            (PrintPiece::Value(spec), Some(arg)) => (spec, arg),
         };
-        text += spec;
-        text += piece;
+        args.next();
+        let scalar = arg.scalar();
+        let (usual, value) = match scalar {
+            Scalar::F16 => (".9g", format!("bn_printable(bn_f16_to_f32({}))", arg.text)),
+            Scalar::BF16 => (".9g", format!("bn_printable(bn_bf16_to_f32({}))", arg.text)),
+            Scalar::F32 => (".9g", format!("bn_printable({})", arg.text)),
+            Scalar::F64 => (".17g", format!("bn_printable({})", arg.text)),
+            Scalar::I64 => ("d", arg.text.clone()),
+            Scalar::U64 | Scalar::U32 => ("u", arg.text.clone()),
+            _ => ("d", format!("(int){}", parenthesise(&arg.text))),
+        };
+        let (spec, letter) = spec.unwrap_or(usual).split_at(spec.unwrap_or(usual).len() - 1);
+        let length = if matches!(scalar, Scalar::I64 | Scalar::U64) && letter != "c" { "ll" } else { "" };
+        text += &format!("%{spec}{length}{letter}");
         values += ", ";
         values += &value;
     }

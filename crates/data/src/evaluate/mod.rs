@@ -7,8 +7,10 @@
 mod arrays;
 mod ball;
 mod math;
+mod reached;
 
 pub use ball::{Ball, nearest, unit};
+pub use reached::Reached;
 
 use crate::program::{Binary, Body, Expr, Kind, Program, Scalar, Stmt, Ty, Unary, Var};
 
@@ -91,9 +93,17 @@ enum Left {
 
 type Done<T> = Result<T, Stop>;
 
-/// Runs a program over the contents of its arrays, given its sizes and the values that are passed.
-pub fn run(program: &Program, sizes: &[u32], values: &[Value], arrays: &mut [Contents]) -> Result<(), Stop> {
-    let mut machine = Machine { program, arrays, ordered: matches!(program.form, crate::program::Form::Direct(_)) };
+/// Runs a program over the contents of its arrays, given its sizes and the values that are passed; `reached` learns what of
+/// it was executed.
+pub fn run<'p>(
+    program: &'p Program,
+    sizes: &[u32],
+    values: &[Value],
+    arrays: &mut [Contents],
+    reached: &mut Reached<'p>,
+) -> Result<(), Stop> {
+    let ordered = matches!(program.form, crate::program::Form::Direct(_));
+    let mut machine = Machine { program, arrays, ordered, reached };
     let mut frame = Frame::new(&program.body);
     for (param, value) in program.values.iter().zip(values) {
         frame.vars[param.var.0 as usize] = value.clone();
@@ -137,11 +147,14 @@ struct Machine<'p, 'a> {
     arrays: &'a mut [Contents],
     /// Whether sums are computed in the order of the source.
     ordered: bool,
+    reached: &'a mut Reached<'p>,
 }
 
 impl<'p> Machine<'p, '_> {
     fn block(&mut self, stmts: &'p [Stmt], frame: &mut Frame) -> Done<Left> {
-        for stmt in stmts {
+        let block = self.reached.block(stmts);
+        for (n, stmt) in stmts.iter().enumerate() {
+            self.reached.statement(block, n);
             match stmt {
                 Stmt::Let(var, e) | Stmt::Assign(var, e) => {
                     let value = self.expr(e, frame)?;
@@ -171,7 +184,9 @@ impl<'p> Machine<'p, '_> {
                     self.atomic(*update, *array, place, value)?;
                 }
                 Stmt::If(condition, then, otherwise) => {
-                    let taken = if self.truth(condition, frame)? { then } else { otherwise };
+                    let holds = self.truth(condition, frame)?;
+                    self.reached.condition(condition, holds);
+                    let taken = if holds { then } else { otherwise };
                     match self.block(taken, frame)? {
                         Left::AtEnd => {}
                         left => return Ok(left),
@@ -319,11 +334,9 @@ impl<'p> Machine<'p, '_> {
                 // Both are computed, as the dialect does.
                 let condition = self.expr(&three[0], frame)?;
                 let (a, b) = (self.expr(&three[1], frame)?, self.expr(&three[2], frame)?);
-                match condition {
-                    Value::Bool(Some(true)) => a,
-                    Value::Bool(Some(false)) => b,
-                    _ => return Err(Stop::Undecided),
-                }
+                let Value::Bool(Some(holds)) = condition else { return Err(Stop::Undecided) };
+                self.reached.condition(&three[0], holds);
+                if holds { a } else { b }
             }
             Kind::Cast(a) => {
                 let value = self.expr(a, frame)?;
@@ -414,7 +427,8 @@ mod tests {
             .map(|index| crate::generate::program(1, index, category))
             .find(|program| matches!(program.form, crate::program::Form::Block(_)))
             .expect("a reduction by blocks");
-        let mut machine = Machine { program: &program, arrays: &mut [], ordered: false };
+        let mut reached = Reached::default();
+        let mut machine = Machine { program: &program, arrays: &mut [], ordered: false, reached: &mut reached };
         let var = Var(0);
         for (op, by, size) in [(Binary::Mul, 1e6, 3e6), (Binary::Mul, 0.0, 0.0), (Binary::Div, 2.0, 1.5)] {
             let mut frame = Frame { vars: vec![Value::Int(0)], sums: vec![(0.0, 0.0, 0.0)] };

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::record::columns;
 use super::shard::SPLITS;
-use super::{Format, Manifest, Settings, ingested};
+use super::{Counts, Format, Manifest, Settings, ingested};
 use crate::Category;
 use crate::distinct::HELD_OUT;
 
@@ -38,11 +38,13 @@ pub(super) fn card(manifest: &Manifest) -> String {
         }
     }
     text += "---\n\n# Verified CUDA kernels\n\n";
+    let pairs = settings.format == Format::SeedJson;
     let _ = writeln!(
         text,
-        "{} rows. Each is a kernel as Python source (the dialect of NVIDIA Warp), CUDA C++, C++ for a CPU and kernel IR, \
-         with a sentence on what it does. {}\n",
+        "{} {}. Each is a kernel as Python source (the dialect of NVIDIA Warp){}, with a sentence on what it does. {}\n",
         counts.rows,
+        if pairs { "pairs" } else { "rows" },
+        if pairs { " and CUDA C++" } else { ", CUDA C++, C++ for a CPU and kernel IR" },
         if ingested {
             "The sources were written by people, and the other texts follow from them."
         } else {
@@ -61,8 +63,10 @@ pub(super) fn card(manifest: &Manifest) -> String {
     text += "## Checks\n\n";
     text += match settings.level.as_str() {
         _ if ingested => {
-            "The CUDA text of every row comes back as the kernel of its source, which was executed by a checking interpreter \
-             (bounds, races) in eight launches, forwards and backwards, with the same results. Nobody else said what is right.\n"
+            "The CUDA text of every row, in which sizes are parameters, comes back as the kernel of its source. That text was \
+             executed by a checking interpreter (bounds, races) in eight launches of several sizes, forwards and backwards, and \
+             leaves what the source lowered for each launch leaves, but for the rounding of sums whose order is open. Nobody \
+             else said what is right.\n"
         }
         "types" => "The CUDA text of every row was read back and is well typed. Nothing was executed.\n",
         "compile" => "The CUDA text of every row was read back and compiled by NVRTC. Nothing was executed.\n",
@@ -91,30 +95,35 @@ pub(super) fn card(manifest: &Manifest) -> String {
     let _ = writeln!(
         text,
         "\nOf {} candidates, {} were duplicates but for names and constants, {} near duplicates (MinHash, 85 % of 5-token \
-         shingles), {} were not understood and {} failed a check; none of these is here. {} of {} programs have a structure \
+         shingles), {} like rows of two splits, {} were not understood and {} failed a check; none of these is here. {} of {} programs have a structure \
          of their own.\n",
         reached.candidates,
         reached.duplicates,
         reached.near,
+        reached.between,
         reached.unmade,
         counts.rejected.values().sum::<u64>(),
         reached.structures,
         reached.distinct
     );
-    text += "## Splits\n\nLike rows (60 % of shingles, or one structure) are in one split. `held_out` has all rows with one of ";
-    let held: Vec<String> = HELD_OUT.iter().map(|op| format!("`{op}`")).collect();
-    let _ = writeln!(text, "{}: no other split has them.\n\n| split | rows |\n|---|---|", held.join(", "));
-    for split in SPLITS {
-        let _ = writeln!(text, "| {split} | {} |", counts.splits.get(split).copied().unwrap_or(0));
+    if !pairs {
+        told_splits(&counts, &mut text);
     }
-    text += "\n## Categories\n\n| category | rows | |\n|---|---|---|\n";
+    text += "## Categories\n\n| category | rows | |\n|---|---|---|\n";
     for category in Category::ALL {
         if let Some(count) = counts.categories.get(category.name()) {
             let _ = writeln!(text, "| {} | {count} | {} |", category.name(), category.about());
         }
     }
-    told_columns(settings, &mut text);
+    if pairs {
+        told_pairs(settings, &mut text);
+    } else {
+        told_columns(settings, &mut text);
+    }
     let mut again = String::new();
+    if settings.format != Format::Parquet {
+        again += &format!(" --format {}", settings.format.name());
+    }
     if settings.categories.len() < Category::ALL.len() {
         again += &format!(" --categories {}", settings.categories.join(","));
     }
@@ -125,18 +134,62 @@ pub(super) fn card(manifest: &Manifest) -> String {
     let _ = writeln!(
         text,
         "\n## Make it again\n\n```sh\nbornite data make --count {} --seed {} --level {}{} --out DIR\n```\n\nRow *i* follows from \
-         seed, version of the generator and *i* alone; `bornite data verify DIR` makes and checks every row again.\n\n\
+         seed, version of the generator and *i* alone; `bornite data verify DIR` {}.\n\n\
          ## Limits\n\nKernels are random: they exercise the language, not tasks that somebody had. Names and descriptions \
          come from small vocabularies. Floats are kept within ranges in which rounding can be bounded.",
-        settings.count, settings.seed, settings.level, again
+        settings.count,
+        settings.seed,
+        settings.level,
+        again,
+        if pairs {
+            "compares files with their checksums and looks at the structure of each pair; rows of the other formats are also \
+             made and checked again"
+        } else {
+            "makes and checks every row again"
+        }
     );
     text
+}
+
+/// What columns hold in rows of kernels that people wrote, where that differs.
+const INGESTED: &[(&str, &str)] = &[
+    ("id", "number of the row"),
+    ("category", "`ingested`"),
+    ("description", "the kernel's docstring"),
+    ("source", "Python, in the dialect of NVIDIA Warp: the kernel with what it needs of its file"),
+    ("ir", "kernel IR of the CUDA text, with sizes as parameters"),
+    ("complexity", "lines of the IR"),
+];
+
+fn told_splits(counts: &Counts, text: &mut String) {
+    *text += "## Splits\n\nLike rows (65 % of shingles as estimated, or one structure) are in one split. `held_out` has all rows with one of ";
+    let held: Vec<String> = HELD_OUT.iter().map(|op| format!("`{op}`")).collect();
+    let _ = writeln!(text, "{}: no other split has them.\n\n| split | rows |\n|---|---|", held.join(", "));
+    for split in SPLITS {
+        let _ = writeln!(text, "| {split} | {} |", counts.splits.get(split).copied().unwrap_or(0));
+    }
+    text.push('\n');
+}
+
+/// What a file of a pair holds.
+fn told_pairs(settings: &Settings, text: &mut String) {
+    *text += "\n## Files\n\nA file a pair, `cuda_synth_0000.json` and so on, without splits; `progress.json` and \
+              `generation_stats.json` say how they were made.\n\n| key | |\n|---|---|\n\
+              | `python_source` | Python, in the dialect of NVIDIA Warp |\n\
+              | `cuda_forward` | CUDA C++ that stands alone, `extern \"C\"` |\n\
+              | `metadata` | `kernel_name`, `category`, `description`, `device`, `seed`, and what its category has |\n";
+    let extras: Vec<&str> = settings.extras().into_iter().map(|extra| extra.column()).collect();
+    for (name, about) in COLUMNS.iter().filter(|(name, _)| extras.contains(name)) {
+        let _ = writeln!(text, "| `{name}` | {about} |");
+    }
 }
 
 fn told_columns(settings: &Settings, text: &mut String) {
     *text += "\n## Columns\n\n| column | |\n|---|---|\n";
     let there: Vec<&str> = columns(settings).into_iter().map(|(name, _)| name).collect();
+    let ingested: &[(&str, &str)] = if settings.categories == [ingested::CATEGORY] { INGESTED } else { &[] };
     for (name, about) in COLUMNS.iter().filter(|(name, _)| there.contains(name)) {
+        let about = ingested.iter().find(|(other, _)| other == name).map_or(about, |(_, about)| about);
         let _ = writeln!(text, "| `{name}` | {about} |");
     }
 }
@@ -151,7 +204,10 @@ pub(super) const COLUMNS: &[(&str, &str)] = &[
     ("cuda", "CUDA C++ that stands alone"),
     ("cpp", "C++ for a CPU"),
     ("ir", "kernel IR of the CUDA text, for a launch over 1000 elements"),
-    ("inputs", "recipe of the inputs, a line a parameter, and the launch"),
+    (
+        "inputs",
+        "recipe: a line a parameter, `block` and `grid` of the launch of `cuda`, and `dim` of `wp.launch` of `source`",
+    ),
     ("block", "threads of a block along x, y and z, such as `256x1x1`"),
     ("ops", "operations of the source, with spaces between them"),
     ("types", "types of the source, with spaces between them"),

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use rayon::prelude::*;
 
 use super::judge::Judge;
-use super::{Dataset, Error, Extra, Record, Result, SetHash, ingested, shard};
+use super::{Dataset, Error, Extra, Format, Record, Result, SetHash, ingested, pairs, shard};
 use crate::distinct::Sketch;
 use crate::verify::Crew;
 use crate::verify::code::{Code, Wanted, compiler};
@@ -47,7 +47,13 @@ pub fn check(
     workers: Option<&Crew>,
     tell: &mut (dyn FnMut(u64) + Send),
 ) -> Result<Report> {
-    let extras = dataset.manifest.settings.extras();
+    let settings = &dataset.manifest.settings;
+    // Of pairs and of kernels that people wrote nothing is made again.
+    let made = settings.format != Format::SeedJson && settings.categories != [ingested::CATEGORY];
+    if made && settings.version != crate::generate::VERSION {
+        return other_version(dataset);
+    }
+    let extras = settings.extras();
     let (wanted, note) = comparable(dataset, Extra::wanted(&extras));
     let judge = Judge::new(level, wanted, workers)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1)).build();
@@ -57,7 +63,7 @@ pub fn check(
         judge,
         extras,
         wanted,
-        report: Report { notes: note.into_iter().collect(), ..Report::default() },
+        report: Report { notes: note.into_iter().collect(), findings: foreign(dataset)?, ..Report::default() },
         hash: SetHash::default(),
         seen: HashSet::new(),
         splits: HashMap::new(),
@@ -96,6 +102,49 @@ pub fn check(
         report.findings.push(Finding { file: "manifest.json".into(), id: None, what });
     }
     Ok(report)
+}
+
+/// Files that do not belong to the dataset, and that whoever loads the folder would take for rows of it.
+fn foreign(dataset: &Dataset) -> Result<Vec<Finding>> {
+    let own: HashSet<&str> =
+        dataset.manifest.shards.iter().flat_map(|shard| &shard.files).map(|file| file.path.as_str()).collect();
+    let found = match dataset.manifest.settings.format {
+        Format::SeedJson => pairs::names(&dataset.path(""))?,
+        _ => {
+            let folder = dataset.path("data");
+            let entries = std::fs::read_dir(&folder).map_err(Error::io("read", &folder))?;
+            let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+            let endings = [".parquet", ".jsonl", ".jsonl.zst", ".json", ".csv", ".arrow"];
+            let rows = |name: &String| !name.starts_with('.') && endings.iter().any(|ending| name.ends_with(ending));
+            let mut names: Vec<String> = names.filter(rows).map(|name| format!("data/{name}")).collect();
+            names.sort();
+            names
+        }
+    };
+    let found = found.into_iter().filter(|name| !own.contains(name.as_str()));
+    let what = "it is no file of the dataset, and would be loaded with it: take it away";
+    Ok(found.map(|file| Finding { file, id: None, what: what.into() }).collect())
+}
+
+/// Files of rows that this program does not make: whether they are as they were written is all that can be told.
+fn other_version(dataset: &Dataset) -> Result<Report> {
+    let mut report = Report { findings: foreign(dataset)?, ..Report::default() };
+    for file in dataset.manifest.shards.iter().flat_map(|shard| &shard.files) {
+        report.files += 1;
+        let wrong = shard::wrong(&dataset.place, file);
+        report.findings.extend(wrong.map(|what| Finding { file: file.path.clone(), id: None, what }));
+    }
+    if !report.findings.is_empty() {
+        return Ok(report);
+    }
+    Err(Error::Asked(format!(
+        "all {} files have their checksums, but the rows are of version {} of the generator and this program has version {}: \
+         the bornite that made them ({}) can make and judge them again",
+        report.files,
+        dataset.manifest.settings.version,
+        crate::generate::VERSION,
+        dataset.manifest.bornite
+    )))
 }
 
 /// What of the code can be made again here, and why not the rest: other compilers make other code.
@@ -199,9 +248,6 @@ impl State<'_> {
             return Some("it differs from an earlier row in names and constants alone".into());
         }
         let (cluster, split) = (record.text("cluster"), record.text("split"));
-        if split == "held_out" {
-            return None;
-        }
         let other = self.splits.entry(cluster.to_owned()).or_insert_with(|| split.to_owned());
         (other != split).then(|| format!("it is in the split {split}, and a row that is like it in {other}"))
     }

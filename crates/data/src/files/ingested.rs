@@ -5,7 +5,7 @@ use super::record::own;
 use super::shard::Writer;
 use super::{Cell, Error, Format, Manifest, Place, Reached, Record, Result, Settings, finish};
 use crate::distinct::Sketch;
-use crate::ingest::Ingested;
+use crate::ingest::{Ingested, Texts};
 
 /// The category of such rows.
 pub(super) const CATEGORY: &str = "ingested";
@@ -27,6 +27,8 @@ fn record(kernel: &Ingested, number: u64) -> Option<Record> {
             "cpp" => texts.cpp.as_str().into(),
             "ir" => texts.ir.as_str().into(),
             "inputs" => texts.inputs.as_str().into(),
+            "block" => Cell::Text(texts.block.map(|size| size.to_string()).join("x")),
+            "ops" => Cell::Text(texts.ops.join(" ")),
             "types" => Cell::Text(texts.types.join(" ")),
             "level" => "run".into(),
             "split" => "train".into(),
@@ -45,12 +47,29 @@ fn record(kernel: &Ingested, number: u64) -> Option<Record> {
 pub(super) fn check(record: &Record) -> std::result::Result<u64, String> {
     let kernels = crate::ingest::ingest("kernel.py", record.text("source")).map_err(|errors| errors.to_string())?;
     let name = record.text("name");
-    let found = kernels.into_iter().find(|kernel| kernel.name == name);
-    let texts = found.ok_or("its source has no such kernel")?.outcome?;
-    if (texts.cuda.as_str(), texts.ir.as_str()) != (record.text("cuda"), record.text("ir")) {
-        return Err("its texts are not what its source gives".into());
+    // A source can have several of a name, under conditions.
+    let made: Vec<_> = kernels.into_iter().filter(|kernel| kernel.name == name).map(|kernel| kernel.outcome).collect();
+    let told = ["cuda", "cpp", "ir", "inputs"].map(|name| record.text(name));
+    let is_same = |texts: &Texts| [&texts.cuda, &texts.cpp, &texts.ir, &texts.inputs] == told;
+    match made.iter().find(|made| !matches!(made, Ok(texts) if !is_same(texts))) {
+        Some(Ok(texts)) => Ok(Sketch::new(&texts.ir, &texts.cuda).exact),
+        Some(Err(why)) => Err(why.clone()),
+        None if made.is_empty() => Err("its source has no such kernel".into()),
+        None => Err("its texts are not what its source gives".into()),
     }
-    Ok(Sketch::new(record.text("ir"), record.text("cuda")).exact)
+}
+
+/// For each kernel that passed, the first that differs from it in names and constants alone, if that is another: of such,
+/// one is a row.
+pub fn duplicates(kernels: &[Ingested]) -> Vec<Option<usize>> {
+    let mut first = std::collections::HashMap::new();
+    (kernels.iter().enumerate())
+        .map(|(n, kernel)| {
+            let texts = kernel.outcome.as_ref().ok()?;
+            let alike = *first.entry(Sketch::new(&texts.ir, &texts.cuda).exact).or_insert(n);
+            (alike != n).then_some(alike)
+        })
+        .collect()
 }
 
 /// Writes the kernels that passed as a dataset; those that differ in names and constants alone once.
@@ -69,18 +88,16 @@ pub fn write_ingested(place: &Place, kernels: &[Ingested]) -> Result<Manifest> {
     (settings.seed, settings.categories, settings.format) = (0, vec![CATEGORY.into()], Format::Parquet);
     settings.shards = 1;
     let mut writer = Writer::new(place, &settings, 0)?;
-    let mut seen = std::collections::HashSet::new();
     let mut reached = Reached { candidates: kernels.len() as u64, ..Reached::default() };
-    for kernel in kernels {
+    for (kernel, duplicate) in kernels.iter().zip(duplicates(kernels)) {
+        if duplicate.is_some() {
+            reached.duplicates += 1;
+            continue;
+        }
         let Some(record) = record(kernel, reached.distinct) else {
             writer.counts.reject("check");
             continue;
         };
-        let sketch = Sketch::new(record.text("ir"), record.text("cuda"));
-        if !seen.insert(sketch.exact) {
-            reached.duplicates += 1;
-            continue;
-        }
         writer.push(&record, &[], record.hash(), reached.distinct)?;
         reached.distinct += 1;
     }

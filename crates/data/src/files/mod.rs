@@ -41,7 +41,7 @@ pub use counts::Counts;
 pub use coverage::coverage;
 pub use extra::Extra;
 pub use finish::Manifest;
-pub use ingested::write_ingested;
+pub use ingested::{duplicates, write_ingested};
 pub use make::{Asked, Made, Part, Progress, make, settings};
 pub use pairs::{check_pairs, is_pairs};
 pub use place::Place;

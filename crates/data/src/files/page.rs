@@ -128,7 +128,7 @@ pub(super) fn page(manifest: &Manifest) -> String {
     let _ = writeln!(
         text,
         "<p>Seed {}, generator {}, checked at <code>{}</code>.</p>\n<p class=\"quiet\">{} candidates; left out: {} \
-         duplicates, {} near duplicates, {} not understood, {} that failed a check. {} structures.</p>\n\
+         duplicates, {} near duplicates, {} like rows of two splits, {} not understood, {} that failed a check. {} structures.</p>\n\
          <p class=\"quiet\">Set hash <code>{}</code></p>",
         settings.seed,
         settings.version,
@@ -136,6 +136,7 @@ pub(super) fn page(manifest: &Manifest) -> String {
         grouped(reached.candidates),
         grouped(reached.duplicates),
         grouped(reached.near),
+        grouped(reached.between),
         grouped(reached.unmade),
         grouped(counts.rejected.values().sum::<u64>()),
         grouped(reached.structures),

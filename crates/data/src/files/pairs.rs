@@ -80,6 +80,12 @@ fn files(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
     Ok(files)
 }
 
+/// The names of the files of pairs in a folder.
+pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
+    let name = |path: std::path::PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
+    Ok(files(folder)?.into_iter().filter_map(name).collect())
+}
+
 /// Whether a folder holds pairs as single files.
 pub fn is_pairs(folder: &Path) -> bool {
     files(folder).is_ok_and(|files| !files.is_empty())

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Error, Result, Settings};
-use crate::distinct::{SKETCH_BYTES, Seen, Sketch, Verdict};
+use crate::distinct::{Group, SKETCH_BYTES, Seen, Sketch, Verdict, group, side};
 use crate::{Category, Row};
 
 /// So many candidates in a row without a new one: there are no more.
@@ -28,6 +28,9 @@ pub struct Reached {
     pub duplicates: u64,
     /// Near duplicates of an earlier one.
     pub near: u64,
+    /// Like rows of two splits.
+    #[serde(default)]
+    pub between: u64,
     /// Structures of distinct programs, all that people choose freely and operators left out.
     pub structures: u64,
 }
@@ -43,7 +46,10 @@ pub(super) struct Admitted {
 }
 
 /// What is kept of admitted rows to go on after them.
-pub(super) const KEPT_BYTES: usize = 8 + SKETCH_BYTES;
+pub(super) const KEPT_BYTES: usize = 9 + SKETCH_BYTES;
+
+/// Stands for [`Group::Apart`].
+const APART: u8 = u8::MAX;
 
 /// Admits programs.
 pub(super) struct Plan {
@@ -93,7 +99,8 @@ impl Plan {
                 self.reached.unmade += 1;
                 continue;
             };
-            if let Some(cluster) = self.admit(row.index, &sketch) {
+            let group = group(&row);
+            if let Some(cluster) = self.admit(row.index, &sketch, group) {
                 let cluster = self.seen.index_of(cluster);
                 admitted.push(Admitted { row, number: self.reached.distinct - 1, cluster, sketch });
             }
@@ -108,8 +115,9 @@ impl Plan {
         Ok(admitted)
     }
 
-    fn admit(&mut self, index: u64, sketch: &Sketch) -> Option<u32> {
-        match self.seen.admit(index, sketch) {
+    fn admit(&mut self, index: u64, sketch: &Sketch, group: Group) -> Option<u32> {
+        let seed = self.seed;
+        match self.seen.admit_to(index, sketch, group, |first| side(seed, first)) {
             Verdict::New { cluster } => {
                 self.structures.insert(sketch.skeleton);
                 self.reached.distinct += 1;
@@ -125,6 +133,10 @@ impl Plan {
                 self.reached.near += 1;
                 None
             }
+            Verdict::Between => {
+                self.reached.between += 1;
+                None
+            }
         }
     }
 
@@ -132,8 +144,9 @@ impl Plan {
     pub(super) fn pass(&mut self, kept: &[u8], reached: Reached) {
         for one in kept.chunks_exact(KEPT_BYTES) {
             let index = u64::from_le_bytes(std::array::from_fn(|n| one[n]));
-            if let Some(sketch) = one[8..].first_chunk() {
-                self.admit(index, &Sketch::from_bytes(sketch));
+            let group = if one[8] == APART { Group::Apart } else { Group::Of(one[8]) };
+            if let Some(sketch) = one[9..].first_chunk() {
+                self.admit(index, &Sketch::from_bytes(sketch), group);
             }
         }
         // What was made ahead lies behind now.
@@ -146,5 +159,6 @@ impl Plan {
 /// Writes down what it takes to go past a row.
 pub(super) fn keep(row: &Admitted, kept: &mut Vec<u8>) {
     kept.extend(row.row.index.to_le_bytes());
+    kept.push(if let Group::Of(group) = group(&row.row) { group } else { APART });
     kept.extend(row.sketch.to_bytes());
 }

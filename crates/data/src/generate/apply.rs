@@ -72,7 +72,7 @@ impl Maker {
                 }
                 let a = self.once(a);
                 let op = *self.random.pick(&[Binary::Lt, Binary::Gt]);
-                let condition = self.threshold(&a, op);
+                let Some(condition) = self.threshold(&a, op) else { return self.apply(Fun::Scale, a) };
                 let other = self.apply(Fun::Scale, a.clone());
                 Term::new(Expr::choose(condition, a.e, other.e), low.min(other.low), high.max(other.high))
             }

@@ -27,6 +27,7 @@ pub fn integer_bits(m: &mut Maker) {
     }
     let name = *m.random.pick(&["h", "bits_val", "word", "mix", "key"]);
     let first = terms.remove(0);
+    let key = first.clone();
     let var = m.changing(name, first);
     let steps = 1 + m.random.below(4);
     let number = |value: i64| Expr::int_of(scalar, value);
@@ -55,6 +56,12 @@ pub fn integer_bits(m: &mut Maker) {
                     Expr::binary(Binary::BitAnd, tested, mask),
                     zero,
                 );
+                // What is known of the bits may decide it.
+                if !m.bits_go_both_ways(&odd) {
+                    let value = bits(m, scalar, vec![now], 2);
+                    m.push(Stmt::Assign(var, value));
+                    continue;
+                }
                 let then = m.block(|m| {
                     let value = bits(m, scalar, vec![now.clone()], 2);
                     m.push(Stmt::Assign(var, value));
@@ -98,6 +105,10 @@ pub fn integer_bits(m: &mut Maker) {
         m.push(Stmt::Update(var, op, other));
     }
     let value = m.read(var);
+    // Masks and shifts may have left nothing of the keys.
+    if m.bits_are_fixed(&value) {
+        m.push(Stmt::Update(var, Binary::BitXor, key));
+    }
     match m.random.below(4) {
         0 => {
             let out = m.output(Scalar::I32, &[n]);

@@ -1,28 +1,32 @@
 //! Functions, and loops within loops.
 
-use super::elementwise::{RANGES, float, line, scalars};
+use super::elementwise::{RANGES, any_condition, float, line, scalars};
 use super::maker::Maker;
 use super::names;
+use super::sample::Given;
 use super::term::{ARITHMETIC, MIXED, Op, PLAIN, Term};
 use crate::program::{Binary, Builtin, Expr, Fill, Func, Scalar, Stmt, Ty};
 
-/// A function of one to three numbers.
-fn function(m: &mut Maker, scalar: Scalar, earlier: &[(Func, usize)]) -> (Func, usize) {
-    let count = 1 + m.random.below(3);
+/// A function of one to three numbers that the kernel calls with some.
+fn function(m: &mut Maker, scalar: Scalar, earlier: &[(Func, usize)], call: &[Term]) -> (Func, usize) {
+    let count = call.len();
+    let arguments = call.iter().map(|arg| m.samples(&arg.e)).collect();
     let all = ["a", "b", "c"];
     let params: Vec<(&str, Ty)> = all[..count].iter().map(|name| (*name, scalar.into())).collect();
     let params = m.open_function(&params);
+    m.arguments = arguments;
+    // Other functions may call it with anything.
     let mut terms: Vec<Term> = params.iter().map(|e| Term::new(e.clone(), -4.0, 4.0)).collect();
-    if m.random.chance(25) {
-        let op = *m.random.pick(&[Binary::Lt, Binary::Gt]);
-        let first = terms[0].clone();
-        let condition = m.threshold(&first, op);
-        let then = m.block(|m| {
+    let op = *m.random.pick(&[Binary::Lt, Binary::Gt]);
+    let condition = if m.random.chance(25) { m.threshold(&terms[0], op) } else { None };
+    if let Some(condition) = condition {
+        let then = m.block_where(&condition, true, |m| {
             let some = m.random.pick(&terms).clone();
             let value = m.combine(vec![some], 1, 0, &PLAIN);
             let value = m.narrowed(value, 4.0);
             m.push(Stmt::Return(Some(value.e)));
         });
+        m.given.push(Given { condition: condition.clone(), holds: false });
         m.push(Stmt::If(condition, then, vec![]));
     }
     if let Some((func, arity)) = earlier.last()
@@ -48,24 +52,28 @@ fn function(m: &mut Maker, scalar: Scalar, earlier: &[(Func, usize)]) -> (Func, 
 /// Kernels that call functions.
 pub fn functions(m: &mut Maker) {
     let scalar = float(m);
-    let mut made = vec![];
-    for _ in 0..1 + m.random.below(2) {
-        let next = function(m, scalar, &made);
-        made.push(next);
-    }
     let count = 1 + m.random.below(3);
     let mut l = line(m, count, scalar);
     let mut terms = std::mem::take(&mut l.terms);
     let inputs = terms.clone();
-    for (func, arity) in &made {
-        for _ in 0..1 + m.random.below(2) {
-            let args: Vec<Expr> = (0..*arity)
-                .map(|_| {
+    let mut made = vec![];
+    for _ in 0..1 + m.random.below(2) {
+        let count = 1 + m.random.below(3);
+        let calls: Vec<Vec<Term>> = (0..1 + m.random.below(2))
+            .map(|_| {
+                let mut args = vec![];
+                for _ in 0..count {
                     let some = m.random.pick(&inputs).clone();
-                    m.narrowed(some, 4.0).e
-                })
-                .collect();
-            terms.push(Term::new(Expr::function(*func, args, scalar), -4.0, 4.0));
+                    args.push(m.narrowed(some, 4.0));
+                }
+                args
+            })
+            .collect();
+        let next = function(m, scalar, &made, &calls[0]);
+        made.push(next);
+        for args in calls {
+            let args = args.into_iter().map(|arg| arg.e).collect();
+            terms.push(Term::new(Expr::function(next.0, args, scalar), -4.0, 4.0));
         }
     }
     let unary = m.random.below(3);
@@ -119,8 +127,8 @@ pub fn nested(m: &mut Maker) {
         };
         if branch {
             let others = terms.clone();
-            let condition = super::elementwise::condition(m, &others);
-            let then = m.block(|m| {
+            let condition = any_condition(m, &others);
+            let then = m.block_where(&condition, true, |m| {
                 if depth > 1 {
                     m.count("k", Expr::int(0), Expr::int(inner_turns), 1, |m, k| {
                         let mut terms = others.clone();
@@ -131,7 +139,10 @@ pub fn nested(m: &mut Maker) {
                     body(m, others.clone());
                 }
             });
-            let otherwise = if m.random.chance(60) { m.block(|m| body(m, vec![own])) } else { vec![] };
+            let otherwise = match m.random.chance(60) {
+                true => m.block_where(&condition, false, |m| body(m, vec![own])),
+                false => vec![],
+            };
             m.push(Stmt::If(condition, then, otherwise));
         } else {
             let high = if m.random.chance(50) {

@@ -13,7 +13,10 @@ pub fn finish(mut m: Maker, category: Category) -> Program {
         let (verb, noun) = (*m.random.pick(names::VERBS), *m.random.pick(names::NOUNS));
         match m.random.below(3) {
             0 => format!("{verb}_{noun}"),
-            1 => format!("{noun}_{}", category.name()),
+            1 => match *m.random.pick(results(category)) {
+                result if result == noun => format!("{verb}_{noun}"),
+                result => format!("{noun}_{result}"),
+            },
             _ => format!("{verb}_{noun}_{}", m.random.pick(&["kernel", "step", "pass", "op", "map"])),
         }
     } else {
@@ -22,13 +25,46 @@ pub fn finish(mut m: Maker, category: Category) -> Program {
     m.finish(name)
 }
 
-/// Gives a program the sentence that says what it does.
-pub fn told(program: &mut Program) {
-    program.doc = sentence(program);
+/// What people might call that which comes out of a kernel of a category.
+fn results(category: Category) -> &'static [&'static str] {
+    match category {
+        Category::Arithmetic => &["mix", "balance", "blend", "offset"],
+        Category::Math => &["curve", "wave", "shape"],
+        Category::ExpressionTree => &["formula", "score", "model"],
+        Category::ScalarParam => &["scaled", "tuned", "adjusted"],
+        Category::ControlFlow => &["limiter", "selector", "cases"],
+        Category::Vector => &["directions", "vectors"],
+        Category::Matrix => &["transforms", "matrices"],
+        Category::Struct => &["particles", "items"],
+        Category::Physics => &["motion", "forces"],
+        Category::Stencil => &["neighbours", "smoothing", "diffusion"],
+        Category::GridTwo => &["plane", "sheet"],
+        Category::GridThree => &["volume", "voxels"],
+        Category::Image => &["pixels", "picture"],
+        Category::Atomic => &["totals", "tally"],
+        Category::GatherScatter => &["lookup", "shuffle"],
+        Category::IntegerBits => &["hash", "flags", "checksum"],
+        Category::HalfPrecision => &["half", "narrow"],
+        Category::RandomNumbers => &["noise", "trials"],
+        Category::Functions => &["pipeline", "parts"],
+        Category::Nested => &["sweep", "by_row"],
+        Category::Reduction => &["total", "summary"],
+        Category::Scan => &["prefix", "running"],
+        Category::Histogram => &["histogram", "bins", "counts"],
+        Category::SharedMemory => &["tile", "exchange"],
+        Category::WarpShuffle => &["exchange", "warps"],
+        Category::TiledMatmul => &["product", "matmul"],
+        Category::MlOps => &["layer", "training"],
+    }
+}
+
+/// Gives a program the sentence that says what it does: what it is known as, if it has a name, and its parts.
+pub fn told(program: &mut Program, known_as: &[&str]) {
+    program.doc = sentence(program, known_as);
 }
 
 /// What a program does, in a sentence made of its parts.
-fn sentence(program: &Program) -> String {
+fn sentence(program: &Program, known_as: &[&str]) -> String {
     let read: Vec<&str> =
         program.arrays.iter().filter(|array| !array.written).map(|array| array.name.as_str()).collect();
     let written: Vec<&str> =
@@ -62,16 +98,24 @@ fn sentence(program: &Program) -> String {
         parts.push(list(&words.into_iter().collect::<Vec<_>>()));
     }
     if !calls.is_empty() {
-        parts.push(list(&calls.into_iter().take(4).collect::<Vec<_>>()));
+        parts.push(list(&calls.into_iter().collect::<Vec<_>>()));
     }
-    let what = if parts.is_empty() { "copies".into() } else { parts.join(" with ") };
-    let from = if read.is_empty() { String::new() } else { format!(" of {}", list(&read)) };
+    let how = parts.join(" with ");
+    // `of` twice would say whose rows.
+    let of = if known_as.iter().any(|name| name.contains(" of ")) { "from" } else { "of" };
+    let from = if read.is_empty() { String::new() } else { format!(" {of} {}", list(&read)) };
     let with = if shape.is_empty() {
         String::new()
     } else {
         format!(", with {}", list(&shape.into_iter().collect::<Vec<_>>()))
     };
-    let mut text = format!("{what}{from} into {}{with}.", list(&written));
+    let into = list(&written);
+    let mut text = match (known_as, how.as_str()) {
+        ([], "") => format!("copies{from} into {into}{with}."),
+        ([], how) => format!("{how}{from} into {into}{with}."),
+        (names, "") => format!("{}{from} into {into}{with}.", list(names)),
+        (names, how) => format!("{}{from} into {into}: {how}{with}.", list(names)),
+    };
     if let Some(first) = text.get(..1) {
         let upper = first.to_uppercase();
         text.replace_range(..1, &upper);

@@ -3,8 +3,12 @@
 
 use super::maker::Maker;
 use super::names;
+use super::sample::Given;
 use super::term::{ARITHMETIC, Fun, MATH, MIXED, Menu, Op, PLAIN, Term};
-use crate::program::{Array, Binary, Expr, Fill, Scalar, Size, Stmt, Var};
+use crate::program::{Array, Binary, Builtin, Expr, Fill, Kind, Scalar, Size, Stmt, Var};
+
+/// Conditions that are tried before one is given up.
+const TRIES: usize = 4;
 
 /// Ranges that inputs are drawn from.
 pub const RANGES: &[(f64, f64)] =
@@ -185,20 +189,31 @@ fn small(m: &mut Maker, terms: &[Term], unary: usize, menu: &Menu) -> Term {
     m.combine(chosen, unary, 0, menu)
 }
 
-/// A condition of one or two comparisons.
-pub fn condition(m: &mut Maker, terms: &[Term]) -> Expr {
-    let (a, b) = (m.random.pick(terms).clone(), m.random.pick(terms).clone());
-    let first = m.comparison(&a, &b);
-    if m.random.chance(25) {
-        let op = *m.random.pick(&[Binary::Lt, Binary::Gt]);
-        let c = m.random.pick(terms).clone();
-        let second = m.threshold(&c, op);
-        if second != first {
+/// A condition of one or two comparisons that goes both ways where it is written; none if none is found.
+pub fn condition(m: &mut Maker, terms: &[Term]) -> Option<Expr> {
+    // What is passed by value goes one way in a whole launch, unless an element is compared with it.
+    let varied: Vec<&Term> = terms.iter().filter(|term| !m.steady(term)).collect();
+    for _ in 0..TRIES {
+        let (a, b) = (*m.random.pick(&varied), m.random.pick(terms));
+        let Some(mut made) = m.comparison(a, b) else { continue };
+        if m.random.chance(25) {
+            let op = *m.random.pick(&[Binary::Lt, Binary::Gt]);
+            let second = *m.random.pick(&varied);
             let join = *m.random.pick(&[Binary::And, Binary::Or]);
-            return Expr::binary(join, first, second);
+            if let Some(second) = m.threshold(second, op) {
+                made = Expr::binary(join, made, second);
+            }
+        }
+        if m.matters(&made) {
+            return Some(made);
         }
     }
-    first
+    None
+}
+
+/// A condition where there must be one: an element in the middle of its range divides any launch.
+pub fn any_condition(m: &mut Maker, terms: &[Term]) -> Expr {
+    condition(m, terms).unwrap_or_else(|| m.any_threshold(&terms[0], Binary::Gt))
 }
 
 /// A value that branches set.
@@ -216,9 +231,9 @@ fn branches(m: &mut Maker, line: &Line, terms: &[Term]) {
 }
 
 fn branch(m: &mut Maker, var: Var, terms: &[Term], depth: usize) {
-    let condition = condition(m, terms);
-    let side = |m: &mut Maker| {
-        m.block(|m| {
+    let Some(condition) = condition(m, terms) else { return step(m, var, terms, -8.0, 8.0) };
+    let side = |m: &mut Maker, holds: bool| {
+        m.block_where(&condition, holds, |m| {
             if depth > 1 && m.random.chance(30) {
                 branch(m, var, terms, depth - 1);
             } else {
@@ -226,8 +241,8 @@ fn branch(m: &mut Maker, var: Var, terms: &[Term], depth: usize) {
             }
         })
     };
-    let then = side(m);
-    let otherwise = if m.random.chance(65) { side(m) } else { vec![] };
+    let then = side(m, true);
+    let otherwise = if m.random.chance(65) { side(m, false) } else { vec![] };
     if then == otherwise {
         let value = m.random.pick(terms).clone();
         let more = m.block(|m| m.push(Stmt::Update(var, Binary::Add, value.e)));
@@ -241,7 +256,9 @@ fn ladder(m: &mut Maker, line: &Line, terms: &[Term]) {
     let scalar = line.scalar;
     let name = *m.random.pick(&["value", "res", "band", "gain_val", "mode"]);
     let var = m.changing(name, Expr::float(scalar, 0.0));
-    let chosen = m.random.pick(terms).clone();
+    // What is passed by value would take one way in a whole launch.
+    let varied: Vec<&Term> = terms.iter().filter(|term| !m.steady(term)).collect();
+    let chosen = (*m.random.pick(&varied)).clone();
     let steps = 2 + m.random.below(3);
     let mut cuts: Vec<f64> = vec![];
     let width = chosen.high - chosen.low;
@@ -250,18 +267,23 @@ fn ladder(m: &mut Maker, line: &Line, terms: &[Term]) {
         cuts.push((at * 16.0).round() / 16.0);
     }
     cuts.dedup();
+    let below = |cut: f64| Expr::binary(Binary::Lt, chosen.e.clone(), Expr::float(scalar, cut));
+    let given = m.given.len();
+    m.given.extend(cuts.iter().map(|cut| Given { condition: below(*cut), holds: false }));
     let mut tail = m.block(|m| {
         let value = small(m, terms, 1, &PLAIN);
         m.push(Stmt::Assign(var, value.e));
     });
     for cut in cuts.into_iter().rev() {
-        let condition = Expr::binary(Binary::Lt, chosen.e.clone(), Expr::float(scalar, cut));
-        let then = m.block(|m| {
+        let condition = below(cut);
+        m.given.pop();
+        let then = m.block_where(&condition, true, |m| {
             let value = small(m, terms, 1, &MIXED);
             m.push(Stmt::Assign(var, value.e));
         });
         tail = vec![Stmt::If(condition, then, tail)];
     }
+    m.given.truncate(given);
     tail.into_iter().for_each(|stmt| m.push(stmt));
     let value = m.read(var);
     stored(m, line, value);
@@ -270,12 +292,13 @@ fn ladder(m: &mut Maker, line: &Line, terms: &[Term]) {
 /// An instance that ends early after writing something else.
 fn early(m: &mut Maker, line: &Line, terms: &[Term]) {
     let out = m.output(line.scalar, &[line.n]);
-    let condition = condition(m, terms);
-    let then = m.block(|m| {
+    let condition = any_condition(m, terms);
+    let then = m.block_where(&condition, true, |m| {
         let value = small(m, terms, 1, &PLAIN);
         m.push(Stmt::Store(out, vec![line.i.clone()], value.e));
         m.push(Stmt::Return(None));
     });
+    m.given.push(Given { condition: condition.clone(), holds: false });
     m.push(Stmt::If(condition, then, vec![]));
     let unary = 1 + m.random.below(3);
     let value = m.combine(terms.to_vec(), unary, 20, &MIXED);
@@ -290,11 +313,12 @@ fn counted(m: &mut Maker, line: &Line, terms: &[Term]) {
     let name = *m.random.pick(&["acc", "total_sum", "state", "value"]);
     let var = m.changing(name, first);
     let turns = m.random.within(2, 8);
-    let high = if m.random.chance(40) {
+    let varied = m.random.chance(40);
+    let high = if varied {
         let chosen = m.random.pick(terms).clone();
         let wide = m.narrowed(chosen, 4.0);
-        let size = Expr::call(crate::program::Builtin::Abs, vec![wide.e]);
-        let whole = Expr::call(crate::program::Builtin::Floor, vec![size]).cast(Scalar::I32);
+        let size = Expr::call(Builtin::Abs, vec![wide.e]);
+        let whole = Expr::call(Builtin::Floor, vec![size]).cast(Scalar::I32);
         Expr::binary(Binary::Add, whole, Expr::int(turns.min(4)))
     } else {
         Expr::int(turns)
@@ -318,10 +342,10 @@ fn counted(m: &mut Maker, line: &Line, terms: &[Term]) {
             let value = m.narrowed(value, 4.0);
             m.push(Stmt::Assign(var, value.e));
         }
-        if leaves {
-            let now = Term::new(m.read(var), -6.0, 6.0);
-            let op = if m.random.chance(50) { Binary::Gt } else { Binary::Lt };
-            let condition = m.threshold(&now, op);
+        // Turns that every element has.
+        let sure = if varied { turns.min(4) } else { turns } as usize;
+        let leave = if let (true, Kind::Var(k)) = (leaves, &k.kind) { m.leaving(var, *k, sure) } else { None };
+        if let Some(condition) = leave {
             let stop = if m.random.chance(70) { Stmt::Break } else { Stmt::Continue };
             if stop == Stmt::Continue {
                 let body = m.block(|m| m.push(Stmt::Continue));
@@ -343,16 +367,23 @@ fn iterated(m: &mut Maker, line: &Line, terms: &[Term]) {
     let scalar = line.scalar;
     let chosen = m.random.pick(terms).clone();
     let start = m.narrowed(chosen, 4.0);
+    let first = start.e.clone();
     let var = m.changing("value", start.e);
     let name = *m.random.pick(&["steps", "turns", "iterations"]);
     let count = m.changing(name, Expr::int(0));
     let most = m.random.within(3, 12);
-    let limit = m.constant(0.25, 4.0);
-    let size = Expr::call(crate::program::Builtin::Abs, vec![m.read(var)]);
+    let size = Expr::call(Builtin::Abs, vec![m.read(var)]);
     let grows = m.random.chance(50);
     let op = if grows { Binary::Lt } else { Binary::Gt };
-    let limit = Expr::float(scalar, if grows { limit * 4.0 } else { limit / 4.0 });
-    let limit = if scalar == Scalar::F64 { Expr::float(scalar, if grows { 6.0 } else { 0.25 }) } else { limit };
+    // Some begin the loop, whichever way it goes.
+    let begins = m.dividing(&Term::new(Expr::call(Builtin::Abs, vec![first]), 0.0, 4.0)).filter(|at| *at > 0.0);
+    let limit = match (begins, grows) {
+        (Some(at), true) => at * *m.random.pick(&[1.0, 2.0, 4.0]),
+        (Some(at), false) => at,
+        (None, true) => 6.0,
+        (None, false) => 0.25,
+    };
+    let limit = Expr::float(scalar, limit);
     let below = Expr::binary(Binary::Lt, m.read(count), Expr::int(most));
     let condition = Expr::binary(Binary::And, Expr::binary(op, size, limit), below);
     let body = m.block(|m| {

@@ -143,6 +143,7 @@ pub fn weighted(m: &mut Maker, scalar: Scalar, terms: Vec<Term>) -> Term {
 }
 
 fn neighbourhood(m: &mut Maker, dimensions: usize) {
+    m.is_known_as("weighted neighbourhood");
     let scalar = float(m);
     let names: [&[&str]; 3] = [&["n"], &["rows", "cols"], &["depth", "rows", "cols"]];
     let most = [400, 40, 9][dimensions - 1];
@@ -264,7 +265,7 @@ fn plane(m: &mut Maker) {
     let count = m.random.below(3).min(2);
     let numbers = scalars(m, count, scalar);
     if kind == 0 {
-        // The other way round: each instance writes the transposed place.
+        m.is_known_as("transpose");
         let out = m.output(scalar, &[cols, rows]);
         let (i, j) = (m.index("i", rows), m.index("j", cols));
         let mut terms = vec![Term::new(Expr::load(a, vec![i.clone(), j.clone()], scalar), -2.0, 2.0)];

@@ -7,6 +7,7 @@ use crate::program::{Binary, Builtin, Expr, Fill, Scalar, Size, Stmt, Update};
 
 /// Counts of values in bins.
 pub fn histogram(m: &mut Maker) -> Option<Plan> {
+    m.is_known_as("histogram");
     let n = m.size("n", false, 0, 600);
     let bins = *m.random.pick(&[8u32, 10, 16, 20, 32, 50, 64]);
     let float = m.random.chance(55);
@@ -83,7 +84,7 @@ pub fn histogram(m: &mut Maker) -> Option<Plan> {
     let condition = m.random.chance(35).then(|| {
         let op = *m.random.pick(&[Binary::Gt, Binary::Lt]);
         if float {
-            m.threshold(&Term::new(key, low, high), op)
+            m.any_threshold(&Term::new(key, low, high), op)
         } else {
             Expr::binary(op, key, Expr::int(m.random.within(300, 700)))
         }

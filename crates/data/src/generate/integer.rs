@@ -64,13 +64,13 @@ impl Maker {
             9 if !same && (self.binds || a.e.operations() + b.e.operations() <= 4) => {
                 let op = *self.random.pick(&[Binary::Lt, Binary::Gt, Binary::Le, Binary::Ge]);
                 let condition = bin(op, a.e.clone(), b.e.clone());
-                let (low, high) = (a.low.min(b.low), a.high.max(b.high));
-                let shifted = self.apply_int(a);
-                return Term::new(
-                    Expr::choose(condition, shifted.e, b.e),
-                    low.min(shifted.low),
-                    high.max(shifted.high),
-                );
+                if self.matters(&condition) {
+                    let (low, high) = (a.low.min(b.low), a.high.max(b.high));
+                    let shifted = self.apply_int(a);
+                    let (low, high) = (low.min(shifted.low), high.max(shifted.high));
+                    return Term::new(Expr::choose(condition, shifted.e, b.e), low, high);
+                }
+                (a.low + b.low, a.high + b.high, Binary::Add)
             }
             _ => (a.low + b.low, a.high + b.high, Binary::Add),
         };

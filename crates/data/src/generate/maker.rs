@@ -1,10 +1,11 @@
 //! A program under construction: declares parameters and variables with names that are free, and keeps statements.
 
 use super::names::{self, Names};
+use super::sample::{Given, Values};
 use crate::Random;
 use crate::program::{
-    Array, ArrayParam, Body, Expr, Fill, Form, Func, Function, Guard, Program, Scalar, Size, SizeParam, Stmt, Style,
-    Ty, ValueParam, Var, Variable,
+    Array, ArrayParam, Body, Expr, Fill, Form, Func, Function, Guard, Kind, Program, Scalar, Size, SizeParam, Stmt,
+    Style, Ty, ValueParam, Var, Variable,
 };
 
 /// A program under construction.
@@ -20,6 +21,14 @@ pub struct Maker {
     pub binds: bool,
     /// Names of the kernel while a function is written.
     outer: Option<(Body, Vec<Vec<Stmt>>, Names)>,
+    /// While a function is written: its arguments in a call of the kernel.
+    pub arguments: Vec<Option<Values>>,
+    /// Counters of loops and how many turns those have.
+    pub counters: Vec<(Var, usize)>,
+    /// What is decided where statements are written.
+    pub given: Vec<Given>,
+    /// What the program is known as, by the names that people have for it.
+    pub known_as: Vec<&'static str>,
 }
 
 impl Maker {
@@ -44,6 +53,10 @@ impl Maker {
             open: vec![vec![]],
             binds: true,
             outer: None,
+            arguments: vec![],
+            counters: vec![],
+            given: vec![],
+            known_as: vec![],
         }
     }
 
@@ -146,9 +159,19 @@ impl Maker {
         self.open.pop().unwrap_or_default()
     }
 
+    /// Writes statements into a block of their own, where a condition holds or does not.
+    pub fn block_where(&mut self, condition: &Expr, holds: bool, write: impl FnOnce(&mut Maker)) -> Vec<Stmt> {
+        self.given.push(Given { condition: condition.clone(), holds });
+        let stmts = self.block(write);
+        self.given.pop();
+        stmts
+    }
+
     /// A loop over a range of integers; `body` is given the counter.
     pub fn count(&mut self, name: &str, low: Expr, high: Expr, step: i64, body: impl FnOnce(&mut Maker, Expr)) {
         let var = self.variable(name, Scalar::I32, false);
+        let turns = if let Kind::Int(turns) = high.kind { turns.max(1) as usize } else { 8 };
+        self.counters.push((var, turns));
         let stmts = self.block(|m| body(m, Expr::var(var, Scalar::I32)));
         self.push(Stmt::For(var, low, high, step, stmts));
     }
@@ -177,6 +200,8 @@ impl Maker {
         if let Some((outer, open, names)) = self.outer.take() {
             (self.body, self.open, self.names) = (outer, open, names);
         }
+        self.arguments.clear();
+        self.given.clear();
         let name = self.names.free(name);
         self.program.functions.push(Function { name, result: result.into(), body });
         Func(self.program.functions.len() as u8 - 1)
@@ -218,6 +243,36 @@ impl Maker {
 }
 
 impl Maker {
+    /// Notes what the program is known as.
+    pub fn is_known_as(&mut self, name: &'static str) {
+        if !self.known_as.contains(&name) {
+            self.known_as.push(name);
+        }
+    }
+
+    /// Whether a function is being written.
+    pub fn in_function(&self) -> bool {
+        self.outer.is_some()
+    }
+
+    /// The block that is being written.
+    pub fn writing(&self) -> &[Stmt] {
+        self.open.last().map_or(&[], Vec::as_slice)
+    }
+
+    /// The first value of a variable, where it was named in the blocks that are being written.
+    pub fn bound_to(&self, of: Var) -> Option<&Expr> {
+        self.open.iter().rev().flatten().find_map(|stmt| match stmt {
+            Stmt::Let(var, e) if *var == of => Some(e),
+            _ => None,
+        })
+    }
+
+    /// Whether a variable is a random number between 0 and 1, drawn in the blocks that are being written.
+    pub fn is_random(&self, of: Var) -> bool {
+        self.open.iter().flatten().any(|stmt| matches!(stmt, Stmt::Draw(var, _, None) if *var == of))
+    }
+
     /// Whether a statement written so far reads a variable.
     pub fn is_read(&self, of: &Expr) -> bool {
         let mut found = false;

@@ -2,6 +2,7 @@
 
 use super::elementwise::{RANGES, float, line, repeated, scalars};
 use super::maker::Maker;
+use super::sample::Given;
 use super::term::{Fun, MATH, MIXED, Op, Term};
 use crate::program::{Binary, Expr, Fill, Scalar, Size, Stmt, Update};
 
@@ -23,6 +24,15 @@ pub fn atomic(m: &mut Maker) {
     );
     let more = m.random.below(3);
     let first = terms[0].clone();
+    let condition = m.random.chance(45).then(|| {
+        if !ints {
+            return m.any_threshold(&first, Binary::Gt);
+        }
+        let op = *m.random.pick(&[Binary::Gt, Binary::Lt, Binary::Ge]);
+        let middle = ((first.low + first.high) / 2.0) as i64;
+        Expr::binary(op, first.e.clone(), Expr::int_of(scalar, middle))
+    });
+    m.given.extend(condition.clone().map(|condition| Given { condition, holds: true }));
     repeated(m, &mut terms, more);
     let unary = 1 + m.random.below(4);
     let value = if ints { m.combine_int(terms, unary, 15) } else { m.combine(terms, unary, 15, &MIXED) };
@@ -60,24 +70,19 @@ pub fn atomic(m: &mut Maker) {
         Scalar::U64 => Update::Add,
         _ => Update::Add,
     };
+    // Bits of one element fill up, or are gone, after a few.
+    let update = if bins == 1 && matches!(update, Update::Or | Update::And) { Update::Xor } else { update };
     // Nothing is below 0 that only ever sees larger ones.
     let update = if update == Update::Min && value.low >= 0.0 { Update::Max } else { update };
     // Of zeros nothing is left to take bits from.
     if update == Update::And {
         m.program.arrays[out.0 as usize].fill = Fill::Uniform(1e4, 1e6);
     }
+    m.given.clear();
     let step = Stmt::Atomic(update, out, vec![at], value.e);
-    if m.random.chance(45) {
-        let condition = if ints {
-            let op = *m.random.pick(&[Binary::Gt, Binary::Lt, Binary::Ge]);
-            let middle = ((first.low + first.high) / 2.0) as i64;
-            Expr::binary(op, first.e, Expr::int_of(scalar, middle))
-        } else {
-            m.threshold(&first, Binary::Gt)
-        };
-        m.push(Stmt::If(condition, vec![step], vec![]));
-    } else {
-        m.push(step);
+    match condition {
+        Some(condition) => m.push(Stmt::If(condition, vec![step], vec![])),
+        None => m.push(step),
     }
 }
 
@@ -87,7 +92,7 @@ pub fn gather_scatter(m: &mut Maker) {
     let range = *m.random.pick(RANGES);
     match m.random.below(4) {
         0 => {
-            // Reads through indices.
+            m.is_known_as("gather");
             let n = m.size("n", false, 0, 300);
             let table = m.size("m", false, 1, 50);
             let source = m.input(scalar, &[table], Fill::Uniform(range.0, range.1));
@@ -116,7 +121,7 @@ pub fn gather_scatter(m: &mut Maker) {
             m.push(Stmt::Store(out, vec![i], value.e));
         }
         1 => {
-            // Writes to places that are all different.
+            m.is_known_as("scatter");
             let n = m.size("n", false, 0, 300);
             let count = 1 + m.random.below(2);
             let inputs: Vec<_> = (0..count).map(|_| m.input(scalar, &[n], Fill::Uniform(range.0, range.1))).collect();
@@ -140,7 +145,7 @@ pub fn gather_scatter(m: &mut Maker) {
             m.push(Stmt::Store(out, vec![to], value.e));
         }
         2 => {
-            // Sums at places that may be the same.
+            m.is_known_as("sums by index");
             let n = m.size("n", false, 0, 300);
             let table = m.size("m", false, 1, 40);
             let input = m.input(scalar, &[n], Fill::Uniform(range.0, range.1));
@@ -164,6 +169,7 @@ pub fn gather_scatter(m: &mut Maker) {
 
 /// Rows of a sparse matrix: offsets, columns, values.
 fn rows(m: &mut Maker, scalar: Scalar, range: (f64, f64)) {
+    m.is_known_as("product of a sparse matrix and a vector");
     let n = m.size("rows", false, 1, 40);
     let entries = m.size("nnz", false, 0, 200);
     let columns = m.size("cols", false, 1, 30);
@@ -242,7 +248,7 @@ pub fn random_numbers(m: &mut Maker) {
     let own = own.map(|own| Term::new(Expr::load(own, vec![i.clone()], Scalar::F32), -2.0, 2.0));
     match m.random.below(4) {
         0 => {
-            // Kept or dropped.
+            m.is_known_as("dropout");
             let u = draw(m, None);
             let p = *m.random.pick(&[0.25, 0.5, 0.1, 0.75, 0.3]);
             let kept = Expr::binary(*m.random.pick(&[Binary::Lt, Binary::Ge]), u.e, Expr::float(Scalar::F32, p));
@@ -254,7 +260,7 @@ pub fn random_numbers(m: &mut Maker) {
             terms.push(Term::new(Expr::choose(kept, scaled.e, other.e), low, high));
         }
         1 => {
-            // Points that fall into a circle.
+            m.is_known_as("count of random points in a circle");
             let hits = m.changing("hits", Expr::float(Scalar::F32, 0.0));
             let turns = Expr::int(m.random.within(4, 12));
             m.count("trial", Expr::int(0), turns, 1, |m, _| {
@@ -270,7 +276,7 @@ pub fn random_numbers(m: &mut Maker) {
             terms.push(Term::new(m.read(hits), 0.0, 12.0));
         }
         2 => {
-            // A walk.
+            m.is_known_as("random walk");
             let at = m.changing("walk", own.clone().map_or(Expr::float(Scalar::F32, 0.0), |t| t.e));
             let turns = Expr::int(m.random.within(3, 10));
             let half = Expr::float(Scalar::F32, *m.random.pick(&[0.5, 0.25, 0.375]));

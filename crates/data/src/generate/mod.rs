@@ -20,17 +20,19 @@ mod names;
 mod physics;
 mod prune;
 mod reduce;
+mod sample;
 mod shared;
 mod shuffle;
 mod term;
 mod vector;
+mod words;
 
 use crate::program::{Form, Program};
 use crate::{Category, Random};
 use maker::Maker;
 
 /// The generator's version: rows of another are other rows.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The category of an index: all take turns.
 pub fn category(seed: u64, index: u64, among: &[Category]) -> Category {
@@ -72,9 +74,10 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
         Category::MlOps => return together(maker, category, ml::ml_ops),
     }
     maker.direct();
+    let known_as = std::mem::take(&mut maker.known_as);
     let mut program = describe::finish(maker, category);
     prune::prune(&mut program);
-    describe::told(&mut program);
+    describe::told(&mut program, &known_as);
     program
 }
 
@@ -82,12 +85,13 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
 fn together(mut maker: Maker, category: Category, make: impl FnOnce(&mut Maker) -> Option<block::Plan>) -> Program {
     let plan = make(&mut maker);
     maker.direct();
+    let known_as = std::mem::take(&mut maker.known_as);
     let mut program = describe::finish(maker, category);
     match plan {
         // A plan knows the program as it is.
         Some(plan) => program.form = Form::Block(plan(&program)),
         None => prune::prune(&mut program),
     }
-    describe::told(&mut program);
+    describe::told(&mut program, &known_as);
     program
 }

@@ -186,7 +186,7 @@ impl Maker {
             Op::Norm if !self.repeats(&a) || !self.repeats(&b) => self.join(Op::Sub, a, b),
             Op::Choose => {
                 let (a, b) = (self.once(a), self.once(b));
-                let condition = self.comparison(&a, &b);
+                let Some(condition) = self.comparison(&a, &b) else { return self.join(Op::Add, a, b) };
                 let (low, high) = (a.low.min(b.low), a.high.max(b.high));
                 let (a, b) = if self.random.chance(50) {
                     (self.apply(Fun::Scale, a), b)
@@ -214,25 +214,18 @@ impl Maker {
         }
     }
 
-    /// A comparison that can go either way.
-    pub fn comparison(&mut self, a: &Term, b: &Term) -> Expr {
+    /// A comparison that goes both ways, if one is found.
+    pub fn comparison(&mut self, a: &Term, b: &Term) -> Option<Expr> {
         let op = *self.random.pick(&[Binary::Lt, Binary::Gt, Binary::Le, Binary::Ge]);
         let overlap = a.high.min(b.high) - a.low.max(b.low);
         if overlap > 0.2 * (a.high - a.low).min(b.high - b.low) && overlap > 0.1 && a.e != b.e && self.random.chance(60)
         {
-            return bin(op, a.e.clone(), b.e.clone());
+            let condition = bin(op, a.e.clone(), b.e.clone());
+            if self.matters(&condition) {
+                return Some(condition);
+            }
         }
         self.threshold(a, op)
-    }
-
-    /// A comparison of a term with a number in the middle of its range.
-    pub fn threshold(&mut self, a: &Term, op: Binary) -> Expr {
-        let share = 0.25 + 0.5 * self.random.unit();
-        let at = a.low + (a.high - a.low) * share;
-        let step = 2f64.powi(((a.high - a.low).max(1e-3) / 16.0).log2().floor() as i32);
-        // No minus zero.
-        let at = (at / step).round() * step + 0.0;
-        bin(op, a.e.clone(), Expr::float(a.scalar(), at))
     }
 
     /// Whether a term may be written more than once.

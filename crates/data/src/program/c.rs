@@ -396,6 +396,13 @@ impl<'p> Printer<'p> {
             let _ = write!(out, "{name}({x}, {y})");
             return;
         }
+        let arithmetic = matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div);
+        // Compilers may keep what is within a longer expression in more bits; a conversion rounds.
+        if a.ty == Ty::Scalar(Scalar::F16) && arithmetic && around > 0 {
+            out.push_str("(_Float16)(");
+            self.binary(op, both, 0, out);
+            return out.push(')');
+        }
         let binds = binding(op);
         // Compilers warn where bits, shifts, `&&` and `||` meet others without parentheses.
         let mixed = |child: &Expr| match &child.kind {

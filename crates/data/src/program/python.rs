@@ -50,6 +50,18 @@ pub fn print(program: &Program) -> String {
     p.text
 }
 
+/// A statement of a body, its first line alone.
+pub fn line(program: &Program, body: &Body, stmt: &Stmt) -> String {
+    let mut p = Printer { program, body, text: String::new() };
+    p.block(std::slice::from_ref(stmt), 0);
+    p.text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// An expression of a body.
+pub fn expression(program: &Program, body: &Body, e: &Expr) -> String {
+    Printer { program, body, text: String::new() }.shown(e)
+}
+
 fn array_type(array: &ArrayParam, program: &Program) -> String {
     let element = array.ty.python(&program.structs);
     match array.shape.len() {

@@ -83,24 +83,17 @@ impl Expr {
         Expr::new(Kind::Part(Box::new(self), at), ty)
     }
 
-    /// The expressions directly within.
-    pub fn children(&self) -> Vec<&Expr> {
-        match &self.kind {
-            Kind::Float(_) | Kind::Int(_) | Kind::Var(_) => vec![],
-            Kind::Load(_, args) | Kind::Call(_, args) | Kind::Function(_, args) | Kind::Make(args) => {
-                args.iter().collect()
-            }
-            Kind::Unary(_, a) | Kind::Cast(a) | Kind::Part(a, _) => vec![a],
-            Kind::Binary(_, both) => both.iter().collect(),
-            Kind::Where(three) => three.iter().collect(),
-        }
-    }
-
     /// Calls `see` on this expression and all within.
     pub fn walk<'a>(&'a self, see: &mut dyn FnMut(&'a Expr)) {
         see(self);
-        for child in self.children() {
-            child.walk(see);
+        match &self.kind {
+            Kind::Float(_) | Kind::Int(_) | Kind::Var(_) => {}
+            Kind::Load(_, args) | Kind::Call(_, args) | Kind::Function(_, args) | Kind::Make(args) => {
+                args.iter().for_each(|arg| arg.walk(see));
+            }
+            Kind::Unary(_, a) | Kind::Cast(a) | Kind::Part(a, _) => a.walk(see),
+            Kind::Binary(_, both) => both.iter().for_each(|part| part.walk(see)),
+            Kind::Where(three) => three.iter().for_each(|part| part.walk(see)),
         }
     }
 

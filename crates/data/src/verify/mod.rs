@@ -76,6 +76,9 @@ pub enum Rejected {
         /// The array.
         array: String,
     },
+    /// A statement that no input reaches, or a condition that goes one way whatever they are.
+    #[error("dead code: {0}")]
+    Dead(String),
     /// NVRTC refuses the text.
     #[error("NVRTC refuses the text: {0}")]
     Compile(String),

@@ -7,7 +7,7 @@ use bornite_lang::{Given, Lowered, Request};
 
 use super::{Rejected, signature};
 use crate::Row;
-use crate::evaluate::{self, Ball, Contents, Stop, Value};
+use crate::evaluate::{self, Ball, Contents, Reached, Stop, Value};
 use crate::inputs::{INPUTS, Input, input};
 use crate::program::{Program, Scalar};
 use crate::row::request;
@@ -52,13 +52,19 @@ pub struct Expected {
 
 /// What the program of a row makes of each of its inputs.
 pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejected> {
+    let mut reached = Reached::default();
     let all: Result<Vec<Expected>, Rejected> = (0..INPUTS)
         .map(|number| {
             for attempt in 0..ATTEMPTS {
                 let input = input(program, key, number, attempt);
                 let mut after = input.arrays.clone();
-                match evaluate::run(program, &input.sizes, &input.values, &mut after) {
-                    Ok(()) => return Ok(Expected { input, after }),
+                // What a run that came to no end has reached does not count.
+                let mut more = reached.clone();
+                match evaluate::run(program, &input.sizes, &input.values, &mut after, &mut more) {
+                    Ok(()) => {
+                        reached = more;
+                        return Ok(Expected { input, after });
+                    }
                     Err(Stop::Undecided) => {}
                     Err(Stop::Invalid(what)) => return Err(Rejected::Invalid(what)),
                 }
@@ -67,23 +73,32 @@ pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejec
         })
         .collect();
     let all = all?;
+    if let Some(what) = reached.missed(program) {
+        return Err(Rejected::Dead(what));
+    }
     sharp(&all)?;
     telling(program, &all)?;
     Ok(all)
 }
 
-/// Every array that is written must show what the program does: over all inputs it neither stays as it was, nor holds one
-/// value everywhere.
+/// Elements from which on a launch counts as a large one.
+const LARGE: usize = 31;
+
+/// Every array that is written must show what the program does: over all inputs it does not stay as it was, and over the large
+/// ones it does not hold one value everywhere. Bits that fill up and functions that saturate differ in small launches alone.
 fn telling(program: &Program, all: &[Expected]) -> Result<(), Rejected> {
+    let elements = |case: &Expected| case.input.arrays.iter().map(|array| array.cells.len()).max().unwrap_or(0);
+    let large: Vec<&Expected> = all.iter().filter(|case| elements(case) >= LARGE).collect();
+    let large = if large.is_empty() { all.iter().collect() } else { large };
     for (n, array) in program.arrays.iter().enumerate().filter(|(_, array)| array.written) {
-        let cells = || all.iter().flat_map(|case| case.after[n].cells.iter().zip(&case.input.arrays[n].cells));
         let same = |a: &Value, b: &Value| match (a, b) {
-            (Value::Float(a), Value::Float(b)) => a.mid == b.mid,
+            (Value::Float(a), Value::Float(b)) => (a.mid - b.mid).abs() <= a.err + b.err,
             (a, b) => a == b,
         };
-        let first = cells().next().map(|(after, _)| after);
-        let idle = cells().all(|(after, before)| same(after, before));
-        let uniform = cells().all(|(after, _)| first.is_some_and(|first| same(after, first)));
+        let mut cells = all.iter().flat_map(|case| case.after[n].cells.iter().zip(&case.input.arrays[n].cells));
+        let idle = cells.all(|(after, before)| same(after, before));
+        let mut cells = large.iter().flat_map(|case| &case.after[n].cells);
+        let uniform = cells.next().is_none_or(|first| cells.all(|other| same(first, other)));
         if idle || uniform {
             return Err(Rejected::Constant { array: array.name.clone() });
         }
@@ -327,6 +342,29 @@ pub fn compared(found: &[Value], after: &Contents, name: &str, input: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_fills_up_in_large_launches_shows_nothing() {
+        let program = crate::generate::program(1, 0, crate::Category::Arithmetic);
+        let arrays = program.arrays.len();
+        let case = |length: usize, value: Ball| {
+            let input =
+                vec![Contents::new(vec![length as u32], vec![Scalar::F32], vec![Value::Int(0); length]); arrays];
+            let after = vec![Contents::new(vec![1], vec![Scalar::F32], vec![Value::Float(value)]); arrays];
+            Expected { input: Input { sizes: vec![], values: vec![], arrays: input }, after }
+        };
+        let exact = Ball::exact;
+        // Values of a launch over one element and of three large ones.
+        for (one, others, passes) in [
+            (exact(1.0), [exact(7.0), exact(7.0), exact(7.0)], false),
+            (exact(7.0), [exact(7.0), exact(7.0), exact(3.0)], true),
+            (exact(1.0), [exact(7.0), Ball { mid: 7.0 - 1e-7, err: 1e-6 }, exact(7.0)], false),
+        ] {
+            let cases: Vec<Expected> =
+                [(1, one)].into_iter().chain(others.map(|value| (40, value))).map(|(n, v)| case(n, v)).collect();
+            assert_eq!(telling(&program, &cases).is_ok(), passes, "{one:?} {others:?}");
+        }
+    }
 
     #[test]
     fn a_large_element_does_not_excuse_wide_bounds_of_others() {

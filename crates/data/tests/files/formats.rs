@@ -73,3 +73,21 @@ fn what_stands_beside_the_rows_is_whole() {
     assert!(header.contains("- split: train\n    path: data/train-*.parquet"), "{header}");
     assert!(header.lines().all(|line| line.contains(": ") || line.ends_with(':') || line.trim().starts_with("- ")));
 }
+
+#[test]
+fn the_card_of_pairs_says_what_their_files_have() {
+    let folder = folder("card-of-pairs");
+    let settings = bornite_data::files::Settings { format: Format::SeedJson, ..settings(40, 1) };
+    made(&folder, &settings);
+    let card = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let pair: Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.join("cuda_synth_0000.json")).unwrap()).unwrap();
+    let told = card.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0));
+    let told: Vec<&str> = told.filter(|key| *key != settings.level).collect();
+    assert_eq!(told, ["python_source", "cuda_forward", "metadata"], "{card}");
+    assert!(pair.as_object().unwrap().keys().all(|key| told.contains(&key.as_str())));
+    for word in ["## Splits", "held_out", "kernel IR", "`cpp`", "makes and checks every row"] {
+        assert!(!card.contains(word), "{word}: {card}");
+    }
+    assert!(card.contains("--format seed-json") && card.contains("structure of each pair"), "{card}");
+}

@@ -1,7 +1,7 @@
 //! What can go wrong: each is one sentence, and nothing that was made is lost.
 
 use bornite_data::Level;
-use bornite_data::files::{Asked, Dataset, Error, Part, Place, Settings, check, check_pair, make};
+use bornite_data::files::{Asked, Dataset, Error, Format, Part, Place, Settings, check, check_pair, make};
 
 use crate::{asked, folder, hash, made, seed, settings};
 
@@ -147,4 +147,44 @@ fn pairs_from_elsewhere_are_checked_too() {
     for junk in ["", "{}", "[1, 2]", "{\"python_source\": 3}"] {
         assert!(check_pair(junk).wrong.is_some(), "{junk}");
     }
+}
+
+#[test]
+fn files_that_a_loader_would_take_for_rows_are_found() {
+    for (format, copy, of) in [
+        (Format::Parquet, "data/train-00009-of-00003.parquet", "data/train-00000-of-00002.parquet"),
+        (Format::Jsonl, "data/test-copy.jsonl", "data/train-00001-of-00002.jsonl"),
+        (Format::SeedJson, "cuda_synth_9999.json", "cuda_synth_0000.json"),
+    ] {
+        let folder = folder(&format!("foreign-{}", format.name()));
+        made(&folder, &Settings { format, ..settings(40, 2) });
+        // What no loader reads is nobody's business.
+        std::fs::write(folder.join("notes.txt"), "mine").unwrap();
+        let findings = || {
+            let report = check(&Dataset::open(&folder).unwrap(), Level::Types, 2, None, &mut |_| {}).unwrap();
+            report.findings.into_iter().map(|finding| (finding.file, finding.what)).collect::<Vec<_>>()
+        };
+        assert_eq!(findings(), []);
+        std::fs::copy(folder.join(of), folder.join(copy)).unwrap();
+        let found = findings();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].0 == copy && found[0].1.contains("no file of the dataset"), "{found:?}");
+    }
+}
+
+#[test]
+fn rows_of_another_generator_are_not_called_wrong() {
+    let folder = folder("older");
+    made(&folder, &settings(40, 1));
+    let path = folder.join("manifest.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let now = format!("\"version\": {}", bornite_data::generate::VERSION);
+    assert!(text.contains(&now), "{text}");
+    std::fs::write(&path, text.replace(&now, "\"version\": 1")).unwrap();
+    let checked = || check(&Dataset::open(&folder).unwrap(), Level::Types, 2, None, &mut |_| {});
+    let error = checked().unwrap_err().to_string();
+    assert!(error.contains("have their checksums") && error.contains("version 1 of the generator"), "{error}");
+    // What is damaged is told all the same.
+    std::fs::write(folder.join("data/train-00000-of-00001.parquet"), "").unwrap();
+    assert_eq!(checked().unwrap().findings.len(), 1);
 }

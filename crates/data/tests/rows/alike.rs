@@ -1,6 +1,8 @@
 //! What is left out as a near duplicate is one, and what is not is none, by comparing all shingles of all rows.
 
-use bornite_data::distinct::{NEAR, Seen, Sketch, Verdict, shingles};
+use std::collections::BTreeMap;
+
+use bornite_data::distinct::{Group, NEAR, Seen, Sketch, Verdict, group, shingles, side};
 use bornite_data::{Category, make};
 
 use crate::{full, seed};
@@ -47,7 +49,7 @@ fn near_duplicates_are_found() {
                         // Likeness is estimated, and what may be near is left out: hence the room.
                         refused_wrongly += (most < NEAR - 0.13) as usize;
                     }
-                    Verdict::Duplicate => {}
+                    Verdict::Duplicate | Verdict::Between => {}
                 }
             }
             if verdict.is_new() {
@@ -59,4 +61,48 @@ fn near_duplicates_are_found() {
     assert!(refused > 5, "{refused}");
     assert!(missed * 100 <= kept, "{missed} of {kept} kept rows are near duplicates");
     assert!(refused_wrongly * 20 <= refused + 20, "{refused_wrongly} of {refused}");
+}
+
+#[test]
+fn splits_do_not_leak() {
+    let seed = seed();
+    let count = if full() { 100_000 } else { 6_000 };
+    let mut seen = Seen::new();
+    // Of each category and side: the rows.
+    let mut sides: BTreeMap<(Category, u8), Vec<(u64, Vec<u64>)>> = BTreeMap::new();
+    let (mut between, mut clusters) = (0, BTreeMap::new());
+    for index in 0..count {
+        let row = make(seed, index, Category::ALL).unwrap();
+        let group = group(&row);
+        let verdict = seen.admit_to(index, &Sketch::new(&row.source, &row.cuda), group, |first| side(seed, first));
+        match verdict {
+            Verdict::New { .. } if group == Group::Apart => {}
+            Verdict::New { cluster } => {
+                let side = side(seed, seen.index_of(cluster));
+                assert_eq!(*clusters.entry(cluster).or_insert(side), side);
+                let all = sides.entry((row.category, side)).or_default();
+                all.push((index, shingles(&row.source, &row.cuda)));
+            }
+            Verdict::Between => between += 1,
+            Verdict::Duplicate | Verdict::Near { .. } => {}
+        }
+    }
+    // How many rows of each rare side are so like one of another side.
+    let (mut rows, mut alike) = (0, [0; 4]);
+    for ((category, of), all) in sides.iter().filter(|((_, side), _)| *side != 0) {
+        for (index, own) in all {
+            let others = sides.iter().filter(|((other, side), _)| other == category && side != of);
+            let most = others.flat_map(|(_, all)| all).map(|(_, other)| jaccard(own, other)).fold(0.0, f64::max);
+            rows += 1;
+            for (count, limit) in alike.iter_mut().zip([0.6, 0.65, 0.7, 0.75]) {
+                *count += (most >= limit) as usize;
+            }
+            assert!(most < 0.8, "BORNITE_TEST_SEED={seed}: row {index} is {most} like one of another split");
+        }
+    }
+    println!(
+        "{rows} rows of test and validation, {between} left out between; {alike:?} share 60, 65, 70, 75 % with train"
+    );
+    assert!(rows * 100 >= count as usize, "{rows} of {count} rows are for tests");
+    assert!(alike[2] * 50 <= rows + 50, "{alike:?} of {rows}");
 }

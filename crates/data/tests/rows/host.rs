@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use bornite_data::evaluate::{Ball, Contents, Value, wrapped};
-use bornite_data::program::Scalar;
+use bornite_data::program::{Binary, Expr, Kind, Program, Scalar, Stmt, Ty};
 use bornite_data::verify::{Expected, expected};
 use bornite_data::{Category, Row};
 
@@ -170,6 +170,16 @@ fn questions(rows: &[(Row, Vec<Expected>)]) -> Vec<u8> {
 
 /// How many components were compared; or what differs.
 fn compared(folder: &Path, number: usize, rows: &[(Row, Vec<Expected>)]) -> Result<usize, String> {
+    compared_by(folder, number, rows, &differs)
+}
+
+/// How many components were compared by `differs`; or what differs.
+fn compared_by(
+    folder: &Path,
+    number: usize,
+    rows: &[(Row, Vec<Expected>)],
+    differs: &dyn Fn(&[u8], &Contents) -> Option<String>,
+) -> Result<usize, String> {
     let (file, binary) = (folder.join(format!("rows{number}.cpp")), folder.join(format!("rows{number}")));
     std::fs::write(&file, program(rows)).unwrap();
     let flags = ["-std=c++17", "-O1", "-Wno-narrowing", "-o"];
@@ -240,5 +250,77 @@ fn the_texts_for_the_host_give_what_the_evaluator_gives() {
         let found = compared(&folder, all.len(), &all[..8]).unwrap_err();
         assert!(found.contains(expected), "{found}");
     }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// What a kernel of 16-bit floats without branches gives, each operation rounded to the type; none of other kernels.
+fn rounded(program: &Program, case: &Expected) -> Option<Vec<Contents>> {
+    fn value(e: &Expr, at: usize, before: &[Contents], vars: &[f32]) -> Option<f32> {
+        let rounds = |value: f32| match e.ty {
+            Ty::Scalar(Scalar::F16) => Some(half::f16::from_f32(value).to_f32()),
+            Ty::Scalar(Scalar::BF16) => Some(half::bf16::from_f32(value).to_f32()),
+            _ => None,
+        };
+        match &e.kind {
+            Kind::Float(value) => rounds(*value as f32),
+            Kind::Var(var) => rounds(vars[var.0 as usize]),
+            Kind::Load(array, _) => match before[array.0 as usize].cells[at] {
+                Value::Float(ball) => rounds(ball.mid as f32),
+                _ => None,
+            },
+            Kind::Binary(op, both) => {
+                let (a, b) = (value(&both[0], at, before, vars)?, value(&both[1], at, before, vars)?);
+                rounds(match op {
+                    Binary::Add => a + b,
+                    Binary::Sub => a - b,
+                    Binary::Mul => a * b,
+                    _ => return None,
+                })
+            }
+            _ => None,
+        }
+    }
+    let mut after = case.input.arrays.clone();
+    for at in 0..case.input.sizes[0] as usize {
+        let mut vars = vec![0.0; program.body.vars.len()];
+        for stmt in &program.body.stmts {
+            match stmt {
+                Stmt::Let(var, e) => vars[var.0 as usize] = value(e, at, &case.input.arrays, &vars)?,
+                Stmt::Store(array, _, e) => {
+                    let stored = value(e, at, &case.input.arrays, &vars)?;
+                    after[array.0 as usize].cells[at] = Value::Float(Ball::exact(stored as f64));
+                }
+                _ => return None,
+            }
+        }
+    }
+    Some(after)
+}
+
+#[test]
+fn texts_for_the_host_round_each_operation_of_16_bit_floats() {
+    if Command::new("g++").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no g++");
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("bornite-data-half-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut all: Vec<(Row, Vec<Expected>)> = vec![];
+    for row in rows(seed(), Category::HalfPrecision, if full() { 600 } else { 120 }) {
+        let Ok(mut cases) = expected(&row.program, [row.seed, row.index]) else { continue };
+        let exact = cases.iter().map(|case| rounded(&row.program, case)).collect::<Option<Vec<_>>>();
+        if let Some(exact) = exact {
+            cases.iter_mut().zip(exact).for_each(|(case, after)| case.after = after);
+            all.push((row, cases));
+        }
+    }
+    let of = |scalar: Scalar| all.iter().filter(|(row, _)| row.program.arrays[0].ty == Ty::Scalar(scalar)).count();
+    assert!(of(Scalar::F16) > 5 && of(Scalar::BF16) > 2, "{} and {}", of(Scalar::F16), of(Scalar::BF16));
+    let exactly = |bytes: &[u8], after: &Contents| {
+        let at = bytes.chunks(2).zip(array(after).chunks(2)).position(|(a, b)| a != b)?;
+        Some(format!("component {at} has the bits {:?}, expected {:?}", &bytes[2 * at..][..2], after.cells[at]))
+    };
+    let count = compared_by(&folder, 0, &all, &exactly).unwrap_or_else(|what| panic!("{what}"));
+    println!("{} rows, {count} components", all.len());
     std::fs::remove_dir_all(&folder).unwrap();
 }

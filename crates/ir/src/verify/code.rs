@@ -181,13 +181,10 @@ impl<'a> Scope<'a> {
                     plain(text).map_err(|what| format!("a check with {what}"))?;
                 }
                 Stmt::Print { format, args } => {
-                    let holes = format.matches("{}").count();
-                    if holes != args.len() || args.len() > 16 {
-                        return Err(format!("a print of {} values with {holes} places; at most 16", args.len()));
-                    }
-                    plain(format).map_err(|what| format!("a print of {what}"))?;
-                    for arg in args {
-                        self.scalar(*arg, "a print")?;
+                    let types: Result<Vec<Scalar>, String> =
+                        args.iter().map(|arg| self.scalar(*arg, "a print")).collect();
+                    if let Some(why) = crate::print::unfit(format, &types?) {
+                        return Err(why);
                     }
                 }
             }

@@ -124,7 +124,7 @@ pub fn composites() -> Kernel {
     let pair = b.construct(u32x2, &[first]);
     b.atomic(Atomic::Xor, sums, one, pair);
     b.simple(Stmt::Fence(Scope::System));
-    b.print("instance {} of {}: {} {} 100%", &[i, n, single, determinant]);
+    b.print("instance {} of {%-5d}: {%.3f} {} 100% {%{}}", &[i, n, single, determinant]);
     b.print("done", &[]);
     b.finish().unwrap()
 }

@@ -23,6 +23,7 @@
 //! # Ok::<(), bornite_lang::Errors>(())
 //! ```
 
+mod excerpt;
 mod fixed;
 mod lower;
 mod nesting;
@@ -33,7 +34,7 @@ mod types;
 use std::path::Path;
 
 use bornite_ir::Scalar;
-use ruff_python_ast::Stmt;
+use ruff_python_ast::{Stmt, StmtImportFrom};
 use ruff_text_size::Ranged;
 
 use crate::diagnostic::Source;
@@ -75,6 +76,10 @@ pub struct Declared {
     pub line: u32,
     /// Parameters whose type is open.
     pub open: Vec<String>,
+    /// How many indices each `wp.tid()` in it gives, in the order of the text.
+    pub tid: Vec<usize>,
+    /// Its docstring, whole; empty where there is none.
+    pub doc: String,
 }
 
 fn parse(file: &str, text: &str) -> Result<File, Errors> {
@@ -121,9 +126,10 @@ impl Module {
         let text = read(path).map_err(|error| crate::LoadError::Read(path.to_owned(), error))?;
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let mut found = |name: &str| {
-            let plain = name.split('.').all(|part| part.chars().all(|c| c.is_alphanumeric() || c == '_'));
-            let file = folder.join(format!("{}.py", name.replace('.', "/")));
-            if plain { read(&file).ok().map(|text| (file.display().to_string(), text)) } else { None }
+            let plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_');
+            let path = name.split('.').all(plain).then(|| name.replace('.', "/"))?;
+            let mut files = [folder.join(format!("{path}.py")), folder.join(path).join(PACKAGE)].into_iter();
+            files.find_map(|file| Some((file.display().to_string(), read(&file).ok()?)))
         };
         Ok(Module::parse_with(&path.to_string_lossy(), &text, &mut found)?)
     }
@@ -135,10 +141,12 @@ impl Module {
         find: &mut dyn FnMut(&str) -> Option<(String, String)>,
     ) -> Result<Module, Errors> {
         let mut files = vec![parse(file, text)?];
-        let mut known: Vec<(String, usize)> = vec![];
+        // Modules by their names from the first file on, and the packages that files are in.
+        let (mut known, mut packages): (Vec<(String, usize)>, _) = (vec![], vec![String::new()]);
         let mut at = 0;
         while at < files.len() {
-            for name in imported(&files[at].suite) {
+            for import in imported(&files[at].suite) {
+                let Some(name) = resolved(&import, &packages[at]) else { continue };
                 let found = known.iter().find(|(path, _)| *path == name).map(|(_, n)| *n);
                 let number = match found {
                     Some(n) => n,
@@ -149,11 +157,13 @@ impl Module {
                         // A file that is not understood declares nothing.
                         let Ok(file) = parse(&path, &text) else { continue };
                         files.push(file);
+                        let around = name.rsplit_once('.').map_or("", |(package, _)| package);
+                        packages.push(if path.ends_with(PACKAGE) { name.clone() } else { around.to_owned() });
                         known.push((name.clone(), files.len() - 1));
                         files.len() - 1
                     }
                 };
-                files[at].imports.push((name, number));
+                files[at].imports.push((import, number));
             }
             at += 1;
         }
@@ -168,8 +178,29 @@ impl Module {
             name: func.def.name.as_str().to_owned(),
             line: self.files[0].source.line(func.def.name.range().start().to_u32()),
             open: open_parameters(&program, func),
+            tid: excerpt::tid_counts(&program, func),
+            doc: excerpt::docstring(func.def),
         })
         .collect()
+    }
+
+    /// The kernel of that number among [`Module::kernels`], alone: the text of what it needs of the file, by the names that
+    /// it and what it needs read, and the operations therein, by name. Empty if there is no such kernel.
+    ///
+    /// ```
+    /// let text = "import warp as wp\nSIDE = 4\nOTHER = 5\n\n@wp.kernel\ndef fill(x: wp.array(dtype=int)):\n    x[wp.tid()] = SIDE + 1\n";
+    /// let module = bornite_lang::python::Module::parse("fill.py", text)?;
+    /// let (alone, operations) = module.excerpt(0);
+    /// assert!(alone.contains("SIDE = 4") && !alone.contains("OTHER"));
+    /// assert_eq!(operations, ["add"]);
+    /// # Ok::<(), bornite_lang::Errors>(())
+    /// ```
+    pub fn excerpt(&self, n: usize) -> (String, Vec<String>) {
+        let program = Program::new(&self.files);
+        let mut own = program.kernels.iter().map(|&n| &program.functions[n as usize]).filter(|func| func.file == 0);
+        let Some(kernel) = own.nth(n) else { return Default::default() };
+        let excerpt = excerpt::Excerpt::new(&program, kernel);
+        (excerpt.text(), excerpt.operations(kernel).into_iter().collect())
     }
 
     /// A line of the source, from 1.
@@ -190,7 +221,12 @@ impl Module {
         let mut program = Program::new(&self.files);
         let own = program.kernels.iter().rev().copied().filter(|&n| program.functions[n as usize].file == 0);
         // Of several of a name, the last one counts.
-        let found = { own }.find(|&n| program.functions[n as usize].def.name.as_str() == plain);
+        let is_it = |n: &u32| {
+            let func = &program.functions[*n as usize];
+            let evaluator = fixed::Evaluator::new(&program, false, func.scope);
+            func.def.name.as_str() == plain && evaluator.holds(&func.under) != Some(false)
+        };
+        let found = { own }.find(is_it);
         let Some(found) = found.or_else(|| program.closure(plain)) else {
             let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
             let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };
@@ -204,6 +240,11 @@ impl Module {
                 Some(made) => types.push(made),
                 None => return Err(wrong(format!("'{arg}' is not a parameter's name and type, such as x:float32"))),
             }
+        }
+        let open = open_parameters(&program, &program.functions[found as usize]);
+        if let Some((name, _)) = types.iter().find(|(name, _)| !open.contains(name)) {
+            let which = if open.is_empty() { "none is".to_owned() } else { format!("only {}", open.join(", ")) };
+            return Err(wrong(format!("the type of '{name}' is not open in '{plain}': {which}")));
         }
         self.made(&program, found, &types, request)
     }
@@ -265,6 +306,26 @@ fn open_parameters(program: &Program<'_>, func: &Func<'_>) -> Vec<String> {
         .collect()
 }
 
+/// The file of a package itself.
+const PACKAGE: &str = "__init__.py";
+
+/// The name of a module from the first file on, of an import in a package: one dot stands for that, each more for one around.
+fn resolved(import: &str, package: &str) -> Option<String> {
+    let path = import.trim_start_matches('.');
+    let Some(up) = (import.len() - path.len()).checked_sub(1) else { return Some(path.to_owned()) };
+    let parts: Vec<&str> = package.split('.').filter(|part| !part.is_empty()).collect();
+    let kept = parts.get(..parts.len().checked_sub(up)?)?;
+    Some([kept, &[path]].concat().join("."))
+}
+
+/// How an import names a module, from where it stands.
+pub(crate) fn module_path(import: &StmtImportFrom, name: Option<&str>) -> String {
+    let dots = ".".repeat(import.level as usize);
+    let module = import.module.as_ref().map_or("", |module| module.as_str());
+    let between = if module.is_empty() || name.is_none() { "" } else { "." };
+    format!("{dots}{module}{between}{}", name.unwrap_or_default())
+}
+
 /// Paths that a file imports from, other than the dialect's.
 fn imported(suite: &[Stmt]) -> Vec<String> {
     let mut all = vec![];
@@ -272,18 +333,18 @@ fn imported(suite: &[Stmt]) -> Vec<String> {
         match stmt {
             Stmt::Import(import) => all.extend(import.names.iter().map(|alias| alias.name.as_str().to_owned())),
             Stmt::ImportFrom(import) => {
-                let module = import.module.as_ref().map_or("", |name| name.as_str());
-                if module.is_empty() {
-                    all.extend(import.names.iter().map(|alias| alias.name.as_str().to_owned()));
-                } else {
-                    all.push(module.to_owned());
+                if import.module.is_some() {
+                    all.push(module_path(import, None));
                 }
+                // What is imported may be a module of a package.
+                all.extend(import.names.iter().map(|alias| module_path(import, Some(alias.name.as_str()))));
             }
             Stmt::If(branch) => all.extend(imported(&branch.body)),
             Stmt::Try(attempt) => all.extend(imported(&attempt.body)),
             _ => {}
         }
     }
-    all.retain(|path| path != "warp" && !path.starts_with("warp.") && path != "math" && path != "numpy");
+    let foreign = ["warp", "math", "numpy", "typing", "enum"];
+    all.retain(|path| !foreign.contains(&path.split('.').next().unwrap_or(path)));
     all
 }

@@ -7,7 +7,7 @@ use ruff_python_ast::visitor::Visitor;
 use ruff_python_ast::{Expr, ExprCall, ExprList, ExprTuple, Operator, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::File;
+use super::{File, module_path};
 
 /// A handle on a function or kernel of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -122,7 +122,8 @@ pub(crate) struct Program<'a> {
 }
 
 /// Methods that change what they are called of.
-const CHANGING: [&str; 9] = ["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort", "update"];
+pub(crate) const CHANGING: [&str; 9] =
+    ["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort", "update"];
 
 /// What a decorator makes of a function or class.
 #[derive(Clone, Copy, PartialEq)]
@@ -225,7 +226,8 @@ impl<'a> Program<'a> {
                     let item = match (top, path.split_once('.')) {
                         ("warp", Some((_, rest))) if alias.asname.is_some() => Item::WarpName(rest),
                         ("warp", _) => Item::Warp,
-                        _ => match self.file_named(path, scope) {
+                        // `import package.module` gives the package its name.
+                        _ => match self.file_named(path, scope).filter(|_| alias.asname.is_some() || top == path) {
                             Some(file) => Item::File(file),
                             None => Item::Python(top),
                         },
@@ -235,28 +237,23 @@ impl<'a> Program<'a> {
             }
             Stmt::ImportFrom(import) => {
                 let module = import.module.as_ref().map_or("", |name| name.as_str());
+                let whole = self.file_named(&module_path(import, None), scope);
                 for alias in &import.names {
                     let (from, name) = (alias.name.as_str(), alias.asname.as_ref().unwrap_or(&alias.name).as_str());
                     if from == "*" {
                         self.scopes[scope].all_of_warp |= import.level == 0 && module.split('.').next() == Some("warp");
-                        if let Some(file) = self.file_named(module, scope) {
+                        if let Some(file) = whole {
                             self.import_all(file, scope);
                         }
                         continue;
                     }
-                    let item = match (import.level, module) {
-                        (0, "warp") => Item::WarpName(from),
-                        (0, path) if path.starts_with("warp.") && self.file_named(path, scope).is_none() => {
+                    let item = match (self.file_named(&module_path(import, Some(from)), scope), whole) {
+                        (Some(file), _) => Item::File(file),
+                        (None, Some(file)) => Item::FileName(file, from),
+                        _ if import.level == 0 && (module == "warp" || module.starts_with("warp.")) => {
                             Item::WarpName(from)
                         }
-                        _ => match (self.file_named(module, scope), module) {
-                            (_, "") => match self.file_named(from, scope) {
-                                Some(file) => Item::File(file),
-                                None => Item::PythonName("", from),
-                            },
-                            (Some(file), _) => Item::FileName(file, from),
-                            (None, _) => Item::PythonName(module, from),
-                        },
+                        _ => Item::PythonName(module, from),
                     };
                     self.declare(scope, name, item);
                 }
@@ -436,9 +433,14 @@ impl<'a> Program<'a> {
     }
 
     /// The file that an import names, of those that were read.
-    fn file_named(&self, path: &str, scope: usize) -> Option<usize> {
+    pub fn file_named(&self, path: &str, scope: usize) -> Option<usize> {
         let imports = &self.files[self.scopes[scope].file].imports;
         imports.iter().find(|(name, _)| name == path).map(|(_, file)| *file)
+    }
+
+    /// Whether modules of a path that begins so are imported.
+    pub fn is_package(&self, start: &str, scope: usize) -> bool {
+        self.files[self.scopes[scope].file].imports.iter().any(|(name, _)| name.starts_with(start))
     }
 
     /// `from file import *`, of what a kernel can use.

@@ -15,7 +15,7 @@ pub fn member(ty: Ty, at: u8) -> String {
     }
 }
 
-/// The upper half of a float, which few compilers for a CPU have.
+/// The upper half of a float, which few compilers for a CPU have. Each operation rounds, as CUDA's do.
 const BFLOAT: &str = "\
 struct bfloat16 {
     unsigned short bits;
@@ -32,6 +32,12 @@ struct bfloat16 {
         return value;
     }
 };
+
+static inline bfloat16 operator-(bfloat16 a) { return bfloat16(-(float)a); }
+static inline bfloat16 operator+(bfloat16 a, bfloat16 b) { return bfloat16((float)a + (float)b); }
+static inline bfloat16 operator-(bfloat16 a, bfloat16 b) { return bfloat16((float)a - (float)b); }
+static inline bfloat16 operator*(bfloat16 a, bfloat16 b) { return bfloat16((float)a * (float)b); }
+static inline bfloat16 operator/(bfloat16 a, bfloat16 b) { return bfloat16((float)a / (float)b); }
 
 ";
 

@@ -278,7 +278,7 @@ impl<'m> Lower<'m> {
         Ok(Operand::Void)
     }
 
-    /// `printf`, as the IR prints: each number in its usual form.
+    /// `printf` of a line.
     pub(super) fn print(&mut self, args: &'m [Expr], span: Span) -> Done<Operand> {
         let Some((first, rest)) = args.split_first().filter(|(first, _)| first.kind == ExprKind::Text) else {
             return self.fail(span, "'printf' needs a text first", "expected text in quotes", "");
@@ -288,33 +288,7 @@ impl<'m> Lower<'m> {
         let Some(line) = text.strip_suffix("\\n").filter(|line| !line.contains('\\')) else {
             return self.refuse(span, "a 'printf' of less or more than one line", "end the text with one \\n");
         };
-        let mut format = String::new();
-        let mut chars = line.chars().peekable();
-        let mut holes = 0;
-        while let Some(c) = chars.next() {
-            match c {
-                '%' if chars.peek() == Some(&'%') => {
-                    chars.next();
-                    format.push('%');
-                }
-                '%' => {
-                    while chars.peek().is_some_and(|c| c.is_ascii_digit() || ".+-# hlz".contains(*c)) {
-                        chars.next();
-                    }
-                    if !chars.next().is_some_and(|c| "dioufFeEgGxXc".contains(c)) {
-                        return self.refuse(span, "this conversion of 'printf'", "write %d, %u, %f or %g");
-                    }
-                    holes += 1;
-                    format += "{}";
-                }
-                c => format.push(c),
-            }
-        }
-        if holes != rest.len() {
-            let what = format!("'printf' has {holes} places for {} values", rest.len());
-            return self.fail(span, what, "", "");
-        }
-        let mut ids = vec![];
+        let (mut ids, mut types) = (vec![], vec![]);
         for arg in rest {
             let mut tree = self.rvalue(arg)?;
             // Our printer widens small integers for printf alone.
@@ -323,9 +297,18 @@ impl<'m> Lower<'m> {
             {
                 tree = inner.as_ref().clone();
             }
+            types.push(tree.scalar());
             ids.push(self.w.emit(&tree));
         }
-        self.push(Stmt::Print { format, args: ids }, span);
+        let types: Option<Vec<Scalar>> = types.into_iter().collect();
+        let Some(types) = types.filter(|types| types.len() <= 16) else {
+            return self.fail(span, "'printf' prints numbers, at most 16", "", "print the members one by one");
+        };
+        match bornite_ir::print_of_c(line, &types) {
+            Ok(format) if format.len() <= 200 => self.push(Stmt::Print { format, args: ids }, span),
+            Ok(_) => return self.fail(span, "a 'printf' of more than 200 letters", "", "print it in parts"),
+            Err(why) => return self.fail(span, format!("'printf': {why}"), "", ""),
+        }
         Ok(Operand::Void)
     }
 }

@@ -1,13 +1,15 @@
 //! What is known when a kernel is made: constants, types and functions, found by evaluating Python's expressions.
 
 mod compute;
+mod given;
 
 use bornite_ir::{Scalar, Value};
-use ruff_python_ast::{Expr, ExprCall, ExprGenerator, ExprList, ExprListComp, ExprTuple, Number, UnaryOp};
+use ruff_python_ast::{Expr, ExprGenerator, ExprList, ExprListComp, ExprTuple, Number, UnaryOp};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
-use crate::python::program::{FuncId, Given, Giving, Item, Program, Under};
+use crate::python::program::{FuncId, Item, Program};
 use crate::python::types::{Among, Pattern, Ty, type_named};
+use given::OF_A_RUN;
 
 /// A value that is known.
 #[derive(Clone, PartialEq, Debug)]
@@ -79,9 +81,6 @@ impl Fixed {
 
 /// Names that are looked up before those of the program: variables of a kernel, for `wp.static`.
 pub(crate) type Locals<'l> = &'l dyn Fn(&str) -> Option<Fixed>;
-
-/// What is said of what cannot be known.
-const OF_A_RUN: &str = ": what it is only a run of the file tells";
 
 /// Evaluations within evaluations: constants that are defined by each other would never end.
 const MAX_STEPS: u32 = 64;
@@ -262,82 +261,6 @@ impl<'p> Evaluator<'p, '_> {
         Ok(found)
     }
 
-    /// What a name was given last. Kernels are made when they are launched: they see what it is at the end, and a constant
-    /// sees what others are where it stands.
-    fn given(&self, all: &[Given<'p>], scope: usize, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
-        let seen = |given: &&Given<'p>| self.before.is_none_or(|(of, end)| of != scope || given.at.end() <= end);
-        let of_a_run = |why: &str| self.unknown(at, format!("'{name}' {why}{OF_A_RUN}"));
-        for given in all.iter().rev().filter(seen) {
-            let within = Evaluator { before: Some((scope, given.at.start())), ..self.within(scope) };
-            match within.holds(&given.under) {
-                Some(true) => {}
-                Some(false) => continue,
-                None => return of_a_run("is assigned under a condition"),
-            }
-            let found = match given.value {
-                Giving::Whole(value) => within.eval(value),
-                Giving::Part(value, n) => within.eval(value).and_then(|found| match found {
-                    Fixed::List(all) if n < all.len() => Ok(all[n].clone()),
-                    _ => self.unknown(at, format!("the value of '{name}' is not known beforehand")),
-                }),
-                Giving::More(op, value) => {
-                    let before = within.given(all, scope, name, at)?;
-                    within.eval(value).and_then(|more| within.binary(op, &before, &more, value))
-                }
-                Giving::Parameter(def, n) => return within.parameter(def, n, name, at),
-                Giving::Unknown(why) => return of_a_run(why),
-            };
-            return found.map_err(|(_, what)| (at.range(), what));
-        }
-        self.unknown(at, format!("'{name}' has no value"))
-    }
-
-    /// Whether all conditions are as they have to be; `None` if that is not known.
-    fn holds(&self, under: &Under<'p>) -> Option<bool> {
-        let holds = |(condition, wanted): &(&Expr, bool)| {
-            let found = if is_main(condition) { Some(false) } else { self.eval(condition).ok()?.truth() };
-            Some(found? == *wanted)
-        };
-        let all: Vec<Option<bool>> = under.iter().map(holds).collect();
-        if all.contains(&Some(false)) { Some(false) } else { all.into_iter().collect::<Option<Vec<_>>>().map(|_| true) }
-    }
-
-    /// A parameter of a function around a kernel: what it is by default, or what a call in the file gives it.
-    fn parameter(
-        &self,
-        def: &'p ruff_python_ast::StmtFunctionDef,
-        n: usize,
-        name: &str,
-        at: &Expr,
-    ) -> Result<Fixed, Unknown> {
-        let file = self.program.scopes[self.scope].file;
-        let outer = self.within(file);
-        let calls = self.program.calls.get(file).and_then(|calls| calls.get(def.name.as_str()));
-        let calls = calls.map_or(&[][..], Vec::as_slice);
-        let is_of =
-            |call: &&ExprCall| matches!(call.func.as_ref(), Expr::Name(of) if of.id.as_str() == def.name.as_str());
-        // The call that made the kernel, if it is asked for by the name of what that gave; any other else.
-        let calls = match &self.program.around {
-            Some(call) if is_of(call) => std::slice::from_ref(call),
-            _ => calls,
-        };
-        let given = |call: &&'p ExprCall| {
-            let named = call.arguments.find_keyword(name).map(|keyword| &keyword.value);
-            named.or(call.arguments.args.get(n)).and_then(|value| outer.eval(value).ok())
-        };
-        if let Some(found) = calls.iter().find_map(given) {
-            return Ok(found);
-        }
-        let default = def.parameters.iter_non_variadic_params().nth(n).and_then(|p| p.default.as_deref());
-        match default {
-            Some(value) => outer.eval(value).map_err(|(_, what)| (at.range(), what)),
-            None => self.unknown(
-                at,
-                format!("'{name}' is a parameter of '{}' around it, whose value is not known", def.name.as_str()),
-            ),
-        }
-    }
-
     pub fn attribute(&self, of: Fixed, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
         match of {
             Fixed::Warp => self.warp(name, at),
@@ -350,6 +273,21 @@ impl<'p> Evaluator<'p, '_> {
                 ("typing", "Any") => Ok(Fixed::Type(Pattern::Any)),
                 ("typing" | "collections.abc" | "collections", "Callable") => Ok(Fixed::Type(Pattern::Function)),
                 ("math" | "numpy", _) => Ok(Fixed::Builtin(name.into())),
+                (package, name)
+                    if let Some(file) = self.program.file_named(&format!("{package}.{name}"), self.scope) =>
+                {
+                    Ok(Fixed::File(file))
+                }
+                (package, name) if self.program.is_package(&format!("{package}.{name}."), self.scope) => {
+                    Ok(Fixed::Module(format!("{package}.{name}")))
+                }
+                // `import package` and `import package.module` give one name.
+                (package, name)
+                    if let Some(file) = self.program.file_named(package, self.scope)
+                        && let Some((item, scope)) = self.program.lookup(name, file) =>
+                {
+                    self.within(scope).item(item, scope, name, at)
+                }
                 ("func_native", _) => self.unknown(at, format!("'{name}' is written in C++ (func_native)")),
                 (_, _) => Ok(Fixed::Python(format!("{module}.{name}"))),
             },
@@ -488,12 +426,6 @@ impl<'p> Evaluator<'p, '_> {
             _ => self.unknown(at, "the type of an array's elements is expected"),
         }
     }
-}
-
-/// Whether a condition is that the file is run by itself, which kernels of it need not be.
-fn is_main(condition: &Expr) -> bool {
-    let Expr::Compare(compare) = condition else { return false };
-    matches!(compare.left.as_ref(), Expr::Name(name) if name.id.as_str() == "__name__")
 }
 
 /// A number as a scalar; integers by wrapping, from floats by cutting off.

@@ -154,7 +154,11 @@ impl<'p> Lower<'p> {
                 Ok(Val::Fixed(Fixed::Type(Pattern::of(run.ty))))
             }
             _ => {
-                let hint = "functions for kernels are decorated with @wp.func".to_owned();
+                let mut hint = "functions for kernels are decorated with @wp.func".to_owned();
+                if let Some((module, _)) = name.rsplit_once('.').filter(|(module, _)| !module.is_empty()) {
+                    hint +=
+                        &format!(", and read from files beside this one: there is no {}.py", module.replace('.', "/"));
+                }
                 let what = format!("'{name}' is not a function of the dialect");
                 self.fail(call.func.as_ref(), what, "cannot be called in a kernel", Some(hint))
             }

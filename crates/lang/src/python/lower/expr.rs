@@ -72,6 +72,9 @@ impl<'p> Lower<'p> {
         match self.fixed(at, true) {
             Ok(fixed) => self.constant_val(fixed, at),
             Err((_, what)) => {
+                if self.program.lookup(name, self.frame().func.scope).is_some() {
+                    return self.fail(at, what, "not known beforehand", Some("pass it as a parameter".into()));
+                }
                 let close = self.similar(name);
                 self.fail(at, what, "unknown name", close.map(|close| format!("there is '{close}'")))
             }
@@ -85,7 +88,7 @@ impl<'p> Lower<'p> {
         let globals = self.program.scopes.first().into_iter().flat_map(|scope| scope.names.keys().copied());
         names
             .chain(globals)
-            .filter(|other| distance(name, other) <= 1 + name.len() / 4)
+            .filter(|other| distance(name, other) <= name.chars().count().div_ceil(4).min(name.len() / 2))
             .min_by_key(|other| distance(name, other))
             .map(str::to_owned)
     }

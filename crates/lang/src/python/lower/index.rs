@@ -4,7 +4,7 @@ use bornite_ir::{ExprId, Op, Scalar, Type, Value};
 use ruff_python_ast::Expr;
 use ruff_text_size::Ranged;
 
-use super::value::{Array, Axis, Element, Run, Step, Val};
+use super::value::{Array, Axis, Element, Run, Several, Step, Val};
 use super::{Lower, Lowers};
 use crate::python::fixed::Fixed;
 use crate::python::types::{I32, Ty};
@@ -228,8 +228,8 @@ impl<'p> Lower<'p> {
                 Ok(Step::Part(place as u32, Ty::Scalar(s)))
             }
             (Ty::Quat(s), Some(place)) => Ok(Step::Part(place as u32, Ty::Scalar(s))),
-            (Ty::Transform(s), _) if name == "p" => Ok(Step::Several(0, 1, 3, Ty::Vector(s, 3))),
-            (Ty::Transform(s), _) if name == "q" => Ok(Step::Several(3, 1, 4, Ty::Quat(s))),
+            (Ty::Transform(s), _) if name == "p" => Ok(Step::Several(Several::row(0, 1, 3), Ty::Vector(s, 3))),
+            (Ty::Transform(s), _) if name == "q" => Ok(Step::Several(Several::row(3, 1, 4), Ty::Quat(s))),
             _ => {
                 let ty = self.type_name(of);
                 let swizzle = name.len() > 1 && name.chars().all(|c| "xyzwrgba".contains(c));
@@ -254,11 +254,13 @@ impl<'p> Lower<'p> {
                     let (r0, row_by, rn) = self.span_of(r, rows, at_r)?;
                     let (c0, column_by, cn) = self.span_of(c, columns, at_c)?;
                     let first = r0 * columns as u32 + c0;
-                    return match (rn, cn) {
-                        (None, Some(n)) => Ok(Step::Several(first, column_by, n, Ty::Vector(s, n as u8))),
-                        (Some(n), None) => Ok(Step::Several(first, row_by * columns as i32, n, Ty::Vector(s, n as u8))),
-                        _ => self.fail(slice, "a part of a matrix that is a matrix".into(), "a row or column", None),
+                    let by = [row_by * columns as i32, column_by];
+                    let ty = match (rn, cn) {
+                        (Some(rows), Some(columns)) => Ty::Matrix(s, rows as u8, columns as u8),
+                        (one, other) => Ty::Vector(s, one.or(other).unwrap_or(1) as u8),
                     };
+                    let count = [rn.unwrap_or(1), cn.unwrap_or(1)];
+                    return Ok(Step::Several(Several { first, by, count }, ty));
                 }
                 let (r, c) = (self.component(r, rows, at_r)?, self.component(c, columns, at_c)?);
                 match (self.known_int(&r), self.known_int(&c)) {
@@ -273,9 +275,15 @@ impl<'p> Lower<'p> {
             (Ty::Matrix(s, rows, columns), 1) => {
                 let Some((val, at)) = indices.pop() else { return self.fail(slice, "no index".into(), "", None) };
                 let row = Ty::Vector(s, columns);
+                if matches!(val, Val::Slice(_)) {
+                    let (first, by, n) = self.span_of(val, rows, at)?;
+                    let (by, count) = ([by * columns as i32, 1], [n.unwrap_or(1), columns as u32]);
+                    let part = Several { first: first * columns as u32, by, count };
+                    return Ok(Step::Several(part, Ty::Matrix(s, count[0] as u8, columns)));
+                }
                 let run = self.component(val, rows, at)?;
                 match self.known_int(&run) {
-                    Some(n) => Ok(Step::Several(n as u32 * columns as u32, 1, columns as u32, row)),
+                    Some(n) => Ok(Step::Several(Several::row(n as u32 * columns as u32, 1, columns as u32), row)),
                     None => Ok(Step::Computed(run.id, row)),
                 }
             }
@@ -285,7 +293,7 @@ impl<'p> Lower<'p> {
                 if matches!(val, Val::Slice(_)) {
                     let (first, by, n) = self.span_of(val, count, at)?;
                     let n = n.unwrap_or(1);
-                    return Ok(Step::Several(first, by, n, Ty::Vector(s, n as u8)));
+                    return Ok(Step::Several(Several::row(first, by, n), Ty::Vector(s, n as u8)));
                 }
                 let run = self.component(val, count, at)?;
                 match self.known_int(&run) {
@@ -365,9 +373,8 @@ impl<'p> Lower<'p> {
         for step in path {
             let id = match *step {
                 Step::Part(n, _) => self.extracted(run.id, n),
-                Step::Several(first, by, count, ty) => {
-                    let parts: Vec<ExprId> =
-                        (0..count).map(|n| self.extracted(run.id, (first as i32 + n as i32 * by) as u32)).collect();
+                Step::Several(several, ty) => {
+                    let parts: Vec<ExprId> = several.places().map(|n| self.extracted(run.id, n)).collect();
                     let ty = self.ir_type(ty, at)?;
                     self.w.b.construct(ty, &parts)
                 }
@@ -419,11 +426,11 @@ impl<'p> Lower<'p> {
         };
         Ok(match *step {
             Step::Part(n, _) => self.w.b.insert(whole.id, n, part),
-            Step::Several(first, by, count, _) => {
+            Step::Several(several, _) => {
                 let mut id = whole.id;
-                for n in 0..count {
-                    let one = self.extracted(part, n);
-                    id = self.w.b.insert(id, (first as i32 + n as i32 * by) as u32, one);
+                for (n, place) in several.places().enumerate() {
+                    let one = self.extracted(part, n as u32);
+                    id = self.w.b.insert(id, place, one);
                 }
                 id
             }

@@ -8,6 +8,7 @@ use super::value::{Array, Axis, Run, Val};
 use super::{Lower, Lowers, Noted, ir_name};
 use crate::Given;
 use crate::lower::Tree;
+use crate::python::excerpt::tid_counts;
 use crate::python::program::Func;
 use crate::python::types::{Pattern, Ty};
 
@@ -175,7 +176,8 @@ impl<'p> Lower<'p> {
         let at = self.frame().at;
         if self.request.dims.is_empty() {
             // Known to the call only: the number of instances, and each size where there are several.
-            let rank = self.frames.last().map_or(1, |frame| tid_rank(&frame.func.def.body));
+            let counts = self.frames.last().map(|frame| tid_counts(self.program, frame.func));
+            let rank = counts.into_iter().flatten().max().unwrap_or(1).min(4);
             let (count, id) = self.sized("launch_count".into(), "the number of instances of the launch", &at)?;
             self.w.b.count(count);
             self.launch = vec![id];
@@ -225,25 +227,4 @@ fn chosen(pattern: &Pattern, ty: Ty) -> Pattern {
         other if other.exact().is_none() => Pattern::of(ty),
         other => other.clone(),
     }
-}
-
-/// How many indices `wp.tid()` is asked for in a kernel.
-fn tid_rank(body: &[ruff_python_ast::Stmt]) -> usize {
-    use ruff_python_ast::Stmt;
-    use ruff_python_ast::visitor::{Visitor, walk_stmt};
-    struct Ranks(usize);
-    impl<'a> Visitor<'a> for Ranks {
-        fn visit_stmt(&mut self, stmt: &'a Stmt) {
-            if let Stmt::Assign(assign) = stmt
-                && let (Some(Expr::Tuple(all)), Expr::Call(call)) = (assign.targets.first(), assign.value.as_ref())
-                && matches!(call.func.as_ref(), Expr::Attribute(a) if a.attr.as_str() == "tid")
-            {
-                self.0 = self.0.max(all.elts.len());
-            }
-            walk_stmt(self, stmt);
-        }
-    }
-    let mut ranks = Ranks(1);
-    ruff_python_ast::visitor::walk_body(&mut ranks, body);
-    ranks.0.min(4)
 }

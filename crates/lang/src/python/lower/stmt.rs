@@ -7,8 +7,8 @@ use ruff_text_size::Ranged;
 use super::names::{Back, Turn};
 use super::value::{Run, Val};
 use super::{Lower, Lowers, Noted};
-use crate::python::fixed::Fixed;
-use crate::python::types::Ty;
+use crate::python::fixed::{Evaluator, Fixed};
+use crate::python::types::{Pattern, Ty};
 
 impl<'p> Lower<'p> {
     pub(super) fn body(&mut self, body: &'p [Stmt]) -> Lowers<bool> {
@@ -187,12 +187,44 @@ impl<'p> Lower<'p> {
 
     /// What a return statement gives.
     fn returned(&mut self, back: &'p StmtReturn) -> Lowers<Vec<Val>> {
-        let Some(value) = &back.value else { return Ok(vec![]) };
-        Ok(match self.eval(value)? {
-            Val::Tuple(all) => all,
-            Val::Fixed(Fixed::None) => vec![],
-            one => vec![one],
-        })
+        let vals = match &back.value {
+            None => vec![],
+            Some(value) => match self.eval(value)? {
+                Val::Tuple(all) => all,
+                Val::Fixed(Fixed::None) => vec![],
+                one => vec![one],
+            },
+        };
+        self.check_annotated(&vals, back)?;
+        Ok(vals)
+    }
+
+    /// A function gives what its annotation says, if it has one.
+    fn check_annotated(&mut self, vals: &[Val], back: &StmtReturn) -> Lowers {
+        let (func, prelude) = (self.frame().func, self.frame().prelude);
+        let Some(returns) = func.def.returns.as_deref().filter(|_| !prelude) else { return Ok(()) };
+        let said = match Evaluator::new(self.program, false, func.scope).eval(returns) {
+            Ok(Fixed::Type(Pattern::Tuple(all))) => all,
+            Ok(Fixed::Type(one)) => vec![one],
+            Ok(Fixed::None) => vec![],
+            _ => return Ok(()),
+        };
+        let types: Option<Vec<Ty>> = (vals.iter())
+            .map(|val| match val {
+                Val::Run(run) => Some(run.ty),
+                Val::Element(element) => Some(element.ty()),
+                _ => None,
+            })
+            .collect();
+        // What has no type of a number is looked at where it is used.
+        let Some(types) = types else { return Ok(()) };
+        let fits = |(said, ty): (&Pattern, &Ty)| said.exact().is_none_or(|exact| exact == *ty);
+        if said.len() == types.len() && said.iter().zip(&types).all(fits) {
+            return Ok(());
+        }
+        let names: Vec<String> = types.iter().map(|ty| self.type_name(*ty)).collect();
+        let what = format!("the function returns ({}), and its annotation says otherwise", names.join(", "));
+        self.fail(back, what, "of another type", Some("convert it, or change what stands behind '->'".into()))
     }
 
     /// All returns of a function give the same types.

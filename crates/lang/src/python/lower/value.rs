@@ -49,13 +49,35 @@ impl Array {
     }
 }
 
+/// Rows and columns of components: the first of them, distances and how many, of rows and within one.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Several {
+    pub first: u32,
+    pub by: [i32; 2],
+    pub count: [u32; 2],
+}
+
+impl Several {
+    /// A single row.
+    pub fn row(first: u32, by: i32, count: u32) -> Several {
+        Several { first, by: [0, by], count: [1, count] }
+    }
+
+    /// The numbers of the components.
+    pub fn places(self) -> impl Iterator<Item = u32> {
+        let Several { first, by, count } = self;
+        let row = move |r: u32| (0..count[1]).map(move |c| (first as i32 + r as i32 * by[0] + c as i32 * by[1]) as u32);
+        (0..count[0]).flat_map(row)
+    }
+}
+
 /// A step into a value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Step {
     /// A field of a struct, or a component that is known.
     Part(u32, Ty),
-    /// Several components that are known: first, distance, how many.
-    Several(u32, i32, u32, Ty),
+    /// Several components that are known.
+    Several(Several, Ty),
     /// A component or row by an index that is only known in the run.
     Computed(ExprId, Ty),
 }
@@ -63,7 +85,7 @@ pub(crate) enum Step {
 impl Step {
     pub fn ty(self) -> Ty {
         match self {
-            Step::Part(_, ty) | Step::Several(_, _, _, ty) | Step::Computed(_, ty) => ty,
+            Step::Part(_, ty) | Step::Several(_, ty) | Step::Computed(_, ty) => ty,
         }
     }
 }

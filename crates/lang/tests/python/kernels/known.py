@@ -1,5 +1,6 @@
 """What a file says beforehand: the order of its statements, conditions, functions around kernels; and arguments by name."""
 
+import enum
 import math
 
 import warp as wp
@@ -40,6 +41,13 @@ class Config:
 
 Config.size = 8
 
+class Shape(enum.IntEnum):
+    ROUND = enum.auto()
+    SQUARE = enum.auto()
+    LONG = 7
+    LAST = enum.auto()
+
+
 NINE = 1.0 // 0.1
 REST = 1.0 % 0.1
 BIG = int(1e10)
@@ -76,6 +84,7 @@ def ordered(out: wp.array[int], wide: wp.array[wp.int64]):
     out[5] = wp.static(Config.size)
     out[6] = MOST + SUM + LEAST
     out[7] = DOWN * 10 + UP + EVEN
+    out[8] = Shape.ROUND * 100 + Shape.SQUARE * 10 + Shape.LAST
     wide[0] = wp.int64(BIG)
     wide[1] = wp.int64(-3000000000)
     wide[2] = wp.int64(-9007199254740993)
@@ -143,7 +152,7 @@ def named(out: wp.array[float], v: wp.array[wp.vec3], p: wp.array[float]):
 
 
 LAUNCHES = {
-    "ordered": {"dim": 1, "out": 8, "wide": 3, "check": "exact"},
+    "ordered": {"dim": 1, "out": 9, "wide": 3, "check": "exact"},
     "exact": {"dim": 1, "out": 6, "vectors": 1, "y": 1, "check": "exact"},
     "by_default": {"dim": 1, "out": 3, "check": "exact"},
     "by_place": {"dim": 1, "out": 3, "check": "exact"},

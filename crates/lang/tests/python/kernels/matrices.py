@@ -120,7 +120,22 @@ def points(m: wp.mat44, p: wp.array[wp.vec3], out: wp.array[wp.vec3], dirs: wp.a
 
 
 A = [16, -1, 1]
+@wp.kernel
+def blocks(a: wp.array[wp.mat33], out: wp.array[wp.mat33], small: wp.array[wp.mat22], y: wp.array2d[float]):
+    i = wp.tid()
+    m = a[i]
+    small[i] = m[1:3, 0:2]
+    rows = m[:2]
+    y[i, 0] = rows[1, 2]
+    turned = m[::-2, 0:3:2]
+    y[i, 1] = turned[0, 0] * 10.0 + turned[1, 1]
+    m[0:2, 1:3] = wp.mat22(1.0, 2.0, 3.0, 4.0)
+    m[1:3, 0] += wp.vec2(1.0, 2.0)
+    out[i] = m
+
+
 LAUNCHES = {
+    "blocks": {"dim": 4, "a": [4, -1, 1], "out": 4, "small": 4, "y": (4, 2), "check": "exact"},
     "products": {"dim": 16, "a": A, "b": A, "v": A, "out": (16, 11), "ends": (16, 3), "check": "near 1e-6"},
     "elements": {"dim": 16, "a": A, "out": 16, "rows": 16, "check": "exact"},
     "constructors": {"dim": 16, "x": A, "out": (16, 7), "check": "exact"},

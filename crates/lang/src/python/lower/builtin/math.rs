@@ -117,32 +117,16 @@ pub(super) fn clamp<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) 
 
 /// `where(condition, a, b)`.
 pub(super) fn choose<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    chosen(lower, given, at, false)
-}
-
-/// `select(condition, b, a)`: what holds where the condition does not comes first.
-pub(super) fn select<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    chosen(lower, given, at, true)
-}
-
-fn chosen<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr, swapped: bool) -> Made {
-    let (first, second) =
-        if swapped { ("value_if_false", "value_if_true") } else { ("value_if_true", "value_if_false") };
-    let (Some((cond, c_at)), Some((a, a_at)), Some((b, b_at))) =
-        (given.take(0, "cond"), given.take(1, first), given.take(2, second))
-    else {
-        return Ok(None);
-    };
-    let condition = lower.truth(cond, c_at)?;
-    if let (Val::Array(x), Val::Array(y)) = (&a, &b)
+    let [(cond, c_at), (a, a_at), (b, b_at)] = &given.args[..] else { return Ok(None) };
+    let condition = lower.truth(cond.clone(), *c_at)?;
+    if let (Val::Array(x), Val::Array(y)) = (a, b)
         && x == y
     {
-        return Ok(Some(a));
+        return Ok(Some(a.clone()));
     }
-    let (a, b) = (lower.value(a, a_at)?, lower.value(b, b_at)?);
+    let (a, b) = (lower.value(a.clone(), *a_at)?, lower.value(b.clone(), *b_at)?);
     lower.alike(&a, &b, at)?;
-    let (a_id, b_id) = if swapped { (b.id, a.id) } else { (a.id, b.id) };
-    made(lower.choose(condition, a_id, b_id), a.ty)
+    made(lower.choose(condition, a.id, b.id), a.ty)
 }
 
 /// Whether a test holds for any component, or all.

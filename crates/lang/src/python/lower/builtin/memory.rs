@@ -228,75 +228,59 @@ fn scalars(lower: &mut Lower<'_>, run: &Run) -> Vec<ExprId> {
     }
 }
 
-pub(super) fn print<'p>(lower: &mut Lower<'p>, given: &Given<'p>, _: &'p Expr) -> Made {
-    let mut format = String::new();
+pub(super) fn print<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+    let mut words = vec![];
     let mut args = vec![];
     for (val, at) in &given.args {
-        if !format.is_empty() {
-            format.push(' ');
-        }
         match val {
-            Val::Fixed(Fixed::Text(text)) => format += &plain(text),
+            Val::Fixed(Fixed::Text(text)) => words.push(plain(text)),
             val => {
                 let run = lower.value(val.clone(), *at)?;
+                let hole = if run.ty.is_float() { "{%g}" } else { "{}" };
                 let parts = scalars(lower, &run);
-                format += &vec!["{}"; parts.len()].join(" ");
+                words.extend(vec![hole.to_owned(); parts.len()]);
                 args.extend(parts);
             }
         }
     }
-    for chunk in lines(&format, args) {
-        lower.w.b.print(chunk.0, &chunk.1);
+    let format = words.join(" ");
+    if args.len() <= 16 && format.len() <= 200 {
+        lower.w.b.print(format, &args);
+    } else if args.len() == words.len() {
+        // A print holds at most 16 values.
+        for (holes, args) in words.chunks(16).zip(args.chunks(16)) {
+            lower.w.b.print(holes.join(" "), args);
+        }
+    } else {
+        return lower.fail(at, "a print of more than 200 letters or 16 values".into(), "print it in parts", None);
     }
     none()
 }
 
-/// A print holds at most 16 values.
-fn lines(format: &str, args: Vec<ExprId>) -> Vec<(String, Vec<ExprId>)> {
-    if args.len() <= 16 {
-        return vec![(format.chars().take(200).collect(), args)];
-    }
-    args.chunks(16).map(|chunk| (vec!["{}"; chunk.len()].join(" "), chunk.to_vec())).collect()
-}
-
 fn plain(text: &str) -> String {
     let kept = text.chars().filter(|c| !c.is_control() && *c != '"' && *c != '\\');
-    kept.take(100).collect::<String>().replace("{}", "")
+    kept.collect::<String>().replace('{', "{%{}")
 }
 
 pub(super) fn printf<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
     let Some((Val::Fixed(Fixed::Text(text)), _)) = given.args.first() else {
         return lower.fail(at, "printf takes a string first".into(), "", None);
     };
-    let mut format = String::new();
-    let mut holes = 0;
-    let mut letters = text.chars().peekable();
-    while let Some(c) = letters.next() {
-        match c {
-            '%' if letters.peek() == Some(&'%') => {
-                letters.next();
-                format.push('%');
-            }
-            '%' => {
-                while letters.next().is_some_and(|c| !c.is_ascii_alphabetic() || matches!(c, 'l' | 'h')) {}
-                format += "{}";
-                holes += 1;
-            }
-            c if c.is_control() || c == '"' || c == '\\' => {}
-            '{' | '}' => {}
-            c => format.push(c),
-        }
-    }
+    let text: String = text.chars().filter(|c| !c.is_control() && *c != '"' && *c != '\\').collect();
     let mut args = vec![];
     for (val, at) in &given.args[1..] {
         args.push(lower.value(val.clone(), *at)?);
     }
-    if args.iter().any(|run| run.ty.scalar().is_none()) || args.len() != holes || args.len() > 16 {
-        let what = format!("printf of {holes} places and {} values", args.len());
-        return lower.fail(at, what, "as many numbers as places are expected, at most 16", None);
-    }
+    let types: Option<Vec<Scalar>> = args.iter().map(|run| run.ty.scalar()).collect();
+    let Some(types) = types.filter(|types| types.len() <= 16) else {
+        return lower.fail(at, "printf prints numbers, at most 16".into(), "", None);
+    };
     let ids: Vec<ExprId> = args.iter().map(|run| run.id).collect();
-    lower.w.b.print(format.chars().take(200).collect::<String>(), &ids);
+    match bornite_ir::print_of_c(&text, &types) {
+        Ok(format) if format.len() <= 200 => lower.w.b.print(format, &ids),
+        Ok(_) => return lower.fail(at, "a printf of more than 200 letters".into(), "print it in parts", None),
+        Err(why) => return lower.fail(at, format!("printf: {why}"), "", None),
+    }
     none()
 }
 

@@ -66,7 +66,6 @@ const TABLE: &[(&str, How)] = {
         ("max", Emit(math::max)),
         ("clamp", Emit(math::clamp)),
         ("where", Emit(math::choose)),
-        ("select", Emit(math::select)),
         ("isnan", Emit(math::isnan)),
         ("isinf", Emit(math::isinf)),
         ("isfinite", Emit(math::isfinite)),
@@ -151,7 +150,6 @@ fn names(name: &str, how: How, count: usize) -> Option<Vec<&'static str>> {
         ("expect_eq" | "expect_neq", _) => &["a", "b"],
         ("clamp", _) => &["x", "low", "high"],
         ("where", _) => &["cond", "value_if_true", "value_if_false"],
-        ("select", _) => &["cond", "value_if_false", "value_if_true"],
         ("isnan" | "isinf" | "isfinite" | "unot" | "invert" | "length" | "normalize" | "transpose" | "trace", _) => {
             &["a"]
         }
@@ -194,6 +192,10 @@ impl<'p> Lower<'p> {
                 "not in the subset",
                 None,
             );
+        }
+        if name == "select" {
+            let hint = "write wp.where(condition, if_true, if_false): the values stand the other way round".to_owned();
+            return self.fail(call.func.as_ref(), "'select' is no longer in the dialect".into(), "", Some(hint));
         }
         let functions = self.prelude_functions(name);
         if how.is_none() && functions.is_empty() {

@@ -1,0 +1,402 @@
+//! What expressions come to on samples of the inputs. Ranges say where values may lie, not where they do lie, nor how values
+//! hang together: a condition is made so that samples go both ways.
+
+use super::maker::Maker;
+use super::term::{Term, bin};
+use crate::Random;
+use crate::program::{Binary, Builtin, Expr, Fill, Kind, Stmt, Unary, Var};
+
+/// Samples that are drawn.
+const SAMPLES: usize = 32;
+
+/// Samples that stand for one launch: what is passed by value is the same in all of them.
+const LAUNCH: usize = 8;
+
+/// How many samples each way of a condition takes at least.
+const LEAST: usize = 2;
+
+/// One sample: what was drawn and computed so far.
+struct Sample<'m> {
+    maker: &'m Maker,
+    number: usize,
+    /// Variables whose values are known.
+    known: Vec<(Var, f64)>,
+    /// Elements that were drawn.
+    drawn: Vec<(&'m Expr, f64)>,
+}
+
+impl<'m> Sample<'m> {
+    fn new(maker: &'m Maker, number: usize) -> Sample<'m> {
+        Sample { maker, number, known: vec![], drawn: vec![] }
+    }
+
+    /// A number between 0 and 1 for the n-th thing that is drawn.
+    fn unit(&self, n: usize, number: usize) -> f64 {
+        // The first is spread evenly.
+        let (jitter, at) = (Random::of(&[n as u64, number as u64]).unit(), number as f64);
+        if n == 0 { (at + jitter) / SAMPLES as f64 } else { jitter }
+    }
+
+    fn set(&mut self, var: Var, value: f64) {
+        match self.known.iter_mut().find(|(known, _)| *known == var) {
+            Some((_, old)) => *old = value,
+            None => self.known.push((var, value)),
+        }
+    }
+
+    fn var(&mut self, var: Var) -> Option<f64> {
+        if let Some((_, value)) = self.known.iter().find(|(known, _)| *known == var) {
+            return Some(*value);
+        }
+        let maker = self.maker;
+        let between = |(low, high): (f64, f64), share: f64| low + (high - low) * share;
+        let value = if maker.in_function() && (var.0 as usize) < maker.body.params {
+            maker.arguments.get(var.0 as usize)?.as_ref()?[self.number]
+        } else if let (false, Some(param)) =
+            (maker.in_function(), maker.program.values.iter().find(|param| param.var == var))
+        {
+            let launch = self.number / LAUNCH;
+            // Evenly over the launches too, in an order of the parameter's own.
+            let turned = (launch + var.0 as usize) % (SAMPLES / LAUNCH);
+            let share = (turned as f64 + self.unit(1 + var.0 as usize, launch)) / (SAMPLES / LAUNCH) as f64;
+            let value = between(param.range, share);
+            if maker.body.var(var).ty.element()?.is_float() { value } else { value.round() }
+        } else if maker.body.var(var).changes {
+            return None;
+        } else if let Some(e) = maker.bound_to(var) {
+            self.value(e)?
+        } else if maker.body.var(var).ty.element()?.is_int() {
+            // Turns of loops, and places in the launch.
+            let turns = maker.counters.iter().find(|(counter, _)| *counter == var).map_or(8, |(_, turns)| *turns);
+            Random::of(&[var.0 as u64, self.number as u64]).below(turns) as f64
+        } else if maker.is_random(var) {
+            Random::of(&[var.0 as u64, self.number as u64]).unit()
+        } else {
+            return None;
+        };
+        self.known.push((var, value));
+        Some(value)
+    }
+
+    fn element(&mut self, e: &'m Expr, fill: &Fill) -> Option<f64> {
+        if let Some((_, value)) = self.drawn.iter().find(|(other, _)| *other == e) {
+            return Some(*value);
+        }
+        let share = self.unit(self.drawn.len(), self.number);
+        let value = match fill {
+            Fill::Zero => 0.0,
+            Fill::All(value) => *value,
+            Fill::Uniform(low, high) if e.ty.element()?.is_float() => low + (high - low) * share,
+            Fill::Uniform(low, high) => (low + (high - low) * share).round(),
+            Fill::Below(_) | Fill::Permutation(_) | Fill::Offsets(_) => (share * 32.0).floor(),
+            Fill::Fields(_) => return None,
+        };
+        self.drawn.push((e, value));
+        Some(value)
+    }
+
+    /// What an expression of numbers comes to; none if that is not known.
+    fn value(&mut self, e: &'m Expr) -> Option<f64> {
+        let value = match &e.kind {
+            Kind::Float(value) => *value,
+            Kind::Int(value) => *value as f64,
+            Kind::Var(var) => self.var(*var)?,
+            Kind::Load(array, _) => self.element(e, &self.maker.program.array(*array).fill)?,
+            Kind::Part(of, at) => match &of.kind {
+                Kind::Load(array, _) => match &self.maker.program.array(*array).fill {
+                    Fill::Fields(fields) => self.element(e, fields.get(*at as usize)?)?,
+                    fill => self.element(e, fill)?,
+                },
+                _ => return None,
+            },
+            Kind::Unary(Unary::Neg, a) => -self.value(a)?,
+            Kind::Unary(Unary::Not, a) => 1.0 - self.value(a)?,
+            Kind::Unary(Unary::Invert, _) | Kind::Make(_) => return None,
+            Kind::Function(func, args) => {
+                let mut inner = Sample::new(self.maker, self.number);
+                for (n, arg) in args.iter().enumerate() {
+                    inner.known.push((Var(n as u16), self.value(arg)?));
+                }
+                inner.execute(&self.maker.program.functions[func.0 as usize].body.stmts)??
+            }
+            Kind::Binary(op, both) => {
+                let (a, b) = (self.value(&both[0])?, self.value(&both[1])?);
+                binary(*op, a, b)?
+            }
+            Kind::Where(three) => {
+                let holds = self.value(&three[0])? != 0.0;
+                self.value(&three[if holds { 1 } else { 2 }])?
+            }
+            Kind::Cast(a) => {
+                let value = self.value(a)?;
+                if e.ty.element()?.is_float() { value } else { value.trunc() }
+            }
+            Kind::Call(builtin, args) => {
+                let mut values = [0.0; 3];
+                for (value, arg) in values.iter_mut().zip(args) {
+                    *value = self.value(arg)?;
+                }
+                call(*builtin, values)?
+            }
+        };
+        value.is_finite().then_some(value)
+    }
+
+    /// Executes statements without loops and stores; what they return, if they do. None if that is not known.
+    fn execute(&mut self, stmts: &'m [Stmt]) -> Option<Option<f64>> {
+        for stmt in stmts {
+            let (var, value) = match stmt {
+                Stmt::Let(var, e) | Stmt::Assign(var, e) => (*var, self.value(e)?),
+                Stmt::Update(var, op, e) => (*var, binary(*op, self.var(*var)?, self.value(e)?)?),
+                Stmt::Return(Some(e)) => return Some(Some(self.value(e)?)),
+                Stmt::If(condition, then, otherwise) => {
+                    let holds = self.value(condition)? != 0.0;
+                    match self.execute(if holds { then } else { otherwise })? {
+                        None => continue,
+                        returned => return Some(returned),
+                    }
+                }
+                _ => return None,
+            };
+            self.set(var, value);
+        }
+        Some(None)
+    }
+}
+
+fn binary(op: Binary, a: f64, b: f64) -> Option<f64> {
+    use Binary::*;
+    let truth = |holds: bool| holds as u8 as f64;
+    Some(match op {
+        Add => a + b,
+        Sub => a - b,
+        Mul => a * b,
+        Div => a / b,
+        Quotient => (a / b).trunc(),
+        Rem => a % b,
+        Lt => truth(a < b),
+        Le => truth(a <= b),
+        Gt => truth(a > b),
+        Ge => truth(a >= b),
+        Eq => truth(a == b),
+        Ne => truth(a != b),
+        And => a * b,
+        Or => a.max(b),
+        BitAnd | BitOr | BitXor | Shl | Shr => return None,
+    })
+}
+
+fn call(builtin: Builtin, [a, b, c]: [f64; 3]) -> Option<f64> {
+    use Builtin::*;
+    Some(match builtin {
+        Abs => a.abs(),
+        Sign => 1f64.copysign(a),
+        Min => a.min(b),
+        Max => a.max(b),
+        Clamp => a.max(b).min(c),
+        Floor => a.floor(),
+        Ceil => a.ceil(),
+        Round | Rint => a.round(),
+        Trunc => a.trunc(),
+        Frac => a.fract(),
+        Sqrt => a.sqrt(),
+        Cbrt => a.cbrt(),
+        Pow => a.powf(b),
+        Exp => a.exp(),
+        Log => a.ln(),
+        Log2 => a.log2(),
+        Log10 => a.log10(),
+        Sin => a.sin(),
+        Cos => a.cos(),
+        Tan => a.tan(),
+        Asin => a.asin(),
+        Acos => a.acos(),
+        Atan => a.atan(),
+        Atan2 => a.atan2(b),
+        Sinh => a.sinh(),
+        Cosh => a.cosh(),
+        // Near enough to tell large from small.
+        Tanh | Erf => a.tanh(),
+        Erfc => 1.0 - a.tanh(),
+        Copysign => a.copysign(b),
+        Lerp => a * (1.0 - c) + b * c,
+        Degrees => a.to_degrees(),
+        Radians => a.to_radians(),
+        _ => return None,
+    })
+}
+
+/// A condition that is decided where a statement is written.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Given {
+    pub condition: Expr,
+    pub holds: bool,
+}
+
+/// A value for each sample.
+pub type Values = [f64; SAMPLES];
+
+impl Maker {
+    /// The values of an expression on all samples, if they are known.
+    pub fn samples(&self, e: &Expr) -> Option<Values> {
+        let mut values = [0.0; SAMPLES];
+        for (number, value) in values.iter_mut().enumerate() {
+            *value = Sample::new(self, number).value(e)?;
+        }
+        Some(values)
+    }
+
+    /// Whether a sample comes to where a statement is written, as far as that is known.
+    fn comes_here<'m>(&'m self, sample: &mut Sample<'m>) -> bool {
+        self.given
+            .iter()
+            .all(|Given { condition, holds }| sample.value(condition).is_none_or(|value| (value != 0.0) == *holds))
+    }
+
+    /// The values of an expression on the samples that come here.
+    fn samples_here(&self, e: &Expr) -> Option<Vec<f64>> {
+        let mut values = Vec::with_capacity(SAMPLES);
+        for number in 0..SAMPLES {
+            let mut sample = Sample::new(self, number);
+            if self.comes_here(&mut sample) {
+                values.push(sample.value(e)?);
+            }
+        }
+        Some(values)
+    }
+
+    /// Whether a condition and each part of it matter: of the samples that come here some go each way, and neither of two
+    /// parts alone decides.
+    pub fn matters(&self, condition: &Expr) -> bool {
+        let parts: Vec<&Expr> = match &condition.kind {
+            Kind::Binary(Binary::And | Binary::Or, both) => both.iter().collect(),
+            _ => vec![condition],
+        };
+        let ends = matches!(condition.kind, Kind::Binary(Binary::Or, _));
+        // By launches: what is passed by value alone must differ between them.
+        let mut seen = [[0usize; 2]; SAMPLES / LAUNCH];
+        // Of two parts: where one leaves it open, which ways the other goes.
+        let mut open = [[0usize; 2]; 2];
+        for number in 0..SAMPLES {
+            let mut sample = Sample::new(self, number);
+            if !self.comes_here(&mut sample) {
+                continue;
+            }
+            let mut ways = [false; 2];
+            for (way, part) in ways.iter_mut().zip(&parts) {
+                let Some(value) = sample.value(part) else { return false };
+                *way = value != 0.0;
+            }
+            if parts.len() == 1 {
+                seen[number / LAUNCH][ways[0] as usize] += 1;
+                continue;
+            }
+            let whole = if ends { ways[0] || ways[1] } else { ways[0] && ways[1] };
+            seen[number / LAUNCH][whole as usize] += 1;
+            for n in 0..2 {
+                if ways[1 - n] != ends {
+                    open[n][ways[n] as usize] += 1;
+                }
+            }
+        }
+        let launches = |way: usize| seen.iter().filter(|counts| counts[way] > 0).count();
+        let samples = |way: usize| seen.iter().map(|counts| counts[way]).sum::<usize>();
+        (0..2).all(|way| launches(way) >= LEAST && samples(way) >= LEAST)
+            && (parts.len() == 1 || open.iter().flatten().all(|count| *count >= LEAST))
+    }
+
+    /// A number that samples of a term lie on both sides of, with few digits.
+    pub fn dividing(&mut self, a: &Term) -> Option<f64> {
+        let values = self.samples_here(&a.e)?;
+        let middle = self.steady(a);
+        self.between(values, middle)
+    }
+
+    /// A comparison of a variable that the body of a loop sets, which is written up to here, after which some samples leave
+    /// the loop and some go on; `counter` counts its turns.
+    pub fn leaving(&mut self, var: Var, counter: Var, turns: usize) -> Option<Expr> {
+        let first = self.bound_to(var)?;
+        let body = self.writing();
+        let mut runs = vec![];
+        for number in 0..SAMPLES {
+            let mut sample = Sample::new(self, number);
+            let start = sample.value(first)?;
+            sample.set(var, start);
+            let mut values = vec![];
+            for turn in 0..turns {
+                sample.set(counter, turn as f64);
+                sample.execute(body)?;
+                values.push(sample.var(var)?);
+            }
+            runs.push(values);
+        }
+        let at = self.between(runs.concat(), false)?;
+        let turned = self.random.chance(50);
+        let ops = if turned { [Binary::Gt, Binary::Lt] } else { [Binary::Lt, Binary::Gt] };
+        let op = ops.into_iter().find(|op| {
+            let leaves = |value: &f64| if *op == Binary::Lt { *value < at } else { *value > at };
+            let left = runs.iter().filter(|run| run[..turns - 1].iter().any(leaves)).count();
+            let went_on = runs.iter().filter(|run| !leaves(&run[0])).count();
+            left >= LEAST && went_on >= LEAST
+        })?;
+        let ty = self.body.var(var).ty;
+        Some(bin(op, self.read(var), Expr::float(ty.element()?, at)))
+    }
+
+    /// A number from among some, or from their middle, with few digits, that enough of them lie on both sides of.
+    fn between(&mut self, mut sorted: Vec<f64>, middle: bool) -> Option<f64> {
+        sorted.sort_unstable_by(f64::total_cmp);
+        let count = sorted.len();
+        if count < 2 * LEAST {
+            return None;
+        }
+        let out = if middle { count / 2 - 1 } else { count / 4 };
+        let (low, high) = (sorted[out], sorted[count - 1 - out]);
+        let at = low + (high - low) * self.random.unit();
+        let width = sorted[count - 1 - count / 16] - sorted[count / 16];
+        // What hardly differs is decided by rounding.
+        if width <= 1e-3 * at.abs().max(0.1) {
+            return None;
+        }
+        let step = 2f64.powi((width / 8.0).log2().floor() as i32);
+        [step, step / 4.0].into_iter().find_map(|step| {
+            // No minus zero.
+            let at = (at / step).round() * step + 0.0;
+            let (below, above) =
+                (sorted.iter().filter(|v| **v < at).count(), sorted.iter().filter(|v| **v > at).count());
+            (below.min(above) >= (count / 8).max(1)).then_some(at)
+        })
+    }
+
+    /// Whether a term is the same in a whole launch: made of what is passed by value.
+    pub fn steady(&self, a: &Term) -> bool {
+        let mut steady = true;
+        a.e.walk(&mut |e| {
+            steady &= match &e.kind {
+                Kind::Var(var) => self.program.values.iter().any(|param| param.var == *var),
+                Kind::Load(..) => false,
+                _ => true,
+            }
+        });
+        steady
+    }
+
+    /// A comparison of a term with a number that samples lie on both sides of; none where none do, or where values are not
+    /// known.
+    pub fn threshold(&mut self, a: &Term, op: Binary) -> Option<Expr> {
+        let at = self.dividing(a)?;
+        Some(bin(op, a.e.clone(), Expr::float(a.scalar(), at)))
+    }
+
+    /// A comparison of a term with a number, in the middle of its range where samples tell nothing.
+    pub fn any_threshold(&mut self, a: &Term, op: Binary) -> Expr {
+        self.threshold(a, op).unwrap_or_else(|| {
+            let share = 0.25 + 0.5 * self.random.unit();
+            let at = a.low + (a.high - a.low) * share;
+            let step = 2f64.powi(((a.high - a.low).max(1e-3) / 16.0).log2().floor() as i32);
+            // No minus zero.
+            let at = (at / step).round() * step + 0.0;
+            bin(op, a.e.clone(), Expr::float(a.scalar(), at))
+        })
+    }
+}

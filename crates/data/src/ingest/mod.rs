@@ -1,0 +1,245 @@
+//! Kernels that people wrote, in Python syntax, as rows.
+//!
+//! There is no program behind them, so the independent evaluator cannot judge. Instead a kernel is lowered to IR with all
+//! sizes left to the call; the CUDA C++ that is printed from it is the row's one text, and must come back as the same
+//! kernel. That text then runs under the checking interpreter as any CUDA does, in blocks of threads, for launches of
+//! several sizes, against the source lowered for each launch, forwards and backwards: nothing may be reported, and all
+//! must leave the same memory (`launch.rs`), but for the rounding of sums whose order is open (`sums.rs`).
+
+mod launch;
+mod sums;
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use bornite_codegen::{cpp, cuda};
+use bornite_ir::{Kernel, Launch, Scalar, Type};
+use bornite_lang::python::{Declared, Module};
+use bornite_lang::{Errors, Given, Lowered, Request};
+
+use launch::{SIZES, Seen, Text, dims};
+
+/// A kernel of a file.
+#[derive(Clone, Debug)]
+pub struct Ingested {
+    /// Its name.
+    pub name: String,
+    /// The line it begins in.
+    pub line: u32,
+    /// Its texts; or why it is no row.
+    pub outcome: Result<Texts, String>,
+}
+
+/// What was made of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Texts {
+    /// The source it was made from: the kernel with the imports, constants, structs and functions that it needs.
+    pub source: String,
+    /// CUDA C++. Sizes of arrays and of the launch are parameters.
+    pub cuda: String,
+    /// C++ for a CPU, with the same parameters; empty for kernels that it cannot say.
+    pub cpp: String,
+    /// Kernel IR.
+    pub ir: String,
+    /// The kernel's docstring, if it has one.
+    pub description: String,
+    /// What the kernel was given, a line a parameter, and the launch.
+    pub inputs: String,
+    /// Threads of a block in the launch of the CUDA text.
+    pub block: [u32; 3],
+    /// Operators and functions that the source uses, by name.
+    pub ops: Vec<String>,
+    /// Types that it uses, by name.
+    pub types: Vec<&'static str>,
+}
+
+/// All kernels of a source.
+pub fn ingest(file: &str, source: &str) -> Result<Vec<Ingested>, Errors> {
+    let module = Module::parse(file, source)?;
+    let kernels = module.kernels().into_iter().enumerate();
+    Ok(kernels
+        .map(|(n, kernel)| {
+            let outcome = checked(&Declaration { module: &module, n, kernel: &kernel }, source);
+            Ingested { name: kernel.name, line: kernel.line, outcome }
+        })
+        .collect())
+}
+
+/// A kernel of a module.
+struct Declaration<'m> {
+    module: &'m Module,
+    n: usize,
+    kernel: &'m Declared,
+}
+
+impl Declaration<'_> {
+    /// The kernel made for a launch. Where types are open, the first that fits is taken.
+    fn made(&self, request: &Request) -> Result<Lowered, String> {
+        let types: Vec<(&str, &str)> = self.kernel.open.iter().map(|name| (name.as_str(), "float32")).collect();
+        self.module.kernel_at(self.n, &types, request).map_err(words)
+    }
+
+    /// Dimensions of the launch: as many as the kernel takes from `wp.tid()`.
+    fn rank(&self) -> Result<usize, String> {
+        let counts: BTreeSet<usize> = self.kernel.tid.iter().copied().collect();
+        let mut counts = counts.into_iter();
+        match (counts.next(), counts.next_back()) {
+            (Some(few), Some(many)) => Err(format!(
+                "it takes {few} from one wp.tid() and {many} from another: take as many from each as the launch has \
+                 dimensions"
+            )),
+            (one, _) => Ok(one.unwrap_or(1).clamp(1, 4)),
+        }
+    }
+
+    /// The text of what the kernel needs of its source, if it alone gives the same kernel, else the whole source; and the
+    /// operations in it.
+    fn alone(&self, ir: &str, source: &str) -> (String, Vec<String>) {
+        let (text, ops) = self.module.excerpt(self.n);
+        let gives_the_same = Module::parse("kernel.py", &text).is_ok_and(|module| {
+            module.kernels().iter().enumerate().any(|(n, kernel)| {
+                let there = Declaration { module: &module, n, kernel };
+                there.made(&Request::over(&[])).is_ok_and(|lowered| lowered.kernel.to_string() == ir)
+            })
+        });
+        (if gives_the_same { text } else { source.to_owned() }, ops)
+    }
+}
+
+fn words(errors: Errors) -> String {
+    errors.all.first().map_or(errors.to_string(), |first| first.message.clone())
+}
+
+fn checked(kernel: &Declaration<'_>, source: &str) -> Result<Texts, String> {
+    let open = kernel.made(&Request::over(&[]))?;
+    let rank = kernel.rank()?;
+    if !open.kernel.params.iter().any(|param| param.access.writes()) {
+        return Err("it writes to no array".into());
+    }
+    let cuda = cuda::print(&open.kernel);
+    let again = back(&open.kernel, &cuda).map_err(|why| format!("its CUDA text is not read back: {why}"))?;
+    if cuda::print(&again) != cuda {
+        return Err("its CUDA text comes back as another kernel".into());
+    }
+    let text = Text::read(&open, &cuda)?;
+    let mut seen = Seen::default();
+    for (number, size) in SIZES.into_iter().enumerate() {
+        let dims = dims(size, rank);
+        let mut request = Request::over(&dims);
+        for (name, given) in &open.params {
+            if let Given::View(view) = given {
+                let rank = open.kernel.params[*view as usize].dims.len();
+                let extents: Vec<u64> = (0..rank).map(|k| dims.get(k).copied().unwrap_or(dims[0])).collect();
+                request = request.shape(name, &extents);
+            }
+        }
+        launch::compared(&kernel.made(&request)?, &text, &dims, number, &mut seen)?;
+    }
+    seen.tells(&open.kernel)?;
+    let ir = open.kernel.to_string();
+    let (source, ops) = kernel.alone(&ir, source);
+    Ok(Texts {
+        source,
+        cpp: cpp::print(&open.kernel).unwrap_or_default(),
+        description: kernel.kernel.doc.clone(),
+        inputs: recipe(&open, rank),
+        block: launch::BLOCK,
+        ops,
+        types: types_of(&open.kernel),
+        cuda,
+        ir,
+    })
+}
+
+/// The kernel that our front end makes of a text that our printer wrote.
+fn back(kernel: &Kernel, text: &str) -> Result<Kernel, String> {
+    let module = bornite_lang::cuda::Module::parse("kernel.cu", text).map_err(words)?;
+    let (grid, block) = match kernel.launch {
+        Launch::ParallelFor { .. } => ([1; 3], [1; 3]),
+        Launch::Blocks { grid, block } => (grid, block),
+    };
+    let mut request = Request::new(grid, block);
+    (request.index, request.printed) = (Some(kernel.index), true);
+    request.views = kernel.params.iter().map(|p| (p.name.clone(), p.dims.clone())).collect();
+    module.kernel(&cuda::symbol(kernel), &request).map(|lowered| lowered.kernel).map_err(words)
+}
+
+/// What each parameter of the texts is given.
+fn recipe(open: &Lowered, rank: usize) -> String {
+    let kernel = &open.kernel;
+    let named = |ty: Type| {
+        let names: Vec<&str> = ty.components(&kernel.structs).into_iter().map(Scalar::name).collect();
+        match names[..] {
+            [one] => one.to_owned(),
+            [first, ..] if names.iter().all(|name| *name == first) => format!("{first}x{}", names.len()),
+            _ => format!("{{{}}}", names.join(", ")),
+        }
+    };
+    let first = if rank > 1 { "launch_dim0" } else { "launch_count" };
+    let filled = |scalars: &[Scalar]| {
+        let one = |scalar: &Scalar| match scalar {
+            scalar if scalar.is_float() => "uniform -1 to 3 in steps of 1/1024".to_owned(),
+            Scalar::Bool => "either".to_owned(),
+            _ => format!("indices below {first}"),
+        };
+        let mut all: Vec<String> = scalars.iter().map(one).collect();
+        all.dedup();
+        all.join("; ")
+    };
+    let mut text = String::new();
+    for param in &kernel.params {
+        let extents: Vec<String> = (0..param.dims.len()).map(|n| format!("{}_shape{n}", param.name)).collect();
+        let fill = filled(&param.ty.components(&kernel.structs));
+        let _ = writeln!(text, "{}: {}[{}] = {fill}", param.name, named(param.ty), extents.join(", "));
+    }
+    for (_, given) in &open.params {
+        let Given::Value(n) = given else { continue };
+        let ty = kernel.values[*n as usize].ty;
+        let fill = if ty.as_scalar().is_some_and(launch::is_length) {
+            first
+        } else {
+            &filled(&ty.components(&kernel.structs))
+        };
+        let _ = writeln!(text, "{}: {} = {fill}", kernel.values[*n as usize].name, named(ty));
+    }
+    let size = |n: usize| if n > 0 && n < rank { format!("launch_dim{n}") } else { first.to_owned() };
+    for param in &kernel.params {
+        for n in 0..param.dims.len() {
+            let _ = writeln!(text, "{}_shape{n}: i32 = {}", param.name, size(n));
+            if n + 1 < param.dims.len() {
+                let within: Vec<String> =
+                    (n + 1..param.dims.len()).map(|k| format!("{}_shape{k}", param.name)).collect();
+                let _ = writeln!(text, "{}_stride{n}: i32 = {}", param.name, within.join(" * "));
+            }
+        }
+    }
+    if rank > 1 {
+        let all: Vec<String> = (0..rank).map(|n| format!("launch_dim{n}")).collect();
+        let _ = writeln!(text, "launch_count: i32 = {}", all.join(" * "));
+        for n in 0..rank {
+            let sizes: Vec<String> = SIZES.iter().map(|size| dims(*size, rank)[n].to_string()).collect();
+            let _ = writeln!(text, "launch_dim{n}: i32 = {}", sizes.join(", "));
+        }
+    } else {
+        let sizes: Vec<String> = SIZES.iter().map(u64::to_string).collect();
+        let _ = writeln!(text, "launch_count: i32 = {}", sizes.join(", "));
+    }
+    let [x, y, z] = launch::BLOCK;
+    text + &format!("block: {x}x{y}x{z}\ngrid: covers launch_count\n")
+}
+
+fn types_of(kernel: &Kernel) -> Vec<&'static str> {
+    let codes = kernel.functions.iter().map(|function| &function.code).chain([&kernel.code]);
+    let params = kernel.params.iter().map(|p| p.ty).chain(kernel.values.iter().map(|v| v.ty));
+    let mut names = BTreeSet::new();
+    for ty in params.chain(codes.flat_map(|code| code.types.iter().copied())) {
+        names.extend(ty.components(&kernel.structs).into_iter().map(Scalar::name));
+        names.extend(match ty {
+            Type::Scalar(_) => None,
+            Type::Vector(..) => Some("vector"),
+            Type::Matrix(..) => Some("matrix"),
+            Type::Struct(_) => Some("struct"),
+        });
+    }
+    names.into_iter().collect()
+}

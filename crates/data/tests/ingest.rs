@@ -1,0 +1,251 @@
+//! Kernels that people wrote: which of them are rows, and that a row's one CUDA text is right for every size.
+#![allow(missing_docs)]
+
+use bornite_data::files::duplicates;
+use bornite_data::ingest::{Ingested, Texts, ingest};
+use bornite_ir::interp::{Options, run_with};
+use bornite_ir::{Arg, Scalar, Value, peek, poke};
+use bornite_lang::cuda::Module;
+use bornite_lang::{Given, Request};
+
+const HEAD: &str = "import warp as wp\n\n";
+
+fn seed() -> u64 {
+    let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
+    let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
+    println!("BORNITE_TEST_SEED={seed}");
+    seed
+}
+
+fn ingested(body: &str) -> Vec<Ingested> {
+    ingest("kernels.py", &format!("{HEAD}{body}")).unwrap_or_else(|errors| panic!("{errors}\n{body}"))
+}
+
+/// The texts of the only kernel.
+fn texts(body: &str) -> Texts {
+    let mut all = ingested(body);
+    assert_eq!(all.len(), 1, "{body}");
+    all.remove(0).outcome.unwrap_or_else(|why| panic!("{why}\n{body}"))
+}
+
+/// Why the only kernel is no row.
+fn refused(body: &str) -> String {
+    ingested(body).remove(0).outcome.err().unwrap_or_else(|| panic!("it is a row:\n{body}"))
+}
+
+/// A kernel of arrays `x` and `out`.
+fn kernel(body: &str) -> String {
+    format!(
+        "@wp.kernel\ndef k(x: wp.array(dtype=float), out: wp.array(dtype=float)):\n    {}\n",
+        body.replace('\n', "\n    ")
+    )
+}
+
+#[test]
+fn a_launch_has_as_many_dimensions_as_tid_gives() {
+    let cases = [
+        ("wp.atomic_add(out, 0, x[wp.tid()])", 1),
+        ("# i, j, k, wp.tid() says which\nt = wp.tid()\nout[t] = wp.max(x[t], 2.0)", 1),
+        ("t = wp.tid()  # i, j, k = wp.tid() would be for three\nout[t] = wp.min(x[t], 2.0)", 1),
+        ("i, j = wp.tid(), 0\nout[i] = x[i] * 3.0 + float(j)", 1),
+        ("out[wp.tid()] = wp.clamp(x[wp.tid()], 0.0, 1.0)", 1),
+        ("i, j = wp.tid()\nwp.atomic_add(out, i, x[j])", 2),
+        ("i, j, k = wp.tid()\nwp.atomic_add(out, i, x[j] * float(k))", 3),
+    ];
+    for (body, dims) in cases {
+        let texts = texts(&kernel(body));
+        let found = (0..4).filter(|n| texts.cuda.contains(&format!("launch_dim{n}"))).count().max(1);
+        assert_eq!(found, dims, "{body}\n{}", texts.cuda);
+    }
+    let named =
+        "from warp import tid\n\n@wp.kernel\ndef k(x: wp.array2d(dtype=float)):\n    i, j = tid()\n    x[i, j] = 1.0\n";
+    assert!(texts(named).cuda.contains("launch_dim1"));
+    let why = refused(&kernel("i, j = wp.tid()\nwp.atomic_add(out, i, x[wp.tid()] * float(j))"));
+    assert!(why.contains("it takes 1 from one wp.tid() and 2 from another"), "{why}");
+}
+
+/// Runs a row's text as anybody would, over arrays of floats and with integers by name; the array `out`.
+fn launched(cuda: &str, arrays: &[(&str, &[f32])], sizes: &[(&str, i64)], threads: u32) -> Vec<f32> {
+    let module = Module::parse("row.cu", cuda).unwrap();
+    let mut request = Request::new([threads.div_ceil(64), 1, 1], [64, 1, 1]);
+    for (name, cells) in arrays {
+        request = request.length(name, cells.len() as u64);
+    }
+    let lowered = module.kernel(&module.kernels()[0].name, &request).unwrap();
+    let kernel = &lowered.kernel;
+    let (mut memory, mut values) = (vec![vec![]; kernel.params.len()], vec![vec![]; kernel.values.len()]);
+    for (name, given) in &lowered.params {
+        match given {
+            Given::View(n) => {
+                let cells = arrays.iter().find(|(found, _)| found == name).unwrap().1;
+                let mut words = vec![0u64; cells.len().div_ceil(2)];
+                for (n, cell) in cells.iter().enumerate() {
+                    poke(&mut words, n * 4, Value::from_f64(Scalar::F32, *cell as f64));
+                }
+                memory[*n as usize] = words;
+            }
+            Given::Value(n) => {
+                let size = sizes.iter().find(|(found, _)| found == name).unwrap_or_else(|| panic!("{name}\n{cuda}")).1;
+                values[*n as usize] = vec![Value::int(kernel.values[*n as usize].ty.as_scalar().unwrap(), size)];
+            }
+        }
+    }
+    let mut args: Vec<Arg<'_>> = (memory.iter_mut().zip(&kernel.params))
+        .map(|(words, p)| if p.access.writes() { Arg::Write(words) } else { Arg::Read(words) })
+        .collect();
+    args.extend(values.iter().map(|parts| Arg::Value(parts)));
+    run_with(kernel, &mut args, Options::default()).unwrap_or_else(|fault| panic!("{fault}\n{cuda}"));
+    let out = kernel.params.iter().position(|p| p.name == "out").unwrap();
+    let count = arrays.iter().find(|(name, _)| *name == "out").unwrap().1.len();
+    (0..count).map(|n| peek(&memory[out], n * 4, Scalar::F32).as_f64() as f32).collect()
+}
+
+#[test]
+fn one_text_is_right_for_sizes_that_nobody_checked() {
+    let texts = texts(
+        "@wp.kernel\ndef inner(x: wp.array2d(dtype=float), out: wp.array2d(dtype=float)):\n    i, j = wp.tid()\n    \
+         if i > 0 and i < x.shape[0] - 1:\n        out[i, j] = x[i - 1, j] + x[i + 1, j]\n",
+    );
+    for literal in ["1000", "999"] {
+        assert!(!texts.cuda.contains(literal) && !texts.cpp.contains(literal), "{}\n{}", texts.cuda, texts.cpp);
+    }
+    let mut state = seed();
+    let mut below = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    for _ in 0..8 {
+        let (rows, columns) = (1 + below(70) as usize, 1 + below(30) as usize);
+        let x: Vec<f32> = (0..rows * columns).map(|_| below(1000) as f32).collect();
+        let out = vec![-1.0; x.len()];
+        let size = |n: usize| n as i64;
+        let sizes = [
+            ("x_shape0", size(rows)),
+            ("x_shape1", size(columns)),
+            ("x_stride0", size(columns)),
+            ("out_shape0", size(rows)),
+            ("out_shape1", size(columns)),
+            ("out_stride0", size(columns)),
+            ("launch_count", size(x.len())),
+            ("launch_dim0", size(rows)),
+            ("launch_dim1", size(columns)),
+        ];
+        let found = launched(&texts.cuda, &[("x", &x), ("out", &out)], &sizes, x.len() as u32);
+        let expected = |at: usize| {
+            let inside = at >= columns && at / columns + 1 < rows;
+            if inside { x[at - columns] + x[at + columns] } else { -1.0 }
+        };
+        assert_eq!(found, (0..x.len()).map(expected).collect::<Vec<_>>(), "{rows} x {columns}\n{}", texts.cuda);
+    }
+}
+
+#[test]
+fn texts_with_matrices_long_vectors_and_halves_are_read_as_anybody_reads_them() {
+    let all = ingested(
+        "@wp.kernel\ndef matrices(a: wp.array(dtype=wp.mat33), out: wp.array(dtype=wp.mat33)):\n    i = wp.tid()\n    \
+         out[i] = a[i] * wp.transpose(a[i])\n\n\n\
+         @wp.kernel\ndef spatial(a: wp.array(dtype=wp.spatial_vector), out: wp.array(dtype=wp.spatial_vector)):\n    \
+         i = wp.tid()\n    b = a[i] * 2.0\n    b[4] = 0.5\n    out[i] = b\n\n\n\
+         @wp.kernel\ndef halves(a: wp.array(dtype=wp.vec2h), out: wp.array(dtype=wp.vec2h)):\n    i = wp.tid()\n    \
+         out[i] = a[i] + a[i] * wp.float16(0.5)\n\n\n\
+         @wp.kernel\ndef early(x: wp.array(dtype=float), out: wp.array(dtype=float)):\n    i = wp.tid()\n    \
+         if x[i] < 0.0:\n        return\n    out[i] = wp.sqrt(x[i])\n",
+    );
+    for kernel in all {
+        assert!(kernel.outcome.is_ok(), "{}: {:?}", kernel.name, kernel.outcome);
+    }
+}
+
+#[test]
+fn sums_may_round_in_any_order_and_nothing_else_may_differ() {
+    let sums = [
+        "i = wp.tid()\nwp.atomic_add(out, 0, x[i] * x[i])",
+        "i = wp.tid()\nwp.atomic_sub(out, 0, wp.sin(x[i]) * 1000.0)",
+        "i = wp.tid()\nout[i % 3] += wp.exp(x[i])",
+        "i = wp.tid()\nfor n in range(3):\n    if x[i] > 0.5:\n        wp.atomic_add(out, i // 2, x[i] / float(n + 3))",
+    ];
+    for body in sums {
+        texts(&kernel(body));
+    }
+    texts(
+        "@wp.kernel\ndef k(x: wp.array(dtype=wp.vec3), out: wp.array(dtype=wp.vec3), total: wp.array(dtype=float)):\n    \
+         i = wp.tid()\n    wp.atomic_add(out, 0, x[i] * 0.3)\n    wp.atomic_add(total, 0, wp.length(x[i]))\n",
+    );
+    let ordered = [
+        // What an update gives depends on those before it.
+        "i = wp.tid()\nout[i] = wp.atomic_add(out, 0, x[i])",
+        "i = wp.tid()\nold = wp.atomic_add(x, 0, 1.0)\nout[i] = old * 0.5",
+        "i = wp.tid()\nwp.atomic_exch(out, 0, x[i])",
+    ];
+    for body in ordered {
+        let why = refused(&kernel(body));
+        assert!(why.contains("depend on the order") || why.contains("race on"), "{why}\n{body}");
+    }
+}
+
+#[test]
+fn a_row_has_what_its_kernel_needs_and_no_more() {
+    let file = "from __future__ import annotations\n\nimport numpy as np\nimport warp as wp\n\n\
+        # Steps a second.\nRATE = 50.0\nSTEP = 1.0 / RATE  # seconds\nUNUSED = 7\nSIZES = [1, 2]\nSIZES.append(5)\n\n\
+        @wp.struct\nclass Ball:\n    x: wp.vec3\n    v: wp.vec3\n\n@wp.struct\nclass Other:\n    a: float\n\n\
+        @wp.func\ndef pull(x: wp.vec3):\n    return -x * 2.0\n\n@wp.func\ndef moved(x: wp.vec3, v: wp.vec3):\n    \
+        return x + (v + pull(x) * STEP) * STEP\n\n@wp.func\ndef square(a: float):\n    return a * a\n\n\
+        @wp.kernel\ndef fly(balls: wp.array(dtype=Ball), out: wp.array(dtype=wp.vec3)):\n    \
+        '''Moves balls.\n\n    Each by one step.\n    '''\n    UNUSED = wp.tid()\n    b = balls[UNUSED]\n    \
+        out[UNUSED] = moved(b.x, b.v)\n\n\
+        @wp.kernel\ndef squares(x: wp.array(dtype=float)):\n    \"\"\"Squares all\n    elements.\"\"\"\n    i = wp.tid()\n    \
+        if i > 0 and not x[i] == 2.0:\n        x[i] = wp.where(x[i] > 1.0, square(x[i]), -x[i]) + float(i)\n\n\
+        if __name__ == '__main__':\n    STEPS = 3\n    wp.launch(squares, 3, [np.zeros(3)])\n";
+    let all = ingest("balls.py", file).unwrap();
+    let [fly, squares] = &all[..] else { panic!("{all:?}") };
+    let (fly, squares) = (fly.outcome.as_ref().unwrap(), squares.outcome.as_ref().unwrap());
+    for there in
+        ["RATE = 50.0", "# Steps a second.", "STEP = 1.0 / RATE  # seconds", "class Ball", "def pull", "def moved"]
+    {
+        assert!(fly.source.contains(there), "no {there}\n{}", fly.source);
+        assert!(!squares.source.contains(there), "{there}\n{}", squares.source);
+    }
+    for absent in ["UNUSED = 7", "SIZES", "Other", "def square", "numpy", "__main__"] {
+        assert!(!fly.source.contains(absent), "{absent}\n{}", fly.source);
+    }
+    assert!(squares.source.contains("def square(") && fly.source.starts_with("from __future__"), "{}", squares.source);
+    assert_eq!(
+        (fly.description.as_str(), squares.description.as_str()),
+        ("Moves balls.\n\nEach by one step.", "Squares all\nelements.")
+    );
+    assert_eq!(fly.ops.join(" "), "add call mul neg");
+    assert_eq!(squares.ops.join(" "), "add call cast compare equal if logical mul neg not where");
+    assert_eq!(fly.types.join(" "), "f32 i32 struct vector");
+    assert_eq!(squares.block, [256, 1, 1]);
+    // What a row says is enough to make it again.
+    for (texts, name) in [(fly, "fly"), (squares, "squares")] {
+        let again = ingest("row.py", &texts.source).unwrap().remove(0);
+        assert_eq!((again.name.as_str(), again.outcome.as_ref()), (name, Ok(texts)));
+    }
+}
+
+#[test]
+fn kernels_that_show_nothing_are_no_rows() {
+    let cases = [
+        ("i = wp.tid()", "writes to no array"),
+        ("i = wp.tid()\nif i < 0:\n    out[i] = x[i]", "changes nothing"),
+        ("i = wp.tid()\nout[i] = wp.log(-1.0 - x[i] * x[i])", "all that it writes to 'out' is NaN"),
+        ("i = wp.tid()\nout[i] = x[i + 1]", "outside 'x'"),
+        ("i = wp.tid()\nout[0] = x[i]", "race on"),
+        ("i = wp.tid()\nwhile x[i] == x[i]:\n    out[i] += 1.0", "still running"),
+    ];
+    for (body, expected) in cases {
+        let why = refused(&kernel(body));
+        assert!(why.contains(expected), "{why}\n{body}");
+    }
+    texts(&kernel("out[wp.tid()] = 1.0"));
+}
+
+#[test]
+fn duplicates_are_told() {
+    let double = |name: &str, by: &str| {
+        format!("@wp.kernel\ndef {name}(a: wp.array(dtype=float)):\n    i = wp.tid()\n    a[i] = a[i] {by}\n\n")
+    };
+    let all = ingested(&[double("k", "* 2.0"), double("k2", "* 3.0"), double("k", "+ 2.0")].concat());
+    assert_eq!(duplicates(&all), [None, Some(0), None]);
+}

@@ -1,0 +1,118 @@
+//! What names of a file stand for, by the order of its statements and the conditions around them. Nothing is executed: what only a
+//! run of the file tells is not known.
+
+use ruff_python_ast::{Expr, ExprCall};
+use ruff_text_size::{Ranged, TextSize};
+
+use super::{Evaluator, Fixed, Unknown};
+use crate::python::program::{Given, Giving, Item, Under};
+
+/// What is said of what cannot be known.
+pub(super) const OF_A_RUN: &str = ": only a run of the file tells its value";
+
+impl<'p> Evaluator<'p, '_> {
+    /// What a name was given last. Kernels are made when they are launched: they see what it is at the end, and a constant
+    /// sees what others are where it stands.
+    pub(super) fn given(&self, all: &[Given<'p>], scope: usize, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
+        let seen = |given: &&Given<'p>| self.before.is_none_or(|(of, end)| of != scope || given.at.end() <= end);
+        let of_a_run = |why: &str| self.unknown(at, format!("'{name}' {why}{OF_A_RUN}"));
+        for given in all.iter().rev().filter(seen) {
+            let within = Evaluator { before: Some((scope, given.at.start())), ..self.within(scope) };
+            match within.holds(&given.under) {
+                Some(true) => {}
+                Some(false) => continue,
+                None => return of_a_run("is assigned under a condition"),
+            }
+            let found = match given.value {
+                Giving::Whole(Expr::Call(call)) if within.is_auto(call) => within.next_member(scope, at),
+                Giving::Whole(value) => within.eval(value),
+                Giving::Part(value, n) => within.eval(value).and_then(|found| match found {
+                    Fixed::List(all) if n < all.len() => Ok(all[n].clone()),
+                    _ => self.unknown(at, format!("the value of '{name}' is not known beforehand")),
+                }),
+                Giving::More(op, value) => {
+                    let before = within.given(all, scope, name, at)?;
+                    within.eval(value).and_then(|more| within.binary(op, &before, &more, value))
+                }
+                Giving::Parameter(def, n) => return within.parameter(def, n, name, at),
+                Giving::Unknown(why) => return of_a_run(why),
+            };
+            return found.map_err(|(_, what)| (at.range(), what));
+        }
+        self.unknown(at, format!("'{name}' has no value"))
+    }
+
+    /// `enum.auto()`
+    fn is_auto(&self, call: &ExprCall) -> bool {
+        call.arguments.is_empty() && matches!(self.eval(&call.func), Ok(Fixed::Python(name)) if name == "enum.auto")
+    }
+
+    /// What a member of an enum is that is not told: one more than the one before it.
+    fn next_member(&self, scope: usize, at: &Expr) -> Result<Fixed, Unknown> {
+        let all = self.program.scopes[scope].names.iter().filter_map(|(name, item)| match item {
+            Item::Values(all) => Some((*name, all)),
+            _ => None,
+        });
+        let end = self.before.map_or(TextSize::new(u32::MAX), |(_, end)| end);
+        let before = all.filter(|(_, all)| all.first().is_some_and(|given| given.at.end() <= end));
+        match before.max_by_key(|(_, all)| all.first().map(|given| given.at.end())) {
+            None => Ok(Fixed::Int(1)),
+            Some((name, all)) => match self.given(all, scope, name, at)?.int() {
+                Some(n) => Ok(Fixed::Int(n.wrapping_add(1))),
+                None => self.unknown(at, "auto() follows a member that is no integer"),
+            },
+        }
+    }
+
+    /// Whether all conditions are as they have to be; `None` if that is not known.
+    pub fn holds(&self, under: &Under<'p>) -> Option<bool> {
+        let holds = |(condition, wanted): &(&Expr, bool)| {
+            let found = if is_main(condition) { Some(false) } else { self.eval(condition).ok()?.truth() };
+            Some(found? == *wanted)
+        };
+        let all: Vec<Option<bool>> = under.iter().map(holds).collect();
+        if all.contains(&Some(false)) { Some(false) } else { all.into_iter().collect::<Option<Vec<_>>>().map(|_| true) }
+    }
+
+    /// A parameter of a function around a kernel: what it is by default, or what a call in the file gives it.
+    fn parameter(
+        &self,
+        def: &'p ruff_python_ast::StmtFunctionDef,
+        n: usize,
+        name: &str,
+        at: &Expr,
+    ) -> Result<Fixed, Unknown> {
+        let file = self.program.scopes[self.scope].file;
+        let outer = self.within(file);
+        let calls = self.program.calls.get(file).and_then(|calls| calls.get(def.name.as_str()));
+        let calls = calls.map_or(&[][..], Vec::as_slice);
+        let is_of =
+            |call: &&ExprCall| matches!(call.func.as_ref(), Expr::Name(of) if of.id.as_str() == def.name.as_str());
+        // The call that made the kernel, if it is asked for by the name of what that gave; any other else.
+        let calls = match &self.program.around {
+            Some(call) if is_of(call) => std::slice::from_ref(call),
+            _ => calls,
+        };
+        let given = |call: &&'p ExprCall| {
+            let named = call.arguments.find_keyword(name).map(|keyword| &keyword.value);
+            named.or(call.arguments.args.get(n)).and_then(|value| outer.eval(value).ok())
+        };
+        if let Some(found) = calls.iter().find_map(given) {
+            return Ok(found);
+        }
+        let default = def.parameters.iter_non_variadic_params().nth(n).and_then(|p| p.default.as_deref());
+        match default {
+            Some(value) => outer.eval(value).map_err(|(_, what)| (at.range(), what)),
+            None => self.unknown(
+                at,
+                format!("'{name}' is a parameter of '{}' around it, whose value is not known", def.name.as_str()),
+            ),
+        }
+    }
+}
+
+/// Whether a condition is that the file is run by itself, which kernels of it need not be.
+fn is_main(condition: &Expr) -> bool {
+    let Expr::Compare(compare) = condition else { return false };
+    matches!(compare.left.as_ref(), Expr::Name(name) if name.id.as_str() == "__name__")
+}
