@@ -139,6 +139,14 @@ pub enum FaultKind {
         /// Who did it.
         by: String,
     },
+    /// Something that the program claims is not so.
+    #[error("'{claim}' does not hold, in {by}")]
+    Claim {
+        /// The claim in words, or as it is written.
+        claim: String,
+        /// Who did it.
+        by: String,
+    },
     /// The kernel ran longer than it was allowed to.
     #[error("still running after {0} statements")]
     TooLong(u64),

@@ -361,6 +361,30 @@ pub enum Stmt {
         /// The scalars.
         args: Vec<ExprId>,
     },
+    /// Ends the run with a finding if something does not hold.
+    Check(Check),
+}
+
+/// What must hold where a [`Stmt::Check`] stands.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Check {
+    /// What a program claims.
+    Holds {
+        /// A bool.
+        condition: ExprId,
+        /// The claim in words, or as it is written.
+        claim: String,
+    },
+    /// An index of an array that is no memory, such as a table of constants: from 0 and below a length. Printed text leaves
+    /// it out, as C++ does.
+    Within {
+        /// An index of the kernel's index type.
+        index: ExprId,
+        /// How many elements there are.
+        len: u64,
+        /// What the array is called.
+        of: String,
+    },
 }
 
 impl Stmt {

@@ -28,7 +28,8 @@ pub use arg::{Arg, Fault, FaultKind, check_args, peek, poke};
 pub use builder::{Builder, Mark, Outer};
 pub use emit::{Emit, EmitBits, Table};
 pub use expr::{
-    Args, Atomic, Axis, Builtin, Code, Expr, ExprId, FunctionId, Local, LocalId, Scope, Shuffle, Stmt, Vote, WARP,
+    Args, Atomic, Axis, Builtin, Check, Code, Expr, ExprId, FunctionId, Local, LocalId, Scope, Shuffle, Stmt, Vote,
+    WARP,
 };
 pub use expression::{ExpressionError, elementwise};
 pub use formula::{FORMULAS, Formula, formula};

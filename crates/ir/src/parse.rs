@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
 use crate::{
-    Algebra, Args, Atomic, Axis, Builtin, Code, Expr, ExprId, Extent, FunctionId, Kernel, Launch, Local, LocalId, Op,
-    ParamId, Scalar, Scope, SharedId, Shuffle, Stmt, Type, VERSION, Value, ValueParam, View, Vote, verify,
+    Algebra, Args, Atomic, Axis, Builtin, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Launch, Local,
+    LocalId, Op, ParamId, Scalar, Scope, SharedId, Shuffle, Stmt, Type, VERSION, Value, ValueParam, View, Vote, verify,
 };
 pub use cursor::ParseError;
 use cursor::{Cursor, Result};
@@ -200,11 +200,21 @@ impl Parser<'_> {
             let scope = Scope::ALL.into_iter().find(|scope| self.take(scope.name()));
             return Ok(Stmt::Fence(scope.unwrap_or(Scope::Device)));
         }
+        if self.take("claim") {
+            let claim = self.quoted()?;
+            self.expect(",")?;
+            return Ok(Stmt::Check(Check::Holds { condition: self.operand()?, claim }));
+        }
+        if self.take("within") {
+            let of = self.quoted()?;
+            self.expect(",")?;
+            let index = self.operand()?;
+            self.expect(",")?;
+            let len = self.number("a length")?;
+            return Ok(Stmt::Check(Check::Within { index, len, of }));
+        }
         if self.take("print") {
-            self.expect("\"")?;
-            let Some(len) = self.rest().find('"') else { return self.fail("expected '\"' at the end of the line") };
-            let format = self.rest()[..len].to_owned();
-            self.cursor.at += len + 1;
+            let format = self.quoted()?;
             let mut args = vec![];
             while self.take(",") {
                 args.push(self.operand()?);
@@ -246,6 +256,15 @@ impl Parser<'_> {
             return Ok(Stmt::If { condition, then, otherwise });
         }
         self.store()
+    }
+
+    /// A text in quotes.
+    fn quoted(&mut self) -> Result<String> {
+        self.expect("\"")?;
+        let Some(len) = self.rest().find('"') else { return self.fail("expected '\"' at the end of the line") };
+        let text = self.rest()[..len].to_owned();
+        self.cursor.at += len + 1;
+        Ok(text)
     }
 
     fn store(&mut self) -> Result<Stmt> {

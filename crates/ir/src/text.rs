@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::{Access, Args, Axis, Builtin, Code, Dim, Expr, ExprId, Extent, Kernel, Launch, LocalId, Stmt, Value, View};
+use crate::{
+    Access, Args, Axis, Builtin, Check, Code, Dim, Expr, ExprId, Extent, Kernel, Launch, LocalId, Stmt, Value, View,
+};
 use crate::{ValueParam, contiguous};
 
 /// Version of the text form, in its first line.
@@ -234,6 +236,12 @@ impl<'a> Writer<'a> {
                 Stmt::Barrier => writeln!(f, "barrier")?,
                 Stmt::WarpBarrier => writeln!(f, "warp_barrier")?,
                 Stmt::Fence(scope) => writeln!(f, "fence {}", scope.name())?,
+                Stmt::Check(Check::Holds { condition, claim }) => {
+                    writeln!(f, "claim \"{claim}\", {}", Operand(self, *condition))?;
+                }
+                Stmt::Check(Check::Within { index, len, of }) => {
+                    writeln!(f, "within \"{of}\", {}, {len}", Operand(self, *index))?;
+                }
                 Stmt::Print { format, args } if args.is_empty() => writeln!(f, "print \"{format}\"")?,
                 Stmt::Print { format, args } => writeln!(f, "print \"{format}\", {}", List(self, args))?,
             }

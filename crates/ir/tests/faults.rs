@@ -38,6 +38,7 @@ fn name(kind: &FaultKind) -> &'static str {
         FaultKind::Race { .. } => "race",
         FaultKind::DivergentBarrier { .. } => "barrier",
         FaultKind::PartialWarp { .. } => "warp",
+        FaultKind::Claim { .. } => "claim",
         FaultKind::Division { .. } => "division",
         FaultKind::TooLong(_) => "too long",
         FaultKind::BadCall(_) => "call",

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use bornite_ir::{
-    Algebra, Args, Code, Expr, ExprId, Extent, Kernel, Op, PrintPiece, Scalar, Stmt, Type, Value, View, print_pieces,
+    Algebra, Args, Check, Code, Expr, ExprId, Extent, Kernel, Op, PrintPiece, Scalar, Stmt, Type, Value, View, print_pieces,
 };
 
 use crate::{Given, Lowered};
@@ -223,6 +223,11 @@ impl Printer<'_> {
             Stmt::Barrier => self.line("__syncthreads();"),
             Stmt::WarpBarrier => self.line("__syncwarp();"),
             Stmt::Fence(_) => self.line("__threadfence();"),
+            Stmt::Check(Check::Holds { condition, .. }) => {
+                let text = format!("assert({});", self.name(*condition));
+                self.line(&text);
+            }
+            Stmt::Check(Check::Within { .. }) => {}
             Stmt::Print { format, args } => {
                 let pieces = print_pieces(format).into_iter().map(|piece| match piece {
                     PrintPiece::Text(text) => text.replace('%', "%%"),

@@ -76,7 +76,7 @@ impl Origin {
 
 /// True for files in CUDA C++.
 pub fn is_cuda(file: &Path) -> bool {
-    file.extension().is_some_and(|ending| ending == "cu" || ending == "cuh")
+    file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("cu") || ending.eq_ignore_ascii_case("cuh"))
 }
 
 pub fn read(file: &Path) -> Result<String, Failure> {

@@ -116,40 +116,49 @@ fn list(json: bool) -> Result<ExitCode, Failure> {
 }
 
 fn check(paths: &[PathBuf], json: bool) -> Result<ExitCode, Failure> {
-    let mut files = vec![];
-    for path in paths {
-        gather(path, true, &mut files)?;
-    }
     let mut failed = false;
-    for file in files {
-        if cuda::is_cuda(&file) {
-            failed |= told(&file, cuda::check(&file)?, json)?;
-            continue;
+    for path in paths {
+        let mut files = vec![];
+        gather(path, true, &mut files)?;
+        let mut kernels = 0;
+        for file in &files {
+            let (wrong, found) = check_file(file, json)?;
+            failed |= wrong;
+            kernels += found;
         }
-        if python::is_python(&file) {
-            failed |= told(&file, python::check(&file)?, json)?;
-            continue;
-        }
-        let found = match source::read(&file) {
-            Ok(found) => found,
-            Err(error) => vec![(1, Err(error))],
-        };
-        for (line, result) in found {
-            failed |= result.is_err();
-            let text = match (&result, json) {
-                (Ok(kernel), true) => {
-                    json!({"file": file, "kernel": kernel.name, "line": line, "ok": true}).to_string()
-                }
-                (Err(error), true) => {
-                    json!({"file": file, "line": line, "ok": false, "error": error.to_string()}).to_string()
-                }
-                (Ok(kernel), false) => format!("{}: kernel '{}' is valid", file.display(), kernel.name),
-                (Err(error), false) => error.to_string(),
-            };
-            print(&format!("{text}\n"))?;
+        // Silence would look like praise; lines of JSON are of kernels alone.
+        if kernels == 0 && !json {
+            print(&format!("{}: no kernels\n", path.display()))?;
         }
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Tells what was found in a file; whether something is wrong, and how many kernels it has.
+fn check_file(file: &Path, json: bool) -> Result<(bool, usize), Failure> {
+    if cuda::is_cuda(file) || python::is_python(file) {
+        let checked = if cuda::is_cuda(file) { cuda::check(file)? } else { python::check(file)? };
+        let kernels = checked.len();
+        return Ok((told(file, checked, json)?, kernels));
+    }
+    let found = match source::read(file) {
+        Ok(found) => found,
+        Err(error) => vec![(1, Err(error))],
+    };
+    let (mut failed, kernels) = (false, found.len());
+    for (line, result) in found {
+        failed |= result.is_err();
+        let text = match (&result, json) {
+            (Ok(kernel), true) => json!({"file": file, "kernel": kernel.name, "line": line, "ok": true}).to_string(),
+            (Err(error), true) => {
+                json!({"file": file, "line": line, "ok": false, "error": error.to_string()}).to_string()
+            }
+            (Ok(kernel), false) => format!("{}: kernel '{}' is valid", file.display(), kernel.name),
+            (Err(error), false) => error.to_string(),
+        };
+        print(&format!("{text}\n"))?;
+    }
+    Ok((failed, kernels))
 }
 
 /// The files of a path: itself, or those of a folder that hold kernels.

@@ -206,6 +206,7 @@ impl<'k> Lower<'k, '_> {
                     self.b.ins().fence();
                 }
                 Stmt::Print { format, args } => self.print(format, args),
+                Stmt::Check(check) => self.claim(check),
             }
         }
     }

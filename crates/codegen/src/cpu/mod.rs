@@ -30,7 +30,7 @@ pub use run::set_chunk;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use bornite_ir::{Fault, FaultKind, Kernel, Scalar, Value, VerifyError, verify};
+use bornite_ir::{Check, Fault, FaultKind, Kernel, Scalar, Stmt, Value, VerifyError, verify};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_jit::{JITBuilder, JITModule};
@@ -108,6 +108,25 @@ const MISALIGNED: i64 = -1;
 const DIVISION: i64 = -100;
 /// Too many statements.
 const TOO_LONG: i64 = -200;
+/// Something that is claimed does not hold; the "view" is its number among [`claims`].
+const CLAIM: i64 = -201;
+
+/// All that a kernel claims, in order of its text.
+fn claims(kernel: &Kernel) -> Vec<&Check> {
+    fn of<'k>(block: &'k [Stmt], all: &mut Vec<&'k Check>) {
+        for stmt in block {
+            if let Stmt::Check(check) = stmt {
+                all.push(check);
+            }
+            stmt.blocks().into_iter().for_each(|inner| of(inner, all));
+        }
+    }
+    let mut all = vec![];
+    for code in kernel.functions.iter().map(|function| &function.code).chain([&kernel.code]) {
+        of(&code.body, &mut all);
+    }
+    all
+}
 
 /// A kernel compiled for this CPU.
 pub struct CpuKernel {
@@ -221,6 +240,14 @@ impl CpuKernel {
         };
         let kind = if record.dimension == TOO_LONG {
             FaultKind::TooLong(self.options.max_statements.unwrap_or(0))
+        } else if record.dimension == CLAIM {
+            match claims(&self.kernel).get(record.view as usize) {
+                Some(Check::Within { len, of, .. }) => {
+                    FaultKind::OutOfBounds { view: of.clone(), index: record.index, len: *len, by }
+                }
+                Some(Check::Holds { claim, .. }) => FaultKind::Claim { claim: claim.clone(), by },
+                None => FaultKind::Claim { claim: String::new(), by },
+            }
         } else if record.dimension <= DIVISION {
             let scalar = Scalar::ALL[(DIVISION - record.dimension) as usize];
             let [a, b] = [record.index as u64, record.view].map(|bits| Value::from_bits(scalar, bits).to_string());

@@ -1,11 +1,11 @@
 //! Where elements lie: addresses, each after a check that it is one, unless that is known.
 
-use bornite_ir::{Args, Extent, ParamId, Scalar, View};
+use bornite_ir::{Args, Check, Extent, ParamId, Scalar, View};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 
 use super::lower::{Lower, Typed, flags, ty};
-use super::{DIVISION, MISALIGNED};
+use super::{CLAIM, DIVISION, MISALIGNED};
 
 /// What an access touches beside the element that it names.
 #[derive(Clone, Copy)]
@@ -120,6 +120,24 @@ impl Lower<'_, '_> {
         let record = [view, dimension, index, instance].map(Into::into);
         self.b.ins().jump(self.fault, &record);
         self.b.switch_to_block(next);
+    }
+
+    /// Ends the run where something does not hold.
+    pub(super) fn claim(&mut self, check: &Check) {
+        let number = super::claims(self.kernel).iter().position(|found| std::ptr::eq(*found, check)).unwrap_or(0);
+        let (fine, index) = match check {
+            Check::Holds { condition, .. } => (self.only(*condition).value, self.b.ins().iconst(types::I64, 0)),
+            Check::Within { index, len, .. } => {
+                let index = self.only(*index).value;
+                let wide = match self.kernel.index {
+                    Scalar::I32 => self.b.ins().sextend(types::I64, index),
+                    _ => index,
+                };
+                let len = self.b.ins().iconst(types::I64, *len as i64);
+                (self.b.ins().icmp(IntCC::UnsignedLessThan, wide, len), wide)
+            }
+        };
+        self.guard(fine, number as i64, CLAIM, index, 0);
     }
 
     /// Ends the run where an integer quotient does not exist or does not fit.

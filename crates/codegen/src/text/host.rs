@@ -6,6 +6,20 @@ pub(super) const INCLUDES: &str = "#include <cmath>\n#include <cstdio>\n#include
 pub(super) const PRELUDE: &[(&str, &str)] = &[
     ("bn_f16", "typedef unsigned short bn_f16;\n"),
     ("bn_bf16", "typedef unsigned short bn_bf16;\n"),
+    ("bn_f16_of(", "static inline bn_f16 bn_f16_of(unsigned short bits) { return bits; }\n"),
+    ("bn_f16_bits(", "static inline unsigned short bn_f16_bits(bn_f16 a) { return a; }\n"),
+    ("bn_bf16_of(", "static inline bn_bf16 bn_bf16_of(unsigned short bits) { return bits; }\n"),
+    ("bn_bf16_bits(", "static inline unsigned short bn_bf16_bits(bn_bf16 a) { return a; }\n"),
+    (
+        "bn_assert(",
+        "static inline void bn_assert(bool holds, const char* claim) {
+    if (!holds) {
+        std::fprintf(stderr, \"'%s' does not hold\\n\", claim);
+        __builtin_trap();
+    }
+}
+",
+    ),
     (
         "bn_bits<",
         "template <class To, class From> static inline To bn_bits(From from) {

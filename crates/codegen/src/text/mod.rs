@@ -9,8 +9,8 @@ mod range;
 mod spell;
 
 use bornite_ir::{
-    Algebra, Args, Axis, Code, Expr, ExprId, Extent, FunctionId, Kernel, Kind, Launch, LocalId, Op, Scalar, Scope,
-    Shuffle, Stmt, Type, Value, View, Vote,
+    Algebra, Args, Axis, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Kind, Launch, LocalId, Op, Scalar,
+    Scope, Shuffle, Stmt, Type, Value, View, Vote,
 };
 
 use crate::cuda::Spelling;
@@ -213,6 +213,11 @@ impl<'k> Printer<'k> {
                     Scope::Device => "__threadfence();",
                     Scope::System => "__threadfence_system();",
                 }),
+                Stmt::Check(Check::Holds { condition, claim }) => {
+                    let condition = self.term(*condition).text;
+                    self.line(format!("bn_assert({condition}, \"{claim}\");"));
+                }
+                Stmt::Check(Check::Within { .. }) => {}
                 Stmt::Print { format, args } => {
                     let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
                     self.line(print_call(format, &args));

@@ -4,6 +4,11 @@
 pub(super) const PRELUDE: &[(&str, &str)] = &[
     ("bn_f16", "typedef unsigned short bn_f16;\n"),
     ("bn_bf16", "typedef unsigned short bn_bf16;\n"),
+    // Bits by name: a plain number or cast would be one by value to who takes the names above for floats.
+    ("bn_f16_of(", "__device__ __forceinline__ bn_f16 bn_f16_of(unsigned short bits) { return bits; }\n"),
+    ("bn_f16_bits(", "__device__ __forceinline__ unsigned short bn_f16_bits(bn_f16 a) { return a; }\n"),
+    ("bn_bf16_of(", "__device__ __forceinline__ bn_bf16 bn_bf16_of(unsigned short bits) { return bits; }\n"),
+    ("bn_bf16_bits(", "__device__ __forceinline__ unsigned short bn_bf16_bits(bn_bf16 a) { return a; }\n"),
     // A thread that meets a bad index has nothing right left to do; barriers do not wait for threads that have ended.
     (
         "bn_at(",
@@ -171,6 +176,17 @@ template <> struct bn_word<16> { typedef uint4 type; };
     (
         "bn_printable(",
         "__device__ __forceinline__ double bn_printable(double a) { return a != a ? fabs(a) : a; }
+",
+    ),
+    (
+        "bn_assert(",
+        "__device__ __forceinline__ void bn_assert(bool holds, const char* claim) {
+    if (!holds) {
+        printf(\"'%s' does not hold, in thread [%u, %u, %u] of block [%u, %u, %u]\\n\", claim, threadIdx.x, threadIdx.y,
+            threadIdx.z, blockIdx.x, blockIdx.y, blockIdx.z);
+        __trap();
+    }
+}
 ",
     ),
     (

@@ -34,7 +34,7 @@ pub(super) fn literal(value: Value) -> String {
         Scalar::I64 => format!("{}LL", value.as_i64()),
         Scalar::U32 => format!("{}u", value.bits()),
         Scalar::U64 => format!("{}ull", value.bits()),
-        Scalar::F16 | Scalar::BF16 => format!("{:#06x}", value.bits()),
+        scalar @ (Scalar::F16 | Scalar::BF16) => format!("bn_{scalar}_of({:#06x})", value.bits()),
         // Shortest decimal that reads back as the same float.
         Scalar::F32 if x.is_finite() => format!("{:?}f", x as f32),
         Scalar::F32 => format!("__int_as_float({:#x})", value.bits()),
@@ -236,7 +236,14 @@ pub(super) fn bitcast(to: Scalar, from: &Term) -> String {
         (Scalar::U32, Scalar::F32) => format!("__uint_as_float({text})"),
         (Scalar::F64, _) if to.is_int() => format!("({})__double_as_longlong({text})", c_type(to)),
         (_, Scalar::F64) if from.scalar().is_int() => format!("__longlong_as_double((long long){text})"),
-        // Integers and the bits of 16-bit floats.
+        (from @ (Scalar::F16 | Scalar::BF16), to) if from != to => {
+            let bits = Term::new(format!("bn_{from}_bits({text})"), Scalar::U16);
+            if to == Scalar::U16 { bits.text } else { bitcast(to, &bits) }
+        }
+        (Scalar::U16, Scalar::F16 | Scalar::BF16) => format!("bn_{to}_of({text})"),
+        (_, Scalar::F16 | Scalar::BF16) if from.scalar() != to => {
+            format!("bn_{to}_of((unsigned short){})", parenthesise(text))
+        }
         (from, to) if from != to => format!("({}){}", c_type(to), parenthesise(text)),
         _ => text.clone(),
     }

@@ -297,6 +297,7 @@ fn kind(kind: &FaultKind) -> &'static str {
         FaultKind::Race { .. } => "race",
         FaultKind::DivergentBarrier { .. } => "barrier",
         FaultKind::PartialWarp { .. } => "warp",
+        FaultKind::Claim { .. } => "claim",
         FaultKind::Division { .. } => "division",
         FaultKind::TooLong(_) => "too long",
         FaultKind::BadCall(_) => "bad call",

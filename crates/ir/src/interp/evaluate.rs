@@ -119,7 +119,8 @@ impl Machine<'_, '_, '_> {
             };
             let source = if (0..WARP as i64).contains(&source) { base + source as usize } else { lane };
             if !mask.0.get(source).copied().unwrap_or(false) {
-                let (reached, by) = (mask.count(), self.name(lane));
+                let warp = base..self.lanes.min(base + WARP);
+                let (reached, by) = (warp.filter(|&lane| mask.0[lane]).count(), self.name(lane));
                 return Err(self.fault(FaultKind::PartialWarp { what: "shuffle", reached, expected: WARP, by }));
             }
             out.bits[lane] = value.bits[source];

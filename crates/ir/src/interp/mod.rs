@@ -15,7 +15,7 @@ mod shadow;
 use std::rc::Rc;
 
 use crate::{
-    Access, Arg, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, Launch, LocalId, Stmt, Struct, Value, WARP,
+    Access, Arg, Check, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, Launch, LocalId, Stmt, Struct, Value, WARP,
     check_args, verify,
 };
 pub use compute::{evaluate, evaluate_algebra};
@@ -354,6 +354,7 @@ impl<'k> Machine<'k, '_, '_> {
                     }
                 }
                 Stmt::Fence(_) => {}
+                Stmt::Check(check) => self.check(check, &mask).map_err(|fault| self.locate(fault, stmt))?,
                 Stmt::Print { format, args } => {
                     let args = self.all(args);
                     for lane in memory::in_order(self.options.order, &mask) {
@@ -364,6 +365,26 @@ impl<'k> Machine<'k, '_, '_> {
             }
         }
         Ok(mask)
+    }
+
+    /// Ends the run with the first active lane for which something does not hold.
+    fn check(&self, check: &Check, mask: &Mask) -> Result<(), Fault> {
+        let value = match check {
+            Check::Holds { condition, .. } => self.part(*condition, 0),
+            Check::Within { index, .. } => self.part(*index, 0),
+        };
+        let fails = |lane: usize| match check {
+            Check::Holds { .. } => value.bits[lane] == 0,
+            Check::Within { len, .. } => !(0..*len as i64).contains(&value.int(lane)),
+        };
+        let Some(lane) = memory::in_order(self.options.order, mask).find(|&lane| fails(lane)) else { return Ok(()) };
+        let by = self.name(lane);
+        Err(self.fault(match check {
+            Check::Holds { claim, .. } => FaultKind::Claim { claim: claim.clone(), by },
+            Check::Within { len, of, .. } => {
+                FaultKind::OutOfBounds { view: of.clone(), index: value.int(lane), len: *len, by }
+            }
+        }))
     }
 
     /// Gives up after as many statements as the caller allows; a loop's turn and a block count as one too.

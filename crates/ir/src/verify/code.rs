@@ -2,8 +2,8 @@
 
 use super::is_name;
 use crate::{
-    Args, Atomic, Code, Expr, ExprId, Function, FunctionId, Kernel, Launch, LocalId, Op, ParamId, Scalar, SharedId,
-    Stmt, Type, View, Vote,
+    Args, Atomic, Check, Code, Expr, ExprId, Function, FunctionId, Kernel, Launch, LocalId, Op, ParamId, Scalar,
+    SharedId, Stmt, Type, View, Vote,
 };
 
 /// Blocks within blocks; readers walk them by recursion.
@@ -163,6 +163,22 @@ impl<'a> Scope<'a> {
                     self.expect(*condition, Scalar::Bool.into(), "a condition")?;
                     self.block(then)?;
                     self.block(otherwise)?;
+                }
+                Stmt::Check(check) => {
+                    let text = match check {
+                        Check::Holds { condition, claim } => {
+                            self.expect(*condition, Scalar::Bool.into(), "a claim")?;
+                            claim
+                        }
+                        Check::Within { index, len, of } => {
+                            self.expect(*index, self.kernel.index.into(), "an index")?;
+                            if *len > i64::MAX as u64 {
+                                return Err(format!("an array of {len} elements"));
+                            }
+                            of
+                        }
+                    };
+                    plain(text).map_err(|what| format!("a check with {what}"))?;
                 }
                 Stmt::Print { format, args } => {
                     let types: Result<Vec<Scalar>, String> =
@@ -393,4 +409,12 @@ pub(crate) fn op_result(op: Op, types: &[Type]) -> Result<Type, &'static str> {
         return Err("operands of one shape");
     }
     Ok(whole.with_element(result))
+}
+
+/// Whether a text can be written between quotes as it is.
+fn plain(text: &str) -> Checked {
+    if text.chars().any(|c| c.is_control() || c == '"' || c == '\\') || text.len() > 200 {
+        return Err("quotes, backslashes, control characters or more than 200 bytes".into());
+    }
+    Ok(())
 }

@@ -1,8 +1,8 @@
 //! Kernels that between them have everything a kernel can have.
 
 use bornite_ir::{
-    Access, Algebra, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, Extent, Kernel, Op, Scalar, Scope, Shuffle,
-    Stmt, Type, Value, Vote, contiguous, templates,
+    Access, Algebra, Atomic, Axis, Builder, Builtin, Check, Dim, Emit, EmitBits, Extent, Kernel, Op, Scalar, Scope,
+    Shuffle, Stmt, Type, Value, Vote, contiguous, templates,
 };
 
 /// Every template, and a kernel with everything that templates lack.
@@ -58,6 +58,9 @@ pub fn kernels() -> Vec<Kernel> {
     for stmt in [Stmt::Barrier, Stmt::WarpBarrier].into_iter().chain(Scope::ALL.map(Stmt::Fence)) {
         b.simple(stmt);
     }
+    b.simple(Stmt::Check(Check::Holds { condition: yes, claim: "x[i] < 5, always".into() }));
+    let index = b.constant(Value::int(Scalar::I32, 2));
+    b.simple(Stmt::Check(Check::Within { index, len: 1 << 40, of: "table".into() }));
     kernels.push(b.finish().unwrap());
     kernels.push(composites());
     kernels

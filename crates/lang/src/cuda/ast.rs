@@ -2,8 +2,8 @@
 
 use bornite_ir::{Scalar, Value};
 
-use super::lex::Symbol;
-use crate::Span;
+use super::lex::{Names, Symbol};
+use crate::{Diagnostic, Span};
 
 /// A type as it is written.
 #[derive(Clone, PartialEq, Debug)]
@@ -25,6 +25,8 @@ pub enum Base {
     Scalar(Scalar),
     /// A struct, vector type, alias or template parameter.
     Named(Symbol),
+    /// A struct that is a template, and its arguments.
+    Template(Symbol, Vec<TemplateArg>),
 }
 
 /// An operator of two operands.
@@ -84,6 +86,8 @@ pub enum ExprKind {
         hex: bool,
     },
     Text,
+    /// `nullptr`.
+    Null,
     Name(Symbol),
     Unary(Unary, Box<Expr>),
     Binary(Binary, Box<Expr>, Box<Expr>),
@@ -120,6 +124,19 @@ pub struct Storage {
     pub constant: bool,
     pub device: bool,
     pub memory_constant: bool,
+}
+
+impl Storage {
+    /// What both say.
+    pub fn and(self, other: Storage) -> Storage {
+        Storage {
+            shared: self.shared || other.shared,
+            external: self.external || other.external,
+            constant: self.constant || other.constant,
+            device: self.device || other.device,
+            memory_constant: self.memory_constant || other.memory_constant,
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -175,10 +192,13 @@ pub struct Function {
     pub name: Symbol,
     pub span: Span,
     pub templates: Vec<TemplateParam>,
+    /// Of a specialisation, `template <> int f<int>()`, the arguments that it is for.
+    pub special: Option<Vec<TemplateArg>>,
     pub is_kernel: bool,
     /// Threads that `__launch_bounds__` names.
     pub bound: Option<Expr>,
     pub result: TypeName,
+    /// Those with an initial value may be left out in a call.
     pub params: Vec<Declarator>,
     pub body: Vec<Stmt>,
 }
@@ -187,6 +207,9 @@ pub struct Function {
 pub struct StructItem {
     pub name: Symbol,
     pub span: Span,
+    pub templates: Vec<TemplateParam>,
+    /// Bytes that `__align__` or `alignas` names.
+    pub align: Option<Expr>,
     pub fields: Vec<Declarator>,
 }
 
@@ -199,4 +222,15 @@ pub struct File {
     pub aliases: Vec<(Symbol, TypeName)>,
     /// Instances that the file asks for: `template __global__ void k<float, 4>(…);`
     pub instances: Vec<(Symbol, Vec<TemplateArg>)>,
+    /// What the host declares and kernels cannot use, with the reason: it is told where one does.
+    pub unusable: Vec<(Symbol, Diagnostic)>,
+}
+
+impl File {
+    /// Why a name cannot be used in a kernel, as one does in a line, if it is such a name of the host.
+    pub fn why_unusable(&self, name: Symbol, names: &Names, line: u32) -> Option<Diagnostic> {
+        let (_, why) = self.unusable.iter().find(|(found, _)| *found == name)?;
+        let used = format!("'{}', which is used in line {line}, is skipped as host code for that", names.text(name));
+        Some(Diagnostic { hint: Some(used), ..why.clone() })
+    }
 }

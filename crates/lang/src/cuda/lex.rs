@@ -32,11 +32,6 @@ impl Names {
     pub fn text(&self, symbol: Symbol) -> &str {
         &self.all[symbol.0 as usize]
     }
-
-    /// Whether the file has the name.
-    pub fn has(&self, text: &str) -> bool {
-        self.numbers.contains_key(text)
-    }
 }
 
 /// What a token is.
@@ -52,6 +47,8 @@ pub enum Kind {
     Float { bits: u64, scalar: Scalar },
     /// Text in quotes; the span says where.
     Text,
+    /// A macro that is used here and cannot be: it is refused where a kernel needs it.
+    Unusable(Symbol),
     /// The end of the file.
     End,
 }
@@ -176,7 +173,9 @@ fn beginning_with(byte: u8) -> &'static [&'static str] {
 pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Token> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(text.len() / 4);
-    let (mut at, mut first, mut spaced) = (0, true, false);
+    // A mark of UTF-8 that some editors write first.
+    let mark = if text.starts_with('\u{feff}') { 3 } else { 0 };
+    let (mut at, mut first, mut spaced) = (mark, true, false);
     while at < bytes.len() {
         let start = at;
         let span = |end: usize| Span { start: start as u32, end: end as u32 };
@@ -221,6 +220,14 @@ pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Toke
                     at += 1;
                 }
                 let name = &text[start..at];
+                if matches!(name, "R" | "LR" | "uR" | "UR" | "u8R") && bytes.get(at) == Some(&b'"') {
+                    if !raw(text, &mut at) {
+                        wrong.push((span(at), "a raw text is not closed".into(), Some("write ')\"'")));
+                    }
+                    out.push(Token { kind: Kind::Text, span: span(at), first, spaced });
+                    (first, spaced) = (false, false);
+                    continue;
+                }
                 let word = beginning_with(bytes[start]).iter().find(|word| **word == name);
                 word.map_or_else(|| Kind::Name(names.intern(name)), |word| Kind::Sign(word))
             }
@@ -273,24 +280,83 @@ pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Toke
     out
 }
 
+/// Goes behind a raw text, from its opening quote: `"(…)"`, `"end(…)end"`; false if it has no end.
+fn raw(text: &str, at: &mut usize) -> bool {
+    let rest = &text[*at + 1..];
+    let found = rest.find('(').filter(|n| *n <= 16).and_then(|open| {
+        let end = format!("){}\"", &rest[..open]);
+        rest[open..].find(&end).map(|n| open + n + end.len())
+    });
+    *at = found.map_or(text.len(), |length| *at + 1 + length);
+    found.is_some()
+}
+
 /// A character after an opening quote, and its bytes.
 fn character(text: &str) -> (u64, usize) {
-    let mut chars = text.chars();
-    match chars.next() {
-        Some('\\') => {
-            let value = match chars.next() {
-                Some('n') => b'\n',
-                Some('t') => b'\t',
-                Some('r') => b'\r',
-                Some('0') => 0,
-                Some(c) if c.is_ascii() => c as u8,
-                _ => return (0, 1),
+    let bytes = text.as_bytes();
+    let digits = |from: usize, most: usize, radix: u32| {
+        let length = bytes[from..].iter().take(most).take_while(|byte| (**byte as char).is_digit(radix)).count();
+        (u64::from_str_radix(&text[from..from + length], radix).unwrap_or(0) & 0xff, from + length)
+    };
+    match bytes {
+        [b'\\', b'x', ..] => digits(2, 8, 16),
+        [b'\\', b'0'..=b'7', ..] => digits(1, 3, 8),
+        [b'\\', byte, ..] if byte.is_ascii() => {
+            let value = match byte {
+                b'n' => b'\n',
+                b't' => b'\t',
+                b'r' => b'\r',
+                b'a' => 7,
+                b'b' => 8,
+                b'f' => 12,
+                b'v' => 11,
+                other => *other,
             };
             (value as u64, 2)
         }
-        Some(c) if c.is_ascii() && c != '\'' && c != '\n' => (c as u64, 1),
+        [b'\\', ..] => (0, 1),
+        [byte, ..] if byte.is_ascii() && !matches!(byte, b'\'' | b'\n') => (*byte as u64, 1),
         _ => (0, 0),
     }
+}
+
+/// Tokens without attributes: `[[maybe_unused]]` says nothing that counts here.
+pub fn without_attributes(tokens: Vec<Token>) -> Vec<Token> {
+    let opens = |at: usize, sign: &'static str| {
+        let two = tokens.get(at..at + 2).unwrap_or_default();
+        two.iter().all(|token| token.kind == Kind::Sign(sign)) && two.last().is_some_and(|second| !second.spaced)
+    };
+    if !(0..tokens.len()).any(|at| opens(at, "[")) {
+        return tokens;
+    }
+    let mut out = Vec::with_capacity(tokens.len());
+    let mut at = 0;
+    while at < tokens.len() {
+        if opens(at, "[") {
+            // Once there is no end, there is none further on.
+            let Some(end) = (at..tokens.len()).find(|n| opens(*n, "]")) else {
+                out.extend(&tokens[at..]);
+                return out;
+            };
+            at = end + 2;
+            continue;
+        }
+        out.push(tokens[at]);
+        at += 1;
+    }
+    out
+}
+
+/// A float in hexadecimal digits, `0x1.8p3`, if these are one; digits that a double does not hold are too many.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let (digits, exponent) = text.strip_prefix("0x")?.split_once('p')?;
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mantissa = u64::from_str_radix(&format!("{whole}{fraction}"), 16).ok().filter(|n| *n <= 1 << 53)?;
+    let exponent: i32 = exponent.parse().ok().filter(|n| (-2000..=2000).contains(n))?;
+    let exponent = exponent - 4 * fraction.len() as i32;
+    // In two steps: a power beyond the smallest is none.
+    let half = exponent / 2;
+    Some(mantissa as f64 * 2f64.powi(half) * 2f64.powi(exponent - half))
 }
 
 fn number(text: &str, at: &mut usize, wrong: &mut Vec<Wrong>) -> Kind {
@@ -315,6 +381,17 @@ fn number(text: &str, at: &mut usize, wrong: &mut Vec<Wrong>) -> Kind {
     };
     let lower = whole.to_ascii_lowercase();
     let is_float = !hex && !binary && (lower.contains('.') || lower.contains('e') || lower.ends_with('f'));
+    if hex && lower.contains('p') {
+        let (digits, scalar) = match lower.strip_suffix('f') {
+            Some(digits) => (digits, Scalar::F32),
+            None => (lower.as_str(), Scalar::F64),
+        };
+        return match hexadecimal(digits) {
+            Some(x) if scalar == Scalar::F32 => Kind::Float { bits: (x as f32).to_bits() as u64, scalar },
+            Some(x) => Kind::Float { bits: x.to_bits(), scalar },
+            None => fail(format!("'{whole}' is not a number that a double holds")),
+        };
+    }
     if is_float {
         let (digits, scalar) = match lower.strip_suffix('f') {
             Some(digits) => (digits, Scalar::F32),

@@ -57,7 +57,9 @@ impl Module {
         let (mut names, mut wrong) = (Names::default(), vec![]);
         let tokens = lex::tokens(text, &mut names, &mut wrong);
         let tokens = preprocess::preprocess(text, tokens, &mut names, &mut wrong);
-        let mut parser = parse::Parser::new(&source, &names, &tokens);
+        let tokens = lex::without_attributes(tokens);
+        let unnamed = names.intern("");
+        let mut parser = parse::Parser::new(&source, &names, &tokens, unnamed);
         parser.items();
         let (mut errors, file) = (parser.errors, parser.file);
         errors.extend(
@@ -153,8 +155,8 @@ impl Module {
         Errors::new(&self.source, vec![self.source.diagnostic(span, what, String::new(), None)])
     }
 
-    /// Template arguments as they are written in a kernel's name.
-    fn bound(&self, function: &Function, args: Option<&str>) -> Result<Vec<Bound>, Errors> {
+    /// Template arguments as they are written in a kernel's name; `None` for those by default.
+    fn bound(&self, function: &Function, args: Option<&str>) -> Result<Vec<Option<Bound>>, Errors> {
         let args: Vec<&str> = args.map(|args| args.split(',').map(str::trim).collect()).unwrap_or_default();
         let name = self.names.text(function.name);
         if args.len() > function.templates.len() {
@@ -167,8 +169,11 @@ impl Module {
         }
         let mut bound = vec![];
         for (n, param) in function.templates.iter().enumerate() {
-            let default = param.default.as_ref().map(|arg| self.spelled(std::slice::from_ref(arg)));
-            let Some(text) = args.get(n).map(|text| (*text).to_owned()).or(default) else {
+            let Some(text) = args.get(n).map(|text| (*text).to_owned()) else {
+                if param.default.is_some() {
+                    bound.push(None);
+                    continue;
+                }
                 let what = format!(
                     "kernel '{name}' is a template: name its arguments, such as '{name}<{}>'",
                     example(function)
@@ -186,7 +191,7 @@ impl Module {
                 number.map(|value| Bound::Value(Value::int(Scalar::I32, value)))
             };
             match made {
-                Some(made) => bound.push(made),
+                Some(made) => bound.push(Some(made)),
                 None => {
                     let kind = if param.is_type { "a type such as float" } else { "an integer" };
                     let what = format!(

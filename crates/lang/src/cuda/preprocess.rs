@@ -14,6 +14,8 @@ struct Macro {
     /// Names of its arguments, if it takes any.
     params: Option<Vec<Symbol>>,
     body: Vec<Token>,
+    /// Whether it has `#`, `##` or `...`: host code may use it, which is skipped.
+    unusable: bool,
 }
 
 pub struct Preprocessor<'a> {
@@ -105,7 +107,10 @@ impl Preprocessor<'_> {
                 None => self.fail(word, "'#define' without a name", Some("write '#define NAME value'")),
             },
             "undef" => {
-                symbol.map(|symbol| self.macros.remove(&symbol));
+                if let Some(symbol) = symbol {
+                    self.macros.remove(&symbol);
+                    self.asserts(symbol, false);
+                }
             }
             // Headers of CUDA and of the library are known here; a macro or struct of another header is missed later.
             "include" | "pragma" => {}
@@ -120,7 +125,7 @@ impl Preprocessor<'_> {
 
     fn define(&mut self, symbol: Symbol, line: &[Token]) {
         let mut body = &line[1..];
-        let mut params = None;
+        let (mut params, mut unusable) = (None, false);
         // Without a space the parenthesis belongs to the name.
         if body.first().is_some_and(|t| t.kind == Kind::Sign("(") && !t.spaced) {
             let Some(end) = body.iter().position(|t| t.kind == Kind::Sign(")")) else {
@@ -131,16 +136,28 @@ impl Preprocessor<'_> {
                 match token.kind {
                     Kind::Name(name) => names.push(name),
                     Kind::Sign(",") => {}
+                    Kind::Sign("...") => unusable = true,
                     _ => return self.fail(token, "a macro's argument must be a name", None),
                 }
             }
             params = Some(names);
             body = &body[end + 1..];
         }
-        if let Some(token) = body.iter().find(|t| matches!(t.kind, Kind::Sign("#" | "##"))) {
-            return self.fail(token, "'#' and '##' in macros are not supported", None);
+        unusable |= body.iter().any(|t| matches!(t.kind, Kind::Sign("#" | "##")));
+        self.macros.insert(symbol, Macro { params, body: body.to_vec(), unusable });
+        self.asserts(symbol, true);
+    }
+
+    /// `NDEBUG` takes assertions out.
+    fn asserts(&mut self, symbol: Symbol, defined: bool) {
+        if self.names.text(symbol) != "NDEBUG" {
+            return;
         }
-        self.macros.insert(symbol, Macro { params, body: body.to_vec() });
+        let name = self.names.intern("assert");
+        match defined {
+            true => self.macros.insert(name, Macro { params: Some(vec![name]), body: vec![], unusable: false }),
+            false => self.macros.remove(&name),
+        };
     }
 
     fn expand(&mut self, tokens: &[Token], active: &mut Vec<Symbol>, out: &mut Vec<Token>) {
@@ -162,7 +179,16 @@ impl Preprocessor<'_> {
                 }
                 return;
             }
-            let Macro { params, mut body } = found.clone();
+            let Macro { params, mut body, unusable } = found.clone();
+            if unusable {
+                let ours = |token: &Token| matches!(token.kind, Kind::Sign("__global__" | "__device__"));
+                if body.iter().any(ours) {
+                    let what = format!("macro '{}' with '#', '##' or '...' is not supported", self.names.text(symbol));
+                    self.fail(&token, what, Some("write out what it stands for"));
+                }
+                out.push(Token { kind: Kind::Unusable(symbol), ..token });
+                continue;
+            }
             if let Some(params) = params {
                 if tokens.get(at).map(|t| t.kind) != Some(Kind::Sign("(")) {
                     out.push(token);

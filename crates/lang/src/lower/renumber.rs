@@ -2,7 +2,7 @@
 
 use foldhash::HashMap;
 
-use bornite_ir::{Args, Code, Expr, ExprId, Scalar, Stmt, Type, Value};
+use bornite_ir::{Args, Check, Code, Expr, ExprId, Scalar, Stmt, Type, Value};
 
 /// Renumbers the expressions of some code so that each has its wanted number; others take what is left.
 pub(crate) fn renumber(code: &mut Code, wanted: &HashMap<ExprId, u32>) {
@@ -91,6 +91,7 @@ fn stmt_ids(block: &mut [Stmt], map: &dyn Fn(&mut ExprId)) {
             }
             Stmt::Loop { body } => stmt_ids(body, map),
             Stmt::Print { args, .. } => args.iter_mut().for_each(map),
+            Stmt::Check(Check::Holds { condition: id, .. } | Check::Within { index: id, .. }) => map(id),
             Stmt::Break | Stmt::Continue | Stmt::Return(None) | Stmt::Barrier | Stmt::WarpBarrier | Stmt::Fence(_) => {}
         }
     }

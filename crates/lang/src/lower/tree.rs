@@ -10,8 +10,6 @@ use bornite_ir::{Algebra, Atomic, Builtin, ExprId, FunctionId, Op, Scalar, Type,
 pub(crate) struct Tree {
     pub node: Node,
     pub ty: Type,
-    /// Whether it is a number that was written as bits.
-    pub hex: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -37,7 +35,7 @@ pub(crate) enum Node {
 
 impl Tree {
     pub fn constant(value: Value) -> Tree {
-        Tree { node: Node::Const(value), ty: value.scalar().into(), hex: false }
+        Tree { node: Node::Const(value), ty: value.scalar().into() }
     }
 
     pub fn int(scalar: Scalar, value: i64) -> Tree {
@@ -45,11 +43,11 @@ impl Tree {
     }
 
     pub fn done(id: ExprId, ty: impl Into<Type>) -> Tree {
-        Tree { node: Node::Done(id), ty: ty.into(), hex: false }
+        Tree { node: Node::Done(id), ty: ty.into() }
     }
 
     pub fn of(node: Node, ty: impl Into<Type>) -> Tree {
-        Tree { node, ty: ty.into(), hex: false }
+        Tree { node, ty: ty.into() }
     }
 
     pub fn scalar(&self) -> Option<Scalar> {
@@ -201,9 +199,26 @@ impl Tree {
         }
     }
 
+    /// The same bits as another type of the same width: of integers, by a conversion.
+    pub fn seen_as(self, to: Scalar) -> Tree {
+        match self.ty.element() {
+            Some(from) if from.is_int() && to.is_int() => self.cast(to),
+            Some(from) if from == to => self,
+            _ => self.bitcast(to),
+        }
+    }
+
     /// The same bits as another type of the same width, of each component.
     pub fn bitcast(self, to: Scalar) -> Tree {
         let ty = self.ty.with_element(to);
+        // By way of an integer, no NaN becomes another.
+        if let Node::Bitcast(mid, inner) = &self.node
+            && mid.is_int()
+            && inner.ty.element().is_some_and(|from| from.bytes() == to.bytes())
+        {
+            let inner = inner.as_ref().clone();
+            return if inner.ty.element() == Some(to) { inner } else { inner.bitcast(to) };
+        }
         // Between integers of a width, the value's bits are kept by a conversion.
         if let Node::Cast(_, inner) = &self.node
             && let (Some(from), Some(mid)) = (inner.ty.element(), self.ty.element())

@@ -138,3 +138,71 @@ __device__ int shadows(int* x, int n) {
     if (n > 3) { int n = 2; x[n] = n; } else x[0] = 1;
     return i + n;
 }
+const int table[3][2] = {{1}, {2, 3}};
+constexpr int cube[2][2][2] = {{{1}, {2, 3}}, {{4}}};
+const int rows[][3] = {{1, 2}, {3}, {4, 5, 6}};
+__device__ int braces(int* x, int n) {
+    int a[2][3] = {{1}, {2, x[0]}};
+    int flat[2][2] = {1, x[1], 3};
+    int mixed[3][2] = {x[2], 7, {8}, 9};
+    int deep[2][2][2] = {{{x[3]}, {2}}, {{3, 4}}};
+    int sum = 0;
+    for (int i = 0; i < 2; i++) for (int j = 0; j < 3; j++) sum = sum * 3 + a[i][j] + table[j][i] + rows[j][i];
+    for (int i = 0; i < 2; i++) for (int j = 0; j < 2; j++) sum = sum * 5 + flat[i][j] + cube[i][j][1] + deep[i][j][i];
+    for (int i = 0; i < 3; i++) sum = sum * 2 + mixed[i][0] - mixed[i][1];
+    return sum + (int)(sizeof(rows) / sizeof(rows[0][0])) + table[x[4] & 1][x[5] & 1];
+}
+template <typename T = int, int N = 1 + 2, typename U = T> __device__ U tripled(T x) { return (U)(x * N); }
+template <typename T> __device__ int size();
+template <> __device__ int size<float>() { return 400; }
+template <> __device__ int size<double>() { return 800; }
+template <typename T> __device__ int kind(T x) { return 1; }
+template <> __device__ int kind<float>(float x) { return 2; }
+template <int N> __device__ int factorial() { if constexpr (N <= 1) return 1; else return N * factorial<N - 1>(); }
+__device__ int scaled(int x, int by = 3, int more = 1 << 2);
+__device__ int scaled(int x, int by, int more) { return x * by + more; }
+__device__ int defaults(int* x, int n) {
+    long long wide = tripled<long long>(x[0]);
+    int sum = (int)wide + tripled(x[1]) + (int)tripled<float, 2>(1.5f) + (int)tripled<double, 5, short>(x[2]);
+    sum += size<float>() + size<double>() + kind(x[3]) * 10 + kind(1.0f) * 100 + factorial<5>();
+    return sum + scaled(x[4]) + scaled(x[5], 7) * 3 + scaled(1, 2, x[6]);
+}
+template <typename T, int N = 3> struct Many { T all[N]; int used; };
+struct Grid { short cells[2][3]; int id; };
+template <typename T, int N> __device__ T total(Many<T, N> m) { T sum = 0; for (int i = 0; i < N; i++) sum += m.all[i]; return sum * m.used; }
+__device__ int members(int* x, int n) {
+    Many<int> m = {{x[0], x[1], x[2]}, 2};
+    Many<long long, 2> w = {{1}, 5};
+    w.all[1] = x[3];
+    m.all[x[4] & 1] += 7;
+    Grid g = {{{1, 2}, {4}}, x[5]};
+    g.cells[x[6] & 1][x[7] & 1]++;
+    int sum = 0;
+    for (int r = 0; r < 2; r++) for (int c = 0; c < 3; c++) sum = sum * 3 + g.cells[r][c];
+    return sum + total(m) + (int)total(w) + g.id;
+}
+namespace outer { namespace inner { __device__ int half(int x) { return x / 2; } struct Box { int w; }; } using inner::half; }
+__device__ int spaces(int* x, int n) {
+    using namespace outer;
+    outer::inner::Box box = {x[0]};
+    return outer::half(x[1]) + ::outer::inner::half(box.w);
+}
+enum Mode : int { FIRST, SECOND = 5, THIRD };
+__device__ int literals(int* x, int n) {
+    [[maybe_unused]] int unused = 3;
+    double d = 0x1.8p3 + 0x1p-1;
+    Mode mode = THIRD;
+    int* p = x[0] > 5 ? x + 1 : x + 2;
+    if (p != nullptr && x) *p += 1;
+    return '\x41' + '\377' + '\n' + (int)(d * 4) + (int)(0x1p3f) + mode + *p;
+}
+__device__ int unnamed(int x, int) { return x; }
+__device__ int views(int* x, int n) {
+    float f = (float)x[0];
+    int bits = *(int*)&f;
+    unsigned* words = (unsigned*)x;
+    words[1] = words[2] / 3u;
+    float* floats = (float*)(x + 3);
+    floats[0] = 1.5f;
+    return bits + x[1] + x[3] + unnamed(x[4], 1);
+}

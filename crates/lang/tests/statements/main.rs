@@ -8,7 +8,7 @@ use bornite_lang::Request;
 use bornite_lang::cuda::Module;
 
 const FUNCTIONS: &str = include_str!("functions.h");
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 17] = [
     "falls_through",
     "continues",
     "nested_returns",
@@ -20,6 +20,12 @@ const NAMES: [&str; 11] = [
     "generic",
     "arrays",
     "shadows",
+    "braces",
+    "defaults",
+    "members",
+    "spaces",
+    "literals",
+    "views",
 ];
 const CALLS: usize = 30;
 
@@ -41,7 +47,7 @@ fn statements_are_those_of_a_foreign_compiler() {
     let inputs = inputs(seed);
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("statements");
     std::fs::create_dir_all(&folder).unwrap();
-    let mut program = format!("#include <cstdio>\n#define __device__ static\n{FUNCTIONS}\nint main() {{\n");
+    let mut program = format!("#include <cstdio>\n#define __device__\n{FUNCTIONS}\nint main() {{\n");
     for name in NAMES {
         for x in &inputs {
             let numbers: Vec<String> = x.iter().map(i32::to_string).collect();
@@ -54,7 +60,7 @@ fn statements_are_those_of_a_foreign_compiler() {
     program += "}\n";
     let (source, binary) = (folder.join("all.cpp"), folder.join("all"));
     std::fs::write(&source, program).unwrap();
-    let flags = ["-std=c++17", "-O0", "-w", "-fwrapv", "-o"];
+    let flags = ["-std=c++17", "-O0", "-w", "-fwrapv", "-fno-strict-aliasing", "-o"];
     let Ok(output) = Command::new("g++").args(flags).arg(&binary).arg(&source).output() else {
         println!("skipped: there is no g++ to judge by");
         return;

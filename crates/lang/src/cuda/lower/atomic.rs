@@ -14,6 +14,8 @@ struct Target {
     at: Vec<ExprId>,
     part: Option<u32>,
     scalar: Scalar,
+    /// The type that the pointer's cast makes of it.
+    seen: Scalar,
 }
 
 impl<'m> Lower<'m> {
@@ -37,6 +39,11 @@ impl<'m> Lower<'m> {
         };
         self.count(name, args, 2, span)?;
         let target = self.target(&args[0], span)?;
+        if target.seen != target.scalar && !sees_bits(atomic, target.scalar, target.seen) {
+            let (from, to) = (self.type_name(target.scalar.into()), self.type_name(target.seen.into()));
+            let what = format!("'{name}' of '{from}' seen as '{to}'");
+            return self.refuse(span, what, "exchange it by atomicCAS in a loop");
+        }
         if !atomic.takes(target.scalar) {
             let what = format!("'{name}' of '{}'", self.type_name(target.scalar.into()));
             return self.refuse(span, what, "it is for 32- and 64-bit numbers, and bits for integers");
@@ -52,17 +59,17 @@ impl<'m> Lower<'m> {
             }
             _ => self.rvalue(&args[1])?,
         };
-        let mut value = self.convert(value, target.scalar.into(), args[1].span)?;
+        let mut value = self.convert(value, target.seen.into(), args[1].span)?.seen_as(target.scalar);
         if let (true, true, Atomic::Add, Node::Op(bornite_ir::Op::Neg, of)) =
             (self.request.printed, target.scalar.is_float(), atomic, &value.node)
         {
             value = of[0].clone();
             atomic = Atomic::Sub;
         }
-        let Target { view, at, part, scalar } = target;
+        let Target { view, at, part, scalar, seen } = target;
         self.at(span);
         let node = Node::Atomic { atomic, view, at, part, value: Box::new(value) };
-        Ok(Some(Operand::Tree(Tree::of(node, scalar))))
+        Ok(Some(Operand::Tree(Tree::of(node, scalar).seen_as(seen))))
     }
 
     fn compare_exchange(&mut self, args: &'m [Expr], span: Span) -> Done<Operand> {
@@ -78,7 +85,7 @@ impl<'m> Lower<'m> {
         let mut ids = vec![];
         for arg in &args[1..] {
             let tree = self.rvalue(arg)?;
-            let tree = self.convert(tree, target.scalar.into(), arg.span)?;
+            let tree = self.convert(tree, target.seen.into(), arg.span)?.seen_as(target.scalar);
             ids.push(self.w.emit(&tree));
         }
         let Some(at) = Args::new(&target.at) else {
@@ -86,7 +93,7 @@ impl<'m> Lower<'m> {
         };
         self.at(span);
         let id = self.w.b.compare_exchange(target.view, at, ids[0], ids[1]);
-        Ok(Operand::Tree(Tree::done(id, target.scalar)))
+        Ok(Operand::Tree(Tree::done(id, target.scalar).seen_as(target.seen)))
     }
 
     /// What the first argument of an atomic points to.
@@ -97,7 +104,7 @@ impl<'m> Lower<'m> {
         let pointer = self.operand(arg)?;
         let place = self.pointee(pointer, arg.span)?;
         let Place { root, path, ty } = place;
-        let (Root::Element { view, at, width: 1, .. }, Some(scalar)) = (root, ty.as_scalar()) else {
+        let (Root::Element { view, at, width: 1, element }, Some(seen)) = (root, ty.as_scalar()) else {
             return self.refuse(
                 arg.span,
                 "an atomic on what is not a number in memory",
@@ -106,9 +113,23 @@ impl<'m> Lower<'m> {
         };
         self.check_writable(view, arg.span)?;
         match path[..] {
-            [] => Ok(Target { view, at, part: None, scalar }),
-            [Step::Part(part)] => Ok(Target { view, at, part: Some(part), scalar }),
+            [] => Ok(Target { view, at, part: None, scalar: seen, seen }),
+            [Step::Bits(_)] => Ok(Target { view, at, part: None, scalar: element.as_scalar().unwrap_or(seen), seen }),
+            [Step::Part(part), Step::Bits(_)] => {
+                let scalar = self.part_type(element, part).as_scalar().unwrap_or(seen);
+                Ok(Target { view, at, part: Some(part), scalar, seen })
+            }
+            [Step::Part(part)] => Ok(Target { view, at, part: Some(part), scalar: seen, seen }),
             _ => self.refuse(arg.span, "an atomic on a field of a field", "keep the number in an array of its own"),
         }
+    }
+}
+
+/// Whether an update of bits seen as another type is the one of the element's own type.
+fn sees_bits(atomic: Atomic, scalar: Scalar, seen: Scalar) -> bool {
+    match atomic {
+        Atomic::Exchange => true,
+        Atomic::Min | Atomic::Max => false,
+        _ => scalar.is_int() && seen.is_int(),
     }
 }

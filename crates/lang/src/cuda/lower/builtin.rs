@@ -1,12 +1,13 @@
 //! Functions that CUDA offers: most are a row of the op table, some a few.
 
-use bornite_ir::{Op, Scalar, Stmt, Value};
+use bornite_ir::{Check, Op, Scalar, Stmt, Value};
 
+use super::math::ARITIES;
 use super::place::Operand;
 use super::rows::{On, bits, conversion, half_row, is_math, rows};
 use super::{Done, Lower};
 use crate::Span;
-use crate::cuda::ast::{Expr, ExprKind, TemplateArg};
+use crate::cuda::ast::{Binary, Expr, ExprKind, TemplateArg};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::{builtin_type, common, promoted};
 use crate::lower::{Node, Tree};
@@ -51,7 +52,18 @@ impl<'m> Lower<'m> {
                 return Ok(Operand::Tree(self.read(&place, span)?));
             }
             "printf" => return self.print(args, span),
-            "assert" => return Ok(Operand::Void),
+            "assert" => {
+                self.count(name, args, 1, span)?;
+                // assert(x && "a remark")
+                let mut condition = &args[0];
+                while let ExprKind::Binary(Binary::Both, inner, remark) = &condition.kind
+                    && remark.kind == ExprKind::Text
+                {
+                    condition = inner;
+                }
+                let claim = self.quoted(condition.span);
+                return self.claim(condition, claim, span);
+            }
             "clock" | "clock64" | "globaltimer" => {
                 return self.refuse(span, format!("'{name}'"), "time the launch instead");
             }
@@ -59,6 +71,18 @@ impl<'m> Lower<'m> {
                 return self.refuse(span, format!("'{name}' in a kernel"), "pass memory to the kernel, copy in a loop");
             }
             "sincosf" | "sincos" => return self.sincos(name, args, span),
+            "nanf" | "nan" => {
+                self.count(name, args, 1, span)?;
+                let scalar = if name == "nanf" { Scalar::F32 } else { Scalar::F64 };
+                return Ok(Operand::Tree(Tree::constant(Value::from_f64(scalar, f64::NAN))));
+            }
+            "remainderf" | "remainder" | "remquof" | "remquo" | "nextafter" | "ldexp" | "scalbn" | "sinpi"
+            | "cospi" | "norm3d" | "norm4d" | "normf" | "norm" | "frexpf" | "frexp" | "modff" | "modf" | "ilogbf"
+            | "ilogb" | "logbf" | "logb" | "lgammaf" | "lgamma" | "tgammaf" | "tgamma" | "j0f" | "j1f" | "y0f"
+            | "y1f" | "rhypotf" | "rhypot" | "rcbrtf" | "rcbrt" | "erfinvf" | "erfinv" | "erfcinvf" | "normcdff"
+            | "normcdfinvf" | "__dp4a" | "__vadd2" | "__vadd4" => {
+                return self.refuse(span, format!("'{name}'"), "write it as a '__device__' function in this file");
+            }
             _ => {}
         }
         if !is_math(name) {
@@ -70,6 +94,25 @@ impl<'m> Lower<'m> {
             trees.push(self.rvalue(arg)?);
         }
         Ok(Operand::Tree(self.math(name, trees, args, span)?))
+    }
+
+    /// A part of the source as a text that can stand between quotes.
+    pub(super) fn quoted(&self, span: Span) -> String {
+        let text = self.m.source.text.get(span.start as usize..span.end as usize).unwrap_or_default();
+        let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        words.join(" ").replace('"', "'").replace('\\', "/").chars().filter(|c| !c.is_control()).take(50).collect()
+    }
+
+    /// Something that must hold here.
+    pub(super) fn claim(&mut self, condition: &'m Expr, claim: String, span: Span) -> Done<Operand> {
+        let tree = self.condition(condition)?;
+        if self.w.fold(&tree).is_some_and(|value| value.bits() != 0) && !self.request.printed {
+            return Ok(Operand::Void);
+        }
+        let condition = self.w.emit(&tree);
+        self.push(Stmt::Check(Check::Holds { condition, claim }), span);
+        Ok(Operand::Void)
     }
 
     pub(super) fn count(&mut self, name: &str, args: &[Expr], expected: usize, span: Span) -> Done {
@@ -130,6 +173,10 @@ impl<'m> Lower<'m> {
             };
             return Ok(tree.bitcast(to));
         }
+        if let Some((_, arity)) = ARITIES.iter().find(|(found, _)| *found == name) {
+            self.count(name, args, *arity, span)?;
+            return self.few_rows(name, trees, span);
+        }
         self.several_rows(name, trees, &scalars, args, span)
     }
 
@@ -142,7 +189,7 @@ impl<'m> Lower<'m> {
         span: Span,
     ) -> Done<Tree> {
         let arity = match name {
-            "min" | "max" | "umin" | "umax" | "llmin" | "llmax" | "__umulhi" | "__mulhi" => 2,
+            "min" | "max" | "umin" | "umax" | "llmin" | "llmax" => 2,
             "clamp" => 3,
             _ => 1,
         };
@@ -206,26 +253,6 @@ impl<'m> Lower<'m> {
                 let lowest = Tree::op(Op::And, vec![x.clone(), Tree::op(Op::Neg, vec![x])]);
                 let above = Tree::op(Op::LeadingZeros, vec![lowest]).cast(Scalar::I32);
                 Ok(Tree::op(Op::Sub, vec![Tree::int(Scalar::I32, word.bytes() as i64 * 8), above]))
-            }
-            "__brev" => {
-                let mut x = self.widened(trees.remove(0), Scalar::U32);
-                let word = |value: u32| Tree::int(Scalar::U32, value as i64);
-                for (shift, mask) in
-                    [(1, 0x5555_5555), (2, 0x3333_3333), (4, 0x0f0f_0f0f), (8, 0x00ff_00ff), (16, 0xffff)]
-                {
-                    x = self.settle(x);
-                    let down = Tree::op(Op::And, vec![Tree::op(Op::Shr, vec![x.clone(), word(shift)]), word(mask)]);
-                    let up = Tree::op(Op::Shl, vec![Tree::op(Op::And, vec![x, word(mask)]), word(shift)]);
-                    x = Tree::op(Op::Or, vec![down, up]);
-                }
-                Ok(x)
-            }
-            "__umulhi" | "__mulhi" => {
-                let (word, wide) =
-                    if name == "__umulhi" { (Scalar::U32, Scalar::U64) } else { (Scalar::I32, Scalar::I64) };
-                let [a, b] = [trees[0].clone(), trees[1].clone()].map(|tree| self.widened(tree, word).cast(wide));
-                let product = Tree::op(Op::Mul, vec![a, b]);
-                Ok(Tree::op(Op::Shr, vec![product, Tree::int(wide, 32)]).cast(word))
             }
             "clamp" => {
                 let ty = common(common(first, scalars[1]), scalars[2]);

@@ -2,18 +2,18 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{FunctionId, Scalar, Stmt as IrStmt, Type, Value};
+use bornite_ir::{FunctionId, Scalar, Type, Value};
 
-use super::place::{Operand, Pointer};
-use super::{Binding, Bound, Code, Context, Done, Failed, Inline, Leave, Lower, builtin, names, scan};
+use super::place::Operand;
+use super::{Binding, Bound, Code, Done, Failed, Lower, builtin, names, scan};
 use crate::Span;
-use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, Stmt, StmtKind, TemplateArg};
+use crate::cuda::ast::{Base, Expr, ExprKind, Function, Stmt, StmtKind, TemplateArg};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 use crate::lower::Tree;
 
 /// Functions written out within one another.
-const MAX_CALLS: usize = 32;
+pub(super) const MAX_CALLS: usize = 32;
 
 impl<'m> Lower<'m> {
     pub(super) fn call(
@@ -24,8 +24,14 @@ impl<'m> Lower<'m> {
         span: Span,
     ) -> Done<Operand> {
         let m = self.m;
-        let fits = |function: &Function| function.name == callee && function.params.len() == args.len();
-        let all: Vec<usize> = (0..m.file.functions.len()).filter(|n| fits(&m.file.functions[*n])).collect();
+        let takes = |function: &Function| {
+            let rest = function.params.get(args.len()..);
+            function.name == callee && rest.is_some_and(|rest| rest.iter().all(|param| param.init.is_some()))
+        };
+        let all: Vec<usize> = (0..m.file.functions.len()).filter(|n| takes(&m.file.functions[*n])).collect();
+        // A specialisation is found by way of its template, if that is defined.
+        let general: Vec<usize> = all.iter().copied().filter(|n| m.file.functions[*n].special.is_none()).collect();
+        let all = if general.is_empty() { all } else { general };
         let Some(&first) = all.first() else {
             if let Some(other) = m.file.functions.iter().find(|function| function.name == callee) {
                 let (name, wanted, found) = (self.text(callee), other.params.len(), args.len());
@@ -49,11 +55,31 @@ impl<'m> Lower<'m> {
                 other => other,
             });
         }
-        let chosen = if all.len() == 1 { first } else { self.overload(&all, &operands) };
-        let bound = self.template_bound(chosen, templates, &operands, span)?;
+        let mut chosen = match all.len() {
+            1 => first,
+            _ => match self.written_special(&all, templates)? {
+                Some(special) => special,
+                None => self.overload(&all, &operands),
+            },
+        };
+        let function = &m.file.functions[chosen];
+        let written = if function.special.is_some() { &[] } else { templates };
+        let bound = self.template_bound(function, written, &operands, span)?;
+        let mut args: Vec<&'m Expr> = args.iter().collect();
+        for param in &function.params[args.len()..] {
+            let Some(default) = &param.init else { continue };
+            operands.push(self.by_default(function, &bound, default)?);
+            args.push(default);
+        }
+        let mut own = bound;
+        if !own.is_empty()
+            && let Some(special) = self.specialised(function, &own)?
+        {
+            (chosen, own) = (special, vec![]);
+        }
         if self.m.values[chosen] {
-            let id = self.instance(chosen, &bound, span)?;
-            let types = self.signature(chosen, &bound)?;
+            let id = self.instance(chosen, &own, span)?;
+            let types = self.signature(chosen, &own)?;
             let mut trees = vec![];
             for ((operand, ty), arg) in operands.into_iter().zip(&types.0).zip(args) {
                 let tree = self.value_of(operand, arg.span)?;
@@ -61,7 +87,46 @@ impl<'m> Lower<'m> {
             }
             return Ok(Operand::Tree(Tree::of(crate::lower::Node::Call(id, trees), types.1)));
         }
-        self.write_out(chosen, &bound, operands, args, span)
+        self.write_out(chosen, &own, operands, &args, span)
+    }
+
+    /// The specialisation that a call's template arguments name, where only specialisations are defined.
+    fn written_special(&mut self, all: &[usize], templates: &'m [TemplateArg]) -> Done<Option<usize>> {
+        let m = self.m;
+        for n in all {
+            let Some(special) = m.file.functions[*n].special.as_ref().filter(|_| !templates.is_empty()) else {
+                continue;
+            };
+            let mut alike = special.len() >= templates.len();
+            for (a, b) in special.iter().zip(templates) {
+                let (a, b) = (self.plain_arg(a)?, self.plain_arg(b)?);
+                alike &= a == b;
+            }
+            if alike {
+                return Ok(Some(*n));
+            }
+        }
+        Ok(None)
+    }
+
+    fn plain_arg(&mut self, arg: &'m TemplateArg) -> Done<Bound> {
+        Ok(match arg {
+            TemplateArg::Type(ty) => Bound::Type(self.c_type(ty)?),
+            TemplateArg::Value(value) => {
+                Bound::Value(Value::int(Scalar::I32, self.constant_int(value, "a template argument")?))
+            }
+        })
+    }
+
+    /// An argument that a call leaves out: it sees the names of the file, not those around the call.
+    fn by_default(&mut self, function: &'m Function, bound: &[Bound], default: &'m Expr) -> Done<Operand> {
+        let (mark, base) = (self.scope.len(), self.base);
+        self.base = mark;
+        self.bind_templates(&function.templates, bound);
+        let value = self.rvalue(default);
+        self.scope.truncate(mark);
+        self.base = base;
+        Ok(Operand::Tree(value?))
     }
 
     fn braced(&mut self, function: usize, n: usize, arg: &'m Expr) -> Done<Tree> {
@@ -80,7 +145,7 @@ impl<'m> Lower<'m> {
                 let found = match operand {
                     Operand::Tree(tree) => CType::Value(tree.ty),
                     Operand::Place(place) => CType::Value(place.ty),
-                    Operand::Pointer(pointer) => CType::Pointer(pointer.ty),
+                    Operand::Pointer(pointer) => CType::Pointer(pointer.to()),
                     _ => CType::Void,
                 };
                 let generic = lower.m.file.functions[n].templates.iter().any(|t| param.ty.base == Base::Named(t.name));
@@ -101,52 +166,11 @@ impl<'m> Lower<'m> {
         scores.iter().position(|score| *score == best).map_or(all[0], |n| all[n])
     }
 
-    /// Template arguments of a call: those written, those by default, those that the call's arguments tell.
-    fn template_bound(
-        &mut self,
-        n: usize,
-        args: &'m [TemplateArg],
-        operands: &[Operand],
-        span: Span,
-    ) -> Done<Vec<Bound>> {
-        let function = &self.m.file.functions[n];
-        if function.templates.is_empty() {
-            return Ok(vec![]);
-        }
-        let written = self.template_args(function, args)?;
-        let mut bound = vec![];
-        for (k, (param, found)) in function.templates.iter().zip(written).enumerate() {
-            let told = function.params.iter().zip(operands).find_map(|(p, operand)| {
-                let named = p.ty.base == Base::Named(param.name) && param.is_type;
-                match (named, p.ty.pointers, operand) {
-                    (true, 0, Operand::Tree(tree)) => Some(CType::Value(tree.ty)),
-                    (true, 0, Operand::Place(place)) => Some(CType::Value(place.ty)),
-                    (true, 1, Operand::Pointer(pointer)) => Some(CType::Value(pointer.ty)),
-                    (true, 1, Operand::Address(place)) => Some(CType::Value(place.ty)),
-                    (true, 0, Operand::Array(_, scalar, ..)) => Some(CType::Value((*scalar).into())),
-                    _ => None,
-                }
-            });
-            let by_default = k >= args.len();
-            match (found, told) {
-                (Some(bound_here), None) => bound.push(bound_here),
-                (Some(bound_here), Some(_)) if !by_default => bound.push(bound_here),
-                (_, Some(told)) => bound.push(Bound::Type(told)),
-                (None, None) => {
-                    let (name, param) = (self.text(function.name), self.text(param.name));
-                    let what = format!("template parameter '{param}' of '{name}' is not known");
-                    return self.fail(span, what, "", "write it: 'name<float>(…)'");
-                }
-            }
-        }
-        Ok(bound)
-    }
-
     /// Parameter types and result of an instance of a function of values.
     fn signature(&mut self, n: usize, bound: &[Bound]) -> Done<(Vec<Type>, Type)> {
         let function = &self.m.file.functions[n];
         let mark = self.scope.len();
-        self.bind_templates(function, bound);
+        self.bind_templates(&function.templates, bound);
         let mut types = vec![];
         let mut failed = false;
         for param in &function.params {
@@ -166,7 +190,9 @@ impl<'m> Lower<'m> {
     /// The functions and structs of a printed text, all in its order.
     pub(super) fn keep_all(&mut self) -> Done {
         for n in 0..self.m.file.structs.len() {
-            self.structure(n)?;
+            if self.m.file.structs[n].templates.is_empty() {
+                self.structure(n, &[])?;
+            }
         }
         for n in 0..self.m.file.functions.len() {
             let function = &self.m.file.functions[n];
@@ -183,11 +209,12 @@ impl<'m> Lower<'m> {
             return Ok(*id);
         }
         let function = &self.m.file.functions[n];
-        if self.making.contains(&n) || self.making.len() > MAX_CALLS {
+        let again = self.making.iter().any(|(item, found)| *item == n && found == bound);
+        if again || self.making.len() > MAX_CALLS {
             return self.recursive(function, span);
         }
         let (types, result) = self.signature(n, bound)?;
-        self.making.push(n);
+        self.making.push((n, bound.to_vec()));
         // The code around is put aside whole.
         let scope = std::mem::take(&mut self.scope);
         let base = std::mem::replace(&mut self.base, 0);
@@ -197,10 +224,13 @@ impl<'m> Lower<'m> {
         let (loops, locals) = (std::mem::take(&mut self.loops), std::mem::take(&mut self.locals));
         let wanted = std::mem::take(&mut self.wanted);
         let free = self.w.swap_free(Default::default());
-        self.bind_templates(function, bound);
+        self.bind_templates(&function.templates, bound);
         let taken = |name: &str| function.params.iter().any(|other| self.m.names.text(other.name) == name);
-        let param_names: Vec<String> =
-            function.params.iter().map(|p| names::given(self.text(p.name), self.request.printed, taken)).collect();
+        let named = |(k, param): (usize, &crate::cuda::ast::Declarator)| match self.text(param.name) {
+            "" => format!("parameter{}", k + 1),
+            text => names::given(text, self.request.printed, taken),
+        };
+        let param_names: Vec<String> = function.params.iter().enumerate().map(named).collect();
         let params: Vec<(&str, Type)> = param_names.iter().map(String::as_str).zip(types.iter().copied()).collect();
         let outer = self.w.b.open_function(&params);
         self.at(function.span);
@@ -234,15 +264,7 @@ impl<'m> Lower<'m> {
             _ => (None, body),
         };
         // Not `block`: the value that is returned sees the same names.
-        let mut at = 0;
-        while at < before.len() {
-            if self.request.printed && at + 1 < before.len() && self.inserted(&before[at], &before[at + 1])? {
-                at += 2;
-                continue;
-            }
-            failed |= self.stmt(&before[at]).is_err();
-            at += 1;
-        }
+        failed |= self.sequence(before).is_err();
         let value = match last {
             Some(value) => {
                 self.at(value.span);
@@ -258,174 +280,15 @@ impl<'m> Lower<'m> {
     fn function_name(&self, function: &Function, bound: &[Bound]) -> String {
         let taken = |name: &str| self.m.file.functions.iter().any(|other| self.m.names.text(other.name) == name);
         let mut name = names::given(self.text(function.name), self.request.printed, taken);
-        for bound in bound {
-            name += "_";
-            name += &match bound {
-                Bound::Type(CType::Value(ty)) => ty.name(self.w.b.structs()).to_string(),
-                Bound::Type(_) => "pointer".into(),
-                Bound::Value(value) => value.as_i64().to_string().replace('-', "minus"),
-            };
-        }
+        name += &self.suffix(bound);
         // Overloads share a name in C++, functions of a kernel do not.
         let same =
             self.functions.iter().filter(|(item, _, _)| self.m.file.functions[*item].name == function.name).count();
         if bound.is_empty() && same > 0 { format!("{name}_of{same}") } else { name }
     }
 
-    fn recursive<T>(&mut self, function: &'m Function, span: Span) -> Done<T> {
+    pub(super) fn recursive<T>(&mut self, function: &'m Function, span: Span) -> Done<T> {
         let what = format!("a function that calls itself, '{}',", self.text(function.name));
         self.refuse(span, what, "use a loop")
-    }
-
-    /// A function written out where it is called.
-    fn write_out(
-        &mut self,
-        n: usize,
-        bound: &[Bound],
-        operands: Vec<Operand>,
-        args: &'m [Expr],
-        span: Span,
-    ) -> Done<Operand> {
-        let function = &self.m.file.functions[n];
-        if self.inlines.len() > MAX_CALLS || self.inlines.iter().any(|inline| inline.function == n) {
-            return self.recursive(function, span);
-        }
-        if let (Code::Function(_), true) = (self.code, self.making.contains(&n)) {
-            return self.recursive(function, span);
-        }
-        let mark = self.scope.len();
-        self.bind_templates(function, bound);
-        let types = self.write_out_types(function);
-        self.scope.truncate(mark);
-        let (types, result) = types?;
-        let assigned = Rc::new(scan::assigned(self.m, function));
-        let mut bindings = vec![];
-        for (((param, ty), operand), arg) in function.params.iter().zip(&types).zip(operands).zip(args) {
-            let binding = self.argument(param, *ty, operand, arg, assigned.contains(&param.name))?;
-            bindings.push((param.name, binding));
-        }
-        let base = std::mem::replace(&mut self.base, self.scope.len());
-        let assigned = std::mem::replace(&mut self.assigned, assigned);
-        self.bind_templates(function, bound);
-        self.scope.extend(bindings);
-        let value = self.written_body(n, result);
-        self.scope.truncate(mark);
-        self.base = base;
-        self.assigned = assigned;
-        self.at(span);
-        value
-    }
-
-    fn write_out_types(&mut self, function: &'m Function) -> Done<(Vec<CType>, CType)> {
-        let mut types = vec![];
-        for param in &function.params {
-            let ty = self.c_type(&param.ty)?;
-            types.push(match ty {
-                CType::Value(ty) if !param.sizes.is_empty() => CType::Pointer(ty),
-                ty => ty,
-            });
-        }
-        Ok((types, self.c_type(&function.result)?))
-    }
-
-    fn argument(
-        &mut self,
-        param: &'m Declarator,
-        ty: CType,
-        operand: Operand,
-        arg: &'m Expr,
-        assigned: bool,
-    ) -> Done<Binding> {
-        let text = self.text(param.name);
-        match (ty, operand) {
-            (CType::Value(ty), Operand::Place(place)) if param.ty.reference && place.ty == ty => {
-                Ok(Binding::Place(place))
-            }
-            (CType::Value(_), Operand::Place(_)) if param.ty.reference && !param.ty.constant => {
-                self.fail(arg.span, format!("'{text}' refers to another type"), "", "")
-            }
-            (CType::Value(_), Operand::Tree(_)) if param.ty.reference && !param.ty.constant => {
-                self.fail(arg.span, format!("'{text}' needs a variable to refer to"), "a value that is nowhere", "")
-            }
-            (CType::Value(ty), operand) => {
-                let tree = self.value_of(operand, arg.span)?;
-                let tree = self.convert(tree, ty, arg.span)?;
-                let value = Binding::Value(self.settle(tree));
-                Ok(if assigned { self.changing(text, value) } else { value })
-            }
-            (CType::Pointer(to), Operand::Pointer(pointer)) if pointer.ty == to => {
-                let offset = pointer.offset.clone().map(|offset| self.settle(offset));
-                let pointer = Pointer { offset, ..pointer };
-                Ok(if assigned { self.moving(text, pointer) } else { Binding::Pointer(pointer) })
-            }
-            (CType::Pointer(to), Operand::Address(place)) if place.ty == to => Ok(Binding::Address(place)),
-            (CType::Pointer(to), Operand::Array(local, scalar, sizes, at)) if at.is_empty() && to == scalar.into() => {
-                Ok(Binding::Array(local, scalar, sizes))
-            }
-            (CType::Pointer(_), Operand::Table(values, sizes, at)) if at.is_empty() => {
-                Ok(Binding::Table(values, sizes))
-            }
-            _ => {
-                let what = format!("'{text}' of '{}' is given something else", self.text(param.name));
-                self.fail(arg.span, what, "expected a pointer to its type", "")
-            }
-        }
-    }
-
-    /// The body of a function that is written out, and its value.
-    fn written_body(&mut self, n: usize, result: CType) -> Done<Operand> {
-        let function = &self.m.file.functions[n];
-        let result = match result {
-            CType::Value(ty) => Some(ty),
-            CType::Void => None,
-            CType::Pointer(_) => {
-                return self.refuse(function.span, "a function that returns a pointer", "return an offset");
-            }
-        };
-        let (last, before) = match function.body.split_last() {
-            Some((Stmt { kind: StmtKind::Return(value), .. }, before)) => (value.as_ref(), before),
-            _ => (None, &function.body[..]),
-        };
-        // It ends where its text ends: no way out is needed.
-        if !scan::returns(before) {
-            self.inlines.push(Inline { function: n, result: None, contexts: usize::MAX - 1, left: None });
-            let mark = self.scope.len();
-            let mut failed = false;
-            for stmt in before {
-                failed |= self.stmt(stmt).is_err();
-            }
-            let value = match (last, result) {
-                (Some(value), Some(ty)) => self.initial(value, ty).map(|tree| Operand::Tree(self.settle(tree))),
-                (Some(value), None) => self.effect(value).map(|()| Operand::Void),
-                (None, Some(ty)) => Ok(Operand::Tree(self.zero(ty))),
-                (None, None) => Ok(Operand::Void),
-            };
-            self.scope.truncate(mark);
-            self.inlines.pop();
-            return if failed { Err(Failed) } else { value };
-        }
-        let result = result.map(|ty| {
-            let zeros = self.zeros(ty);
-            (self.new_local("result", ty, &zeros), ty)
-        });
-        let left = scan::returns_from_loops(&function.body).then(|| {
-            let local = self.new_local("left", Scalar::Bool.into(), &[Value::int(Scalar::Bool, 0)]);
-            self.assign(local, &Tree::int(Scalar::Bool, 0));
-            local
-        });
-        self.inlines.push(Inline { function: n, result, contexts: self.contexts.len(), left });
-        self.contexts.push(Context { kind: Leave::Call, step: None, check: None, continued: None, returned: false });
-        self.w.b.open_block();
-        let done = self.block(&function.body);
-        self.w.stmt(IrStmt::Break);
-        let body = self.w.b.close_block();
-        self.w.stmt(IrStmt::Loop { body });
-        self.contexts.pop();
-        self.inlines.pop();
-        done?;
-        Ok(match result {
-            Some((local, ty)) => Operand::Tree(Tree::done(self.w.b.read(local), ty)),
-            None => Operand::Void,
-        })
     }
 }

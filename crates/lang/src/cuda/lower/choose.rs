@@ -2,10 +2,10 @@
 
 use bornite_ir::{LocalId, Op, Scalar, Stmt, Type, Value};
 
-use super::place::Operand;
-use super::{Done, Lower};
+use super::place::{Operand, Pointer};
+use super::{Binding, Done, Lower};
 use crate::Span;
-use crate::cuda::ast::{Binary, Expr};
+use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
 use crate::cuda::types::common;
 use crate::lower::Tree;
 
@@ -14,12 +14,18 @@ impl<'m> Lower<'m> {
         let condition = self.condition(condition)?;
         if let Some(known) = self.w.fold(&condition).filter(|_| !self.request.printed) {
             let (taken, other) = if known.bits() != 0 { (a, b) } else { (b, a) };
+            if self.is_pointer(taken) {
+                return self.operand(taken);
+            }
             let ty = self.type_of(other)?;
             let tree = self.rvalue(taken)?;
             return Ok(Operand::Tree(match (tree.scalar(), ty.as_scalar()) {
                 (Some(left), Some(right)) if left != right => self.widened(tree, common(left, right)),
                 _ => tree,
             }));
+        }
+        if let Some(pointer) = self.chosen_pointer(&condition, a, b, span)? {
+            return Ok(pointer);
         }
         if self.request.printed || self.is_plain(a) && self.is_plain(b) {
             let (a, b) = (self.rvalue(a)?, self.rvalue(b)?);
@@ -32,6 +38,40 @@ impl<'m> Lower<'m> {
         }
         let chosen = self.branched(condition, |l| l.rvalue(a), |l| l.rvalue(b), span)?;
         Ok(Operand::Tree(chosen))
+    }
+
+    /// Whether an expression that is not evaluated is a pointer.
+    fn is_pointer(&mut self, expr: &'m Expr) -> bool {
+        let names = |lower: &Self, name| match lower.lookup(name) {
+            Some(Binding::Pointer(pointer)) => !pointer.single,
+            Some(Binding::Moving(..)) => true,
+            _ => false,
+        };
+        match &expr.kind {
+            ExprKind::Name(name) => names(self, *name),
+            ExprKind::Cast(ty, _) => ty.pointers > 0,
+            ExprKind::Binary(Binary::Add | Binary::Sub, a, _) => self.is_pointer(a),
+            ExprKind::Unary(Unary::Address, _) | ExprKind::Null => true,
+            _ => false,
+        }
+    }
+
+    /// A choice between two pointers into one array.
+    fn chosen_pointer(&mut self, condition: &Tree, a: &'m Expr, b: &'m Expr, span: Span) -> Done<Option<Operand>> {
+        if self.request.printed || !self.is_pointer(a) || !self.is_pointer(b) {
+            return Ok(None);
+        }
+        let (Operand::Pointer(first), Operand::Pointer(second)) = (self.operand(a)?, self.operand(b)?) else {
+            return self.refuse(span, "a choice between such pointers", "choose between what they point to");
+        };
+        if first.view != second.view || first.prefix != second.prefix || first.to() != second.to() {
+            let hint = "choose between elements: 'c ? a[i] : b[i]'";
+            return self.refuse(span, "a choice between pointers into two arrays", hint);
+        }
+        let zero = || Tree::int(self.index, 0);
+        let (from, to) = (first.offset.clone().unwrap_or_else(zero), second.offset.unwrap_or_else(zero));
+        let offset = self.settle(Tree::select(condition.clone(), from, to));
+        Ok(Some(Operand::Pointer(Pointer { offset: Some(offset), ..first })))
     }
 
     /// A choice of which only one side is evaluated.

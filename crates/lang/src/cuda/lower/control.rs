@@ -150,6 +150,8 @@ impl<'m> Lower<'m> {
                 if let ExprKind::Name(array) = root.kind {
                     slots |= inside && matches!(self.lookup(array), Some(Binding::Array(..) | Binding::Table(..)));
                 }
+                // An array in a struct.
+                slots |= inside && matches!(root.kind, ExprKind::Member(..));
             }
         });
         if !slots || scan::assigned_in(self.m, stmts).contains(&name) || !self.is_plain(end) {

@@ -1,8 +1,8 @@
 //! Conversions of C++, implicit and explicit, and operators on two numbers.
 
-use bornite_ir::{Op, Scalar, Type, Value};
+use bornite_ir::{Op, Scalar, Type};
 
-use super::place::{Operand, Pointer};
+use super::place::{Operand, Place, Pointer, Step};
 use super::{Done, Failed, Lower};
 use crate::Span;
 use crate::cuda::ast::{Base, Binary, Expr, TypeName};
@@ -18,21 +18,6 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// Whether 16-bit floats are bits in an `unsigned short`, as our printer declares them, whoever reads its text.
-    fn halves_are_bits(&self) -> bool {
-        self.request.printed || self.m.names.has("bn_f16") || self.m.names.has("bn_bf16")
-    }
-
-    /// A number as another type; bits of a 16-bit float stay what they are.
-    pub(super) fn half_or(&mut self, tree: Tree, to: Scalar) -> Tree {
-        if let (true, Some(value), Scalar::F16 | Scalar::BF16) = (tree.hex, tree.known(), to)
-            && self.halves_are_bits()
-        {
-            return Tree::constant(Value::from_bits(to, value.bits()));
-        }
-        self.widened(tree, to)
-    }
-
     /// An implicit conversion.
     pub(super) fn convert(&mut self, tree: Tree, to: Type, span: Span) -> Done<Tree> {
         if tree.ty == to {
@@ -43,15 +28,7 @@ impl<'m> Lower<'m> {
             let what = format!("'{found}' is not '{wanted}'");
             return self.fail(span, what, format!("expected '{wanted}'"), "");
         };
-        if matches!(target, Scalar::F16 | Scalar::BF16)
-            && let Node::Op(Op::Select, args) = &tree.node
-            && args[1].hex
-            && args[2].hex
-        {
-            let (a, b) = (self.half_or(args[1].clone(), target), self.half_or(args[2].clone(), target));
-            return Ok(Tree::select(args[0].clone(), a, b));
-        }
-        Ok(self.half_or(tree, target))
+        Ok(self.widened(tree, target))
     }
 
     /// An operator on two numbers, with the conversions of C++.
@@ -103,7 +80,7 @@ impl<'m> Lower<'m> {
             return Ok(Tree::of(Node::Op(row, vec![a, b]), Scalar::Bool));
         }
         let ty = common(left, right);
-        let (a, b) = (self.half_or(a, ty), self.half_or(b, ty));
+        let (a, b) = (self.widened(a, ty), self.widened(b, ty));
         Ok(Tree::op(row, vec![a, b]))
     }
 
@@ -112,7 +89,7 @@ impl<'m> Lower<'m> {
         match (a.scalar(), b.scalar()) {
             (Some(left), Some(right)) if left != right => {
                 let ty = common(left, right);
-                Ok((self.half_or(a, ty), self.half_or(b, ty)))
+                Ok((self.widened(a, ty), self.widened(b, ty)))
             }
             (Some(_), Some(_)) => Ok((a, b)),
             _ if a.ty == b.ty => Ok((a, b)),
@@ -132,10 +109,11 @@ impl<'m> Lower<'m> {
         let operand = self.operand(inner)?;
         match (to, operand) {
             (CType::Pointer(to), Operand::Pointer(pointer)) => self.seen_as(pointer, to, span),
-            (CType::Pointer(Type::Scalar(to)), Operand::Address(place))
+            (CType::Pointer(Type::Scalar(to)), Operand::Address(mut place))
                 if place.ty.as_scalar().is_some_and(|from| same_width(from, to)) =>
             {
-                Ok(Operand::Address(place))
+                place.path.push(Step::Bits(to));
+                Ok(Operand::Address(Place { ty: to.into(), ..place }))
             }
             (CType::Value(to), operand) => {
                 let tree = self.value_of(operand, inner.span)?;
@@ -147,48 +125,42 @@ impl<'m> Lower<'m> {
 
     /// An explicit conversion: of a literal, the conversion itself.
     pub(super) fn explicit(&mut self, tree: Tree, to: Type, span: Span) -> Done<Tree> {
-        let half = |scalar: Scalar| matches!(scalar, Scalar::F16 | Scalar::BF16);
         match (tree.scalar(), to.as_scalar()) {
-            (Some(from), Some(to))
-                if from != to
-                    && from.bytes() == 2
-                    && to.bytes() == 2
-                    && (half(from) || half(to))
-                    && self.halves_are_bits() =>
-            {
-                Ok(tree.bitcast(to))
-            }
-            (Some(_), Some(to)) if tree.hex && half(to) => Ok(self.half_or(tree, to)),
             (Some(_), Some(to)) => Ok(tree.cast(to)),
             _ => self.convert(tree, to, span),
         }
     }
 
-    /// A pointer to scalars seen as one to vectors of them, or back.
+    /// A pointer to scalars seen as one to vectors of them, or back, or to scalars of the same width.
     pub(super) fn seen_as(&mut self, pointer: Pointer, to: Type, span: Span) -> Done<Operand> {
         let scalar = pointer.ty.element();
         match (pointer.ty, to) {
-            (from, to) if from == to => Ok(Operand::Pointer(pointer)),
+            (from, to) if from == to => Ok(Operand::Pointer(Pointer { seen: None, ..pointer })),
             (Type::Scalar(from), Type::Vector(scalar, n))
                 if from == scalar && matches!(n, 2 | 4) && pointer.dims.is_none() =>
             {
-                Ok(Operand::Pointer(Pointer { ty: to, width: n, ..pointer }))
+                Ok(Operand::Pointer(Pointer { ty: to, width: n, seen: None, ..pointer }))
             }
             (Type::Vector(..), Type::Scalar(to)) if pointer.width > 1 && scalar == Some(to) => {
-                Ok(Operand::Pointer(Pointer { ty: to.into(), width: 1, ..pointer }))
+                Ok(Operand::Pointer(Pointer { ty: to.into(), width: 1, seen: None, ..pointer }))
             }
-            // Atomics of CUDA take unsigned words; the update is that of the element's own type.
-            (Type::Scalar(from), Type::Scalar(to)) if same_width(from, to) => Ok(Operand::Pointer(pointer)),
+            (Type::Scalar(from), Type::Scalar(to)) if same_width(from, to) => {
+                Ok(Operand::Pointer(Pointer { seen: Some(to), ..pointer }))
+            }
             _ => {
-                let (from, to) = (self.type_name(pointer.ty), self.type_name(to));
+                let (from, to) = (self.type_name(pointer.to()), self.type_name(to));
                 let what = format!("a pointer to '{from}' seen as one to '{to}'");
-                self.refuse(span, what, "scalars can be seen as vectors of 2 or 4 of them")
+                self.refuse(
+                    span,
+                    what,
+                    "numbers can be seen as vectors of 2 or 4 of them, or as numbers of their width",
+                )
             }
         }
     }
 }
 
-/// Integers of one width.
+/// Numbers of one width: their bits can be seen as each other.
 fn same_width(a: Scalar, b: Scalar) -> bool {
-    a.is_int() && b.is_int() && a.bytes() == b.bytes()
+    a != Scalar::Bool && b != Scalar::Bool && a.bytes() == b.bytes()
 }

@@ -2,12 +2,13 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Algebra, MAX_COMPONENTS, Scalar, Stmt as IrStmt, Type, Value};
+use bornite_ir::{Algebra, MAX_COMPONENTS, Stmt as IrStmt, Type, Value};
 
-use super::place::{Operand, Pointer};
+use super::fill::MAX_ELEMENTS;
+use super::place::{Operand, Place, Pointer, Root, Slots, Table};
 use super::{Binding, Code, Done, Lower};
 use crate::Span;
-use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Stmt, StmtKind, Storage};
+use crate::cuda::ast::{Base, Declarator, ExprKind, Stmt, StmtKind, Storage};
 use crate::cuda::types::CType;
 use crate::lower::{Node, Tree};
 
@@ -55,8 +56,8 @@ impl<'m> Lower<'m> {
                 self.refuse(d.span, "another pointer to an array of several dimensions", "")
             }
             Operand::Pointer(pointer) => {
-                if let Some(to) = to.filter(|to| *to != pointer.ty) {
-                    let (found, wanted) = (self.type_name(pointer.ty), self.type_name(to));
+                if let Some(to) = to.filter(|to| *to != pointer.to()) {
+                    let (found, wanted) = (self.type_name(pointer.to()), self.type_name(to));
                     let what = format!("a pointer to '{found}' for one to '{wanted}'");
                     return self.fail(d.span, what, format!("expected '{wanted}*'"), "cast it");
                 }
@@ -67,8 +68,9 @@ impl<'m> Lower<'m> {
                 Ok(Binding::Pointer(Pointer { offset, ..pointer }))
             }
             Operand::Address(place) => Ok(Binding::Address(place)),
-            Operand::Array(local, scalar, sizes, at) if at.is_empty() && sizes.len() == 1 => {
-                Ok(Binding::Array(local, scalar, sizes))
+            Operand::Array(slots, at) if at.is_empty() && slots.sizes.len() == 1 => Ok(Binding::Array(slots)),
+            Operand::Null => {
+                self.refuse(d.span, "a pointer that is 'nullptr' at first", "declare it where it is known")
             }
             _ => self.fail(d.span, "a pointer is given something else", "expected a pointer", ""),
         }
@@ -117,6 +119,7 @@ impl<'m> Lower<'m> {
                 ([one], _) => self.initial(one, ty)?,
                 _ => self.made(args, ty, init.span)?,
             },
+            _ if self.guess == Some(init.span) => self.guessed(init, ty)?,
             _ => self.initial(init, ty)?,
         };
         self.written(&tree, init.span)?;
@@ -171,39 +174,18 @@ impl<'m> Lower<'m> {
         }
     }
 
-    fn sizes(&mut self, d: &'m Declarator) -> Done<Vec<u64>> {
-        let mut sizes = vec![];
-        for size in &d.sizes {
-            let n = match (size, &d.init) {
-                (Some(size), _) => self.constant_int(size, "the size of an array")?,
-                (None, Some(Expr { kind: ExprKind::Braces(all), .. })) => all.len() as i64,
-                _ => return self.fail(d.span, "an array without a size", "expected '[n]'", "write its size"),
-            };
-            if !(1..=1 << 20).contains(&n) {
-                return self.fail(d.span, format!("an array of {n} elements"), "expected 1 or more", "");
-            }
-            sizes.push(n as u64);
-        }
-        Ok(sizes)
-    }
-
     fn declared_array(&mut self, d: &'m Declarator, ty: Type, constant: bool) -> Done<Binding> {
-        let sizes = self.sizes(d)?;
+        let sizes = self.sizes(d, MAX_ELEMENTS)?;
         let Some(scalar) = ty.as_scalar() else {
             return self.refuse(d.span, "a local array of structs or vectors", "use one array a component");
         };
         let count: u64 = sizes.iter().product();
         let mut values = vec![];
         if let Some(init) = &d.init {
-            self.listed(init, scalar, &mut values)?;
-            if values.len() as u64 > count {
-                let what = format!("{} values for an array of {count}", values.len());
-                return self.fail(init.span, what, "too many", "");
-            }
+            values = self.values_of(init, scalar, &sizes)?;
             let known: Option<Vec<Value>> = values.iter().map(|tree| self.w.fold(tree)).collect();
-            if let Some(mut known) = known.filter(|_| constant && !self.assigned.contains(&d.name)) {
-                known.resize(count as usize, Value::int(scalar, 0));
-                return Ok(Binding::Table(known.into(), sizes.into()));
+            if let Some(values) = known.filter(|_| constant && !self.assigned.contains(&d.name)) {
+                return Ok(Binding::Table(Rc::new(Table { name: d.name, values, sizes })));
             }
         }
         if count > MAX_COMPONENTS as u64 {
@@ -213,31 +195,22 @@ impl<'m> Lower<'m> {
         }
         let array = Type::Vector(scalar, count as u8);
         let (text, zeros) = (self.text(d.name), vec![Value::int(scalar, 0); count as usize]);
-        let sizes: Rc<[u64]> = sizes.into();
         let known: Option<Vec<Value>> = values.iter().map(|tree| self.w.fold(tree)).collect();
-        if let Some(mut known) = known.filter(|_| self.loops == 0 || d.init.is_none()) {
-            known.resize(count as usize, Value::int(scalar, 0));
-            return Ok(Binding::Array(self.new_local(text, array, &known), scalar, sizes));
-        }
-        let local = self.new_local(text, array, &zeros);
-        values.resize(count as usize, Tree::int(scalar, 0));
-        let whole = Tree::of(Node::Algebra(Algebra::Construct, 0, values), array);
-        self.assign(local, &whole);
-        Ok(Binding::Array(local, scalar, sizes))
-    }
-
-    /// Values in braces, one after the other.
-    fn listed(&mut self, init: &'m Expr, scalar: Scalar, out: &mut Vec<Tree>) -> Done {
-        match &init.kind {
-            ExprKind::Braces(all) => all.iter().try_for_each(|inner| self.listed(inner, scalar, out)),
-            _ => {
-                let tree = self.rvalue(init)?;
-                let tree = self.convert(tree, scalar.into(), init.span)?;
-                let tree = self.settle(tree);
-                out.push(tree);
-                Ok(())
+        let known = known.filter(|_| self.loops == 0 || d.init.is_none());
+        let local = match known {
+            Some(mut known) => {
+                known.resize(count as usize, Value::int(scalar, 0));
+                self.new_local(text, array, &known)
             }
-        }
+            None => {
+                let local = self.new_local(text, array, &zeros);
+                let whole = Tree::of(Node::Algebra(Algebra::Construct, 0, values), array);
+                self.assign(local, &whole);
+                local
+            }
+        };
+        let place = Place { root: Root::Local(local, array), path: vec![], ty: array };
+        Ok(Binding::Array(Slots { place, name: d.name, sizes: sizes.into() }))
     }
 
     fn declared_shared(&mut self, storage: Storage, d: &'m Declarator) -> Done<Binding> {
@@ -248,7 +221,7 @@ impl<'m> Lower<'m> {
             return self.refuse(d.span, "shared memory in this function", "");
         }
         // What our printer places large arrays in; they are declared after it.
-        if self.request.printed && self.text(d.name) == "bn_shared" {
+        if self.text(d.name) == "bn_shared" {
             return Ok(Binding::Poison);
         }
         let CType::Value(ty) = self.c_type(&d.ty)? else {
@@ -274,7 +247,7 @@ impl<'m> Lower<'m> {
                 (vec![self.request.shared_bytes / bytes], false)
             }
             [] => (vec![1], true),
-            _ => (self.sizes(d)?, false),
+            _ => (self.sizes(d, MAX_ELEMENTS)?, false),
         };
         if sizes.len() > 4 {
             return self.refuse(d.span, "an array of more than four dimensions", "");

@@ -2,7 +2,7 @@
 
 use bornite_ir::{Op, Scalar, Value};
 
-use super::place::{Operand, Place, Pointer, Root};
+use super::place::{Operand, Place, Pointer, Root, Step};
 use super::{Binding, Done, Failed, Lower};
 use crate::Span;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
@@ -30,7 +30,12 @@ impl<'m> Lower<'m> {
 
     /// An expression as a bool.
     pub(super) fn condition(&mut self, expr: &'m Expr) -> Done<Tree> {
-        let tree = self.rvalue(expr)?;
+        let operand = self.operand(expr)?;
+        // A launch gives every pointer an array.
+        if let Operand::Pointer(_) = operand {
+            return Ok(Tree::int(Scalar::Bool, 1));
+        }
+        let tree = self.value_of(operand, expr.span)?;
         self.convert(tree, Scalar::Bool.into(), expr.span)
     }
 
@@ -45,8 +50,9 @@ impl<'m> Lower<'m> {
             );
         }
         match &expr.kind {
-            ExprKind::Number { value, hex } => Ok(Operand::Tree(Tree { hex: *hex, ..Tree::constant(*value) })),
+            ExprKind::Number { value, .. } => Ok(Operand::Tree(Tree::constant(*value))),
             ExprKind::Text => self.refuse(expr.span, "text outside 'printf'", ""),
+            ExprKind::Null => Ok(Operand::Null),
             ExprKind::Name(name) => self.name(*name, expr.span),
             ExprKind::Unary(op, inner) => self.unary(*op, inner, expr.span),
             ExprKind::Binary(op, a, b) => self.binary_expr(*op, a, b, expr.span),
@@ -55,9 +61,6 @@ impl<'m> Lower<'m> {
             ExprKind::Choose(condition, a, b) => self.choose(condition, a, b, expr.span),
             ExprKind::Call { callee, templates, args } => self.call(*callee, templates, args, expr.span),
             ExprKind::Index(base, index) => {
-                if let Some(part) = self.numbered_part(expr)? {
-                    return Ok(part);
-                }
                 let base = self.operand(base)?;
                 self.indexed(base, index, expr.span)
             }
@@ -86,7 +89,8 @@ impl<'m> Lower<'m> {
                 let bytes = match operand? {
                     Operand::Place(place) => place.ty.bytes(self.w.b.structs()),
                     Operand::Tree(tree) => tree.ty.bytes(self.w.b.structs()),
-                    Operand::Array(_, scalar, sizes, _) => sizes.iter().product::<u64>() as usize * scalar.bytes(),
+                    Operand::Array(slots, at) if at.is_empty() => slots.place.ty.bytes(&[]),
+                    Operand::Table(table, at) if at.is_empty() => table.values.len() * table.values[0].scalar().bytes(),
                     _ => return self.refuse(expr.span, "'sizeof' of this", "name a type"),
                 };
                 Ok(Operand::Tree(Tree::int(Scalar::U64, bytes as i64)))
@@ -102,8 +106,8 @@ impl<'m> Lower<'m> {
         Ok(match binding {
             Some(Binding::Value(tree)) => Operand::Tree(tree),
             Some(Binding::Local(local, ty)) => Operand::Place(Place { root: Root::Local(local, ty), path: vec![], ty }),
-            Some(Binding::Array(local, scalar, sizes)) => Operand::Array(local, scalar, sizes, vec![]),
-            Some(Binding::Table(values, sizes)) => Operand::Table(values, sizes, vec![]),
+            Some(Binding::Array(slots)) => Operand::Array(slots, vec![]),
+            Some(Binding::Table(table)) => Operand::Table(table, vec![]),
             Some(Binding::Pointer(pointer)) if pointer.single => return self.element(pointer),
             Some(Binding::Pointer(pointer)) => Operand::Pointer(pointer),
             Some(Binding::Moving(pointer, local)) => {
@@ -125,6 +129,7 @@ impl<'m> Lower<'m> {
         let int = |scalar, value| Ok(Operand::Tree(Tree::int(scalar, value)));
         match self.text(name) {
             "warpSize" => int(Scalar::I32, 32),
+            "NULL" => Ok(Operand::Null),
             "INFINITY" | "HUGE_VALF" | "CUDART_INF_F" => float(f64::INFINITY),
             "NAN" | "CUDART_NAN_F" => float(f64::NAN),
             "FLT_MAX" => float(f32::MAX as f64),
@@ -150,6 +155,7 @@ impl<'m> Lower<'m> {
                 self.fail(span, format!("'{text}' without an axis"), "expected '.x', '.y' or '.z'", "")
             }
             text => {
+                self.told(name, span)?;
                 let what = format!("'{text}' is not declared");
                 let hint = self.similar(text).map_or_else(String::new, |other| format!("there is '{other}'"));
                 self.fail(span, what, "unknown name", hint)
@@ -170,12 +176,14 @@ impl<'m> Lower<'m> {
             Unary::Address => {
                 return match self.operand(inner)? {
                     Operand::Place(Place { root: Root::Element { view, mut at, width, element }, path, .. })
-                        if path.is_empty() =>
+                        if matches!(path[..], [] | [Step::Bits(_)]) =>
                     {
                         let rank = at.len();
                         let last = at.pop().map(|id| Tree::done(id, self.index));
+                        let seen =
+                            path.first().and_then(|step| if let Step::Bits(to) = step { Some(*to) } else { None });
                         let pointer = Pointer::whole(view, element, rank, false, &[]);
-                        Ok(Operand::Pointer(Pointer { prefix: at, offset: last, rank, width, ..pointer }))
+                        Ok(Operand::Pointer(Pointer { prefix: at, offset: last, rank, width, seen, ..pointer }))
                     }
                     Operand::Place(place) => Ok(Operand::Address(place)),
                     pointer @ Operand::Pointer(_) => Ok(pointer),
@@ -188,16 +196,16 @@ impl<'m> Lower<'m> {
             }
             _ => {}
         }
+        if op == Unary::Not {
+            let condition = self.condition(inner)?;
+            return Ok(Operand::Tree(Tree::op(Op::Not, vec![condition])));
+        }
         let tree = self.rvalue(inner)?;
         let Some(scalar) = tree.scalar() else {
             let what = format!("no such operator on '{}'", self.type_name(tree.ty));
             return self.fail(span, what, "expected a number", "write it by components");
         };
         Ok(Operand::Tree(match op {
-            Unary::Not => {
-                let condition = self.convert(tree, Scalar::Bool.into(), span)?;
-                Tree::op(Op::Not, vec![condition])
-            }
             Unary::Plus => tree.cast(promoted(scalar)),
             Unary::Minus => {
                 let tree = self.widened(tree, promoted(scalar));
@@ -220,6 +228,12 @@ impl<'m> Lower<'m> {
         let left = self.operand(a)?;
         if let Operand::Pointer(pointer) = left {
             return self.pointer_sum(op, pointer, b, span);
+        }
+        if let Operand::Null = left {
+            return match (self.operand(b)?, op) {
+                (Operand::Pointer(_), Binary::Eq | Binary::Ne) => Ok(never_null(op)),
+                _ => self.refuse(span, "'nullptr' here", "compare a pointer with it"),
+            };
         }
         let left = self.value_of(left, a.span)?;
         let right = self.operand(b)?;
@@ -246,6 +260,10 @@ impl<'m> Lower<'m> {
 
     pub(super) fn pointer_sum(&mut self, op: Binary, pointer: Pointer, b: &'m Expr, span: Span) -> Done<Operand> {
         let right = self.operand(b)?;
+        let zero = matches!(b.kind, ExprKind::Number { value, .. } if value == Value::int(Scalar::I32, 0));
+        if matches!(op, Binary::Eq | Binary::Ne) && (zero || matches!(right, Operand::Null)) {
+            return Ok(never_null(op));
+        }
         if let Operand::Pointer(other) = right {
             if other.view != pointer.view || other.prefix != pointer.prefix {
                 return self.refuse(span, "an operation on pointers into two arrays", "");
@@ -271,6 +289,11 @@ impl<'m> Lower<'m> {
             }
         }
     }
+}
+
+/// A pointer compared with `nullptr`: a launch gives every pointer an array.
+fn never_null(op: Binary) -> Operand {
+    Operand::Tree(Tree::int(Scalar::Bool, (op == Binary::Ne) as i64))
 }
 
 /// Letters by which two names differ.

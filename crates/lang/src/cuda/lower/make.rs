@@ -36,6 +36,19 @@ impl<'m> Lower<'m> {
             Type::Struct(id) => self.w.b.structs()[id.0 as usize].fields.iter().map(|field| field.ty).collect(),
             _ => ty.components(&[]).into_iter().map(Type::Scalar).collect(),
         };
+        // Rows of an array in a struct.
+        if let Type::Matrix(scalar, rows, columns) = ty
+            && args.iter().any(|arg| matches!(arg.kind, ExprKind::Braces(_)))
+        {
+            let mut trees = vec![];
+            for slot in self.spread_list(args, &[rows as u64, columns as u64])? {
+                trees.push(match slot {
+                    Some(arg) => self.initial(arg, scalar.into())?,
+                    None => Tree::int(scalar, 0),
+                });
+            }
+            return Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, trees), ty));
+        }
         // Braces inside may be left out.
         if args.len() > parts.len() {
             let scalars = ty.components(self.w.b.structs());

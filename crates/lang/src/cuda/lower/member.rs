@@ -2,7 +2,7 @@
 
 use bornite_ir::{Axis, Builtin, Scalar, Type};
 
-use super::place::{Operand, Place, Root, Step};
+use super::place::{Operand, Place, Root, Slots, Step};
 use super::{Done, Failed, Lower};
 use crate::Span;
 use crate::cuda::ast::{Expr, ExprKind};
@@ -70,6 +70,12 @@ impl<'m> Lower<'m> {
     /// A field or component of a place.
     pub(super) fn part_of(&mut self, place: Place, member: Symbol, span: Span) -> Done<Operand> {
         let text = self.text(member);
+        // What our printer calls the numbers of large vectors and of matrices.
+        match (place.ty, text) {
+            (Type::Vector(_, n), "v") if n > 4 => return Ok(Operand::Array(slots(place, member), vec![])),
+            (Type::Matrix(..), "m") => return Ok(Operand::Array(slots(place, member), vec![])),
+            _ => {}
+        }
         let found = match place.ty {
             Type::Struct(_) => self.field(place.ty, member),
             Type::Vector(scalar, n) if n <= 4 => {
@@ -82,44 +88,26 @@ impl<'m> Lower<'m> {
             let what = format!("'{}' has no member '{text}'", self.type_name(place.ty));
             return self.fail(span, what, "no such member", "");
         };
+        let array = self.is_array(place.ty, member);
         let mut path = place.path;
         path.push(Step::Part(at));
-        Ok(Operand::Place(Place { root: place.root, path, ty }))
+        let place = Place { root: place.root, path, ty };
+        Ok(if array { Operand::Array(slots(place, member), vec![]) } else { Operand::Place(place) })
     }
 
-    /// `a.v[3]` and `a.m[1][0]`, as our printer writes components of large vectors and of matrices.
-    pub(super) fn numbered_part(&mut self, expr: &'m Expr) -> Done<Option<Operand>> {
-        let number = |expr: &Expr| match expr.kind {
-            ExprKind::Number { value, .. } => Some(value.as_i64() as usize),
-            _ => None,
-        };
-        let ExprKind::Index(inner, last) = &expr.kind else { return Ok(None) };
-        let (whole, row, column) = match &inner.kind {
-            ExprKind::Member(whole, member) if self.text(*member) == "v" => (whole, None, number(last)),
-            ExprKind::Index(deeper, row) => match &deeper.kind {
-                ExprKind::Member(whole, member) if self.text(*member) == "m" => (whole, number(row), number(last)),
-                _ => return Ok(None),
-            },
-            _ => return Ok(None),
-        };
-        let Some(column) = column else { return Ok(None) };
-        let place = match self.operand(whole)? {
-            Operand::Place(place) => place,
-            Operand::Tree(tree) => Place { ty: tree.ty, root: Root::Value(tree), path: vec![] },
-            _ => return Ok(None),
-        };
-        let (at, scalar) = match (place.ty, row) {
-            (Type::Vector(scalar, n), None) if n > 4 => (column, scalar),
-            (Type::Matrix(scalar, _, columns), Some(row)) => (row * columns as usize + column, scalar),
-            // An array in a struct, which is refused as such.
-            _ if !self.request.printed => return Ok(None),
-            _ => return self.fail(expr.span, "this has no such component", "", ""),
-        };
-        if at >= place.ty.count(&[]) {
-            return self.fail(expr.span, "this has no such component", "", "");
-        }
-        let mut path = place.path;
-        path.push(Step::Part(at as u32));
-        Ok(Some(Operand::Place(Place { root: place.root, path, ty: scalar.into() })))
+    /// Whether a field is declared as an array.
+    fn is_array(&self, ty: Type, member: Symbol) -> bool {
+        let item = self.structs.iter().find(|(_, _, found)| *found == ty).map(|(item, ..)| *item);
+        let fields = item.map_or(&[][..], |item| &self.m.file.structs[item].fields);
+        fields.iter().any(|field| field.name == member && !field.sizes.is_empty())
     }
+}
+
+/// A vector or matrix as the array that it is declared as.
+fn slots(place: Place, name: Symbol) -> Slots {
+    let sizes = match place.ty {
+        Type::Matrix(_, rows, columns) => vec![rows as u64, columns as u64],
+        other => vec![other.count(&[]) as u64],
+    };
+    Slots { place, name, sizes: sizes.into() }
 }

@@ -6,10 +6,10 @@
 //! | to see | look in |
 //! |---|---|
 //! | what a name stands for | [`Binding`], `names.rs` |
-//! | pointers, elements, fields, local arrays | `place.rs` |
+//! | pointers, elements, fields, local arrays | `place.rs`, `index.rs`, `fill.rs` |
 //! | operators and conversions | `expr.rs`, `convert.rs`, `choose.rs`, `assign.rs`, `make.rs`, `member.rs` |
-//! | functions of CUDA and of our printer | `rows.rs`, `builtin.rs`, `warp.rs`, `atomic.rs`, `printed.rs` |
-//! | functions of the file | `call.rs` |
+//! | functions of CUDA and of our printer | `rows.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `atomic.rs`, `printed.rs` |
+//! | functions of the file, templates | `call.rs`, `write_out.rs`, `template.rs` |
 //! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs` |
 //! | what is looked up in syntax before it is lowered | `scan.rs` |
 
@@ -22,8 +22,12 @@ mod control;
 mod convert;
 mod declare;
 mod expr;
+mod fill;
 mod frame;
+mod guess;
+mod index;
 mod make;
+mod math;
 mod member;
 mod names;
 mod place;
@@ -31,7 +35,9 @@ mod printed;
 mod rows;
 mod scan;
 mod stmt;
+mod template;
 mod warp;
+mod write_out;
 
 use std::rc::Rc;
 
@@ -45,7 +51,7 @@ use super::types::CType;
 use crate::diagnostic::Diagnostic;
 use crate::lower::{Tree, Writer};
 use crate::{Given, Lowered, Request, Span};
-use place::{Place, Pointer};
+use place::{Place, Pointer, Slots, Table};
 pub(super) use scan::value_functions;
 
 /// What is wrong is in the lowering already.
@@ -70,10 +76,10 @@ enum Binding {
     Value(Tree),
     /// A variable.
     Local(LocalId, Type),
-    /// An array of a thread's own, of such sizes.
-    Array(LocalId, Scalar, Rc<[u64]>),
+    /// An array of a thread's own.
+    Array(Slots),
     /// Constants in an array.
-    Table(Rc<[Value]>, Rc<[u64]>),
+    Table(Rc<Table>),
     /// A pointer that does not change, or an array in memory.
     Pointer(Pointer),
     /// A pointer whose place changes.
@@ -111,6 +117,7 @@ enum Leave {
 /// A function that is being written out.
 struct Inline {
     function: usize,
+    bound: Vec<Bound>,
     result: Option<(LocalId, Type)>,
     /// Contexts around it.
     contexts: usize,
@@ -144,12 +151,15 @@ pub(super) struct Lower<'m> {
     code: Code,
     /// Loops around, in the code being written.
     loops: usize,
-    /// Structs in use: item of the file, and type.
-    structs: Vec<(usize, Type)>,
+    /// Structs in use: item of the file, template arguments, and type.
+    structs: Vec<(usize, Vec<Bound>, Type)>,
     /// Functions in use: item of the file, template arguments, function.
     functions: Vec<(usize, Vec<Bound>, FunctionId)>,
-    /// Functions whose instance is being made.
-    making: Vec<usize>,
+    /// Functions whose instance is being made, and structs.
+    making: Vec<(usize, Vec<Bound>)>,
+    making_structs: Vec<usize>,
+    /// A plain read that an update by compare-and-swap begins with, by its span.
+    guess: Option<Span>,
     /// Shared arrays by where they are declared.
     shared: Vec<(Span, Binding)>,
     shared_names: Vec<String>,
@@ -189,6 +199,8 @@ impl<'m> Lower<'m> {
             structs: vec![],
             functions: vec![],
             making: vec![],
+            making_structs: vec![],
+            guess: None,
             shared: vec![],
             shared_names: vec![],
             globals: vec![],
@@ -204,7 +216,11 @@ impl<'m> Lower<'m> {
     }
 
     /// The kernel; `None` if something is wrong with it.
-    pub fn kernel(mut self, function: &'m Function, bound: &[Bound]) -> Result<Lowered, (Vec<Diagnostic>, bool)> {
+    pub fn kernel(
+        mut self,
+        function: &'m Function,
+        bound: &[Option<Bound>],
+    ) -> Result<Lowered, (Vec<Diagnostic>, bool)> {
         let _ = self.write_kernel(function, bound);
         if !self.errors.is_empty() || self.needs_wide {
             return Err((self.errors, self.needs_wide));
@@ -226,8 +242,9 @@ impl<'m> Lower<'m> {
         Ok(Lowered { kernel, params: self.params, lines })
     }
 
-    fn write_kernel(&mut self, function: &'m Function, bound: &[Bound]) -> Done {
-        self.bind_templates(function, bound);
+    fn write_kernel(&mut self, function: &'m Function, given: &[Option<Bound>]) -> Done {
+        let bound = self.with_defaults(&function.templates, given, function.span)?;
+        self.bind_templates(&function.templates, &bound);
         if self.request.printed {
             self.keep_all()?;
         }

@@ -1,10 +1,13 @@
 //! What names stand for: variables, constants and arrays of the file, types, structs, template parameters.
 
-use bornite_ir::{Access, Dim, Extent, MAX_COMPONENTS, Scalar, Type, Value, contiguous};
+use std::rc::Rc;
 
-use super::place::Pointer;
-use super::{Binding, Bound, Done, Lower};
-use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, TemplateArg, TypeName};
+use bornite_ir::{Access, Dim, Extent, MAX_COMPONENTS, Type, contiguous};
+
+use super::fill::MAX_ELEMENTS;
+use super::place::{Pointer, Table};
+use super::{Binding, Bound, Done, Failed, Lower};
+use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, Storage, TemplateParam, TypeName};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::{CType, builtin_type};
 use crate::{Given, Span};
@@ -35,80 +38,68 @@ impl<'m> Lower<'m> {
         self.globals.push((name, Binding::Poison));
         let at = self.globals.len() - 1;
         let base = std::mem::replace(&mut self.base, self.scope.len());
-        let made = self.declared_global(declared, storage.device, storage.memory_constant, span);
+        let made = self.declared_global(declared, *storage, span);
         self.base = base;
         let binding = made?;
         self.globals[at].1 = binding.clone();
         Ok(Some(binding))
     }
 
-    fn declared_global(&mut self, d: &'m Declarator, device: bool, constant_memory: bool, span: Span) -> Done<Binding> {
+    fn declared_global(&mut self, d: &'m Declarator, storage: Storage, span: Span) -> Done<Binding> {
         let CType::Value(ty) = self.c_type(&d.ty)? else {
             return self.refuse(d.span, "a pointer outside functions", "pass it to the kernel");
         };
-        let mut sizes = vec![];
-        for size in &d.sizes {
-            let found = match size {
-                Some(size) => self.constant_int(size, "the size of an array")? as u64,
-                None => match &d.init {
-                    Some(Expr { kind: ExprKind::Braces(all), .. }) => all.len() as u64,
-                    _ => return self.refuse(d.span, "an array without a size", "write its size"),
-                },
-            };
-            sizes.push(found);
-        }
-        let Some(init) = d.init.as_ref().filter(|_| !device) else {
-            if !device && !constant_memory {
+        let memory = storage.device && !(storage.constant && d.init.is_some());
+        let Some(init) = d.init.as_ref().filter(|_| !memory) else {
+            if !memory && !storage.memory_constant {
                 let what = format!("'{}' has no value here", self.text(d.name));
                 return self.fail(span, what, "a variable of the host", "make it a constant, or pass it to the kernel");
             }
-            // Memory that lives beside the kernel: its caller fills it.
-            let elements: u64 = sizes.iter().product();
-            let access = if constant_memory { Access::Read } else { Access::ReadWrite };
-            let name = self.text(d.name).to_owned();
-            self.check_view_type(ty, d.span)?;
-            let view = self.w.b.view(&name, ty, &contiguous(&[elements.into()]), access);
-            if constant_memory {
-                self.read_only.push((view.into(), name.clone()));
-            }
-            self.params.push((name, Given::View(self.views)));
-            self.views += 1;
-            return Ok(Binding::Pointer(Pointer::whole(view.into(), ty, sizes.len().max(1), sizes.is_empty(), &sizes)));
+            return self.memory(d, ty, storage.memory_constant);
         };
         let Some(scalar) = ty.as_scalar() else {
             return self.refuse(d.span, "a constant that is a struct or vector", "make constants of its components");
         };
-        if sizes.is_empty() {
-            let tree = self.rvalue(init)?;
-            let tree = self.convert(tree, ty, init.span)?;
+        if d.sizes.is_empty() {
+            let tree = self.initial(init, ty)?;
             return match self.w.fold(&tree) {
                 Some(value) => Ok(Binding::Value(crate::lower::Tree::constant(value))),
                 None => self.fail(init.span, "this is no constant", "not known at compile time", ""),
             };
         }
-        let mut values = vec![];
-        self.table(init, scalar, &mut values)?;
-        let count: u64 = sizes.iter().product();
-        if values.len() as u64 > count {
-            let what = format!("{} values for an array of {count}", values.len());
-            return self.fail(init.span, what, "too many", "");
-        }
-        values.resize(count as usize, Value::int(scalar, 0));
-        Ok(Binding::Table(values.into(), sizes.into()))
+        let sizes = self.sizes(d, MAX_ELEMENTS)?;
+        let values = self.constants_of(init, scalar, &sizes)?;
+        Ok(Binding::Table(Rc::new(Table { name: d.name, values, sizes })))
     }
 
-    /// Constants in braces, one after the other.
-    fn table(&mut self, init: &'m Expr, scalar: Scalar, out: &mut Vec<Value>) -> Done {
-        if let ExprKind::Braces(all) = &init.kind {
-            return all.iter().try_for_each(|inner| self.table(inner, scalar, out));
+    /// Memory that lives beside the kernel: its caller fills it.
+    fn memory(&mut self, d: &'m Declarator, ty: Type, constant: bool) -> Done<Binding> {
+        let sizes = self.sizes(d, i64::MAX as u64)?;
+        if let Some(init) = &d.init {
+            let mut zero = true;
+            super::scan::walk(init, &mut |expr| {
+                zero &= match expr.kind {
+                    ExprKind::Number { value, .. } => value.bits() == 0,
+                    ExprKind::Braces(_) => true,
+                    _ => false,
+                };
+            });
+            if !zero {
+                let hint = "have the caller fill it; what does not change can be 'const'";
+                return self.refuse(init.span, "a value at first of '__device__' memory", hint);
+            }
         }
-        let tree = self.rvalue(init)?;
-        let tree = self.convert(tree, scalar.into(), init.span)?;
-        match self.w.fold(&tree) {
-            Some(value) => out.push(value),
-            None => return self.fail(init.span, "this is no constant", "not known at compile time", ""),
+        let elements: u64 = sizes.iter().product();
+        let access = if constant { Access::Read } else { Access::ReadWrite };
+        let name = self.text(d.name).to_owned();
+        self.check_view_type(ty, d.span)?;
+        let view = self.w.b.view(&name, ty, &contiguous(&[elements.into()]), access);
+        if constant {
+            self.read_only.push((view.into(), name.clone()));
         }
-        Ok(())
+        self.params.push((name, Given::View(self.views)));
+        self.views += 1;
+        Ok(Binding::Pointer(Pointer::whole(view.into(), ty, sizes.len().max(1), sizes.is_empty(), &sizes)))
     }
 
     /// The value of an integer that must be known.
@@ -125,19 +116,30 @@ impl<'m> Lower<'m> {
         }
     }
 
-    pub(super) fn c_type(&mut self, name: &TypeName) -> Done<CType> {
+    pub(super) fn c_type(&mut self, name: &'m TypeName) -> Done<CType> {
         let plain = match &name.base {
             Base::Void if name.pointers == 0 => return Ok(CType::Void),
             Base::Void => return self.refuse(name.span, "a pointer to 'void'", "name the type of the elements"),
             Base::Auto => return self.refuse(name.span, "'auto' here", "name the type"),
             Base::Scalar(scalar) => CType::Value((*scalar).into()),
             Base::Named(symbol) => self.named_type(*symbol, name.span)?,
+            Base::Template(symbol, args) => self.template_type(*symbol, args, name.span)?,
         };
         match (plain, name.pointers) {
             (plain, 0) => Ok(plain),
             (CType::Value(ty), 1) => Ok(CType::Pointer(ty)),
             _ => self.refuse(name.span, "a pointer to pointers", "pass one array and offsets into it"),
         }
+    }
+
+    /// Tells why a name of the host cannot be used, if it is one.
+    pub(super) fn told(&mut self, name: Symbol, span: Span) -> Done {
+        let line = self.m.source.line(span.start);
+        let Some(why) = self.m.file.why_unusable(name, &self.m.names, line) else { return Ok(()) };
+        if self.errors.len() < super::MAX_ERRORS {
+            self.errors.push(why);
+        }
+        Err(Failed)
     }
 
     fn named_type(&mut self, symbol: Symbol, span: Span) -> Done<CType> {
@@ -159,11 +161,12 @@ impl<'m> Lower<'m> {
             return ty;
         }
         if let Some(n) = m.file.structs.iter().position(|found| found.name == symbol) {
-            return Ok(CType::Value(self.structure(n)?));
+            return Ok(CType::Value(self.structure(n, &[])?));
         }
         match builtin_type(self.text(symbol)) {
             Some(ty) => Ok(CType::Value(ty)),
             None => {
+                self.told(symbol, span)?;
                 let what = format!("'{}' is not a type that is known here", self.text(symbol));
                 self.fail(span, what, "unknown type", "declare the struct or alias before it is used")
             }
@@ -171,91 +174,88 @@ impl<'m> Lower<'m> {
     }
 
     /// The type of a struct of the file.
-    pub(super) fn structure(&mut self, n: usize) -> Done<Type> {
-        if let Some((_, ty)) = self.structs.iter().find(|(item, _)| *item == n) {
+    pub(super) fn structure(&mut self, n: usize, bound: &[Bound]) -> Done<Type> {
+        if let Some((_, _, ty)) = self.structs.iter().find(|(item, found, _)| *item == n && found == bound) {
             return Ok(*ty);
         }
         let item = &self.m.file.structs[n];
+        if self.making_structs.contains(&n) {
+            return self.refuse(item.span, "a struct that contains itself", "");
+        }
+        self.making_structs.push(n);
+        let mark = self.scope.len();
+        self.bind_templates(&item.templates, bound);
+        let fields = self.fields(n);
+        self.scope.truncate(mark);
+        self.making_structs.pop();
+        let fields = fields?;
+        let fields: Vec<(&str, Type)> = fields.iter().map(|(name, ty)| (name.as_str(), *ty)).collect();
+        let taken = |name: &str| self.m.file.structs.iter().any(|other| self.text(other.name) == name);
+        let name = given(self.text(item.name), self.request.printed, taken) + &self.suffix(bound);
+        let ty = self.w.b.structure(name, &fields);
+        self.structs.push((n, bound.to_vec(), ty));
+        if ty.count(self.w.b.structs()) > MAX_COMPONENTS {
+            let what = format!("a struct of more than {MAX_COMPONENTS} numbers");
+            return self.refuse(item.span, what, "keep it in an array");
+        }
+        if let Some(align) = &item.align {
+            let (bytes, align) = (ty.bytes(self.w.b.structs()) as i64, self.constant_int(align, "an alignment")?);
+            if align < 1 || bytes % align != 0 {
+                let what = format!("a struct of {bytes} bytes aligned to {align}");
+                return self.refuse(item.span, what, "add fields until its size is a multiple");
+            }
+        }
+        Ok(ty)
+    }
+
+    fn fields(&mut self, n: usize) -> Done<Vec<(String, Type)>> {
+        let item = &self.m.file.structs[n];
         let mut fields: Vec<(String, Type)> = vec![];
         for field in &item.fields {
-            if !field.sizes.is_empty() {
-                return self.refuse(field.span, "an array in a struct", "name its elements as fields");
-            }
             if field.init.is_some() {
                 return self.refuse(field.span, "a value of a field by default", "set it where the struct is made");
             }
-            if matches!(field.ty.base, Base::Named(symbol) if symbol == item.name) {
-                return self.refuse(field.span, "a struct that contains itself", "");
-            }
-            let CType::Value(ty) = self.c_type(&field.ty)? else {
+            let CType::Value(mut ty) = self.c_type(&field.ty)? else {
                 return self.refuse(field.span, "a pointer in a struct", "pass the pointer to the kernel itself");
             };
+            if !field.sizes.is_empty() {
+                ty = self.field_array(field, ty)?;
+            }
             let taken = |name: &str| item.fields.iter().any(|other| self.text(other.name) == name);
             fields.push((given(self.text(field.name), self.request.printed, taken), ty));
         }
         if fields.is_empty() {
             return self.refuse(item.span, "a struct without fields", "");
         }
-        let fields: Vec<(&str, Type)> = fields.iter().map(|(name, ty)| (name.as_str(), *ty)).collect();
-        let taken = |name: &str| self.m.file.structs.iter().any(|other| self.text(other.name) == name);
-        let name = given(self.text(item.name), self.request.printed, taken);
-        let ty = self.w.b.structure(name, &fields);
-        self.structs.push((n, ty));
-        if ty.count(self.w.b.structs()) > MAX_COMPONENTS {
-            let what = format!("a struct of more than {MAX_COMPONENTS} numbers");
-            return self.refuse(item.span, what, "keep it in an array");
+        Ok(fields)
+    }
+
+    /// An array in a struct is a vector or matrix: its numbers lie in the same places.
+    fn field_array(&mut self, field: &'m Declarator, ty: Type) -> Done<Type> {
+        let sizes = self.sizes(field, MAX_COMPONENTS as u64)?;
+        match (ty.as_scalar(), &sizes[..]) {
+            (Some(scalar), [n]) => Ok(Type::Vector(scalar, *n as u8)),
+            (Some(scalar), [rows, columns]) => Ok(Type::Matrix(scalar, *rows as u8, *columns as u8)),
+            _ => self.refuse(field.span, "an array of structs or of three dimensions in a struct", "name its elements"),
         }
-        Ok(ty)
     }
 
     /// The number and type of a field.
     pub(super) fn field(&self, ty: Type, name: Symbol) -> Option<(u32, Type)> {
-        let (item, _) = self.structs.iter().find(|(_, found)| *found == ty)?;
+        let (item, ..) = self.structs.iter().find(|(_, _, found)| *found == ty)?;
         let at = self.m.file.structs[*item].fields.iter().position(|field| field.name == name)?;
         let Type::Struct(id) = ty else { return None };
         Some((at as u32, self.w.b.structs()[id.0 as usize].fields[at].ty))
     }
 
-    pub(super) fn bind_templates(&mut self, function: &'m Function, bound: &[Bound]) {
-        for (param, bound) in function.templates.iter().zip(bound) {
+    pub(super) fn bind_templates(&mut self, templates: &'m [TemplateParam], bound: &[Bound]) {
+        for (param, bound) in templates.iter().zip(bound) {
             let binding = match bound {
                 Bound::Type(ty) => Binding::Type(*ty),
                 Bound::Value(value) => Binding::Value(crate::lower::Tree::constant(*value)),
             };
             self.bind(param.name, binding);
         }
-    }
-
-    /// Template arguments as they are written, or by default; `None` where one is missing.
-    pub(super) fn template_args(
-        &mut self,
-        function: &'m Function,
-        args: &'m [TemplateArg],
-    ) -> Done<Vec<Option<Bound>>> {
-        if args.len() > function.templates.len() {
-            let (name, most) = (self.text(function.name), function.templates.len());
-            let what = format!("'{name}' has {most} template parameters, {} arguments are given", args.len());
-            return self.fail(function.span, what, "", "");
-        }
-        let mut all = vec![];
-        for (n, param) in function.templates.iter().enumerate() {
-            let Some(arg) = args.get(n).or(param.default.as_ref()) else {
-                all.push(None);
-                continue;
-            };
-            all.push(Some(match arg {
-                TemplateArg::Type(ty) if param.is_type => Bound::Type(self.c_type(ty)?),
-                TemplateArg::Value(value) if !param.is_type => {
-                    let value = self.constant_int(value, "a template argument")?;
-                    Bound::Value(Value::int(Scalar::I32, value))
-                }
-                _ => {
-                    let what = format!("template parameter '{}' is of another kind", self.text(param.name));
-                    return self.fail(function.span, what, "a type for a number, or a number for a type", "");
-                }
-            }));
-        }
-        Ok(all)
     }
 
     fn check_view_type(&mut self, ty: Type, span: Span) -> Done {
@@ -270,7 +270,9 @@ impl<'m> Lower<'m> {
         let assigned = super::scan::assigned(self.m, function);
         let taken = |name: &str| function.params.iter().any(|other| self.m.names.text(other.name) == name);
         for param in &function.params {
-            let source = self.text(param.name);
+            // One without a name is called by its place.
+            let unnamed = format!("parameter{}", self.params.len() + 1);
+            let source = Some(self.text(param.name)).filter(|text| !text.is_empty()).unwrap_or(&unnamed);
             let name = given(source, self.request.printed, taken);
             if self.shared_names.contains(&name) {
                 failed = true;

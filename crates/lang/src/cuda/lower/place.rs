@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Algebra, Args, Dim, ExprId, Extent, LocalId, Op, Scalar, Stmt, Type, Value, View};
+use bornite_ir::{Algebra, Args, Dim, ExprId, LocalId, Op, Scalar, Stmt, Type, Value, View};
 
 use super::{Binding, Done, Lower};
 use crate::Span;
-use crate::cuda::ast::{Binary, Expr, ExprKind};
+use crate::cuda::lex::Symbol;
 use crate::lower::{Node, Tree};
 
 /// A place in memory: a view, indices of its leading dimensions, and how far from there.
@@ -18,8 +18,10 @@ pub struct Pointer {
     /// Dimensions of the view.
     pub rank: usize,
     pub offset: Option<Tree>,
-    /// What it points to.
+    /// What it points to in memory.
     pub ty: Type,
+    /// The type of the same width that a cast makes of it.
+    pub seen: Option<Scalar>,
     /// 1, or how many elements of the view one of `ty` is.
     pub width: u8,
     /// Dimensions of a view that is not one row of elements: then an index must be written by them.
@@ -40,11 +42,17 @@ impl Pointer {
             rank: if flat { 1 } else { rank },
             offset: None,
             ty,
+            seen: None,
             width: 1,
             dims: None,
             single,
             sizes: if flat && sizes.len() > 1 { sizes.into() } else { [].into() },
         }
+    }
+
+    /// What it is a pointer to, by its type.
+    pub fn to(&self) -> Type {
+        self.seen.map_or(self.ty, Into::into)
     }
 }
 
@@ -75,6 +83,24 @@ pub enum Step {
     Part(u32),
     /// A slot of a local array.
     Slot(Tree, Type),
+    /// The same bits as another type.
+    Bits(Scalar),
+}
+
+/// An array of a thread's own: a variable, or a field of one.
+#[derive(Clone)]
+pub struct Slots {
+    /// What holds all of it: a vector or matrix.
+    pub place: Place,
+    pub name: Symbol,
+    pub sizes: Rc<[u64]>,
+}
+
+/// Constants in an array.
+pub struct Table {
+    pub name: Symbol,
+    pub values: Vec<Value>,
+    pub sizes: Vec<u64>,
 }
 
 /// What an expression stands for.
@@ -85,10 +111,12 @@ pub enum Operand {
     Pointer(Pointer),
     /// A pointer to one variable.
     Address(Place),
+    /// `nullptr`.
+    Null,
     /// A local array with sizes left.
-    Array(LocalId, Scalar, Rc<[u64]>, Vec<Tree>),
+    Array(Slots, Vec<Tree>),
     /// A constant array with sizes left.
-    Table(Rc<[Value]>, Rc<[u64]>, Vec<Tree>),
+    Table(Rc<Table>, Vec<Tree>),
 }
 
 impl<'m> Lower<'m> {
@@ -98,6 +126,7 @@ impl<'m> Lower<'m> {
             Operand::Tree(tree) => Ok(tree),
             Operand::Place(place) => self.read(&place, span),
             Operand::Void => self.fail(span, "this has no value", "expected a value", ""),
+            Operand::Null => self.refuse(span, "'nullptr' here", "compare pointers with it, or leave it out"),
             Operand::Pointer(_) | Operand::Address(_) => self.fail(
                 span,
                 "a pointer where a number is expected",
@@ -139,6 +168,7 @@ impl<'m> Lower<'m> {
                 let ty = self.part_type(whole.ty, *at);
                 Ok(Tree::part(whole, *at, ty))
             }
+            Step::Bits(to) => Ok(whole.seen_as(*to)),
             Step::Slot(index, array) => {
                 let scalar = array.element().unwrap_or(Scalar::I32);
                 let count = array.count(&[]) as i64;
@@ -171,7 +201,7 @@ impl<'m> Lower<'m> {
         }
     }
 
-    fn part_type(&self, whole: Type, at: u32) -> Type {
+    pub(super) fn part_type(&self, whole: Type, at: u32) -> Type {
         match whole {
             Type::Struct(id) => self.w.b.structs()[id.0 as usize].fields[at as usize].ty,
             other => other.element().unwrap_or(Scalar::Bool).into(),
@@ -234,6 +264,7 @@ impl<'m> Lower<'m> {
                 let part = self.replaced(inner, rest, value, span)?;
                 Ok(insert(*at, part))
             }
+            Step::Bits(_) => Ok(value.seen_as(whole.ty.element().unwrap_or(Scalar::I32))),
             Step::Slot(index, array) => {
                 let count = array.count(&[]) as i64;
                 if let Some(at) = self.known_slot(index, count, span)? {
@@ -251,206 +282,6 @@ impl<'m> Lower<'m> {
                 Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, parts), whole.ty))
             }
         }
-    }
-
-    /// An index in the kernel's index type.
-    pub(super) fn index(&mut self, tree: Tree, span: Span) -> Done<Tree> {
-        let Some(scalar) = tree.scalar().filter(|scalar| !scalar.is_float()) else {
-            let what = format!("an index is an integer, this is '{}'", self.type_name(tree.ty));
-            return self.fail(span, what, "expected an integer", "cast it: '(int)x'");
-        };
-        let small = self.w.fold(&tree).is_some_and(|value| i32::try_from(value.as_i64()).is_ok());
-        if scalar.bytes() == 8
-            && self.index == Scalar::I32
-            && !small
-            && !matches!(tree.node, Node::Cast(_, ref inner) if
-            inner.scalar().is_some_and(|scalar| scalar.bytes() < 8))
-        {
-            self.needs_wide |= self.request.index.is_none();
-        }
-        Ok(tree.cast(self.index))
-    }
-
-    /// The place that a pointer and an index give, or a pointer to a row.
-    pub(super) fn indexed(&mut self, base: Operand, index: &'m Expr, span: Span) -> Done<Operand> {
-        match base {
-            Operand::Pointer(pointer) if pointer.dims.is_some() => self.indexed_by_dims(pointer, index, span),
-            Operand::Pointer(mut pointer) => {
-                if pointer.single {
-                    return self.fail(span, "this is one value, not an array", "no index here", "");
-                }
-                let at = self.rvalue(index)?;
-                let at = self.index(at, index.span)?;
-                if pointer.prefix.len() + 1 < pointer.rank {
-                    pointer.prefix.push(self.w.emit(&at));
-                    return Ok(Operand::Pointer(pointer));
-                }
-                if let [_, rest @ ..] = &pointer.sizes[..] {
-                    let row: u64 = rest.iter().product();
-                    let rest: Rc<[u64]> = rest.into();
-                    let at = if row > 1 { Tree::op(Op::Mul, vec![at, Tree::int(self.index, row as i64)]) } else { at };
-                    let moved = self.moved(pointer, at);
-                    let last = rest.is_empty();
-                    let moved = Pointer { sizes: rest, ..moved };
-                    return if last { self.element(moved) } else { Ok(Operand::Pointer(moved)) };
-                }
-                let pointer = self.moved(pointer, at);
-                self.element(pointer)
-            }
-            Operand::Array(local, scalar, sizes, mut at) => {
-                let tree = self.rvalue(index)?;
-                let tree = self.index(tree, index.span)?;
-                self.check_size(&tree, sizes[at.len()], index.span)?;
-                at.push(tree);
-                if at.len() < sizes.len() {
-                    return Ok(Operand::Array(local, scalar, sizes, at));
-                }
-                let count: u64 = sizes.iter().product();
-                let array = Type::Vector(scalar, count as u8);
-                let slot = self.flat(&at, &sizes);
-                let slot = match self.w.fold(&slot) {
-                    Some(_) => slot,
-                    None => Tree::done(self.w.emit(&slot), self.index),
-                };
-                let path = vec![Step::Slot(slot, array)];
-                Ok(Operand::Place(Place { root: Root::Local(local, array), path, ty: scalar.into() }))
-            }
-            Operand::Table(values, sizes, mut at) => {
-                let tree = self.rvalue(index)?;
-                let tree = self.index(tree, index.span)?;
-                self.check_size(&tree, sizes[at.len()], index.span)?;
-                at.push(tree);
-                if at.len() < sizes.len() {
-                    return Ok(Operand::Table(values, sizes, at));
-                }
-                let slot = self.flat(&at, &sizes);
-                Ok(Operand::Tree(self.looked_up(&values, slot, span)?))
-            }
-            Operand::Place(_) | Operand::Tree(_) | Operand::Void | Operand::Address(_) => {
-                self.fail(span, "only arrays and pointers have elements", "not an array", "")
-            }
-        }
-    }
-
-    /// A constant index beyond a known size is a mistake before any run.
-    fn check_size(&mut self, index: &Tree, size: u64, span: Span) -> Done {
-        match self.w.fold(index).map(Value::as_i64) {
-            Some(at) if at < 0 || at as u64 >= size => {
-                let what = format!("index {at} is outside an array of {size} elements");
-                self.fail(span, what, "outside", "")
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Indices of several dimensions as one.
-    fn flat(&self, at: &[Tree], sizes: &[u64]) -> Tree {
-        let mut sum = at[0].clone();
-        for (index, size) in at.iter().zip(sizes).skip(1) {
-            let scaled = Tree::op(Op::Mul, vec![sum, Tree::int(self.index, *size as i64)]);
-            sum = Tree::op(Op::Add, vec![scaled, index.clone()]);
-        }
-        sum
-    }
-
-    /// An entry of a constant array: where the index is not known, by choices.
-    fn looked_up(&mut self, values: &[Value], slot: Tree, span: Span) -> Done<Tree> {
-        if let Some(at) = self.w.fold(&slot) {
-            let value = values.get(at.as_i64() as usize).copied();
-            return Ok(Tree::constant(value.unwrap_or(values[0])));
-        }
-        if values.len() > 64 {
-            let what = format!("a constant array of {} entries at an index that varies", values.len());
-            return self.refuse(
-                span,
-                what,
-                "pass it as a pointer, or make it '__constant__' without values; 64 are possible",
-            );
-        }
-        let index = Tree::done(self.w.emit(&slot), self.index);
-        let mut value = Tree::constant(values[0]);
-        for (n, entry) in values.iter().enumerate().skip(1) {
-            let here = Tree::op(Op::Eq, vec![index.clone(), Tree::int(self.index, n as i64)]);
-            let chosen = Tree::select(here, Tree::constant(*entry), value);
-            value = Tree::done(self.w.emit(&chosen), entry.scalar());
-        }
-        Ok(value)
-    }
-
-    /// The pointer so many elements on.
-    pub(super) fn moved(&mut self, mut pointer: Pointer, by: Tree) -> Pointer {
-        let by = match pointer.width {
-            1 => by,
-            width => Tree::op(Op::Mul, vec![by, Tree::int(self.index, width as i64)]),
-        };
-        pointer.offset = Some(match pointer.offset.take() {
-            Some(offset) => Tree::op(Op::Add, vec![offset, by]),
-            None => by,
-        });
-        pointer
-    }
-
-    /// What a pointer points to.
-    pub(super) fn element(&mut self, pointer: Pointer) -> Done<Operand> {
-        let Pointer { view, prefix, rank, offset, ty, width, .. } = pointer;
-        let mut at = prefix;
-        let zero = Tree::int(self.index, 0);
-        // A pointer to a row stands for its first element.
-        while at.len() + 1 < rank {
-            at.push(self.w.emit(&zero));
-        }
-        at.push(self.w.emit(&offset.unwrap_or(zero)));
-        Ok(Operand::Place(Place { root: Root::Element { view, at, width, element: ty }, path: vec![], ty }))
-    }
-
-    /// An index of a view with gaps or several dimensions, written as our printer writes it: `i * 12 + j * n + k`.
-    fn indexed_by_dims(&mut self, pointer: Pointer, index: &'m Expr, span: Span) -> Done<Operand> {
-        let dims = pointer.dims.clone().unwrap_or_default();
-        let steps: Vec<&Dim> = dims.iter().filter(|dim| dim.stride != Extent::Const(0)).collect();
-        let mut terms = vec![];
-        let mut rest = index;
-        while terms.len() + 1 < steps.len()
-            && let ExprKind::Binary(Binary::Add, left, right) = &rest.kind
-        {
-            terms.push(&**right);
-            rest = left;
-        }
-        terms.push(rest);
-        terms.reverse();
-        if terms.len() != steps.len() && !steps.is_empty() {
-            return self.fail(index.span, "this index is not written by the dimensions of its array", "", "");
-        }
-        let mut terms = terms.into_iter();
-        let mut at = vec![];
-        for dim in dims.iter() {
-            let term = match dim.stride {
-                Extent::Const(0) => None,
-                _ => terms.next(),
-            };
-            let tree = match term {
-                None => Tree::int(self.index, 0),
-                Some(term) => {
-                    let inner = match (&term.kind, dim.stride) {
-                        (_, Extent::Const(1)) => term,
-                        (ExprKind::Binary(Binary::Mul, inner, _), _) => inner,
-                        _ => {
-                            return self.fail(
-                                term.span,
-                                "this index is not written by the dimensions of its array",
-                                "",
-                                "",
-                            );
-                        }
-                    };
-                    let tree = self.rvalue(inner)?;
-                    self.index(tree, span)?
-                }
-            };
-            at.push(self.w.emit(&tree));
-        }
-        let ty = pointer.ty;
-        let root = Root::Element { view: pointer.view, at, width: 1, element: ty };
-        Ok(Operand::Place(Place { root, path: vec![], ty }))
     }
 
     /// A pointer variable that is moved: its place is a variable.

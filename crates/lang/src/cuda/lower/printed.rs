@@ -5,7 +5,7 @@ use bornite_ir::{Algebra, Op, Scalar, Type};
 use super::place::{Operand, Pointer};
 use super::{Done, Lower};
 use crate::Span;
-use crate::cuda::ast::{Expr, TemplateArg};
+use crate::cuda::ast::{Expr, ExprKind, TemplateArg};
 use crate::cuda::types::{CType, common, shaped};
 use crate::lower::{Node, Tree};
 
@@ -27,6 +27,12 @@ impl<'m> Lower<'m> {
             )
         };
         match name {
+            "assert" => {
+                self.count("bn_assert", args, 2, span)?;
+                let ExprKind::Text = args[1].kind else { return unknown(self) };
+                let claim = self.quoted(args[1].span);
+                return self.claim(&args[0], claim, span);
+            }
             "load" => {
                 self.count("bn_load", args, 1, span)?;
                 let Some(TemplateArg::Type(ty)) = templates.first() else { return unknown(self) };
@@ -72,6 +78,17 @@ impl<'m> Lower<'m> {
         let one = |trees: &[Tree]| trees.first().cloned().unwrap_or(Tree::int(Scalar::I32, 0));
         let tree = match name {
             "printable" => one(&trees),
+            "f16_of" | "bf16_of" => {
+                let to = if name == "f16_of" { Scalar::F16 } else { Scalar::BF16 };
+                match one(&trees).known() {
+                    Some(bits) => Tree::constant(bornite_ir::Value::from_bits(to, bits.bits() & 0xffff)),
+                    None => self.convert(one(&trees), Scalar::U16.into(), span)?.bitcast(to),
+                }
+            }
+            "f16_bits" | "bf16_bits" => {
+                let from = if name == "f16_bits" { Scalar::F16 } else { Scalar::BF16 };
+                self.convert(one(&trees), from.into(), span)?.bitcast(Scalar::U16)
+            }
             "min" | "max" | "div" | "rem" if trees.len() == 2 => {
                 let op = match name {
                     "min" => Op::Min,

@@ -168,6 +168,7 @@ pub fn is_math(name: &str) -> bool {
         || half_row(name).is_some()
         || conversion(name).is_some()
         || bits(name).is_some()
+        || super::math::ARITIES.iter().any(|(found, _)| *found == name)
         || name.starts_with("make_")
         || matches!(
             name,
@@ -191,20 +192,10 @@ pub fn is_math(name: &str) -> bool {
                 | "__clzll"
                 | "__ffs"
                 | "__ffsll"
-                | "__brev"
-                | "__umulhi"
-                | "__mulhi"
                 | "__frcp_rn"
                 | "__drcp_rn"
                 | "exp10f"
                 | "exp10"
                 | "clamp"
-                | "__funnelshift_l"
-                | "__funnelshift_r"
-                | "__sad"
-                | "__usad"
-                | "normf"
-                | "__mul24"
-                | "__umul24"
         )
 }

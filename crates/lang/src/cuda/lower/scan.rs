@@ -15,7 +15,7 @@ use crate::cuda::lex::{Names, Symbol};
 pub fn walk<'e>(expr: &'e Expr, each: &mut dyn FnMut(&'e Expr)) {
     each(expr);
     match &expr.kind {
-        ExprKind::Number { .. } | ExprKind::Text | ExprKind::Name(_) | ExprKind::SizeOf(_) => {}
+        ExprKind::Number { .. } | ExprKind::Text | ExprKind::Null | ExprKind::Name(_) | ExprKind::SizeOf(_) => {}
         ExprKind::Unary(_, a)
         | ExprKind::Member(a, _)
         | ExprKind::Arrow(a, _)
@@ -77,12 +77,12 @@ pub fn statements<'e>(stmts: &'e [Stmt], each: &mut dyn FnMut(&'e Stmt)) {
     }
 }
 
-/// The variable that a place is part of. An element is not part of the pointer to it.
+/// The variable that a place is part of. An element is not part of the pointer to it, but that of an array in a struct is
+/// part of the struct.
 fn root(expr: &Expr) -> Option<Symbol> {
     match &expr.kind {
         ExprKind::Name(name) => Some(*name),
         ExprKind::Member(inner, _) => root(inner),
-        // A component of a matrix or long vector, as our printer writes it: `a.m[1][0]`.
         ExprKind::Index(inner, _) if matches!(inner.kind, ExprKind::Member(..) | ExprKind::Index(..)) => root(inner),
         _ => None,
     }
@@ -130,7 +130,8 @@ pub fn value_functions(names: &Names, file: &File) -> Vec<bool> {
         exprs(&function.body, &mut |expr| match &expr.kind {
             ExprKind::Name(name) => {
                 let memory = |(storage, found): &(Storage, Declarator)| {
-                    found.name == *name && (storage.device || storage.memory_constant && found.init.is_none())
+                    let fixed = storage.constant && found.init.is_some();
+                    found.name == *name && !fixed && (storage.device || storage.memory_constant)
                 };
                 let place = matches!(names.text(*name), "threadIdx" | "blockIdx" | "blockDim" | "gridDim");
                 pure &= !place && !file.globals.iter().any(memory);

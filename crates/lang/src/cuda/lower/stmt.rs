@@ -11,6 +11,13 @@ impl<'m> Lower<'m> {
     /// Statements in a scope of their own.
     pub(super) fn block(&mut self, stmts: &'m [Stmt]) -> Done {
         let mark = self.scope.len();
+        let done = self.sequence(stmts);
+        self.scope.truncate(mark);
+        done
+    }
+
+    /// Statements one after the other.
+    pub(super) fn sequence(&mut self, stmts: &'m [Stmt]) -> Done {
         let mut failed = false;
         let mut at = 0;
         while at < stmts.len() && self.errors.len() < super::MAX_ERRORS && !self.w.is_full() {
@@ -24,6 +31,7 @@ impl<'m> Lower<'m> {
                     Err(_) => failed = true,
                 }
             }
+            self.guess = super::guess::read(self.m, &stmts[at], stmts.get(at + 1));
             failed |= self.stmt(&stmts[at]).is_err();
             at += 1;
         }
@@ -35,7 +43,6 @@ impl<'m> Lower<'m> {
                 self.fail(stmt.span, "this kernel is too large once it is written out", "", "use loops, not macros");
             failed = true;
         }
-        self.scope.truncate(mark);
         if failed { Err(Failed) } else { Ok(()) }
     }
 

@@ -3,7 +3,7 @@
 use bornite_ir::Value;
 
 use super::{Parsed, Parser};
-use crate::cuda::ast::{Binary, Expr, ExprKind, TemplateArg, Unary};
+use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
 use crate::cuda::lex::Kind;
 
 /// How tightly a sign binds its operands, and what it is.
@@ -86,10 +86,12 @@ impl Parser<'_> {
     }
 
     /// Operators that bind tighter than `least`.
-    fn operators(&mut self, least: u8) -> Parsed<Expr> {
+    pub(super) fn operators(&mut self, least: u8) -> Parsed<Expr> {
         let mut left = self.unary()?;
         while let Kind::Sign(sign) = self.kind() {
-            let Some((level, op)) = binary(sign).filter(|(level, _)| *level > least) else {
+            // `>>` may end the arguments of two templates.
+            let ends = self.in_angles && sign == ">>";
+            let Some((level, op)) = binary(sign).filter(|(level, _)| *level > least && !ends) else {
                 if sign == "<<<" {
                     let span = self.span();
                     return self.refuse(span, "a launch of a kernel from a kernel", "launch it from the host");
@@ -173,6 +175,7 @@ impl Parser<'_> {
 
     /// Expressions up to a closing sign, which is taken.
     pub(super) fn list(&mut self, close: &str) -> Parsed<Vec<Expr>> {
+        let angles = std::mem::replace(&mut self.in_angles, false);
         let mut all = vec![];
         while !self.is(close) {
             all.push(self.initial()?);
@@ -180,6 +183,7 @@ impl Parser<'_> {
                 break;
             }
         }
+        self.in_angles = angles;
         self.expect(close, "after a list of arguments")?;
         Ok(all)
     }
@@ -254,7 +258,9 @@ impl Parser<'_> {
             }
             Kind::Sign("(") => {
                 self.advance();
+                let angles = std::mem::replace(&mut self.in_angles, false);
                 let inner = self.nested(|p| p.expr())?;
+                self.in_angles = angles;
                 self.expect(")", "after an expression in parentheses")?;
                 Ok(Expr { span: span.to(self.last_span()), ..inner })
             }
@@ -269,15 +275,23 @@ impl Parser<'_> {
                 let (span, below) = (span.to(self.last_span()), value.depth);
                 self.expr_of(ExprKind::Cast(ty, Box::new(value)), span, below)
             }
+            Kind::Unusable(name) => {
+                let what = format!("macro '{}' with '#', '##' or '...'", self.names.text(name));
+                self.refuse(span, &what, "write out what it stands for")
+            }
+            Kind::Sign("nullptr") => {
+                self.advance();
+                self.expr_of(ExprKind::Null, span, 0)
+            }
             Kind::Sign("[") => self.refuse(span, "a lambda", "write a '__device__' function"),
             Kind::Sign(word @ ("new" | "delete")) => {
                 self.refuse(span, &format!("'{word}'"), "memory is given to a kernel by its caller")
             }
-            Kind::Sign(word @ ("throw" | "this" | "operator" | "nullptr" | "asm" | "dynamic_cast" | "decltype")) => {
+            Kind::Sign(word @ ("throw" | "this" | "operator" | "asm" | "dynamic_cast" | "decltype")) => {
                 self.refuse(span, &format!("'{word}'"), "")
             }
             _ if self.at_type() => self.constructed(),
-            Kind::Name(_) => self.named(),
+            Kind::Name(_) | Kind::Sign("::") => self.named(),
             _ => {
                 let found = self.found();
                 self.fail(span, format!("expected an expression, found {found}"), "expected an expression", "")
@@ -304,15 +318,15 @@ impl Parser<'_> {
 
     /// A name, or a call of one.
     fn named(&mut self) -> Parsed<Expr> {
-        let (mut name, start) = self.name("a variable or function")?;
-        while self.is("::") {
-            let space = self.names.text(name);
-            if space != "std" {
-                let what = format!("a name in a namespace or class ('{space}::')");
-                return self.refuse(start, &what, "use its plain name, or what CUDA itself offers");
-            }
-            self.advance();
-            name = self.name("a function of 'std'")?.0;
+        let start = self.span();
+        (0..self.scopes()).for_each(|_| self.advance());
+        let (name, _) = self.name("a variable or function")?;
+        if self.is("::") {
+            let what = format!("a name in a namespace or class ('{}::')", self.names.text(name));
+            return self.refuse(start, &what, "use its plain name, or what CUDA itself offers");
+        }
+        if self.is("<") && !self.templates.contains(&name) {
+            self.told(name, start)?;
         }
         let text = self.names.text(name);
         let mut templates = vec![];
@@ -327,27 +341,5 @@ impl Parser<'_> {
         let below = args.iter().map(|arg| arg.depth).max().unwrap_or(0);
         let span = start.to(self.last_span());
         self.expr_of(ExprKind::Call { callee: name, templates, args }, span, below)
-    }
-
-    /// `<float, 4>`.
-    pub(super) fn template_args(&mut self) -> Parsed<Vec<TemplateArg>> {
-        self.expect("<", "before template arguments")?;
-        let mut all = vec![];
-        while !self.is(">") {
-            all.push(self.template_arg()?);
-            if !self.take(",") {
-                break;
-            }
-        }
-        self.expect(">", "after template arguments")?;
-        Ok(all)
-    }
-
-    pub(super) fn template_arg(&mut self) -> Parsed<TemplateArg> {
-        if self.at_type() {
-            return Ok(TemplateArg::Type(self.type_name()?));
-        }
-        // Not `>`, which ends the list.
-        Ok(TemplateArg::Value(self.operators(8)?))
     }
 }

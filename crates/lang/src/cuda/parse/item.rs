@@ -1,51 +1,130 @@
-//! Items of a file: kernels, device functions, structs, constants. Host code is skipped.
+//! Items of a file: kernels, device functions, constants. Host code is skipped; what it declares and a kernel cannot use is
+//! remembered with the reason.
 
 use super::{Parsed, Parser};
-use crate::cuda::ast::{
-    Base, Binary, Declarator, Expr, ExprKind, Function, Storage, StructItem, TemplateParam, TypeName,
-};
-use crate::cuda::lex::Kind;
-use bornite_ir::{Scalar, Value};
+use crate::cuda::ast::{Base, Function, Storage, TemplateParam, TypeName};
+use crate::cuda::lex::{Kind, Symbol, Token};
 
 impl Parser<'_> {
     /// Reads all items.
     pub fn items(&mut self) {
         while self.kind() != Kind::End {
-            if self.take(";") || self.take("}") {
-                continue; // the end of a namespace or of extern "C"
+            if self.take(";") {
+                continue;
+            }
+            if self.is("}") {
+                self.closes();
+                continue;
             }
             if self.opens() {
+                self.open += 1;
+                continue;
+            }
+            // Whatever it stands for is not read.
+            if let Kind::Unusable(_) = self.kind() {
+                self.advance();
+                if self.is("(") {
+                    self.skip_brackets();
+                }
                 continue;
             }
             // Recovery depends on the item's own end, whatever its inside did.
             let (end, nesting) = (self.item_end(), self.nesting);
             self.shadowed.clear();
             let skipped = self.is_host(end);
-            if !skipped && self.item().is_err() {
-                self.nesting = nesting;
+            if !skipped {
+                let (before, name) = (self.errors.len(), self.declared_name(end));
+                let of_device = self.is_of_device(end);
+                if self.item().is_err() {
+                    self.nesting = nesting;
+                }
+                if !of_device {
+                    self.forgive(before, name);
+                }
             }
             if skipped || self.at < end {
                 self.at = end;
             }
         }
+        if self.open > 0 && self.errors.is_empty() {
+            let span = self.span();
+            let _: Parsed<()> = self.fail(span, "expected '}', found the end of the file", "expected '}'", "");
+        }
     }
 
-    /// `namespace x {` and `extern "C" {` are passed over.
-    fn opens(&mut self) -> bool {
-        let named = self.is("namespace") && self.ahead(2) == Kind::Sign("{");
-        let unnamed = self.is("namespace") && self.ahead(1) == Kind::Sign("{");
-        let external = self.is("extern") && self.ahead(1) == Kind::Text && self.ahead(2) == Kind::Sign("{");
-        let length = if named || external { 3 } else { 2 };
-        if named || unnamed || external {
-            (0..length).for_each(|_| self.advance());
+    /// The end of a namespace or of `extern "C"`.
+    fn closes(&mut self) {
+        let span = self.span();
+        self.advance();
+        match self.open {
+            0 if self.errors.is_empty() => {
+                let _: Parsed<()> = self.fail(span, "a '}' without its '{'", "nothing is open here", "leave it out");
+            }
+            0 => {}
+            _ => self.open -= 1,
         }
-        named || unnamed || external
+    }
+
+    /// `namespace x {` and `extern "C" {` are passed over; the names of namespaces are remembered.
+    fn opens(&mut self) -> bool {
+        let mut length = self.is("inline") as usize;
+        if self.is("extern") && self.ahead(1) == Kind::Text && self.ahead(2) == Kind::Sign("{") {
+            length = 2;
+        } else if self.ahead(length) == Kind::Sign("namespace") {
+            let mut names = vec![];
+            loop {
+                length += 1;
+                match self.ahead(length) {
+                    Kind::Name(name) => names.push(name),
+                    Kind::Sign("::" | "inline") => {}
+                    Kind::Sign("{") => break,
+                    _ => return false,
+                }
+            }
+            self.namespaces.extend(names);
+        } else {
+            return false;
+        }
+        (0..=length).for_each(|_| self.advance());
+        true
+    }
+
+    /// What is wrong with a declaration of the host is told where a kernel uses it.
+    fn forgive(&mut self, before: usize, name: Option<Symbol>) {
+        let first = self.errors.drain(before.min(self.errors.len())..).next();
+        if let (Some(name), Some(first)) = (name, first) {
+            self.types.remove(&name);
+            self.file.unusable.push((name, first));
+        }
+    }
+
+    /// How many tokens `template <…>` takes here.
+    fn header(&self) -> usize {
+        if !self.is("template") || self.ahead(1) != Kind::Sign("<") {
+            return 0;
+        }
+        let (mut depth, mut angles) = (0usize, 0usize);
+        for (n, token) in self.tokens[self.at..].iter().enumerate().skip(1) {
+            match token.kind {
+                Kind::Sign("(" | "[" | "{") => depth += 1,
+                Kind::Sign(")" | "]" | "}") => depth = depth.saturating_sub(1),
+                Kind::Sign("<") if depth == 0 => angles += 1,
+                Kind::Sign(">") if depth == 0 => angles = angles.saturating_sub(1),
+                Kind::Sign(">>") if depth == 0 => angles = angles.saturating_sub(2),
+                Kind::Sign(";") | Kind::End => return 0,
+                _ => {}
+            }
+            if angles == 0 {
+                return n + 1;
+            }
+        }
+        0
     }
 
     /// The token after the item that begins here.
     fn item_end(&self) -> usize {
         let (mut depth, mut assigned) = (0usize, false);
-        for n in self.at..self.tokens.len() {
+        for n in self.at + self.header()..self.tokens.len() {
             match self.tokens[n].kind {
                 Kind::Sign("(" | "[" | "{") => depth += 1,
                 Kind::Sign(")" | "]") => depth = depth.saturating_sub(1),
@@ -53,8 +132,7 @@ impl Parser<'_> {
                 Kind::Sign("}") => {
                     depth = depth.saturating_sub(1);
                     if depth == 0 && !assigned {
-                        let more = self.tokens.get(n + 1).is_some_and(|t| t.kind == Kind::Sign(";"));
-                        return n + 1 + more as usize;
+                        return self.behind(n + 1);
                     }
                 }
                 Kind::Sign(";") if depth == 0 => return n + 1,
@@ -65,13 +143,46 @@ impl Parser<'_> {
         self.tokens.len() - 1
     }
 
+    /// Behind the semicolon that follows a brace, if one does: `};`, `} name;`.
+    fn behind(&self, at: usize) -> usize {
+        let kind = |n: usize| self.tokens.get(n).map(|token| token.kind);
+        let aggregate = matches!(self.kind(), Kind::Sign("typedef" | "struct" | "class" | "union" | "enum"));
+        match (kind(at), kind(at + 1)) {
+            (Some(Kind::Sign(";")), _) => at + 1,
+            (Some(Kind::Name(_)), Some(Kind::Sign(";"))) if aggregate => at + 2,
+            _ => at,
+        }
+    }
+
+    /// The tokens of an item before its body or value, without what is said of alignment.
+    fn head(&self, end: usize) -> Vec<Token> {
+        let mut out: Vec<Token> = vec![];
+        let mut at = (self.at + self.header()).min(end);
+        while at < end {
+            let token = self.tokens[at];
+            at += 1;
+            match token.kind {
+                Kind::Sign("{" | ";" | "=") => break,
+                Kind::Sign("__align__" | "alignas") => {
+                    at = (at..end).find(|n| self.tokens[*n].kind == Kind::Sign(")")).map_or(end, |n| n + 1);
+                }
+                _ => out.push(token),
+            }
+        }
+        out
+    }
+
+    /// True if the item says that it is for the device: then whatever is wrong with it is told.
+    fn is_of_device(&self, end: usize) -> bool {
+        let words = ["__global__", "__device__", "__constant__", "__shared__", "__managed__"];
+        self.head(end).iter().any(|token| matches!(token.kind, Kind::Sign(word) if words.contains(&word)))
+    }
+
     /// True if the item is none of ours: host code, or what our printer writes before a kernel.
     fn is_host(&self, end: usize) -> bool {
-        let head = &self.tokens[self.at..end];
-        let until = head.iter().position(|t| matches!(t.kind, Kind::Sign("{" | ";" | "="))).unwrap_or(head.len());
-        let head = &head[..until];
+        let head = self.head(end);
         let ours = head.iter().filter_map(|t| if let Kind::Name(s) = t.kind { Some(s) } else { None });
-        if ours.clone().any(|s| self.names.text(s).starts_with("bn_") && self.item_name(head) == Some(s)) {
+        if ours.clone().any(|s| self.names.text(s).starts_with("bn_") && self.item_name(&head) == Some(s)) {
             return true;
         }
         let has = |word: &'static str| head.iter().any(|t| t.kind == Kind::Sign(word));
@@ -81,8 +192,8 @@ impl Parser<'_> {
         let parenthesis = has("(");
         let declares = has("struct") || has("typedef") || has("using") || has("enum") || has("union") || has("class");
         if declares && !parenthesis {
-            // using namespace std;
-            return has("using") && has("namespace") || has("template");
+            // using namespace std; using std::min;
+            return has("using") && (has("namespace") || has("::"));
         }
         if has("static_assert") {
             return true;
@@ -92,10 +203,11 @@ impl Parser<'_> {
     }
 
     /// The name that an item declares: of a function, before its parenthesis; else the last.
-    fn item_name(&self, head: &[crate::cuda::lex::Token]) -> Option<crate::cuda::lex::Symbol> {
+    fn item_name(&self, head: &[Token]) -> Option<Symbol> {
         let name = |kind: Kind| if let Kind::Name(symbol) = kind { Some(symbol) } else { None };
-        if let Some(n) = head.iter().position(|t| t.kind == Kind::Sign("struct")) {
-            return head.get(n + 1).and_then(|t| name(t.kind));
+        let aggregate = |token: &Token| matches!(token.kind, Kind::Sign("struct" | "class" | "union" | "enum"));
+        if let Some(n) = head.iter().position(aggregate) {
+            return head[n..].iter().find_map(|token| name(token.kind));
         }
         let pairs = head.windows(2).find(|pair| pair[1].kind == Kind::Sign("(") && name(pair[0].kind).is_some());
         match pairs {
@@ -104,18 +216,28 @@ impl Parser<'_> {
         }
     }
 
+    /// The name that the item here gives something.
+    fn declared_name(&self, end: usize) -> Option<Symbol> {
+        if self.is("typedef") {
+            let all = self.tokens[self.at..end].iter().rev();
+            return all.clone().find_map(|t| if let Kind::Name(symbol) = t.kind { Some(symbol) } else { None });
+        }
+        self.item_name(&self.head(end))
+    }
+
     fn item(&mut self) -> Parsed<()> {
         let start = self.span();
         match self.kind() {
-            Kind::Sign("struct") if matches!(self.ahead(2), Kind::Sign("{" | ";")) => self.structure(),
+            Kind::Sign("struct") if self.defines_struct() => self.structure(vec![]),
             Kind::Sign("typedef") if self.ahead(1) == Kind::Sign("struct") => {
                 self.advance();
-                self.structure()
+                self.structure(vec![])
             }
             Kind::Sign("typedef") => {
                 self.advance();
                 let ty = self.type_name()?;
                 let (name, _) = self.name("an alias")?;
+                self.expect(";", "after an alias")?;
                 self.types.insert(name);
                 self.file.aliases.push((name, ty));
                 Ok(())
@@ -125,6 +247,7 @@ impl Parser<'_> {
                 let (name, _) = self.name("an alias")?;
                 self.expect("=", "after the name of an alias")?;
                 let ty = self.type_name()?;
+                self.expect(";", "after an alias")?;
                 self.types.insert(name);
                 self.file.aliases.push((name, ty));
                 Ok(())
@@ -133,182 +256,13 @@ impl Parser<'_> {
             Kind::Sign(word @ ("union" | "class")) => {
                 self.refuse(start, &format!("'{word}'"), "write a struct without functions")
             }
-            Kind::Sign("template") => {
-                self.advance();
-                let templates = if self.is("<") { self.template_params()? } else { vec![] };
-                if templates.is_empty() {
-                    return self.instance();
-                }
-                if self.is("struct") || self.is("class") {
-                    return self.refuse(start, "a template of a struct", "write the struct for one type");
-                }
-                self.function_or_global(templates)
-            }
-            _ => self.function_or_global(vec![]),
+            Kind::Sign("template") => self.template(),
+            _ => self.function_or_global(vec![], false),
         }
     }
 
-    fn template_params(&mut self) -> Parsed<Vec<TemplateParam>> {
-        self.expect("<", "after 'template'")?;
-        let mut all = vec![];
-        while !self.is(">") {
-            let is_type = matches!(self.kind(), Kind::Sign("typename" | "class"));
-            if is_type {
-                self.advance();
-            } else {
-                let ty = self.base_type()?;
-                if !matches!(ty.base, Base::Scalar(scalar) if !scalar.is_float()) && !matches!(ty.base, Base::Named(_))
-                {
-                    return self.refuse(ty.span, "a template parameter that is no type and no integer", "");
-                }
-            }
-            if self.is("...") {
-                let span = self.span();
-                return self.refuse(span, "a template of any number of arguments", "");
-            }
-            let (name, _) = self.name("a template parameter")?;
-            if is_type {
-                self.types.insert(name);
-            }
-            let default = if self.take("=") { Some(self.template_arg()?) } else { None };
-            all.push(TemplateParam { name, is_type, default });
-            if !self.take(",") {
-                break;
-            }
-        }
-        self.expect(">", "after template parameters")?;
-        Ok(all)
-    }
-
-    /// `template __global__ void k<float, 4>(const float*);`
-    fn instance(&mut self) -> Parsed<()> {
-        loop {
-            match (self.kind(), self.ahead(1)) {
-                (Kind::Name(name), Kind::Sign("<")) if self.templates.contains(&name) => {
-                    self.advance();
-                    let args = self.template_args()?;
-                    self.file.instances.push((name, args));
-                    return Ok(());
-                }
-                (Kind::End | Kind::Sign(";"), _) => {
-                    let span = self.span();
-                    return self.refuse(span, "this instance of a template", "name its arguments: 'kernel<float>'");
-                }
-                _ => self.advance(),
-            }
-        }
-    }
-
-    fn structure(&mut self) -> Parsed<()> {
-        self.advance();
-        let mut name = match self.kind() {
-            Kind::Name(_) => Some(self.name("a struct")?),
-            _ => None,
-        };
-        if self.is(";") {
-            return Ok(()); // declared here, defined later
-        }
-        if self.is(":") {
-            let span = self.span();
-            return self.refuse(span, "a struct that inherits", "name its fields");
-        }
-        if let Some((name, _)) = name {
-            self.types.insert(name);
-        }
-        self.expect("{", "after the name of a struct")?;
-        let mut fields = vec![];
-        while !self.take("}") {
-            if self.kind() == Kind::End {
-                let span = self.span();
-                return self.fail(span, "expected '}', found the end of the file", "expected '}'", "");
-            }
-            if self.is("public") && self.ahead(1) == Kind::Sign(":") {
-                self.advance();
-                self.advance();
-                continue;
-            }
-            let start = self.span();
-            let storage = self.storage()?;
-            let base = self.base_type()?;
-            if storage.device || self.is("(") || self.ahead(1) == Kind::Sign("(") || self.is("operator") {
-                return self.refuse(start, "a function in a struct", "write a '__device__' function outside");
-            }
-            loop {
-                fields.push(self.declarator(&base, "a field")?);
-                if !self.take(",") {
-                    break;
-                }
-            }
-            self.expect(";", "after a field")?;
-        }
-        if let Kind::Name(_) = self.kind() {
-            let found = self.name("a struct")?;
-            self.types.insert(found.0);
-            name = name.or(Some(found)); // typedef struct { … } Name;
-        }
-        let Some((name, span)) = name else {
-            let span = self.span();
-            return self.refuse(span, "a struct without a name", "");
-        };
-        // Vectors that our printer declares are known by their names.
-        if crate::cuda::types::builtin_type(self.names.text(name)).is_none() {
-            self.file.structs.push(StructItem { name, span, fields });
-        }
-        Ok(())
-    }
-
-    /// The names of an enumeration are constants.
-    fn enumeration(&mut self) -> Parsed<()> {
-        self.advance();
-        if self.is("class") || self.is("struct") {
-            let span = self.span();
-            return self.refuse(span, "'enum class'", "write 'enum'");
-        }
-        if let Kind::Name(name) = self.kind() {
-            self.types.insert(name);
-            let int = TypeName {
-                base: Base::Scalar(Scalar::I32),
-                pointers: 0,
-                constant: false,
-                reference: false,
-                span: self.span(),
-            };
-            self.file.aliases.push((name, int));
-            self.advance();
-        }
-        self.expect("{", "after 'enum'")?;
-        let number = |value: i64, span| Expr {
-            kind: ExprKind::Number { value: Value::int(Scalar::I32, value), hex: false },
-            span,
-            depth: 1,
-        };
-        let mut next: Option<Expr> = None;
-        while !self.is("}") {
-            let (name, span) = self.name("a constant")?;
-            let value = match (self.take("="), next.take()) {
-                (true, _) => self.assignment()?,
-                (false, None) => number(0, span),
-                (false, Some(before)) => {
-                    let below = before.depth;
-                    self.expr_of(
-                        ExprKind::Binary(Binary::Add, Box::new(before), Box::new(number(1, span))),
-                        span,
-                        below,
-                    )?
-                }
-            };
-            next = Some(value.clone());
-            let ty = TypeName { base: Base::Scalar(Scalar::I32), pointers: 0, constant: true, reference: false, span };
-            let storage = Storage { constant: true, ..Storage::default() };
-            self.file.globals.push((storage, Declarator { name, span, ty, sizes: vec![], init: Some(value) }));
-            if !self.take(",") {
-                break;
-            }
-        }
-        self.expect("}", "after the constants of an enum")
-    }
-
-    fn function_or_global(&mut self, templates: Vec<TemplateParam>) -> Parsed<()> {
+    /// A function, or variables; `special` behind `template <>`.
+    pub(super) fn function_or_global(&mut self, templates: Vec<TemplateParam>, special: bool) -> Parsed<()> {
         let start = self.span();
         let (mut is_kernel, mut bound, mut storage) = (false, None, Storage::default());
         let mut result = None;
@@ -326,13 +280,7 @@ impl Parser<'_> {
             } else {
                 let before = self.at;
                 let found = self.storage()?;
-                storage = Storage {
-                    shared: storage.shared || found.shared,
-                    external: storage.external || found.external,
-                    constant: storage.constant || found.constant,
-                    device: storage.device || found.device,
-                    memory_constant: storage.memory_constant || found.memory_constant,
-                };
+                storage = storage.and(found);
                 if self.at == before {
                     break;
                 }
@@ -340,6 +288,9 @@ impl Parser<'_> {
         }
         let Some(base) = result else {
             let (span, found) = (self.span(), self.found());
+            if let Kind::Name(symbol) = self.kind() {
+                self.told(symbol, span)?;
+            }
             return self.fail(span, format!("expected a type, found {found}"), "expected a type", "");
         };
         let ty = self.pointers(base.clone())?;
@@ -347,7 +298,11 @@ impl Parser<'_> {
             let span = self.span();
             return self.refuse(span, "an operator of one's own", "write a function with a name");
         }
-        if !matches!((self.kind(), self.ahead(1)), (Kind::Name(_), Kind::Sign("("))) {
+        let follows = if special { "<" } else { "(" };
+        if !matches!((self.kind(), self.ahead(1)), (Kind::Name(_), Kind::Sign(sign)) if sign == follows) {
+            if special {
+                return self.refuse(start, "this specialisation of a template", "write a function of another name");
+            }
             let mut all = vec![];
             loop {
                 all.push(self.declarator(&base, "a variable")?);
@@ -360,26 +315,29 @@ impl Parser<'_> {
             return Ok(());
         }
         let (name, span) = self.name("a function")?;
+        if self.is_type_name(name) {
+            self.own.insert(name);
+        }
         if !templates.is_empty() {
             self.templates.insert(name);
         }
-        self.expect("(", "after the name of a function")?;
-        let mut params = vec![];
-        while !self.is(")") {
-            if self.is("void") && self.ahead(1) == Kind::Sign(")") {
-                self.advance();
-                break;
-            }
-            let base = self.base_type()?;
-            // Declared only: names of parameters may be missing.
-            params.push(self.declarator(&base, "a parameter")?);
-            if !self.take(",") {
-                break;
-            }
+        let special = if special { Some(self.template_args()?) } else { None };
+        if special.is_some() && is_kernel {
+            return self.refuse(span, "a specialisation of a kernel", "write a kernel of another name");
         }
-        self.expect(")", "after the parameters of a function")?;
+        let mut params = self.params()?;
         self.take("const");
+        self.take("noexcept");
+        let known = self.declared_only.iter().find(|(found, known)| *found == name && known.len() == params.len());
+        if let Some((_, known)) = known {
+            // Values by default are said where a function is declared first.
+            params
+                .iter_mut()
+                .zip(known)
+                .for_each(|(param, known)| param.init = param.init.take().or(known.init.clone()));
+        }
         if self.take(";") {
+            self.declared_only.push((name, params));
             return Ok(());
         }
         if is_kernel && ty.base != Base::Void {
@@ -387,11 +345,62 @@ impl Parser<'_> {
         }
         self.expect("{", "before the body of a function")?;
         let errors = self.errors.len();
+        self.declared = vec![params.iter().map(|param| param.name).filter(|name| *name != self.unnamed).collect()];
         let body = self.nested(|p| p.statements())?;
         if self.errors.len() > errors {
             return Ok(());
         }
-        self.file.functions.push(Function { name, span, templates, is_kernel, bound, result: ty, params, body });
+        let function = Function { name, span, templates, special, is_kernel, bound, result: ty, params, body };
+        self.once(&function)?;
+        self.file.functions.push(function);
         Ok(())
+    }
+
+    /// The parameters of a function, with their parentheses.
+    fn params(&mut self) -> Parsed<Vec<crate::cuda::ast::Declarator>> {
+        self.expect("(", "after the name of a function")?;
+        let mut params = vec![];
+        while !self.is(")") {
+            if self.is("void") && self.ahead(1) == Kind::Sign(")") {
+                self.advance();
+                break;
+            }
+            if self.is("...") {
+                let span = self.span();
+                return self.refuse(span, "a function of any number of arguments", "name its parameters");
+            }
+            let base = self.base_type()?;
+            params.push(self.declarator(&base, "a parameter")?);
+            if !self.take(",") {
+                break;
+            }
+        }
+        self.expect(")", "after the parameters of a function")?;
+        Ok(params)
+    }
+
+    /// Refuses a function that is there already. Kernels are called by their names alone.
+    fn once(&mut self, new: &Function) -> Parsed<()> {
+        let written = |ty: &TypeName| (ty.base.clone(), ty.pointers, ty.reference);
+        let alike = |old: &Function| {
+            old.params.len() == new.params.len()
+                && old.templates.len() == new.templates.len()
+                && old.special.is_none()
+                && new.special.is_none()
+                && old
+                    .params
+                    .iter()
+                    .zip(&new.params)
+                    .all(|(a, b)| written(&a.ty) == written(&b.ty) && a.sizes.len() == b.sizes.len())
+        };
+        let found = self.file.functions.iter().find(|old| {
+            old.name == new.name && (alike(old) || old.is_kernel && new.is_kernel && new.special.is_none())
+        });
+        let Some(old) = found else { return Ok(()) };
+        let (line, name) = (self.source.line(old.span.start), self.names.text(new.name));
+        let what = if old.is_kernel { "kernel" } else { "function" };
+        let message = format!("a second {what} is called '{name}'");
+        let hint = "give each a name of its own: namespaces are not told apart";
+        self.fail(new.span, message, format!("the first is in line {line}"), hint)
     }
 }

@@ -3,14 +3,16 @@
 //! Host code in the same file is skipped. So is what our printer writes before a kernel: functions whose names begin with
 //! `bn_` are known by name, and what they do is an operation of the IR.
 
+mod aggregate;
 mod expr;
 mod item;
 mod stmt;
+mod template;
 mod types;
 
 use foldhash::{HashSet, HashSetExt};
 
-use super::ast::{Expr, ExprKind, File};
+use super::ast::{Declarator, Expr, ExprKind, File};
 use super::lex::{Kind, Names, Symbol, Token};
 use super::types::builtin_type;
 use crate::Span;
@@ -40,14 +42,31 @@ pub struct Parser<'a> {
     types: HashSet<Symbol>,
     /// Names of types that the item being read calls variables by: `half`.
     shadowed: HashSet<Symbol>,
+    /// Names of types that the file calls functions by.
+    own: HashSet<Symbol>,
     /// Names of function templates.
     templates: HashSet<Symbol>,
+    /// Names of structs that are templates.
+    struct_templates: HashSet<Symbol>,
+    /// Names of namespaces, all of which are one here.
+    namespaces: HashSet<Symbol>,
+    /// Namespaces and `extern "C"` around.
+    open: usize,
+    /// What a parameter without a name is called.
+    unnamed: Symbol,
+    /// Names of the blocks around, by block.
+    declared: Vec<Vec<Symbol>>,
+    /// Functions that are declared before they are defined, with their parameters.
+    declared_only: Vec<(Symbol, Vec<Declarator>)>,
+    /// Whether a `>>` ends the template arguments being read, and whether its first half is read already.
+    in_angles: bool,
+    half_read: bool,
     pub errors: Vec<Diagnostic>,
     pub file: File,
 }
 
 impl<'a> Parser<'a> {
-    pub fn new(source: &'a Source, names: &'a Names, tokens: &'a [Token]) -> Parser<'a> {
+    pub fn new(source: &'a Source, names: &'a Names, tokens: &'a [Token], unnamed: Symbol) -> Parser<'a> {
         Parser {
             source,
             names,
@@ -57,7 +76,16 @@ impl<'a> Parser<'a> {
             placed_shared: false,
             types: HashSet::new(),
             shadowed: HashSet::new(),
+            own: HashSet::new(),
             templates: HashSet::new(),
+            struct_templates: HashSet::new(),
+            namespaces: HashSet::new(),
+            open: 0,
+            unnamed,
+            declared: vec![],
+            declared_only: vec![],
+            in_angles: false,
+            half_read: false,
             errors: vec![],
             file: File::default(),
         }
@@ -146,7 +174,43 @@ impl<'a> Parser<'a> {
 
     fn is_type_name(&self, symbol: Symbol) -> bool {
         !self.shadowed.contains(&symbol)
+            && !self.own.contains(&symbol)
             && (self.types.contains(&symbol) || builtin_type(self.names.text(symbol)).is_some())
+    }
+
+    /// How many tokens here name namespaces around a name: `util::`, `::`.
+    fn scopes(&self) -> usize {
+        let mut length = 0;
+        loop {
+            length += match (self.ahead(length), self.ahead(length + 1)) {
+                (Kind::Sign("::"), Kind::Name(_)) if length == 0 => 1,
+                (Kind::Name(name), Kind::Sign("::"))
+                    if self.namespaces.contains(&name) || self.names.text(name) == "std" =>
+                {
+                    2
+                }
+                _ => return length,
+            };
+        }
+    }
+
+    /// Tells why a name of the host cannot be used, if it is one.
+    fn told(&mut self, name: Symbol, span: Span) -> Parsed<()> {
+        let Some(why) = self.file.why_unusable(name, self.names, self.source.line(span.start)) else { return Ok(()) };
+        let again = self.errors.iter().any(|error| error.span == why.span && error.message == why.message);
+        if !again && self.errors.len() < MAX_ERRORS {
+            self.errors.push(why);
+        }
+        Err(Failed)
+    }
+
+    /// A block of its own: names in it may hide those outside.
+    fn scoped<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        let level = self.declared.len();
+        self.declared.push(vec![]);
+        let out = inner(self);
+        self.declared.truncate(level);
+        out
     }
 
     /// Goes one level deeper; more than [`MAX_NESTING`] are refused.

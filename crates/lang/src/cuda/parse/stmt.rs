@@ -3,7 +3,7 @@
 use super::{Parsed, Parser};
 use crate::Span;
 use crate::cuda::ast::{Case, Stmt, StmtKind, Storage};
-use crate::cuda::lex::Kind;
+use crate::cuda::lex::{Kind, Symbol};
 
 impl Parser<'_> {
     /// Statements up to a closing brace, which is taken.
@@ -56,10 +56,10 @@ impl Parser<'_> {
                 }
                 "{" => {
                     self.advance();
-                    return Ok(StmtKind::Block(self.statements()?));
+                    return Ok(StmtKind::Block(self.scoped(|p| p.statements())?));
                 }
                 "if" => return self.branch(),
-                "for" => return self.for_loop(),
+                "for" => return self.scoped(|p| p.for_loop()),
                 "while" => {
                     self.advance();
                     let condition = self.condition("while")?;
@@ -73,7 +73,7 @@ impl Parser<'_> {
                     self.expect(";", "after 'do … while (…)'")?;
                     return Ok(StmtKind::Do(Box::new(body), condition));
                 }
-                "switch" => return self.switch(),
+                "switch" => return self.scoped(|p| p.switch()),
                 "break" | "continue" => {
                     self.advance();
                     self.expect(";", &format!("after '{word}'"))?;
@@ -93,6 +93,12 @@ impl Parser<'_> {
                         self.advance();
                     }
                     self.advance();
+                    return Ok(StmtKind::Empty);
+                }
+                "using" if self.ahead(1) == Kind::Sign("namespace") || self.ahead(2) == Kind::Sign("::") => {
+                    while !self.is(";") && self.kind() != Kind::End {
+                        self.advance();
+                    }
                     return Ok(StmtKind::Empty);
                 }
                 "using" => {
@@ -139,6 +145,10 @@ impl Parser<'_> {
                 "__shared__" | "extern" | "static" | "__align__" | "alignas" | "register" | "__constant__"
                 | "__device__",
             ) => true,
+            Kind::Name(_) | Kind::Sign("::") if self.scopes() > 0 => {
+                let after = self.scopes() + 1;
+                self.at_type() && !matches!(self.ahead(after), Kind::Sign("(" | "{"))
+            }
             // Types can begin an expression too: float4(…).
             Kind::Name(symbol) if self.is_type_name(symbol) => {
                 !matches!(self.ahead(1), Kind::Sign("(" | "{" | "." | "[" | "=" | ";" | ","))
@@ -162,23 +172,33 @@ impl Parser<'_> {
         let storage: Storage = self.storage()?;
         let base = self.base_type()?;
         let rest = self.storage()?;
-        let storage = Storage {
-            shared: storage.shared || rest.shared,
-            external: storage.external || rest.external,
-            constant: storage.constant || rest.constant || base.constant,
-            device: storage.device || rest.device,
-            memory_constant: storage.memory_constant || rest.memory_constant,
-        };
+        let storage = storage.and(rest).and(Storage { constant: base.constant, ..Storage::default() });
         let mut all = vec![];
         self.placed_shared = false;
         loop {
-            all.push(self.declarator(&base, "a variable")?);
+            let found = self.declarator(&base, "a variable")?;
+            if !storage.external {
+                self.declared_once(found.name, found.span)?;
+            }
+            all.push(found);
             if !self.take(",") {
                 break;
             }
         }
         let shared = storage.shared || self.placed_shared;
         Ok(StmtKind::Declare(Storage { shared, ..storage }, all))
+    }
+
+    /// Notes a name of the block being read; one that it has already is a mistake.
+    fn declared_once(&mut self, name: Symbol, span: Span) -> Parsed<()> {
+        if self.declared.last().is_some_and(|block| block.contains(&name)) {
+            let what = format!("'{}' is declared twice in this block", self.names.text(name));
+            return self.fail(span, what, "the second", "give it another name, or assign it");
+        }
+        if let Some(block) = self.declared.last_mut() {
+            block.push(name);
+        }
+        Ok(())
     }
 
     fn condition(&mut self, of: &str) -> Parsed<crate::cuda::ast::Expr> {

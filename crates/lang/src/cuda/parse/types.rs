@@ -14,11 +14,7 @@ impl Parser<'_> {
                 "void" | "bool" | "char" | "short" | "int" | "long" | "signed" | "unsigned" | "float" | "double"
                 | "auto" | "const" | "constexpr" | "volatile" | "struct" | "typename" | "enum",
             ) => true,
-            Kind::Name(symbol) if self.names.text(symbol) == "std" => {
-                matches!(self.ahead(2), Kind::Name(symbol) if self.is_type_name(symbol))
-            }
-            Kind::Name(symbol) => self.is_type_name(symbol),
-            _ => false,
+            _ => matches!(self.ahead(self.scopes()), Kind::Name(symbol) if self.is_type_name(symbol)),
         }
     }
 
@@ -75,18 +71,12 @@ impl Parser<'_> {
                 {
                     word = Some(found);
                 }
-                Kind::Name(symbol)
+                Kind::Name(_) | Kind::Sign("::")
                     if base.is_none() && word.is_none() && longs == 0 && !short && !unsigned && !signed =>
                 {
-                    if self.names.text(symbol) == "std" && self.ahead(1) == Kind::Sign("::") {
-                        self.advance();
-                    } else if self.is_type_name(symbol) {
-                        base = Some(Base::Named(symbol));
-                    } else {
-                        let (span, text) = (self.span(), self.names.text(symbol));
-                        let what = format!("'{text}' is not a type that is known here");
-                        return self.fail(span, what, "unknown type", "declare the struct or alias before it is used");
-                    }
+                    (0..self.scopes()).for_each(|_| self.advance());
+                    base = Some(self.named_type()?);
+                    continue;
                 }
                 _ => break,
             }
@@ -118,6 +108,24 @@ impl Parser<'_> {
             }
         };
         Ok(TypeName { base, pointers: 0, constant, reference: false, span })
+    }
+
+    /// A struct, alias or template parameter.
+    fn named_type(&mut self) -> Parsed<Base> {
+        let (symbol, span) = self.name("a type")?;
+        if !self.is_type_name(symbol) {
+            self.told(symbol, span)?;
+            let what = format!("'{}' is not a type that is known here", self.names.text(symbol));
+            return self.fail(span, what, "unknown type", "declare the struct or alias before it is used");
+        }
+        if !self.struct_templates.contains(&symbol) {
+            return Ok(Base::Named(symbol));
+        }
+        if !self.is("<") {
+            let what = format!("struct '{}' is a template", self.names.text(symbol));
+            return self.fail(span, what, "without its arguments", "name them: 'Pair<float>'");
+        }
+        Ok(Base::Template(symbol, self.template_args()?))
     }
 
     /// `*`, `&` and the words among them.
@@ -155,6 +163,9 @@ impl Parser<'_> {
         if self.is("(") && self.ahead(1) == Kind::Sign("*") {
             let span = self.span();
             return self.refuse(span, "a pointer to a function or array", "call the function by its name");
+        }
+        if what == "a parameter" && matches!(self.kind(), Kind::Sign("," | ")")) {
+            return Ok(Declarator { name: self.unnamed, span: ty.span, ty, sizes: vec![], init: None });
         }
         let (name, span) = self.name(what)?;
         if self.is_type_name(name) {

@@ -1,0 +1,56 @@
+//! What a kernel claims: the interpreter and machine code find the same, in functions and loops too, and printed text has it.
+
+use bornite_codegen::{cpp, cpu, cuda};
+use bornite_ir::interp::run;
+use bornite_ir::{Access, Arg, Builder, Check, Emit, EmitBits, Kernel, Scalar, Stmt, Value};
+
+/// `out[i] = i` for 100 instances, of which each claims what `claim` writes.
+fn kernel(claim: impl Fn(&mut Builder, bornite_ir::ExprId)) -> Kernel {
+    let mut b = Builder::new("claims", 100, Scalar::I32);
+    let out = b.param("out", Scalar::I32, 100, Access::Write);
+    let i = b.index();
+    b.endless(|b| {
+        claim(b, i);
+        b.simple(Stmt::Break);
+    });
+    b.store(out, i, i);
+    b.finish().unwrap()
+}
+
+#[test]
+fn readers_find_the_same() {
+    let below = |limit: i64| {
+        move |b: &mut Builder, i| {
+            let limit = b.constant(Value::int(Scalar::I32, limit));
+            let condition = b.lt(&i, &limit);
+            b.simple(Stmt::Check(Check::Holds { condition, claim: "i < limit".into() }));
+        }
+    };
+    let within = |from: i64, len: u64| {
+        move |b: &mut Builder, i| {
+            let from = b.constant(Value::int(Scalar::I32, from));
+            let index = b.sub(&i, &from);
+            b.simple(Stmt::Check(Check::Within { index, len, of: "table".into() }));
+        }
+    };
+    let cases: [(Kernel, Option<&str>); 5] = [
+        (kernel(below(100)), None),
+        (kernel(below(99)), Some("'i < limit' does not hold, in instance 99")),
+        (kernel(within(0, 100)), None),
+        (kernel(within(0, 42)), Some("index 42 is outside 'table' of 42 elements, in instance 42")),
+        (kernel(within(1, 1 << 40)), Some("index -1 is outside 'table' of 1099511627776 elements, in instance 0")),
+    ];
+    for (kernel, expected) in cases {
+        let [mut a, mut b] = [vec![0; 50], vec![0; 50]];
+        let interpreted = run(&kernel, &mut [Arg::Write(&mut a)]).map_err(|fault| fault.kind.to_string());
+        let compiled = cpu::compile(&kernel).unwrap().run(&mut [Arg::Write(&mut b)]);
+        let compiled = compiled.map_err(|fault| fault.kind.to_string());
+        assert_eq!(interpreted.err().as_deref(), expected, "{kernel}");
+        assert_eq!(compiled.err().as_deref(), expected, "{kernel}");
+    }
+    let claimed = kernel(below(5));
+    for text in [cuda::print(&claimed), cpp::print(&claimed).unwrap()] {
+        assert!(text.contains(", \"i < limit\");") && text.contains("void bn_assert("), "{text}");
+    }
+    assert!(!cuda::print(&kernel(within(0, 5))).contains("table"));
+}

@@ -1,0 +1,136 @@
+//! Sizes and initial values of arrays: which value each element is given, by the braces of C++.
+
+use std::iter::Peekable;
+use std::slice::Iter;
+
+use bornite_ir::{Scalar, Value};
+
+use super::{Done, Lower};
+use crate::cuda::ast::{Declarator, Expr, ExprKind};
+use crate::lower::Tree;
+
+/// Elements of an array with values, or of one in shared memory.
+pub(super) const MAX_ELEMENTS: u64 = 1 << 20;
+const MAX_DIMENSIONS: usize = 8;
+
+impl<'m> Lower<'m> {
+    /// The sizes of an array of at most so many elements; the first may follow from its values.
+    pub(super) fn sizes(&mut self, d: &'m Declarator, most: u64) -> Done<Vec<u64>> {
+        if d.sizes.len() > MAX_DIMENSIONS {
+            return self.refuse(d.span, format!("an array of more than {MAX_DIMENSIONS} dimensions"), "");
+        }
+        let mut sizes = vec![];
+        let mut elements = 1u64;
+        for (at, size) in d.sizes.iter().enumerate().rev() {
+            let n = match (size, &d.init) {
+                (Some(size), _) => self.constant_int(size, "the size of an array")?,
+                (None, Some(Expr { kind: ExprKind::Braces(all), .. })) if at == 0 => rows(all, elements),
+                _ => return self.fail(d.span, "an array without a size", "expected '[n]'", "write its size"),
+            };
+            if n < 1 {
+                return self.fail(d.span, format!("an array of {n} elements"), "expected 1 or more", "");
+            }
+            elements = match elements.checked_mul(n as u64).filter(|elements| *elements <= most) {
+                Some(elements) => elements,
+                None => return self.fail(d.span, format!("an array of more than {most} elements"), "too large", ""),
+            };
+            sizes.push(n as u64);
+        }
+        sizes.reverse();
+        Ok(sizes)
+    }
+
+    /// The value of each element; `None` where none is written, which is 0.
+    pub(super) fn spread(&mut self, init: &'m Expr, sizes: &[u64]) -> Done<Vec<Option<&'m Expr>>> {
+        let ExprKind::Braces(all) = &init.kind else {
+            let hint = "write its values in braces";
+            return self.fail(init.span, "an array is given something else", "expected '{…}'", hint);
+        };
+        self.spread_list(all, sizes)
+    }
+
+    /// The same, of what stands between the braces.
+    pub(super) fn spread_list(&mut self, all: &'m [Expr], sizes: &[u64]) -> Done<Vec<Option<&'m Expr>>> {
+        let (mut out, mut rest) = (vec![], all.iter().peekable());
+        let over = fill(&mut rest, sizes, &mut out).err().or(rest.next());
+        match over {
+            Some(over) => {
+                let count: u64 = sizes.iter().product();
+                let what = format!("more values than an array of {count} has");
+                self.fail(over.span, what, "too many", "")
+            }
+            None => Ok(out),
+        }
+    }
+
+    /// The values of an array of constants.
+    pub(super) fn constants_of(&mut self, init: &'m Expr, scalar: Scalar, sizes: &[u64]) -> Done<Vec<Value>> {
+        let mut values = vec![];
+        for slot in self.spread(init, sizes)? {
+            let Some(expr) = slot else {
+                values.push(Value::int(scalar, 0));
+                continue;
+            };
+            let tree = self.initial(expr, scalar.into())?;
+            match self.w.fold(&tree) {
+                Some(value) => values.push(value),
+                None => return self.fail(expr.span, "this is no constant", "not known at compile time", ""),
+            }
+        }
+        Ok(values)
+    }
+
+    /// The values of an array of a thread's own.
+    pub(super) fn values_of(&mut self, init: &'m Expr, scalar: Scalar, sizes: &[u64]) -> Done<Vec<Tree>> {
+        let mut values = vec![];
+        for slot in self.spread(init, sizes)? {
+            values.push(match slot {
+                Some(expr) => {
+                    let tree = self.initial(expr, scalar.into())?;
+                    self.settle(tree)
+                }
+                None => Tree::int(scalar, 0),
+            });
+        }
+        Ok(values)
+    }
+}
+
+/// How many rows of so many elements values are for.
+fn rows(all: &[Expr], row: u64) -> i64 {
+    let (mut count, mut at) = (0, 0);
+    while at < all.len() {
+        at += if matches!(all[at].kind, ExprKind::Braces(_)) { 1 } else { row as usize };
+        count += 1;
+    }
+    count
+}
+
+/// Takes the values of an array from a list. Braces begin a row; without them values follow one another. A value too many
+/// within braces is an error.
+fn fill<'m>(
+    list: &mut Peekable<Iter<'m, Expr>>,
+    sizes: &[u64],
+    out: &mut Vec<Option<&'m Expr>>,
+) -> Result<(), &'m Expr> {
+    let Some((size, inner)) = sizes.split_first() else { return Ok(()) };
+    for _ in 0..*size {
+        match list.peek().copied() {
+            None => out.extend(std::iter::repeat_n(None, inner.iter().product::<u64>() as usize)),
+            Some(expr) if inner.is_empty() => {
+                list.next();
+                out.push(Some(expr));
+            }
+            Some(Expr { kind: ExprKind::Braces(row), .. }) => {
+                list.next();
+                let mut row = row.iter().peekable();
+                fill(&mut row, inner, out)?;
+                if let Some(over) = row.next() {
+                    return Err(over);
+                }
+            }
+            Some(_) => fill(list, inner, out)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! The loop that CUDA's guide builds atomics with:
+//!
+//! ```text
+//! unsigned old = *address, assumed;
+//! do {
+//!     assumed = old;
+//!     old = atomicCAS(address, assumed, f(assumed));
+//! } while (assumed != old);
+//! ```
+//!
+//! Its first read is a guess: one that is out of date makes the exchange fail, and the loop goes on with the right value. By
+//! the letter of CUDA's memory model that read races with the updates of others, and so it would be reported. In exactly
+//! this shape it is made an atomic read, an exchange of 0 for 0; any other plain read beside updates stays one.
+
+use bornite_ir::{Args, Scalar, Type, Value};
+
+use super::place::{Operand, Place, Root, Step};
+use super::{Code, Done, Lower, scan};
+use crate::Span;
+use crate::cuda::Module;
+use crate::cuda::ast::{Binary, Expr, ExprKind, Stmt, StmtKind, Unary};
+use crate::cuda::lex::Symbol;
+use crate::lower::Tree;
+
+/// The read that such a loop begins with, if two statements are one.
+pub fn read(m: &Module, first: &Stmt, second: Option<&Stmt>) -> Option<Span> {
+    let (StmtKind::Declare(_, declared), StmtKind::Do(body, condition)) = (&first.kind, &second?.kind) else {
+        return None;
+    };
+    let StmtKind::Block(body) = &body.kind else { return None };
+    let [keep, exchange] = &body[..] else { return None };
+    let (assumed, kept) = assignment(keep)?;
+    let (old, value) = assignment(exchange)?;
+    let ends = matches!(&condition.kind, ExprKind::Binary(Binary::Ne, a, b)
+        if matches!((name(a), name(b)), (Some(a), Some(b)) if (a, b) == (assumed, old) || (a, b) == (old, assumed)));
+    if !ends || name(kept) != Some(old) {
+        return None;
+    }
+    let target = exchanged(m, value)?;
+    // What is exchanged follows from the guess by way of `assumed` alone.
+    if scan::mentions(value, old) {
+        return None;
+    }
+    let init = declared.iter().find(|d| d.name == old && d.sizes.is_empty())?.init.as_ref()?;
+    let same = match &init.kind {
+        ExprKind::Unary(Unary::Deref, pointer) => alike(pointer, target),
+        _ => matches!(&target.kind, ExprKind::Unary(Unary::Address, place) if alike(place, init)),
+    };
+    same.then_some(init.span)
+}
+
+fn name(expr: &Expr) -> Option<Symbol> {
+    if let ExprKind::Name(name) = expr.kind { Some(name) } else { None }
+}
+
+fn assignment(stmt: &Stmt) -> Option<(Symbol, &Expr)> {
+    let StmtKind::Expr(Expr { kind: ExprKind::Assign(None, place, value), .. }) = &stmt.kind else { return None };
+    Some((name(place)?, value))
+}
+
+/// The pointer of an `atomicCAS`, whose old value may be seen as another type.
+fn exchanged<'e>(m: &Module, value: &'e Expr) -> Option<&'e Expr> {
+    match &value.kind {
+        ExprKind::Cast(_, inner) => exchanged(m, inner),
+        ExprKind::Call { callee, args, .. } => match (m.names.text(*callee), &args[..]) {
+            ("atomicCAS", [pointer, _, _]) => Some(pointer),
+            (other, [inner]) if super::rows::bits(other).is_some() => exchanged(m, inner),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether two expressions without effects are written alike; casts of pointers do not count.
+fn alike(a: &Expr, b: &Expr) -> bool {
+    match (&a.kind, &b.kind) {
+        (ExprKind::Cast(ty, inner), _) if ty.pointers > 0 => alike(inner, b),
+        (_, ExprKind::Cast(ty, inner)) if ty.pointers > 0 => alike(a, inner),
+        (ExprKind::Name(a), ExprKind::Name(b)) => a == b,
+        (ExprKind::Number { value: a, .. }, ExprKind::Number { value: b, .. }) => a == b,
+        (ExprKind::Index(a, i), ExprKind::Index(b, j)) => alike(a, b) && alike(i, j),
+        (ExprKind::Member(a, i), ExprKind::Member(b, j)) => i == j && alike(a, b),
+        (ExprKind::Binary(o, a, b), ExprKind::Binary(p, c, d)) => o == p && alike(a, c) && alike(b, d),
+        (ExprKind::Unary(o, a), ExprKind::Unary(p, b)) => o == p && alike(a, b),
+        _ => false,
+    }
+}
+
+impl<'m> Lower<'m> {
+    /// A read that is a guess, as an atomic one where it can be.
+    pub(super) fn guessed(&mut self, init: &'m Expr, ty: Type) -> Done<Tree> {
+        self.guess = None;
+        let operand = self.operand(init)?;
+        let tree = match &operand {
+            Operand::Place(Place { root: Root::Element { view, at, width: 1, element }, path, .. })
+                if self.code == Code::Kernel
+                    && matches!(path[..], [] | [Step::Bits(_)])
+                    && element.as_scalar().is_some_and(|scalar| scalar != Scalar::Bool && scalar.bytes() >= 4)
+                    && self.read_only.iter().all(|(found, _)| found != view) =>
+            {
+                let scalar = element.as_scalar().unwrap_or(Scalar::I32);
+                let (Some(at), zero) = (Args::new(at), self.w.constant(Value::int(scalar, 0))) else {
+                    return self.initial(init, ty);
+                };
+                self.at(init.span);
+                let id = self.w.b.compare_exchange(*view, at, zero, zero);
+                let old = Tree::done(id, scalar);
+                match path[..] {
+                    [Step::Bits(seen)] => old.seen_as(seen),
+                    _ => old,
+                }
+            }
+            _ => self.value_of(operand, init.span)?,
+        };
+        self.convert(tree, ty, init.span)
+    }
+}

@@ -1,0 +1,237 @@
+//! Functions of CUDA that are a few operations each: integers by bits and halves, floats by way of doubles.
+
+use bornite_ir::{Op, Scalar, Value};
+
+use super::{Done, Lower};
+use crate::Span;
+use crate::lower::Tree;
+
+/// How many numbers each takes.
+pub const ARITIES: &[(&str, usize)] = &[
+    ("__brev", 1),
+    ("__brevll", 1),
+    ("__umulhi", 2),
+    ("__mulhi", 2),
+    ("__umul64hi", 2),
+    ("__mul64hi", 2),
+    ("__mul24", 2),
+    ("__umul24", 2),
+    ("__sad", 3),
+    ("__usad", 3),
+    ("__funnelshift_l", 3),
+    ("__funnelshift_r", 3),
+    ("__byte_perm", 3),
+    ("lroundf", 1),
+    ("lround", 1),
+    ("llroundf", 1),
+    ("llround", 1),
+    ("lrintf", 1),
+    ("lrint", 1),
+    ("llrintf", 1),
+    ("llrint", 1),
+    ("ldexpf", 2),
+    ("scalbnf", 2),
+    ("fdimf", 2),
+    ("fdim", 2),
+    ("nextafterf", 2),
+    ("sinpif", 1),
+    ("cospif", 1),
+    ("norm3df", 3),
+    ("norm4df", 4),
+];
+
+fn op(op: Op, args: impl Into<Vec<Tree>>) -> Tree {
+    Tree::op(op, args.into())
+}
+
+fn float(scalar: Scalar, value: f64) -> Tree {
+    Tree::constant(Value::from_f64(scalar, value))
+}
+
+impl<'m> Lower<'m> {
+    /// One of [`ARITIES`], with as many numbers.
+    pub(super) fn few_rows(&mut self, name: &str, trees: Vec<Tree>, span: Span) -> Done<Tree> {
+        let all = |lower: &mut Self, scalar: Scalar| -> Vec<Tree> {
+            let widened: Vec<Tree> = trees.iter().map(|tree| lower.widened(tree.clone(), scalar)).collect();
+            widened.into_iter().map(|tree| lower.settle(tree)).collect()
+        };
+        let word = |value: u32| Tree::int(Scalar::U32, value as i64);
+        Ok(match name {
+            "__brev" | "__brevll" => {
+                let scalar = if name == "__brev" { Scalar::U32 } else { Scalar::U64 };
+                let x = all(self, scalar).remove(0);
+                self.reversed(x, scalar)
+            }
+            "__umulhi" | "__mulhi" => {
+                let (narrow, wide) =
+                    if name == "__umulhi" { (Scalar::U32, Scalar::U64) } else { (Scalar::I32, Scalar::I64) };
+                let factors: Vec<Tree> = all(self, narrow).into_iter().map(|tree| tree.cast(wide)).collect();
+                op(Op::Shr, [op(Op::Mul, factors), Tree::int(wide, 32)]).cast(narrow)
+            }
+            "__umul64hi" => {
+                let [a, b] = [0, 1].map(|n| all(self, Scalar::U64)[n].clone());
+                self.high_product(a, b)
+            }
+            "__mul64hi" => {
+                let signed = all(self, Scalar::I64);
+                let [a, b] = [0, 1].map(|n| signed[n].clone());
+                let high = self.high_product(a.clone().cast(Scalar::U64), b.clone().cast(Scalar::U64));
+                // What a negative factor counts too much as an unsigned one.
+                let zero = || Tree::int(Scalar::I64, 0);
+                let over = |x: &Tree, y: &Tree| Tree::select(op(Op::Lt, [x.clone(), zero()]), y.clone(), zero());
+                op(Op::Sub, [op(Op::Sub, [high.cast(Scalar::I64), over(&a, &b)]), over(&b, &a)])
+            }
+            "__mul24" => {
+                let eight = || Tree::int(Scalar::I32, 8);
+                let low = |x: Tree| op(Op::Shr, [op(Op::Shl, [x, eight()]), eight()]);
+                op(Op::Mul, all(self, Scalar::I32).into_iter().map(low).collect::<Vec<_>>())
+            }
+            "__umul24" => {
+                let low = |x: Tree| op(Op::And, [x, word(0x00ff_ffff)]);
+                op(Op::Mul, all(self, Scalar::U32).into_iter().map(low).collect::<Vec<_>>())
+            }
+            "__sad" | "__usad" => {
+                let scalar = if name == "__sad" { Scalar::I32 } else { Scalar::U32 };
+                let (x, y) = (all(self, scalar)[0].clone(), all(self, scalar)[1].clone());
+                let z = self.widened(trees[2].clone(), Scalar::U32);
+                let more = op(Op::Sub, [op(Op::Max, [x.clone(), y.clone()]), op(Op::Min, [x, y])]);
+                op(Op::Add, [more.cast(Scalar::U32), z])
+            }
+            "__funnelshift_l" | "__funnelshift_r" => {
+                let wide: Vec<Tree> = all(self, Scalar::U32).into_iter().map(|tree| tree.cast(Scalar::U64)).collect();
+                let whole = op(Op::Or, [op(Op::Shl, [wide[1].clone(), Tree::int(Scalar::U64, 32)]), wide[0].clone()]);
+                let by = op(Op::And, [wide[2].clone(), Tree::int(Scalar::U64, 31)]);
+                let by = self.settle(by);
+                let moved = match name {
+                    "__funnelshift_l" => op(Op::Shr, [op(Op::Shl, [whole, by]), Tree::int(Scalar::U64, 32)]),
+                    _ => op(Op::Shr, [whole, by]),
+                };
+                moved.cast(Scalar::U32)
+            }
+            "__byte_perm" => {
+                let words = all(self, Scalar::U32);
+                self.chosen_bytes(words)
+            }
+            "lroundf" | "lround" | "llroundf" | "llround" | "lrintf" | "lrint" | "llrintf" | "llrint" => {
+                let single = name.ends_with('f') || trees[0].scalar() == Some(Scalar::F32);
+                let x = all(self, if single { Scalar::F32 } else { Scalar::F64 });
+                op(if name.contains("round") { Op::Round } else { Op::Rint }, x).cast(Scalar::I64)
+            }
+            "ldexpf" | "scalbnf" => self.scaled(&trees),
+            "fdimf" | "fdim" => {
+                let single = name == "fdimf" || trees.iter().all(|tree| tree.scalar() == Some(Scalar::F32));
+                let scalar = if single { Scalar::F32 } else { Scalar::F64 };
+                let x = all(self, scalar);
+                Tree::select(op(Op::Le, x.clone()), float(scalar, 0.0), op(Op::Sub, x))
+            }
+            "nextafterf" => {
+                let both = all(self, Scalar::F32);
+                self.next_after(both)
+            }
+            "sinpif" | "cospif" => {
+                let x = all(self, Scalar::F32).remove(0);
+                self.of_turns(x, name == "cospif")
+            }
+            "norm3df" | "norm4df" => {
+                let squares = all(self, Scalar::F64).into_iter().map(|x| op(Op::Mul, [x.clone(), x]));
+                let sum = squares.reduce(|a, b| op(Op::Add, [a, b])).unwrap_or(float(Scalar::F64, 0.0));
+                op(Op::Sqrt, [sum]).cast(Scalar::F32)
+            }
+            _ => return self.refuse(span, format!("'{name}'"), "write it with operators"),
+        })
+    }
+
+    /// The bits of a word from the last to the first.
+    fn reversed(&mut self, mut x: Tree, scalar: Scalar) -> Tree {
+        let bits = scalar.bytes() as u32 * 8;
+        let all = u64::MAX >> (64 - bits);
+        let mut half = bits / 2;
+        while half > 0 {
+            // Every other group of so many bits.
+            let mask = all / ((1u64 << half) + 1);
+            let number = |value: u64| Tree::constant(Value::from_bits(scalar, value));
+            x = self.settle(x);
+            let down = op(Op::And, [op(Op::Shr, [x.clone(), number(half as u64)]), number(mask)]);
+            let up = op(Op::Shl, [op(Op::And, [x, number(mask)]), number(half as u64)]);
+            x = op(Op::Or, [down, up]);
+            half /= 2;
+        }
+        x
+    }
+
+    /// The upper 64 bits of a product of two words, by products of their halves.
+    fn high_product(&mut self, a: Tree, b: Tree) -> Tree {
+        let int = |value: i64| Tree::int(Scalar::U64, value);
+        let mut low = |x: &Tree| self.settle(op(Op::And, [x.clone(), int(0xffff_ffff)]));
+        let (a_low, b_low) = (low(&a), low(&b));
+        let mut high = |x: Tree| self.settle(op(Op::Shr, [x, int(32)]));
+        let (a_high, b_high) = (high(a), high(b));
+        let carry = op(Op::Shr, [op(Op::Mul, [a_low.clone(), b_low.clone()]), int(32)]);
+        let middle = self.settle(op(Op::Add, [op(Op::Mul, [a_high.clone(), b_low]), carry]));
+        let rest = op(Op::And, [middle.clone(), int(0xffff_ffff)]);
+        let other = op(Op::Add, [op(Op::Mul, [a_low, b_high.clone()]), rest]);
+        let upper = op(Op::Add, [op(Op::Mul, [a_high, b_high]), op(Op::Shr, [middle, int(32)])]);
+        op(Op::Add, [upper, op(Op::Shr, [other, int(32)])])
+    }
+
+    /// Four of the eight bytes of two words, by the numbers in a third.
+    fn chosen_bytes(&mut self, trees: Vec<Tree>) -> Tree {
+        let int = |value: i64| Tree::int(Scalar::U64, value);
+        let wide: Vec<Tree> = trees.into_iter().map(|tree| tree.cast(Scalar::U64)).collect();
+        let bytes = self.settle(op(Op::Or, [op(Op::Shl, [wide[1].clone(), int(32)]), wide[0].clone()]));
+        let mut all: Option<Tree> = None;
+        for n in 0..4 {
+            let which = op(Op::And, [op(Op::Shr, [wide[2].clone(), int(n * 4)]), int(7)]);
+            let from = self.settle(op(Op::Mul, [which, int(8)]));
+            let byte = op(Op::And, [op(Op::Shr, [bytes.clone(), from]), int(255)]);
+            let placed = op(Op::Shl, [byte, int(n * 8)]);
+            all = Some(all.map_or(placed.clone(), |all| op(Op::Or, [all, placed])));
+        }
+        all.unwrap_or(int(0)).cast(Scalar::U32)
+    }
+
+    /// A float times a power of two, rounded once: the product is exact in double.
+    fn scaled(&mut self, trees: &[Tree]) -> Tree {
+        let x = self.widened(trees[0].clone(), Scalar::F64);
+        let n = self.widened(trees[1].clone(), Scalar::I32);
+        // Beyond these the result is 0 or infinite anyway.
+        let int = |value: i64| Tree::int(Scalar::I32, value);
+        let n = op(Op::Max, [op(Op::Min, [n, int(300)]), int(-300)]);
+        let bits = op(Op::Shl, [op(Op::Add, [n, int(1023)]).cast(Scalar::I64), Tree::int(Scalar::I64, 52)]);
+        op(Op::Mul, [x, bits.bitcast(Scalar::F64)]).cast(Scalar::F32)
+    }
+
+    /// The float beside the first, on the way to the second.
+    fn next_after(&mut self, xy: Vec<Tree>) -> Tree {
+        let (x, y) = (xy[0].clone(), xy[1].clone());
+        let zero = || float(Scalar::F32, 0.0);
+        let int = |value: i64| Tree::int(Scalar::I32, value);
+        // Away from 0 the bits count up, towards it down.
+        let up = op(Op::Lt, [x.clone(), y.clone()]);
+        let away = op(Op::Eq, [up, op(Op::Gt, [x.clone(), zero()])]);
+        let step = Tree::select(away, int(1), int(-1));
+        let beside = op(Op::Add, [x.clone().bitcast(Scalar::I32), step]).bitcast(Scalar::F32);
+        let least = op(Op::Copysign, [Tree::constant(Value::from_bits(Scalar::F32, 1)), y.clone()]);
+        let from = Tree::select(op(Op::Eq, [x.clone(), zero()]), least, beside);
+        let from = Tree::select(op(Op::Eq, [x.clone(), y.clone()]), y.clone(), from);
+        let numbers = op(Op::And, [op(Op::Eq, [x.clone(), x.clone()]), op(Op::Eq, [y.clone(), y.clone()])]);
+        Tree::select(numbers, from, op(Op::Add, [x, y]))
+    }
+
+    /// The sine or cosine of a number of half turns: what is left of them is exact, so whole ones give 0 or 1.
+    fn of_turns(&mut self, x: Tree, cosine: bool) -> Tree {
+        let number = |value: f64| float(Scalar::F64, value);
+        let x = self.settle(x.cast(Scalar::F64));
+        let turns = op(Op::Rint, [op(Op::Mul, [x.clone(), number(0.5)])]);
+        let rest = self.settle(op(Op::Sub, [x, op(Op::Mul, [turns, number(2.0)])]));
+        let size = self.settle(op(Op::Abs, [rest.clone()]));
+        let angle = match cosine {
+            true => op(Op::Sub, [number(0.5), size]),
+            false => {
+                let other = op(Op::Copysign, [op(Op::Sub, [number(1.0), size.clone()]), rest.clone()]);
+                Tree::select(op(Op::Gt, [size, number(0.5)]), other, rest)
+            }
+        };
+        op(Op::Sin, [op(Op::Mul, [angle, number(std::f64::consts::PI)])]).cast(Scalar::F32)
+    }
+}

@@ -1,0 +1,163 @@
+//! Structs and enumerations.
+
+use super::{Parsed, Parser};
+use crate::Span;
+use crate::cuda::ast::{Base, Binary, Declarator, Expr, ExprKind, Storage, StructItem, TemplateParam, TypeName};
+use crate::cuda::lex::Kind;
+use bornite_ir::{Scalar, Value};
+
+impl Parser<'_> {
+    /// True if the `struct` here is one that is defined or announced, not the type of something.
+    pub(super) fn defines_struct(&self) -> bool {
+        let mut at = 1;
+        while matches!(self.ahead(at), Kind::Sign("__align__" | "alignas")) {
+            while !matches!(self.ahead(at), Kind::Sign(")") | Kind::End) {
+                at += 1;
+            }
+            at += 1;
+        }
+        at += matches!(self.ahead(at), Kind::Name(_)) as usize;
+        matches!(self.ahead(at), Kind::Sign("{" | ";" | ":"))
+    }
+
+    /// `__align__(16)`, `alignas(16)`.
+    fn alignment(&mut self) -> Parsed<Option<Expr>> {
+        let mut found = None;
+        while self.take("__align__") || self.take("alignas") {
+            self.expect("(", "before an alignment")?;
+            found = self.list(")")?.into_iter().next();
+        }
+        Ok(found)
+    }
+
+    pub(super) fn structure(&mut self, templates: Vec<TemplateParam>) -> Parsed<()> {
+        self.advance();
+        let align = self.alignment()?;
+        let mut name = match self.kind() {
+            Kind::Name(_) => Some(self.name("a struct")?),
+            _ => None,
+        };
+        if self.is(";") {
+            return Ok(()); // declared here, defined later
+        }
+        if self.is(":") {
+            let span = self.span();
+            return self.refuse(span, "a struct that inherits", "name its fields");
+        }
+        if let Some((name, _)) = name {
+            self.types.insert(name);
+        }
+        self.expect("{", "after the name of a struct")?;
+        let fields = self.fields()?;
+        if let Kind::Name(_) = self.kind() {
+            let found = self.name("a struct")?;
+            self.types.insert(found.0);
+            name = name.or(Some(found)); // typedef struct { … } Name;
+        }
+        let Some((name, span)) = name else {
+            let span = self.span();
+            return self.refuse(span, "a struct without a name", "");
+        };
+        if !templates.is_empty() {
+            self.struct_templates.insert(name);
+        }
+        // Vectors that our printer declares are known by their names.
+        if crate::cuda::types::builtin_type(self.names.text(name)).is_none() {
+            self.file.structs.push(StructItem { name, span, templates, align, fields });
+        }
+        Ok(())
+    }
+
+    /// The fields of a struct, and its closing brace.
+    fn fields(&mut self) -> Parsed<Vec<Declarator>> {
+        let mut fields = vec![];
+        while !self.take("}") {
+            if self.kind() == Kind::End {
+                let span = self.span();
+                return self.fail(span, "expected '}', found the end of the file", "expected '}'", "");
+            }
+            if self.is("public") && self.ahead(1) == Kind::Sign(":") {
+                self.advance();
+                self.advance();
+                continue;
+            }
+            let start = self.span();
+            let storage = self.storage()?;
+            if storage.device && !self.at_type() {
+                return self.refuse(start, "a function in a struct", "write a '__device__' function outside");
+            }
+            let base = self.base_type()?;
+            if storage.device || self.is("(") || self.ahead(1) == Kind::Sign("(") || self.is("operator") {
+                return self.refuse(start, "a function in a struct", "write a '__device__' function outside");
+            }
+            loop {
+                fields.push(self.declarator(&base, "a field")?);
+                if !self.take(",") {
+                    break;
+                }
+            }
+            self.expect(";", "after a field")?;
+        }
+        Ok(fields)
+    }
+
+    /// The names of an enumeration are constants.
+    pub(super) fn enumeration(&mut self) -> Parsed<()> {
+        self.advance();
+        if self.is("class") || self.is("struct") {
+            let span = self.span();
+            return self.refuse(span, "'enum class'", "write 'enum'");
+        }
+        let named = if let Kind::Name(_) = self.kind() { Some(self.name("an enum")?) } else { None };
+        let mut scalar = Scalar::I32;
+        if self.take(":") {
+            let ty = self.base_type()?;
+            scalar = match ty.base {
+                Base::Scalar(scalar) if scalar.is_int() => scalar,
+                _ => return self.refuse(ty.span, "an enum of this type", "name an integer: 'enum Name : int'"),
+            };
+        }
+        let int = |span: Span, constant: bool| TypeName {
+            base: Base::Scalar(scalar),
+            pointers: 0,
+            constant,
+            reference: false,
+            span,
+        };
+        if let Some((name, span)) = named {
+            self.types.insert(name);
+            self.file.aliases.push((name, int(span, false)));
+        }
+        self.expect("{", "after 'enum'")?;
+        let number = |value: i64, span| Expr {
+            kind: ExprKind::Number { value: Value::int(Scalar::I32, value), hex: false },
+            span,
+            depth: 1,
+        };
+        // The last value that was written, and how many names ago.
+        let (mut written, mut since): (Option<Expr>, i64) = (None, 0);
+        while !self.is("}") {
+            let (name, span) = self.name("a constant")?;
+            if self.take("=") {
+                (written, since) = (Some(self.assignment()?), 0);
+            }
+            let value = match written.clone() {
+                None => number(since, span),
+                Some(value) if since == 0 => value,
+                Some(value) => {
+                    let below = value.depth;
+                    let sum = ExprKind::Binary(Binary::Add, Box::new(value), Box::new(number(since, span)));
+                    self.expr_of(sum, span, below)?
+                }
+            };
+            since += 1;
+            let storage = Storage { constant: true, ..Storage::default() };
+            let declared = Declarator { name, span, ty: int(span, true), sizes: vec![], init: Some(value) };
+            self.file.globals.push((storage, declared));
+            if !self.take(",") {
+                break;
+            }
+        }
+        self.expect("}", "after the constants of an enum")
+    }
+}

@@ -1,0 +1,138 @@
+//! What a run of a CUDA kernel finds, by its line; and files around a kernel that must not matter to it.
+
+use bornite_ir::interp::run;
+use bornite_ir::{Arg, Scalar, Value, peek, poke};
+use bornite_lang::Request;
+use bornite_lang::cuda::Module;
+
+/// Runs the kernel `k` of a text over 64 numbers `0, 1, …` in blocks of so many threads; what is in them afterwards, or what
+/// is found, with its line.
+fn outcome(text: &str, threads: u32) -> Result<Vec<i64>, String> {
+    let module = Module::parse("k.cu", text).map_err(|errors| errors.to_string())?;
+    let request = Request::new([2, 1, 1], [threads, 1, 1]).length("x", 64);
+    let lowered = module.kernel("k", &request).map_err(|errors| errors.to_string())?;
+    let scalar = lowered.kernel.params[0].ty.as_scalar().unwrap_or(Scalar::I32);
+    let mut words = vec![0u64; 64];
+    (0..64).for_each(|n| poke(&mut words, n * scalar.bytes(), Value::from_f64(scalar, n as f64)));
+    match run(&lowered.kernel, &mut [Arg::Write(&mut words)]) {
+        Ok(()) => Ok((0..64).map(|n| peek(&words, n * scalar.bytes(), scalar).as_f64() as i64).collect()),
+        Err(fault) => Err(format!("line {}: {}", lowered.line_of(&fault).unwrap_or(0), fault.kind)),
+    }
+}
+
+#[test]
+fn what_is_found() {
+    let cases: &[(&str, u32, &str)] = &[
+        (
+            "__constant__ int C[2][3] = {{1, 2, 3}, {4, 5, 6}};\n__global__ void k(int* x) {\n  int i = threadIdx.x;\n  x[i] = C[0][i];\n}",
+            4,
+            "line 4: index 3 is outside 'C' of 3 elements",
+        ),
+        (
+            "const int D[4] = {1, 2, 3, 4};\n__global__ void k(int* x) {\n  x[threadIdx.x] = D[threadIdx.x];\n}",
+            5,
+            "line 3: index 4 is outside 'D' of 4 elements",
+        ),
+        (
+            "__device__ const int D[4] = {1, 2, 3, 4};\n__device__ int f(int i) {\n  return D[i - 1];\n}\n__global__ void k(int* x) {\n  x[0] = f(threadIdx.x);\n}",
+            2,
+            "line 3: index -1 is outside 'D' of 4 elements",
+        ),
+        (
+            "__global__ void k(int* x) {\n  int a[3] = {1, 2, 3};\n  a[threadIdx.x] = 5;\n  x[blockIdx.x * 8 + threadIdx.x] = a[0];\n}",
+            4,
+            "line 3: index 3 is outside 'a' of 3 elements",
+        ),
+        (
+            "#include <cassert>\n__global__ void k(int* x) {\n  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  assert(x[i] < 5 && \"small\");\n  x[i] = 1;\n}",
+            8,
+            "line 4: 'x[i] < 5' does not hold, in thread [5, 0, 0] of block [0, 0, 0]",
+        ),
+        (
+            "__global__ void k(int* x) {\n  int v = x[threadIdx.x];\n  v += __shfl_xor_sync(0xffffffff, v, 16);\n  x[threadIdx.x] = v;\n}",
+            48,
+            "line 3: 16 of 32 threads of a warp take part in a shuffle",
+        ),
+        // A plain read beside updates is a race, unless it is the guess of a loop of exchanges.
+        (
+            "__global__ void k(unsigned* x) {\n  atomicAdd(&x[0], 1u);\n  x[1 + blockIdx.x * 32 + threadIdx.x % 31] =\n    x[0];\n}",
+            2,
+            "line 4: race on 'x[0]'",
+        ),
+        (
+            "__global__ void k(unsigned* x) {\n  unsigned old = x[0], assumed;\n  do { assumed = old; old = atomicCAS(&x[0], assumed, old + 1); } while (assumed != old);\n}",
+            2,
+            "line 3: race on 'x[0]'",
+        ),
+    ];
+    for (text, threads, expected) in cases {
+        let found = outcome(text, *threads).expect_err(text);
+        assert!(found.starts_with(expected), "{text}\nexpected: {expected}\nfound: {found}");
+    }
+}
+
+#[test]
+fn updates_by_exchange() {
+    let guide = |ty: &str, word: &str, to: &str, back: &str| {
+        format!(
+            "__device__ {ty} add({ty}* address, {ty} val) {{
+                {word}* bits = ({word}*)address;
+                {word} old = *bits, assumed;
+                do {{
+                    assumed = old;
+                    old = atomicCAS(bits, assumed, {to}(val + {back}(assumed)));
+                }} while (assumed != old);
+                return {back}(old);
+            }}
+            __global__ void k({ty}* x) {{ add(x, x[blockIdx.x * 16 + threadIdx.x + 1]); }}"
+        )
+    };
+    let double = guide("double", "unsigned long long int", "__double_as_longlong", "__longlong_as_double");
+    let single = guide("float", "int", "__float_as_int", "__int_as_float");
+    let plain = "__device__ unsigned most(unsigned* a, unsigned v) {
+            unsigned old = *a, assumed;
+            do { assumed = old; old = atomicCAS(a, assumed, max(v, assumed)); } while (assumed != old);
+            return old;
+        }
+        __global__ void k(unsigned* x) { most(x, x[blockIdx.x * 16 + threadIdx.x + 1]); }";
+    let exchanged = "__global__ void k(float* x) {
+            int old = atomicExch((int*)x, __float_as_int(7.0f));
+            if (threadIdx.x == 0) x[1 + blockIdx.x] = __int_as_float(old);
+        }";
+    for (text, threads, first) in [(&double[..], 16, 528), (&single, 16, 528), (plain, 16, 32), (exchanged, 1, 7)] {
+        assert_eq!(outcome(text, threads).map(|x| x[0]), Ok(first), "{text}");
+    }
+}
+
+/// Files whose kernel `k` adds 1 to each number.
+#[test]
+fn host_code_is_skipped() {
+    let kernel = "__global__ void k(int* x) { x[blockIdx.x * blockDim.x + threadIdx.x] += 1; }\n";
+    let around: &[(&str, &str)] = &[
+        (
+            "#define CHECK(call) do { cudaError_t e = (call); if (e != cudaSuccess) { fprintf(stderr, \"%s %d\", #call, __LINE__); exit(1); } } while (0)\n#define GLUE(a, b) a##b\n#define LOG(...) fprintf(stderr, __VA_ARGS__)\n",
+            "int main() { int* d; CHECK(cudaMalloc(&d, 4)); LOG(\"x %d\", 3); int GLUE(a, b) = 1; k<<<1, 1>>>(d); }\n",
+        ),
+        (
+            "class Timer { public: Timer() : t0(0) {} double stop() { return 0; } private: double t0; };\nstruct Opt { std::string name; int n = 5; std::vector<int> v; void parse(int argc, char** argv); };\nstruct GpuTimer { cudaEvent_t start; cudaEvent_t stop; };\nunion Word { int i; float f; };\nenum class Level { Low, High };\n",
+            "int main() { Timer t; auto f = [&](int a) { return a + 1; }; return f(1); }\n",
+        ),
+        (
+            "using F = std::function<void(int)>; typedef void (*fn)(int); const std::string name = \"x\"; static std::map<int, int> cache = {{1, 2}, {3, 4}};\ntemplate <typename T = float> T sum(const std::vector<T>& v) { T s = 0; for (auto x : v) s += x; return s; }\ntemplate <typename T> class Stack { T* all; public: void push(T x) {} };\n",
+            "template class Stack<int>;\nnamespace fs = std::filesystem;\n",
+        ),
+        (
+            "const char* source = R\"(__global__ void inner(float* y) { y[0] = undefined; })\";\n",
+            "const char* other = R\"end()\")end\";\n",
+        ),
+        (
+            "\u{feff}#include <vector>\n",
+            "extern \"C\" { void f(int); }\nnamespace a::b { inline namespace c { int g(); } }\n",
+        ),
+    ];
+    for (before, after) in around {
+        let text = format!("{before}{kernel}{after}");
+        let expected: Vec<i64> = (1..=64).collect();
+        assert_eq!(outcome(&text, 32), Ok(expected), "{text}");
+    }
+}
