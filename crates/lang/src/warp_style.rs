@@ -6,7 +6,8 @@
 use std::fmt::Write;
 
 use bornite_ir::{
-    Algebra, Args, Check, Code, Expr, ExprId, Extent, Kernel, Op, PrintPiece, Scalar, Stmt, Type, Value, View, print_pieces,
+    Algebra, Args, Check, Code, Expr, ExprId, Extent, Kernel, Op, PrintPiece, Scalar, Stmt, Type, Value, View,
+    print_pieces,
 };
 
 use crate::{Given, Lowered};

@@ -59,7 +59,7 @@ pub fn kernels() -> Vec<Kernel> {
         b.simple(stmt);
     }
     b.simple(Stmt::Check(Check::Holds { condition: yes, claim: "x[i] < 5, always".into() }));
-    let index = b.constant(Value::int(Scalar::I32, 2));
+    let index = b.constant(Value::int(Scalar::I64, 2));
     b.simple(Stmt::Check(Check::Within { index, len: 1 << 40, of: "table".into() }));
     kernels.push(b.finish().unwrap());
     kernels.push(composites());
