@@ -265,7 +265,13 @@ fn limits_hold() {
     let values: String =
         (0..40).map(|n| format!("__device__ int f{}(int x) {{ return f{n}(x) + f{n}(x); }}\n", n + 1)).collect();
     let macros: String = (0..60).map(|n| format!("#define M{} M{n} M{n}\n", n + 1)).collect();
+    let nothing: String = (0..60).map(|n| format!("#define N{} N{n} N{n}\n", n + 1)).collect();
     let texts = [
+        format!("#define M(x) x\n{}", kernel(&format!("x[0] = {}1{};", "M(".repeat(20_000), ")".repeat(20_000)))),
+        format!("#define N0\n{nothing}{}", kernel("x[0] = 1 N60;")),
+        format!("#define N0\n{nothing}#if N60\n#endif\n{}", kernel("x[0] = 1;")),
+        format!("#define M(x) {}\n{}", "x ".repeat(200_000), kernel(&"M() ".repeat(100_000))),
+        format!("#define M(x) {}\n{}", "x ".repeat(200_000), kernel(&"M ".repeat(100_000))),
         kernel(&format!("x[0] = {}1{};", "(".repeat(20_000), ")".repeat(20_000))),
         kernel(&format!("x[0] = {}1;", "-".repeat(20_000))),
         kernel(&format!("x[0] = 1{};", " + 1".repeat(50_000))),
@@ -295,6 +301,31 @@ fn limits_hold() {
         "struct S { ".repeat(50_000),
     ];
     quick(&texts, read_cuda);
+}
+
+/// Macros as deep as they may be, and deeper.
+#[test]
+fn macros_are_judged() {
+    let calls = |depth: usize| format!("x[0] = {}1{};", "M(".repeat(depth), ")".repeat(depth));
+    let chain = |depth: usize| -> String { (0..depth).map(|n| format!("#define N{} N{n} N{n}\n", n + 1)).collect() };
+    let cases = [
+        ("#define M(x) x".to_owned(), calls(60), None),
+        ("#define M(x) x".to_owned(), calls(70), Some("macros are nested more than 64 deep")),
+        ("#define M(x) x".to_owned(), "x[0] = M(M(1)); ".repeat(500), None),
+        (format!("#define N0\n{}", chain(12)), "x[0] = 1 N12;".to_owned(), None),
+        (format!("#define N0\n{}", chain(44)), "x[0] = 1 N44;".to_owned(), Some("macros make this file too large")),
+    ];
+    for (macros, body, wanted) in cases {
+        let text = format!("{macros}\n__global__ void k(int* x) {{ {body} }}");
+        let said = cuda::Module::parse("k.cu", &text).map(|_| ()).map_err(|errors| errors.to_string());
+        let right = match (&said, wanted) {
+            (Ok(()), None) => true,
+            (Err(said), Some(wanted)) => said.contains(wanted),
+            _ => false,
+        };
+        let head: String = text.chars().take(60).collect();
+        assert!(right, "{head}: {wanted:?} is expected, {said:?} is said");
+    }
 }
 
 fn quick(texts: &[String], read: fn(&str) -> usize) {

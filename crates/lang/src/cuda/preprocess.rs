@@ -6,7 +6,9 @@ use super::lex::{Kind, Names, Symbol, Token, Wrong};
 
 /// Tokens of a file after all macros; more are refused, so that no macro fills the memory.
 pub const MAX_TOKENS: usize = 400_000;
-/// Macros within macros.
+/// Tokens of macros that are read for them: macros may stand for nothing, and none of their tokens be left.
+const MAX_READ: usize = 10 * MAX_TOKENS;
+/// Macros within macros, and calls within the arguments of calls.
 const MAX_DEPTH: usize = 64;
 
 #[derive(Clone)]
@@ -23,6 +25,10 @@ pub struct Preprocessor<'a> {
     macros: HashMap<Symbol, Macro>,
     wrong: &'a mut Vec<Wrong>,
     full: bool,
+    /// Tokens of macros that were read.
+    read: usize,
+    /// Calls of macros around, whose arguments are being read.
+    calls: usize,
 }
 
 /// A condition around: whether its part is read, whether one was already, whether that around it is.
@@ -37,7 +43,7 @@ pub fn preprocess(text: &str, tokens: Vec<Token>, names: &mut Names, wrong: &mut
     if tokens.iter().all(|token| token.kind != Kind::Sign("#")) {
         return tokens;
     }
-    let mut p = Preprocessor { names, macros: HashMap::new(), wrong, full: false };
+    let mut p = Preprocessor { names, macros: HashMap::new(), wrong, full: false, read: 0, calls: 0 };
     p.file(text, &tokens)
 }
 
@@ -173,11 +179,15 @@ impl Preprocessor<'_> {
                 out.push(token);
                 continue;
             };
-            if out.len() > MAX_TOKENS || active.len() > MAX_DEPTH {
-                if !std::mem::replace(&mut self.full, true) {
-                    self.fail(&token, "macros make this file too large", None);
-                }
-                return;
+            self.read += 1 + found.body.len();
+            if out.len() > MAX_TOKENS || self.read > MAX_READ {
+                self.full = true;
+                return self.fail(&token, "macros make this file too large", None);
+            }
+            if active.len() + self.calls > MAX_DEPTH {
+                self.full = true;
+                let what = format!("macros are nested more than {MAX_DEPTH} deep");
+                return self.fail(&token, what, Some("write out some of them"));
             }
             let Macro { params, mut body, unusable } = found.clone();
             if unusable {
@@ -206,6 +216,7 @@ impl Preprocessor<'_> {
                     self.fail(&token, what, None);
                     continue;
                 }
+                self.calls += 1;
                 let args: Vec<Vec<Token>> = (args.iter())
                     .map(|arg| {
                         let mut expanded = vec![];
@@ -213,6 +224,10 @@ impl Preprocessor<'_> {
                         expanded
                     })
                     .collect();
+                self.calls -= 1;
+                if self.full {
+                    return;
+                }
                 let mut filled = vec![];
                 for token in body {
                     let place = match token.kind {
@@ -228,6 +243,7 @@ impl Preprocessor<'_> {
                         return self.fail(&token, "macros make this file too large", None);
                     }
                 }
+                self.read += filled.len();
                 body = filled;
             }
             // What a macro stands for is shown where it is used.
