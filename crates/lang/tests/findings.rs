@@ -8,9 +8,13 @@ use bornite_lang::cuda::Module;
 /// Runs the kernel `k` of a text over 64 numbers `0, 1, …` in blocks of so many threads; what is in them afterwards, or what
 /// is found, with its line.
 fn outcome(text: &str, threads: u32) -> Result<Vec<i64>, String> {
+    outcome_of(text, "k", threads)
+}
+
+fn outcome_of(text: &str, name: &str, threads: u32) -> Result<Vec<i64>, String> {
     let module = Module::parse("k.cu", text).map_err(|errors| errors.to_string())?;
     let request = Request::new([2, 1, 1], [threads, 1, 1]).length("x", 64);
-    let lowered = module.kernel("k", &request).map_err(|errors| errors.to_string())?;
+    let lowered = module.kernel(name, &request).map_err(|errors| errors.to_string())?;
     let scalar = lowered.kernel.params[0].ty.as_scalar().unwrap_or(Scalar::I32);
     let mut words = vec![0u64; 64];
     (0..64).for_each(|n| poke(&mut words, n * scalar.bytes(), Value::from_f64(scalar, n as f64)));
@@ -102,6 +106,35 @@ fn updates_by_exchange() {
     for (text, threads, first) in [(&double[..], 16, 528), (&single, 16, 528), (plain, 16, 32), (exchanged, 1, 7)] {
         assert_eq!(outcome(text, threads).map(|x| x[0]), Ok(first), "{text}");
     }
+}
+
+/// Arguments of templates become what the parameter is, also where a compiler refuses to narrow them.
+#[test]
+fn template_arguments_are_converted() {
+    let cases: &[(&str, &str, i64)] = &[
+        ("template<unsigned N> __device__ int f(int x) { return N < x; }", "f<-1>(5)", 0),
+        ("template<unsigned N> __device__ int f(int x) { return x < N; }", "f<-1>(5)", 1),
+        ("template<bool N> __device__ int f(int x) { return N + x; }", "f<7>(10)", 11),
+        ("template<bool N = 7> __device__ int f(int x) { return N + x; }", "f(10)", 11),
+        ("template<unsigned char N> __device__ int f(int x) { return N + x; }", "f<259>(10)", 13),
+    ];
+    for (function, call, expected) in cases {
+        let text = format!("{function}\n__global__ void k(int* x) {{ if (blockIdx.x == 0) x[0] = {call}; }}");
+        assert_eq!(outcome(&text, 1).map(|x| x[0]), Ok(*expected), "{text}");
+    }
+    let kernels: &[(&str, &str, &str, i64)] = &[
+        ("long long N", "N / 1000", "k<5000000000>", 5_000_000),
+        ("unsigned long long N", "N >> 60", "k<18446744073709551615>", 15),
+        ("bool N", "N + 10", "k<7>", 11),
+        ("class T, T N", "N / 2", "k<unsigned, 4000000000>", 2_000_000_000),
+        ("class T, T N = 200", "N", "k<signed char>", -56),
+    ];
+    for (params, value, name, expected) in kernels {
+        let text = format!("template<{params}> __global__ void k(int* x) {{ if (blockIdx.x == 0) x[0] = {value}; }}");
+        assert_eq!(outcome_of(&text, name, 1).map(|x| x[0]), Ok(*expected), "{text}");
+    }
+    let refused = outcome_of("struct S { int a; };\ntemplate<S N> __global__ void k(int* x) { x[0] = 1; }", "k<1>", 1);
+    assert!(refused.as_ref().is_err_and(|said| said.contains("no type and no integer")), "{refused:?}");
 }
 
 /// Files whose kernel `k` adds 1 to each number.

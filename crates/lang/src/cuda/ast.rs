@@ -182,9 +182,15 @@ pub struct Case {
 #[derive(Clone, PartialEq, Debug)]
 pub struct TemplateParam {
     pub name: Symbol,
-    /// Whether it is a type; otherwise an integer.
-    pub is_type: bool,
+    /// The type of an integer; `None` if the parameter is a type.
+    pub integer: Option<TypeName>,
     pub default: Option<TemplateArg>,
+}
+
+impl TemplateParam {
+    pub fn is_type(&self) -> bool {
+        self.integer.is_none()
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]

@@ -180,20 +180,20 @@ impl Module {
                 );
                 return Err(self.error(what, Some(function)));
             };
-            let made = if param.is_type {
+            let made = if param.is_type() {
                 scalar_named(&text).map(|ty| Bound::Type(CType::Value(ty)))
             } else {
                 let number = match text.as_str() {
                     "true" => Some(1),
                     "false" => Some(0),
-                    text => text.parse::<i64>().ok(),
+                    text => text.parse().ok().or_else(|| text.parse::<u64>().ok().map(|value| value as i64)),
                 };
-                number.map(|value| Bound::Value(Value::int(Scalar::I32, value)))
+                number.map(|value| Bound::Value(Value::int(Scalar::I64, value)))
             };
             match made {
                 Some(made) => bound.push(Some(made)),
                 None => {
-                    let kind = if param.is_type { "a type such as float" } else { "an integer" };
+                    let kind = if param.is_type() { "a type such as float" } else { "an integer" };
                     let what = format!(
                         "template parameter '{}' of '{name}' is {kind}, not '{text}'",
                         self.names.text(param.name)
@@ -208,7 +208,7 @@ impl Module {
 
 /// Template arguments that could be meant.
 fn example(function: &Function) -> String {
-    let all: Vec<&str> = function.templates.iter().map(|param| if param.is_type { "float" } else { "32" }).collect();
+    let all: Vec<&str> = function.templates.iter().map(|param| if param.is_type() { "float" } else { "32" }).collect();
     all.join(", ")
 }
 

@@ -206,3 +206,54 @@ __device__ int views(int* x, int n) {
     floats[0] = 1.5f;
     return bits + x[1] + x[3] + unnamed(x[4], 1);
 }
+typedef int Cell;
+typedef Cell Alias;
+struct Boxed { Cell a; };
+__device__ void cut(float* x) { Cell a = (Cell)x[0]; x[0] = a; }
+__device__ void put(float* x, Cell v) { x[0] = v; }
+__device__ Cell same(Cell x) { return x; }
+template <typename T> __device__ int weight(Many<T, 2> m) { return m.used * 3; }
+__device__ int weight(int x) { return x; }
+template <typename Cell> __device__ int from_template(Cell x) {
+    float y[1], z[1];
+    y[0] = x;
+    cut(y);
+    put(z, x);
+    Boxed b;
+    b.a = x;
+    Alias c = x;
+    Cell own = x;
+    return (int)(y[0] * 8) + (int)(z[0] * 16) + (int)(b.a * 32) + (int)(c * 64) + (int)(same(x) * 128) + (int)(own * 256);
+}
+__device__ int callees(int* x, int n) {
+    Many<long long, 2> m = {{1, 2}, x[1]};
+    return from_template(x[0] * 0.37f) + weight(m) + weight(x[2]) + total<int, 2>({{x[3], x[4]}, 3});
+}
+const int SPECIAL = 4;
+template <int N> __device__ int which() { return N; }
+template <> __device__ int which<SPECIAL>() { return 1000; }
+template <int N> __device__ int only();
+template <> __device__ int only<SPECIAL>() { return 7; }
+template <> __device__ int only<2>() { return 9; }
+template <int SPECIAL> __device__ int asks() { return which<SPECIAL>() * 10 + which<4>() + only<SPECIAL>() * 5 + only<4>(); }
+template <typename T> struct Nest { T in; };
+template <typename T = Nest<Nest<Nest<int>>>> __device__ int innermost(T x) { return x.in.in.in; }
+__device__ int specials(int* x, int n) {
+    Nest<Nest<Nest<int>>> deep;
+    deep.in.in.in = x[0];
+    return asks<2>() + asks<4>() * 3 + innermost(deep);
+}
+template <unsigned N> __device__ int below(int x) { return x < N; }
+template <long long N> __device__ long long wide() { return N; }
+template <typename T, T N = 7> __device__ int typed() { return N / 3; }
+template <Mode M> __device__ int moded() { return M * 2; }
+template <bool B> __device__ int flagged() { return B + 10; }
+template <> __device__ int flagged<true>() { return 5; }
+template <unsigned N> struct Sized { int all[N]; };
+template <unsigned N> __device__ int last(Sized<N> s, int x) { return s.all[N - 1] + (x - 50 < N - 1); }
+__device__ int typed_arguments(int* x, int n) {
+    Sized<3> s = {{1, 2, x[2]}};
+    int sum = below<4000000000u>(x[0]) + 2 * below<10>(x[1]) + (int)(wide<5000000000>() / 1000) + (int)wide<-3>();
+    sum += typed<unsigned, 4000000000u>() + typed<int>() + typed<signed char, -100>() + moded<THIRD>();
+    return sum + flagged<true>() + flagged<false>() * 100 + last(s, x[3]);
+}

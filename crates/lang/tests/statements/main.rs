@@ -8,7 +8,7 @@ use bornite_lang::Request;
 use bornite_lang::cuda::Module;
 
 const FUNCTIONS: &str = include_str!("functions.h");
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 20] = [
     "falls_through",
     "continues",
     "nested_returns",
@@ -26,6 +26,9 @@ const NAMES: [&str; 17] = [
     "spaces",
     "literals",
     "views",
+    "callees",
+    "specials",
+    "typed_arguments",
 ];
 const CALLS: usize = 30;
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{FunctionId, Scalar, Type, Value};
+use bornite_ir::{FunctionId, Type};
 
 use super::place::Operand;
 use super::{Binding, Bound, Code, Done, Failed, Lower, builtin, names, scan};
@@ -47,7 +47,7 @@ impl<'m> Lower<'m> {
         for (n, arg) in args.iter().enumerate() {
             let reference = all.iter().any(|f| m.file.functions[*f].params[n].ty.reference);
             let operand = match &arg.kind {
-                ExprKind::Braces(_) => Operand::Tree(self.braced(first, n, arg)?),
+                ExprKind::Braces(_) => Operand::Tree(self.braced(first, templates, n, arg)?),
                 _ => self.operand(arg)?,
             };
             operands.push(match operand {
@@ -99,7 +99,7 @@ impl<'m> Lower<'m> {
             };
             let mut alike = special.len() >= templates.len();
             for (a, b) in special.iter().zip(templates) {
-                let (a, b) = (self.plain_arg(a)?, self.plain_arg(b)?);
+                let (a, b) = (self.in_file(&[], &[], |lower| lower.plain_arg(a))?, self.plain_arg(b)?);
                 alike &= a == b;
             }
             if alike {
@@ -112,25 +112,24 @@ impl<'m> Lower<'m> {
     fn plain_arg(&mut self, arg: &'m TemplateArg) -> Done<Bound> {
         Ok(match arg {
             TemplateArg::Type(ty) => Bound::Type(self.c_type(ty)?),
-            TemplateArg::Value(value) => {
-                Bound::Value(Value::int(Scalar::I32, self.constant_int(value, "a template argument")?))
-            }
+            TemplateArg::Value(value) => Bound::Value(self.template_value(value)?),
         })
     }
 
     /// An argument that a call leaves out: it sees the names of the file, not those around the call.
     fn by_default(&mut self, function: &'m Function, bound: &[Bound], default: &'m Expr) -> Done<Operand> {
-        let (mark, base) = (self.scope.len(), self.base);
-        self.base = mark;
-        self.bind_templates(&function.templates, bound);
-        let value = self.rvalue(default);
-        self.scope.truncate(mark);
-        self.base = base;
+        let value = self.in_file(&function.templates, bound, |lower| lower.rvalue(default));
         Ok(Operand::Tree(value?))
     }
 
-    fn braced(&mut self, function: usize, n: usize, arg: &'m Expr) -> Done<Tree> {
-        match self.c_type(&self.m.file.functions[function].params[n].ty)? {
+    fn braced(&mut self, function: usize, written: &'m [TemplateArg], n: usize, arg: &'m Expr) -> Done<Tree> {
+        let function = &self.m.file.functions[function];
+        let given = match &function.templates[..] {
+            [] => vec![],
+            templates => self.template_args(templates, written, function.name, arg.span)?,
+        };
+        let bound: Vec<Bound> = given.into_iter().map_while(|given| given).collect();
+        match self.in_file(&function.templates, &bound, |lower| lower.c_type(&function.params[n].ty))? {
             CType::Value(ty) => self.initial(arg, ty),
             _ => self.refuse(arg.span, "a list in braces here", ""),
         }
@@ -151,12 +150,23 @@ impl<'m> Lower<'m> {
                 let generic = lower.m.file.functions[n].templates.iter().any(|t| param.ty.base == Base::Named(t.name));
                 if generic {
                     score += 1;
-                } else if let Ok(ty) = lower.c_type(&param.ty) {
-                    score += match (ty, found) {
-                        (a, b) if a == b => 3,
-                        (CType::Value(a), CType::Value(b)) if a.as_scalar().is_some() == b.as_scalar().is_some() => 1,
-                        _ => -100,
-                    };
+                    continue;
+                }
+                // A type of template parameters, which are not known yet, is no mistake.
+                let errors = lower.errors.len();
+                match lower.in_file(&[], &[], |lower| lower.c_type(&param.ty)) {
+                    Ok(ty) => {
+                        score += match (ty, found) {
+                            (a, b) if a == b => 3,
+                            (CType::Value(a), CType::Value(b))
+                                if a.as_scalar().is_some() == b.as_scalar().is_some() =>
+                            {
+                                1
+                            }
+                            _ => -100,
+                        }
+                    }
+                    Err(_) => lower.errors.truncate(errors),
                 }
             }
             score
@@ -169,22 +179,20 @@ impl<'m> Lower<'m> {
     /// Parameter types and result of an instance of a function of values.
     fn signature(&mut self, n: usize, bound: &[Bound]) -> Done<(Vec<Type>, Type)> {
         let function = &self.m.file.functions[n];
-        let mark = self.scope.len();
-        self.bind_templates(&function.templates, bound);
-        let mut types = vec![];
-        let mut failed = false;
-        for param in &function.params {
-            match self.c_type(&param.ty) {
-                Ok(CType::Value(ty)) => types.push(ty),
-                _ => failed = true,
+        self.in_file(&function.templates, bound, |lower| {
+            let mut types = vec![];
+            let mut failed = false;
+            for param in &function.params {
+                match lower.c_type(&param.ty) {
+                    Ok(CType::Value(ty)) => types.push(ty),
+                    _ => failed = true,
+                }
             }
-        }
-        let result = self.c_type(&function.result);
-        self.scope.truncate(mark);
-        match result {
-            Ok(CType::Value(result)) if !failed => Ok((types, result)),
-            _ => Err(Failed),
-        }
+            match lower.c_type(&function.result) {
+                Ok(CType::Value(result)) if !failed => Ok((types, result)),
+                _ => Err(Failed),
+            }
+        })
     }
 
     /// The functions and structs of a printed text, all in its order.

@@ -37,10 +37,7 @@ impl<'m> Lower<'m> {
         // Against constants that name themselves.
         self.globals.push((name, Binding::Poison));
         let at = self.globals.len() - 1;
-        let base = std::mem::replace(&mut self.base, self.scope.len());
-        let made = self.declared_global(declared, *storage, span);
-        self.base = base;
-        let binding = made?;
+        let binding = self.in_file(&[], &[], |lower| lower.declared_global(declared, *storage, span))?;
         self.globals[at].1 = binding.clone();
         Ok(Some(binding))
     }
@@ -143,7 +140,7 @@ impl<'m> Lower<'m> {
     }
 
     fn named_type(&mut self, symbol: Symbol, span: Span) -> Done<CType> {
-        let bound = self.scope.iter().rev().find_map(|(found, binding)| match binding {
+        let bound = self.scope[self.base..].iter().rev().find_map(|(found, binding)| match binding {
             Binding::Type(ty) if *found == symbol => Some(*ty),
             _ => None,
         });
@@ -156,7 +153,7 @@ impl<'m> Lower<'m> {
                 return self.refuse(span, "an alias of itself", "");
             }
             self.alias_depth += 1;
-            let ty = self.c_type(alias);
+            let ty = self.in_file(&[], &[], |lower| lower.c_type(alias));
             self.alias_depth -= 1;
             return ty;
         }
@@ -183,10 +180,7 @@ impl<'m> Lower<'m> {
             return self.refuse(item.span, "a struct that contains itself", "");
         }
         self.making_structs.push(n);
-        let mark = self.scope.len();
-        self.bind_templates(&item.templates, bound);
-        let fields = self.fields(n);
-        self.scope.truncate(mark);
+        let fields = self.in_file(&item.templates, bound, |lower| lower.fields(n));
         self.making_structs.pop();
         let fields = fields?;
         let fields: Vec<(&str, Type)> = fields.iter().map(|(name, ty)| (name.as_str(), *ty)).collect();
@@ -199,7 +193,8 @@ impl<'m> Lower<'m> {
             return self.refuse(item.span, what, "keep it in an array");
         }
         if let Some(align) = &item.align {
-            let (bytes, align) = (ty.bytes(self.w.b.structs()) as i64, self.constant_int(align, "an alignment")?);
+            let align = self.in_file(&item.templates, bound, |lower| lower.constant_int(align, "an alignment"))?;
+            let bytes = ty.bytes(self.w.b.structs()) as i64;
             if align < 1 || bytes % align != 0 {
                 let what = format!("a struct of {bytes} bytes aligned to {align}");
                 return self.refuse(item.span, what, "add fields until its size is a multiple");
@@ -246,6 +241,22 @@ impl<'m> Lower<'m> {
         let at = self.m.file.structs[*item].fields.iter().position(|field| field.name == name)?;
         let Type::Struct(id) = ty else { return None };
         Some((at as u32, self.w.b.structs()[id.0 as usize].fields[at].ty))
+    }
+
+    /// What is made where only the file's names are seen, and a template's parameters: those of a caller are its own.
+    pub(super) fn in_file<T>(
+        &mut self,
+        templates: &'m [TemplateParam],
+        bound: &[Bound],
+        make: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let (mark, base) = (self.scope.len(), self.base);
+        self.base = mark;
+        self.bind_templates(templates, bound);
+        let made = make(self);
+        self.scope.truncate(mark);
+        self.base = base;
+        made
     }
 
     pub(super) fn bind_templates(&mut self, templates: &'m [TemplateParam], bound: &[Bound]) {

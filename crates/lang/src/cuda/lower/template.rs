@@ -5,7 +5,7 @@ use bornite_ir::{Scalar, Type, Value};
 use super::place::Operand;
 use super::{Bound, Done, Lower};
 use crate::Span;
-use crate::cuda::ast::{Base, Function, TemplateArg, TemplateParam, TypeName};
+use crate::cuda::ast::{Base, Expr, Function, TemplateArg, TemplateParam, TypeName};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 
@@ -13,16 +13,38 @@ impl<'m> Lower<'m> {
     /// One argument as it is written.
     fn template_arg(&mut self, param: &TemplateParam, arg: &'m TemplateArg, span: Span) -> Done<Bound> {
         match arg {
-            TemplateArg::Type(ty) if param.is_type => Ok(Bound::Type(self.c_type(ty)?)),
-            TemplateArg::Value(value) if !param.is_type => {
-                let value = self.constant_int(value, "a template argument")?;
-                Ok(Bound::Value(Value::int(Scalar::I32, value)))
-            }
+            TemplateArg::Type(ty) if param.is_type() => Ok(Bound::Type(self.c_type(ty)?)),
+            TemplateArg::Value(value) if !param.is_type() => Ok(Bound::Value(self.template_value(value)?)),
             _ => {
                 let what = format!("template parameter '{}' is of another kind", self.text(param.name));
                 self.fail(span, what, "a type for a number, or a number for a type", "")
             }
         }
+    }
+
+    /// A number as it is written: wide enough for whatever type its parameter has.
+    pub(super) fn template_value(&mut self, value: &'m Expr) -> Done<Value> {
+        Ok(Value::int(Scalar::I64, self.constant_int(value, "a template argument")?))
+    }
+
+    /// An argument as its parameter is declared, which may be by the arguments before it: `template <class T, T N>`.
+    fn as_declared(
+        &mut self,
+        templates: &'m [TemplateParam],
+        before: &[Bound],
+        param: &'m TemplateParam,
+        arg: Bound,
+    ) -> Done<Bound> {
+        let (Bound::Value(value), Some(ty)) = (arg, &param.integer) else { return Ok(arg) };
+        let scalar = match self.in_file(templates, before, |lower| lower.c_type(ty))? {
+            CType::Value(ty) => ty.as_scalar().filter(|scalar| !scalar.is_float()),
+            _ => None,
+        };
+        Ok(Bound::Value(match scalar {
+            Some(Scalar::Bool) => Value::int(Scalar::Bool, (value.as_i64() != 0) as i64),
+            Some(scalar) => Value::int(scalar, value.as_i64()),
+            None => return self.refuse(ty.span, "a template parameter that is no type and no integer", ""),
+        }))
     }
 
     /// Arguments as they are written; fewer than there are parameters may be.
@@ -60,20 +82,14 @@ impl<'m> Lower<'m> {
             let found = match (given.get(n).copied().flatten(), &param.default) {
                 (Some(given), _) => given,
                 (None, Some(default)) => {
-                    let (mark, base) = (self.scope.len(), self.base);
-                    self.base = mark;
-                    self.bind_templates(templates, &bound);
-                    let made = self.template_arg(param, default, span);
-                    self.scope.truncate(mark);
-                    self.base = base;
-                    made?
+                    self.in_file(templates, &bound, |lower| lower.template_arg(param, default, span))?
                 }
                 (None, None) => {
                     let what = format!("template parameter '{}' is not known", self.text(param.name));
                     return self.fail(span, what, "", "write it: 'name<float>(…)'");
                 }
             };
-            bound.push(found);
+            bound.push(self.as_declared(templates, &bound, param, found)?);
         }
         Ok(bound)
     }
@@ -112,7 +128,7 @@ impl<'m> Lower<'m> {
             return None;
         }
         match &ty.base {
-            Base::Named(name) if *name == param.name && param.is_type => Some(Bound::Type(CType::Value(found))),
+            Base::Named(name) if *name == param.name && param.is_type() => Some(Bound::Type(CType::Value(found))),
             // Pair<T> from Pair<float>.
             Base::Template(name, args) => {
                 let (item, bound, _) = self.structs.iter().find(|(_, _, ty)| *ty == found)?;
@@ -150,8 +166,12 @@ impl<'m> Lower<'m> {
         let m = self.m;
         for (n, function) in m.file.functions.iter().enumerate().filter(|(_, f)| f.name == primary.name) {
             let Some(special) = &function.special else { continue };
-            let given = self.template_args(&primary.templates, special, function.name, function.span)?;
-            if given.iter().zip(bound).all(|(given, bound)| given.as_ref().is_none_or(|given| given == bound)) {
+            let templates = &primary.templates;
+            let given =
+                self.in_file(&[], &[], |lower| lower.template_args(templates, special, function.name, function.span))?;
+            let all: Vec<Option<Bound>> =
+                given.iter().zip(bound).map(|(given, bound)| given.or(Some(*bound))).collect();
+            if self.with_defaults(templates, &all, function.span)? == bound {
                 return Ok(Some(n));
             }
         }

@@ -32,9 +32,7 @@ impl<'m> Lower<'m> {
             return self.recursive(function, span);
         }
         let mark = self.scope.len();
-        self.bind_templates(&function.templates, bound);
-        let types = self.write_out_types(function);
-        self.scope.truncate(mark);
+        let types = self.in_file(&function.templates, bound, |lower| lower.write_out_types(function));
         let (types, result) = types?;
         let assigned = Rc::new(scan::assigned(self.m, function));
         let mut bindings = vec![];

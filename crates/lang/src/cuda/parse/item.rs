@@ -110,7 +110,7 @@ impl Parser<'_> {
                 Kind::Sign(")" | "]" | "}") => depth = depth.saturating_sub(1),
                 Kind::Sign("<") if depth == 0 => angles += 1,
                 Kind::Sign(">") if depth == 0 => angles = angles.saturating_sub(1),
-                Kind::Sign(">>") if depth == 0 => angles = angles.saturating_sub(2),
+                Kind::Sign(sign @ (">>" | ">>>")) if depth == 0 => angles = angles.saturating_sub(sign.len()),
                 Kind::Sign(";") | Kind::End => return 0,
                 _ => {}
             }

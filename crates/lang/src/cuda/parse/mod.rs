@@ -58,9 +58,9 @@ pub struct Parser<'a> {
     declared: Vec<Vec<Symbol>>,
     /// Functions that are declared before they are defined, with their parameters.
     declared_only: Vec<(Symbol, Vec<Declarator>)>,
-    /// Whether a `>>` ends the template arguments being read, and whether its first half is read already.
+    /// Whether a `>>` ends the template arguments being read, and how much of the one here is read already.
     in_angles: bool,
-    half_read: bool,
+    angles_read: usize,
     pub errors: Vec<Diagnostic>,
     pub file: File,
 }
@@ -85,7 +85,7 @@ impl<'a> Parser<'a> {
             declared: vec![],
             declared_only: vec![],
             in_angles: false,
-            half_read: false,
+            angles_read: 0,
             errors: vec![],
             file: File::default(),
         }
@@ -114,6 +114,7 @@ impl<'a> Parser<'a> {
 
     fn advance(&mut self) {
         self.at = (self.at + 1).min(self.tokens.len() - 1);
+        self.angles_read = 0;
     }
 
     fn is(&self, sign: &str) -> bool {

@@ -31,8 +31,8 @@ impl Parser<'_> {
         self.expect("<", "after 'template'")?;
         let mut all = vec![];
         while !self.is(">") {
-            let is_type = matches!(self.kind(), Kind::Sign("typename" | "class"));
-            if is_type {
+            let mut integer = None;
+            if matches!(self.kind(), Kind::Sign("typename" | "class")) {
                 self.advance();
             } else {
                 let ty = self.base_type()?;
@@ -40,17 +40,18 @@ impl Parser<'_> {
                 {
                     return self.refuse(ty.span, "a template parameter that is no type and no integer", "");
                 }
+                integer = Some(ty);
             }
             if self.is("...") {
                 let span = self.span();
                 return self.refuse(span, "a template of any number of arguments", "");
             }
             let (name, _) = self.name("a template parameter")?;
-            if is_type {
+            if integer.is_none() {
                 self.types.insert(name);
             }
             let default = if self.take("=") { Some(self.template_arg()?) } else { None };
-            all.push(TemplateParam { name, is_type, default });
+            all.push(TemplateParam { name, integer, default });
             if !self.take(",") {
                 break;
             }
@@ -82,7 +83,7 @@ impl Parser<'_> {
     pub(super) fn template_args(&mut self) -> Parsed<Vec<TemplateArg>> {
         self.expect("<", "before template arguments")?;
         let mut all = vec![];
-        while !self.is(">") && !self.is(">>") {
+        while !matches!(self.kind(), Kind::Sign(">" | ">>" | ">>>")) {
             all.push(self.template_arg()?);
             if !self.take(",") {
                 break;
@@ -105,13 +106,11 @@ impl Parser<'_> {
         })
     }
 
-    /// `>`, or a half of `>>`.
+    /// `>`, or one of those in `>>` and `>>>`.
     fn close_angle(&mut self, after: &str) -> Parsed<()> {
-        if !self.is(">>") {
-            return self.expect(">", after);
-        }
-        self.half_read = !self.half_read;
-        if !self.half_read {
+        let Kind::Sign(sign @ (">>" | ">>>")) = self.kind() else { return self.expect(">", after) };
+        self.angles_read += 1;
+        if self.angles_read == sign.len() {
             self.advance();
         }
         Ok(())
