@@ -99,6 +99,10 @@ impl Conversion {
     /// Of what stands behind the `%`, without lengths.
     fn of(spec: &str) -> Option<Conversion> {
         let letter = spec.chars().last().filter(|c| "duxXocfFeEgG".contains(*c))?;
+        // Elsewhere it keeps points and zeros in ways of its own.
+        if spec.contains('#') && !"xX".contains(letter) {
+            return None;
+        }
         let flags = spec.len() - spec.trim_start_matches(['-', '+', ' ', '#', '0']).len();
         let (flags, numbers) = spec[..spec.len() - 1].split_at_checked(flags)?;
         let (width, precision) = match numbers.split_once('.') {
@@ -159,10 +163,13 @@ impl Conversion {
             }
             'd' => (self.signed(signed < 0), signed.unsigned_abs().to_string()),
             'u' => (String::new(), bits.to_string()),
-            'o' => (if self.marked { "0" } else { "" }.to_owned(), format!("{bits:o}")),
+            'o' => (String::new(), format!("{bits:o}")),
             'X' => (if self.marked && bits != 0 { "0X" } else { "" }.to_owned(), format!("{bits:X}")),
             _ => (if self.marked && bits != 0 { "0x" } else { "" }.to_owned(), format!("{bits:x}")),
         };
+        if bits == 0 && self.precision == Some(0) {
+            return (sign, String::new());
+        }
         let fill = self.precision.unwrap_or(1).saturating_sub(digits.len());
         (sign, "0".repeat(fill) + &digits)
     }
@@ -297,6 +304,7 @@ mod tests {
             ("%x", int(255), "ff"),
             ("%#06X", int(255), "0X00FF"),
             ("%o", int(-1), "37777777777"),
+            ("[%3.0d]", int(0), "[   ]"),
             ("%c%%", int(97), "a%"),
             ("%lld", Value::int(Scalar::I64, i64::MIN), "-9223372036854775808"),
             ("%llx", Value::int(Scalar::I64, -1), "ffffffffffffffff"),
@@ -326,6 +334,7 @@ mod tests {
             ("%d", &[]),
             ("", &[Scalar::I32]),
             ("%999d", &[Scalar::I32]),
+            ("%#g", &[Scalar::F32]),
             ("%", &[Scalar::I32]),
             ("%5.é", &[Scalar::I32]),
         ] {

@@ -351,6 +351,11 @@ fn limits_of_python_hold() {
     let arrays: String = (0..40)
         .map(|n| format!("@wp.func\ndef f{}(x: wp.array[int]):\n    return f{n}(x) + f{n}(x)\n\n", n + 1))
         .collect();
+    let types = (0..12).rev().fold("v12".to_owned(), |inner, n| {
+        let all = vec![format!("v{n}"); 8].join(", ");
+        format!("[{inner} for v{} in [tuple[{all}]]]", n + 1)
+    });
+    let types = format!("[{types} for v0 in [int]]");
     let constants: String = (0..200).map(|n| format!("C{} = C{n} + C{n}\n", n + 1)).collect();
     let texts = [
         line(format!("{}1{}", "(".repeat(20_000), ")".repeat(20_000))),
@@ -377,6 +382,22 @@ fn limits_of_python_hold() {
         ),
         format!("C0 = 1\n{constants}{}", kernel("    x[0] = C200\n")),
         format!("A = B\nB = A\n{}", kernel("    x[0] = A\n")),
+        format!(
+            "S = \"{}\"\nA = [S for i in range(60000)]\n{}",
+            "a".repeat(1 << 20),
+            kernel("    x[0] = wp.static(len(A))\n")
+        ),
+        format!(
+            "S = \"{}\"\nA = [S == S for i in range(60000)]\n{}",
+            "a".repeat(1 << 20),
+            kernel("    x[0] = wp.static(len(A))\n")
+        ),
+        format!("A = {types}\n{}", kernel("    x[0] = wp.static(len(A))\n")),
+        format!(
+            "x0 = 1\nA = [x0 for i in range(60000)]\n{}{}",
+            "x0 = 1\n".repeat(300_000),
+            kernel("    x[0] = wp.static(len(A))\n")
+        ),
         format!("{head}@wp.struct\nclass S:\n    s: S\n\n@wp.kernel\ndef k(s: S):\n    pass\n"),
         kernel(
             "    a = wp.zeros(shape=64, dtype=int)\n    for k in range(i):\n        for j in range(i):\n            a[k] = a[j] + a[i]\n",

@@ -144,7 +144,10 @@ pub fn execute(
         device => match on_device(job, device) {
             Ok(outcome) => Ok(outcome),
             // Machine code knows no lines; the interpreter does.
-            Err(bornite::Error::Fault(fault)) => Err(interpret(job, options(Order::Forward)).err().unwrap_or(fault)),
+            Err(bornite::Error::Fault(fault)) => {
+                let same = |found: &Fault| std::mem::discriminant(&found.kind) == std::mem::discriminant(&fault.kind);
+                Err(interpret(job, options(Order::Forward)).err().filter(same).unwrap_or(fault))
+            }
             Err(other) => return Err(other.into()),
         },
     };

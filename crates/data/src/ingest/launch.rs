@@ -16,9 +16,17 @@ pub(super) const BLOCK: [u32; 3] = [cuda::BLOCK, 1, 1];
 /// Statements of a launch before a kernel is taken for one that does not end.
 const MOST_STATEMENTS: u64 = 20_000_000;
 
+/// The longest launches along each dimension but the first.
+const MOST: [u64; 4] = [u64::MAX, 16, 7, 3];
+
+/// The extent of an array along a dimension that the launch does not have: as long as the first, but for arrays that would not fit
+/// memory.
+pub(super) fn beyond(first: u64, dimension: usize) -> u64 {
+    if dimension < 2 { first } else { first.min(MOST[dimension.min(3)]) }
+}
+
 /// Sizes of a launch. Along the other dimensions it is shorter, so that arrays as long as the first hold all indices.
 pub(super) fn dims(size: u64, rank: usize) -> Vec<u64> {
-    const MOST: [u64; 4] = [u64::MAX, 16, 7, 3];
     (0..rank).map(|k| if k == 0 { size } else { (size / (4 << k)).clamp(1, MOST[k]) }).collect()
 }
 

@@ -17,7 +17,7 @@ use bornite_ir::{Kernel, Launch, Scalar, Type};
 use bornite_lang::python::{Declared, Module};
 use bornite_lang::{Errors, Given, Lowered, Request};
 
-use launch::{SIZES, Seen, Text, dims};
+use launch::{SIZES, Seen, Text, beyond, dims};
 
 /// A kernel of a file.
 #[derive(Clone, Debug)]
@@ -129,7 +129,7 @@ fn checked(kernel: &Declaration<'_>, source: &str) -> Result<Texts, String> {
         for (name, given) in &open.params {
             if let Given::View(view) = given {
                 let rank = open.kernel.params[*view as usize].dims.len();
-                let extents: Vec<u64> = (0..rank).map(|k| dims.get(k).copied().unwrap_or(dims[0])).collect();
+                let extents: Vec<u64> = (0..rank).map(|k| dims.get(k).copied().unwrap_or(beyond(dims[0], k))).collect();
                 request = request.shape(name, &extents);
             }
         }

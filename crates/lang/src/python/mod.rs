@@ -223,7 +223,7 @@ impl Module {
         // Of several of a name, the last one counts.
         let is_it = |n: &u32| {
             let func = &program.functions[*n as usize];
-            let evaluator = fixed::Evaluator::new(&program, false, func.scope);
+            let evaluator = fixed::Evaluator::new(&program, false, func.scope).within_def(*n, func.scope);
             func.def.name.as_str() == plain && evaluator.holds(&func.under) != Some(false)
         };
         let found = { own }.find(is_it);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
 
 use ruff_python_ast::visitor::Visitor;
-use ruff_python_ast::{Expr, ExprCall, ExprList, ExprTuple, Operator, Stmt, StmtFunctionDef};
+use ruff_python_ast::{ExceptHandler, Expr, ExprCall, ExprList, ExprTuple, Operator, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::{File, module_path};
@@ -97,6 +97,8 @@ pub(crate) struct Scope<'a> {
     pub all_of_warp: bool,
     /// Names of a class are not seen by what stands in it.
     pub is_class: bool,
+    /// Whether members of the class that are not told are powers of two.
+    pub is_flag: bool,
 }
 
 /// Files, and what they declare.
@@ -116,9 +118,11 @@ pub(crate) struct Program<'a> {
     pub around: Option<&'a ExprCall>,
     /// Calls in each file by the name of what is called, where functions are around kernels.
     pub calls: Vec<Calls<'a>>,
-    /// The conditions and the number of loops around the statement that is read.
+    /// The conditions around the statement that is read, and why what it does is only known in a run, if that is so.
     pub under: Under<'a>,
-    pub loops: u32,
+    pub unsure: Vec<&'static str>,
+    /// What functions change of names around them: expressions, whether an attribute of a class, where, in which scope.
+    pub later: Vec<(&'a Expr, TextRange, usize)>,
 }
 
 /// Methods that change what they are called of.
@@ -146,6 +150,7 @@ impl<'a> Program<'a> {
         for (n, file) in files.iter().enumerate() {
             program.block(&file.suite, n);
         }
+        program.changed_later();
         let is_parameter = |item: &Item<'_>| matches!(item, Item::Values(all) if matches!(all.first(), Some(Given { value: Giving::Parameter(..), .. })));
         if program.scopes.iter().any(|scope| scope.names.values().any(is_parameter)) {
             program.calls = files.iter().map(|file| calls(&file.suite)).collect();
@@ -187,11 +192,13 @@ impl<'a> Program<'a> {
                     self.declare(scope, class.name.as_str(), Item::Struct(self.structs.len() as u32 - 1));
                 } else {
                     let inner = self.open(scope, true);
+                    self.scopes[inner].is_flag = class.bases().iter().any(is_flag);
                     self.declare(scope, class.name.as_str(), Item::Class(inner));
                     self.block(&class.body, inner);
                 }
             }
             Stmt::Assign(assign) => {
+                self.named_in(&assign.value, stmt.range(), scope);
                 for target in &assign.targets {
                     self.assign(target, Giving::Whole(&assign.value), stmt.range(), scope);
                 }
@@ -211,6 +218,7 @@ impl<'a> Program<'a> {
                 }
             }
             Stmt::Expr(alone) => {
+                self.named_in(&alone.value, stmt.range(), scope);
                 if let Expr::Call(call) = alone.value.as_ref()
                     && let Expr::Attribute(method) = call.func.as_ref()
                     && CHANGING.contains(&method.attr.as_str())
@@ -259,6 +267,7 @@ impl<'a> Program<'a> {
                 }
             }
             Stmt::If(branch) => {
+                self.named_in(&branch.test, stmt.range(), scope);
                 let before = self.under.len();
                 self.under.push((&branch.test, true));
                 self.block(&branch.body, scope);
@@ -272,23 +281,40 @@ impl<'a> Program<'a> {
                 self.under.truncate(before);
             }
             Stmt::Try(attempt) => {
+                let unsure = if attempt.handlers.is_empty() { None } else { Some("is assigned in a 'try'") };
+                self.unsure.extend(unsure);
                 self.block(&attempt.body, scope);
                 self.block(&attempt.orelse, scope);
+                for ExceptHandler::ExceptHandler(handler) in &attempt.handlers {
+                    self.values_of(&handler.body, scope);
+                }
+                self.unsure.truncate(self.unsure.len() - usize::from(unsure.is_some()));
                 self.block(&attempt.finalbody, scope);
             }
-            Stmt::With(with) => self.block(&with.body, scope),
+            Stmt::With(with) => {
+                for target in with.items.iter().filter_map(|item| item.optional_vars.as_deref()) {
+                    self.assign(target, Giving::Unknown("is assigned by 'with'"), stmt.range(), scope);
+                }
+                self.block(&with.body, scope);
+            }
             Stmt::For(each) => {
-                self.loops += 1;
+                self.unsure.push("is assigned in a loop");
                 self.assign(&each.target, Giving::Whole(&each.iter), stmt.range(), scope);
                 self.block(&each.body, scope);
-                self.loops -= 1;
                 self.block(&each.orelse, scope);
+                self.unsure.pop();
             }
             Stmt::While(each) => {
-                self.loops += 1;
+                self.named_in(&each.test, stmt.range(), scope);
+                self.unsure.push("is assigned in a loop");
                 self.block(&each.body, scope);
-                self.loops -= 1;
                 self.block(&each.orelse, scope);
+                self.unsure.pop();
+            }
+            Stmt::Match(choice) => {
+                self.unsure.push("is assigned in a 'match'");
+                choice.cases.iter().for_each(|case| self.block(&case.body, scope));
+                self.unsure.pop();
             }
             _ => {}
         }
@@ -307,8 +333,11 @@ impl<'a> Program<'a> {
                 }
             }
             Expr::Subscript(part) => self.changed(&part.value, at, scope),
-            Expr::Attribute(part) => match part.value.as_name_expr().map(|of| self.lookup(of.id.as_str(), scope)) {
-                Some(Some((&Item::Class(inner), _))) => self.give(part.attr.as_str(), value, at, inner),
+            Expr::Attribute(part) => match part.value.as_name_expr().map(|of| self.meant(of.id.as_str(), scope)) {
+                Some(Some((&Item::Class(inner), _, declared))) if declared == scope => {
+                    self.give(part.attr.as_str(), value, at, inner);
+                }
+                Some(Some((&Item::Class(..), ..))) => self.later.push((target, at, scope)),
                 _ => self.changed(&part.value, at, scope),
             },
             Expr::Starred(rest) => self.assign(&rest.value, Giving::Unknown("is unpacked"), at, scope),
@@ -317,7 +346,7 @@ impl<'a> Program<'a> {
     }
 
     fn give(&mut self, name: &'a str, value: Giving<'a>, at: TextRange, scope: usize) {
-        let value = if self.loops > 0 { Giving::Unknown("is assigned in a loop") } else { value };
+        let value = self.unsure.last().map_or(value, |why| Giving::Unknown(why));
         let given = Given { value, at, under: self.under.clone() };
         match self.scopes[scope].names.get_mut(name) {
             Some(Item::Values(all)) => all.push(given),
@@ -327,11 +356,74 @@ impl<'a> Program<'a> {
 
     /// A part of a name's value is changed: only a run of the file tells what it is then.
     fn changed(&mut self, of: &'a Expr, at: TextRange, scope: usize) {
-        if let Expr::Name(name) = of
-            && let Some(Item::Values(all)) = self.scopes[scope].names.get_mut(name.id.as_str())
-        {
+        let Expr::Name(name) = of else { return };
+        match self.meant(name.id.as_str(), scope).map(|(_, name, declared)| (name, declared)) {
+            Some((name, declared)) if declared == scope => self.spoil(name, at, declared),
+            _ => self.later.push((of, at, scope)),
+        }
+    }
+
+    fn spoil(&mut self, name: &'a str, at: TextRange, scope: usize) {
+        if let Some(Item::Values(all)) = self.scopes[scope].names.get_mut(name) {
             let value = Giving::Unknown("is changed in its parts");
             all.push(Given { value, at, under: self.under.clone() });
+        }
+    }
+
+    /// What functions change of names that stand around them, whether or not they are called.
+    fn changed_later(&mut self) {
+        for (of, at, scope) in std::mem::take(&mut self.later) {
+            let (name, attribute) = match of {
+                Expr::Name(name) => (name.id.as_str(), None),
+                Expr::Attribute(part) => match part.value.as_name_expr() {
+                    Some(name) => (name.id.as_str(), Some(part.attr.as_str())),
+                    None => continue,
+                },
+                _ => continue,
+            };
+            match (self.meant(name, scope).map(|(item, name, declared)| (item, name, declared)), attribute) {
+                (Some((&Item::Class(inner), ..)), Some(attribute)) => self.spoil(attribute, at, inner),
+                (Some((_, name, declared)), None) => self.spoil(name, at, declared),
+                _ => {}
+            }
+        }
+    }
+
+    /// What a name stands for, or the name that it is another one for, and the scope that says so.
+    fn meant(&self, name: &'a str, scope: usize) -> Option<(&Item<'a>, &'a str, usize)> {
+        let mut name = name;
+        for _ in 0..8 {
+            let (item, declared) = self.lookup(name, scope)?;
+            match item {
+                Item::Values(all) if let Some(Given { value: Giving::Whole(Expr::Name(other)), .. }) = all.last() => {
+                    name = other.id.as_str();
+                }
+                item => return Some((item, name, declared)),
+            }
+        }
+        None
+    }
+
+    /// Names that are given values within an expression.
+    fn named_in(&mut self, expr: &'a Expr, at: TextRange, scope: usize) {
+        let mut found = Walruses(vec![]);
+        found.visit_expr(expr);
+        for target in found.0 {
+            self.assign(target, Giving::Unknown("is assigned by ':='"), at, scope);
+        }
+    }
+
+    /// Names that are given values in a block that may not run: nothing else of it is declared.
+    fn values_of(&mut self, block: &'a [Stmt], scope: usize) {
+        for stmt in block {
+            match stmt {
+                Stmt::Assign(_) | Stmt::AugAssign(_) | Stmt::AnnAssign(_) | Stmt::Expr(_) => self.stmt(stmt, scope),
+                Stmt::If(branch) => {
+                    self.values_of(&branch.body, scope);
+                    branch.elif_else_clauses.iter().for_each(|clause| self.values_of(&clause.body, scope));
+                }
+                _ => {}
+            }
         }
     }
 
@@ -370,9 +462,9 @@ impl<'a> Program<'a> {
                     );
                 }
                 // Its body runs when it is called, not where it stands.
-                let around = (std::mem::take(&mut self.under), std::mem::take(&mut self.loops));
+                let around = (std::mem::take(&mut self.under), std::mem::take(&mut self.unsure));
                 self.block(&def.body, inner);
-                (self.under, self.loops) = around;
+                (self.under, self.unsure) = around;
             }
         }
     }
@@ -467,6 +559,16 @@ fn top_names(suite: &[Stmt]) -> Vec<&str> {
     all
 }
 
+/// Whether a class is derived from one of `enum` whose members are bits.
+fn is_flag(base: &Expr) -> bool {
+    let name = match base {
+        Expr::Name(name) => name.id.as_str(),
+        Expr::Attribute(attribute) => attribute.attr.as_str(),
+        _ => "",
+    };
+    matches!(name, "Flag" | "IntFlag")
+}
+
 /// Calls by the name of what is called.
 pub(crate) type Calls<'a> = HashMap<&'a str, Vec<&'a ExprCall>>;
 
@@ -477,9 +579,27 @@ fn calls<'a>(suite: &'a [Stmt]) -> Calls<'a> {
     found.0
 }
 
+struct Walruses<'a>(Vec<&'a Expr>);
+
+impl<'a> Visitor<'a> for Walruses<'a> {
+    fn visit_expr(&mut self, expr: &'a Expr) {
+        if let Expr::Named(named) = expr {
+            self.0.push(&named.target);
+        }
+        ruff_python_ast::visitor::walk_expr(self, expr);
+    }
+}
+
+/// Calls, but for those within functions, whose arguments may be anything.
 struct Called<'a>(Calls<'a>);
 
 impl<'a> Visitor<'a> for Called<'a> {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        if !stmt.is_function_def_stmt() {
+            ruff_python_ast::visitor::walk_stmt(self, stmt);
+        }
+    }
+
     fn visit_expr(&mut self, expr: &'a Expr) {
         if let Expr::Call(call) = expr {
             match call.func.as_ref() {

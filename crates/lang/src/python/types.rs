@@ -256,6 +256,15 @@ impl Pattern {
         }
     }
 
+    /// Types within it, with it.
+    pub fn nodes(&self) -> usize {
+        match self {
+            Pattern::Array(inner, _) | Pattern::Ref(inner) => 1 + inner.nodes(),
+            Pattern::Tuple(all) => 1 + all.iter().map(Pattern::nodes).sum::<usize>(),
+            _ => 1,
+        }
+    }
+
     /// The one type that fits, if there is only one.
     pub fn exact(&self) -> Option<Ty> {
         let only = |among: &Among| if let Among::Only(s) = among { Some(*s) } else { None };

@@ -4,6 +4,7 @@ use bornite_ir::{Scalar, Value};
 use ruff_python_ast::{Comprehension, Expr, ExprCall, Operator};
 
 use super::{Evaluator, Fixed, Unknown, fixed_value};
+use crate::python::program::Item;
 use crate::python::types::{Among, Pattern, Ty};
 
 /// Elements of a list with those of lists in it.
@@ -32,7 +33,7 @@ impl Evaluator<'_, '_> {
             Fixed::Type(Pattern::Array(_, rank)) => {
                 let dtype = named("dtype").map(|k| &k.value).or(call.arguments.args.first());
                 let rank = match named("ndim") {
-                    Some(given) => self.eval(&given.value)?.size().unwrap_or(rank),
+                    Some(given) => self.eval(&given.value)?.extent().unwrap_or(rank),
                     None => rank,
                 };
                 match dtype.map(|dtype| self.eval(dtype)).transpose()? {
@@ -73,7 +74,9 @@ impl Evaluator<'_, '_> {
                 match (name.as_str(), &all[..]) {
                     ("len", [Fixed::List(list)]) => Ok(Fixed::Int(list.len() as i64)),
                     ("len", [Fixed::Typed(ty, _)]) => Ok(Fixed::Int(ty.count() as i64)),
-                    ("abs", [Fixed::Int(n)]) => Ok(Fixed::Int(n.wrapping_abs())),
+                    ("abs", [Fixed::Int(n)]) => {
+                        Ok(n.checked_abs().map_or(Fixed::Float(-(i64::MIN as f64)), Fixed::Int))
+                    }
                     ("abs", [Fixed::Float(x)]) => Ok(Fixed::Float(x.abs())),
                     ("len", [Fixed::Text(text)]) => Ok(Fixed::Int(text.chars().count() as i64)),
                     ("round", [Fixed::Int(_)] | [Fixed::Int(_), Fixed::Int(0..)]) => Ok(all[0].clone()),
@@ -106,8 +109,14 @@ impl Evaluator<'_, '_> {
 
     /// Whether a function is of Python's `math`.
     fn is_math(&self, callee: &Expr) -> bool {
-        let Expr::Attribute(attribute) = callee else { return false };
-        matches!(self.eval(&attribute.value), Ok(Fixed::Module(module)) if module == "math")
+        match callee {
+            Expr::Attribute(of) => matches!(self.eval(&of.value), Ok(Fixed::Module(module)) if module == "math"),
+            Expr::Name(name) => {
+                let found = self.program.lookup(name.id.as_str(), self.scope);
+                matches!(found, Some((Item::PythonName("math", _), _)))
+            }
+            _ => false,
+        }
     }
 
     /// The least or greatest, as it is: the first of equals.
@@ -205,7 +214,7 @@ impl Evaluator<'_, '_> {
         // `Any` stands for any length.
         let size = |value: Option<&Fixed>| match value {
             None | Some(Fixed::Type(_)) => Ok(None),
-            Some(n) => match n.size() {
+            Some(n) => match n.extent() {
                 Some(n) => Ok(Some(n)),
                 None => self.unknown(at, "a size of 1 to 64 is expected"),
             },
@@ -362,9 +371,21 @@ pub(super) fn compared(op: ruff_python_ast::CmpOp, a: &Fixed, b: &Fixed) -> Opti
         CmpOp::IsNot => return Some(a != b),
         CmpOp::In | CmpOp::NotIn => {
             let Fixed::List(all) = b else { return None };
-            return Some(all.contains(a) == (op == CmpOp::In));
+            let is_in = all.iter().any(|one| compared(CmpOp::Eq, a, one) == Some(true));
+            return Some(is_in == (op == CmpOp::In));
         }
         _ => {}
+    }
+    if let (Some(x), Some(y)) = (a.int(), b.int()) {
+        return Some(match op {
+            CmpOp::Eq => x == y,
+            CmpOp::NotEq => x != y,
+            CmpOp::Lt => x < y,
+            CmpOp::LtE => x <= y,
+            CmpOp::Gt => x > y,
+            CmpOp::GtE => x >= y,
+            _ => return None,
+        });
     }
     let (Some(x), Some(y)) = (a.number(), b.number()) else {
         return match op {

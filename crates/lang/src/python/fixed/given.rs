@@ -14,6 +14,8 @@ impl<'p> Evaluator<'p, '_> {
     /// What a name was given last. Kernels are made when they are launched: they see what it is at the end, and a constant
     /// sees what others are where it stands.
     pub(super) fn given(&self, all: &[Given<'p>], scope: usize, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
+        // All are looked at, from the last.
+        self.spent(all.len() / 256);
         let seen = |given: &&Given<'p>| self.before.is_none_or(|(of, end)| of != scope || given.at.end() <= end);
         let of_a_run = |why: &str| self.unknown(at, format!("'{name}' {why}{OF_A_RUN}"));
         for given in all.iter().rev().filter(seen) {
@@ -47,21 +49,33 @@ impl<'p> Evaluator<'p, '_> {
         call.arguments.is_empty() && matches!(self.eval(&call.func), Ok(Fixed::Python(name)) if name == "enum.auto")
     }
 
-    /// What a member of an enum is that is not told: one more than the one before it.
+    /// What a member of an enum is that is not told: one more than the one before it, or the next bit.
     fn next_member(&self, scope: usize, at: &Expr) -> Result<Fixed, Unknown> {
-        let all = self.program.scopes[scope].names.iter().filter_map(|(name, item)| match item {
-            Item::Values(all) => Some((*name, all)),
-            _ => None,
-        });
         let end = self.before.map_or(TextSize::new(u32::MAX), |(_, end)| end);
-        let before = all.filter(|(_, all)| all.first().is_some_and(|given| given.at.end() <= end));
-        match before.max_by_key(|(_, all)| all.first().map(|given| given.at.end())) {
-            None => Ok(Fixed::Int(1)),
-            Some((name, all)) => match self.given(all, scope, name, at)?.int() {
-                Some(n) => Ok(Fixed::Int(n.wrapping_add(1))),
-                None => self.unknown(at, "auto() follows a member that is no integer"),
-            },
+        let mut members: Vec<(TextSize, usize, &str, &[Given<'p>])> = vec![];
+        for (name, item) in &self.program.scopes[scope].names {
+            let Item::Values(all) = item else { continue };
+            let Some(first) = all.first().filter(|given| given.at.end() <= end) else { continue };
+            let part = if let Giving::Part(_, n) = first.value { n } else { 0 };
+            members.push((first.at.end(), part, name, all));
         }
+        members.sort_by_key(|(end, part, ..)| (*end, *part));
+        let is_auto = |all: &[Given<'p>]| matches!(all, [Given { value: Giving::Whole(Expr::Call(call)), .. }] if self.is_auto(call));
+        let autos = members.iter().rev().take_while(|(.., all)| is_auto(all)).count();
+        let told = match members.iter().rev().nth(autos) {
+            None => 0,
+            Some((_, _, name, all)) => match self.given(all, scope, name, at)?.int() {
+                Some(n) => n,
+                None => return self.unknown(at, "auto() follows a member that is no integer"),
+            },
+        };
+        let next = if self.program.scopes[scope].is_flag {
+            let bits = 64 - told.max(0).leading_zeros() + autos as u32;
+            1i64.checked_shl(bits).filter(|n| *n > 0)
+        } else {
+            told.checked_add(autos as i64 + 1)
+        };
+        next.map_or_else(|| self.unknown(at, "auto() beyond 64 bits"), |n| Ok(Fixed::Int(n)))
     }
 
     /// Whether all conditions are as they have to be; `None` if that is not known.
@@ -95,10 +109,11 @@ impl<'p> Evaluator<'p, '_> {
         };
         let given = |call: &&'p ExprCall| {
             let named = call.arguments.find_keyword(name).map(|keyword| &keyword.value);
-            named.or(call.arguments.args.get(n)).and_then(|value| outer.eval(value).ok())
+            let there = Evaluator { before: Some((file, call.range().start())), ..outer.within(file) };
+            named.or(call.arguments.args.get(n)).map(|value| there.eval(value))
         };
         if let Some(found) = calls.iter().find_map(given) {
-            return Ok(found);
+            return found.map_err(|(_, what)| (at.range(), what));
         }
         let default = def.parameters.iter_non_variadic_params().nth(n).and_then(|p| p.default.as_deref());
         match default {

@@ -74,7 +74,18 @@ impl Fixed {
         })
     }
 
-    fn size(&self) -> Option<u8> {
+    /// How much of it there is to copy, about.
+    fn size(&self) -> usize {
+        match self {
+            Fixed::Text(text) => text.len(),
+            Fixed::List(all) => all.iter().map(|one| 4 + one.size()).sum(),
+            Fixed::Type(pattern) => 4 * pattern.nodes(),
+            Fixed::Typed(_, parts) => parts.len(),
+            _ => 1,
+        }
+    }
+
+    fn extent(&self) -> Option<u8> {
         self.int().and_then(|n| u8::try_from(n).ok()).filter(|n| *n > 0)
     }
 }
@@ -110,6 +121,13 @@ impl<'p> Evaluator<'p, '_> {
     }
 
     pub fn eval(&self, expr: &Expr) -> Result<Fixed, Unknown> {
+        let found = self.evaluated(expr)?;
+        // What is read is copied whole.
+        self.spent(found.size() / 16);
+        Ok(found)
+    }
+
+    fn evaluated(&self, expr: &Expr) -> Result<Fixed, Unknown> {
         let spent = self.program.spent.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if self.steps > MAX_STEPS || spent > MAX_SPENT && !self.prelude {
             return self.unknown(expr, "constants are defined by too many others");
@@ -138,7 +156,14 @@ impl<'p> Evaluator<'p, '_> {
                 let value = self.eval(&unary.operand)?;
                 match (unary.op, &value) {
                     (UnaryOp::Not, value) if value.truth().is_some() => Ok(Fixed::Bool(value.truth() != Some(true))),
-                    (UnaryOp::USub, Fixed::Int(n)) => Ok(Fixed::Int(n.wrapping_neg())),
+                    (UnaryOp::USub, Fixed::Int(n)) => match n.checked_neg() {
+                        Some(n) => Ok(Fixed::Int(n)),
+                        None => self.unknown(expr, "the number does not fit 64 bits"),
+                    },
+                    // The least number is written as one that is too large by one.
+                    (UnaryOp::USub, Fixed::Typed(Ty::Scalar(Scalar::U64), parts)) if parts[0].bits() == 1 << 63 => {
+                        Ok(Fixed::Int(i64::MIN))
+                    }
                     (UnaryOp::USub, Fixed::Bool(b)) => Ok(Fixed::Int(-(*b as i64))),
                     (UnaryOp::USub, Fixed::Float(x)) => Ok(Fixed::Float(-x)),
                     (UnaryOp::UAdd, _) => Ok(value),
@@ -220,6 +245,18 @@ impl<'p> Evaluator<'p, '_> {
         }
     }
 
+    /// Where a function stands.
+    pub fn within_def(&self, n: u32, scope: usize) -> Evaluator<'p, 'static> {
+        let start = self.program.functions[n as usize].def.range().start();
+        Evaluator { before: Some((scope, start)), ..self.within(scope) }
+    }
+
+    /// Counts work that is not an evaluation of its own.
+    fn spent(&self, steps: usize) {
+        let steps = u32::try_from(steps).unwrap_or(u32::MAX).min(MAX_SPENT);
+        self.program.spent.fetch_add(steps, std::sync::atomic::Ordering::Relaxed);
+    }
+
     fn within(&self, scope: usize) -> Evaluator<'p, 'static> {
         Evaluator { steps: self.steps + 1, ..Evaluator::new(self.program, self.prelude, scope) }
     }
@@ -230,10 +267,9 @@ impl<'p> Evaluator<'p, '_> {
         }
         let found = match item {
             Item::Functions(all) => {
-                let within = self.within(scope);
                 let mut found = vec![];
                 for &n in all {
-                    match within.holds(&self.program.functions[n as usize].under) {
+                    match self.within_def(n, scope).holds(&self.program.functions[n as usize].under) {
                         Some(true) => found.push(FuncId { prelude: self.prelude, n }),
                         Some(false) => {}
                         None => return self.unknown(at, format!("'{name}' is declared under a condition{OF_A_RUN}")),
@@ -411,9 +447,9 @@ impl<'p> Evaluator<'p, '_> {
         let (dtype, rank) = match slice {
             Expr::Tuple(both) if both.elts.len() == 2 => {
                 let rank = match (self.eval(&both.elts[1]), &both.elts[1]) {
-                    (Ok(n), _) if n.size().is_some() => n.size().unwrap_or(rank),
+                    (Ok(n), _) if n.extent().is_some() => n.extent().unwrap_or(rank),
                     // `Literal[2]`
-                    (_, Expr::Subscript(literal)) => self.eval(&literal.slice)?.size().unwrap_or(rank),
+                    (_, Expr::Subscript(literal)) => self.eval(&literal.slice)?.extent().unwrap_or(rank),
                     _ => rank,
                 };
                 (&both.elts[0], rank)

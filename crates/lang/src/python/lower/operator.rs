@@ -270,6 +270,9 @@ impl<'p> Lower<'p> {
         let run = self.value(val, at)?;
         // Of constants only this gives one: a number below zero is as exact as it was written.
         let negated = match run.constant {
+            Some(Fixed::Typed(Ty::Scalar(Scalar::U64), ref parts)) if parts[0].bits() == 1 << 63 => {
+                Some(Fixed::Int(i64::MIN))
+            }
             Some(Fixed::Bool(b)) => Some(Fixed::Int(-i64::from(b))),
             Some(Fixed::Int(n)) => n.checked_neg().map(Fixed::Int),
             Some(Fixed::Float(x)) => Some(Fixed::Float(-x)),

@@ -2,6 +2,7 @@
 
 import enum
 import math
+from math import ceil
 
 import warp as wp
 
@@ -48,6 +49,32 @@ class Shape(enum.IntEnum):
     LAST = enum.auto()
 
 
+class Bits(enum.IntFlag):
+    A = enum.auto()
+    B = enum.auto()
+    C = enum.auto()
+
+
+STAYS = True
+if STAYS:
+
+    @wp.func
+    def shifted(x: int):
+        return x + 1
+
+else:
+
+    @wp.func
+    def shifted(x: int):
+        return x + 2
+
+
+STAYS = False
+MEMBER = 2.0 in [1, 2]
+LARGE = 9007199254740992 == 9007199254740993
+UPPER = ceil(7 / 2)
+
+
 NINE = 1.0 // 0.1
 REST = 1.0 % 0.1
 BIG = int(1e10)
@@ -84,6 +111,9 @@ def ordered(out: wp.array[int], wide: wp.array[wp.int64]):
     out[5] = wp.static(Config.size)
     out[6] = MOST + SUM + LEAST
     out[7] = DOWN * 10 + UP + EVEN
+    out[9] = int(Bits.C) * 100 + shifted(3) * 10 + UPPER
+    out[10] = wp.static(int(MEMBER) * 10 + int(LARGE))
+    wide[3] = wp.int64(-9223372036854775808)
     out[8] = Shape.ROUND * 100 + Shape.SQUARE * 10 + Shape.LAST
     wide[0] = wp.int64(BIG)
     wide[1] = wp.int64(-3000000000)
@@ -124,6 +154,9 @@ def made(n=None, fast: bool = True):
     return kernel
 
 
+M = 2
+early = made(M)
+M = 9
 by_default = made()
 by_place = made(3)
 by_name = made(fast=False, n=5)
@@ -152,8 +185,9 @@ def named(out: wp.array[float], v: wp.array[wp.vec3], p: wp.array[float]):
 
 
 LAUNCHES = {
-    "ordered": {"dim": 1, "out": 9, "wide": 3, "check": "exact"},
+    "ordered": {"dim": 1, "out": 11, "wide": 4, "check": "exact"},
     "exact": {"dim": 1, "out": 6, "vectors": 1, "y": 1, "check": "exact"},
+    "early": {"dim": 1, "out": 3, "check": "exact"},
     "by_default": {"dim": 1, "out": 3, "check": "exact"},
     "by_place": {"dim": 1, "out": 3, "check": "exact"},
     "by_name": {"dim": 1, "out": 3, "check": "exact"},
