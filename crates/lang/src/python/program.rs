@@ -1,8 +1,8 @@
 //! What files declare: kernels, functions, structs, constants and imports, by scope. Everything else is left alone.
 
-use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
 
+use foldhash::{HashMap, HashMapExt};
 use ruff_python_ast::visitor::Visitor;
 use ruff_python_ast::{ExceptHandler, Expr, ExprCall, ExprList, ExprTuple, Operator, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged, TextRange};
@@ -381,7 +381,7 @@ impl<'a> Program<'a> {
                 },
                 _ => continue,
             };
-            match (self.meant(name, scope).map(|(item, name, declared)| (item, name, declared)), attribute) {
+            match (self.meant(name, scope), attribute) {
                 (Some((&Item::Class(inner), ..)), Some(attribute)) => self.spoil(attribute, at, inner),
                 (Some((_, name, declared)), None) => self.spoil(name, at, declared),
                 _ => {}

@@ -16,10 +16,10 @@ mod slice;
 mod stmt;
 mod value;
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use bornite_ir::{Access, Builder, ExprId, Op, ParamId, Scalar, StructId, Type, Value};
+use foldhash::{HashMap, HashMapExt};
 use ruff_python_ast::Expr;
 use ruff_text_size::{Ranged, TextRange};
 

@@ -1,9 +1,9 @@
 //! Variables: a name is a value where one assignment reaches all its uses, and a variable of the IR where several do.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use bornite_ir::{LocalId, Value};
+use foldhash::{HashMap, HashMapExt};
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 

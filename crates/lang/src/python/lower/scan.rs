@@ -1,7 +1,6 @@
 //! What the names of a function need, found before it is lowered: which block each belongs to, and what a block changes.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::Ranged;

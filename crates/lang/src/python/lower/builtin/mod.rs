@@ -5,10 +5,10 @@ mod math;
 mod memory;
 mod vector;
 
-use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use bornite_ir::Op;
+use foldhash::HashMap;
 use ruff_python_ast::{Expr, ExprCall, Operator};
 
 use super::call::Given;
