@@ -51,6 +51,14 @@ fn floats(op: Binary, x: Ball, y: Ball, scalar: Scalar) -> Value {
     })
 }
 
+/// That a number is above 0 within its bounds.
+fn above_zero(x: Ball, of: &str) -> Done<()> {
+    if x.mid + x.err <= 0.0 {
+        return Err(Stop::Invalid(format!("{of} of a number that is not above 0")));
+    }
+    if x.mid - x.err <= 0.0 { Err(Stop::Undecided) } else { Ok(()) }
+}
+
 fn integers(op: Binary, x: i64, y: i64, scalar: Scalar) -> Done<Value> {
     let wide = |v: i64| if scalar == Scalar::U64 { v as u64 as i128 } else { v as i128 };
     let (a, b) = (wide(x), wide(y));
@@ -169,16 +177,12 @@ pub fn call(builtin: Builtin, args: &[Value], ty: Ty) -> Done<Value> {
         }
         Cbrt => x.monotone(scalar, f64::cbrt),
         Pow => {
-            if x.mid - x.err <= 0.0 {
-                return Err(Stop::Invalid("a power of a number that is not above 0".into()));
-            }
+            above_zero(x, "a power")?;
             x.pow(arg(1), scalar)
         }
         Exp => x.monotone(scalar, f64::exp),
         Log | Log2 | Log10 => {
-            if x.mid - x.err <= 0.0 {
-                return Err(Stop::Invalid("the logarithm of a number that is not above 0".into()));
-            }
+            above_zero(x, "the logarithm")?;
             match builtin {
                 Log => x.monotone(scalar, f64::ln),
                 Log2 => x.monotone(scalar, f64::log2),
