@@ -1,5 +1,7 @@
 //! Calls and arithmetic of what is known.
 
+use std::cmp::Ordering;
+
 use bornite_ir::{Scalar, Value};
 use ruff_python_ast::{Comprehension, Expr, ExprCall, Operator};
 
@@ -376,31 +378,25 @@ pub(super) fn compared(op: ruff_python_ast::CmpOp, a: &Fixed, b: &Fixed) -> Opti
         }
         _ => {}
     }
-    if let (Some(x), Some(y)) = (a.int(), b.int()) {
-        return Some(match op {
-            CmpOp::Eq => x == y,
-            CmpOp::NotEq => x != y,
-            CmpOp::Lt => x < y,
-            CmpOp::LtE => x <= y,
-            CmpOp::Gt => x > y,
-            CmpOp::GtE => x >= y,
-            _ => return None,
-        });
-    }
-    let (Some(x), Some(y)) = (a.number(), b.number()) else {
-        return match op {
-            CmpOp::Eq => Some(a == b),
-            CmpOp::NotEq => Some(a != b),
-            _ => None,
-        };
+    // Integers as they are: floats would not tell large ones apart.
+    let order = match (a.int().zip(b.int()), a.number().zip(b.number())) {
+        (Some((x, y)), _) => Some(x.cmp(&y)),
+        (None, Some((x, y))) => x.partial_cmp(&y),
+        (None, None) => {
+            return match op {
+                CmpOp::Eq => Some(a == b),
+                CmpOp::NotEq => Some(a != b),
+                _ => None,
+            };
+        }
     };
     Some(match op {
-        CmpOp::Eq => x == y,
-        CmpOp::NotEq => x != y,
-        CmpOp::Lt => x < y,
-        CmpOp::LtE => x <= y,
-        CmpOp::Gt => x > y,
-        CmpOp::GtE => x >= y,
+        CmpOp::Eq => order == Some(Ordering::Equal),
+        CmpOp::NotEq => order != Some(Ordering::Equal),
+        CmpOp::Lt => order == Some(Ordering::Less),
+        CmpOp::LtE => matches!(order, Some(Ordering::Less | Ordering::Equal)),
+        CmpOp::Gt => order == Some(Ordering::Greater),
+        CmpOp::GtE => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
         _ => return None,
     })
 }
