@@ -60,13 +60,17 @@ impl Split {
         if self == Split::Whole {
             return None;
         }
-        // Before a space after anything but white space, and between a line's end and what is not white space: no word
-        // of any pattern spans these, and nothing looks past them.
+        // Before a space after anything but white space, and after a line's end before anything but white space: no word
+        // of any pattern spans these, and nothing looks past them. Except that GPT-2's pattern parts white space from its
+        // last character only where text follows, so there a line's end must be all of it.
         let mut after: Option<char> = None;
-        for (at, char) in text.char_indices().rev() {
+        let mut chars = text.char_indices().rev().peekable();
+        while let Some((at, char)) = chars.next() {
             if let Some(next) = after {
                 let before_space = next == ' ' && !char.is_whitespace();
-                if before_space || (char == '\n' && !next.is_whitespace()) {
+                let alone = chars.peek().is_none_or(|(_, before)| !before.is_whitespace());
+                let after_line = char == '\n' && !next.is_whitespace() && (alone || self != Split::Gpt2);
+                if before_space || after_line {
                     return Some(at + char.len_utf8());
                 }
             }
@@ -189,5 +193,34 @@ impl Words<'_> {
         }
         // Without regard to case, the long s is an s.
         (any_case && rest.starts_with('ſ')).then_some(self.at + 1 + 'ſ'.len_utf8())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cut_changes_the_words_whatever_follows() {
+        let letters = ['a', 's', '1', '.', '\'', ' ', '\n', '\r', '\t'];
+        for split in [Split::Gpt2, Split::Llama3 { digits: 3 }, Split::Llama3 { digits: 1 }] {
+            let mut cuts = 0;
+            for number in 0..letters.len().pow(5) {
+                let text: String =
+                    (0..5).map(|place| letters[number / letters.len().pow(place) % letters.len()]).collect();
+                let words: Vec<&str> = split.words(&text).collect();
+                for seen in 0..=text.len() {
+                    let Some(cut) = split.last_cut(&text[..seen]) else { continue };
+                    let (head, tail) = text.split_at(cut);
+                    assert_eq!(
+                        split.words(head).chain(split.words(tail)).collect::<Vec<_>>(),
+                        words,
+                        "{split:?} {seen}"
+                    );
+                    cuts += 1;
+                }
+            }
+            assert!(cuts > 10_000, "{cuts} cuts");
+        }
     }
 }
