@@ -52,7 +52,7 @@ fn tune(tuner: &Tuner, operation: &str, candidates: &[Choice], cost: impl Fn(i64
     let now = Cell::new(0.0);
     let mut timer = FakeTimer { now_ms: Some(&now) };
     tuner.choose(
-        &Request { key: &key(operation), candidates, busy: false },
+        &Request { key: &key(operation), candidates, busy: false, waits: true },
         &mut timer,
         |choice| {
             let block = choice.get("block").unwrap_or(0);
@@ -109,7 +109,7 @@ fn the_median_decides_and_buffers_rotate() {
     };
     let mut runs = 0;
     let found = tuner.choose(
-        &Request { key: &key("median"), candidates: &candidates, busy: false },
+        &Request { key: &key("median"), candidates: &candidates, busy: false, waits: true },
         &mut FakeTimer { now_ms: Some(&now) },
         |choice| Ok(choice.get("block").unwrap_or(0)),
         |_| Ok(()),
@@ -188,7 +188,7 @@ fn modes_and_guards() {
     // Inside a capture nothing is measured, and what is known is used all the same.
     let busy = |operation: &str| {
         tuner(Mode::Tune, &folder).choose(
-            &Request { key: &key(operation), candidates: &candidates, busy: true },
+            &Request { key: &key(operation), candidates: &candidates, busy: true, waits: true },
             &mut FakeTimer::default(),
             |_| -> Fallible<()> { panic!("measured inside a capture") },
             |()| Ok(()),
@@ -314,6 +314,43 @@ fn threads_and_tuners_at_once_measure_once_and_lose_nothing() {
     });
     let store = Store::open(&Settings::in_folder(&folder));
     assert_eq!(store.records().len(), 1 + 8 + 1);
+}
+
+#[test]
+fn what_is_measured_may_ask_and_who_must_not_wait_does_not() {
+    let shared = Tuner::new(Mode::Tune, Store::nowhere());
+    let candidates = blocks(&[64, 128]);
+    let faster_second = |block| Some(if block == 128 { 1.0 } else { 2.0 });
+    let (measuring, asked) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut first = true;
+            let variants = vec![Variant::new(Choice::new().with("n", 1), |_| {
+                let within = tune(&shared, "within", &candidates, |_| panic!("measured inside a measurement"));
+                assert_eq!((within.choice.get("block"), within.again), (Some(64), true));
+                if std::mem::take(&mut first) {
+                    measuring.wait();
+                    asked.wait();
+                }
+                Ok(())
+            })];
+            assert!(shared.best_of(&key("outer"), variants, &mut HostTimer::new()).measured);
+        });
+        measuring.wait();
+        let found = shared.choose(
+            &Request { key: &key("beside"), candidates: &candidates, busy: false, waits: false },
+            &mut FakeTimer::default(),
+            |_| -> Fallible<()> { panic!("measured beside another measurement") },
+            |()| Ok(()),
+            |(), _| Ok(()),
+        );
+        assert_eq!((found.choice.get("block"), found.again), (Some(64), true));
+        asked.wait();
+    });
+    for operation in ["within", "beside"] {
+        let found = tune(&shared, operation, &candidates, faster_second);
+        assert_eq!((found.choice.get("block"), found.measured, found.again), (Some(128), true, false), "{operation}");
+    }
 }
 
 #[test]

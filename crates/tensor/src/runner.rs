@@ -213,7 +213,7 @@ fn tune_with(
     tolerance: f64,
 ) -> Result<Found> {
     let Some((_, first)) = variants.first() else {
-        return Ok(Found { choice: Choice::new(), record: None, measured: false });
+        return Ok(Found { choice: Choice::new(), record: None, measured: false, again: false });
     };
     let (platform, mut timer): (Platform, Box<dyn Timer>) = match device {
         Device::Cuda(ordinal) => {
@@ -226,7 +226,7 @@ fn tune_with(
     let candidates: Vec<Choice> = variants.iter().map(|(choice, _)| choice.clone()).collect();
     let mut expected: Option<Vec<Vec<u64>>> = None;
     Ok(tuner.choose(
-        &Request { key: &key, candidates: &candidates, busy: false },
+        &Request { key: &key, candidates: &candidates, busy: false, waits: true },
         &mut *timer,
         |choice| {
             let found = variants.iter().find(|(c, _)| c == choice);

@@ -52,7 +52,7 @@ impl Plan {
             // SAFETY: the plan and all of its memory are kept; the library's workspace is never freed.
             Ok(unsafe { Graph::capture::<Error>(device, kept, run)? })
         };
-        let request = Request { key: &key, candidates: &candidates, busy };
+        let request = Request { key: &key, candidates: &candidates, busy, waits: false };
         let mut timer = DeviceTimer::of_runs(device, RUNS);
         let found = tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
         let at = candidates.iter().position(|candidate| *candidate == found.choice).unwrap_or(0);

@@ -32,7 +32,8 @@ mod timer;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::thread::{self, ThreadId};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use key::{Choice, Key, Platform, digest};
@@ -93,6 +94,9 @@ pub struct Request<'a> {
     pub candidates: &'a [Choice],
     /// Whether work is being captured or timed just now. Then nothing is ever measured.
     pub busy: bool,
+    /// Whether to wait while another thread measures something. Who holds what its work may need, such as a device's turn,
+    /// must not: the two would wait for each other.
+    pub waits: bool,
 }
 
 /// What the tuner says.
@@ -104,6 +108,8 @@ pub struct Found {
     pub record: Option<Arc<Record>>,
     /// Whether it was measured by this call.
     pub measured: bool,
+    /// Whether it would have been measured at another moment: ask again.
+    pub again: bool,
 }
 
 /// One way to do it, as a closure that is given a rising number to rotate buffers by.
@@ -126,7 +132,8 @@ impl<'a> Variant<'a> {
     }
 }
 
-/// Finds and remembers choices. Shared by threads; one tuning runs at a time.
+/// Finds and remembers choices. Shared by threads; one tuning runs at a time. What asks it while it is being measured itself
+/// gets what is known.
 pub struct Tuner {
     mode: AtomicU8,
     budget: Mutex<Budget>,
@@ -136,6 +143,8 @@ pub struct Tuner {
     pins: Mutex<HashMap<String, Arc<Record>>>,
     /// Held while something is measured: two at once would measure each other.
     measuring: Mutex<()>,
+    /// The thread that measures.
+    measurer: Mutex<Option<ThreadId>>,
     /// How many want nothing from the disk any more.
     sealed: AtomicUsize,
 }
@@ -149,6 +158,18 @@ impl Drop for Sealed<'_> {
     }
 }
 
+/// While it is there, this thread measures.
+struct Turn<'a> {
+    tuner: &'a Tuner,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *lock(&self.tuner.measurer) = None;
+    }
+}
+
 impl Tuner {
     /// A tuner that keeps what it finds in a store.
     pub fn new(mode: Mode, store: Store) -> Tuner {
@@ -159,6 +180,7 @@ impl Tuner {
             known: Mutex::default(),
             pins: Mutex::default(),
             measuring: Mutex::default(),
+            measurer: Mutex::default(),
             sealed: AtomicUsize::new(0),
         }
     }
@@ -229,18 +251,20 @@ impl Tuner {
         verify: impl FnMut(&mut P) -> Fallible<()>,
         run: impl FnMut(&mut P, usize) -> Fallible<()>,
     ) -> Found {
-        let first =
-            || Found { choice: request.candidates.first().cloned().unwrap_or_default(), record: None, measured: false };
+        let first = |again: bool| {
+            let choice = request.candidates.first().cloned().unwrap_or_default();
+            Found { choice, record: None, measured: false, again }
+        };
         if self.mode() == Mode::Off || request.candidates.is_empty() {
-            return first();
+            return first(false);
         }
         if let Some(found) = self.look_up(request) {
             return found;
         }
-        if self.mode() != Mode::Tune || request.busy {
-            return first();
+        if self.mode() != Mode::Tune {
+            return first(false);
         }
-        let _measuring = lock(&self.measuring);
+        let Some(_measuring) = self.turn(request) else { return first(true) };
         // Another thread may have found it meanwhile.
         if let Some(found) = self.look_up(request) {
             return found;
@@ -248,7 +272,7 @@ impl Tuner {
         let budget = *lock(&self.budget);
         let Some(record) = measure(request, &budget, timer, prepare, verify, run) else {
             log!(Warn, "tuning {}: no candidate works; the first one is used", request.key);
-            return first();
+            return first(false);
         };
         log!(Info, "tuned {}: {}", request.key, record.chosen);
         if let Err(reason) = self.store.put(&record)
@@ -258,7 +282,7 @@ impl Tuner {
         }
         let record = Arc::new(record);
         lock(&self.known).insert(request.key.hash(), record.clone());
-        Found { choice: record.chosen.clone(), record: Some(record), measured: true }
+        Found { choice: record.chosen.clone(), record: Some(record), measured: true, again: false }
     }
 
     /// As [`choose`](Tuner::choose), of closures: the way to tune a kernel or function of one's own.
@@ -268,7 +292,7 @@ impl Tuner {
         let at = |choice: &Choice| candidates.iter().position(|c| c == choice).ok_or("an unknown candidate");
         let variants = std::cell::RefCell::new(&mut variants);
         self.choose(
-            &Request { key, candidates: &candidates, busy: false },
+            &Request { key, candidates: &candidates, busy: false, waits: true },
             timer,
             |choice| Ok(at(choice)?),
             |n| {
@@ -278,6 +302,23 @@ impl Tuner {
             },
             |n, rotation| (variants.borrow_mut()[*n].run)(rotation),
         )
+    }
+
+    /// The turn to measure; `None` where this is not the moment.
+    fn turn(&self, request: &Request<'_>) -> Option<Turn<'_>> {
+        // What is measured may itself ask.
+        let within = *lock(&self.measurer) == Some(thread::current().id());
+        if request.busy || within {
+            return None;
+        }
+        let turn = match self.measuring.try_lock() {
+            Err(TryLockError::WouldBlock) if request.waits => lock(&self.measuring),
+            Err(TryLockError::WouldBlock) => return None,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Ok(turn) => turn,
+        };
+        *lock(&self.measurer) = Some(thread::current().id());
+        Some(Turn { tuner: self, _turn: turn })
     }
 
     /// What is known of a key, in memory or on disk, if it is still a candidate. Where more could be measured, a record
@@ -304,7 +345,7 @@ impl Tuner {
                 (complete && candidates.contains(&record.chosen)).then_some(record)?
             }
         };
-        Some(Found { choice: record.chosen.clone(), record: Some(record), measured: false })
+        Some(Found { choice: record.chosen.clone(), record: Some(record), measured: false, again: false })
     }
 }
 

@@ -63,7 +63,10 @@ fn known(
     if let Some((_, spread)) = found {
         return Ok(spread);
     }
-    let spread = choose(tuner, on, usual, group, device)?;
+    let (spread, again) = choose(tuner, on, usual, group, device)?;
+    if again {
+        return Ok(spread);
+    }
     let mut known = lock();
     let known = known.get_or_insert_default();
     if known.len() >= KEPT {
@@ -73,16 +76,17 @@ fn known(
     Ok(spread)
 }
 
+/// The choice for a group, if it is not the usual one; and whether to ask again another time.
 fn choose(
     tuner: &Tuner,
     on: &Arc<bornite_cuda::Device>,
     usual: &Lowered,
     group: &Group<'_>,
     device: Device,
-) -> Result<Option<Spread>> {
+) -> Result<(Option<Spread>, bool)> {
     let ways = spreads(group, device);
     if ways.len() < 2 {
-        return Ok(None);
+        return Ok((None, false));
     }
     let candidates: Vec<Choice> = ways.iter().map(choice).collect();
     let shape = match group.form {
@@ -132,12 +136,12 @@ fn choose(
         let graph = unsafe { Graph::capture::<Error>(on, kept, || (0..RUNS).try_for_each(run))? };
         Ok(graph)
     };
-    // Plans are made before anything is captured.
-    let request = Request { key: &key, candidates: &candidates, busy: false };
+    // Plans are made before anything is captured, and in their device's turn.
+    let request = Request { key: &key, candidates: &candidates, busy: false, waits: false };
     let mut timer = DeviceTimer::of_runs(on, RUNS);
     let found = tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
     let at = candidates.iter().position(|candidate| *candidate == found.choice).unwrap_or(0);
-    Ok((at > 0).then(|| ways[at]))
+    Ok(((at > 0).then(|| ways[at]), found.again))
 }
 
 fn choice(spread: &Spread) -> Choice {
