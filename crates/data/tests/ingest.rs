@@ -249,3 +249,91 @@ fn duplicates_are_told() {
     let all = ingested(&[double("k", "* 2.0"), double("k2", "* 3.0"), double("k", "+ 2.0")].concat());
     assert_eq!(duplicates(&all), [None, Some(0), None]);
 }
+
+#[test]
+fn what_is_given_is_said_in_the_kernel() {
+    let histogram = "@wp.kernel\ndef count(x: wp.array(dtype=int), bins: wp.array(dtype=int)):\n    # given: x = n below 10\n    \
+                     # given: bins = 10\n    wp.atomic_add(bins, x[wp.tid()], 1)\n";
+    let rows = [
+        (histogram, "x: i32[x_shape0] = indices below 10\nbins: i32[bins_shape0] = indices below launch_count\n"),
+        (histogram, "x_shape0: i32 = launch_count\nbins_shape0: i32 = 10\n"),
+        (
+            "@wp.kernel\ndef springs(ends: wp.array(dtype=int), x: wp.array(dtype=float), out: wp.array(dtype=float)):\n    \
+             \"\"\"Lengths.\"\"\"\n    # given: ends = 2*n\n    i = wp.tid()\n    out[i] = x[ends[2 * i]] - x[ends[2 * i + 1]]\n",
+            "ends_shape0: i32 = 2 * launch_count\n",
+        ),
+        (
+            "@wp.kernel\ndef rows(x: wp.array2d(dtype=float), out: wp.array(dtype=float), from_: int, scale: wp.vec2):\n    \
+             # given: x = n+1, 4\n    # given: from_ = 3\n    # given: scale = 0.5, -2\n    i = wp.tid()\n    \
+             out[i] = x[i + 1, from_] * scale[0] + scale[1]\n",
+            "from_: i32 = 3\nscale: f32x2 = 0.5, -2\nx_shape0: i32 = launch_count + 1\nx_stride0: i32 = x_shape1\nx_shape1: i32 = 4\n",
+        ),
+        (
+            "@wp.kernel\ndef flat(x: wp.array(dtype=float), out: wp.array(dtype=float), width: int):\n    # given: x = n*n1 - 1 + 1\n    \
+             # given: out = n * n1\n    # given: width = n1\n    # given: launch = 5x7, 16x16\n    i, j = wp.tid()\n    \
+             out[i * width + j] = x[i * width + j] * 2.0\n",
+            "width: i32 = launch_dim1\nx_shape0: i32 = launch_dim0 * launch_dim1 - 1 + 1\nout_shape0: i32 = launch_dim0 * launch_dim1\n\
+             launch_count: i32 = launch_dim0 * launch_dim1\nlaunch_dim0: i32 = 5, 16\nlaunch_dim1: i32 = 7, 16\n",
+        ),
+        (
+            "@wp.kernel\ndef step(x: wp.array(dtype=int)):\n    # given: launch = 1\n    x[0] = x[0] + 1\n",
+            "launch_count: i32 = 1\n",
+        ),
+    ];
+    for (body, recipe) in rows {
+        let texts = texts(body);
+        assert!(texts.inputs.contains(recipe), "{}\n{body}", texts.inputs);
+        let again = ingest("row.py", &texts.source).unwrap().remove(0);
+        assert_eq!(again.outcome.as_ref(), Ok(&texts), "what a row says is enough to make it again");
+    }
+    let manual = include_str!("../../../docs/dataset.md");
+    let example =
+        manual.split("```python\n").find(|text| text.contains("# given:")).unwrap().split("```").next().unwrap();
+    assert!(texts(example).inputs.contains("launch_count: i32 = 64, 100\n"));
+    let k = |given: &str| kernel(&format!("{given}\ni = wp.tid()\nout[i] = x[i + 1]"));
+    let wrong = [
+        ("", "outside 'x' of 1 elements, in instance 0; if it has another size, the kernel says so: # given: x = SIZE"),
+        ("# given: x = n", "outside 'x'"),
+        ("# given: x = 2", "outside 'x'"),
+        ("# given: x = n+1\n# given: out = n-2", "'out' has a size below 0"),
+        ("# given: x = 2*n*n*n*n", "more than 1048576 elements with 31 instances"),
+        ("# given: x = 99999999999999999999", "'99999999999999999999' is no size"),
+        ("# given: x = 9000000000000000000 * 9", "a size below 0 or more than 1048576 elements"),
+        ("# given: y = n", "line 5: '# given: y = n': the kernel has no parameter 'y'"),
+        ("# given: x = n, 2", "an array of 1 dimensions has as many sizes, not 2"),
+        ("# given: x = m", "'m' is no size: write whole numbers and n with +, - and * between them"),
+        ("# given: x = n1", "'n1' is no size"),
+        ("# given: x = ", "'' is no size"),
+        ("# given:", "no parameter ''"),
+        ("# given: x = n below", "'n below' is no size"),
+        ("# given: x = n\n# given: x = n", "line 6: '# given: x = n': 'x' is said twice"),
+        ("# given: launch = 3x3", "'3x3' is no launch: write as many sizes as wp.tid() gives, such as 64"),
+        ("# given: launch = 2000000", "2000000 instances are too many"),
+        ("# given: launch = 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "16 launches are the most"),
+    ];
+    for (given, expected) in wrong {
+        let why = refused(&k(given));
+        assert!(why.contains(expected), "{given}\n{why}");
+    }
+    let number = |given: &str| {
+        refused(&format!(
+            "@wp.kernel\ndef k(x: wp.array(dtype=float), by: wp.uint8):\n    # given: by = {given}\n    x[wp.tid()] = float(by)\n"
+        ))
+    };
+    for (given, expected) in [
+        ("300", "'by' does not fit u8"),
+        ("-1", "'by' is u8, which does not hold -1"),
+        ("0.5", "does not hold 0.5"),
+        ("n", "'by' does not fit u8 with 256 instances"),
+        ("1, 2", "it has 1 components, not 2"),
+        ("one", "'one' is no number"),
+    ] {
+        let why = number(given);
+        assert!(why.contains(expected), "{given}\n{why}");
+    }
+    // Where nobody would find it again.
+    for stray in [format!("# given: x = n+1\n{}", k("")), format!("{}    # given: x = n+1\n", k(""))] {
+        let why = refused(&stray);
+        assert!(why.contains("said within a kernel, before its last statement"), "{why}");
+    }
+}

@@ -69,7 +69,8 @@ pub enum Command {
     CompileWorker,
     /// Make rows of your own kernels: checked, and with CUDA C++, C++ and IR beside them
     Ingest {
-        /// Files in Python syntax, in the dialect of NVIDIA Warp
+        /// Files in Python syntax, in the dialect of NVIDIA Warp; comments such as '# given: bins = 10' in a kernel say what it
+        /// is given
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         /// The dataset's folder [default: say only what would be a row]

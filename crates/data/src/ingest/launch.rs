@@ -2,33 +2,18 @@
 
 use bornite_codegen::cuda;
 use bornite_ir::interp::{Options, Order, run_printing};
-use bornite_ir::{Arg, Extent, Kernel, Launch, Scalar, Stmt, Value, peek, poke};
+use bornite_ir::{Arg, Extent, FaultKind, Kernel, Launch, Scalar, Stmt, Value, peek, poke};
 use bornite_lang::cuda::Module;
 use bornite_lang::{Given, Lowered, Request};
 
+use super::given::{Terms, by};
 use super::{sums, words};
 use crate::Random;
 
-/// Instances along the first dimension of each launch: none, around warps and blocks, and a prime.
-pub(super) const SIZES: [u64; 8] = [1, 0, 31, 33, 97, 255, 256, 257];
 /// Threads of a block, as printed texts are launched.
 pub(super) const BLOCK: [u32; 3] = [cuda::BLOCK, 1, 1];
 /// Statements of a launch before a kernel is taken for one that does not end.
 const MOST_STATEMENTS: u64 = 20_000_000;
-
-/// The longest launches along each dimension but the first.
-const MOST: [u64; 4] = [u64::MAX, 16, 7, 3];
-
-/// The extent of an array along a dimension that the launch does not have: as long as the first, but for arrays that would not fit
-/// memory.
-pub(super) fn beyond(first: u64, dimension: usize) -> u64 {
-    if dimension < 2 { first } else { first.min(MOST[dimension.min(3)]) }
-}
-
-/// Sizes of a launch. Along the other dimensions it is shorter, so that arrays as long as the first hold all indices.
-pub(super) fn dims(size: u64, rank: usize) -> Vec<u64> {
-    (0..rank).map(|k| if k == 0 { size } else { (size / (4 << k)).clamp(1, MOST[k]) }).collect()
-}
 
 /// Whether a value of that type is most often a length.
 pub(super) fn is_length(scalar: Scalar) -> bool {
@@ -43,28 +28,35 @@ pub(super) struct Contents {
 }
 
 /// What the `number`-th launch gives a kernel that was made for it.
-fn given(kernel: &Kernel, size: u64, number: usize) -> Result<Contents, String> {
+fn given(lowered: &Lowered, terms: &Terms, dims: &[u64], number: usize) -> Result<Contents, String> {
+    let kernel = &lowered.kernel;
+    let name =
+        |wanted: Given| lowered.params.iter().find(|(_, given)| *given == wanted).map_or("", |(name, _)| name.as_str());
     let of = |part: usize| Random::of(&[0x1e57, number as u64, part as u64]);
-    let drawn = |random: &mut Random, scalar: Scalar| match scalar {
+    let drawn = |random: &mut Random, scalar: Scalar, bound: u64| match scalar {
         scalar if scalar.is_float() => Value::from_f64(scalar, random.below(4096) as f64 / 1024.0 - 1.0),
         Scalar::Bool => Value::int(scalar, random.below(2) as i64),
         // An integer may be an index.
-        scalar => Value::int(scalar, random.below(size.max(1) as usize) as i64),
+        scalar => Value::int(scalar, random.below(bound.max(1) as usize) as i64),
     };
     let mut arrays = vec![];
     for (n, param) in kernel.params.iter().enumerate() {
         let span = kernel.span(&param.dims, &[]).ok_or("an array has a size that does not fit 64 bits")?;
         let scalars = param.ty.components(&kernel.structs);
-        let mut random = of(n);
-        arrays.push((0..span.elements).flat_map(|_| &scalars).map(|scalar| drawn(&mut random, *scalar)).collect());
+        let (mut random, bound) = (of(n), terms.bound(name(Given::View(n as u32)), dims));
+        let cells = (0..span.elements).flat_map(|_| &scalars).map(|scalar| drawn(&mut random, *scalar, bound));
+        arrays.push(cells.collect());
     }
     let mut random = of(usize::MAX);
-    let values = (kernel.values.iter())
-        .map(|value| match value.ty.components(&kernel.structs)[..] {
-            [scalar] if is_length(scalar) => vec![Value::int(scalar, size as i64)],
-            ref scalars => scalars.iter().map(|scalar| drawn(&mut random, *scalar)).collect(),
-        })
-        .collect();
+    let mut values = vec![];
+    for (n, value) in kernel.values.iter().enumerate() {
+        let scalars = value.ty.components(&kernel.structs);
+        values.push(match (terms.value(name(Given::Value(n as u32)), &scalars, dims)?, &scalars[..]) {
+            (Some(said), _) => said,
+            (None, [scalar]) if is_length(*scalar) => vec![Value::int(*scalar, dims[0] as i64)],
+            (None, scalars) => scalars.iter().map(|scalar| drawn(&mut random, *scalar, dims[0])).collect(),
+        });
+    }
     Ok(Contents { arrays, values })
 }
 
@@ -89,7 +81,11 @@ pub(super) fn ran(lowered: &Lowered, given: &Contents, order: Order) -> Result<V
     let options = Options { order, max_statements: Some(MOST_STATEMENTS), instances: true, divisions: true };
     run_printing(kernel, &mut args, options, &mut |_| {}).map_err(|fault| {
         let line = lowered.line_of(&fault).map_or(String::new(), |line| format!("line {line}: "));
-        format!("{line}{}", fault.kind)
+        let hint = match &fault.kind {
+            FaultKind::OutOfBounds { view, .. } => longer(lowered, view),
+            _ => None,
+        };
+        format!("{line}{}{}", fault.kind, hint.unwrap_or_default())
     })?;
     let cells = |(words, (layout, before)): (&Vec<u64>, (&bornite_ir::Layout, &Vec<Value>))| {
         let count = layout.offsets.len();
@@ -100,6 +96,15 @@ pub(super) fn ran(lowered: &Lowered, given: &Contents, order: Order) -> Result<V
         (0..before.len()).map(cell).collect()
     };
     Ok(memory.iter().zip(layouts.iter().zip(&given.arrays)).map(cells).collect())
+}
+
+/// What to do where an array is not as long as the launch.
+fn longer(lowered: &Lowered, view: &str) -> Option<String> {
+    let (array, _) = view.split_once(',').unwrap_or((view, ""));
+    let (name, given) = lowered.params.iter().find(|(name, _)| name == array)?;
+    let Given::View(n) = given else { return None };
+    let sizes = vec!["SIZE"; lowered.kernel.params[*n as usize].dims.len()].join(", ");
+    Some(format!("; if it has another size, the kernel says so: # given: {name} = {sizes}"))
 }
 
 /// A CUDA text that was read as anybody's: to be launched in blocks, with its sizes as arguments.
@@ -230,14 +235,13 @@ fn is_nan(value: Value) -> bool {
 pub(super) fn compared(
     source: &Lowered,
     text: &Text,
-    dims: &[u64],
+    terms: &Terms,
     number: usize,
     seen: &mut Seen,
 ) -> Result<(), String> {
-    let kernel = &source.kernel;
-    let sizes: Vec<String> = dims.iter().map(u64::to_string).collect();
-    let launch = format!("with {} instances", sizes.join(" x "));
-    let given = given(kernel, dims[0], number)?;
+    let (kernel, dims) = (&source.kernel, &terms.launches[number][..]);
+    let launch = format!("with {} instances", by(dims));
+    let given = given(source, terms, dims, number)?;
     let reported = |why: String| match why.split_once(": ") {
         Some((line, rest)) if line.starts_with("line ") => format!("{line}: {launch}: {rest}"),
         _ => format!("{launch}: {why}"),

@@ -6,6 +6,7 @@
 //! several sizes, against the source lowered for each launch, forwards and backwards: nothing may be reported, and all
 //! must leave the same memory (`launch.rs`), but for the rounding of sums whose order is open (`sums.rs`).
 
+mod given;
 mod launch;
 mod sums;
 
@@ -17,7 +18,8 @@ use bornite_ir::{Kernel, Launch, Scalar, Type};
 use bornite_lang::python::{Declared, Module};
 use bornite_lang::{Errors, Given, Lowered, Request};
 
-use launch::{SIZES, Seen, Text, beyond, dims};
+use given::{Terms, launch_name, marked};
+use launch::{Seen, Text};
 
 /// A kernel of a file.
 #[derive(Clone, Debug)]
@@ -56,13 +58,26 @@ pub struct Texts {
 /// All kernels of a source.
 pub fn ingest(file: &str, source: &str) -> Result<Vec<Ingested>, Errors> {
     let module = Module::parse(file, source)?;
-    let kernels = module.kernels().into_iter().enumerate();
-    Ok(kernels
+    let kernels = module.kernels();
+    let stray = stray(&kernels, source);
+    Ok((kernels.into_iter().enumerate())
         .map(|(n, kernel)| {
-            let outcome = checked(&Declaration { module: &module, n, kernel: &kernel }, source);
+            let outcome = match stray {
+                Some((line, of)) if of == n => Err(format!(
+                    "line {line}: what is given is said within a kernel, before its last statement; this is outside"
+                )),
+                _ => checked(&Declaration { module: &module, n, kernel: &kernel }, source),
+            };
             Ingested { name: kernel.name, line: kernel.line, outcome }
         })
         .collect())
+}
+
+/// A line that says what is given, but in no kernel; and the kernel it may be meant for: the one before it, or the first.
+fn stray(kernels: &[Declared], source: &str) -> Option<(u32, usize)> {
+    let outside = |line: u32| !kernels.iter().any(|kernel| kernel.lines.contains(&line));
+    let (line, _) = (1u32..).zip(source.lines()).find(|(line, text)| marked(text).is_some() && outside(*line))?;
+    Some((line, kernels.iter().rposition(|kernel| *kernel.lines.start() < line).unwrap_or(0)))
 }
 
 /// A kernel of a module.
@@ -90,6 +105,11 @@ impl Declaration<'_> {
             )),
             (one, _) => Ok(one.unwrap_or(1).clamp(1, 4)),
         }
+    }
+
+    /// Its lines, by number.
+    fn lines<'s>(&self, source: &'s str) -> Vec<(u32, &'s str)> {
+        (1u32..).zip(source.lines()).filter(|(number, _)| self.kernel.lines.contains(number)).collect()
     }
 
     /// The text of what the kernel needs of its source, if it alone gives the same kernel, else the whole source; and the
@@ -122,18 +142,17 @@ fn checked(kernel: &Declaration<'_>, source: &str) -> Result<Texts, String> {
         return Err("its CUDA text comes back as another kernel".into());
     }
     let text = Text::read(&open, &cuda)?;
+    let terms = Terms::of(&kernel.lines(source), &open, rank)?;
     let mut seen = Seen::default();
-    for (number, size) in SIZES.into_iter().enumerate() {
-        let dims = dims(size, rank);
-        let mut request = Request::over(&dims);
+    for (number, dims) in terms.launches.iter().enumerate() {
+        let mut request = Request::over(dims);
         for (name, given) in &open.params {
             if let Given::View(view) = given {
                 let rank = open.kernel.params[*view as usize].dims.len();
-                let extents: Vec<u64> = (0..rank).map(|k| dims.get(k).copied().unwrap_or(beyond(dims[0], k))).collect();
-                request = request.shape(name, &extents);
+                request = request.shape(name, &terms.extents(name, rank, dims)?);
             }
         }
-        launch::compared(&kernel.made(&request)?, &text, &dims, number, &mut seen)?;
+        launch::compared(&kernel.made(&request)?, &text, &terms, number, &mut seen)?;
     }
     seen.tells(&open.kernel)?;
     let ir = open.kernel.to_string();
@@ -142,7 +161,7 @@ fn checked(kernel: &Declaration<'_>, source: &str) -> Result<Texts, String> {
         source,
         cpp: cpp::print(&open.kernel).unwrap_or_default(),
         description: kernel.kernel.doc.clone(),
-        inputs: recipe(&open, rank),
+        inputs: recipe(&open, &terms, rank),
         block: launch::BLOCK,
         ops,
         types: types_of(&open.kernel),
@@ -165,7 +184,7 @@ fn back(kernel: &Kernel, text: &str) -> Result<Kernel, String> {
 }
 
 /// What each parameter of the texts is given.
-fn recipe(open: &Lowered, rank: usize) -> String {
+fn recipe(open: &Lowered, terms: &Terms, rank: usize) -> String {
     let kernel = &open.kernel;
     let named = |ty: Type| {
         let names: Vec<&str> = ty.components(&kernel.structs).into_iter().map(Scalar::name).collect();
@@ -175,37 +194,38 @@ fn recipe(open: &Lowered, rank: usize) -> String {
             _ => format!("{{{}}}", names.join(", ")),
         }
     };
-    let first = if rank > 1 { "launch_dim0" } else { "launch_count" };
-    let filled = |scalars: &[Scalar]| {
+    let filled = |scalars: &[Scalar], bound: &str| {
         let one = |scalar: &Scalar| match scalar {
             scalar if scalar.is_float() => "uniform -1 to 3 in steps of 1/1024".to_owned(),
             Scalar::Bool => "either".to_owned(),
-            _ => format!("indices below {first}"),
+            _ => format!("indices below {bound}"),
         };
         let mut all: Vec<String> = scalars.iter().map(one).collect();
         all.dedup();
         all.join("; ")
     };
-    let mut text = String::new();
-    for param in &kernel.params {
+    let (first, mut text) = (launch_name(0, rank), String::new());
+    // The source's names, which may be others than the texts'.
+    let own =
+        |n: usize| open.params.iter().find(|(_, given)| *given == Given::View(n as u32)).map_or("", |(name, _)| name);
+    for (n, param) in kernel.params.iter().enumerate() {
         let extents: Vec<String> = (0..param.dims.len()).map(|n| format!("{}_shape{n}", param.name)).collect();
-        let fill = filled(&param.ty.components(&kernel.structs));
+        let fill = filled(&param.ty.components(&kernel.structs), &terms.bound_in_words(own(n)));
         let _ = writeln!(text, "{}: {}[{}] = {fill}", param.name, named(param.ty), extents.join(", "));
     }
-    for (_, given) in &open.params {
+    for (name, given) in &open.params {
         let Given::Value(n) = given else { continue };
         let ty = kernel.values[*n as usize].ty;
-        let fill = if ty.as_scalar().is_some_and(launch::is_length) {
-            first
-        } else {
-            &filled(&ty.components(&kernel.structs))
+        let fill = match terms.value_in_words(name) {
+            Some(said) => said,
+            None if ty.as_scalar().is_some_and(launch::is_length) => first.clone(),
+            None => filled(&ty.components(&kernel.structs), &first),
         };
         let _ = writeln!(text, "{}: {} = {fill}", kernel.values[*n as usize].name, named(ty));
     }
-    let size = |n: usize| if n > 0 && n < rank { format!("launch_dim{n}") } else { first.to_owned() };
-    for param in &kernel.params {
+    for (at, param) in kernel.params.iter().enumerate() {
         for n in 0..param.dims.len() {
-            let _ = writeln!(text, "{}_shape{n}: i32 = {}", param.name, size(n));
+            let _ = writeln!(text, "{}_shape{n}: i32 = {}", param.name, terms.extent_in_words(own(at), n));
             if n + 1 < param.dims.len() {
                 let within: Vec<String> =
                     (n + 1..param.dims.len()).map(|k| format!("{}_shape{k}", param.name)).collect();
@@ -214,15 +234,12 @@ fn recipe(open: &Lowered, rank: usize) -> String {
         }
     }
     if rank > 1 {
-        let all: Vec<String> = (0..rank).map(|n| format!("launch_dim{n}")).collect();
+        let all: Vec<String> = (0..rank).map(|n| launch_name(n, rank)).collect();
         let _ = writeln!(text, "launch_count: i32 = {}", all.join(" * "));
-        for n in 0..rank {
-            let sizes: Vec<String> = SIZES.iter().map(|size| dims(*size, rank)[n].to_string()).collect();
-            let _ = writeln!(text, "launch_dim{n}: i32 = {}", sizes.join(", "));
-        }
-    } else {
-        let sizes: Vec<String> = SIZES.iter().map(u64::to_string).collect();
-        let _ = writeln!(text, "launch_count: i32 = {}", sizes.join(", "));
+    }
+    for n in 0..rank {
+        let sizes: Vec<String> = terms.launches.iter().map(|dims| dims[n].to_string()).collect();
+        let _ = writeln!(text, "{}: i32 = {}", launch_name(n, rank), sizes.join(", "));
     }
     let [x, y, z] = launch::BLOCK;
     text + &format!("block: {x}x{y}x{z}\ngrid: covers launch_count\n")

@@ -31,11 +31,12 @@ mod prelude;
 mod program;
 mod types;
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use bornite_ir::Scalar;
 use ruff_python_ast::{Stmt, StmtImportFrom};
-use ruff_text_size::Ranged;
+use ruff_text_size::{Ranged, TextSize};
 
 use crate::diagnostic::Source;
 use crate::{Diagnostic, Errors, Lowered, Request, Span};
@@ -74,6 +75,8 @@ pub struct Declared {
     pub name: String,
     /// The line it begins in.
     pub line: u32,
+    /// The lines of its text, from its decorators to its last statement.
+    pub lines: RangeInclusive<u32>,
     /// Parameters whose type is open.
     pub open: Vec<String>,
     /// How many indices each `wp.tid()` in it gives, in the order of the text.
@@ -177,6 +180,10 @@ impl Module {
         own.map(|func| Declared {
             name: func.def.name.as_str().to_owned(),
             line: self.files[0].source.line(func.def.name.range().start().to_u32()),
+            lines: {
+                let line = |at: TextSize| self.files[0].source.line(at.to_u32());
+                line(func.def.range().start())..=line(func.def.range().end())
+            },
             open: open_parameters(&program, func),
             tid: excerpt::tid_counts(&program, func),
             doc: excerpt::docstring(func.def),
