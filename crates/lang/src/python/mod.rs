@@ -23,9 +23,11 @@
 //! # Ok::<(), bornite_lang::Errors>(())
 //! ```
 
+mod check;
 mod excerpt;
 mod fixed;
 mod lower;
+mod named;
 mod nesting;
 mod prelude;
 mod program;
@@ -40,8 +42,9 @@ use ruff_text_size::{Ranged, TextSize};
 
 use crate::diagnostic::Source;
 use crate::{Diagnostic, Errors, Lowered, Request, Span};
+pub use check::{Checked, Outcome};
 use lower::Lower;
-use program::{Func, Program};
+use program::{FuncId, Program};
 
 /// A scalar's name in the dialect.
 pub(crate) fn scalar_word(s: Scalar) -> &'static str {
@@ -73,6 +76,9 @@ pub struct Module {
 pub struct Declared {
     /// Its name.
     pub name: String,
+    /// The names it can be asked for by: where it stands (`Solver.step`), or what the calls of a function around it made
+    /// (`cube` of `cube = power(3)`), which may be several kernels.
+    pub names: Vec<String>,
     /// The line it begins in.
     pub line: u32,
     /// The lines of its text, from its decorators to its last statement.
@@ -176,15 +182,18 @@ impl Module {
     /// The kernels of the file.
     pub fn kernels(&self) -> Vec<Declared> {
         let program = Program::new(&self.files);
-        let own = program.kernels.iter().map(|&n| &program.functions[n as usize]).filter(|func| func.file == 0);
-        own.map(|func| Declared {
+        let own =
+            program.kernels.iter().map(|&n| (n, &program.functions[n as usize])).filter(|(_, func)| func.file == 0);
+        let instances = program.instances();
+        own.map(|(n, func)| Declared {
             name: func.def.name.as_str().to_owned(),
+            names: program.names_of(n, &instances),
             line: self.files[0].source.line(func.def.name.range().start().to_u32()),
             lines: {
                 let line = |at: TextSize| self.files[0].source.line(at.to_u32());
                 line(func.def.range().start())..=line(func.def.range().end())
             },
-            open: open_parameters(&program, func),
+            open: open_parameters(&program, FuncId { prelude: false, n, around: 0 }),
             tid: excerpt::tid_counts(&program, func),
             doc: excerpt::docstring(func.def),
         })
@@ -215,8 +224,8 @@ impl Module {
         self.files[0].source.line_text(line)
     }
 
-    /// The kernel of that name for a launch. Where types of parameters are open, the name tells them:
-    /// `scale<x:float32>`.
+    /// The kernel of that name for a launch: what the file has under it at its end, or one of a class or function by its path
+    /// (`Solver.step`). Where types of parameters are open, the name tells them: `scale<x:float32>`.
     pub fn kernel(&self, name: &str, request: &Request) -> Result<Lowered, Errors> {
         let source = &self.files[0].source;
         let wrong =
@@ -225,20 +234,8 @@ impl Module {
             Some((plain, args)) => (plain.trim(), args.trim_end().trim_end_matches('>')),
             None => (name.trim(), ""),
         };
-        let mut program = Program::new(&self.files);
-        let own = program.kernels.iter().rev().copied().filter(|&n| program.functions[n as usize].file == 0);
-        // Of several of a name, the last one counts.
-        let is_it = |n: &u32| {
-            let func = &program.functions[*n as usize];
-            let evaluator = fixed::Evaluator::new(&program, false, func.scope).within_def(*n, func.scope);
-            func.def.name.as_str() == plain && evaluator.holds(&func.under) != Some(false)
-        };
-        let found = { own }.find(is_it);
-        let Some(found) = found.or_else(|| program.closure(plain)) else {
-            let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
-            let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };
-            return Err(wrong(format!("there is no kernel '{plain}'; the file has {has}")));
-        };
+        let program = Program::new(&self.files);
+        let found = program.kernel_named(plain).map_err(wrong)?;
         let mut types = vec![];
         for arg in args.split(',').map(str::trim).filter(|arg| !arg.is_empty()) {
             let named = arg.split_once(':').map(|(name, ty)| (name.trim(), ty.trim()));
@@ -248,7 +245,7 @@ impl Module {
                 None => return Err(wrong(format!("'{arg}' is not a parameter's name and type, such as x:float32"))),
             }
         }
-        let open = open_parameters(&program, &program.functions[found as usize]);
+        let open = open_parameters(&program, found);
         if let Some((name, _)) = types.iter().find(|(name, _)| !open.contains(name)) {
             let which = if open.is_empty() { "none is".to_owned() } else { format!("only {}", open.join(", ")) };
             return Err(wrong(format!("the type of '{name}' is not open in '{plain}': {which}")));
@@ -264,7 +261,7 @@ impl Module {
         let found = program.kernels.iter().copied().filter(|&n| program.functions[n as usize].file == 0).nth(n);
         let typed = |(name, ty): &(&str, &str)| Some(((*name).to_owned(), types::type_named(ty)?));
         match (found, types.iter().map(typed).collect::<Option<Vec<_>>>()) {
-            (Some(found), Some(types)) => self.made(&program, found, &types, request),
+            (Some(n), Some(types)) => self.made(&program, FuncId { prelude: false, n, around: 0 }, &types, request),
             _ => {
                 let what = "there is no such kernel, or no such type".to_owned();
                 Err(Errors::new(source, vec![source.diagnostic(Span::default(), what, String::new(), None)]))
@@ -275,11 +272,11 @@ impl Module {
     fn made(
         &self,
         program: &Program<'_>,
-        found: u32,
+        found: FuncId,
         types: &[(String, types::Ty)],
         request: &Request,
     ) -> Result<Lowered, Errors> {
-        let func = &program.functions[found as usize];
+        let func = &program.functions[found.n as usize];
         let index = request.index.unwrap_or_else(|| {
             let far = |dims: &[bornite_ir::Dim]| {
                 let elements = dims.iter().try_fold(1i64, |n, dim| n.checked_mul(dim.extent.known().unwrap_or(1)));
@@ -290,15 +287,16 @@ impl Module {
             if long { Scalar::I64 } else { Scalar::I32 }
         });
         let lower = Lower::new(program, prelude::program(), request, func.def.name.as_str(), index);
-        lower.kernel(func, types).map_err(|all| Errors::new(&self.files[0].source, all))
+        lower.kernel(found, types).map_err(|all| Errors::new(&self.files[0].source, all))
     }
 }
 
 /// Parameters of a kernel whose types are `Any`, or arrays of it.
-fn open_parameters(program: &Program<'_>, func: &Func<'_>) -> Vec<String> {
+fn open_parameters(program: &Program<'_>, id: FuncId) -> Vec<String> {
     use fixed::{Evaluator, Fixed};
     use types::Pattern;
-    let evaluator = Evaluator::new(program, false, func.scope);
+    let func = &program.functions[id.n as usize];
+    let evaluator = Evaluator { around: id.around, ..Evaluator::new(program, false, func.scope) };
     let is_open = |pattern: &Pattern| match pattern {
         Pattern::Array(element, _) => element.exact().is_none(),
         Pattern::Foreign(_) => false,

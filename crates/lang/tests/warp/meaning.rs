@@ -4,7 +4,7 @@
 use bornite_ir::interp::{Options, run_printing};
 use bornite_ir::{Scalar, Value, peek};
 use bornite_lang::python::Module;
-use bornite_lang::{Given, Request};
+use bornite_lang::{Given, Lowered, Request};
 
 const DRAWS: &str = "
 @wp.func
@@ -151,11 +151,16 @@ fn outcome(text: &str) -> Result<Vec<i64>, String> {
     let module = Module::parse("meaning.py", text).map_err(|errors| errors.to_string())?;
     let request = Request::over(&[4]).shape("x", &[4]).shape("out", &[4]);
     let lowered = module.kernel("k", &request).map_err(|errors| errors.to_string())?;
-    let mut memory = vec![vec![0u64; 2]; 2];
+    first(&lowered, 4, "out")
+}
+
+/// What a kernel of arrays alone leaves in the first numbers of one, when all are 0 before.
+pub fn first(lowered: &Lowered, count: usize, name: &str) -> Result<Vec<i64>, String> {
+    let mut memory = vec![vec![0u64; 2]; lowered.kernel.params.len()];
     let values: [Vec<Value>; 0] = [];
     let mut args = super::args(&lowered.kernel, &mut memory, &values);
     run_printing(&lowered.kernel, &mut args, Options::default(), &mut |_| {}).map_err(|fault| fault.to_string())?;
-    let out = lowered.params.iter().find(|(name, _)| name == "out").map(|(_, given)| given);
-    let Some(Given::View(n)) = out else { return Err("no 'out'".into()) };
-    Ok((0..4).map(|i| peek(&memory[*n as usize], i * 4, Scalar::I32).as_i64()).collect())
+    let out = lowered.params.iter().find(|(found, _)| found == name).map(|(_, given)| given);
+    let Some(Given::View(n)) = out else { return Err(format!("no '{name}'")) };
+    Ok((0..count).map(|i| peek(&memory[*n as usize], i * 4, Scalar::I32).as_i64()).collect())
 }

@@ -28,10 +28,13 @@ impl Evaluator<'_, '_> {
             call.arguments.keywords.iter().find(|k| k.arg.as_ref().is_some_and(|arg| arg.as_str() == name))
         };
         match callee {
-            Fixed::Builtin(name) if name == "constant" || name == "static" => match call.arguments.args.first() {
-                Some(value) => self.eval(value),
-                None => self.unknown(at, format!("'{name}' takes a value")),
-            },
+            // Which types a kernel is made for is said where it is asked for.
+            Fixed::Builtin(name) if matches!(name.as_str(), "constant" | "static" | "overload") => {
+                match call.arguments.args.first() {
+                    Some(value) => self.eval(value),
+                    None => self.unknown(at, format!("'{name}' takes a value")),
+                }
+            }
             Fixed::Type(Pattern::Array(_, rank)) => {
                 let dtype = named("dtype").map(|k| &k.value).or(call.arguments.args.first());
                 let rank = match named("ndim") {
@@ -70,6 +73,7 @@ impl Evaluator<'_, '_> {
                 }
                 self.make_type(&name, &args, &keywords, at)
             }
+            Fixed::Plain(name, inner, around) => self.call_plain(call, &name, inner, around, at),
             Fixed::Python(name) => {
                 let all = args(self)?;
                 let ints: Option<Vec<i64>> = all.iter().map(Fixed::int).collect();

@@ -1,5 +1,6 @@
 //! What is known when a kernel is made: constants, types and functions, found by evaluating Python's expressions.
 
+mod closure;
 mod compute;
 mod given;
 
@@ -9,6 +10,7 @@ use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use crate::python::program::{FuncId, Item, Program};
 use crate::python::types::{Among, Pattern, Ty, type_named};
+pub(crate) use closure::Closure;
 use given::OF_A_RUN;
 
 /// A value that is known.
@@ -25,7 +27,7 @@ pub(crate) enum Fixed {
     Type(Pattern),
     /// Overloads of a function.
     Functions(Vec<FuncId>),
-    Kernel(String),
+    Kernel(FuncId),
     /// The dialect's module, or a part of it such as `wp.types`.
     Warp,
     /// A name of the dialect: a builtin function.
@@ -34,8 +36,10 @@ pub(crate) enum Fixed {
     Module(String),
     File(usize),
     Class(usize),
-    /// A function of Python's own or an undecorated one, by name.
+    /// A function of Python's own, by name.
     Python(String),
+    /// An undecorated function: its name, the scope of its body, and the call around it.
+    Plain(String, usize, u32),
 }
 
 /// Why a value is not known: where, and what.
@@ -107,11 +111,13 @@ pub(crate) struct Evaluator<'p, 'l> {
     pub steps: u32,
     /// A place in a scope: what stands after it is not there yet.
     pub before: Option<(usize, TextSize)>,
+    /// The call of a function around what is evaluated: [`FuncId::around`].
+    pub around: u32,
 }
 
 impl<'p> Evaluator<'p, 'static> {
     pub fn new(program: &'p Program<'p>, prelude: bool, scope: usize) -> Evaluator<'p, 'static> {
-        Evaluator { program, prelude, scope, locals: &|_| None, steps: 0, before: None }
+        Evaluator { program, prelude, scope, locals: &|_| None, steps: 0, before: None, around: 0 }
     }
 }
 
@@ -258,26 +264,35 @@ impl<'p> Evaluator<'p, '_> {
     }
 
     fn within(&self, scope: usize) -> Evaluator<'p, 'static> {
-        Evaluator { steps: self.steps + 1, ..Evaluator::new(self.program, self.prelude, scope) }
+        Evaluator { steps: self.steps + 1, around: self.around, ..Evaluator::new(self.program, self.prelude, scope) }
     }
 
-    fn item(&self, item: &Item<'p>, scope: usize, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
+    pub fn item(&self, item: &Item<'p>, scope: usize, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
         if self.steps > MAX_STEPS {
             return self.unknown(at, "constants are defined by too many others");
         }
         let found = match item {
             Item::Functions(all) => {
                 let mut found = vec![];
+                let around = self.around_of(scope);
                 for &n in all {
                     match self.within_def(n, scope).holds(&self.program.functions[n as usize].under) {
-                        Some(true) => found.push(FuncId { prelude: self.prelude, n }),
+                        Some(true) => found.push(FuncId { prelude: self.prelude, n, around }),
                         Some(false) => {}
                         None => return self.unknown(at, format!("'{name}' is declared under a condition{OF_A_RUN}")),
                     }
                 }
                 Fixed::Functions(found)
             }
-            Item::Kernel => Fixed::Kernel(name.into()),
+            Item::Kernels(all) => {
+                let is_there = |n: &u32| {
+                    self.within_def(*n, scope).holds(&self.program.functions[*n as usize].under) != Some(false)
+                };
+                match all.iter().copied().rev().find(is_there) {
+                    Some(n) => Fixed::Kernel(FuncId { prelude: self.prelude, n, around: self.around_of(scope) }),
+                    None => return self.unknown(at, format!("'{name}' has no value")),
+                }
+            }
             Item::Struct(n) => Fixed::Type(Pattern::Struct(*n)),
             Item::Values(all) => return self.given(all, scope, name, at),
             Item::Warp => Fixed::Warp,
@@ -291,7 +306,7 @@ impl<'p> Evaluator<'p, '_> {
                 }
                 None => return self.unknown(at, format!("'{name}' is not declared in the file it is imported from")),
             },
-            Item::Plain(..) => Fixed::Python(name.into()),
+            Item::Plain(inner) => Fixed::Plain(name.into(), *inner, self.around_of(scope)),
             Item::Class(scope) => Fixed::Class(*scope),
         };
         Ok(found)

@@ -113,8 +113,9 @@ impl<'p> Lower<'p> {
                 self.python_call(&name, call, expr)
             }
             Fixed::Builtin(name) => self.builtin(&name, call, expr),
-            Fixed::Python(name) => self.python_call(&name, call, expr),
-            Fixed::Kernel(name) => {
+            Fixed::Python(name) | Fixed::Plain(name, ..) => self.python_call(&name, call, expr),
+            Fixed::Kernel(id) => {
+                let name = self.func(id).def.name.as_str();
                 let hint = "make it a function with @wp.func".to_owned();
                 self.fail(call.func.as_ref(), format!("'{name}' is a kernel"), "cannot be called", Some(hint))
             }
@@ -214,7 +215,7 @@ impl<'p> Lower<'p> {
         }
         let func = self.func(id);
         let program: &'p Program<'p> = if id.prelude { self.prelude } else { self.program };
-        let evaluator = Evaluator::new(program, id.prelude, func.scope);
+        let evaluator = Evaluator { around: id.around, ..Evaluator::new(program, id.prelude, func.scope) };
         let pattern = |annotation: Option<&Expr>| match annotation.map(|a| evaluator.eval(a)) {
             None => Pattern::Any,
             Some(Ok(Fixed::Type(pattern))) => pattern,
@@ -341,7 +342,7 @@ impl<'p> Lower<'p> {
                     (val, Some(expr))
                 }
                 (None, Some(default)) => {
-                    self.enter(func, id.prelude);
+                    self.enter(func, id);
                     let known = self.fixed(default, false);
                     self.frames.pop();
                     match known {
@@ -405,9 +406,9 @@ impl<'p> Lower<'p> {
         if frame.prelude {
             return Ok(None);
         }
-        let scope = frame.func.scope;
+        let (scope, around) = (frame.func.scope, frame.id.around);
         let Some((Item::Functions(all), _)) = self.program.lookup(name, scope) else { return Ok(None) };
-        let all: Vec<FuncId> = all.iter().map(|&n| FuncId { prelude: false, n }).collect();
+        let all: Vec<FuncId> = all.iter().map(|&n| FuncId { prelude: false, n, around }).collect();
         for id in all {
             let func = self.func(id);
             if self.frames.iter().any(|frame| std::ptr::eq(frame.func.def, func.def)) {

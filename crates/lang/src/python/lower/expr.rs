@@ -141,8 +141,8 @@ impl<'p> Lower<'p> {
                     Fixed::List(_) => "a list or tuple of the file cannot be used in a kernel as it is".into(),
                     Fixed::Type(_) => "a type is no value".into(),
                     Fixed::Functions(_) | Fixed::Builtin(_) => "a function is no value".into(),
-                    Fixed::Kernel(name) => format!("'{name}' is a kernel, not a value"),
-                    Fixed::Python(name) => format!("'{name}' cannot be used in a kernel"),
+                    Fixed::Kernel(id) => format!("'{}' is a kernel, not a value", self.func(*id).def.name.as_str()),
+                    Fixed::Python(name) | Fixed::Plain(name, ..) => format!("'{name}' cannot be used in a kernel"),
                     _ => "this is no value of a kernel".into(),
                 };
                 let hint = matches!(fixed, Fixed::List(_)).then(|| "take an element of it: wp.static(NAME[0])".into());

@@ -24,12 +24,13 @@ use ruff_python_ast::Expr;
 use ruff_text_size::{Ranged, TextRange};
 
 use super::fixed::{Evaluator, Fixed};
-use super::program::{Func, FuncId, Program};
+use super::program::{FuncId, Program};
 use super::types::{I32, Pattern, Ty};
 use crate::diagnostic::Source;
 use crate::lower::{Node, Tree, Writer};
 use crate::{Diagnostic, Lowered, Request, Span};
 use call::{Compiled, Signature};
+pub(crate) use function::returns;
 use names::Frame;
 use scan::Homes;
 use value::{Binding, Run, Val};
@@ -103,8 +104,9 @@ impl<'p> Lower<'p> {
     }
 
     /// Makes a kernel.
-    pub fn kernel(mut self, func: &'p Func<'p>, types: &[(String, Ty)]) -> Result<Lowered, Vec<Diagnostic>> {
-        self.enter(func, false);
+    pub fn kernel(mut self, id: FuncId, types: &[(String, Ty)]) -> Result<Lowered, Vec<Diagnostic>> {
+        let func = self.func(id);
+        self.enter(func, id);
         let given = self.parameters(func, types);
         let made = given.and_then(|given| {
             self.launch_sizes()?;
@@ -196,7 +198,8 @@ impl<'p> Lower<'p> {
         let structure = &self.program.structs[n as usize];
         let mut all = vec![];
         for (name, annotation) in &structure.fields {
-            let evaluator = Evaluator::new(self.program, false, structure.scope);
+            let around = self.frames.last().map_or(0, |frame| frame.id.around);
+            let evaluator = Evaluator { around, ..Evaluator::new(self.program, false, structure.scope) };
             match evaluator.eval(annotation) {
                 Ok(Fixed::Type(Pattern::Struct(inner))) if inner >= n => {
                     return self.fail(at, format!("field '{name}' of '{}' holds itself", structure.name), "", None);
@@ -305,15 +308,16 @@ impl<'p> Lower<'p> {
             }
         };
         let program: &'p Program<'p> = if frame.prelude { self.prelude } else { self.program };
-        Evaluator { locals: &known, ..Evaluator::new(program, frame.prelude, frame.func.scope) }.eval(expr)
+        let around = frame.id.around;
+        Evaluator { locals: &known, around, ..Evaluator::new(program, frame.prelude, frame.func.scope) }.eval(expr)
     }
 
     /// A part of something that is known beforehand.
     fn fixed_attribute(&self, of: Fixed, name: &str, at: &Expr) -> Result<Fixed, super::fixed::Unknown> {
         let frame = &self.frames[self.frames.len() - 1];
         let program: &'p Program<'p> = if frame.prelude { self.prelude } else { self.program };
-        let (prelude, scope) = (frame.prelude, frame.func.scope);
-        Evaluator::new(program, prelude, scope).attribute(of, name, at)
+        let (prelude, scope, around) = (frame.prelude, frame.func.scope, frame.id.around);
+        Evaluator { around, ..Evaluator::new(program, prelude, scope) }.attribute(of, name, at)
     }
 
     /// The pattern of an annotation.

@@ -11,7 +11,7 @@ use super::scan::{Block, Change, Homes, arguments, changed, key, way};
 use super::value::{Binding, Run, Val, literal};
 use super::{Lower, Lowers, Noted, ir_name};
 use crate::python::fixed::Fixed;
-use crate::python::program::Func;
+use crate::python::program::{Func, FuncId};
 use crate::python::types::{Pattern, Ty, spelled, zeros};
 
 /// How a function's value is handed back.
@@ -32,6 +32,7 @@ pub(crate) enum Back {
 pub(crate) struct Frame<'p> {
     pub func: &'p Func<'p>,
     pub prelude: bool,
+    pub id: FuncId,
     pub names: HashMap<String, Binding>,
     /// How many blocks were open where a name was given its value.
     bound_at: HashMap<String, usize>,
@@ -70,12 +71,13 @@ impl<'p> Lower<'p> {
         &mut self.frames[last]
     }
 
-    pub(super) fn enter(&mut self, func: &'p Func<'p>, prelude: bool) {
+    pub(super) fn enter(&mut self, func: &'p Func<'p>, id: FuncId) {
         let at = func.def as *const _ as usize;
         let homes = self.homes.entry(at).or_insert_with(|| Rc::new(Homes::new(&func.def.body))).clone();
         self.frames.push(Frame {
             func,
-            prelude,
+            prelude: id.prelude,
+            id,
             names: HashMap::new(),
             bound_at: HashMap::new(),
             homes,

@@ -256,7 +256,7 @@ impl<'p> Lower<'p> {
             Some(Item::Functions(all)) => Some(all),
             _ => None,
         });
-        found.flatten().map(|&n| FuncId { prelude: true, n }).collect()
+        found.flatten().map(|&n| FuncId { prelude: true, n, around: 0 }).collect()
     }
 
     fn float_row(&mut self, op: Op, given: &Given<'p>) -> Lowers<Option<Val>> {
