@@ -304,7 +304,7 @@ fn open_parameters(program: &Program<'_>, id: FuncId) -> Vec<String> {
     };
     (func.def.parameters.iter_non_variadic_params())
         .filter(|p| {
-            let pattern = p.parameter.annotation().map(|a| evaluator.eval(a));
+            let pattern = p.parameter.annotation().map(|a| evaluator.annotation(a));
             matches!(pattern, Some(Ok(Fixed::Type(pattern))) if is_open(&pattern))
         })
         .map(|p| p.name().as_str().to_owned())

@@ -3,9 +3,10 @@
 mod closure;
 mod compute;
 mod given;
+mod vectors;
 
 use bornite_ir::{Scalar, Value};
-use ruff_python_ast::{Expr, ExprGenerator, ExprList, ExprListComp, ExprTuple, Number, UnaryOp};
+use ruff_python_ast::{CmpOp, Expr, ExprGenerator, ExprList, ExprListComp, ExprTuple, Number, UnaryOp};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use crate::python::program::{FuncId, Item, Program};
@@ -24,6 +25,8 @@ pub(crate) enum Fixed {
     /// A value of a type of the dialect, by its components.
     Typed(Ty, Vec<Value>),
     List(Vec<Fixed>),
+    /// A dictionary, by its keys in order.
+    Dict(Vec<(Fixed, Fixed)>),
     Type(Pattern),
     /// Overloads of a function.
     Functions(Vec<FuncId>),
@@ -54,6 +57,7 @@ impl Fixed {
             Fixed::Float(x) => *x != 0.0,
             Fixed::Text(text) => !text.is_empty(),
             Fixed::List(all) => !all.is_empty(),
+            Fixed::Dict(all) => !all.is_empty(),
             Fixed::Typed(Ty::Scalar(_), parts) => parts.first()?.as_f64() != 0.0,
             _ => return None,
         })
@@ -83,6 +87,7 @@ impl Fixed {
         match self {
             Fixed::Text(text) => text.len(),
             Fixed::List(all) => all.iter().map(|one| 4 + one.size()).sum(),
+            Fixed::Dict(all) => all.iter().map(|(key, value)| 8 + key.size() + value.size()).sum(),
             Fixed::Type(pattern) => 4 * pattern.nodes(),
             Fixed::Typed(_, parts) => parts.len(),
             _ => 1,
@@ -131,6 +136,20 @@ impl<'p> Evaluator<'p, '_> {
         // What is read is copied whole.
         self.spent(found.size() / 16);
         Ok(found)
+    }
+
+    /// What an annotation says; one in quotes is read as if it had none.
+    pub fn annotation(&self, expr: &Expr) -> Result<Fixed, Unknown> {
+        let Fixed::Text(text) = self.eval(expr)? else { return self.eval(expr) };
+        let read = || {
+            let deep = crate::python::nesting::too_deep(&text).is_some();
+            Some(ruff_python_parser::parse_expression(&text).ok().filter(|_| !deep)?.into_expr())
+        };
+        let said = match read() {
+            Some(said) => self.eval(&said),
+            None => self.unknown(expr, format!("'{text}' is no type")),
+        };
+        said.map_err(|(_, what)| (expr.range(), what))
     }
 
     fn evaluated(&self, expr: &Expr) -> Result<Fixed, Unknown> {
@@ -225,6 +244,17 @@ impl<'p> Evaluator<'p, '_> {
             },
             Expr::Tuple(ExprTuple { elts, .. }) | Expr::List(ExprList { elts, .. }) => {
                 self.counted(Fixed::List(elts.iter().map(|e| self.eval(e)).collect::<Result<_, _>>()?), expr)
+            }
+            Expr::Dict(dict) => {
+                let mut all: Vec<(Fixed, Fixed)> = vec![];
+                for item in &dict.items {
+                    let Some(key) = &item.key else { return self.unknown(expr, "this cannot be computed beforehand") };
+                    let (key, value) = (self.eval(key)?, self.eval(&item.value)?);
+                    all.retain(|(other, _)| *other != key);
+                    all.push((key, value));
+                }
+                self.spent(all.len() * all.len() / 16);
+                self.counted(Fixed::Dict(all), expr)
             }
             Expr::Subscript(subscript) => {
                 let of = self.eval(&subscript.value)?;
@@ -438,6 +468,13 @@ impl<'p> Evaluator<'p, '_> {
                 match place.and_then(|n| all.get(usize::try_from(n).ok()?)) {
                     Some(found) => Ok(found.clone()),
                     None => self.unknown(slice, format!("the list has {} elements", all.len())),
+                }
+            }
+            Fixed::Dict(all) => {
+                let key = self.eval(slice)?;
+                match all.into_iter().find(|(other, _)| compute::compared(CmpOp::Eq, other, &key) == Some(true)) {
+                    Some((_, value)) => Ok(value),
+                    None => self.unknown(slice, "there is no such key"),
                 }
             }
             Fixed::Typed(ty, parts) if !matches!(ty, Ty::Scalar(_)) => {

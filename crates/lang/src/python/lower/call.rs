@@ -185,6 +185,16 @@ impl<'p> Lower<'p> {
                         let Some(s) = run.ty.element().filter(|_| run.ty.scalar().is_none()) else {
                             return self.fail(arg, "'*' of what has no components".into(), "", None);
                         };
+                        // A matrix has rows.
+                        if let Ty::Matrix(s, _, columns) = run.ty {
+                            let (ty, parts) = (Ty::Vector(s, columns), self.parts(run.id, run.ty.count() as u32));
+                            let ir = self.ir_type(ty, arg)?;
+                            for row in parts.chunks(columns as usize) {
+                                let row = Run::new(self.w.b.construct(ir, row), ty);
+                                given.args.push((Val::Run(row), arg));
+                            }
+                            continue;
+                        }
                         for n in 0..run.ty.count() as u32 {
                             let part = Run::new(self.extracted(run.id, n), Ty::Scalar(s));
                             given.args.push((Val::Run(part), arg));
@@ -216,12 +226,9 @@ impl<'p> Lower<'p> {
         let func = self.func(id);
         let program: &'p Program<'p> = if id.prelude { self.prelude } else { self.program };
         let evaluator = Evaluator { around: id.around, ..Evaluator::new(program, id.prelude, func.scope) };
-        let pattern = |annotation: Option<&Expr>| match annotation.map(|a| evaluator.eval(a)) {
+        let pattern = |annotation: Option<&Expr>| match annotation.map(|a| evaluator.annotation(a)) {
             None => Pattern::Any,
             Some(Ok(Fixed::Type(pattern))) => pattern,
-            Some(Ok(Fixed::Text(name))) => {
-                crate::python::types::type_named(name.trim_start_matches("wp.")).map_or(Pattern::Any, Pattern::of)
-            }
             Some(Ok(_)) => Pattern::Foreign("what is no type".into()),
             Some(Err((_, what))) => Pattern::Foreign(what),
         };
@@ -289,7 +296,10 @@ impl<'p> Lower<'p> {
             let signature = self.signature(id);
             let params: Vec<String> =
                 signature.params.iter().map(|(name, p, _)| format!("{name}: {}", p.name(&structs))).collect();
-            shown.push(format!("({})", params.join(", ")));
+            let one = format!("({})", params.join(", "));
+            if !shown.contains(&one) {
+                shown.push(one);
+            }
         }
         let hint = (!shown.is_empty()).then(|| format!("it takes {}", shown.join(" or ")));
         self.fail(at, what, "no overload fits", hint)

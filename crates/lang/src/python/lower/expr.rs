@@ -383,6 +383,12 @@ impl<'p> Lower<'p> {
                 element.path.push(step);
                 Ok(Val::Element(element))
             }
+            // An enum's member is its value.
+            Val::Run(run)
+                if name == "value" && of.is_attribute_expr() && matches!(run.constant, Some(Fixed::Int(_))) =>
+            {
+                Ok(Val::Run(run))
+            }
             Val::Run(run) => {
                 if let Some(ty) = self.dtype(run.ty, name) {
                     return Ok(ty);
@@ -408,6 +414,7 @@ impl<'p> Lower<'p> {
                 let sizes = [rows, columns].map(|n| Val::Run(self.run_int(n as i64)));
                 Some(Val::Tuple(sizes.into()))
             }
+            ("shape", Ty::Fixed(_, n)) => Some(Val::Tuple(vec![Val::Run(self.run_int(n as i64))])),
             _ => None,
         }
     }

@@ -62,6 +62,8 @@ pub(crate) struct Lower<'p> {
     tuples: HashMap<Vec<Type>, Type>,
     /// Names of functions of the IR, so that each has its own.
     taken: Vec<String>,
+    /// Names of parameters in the IR.
+    given: Vec<String>,
     /// Which views are written.
     written: Vec<bool>,
     /// Sizes of the launch: known ones, or values.
@@ -95,6 +97,7 @@ impl<'p> Lower<'p> {
             compiled: HashMap::new(),
             tuples: HashMap::new(),
             taken: vec![ir_name(name)],
+            given: vec![],
             written: vec![],
             launch: vec![],
             tid: None,
@@ -200,7 +203,7 @@ impl<'p> Lower<'p> {
         for (name, annotation) in &structure.fields {
             let around = self.frames.last().map_or(0, |frame| frame.id.around);
             let evaluator = Evaluator { around, ..Evaluator::new(self.program, false, structure.scope) };
-            match evaluator.eval(annotation) {
+            match evaluator.annotation(annotation) {
                 Ok(Fixed::Type(Pattern::Struct(inner))) if inner >= n => {
                     return self.fail(at, format!("field '{name}' of '{}' holds itself", structure.name), "", None);
                 }
@@ -312,6 +315,19 @@ impl<'p> Lower<'p> {
         Evaluator { locals: &known, around, ..Evaluator::new(program, frame.prelude, frame.func.scope) }.eval(expr)
     }
 
+    /// What an annotation of the function says.
+    fn annotation(&self, expr: &Expr) -> Result<Fixed, super::fixed::Unknown> {
+        match self.fixed(expr, true) {
+            Ok(Fixed::Text(_)) => {
+                let frame = &self.frames[self.frames.len() - 1];
+                let program: &'p Program<'p> = if frame.prelude { self.prelude } else { self.program };
+                let around = frame.id.around;
+                Evaluator { around, ..Evaluator::new(program, frame.prelude, frame.func.scope) }.annotation(expr)
+            }
+            found => found,
+        }
+    }
+
     /// A part of something that is known beforehand.
     fn fixed_attribute(&self, of: Fixed, name: &str, at: &Expr) -> Result<Fixed, super::fixed::Unknown> {
         let frame = &self.frames[self.frames.len() - 1];
@@ -322,12 +338,8 @@ impl<'p> Lower<'p> {
 
     /// The pattern of an annotation.
     fn pattern(&mut self, annotation: &Expr) -> Lowers<Pattern> {
-        match self.fixed(annotation, true) {
+        match self.annotation(annotation) {
             Ok(Fixed::Type(pattern)) => Ok(pattern),
-            Ok(Fixed::Text(name)) => match super::types::type_named(name.trim_start_matches("wp.")) {
-                Some(ty) => Ok(Pattern::of(ty)),
-                None => self.fail(annotation, format!("'{name}' is not a type that is known"), "", None),
-            },
             Ok(Fixed::None) => Ok(Pattern::Tuple(vec![])),
             Ok(_) => self.fail(annotation, "this is not a type".into(), "a type is expected", None),
             Err((at, what)) => {

@@ -48,6 +48,8 @@ pub(crate) struct Frame<'p> {
     pub refs: Vec<String>,
     /// Variables of loops that are written out: constants that may change all the same.
     pub counted: Vec<String>,
+    /// Variables that were assigned a constant last, and how many blocks were open: they are that constant until then.
+    constants: Vec<(String, Run, usize)>,
 }
 
 /// What leaves a turn of a loop.
@@ -87,6 +89,7 @@ impl<'p> Lower<'p> {
             at: func.def.name.range(),
             refs: vec![],
             counted: vec![],
+            constants: vec![],
         });
     }
 
@@ -108,6 +111,8 @@ impl<'p> Lower<'p> {
 
     pub(super) fn close_block(&mut self) -> Vec<bornite_ir::Stmt> {
         let frame = self.frame();
+        let depth = frame.open.len();
+        frame.constants.retain(|(.., at)| *at < depth);
         for name in frame.open.pop().unwrap_or_default().bound {
             // Its value is not seen outside; a variable stays.
             if matches!(frame.names.get(&name), Some(Binding::Val(_))) {
@@ -157,6 +162,11 @@ impl<'p> Lower<'p> {
             (Some(Binding::Local(local, ty)), Val::Run(run)) => {
                 self.same_type(name, ty, run.ty, at)?;
                 self.w.b.assign(local, run.id);
+                let frame = self.frame();
+                frame.constants.retain(|(other, ..)| other != name);
+                if run.constant.is_some() {
+                    frame.constants.push((name.into(), run, frame.open.len()));
+                }
                 Ok(())
             }
             (Some(Binding::Local(..)), _) => {
@@ -255,6 +265,13 @@ impl<'p> Lower<'p> {
         for (name, change) in names {
             let run = match self.frame().names.get(name).cloned() {
                 Some(Binding::Val(Val::Run(run))) => run,
+                Some(Binding::Local(..)) if repeats && matches!(change, Change::Named) => {
+                    let found = self.frame().constants.iter().position(|(other, ..)| other == name);
+                    if let Some((_, run, _)) = found.map(|n| self.frame().constants.swap_remove(n)) {
+                        self.check_constant(name, &run, blocks);
+                    }
+                    continue;
+                }
                 Some(Binding::Val(whole @ Val::Aggregate(..))) => {
                     let fields = match change {
                         Change::Named => Some(vec![]),
@@ -274,18 +291,8 @@ impl<'p> Lower<'p> {
             if matches!(change, Change::Passed(callee) if !self.takes_variables(callee)) {
                 continue;
             }
-            let counted = self.frame().counted.iter().any(|counted| counted == name);
-            if repeats && renamed && run.constant.is_some() && !counted && !done.contains(&name) {
-                let at = place(blocks, name).unwrap_or(self.frame().at);
-                let ty = self.type_name(run.ty);
-                let short = ty.trim_end_matches("32").to_owned();
-                let shown = shown(&run);
-                self.note(
-                    &at,
-                    format!("'{name}' is a constant and changes in a loop that runs at run time"),
-                    "changes here",
-                    Some(format!("make it a variable before the loop: {name} = {short}({shown})")),
-                );
+            if repeats && renamed && run.constant.is_some() && !done.contains(&name) {
+                self.check_constant(name, &run, blocks);
             }
             done.push(name);
             let at = self.frame().at;
@@ -297,6 +304,22 @@ impl<'p> Lower<'p> {
             self.frame().names.insert(name.into(), Binding::Local(local, run.ty));
         }
         if failed { Err(Noted) } else { Ok(()) }
+    }
+
+    /// A constant does not change in a loop, but for the variables of loops that are written out.
+    fn check_constant(&mut self, name: &str, run: &Run, blocks: &[&'p [Stmt]]) {
+        if self.frame().prelude || self.frame().counted.iter().any(|counted| counted == name) {
+            return;
+        }
+        let at = place(blocks, name).unwrap_or(self.frame().at);
+        let ty = self.type_name(run.ty);
+        let (short, shown) = (ty.trim_end_matches("32").to_owned(), shown(run));
+        self.note(
+            &at,
+            format!("'{name}' is a constant and changes in a loop that runs at run time"),
+            "changes here",
+            Some(format!("make it a variable before the loop: {name} = {short}({shown})")),
+        );
     }
 
     /// The way through the fields of a struct with arrays to what a target changes, if that is no array.

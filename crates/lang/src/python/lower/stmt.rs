@@ -205,7 +205,7 @@ impl<'p> Lower<'p> {
         let (func, FuncId { prelude, around, .. }) = (self.frame().func, self.frame().id);
         let Some(returns) = func.def.returns.as_deref().filter(|_| !prelude) else { return Ok(()) };
         let evaluator = Evaluator { around, ..Evaluator::new(self.program, false, func.scope) };
-        let said = match evaluator.eval(returns) {
+        let said = match evaluator.annotation(returns) {
             Ok(Fixed::Type(Pattern::Tuple(all))) => all,
             Ok(Fixed::Type(one)) => vec![one],
             Ok(Fixed::None) => vec![],

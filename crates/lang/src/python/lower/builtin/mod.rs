@@ -95,6 +95,8 @@ const TABLE: &[(&str, How)] = {
         ("cw_mul", Emit(vector::cw_mul)),
         ("cw_div", Emit(vector::cw_div)),
         ("trace", Emit(vector::trace)),
+        ("get_diag", Emit(vector::get_diag)),
+        ("lower_bound", Emit(memory::lower_bound)),
         ("identity", Emit(vector::identity)),
         ("matrix_from_rows", Emit(vector::from_rows)),
         ("matrix_from_cols", Emit(vector::from_columns)),
