@@ -34,7 +34,7 @@ mod program;
 mod types;
 
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bornite_ir::Scalar;
 use ruff_python_ast::{Stmt, StmtImportFrom};
@@ -134,13 +134,21 @@ impl Module {
         let read = |path: &Path| std::fs::read_to_string(path);
         let text = read(path).map_err(|error| crate::LoadError::Read(path.to_owned(), error))?;
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let package = package_of(&folder);
+        let package = package.as_ref().map(|(around, name)| (around.as_path(), name.as_str()));
         let mut found = |name: &str| {
             let plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_');
             let path = name.split('.').all(plain).then(|| name.replace('.', "/"))?;
-            let mut files = [folder.join(format!("{path}.py")), folder.join(path).join(PACKAGE)].into_iter();
+            // Beside the file, or, by its whole name, in the package that the file is of.
+            let within = package.is_some_and(|(_, top)| name.split('.').next() == top.split('.').next());
+            let around = package.map(|(around, _)| around).filter(|_| within);
+            let places = [Some(folder.as_path()), around];
+            let each = |place: &Path| [place.join(format!("{path}.py")), place.join(&path).join(PACKAGE)];
+            let mut files = places.into_iter().flatten().flat_map(each);
             files.find_map(|file| Some((file.display().to_string(), read(&file).ok()?)))
         };
-        Ok(Module::parse_with(&path.to_string_lossy(), &text, &mut found)?)
+        let name = package.map_or("", |(_, name)| name);
+        Ok(Module::parse_in(&path.to_string_lossy(), &text, name, &mut found)?)
     }
 
     /// Reads a text; `find` gives the name and text of a module that is imported, if it is there.
@@ -149,9 +157,18 @@ impl Module {
         text: &str,
         find: &mut dyn FnMut(&str) -> Option<(String, String)>,
     ) -> Result<Module, Errors> {
+        Module::parse_in(file, text, "", find)
+    }
+
+    fn parse_in(
+        file: &str,
+        text: &str,
+        package: &str,
+        find: &mut dyn FnMut(&str) -> Option<(String, String)>,
+    ) -> Result<Module, Errors> {
         let mut files = vec![parse(file, text)?];
         // Modules by their names from the first file on, and the packages that files are in.
-        let (mut known, mut packages): (Vec<(String, usize)>, _) = (vec![], vec![String::new()]);
+        let (mut known, mut packages): (Vec<(String, usize)>, _) = (vec![], vec![package.to_owned()]);
         let mut at = 0;
         while at < files.len() {
             for import in imported(&files[at].suite) {
@@ -309,6 +326,15 @@ fn open_parameters(program: &Program<'_>, id: FuncId) -> Vec<String> {
         })
         .map(|p| p.name().as_str().to_owned())
         .collect()
+}
+
+/// The package that a folder is, by its whole name, and the folder around its outermost one.
+fn package_of(folder: &Path) -> Option<(PathBuf, String)> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let whole = folder.canonicalize().ok()?;
+    let packages: Vec<&Path> = whole.ancestors().take_while(|folder| folder.join(PACKAGE).is_file()).collect();
+    let names: Vec<&str> = packages.iter().rev().filter_map(|folder| folder.file_name()?.to_str()).collect();
+    Some((packages.last()?.parent()?.to_owned(), names.join(".")))
 }
 
 /// The file of a package itself.

@@ -11,7 +11,7 @@ use ruff_python_ast::{ExceptHandler, Expr, ExprCall, Operator, Stmt, StmtFunctio
 use ruff_text_size::{Ranged, TextRange};
 
 use super::fixed::Closure;
-use super::{File, module_path};
+use super::{File, PACKAGE, module_path};
 
 /// A handle on a function or kernel of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -261,7 +261,7 @@ impl<'a> Program<'a> {
                     if from == "*" {
                         self.scopes[scope].all_of_warp |= import.level == 0 && module.split('.').next() == Some("warp");
                         if let Some(file) = whole {
-                            self.import_all(file, scope);
+                            self.import_all(file, scope, 0);
                         }
                         continue;
                     }
@@ -432,27 +432,40 @@ impl<'a> Program<'a> {
     }
 
     /// `from file import *`, of what a kernel can use.
-    fn import_all(&mut self, file: usize, scope: usize) {
-        let names: Vec<&'a str> = top_names(&self.files[file].suite);
-        for name in names {
-            self.declare(scope, name, Item::FileName(file, name));
-        }
-    }
-}
-
-fn top_names(suite: &[Stmt]) -> Vec<&str> {
-    let mut all = vec![];
-    for stmt in suite {
-        match stmt {
-            Stmt::FunctionDef(def) => all.push(def.name.as_str()),
-            Stmt::ClassDef(class) => all.push(class.name.as_str()),
-            Stmt::Assign(assign) => {
-                all.extend(assign.targets.iter().filter_map(|t| t.as_name_expr().map(|name| name.id.as_str())));
+    fn import_all(&mut self, file: usize, scope: usize, depth: usize) {
+        let files = self.files;
+        for stmt in &files[file].suite {
+            let mut names: Vec<&'a str> = vec![];
+            match stmt {
+                Stmt::FunctionDef(def) => names.push(def.name.as_str()),
+                Stmt::ClassDef(class) => names.push(class.name.as_str()),
+                Stmt::Assign(assign) => {
+                    names.extend(assign.targets.iter().filter_map(|t| t.as_name_expr().map(|name| name.id.as_str())));
+                }
+                // What it has of other files.
+                Stmt::ImportFrom(import) if let Some(from) = self.file_named(&module_path(import, None), file) => {
+                    for alias in &import.names {
+                        match alias.name.as_str() {
+                            "*" if depth < 8 => self.import_all(from, scope, depth + 1),
+                            "*" => {}
+                            _ => names.push(alias.asname.as_ref().unwrap_or(&alias.name).as_str()),
+                        }
+                    }
+                }
+                _ => {}
             }
-            _ => {}
+            for name in names.into_iter().filter(|name| !name.starts_with('_')) {
+                self.declare(scope, name, Item::FileName(file, name));
+            }
         }
     }
-    all
+
+    /// A module of a package that was read, by the package's own file.
+    pub fn module_of(&self, package: usize, name: &str) -> Option<usize> {
+        let folder = self.files[package].source.file.strip_suffix(PACKAGE)?;
+        let paths = [format!("{folder}{name}.py"), format!("{folder}{name}/{PACKAGE}")];
+        self.files.iter().position(|file| paths.contains(&file.source.file))
+    }
 }
 
 /// Whether a class is derived from one of `enum` whose members are bits.

@@ -120,3 +120,34 @@ fn each_kernel_is_checked() {
     let found: Vec<(&str, &str)> = found.iter().map(|(name, what)| (name.as_str(), what.as_str())).collect();
     assert_eq!(found, expected);
 }
+
+/// Files of a package, and what its kernel reads of the others.
+const PACKAGE: [(&str, &str); 6] = [
+    ("pack/__init__.py", "from .core import one\n"),
+    ("pack/core.py", "import warp as wp\n\n@wp.func\ndef one(x: int):\n    return x + 1\n"),
+    ("pack/shared.py", "from .core import one as first\nfrom pack.core import *\nTEN = 10\n_hidden = 1\n"),
+    ("pack/kernels/__init__.py", ""),
+    ("pack/kernels/beside.py", "HUNDRED = 100\n"),
+    (
+        "pack/kernels/steps.py",
+        "import warp as wp\nimport pack.core\nimport pack\nimport pack.core as c\nfrom pack.shared import *\n\
+         from .beside import HUNDRED\nfrom ..core import one as again\nimport beside\n\n@wp.kernel\n\
+         def k(o: wp.array[int]):\n    o[0] = pack.core.one(1) + pack.one(1) + c.one(1) + first(TEN) + one(1)\n    \
+         o[1] = again(HUNDRED) + beside.HUNDRED\n",
+    ),
+];
+
+#[test]
+fn a_package_knows_its_own_files() {
+    let folder = std::env::temp_dir().join(format!("bornite-package-{}", std::process::id()));
+    for (path, text) in PACKAGE {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let module = Module::load(&folder.join("pack/kernels/steps.py"));
+    let made = module.map(|module| module.kernel("k", &Request::over(&[1]).shape("o", &[2])));
+    std::fs::remove_dir_all(&folder).unwrap();
+    let lowered = made.unwrap_or_else(|error| panic!("{error}")).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(super::meaning::first(&lowered, 2, "o"), Ok(vec![2 + 2 + 2 + 11 + 2, 201]));
+}

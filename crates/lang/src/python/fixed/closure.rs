@@ -6,6 +6,7 @@ use ruff_text_size::Ranged;
 
 use super::{Evaluator, Fixed, Unknown};
 use crate::python::lower::returns;
+use crate::python::types::Pattern;
 
 /// What a call gave the parameters of a function: all that stands in the function sees it.
 #[derive(Clone, PartialEq, Debug)]
@@ -45,12 +46,28 @@ impl<'p> Evaluator<'p, '_> {
             };
             args.push(given);
         }
+        let args_are_none = args.is_empty();
         let around = self.closed(Closure { scope: inner, args, around });
         let within = Evaluator { around, ..self.within(inner) };
         match within.returned(&def.body) {
+            // A struct is declared once; by other arguments it would be another.
+            Ok(Some(found)) if !args_are_none && self.has_struct_of(&found, inner) => self
+                .unknown(at, format!("'{name}' makes a struct by what it is given: declare it outside of functions")),
             Ok(found) => Ok(found.unwrap_or(Fixed::None)),
             Err((_, what)) => self.unknown(at, what),
         }
+    }
+
+    fn has_struct_of(&self, found: &Fixed, scope: usize) -> bool {
+        match found {
+            Fixed::List(all) => all.iter().any(|one| self.has_struct_of(one, scope)),
+            Fixed::Type(Pattern::Struct(n)) => self.is_within(self.program.structs[*n as usize].scope, scope),
+            _ => false,
+        }
+    }
+
+    fn is_within(&self, scope: usize, outer: usize) -> bool {
+        std::iter::successors(Some(scope), |&n| self.program.scopes[n].parent).any(|n| n == outer)
     }
 
     /// What a block returns, if it does.
@@ -84,7 +101,8 @@ impl<'p> Evaluator<'p, '_> {
                 }
                 Stmt::For(_) | Stmt::While(_) if !returns(std::slice::from_ref(stmt)) => {}
                 Stmt::For(_) | Stmt::While(_) | Stmt::Try(_) | Stmt::Match(_) | Stmt::Raise(_) => {
-                    return self.unknown(stmt, "what the function returns is only known in a run");
+                    let name = self.program.scopes[self.scope].name;
+                    return self.unknown(stmt, format!("what '{name}' returns is only known in a run"));
                 }
                 _ => {}
             }
@@ -113,12 +131,8 @@ impl<'p> Evaluator<'p, '_> {
     pub(super) fn around_of(&self, scope: usize) -> u32 {
         let mut around = self.around;
         while let Some(closure) = self.closure(around) {
-            let mut at = Some(scope);
-            while let Some(n) = at {
-                if n == closure.scope {
-                    return around;
-                }
-                at = self.program.scopes[n].parent;
+            if self.is_within(scope, closure.scope) {
+                return around;
             }
             around = closure.around;
         }

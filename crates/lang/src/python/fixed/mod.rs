@@ -374,7 +374,10 @@ impl<'p> Evaluator<'p, '_> {
             },
             Fixed::File(file) => match self.program.lookup(name, file) {
                 Some((item, scope)) => self.item(item, scope, name, at),
-                None => self.unknown(at, format!("'{name}' is not declared in the file it is imported from")),
+                None => match self.program.module_of(file, name) {
+                    Some(module) => Ok(Fixed::File(module)),
+                    None => self.unknown(at, format!("'{name}' is not declared in the file it is imported from")),
+                },
             },
             Fixed::Class(scope) => match self.program.scopes[scope].names.get(name) {
                 Some(item) => self.item(item, scope, name, at),

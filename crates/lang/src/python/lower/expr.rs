@@ -373,7 +373,13 @@ impl<'p> Lower<'p> {
             Val::Array(array) => self.array_attribute(array, name, expr),
             Val::Aggregate(n, mut vals) => {
                 let at = self.field_number(n, name, expr)?;
-                Ok(self.seen(vals.swap_remove(at as usize)))
+                match vals.swap_remove(at as usize) {
+                    Val::Fixed(Fixed::None) => {
+                        let what = format!("field '{name}' has no array yet");
+                        self.fail(expr, what, "read before it is assigned", None)
+                    }
+                    val => Ok(self.seen(val)),
+                }
             }
             Val::Element(mut element) => {
                 if let Some(ty) = self.dtype(element.ty(), name) {
