@@ -194,7 +194,7 @@ impl<'p> Lower<'p> {
             return self.store_part(element, &part, run.id, at);
         }
         if !element.path.is_empty() {
-            return self.for_each_choice(element, at, &mut |lower, chosen| match lower.part_of(chosen, at)? {
+            return self.for_each_choice(element, &mut |lower, chosen| match lower.part_of(chosen, at)? {
                 Some(part) => lower.store_part(chosen, &part, run.id, at),
                 None => Ok(()),
             });
@@ -263,7 +263,7 @@ impl<'p> Lower<'p> {
                 {
                     return match element.path.is_empty() || self.part_of(&element, assign)?.is_some() {
                         true => self.atomic(atomic, &element, new, assign).map(|_| ()),
-                        false => self.for_each_choice(&element, assign, &mut |lower, chosen| {
+                        false => self.for_each_choice(&element, &mut |lower, chosen| {
                             lower.atomic(atomic, chosen, new.clone(), assign).map(|_| ())
                         }),
                     };

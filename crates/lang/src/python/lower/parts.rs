@@ -132,7 +132,6 @@ impl<'p> Lower<'p> {
     pub(super) fn for_each_choice(
         &mut self,
         element: &Element,
-        at: &impl Ranged,
         each: &mut dyn FnMut(&mut Self, &Element) -> Lowers,
     ) -> Lowers {
         let Some(n) = element.path.iter().position(|step| matches!(step, Step::Computed(..))) else {
@@ -151,7 +150,7 @@ impl<'p> Lower<'p> {
                 _ => Step::Several(Several::row(row * width, 1, width), ty),
             };
             self.w.b.open_block();
-            let done = self.for_each_choice(&chosen, at, each);
+            let done = self.for_each_choice(&chosen, each);
             let then = self.w.b.close_block();
             self.w.stmt(Stmt::If { condition, then, otherwise: vec![] });
             done?;
