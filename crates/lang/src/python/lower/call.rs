@@ -275,6 +275,10 @@ impl<'p> Lower<'p> {
                 let rank_fits = *rank == 0 || *rank as usize == array.rank();
                 rank_fits.then(|| element.fit(array.element)).flatten().map(|n| n + 1)
             }
+            // A local array.
+            (Pattern::Array(element, 0 | 1), Val::Run(Run { ty: Ty::Fixed(s, _), .. })) => {
+                element.fit(Ty::Scalar(*s)).map(|n| n + 1)
+            }
             (Pattern::Struct(n), Val::Aggregate(m, _)) => (n == m).then_some(6),
             (Pattern::Function, Val::Fixed(Fixed::Functions(_) | Fixed::Builtin(_))) => Some(6),
             (pattern, Val::Run(run)) => pattern.fit(run.ty),
@@ -366,10 +370,14 @@ impl<'p> Lower<'p> {
             };
             vals.push(val);
         }
-        let refs: Vec<usize> = (signature.params.iter().enumerate())
-            .filter(|(_, (_, pattern, _))| matches!(pattern, Pattern::Ref(_)))
-            .map(|(n, _)| n)
-            .collect();
+        // A local array is the caller's too.
+        let is_ref = |(pattern, val): (&Pattern, &Val)| match pattern {
+            Pattern::Array(..) => matches!(val, Val::Run(_)),
+            pattern => matches!(pattern, Pattern::Ref(_)),
+        };
+        let params = signature.params.iter().zip(&vals).enumerate();
+        let refs: Vec<usize> =
+            params.filter(|(_, ((_, pattern, _), (val, _)))| is_ref((pattern, val))).map(|(n, _)| n).collect();
         let plain = vals.iter().all(|(val, _)| matches!(val, Val::Run(_)));
         let (result, changed) = if plain && (gives(&func.def.body) || !refs.is_empty()) {
             let runs: Vec<Run> = vals

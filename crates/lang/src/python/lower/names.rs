@@ -288,7 +288,7 @@ impl<'p> Lower<'p> {
                 _ => continue,
             };
             let renamed = matches!(change, Change::Named);
-            if matches!(change, Change::Passed(callee) if !self.takes_variables(callee)) {
+            if matches!(change, Change::Passed(callee) if !self.takes_variables(callee, run.ty)) {
                 continue;
             }
             if repeats && renamed && run.constant.is_some() && !done.contains(&name) {
@@ -379,7 +379,7 @@ impl<'p> Lower<'p> {
     }
 
     /// Whether a function changes variables that it is given.
-    fn takes_variables(&mut self, callee: &'p Expr) -> bool {
+    fn takes_variables(&mut self, callee: &'p Expr, given: Ty) -> bool {
         let ids = match self.fixed(callee, true) {
             Ok(Fixed::Functions(ids)) => ids,
             Ok(Fixed::Builtin(name)) if name.starts_with("transform_set_") => return true,
@@ -388,7 +388,12 @@ impl<'p> Lower<'p> {
         };
         ids.into_iter().any(|id| {
             let signature = self.signature(id);
-            signature.params.iter().any(|(_, pattern, _)| matches!(pattern, Pattern::Ref(_)))
+            let is_local = matches!(given, Ty::Fixed(..));
+            let takes = |pattern: &Pattern| match pattern {
+                Pattern::Array(..) => is_local,
+                pattern => matches!(pattern, Pattern::Ref(_)),
+            };
+            signature.params.iter().any(|(_, pattern, _)| takes(pattern))
         })
     }
 
