@@ -140,7 +140,10 @@ impl<'p> Evaluator<'p, '_> {
 
     /// What an annotation says; one in quotes is read as if it had none.
     pub fn annotation(&self, expr: &Expr) -> Result<Fixed, Unknown> {
-        let Fixed::Text(text) = self.eval(expr)? else { return self.eval(expr) };
+        let text = match self.eval(expr)? {
+            Fixed::Text(text) => text,
+            other => return Ok(other),
+        };
         let read = || {
             let deep = crate::python::nesting::too_deep(&text).is_some();
             Some(ruff_python_parser::parse_expression(&text).ok().filter(|_| !deep)?.into_expr())
