@@ -201,6 +201,8 @@ pub struct Function {
     /// Of a specialisation, `template <> int f<int>()`, the arguments that it is for.
     pub special: Option<Vec<TemplateArg>>,
     pub is_kernel: bool,
+    /// Whether it stands in a namespace, where it hides functions of CUDA.
+    pub in_namespace: bool,
     /// Threads that `__launch_bounds__` names.
     pub bound: Option<Expr>,
     pub result: TypeName,

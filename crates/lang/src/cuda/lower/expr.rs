@@ -174,21 +174,8 @@ impl<'m> Lower<'m> {
     pub(super) fn unary(&mut self, op: Unary, inner: &'m Expr, span: Span) -> Done<Operand> {
         match op {
             Unary::Address => {
-                return match self.operand(inner)? {
-                    Operand::Place(Place { root: Root::Element { view, mut at, width, element }, path, .. })
-                        if matches!(path[..], [] | [Step::Bits(_)]) =>
-                    {
-                        let rank = at.len();
-                        let last = at.pop().map(|id| Tree::done(id, self.index));
-                        let seen =
-                            path.first().and_then(|step| if let Step::Bits(to) = step { Some(*to) } else { None });
-                        let pointer = Pointer::whole(view, element, rank, false, &[]);
-                        Ok(Operand::Pointer(Pointer { prefix: at, offset: last, rank, width, seen, ..pointer }))
-                    }
-                    Operand::Place(place) => Ok(Operand::Address(place)),
-                    pointer @ Operand::Pointer(_) => Ok(pointer),
-                    _ => self.fail(span, "this has no address", "not a variable or element", ""),
-                };
+                let operand = self.operand(inner)?;
+                return self.address(operand, span);
             }
             Unary::Deref => {
                 let pointer = self.operand(inner)?;
@@ -216,6 +203,25 @@ impl<'m> Lower<'m> {
         }))
     }
 
+    /// What `&` gives.
+    pub(super) fn address(&mut self, operand: Operand, span: Span) -> Done<Operand> {
+        match operand {
+            Operand::Place(Place { root: Root::Element { view, mut at, width, element }, path, .. })
+                if matches!(path[..], [] | [Step::Bits(_)]) =>
+            {
+                let rank = at.len();
+                let last = at.pop().map(|id| Tree::done(id, self.index));
+                let seen = path.first().and_then(|step| if let Step::Bits(to) = step { Some(*to) } else { None });
+                let constant = self.read_only.iter().any(|(found, _)| *found == view);
+                let pointer = Pointer { constant, ..Pointer::whole(view, element, rank, false, &[]) };
+                Ok(Operand::Pointer(Pointer { prefix: at, offset: last, rank, width, seen, ..pointer }))
+            }
+            Operand::Place(place) => Ok(Operand::Address(place)),
+            pointer @ Operand::Pointer(_) => Ok(pointer),
+            _ => self.fail(span, "this has no address", "not a variable or element", ""),
+        }
+    }
+
     pub(super) fn binary_expr(&mut self, op: Binary, a: &'m Expr, b: &'m Expr, span: Span) -> Done<Operand> {
         match op {
             Binary::Comma => {
@@ -238,6 +244,9 @@ impl<'m> Lower<'m> {
         let left = self.value_of(left, a.span)?;
         let right = self.operand(b)?;
         if let (Operand::Pointer(pointer), Binary::Add) = (&right, op) {
+            if pointer.has_rows() {
+                return self.refuse(span, "a sum of an array of several dimensions and a number", "index it");
+            }
             let by = self.index(left, a.span)?;
             return Ok(Operand::Pointer(self.moved(pointer.clone(), by)));
         }
@@ -260,6 +269,9 @@ impl<'m> Lower<'m> {
 
     pub(super) fn pointer_sum(&mut self, op: Binary, pointer: Pointer, b: &'m Expr, span: Span) -> Done<Operand> {
         let right = self.operand(b)?;
+        if pointer.has_rows() && matches!(op, Binary::Add | Binary::Sub) {
+            return self.refuse(span, "a sum of an array of several dimensions and a number", "index it");
+        }
         let zero = matches!(b.kind, ExprKind::Number { value, .. } if value == Value::int(Scalar::I32, 0));
         if matches!(op, Binary::Eq | Binary::Ne) && (zero || matches!(right, Operand::Null)) {
             return Ok(never_null(op));

@@ -49,8 +49,8 @@ impl<'m> Lower<'m> {
                 if let [size, rest @ ..] = &pointer.sizes[..] {
                     let of =
                         |given: &Given| matches!(given, Given::View(n) if View::Param(ParamId(*n)) == pointer.view);
-                    let name = self.params.iter().find(|(_, given)| of(given));
-                    let name = name.map(|(name, _)| name.clone()).unwrap_or_default();
+                    let name = self.params.iter().find(|(_, given)| of(given)).map(|(name, _)| name.as_str());
+                    let name = name.or(self.shared_text(pointer.view)).unwrap_or_default().to_owned();
                     let at = self.inside(at, *size, &name, index.span)?;
                     let row: u64 = rest.iter().product();
                     let rest: Rc<[u64]> = rest.into();

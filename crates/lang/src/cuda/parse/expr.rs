@@ -3,7 +3,7 @@
 use bornite_ir::Value;
 
 use super::{Parsed, Parser};
-use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
+use crate::cuda::ast::{Base, Binary, Expr, ExprKind, Unary};
 use crate::cuda::lex::Kind;
 
 /// How tightly a sign binds its operands, and what it is.
@@ -124,7 +124,9 @@ impl Parser<'_> {
             }
             "(" if self.cast_ahead() => {
                 self.advance();
-                let ty = self.type_name()?;
+                let mut ty = self.type_name()?;
+                // A const reference to a number of another type refers to a converted copy.
+                ty.reference &= !(ty.constant && matches!(ty.base, Base::Scalar(_)));
                 self.expect(")", "after the type of a cast")?;
                 let value = self.nested(|p| p.unary())?;
                 let (span, below) = (start.to(value.span), value.depth);
@@ -264,10 +266,11 @@ impl Parser<'_> {
                 self.expect(")", "after an expression in parentheses")?;
                 Ok(Expr { span: span.to(self.last_span()), ..inner })
             }
-            Kind::Sign("static_cast" | "reinterpret_cast" | "const_cast") => {
+            Kind::Sign(word @ ("static_cast" | "reinterpret_cast" | "const_cast")) => {
                 self.advance();
                 self.expect("<", "before the type of a cast")?;
-                let ty = self.type_name()?;
+                let mut ty = self.type_name()?;
+                ty.reference &= word != "static_cast";
                 self.expect(">", "after the type of a cast")?;
                 self.expect("(", "before what is cast")?;
                 let value = self.nested(|p| p.expr())?;

@@ -350,7 +350,9 @@ impl Parser<'_> {
         if self.errors.len() > errors {
             return Ok(());
         }
-        let function = Function { name, span, templates, special, is_kernel, bound, result: ty, params, body };
+        let in_namespace = self.open > 0;
+        let function =
+            Function { name, span, templates, special, is_kernel, in_namespace, bound, result: ty, params, body };
         self.once(&function)?;
         self.file.functions.push(function);
         Ok(())
@@ -381,7 +383,10 @@ impl Parser<'_> {
 
     /// Refuses a function that is there already. Kernels are called by their names alone.
     fn once(&mut self, new: &Function) -> Parsed<()> {
-        let written = |ty: &TypeName| (ty.base.clone(), ty.pointers, ty.reference);
+        let written = |ty: &TypeName| {
+            let constant = ty.constant && (ty.pointers > 0 || ty.reference);
+            (ty.base.clone(), ty.pointers, ty.reference, constant)
+        };
         let alike = |old: &Function| {
             old.params.len() == new.params.len()
                 && old.templates.len() == new.templates.len()
