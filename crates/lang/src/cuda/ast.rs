@@ -203,6 +203,8 @@ pub struct Function {
     pub is_kernel: bool,
     /// Whether it stands in a namespace, where it hides functions of CUDA.
     pub in_namespace: bool,
+    /// Whether it is `constexpr`.
+    pub constant: bool,
     /// Threads that `__launch_bounds__` names.
     pub bound: Option<Expr>,
     pub result: TypeName,

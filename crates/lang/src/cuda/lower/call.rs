@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{FunctionId, Type};
+use bornite_ir::{FunctionId, Scalar, Type, Value};
 
-use super::place::Operand;
 use super::overload::is_offered;
+use super::place::Operand;
 use super::{Binding, Bound, Code, Done, Failed, Lower, builtin, names, scan};
 use crate::Span;
 use crate::cuda::ast::{Expr, ExprKind, Function, Stmt, StmtKind, TemplateArg};
@@ -34,7 +34,8 @@ impl<'m> Lower<'m> {
         let general: Vec<usize> = all.iter().copied().filter(|n| m.file.functions[*n].special.is_none()).collect();
         let all = if general.is_empty() { all } else { general };
         // Only templates are meant where arguments of one are written.
-        let is_template = |n: &usize| !m.file.functions[*n].templates.is_empty() || m.file.functions[*n].special.is_some();
+        let is_template =
+            |n: &usize| !m.file.functions[*n].templates.is_empty() || m.file.functions[*n].special.is_some();
         let all: Vec<usize> = match all.iter().any(is_template) && !templates.is_empty() {
             true => all.into_iter().filter(is_template).collect(),
             false => all,
@@ -93,6 +94,9 @@ impl<'m> Lower<'m> {
         }
         let pointers = own.iter().any(|bound| matches!(bound, Bound::Type(CType::Pointer(_))));
         if self.m.values[chosen] && !pointers {
+            if let Some(known) = self.evaluated(chosen, &own, &operands) {
+                return Ok(Operand::Tree(known));
+            }
             let id = self.instance(chosen, &own, span)?;
             let types = self.signature(chosen, &own)?;
             let mut trees = vec![];
@@ -103,6 +107,36 @@ impl<'m> Lower<'m> {
             return Ok(Operand::Tree(Tree::of(crate::lower::Node::Call(id, trees), types.1)));
         }
         self.write_out(chosen, &own, operands, &args, span)
+    }
+
+    /// The value of a `constexpr` function that is one expression, of constants.
+    fn evaluated(&mut self, n: usize, bound: &[Bound], operands: &[Operand]) -> Option<Tree> {
+        let function = &self.m.file.functions[n];
+        let [Stmt { kind: StmtKind::Return(Some(value)), .. }] = &function.body[..] else { return None };
+        if !function.constant || self.request.printed || self.making.len() > MAX_CALLS {
+            return None;
+        }
+        let known = |operand: &Operand| match operand {
+            Operand::Tree(tree) => self.w.fold(tree),
+            _ => None,
+        };
+        let values: Vec<Value> = operands.iter().map(known).collect::<Option<_>>()?;
+        let (types, result) = self.quietly(|lower| lower.signature(n, bound))?;
+        let scalars: Vec<Scalar> = types.iter().map(|ty| ty.as_scalar()).collect::<Option<_>>()?;
+        let (mark, locals) = (self.w.b.mark(), self.locals);
+        self.making.push((n, bound.to_vec()));
+        let tree = self.in_file(&function.templates, bound, |lower| {
+            for ((param, value), scalar) in function.params.iter().zip(values).zip(scalars) {
+                let value = lower.widened(Tree::constant(value), scalar);
+                lower.bind(param.name, Binding::Value(value));
+            }
+            lower.quietly(|lower| lower.initial(value, result))
+        });
+        self.making.pop();
+        let known = tree.and_then(|tree| self.w.fold(&tree));
+        self.w.rollback(&mark);
+        self.locals = locals;
+        known.map(Tree::constant)
     }
 
     /// The specialisation that a call's template arguments name, where only specialisations are defined.

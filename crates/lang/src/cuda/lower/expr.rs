@@ -156,6 +156,9 @@ impl<'m> Lower<'m> {
             }
             text => {
                 self.told(name, span)?;
+                if self.m.file.functions.iter().any(|function| function.name == name) {
+                    return self.refuse(span, format!("function '{text}' as a value"), "call it by its name");
+                }
                 let what = format!("'{text}' is not declared");
                 let hint = self.similar(text).map_or_else(String::new, |other| format!("there is '{other}'"));
                 self.fail(span, what, "unknown name", hint)
@@ -240,6 +243,11 @@ impl<'m> Lower<'m> {
                 (Operand::Pointer(_), Binary::Eq | Binary::Ne) => Ok(never_null(op)),
                 _ => self.refuse(span, "'nullptr' here", "compare a pointer with it"),
             };
+        }
+        if let (Operand::Array(..) | Operand::Table(..) | Operand::Address(_), Binary::Add | Binary::Sub) = (&left, op)
+        {
+            let what = "a sum of a number and a pointer to a variable or into an array of a thread's own";
+            return self.refuse(span, what, "index the array: 'a[i + j]'");
         }
         let left = self.value_of(left, a.span)?;
         let right = self.operand(b)?;

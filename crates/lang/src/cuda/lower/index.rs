@@ -93,7 +93,17 @@ impl<'m> Lower<'m> {
                 let slot = self.flat(&at, &table.sizes);
                 Ok(Operand::Tree(self.looked_up(&table, slot, span)?))
             }
-            Operand::Place(_) | Operand::Tree(_) | Operand::Void | Operand::Null | Operand::Address(_) => {
+            Operand::Address(place) => {
+                let at = self.rvalue(index)?;
+                match self.w.fold(&at) {
+                    Some(at) if at.bits() == 0 => Ok(Operand::Place(place)),
+                    _ => {
+                        let what = "an element beside the variable that a pointer points to";
+                        self.refuse(span, what, "index the array itself")
+                    }
+                }
+            }
+            Operand::Place(_) | Operand::Tree(_) | Operand::Void | Operand::Null => {
                 self.fail(span, "only arrays and pointers have elements", "not an array", "")
             }
         }

@@ -35,7 +35,10 @@ pub(super) fn is_offered(name: &str) -> bool {
         || name.starts_with("atomic")
         || name.starts_with("__shfl")
         || name.starts_with("__ld")
-        || matches!(name, "sincos" | "sincosf" | "__sincosf" | "__any_sync" | "__all_sync" | "__ballot_sync")
+        || matches!(
+            name,
+            "sincos" | "sincosf" | "__sincosf" | "sincospif" | "__any_sync" | "__all_sync" | "__ballot_sync"
+        )
 }
 
 /// Whether CUDA's functions of that name take numbers of any type.
@@ -62,7 +65,9 @@ impl<'m> Lower<'m> {
         }
         let best = viable.iter().find(|one| viable.iter().all(|other| self.is_better(one, other)));
         match best {
-            Some(best) => Ok(Some(best.function).filter(|_| !written.is_empty() || !self.is_hidden(name, best, operands))),
+            Some(best) => {
+                Ok(Some(best.function).filter(|_| !written.is_empty() || !self.is_hidden(name, best, operands)))
+            }
             None if viable.is_empty() && is_offered(name) => Ok(None),
             None if viable.is_empty() => {
                 let hint = format!("there is {}", self.listed(all.iter().copied()));

@@ -157,9 +157,7 @@ fn names(expr: &Expr, d: &Declarator) -> bool {
 /// The array of `a[0][0]`.
 fn first_element(expr: &Expr) -> &Expr {
     match &expr.kind {
-        ExprKind::Index(inner, index)
-            if matches!(index.kind, ExprKind::Number { value, .. } if value.bits() == 0) =>
-        {
+        ExprKind::Index(inner, index) if matches!(index.kind, ExprKind::Number { value, .. } if value.bits() == 0) => {
             first_element(inner)
         }
         _ => expr,

@@ -95,11 +95,8 @@ impl<'m> Lower<'m> {
                 }
                 let offset = pointer.offset.clone().map(|offset| self.settle(offset));
                 // A parameter that is a pointer by its template's argument is const as that is.
-                let constant = if param.ty.pointers == 0 && param.sizes.is_empty() {
-                    pointer.constant
-                } else {
-                    param.ty.constant
-                };
+                let constant =
+                    if param.ty.pointers == 0 && param.sizes.is_empty() { pointer.constant } else { param.ty.constant };
                 let pointer = Pointer { offset, ..pointer }.declared(constant);
                 Ok(if assigned { self.moving(text, pointer) } else { Binding::Pointer(pointer) })
             }

@@ -31,7 +31,11 @@ impl Parser<'_> {
             // Recovery depends on the item's own end, whatever its inside did.
             let (end, nesting) = (self.item_end(), self.nesting);
             self.shadowed.clear();
+            for name in self.local_types.drain(..) {
+                self.types.remove(&name);
+            }
             let skipped = self.is_host(end);
+            self.names_function_type(end);
             if !skipped {
                 let (before, name) = (self.errors.len(), self.declared_name(end));
                 let of_device = self.is_of_device(end);
@@ -95,6 +99,22 @@ impl Parser<'_> {
         if let (Some(name), Some(first)) = (name, first) {
             self.types.remove(&name);
             self.file.unusable.push((name, first));
+        }
+    }
+
+    /// Notes an alias of a type of functions, which is told where a kernel uses it.
+    fn names_function_type(&mut self, end: usize) {
+        let all = &self.tokens[self.at..end];
+        let pointer = all.iter().position(|token| token.kind == Kind::Sign("*"));
+        let name = match (self.kind(), self.ahead(1), pointer.map(|at| self.ahead(at + 1))) {
+            (Kind::Sign("typedef"), _, Some(Kind::Name(name))) => name,
+            (Kind::Sign("using"), Kind::Name(name), Some(_)) => name,
+            _ => return,
+        };
+        if all.windows(2).any(|two| two[0].kind == Kind::Sign("(") && two[1].kind == Kind::Sign("*")) {
+            let (what, label) = ("a pointer to a function is not supported", "not in the subset");
+            let why = self.source.diagnostic(self.span(), what.into(), label.into(), None);
+            self.file.unusable.push((name, why));
         }
     }
 
@@ -350,9 +370,20 @@ impl Parser<'_> {
         if self.errors.len() > errors {
             return Ok(());
         }
-        let in_namespace = self.open > 0;
-        let function =
-            Function { name, span, templates, special, is_kernel, in_namespace, bound, result: ty, params, body };
+        let (in_namespace, constant) = (self.open > 0, storage.constant);
+        let function = Function {
+            name,
+            span,
+            templates,
+            special,
+            is_kernel,
+            in_namespace,
+            constant,
+            bound,
+            result: ty,
+            params,
+            body,
+        };
         self.once(&function)?;
         self.file.functions.push(function);
         Ok(())
