@@ -242,11 +242,11 @@ impl Builder {
         self.push_let(Expr::Read(local), ty)
     }
 
-    /// Loads an element.
+    /// Loads an element, or a component of one.
     pub fn load(&mut self, view: impl Into<View>, at: impl Into<Args>) -> ExprId {
-        let view = view.into();
-        let ty = self.element(view);
-        self.push_let(Expr::Load { view, at: at.into(), width: 1 }, ty)
+        let (view, at) = (view.into(), at.into());
+        let ty = self.accessed(view, &at);
+        self.push_let(Expr::Load { view, at, width: 1 }, ty)
     }
 
     /// Loads `width` neighbours as a vector.
@@ -263,9 +263,9 @@ impl Builder {
 
     /// Updates an element atomically; its value from before.
     pub fn atomic(&mut self, atomic: Atomic, view: impl Into<View>, at: impl Into<Args>, value: ExprId) -> ExprId {
-        let view = view.into();
-        let ty = self.element(view);
-        self.push_let(Expr::Atomic { atomic, view, at: at.into(), value }, ty)
+        let (view, at) = (view.into(), at.into());
+        let ty = self.accessed(view, &at);
+        self.push_let(Expr::Atomic { atomic, view, at, value }, ty)
     }
 
     /// Stores `value` if the element equals `expected`; its value from before.
@@ -276,9 +276,9 @@ impl Builder {
         expected: ExprId,
         value: ExprId,
     ) -> ExprId {
-        let view = view.into();
-        let ty = self.element(view);
-        self.push_let(Expr::CompareExchange { view, at: at.into(), expected, value }, ty)
+        let (view, at) = (view.into(), at.into());
+        let ty = self.accessed(view, &at);
+        self.push_let(Expr::CompareExchange { view, at, expected, value }, ty)
     }
 
     /// A value of another thread of the warp.
@@ -358,6 +358,23 @@ impl Builder {
             self.mistake(format!("{view:?} does not exist"));
             self.kernel.index.into()
         })
+    }
+
+    /// The type of what is named: an element, or a component where there is one index more.
+    fn accessed(&mut self, view: View, at: &Args) -> Type {
+        let ty = self.element(view);
+        let rank = match view {
+            View::Param(ParamId(n)) => self.kernel.params.get(n as usize).map(|p| p.dims.len()),
+            View::Shared(SharedId(n)) => self.kernel.shared.get(n as usize).map(|s| s.dims.len()),
+        };
+        match at.last() {
+            Some(&part) if rank.is_some_and(|rank| at.len() == rank + 1) => {
+                let known = self.known(part).map(Value::as_i64).and_then(|n| usize::try_from(n).ok());
+                let scalar = ty.element().or(known.and_then(|n| ty.components(&self.kernel.structs).get(n).copied()));
+                scalar.map_or(ty, Type::Scalar)
+            }
+            _ => ty,
+        }
     }
 
     /// Sets a variable.

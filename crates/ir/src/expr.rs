@@ -18,17 +18,20 @@ pub struct LocalId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FunctionId(pub u32);
 
-/// Up to four operands or indices.
+/// Up to five operands or indices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Args {
-    ids: [ExprId; 4],
+    ids: [ExprId; Args::MOST],
     len: u8,
 }
 
 impl Args {
-    /// Operands from a slice; `None` if there are more than four.
+    /// Indices of four dimensions, and of a component.
+    pub(crate) const MOST: usize = 5;
+
+    /// Operands from a slice; `None` if there are more than five.
     pub fn new(args: &[ExprId]) -> Option<Args> {
-        let mut ids = [ExprId(0); 4];
+        let mut ids = [ExprId(0); Args::MOST];
         ids.get_mut(..args.len())?.copy_from_slice(args);
         Some(Args { ids, len: args.len() as u8 })
     }
@@ -41,9 +44,9 @@ impl From<ExprId> for Args {
 }
 
 impl<const N: usize> From<[ExprId; N]> for Args {
-    /// More than four are cut off; the verifier counts them.
+    /// More than five are cut off; the verifier counts them.
     fn from(args: [ExprId; N]) -> Args {
-        Args::new(&args[..N.min(4)]).unwrap_or(Args { ids: [ExprId(0); 4], len: 0 })
+        Args::new(&args[..N.min(Args::MOST)]).unwrap_or(Args { ids: [ExprId(0); Args::MOST], len: 0 })
     }
 }
 
@@ -246,11 +249,13 @@ pub enum Expr {
     Bitcast(Scalar, ExprId),
     /// A call of a function.
     Call(FunctionId, Box<[ExprId]>),
-    /// An element of a view, or several neighbours at once.
+    /// An element of a view, a component of one, or several neighbours at once.
     Load {
         /// The view.
         view: View,
-        /// Which element: an index of the kernel's index type for each dimension.
+        /// Which element: an index of the kernel's index type for each dimension. One index more is the number of a component,
+        /// as [`Type::components`] counts them: then it alone is read, written or updated, here and wherever an element is
+        /// named. Of structs, whose components differ, it is a constant.
         at: Args,
         /// 1, or how many neighbours along the last dimension: then they come as a vector. Elements must be scalars,
         /// neighbours adjacent in memory, and the place of the first a multiple of the width.
@@ -310,11 +315,12 @@ pub enum Stmt {
     Let(ExprId),
     /// Sets a variable.
     Assign(LocalId, ExprId),
-    /// Writes an element of a view; or, given a vector for a view of scalars, as many neighbours (see [`Expr::Load`]).
+    /// Writes an element of a view, or a component of one; or, given a vector for a view of scalars, as many neighbours (see
+    /// [`Expr::Load`]).
     Store {
         /// The view.
         view: View,
-        /// Which element: an index of the kernel's index type for each dimension.
+        /// Which element, or which component of one.
         at: Args,
         /// The value.
         value: ExprId,

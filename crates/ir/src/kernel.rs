@@ -1,6 +1,6 @@
 //! What a kernel is: views of memory, value parameters, functions, and the code of one instance.
 
-use crate::{Code, Expr, Scalar, Stmt, Struct, Type, Value};
+use crate::{Code, Expr, ExprId, Scalar, Stmt, Struct, Type, Value};
 
 /// A handle on a parameter of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -154,6 +154,13 @@ pub struct Viewed<'k> {
     pub ty: Type,
     /// Dimensions.
     pub dims: &'k [Dim],
+}
+
+impl Viewed<'_> {
+    /// The index of a component, where indices have one.
+    pub fn part(&self, at: &[ExprId]) -> Option<ExprId> {
+        at.get(self.dims.len()).copied()
+    }
 }
 
 /// How instances of a kernel are laid out.

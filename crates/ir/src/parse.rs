@@ -386,7 +386,7 @@ impl Parser<'_> {
         self.expect("]")?;
         match Args::new(&at) {
             Some(at) => Ok((view, at)),
-            None => self.fail("expected at most four indices"),
+            None => self.fail("expected at most four indices, and one of a component"),
         }
     }
 

@@ -189,7 +189,10 @@ impl Printer<'_> {
                 self.line(&text);
             }
             Stmt::Store { view, at, value } => {
-                let text = format!("wp::array_store({}, {});", self.place(*view, at), self.name(*value));
+                let text = match self.slot(*view, at) {
+                    Some(slot) => format!("(*wp::address({})){slot} = {};", self.place(*view, at), self.name(*value)),
+                    None => format!("wp::array_store({}, {});", self.place(*view, at), self.name(*value)),
+                };
                 self.line(&text);
             }
             Stmt::For { counter, end, body } => {
@@ -268,7 +271,19 @@ impl Printer<'_> {
     }
 
     fn place(&self, view: View, at: &Args) -> String {
-        format!("var_{}, {}", self.kernel.view(view).name, self.names(at))
+        let viewed = self.kernel.view(view);
+        format!("var_{}, {}", viewed.name, self.names(&at[..viewed.dims.len().min(at.len())]))
+    }
+
+    /// How a component of an element is reached, where one is named.
+    fn slot(&self, view: View, at: &Args) -> Option<String> {
+        let viewed = self.kernel.view(view);
+        let part = viewed.part(at)?;
+        let known = match self.code.expr(part) {
+            Expr::Const(value) => Some(value.as_i64() as usize),
+            _ => None,
+        };
+        Some(component(self.kernel, viewed.ty, known, &self.name(part)))
     }
 
     /// An expression, or whole lines where one does not do.
@@ -293,13 +308,27 @@ impl Printer<'_> {
             Expr::Call(function, args) => {
                 format!("{}_{}({})", self.kernel.functions[function.0 as usize].name, function.0, self.names(args))
             }
-            Expr::Load { view, at, .. } => format!("wp::load(wp::address({}))", self.place(*view, at)),
+            Expr::Load { view, at, .. } => {
+                let slot = self.slot(*view, at).unwrap_or_default();
+                format!("wp::load(wp::address({})){slot}", self.place(*view, at))
+            }
             Expr::Atomic { atomic, view, at, value } => {
                 let name = match atomic.name() {
                     "exchange" => "exch",
                     name => name,
                 };
+                if let Some(slot) = self.slot(*view, at) {
+                    let (place, value) = (self.place(*view, at), self.name(*value));
+                    let (array, indices) = place.split_once(", ").unwrap_or((&place, ""));
+                    let access = format!("[&](auto& element) -> auto& {{ return element{slot}; }}");
+                    return Ok(format!("wp::array_atomic_{name}_slot({array}, {value}, {access}, {indices})"));
+                }
                 format!("wp::atomic_{name}({}, {})", self.place(*view, at), self.name(*value))
+            }
+            Expr::CompareExchange { view, at, expected, value } if self.slot(*view, at).is_some() => {
+                let slot = self.slot(*view, at).unwrap_or_default();
+                let element = format!("&(*wp::address({})){slot}", self.place(*view, at));
+                format!("wp::atomic_cas({element}, {}, {})", self.name(*expected), self.name(*value))
             }
             Expr::CompareExchange { view, at, expected, value } => {
                 format!("wp::atomic_cas({}, {}, {})", self.place(*view, at), self.name(*expected), self.name(*value))
@@ -416,4 +445,28 @@ fn statement_lines(block: &[Stmt]) -> usize {
         _ => 1,
     };
     block.iter().map(lines).sum()
+}
+
+/// How a component is reached, counted through all fields; one that only a run tells is called by its name.
+fn component(kernel: &Kernel, ty: Type, known: Option<usize>, name: &str) -> String {
+    match (ty, known) {
+        (Type::Scalar(_), _) => String::new(),
+        (Type::Vector(..), Some(at)) => format!("[{at}]"),
+        (Type::Vector(..), None) => format!("[{name}]"),
+        (Type::Matrix(_, _, columns), Some(at)) => {
+            format!(".data[{}][{}]", at / columns as usize, at % columns as usize)
+        }
+        (Type::Matrix(_, _, columns), None) => format!(".data[{name} / {columns}][{name} % {columns}]"),
+        (Type::Struct(id), at) => {
+            let mut rest = at.unwrap_or(0);
+            for field in &kernel.structs[id.0 as usize].fields {
+                let count = field.ty.count(&kernel.structs);
+                if rest < count {
+                    return format!(".{}{}", field.name, component(kernel, field.ty, Some(rest), name));
+                }
+                rest -= count;
+            }
+            String::new()
+        }
+    }
 }

@@ -325,7 +325,8 @@ impl<'k> Lower<'k, '_> {
                     .collect()
             }
             Expr::CompareExchange { view, at, expected, value } => {
-                let Some(&(address, _, scalar)) = self.places(*view, at, 1).first() else { return vec![] };
+                let Some(&(address, offset, scalar)) = self.places(*view, at, 1).first() else { return vec![] };
+                let address = self.b.ins().iadd_imm_s(address, offset as i64);
                 let word = scalar.same_width();
                 let [expected, value] = [expected, value].map(|id| {
                     let value = self.only(*id);

@@ -110,6 +110,8 @@ const DIVISION: i64 = -100;
 const TOO_LONG: i64 = -200;
 /// Something that is claimed does not hold; the "view" is its number among [`claims`].
 const CLAIM: i64 = -201;
+/// There is no such component.
+const COMPONENT: i64 = -202;
 
 /// All that a kernel claims, in order of its text.
 fn claims(kernel: &Kernel) -> Vec<&Check> {
@@ -240,6 +242,10 @@ impl CpuKernel {
         };
         let kind = if record.dimension == TOO_LONG {
             FaultKind::TooLong(self.options.max_statements.unwrap_or(0))
+        } else if record.dimension == COMPONENT {
+            let count = self.kernel.params.get(record.view as usize).map_or(0, |p| p.ty.count(&self.kernel.structs));
+            let view = format!("{name}, components");
+            FaultKind::OutOfBounds { view, index: record.index, len: count as u64, by }
         } else if record.dimension == CLAIM {
             match claims(&self.kernel).get(record.view as usize) {
                 Some(Check::Within { len, of, .. }) => {

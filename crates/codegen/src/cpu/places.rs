@@ -1,11 +1,11 @@
 //! Where elements lie: addresses, each after a check that it is one, unless that is known.
 
-use bornite_ir::{Args, Check, Extent, ParamId, Scalar, View};
+use bornite_ir::{Args, Check, Expr, ExprId, Extent, Layout, ParamId, Scalar, View};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 
 use super::lower::{Lower, Typed, flags, ty};
-use super::{CLAIM, DIVISION, MISALIGNED};
+use super::{CLAIM, COMPONENT, DIVISION, MISALIGNED};
 
 /// What an access touches beside the element that it names.
 #[derive(Clone, Copy)]
@@ -36,11 +36,32 @@ impl Lower<'_, '_> {
     pub(super) fn places(&mut self, view: View, at: &Args, count: usize) -> Vec<(ir::Value, i32, Scalar)> {
         let View::Param(id) = view else { return vec![] }; // shared memory is refused before
         let layout = self.kernel.param(id).ty.layout(&self.kernel.structs);
+        if let Some(part) = self.kernel.view(view).part(at) {
+            return vec![self.part_place(id, at, part, &layout)];
+        }
         let width = count / layout.offsets.len().max(1);
         let indices: Vec<Typed> = at.iter().map(|&index| self.only(index)).collect();
         let address = self.address(id, at, &indices, Reach { width, lanes: None });
         let offsets = (0..width).flat_map(|n| layout.offsets.iter().map(move |part| (n, part)));
         offsets.map(|(n, &(offset, scalar))| (address, (n * layout.bytes + offset) as i32, scalar)).collect()
+    }
+
+    /// Address, offset and type of one component of an element.
+    fn part_place(&mut self, id: ParamId, at: &Args, part: ExprId, layout: &Layout) -> (ir::Value, i32, Scalar) {
+        let indices: Vec<Typed> = at.iter().map(|&index| self.only(index)).collect();
+        let rank = self.kernel.param(id).dims.len();
+        let address = self.address(id, at, &indices[..rank], Reach { width: 1, lanes: None });
+        if let Expr::Const(known) = self.kernel.code.expr(part) {
+            let (offset, scalar) = layout.offsets[known.as_i64() as usize];
+            return (address, offset as i32, scalar);
+        }
+        let index = self.wide_index(indices[rank]);
+        let inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, index, layout.offsets.len() as i64);
+        self.guard(inside, id.0 as i64, COMPONENT, index, 0);
+        // All components of what is indexed so are of one type.
+        let scalar = layout.offsets[0].1;
+        let further = self.b.ins().imul_imm_s(index, scalar.bytes() as i64);
+        (self.b.ins().iadd(address, further), 0, scalar)
     }
 
     /// The address of an element, after a check that it and all within reach are there.

@@ -209,10 +209,10 @@ impl Walk<'_> {
     /// Notes which indices of an access to `count` components are always inside.
     fn access(&mut self, view: View, at: &Args, count: usize) {
         let viewed = self.kernel.view(view);
-        let width = count / viewed.ty.count(&self.kernel.structs).max(1);
+        let width = (count / viewed.ty.count(&self.kernel.structs).max(1)).max(1);
         for (n, (&index, dim)) in at.iter().zip(viewed.dims).enumerate() {
             self.ranges.accesses += 1;
-            let reach = if n + 1 == at.len() { width as i128 - 1 } else { 0 };
+            let reach = if n + 1 == viewed.dims.len() { width as i128 - 1 } else { 0 };
             if self.is_inside(index, dim, reach) {
                 self.ranges.inside.insert((std::ptr::from_ref(at), n));
             }

@@ -169,9 +169,10 @@ impl<'k> Printer<'k> {
                     let value = self.term(*value);
                     let viewed = self.kernel.view(*view).ty;
                     let structs = &self.kernel.structs;
+                    let part = self.kernel.view(*view).part(at).is_some();
                     let width = value.ty.count(structs) / viewed.count(structs).max(1);
-                    let element = self.element(*view, at, width);
-                    self.line(match value.ty != viewed {
+                    let element = self.element(*view, at, width.max(1));
+                    self.line(match value.ty != viewed && !part {
                         true => format!("bn_store(&{element}, {});", value.text),
                         false => format!("{element} = {};", value.text),
                     });
@@ -251,6 +252,25 @@ impl<'k> Printer<'k> {
 
     /// An element of a view, or the first of `width` that are accessed at once.
     fn element(&self, view: View, at: &Args, width: usize) -> String {
+        let whole = self.whole_element(view, at, width);
+        let viewed = self.kernel.view(view);
+        let Some(part) = viewed.part(at) else { return whole };
+        if let Expr::Const(known) = self.code.expr(part) {
+            return whole + &self.names.component(self.kernel, viewed.ty, known.as_i64() as usize);
+        }
+        let (index, count) = (self.term(part).text, viewed.ty.count(&self.kernel.structs));
+        let index = match self.checked {
+            true => {
+                let code = check_code(self.kernel, view, viewed.dims.len() - 1);
+                format!("bn_at({index}, {count}, 1, bn_status, bn_code + {code})")
+            }
+            false => index,
+        };
+        let scalar = viewed.ty.element().unwrap_or(self.kernel.index);
+        format!("(({}*)&{whole})[{index}]", c_type(scalar))
+    }
+
+    fn whole_element(&self, view: View, at: &Args, width: usize) -> String {
         let viewed = self.kernel.view(view);
         let name = self.names.view(view).to_owned();
         let indices = at.iter().zip(viewed.dims).enumerate().map(|(n, (&index, dim))| {

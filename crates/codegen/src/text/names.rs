@@ -126,6 +126,20 @@ impl Names {
         }
     }
 
+    /// How a component is reached, counted through all fields: `.body.velocity.x`.
+    pub fn component(&self, kernel: &Kernel, ty: Type, at: usize) -> String {
+        let Type::Struct(StructId(n)) = ty else { return self.member(ty, at) };
+        let mut rest = at;
+        for (number, field) in kernel.structs[n as usize].fields.iter().enumerate() {
+            let count = field.ty.count(&kernel.structs);
+            if rest < count {
+                return self.member(ty, number) + &self.component(kernel, field.ty, rest);
+            }
+            rest -= count;
+        }
+        String::new()
+    }
+
     /// How a component or field is reached: `.x`, `.m[1][0]`, `.mass`.
     pub fn member(&self, ty: Type, at: usize) -> String {
         match ty {

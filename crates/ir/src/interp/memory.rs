@@ -6,7 +6,8 @@ use super::lanes::{Mask, Register};
 use super::shadow::{Conflict, Touch};
 use super::{CHUNK, Machine, Order, Part, split};
 use crate::{
-    Arg, Dim, Fault, FaultKind, Kernel, Launch, Layout, ParamId, Scalar, SharedId, Type, Value, View, WARP, peek, poke,
+    Arg, Args, Expr, Fault, FaultKind, Kernel, Launch, Layout, ParamId, Scalar, SharedId, Stmt, Value, View, WARP,
+    peek, poke,
 };
 
 /// A view in a call: where its elements lie.
@@ -18,17 +19,36 @@ pub(super) struct Placed {
     /// From the lowest place to the highest.
     pub elements: u64,
     pub layout: Layout,
+    /// What accesses are remembered of: 1 for a whole element, or how many components it has where some are accessed alone.
+    pub cells: usize,
 }
 
 impl Placed {
-    pub fn new(kernel: &Kernel, dims: &[Dim], ty: Type, values: &[Value]) -> Placed {
+    pub fn new(kernel: &Kernel, view: View, values: &[Value]) -> Placed {
+        let crate::Viewed { dims, ty, .. } = kernel.view(view);
         let span = kernel.span(dims, values).unwrap_or(crate::Span { origin: 0, elements: 0 });
+        let alone = |found: &View, at: &Args| *found == view && at.len() > dims.len();
+        let by_parts = kernel.code.exprs.iter().any(|expr| match expr {
+            Expr::Load { view, at, .. } | Expr::Atomic { view, at, .. } | Expr::CompareExchange { view, at, .. } => {
+                alone(view, at)
+            }
+            _ => false,
+        }) || kernel.code.any(&|stmt| matches!(stmt, Stmt::Store { view, at, .. } if alone(view, at)));
+        let layout = ty.layout(&kernel.structs);
         Placed {
+            cells: if by_parts { layout.offsets.len().max(1) } else { 1 },
             dims: dims.iter().map(|dim| (dim.extent.of(values), dim.stride.of(values))).collect(),
             origin: span.origin as i64,
             elements: span.elements,
-            layout: ty.layout(&kernel.structs),
+            layout,
         }
+    }
+}
+
+impl Placed {
+    /// Cells whose accesses are remembered.
+    pub fn history(&self) -> u64 {
+        self.elements * self.cells as u64
     }
 }
 
@@ -61,6 +81,9 @@ impl Machine<'_, '_, '_> {
     pub(super) fn load(&mut self, view: View, at: &[Part], width: u8, mask: &Mask) -> Result<Vec<Part>, Fault> {
         let width = width as usize;
         let places = self.places(view, at, width, mask)?;
+        if let Some(part) = self.part_of(view, at, mask)? {
+            return self.load_part(view, &places, &part, mask);
+        }
         self.touched_all(view, &places, width, mask, Touched::Read)?;
         let layout = &self.placed(view).layout;
         let words = self.words(view);
@@ -87,6 +110,10 @@ impl Machine<'_, '_, '_> {
     }
 
     pub(super) fn store(&mut self, view: View, at: &[Part], parts: &[Part], mask: &Mask) -> Result<(), Fault> {
+        if let Some(part) = self.part_of(view, at, mask)? {
+            let places = self.places(view, at, 1, mask)?;
+            return self.store_part(view, &places, &part, &parts[0], mask);
+        }
         let count = self.placed(view).layout.offsets.len();
         let places = self.places(view, at, parts.len() / count, mask)?;
         self.touched_all(view, &places, parts.len() / count, mask, Touched::Write)?;
@@ -146,10 +173,74 @@ impl Machine<'_, '_, '_> {
         how: Touched,
     ) -> Result<(), Fault> {
         if self.is_watched(view) {
+            let cells = self.placed(view).cells;
             for lane in in_order(self.options.order, mask) {
-                for place in places[lane]..places[lane] + width {
-                    self.touched(view, place, lane, how)?;
+                for cell in places[lane] * cells..(places[lane] + width) * cells {
+                    self.touched(view, cell, lane, how)?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Which component each lane accesses, where indices say; of lanes that do not take part, anything.
+    fn part_of(&self, view: View, at: &[Part], mask: &Mask) -> Result<Option<Vec<usize>>, Fault> {
+        let placed = self.placed(view);
+        let Some(part) = at.get(placed.dims.len()) else { return Ok(None) };
+        let count = placed.layout.offsets.len();
+        for lane in in_order(self.options.order, mask) {
+            let index = part.int(lane);
+            if !(0..count as i64).contains(&index) {
+                let view = format!("{}, components", self.kernel.view(view).name);
+                let kind = FaultKind::OutOfBounds { view, index, len: count as u64, by: self.name(lane) };
+                return Err(self.fault(kind));
+            }
+        }
+        Ok(Some((0..self.lanes).map(|lane| (part.int(lane).max(0) as usize).min(count - 1)).collect()))
+    }
+
+    fn load_part(&mut self, view: View, places: &[usize], part: &[usize], mask: &Mask) -> Result<Vec<Part>, Fault> {
+        self.touched_parts(view, places, part, mask, Touched::Read)?;
+        let (layout, words) = (&self.placed(view).layout, self.words(view));
+        let scalar = mask.lanes().next().map_or(layout.offsets[0].1, |lane| layout.offsets[part[lane]].1);
+        let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
+        for lane in mask.lanes() {
+            let bits = peek(words, places[lane] * layout.bytes + layout.offsets[part[lane]].0, scalar).bits();
+            out.bits[lane] = if scalar == Scalar::Bool { (bits != 0) as u64 } else { bits };
+        }
+        Ok(vec![Rc::new(out)])
+    }
+
+    fn store_part(
+        &mut self,
+        view: View,
+        places: &[usize],
+        part: &[usize],
+        value: &Register,
+        mask: &Mask,
+    ) -> Result<(), Fault> {
+        self.touched_parts(view, places, part, mask, Touched::Write)?;
+        let (layout, order) = (self.placed(view).layout.clone(), self.options.order);
+        let Some(words) = self.words_mut(view) else { return Ok(()) };
+        for lane in in_order(order, mask) {
+            let (offset, scalar) = layout.offsets[part[lane]];
+            poke(words, places[lane] * layout.bytes + offset, Value::from_bits(scalar, value.bits[lane]));
+        }
+        Ok(())
+    }
+
+    fn touched_parts(
+        &mut self,
+        view: View,
+        places: &[usize],
+        part: &[usize],
+        mask: &Mask,
+        how: Touched,
+    ) -> Result<(), Fault> {
+        if self.is_watched(view) {
+            let cells = self.placed(view).cells;
+            for lane in in_order(self.options.order, mask) {
+                self.touched(view, places[lane] * cells + part[lane], lane, how)?;
             }
         }
         Ok(())
@@ -184,16 +275,24 @@ impl Machine<'_, '_, '_> {
         mask: &Mask,
         new: impl Fn(usize, usize, u64) -> u64,
     ) -> Result<Vec<Part>, Fault> {
-        let layout = self.placed(view).layout.clone();
-        let zeros = |scalar: Scalar| Register::splat(Value::int(scalar, 0), self.lanes);
-        let mut out: Vec<Register> = layout.offsets.iter().map(|(_, scalar)| zeros(*scalar)).collect();
+        let (layout, cells) = (self.placed(view).layout.clone(), self.placed(view).cells);
+        let alone = self.part_of(view, at, mask)?;
+        // The components that a lane updates.
+        let of = |lane: usize| match &alone {
+            Some(part) => part[lane]..part[lane] + 1,
+            None => 0..layout.offsets.len(),
+        };
+        let zeros = |(_, scalar): &(usize, Scalar)| Register::splat(Value::int(*scalar, 0), self.lanes);
+        let first = mask.lanes().next().map_or(0..0, &of);
+        let mut out: Vec<Register> = layout.offsets[first].iter().map(zeros).collect();
         let watched = self.is_watched(view);
         for lane in in_order(self.options.order, mask) {
             let at = self.bounded(view, at, 1, lane)?;
-            if watched {
-                self.touched(view, at, lane, Touched::Atomic)?;
+            let touched = if alone.is_some() { of(lane) } else { 0..cells };
+            for cell in touched.filter(|_| watched) {
+                self.touched(view, at * cells + cell, lane, Touched::Atomic)?;
             }
-            for (part, &(offset, scalar)) in layout.offsets.iter().enumerate() {
+            for (part, &(offset, scalar)) in layout.offsets[of(lane)].iter().enumerate() {
                 let byte = at * layout.bytes + offset;
                 let old = peek(self.words(view), byte, scalar).bits();
                 out[part].bits[lane] = old;
@@ -224,7 +323,7 @@ impl Machine<'_, '_, '_> {
     fn bounded(&self, view: View, at: &[Part], width: usize, lane: usize) -> Result<usize, Fault> {
         let placed = self.placed(view);
         let mut place = placed.origin;
-        let last = at.len() - 1;
+        let last = placed.dims.len() - 1;
         for (n, (index, &(extent, stride))) in at.iter().zip(&placed.dims).enumerate() {
             let index = index.int(lane);
             let reach = if n == last { width as i64 - 1 } else { 0 };
@@ -245,7 +344,7 @@ impl Machine<'_, '_, '_> {
         Ok(place as usize)
     }
 
-    /// Notes an access in the view's history, and reports a race or a read of what nobody wrote.
+    /// Notes an access to a cell in the view's history, and reports a race or a read of what nobody wrote.
     fn touched(&mut self, view: View, at: usize, lane: usize, how: Touched) -> Result<(), Fault> {
         let touch = Touch {
             block: self.block as u32,
@@ -261,7 +360,8 @@ impl Machine<'_, '_, '_> {
                     memory.written[at] = true;
                 } else if !memory.written[at] {
                     let view = self.kernel.shared[n as usize].name.clone();
-                    let kind = FaultKind::Uninitialised { view, index: at as i64, by: self.name(lane) };
+                    let index = (at / self.shared_places[n as usize].cells) as i64;
+                    let kind = FaultKind::Uninitialised { view, index, by: self.name(lane) };
                     return Err(self.fault(kind));
                 }
                 &mut memory.shadow
@@ -290,7 +390,7 @@ impl Machine<'_, '_, '_> {
         };
         let kind = FaultKind::Race {
             view: self.kernel.view(view).name.into(),
-            index: at as i64,
+            index: (at / self.placed(view).cells) as i64,
             first: format!("{} {}", kind(earlier_wrote, &earlier), place(&earlier)),
             second: format!("{} {}", kind(how == Touched::Write, &touch), place(&touch)),
         };

@@ -15,8 +15,8 @@ mod shadow;
 use std::rc::Rc;
 
 use crate::{
-    Access, Arg, Check, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, Launch, LocalId, Stmt, Struct, Value, WARP,
-    check_args, verify,
+    Access, Arg, Check, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, Launch, LocalId, ParamId, SharedId, Stmt,
+    Struct, Value, View, WARP, check_args, verify,
 };
 pub use compute::{evaluate, evaluate_algebra};
 use lanes::{Mask, Register};
@@ -90,11 +90,11 @@ pub fn run_printing(
             (grid.iter().map(|&n| n as u64).product(), block.iter().map(|&n| n as usize).product())
         }
     };
-    let place = |dims: &[crate::Dim], ty: crate::Type| Placed::new(kernel, dims, ty, &values);
-    let params: Vec<Placed> = kernel.params.iter().map(|p| place(&p.dims, p.ty)).collect();
-    let shared: Vec<Placed> = kernel.shared.iter().map(|s| place(&s.dims, s.ty)).collect();
+    let place = |view: View| Placed::new(kernel, view, &values);
+    let params: Vec<Placed> = (0..kernel.params.len() as u32).map(|n| place(View::Param(ParamId(n)))).collect();
+    let shared: Vec<Placed> = (0..kernel.shared.len() as u32).map(|n| place(View::Shared(SharedId(n)))).collect();
     let checked = matches!(kernel.launch, Launch::Blocks { .. }) || options.instances;
-    let shadow = |access: Access, placed: &Placed| (checked && access.writes()).then(|| Shadow::new(placed.elements));
+    let shadow = |access: Access, placed: &Placed| (checked && access.writes()).then(|| Shadow::new(placed.history()));
     let param_shadows = kernel.params.iter().zip(&params).map(|(p, placed)| shadow(p.access, placed)).collect();
     let slots = |code: &Code| Slots::new(code, &kernel.structs);
     let codes = kernel.functions.iter().map(|function| &function.code).chain([&kernel.code]);
@@ -236,8 +236,8 @@ impl<'k> Machine<'k, '_, '_> {
         self.shared = (self.shared_places.iter())
             .map(|placed| SharedMemory {
                 words: vec![0; (placed.elements as usize * placed.layout.bytes).div_ceil(8)],
-                written: vec![false; placed.elements as usize],
-                shadow: Shadow::new(placed.elements),
+                written: vec![false; placed.history() as usize],
+                shadow: Shadow::new(placed.history()),
             })
             .collect();
         self.warp_epochs = vec![0; self.lanes.div_ceil(WARP)];

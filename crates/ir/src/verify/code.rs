@@ -127,8 +127,9 @@ impl<'a> Scope<'a> {
                 }
                 Stmt::Store { view, at, value } => {
                     let element = self.view(*view, at, false, true)?;
+                    let part = self.kernel.view(*view).part(at).is_some();
                     match (element, self.value(*value)?) {
-                        (Type::Scalar(scalar), Type::Vector(found, width)) if scalar == found => {
+                        (Type::Scalar(scalar), Type::Vector(found, width)) if scalar == found && !part => {
                             self.wide(*view, scalar, width).map_err(|what| format!("a store of {what}"))?;
                         }
                         _ => self.expect(*value, element, "a store")?,
@@ -282,7 +283,7 @@ impl<'a> Scope<'a> {
             }
             Expr::Load { view, at, width } => match (self.view(*view, at, true, false)?, *width) {
                 (element, 1) => element,
-                (Type::Scalar(scalar), width) => {
+                (Type::Scalar(scalar), width) if self.kernel.view(*view).part(at).is_none() => {
                     self.wide(*view, scalar, width).map_err(|what| format!("a load of {what}"))?;
                     Type::Vector(scalar, width)
                 }
@@ -373,14 +374,23 @@ impl<'a> Scope<'a> {
                 None => return Err(format!("{view:?} does not exist")),
             },
         };
-        if at.len() != rank {
-            let name = self.kernel.view(view).name;
+        let name = self.kernel.view(view).name;
+        if at.len() != rank && (at.len() != rank + 1 || ty.as_scalar().is_some()) {
             return Err(format!("'{name}' has {rank} dimensions, {} indices are given", at.len()));
         }
         for index in at.iter() {
             self.expect(*index, self.kernel.index.into(), "an index")?;
         }
-        Ok(ty)
+        let Some(part) = self.kernel.view(view).part(at) else { return Ok(ty) };
+        let scalars = ty.components(&self.kernel.structs);
+        match (self.code.expr(part), ty.element()) {
+            (Expr::Const(known), _) => match usize::try_from(known.as_i64()).ok().and_then(|n| scalars.get(n)) {
+                Some(scalar) => Ok((*scalar).into()),
+                None => Err(format!("'{name}' has {} components, {known} is none of them", scalars.len())),
+            },
+            (_, Some(scalar)) => Ok(scalar.into()),
+            (_, None) => Err(format!("which component of '{name}' must be a constant: its types differ")),
+        }
     }
 
     /// Checks an access of several neighbours.

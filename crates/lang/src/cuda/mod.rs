@@ -16,7 +16,7 @@ use crate::diagnostic::Source;
 use crate::{Errors, Lowered, Request};
 use ast::{File, Function};
 use lex::Names;
-use lower::{Bound, Lower};
+use lower::{Bound, Lower, Unmade};
 use types::CType;
 
 /// Larger files are refused.
@@ -133,20 +133,20 @@ impl Module {
             return Err(self.error(format!("there is no kernel '{plain}'; the file has {has}"), None));
         };
         let bound = self.bound(function, args)?;
-        let make = |index| Lower::new(self, request, function, index).kernel(function, &bound);
         let first = request.index.unwrap_or_else(|| {
             let long = |dims: &[bornite_ir::Dim]| {
                 dims.iter().any(|dim| dim.extent.known().is_some_and(|n| n > i32::MAX as i64))
             };
             if request.views.iter().any(|(_, dims)| long(dims)) { Scalar::I64 } else { Scalar::I32 }
         });
-        match make(first) {
-            Ok(lowered) => Ok(lowered),
-            // An index of 64 bits was met on the way.
-            Err((_, true)) if first == Scalar::I32 => {
-                make(Scalar::I64).map_err(|(errors, _)| Errors::new(&self.source, errors))
+        let (mut index, mut parts) = (first, vec![]);
+        loop {
+            match Lower::new(self, request, function, index).kernel(function, &bound, &parts) {
+                Ok(lowered) => return Ok(lowered),
+                Err(Unmade::Wide(_)) if index == Scalar::I32 => index = Scalar::I64,
+                Err(Unmade::Parts(found)) => parts = found,
+                Err(Unmade::Wrong(errors) | Unmade::Wide(errors)) => return Err(Errors::new(&self.source, errors)),
             }
-            Err((errors, _)) => Err(Errors::new(&self.source, errors)),
         }
     }
 

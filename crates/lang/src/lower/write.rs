@@ -182,10 +182,15 @@ impl Writer {
                 self.statements += 1;
                 Out::Id(self.b.call(*function, &ids))
             }
-            Node::Atomic { atomic, view, at, value, .. } => {
+            Node::Atomic { atomic, view, at, part, value } => {
                 let value = self.emit(value);
                 self.statements += 1;
-                match bornite_ir::Args::new(at) {
+                let mut at = at.clone();
+                if let (Some(part), Some(first)) = (part, at.first()) {
+                    let index = self.b.type_of(*first).as_scalar().unwrap_or(Scalar::I32);
+                    at.push(self.constant(Value::int(index, i64::from(*part))));
+                }
+                match bornite_ir::Args::new(&at) {
                     Some(at) => Out::Id(self.b.atomic(*atomic, *view, at, value)),
                     None => Out::Id(value),
                 }

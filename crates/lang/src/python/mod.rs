@@ -289,8 +289,14 @@ impl Module {
             let long = request.views.iter().any(|(_, dims)| far(dims)) || count.is_none_or(|n| n > i32::MAX as u64);
             if long { Scalar::I64 } else { Scalar::I32 }
         });
-        let lower = Lower::new(program, prelude::program(), request, func.def.name.as_str(), index);
-        lower.kernel(func, types).map_err(|all| Errors::new(&self.files[0].source, all))
+        let mut parts = vec![];
+        loop {
+            let lower = Lower::new(program, prelude::program(), request, func.def.name.as_str(), index);
+            match lower.kernel(func, types, &parts).map_err(|all| Errors::new(&self.files[0].source, all))? {
+                Ok(lowered) => return Ok(lowered),
+                Err(found) => parts = found,
+            }
+        }
     }
 }
 

@@ -115,6 +115,7 @@ impl<'k> Walk<'_, 'k> {
                 Stmt::Assign(local, value) => {
                     shapes.varying[local.0 as usize] |= self.shape(code, *value, arguments, shapes) != Shape::Uniform;
                 }
+                Stmt::Store { view, at, .. } if self.kernel.view(*view).part(at).is_some() => return None,
                 Stmt::Store { .. } => self.stored = true,
                 Stmt::For { end, body, .. } => {
                     if self.shape(code, *end, arguments, shapes) != Shape::Uniform {
@@ -188,6 +189,7 @@ impl<'k> Walk<'_, 'k> {
                 shapes.calls.insert(id, found);
                 result
             }
+            Expr::Load { view, at, .. } if self.kernel.view(*view).part(at).is_some() => return None,
             Expr::Load { view: View::Param(param), at, .. } => {
                 // What an instance stores, only itself may load.
                 let own = self.kernel.param(*param).access != Access::Read;

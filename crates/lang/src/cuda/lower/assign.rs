@@ -14,24 +14,11 @@ impl<'m> Lower<'m> {
         match self.operand(expr)? {
             // An update whose old value nobody asks for is still one.
             Operand::Tree(tree) if !matches!(tree.node, Node::Const(_) | Node::Done(_) | Node::Builtin(_)) => {
-                self.written(&tree, expr.span)?;
                 self.w.emit(&tree);
             }
             _ => {}
         }
         Ok(())
-    }
-
-    /// Refuses what the IR cannot say: an atomic on one component.
-    pub(super) fn written(&mut self, tree: &Tree, span: Span) -> Done {
-        match &tree.node {
-            Node::Atomic { part: Some(_), .. } => {
-                self.refuse(span, "an atomic on a field or component", "keep the number in an array of its own")
-            }
-            Node::Cast(_, inner) | Node::Bitcast(_, inner) => self.written(inner, span),
-            Node::Op(_, args) => args.iter().try_for_each(|arg| self.written(arg, span)),
-            _ => Ok(()),
-        }
     }
 
     /// A place that can be assigned.
@@ -71,7 +58,6 @@ impl<'m> Lower<'m> {
                 return Ok(Operand::Tree(tree));
             }
             let tree = self.rvalue(value)?;
-            self.written(&tree, value.span)?;
             let tree = self.settle_effects(tree);
             let place = self.place(target)?;
             let tree = self.convert(tree, place.ty, value.span)?;

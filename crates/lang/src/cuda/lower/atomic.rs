@@ -1,7 +1,8 @@
 //! Atomic updates.
 
-use bornite_ir::{Args, Atomic, ExprId, Scalar, View};
+use bornite_ir::{Args, Atomic, ExprId, Scalar, Type, View};
 
+use super::parts::PartOf;
 use super::place::{Operand, Place, Root, Step};
 use super::{Code, Done, Lower};
 use crate::Span;
@@ -12,6 +13,7 @@ use crate::lower::{Node, Tree};
 struct Target {
     view: View,
     at: Vec<ExprId>,
+    /// Which component, where that is known; an index more says it elsewhere.
     part: Option<u32>,
     scalar: Scalar,
     /// The type that the pointer's cast makes of it.
@@ -68,6 +70,9 @@ impl<'m> Lower<'m> {
         }
         let Target { view, at, part, scalar, seen } = target;
         self.at(span);
+        if part.is_some() {
+            self.parted.push(view);
+        }
         let node = Node::Atomic { atomic, view, at, part, value: Box::new(value) };
         Ok(Some(Operand::Tree(Tree::of(node, scalar).seen_as(seen))))
     }
@@ -79,16 +84,18 @@ impl<'m> Lower<'m> {
             let what = format!("'atomicCAS' of '{}'", self.type_name(target.scalar.into()));
             return self.refuse(span, what, "it is for 32 and 64 bits");
         }
-        if target.part.is_some() {
-            return self.refuse(span, "an atomic on a field or component", "keep the number in an array of its own");
-        }
         let mut ids = vec![];
         for arg in &args[1..] {
             let tree = self.rvalue(arg)?;
             let tree = self.convert(tree, target.seen.into(), arg.span)?.seen_as(target.scalar);
             ids.push(self.w.emit(&tree));
         }
-        let Some(at) = Args::new(&target.at) else {
+        let mut at = target.at;
+        if let Some(part) = target.part {
+            at.push(self.w.emit(&Tree::int(self.index, part as i64)));
+            self.parted.push(target.view);
+        }
+        let Some(at) = Args::new(&at) else {
             return self.refuse(span, "an array of more than four dimensions", "");
         };
         self.at(span);
@@ -104,7 +111,7 @@ impl<'m> Lower<'m> {
         let pointer = self.operand(arg)?;
         let place = self.pointee(pointer, arg.span)?;
         let Place { root, path, ty } = place;
-        let (Root::Element { view, at, width: 1, element }, Some(seen)) = (root, ty.as_scalar()) else {
+        let (Root::Element { view, mut at, width: 1, element }, Some(seen)) = (root, ty.as_scalar()) else {
             return self.refuse(
                 arg.span,
                 "an atomic on what is not a number in memory",
@@ -115,12 +122,21 @@ impl<'m> Lower<'m> {
         match path[..] {
             [] => Ok(Target { view, at, part: None, scalar: seen, seen }),
             [Step::Bits(_)] => Ok(Target { view, at, part: None, scalar: element.as_scalar().unwrap_or(seen), seen }),
-            [Step::Part(part), Step::Bits(_)] => {
-                let scalar = self.part_type(element, part).as_scalar().unwrap_or(seen);
-                Ok(Target { view, at, part: Some(part), scalar, seen })
-            }
-            [Step::Part(part)] => Ok(Target { view, at, part: Some(part), scalar: seen, seen }),
-            _ => self.refuse(arg.span, "an atomic on a field of a field", "keep the number in an array of its own"),
+            _ => match self.part_at(element, &path) {
+                Some(PartOf { first, further: None, ty: Type::Scalar(scalar) }) => {
+                    Ok(Target { view, at, part: Some(first as u32), scalar, seen })
+                }
+                Some(PartOf { further: Some(further), ty: Type::Scalar(scalar), .. }) => {
+                    at.push(self.w.emit(&further));
+                    self.parted.push(view);
+                    Ok(Target { view, at, part: None, scalar, seen })
+                }
+                _ => self.refuse(
+                    arg.span,
+                    "an atomic on an array in a struct, at an index that varies",
+                    "keep the numbers in an array of their own",
+                ),
+            },
         }
     }
 }

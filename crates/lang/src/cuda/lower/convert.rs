@@ -2,10 +2,11 @@
 
 use bornite_ir::{Op, Scalar, Type};
 
-use super::place::{Operand, Place, Pointer, Step};
+use super::place::{Operand, Place, Pointer, Slots, Step};
 use super::{Done, Failed, Lower};
 use crate::Span;
-use crate::cuda::ast::{Base, Binary, Expr, TypeName};
+use crate::cuda::ast::{Base, Binary, Expr, ExprKind, TypeName, Unary};
+use crate::cuda::lex::Symbol;
 use crate::cuda::types::{CType, common, promoted};
 use crate::lower::{Node, Tree};
 
@@ -108,6 +109,23 @@ impl<'m> Lower<'m> {
         let to = self.c_type(ty)?;
         let operand = self.operand(inner)?;
         match (to, operand) {
+            // The components of one element, which is named: `((float*)&v[i])[k]`.
+            (CType::Pointer(Type::Scalar(to)), Operand::Pointer(pointer))
+                if !ty.reference
+                    && pointer.width == 1
+                    && pointer.offset.is_some()
+                    && pointer.ty.as_scalar().is_none()
+                    && pointer.ty.element() == Some(to)
+                    && let Some(name) = element_of(inner) =>
+            {
+                match self.element(pointer)? {
+                    Operand::Place(place) => {
+                        let sizes = [place.ty.count(&[]) as u64].into();
+                        Ok(Operand::Array(Slots { place, name, sizes }, vec![]))
+                    }
+                    _ => Err(Failed),
+                }
+            }
             (CType::Pointer(to), operand) if !ty.reference => {
                 let constant = ty.constant;
                 Ok(match self.cast_pointer(operand, to, span)? {
@@ -197,6 +215,16 @@ impl<'m> Lower<'m> {
                 )
             }
         }
+    }
+}
+
+/// The array that an element is of, where that is written out: `&v[i]`.
+fn element_of(expr: &Expr) -> Option<Symbol> {
+    match &expr.kind {
+        ExprKind::Unary(Unary::Address, inner) => element_of(inner),
+        ExprKind::Index(array, _) => element_of(array),
+        ExprKind::Name(name) => Some(*name),
+        _ => None,
     }
 }
 

@@ -126,7 +126,6 @@ impl<'m> Lower<'m> {
             _ if self.guess == Some(init.span) => self.guessed(init, ty)?,
             _ => self.initial(init, ty)?,
         };
-        self.written(&tree, init.span)?;
         match number {
             Some(number) => {
                 let id = self.w.emit_new(&tree, from);

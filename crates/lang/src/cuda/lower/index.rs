@@ -67,7 +67,12 @@ impl<'m> Lower<'m> {
                 let tree = self.rvalue(index)?;
                 let size = slots.sizes[at.len()];
                 let of = self.text(slots.name);
-                at.push(self.inside(tree, size, of, index.span)?);
+                // Of elements in memory, whoever reads the printed text checks it as it checks their indices.
+                let printed = self.request.printed && matches!(slots.place.root, Root::Element { .. });
+                at.push(match printed {
+                    true => self.index(tree, index.span)?,
+                    false => self.inside(tree, size, of, index.span)?,
+                });
                 if at.len() < slots.sizes.len() {
                     return Ok(Operand::Array(slots, at));
                 }

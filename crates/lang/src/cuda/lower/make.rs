@@ -72,9 +72,6 @@ impl<'m> Lower<'m> {
         {
             return Ok(whole);
         }
-        for (tree, arg) in trees.iter().zip(args) {
-            self.written(tree, arg.span)?;
-        }
         Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, trees), ty))
     }
 

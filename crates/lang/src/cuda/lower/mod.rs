@@ -31,6 +31,7 @@ mod math;
 mod member;
 mod names;
 mod overload;
+mod parts;
 mod place;
 mod printed;
 mod rows;
@@ -169,6 +170,11 @@ pub(super) struct Lower<'m> {
     /// Arrays of the file in use.
     globals: Vec<(Symbol, Binding)>,
     views: u32,
+    /// Views whose components are read alone; those that turn out to be written so; those of which a part was read by way of the
+    /// whole.
+    parts: &'m [View],
+    parted: Vec<View>,
+    read_whole: Vec<View>,
     /// Arrays of const elements, by name.
     read_only: Vec<(View, String)>,
     /// Expressions looked at, and aliases within one another: neither goes on without end.
@@ -180,6 +186,15 @@ pub(super) struct Lower<'m> {
     wanted: HashMap<ExprId, u32>,
     function_wanted: Vec<HashMap<ExprId, u32>>,
     params: Vec<(String, Given)>,
+}
+
+/// Why a kernel was not made.
+pub(super) enum Unmade {
+    Wrong(Vec<Diagnostic>),
+    /// An index of 64 bits was met on the way.
+    Wide(Vec<Diagnostic>),
+    /// Components of these views are written alone, so they must be read alone too.
+    Parts(Vec<View>),
 }
 
 impl<'m> Lower<'m> {
@@ -209,6 +224,9 @@ impl<'m> Lower<'m> {
             shared_names: vec![],
             globals: vec![],
             views: 0,
+            parts: &[],
+            parted: vec![],
+            read_whole: vec![],
             read_only: vec![],
             steps: 0,
             alias_depth: 0,
@@ -219,22 +237,30 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// The kernel; `None` if something is wrong with it.
+    /// The kernel; or why there is none.
     pub fn kernel(
         mut self,
         function: &'m Function,
         bound: &[Option<Bound>],
-    ) -> Result<Lowered, (Vec<Diagnostic>, bool)> {
+        parts: &'m [View],
+    ) -> Result<Lowered, Unmade> {
+        self.parts = parts;
         let _ = self.write_kernel(function, bound);
-        if !self.errors.is_empty() || self.needs_wide {
-            return Err((self.errors, self.needs_wide));
+        if self.needs_wide {
+            return Err(Unmade::Wide(self.errors));
+        }
+        if !self.errors.is_empty() {
+            return Err(Unmade::Wrong(self.errors));
+        }
+        if self.parted.iter().any(|view| self.read_whole.contains(view)) {
+            return Err(Unmade::Parts([parts, &self.parted].concat()));
         }
         let (mut kernel, lines) = match self.w.b.finish_with_lines() {
             Ok(done) => done,
             Err(error) => {
                 let what = format!("kernel '{}' cannot be made: {}", error.kernel, error.what);
                 let found = self.m.source.diagnostic(function.span, what, String::new(), None);
-                return Err((vec![found], false));
+                return Err(Unmade::Wrong(vec![found]));
             }
         };
         if self.request.printed {

@@ -101,6 +101,12 @@ pub enum Step {
     Bits(Scalar),
 }
 
+impl Step {
+    fn bits(&self) -> Option<Scalar> {
+        if let Step::Bits(to) = self { Some(*to) } else { None }
+    }
+}
+
 /// An array of a thread's own: a variable, or a field of one.
 #[derive(Clone)]
 pub struct Slots {
@@ -161,6 +167,15 @@ impl<'m> Lower<'m> {
                 Tree::done(id, *ty)
             }
             Root::Element { view, at, width, element } => {
+                let part = if place.path.is_empty() { None } else { self.part_at(*element, &place.path) };
+                if let Some(part) = part.filter(|_| *width == 1 && element.as_scalar().is_none()) {
+                    if self.request.printed || self.parts.contains(view) {
+                        let tree = self.read_part(*view, at, false, &part, span)?;
+                        let seen = place.path.iter().rev().find_map(Step::bits);
+                        return Ok(seen.map_or(tree.clone(), |to| tree.seen_as(to)));
+                    }
+                    self.read_whole.push(*view);
+                }
                 self.at(span);
                 let Some(at) = Args::new(at) else {
                     return self.refuse(span, "an array of more than four dimensions", "");
@@ -238,10 +253,20 @@ impl<'m> Lower<'m> {
             Root::Element { view, at, width, element } => {
                 self.check_writable(*view, span)?;
                 self.at(span);
+                let part = if place.path.is_empty() { None } else { self.part_at(*element, &place.path) };
+                if let Some(part) = part.filter(|_| element.as_scalar().is_none()) {
+                    let value = match (place.path.last().and_then(Step::bits), part.ty) {
+                        (Some(_), Type::Scalar(scalar)) => value.seen_as(scalar),
+                        _ => value,
+                    };
+                    return self.write_part(*view, at, *width > 1, &part, value, span);
+                }
                 let Some(at) = Args::new(at) else {
                     return self.refuse(span, "an array of more than four dimensions", "");
                 };
-                let value = if place.path.is_empty() {
+                let value = if let ([Step::Bits(_)], Some(scalar)) = (&place.path[..], element.as_scalar()) {
+                    value.seen_as(scalar)
+                } else if place.path.is_empty() {
                     value
                 } else {
                     let value = Tree::done(self.w.emit(&value), value.ty);

@@ -188,8 +188,11 @@ impl<'p> Lower<'p> {
         self.put(element, run, target)
     }
 
-    /// Writes an element, or a part of it by way of the whole.
+    /// Writes an element, or a part of it.
     pub(super) fn put(&mut self, element: &Element, run: Run, at: &impl Ranged) -> Lowers {
+        if let Some(part) = self.part_of(element, at)? {
+            return self.store_part(element, &part, run.id, at);
+        }
         let value = if element.path.is_empty() {
             run.id
         } else {
@@ -236,7 +239,6 @@ impl<'p> Lower<'p> {
         let (root, path) = self.target(target)?;
         match root {
             Root::Element(mut element) => {
-                let whole = path.is_empty() && element.path.is_empty();
                 element.path.extend(path);
                 let atomic = match assign.op {
                     Operator::Add => Some(Atomic::Add),
@@ -248,10 +250,17 @@ impl<'p> Lower<'p> {
                 };
                 let scalar = element.ty().element();
                 let new = self.eval(&assign.value)?;
-                let new = self.value(new, assign.value.as_ref())?;
-                if let (true, Some(atomic), Some(scalar)) = (whole, atomic, scalar)
+                let mut new = self.value(new, assign.value.as_ref())?;
+                if let (Some(fixed), Ty::Scalar(s), false) = (&new.constant, element.ty(), element.path.is_empty())
+                    && fixed.number().is_some()
+                    && new.ty != element.ty()
+                {
+                    new = self.constant_as(&new, s, assign.value.as_ref())?;
+                }
+                if let (Some(atomic), Some(scalar)) = (atomic, scalar)
                     && atomic.takes(scalar)
                     && new.ty == element.ty()
+                    && self.is_reachable(&element)
                 {
                     self.atomic(atomic, &element, new, assign)?;
                     return Ok(());
@@ -289,20 +298,19 @@ impl<'p> Lower<'p> {
     /// An atomic update of an element; its value from before.
     pub(super) fn atomic(&mut self, atomic: Atomic, element: &Element, value: Run, at: &impl Ranged) -> Lowers<Run> {
         let ty = element.ty();
-        if !element.path.is_empty() {
-            return self.fail(
-                at,
-                "an atomic update of a part of an element".into(),
-                "a whole element is expected",
-                None,
-            );
-        }
         if !ty.element().is_some_and(|scalar| atomic.takes(scalar)) {
             let what = format!("an atomic '{}' of {}", atomic.name(), self.type_name(ty));
             let bits = matches!(atomic, Atomic::And | Atomic::Or | Atomic::Xor);
             let kind =
                 if bits { "32- and 64-bit integers are possible" } else { "32- and 64-bit numbers are possible" };
             return self.fail(at, what, kind, None);
+        }
+        if let Some(part) = self.part_of(element, at)? {
+            return self.update_part(atomic, element, &part, value.id, at);
+        }
+        if !element.path.is_empty() {
+            let what = "an atomic update of a part of an element by this index".to_owned();
+            return self.fail(at, what, "a whole element or a component is expected", None);
         }
         let args = self.places(&element.array, &element.at);
         self.wrote(&element.array);

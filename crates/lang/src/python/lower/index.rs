@@ -192,6 +192,14 @@ impl<'p> Lower<'p> {
     }
 
     pub(super) fn load(&mut self, element: &Element, at: &impl Ranged) -> Lowers<Run> {
+        if self.is_parted(element.array.view)
+            && let Some(part) = self.part_of(element, at)?
+        {
+            return self.load_part(element, &part, at);
+        }
+        if !element.path.is_empty() {
+            self.read_whole.push(element.array.view);
+        }
         let args = self.places(&element.array, &element.at);
         let Some(args) = bornite_ir::Args::new(&args) else {
             return self.fail(at, "too many indices".into(), "", None);

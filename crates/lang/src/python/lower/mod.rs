@@ -11,6 +11,7 @@ mod index;
 mod names;
 mod operator;
 mod parameters;
+mod parts;
 mod scan;
 mod slice;
 mod stmt;
@@ -18,7 +19,7 @@ mod value;
 
 use std::rc::Rc;
 
-use bornite_ir::{Access, Builder, ExprId, Op, ParamId, Scalar, StructId, Type, Value};
+use bornite_ir::{Access, Builder, ExprId, Op, ParamId, Scalar, StructId, Type, Value, View};
 use foldhash::{HashMap, HashMapExt};
 use ruff_python_ast::Expr;
 use ruff_text_size::{Ranged, TextRange};
@@ -63,6 +64,11 @@ pub(crate) struct Lower<'p> {
     taken: Vec<String>,
     /// Which views are written.
     written: Vec<bool>,
+    /// Views whose components are read alone; those that turn out to be written so; those of which a part was read by way of the
+    /// whole.
+    parts: &'p [View],
+    parted: Vec<View>,
+    read_whole: Vec<View>,
     /// Sizes of the launch: known ones, or values.
     launch: Vec<ExprId>,
     tid: Option<Vec<ExprId>>,
@@ -95,6 +101,9 @@ impl<'p> Lower<'p> {
             tuples: HashMap::new(),
             taken: vec![ir_name(name)],
             written: vec![],
+            parts: &[],
+            parted: vec![],
+            read_whole: vec![],
             launch: vec![],
             tid: None,
             views: 0,
@@ -102,8 +111,14 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// Makes a kernel.
-    pub fn kernel(mut self, func: &'p Func<'p>, types: &[(String, Ty)]) -> Result<Lowered, Vec<Diagnostic>> {
+    /// Makes a kernel that reads components of some views alone. `Ok(Err(_))`: of these it must, since it writes them so.
+    pub fn kernel(
+        mut self,
+        func: &'p Func<'p>,
+        types: &[(String, Ty)],
+        parts: &'p [View],
+    ) -> Result<Result<Lowered, Vec<View>>, Vec<Diagnostic>> {
+        self.parts = parts;
         self.enter(func, false);
         let given = self.parameters(func, types);
         let made = given.and_then(|given| {
@@ -118,6 +133,9 @@ impl<'p> Lower<'p> {
             return Err(self.errors);
         }
         let Ok(params) = made else { return Err(self.errors) };
+        if self.parted.iter().any(|view| self.read_whole.contains(view)) {
+            return Ok(Err([parts, &self.parted].concat()));
+        }
         let written = std::mem::take(&mut self.written);
         for (n, written) in written.iter().enumerate() {
             if *written {
@@ -127,7 +145,7 @@ impl<'p> Lower<'p> {
         let file = func.file;
         let span = span(func.def.name.range());
         match self.w.b.finish_with_lines() {
-            Ok((kernel, lines)) => Ok(Lowered { kernel, params, lines }),
+            Ok((kernel, lines)) => Ok(Ok(Lowered { kernel, params, lines })),
             Err(error) => {
                 let source = &self.program.files[file].source;
                 let what = format!("the kernel cannot be made: {}", error.what);
