@@ -186,7 +186,10 @@ fn make(seed: u64, half: bool, level: bool) -> Case {
     let length = 4 + g.random.below(12);
     g.statements(length, 2);
     let value = g.pick(result);
-    g.b.store(out, place, value);
+    match result.as_scalar().is_none() && !level && g.random.below(3) == 0 {
+        true => g.store_parts(out, place, value, result),
+        false => g.b.store(out, place, value),
+    }
     let kernel = g.b.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     Case { kernel, values }
 }
@@ -463,6 +466,8 @@ impl Generator {
             };
             indices.push(index);
         }
+        let part = (ty.as_scalar().is_none() && !self.level && self.random.below(3) == 0).then(|| self.component(ty));
+        indices.extend(part.map(|(index, _)| index));
         let Some(indices) = bornite_ir::Args::new(&indices) else { return };
         if wide {
             let value = self.b.load_wide(view, indices, width);
@@ -471,14 +476,54 @@ impl Generator {
             self.pool.push((part, ty));
         } else {
             let value = self.b.load(view, indices);
-            self.pool.push((value, ty));
+            self.pool.push((value, part.map_or(ty, |(_, scalar)| scalar.into())));
+        }
+    }
+
+    /// The number of a component of a type, known or not, and the component's type.
+    fn component(&mut self, ty: Type) -> (ExprId, Scalar) {
+        let scalars = components(ty, &self.composites);
+        if ty.element().is_some() && self.random.below(2) == 0 {
+            return (self.within(scalars.len() as u64, None), scalars[0]);
+        }
+        let at = self.random.below(scalars.len());
+        (self.b.index_constant(at as u64), scalars[at])
+    }
+
+    /// Stores an element component by component.
+    fn store_parts(&mut self, view: ParamId, place: ExprId, value: ExprId, ty: Type) {
+        let mut parts = vec![];
+        self.leaves(value, ty, &mut parts);
+        for (n, part) in parts.into_iter().enumerate() {
+            let number = self.b.index_constant(n as u64);
+            self.b.store(view, [place, number], part);
+        }
+    }
+
+    /// The components of a value, through all fields.
+    fn leaves(&mut self, value: ExprId, ty: Type, all: &mut Vec<ExprId>) {
+        let fields = match (ty, ty.element()) {
+            (Type::Scalar(_), _) => return all.push(value),
+            (_, Some(scalar)) => vec![scalar.into(); components(ty, &self.composites).len()],
+            (_, None) => self.composites.iter().find(|(found, _)| *found == ty).map_or(vec![], |(_, f)| f.clone()),
+        };
+        for (n, field) in fields.into_iter().enumerate() {
+            let part = self.b.extract(value, n as u32);
+            self.leaves(part, field, all);
         }
     }
 
     /// One kind of update a kernel: it does not depend on the order of instances; the value from before would.
     fn atomic(&mut self) {
         let Some((view, atomic, ty)) = self.sums else { return };
-        let (at, value) = (self.b.index_constant(self.random.below(8) as u64), self.pick(ty));
+        let at = self.b.index_constant(self.random.below(8) as u64);
+        if ty.as_scalar().is_none() && self.random.below(2) == 0 {
+            let (part, scalar) = self.component(ty);
+            let value = self.pick(scalar.into());
+            self.b.atomic(atomic, view, [at, part], value);
+            return;
+        }
+        let value = self.pick(ty);
         self.b.atomic(atomic, view, at, value);
     }
 

@@ -66,9 +66,9 @@ pub(super) fn bounds(lowered: &Lowered, given: &Contents) -> Vec<Vec<f64>> {
 /// The array that an expression adds floats to.
 fn adds_to(kernel: &Kernel, expr: &Expr) -> Option<usize> {
     match expr {
-        Expr::Atomic { atomic: Atomic::Add | Atomic::Sub, view: View::Param(id), .. } => {
-            let element = kernel.param(*id).ty.element();
-            element.is_some_and(Scalar::is_float).then_some(id.0 as usize)
+        Expr::Atomic { atomic: Atomic::Add | Atomic::Sub, view: View::Param(id), value, .. } => {
+            let added = kernel.code.ty(*value).element();
+            added.is_some_and(Scalar::is_float).then_some(id.0 as usize)
         }
         _ => None,
     }

@@ -3,7 +3,7 @@
 
 use bornite_ir::{Algebra, Args, ExprId, Op, Scalar, Stmt, Type, View};
 
-use super::place::Step;
+use super::place::{Place, Step};
 use super::{Done, Lower};
 use crate::Span;
 use crate::lower::{Node, Tree};
@@ -19,8 +19,8 @@ pub(super) struct PartOf {
 }
 
 impl<'m> Lower<'m> {
-    /// The part of an element that a path leads to; `None` for one that can only be reached by way of more: an entry of an array
-    /// in a struct, at an index that varies.
+    /// The part of an element that a path leads to; `None` where it is one of several by an index that varies: an entry of an
+    /// array in a struct.
     pub(super) fn part_at(&self, element: Type, path: &[Step]) -> Option<PartOf> {
         let mut part = PartOf { first: 0, further: None, ty: element };
         for step in path {
@@ -99,6 +99,29 @@ impl<'m> Lower<'m> {
         }
         if !wide {
             self.parted.push(view);
+        }
+        Ok(())
+    }
+
+    /// Writes each entry of an array in a struct that an index may mean, where it means that one.
+    pub(super) fn write_chosen(&mut self, place: &Place, value: Tree, span: Span) -> Done {
+        let found = place.path.iter().enumerate().find_map(|(n, step)| match step {
+            Step::Slot(index, array) => Some((n, index.clone(), *array)),
+            _ => None,
+        });
+        let Some((n, index, array)) = found else { return self.write(place, value, span) };
+        let value = Tree::done(self.w.emit(&value), value.ty);
+        let index = Tree::done(self.w.emit(&index), self.index);
+        for slot in 0..array.count(&[]) {
+            let here = Tree::op(Op::Eq, vec![index.clone(), Tree::int(self.index, slot as i64)]);
+            let condition = self.w.emit(&here);
+            let mut chosen = place.clone();
+            chosen.path[n] = Step::Part(slot as u32);
+            self.w.b.open_block();
+            let done = self.write(&chosen, value.clone(), span);
+            let then = self.w.b.close_block();
+            self.w.stmt(Stmt::If { condition, then, otherwise: vec![] });
+            done?;
         }
         Ok(())
     }

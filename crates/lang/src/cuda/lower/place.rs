@@ -261,17 +261,13 @@ impl<'m> Lower<'m> {
                     };
                     return self.write_part(*view, at, *width > 1, &part, value, span);
                 }
+                let value = match (&place.path[..], element.as_scalar()) {
+                    ([], _) => value,
+                    (steps, Some(scalar)) if steps.iter().all(|step| step.bits().is_some()) => value.seen_as(scalar),
+                    _ => return self.write_chosen(place, value, span),
+                };
                 let Some(at) = Args::new(at) else {
                     return self.refuse(span, "an array of more than four dimensions", "");
-                };
-                let value = if let ([Step::Bits(_)], Some(scalar)) = (&place.path[..], element.as_scalar()) {
-                    value.seen_as(scalar)
-                } else if place.path.is_empty() {
-                    value
-                } else {
-                    let value = Tree::done(self.w.emit(&value), value.ty);
-                    let id = if *width > 1 { self.w.b.load_wide(*view, at, *width) } else { self.w.b.load(*view, at) };
-                    self.replaced(Tree::done(id, *element), &place.path, value, span)?
                 };
                 let value = self.w.emit(&value);
                 self.w.stmt(Stmt::Store { view: *view, at, value });

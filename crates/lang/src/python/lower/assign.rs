@@ -193,13 +193,13 @@ impl<'p> Lower<'p> {
         if let Some(part) = self.part_of(element, at)? {
             return self.store_part(element, &part, run.id, at);
         }
-        let value = if element.path.is_empty() {
-            run.id
-        } else {
-            let whole = Element { path: vec![], ..element.clone() };
-            let old = self.load(&whole, at)?;
-            self.with_part(&old, &element.path, run.id, at)?
-        };
+        if !element.path.is_empty() {
+            return self.for_each_choice(element, &mut |lower, chosen| match lower.part_of(chosen, at)? {
+                Some(part) => lower.store_part(chosen, &part, run.id, at),
+                None => Ok(()),
+            });
+        }
+        let value = run.id;
         let args = self.places(&element.array, &element.at);
         self.wrote(&element.array);
         match bornite_ir::Args::new(&args) {
@@ -260,10 +260,13 @@ impl<'p> Lower<'p> {
                 if let (Some(atomic), Some(scalar)) = (atomic, scalar)
                     && atomic.takes(scalar)
                     && new.ty == element.ty()
-                    && self.is_reachable(&element)
                 {
-                    self.atomic(atomic, &element, new, assign)?;
-                    return Ok(());
+                    return match element.path.is_empty() || self.part_of(&element, assign)?.is_some() {
+                        true => self.atomic(atomic, &element, new, assign).map(|_| ()),
+                        false => self.for_each_choice(&element, &mut |lower, chosen| {
+                            lower.atomic(atomic, chosen, new.clone(), assign).map(|_| ())
+                        }),
+                    };
                 }
                 let old = self.load(&element, target)?;
                 let run = self.binary(assign.op, Val::Run(old), Val::Run(new), assign, (target, &assign.value))?;
@@ -307,10 +310,6 @@ impl<'p> Lower<'p> {
         }
         if let Some(part) = self.part_of(element, at)? {
             return self.update_part(atomic, element, &part, value.id, at);
-        }
-        if !element.path.is_empty() {
-            let what = "an atomic update of a part of an element by this index".to_owned();
-            return self.fail(at, what, "a whole element or a component is expected", None);
         }
         let args = self.places(&element.array, &element.at);
         self.wrote(&element.array);

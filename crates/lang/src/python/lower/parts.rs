@@ -4,7 +4,7 @@
 use bornite_ir::{Args, Atomic, ExprId, Op, Scalar, Stmt, Type, Value, View};
 use ruff_text_size::Ranged;
 
-use super::value::{Element, Run, Step};
+use super::value::{Element, Run, Several, Step};
 use super::{Lower, Lowers};
 use crate::python::types::Ty;
 
@@ -15,8 +15,8 @@ pub(super) struct PartOf {
 }
 
 impl<'p> Lower<'p> {
-    /// The part of an element that its path leads to; `None` for all of it, and for what can only be reached by way of more: an
-    /// entry of a vector in a struct, at an index that varies.
+    /// The part of an element that its path leads to; `None` for all of it, and for what is one of several parts by an index that
+    /// varies: an entry of a vector in a struct.
     pub(super) fn part_of(&mut self, element: &Element, at: &impl Ranged) -> Lowers<Option<PartOf>> {
         if element.path.is_empty() {
             return Ok(None);
@@ -128,10 +128,34 @@ impl<'p> Lower<'p> {
         self.parted.push(element.array.view);
     }
 
-    /// Whether a part can be reached alone, as far as its kinds of steps tell.
-    pub(super) fn is_reachable(&self, element: &Element) -> bool {
-        let varies = element.path.iter().any(|step| matches!(step, Step::Computed(..)));
-        !(varies && matches!(element.array.element, Ty::Struct(_)))
+    /// Does something with each part that an index in the path may mean, where it means that one.
+    pub(super) fn for_each_choice(
+        &mut self,
+        element: &Element,
+        each: &mut dyn FnMut(&mut Self, &Element) -> Lowers,
+    ) -> Lowers {
+        let Some(n) = element.path.iter().position(|step| matches!(step, Step::Computed(..))) else {
+            return each(self, element);
+        };
+        let Step::Computed(index, ty) = element.path[n] else { return Ok(()) };
+        let around = if n == 0 { element.array.element } else { element.path[n - 1].ty() };
+        let index = self.cast_id(Scalar::I32, index);
+        let width = ty.count() as u32;
+        for row in 0..around.count() as u32 / width {
+            let number = self.w.constant(Value::int(Scalar::I32, row as i64));
+            let condition = self.op(Op::Eq, &[index, number]);
+            let mut chosen = element.clone();
+            chosen.path[n] = match ty {
+                Ty::Scalar(_) => Step::Part(row, ty),
+                _ => Step::Several(Several::row(row * width, 1, width), ty),
+            };
+            self.w.b.open_block();
+            let done = self.for_each_choice(&chosen, each);
+            let then = self.w.b.close_block();
+            self.w.stmt(Stmt::If { condition, then, otherwise: vec![] });
+            done?;
+        }
+        Ok(())
     }
 
     /// Whether parts of a view are read alone.
