@@ -331,3 +331,30 @@ fn host_code_is_skipped() {
         assert_eq!(outcome(&text, 32), Ok(expected), "{text}");
     }
 }
+
+/// What the subset leaves out in one function does not keep others from being used, and is told where it is.
+#[test]
+fn a_refused_function_is_its_own_matter() {
+    let text = "__device__ float3 operator*(float3 a, float s) { return make_float3(a.x * s, 0, 0); }
+        __device__ int slow(int x) { auto f = [](int v) { return v; }; return f(x); }
+        __device__ int slow(float x) { return 1; }
+        __global__ void one(int* x) { asm(\"nop;\"); }
+        __global__ void k(int* x) { x[blockIdx.x * 32 + threadIdx.x] += 1; }
+        __global__ void two(int* x) { x[0] = slow(x[1]); }
+        __global__ void six(int* x) { x[0] = (make_float3(1, 2, 3) * 2.0f).x; }";
+    let module = Module::parse("k.cu", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let names: Vec<String> = module.kernels().into_iter().map(|kernel| kernel.name).collect();
+    assert_eq!(names, ["one", "k", "two", "six"]);
+    assert_eq!(outcome(text, 32), Ok((1..=64).collect()));
+    let told = [
+        ("one", "'asm' is not supported"),
+        ("two", "a lambda is not supported"),
+        ("six", "an operator of one's own is not supported"),
+    ];
+    for (name, expected) in told {
+        let found = outcome_of(text, name, 32);
+        assert!(found.as_ref().is_err_and(|said| said.contains(expected)), "{name}: {found:?}");
+    }
+    let wrong = text.replace("return 1;", "return 1");
+    assert!(Module::parse("k.cu", &wrong).is_err_and(|said| said.to_string().contains("expected ';'")));
+}

@@ -25,6 +25,7 @@ impl<'m> Lower<'m> {
         span: Span,
     ) -> Done<Operand> {
         let m = self.m;
+        self.told_refused(Some(callee))?;
         let takes = |function: &Function| {
             let rest = function.params.get(args.len()..);
             function.name == callee && rest.is_some_and(|rest| rest.iter().all(|param| param.init.is_some()))
@@ -107,6 +108,18 @@ impl<'m> Lower<'m> {
             return Ok(Operand::Tree(Tree::of(crate::lower::Node::Call(id, trees), types.1)));
         }
         self.write_out(chosen, &own, operands, &args, span)
+    }
+
+    /// Tells what is wrong with a function that was refused; without a name, with an operator.
+    pub(super) fn told_refused(&mut self, name: Option<Symbol>) -> Done {
+        let m = self.m;
+        let Some(refused) = m.file.refused.iter().find(|refused| refused.name == name) else { return Ok(()) };
+        for error in &refused.errors {
+            if self.errors.len() < super::MAX_ERRORS && self.errors.iter().all(|other| other.span != error.span) {
+                self.errors.push(error.clone());
+            }
+        }
+        Err(Failed)
     }
 
     /// The value of a `constexpr` function that is one expression, of constants.

@@ -35,6 +35,7 @@ impl<'m> Lower<'m> {
     /// An operator on two numbers, with the conversions of C++.
     pub(super) fn binary(&mut self, op: Binary, a: Tree, b: Tree, span: Span) -> Done<Tree> {
         let (Some(left), Some(right)) = (a.scalar(), b.scalar()) else {
+            self.told_refused(None)?;
             let (a, b) = (self.type_name(a.ty), self.type_name(b.ty));
             let what = format!("no such operator on '{a}' and '{b}'");
             return self.fail(

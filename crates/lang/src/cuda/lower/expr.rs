@@ -192,6 +192,7 @@ impl<'m> Lower<'m> {
         }
         let tree = self.rvalue(inner)?;
         let Some(scalar) = tree.scalar() else {
+            self.told_refused(None)?;
             let what = format!("no such operator on '{}'", self.type_name(tree.ty));
             return self.fail(span, what, "expected a number", "write it by components");
         };

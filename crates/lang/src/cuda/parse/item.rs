@@ -1,8 +1,8 @@
 //! Items of a file: kernels, device functions, constants. Host code is skipped; what it declares and a kernel cannot use is
 //! remembered with the reason.
 
-use super::{Parsed, Parser};
-use crate::cuda::ast::{Base, Function, Storage, TemplateParam, TypeName};
+use super::{NOT_IN_SUBSET, Parsed, Parser};
+use crate::cuda::ast::{Base, Function, Refused, Storage, TemplateParam, TypeName};
 use crate::cuda::lex::{Kind, Symbol, Token};
 
 impl Parser<'_> {
@@ -38,12 +38,13 @@ impl Parser<'_> {
             self.names_function_type(end);
             if !skipped {
                 let (before, name) = (self.errors.len(), self.declared_name(end));
-                let of_device = self.is_of_device(end);
+                let (of_device, start) = (self.is_of_device(end), self.at);
                 if self.item().is_err() {
                     self.nesting = nesting;
                 }
-                if !of_device {
-                    self.forgive(before, name);
+                match of_device {
+                    true => self.set_aside(before, name, start, end),
+                    false => self.forgive(before, name),
                 }
             }
             if skipped || self.at < end {
@@ -102,6 +103,28 @@ impl Parser<'_> {
         }
     }
 
+    /// A function that only has what the subset leaves out does not keep others from being used.
+    fn set_aside(&mut self, before: usize, name: Option<Symbol>, start: usize, end: usize) {
+        let (item, before) = (&self.tokens[start..end], before.min(self.errors.len()));
+        let head = || item.iter().take_while(|token| token.kind != Kind::Sign("{"));
+        let has = |word: &'static str| head().any(|token| token.kind == Kind::Sign(word));
+        // A specialisation is one of the function's cases, not one of its own.
+        let special =
+            matches!(item, [_, two @ ..] if two.iter().take(2).map(|t| t.kind).eq([Kind::Sign("<"), Kind::Sign(">")]));
+        let named =
+            |two: &[Token]| two[1].kind == Kind::Sign("(") && name.is_some_and(|name| two[0].kind == Kind::Name(name));
+        let is_operator = has("operator");
+        let is_function = is_operator || item.windows(2).any(named);
+        let is_whole = !special && item.last().is_some_and(|last| last.kind == Kind::Sign("}"));
+        let found = &self.errors[before..];
+        if found.is_empty() || !is_function || !is_whole || found.iter().any(|error| error.label != NOT_IN_SUBSET) {
+            return;
+        }
+        let (is_kernel, span) = (has("__global__"), self.tokens[start].span);
+        let errors = self.errors.drain(before..).collect();
+        self.file.refused.push(Refused { name: name.filter(|_| !is_operator), is_kernel, span, errors });
+    }
+
     /// Notes an alias of a type of functions, which is told where a kernel uses it.
     fn names_function_type(&mut self, end: usize) {
         let all = &self.tokens[self.at..end];
@@ -112,7 +135,7 @@ impl Parser<'_> {
             _ => return,
         };
         if all.windows(2).any(|two| two[0].kind == Kind::Sign("(") && two[1].kind == Kind::Sign("*")) {
-            let (what, label) = ("a pointer to a function is not supported", "not in the subset");
+            let (what, label) = ("a pointer to a function is not supported", NOT_IN_SUBSET);
             let why = self.source.diagnostic(self.span(), what.into(), label.into(), None);
             self.file.unusable.push((name, why));
         }

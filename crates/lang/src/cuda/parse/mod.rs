@@ -25,6 +25,9 @@ const MAX_DEPTH: u16 = 200;
 /// Mistakes after which the rest of a file is not read.
 const MAX_ERRORS: usize = 20;
 
+/// What is said below a construct that the subset leaves out.
+const NOT_IN_SUBSET: &str = "not in the subset";
+
 /// What is wrong is in the parser already.
 pub struct Failed;
 
@@ -148,7 +151,7 @@ impl<'a> Parser<'a> {
 
     /// A construct that the subset leaves out.
     fn refuse<T>(&mut self, span: Span, construct: &str, hint: &str) -> Parsed<T> {
-        self.fail(span, format!("{construct} is not supported"), "not in the subset", hint)
+        self.fail(span, format!("{construct} is not supported"), NOT_IN_SUBSET, hint)
     }
 
     fn found(&self) -> String {
