@@ -255,7 +255,7 @@ impl Preprocessor<'_> {
                 body = filled;
             }
             // One that stands for the name of another takes the arguments behind it.
-            if body.last().is_some_and(|last| self.takes_arguments(last) && !active.contains(&symbol))
+            if body.last().is_some_and(|last| self.takes_arguments(last))
                 && tokens.get(at).is_some_and(|next| next.kind == Kind::Sign("("))
                 && let Some((_, after)) = arguments(&tokens[at..])
             {

@@ -205,7 +205,9 @@ impl Parser<'_> {
             let kind = match sign {
                 "[" => {
                     self.advance();
+                    let angles = std::mem::replace(&mut self.in_angles, false);
                     let index = self.expr()?;
+                    self.in_angles = angles;
                     self.expect("]", "after an index")?;
                     let span = start.to(self.last_span());
                     let deepest = below.max(index.depth);
