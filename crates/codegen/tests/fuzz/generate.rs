@@ -186,7 +186,7 @@ fn make(seed: u64, half: bool, level: bool) -> Case {
     let length = 4 + g.random.below(12);
     g.statements(length, 2);
     let value = g.pick(result);
-    match result.as_scalar().is_none() && !level && g.random.below(3) == 0 {
+    match result.as_scalar().is_none() && g.random.below(3) == 0 {
         true => g.store_parts(out, place, value, result),
         false => g.b.store(out, place, value),
     }
@@ -466,7 +466,7 @@ impl Generator {
             };
             indices.push(index);
         }
-        let part = (ty.as_scalar().is_none() && !self.level && self.random.below(3) == 0).then(|| self.component(ty));
+        let part = (ty.as_scalar().is_none() && self.random.below(3) == 0).then(|| self.component(ty));
         indices.extend(part.map(|(index, _)| index));
         let Some(indices) = bornite_ir::Args::new(&indices) else { return };
         if wide {
@@ -483,7 +483,7 @@ impl Generator {
     /// The number of a component of a type, known or not, and the component's type.
     fn component(&mut self, ty: Type) -> (ExprId, Scalar) {
         let scalars = components(ty, &self.composites);
-        if ty.element().is_some() && self.random.below(2) == 0 {
+        if ty.element().is_some() && !self.level && self.random.below(2) == 0 {
             return (self.within(scalars.len() as u64, None), scalars[0]);
         }
         let at = self.random.below(scalars.len());

@@ -1,6 +1,6 @@
 //! Loads and stores of several instances at once: neighbours as vectors, all others singly.
 
-use bornite_ir::{Args, Extent, ParamId, Scalar, Value, View};
+use bornite_ir::{Args, Expr, Extent, ParamId, Scalar, Value, View};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
 
 use super::Lanes;
@@ -26,8 +26,8 @@ enum Places {
 impl Lanes<'_, '_, '_> {
     /// Addresses of the elements, after a check that they are there.
     fn placed(&mut self, id: ParamId, at: &Args, width: usize) -> Places {
-        let indices: Vec<Pack> = at.iter().map(|&index| self.parts(index)[0].clone()).collect();
         let param = self.l.kernel.param(id);
+        let indices: Vec<Pack> = at.iter().take(param.dims.len()).map(|&n| self.parts(n)[0].clone()).collect();
         let bytes = self.l.kernel.bytes_of(param.ty) as i64;
         let steps: Option<Vec<i64>> = (indices.iter())
             .map(|index| match index {
@@ -63,15 +63,24 @@ impl Lanes<'_, '_, '_> {
         Places::Many(addresses)
     }
 
+    /// How many neighbours an access to so many components takes; where each component lies from the first, and its type.
+    fn offsets(&self, id: ParamId, at: &Args, count: usize) -> (usize, Vec<(usize, Scalar)>) {
+        let kernel = self.l.kernel;
+        let layout = kernel.param(id).ty.layout(&kernel.structs);
+        let part = kernel.view(View::Param(id)).part(at).map(|part| kernel.code.expr(part));
+        if let Some(Expr::Const(known)) = part {
+            return (1, vec![layout.offsets[known.as_i64() as usize]]);
+        }
+        let width = count / layout.offsets.len().max(1);
+        let all = |n: usize| layout.offsets.iter().map(move |(at, scalar)| (n * layout.bytes + at, *scalar));
+        (width, (0..width).flat_map(all).collect())
+    }
+
     /// The components of an element (or of neighbours) in all instances.
     pub(super) fn load(&mut self, view: View, at: &Args, count: usize) -> Vec<Pack> {
         let View::Param(id) = view else { return vec![] }; // shared memory is refused before
-        let layout = self.l.kernel.param(id).ty.layout(&self.l.kernel.structs);
-        let width = count / layout.offsets.len().max(1);
+        let (width, parts) = self.offsets(id, at, count);
         let places = self.placed(id, at, width);
-        let parts =
-            (0..width).flat_map(|n| layout.offsets.iter().map(move |(at, scalar)| (n * layout.bytes + at, *scalar)));
-        let parts: Vec<(usize, Scalar)> = parts.collect();
         (parts.into_iter())
             .map(|(offset, scalar)| match &places {
                 Places::One(address) => Pack::One(self.l.load_scalar(scalar, *address, offset as i32)),
@@ -145,11 +154,9 @@ impl Lanes<'_, '_, '_> {
     /// Writes the components of an element (or of neighbours) in all instances, the first instance first.
     pub(super) fn store(&mut self, view: View, at: &Args, parts: &[Pack]) {
         let View::Param(id) = view else { return };
-        let layout = self.l.kernel.param(id).ty.layout(&self.l.kernel.structs);
-        let width = parts.len() / layout.offsets.len().max(1);
+        let (width, offsets) = self.offsets(id, at, parts.len());
         let places = self.placed(id, at, width);
-        let offsets: Vec<i64> =
-            (0..width).flat_map(|n| layout.offsets.iter().map(move |(at, _)| (n * layout.bytes + at) as i64)).collect();
+        let offsets: Vec<i64> = offsets.into_iter().map(|(offset, _)| offset as i64).collect();
         if let (Places::Steps(address, step), [part], [0]) = (&places, parts, &offsets[..])
             && *step == part.scalar().bytes() as i64
         {

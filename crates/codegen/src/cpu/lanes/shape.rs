@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bornite_ir::{Access, Code, Expr, ExprId, Kernel, Launch, Op, Scalar, Stmt, View};
+use bornite_ir::{Access, Args, Code, Expr, ExprId, Kernel, Launch, Op, Scalar, Stmt, View};
 
 use crate::cpu::range::Ranges;
 
@@ -115,7 +115,7 @@ impl<'k> Walk<'_, 'k> {
                 Stmt::Assign(local, value) => {
                     shapes.varying[local.0 as usize] |= self.shape(code, *value, arguments, shapes) != Shape::Uniform;
                 }
-                Stmt::Store { view, at, .. } if self.kernel.view(*view).part(at).is_some() => return None,
+                Stmt::Store { view, at, .. } if self.varies(code, *view, at) => return None,
                 Stmt::Store { .. } => self.stored = true,
                 Stmt::For { end, body, .. } => {
                     if self.shape(code, *end, arguments, shapes) != Shape::Uniform {
@@ -144,6 +144,11 @@ impl<'k> Walk<'_, 'k> {
             }
         }
         Some(())
+    }
+
+    /// Whether an access is to a component that is not known.
+    fn varies(&self, code: &Code, view: View, at: &Args) -> bool {
+        self.kernel.view(view).part(at).is_some_and(|part| !matches!(code.expr(part), Expr::Const(_)))
     }
 
     /// The shape of a value that is evaluated already, or needs no evaluation.
@@ -189,7 +194,7 @@ impl<'k> Walk<'_, 'k> {
                 shapes.calls.insert(id, found);
                 result
             }
-            Expr::Load { view, at, .. } if self.kernel.view(*view).part(at).is_some() => return None,
+            Expr::Load { view, at, .. } if self.varies(code, *view, at) => return None,
             Expr::Load { view: View::Param(param), at, .. } => {
                 // What an instance stores, only itself may load.
                 let own = self.kernel.param(*param).access != Access::Read;

@@ -117,7 +117,8 @@ impl<'m> Lower<'m> {
                     && pointer.offset.is_some()
                     && pointer.ty.as_scalar().is_none()
                     && pointer.ty.element() == Some(to)
-                    && let Some(name) = element_of(inner) =>
+                    && let ExprKind::Unary(Unary::Address, element) = &inner.kind
+                    && let Some(name) = array_of(element) =>
             {
                 match self.element(pointer)? {
                     Operand::Place(place) => {
@@ -219,14 +220,10 @@ impl<'m> Lower<'m> {
     }
 }
 
-/// The array that an element is of, where that is written out: `&v[i]`.
-fn element_of(expr: &Expr) -> Option<Symbol> {
-    match &expr.kind {
-        ExprKind::Unary(Unary::Address, inner) => element_of(inner),
-        ExprKind::Index(array, _) => element_of(array),
-        ExprKind::Name(name) => Some(*name),
-        _ => None,
-    }
+/// The array that an element is of, where that is written out: `v[i]`.
+fn array_of(element: &Expr) -> Option<Symbol> {
+    let ExprKind::Index(array, _) = &element.kind else { return None };
+    if let ExprKind::Name(name) = array.kind { Some(name) } else { array_of(array) }
 }
 
 /// Numbers of one width: their bits can be seen as each other.

@@ -167,14 +167,17 @@ impl<'m> Lower<'m> {
                 Tree::done(id, *ty)
             }
             Root::Element { view, at, width, element } => {
-                let part = if place.path.is_empty() { None } else { self.part_at(*element, &place.path) };
-                if let Some(part) = part.filter(|_| *width == 1 && element.as_scalar().is_none()) {
-                    if self.request.printed || self.parts.contains(view) {
-                        let tree = self.read_part(*view, at, false, &part, span)?;
-                        let seen = place.path.iter().rev().find_map(Step::bits);
-                        return Ok(seen.map_or(tree.clone(), |to| tree.seen_as(to)));
+                if !place.path.is_empty() && element.as_scalar().is_none() {
+                    let alone = self.request.printed && *width == 1 || self.parts.contains(view);
+                    match self.part_at(*element, &place.path).filter(|_| alone) {
+                        Some(part) => {
+                            let tree = self.read_part(*view, at, *width > 1, &part, span)?;
+                            let seen = place.path.iter().rev().find_map(Step::bits);
+                            return Ok(seen.map_or(tree.clone(), |to| tree.seen_as(to)));
+                        }
+                        None if alone => return self.read_chosen(place, span),
+                        None => self.read_whole.push(*view),
                     }
-                    self.read_whole.push(*view);
                 }
                 self.at(span);
                 let Some(at) = Args::new(at) else {
