@@ -159,7 +159,10 @@ impl Conversion {
         let (sign, digits) = match self.letter {
             'c' => {
                 let shown = char::from(bits as u8);
-                return (String::new(), if shown.is_ascii() && !shown.is_control() { shown } else { '?' }.into());
+                return (
+                    String::new(),
+                    if shown.is_ascii() && (!shown.is_control() || shown == '\t') { shown } else { '?' }.into(),
+                );
             }
             'd' => (self.signed(signed < 0), signed.unsigned_abs().to_string()),
             'u' => (String::new(), bits.to_string()),

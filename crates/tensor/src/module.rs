@@ -133,7 +133,7 @@ impl Module {
     pub fn kernels(&self) -> Vec<String> {
         match &*self.0 {
             Front::Cuda(module) => module.kernels().into_iter().map(|kernel| kernel.name).collect(),
-            Front::Python(module) => module.kernels().into_iter().map(|kernel| kernel.name).collect(),
+            Front::Python(module) => module.kernels().into_iter().flat_map(|kernel| kernel.names).collect(),
         }
     }
 

@@ -238,6 +238,8 @@ pub struct Checked {
     pub kernel: Option<String>,
     pub line: usize,
     pub errors: Option<Errors>,
+    /// Types that were tried in vain where the source leaves them open: then nothing is known.
+    pub untold: Option<String>,
 }
 
 /// Checks all kernels of a file, as if launched with arrays of any length.
@@ -246,7 +248,7 @@ pub fn check(file: &Path) -> Result<Vec<Checked>, Failure> {
         Ok(module) => module,
         Err(errors) => {
             let line = errors.all.first().map_or(1, |found| found.line as usize);
-            return Ok(vec![Checked { kernel: None, line, errors: Some(errors) }]);
+            return Ok(vec![Checked { kernel: None, line, errors: Some(errors), untold: None }]);
         }
     };
     let check = |kernel: Declared| {
@@ -254,7 +256,7 @@ pub fn check(file: &Path) -> Result<Vec<Checked>, Failure> {
             Request::new([1; 3], [kernel.bound.unwrap_or(128).clamp(1, 1024), 1, 1]).shared_bytes(16 << 10);
         request.default_length = Some(i32::MAX as u64);
         let errors = module.kernel(&module.example(&kernel.name), &request).err();
-        Checked { kernel: Some(kernel.name), line: kernel.line as usize, errors }
+        Checked { kernel: Some(kernel.name), line: kernel.line as usize, errors, untold: None }
     };
     Ok(module.kernels().into_iter().map(check).collect())
 }

@@ -183,11 +183,27 @@ fn gather(path: &Path, asked: bool, files: &mut Vec<PathBuf>) -> Result<(), Fail
 /// Tells what was found in the kernels of a source file; whether something is wrong.
 fn told(file: &Path, checked: Vec<cuda::Checked>, json: bool) -> Result<bool, Failure> {
     let mut failed = false;
-    for cuda::Checked { kernel, line, errors } in checked {
+    let lines: Vec<usize> = checked.iter().map(|one| one.line).collect();
+    for cuda::Checked { kernel, line, errors, untold } in checked {
         failed |= errors.is_some();
         let text = match (&errors, json) {
+            (None, true) if let Some(tried) = untold => {
+                json!({"file": file, "kernel": kernel, "line": line, "ok": null, "tried": tried}).to_string()
+            }
+            (None, false) if let Some(tried) = untold => {
+                let kernel = kernel.unwrap_or_default();
+                format!(
+                    "{}: kernel '{kernel}' was not checked: its types are open, and none that was tried fits ({tried}); \
+                     'bornite kernel emit' takes them: --kernel '{kernel}<name:type>'",
+                    file.display()
+                )
+            }
             (None, true) => json!({"file": file, "kernel": kernel, "line": line, "ok": true}).to_string(),
             (None, false) => format!("{}: kernel '{}' is valid", file.display(), kernel.unwrap_or_default()),
+            // Of several of one text, which one.
+            (Some(errors), false) if lines.iter().filter(|&&other| other == line).count() > 1 => {
+                format!("{}: kernel '{}' is wrong:\n{errors}", file.display(), kernel.unwrap_or_default())
+            }
             (Some(errors), false) => errors.to_string(),
             (Some(errors), true) => {
                 let first = errors.all.first();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use bornite::ir::Kernel;
-use bornite_lang::python::{Declared, Module};
+use bornite_lang::python::{self, Module, Outcome};
 use bornite_lang::{LoadError, Request};
 
 use super::cuda::{Checked, Launch, read};
@@ -65,12 +65,11 @@ fn chosen(module: &Module, file: &Path, name: Option<&str>) -> Result<String, Fa
     if let Some(name) = name {
         return Ok(name.to_owned());
     }
-    let all = module.kernels();
-    match &all[..] {
-        [] => Err(format!("{} has no kernel", file.display()).into()),
-        [one] => Ok(one.name.clone()),
+    let mut names: Vec<String> = module.kernels().into_iter().flat_map(|kernel| kernel.names).collect();
+    match names.len() {
+        0 => Err(format!("{} has no kernel", file.display()).into()),
+        1 => Ok(names.remove(0)),
         _ => {
-            let names: Vec<&str> = all.iter().map(|kernel| kernel.name.as_str()).collect();
             let names = names.join(", ");
             Err(format!("{} has several kernels: choose one with --kernel: {names}", file.display()).into())
         }
@@ -83,22 +82,17 @@ pub fn check(file: &Path) -> Result<Vec<Checked>, Failure> {
         Ok(module) => module,
         Err(LoadError::Wrong(errors)) => {
             let line = errors.all.first().map_or(1, |found| found.line as usize);
-            return Ok(vec![Checked { kernel: None, line, errors: Some(errors) }]);
+            return Ok(vec![Checked { kernel: None, line, errors: Some(errors), untold: None }]);
         }
         Err(other) => return Err(other.into()),
     };
-    let request = Request::over(&[]);
-    let check = |(n, kernel): (usize, Declared)| {
-        let mut errors = module.kernel_at(n, &[], &request).err();
-        // Where types are open, one that fits is enough.
-        for ty in ["float32", "vec3", "int32", "mat33"] {
-            if kernel.open.is_empty() || errors.is_none() {
-                break;
-            }
-            let types: Vec<(&str, &str)> = kernel.open.iter().map(|name| (name.as_str(), ty)).collect();
-            errors = module.kernel_at(n, &types, &request).err();
-        }
-        Checked { kernel: Some(kernel.name), line: kernel.line as usize, errors }
+    let told = |checked: python::Checked| {
+        let (errors, untold) = match checked.outcome {
+            Outcome::Valid => (None, None),
+            Outcome::Wrong(errors) => (Some(errors), None),
+            Outcome::Untold(tried) => (None, Some(tried)),
+        };
+        Checked { kernel: Some(checked.name), line: checked.line as usize, errors, untold }
     };
-    Ok(module.kernels().into_iter().enumerate().map(check).collect())
+    Ok(module.check().into_iter().map(told).collect())
 }

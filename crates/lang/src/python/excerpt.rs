@@ -301,7 +301,9 @@ impl<'a> Visitor<'a> for Operations<'_> {
                 Ok(Fixed::Builtin(name)) if name != "tid" => self.add(&name),
                 Ok(Fixed::Functions(_)) => self.add("call"),
                 Ok(Fixed::Type(pattern)) if pattern.exact().is_some_and(|ty| ty.scalar().is_some()) => self.add("cast"),
-                Ok(Fixed::Python(name)) if !matches!(name.as_str(), "range" | "len") => self.add(&name),
+                Ok(Fixed::Python(name) | Fixed::Plain(name, ..)) if !matches!(name.as_str(), "range" | "len") => {
+                    self.add(&name)
+                }
                 _ => {}
             },
             _ => {}

@@ -23,16 +23,18 @@
 //! # Ok::<(), bornite_lang::Errors>(())
 //! ```
 
+mod check;
 mod excerpt;
 mod fixed;
 mod lower;
+mod named;
 mod nesting;
 mod prelude;
 mod program;
 mod types;
 
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bornite_ir::Scalar;
 use ruff_python_ast::{Stmt, StmtImportFrom};
@@ -40,8 +42,9 @@ use ruff_text_size::{Ranged, TextSize};
 
 use crate::diagnostic::Source;
 use crate::{Diagnostic, Errors, Lowered, Request, Span};
+pub use check::{Checked, Outcome};
 use lower::Lower;
-use program::{Func, Program};
+use program::{FuncId, Program};
 
 /// A scalar's name in the dialect.
 pub(crate) fn scalar_word(s: Scalar) -> &'static str {
@@ -73,6 +76,9 @@ pub struct Module {
 pub struct Declared {
     /// Its name.
     pub name: String,
+    /// The names it can be asked for by: where it stands (`Solver.step`), or what the calls of a function around it made
+    /// (`cube` of `cube = power(3)`), which may be several kernels.
+    pub names: Vec<String>,
     /// The line it begins in.
     pub line: u32,
     /// The lines of its text, from its decorators to its last statement.
@@ -128,13 +134,21 @@ impl Module {
         let read = |path: &Path| std::fs::read_to_string(path);
         let text = read(path).map_err(|error| crate::LoadError::Read(path.to_owned(), error))?;
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let package = package_of(&folder);
+        let package = package.as_ref().map(|(around, name)| (around.as_path(), name.as_str()));
         let mut found = |name: &str| {
             let plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_');
             let path = name.split('.').all(plain).then(|| name.replace('.', "/"))?;
-            let mut files = [folder.join(format!("{path}.py")), folder.join(path).join(PACKAGE)].into_iter();
+            // Beside the file, or, by its whole name, in the package that the file is of.
+            let within = package.is_some_and(|(_, top)| name.split('.').next() == top.split('.').next());
+            let around = package.map(|(around, _)| around).filter(|_| within);
+            let places = [Some(folder.as_path()), around];
+            let each = |place: &Path| [place.join(format!("{path}.py")), place.join(&path).join(PACKAGE)];
+            let mut files = places.into_iter().flatten().flat_map(each);
             files.find_map(|file| Some((file.display().to_string(), read(&file).ok()?)))
         };
-        Ok(Module::parse_with(&path.to_string_lossy(), &text, &mut found)?)
+        let name = package.map_or("", |(_, name)| name);
+        Ok(Module::parse_in(&path.to_string_lossy(), &text, name, &mut found)?)
     }
 
     /// Reads a text; `find` gives the name and text of a module that is imported, if it is there.
@@ -143,9 +157,18 @@ impl Module {
         text: &str,
         find: &mut dyn FnMut(&str) -> Option<(String, String)>,
     ) -> Result<Module, Errors> {
+        Module::parse_in(file, text, "", find)
+    }
+
+    fn parse_in(
+        file: &str,
+        text: &str,
+        package: &str,
+        find: &mut dyn FnMut(&str) -> Option<(String, String)>,
+    ) -> Result<Module, Errors> {
         let mut files = vec![parse(file, text)?];
         // Modules by their names from the first file on, and the packages that files are in.
-        let (mut known, mut packages): (Vec<(String, usize)>, _) = (vec![], vec![String::new()]);
+        let (mut known, mut packages): (Vec<(String, usize)>, _) = (vec![], vec![package.to_owned()]);
         let mut at = 0;
         while at < files.len() {
             for import in imported(&files[at].suite) {
@@ -176,15 +199,18 @@ impl Module {
     /// The kernels of the file.
     pub fn kernels(&self) -> Vec<Declared> {
         let program = Program::new(&self.files);
-        let own = program.kernels.iter().map(|&n| &program.functions[n as usize]).filter(|func| func.file == 0);
-        own.map(|func| Declared {
+        let own =
+            program.kernels.iter().map(|&n| (n, &program.functions[n as usize])).filter(|(_, func)| func.file == 0);
+        let instances = program.instances();
+        own.map(|(n, func)| Declared {
             name: func.def.name.as_str().to_owned(),
+            names: program.names_of(n, &instances),
             line: self.files[0].source.line(func.def.name.range().start().to_u32()),
             lines: {
                 let line = |at: TextSize| self.files[0].source.line(at.to_u32());
                 line(func.def.range().start())..=line(func.def.range().end())
             },
-            open: open_parameters(&program, func),
+            open: open_parameters(&program, FuncId { prelude: false, n, around: 0 }),
             tid: excerpt::tid_counts(&program, func),
             doc: excerpt::docstring(func.def),
         })
@@ -215,8 +241,8 @@ impl Module {
         self.files[0].source.line_text(line)
     }
 
-    /// The kernel of that name for a launch. Where types of parameters are open, the name tells them:
-    /// `scale<x:float32>`.
+    /// The kernel of that name for a launch: what the file has under it at its end, or one of a class or function by its path
+    /// (`Solver.step`). Where types of parameters are open, the name tells them: `scale<x:float32>`.
     pub fn kernel(&self, name: &str, request: &Request) -> Result<Lowered, Errors> {
         let source = &self.files[0].source;
         let wrong =
@@ -225,20 +251,8 @@ impl Module {
             Some((plain, args)) => (plain.trim(), args.trim_end().trim_end_matches('>')),
             None => (name.trim(), ""),
         };
-        let mut program = Program::new(&self.files);
-        let own = program.kernels.iter().rev().copied().filter(|&n| program.functions[n as usize].file == 0);
-        // Of several of a name, the last one counts.
-        let is_it = |n: &u32| {
-            let func = &program.functions[*n as usize];
-            let evaluator = fixed::Evaluator::new(&program, false, func.scope).within_def(*n, func.scope);
-            func.def.name.as_str() == plain && evaluator.holds(&func.under) != Some(false)
-        };
-        let found = { own }.find(is_it);
-        let Some(found) = found.or_else(|| program.closure(plain)) else {
-            let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
-            let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };
-            return Err(wrong(format!("there is no kernel '{plain}'; the file has {has}")));
-        };
+        let program = Program::new(&self.files);
+        let found = program.kernel_named(plain).map_err(wrong)?;
         let mut types = vec![];
         for arg in args.split(',').map(str::trim).filter(|arg| !arg.is_empty()) {
             let named = arg.split_once(':').map(|(name, ty)| (name.trim(), ty.trim()));
@@ -248,7 +262,7 @@ impl Module {
                 None => return Err(wrong(format!("'{arg}' is not a parameter's name and type, such as x:float32"))),
             }
         }
-        let open = open_parameters(&program, &program.functions[found as usize]);
+        let open = open_parameters(&program, found);
         if let Some((name, _)) = types.iter().find(|(name, _)| !open.contains(name)) {
             let which = if open.is_empty() { "none is".to_owned() } else { format!("only {}", open.join(", ")) };
             return Err(wrong(format!("the type of '{name}' is not open in '{plain}': {which}")));
@@ -264,7 +278,7 @@ impl Module {
         let found = program.kernels.iter().copied().filter(|&n| program.functions[n as usize].file == 0).nth(n);
         let typed = |(name, ty): &(&str, &str)| Some(((*name).to_owned(), types::type_named(ty)?));
         match (found, types.iter().map(typed).collect::<Option<Vec<_>>>()) {
-            (Some(found), Some(types)) => self.made(&program, found, &types, request),
+            (Some(n), Some(types)) => self.made(&program, FuncId { prelude: false, n, around: 0 }, &types, request),
             _ => {
                 let what = "there is no such kernel, or no such type".to_owned();
                 Err(Errors::new(source, vec![source.diagnostic(Span::default(), what, String::new(), None)]))
@@ -275,11 +289,11 @@ impl Module {
     fn made(
         &self,
         program: &Program<'_>,
-        found: u32,
+        found: FuncId,
         types: &[(String, types::Ty)],
         request: &Request,
     ) -> Result<Lowered, Errors> {
-        let func = &program.functions[found as usize];
+        let func = &program.functions[found.n as usize];
         let index = request.index.unwrap_or_else(|| {
             let far = |dims: &[bornite_ir::Dim]| {
                 let elements = dims.iter().try_fold(1i64, |n, dim| n.checked_mul(dim.extent.known().unwrap_or(1)));
@@ -292,19 +306,20 @@ impl Module {
         let mut parts = vec![];
         loop {
             let lower = Lower::new(program, prelude::program(), request, func.def.name.as_str(), index);
-            match lower.kernel(func, types, &parts).map_err(|all| Errors::new(&self.files[0].source, all))? {
+            match lower.kernel(found, types, &parts).map_err(|all| Errors::new(&self.files[0].source, all))? {
                 Ok(lowered) => return Ok(lowered),
-                Err(found) => parts = found,
+                Err(met) => parts = met,
             }
         }
     }
 }
 
 /// Parameters of a kernel whose types are `Any`, or arrays of it.
-fn open_parameters(program: &Program<'_>, func: &Func<'_>) -> Vec<String> {
+fn open_parameters(program: &Program<'_>, id: FuncId) -> Vec<String> {
     use fixed::{Evaluator, Fixed};
     use types::Pattern;
-    let evaluator = Evaluator::new(program, false, func.scope);
+    let func = &program.functions[id.n as usize];
+    let evaluator = Evaluator { around: id.around, ..Evaluator::new(program, false, func.scope) };
     let is_open = |pattern: &Pattern| match pattern {
         Pattern::Array(element, _) => element.exact().is_none(),
         Pattern::Foreign(_) => false,
@@ -312,11 +327,20 @@ fn open_parameters(program: &Program<'_>, func: &Func<'_>) -> Vec<String> {
     };
     (func.def.parameters.iter_non_variadic_params())
         .filter(|p| {
-            let pattern = p.parameter.annotation().map(|a| evaluator.eval(a));
+            let pattern = p.parameter.annotation().map(|a| evaluator.annotation(a));
             matches!(pattern, Some(Ok(Fixed::Type(pattern))) if is_open(&pattern))
         })
         .map(|p| p.name().as_str().to_owned())
         .collect()
+}
+
+/// The package that a folder is, by its whole name, and the folder around its outermost one.
+fn package_of(folder: &Path) -> Option<(PathBuf, String)> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let whole = folder.canonicalize().ok()?;
+    let packages: Vec<&Path> = whole.ancestors().take_while(|folder| folder.join(PACKAGE).is_file()).collect();
+    let names: Vec<&str> = packages.iter().rev().filter_map(|folder| folder.file_name()?.to_str()).collect();
+    Some((packages.last()?.parent()?.to_owned(), names.join(".")))
 }
 
 /// The file of a package itself.

@@ -2,6 +2,7 @@
 
 mod assign;
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
 
 use foldhash::{HashMap, HashMapExt};
@@ -9,7 +10,8 @@ use ruff_python_ast::visitor::Visitor;
 use ruff_python_ast::{ExceptHandler, Expr, ExprCall, Operator, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::{File, module_path};
+use super::fixed::Closure;
+use super::{File, PACKAGE, module_path};
 
 /// A handle on a function or kernel of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -17,6 +19,8 @@ pub(crate) struct FuncId {
     /// Whether it is of the prelude, which is a program of its own.
     pub prelude: bool,
     pub n: u32,
+    /// The call of a function around it that made it, by its number among those of the program; 0 is none.
+    pub around: u32,
 }
 
 /// A function or kernel.
@@ -43,7 +47,8 @@ pub(crate) struct Structure<'a> {
 pub(crate) enum Item<'a> {
     /// `@wp.func`, all overloads in order.
     Functions(Vec<u32>),
-    Kernel,
+    /// `@wp.kernel`, all of the name in order: the last one counts, of those whose conditions hold.
+    Kernels(Vec<u32>),
     Struct(u32),
     /// Assigned, perhaps several times.
     Values(Vec<Given<'a>>),
@@ -94,6 +99,9 @@ pub(crate) type Under<'a> = Vec<(&'a Expr, bool)>;
 pub(crate) struct Scope<'a> {
     pub parent: Option<usize>,
     pub file: usize,
+    /// What the function or class is called, and the function.
+    pub name: &'a str,
+    pub def: Option<&'a StmtFunctionDef>,
     pub names: HashMap<&'a str, Item<'a>>,
     /// Whether the names of the dialect are names here, by `from warp import *`.
     pub all_of_warp: bool,
@@ -116,8 +124,8 @@ pub(crate) struct Program<'a> {
     pub spent: AtomicU32,
     /// Whether its files see each other's names, as those of the prelude do.
     pub shared: bool,
-    /// The call of a function around a kernel that is asked for: it says what the parameters are.
-    pub around: Option<&'a ExprCall>,
+    /// Calls of functions around kernels and functions, as they were met: they say what the parameters are.
+    pub closures: Mutex<Vec<Closure>>,
     /// Calls in each file by the name of what is called, where functions are around kernels.
     pub calls: Vec<Calls<'a>>,
     /// The conditions around the statement that is read, and why what it does is only known in a run, if that is so.
@@ -160,9 +168,9 @@ impl<'a> Program<'a> {
         program
     }
 
-    fn open(&mut self, parent: usize, is_class: bool) -> usize {
+    fn open(&mut self, parent: usize, name: &'a str, is_class: bool) -> usize {
         let file = self.scopes[parent].file;
-        self.scopes.push(Scope { parent: Some(parent), file, is_class, ..Scope::default() });
+        self.scopes.push(Scope { parent: Some(parent), file, name, is_class, ..Scope::default() });
         self.scopes.len() - 1
     }
 
@@ -193,7 +201,7 @@ impl<'a> Program<'a> {
                     self.structs.push(Structure { name: class.name.as_str(), fields, scope });
                     self.declare(scope, class.name.as_str(), Item::Struct(self.structs.len() as u32 - 1));
                 } else {
-                    let inner = self.open(scope, true);
+                    let inner = self.open(scope, class.name.as_str(), true);
                     self.scopes[inner].is_flag = class.bases().iter().any(is_flag);
                     self.declare(scope, class.name.as_str(), Item::Class(inner));
                     self.block(&class.body, inner);
@@ -253,7 +261,7 @@ impl<'a> Program<'a> {
                     if from == "*" {
                         self.scopes[scope].all_of_warp |= import.level == 0 && module.split('.').next() == Some("warp");
                         if let Some(file) = whole {
-                            self.import_all(file, scope);
+                            self.import_all(file, scope, 0);
                         }
                         continue;
                     }
@@ -333,7 +341,10 @@ impl<'a> Program<'a> {
                 self.functions.push(Func { def, scope, file, under: self.under.clone() });
                 let n = self.functions.len() as u32 - 1;
                 self.kernels.push(n);
-                self.declare(scope, name, Item::Kernel);
+                match self.scopes[scope].names.get_mut(name) {
+                    Some(Item::Kernels(all)) => all.push(n),
+                    _ => self.declare(scope, name, Item::Kernels(vec![n])),
+                }
             }
             Mark::Func => {
                 self.functions.push(Func { def, scope, file, under: self.under.clone() });
@@ -346,7 +357,8 @@ impl<'a> Program<'a> {
             Mark::Other => {}
             Mark::Native => self.declare(scope, name, Item::PythonName("func_native", name)),
             Mark::Struct | Mark::None => {
-                let inner = self.open(scope, false);
+                let inner = self.open(scope, name, false);
+                self.scopes[inner].def = Some(def);
                 self.declare(scope, name, Item::Plain(inner));
                 for (n, parameter) in def.parameters.iter_non_variadic_params().enumerate() {
                     let (value, at) = (Giving::Parameter(def, n), parameter.range());
@@ -392,17 +404,6 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// The kernel that a name of the file stands for, where it was made by a function around it: `cube = power(3)`.
-    pub fn closure(&mut self, name: &str) -> Option<u32> {
-        let Some(Item::Values(all)) = self.scopes.first()?.names.get(name) else { return None };
-        let Giving::Whole(Expr::Call(call)) = all.last()?.value else { return None };
-        let Expr::Name(function) = call.func.as_ref() else { return None };
-        let (Item::Plain(inner), _) = self.lookup(function.id.as_str(), 0)? else { return None };
-        let kernel = self.kernels.iter().copied().find(|&n| self.functions[n as usize].scope == *inner)?;
-        self.around = Some(call);
-        Some(kernel)
-    }
-
     /// What a name stands for in a scope, and the scope that says so.
     pub fn lookup(&self, name: &str, scope: usize) -> Option<(&Item<'a>, usize)> {
         let mut at = Some(scope);
@@ -431,27 +432,40 @@ impl<'a> Program<'a> {
     }
 
     /// `from file import *`, of what a kernel can use.
-    fn import_all(&mut self, file: usize, scope: usize) {
-        let names: Vec<&'a str> = top_names(&self.files[file].suite);
-        for name in names {
-            self.declare(scope, name, Item::FileName(file, name));
-        }
-    }
-}
-
-fn top_names(suite: &[Stmt]) -> Vec<&str> {
-    let mut all = vec![];
-    for stmt in suite {
-        match stmt {
-            Stmt::FunctionDef(def) => all.push(def.name.as_str()),
-            Stmt::ClassDef(class) => all.push(class.name.as_str()),
-            Stmt::Assign(assign) => {
-                all.extend(assign.targets.iter().filter_map(|t| t.as_name_expr().map(|name| name.id.as_str())));
+    fn import_all(&mut self, file: usize, scope: usize, depth: usize) {
+        let files = self.files;
+        for stmt in &files[file].suite {
+            let mut names: Vec<&'a str> = vec![];
+            match stmt {
+                Stmt::FunctionDef(def) => names.push(def.name.as_str()),
+                Stmt::ClassDef(class) => names.push(class.name.as_str()),
+                Stmt::Assign(assign) => {
+                    names.extend(assign.targets.iter().filter_map(|t| t.as_name_expr().map(|name| name.id.as_str())));
+                }
+                // What it has of other files.
+                Stmt::ImportFrom(import) if let Some(from) = self.file_named(&module_path(import, None), file) => {
+                    for alias in &import.names {
+                        match alias.name.as_str() {
+                            "*" if depth < 8 => self.import_all(from, scope, depth + 1),
+                            "*" => {}
+                            _ => names.push(alias.asname.as_ref().unwrap_or(&alias.name).as_str()),
+                        }
+                    }
+                }
+                _ => {}
             }
-            _ => {}
+            for name in names.into_iter().filter(|name| !name.starts_with('_')) {
+                self.declare(scope, name, Item::FileName(file, name));
+            }
         }
     }
-    all
+
+    /// A module of a package that was read, by the package's own file.
+    pub fn module_of(&self, package: usize, name: &str) -> Option<usize> {
+        let folder = self.files[package].source.file.strip_suffix(PACKAGE)?;
+        let paths = [format!("{folder}{name}.py"), format!("{folder}{name}/{PACKAGE}")];
+        self.files.iter().position(|file| paths.contains(&file.source.file))
+    }
 }
 
 /// Whether a class is derived from one of `enum` whose members are bits.

@@ -6,6 +6,7 @@ mod builtins;
 #[path = "../gpu/mod.rs"]
 mod gpu;
 mod meaning;
+mod names;
 mod sizes;
 
 use std::path::PathBuf;

@@ -4,7 +4,7 @@
 use bornite_ir::interp::{Options, run_printing};
 use bornite_ir::{Scalar, Value, peek};
 use bornite_lang::python::Module;
-use bornite_lang::{Given, Request};
+use bornite_lang::{Given, Lowered, Request};
 
 const DRAWS: &str = "
 @wp.func
@@ -33,7 +33,7 @@ def filled(s: Bag, i: int):
 ";
 
 /// What is declared before the kernel, its body, and what instances 0 to 3 leave in `out`.
-const PROGRAMS: [(&str, &str, [i64; 4]); 24] = [
+const PROGRAMS: [(&str, &str, [i64; 4]); 25] = [
     // An array made of another's address is that memory, under another length.
     (
         "",
@@ -65,6 +65,8 @@ const PROGRAMS: [(&str, &str, [i64; 4]); 24] = [
         [23, 23, 56, 92],
     ),
     (BAGS, "s = Bag(x, i)\n    a = filled(s, i)\n    out[i] = a", [0, 2, 4, 8]),
+    // An array in a struct may be given late.
+    (BAGS, "s = Bag()\n    s.n = 4\n    s.data = out\n    s.data[i] = s.n + i", [4, 5, 6, 7]),
     // Slices and ranges by their names.
     (
         "",
@@ -151,11 +153,56 @@ fn outcome(text: &str) -> Result<Vec<i64>, String> {
     let module = Module::parse("meaning.py", text).map_err(|errors| errors.to_string())?;
     let request = Request::over(&[4]).shape("x", &[4]).shape("out", &[4]);
     let lowered = module.kernel("k", &request).map_err(|errors| errors.to_string())?;
-    let mut memory = vec![vec![0u64; 2]; 2];
+    first(&lowered, 4, "out")
+}
+
+/// What a kernel of arrays alone leaves in the first numbers of one, when all are 0 before.
+pub fn first(lowered: &Lowered, count: usize, name: &str) -> Result<Vec<i64>, String> {
+    let mut memory = vec![vec![0u64; 2]; lowered.kernel.params.len()];
     let values: [Vec<Value>; 0] = [];
     let mut args = super::args(&lowered.kernel, &mut memory, &values);
     run_printing(&lowered.kernel, &mut args, Options::default(), &mut |_| {}).map_err(|fault| fault.to_string())?;
-    let out = lowered.params.iter().find(|(name, _)| name == "out").map(|(_, given)| given);
-    let Some(Given::View(n)) = out else { return Err("no 'out'".into()) };
-    Ok((0..4).map(|i| peek(&memory[*n as usize], i * 4, Scalar::I32).as_i64()).collect())
+    let out = lowered.params.iter().find(|(found, _)| found == name).map(|(_, given)| given);
+    let Some(Given::View(n)) = out else { return Err(format!("no '{name}'")) };
+    Ok((0..count).map(|i| peek(&memory[*n as usize], i * 4, Scalar::I32).as_i64()).collect())
+}
+
+/// What is printed, a line each.
+const PRINTED: [(&str, &str); 9] = [
+    ("print(\"a\\tb\")", "a\tb"),
+    ("print(\"one\\ntwo\")", "one\ntwo"),
+    ("wp.printf(\"x\\ty=%d\\n\\nend %d\\n\", 3, 4)", "x\ty=3\n\nend 4"),
+    ("wp.printf(\"\\\"q\\\" back\\\\slash {%d}\\n\", 4)", "\"q\" back\\slash {4}"),
+    ("print(wp.mat22(1.0, 2.0, 3.0, 4.5))", "1 2\n3 4.5"),
+    ("print(wp.transform(wp.vec3(1.0, 2.0, 3.0), wp.quat_identity()))", "(1 2 3) (0 0 0 1)"),
+    ("print(\"v {}\", wp.vec3(1.0, 2.0, 3.5), 7)", "v {} 1 2 3.5 7"),
+    ("print(\"\")", ""),
+    ("print(wp.vector(length=18, dtype=float))", "0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n0 0"),
+];
+
+#[test]
+fn texts_are_printed_as_they_are_written() {
+    for (body, expected) in PRINTED {
+        let text = format!("import warp as wp\n\n@wp.kernel\ndef k(out: wp.array[int]):\n    {body}\n    out[0] = 1\n");
+        let module = Module::parse("printed.py", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let lowered = module.kernel("k", &Request::over(&[1]).shape("out", &[1])).unwrap_or_else(|e| panic!("{e}"));
+        let (mut memory, mut lines) = (vec![vec![0u64; 1]], vec![]);
+        let values: [Vec<Value>; 0] = [];
+        let mut args = super::args(&lowered.kernel, &mut memory, &values);
+        let keep = &mut |line: &str| lines.push(line.to_owned());
+        run_printing(&lowered.kernel, &mut args, Options::default(), keep).unwrap_or_else(|fault| panic!("{fault}"));
+        assert_eq!(lines.join("\n"), expected, "{body}");
+    }
+}
+
+/// A field of a struct has a name in the IR that no parameter has.
+#[test]
+fn names_of_fields_and_parameters() {
+    let text = "import warp as wp\n\n@wp.struct\nclass A:\n    b: wp.array[int]\n    b_c: wp.array[int]\n\n\
+        @wp.kernel\ndef k(a: A, a_b: wp.array[int], a_b_c: wp.array[int], a_b_: int, out: wp.array[int]):\n    \
+        i = wp.tid()\n    out[i] = a.b[i] + a_b[i] * 10 + a.b_c[i] * a_b_c[i] + a_b_\n";
+    let module = Module::parse("fields.py", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let lowered = module.kernel("k", &Request::over(&[])).unwrap_or_else(|errors| panic!("{errors}"));
+    let names: Vec<&str> = lowered.kernel.params.iter().map(|param| param.name.as_str()).collect();
+    assert_eq!(names, ["a_b__", "a_b_c_", "a_b", "a_b_c", "out"]);
 }

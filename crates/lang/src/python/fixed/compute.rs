@@ -28,10 +28,13 @@ impl Evaluator<'_, '_> {
             call.arguments.keywords.iter().find(|k| k.arg.as_ref().is_some_and(|arg| arg.as_str() == name))
         };
         match callee {
-            Fixed::Builtin(name) if name == "constant" || name == "static" => match call.arguments.args.first() {
-                Some(value) => self.eval(value),
-                None => self.unknown(at, format!("'{name}' takes a value")),
-            },
+            // Which types a kernel is made for is said where it is asked for.
+            Fixed::Builtin(name) if matches!(name.as_str(), "constant" | "static" | "overload") => {
+                match call.arguments.args.first() {
+                    Some(value) => self.eval(value),
+                    None => self.unknown(at, format!("'{name}' takes a value")),
+                }
+            }
             Fixed::Type(Pattern::Array(_, rank)) => {
                 let dtype = named("dtype").map(|k| &k.value).or(call.arguments.args.first());
                 let rank = match named("ndim") {
@@ -68,12 +71,17 @@ impl Evaluator<'_, '_> {
                         _ => Ok(Fixed::Float(result)),
                     };
                 }
+                if let Some(found) = super::vectors::function(&name, &args).filter(|_| keywords.is_empty()) {
+                    return Ok(found);
+                }
                 self.make_type(&name, &args, &keywords, at)
             }
+            Fixed::Plain(name, inner, around) => self.call_plain(call, &name, inner, around, at),
             Fixed::Python(name) => {
                 let all = args(self)?;
                 let ints: Option<Vec<i64>> = all.iter().map(Fixed::int).collect();
                 match (name.as_str(), &all[..]) {
+                    ("len", [Fixed::Dict(all)]) => Ok(Fixed::Int(all.len() as i64)),
                     ("len", [Fixed::List(list)]) => Ok(Fixed::Int(list.len() as i64)),
                     ("len", [Fixed::Typed(ty, _)]) => Ok(Fixed::Int(ty.count() as i64)),
                     ("abs", [Fixed::Int(n)]) => {
@@ -166,9 +174,9 @@ impl Evaluator<'_, '_> {
 
     /// A list, if it is not too long with the lists in it; it is counted, as it will be copied whole.
     pub(super) fn counted(&self, list: Fixed, at: &Expr) -> Result<Fixed, Unknown> {
-        if let Fixed::List(all) = &list {
-            let (elements, depth) = size(all);
-            self.spend(elements, depth, at)?;
+        if let Fixed::List(_) | Fixed::Dict(_) = &list {
+            let (elements, depth) = size(std::slice::from_ref(&list));
+            self.spend(elements - 1, depth - 1, at)?;
         }
         Ok(list)
     }
@@ -314,18 +322,25 @@ fn function_of(name: &str, x: f64, y: Option<f64>) -> Option<f64> {
 
 /// Elements of a list with those of lists in it, and how deep these are.
 fn size(list: &[Fixed]) -> (usize, usize) {
-    list.iter().fold((0, 1), |(elements, depth), one| match one {
-        Fixed::List(inner) => {
-            let (more, deep) = size(inner);
-            (elements + more + 1, depth.max(deep + 1))
-        }
-        _ => (elements + 1, depth),
+    list.iter().fold((0, 1), |(elements, depth), one| {
+        let (more, deep) = match one {
+            Fixed::List(inner) => size(inner),
+            Fixed::Dict(all) => all.iter().fold((0, 1), |(elements, depth), (key, value)| {
+                let pair = [size(std::slice::from_ref(key)), size(std::slice::from_ref(value))];
+                (elements + pair[0].0 + pair[1].0, depth.max(pair[0].1).max(pair[1].1))
+            }),
+            _ => (0, 0),
+        };
+        (elements + more + 1, depth.max(deep + 1))
     })
 }
 
 fn arithmetic(op: Operator, a: &Fixed, b: &Fixed) -> Option<Fixed> {
     if let (Fixed::List(a), Fixed::List(b), Operator::Add) = (a, b, op) {
         return Some(Fixed::List(a.iter().chain(b).cloned().collect()));
+    }
+    if let Some(found) = super::vectors::arithmetic(op, a, b) {
+        return Some(found);
     }
     if let (Some(x), Some(y)) = (a.int(), b.int()) {
         let result = match op {
@@ -372,8 +387,12 @@ pub(super) fn compared(op: ruff_python_ast::CmpOp, a: &Fixed, b: &Fixed) -> Opti
         CmpOp::Is => return Some(a == b),
         CmpOp::IsNot => return Some(a != b),
         CmpOp::In | CmpOp::NotIn => {
-            let Fixed::List(all) = b else { return None };
-            let is_in = all.iter().any(|one| compared(CmpOp::Eq, a, one) == Some(true));
+            let is_one = |one: &Fixed| compared(CmpOp::Eq, a, one) == Some(true);
+            let is_in = match b {
+                Fixed::List(all) => all.iter().any(is_one),
+                Fixed::Dict(all) => all.iter().any(|(key, _)| is_one(key)),
+                _ => return None,
+            };
             return Some(is_in == (op == CmpOp::In));
         }
         _ => {}

@@ -96,17 +96,14 @@ impl<'p> Evaluator<'p, '_> {
         name: &str,
         at: &Expr,
     ) -> Result<Fixed, Unknown> {
+        if let Some(given) = self.argument(def, n) {
+            return given.map_err(|what| (at.range(), what));
+        }
+        // No call is known to have made what is asked for: any tells what the parameter may be.
         let file = self.program.scopes[self.scope].file;
         let outer = self.within(file);
         let calls = self.program.calls.get(file).and_then(|calls| calls.get(def.name.as_str()));
         let calls = calls.map_or(&[][..], Vec::as_slice);
-        let is_of =
-            |call: &&ExprCall| matches!(call.func.as_ref(), Expr::Name(of) if of.id.as_str() == def.name.as_str());
-        // The call that made the kernel, if it is asked for by the name of what that gave; any other else.
-        let calls = match &self.program.around {
-            Some(call) if is_of(call) => std::slice::from_ref(call),
-            _ => calls,
-        };
         let given = |call: &&'p ExprCall| {
             let named = call.arguments.find_keyword(name).map(|keyword| &keyword.value);
             let there = Evaluator { before: Some((file, call.range().start())), ..outer.within(file) };

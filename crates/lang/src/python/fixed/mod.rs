@@ -1,14 +1,17 @@
 //! What is known when a kernel is made: constants, types and functions, found by evaluating Python's expressions.
 
+mod closure;
 mod compute;
 mod given;
+mod vectors;
 
 use bornite_ir::{Scalar, Value};
-use ruff_python_ast::{Expr, ExprGenerator, ExprList, ExprListComp, ExprTuple, Number, UnaryOp};
+use ruff_python_ast::{CmpOp, Expr, ExprGenerator, ExprList, ExprListComp, ExprTuple, Number, UnaryOp};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use crate::python::program::{FuncId, Item, Program};
 use crate::python::types::{Among, Pattern, Ty, type_named};
+pub(crate) use closure::Closure;
 use given::OF_A_RUN;
 
 /// A value that is known.
@@ -22,10 +25,12 @@ pub(crate) enum Fixed {
     /// A value of a type of the dialect, by its components.
     Typed(Ty, Vec<Value>),
     List(Vec<Fixed>),
+    /// A dictionary, by its keys in order.
+    Dict(Vec<(Fixed, Fixed)>),
     Type(Pattern),
     /// Overloads of a function.
     Functions(Vec<FuncId>),
-    Kernel(String),
+    Kernel(FuncId),
     /// The dialect's module, or a part of it such as `wp.types`.
     Warp,
     /// A name of the dialect: a builtin function.
@@ -34,8 +39,10 @@ pub(crate) enum Fixed {
     Module(String),
     File(usize),
     Class(usize),
-    /// A function of Python's own or an undecorated one, by name.
+    /// A function of Python's own, by name.
     Python(String),
+    /// An undecorated function: its name, the scope of its body, and the call around it.
+    Plain(String, usize, u32),
 }
 
 /// Why a value is not known: where, and what.
@@ -50,6 +57,7 @@ impl Fixed {
             Fixed::Float(x) => *x != 0.0,
             Fixed::Text(text) => !text.is_empty(),
             Fixed::List(all) => !all.is_empty(),
+            Fixed::Dict(all) => !all.is_empty(),
             Fixed::Typed(Ty::Scalar(_), parts) => parts.first()?.as_f64() != 0.0,
             _ => return None,
         })
@@ -79,6 +87,7 @@ impl Fixed {
         match self {
             Fixed::Text(text) => text.len(),
             Fixed::List(all) => all.iter().map(|one| 4 + one.size()).sum(),
+            Fixed::Dict(all) => all.iter().map(|(key, value)| 8 + key.size() + value.size()).sum(),
             Fixed::Type(pattern) => 4 * pattern.nodes(),
             Fixed::Typed(_, parts) => parts.len(),
             _ => 1,
@@ -107,11 +116,13 @@ pub(crate) struct Evaluator<'p, 'l> {
     pub steps: u32,
     /// A place in a scope: what stands after it is not there yet.
     pub before: Option<(usize, TextSize)>,
+    /// The call of a function around what is evaluated: [`FuncId::around`].
+    pub around: u32,
 }
 
 impl<'p> Evaluator<'p, 'static> {
     pub fn new(program: &'p Program<'p>, prelude: bool, scope: usize) -> Evaluator<'p, 'static> {
-        Evaluator { program, prelude, scope, locals: &|_| None, steps: 0, before: None }
+        Evaluator { program, prelude, scope, locals: &|_| None, steps: 0, before: None, around: 0 }
     }
 }
 
@@ -125,6 +136,20 @@ impl<'p> Evaluator<'p, '_> {
         // What is read is copied whole.
         self.spent(found.size() / 16);
         Ok(found)
+    }
+
+    /// What an annotation says; one in quotes is read as if it had none.
+    pub fn annotation(&self, expr: &Expr) -> Result<Fixed, Unknown> {
+        let Fixed::Text(text) = self.eval(expr)? else { return self.eval(expr) };
+        let read = || {
+            let deep = crate::python::nesting::too_deep(&text).is_some();
+            Some(ruff_python_parser::parse_expression(&text).ok().filter(|_| !deep)?.into_expr())
+        };
+        let said = match read() {
+            Some(said) => self.eval(&said),
+            None => self.unknown(expr, format!("'{text}' is no type")),
+        };
+        said.map_err(|(_, what)| (expr.range(), what))
     }
 
     fn evaluated(&self, expr: &Expr) -> Result<Fixed, Unknown> {
@@ -220,6 +245,17 @@ impl<'p> Evaluator<'p, '_> {
             Expr::Tuple(ExprTuple { elts, .. }) | Expr::List(ExprList { elts, .. }) => {
                 self.counted(Fixed::List(elts.iter().map(|e| self.eval(e)).collect::<Result<_, _>>()?), expr)
             }
+            Expr::Dict(dict) => {
+                let mut all: Vec<(Fixed, Fixed)> = vec![];
+                for item in &dict.items {
+                    let Some(key) = &item.key else { return self.unknown(expr, "this cannot be computed beforehand") };
+                    let (key, value) = (self.eval(key)?, self.eval(&item.value)?);
+                    all.retain(|(other, _)| *other != key);
+                    all.push((key, value));
+                }
+                self.spent(all.len() * all.len() / 16);
+                self.counted(Fixed::Dict(all), expr)
+            }
             Expr::Subscript(subscript) => {
                 let of = self.eval(&subscript.value)?;
                 self.subscript(of, &subscript.slice, expr)
@@ -258,26 +294,35 @@ impl<'p> Evaluator<'p, '_> {
     }
 
     fn within(&self, scope: usize) -> Evaluator<'p, 'static> {
-        Evaluator { steps: self.steps + 1, ..Evaluator::new(self.program, self.prelude, scope) }
+        Evaluator { steps: self.steps + 1, around: self.around, ..Evaluator::new(self.program, self.prelude, scope) }
     }
 
-    fn item(&self, item: &Item<'p>, scope: usize, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
+    pub fn item(&self, item: &Item<'p>, scope: usize, name: &str, at: &Expr) -> Result<Fixed, Unknown> {
         if self.steps > MAX_STEPS {
             return self.unknown(at, "constants are defined by too many others");
         }
         let found = match item {
             Item::Functions(all) => {
                 let mut found = vec![];
+                let around = self.around_of(scope);
                 for &n in all {
                     match self.within_def(n, scope).holds(&self.program.functions[n as usize].under) {
-                        Some(true) => found.push(FuncId { prelude: self.prelude, n }),
+                        Some(true) => found.push(FuncId { prelude: self.prelude, n, around }),
                         Some(false) => {}
                         None => return self.unknown(at, format!("'{name}' is declared under a condition{OF_A_RUN}")),
                     }
                 }
                 Fixed::Functions(found)
             }
-            Item::Kernel => Fixed::Kernel(name.into()),
+            Item::Kernels(all) => {
+                let is_there = |n: &u32| {
+                    self.within_def(*n, scope).holds(&self.program.functions[*n as usize].under) != Some(false)
+                };
+                match all.iter().copied().rev().find(is_there) {
+                    Some(n) => Fixed::Kernel(FuncId { prelude: self.prelude, n, around: self.around_of(scope) }),
+                    None => return self.unknown(at, format!("'{name}' has no value")),
+                }
+            }
             Item::Struct(n) => Fixed::Type(Pattern::Struct(*n)),
             Item::Values(all) => return self.given(all, scope, name, at),
             Item::Warp => Fixed::Warp,
@@ -291,7 +336,7 @@ impl<'p> Evaluator<'p, '_> {
                 }
                 None => return self.unknown(at, format!("'{name}' is not declared in the file it is imported from")),
             },
-            Item::Plain(..) => Fixed::Python(name.into()),
+            Item::Plain(inner) => Fixed::Plain(name.into(), *inner, self.around_of(scope)),
             Item::Class(scope) => Fixed::Class(*scope),
         };
         Ok(found)
@@ -329,7 +374,10 @@ impl<'p> Evaluator<'p, '_> {
             },
             Fixed::File(file) => match self.program.lookup(name, file) {
                 Some((item, scope)) => self.item(item, scope, name, at),
-                None => self.unknown(at, format!("'{name}' is not declared in the file it is imported from")),
+                None => match self.program.module_of(file, name) {
+                    Some(module) => Ok(Fixed::File(module)),
+                    None => self.unknown(at, format!("'{name}' is not declared in the file it is imported from")),
+                },
             },
             Fixed::Class(scope) => match self.program.scopes[scope].names.get(name) {
                 Some(item) => self.item(item, scope, name, at),
@@ -423,6 +471,13 @@ impl<'p> Evaluator<'p, '_> {
                 match place.and_then(|n| all.get(usize::try_from(n).ok()?)) {
                     Some(found) => Ok(found.clone()),
                     None => self.unknown(slice, format!("the list has {} elements", all.len())),
+                }
+            }
+            Fixed::Dict(all) => {
+                let key = self.eval(slice)?;
+                match all.into_iter().find(|(other, _)| compute::compared(CmpOp::Eq, other, &key) == Some(true)) {
+                    Some((_, value)) => Ok(value),
+                    None => self.unknown(slice, "there is no such key"),
                 }
             }
             Fixed::Typed(ty, parts) if !matches!(ty, Ty::Scalar(_)) => {

@@ -6,7 +6,8 @@ use ruff_text_size::Ranged;
 
 use super::value::{Binding, Element, Run, Step, Val};
 use super::{Lower, Lowers};
-use crate::python::types::{Ty, spelled};
+use crate::python::fixed::Fixed;
+use crate::python::types::{Pattern, Ty, spelled};
 
 impl<'p> Lower<'p> {
     pub(super) fn assign(&mut self, assign: &'p StmtAssign) -> Lowers {
@@ -120,10 +121,13 @@ impl<'p> Lower<'p> {
         let Some(Binding::Val(mut whole)) = self.frame().names.get(name).cloned() else {
             return self.fail(target, format!("'{name}' has no value"), "", None);
         };
-        let mut place = &mut whole;
+        let (mut place, mut pattern) = (&mut whole, Pattern::Any);
         for &n in fields {
             match place {
-                Val::Aggregate(_, inner) if (n as usize) < inner.len() => place = &mut inner[n as usize],
+                Val::Aggregate(of, inner) if (n as usize) < inner.len() => {
+                    pattern = self.fields_of(*of, target)?[n as usize].1.clone();
+                    place = &mut inner[n as usize];
+                }
                 _ => return self.fail(target, "this cannot be assigned to".into(), "", None),
             }
         }
@@ -140,7 +144,16 @@ impl<'p> Lower<'p> {
                 }
                 Val::Run(Run::new(id, old.ty))
             }
-            (Val::Array(_), val @ Val::Array(_)) => val,
+            (Val::Array(_) | Val::Fixed(Fixed::None), Val::Array(array)) => {
+                let is_it = |(element, rank): (&Pattern, u8)| {
+                    element.fit(array.element).is_some() && rank as usize == array.rank()
+                };
+                if !matches!(&pattern, Pattern::Array(element, rank) if is_it((element, *rank))) {
+                    let (found, wanted) = (self.val_name(&Val::Array(array)), pattern.name(&self.struct_name()));
+                    return self.fail(at, format!("the field is {wanted}, not {found}"), "of another type", None);
+                }
+                Val::Array(array)
+            }
             _ => return self.fail(target, "this cannot be assigned to".into(), "", None),
         };
         *place = new;

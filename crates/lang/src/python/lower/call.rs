@@ -113,8 +113,9 @@ impl<'p> Lower<'p> {
                 self.python_call(&name, call, expr)
             }
             Fixed::Builtin(name) => self.builtin(&name, call, expr),
-            Fixed::Python(name) => self.python_call(&name, call, expr),
-            Fixed::Kernel(name) => {
+            Fixed::Python(name) | Fixed::Plain(name, ..) => self.python_call(&name, call, expr),
+            Fixed::Kernel(id) => {
+                let name = self.func(id).def.name.as_str();
                 let hint = "make it a function with @wp.func".to_owned();
                 self.fail(call.func.as_ref(), format!("'{name}' is a kernel"), "cannot be called", Some(hint))
             }
@@ -184,6 +185,16 @@ impl<'p> Lower<'p> {
                         let Some(s) = run.ty.element().filter(|_| run.ty.scalar().is_none()) else {
                             return self.fail(arg, "'*' of what has no components".into(), "", None);
                         };
+                        // A matrix has rows.
+                        if let Ty::Matrix(s, _, columns) = run.ty {
+                            let (ty, parts) = (Ty::Vector(s, columns), self.parts(run.id, run.ty.count() as u32));
+                            let ir = self.ir_type(ty, arg)?;
+                            for row in parts.chunks(columns as usize) {
+                                let row = Run::new(self.w.b.construct(ir, row), ty);
+                                given.args.push((Val::Run(row), arg));
+                            }
+                            continue;
+                        }
                         for n in 0..run.ty.count() as u32 {
                             let part = Run::new(self.extracted(run.id, n), Ty::Scalar(s));
                             given.args.push((Val::Run(part), arg));
@@ -214,13 +225,10 @@ impl<'p> Lower<'p> {
         }
         let func = self.func(id);
         let program: &'p Program<'p> = if id.prelude { self.prelude } else { self.program };
-        let evaluator = Evaluator::new(program, id.prelude, func.scope);
-        let pattern = |annotation: Option<&Expr>| match annotation.map(|a| evaluator.eval(a)) {
+        let evaluator = Evaluator { around: id.around, ..Evaluator::new(program, id.prelude, func.scope) };
+        let pattern = |annotation: Option<&Expr>| match annotation.map(|a| evaluator.annotation(a)) {
             None => Pattern::Any,
             Some(Ok(Fixed::Type(pattern))) => pattern,
-            Some(Ok(Fixed::Text(name))) => {
-                crate::python::types::type_named(name.trim_start_matches("wp.")).map_or(Pattern::Any, Pattern::of)
-            }
             Some(Ok(_)) => Pattern::Foreign("what is no type".into()),
             Some(Err((_, what))) => Pattern::Foreign(what),
         };
@@ -267,6 +275,10 @@ impl<'p> Lower<'p> {
                 let rank_fits = *rank == 0 || *rank as usize == array.rank();
                 rank_fits.then(|| element.fit(array.element)).flatten().map(|n| n + 1)
             }
+            // A local array.
+            (Pattern::Array(element, 0 | 1), Val::Run(Run { ty: Ty::Fixed(s, _), .. })) => {
+                element.fit(Ty::Scalar(*s)).map(|n| n + 1)
+            }
             (Pattern::Struct(n), Val::Aggregate(m, _)) => (n == m).then_some(6),
             (Pattern::Function, Val::Fixed(Fixed::Functions(_) | Fixed::Builtin(_))) => Some(6),
             (pattern, Val::Run(run)) => pattern.fit(run.ty),
@@ -288,7 +300,10 @@ impl<'p> Lower<'p> {
             let signature = self.signature(id);
             let params: Vec<String> =
                 signature.params.iter().map(|(name, p, _)| format!("{name}: {}", p.name(&structs))).collect();
-            shown.push(format!("({})", params.join(", ")));
+            let one = format!("({})", params.join(", "));
+            if !shown.contains(&one) {
+                shown.push(one);
+            }
         }
         let hint = (!shown.is_empty()).then(|| format!("it takes {}", shown.join(" or ")));
         self.fail(at, what, "no overload fits", hint)
@@ -341,7 +356,7 @@ impl<'p> Lower<'p> {
                     (val, Some(expr))
                 }
                 (None, Some(default)) => {
-                    self.enter(func, id.prelude);
+                    self.enter(func, id);
                     let known = self.fixed(default, false);
                     self.frames.pop();
                     match known {
@@ -355,10 +370,14 @@ impl<'p> Lower<'p> {
             };
             vals.push(val);
         }
-        let refs: Vec<usize> = (signature.params.iter().enumerate())
-            .filter(|(_, (_, pattern, _))| matches!(pattern, Pattern::Ref(_)))
-            .map(|(n, _)| n)
-            .collect();
+        // A local array is the caller's too.
+        let is_ref = |(pattern, val): (&Pattern, &Val)| match pattern {
+            Pattern::Array(..) => matches!(val, Val::Run(_)),
+            pattern => matches!(pattern, Pattern::Ref(_)),
+        };
+        let params = signature.params.iter().zip(&vals).enumerate();
+        let refs: Vec<usize> =
+            params.filter(|(_, ((_, pattern, _), (val, _)))| is_ref((pattern, val))).map(|(n, _)| n).collect();
         let plain = vals.iter().all(|(val, _)| matches!(val, Val::Run(_)));
         let (result, changed) = if plain && (gives(&func.def.body) || !refs.is_empty()) {
             let runs: Vec<Run> = vals
@@ -405,9 +424,9 @@ impl<'p> Lower<'p> {
         if frame.prelude {
             return Ok(None);
         }
-        let scope = frame.func.scope;
+        let (scope, around) = (frame.func.scope, frame.id.around);
         let Some((Item::Functions(all), _)) = self.program.lookup(name, scope) else { return Ok(None) };
-        let all: Vec<FuncId> = all.iter().map(|&n| FuncId { prelude: false, n }).collect();
+        let all: Vec<FuncId> = all.iter().map(|&n| FuncId { prelude: false, n, around }).collect();
         for id in all {
             let func = self.func(id);
             if self.frames.iter().any(|frame| std::ptr::eq(frame.func.def, func.def)) {

@@ -6,7 +6,7 @@ use ruff_python_ast::{Expr, ExprCall};
 use super::call::Given;
 use super::value::{Array, Axis, Run, Val};
 use super::{Lower, Lowers};
-use crate::python::fixed::Fixed;
+use crate::python::fixed::{Fixed, fixed_value};
 use crate::python::types::{Pattern, Ty, scalar_name, zeros};
 
 impl<'p> Lower<'p> {
@@ -115,6 +115,12 @@ impl<'p> Lower<'p> {
                 }
                 self.cast_id(s, one.id)
             }
+            // A place alone is not turned.
+            ([(one, _)], Ty::Transform(_)) if one.ty == Ty::Vector(s, 3) => {
+                let mut parts = self.parts(one.id, 3);
+                parts.extend([0, 0, 0, 1].map(|n| self.w.constant(fixed_value(s, n as f64, n))));
+                self.w.b.construct(ir, &parts)
+            }
             ([(one, expr)], Ty::Vector(..) | Ty::Matrix(..) | Ty::Fixed(..)) if one.ty.scalar().is_some() => {
                 let part = self.component_of(one, s, expr)?;
                 self.w.b.construct(ir, &[part])
@@ -179,7 +185,7 @@ impl<'p> Lower<'p> {
         }
         // As it is written, not as the smaller type has it.
         if let Some(Fixed::Int(n)) = &run.constant {
-            let value = crate::python::fixed::fixed_value(s, *n as f64, *n);
+            let value = fixed_value(s, *n as f64, *n);
             let value = if s == Scalar::Bool { Value::int(s, (*n != 0) as i64) } else { value };
             return Ok(Run::new(self.w.constant(value), ty));
         }
@@ -231,10 +237,14 @@ impl<'p> Lower<'p> {
                     Some(ty) if !matches!(ty, Ty::Struct(_)) => {
                         Val::Run(self.make(ty, &Given { args: vec![], named: vec![] }, at)?)
                     }
-                    _ => {
-                        let what = format!("field '{name}' is an array and must be given");
-                        return self.fail(at, what, "", None);
-                    }
+                    // An array may be given later.
+                    _ => match pattern {
+                        Pattern::Array(..) => Val::Fixed(Fixed::None),
+                        Pattern::Struct(inner) => {
+                            self.make_struct(*inner, &Given { args: vec![], named: vec![] }, at)?
+                        }
+                        _ => return self.fail(at, format!("field '{name}' must be given"), "", None),
+                    },
                 },
             };
             vals.push(val);

@@ -141,8 +141,8 @@ impl<'p> Lower<'p> {
                     Fixed::List(_) => "a list or tuple of the file cannot be used in a kernel as it is".into(),
                     Fixed::Type(_) => "a type is no value".into(),
                     Fixed::Functions(_) | Fixed::Builtin(_) => "a function is no value".into(),
-                    Fixed::Kernel(name) => format!("'{name}' is a kernel, not a value"),
-                    Fixed::Python(name) => format!("'{name}' cannot be used in a kernel"),
+                    Fixed::Kernel(id) => format!("'{}' is a kernel, not a value", self.func(*id).def.name.as_str()),
+                    Fixed::Python(name) | Fixed::Plain(name, ..) => format!("'{name}' cannot be used in a kernel"),
                     _ => "this is no value of a kernel".into(),
                 };
                 let hint = matches!(fixed, Fixed::List(_)).then(|| "take an element of it: wp.static(NAME[0])".into());
@@ -373,7 +373,13 @@ impl<'p> Lower<'p> {
             Val::Array(array) => self.array_attribute(array, name, expr),
             Val::Aggregate(n, mut vals) => {
                 let at = self.field_number(n, name, expr)?;
-                Ok(self.seen(vals.swap_remove(at as usize)))
+                match vals.swap_remove(at as usize) {
+                    Val::Fixed(Fixed::None) => {
+                        let what = format!("field '{name}' has no array yet");
+                        self.fail(expr, what, "read before it is assigned", None)
+                    }
+                    val => Ok(self.seen(val)),
+                }
             }
             Val::Element(mut element) => {
                 if let Some(ty) = self.dtype(element.ty(), name) {
@@ -382,6 +388,12 @@ impl<'p> Lower<'p> {
                 let step = self.attribute_step(element.ty(), name, expr)?;
                 element.path.push(step);
                 Ok(Val::Element(element))
+            }
+            // An enum's member is its value.
+            Val::Run(run)
+                if name == "value" && of.is_attribute_expr() && matches!(run.constant, Some(Fixed::Int(_))) =>
+            {
+                Ok(Val::Run(run))
             }
             Val::Run(run) => {
                 if let Some(ty) = self.dtype(run.ty, name) {
@@ -408,6 +420,7 @@ impl<'p> Lower<'p> {
                 let sizes = [rows, columns].map(|n| Val::Run(self.run_int(n as i64)));
                 Some(Val::Tuple(sizes.into()))
             }
+            ("shape", Ty::Fixed(_, n)) => Some(Val::Tuple(vec![Val::Run(self.run_int(n as i64))])),
             _ => None,
         }
     }

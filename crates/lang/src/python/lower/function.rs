@@ -60,7 +60,7 @@ impl<'p> Lower<'p> {
         let before = self.errors.len();
         let outer = self.w.b.open_function(&params);
         let free = self.w.swap_free(Default::default());
-        self.enter(func, id.prelude);
+        self.enter(func, id);
         self.frame().back = Back::Function(None);
         self.frame().refs = refs.iter().map(|&n| signature.params[n].0.to_owned()).collect();
         for (n, ((name, ..), ty)) in signature.params.iter().zip(types).enumerate() {
@@ -184,7 +184,7 @@ impl<'p> Lower<'p> {
             Some((Stmt::Return(_), rest)) => !returns(rest),
             _ => !returns(body),
         };
-        self.enter(func, id.prelude);
+        self.enter(func, id);
         self.frame().refs = refs.iter().map(|&n| signature.params[n].0.to_owned()).collect();
         if straight {
             self.frame().back = Back::Straight(None);
@@ -248,7 +248,7 @@ fn as_val(mut vals: Vec<Val>) -> Val {
 }
 
 /// Whether a block returns somewhere.
-pub(super) fn returns(block: &[Stmt]) -> bool {
+pub(crate) fn returns(block: &[Stmt]) -> bool {
     any_return(block, &|_| true)
 }
 

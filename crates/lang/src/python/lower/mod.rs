@@ -25,12 +25,13 @@ use ruff_python_ast::Expr;
 use ruff_text_size::{Ranged, TextRange};
 
 use super::fixed::{Evaluator, Fixed};
-use super::program::{Func, FuncId, Program};
+use super::program::{FuncId, Program};
 use super::types::{I32, Pattern, Ty};
 use crate::diagnostic::Source;
 use crate::lower::{Node, Tree, Writer};
 use crate::{Diagnostic, Lowered, Request, Span};
 use call::{Compiled, Signature};
+pub(crate) use function::returns;
 use names::Frame;
 use scan::Homes;
 use value::{Binding, Run, Val};
@@ -62,6 +63,8 @@ pub(crate) struct Lower<'p> {
     tuples: HashMap<Vec<Type>, Type>,
     /// Names of functions of the IR, so that each has its own.
     taken: Vec<String>,
+    /// Names of parameters in the IR.
+    given: Vec<String>,
     /// Which views are written.
     written: Vec<bool>,
     /// Views whose components are read alone; those that turn out to be written so; those of which a part was read by way of the
@@ -100,6 +103,7 @@ impl<'p> Lower<'p> {
             compiled: HashMap::new(),
             tuples: HashMap::new(),
             taken: vec![ir_name(name)],
+            given: vec![],
             written: vec![],
             parts: &[],
             parted: vec![],
@@ -114,12 +118,13 @@ impl<'p> Lower<'p> {
     /// Makes a kernel that reads components of some views alone. `Ok(Err(_))`: of these it must, since it writes them so.
     pub fn kernel(
         mut self,
-        func: &'p Func<'p>,
+        id: FuncId,
         types: &[(String, Ty)],
         parts: &'p [View],
     ) -> Result<Result<Lowered, Vec<View>>, Vec<Diagnostic>> {
         self.parts = parts;
-        self.enter(func, false);
+        let func = self.func(id);
+        self.enter(func, id);
         let given = self.parameters(func, types);
         let made = given.and_then(|given| {
             self.launch_sizes()?;
@@ -149,7 +154,12 @@ impl<'p> Lower<'p> {
             Err(error) => {
                 let source = &self.program.files[file].source;
                 let what = format!("the kernel cannot be made: {}", error.what);
-                Err(vec![source.diagnostic(span, what, String::new(), None)])
+                let large = error.what.contains("written out");
+                let hint = large.then(|| {
+                    "loops of up to 16 turns that are known are written out: bound one by a variable, int(16), or split the kernel"
+                        .into()
+                });
+                Err(vec![source.diagnostic(span, what, String::new(), hint)])
             }
         }
     }
@@ -214,8 +224,9 @@ impl<'p> Lower<'p> {
         let structure = &self.program.structs[n as usize];
         let mut all = vec![];
         for (name, annotation) in &structure.fields {
-            let evaluator = Evaluator::new(self.program, false, structure.scope);
-            match evaluator.eval(annotation) {
+            let around = self.frames.last().map_or(0, |frame| frame.id.around);
+            let evaluator = Evaluator { around, ..Evaluator::new(self.program, false, structure.scope) };
+            match evaluator.annotation(annotation) {
                 Ok(Fixed::Type(Pattern::Struct(inner))) if inner >= n => {
                     return self.fail(at, format!("field '{name}' of '{}' holds itself", structure.name), "", None);
                 }
@@ -323,25 +334,35 @@ impl<'p> Lower<'p> {
             }
         };
         let program: &'p Program<'p> = if frame.prelude { self.prelude } else { self.program };
-        Evaluator { locals: &known, ..Evaluator::new(program, frame.prelude, frame.func.scope) }.eval(expr)
+        let around = frame.id.around;
+        Evaluator { locals: &known, around, ..Evaluator::new(program, frame.prelude, frame.func.scope) }.eval(expr)
+    }
+
+    /// What an annotation of the function says.
+    fn annotation(&self, expr: &Expr) -> Result<Fixed, super::fixed::Unknown> {
+        match self.fixed(expr, true) {
+            Ok(Fixed::Text(_)) => {
+                let frame = &self.frames[self.frames.len() - 1];
+                let program: &'p Program<'p> = if frame.prelude { self.prelude } else { self.program };
+                let around = frame.id.around;
+                Evaluator { around, ..Evaluator::new(program, frame.prelude, frame.func.scope) }.annotation(expr)
+            }
+            found => found,
+        }
     }
 
     /// A part of something that is known beforehand.
     fn fixed_attribute(&self, of: Fixed, name: &str, at: &Expr) -> Result<Fixed, super::fixed::Unknown> {
         let frame = &self.frames[self.frames.len() - 1];
         let program: &'p Program<'p> = if frame.prelude { self.prelude } else { self.program };
-        let (prelude, scope) = (frame.prelude, frame.func.scope);
-        Evaluator::new(program, prelude, scope).attribute(of, name, at)
+        let (prelude, scope, around) = (frame.prelude, frame.func.scope, frame.id.around);
+        Evaluator { around, ..Evaluator::new(program, prelude, scope) }.attribute(of, name, at)
     }
 
     /// The pattern of an annotation.
     fn pattern(&mut self, annotation: &Expr) -> Lowers<Pattern> {
-        match self.fixed(annotation, true) {
+        match self.annotation(annotation) {
             Ok(Fixed::Type(pattern)) => Ok(pattern),
-            Ok(Fixed::Text(name)) => match super::types::type_named(name.trim_start_matches("wp.")) {
-                Some(ty) => Ok(Pattern::of(ty)),
-                None => self.fail(annotation, format!("'{name}' is not a type that is known"), "", None),
-            },
             Ok(Fixed::None) => Ok(Pattern::Tuple(vec![])),
             Ok(_) => self.fail(annotation, "this is not a type".into(), "a type is expected", None),
             Err((at, what)) => {

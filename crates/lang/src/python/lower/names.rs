@@ -11,7 +11,7 @@ use super::scan::{Block, Change, Homes, arguments, changed, key, way};
 use super::value::{Binding, Run, Val, literal};
 use super::{Lower, Lowers, Noted, ir_name};
 use crate::python::fixed::Fixed;
-use crate::python::program::Func;
+use crate::python::program::{Func, FuncId};
 use crate::python::types::{Pattern, Ty, spelled, zeros};
 
 /// How a function's value is handed back.
@@ -32,6 +32,7 @@ pub(crate) enum Back {
 pub(crate) struct Frame<'p> {
     pub func: &'p Func<'p>,
     pub prelude: bool,
+    pub id: FuncId,
     pub names: HashMap<String, Binding>,
     /// How many blocks were open where a name was given its value.
     bound_at: HashMap<String, usize>,
@@ -47,6 +48,8 @@ pub(crate) struct Frame<'p> {
     pub refs: Vec<String>,
     /// Variables of loops that are written out: constants that may change all the same.
     pub counted: Vec<String>,
+    /// Variables that were assigned a constant last, and how many blocks were open: they are that constant until then.
+    constants: Vec<(String, Run, usize)>,
 }
 
 /// What leaves a turn of a loop.
@@ -70,12 +73,13 @@ impl<'p> Lower<'p> {
         &mut self.frames[last]
     }
 
-    pub(super) fn enter(&mut self, func: &'p Func<'p>, prelude: bool) {
+    pub(super) fn enter(&mut self, func: &'p Func<'p>, id: FuncId) {
         let at = func.def as *const _ as usize;
         let homes = self.homes.entry(at).or_insert_with(|| Rc::new(Homes::new(&func.def.body))).clone();
         self.frames.push(Frame {
             func,
-            prelude,
+            prelude: id.prelude,
+            id,
             names: HashMap::new(),
             bound_at: HashMap::new(),
             homes,
@@ -85,6 +89,7 @@ impl<'p> Lower<'p> {
             at: func.def.name.range(),
             refs: vec![],
             counted: vec![],
+            constants: vec![],
         });
     }
 
@@ -106,6 +111,8 @@ impl<'p> Lower<'p> {
 
     pub(super) fn close_block(&mut self) -> Vec<bornite_ir::Stmt> {
         let frame = self.frame();
+        let depth = frame.open.len();
+        frame.constants.retain(|(.., at)| *at < depth);
         for name in frame.open.pop().unwrap_or_default().bound {
             // Its value is not seen outside; a variable stays.
             if matches!(frame.names.get(&name), Some(Binding::Val(_))) {
@@ -155,6 +162,11 @@ impl<'p> Lower<'p> {
             (Some(Binding::Local(local, ty)), Val::Run(run)) => {
                 self.same_type(name, ty, run.ty, at)?;
                 self.w.b.assign(local, run.id);
+                let frame = self.frame();
+                frame.constants.retain(|(other, ..)| other != name);
+                if run.constant.is_some() {
+                    frame.constants.push((name.into(), run, frame.open.len()));
+                }
                 Ok(())
             }
             (Some(Binding::Local(..)), _) => {
@@ -253,6 +265,13 @@ impl<'p> Lower<'p> {
         for (name, change) in names {
             let run = match self.frame().names.get(name).cloned() {
                 Some(Binding::Val(Val::Run(run))) => run,
+                Some(Binding::Local(..)) if repeats && matches!(change, Change::Named) => {
+                    let found = self.frame().constants.iter().position(|(other, ..)| other == name);
+                    if let Some((_, run, _)) = found.map(|n| self.frame().constants.swap_remove(n)) {
+                        self.check_constant(name, &run, blocks);
+                    }
+                    continue;
+                }
                 Some(Binding::Val(whole @ Val::Aggregate(..))) => {
                     let fields = match change {
                         Change::Named => Some(vec![]),
@@ -269,21 +288,11 @@ impl<'p> Lower<'p> {
                 _ => continue,
             };
             let renamed = matches!(change, Change::Named);
-            if matches!(change, Change::Passed(callee) if !self.takes_variables(callee)) {
+            if matches!(change, Change::Passed(callee) if !self.takes_variables(callee, run.ty)) {
                 continue;
             }
-            let counted = self.frame().counted.iter().any(|counted| counted == name);
-            if repeats && renamed && run.constant.is_some() && !counted && !done.contains(&name) {
-                let at = place(blocks, name).unwrap_or(self.frame().at);
-                let ty = self.type_name(run.ty);
-                let short = ty.trim_end_matches("32").to_owned();
-                let shown = shown(&run);
-                self.note(
-                    &at,
-                    format!("'{name}' is a constant and changes in a loop that runs at run time"),
-                    "changes here",
-                    Some(format!("make it a variable before the loop: {name} = {short}({shown})")),
-                );
+            if repeats && renamed && run.constant.is_some() && !done.contains(&name) {
+                self.check_constant(name, &run, blocks);
             }
             done.push(name);
             let at = self.frame().at;
@@ -295,6 +304,22 @@ impl<'p> Lower<'p> {
             self.frame().names.insert(name.into(), Binding::Local(local, run.ty));
         }
         if failed { Err(Noted) } else { Ok(()) }
+    }
+
+    /// A constant does not change in a loop, but for the variables of loops that are written out.
+    fn check_constant(&mut self, name: &str, run: &Run, blocks: &[&'p [Stmt]]) {
+        if self.frame().prelude || self.frame().counted.iter().any(|counted| counted == name) {
+            return;
+        }
+        let at = place(blocks, name).unwrap_or(self.frame().at);
+        let ty = self.type_name(run.ty);
+        let (short, shown) = (ty.trim_end_matches("32").to_owned(), shown(run));
+        self.note(
+            &at,
+            format!("'{name}' is a constant and changes in a loop that runs at run time"),
+            "changes here",
+            Some(format!("make it a variable before the loop: {name} = {short}({shown})")),
+        );
     }
 
     /// The way through the fields of a struct with arrays to what a target changes, if that is no array.
@@ -354,7 +379,7 @@ impl<'p> Lower<'p> {
     }
 
     /// Whether a function changes variables that it is given.
-    fn takes_variables(&mut self, callee: &'p Expr) -> bool {
+    fn takes_variables(&mut self, callee: &'p Expr, given: Ty) -> bool {
         let ids = match self.fixed(callee, true) {
             Ok(Fixed::Functions(ids)) => ids,
             Ok(Fixed::Builtin(name)) if name.starts_with("transform_set_") => return true,
@@ -363,7 +388,12 @@ impl<'p> Lower<'p> {
         };
         ids.into_iter().any(|id| {
             let signature = self.signature(id);
-            signature.params.iter().any(|(_, pattern, _)| matches!(pattern, Pattern::Ref(_)))
+            let is_local = matches!(given, Ty::Fixed(..));
+            let takes = |pattern: &Pattern| match pattern {
+                Pattern::Array(..) => is_local,
+                pattern => matches!(pattern, Pattern::Ref(_)),
+            };
+            signature.params.iter().any(|(_, pattern, _)| takes(pattern))
         })
     }
 

@@ -17,6 +17,7 @@ impl<'p> Lower<'p> {
     pub(super) fn parameters(&mut self, func: &'p Func<'p>, types: &[(String, Ty)]) -> Lowers<Vec<(String, Given)>> {
         let mut all = vec![];
         let mut failed = false;
+        self.given = func.def.parameters.iter_non_variadic_params().map(|p| ir_name(p.name().as_str())).collect();
         for parameter in func.def.parameters.iter_non_variadic_params() {
             let name = parameter.name().as_str();
             let Some(annotation) = parameter.parameter.annotation() else {
@@ -49,7 +50,14 @@ impl<'p> Lower<'p> {
     }
 
     fn parameter(&mut self, name: &str, pattern: &Pattern, at: &Expr, all: &mut Vec<(String, Given)>) -> Lowers<Val> {
-        let told = ir_name(name);
+        let mut told = ir_name(name);
+        // A field of a struct has the name of nothing else.
+        if name.contains('.') {
+            while self.given.contains(&told) {
+                told.push('_');
+            }
+            self.given.push(told.clone());
+        }
         match pattern {
             Pattern::Array(element, rank) => {
                 let element = match element.exact() {

@@ -8,6 +8,7 @@ use super::names::{Back, Turn};
 use super::value::{Run, Val};
 use super::{Lower, Lowers, Noted};
 use crate::python::fixed::{Evaluator, Fixed};
+use crate::python::program::FuncId;
 use crate::python::types::{Pattern, Ty};
 
 impl<'p> Lower<'p> {
@@ -201,9 +202,10 @@ impl<'p> Lower<'p> {
 
     /// A function gives what its annotation says, if it has one.
     fn check_annotated(&mut self, vals: &[Val], back: &StmtReturn) -> Lowers {
-        let (func, prelude) = (self.frame().func, self.frame().prelude);
+        let (func, FuncId { prelude, around, .. }) = (self.frame().func, self.frame().id);
         let Some(returns) = func.def.returns.as_deref().filter(|_| !prelude) else { return Ok(()) };
-        let said = match Evaluator::new(self.program, false, func.scope).eval(returns) {
+        let evaluator = Evaluator { around, ..Evaluator::new(self.program, false, func.scope) };
+        let said = match evaluator.annotation(returns) {
             Ok(Fixed::Type(Pattern::Tuple(all))) => all,
             Ok(Fixed::Type(one)) => vec![one],
             Ok(Fixed::None) => vec![],

@@ -46,21 +46,6 @@ def diag(vec: Vec4):
 
 
 @wp.func
-def get_diag(mat: Mat22):
-    return wp.vector(mat[0, 0], mat[1, 1])
-
-
-@wp.func
-def get_diag(mat: Mat33):
-    return wp.vector(mat[0, 0], mat[1, 1], mat[2, 2])
-
-
-@wp.func
-def get_diag(mat: Mat44):
-    return wp.vector(mat[0, 0], mat[1, 1], mat[2, 2], mat[3, 3])
-
-
-@wp.func
 def ddot(a: Any, b: Any):
     s = wp.dot(a[0], b[0])
     for k in range(1, len(a)):

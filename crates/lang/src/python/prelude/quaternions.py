@@ -36,6 +36,15 @@ def quat_from_axis_angle(axis: Vec3, angle: wp.Float):
 
 
 @wp.func
+def quat_between_vectors(a: wp.vec3, b: wp.vec3):
+    x = wp.normalize(a)
+    y = wp.normalize(b)
+    axis = wp.cross(x, y)
+    # Twice half the angle: the sum with "no rotation at all" lies in the middle.
+    return wp.normalize(wp.quat(axis[0], axis[1], axis[2], 1.0 + wp.dot(x, y)))
+
+
+@wp.func
 def quat_to_axis_angle(quat: Quat):
     part = wp.vector(quat[0], quat[1], quat[2])
     axis = wp.normalize(part)

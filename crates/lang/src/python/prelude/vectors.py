@@ -4,6 +4,8 @@ from typing import Any
 
 import warp as wp
 
+Vec = wp.types.vector(length=Any, dtype=Any)
+
 
 @wp.func
 def length_sq(v: Any):
@@ -11,7 +13,7 @@ def length_sq(v: Any):
 
 
 @wp.func
-def argmin(v: Any):
+def argmin(v: Vec):
     best = int(0)
     for k in range(1, len(v)):
         # A first component that is no number gives way to any number.
@@ -21,7 +23,7 @@ def argmin(v: Any):
 
 
 @wp.func
-def argmax(v: Any):
+def argmax(v: Vec):
     best = int(0)
     for k in range(1, len(v)):
         if v[k] > v[best] or (v[best] != v[best] and v[k] == v[k]):

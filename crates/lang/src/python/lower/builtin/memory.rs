@@ -1,6 +1,6 @@
 //! Places, arrays, atomics, printing and checking.
 
-use bornite_ir::{Atomic, ExprId, Op, Scalar, Value};
+use bornite_ir::{Atomic, ExprId, Op, PrintPiece, Scalar, Value};
 use ruff_python_ast::{Expr, ExprCall};
 
 use super::super::call::Given;
@@ -188,6 +188,22 @@ pub(super) fn tile_atomic_add<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: 
     lower.atomic(Atomic::Add, &element, value, at).map(|run| Some(Val::Run(run)))
 }
 
+/// A search, which the prelude does: what is searched for is of the elements' type.
+pub(super) fn lower_bound<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+    let value = given.named.iter().find(|(name, ..)| *name == "value").map(|(_, val, _)| val);
+    let (Some((Val::Array(array), _)), Some(val)) =
+        (given.take(0, "arr"), value.or(given.args.last().map(|(val, _)| val)))
+    else {
+        return Ok(None);
+    };
+    let run = lower.value(val.clone(), at)?;
+    if run.ty == array.element {
+        return Ok(None);
+    }
+    let (found, wanted) = (lower.type_name(run.ty), lower.type_name(array.element));
+    lower.fail(at, format!("{found} is searched for in an array of {wanted}"), &format!("{wanted} is expected"), None)
+}
+
 pub(super) fn atomic_cas<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
     let Some((Val::Array(array), _)) = given.args.first().cloned() else { return Ok(None) };
     let rank = array.rank();
@@ -228,45 +244,107 @@ fn scalars(lower: &mut Lower<'_>, run: &Run) -> Vec<ExprId> {
     }
 }
 
-pub(super) fn print<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let mut words = vec![];
-    let mut args = vec![];
-    for (val, at) in &given.args {
-        match val {
-            Val::Fixed(Fixed::Text(text)) => words.push(plain(text)),
-            val => {
-                let run = lower.value(val.clone(), *at)?;
-                let hole = if run.ty.is_float() { "{%g}" } else { "{}" };
-                let parts = scalars(lower, &run);
-                words.extend(vec![hole.to_owned(); parts.len()]);
-                args.extend(parts);
+/// Lines to be printed: their formats, and the values in them.
+struct Lines(Vec<(String, Vec<ExprId>)>);
+
+impl Lines {
+    fn new() -> Lines {
+        Lines(vec![(String::new(), vec![])])
+    }
+
+    /// A text; what no format holds is printed as a value.
+    fn text(&mut self, lower: &mut Lower<'_>, text: &str) {
+        for c in text.chars() {
+            match c {
+                '\n' => self.0.push((String::new(), vec![])),
+                '\t' | '"' | '\\' => {
+                    let letter = lower.int(c as i64);
+                    self.hole("{%c}", letter);
+                }
+                '{' => self.format("{%{}"),
+                c if c.is_control() => {}
+                c => self.format(c.encode_utf8(&mut [0; 4])),
             }
         }
     }
-    let format = words.join(" ");
-    if args.len() <= 16 && format.len() <= 200 {
-        lower.w.b.print(format, &args);
-    } else if args.len() == words.len() {
-        // A print holds at most 16 values.
-        for (holes, args) in words.chunks(16).zip(args.chunks(16)) {
-            lower.w.b.print(holes.join(" "), args);
+
+    fn format(&mut self, text: &str) {
+        if let Some((format, _)) = self.0.last_mut() {
+            format.push_str(text);
         }
-    } else {
-        return lower.fail(at, "a print of more than 200 letters or 16 values".into(), "print it in parts", None);
     }
-    none()
+
+    fn hole(&mut self, hole: &str, value: ExprId) {
+        // A print holds at most 16 values.
+        if self.0.last().is_none_or(|(_, args)| args.len() == 16) {
+            self.0.push((String::new(), vec![]));
+        }
+        if let Some((format, args)) = self.0.last_mut() {
+            format.push_str(hole);
+            args.push(value);
+        }
+    }
+
+    /// Numbers with spaces between them.
+    fn numbers(&mut self, values: &[ExprId], hole: &str) {
+        for (n, value) in values.iter().enumerate() {
+            if n > 0 && n % 16 != 0 {
+                self.format(" ");
+            }
+            self.hole(hole, *value);
+        }
+    }
+
+    fn printed<'p>(self, lower: &mut Lower<'p>, at: &'p Expr) -> Made {
+        if self.0.iter().any(|(format, _)| format.len() > 200) {
+            return lower.fail(at, "a print of more than 200 letters".into(), "print it in parts", None);
+        }
+        for (format, args) in self.0 {
+            lower.w.b.print(format, &args);
+        }
+        none()
+    }
 }
 
-fn plain(text: &str) -> String {
-    let kept = text.chars().filter(|c| !c.is_control() && *c != '"' && *c != '\\');
-    kept.collect::<String>().replace('{', "{%{}")
+pub(super) fn print<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+    let mut lines = Lines::new();
+    for (n, (val, at)) in given.args.iter().enumerate() {
+        if n > 0 {
+            lines.format(" ");
+        }
+        if let Val::Fixed(Fixed::Text(text)) = val {
+            lines.text(lower, text);
+            continue;
+        }
+        let run = lower.value(val.clone(), *at)?;
+        let hole = if run.ty.is_float() { "{%g}" } else { "{}" };
+        let parts = scalars(lower, &run);
+        match run.ty {
+            Ty::Matrix(_, _, columns) => {
+                for (row, parts) in parts.chunks(columns as usize).enumerate() {
+                    if row > 0 {
+                        lines.text(lower, "\n");
+                    }
+                    lines.numbers(parts, hole);
+                }
+            }
+            Ty::Transform(_) => {
+                lines.format("(");
+                lines.numbers(&parts[..3], hole);
+                lines.format(") (");
+                lines.numbers(&parts[3..], hole);
+                lines.format(")");
+            }
+            _ => lines.numbers(&parts, hole),
+        }
+    }
+    lines.printed(lower, at)
 }
 
 pub(super) fn printf<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
     let Some((Val::Fixed(Fixed::Text(text)), _)) = given.args.first() else {
         return lower.fail(at, "printf takes a string first".into(), "", None);
     };
-    let text: String = text.chars().filter(|c| !c.is_control() && *c != '"' && *c != '\\').collect();
     let mut args = vec![];
     for (val, at) in &given.args[1..] {
         args.push(lower.value(val.clone(), *at)?);
@@ -275,13 +353,22 @@ pub(super) fn printf<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr)
     let Some(types) = types.filter(|types| types.len() <= 16) else {
         return lower.fail(at, "printf prints numbers, at most 16".into(), "", None);
     };
-    let ids: Vec<ExprId> = args.iter().map(|run| run.id).collect();
-    match bornite_ir::print_of_c(&text, &types) {
-        Ok(format) if format.len() <= 200 => lower.w.b.print(format, &ids),
-        Ok(_) => return lower.fail(at, "a printf of more than 200 letters".into(), "print it in parts", None),
+    let format = match bornite_ir::print_of_c(text.strip_suffix('\n').unwrap_or(text), &types) {
+        Ok(format) => format,
         Err(why) => return lower.fail(at, format!("printf: {why}"), "", None),
+    };
+    let (mut lines, mut values) = (Lines::new(), args.iter().map(|run| run.id));
+    for piece in bornite_ir::print_pieces(&format) {
+        match (piece, values.len()) {
+            (PrintPiece::Text(text), _) => lines.text(lower, text),
+            (PrintPiece::Value(spec), 1..) => {
+                let hole = spec.map_or("{}".to_owned(), |spec| format!("{{%{spec}}}"));
+                values.by_ref().take(1).for_each(|value| lines.hole(&hole, value));
+            }
+            (PrintPiece::Value(_), 0) => {}
+        }
     }
-    none()
+    lines.printed(lower, at)
 }
 
 /// Prints a line where an expectation does not hold.

@@ -95,6 +95,8 @@ const TABLE: &[(&str, How)] = {
         ("cw_mul", Emit(vector::cw_mul)),
         ("cw_div", Emit(vector::cw_div)),
         ("trace", Emit(vector::trace)),
+        ("get_diag", Emit(vector::get_diag)),
+        ("lower_bound", Emit(memory::lower_bound)),
         ("identity", Emit(vector::identity)),
         ("matrix_from_rows", Emit(vector::from_rows)),
         ("matrix_from_cols", Emit(vector::from_columns)),
@@ -256,7 +258,7 @@ impl<'p> Lower<'p> {
             Some(Item::Functions(all)) => Some(all),
             _ => None,
         });
-        found.flatten().map(|&n| FuncId { prelude: true, n }).collect()
+        found.flatten().map(|&n| FuncId { prelude: true, n, around: 0 }).collect()
     }
 
     fn float_row(&mut self, op: Op, given: &Given<'p>) -> Lowers<Option<Val>> {

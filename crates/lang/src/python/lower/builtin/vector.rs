@@ -128,6 +128,18 @@ pub(super) fn trace<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) 
     }
 }
 
+pub(super) fn get_diag<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+    match one(lower, given, at)? {
+        Some(Run { id, ty: Ty::Matrix(s, rows, columns), .. }) if rows == columns => {
+            let parts: Vec<ExprId> = (0..rows as u32).map(|n| lower.extracted(id, n * (columns as u32 + 1))).collect();
+            let ty = Ty::Vector(s, rows);
+            let ir = lower.ir_type(ty, at)?;
+            made(lower.w.b.construct(ir, &parts), ty)
+        }
+        _ => Ok(None),
+    }
+}
+
 pub(super) fn identity<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
     let Some((val, size_at)) = given.take(0, "n") else { return Ok(None) };
     let n = lower.size_of(&val, size_at)?;
