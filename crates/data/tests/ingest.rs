@@ -276,6 +276,11 @@ fn what_is_given_is_said_in_the_kernel() {
              launch_count: i32 = launch_dim0 * launch_dim1\nlaunch_dim0: i32 = 5, 16\nlaunch_dim1: i32 = 7, 16\n",
         ),
         (
+            "@wp.kernel\ndef long(x: wp.array(dtype=int), by: wp.int64, launch: int):\n    # given: by = 9007199254740993\n    \
+             # given: launch = 3\n    if by == wp.int64(9007199254740993) and launch == 3:\n        x[wp.tid()] = -1\n",
+            "by: i64 = 9007199254740993\nlaunch: i32 = 3\n",
+        ),
+        (
             "@wp.kernel\ndef step(x: wp.array(dtype=int)):\n    # given: launch = 1\n    x[0] = x[0] + 1\n",
             "launch_count: i32 = 1\n",
         ),
@@ -315,6 +320,14 @@ fn what_is_given_is_said_in_the_kernel() {
         let why = refused(&k(given));
         assert!(why.contains(expected), "{given}\n{why}");
     }
+    let why = refused(
+        "@wp.kernel\ndef k(v: wp.array(dtype=wp.vec3), x: wp.array(dtype=int)):\n    i = wp.tid()\n    v[i][x[i]] = 2.0\n",
+    );
+    assert!(why.ends_with("is outside 'v, components' of 3 elements, in instance 1"), "{why}");
+    let why = refused(
+        "@wp.kernel\ndef k(x: wp.array(dtype=int)):\n    # given: x = n below n - 40\n    x[wp.tid()] = x[0] + 1\n",
+    );
+    assert!(why.contains("the bound of 'x' is below 0"), "{why}");
     let number = |given: &str| {
         refused(&format!(
             "@wp.kernel\ndef k(x: wp.array(dtype=float), by: wp.uint8):\n    # given: by = {given}\n    x[wp.tid()] = float(by)\n"

@@ -457,6 +457,11 @@ impl Builder {
         &self.kernel.structs
     }
 
+    /// The name of a view.
+    pub fn view_name(&self, view: View) -> &str {
+        self.kernel.view(view).name
+    }
+
     /// The finished kernel, verified, and the source line of each line of its text form (0 where there is none).
     pub fn finish_with_lines(mut self) -> Result<(Kernel, Vec<u32>), VerifyError> {
         let lines = std::mem::take(&mut self.lines);

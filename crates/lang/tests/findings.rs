@@ -13,7 +13,8 @@ fn outcome(text: &str, threads: u32) -> Result<Vec<i64>, String> {
 
 fn outcome_of(text: &str, name: &str, threads: u32) -> Result<Vec<i64>, String> {
     let module = Module::parse("k.cu", text).map_err(|errors| errors.to_string())?;
-    let request = Request::new([2, 1, 1], [threads, 1, 1]).length("x", 64);
+    let mut request = Request::new([2, 1, 1], [threads, 1, 1]).length("x", 64);
+    request.shared_bytes = 256;
     let lowered = module.kernel(name, &request).map_err(|errors| errors.to_string())?;
     let scalar = lowered.kernel.params[0].ty.as_scalar().unwrap_or(Scalar::I32);
     let mut words = vec![0u64; 64];
@@ -137,6 +138,167 @@ fn template_arguments_are_converted() {
     assert!(refused.as_ref().is_err_and(|said| said.contains("no type and no integer")), "{refused:?}");
 }
 
+/// Kernels that turn each block of 32 numbers around, by way of shared memory declared in many ways.
+#[test]
+fn shared_memory_is_one_array_each() {
+    let kernel = |before: &str, body: &str| {
+        format!(
+            "{before}\n__global__ void k(int* x) {{ int i = blockIdx.x * 32 + threadIdx.x, t = threadIdx.x; {body} }}"
+        )
+    };
+    let cases: &[(&str, &str)] = &[
+        (
+            "template <typename T, int N> __device__ T turned(T v) {
+                __shared__ T s[N];
+                s[threadIdx.x % N] = v; __syncthreads(); T r = s[N - 1 - threadIdx.x % N]; __syncthreads(); return r;
+            }",
+            "int v = turned<int, 32>(x[i]); float h = turned<float, 32>(v * 0.5f); x[i] = (int)(turned<double, 32>(h) * 2);",
+        ),
+        (
+            "template <int N> __device__ int turned(int v) {
+                __shared__ int s[N];
+                s[threadIdx.x % N] = v; __syncthreads(); int r = s[N - 1 - threadIdx.x % N]; __syncthreads(); return r;
+            }",
+            "int v = x[i]; if (blockDim.x == 4) v = turned<4>(v); x[i] = turned<32>(v);",
+        ),
+        (
+            "#define TWO __shared__ int a[32]; __shared__ int b[32];",
+            "TWO a[t] = x[i]; b[t] = 5; __syncthreads(); x[i] = a[31 - t] + b[t] - 5;",
+        ),
+        (
+            "__device__ void stage(const int* x) { extern __shared__ int s[]; s[threadIdx.x] = x[0]; }",
+            "extern __shared__ int s[]; stage(x + i); __syncthreads(); x[i] = s[31 - t];",
+        ),
+        (
+            "extern __shared__ int s[];\n__device__ int last() { return s[31]; }",
+            "s[t] = x[i]; __syncthreads(); x[i] = s[31 - t] + last() - s[31];",
+        ),
+        (
+            "__shared__ int s[32];\n__shared__ int one;\n__device__ int put(int at) { return s[at]; }",
+            "s[t] = x[i]; if (t == 3) one = 4; __syncthreads(); x[i] = put(31 - t) + (t > 3 ? one : 4) - 4;",
+        ),
+        // All dynamic shared memory begins at the same place.
+        (
+            "",
+            "extern __shared__ int a[]; extern __shared__ unsigned b[]; a[t] = x[i]; __syncthreads(); x[i] = (int)b[31 - t];",
+        ),
+        (
+            "template <typename T> __device__ T turned(T v) {
+                extern __shared__ __align__(16) unsigned char raw[];
+                T* s = reinterpret_cast<T*>(raw);
+                s[threadIdx.x] = v; __syncthreads(); T r = s[31 - threadIdx.x]; __syncthreads(); return r;
+            }",
+            "x[i] = (int)turned<double>(x[i]);",
+        ),
+        ("", "extern __shared__ float4 raw[]; int* s = (int*)raw; s[t] = x[i]; __syncthreads(); x[i] = s[31 - t];"),
+        (
+            "__device__ void fill(int* p, int n) { for (int i = threadIdx.x; i < n; i += blockDim.x) p[i] = 1; }",
+            "__shared__ int s[4][8]; fill((int*)s, 32); __syncthreads(); s[t / 8][t % 8] += x[i] - 1; __syncthreads();
+             int* flat = &s[0][0]; int* row = s[3 - t / 8]; x[i] = flat[31 - t] + row[7 - t % 8] - ((int*)s)[31 - t];",
+        ),
+    ];
+    let turned: Vec<i64> = (0..64).map(|i| i / 32 * 32 + 31 - i % 32).collect();
+    for (before, body) in cases {
+        let text = kernel(before, body);
+        assert_eq!(outcome(&text, 32), Ok(turned.clone()), "{text}");
+    }
+    let refused: &[(&str, &str, &str)] = &[
+        (
+            "",
+            "__shared__ int s[4][8]; ((int*)s)[t] = 1; __syncthreads(); x[i] = s[0][t];",
+            "index 8 is outside 's' of 8 elements",
+        ),
+        (
+            "__device__ double first() { extern __shared__ double d[]; return d[0]; }",
+            "extern __shared__ int s[]; s[0] = first();",
+            "a pointer to 'int' seen as one to 'double' is not supported",
+        ),
+        (
+            "",
+            "extern __shared__ char raw[]; double* d = (double*)raw; int* c = (int*)(raw + 8 * sizeof(double));",
+            "a pointer to 'signed char' seen as one to 'double' is not supported",
+        ),
+    ];
+    for (before, body, expected) in refused {
+        let found = outcome(&kernel(before, body), 32);
+        assert!(found.as_ref().is_err_and(|said| said.contains(expected)), "{body}: {found:?}");
+    }
+}
+
+/// Functions of a file beside those of CUDA of the same name, and what stands for a number.
+#[test]
+fn what_names_stand_for() {
+    let cases: &[(&str, &str, i64)] = &[
+        (
+            "__device__ float max(float a, float b, float c) { return fmaxf(a, fmaxf(b, c)); }",
+            "max(1.f, 5.f, 3.f) + max(2, 3)",
+            8,
+        ),
+        (
+            "__device__ float2 min(float2 a, float2 b) { return make_float2(7, min(a.y, b.y)); }",
+            "min(make_float2(1, 2), make_float2(3, 4)).x + min(make_float2(1, 2), make_float2(3, 1)).y * 10 + min(4, 5)",
+            21,
+        ),
+        // CUDA's own is no template, and so comes first; it takes the number that is one.
+        ("template <typename T> __device__ T max(T a, T b) { return a > b ? a : b; }", "max(1.0f, NAN)", 1),
+        (
+            "namespace own { template <typename T> __device__ T max(T a, T b) { return a > b ? a : 8; } }",
+            "own::max(1.0f, NAN)",
+            8,
+        ),
+        ("__device__ float max(float a, float b) { return 9; }", "max(1.0f, 2.0f) * 10 + max(1, 2)", 92),
+        ("__device__ float clamp(float x, float lo, float hi) { return 7; }", "clamp(5, 0, 1)", 7),
+        (
+            "__device__ float atomicMax(float* a, float v) { return *a + v; }
+             __device__ float used() { float f = 1; return atomicMax(&f, 2); }",
+            "atomicMax(&x[1], 0) * 100 + used()",
+            103,
+        ),
+        (
+            "__device__ float2 __shfl_xor_sync(unsigned m, float2 v, int by) {
+                return make_float2(__shfl_xor_sync(m, v.x, by), 3);
+            }",
+            "__shfl_xor_sync(0xffffffffu, make_float2(4, 5), 1).x + __shfl_xor_sync(0xffffffffu, 6, 1)",
+            10,
+        ),
+        (
+            "__device__ int f(__half x) { return 1; }\n__device__ int f(int x) { return 2; }",
+            "f(__float2half(1.0f)) * 10 + f((short)3)",
+            12,
+        ),
+        ("", "__LINE__", 2),
+        ("#define HERE \\\n __LINE__", "HERE", 3),
+        ("", "std::numeric_limits<int>::max() % 1000 + (cuda::std::numeric_limits<float>::lowest() < -3e38f)", 648),
+        (
+            "template <typename T> __device__ bool top(T x) { return x == std::numeric_limits<T>::max(); }",
+            "top<unsigned char>(255) + top<short>(255)",
+            1,
+        ),
+        (
+            "constexpr int half_of(int n) { return n / 2; }
+             template <int N> __device__ int sized() { int a[half_of(N)] = {}; return sizeof a; }",
+            "sized<6>()",
+            12,
+        ),
+        (
+            "__device__ float turn(float x) { float s, c; sincospif(x, &s, &c); return s * 10 + c; }",
+            "turn(0.5f) + turn(1.0f)",
+            9,
+        ),
+        (
+            "__device__ float turn(float x) { float s, c; __sincosf(x, &s, &c); return s + c; }",
+            "turn(0.0f) + __exp10f(2.0f)",
+            101,
+        ),
+    ];
+    for (before, value, expected) in cases {
+        let text = format!(
+            "{before}\n__global__ void k(int* x) {{ int v = {value}; if (blockIdx.x + threadIdx.x == 0) x[0] = v; }}"
+        );
+        assert_eq!(outcome(&text, 32).map(|x| x[0]), Ok(*expected), "{text}");
+    }
+}
+
 /// Files whose kernel `k` adds 1 to each number.
 #[test]
 fn host_code_is_skipped() {
@@ -168,4 +330,31 @@ fn host_code_is_skipped() {
         let expected: Vec<i64> = (1..=64).collect();
         assert_eq!(outcome(&text, 32), Ok(expected), "{text}");
     }
+}
+
+/// What the subset leaves out in one function does not keep others from being used, and is told where it is.
+#[test]
+fn a_refused_function_is_its_own_matter() {
+    let text = "__device__ float3 operator*(float3 a, float s) { return make_float3(a.x * s, 0, 0); }
+        __device__ int slow(int x) { auto f = [](int v) { return v; }; return f(x); }
+        __device__ int slow(float x) { return 1; }
+        __global__ void one(int* x) { asm(\"nop;\"); }
+        __global__ void k(int* x) { x[blockIdx.x * 32 + threadIdx.x] += 1; }
+        __global__ void two(int* x) { x[0] = slow(x[1]); }
+        __global__ void six(int* x) { x[0] = (make_float3(1, 2, 3) * 2.0f).x; }";
+    let module = Module::parse("k.cu", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let names: Vec<String> = module.kernels().into_iter().map(|kernel| kernel.name).collect();
+    assert_eq!(names, ["one", "k", "two", "six"]);
+    assert_eq!(outcome(text, 32), Ok((1..=64).collect()));
+    let told = [
+        ("one", "'asm' is not supported"),
+        ("two", "a lambda is not supported"),
+        ("six", "an operator of one's own is not supported"),
+    ];
+    for (name, expected) in told {
+        let found = outcome_of(text, name, 32);
+        assert!(found.as_ref().is_err_and(|said| said.contains(expected)), "{name}: {found:?}");
+    }
+    let wrong = text.replace("return 1;", "return 1");
+    assert!(Module::parse("k.cu", &wrong).is_err_and(|said| said.to_string().contains("expected ';'")));
 }

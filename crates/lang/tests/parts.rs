@@ -66,6 +66,14 @@ fn each_component_is_its_own() {
             3,
             &[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 8.0, 9.0, 1.0, 2.0, 3.0],
         ),
+        ("k(float* x) { float4* w = (float4*)x; if (blockIdx.x == 0) w[1].x = 5.f; else w[1].z = w[1].y + 1.f; }", 1, &[0.0, 0.0, 0.0, 0.0, 5.0, 0.0, 1.0]),
+        ("k(float3* v) { if (blockIdx.x == 0) *(float*)&v[threadIdx.x] = 4.f; atomicAdd((float*)&v[2], 1.f); }", 2, &[4.0, 0.0, 0.0, 4.0, 0.0, 0.0, 4.0]),
+        (
+            "k(int* x) { __shared__ Bin s; int t = threadIdx.x; s.hits[t] = t + 5; __syncthreads();
+             if (blockIdx.x == 0) x[t] = s.hits[2 - t]; }",
+            3,
+            &[7.0, 6.0, 5.0],
+        ),
         // Updates.
         (
             "k(Bin* b) { atomicAdd(&b[0].count, 1); atomicAdd(&b[0].sum, 0.5f); atomicMax(&b[0].hits[1], (int)threadIdx.x);

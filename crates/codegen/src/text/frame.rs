@@ -114,7 +114,10 @@ impl<'k> Printer<'k> {
         let own = |view: &View| *view == View::Shared(id);
         let loads = |expr: &Expr| matches!(expr, Expr::Load { view, width: 2.., .. } if own(view));
         let stores = |stmt: &Stmt| match stmt {
-            Stmt::Store { view, value, .. } => own(view) && code.ty(*value) != self.kernel.view(*view).ty,
+            Stmt::Store { view, at, value } => {
+                let viewed = self.kernel.view(*view);
+                own(view) && viewed.part(at).is_none() && code.ty(*value) != viewed.ty
+            }
             _ => false,
         };
         code.exprs.iter().any(loads) || code.any(&stores)

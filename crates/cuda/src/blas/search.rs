@@ -55,6 +55,7 @@ impl Plan {
         let request = Request { key: &key, candidates: &candidates, busy, waits: false };
         let mut timer = DeviceTimer::of_runs(device, RUNS);
         let found = tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
+        // Kept even where another moment would have told more: equal products must give equal bits.
         let at = candidates.iter().position(|candidate| *candidate == found.choice).unwrap_or(0);
         plan.algorithm = algorithms[at];
         Ok(plan)

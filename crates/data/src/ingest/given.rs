@@ -123,11 +123,11 @@ impl Terms {
                 return Err(wrong(format!("'{name}' is said twice")));
             }
             named.push(name);
-            if name == "launch" {
+            let given = open.params.iter().find(|(found, _)| found == name);
+            if name == "launch" && given.is_none() {
                 terms.launches = launches(text, rank).map_err(wrong)?;
                 continue;
             }
-            let given = open.params.iter().find(|(found, _)| found == name);
             let said = match given {
                 Some((_, Given::View(n))) => array(text, open.kernel.params[*n as usize].dims.len(), rank),
                 Some((_, Given::Value(n))) => {
@@ -162,10 +162,12 @@ impl Terms {
     }
 
     /// What integers in an array stay below.
-    pub fn bound(&self, name: &str, dims: &[u64]) -> u64 {
+    pub fn bound(&self, name: &str, dims: &[u64]) -> Result<u64, String> {
         match self.said(name) {
-            Some(Said::Array { below: Some(below), .. }) => below.of(dims).unwrap_or(0),
-            _ => dims[0],
+            Some(Said::Array { below: Some(below), .. }) => below
+                .of(dims)
+                .ok_or_else(|| format!("the bound of '{name}' is below 0 or too large with {} instances", by(dims))),
+            _ => Ok(dims[0]),
         }
     }
 
@@ -174,7 +176,7 @@ impl Terms {
         let Some(Said::Value(amounts)) = self.said(name) else { return Ok(None) };
         let made = amounts.iter().zip(scalars).map(|(amount, scalar)| match amount {
             Amount::Size(size) => {
-                let number = size.of(dims).and_then(|n| fitted(n as f64, *scalar));
+                let number = size.of(dims).and_then(|n| whole(n, *scalar));
                 number.ok_or_else(|| format!("'{name}' does not fit {} with {} instances", scalar.name(), by(dims)))
             }
             Amount::Number(number) => fitted(*number, *scalar)
@@ -280,10 +282,19 @@ fn launches(text: &str, rank: usize) -> Result<Vec<Vec<u64>>, String> {
 /// A number in a type that holds it.
 fn fitted(number: f64, scalar: Scalar) -> Option<Value> {
     if scalar.is_float() {
-        return Some(Value::from_f64(scalar, number));
+        return Some(Value::from_f64(scalar, number)).filter(|value| value.as_f64().is_finite());
     }
     let value = Value::int(scalar, number as i64);
     (value.as_f64() == number).then_some(value)
+}
+
+/// A whole number in a type that holds it.
+fn whole(number: u64, scalar: Scalar) -> Option<Value> {
+    if scalar.is_float() {
+        return fitted(number as f64, scalar);
+    }
+    let value = Value::int(scalar, i64::try_from(number).ok()?);
+    (value.as_i64() as u64 == number).then_some(value)
 }
 
 /// Instances along the first dimension of the usual launches: none, around warps and blocks, and a prime.

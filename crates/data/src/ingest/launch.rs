@@ -43,7 +43,7 @@ fn given(lowered: &Lowered, terms: &Terms, dims: &[u64], number: usize) -> Resul
     for (n, param) in kernel.params.iter().enumerate() {
         let span = kernel.span(&param.dims, &[]).ok_or("an array has a size that does not fit 64 bits")?;
         let scalars = param.ty.components(&kernel.structs);
-        let (mut random, bound) = (of(n), terms.bound(name(Given::View(n as u32)), dims));
+        let (mut random, bound) = (of(n), terms.bound(name(Given::View(n as u32)), dims)?);
         let cells = (0..span.elements).flat_map(|_| &scalars).map(|scalar| drawn(&mut random, *scalar, bound));
         arrays.push(cells.collect());
     }
@@ -100,9 +100,15 @@ pub(super) fn ran(lowered: &Lowered, given: &Contents, order: Order) -> Result<V
 
 /// What to do where an array is not as long as the launch.
 fn longer(lowered: &Lowered, view: &str) -> Option<String> {
-    let (array, _) = view.split_once(',').unwrap_or((view, ""));
-    let (name, given) = lowered.params.iter().find(|(name, _)| name == array)?;
-    let Given::View(n) = given else { return None };
+    let (array, what) = view.split_once(", ").unwrap_or((view, ""));
+    if what == "components" {
+        return None;
+    }
+    let own = |(_, given): &&(String, Given)| match given {
+        Given::View(n) => lowered.kernel.params[*n as usize].name == array,
+        Given::Value(_) => false,
+    };
+    let (name, Given::View(n)) = lowered.params.iter().find(own)? else { return None };
     let sizes = vec!["SIZE"; lowered.kernel.params[*n as usize].dims.len()].join(", ");
     Some(format!("; if it has another size, the kernel says so: # given: {name} = {sizes}"))
 }

@@ -201,6 +201,10 @@ pub struct Function {
     /// Of a specialisation, `template <> int f<int>()`, the arguments that it is for.
     pub special: Option<Vec<TemplateArg>>,
     pub is_kernel: bool,
+    /// Whether it stands in a namespace, where it hides functions of CUDA.
+    pub in_namespace: bool,
+    /// Whether it is `constexpr`.
+    pub constant: bool,
     /// Threads that `__launch_bounds__` names.
     pub bound: Option<Expr>,
     pub result: TypeName,
@@ -219,9 +223,20 @@ pub struct StructItem {
     pub fields: Vec<Declarator>,
 }
 
+/// A function with constructs that the subset leaves out: what is wrong with it is told where it is used.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// `None` for an operator.
+    pub name: Option<Symbol>,
+    pub is_kernel: bool,
+    pub span: Span,
+    pub errors: Vec<Diagnostic>,
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct File {
     pub functions: Vec<Function>,
+    pub refused: Vec<Refused>,
     pub structs: Vec<StructItem>,
     /// Constants, and arrays in device memory.
     pub globals: Vec<(Storage, Declarator)>,

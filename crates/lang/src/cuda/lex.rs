@@ -148,6 +148,21 @@ const WORDS: &[&str] = &[
     "noexcept",
 ];
 
+/// Words for signs.
+const SPELLED: &[(&str, &str)] = &[
+    ("and", "&&"),
+    ("or", "||"),
+    ("not", "!"),
+    ("xor", "^"),
+    ("bitand", "&"),
+    ("bitor", "|"),
+    ("compl", "~"),
+    ("not_eq", "!="),
+    ("and_eq", "&="),
+    ("or_eq", "|="),
+    ("xor_eq", "^="),
+];
+
 /// Signs, longest first.
 const SIGNS: &[&str] = &[
     "<<<", ">>>", "<<=", ">>=", "...", "->*", "::", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||",
@@ -229,7 +244,9 @@ pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Toke
                     continue;
                 }
                 let word = beginning_with(bytes[start]).iter().find(|word| **word == name);
-                word.map_or_else(|| Kind::Name(names.intern(name)), |word| Kind::Sign(word))
+                let word =
+                    word.copied().or_else(|| SPELLED.iter().find(|(word, _)| *word == name).map(|(_, sign)| *sign));
+                word.map_or_else(|| Kind::Name(names.intern(name)), Kind::Sign)
             }
             b'0'..=b'9' => number(text, &mut at, wrong),
             b'.' if bytes.get(at + 1).is_some_and(u8::is_ascii_digit) => number(text, &mut at, wrong),

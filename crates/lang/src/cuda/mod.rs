@@ -61,7 +61,10 @@ impl Module {
         let unnamed = names.intern("");
         let mut parser = parse::Parser::new(&source, &names, &tokens, unnamed);
         parser.items();
-        let (mut errors, file) = (parser.errors, parser.file);
+        let (mut errors, mut file) = (parser.errors, parser.file);
+        if !errors.is_empty() || file.functions.iter().all(|function| !function.is_kernel) {
+            errors.extend(file.refused.drain(..).flat_map(|refused| refused.errors));
+        }
         errors.extend(
             (wrong.into_iter())
                 .map(|(span, what, hint)| source.diagnostic(span, what, String::new(), hint.map(Into::into))),
@@ -89,6 +92,12 @@ impl Module {
             let names = if named.is_empty() { vec![name.to_owned()] } else { named };
             all.extend(names.into_iter().map(|name| Declared { name, line, is_template, bound }));
         }
+        for refused in self.file.refused.iter().filter(|refused| refused.is_kernel) {
+            let Some(name) = refused.name.map(|name| self.names.text(name).to_owned()) else { continue };
+            let line = self.source.line(refused.span.start);
+            all.push(Declared { name, line, is_template: false, bound: None });
+        }
+        all.sort_by_key(|kernel| kernel.line);
         all
     }
 
@@ -126,7 +135,12 @@ impl Module {
             Some((plain, args)) => (plain.trim(), Some(args.trim_end().trim_end_matches('>'))),
             None => (name.trim(), None),
         };
-        let found = (self.file.functions.iter()).find(|f| f.is_kernel && self.names.text(f.name) == plain);
+        let named = |name: lex::Symbol| self.names.text(name) == plain;
+        let refused = self.file.refused.iter().find(|one| one.is_kernel && one.name.is_some_and(named));
+        if let Some(refused) = refused {
+            return Err(Errors::new(&self.source, refused.errors.clone()));
+        }
+        let found = self.file.functions.iter().find(|f| f.is_kernel && named(f.name));
         let Some(function) = found else {
             let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
             let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };

@@ -3,6 +3,7 @@
 use foldhash::{HashMap, HashMapExt};
 
 use super::lex::{Kind, Names, Symbol, Token, Wrong};
+use bornite_ir::Scalar;
 
 /// Tokens of a file after all macros; more are refused, so that no macro fills the memory.
 pub const MAX_TOKENS: usize = 400_000;
@@ -21,6 +22,7 @@ struct Macro {
 }
 
 pub struct Preprocessor<'a> {
+    text: &'a str,
     names: &'a mut Names,
     macros: HashMap<Symbol, Macro>,
     wrong: &'a mut Vec<Wrong>,
@@ -40,10 +42,10 @@ struct Condition {
 
 /// The tokens that the parser sees.
 pub fn preprocess(text: &str, tokens: Vec<Token>, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Token> {
-    if tokens.iter().all(|token| token.kind != Kind::Sign("#")) {
+    if tokens.iter().all(|token| token.kind != Kind::Sign("#")) && !text.contains("__LINE__") {
         return tokens;
     }
-    let mut p = Preprocessor { names, macros: HashMap::new(), wrong, full: false, read: 0, calls: 0 };
+    let mut p = Preprocessor { text, names, macros: HashMap::new(), wrong, full: false, read: 0, calls: 0 };
     p.file(text, &tokens)
 }
 
@@ -175,6 +177,12 @@ impl Preprocessor<'_> {
                 out.push(token);
                 continue;
             };
+            if self.names.text(symbol) == "__LINE__" {
+                let before = self.text.get(..token.span.start as usize).unwrap_or_default();
+                let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count() as u64;
+                out.push(Token { kind: Kind::Int { value: line, scalar: Scalar::I32, hex: false }, ..token });
+                continue;
+            }
             let Some(found) = self.macros.get(&symbol).filter(|_| !active.contains(&symbol)) else {
                 out.push(token);
                 continue;
@@ -246,6 +254,16 @@ impl Preprocessor<'_> {
                 self.read += filled.len();
                 body = filled;
             }
+            // One that stands for the name of another takes the arguments behind it.
+            if body.last().is_some_and(|last| self.takes_arguments(last))
+                && tokens.get(at).is_some_and(|next| next.kind == Kind::Sign("("))
+                && let Some((_, after)) = arguments(&tokens[at..])
+            {
+                self.calls += 1;
+                self.expand(&tokens[at..at + after], active, &mut body);
+                self.calls -= 1;
+                at += after;
+            }
             // What a macro stands for is shown where it is used.
             body.iter_mut().for_each(|t| (t.span, t.first) = (token.span, false));
             active.push(symbol);
@@ -255,6 +273,11 @@ impl Preprocessor<'_> {
                 return;
             }
         }
+    }
+
+    fn takes_arguments(&self, token: &Token) -> bool {
+        let Kind::Name(symbol) = token.kind else { return false };
+        self.macros.get(&symbol).is_some_and(|found| found.params.is_some())
     }
 
     /// Whether the condition of an `#if` holds; names that nobody defined are 0.

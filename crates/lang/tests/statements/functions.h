@@ -257,3 +257,82 @@ __device__ int typed_arguments(int* x, int n) {
     sum += typed<unsigned, 4000000000u>() + typed<int>() + typed<signed char, -100>() + moded<THIRD>();
     return sum + flagged<true>() + flagged<false>() * 100 + last(s, x[3]);
 }
+__device__ int ranked(int x) { return 1; }
+__device__ int ranked(double x) { return 2; }
+__device__ int whole(float x) { return 1; }
+__device__ int whole(int x) { return 2; }
+__device__ int signs(unsigned x) { return 1; }
+__device__ int signs(int x) { return 2; }
+template <typename T> __device__ int shaped(T* x) { return 1; }
+template <typename T> __device__ int shaped(T x) { return 2; }
+template <typename T> __device__ int alike(T a, T b) { return 1; }
+__device__ int alike(float a, int b) { return 2; }
+template <typename T> __device__ int leading(const T* p) { return (int)p[0] * 2; }
+__device__ int leading(const int* p) { return p[0] * 5; }
+__device__ int pointed(int* p) { return 1; }
+__device__ int pointed(const int* p) { return 2; }
+__device__ int held(int& x) { return 1; }
+__device__ int held(const int& x) { return 2; }
+__device__ int several(int a, float b) { return 1; }
+__device__ int several(float a, float b) { return 2; }
+__device__ int several(int a, int b, int c = 4) { return c; }
+__device__ int overloads(int* x, int n) {
+    short s = (short)x[0];
+    unsigned char c = (unsigned char)x[1];
+    bool b = x[2] > 0;
+    float f = x[3] * 0.5f;
+    int local[2] = {x[5], x[6]};
+    const int* fixed = x;
+    int sum = ranked(f) + 3 * ranked(s) + 9 * ranked('a') + 27 * ranked(2.5);
+    sum = sum * 5 + whole(s) + 3 * whole(c) + 9 * whole(b) + 27 * whole(f) + 81 * whole(x[4]);
+    sum = sum * 5 + signs(s) + 3 * signs(c) + 9 * signs(7u) + 27 * signs(x[0]);
+    sum = sum * 5 + shaped(x) + 3 * shaped(f) + 9 * shaped(local) + 27 * shaped(&x[1]);
+    sum = sum * 5 + alike(f, 3) + 3 * alike(f, f) + 9 * alike(3, 4) + 27 * alike<int>(f, 4);
+    sum = sum * 5 + leading(local) + leading(x) + leading(fixed) + leading(&f);
+    sum = sum * 5 + pointed(x) + 3 * pointed(fixed) + 9 * pointed(local) + 27 * pointed(fixed + 1);
+    sum = sum * 5 + held(x[7]) + 3 * held(5) + 9 * held(sum) + several(1, 2.0f) + 3 * several(f, f) + 9 * several(1, 2);
+    return sum + several(1, 2, x[4]);
+}
+__device__ int puns(int* x, int n) {
+    float f = (float)x[0];
+    int i = x[1] & 0xffff;
+    float many[2] = {1.5f, 2.5f};
+    int sum = reinterpret_cast<int&>(f) + (int)((unsigned&)f >> 3) + (int)static_cast<const float&>(i) + (int)(const float&)i;
+    (float&)i = 1.5f;
+    reinterpret_cast<int&>(many[x[2] & 1]) ^= 1 << 22;
+    *(int*)&many[x[4] & 1] += 1 << 20;
+    reinterpret_cast<unsigned&>(x[3]) /= 3u;
+    return sum + i + (int)(many[0] * 8 + many[1] * 64) + x[3];
+}
+__device__ int taken(const int*& p) { int v = *p; p++; return v; }
+__device__ void advanced(int*& p, int by) { p += by; }
+template <typename T> __device__ void exchanged(T& a, T& b) { T t = a; a = b; b = t; }
+__device__ int moved_pointers(int* x, int n) {
+    const int* p = x;
+    int sum = taken(p);
+    sum = sum * 3 + taken(p);
+    int* q = x + 1;
+    int* r = x;
+    advanced(q, 2 + (x[0] & 1));
+    *q += 100;
+    exchanged(q, r);
+    *q -= 7;
+    *r += 1;
+    exchanged(x[6], x[7]);
+    sum = sum * 3 + taken(p);
+    return sum + (int)(p - x) * 1000;
+}
+#define JOINED(a, b) ((a) * 10 + (b))
+#define RENAMED JOINED
+template <class A, class B> __device__ A added(A a, B b) { return a + b; }
+template <bool B> __device__ int selected(int a, int b) { return B ? a : b; }
+template <int A> __device__ int thrice(int x) { return selected<A == 3>(x, A) * (A) + selected<(A > 3)>(1, 2) - A; }
+constexpr int rounded(int a, int b) { return (a + b - 1) / b; }
+__device__ int lone(int x) { switch (x & 3) case 1: case 2: return 7; return 1; }
+__device__ int spellings(int* x, int n) {
+    int y = 0, all[rounded(9, 4)] = {1, 2, 3};
+    int sum = x[0] > 3 ? y = 4, y + x[1] : 5;
+    if (x[0] > 10 and not (x[1] == 3) or x[2] < 0) sum += 100;
+    sum = sum * 3 + RENAMED(x[3], RENAMED(y, 4)) + (int)sizeof y + lone(x[4]);
+    return sum * 3 + thrice<3>(x[5]) + thrice<4>(x[6]) + added(1, x[7]) + (x[5] xor 5) + all[rounded(9, 4) - 1];
+}

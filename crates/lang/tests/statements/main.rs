@@ -8,7 +8,7 @@ use bornite_lang::Request;
 use bornite_lang::cuda::Module;
 
 const FUNCTIONS: &str = include_str!("functions.h");
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 24] = [
     "falls_through",
     "continues",
     "nested_returns",
@@ -29,6 +29,10 @@ const NAMES: [&str; 20] = [
     "callees",
     "specials",
     "typed_arguments",
+    "overloads",
+    "puns",
+    "moved_pointers",
+    "spellings",
 ];
 const CALLS: usize = 30;
 

@@ -9,7 +9,7 @@ use super::{Done, Lower};
 use crate::Span;
 use crate::cuda::ast::{Binary, Expr, ExprKind, TemplateArg};
 use crate::cuda::lex::Symbol;
-use crate::cuda::types::{builtin_type, common, promoted};
+use crate::cuda::types::{CType, builtin_type, common, promoted};
 use crate::lower::{Node, Tree};
 
 /// So many arguments, in words.
@@ -70,17 +70,18 @@ impl<'m> Lower<'m> {
             "malloc" | "free" | "memcpy" | "memset" => {
                 return self.refuse(span, format!("'{name}' in a kernel"), "pass memory to the kernel, copy in a loop");
             }
-            "sincosf" | "sincos" => return self.sincos(name, args, span),
+            "numeric_limits" => return self.limit(templates, args, span),
+            "sincosf" | "sincos" | "__sincosf" | "sincospif" => return self.sincos(name, args, span),
             "nanf" | "nan" => {
                 self.count(name, args, 1, span)?;
                 let scalar = if name == "nanf" { Scalar::F32 } else { Scalar::F64 };
                 return Ok(Operand::Tree(Tree::constant(Value::from_f64(scalar, f64::NAN))));
             }
             "remainderf" | "remainder" | "remquof" | "remquo" | "nextafter" | "ldexp" | "scalbn" | "sinpi"
-            | "cospi" | "norm3d" | "norm4d" | "normf" | "norm" | "frexpf" | "frexp" | "modff" | "modf" | "ilogbf"
-            | "ilogb" | "logbf" | "logb" | "lgammaf" | "lgamma" | "tgammaf" | "tgamma" | "j0f" | "j1f" | "y0f"
-            | "y1f" | "rhypotf" | "rhypot" | "rcbrtf" | "rcbrt" | "erfinvf" | "erfinv" | "erfcinvf" | "normcdff"
-            | "normcdfinvf" | "__dp4a" | "__vadd2" | "__vadd4" => {
+            | "sincospi" | "cospi" | "norm3d" | "norm4d" | "normf" | "norm" | "frexpf" | "frexp" | "modff" | "modf"
+            | "ilogbf" | "ilogb" | "logbf" | "logb" | "lgammaf" | "lgamma" | "tgammaf" | "tgamma" | "j0f" | "j1f"
+            | "y0f" | "y1f" | "rhypotf" | "rhypot" | "rcbrtf" | "rcbrt" | "erfinvf" | "erfinv" | "erfcinvf"
+            | "normcdff" | "normcdfinvf" | "__dp4a" | "__vadd2" | "__vadd4" => {
                 return self.refuse(span, format!("'{name}'"), "write it as a '__device__' function in this file");
             }
             _ => {}
@@ -226,7 +227,7 @@ impl<'m> Lower<'m> {
                     }
                 })
             }
-            "__saturatef" | "__frcp_rn" | "__drcp_rn" | "exp10f" | "exp10" => {
+            "__saturatef" | "__frcp_rn" | "__drcp_rn" | "exp10f" | "__exp10f" | "exp10" => {
                 let scalar = if matches!(name, "__drcp_rn" | "exp10") && first != Scalar::F32 {
                     Scalar::F64
                 } else {
@@ -264,18 +265,64 @@ impl<'m> Lower<'m> {
 
     pub(super) fn sincos(&mut self, name: &str, args: &'m [Expr], span: Span) -> Done<Operand> {
         self.count(name, args, 3, span)?;
-        let scalar = if name == "sincosf" { Scalar::F32 } else { Scalar::F64 };
+        let scalar = if name == "sincos" { Scalar::F64 } else { Scalar::F32 };
         let x = self.rvalue(&args[0])?;
         let x = self.widened(x, scalar);
         let x = self.settle(x);
         for (arg, op) in args[1..].iter().zip([Op::Sin, Op::Cos]) {
             let pointer = self.operand(arg)?;
             let place = self.pointee(pointer, arg.span)?;
-            let value = self.convert(Tree::op(op, vec![x.clone()]), place.ty, arg.span)?;
+            let value = match name {
+                "sincospif" => self.of_turns(x.clone(), op == Op::Cos),
+                _ => Tree::op(op, vec![x.clone()]),
+            };
+            let value = self.convert(value, place.ty, arg.span)?;
             let value = self.settle(value);
             self.write(&place, value, arg.span)?;
         }
         Ok(Operand::Void)
+    }
+
+    /// `numeric_limits<T>::max()` and its like.
+    fn limit(&mut self, templates: &'m [TemplateArg], args: &'m [Expr], span: Span) -> Done<Operand> {
+        let ([TemplateArg::Type(ty)], [Expr { kind: ExprKind::Name(member), .. }]) = (templates, args) else {
+            return self.refuse(span, "this limit", "write 'numeric_limits<float>::max()'");
+        };
+        let scalar = match self.c_type(ty)? {
+            CType::Value(ty) => ty.as_scalar(),
+            _ => None,
+        };
+        let of_float = |least: f64, most: f64, small: f64, member: &str| {
+            Some(match member {
+                "max" => most,
+                "lowest" => -most,
+                "min" => least,
+                "epsilon" => small,
+                "infinity" => f64::INFINITY,
+                "quiet_NaN" => f64::NAN,
+                _ => return None,
+            })
+        };
+        let member = self.text(*member);
+        let value = match scalar {
+            Some(scalar @ Scalar::F32) => {
+                of_float(f32::MIN_POSITIVE.into(), f32::MAX.into(), f32::EPSILON.into(), member)
+                    .map(|value| Value::from_f64(scalar, value))
+            }
+            Some(scalar @ Scalar::F64) => {
+                of_float(f64::MIN_POSITIVE, f64::MAX, f64::EPSILON, member).map(|value| Value::from_f64(scalar, value))
+            }
+            Some(scalar) if scalar.is_int() => match member {
+                "max" => Some(Value::int(scalar, scalar.int_range().1 as i64)),
+                "min" | "lowest" => Some(Value::int(scalar, scalar.int_range().0 as i64)),
+                _ => None,
+            },
+            _ => None,
+        };
+        match value {
+            Some(value) => Ok(Operand::Tree(Tree::constant(value))),
+            None => self.refuse(span, format!("the limit '{member}' of this type"), "write the number"),
+        }
     }
 
     /// `printf` of a line.

@@ -2,12 +2,13 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{FunctionId, Type};
+use bornite_ir::{FunctionId, Scalar, Type, Value};
 
+use super::overload::is_offered;
 use super::place::Operand;
 use super::{Binding, Bound, Code, Done, Failed, Lower, builtin, names, scan};
 use crate::Span;
-use crate::cuda::ast::{Base, Expr, ExprKind, Function, Stmt, StmtKind, TemplateArg};
+use crate::cuda::ast::{Expr, ExprKind, Function, Stmt, StmtKind, TemplateArg};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 use crate::lower::Tree;
@@ -24,6 +25,7 @@ impl<'m> Lower<'m> {
         span: Span,
     ) -> Done<Operand> {
         let m = self.m;
+        self.told_refused(Some(callee))?;
         let takes = |function: &Function| {
             let rest = function.params.get(args.len()..);
             function.name == callee && rest.is_some_and(|rest| rest.iter().all(|param| param.init.is_some()))
@@ -32,8 +34,16 @@ impl<'m> Lower<'m> {
         // A specialisation is found by way of its template, if that is defined.
         let general: Vec<usize> = all.iter().copied().filter(|n| m.file.functions[*n].special.is_none()).collect();
         let all = if general.is_empty() { all } else { general };
+        // Only templates are meant where arguments of one are written.
+        let is_template =
+            |n: &usize| !m.file.functions[*n].templates.is_empty() || m.file.functions[*n].special.is_some();
+        let all: Vec<usize> = match all.iter().any(is_template) && !templates.is_empty() {
+            true => all.into_iter().filter(is_template).collect(),
+            false => all,
+        };
+        let offered = is_offered(self.text(callee)) && !self.request.printed;
         let Some(&first) = all.first() else {
-            if let Some(other) = m.file.functions.iter().find(|function| function.name == callee) {
+            if let Some(other) = m.file.functions.iter().find(|function| function.name == callee && !offered) {
                 let (name, wanted, found) = (self.text(callee), other.params.len(), args.len());
                 let what = format!("'{name}' takes {}, {} given", builtin::arguments(wanted), builtin::given(found));
                 return self.fail(span, what, "", "");
@@ -43,6 +53,7 @@ impl<'m> Lower<'m> {
         if m.file.functions[first].is_kernel {
             return self.refuse(span, "a call of a kernel", "make it a '__device__' function");
         }
+        let (mark, locals) = (self.w.b.mark(), self.locals);
         let mut operands = vec![];
         for (n, arg) in args.iter().enumerate() {
             let reference = all.iter().any(|f| m.file.functions[*f].params[n].ty.reference);
@@ -55,11 +66,16 @@ impl<'m> Lower<'m> {
                 other => other,
             });
         }
-        let mut chosen = match all.len() {
-            1 => first,
-            _ => match self.written_special(&all, templates)? {
-                Some(special) => special,
-                None => self.overload(&all, &operands),
+        let mut chosen = match self.written_special(&all, templates)? {
+            Some(special) => special,
+            None if all.len() == 1 && !offered => first,
+            None => match self.overload(&all, templates, &operands, callee, span)? {
+                Some(own) => own,
+                None => {
+                    self.w.rollback(&mark);
+                    self.locals = locals;
+                    return self.builtin(callee, templates, args, span);
+                }
             },
         };
         let function = &m.file.functions[chosen];
@@ -77,7 +93,11 @@ impl<'m> Lower<'m> {
         {
             (chosen, own) = (special, vec![]);
         }
-        if self.m.values[chosen] {
+        let pointers = own.iter().any(|bound| matches!(bound, Bound::Type(CType::Pointer(_))));
+        if self.m.values[chosen] && !pointers {
+            if let Some(known) = self.evaluated(chosen, &own, &operands) {
+                return Ok(Operand::Tree(known));
+            }
             let id = self.instance(chosen, &own, span)?;
             let types = self.signature(chosen, &own)?;
             let mut trees = vec![];
@@ -88,6 +108,48 @@ impl<'m> Lower<'m> {
             return Ok(Operand::Tree(Tree::of(crate::lower::Node::Call(id, trees), types.1)));
         }
         self.write_out(chosen, &own, operands, &args, span)
+    }
+
+    /// Tells what is wrong with a function that was refused; without a name, with an operator.
+    pub(super) fn told_refused(&mut self, name: Option<Symbol>) -> Done {
+        let m = self.m;
+        let Some(refused) = m.file.refused.iter().find(|refused| refused.name == name) else { return Ok(()) };
+        for error in &refused.errors {
+            if self.errors.len() < super::MAX_ERRORS && self.errors.iter().all(|other| other.span != error.span) {
+                self.errors.push(error.clone());
+            }
+        }
+        Err(Failed)
+    }
+
+    /// The value of a `constexpr` function that is one expression, of constants.
+    fn evaluated(&mut self, n: usize, bound: &[Bound], operands: &[Operand]) -> Option<Tree> {
+        let function = &self.m.file.functions[n];
+        let [Stmt { kind: StmtKind::Return(Some(value)), .. }] = &function.body[..] else { return None };
+        if !function.constant || self.request.printed || self.making.len() > MAX_CALLS {
+            return None;
+        }
+        let known = |operand: &Operand| match operand {
+            Operand::Tree(tree) => self.w.fold(tree),
+            _ => None,
+        };
+        let values: Vec<Value> = operands.iter().map(known).collect::<Option<_>>()?;
+        let (types, result) = self.quietly(|lower| lower.signature(n, bound))?;
+        let scalars: Vec<Scalar> = types.iter().map(|ty| ty.as_scalar()).collect::<Option<_>>()?;
+        let (mark, locals) = (self.w.b.mark(), self.locals);
+        self.making.push((n, bound.to_vec()));
+        let tree = self.in_file(&function.templates, bound, |lower| {
+            for ((param, value), scalar) in function.params.iter().zip(values).zip(scalars) {
+                let value = lower.widened(Tree::constant(value), scalar);
+                lower.bind(param.name, Binding::Value(value));
+            }
+            lower.quietly(|lower| lower.initial(value, result))
+        });
+        self.making.pop();
+        let known = tree.and_then(|tree| self.w.fold(&tree));
+        self.w.rollback(&mark);
+        self.locals = locals;
+        known.map(Tree::constant)
     }
 
     /// The specialisation that a call's template arguments name, where only specialisations are defined.
@@ -133,47 +195,6 @@ impl<'m> Lower<'m> {
             CType::Value(ty) => self.initial(arg, ty),
             _ => self.refuse(arg.span, "a list in braces here", ""),
         }
-    }
-
-    /// The function whose parameters fit best.
-    fn overload(&mut self, all: &[usize], operands: &[Operand]) -> usize {
-        let score = |lower: &mut Self, n: usize| {
-            let params = &lower.m.file.functions[n].params;
-            let mut score = 0;
-            for (param, operand) in params.iter().zip(operands) {
-                let found = match operand {
-                    Operand::Tree(tree) => CType::Value(tree.ty),
-                    Operand::Place(place) => CType::Value(place.ty),
-                    Operand::Pointer(pointer) => CType::Pointer(pointer.to()),
-                    _ => CType::Void,
-                };
-                let generic = lower.m.file.functions[n].templates.iter().any(|t| param.ty.base == Base::Named(t.name));
-                if generic {
-                    score += 1;
-                    continue;
-                }
-                // A type of template parameters, which are not known yet, is no mistake.
-                let errors = lower.errors.len();
-                match lower.in_file(&[], &[], |lower| lower.c_type(&param.ty)) {
-                    Ok(ty) => {
-                        score += match (ty, found) {
-                            (a, b) if a == b => 3,
-                            (CType::Value(a), CType::Value(b))
-                                if a.as_scalar().is_some() == b.as_scalar().is_some() =>
-                            {
-                                1
-                            }
-                            _ => -100,
-                        }
-                    }
-                    Err(_) => lower.errors.truncate(errors),
-                }
-            }
-            score
-        };
-        let scores: Vec<i32> = all.iter().map(|n| score(self, *n)).collect();
-        let best = scores.iter().max().copied().unwrap_or(0);
-        scores.iter().position(|score| *score == best).map_or(all[0], |n| all[n])
     }
 
     /// Parameter types and result of an instance of a function of values.

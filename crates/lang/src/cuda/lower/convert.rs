@@ -35,6 +35,7 @@ impl<'m> Lower<'m> {
     /// An operator on two numbers, with the conversions of C++.
     pub(super) fn binary(&mut self, op: Binary, a: Tree, b: Tree, span: Span) -> Done<Tree> {
         let (Some(left), Some(right)) = (a.scalar(), b.scalar()) else {
+            self.told_refused(None)?;
             let (a, b) = (self.type_name(a.ty), self.type_name(b.ty));
             let what = format!("no such operator on '{a}' and '{b}'");
             return self.fail(
@@ -111,11 +112,13 @@ impl<'m> Lower<'m> {
         match (to, operand) {
             // The components of one element, which is named: `((float*)&v[i])[k]`.
             (CType::Pointer(Type::Scalar(to)), Operand::Pointer(pointer))
-                if pointer.width == 1
+                if !ty.reference
+                    && pointer.width == 1
                     && pointer.offset.is_some()
                     && pointer.ty.as_scalar().is_none()
                     && pointer.ty.element() == Some(to)
-                    && let Some(name) = element_of(inner) =>
+                    && let ExprKind::Unary(Unary::Address, element) = &inner.kind
+                    && let Some(name) = array_of(element) =>
             {
                 match self.element(pointer)? {
                     Operand::Place(place) => {
@@ -125,18 +128,54 @@ impl<'m> Lower<'m> {
                     _ => Err(Failed),
                 }
             }
-            (CType::Pointer(to), Operand::Pointer(pointer)) => self.seen_as(pointer, to, span),
-            (CType::Pointer(Type::Scalar(to)), Operand::Address(mut place))
-                if place.ty.as_scalar().is_some_and(|from| same_width(from, to)) =>
-            {
-                place.path.push(Step::Bits(to));
-                Ok(Operand::Address(Place { ty: to.into(), ..place }))
+            (CType::Pointer(to), operand) if !ty.reference => {
+                let constant = ty.constant;
+                Ok(match self.cast_pointer(operand, to, span)? {
+                    Operand::Pointer(pointer) => Operand::Pointer(Pointer { constant, ..pointer }),
+                    other => other,
+                })
             }
+            (CType::Value(to), operand) if ty.reference => self.cast_reference(operand, to, span),
             (CType::Value(to), operand) => {
                 let tree = self.value_of(operand, inner.span)?;
                 Ok(Operand::Tree(self.explicit(tree, to, span)?))
             }
             _ => self.refuse(span, "a cast to or from a pointer", ""),
+        }
+    }
+
+    fn cast_pointer(&mut self, operand: Operand, to: Type, span: Span) -> Done<Operand> {
+        match (to, operand) {
+            (to, Operand::Pointer(pointer)) => self.seen_as(pointer, to, span),
+            (to, Operand::Address(place)) if place.ty == to => Ok(Operand::Address(place)),
+            (Type::Scalar(to), Operand::Address(mut place))
+                if place.ty.as_scalar().is_some_and(|from| same_width(from, to)) =>
+            {
+                place.path.push(Step::Bits(to));
+                Ok(Operand::Address(Place { ty: to.into(), ..place }))
+            }
+            _ => self.refuse(span, "a cast to or from a pointer", ""),
+        }
+    }
+
+    /// A reference of another type is the same bits: `reinterpret_cast<int&>(x)` is `*(int*)&x`.
+    fn cast_reference(&mut self, operand: Operand, to: Type, span: Span) -> Done<Operand> {
+        match operand {
+            Operand::Tree(tree) => match (tree.scalar(), to.as_scalar()) {
+                _ if tree.ty == to => Ok(Operand::Tree(tree)),
+                (Some(from), Some(to)) if same_width(from, to) => Ok(Operand::Tree(tree.seen_as(to))),
+                _ => {
+                    let (from, to) = (self.type_name(tree.ty), self.type_name(to));
+                    self.refuse(span, format!("a '{from}' seen as a '{to}'"), "see it as a number of its width")
+                }
+            },
+            Operand::Place(place) if place.ty == to => Ok(Operand::Place(place)),
+            Operand::Place(_) => {
+                let pointer = self.address(operand, span)?;
+                let seen = self.cast_pointer(pointer, to, span)?;
+                Ok(Operand::Place(self.pointee(seen, span)?))
+            }
+            _ => self.refuse(span, "a reference to something that is no variable or element", ""),
         }
     }
 
@@ -150,6 +189,10 @@ impl<'m> Lower<'m> {
 
     /// A pointer to scalars seen as one to vectors of them, or back, or to scalars of the same width.
     pub(super) fn seen_as(&mut self, pointer: Pointer, to: Type, span: Span) -> Done<Operand> {
+        if pointer.prefix.len() + 1 < pointer.rank && pointer.dims.is_none() {
+            return self.refuse(span, "a cast of an array of several dimensions here", "cast it where it is declared");
+        }
+        let pointer = Pointer { sizes: [].into(), ..pointer };
         let scalar = pointer.ty.element();
         match (pointer.ty, to) {
             (from, to) if from == to => Ok(Operand::Pointer(Pointer { seen: None, ..pointer })),
@@ -177,14 +220,10 @@ impl<'m> Lower<'m> {
     }
 }
 
-/// The array that an element is of, where that is written out: `&v[i]`.
-fn element_of(expr: &Expr) -> Option<Symbol> {
-    match &expr.kind {
-        ExprKind::Unary(Unary::Address, inner) => element_of(inner),
-        ExprKind::Index(array, _) => element_of(array),
-        ExprKind::Name(name) => Some(*name),
-        _ => None,
-    }
+/// The array that an element is of, where that is written out: `v[i]`.
+fn array_of(element: &Expr) -> Option<Symbol> {
+    let ExprKind::Index(array, _) = &element.kind else { return None };
+    if let ExprKind::Name(name) = array.kind { Some(name) } else { array_of(array) }
 }
 
 /// Numbers of one width: their bits can be seen as each other.

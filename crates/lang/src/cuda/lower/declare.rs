@@ -6,7 +6,7 @@ use bornite_ir::{Algebra, MAX_COMPONENTS, Stmt as IrStmt, Type, Value};
 
 use super::fill::MAX_ELEMENTS;
 use super::place::{Operand, Place, Pointer, Root, Slots, Table};
-use super::{Binding, Code, Done, Lower};
+use super::{Binding, Done, Lower};
 use crate::Span;
 use crate::cuda::ast::{Base, Declarator, ExprKind, Stmt, StmtKind, Storage};
 use crate::cuda::types::CType;
@@ -61,6 +61,10 @@ impl<'m> Lower<'m> {
                     let what = format!("a pointer to '{found}' for one to '{wanted}'");
                     return self.fail(d.span, what, format!("expected '{wanted}*'"), "cast it");
                 }
+                let pointer = match to {
+                    Some(_) => pointer.declared(d.ty.constant),
+                    None => pointer,
+                };
                 if self.assigned.contains(&d.name) {
                     return Ok(self.moving(self.text(d.name), pointer));
                 }
@@ -210,51 +214,6 @@ impl<'m> Lower<'m> {
         };
         let place = Place { root: Root::Local(local, array), path: vec![], ty: array };
         Ok(Binding::Array(Slots { place, name: d.name, sizes: sizes.into() }))
-    }
-
-    fn declared_shared(&mut self, storage: Storage, d: &'m Declarator) -> Done<Binding> {
-        if let Some((_, binding)) = self.shared.iter().find(|(span, _)| *span == d.span) {
-            return Ok(binding.clone());
-        }
-        if self.code != Code::Kernel {
-            return self.refuse(d.span, "shared memory in this function", "");
-        }
-        // What our printer places large arrays in; they are declared after it.
-        if self.text(d.name) == "bn_shared" {
-            return Ok(Binding::Poison);
-        }
-        let CType::Value(ty) = self.c_type(&d.ty)? else {
-            return self.refuse(d.span, "a shared pointer", "declare a shared array");
-        };
-        if d.init.is_some() {
-            return self.refuse(
-                d.span,
-                "an initial value of shared memory",
-                "write it by a thread, then '__syncthreads()'",
-            );
-        }
-        let name = crate::cuda::lower::names::given(self.text(d.name), self.request.printed, |_| false);
-        let name = self.shared_name(&name);
-        let (sizes, single) = match &d.sizes[..] {
-            [None] if storage.external => {
-                let bytes = ty.bytes(self.w.b.structs()) as u64;
-                if self.request.shared_bytes < bytes {
-                    let what = format!("the size of '{}' is not given", self.text(d.name));
-                    let hint = "say at launch how many bytes of dynamic shared memory a block has";
-                    return self.fail(d.span, what, "dynamic shared memory", hint);
-                }
-                (vec![self.request.shared_bytes / bytes], false)
-            }
-            [] => (vec![1], true),
-            _ => (self.sizes(d, MAX_ELEMENTS)?, false),
-        };
-        if sizes.len() > 4 {
-            return self.refuse(d.span, "an array of more than four dimensions", "");
-        }
-        let id = self.w.b.shared_array(name, ty, &sizes);
-        let binding = Binding::Pointer(Pointer::whole(id.into(), ty, sizes.len(), single, &sizes));
-        self.shared.push((d.span, binding.clone()));
-        Ok(binding)
     }
 
     /// `T v9 = v8; v9.y = v7;`, as our printer writes a whole with one part replaced.

@@ -156,6 +156,9 @@ impl<'m> Lower<'m> {
             }
             text => {
                 self.told(name, span)?;
+                if self.m.file.functions.iter().any(|function| function.name == name) {
+                    return self.refuse(span, format!("function '{text}' as a value"), "call it by its name");
+                }
                 let what = format!("'{text}' is not declared");
                 let hint = self.similar(text).map_or_else(String::new, |other| format!("there is '{other}'"));
                 self.fail(span, what, "unknown name", hint)
@@ -174,21 +177,8 @@ impl<'m> Lower<'m> {
     pub(super) fn unary(&mut self, op: Unary, inner: &'m Expr, span: Span) -> Done<Operand> {
         match op {
             Unary::Address => {
-                return match self.operand(inner)? {
-                    Operand::Place(Place { root: Root::Element { view, mut at, width, element }, path, .. })
-                        if matches!(path[..], [] | [Step::Bits(_)]) =>
-                    {
-                        let rank = at.len();
-                        let last = at.pop().map(|id| Tree::done(id, self.index));
-                        let seen =
-                            path.first().and_then(|step| if let Step::Bits(to) = step { Some(*to) } else { None });
-                        let pointer = Pointer::whole(view, element, rank, false, &[]);
-                        Ok(Operand::Pointer(Pointer { prefix: at, offset: last, rank, width, seen, ..pointer }))
-                    }
-                    Operand::Place(place) => Ok(Operand::Address(place)),
-                    pointer @ Operand::Pointer(_) => Ok(pointer),
-                    _ => self.fail(span, "this has no address", "not a variable or element", ""),
-                };
+                let operand = self.operand(inner)?;
+                return self.address(operand, span);
             }
             Unary::Deref => {
                 let pointer = self.operand(inner)?;
@@ -202,6 +192,7 @@ impl<'m> Lower<'m> {
         }
         let tree = self.rvalue(inner)?;
         let Some(scalar) = tree.scalar() else {
+            self.told_refused(None)?;
             let what = format!("no such operator on '{}'", self.type_name(tree.ty));
             return self.fail(span, what, "expected a number", "write it by components");
         };
@@ -214,6 +205,25 @@ impl<'m> Lower<'m> {
             _ if scalar.is_float() => return self.fail(span, "'~' is for integers", "a float", ""),
             _ => Tree::op(Op::Not, vec![self.widened(tree, promoted(scalar))]),
         }))
+    }
+
+    /// What `&` gives.
+    pub(super) fn address(&mut self, operand: Operand, span: Span) -> Done<Operand> {
+        match operand {
+            Operand::Place(Place { root: Root::Element { view, mut at, width, element }, path, .. })
+                if matches!(path[..], [] | [Step::Bits(_)]) =>
+            {
+                let rank = at.len();
+                let last = at.pop().map(|id| Tree::done(id, self.index));
+                let seen = path.first().and_then(|step| if let Step::Bits(to) = step { Some(*to) } else { None });
+                let constant = self.read_only.iter().any(|(found, _)| *found == view);
+                let pointer = Pointer { constant, ..Pointer::whole(view, element, rank, false, &[]) };
+                Ok(Operand::Pointer(Pointer { prefix: at, offset: last, rank, width, seen, ..pointer }))
+            }
+            Operand::Place(place) => Ok(Operand::Address(place)),
+            pointer @ Operand::Pointer(_) => Ok(pointer),
+            _ => self.fail(span, "this has no address", "not a variable or element", ""),
+        }
     }
 
     pub(super) fn binary_expr(&mut self, op: Binary, a: &'m Expr, b: &'m Expr, span: Span) -> Done<Operand> {
@@ -235,9 +245,17 @@ impl<'m> Lower<'m> {
                 _ => self.refuse(span, "'nullptr' here", "compare a pointer with it"),
             };
         }
+        if let (Operand::Array(..) | Operand::Table(..) | Operand::Address(_), Binary::Add | Binary::Sub) = (&left, op)
+        {
+            let what = "a sum of a number and a pointer to a variable or into an array of a thread's own";
+            return self.refuse(span, what, "index the array: 'a[i + j]'");
+        }
         let left = self.value_of(left, a.span)?;
         let right = self.operand(b)?;
         if let (Operand::Pointer(pointer), Binary::Add) = (&right, op) {
+            if pointer.has_rows() {
+                return self.refuse(span, "a sum of an array of several dimensions and a number", "index it");
+            }
             let by = self.index(left, a.span)?;
             return Ok(Operand::Pointer(self.moved(pointer.clone(), by)));
         }
@@ -260,6 +278,9 @@ impl<'m> Lower<'m> {
 
     pub(super) fn pointer_sum(&mut self, op: Binary, pointer: Pointer, b: &'m Expr, span: Span) -> Done<Operand> {
         let right = self.operand(b)?;
+        if pointer.has_rows() && matches!(op, Binary::Add | Binary::Sub) {
+            return self.refuse(span, "a sum of an array of several dimensions and a number", "index it");
+        }
         let zero = matches!(b.kind, ExprKind::Number { value, .. } if value == Value::int(Scalar::I32, 0));
         if matches!(op, Binary::Eq | Binary::Ne) && (zero || matches!(right, Operand::Null)) {
             return Ok(never_null(op));

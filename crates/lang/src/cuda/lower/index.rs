@@ -49,8 +49,8 @@ impl<'m> Lower<'m> {
                 if let [size, rest @ ..] = &pointer.sizes[..] {
                     let of =
                         |given: &Given| matches!(given, Given::View(n) if View::Param(ParamId(*n)) == pointer.view);
-                    let name = self.params.iter().find(|(_, given)| of(given));
-                    let name = name.map(|(name, _)| name.clone()).unwrap_or_default();
+                    let name = self.params.iter().find(|(_, given)| of(given)).map(|(name, _)| name.as_str());
+                    let name = name.or(self.shared_text(pointer.view)).unwrap_or_default().to_owned();
                     let at = self.inside(at, *size, &name, index.span)?;
                     let row: u64 = rest.iter().product();
                     let rest: Rc<[u64]> = rest.into();
@@ -98,7 +98,17 @@ impl<'m> Lower<'m> {
                 let slot = self.flat(&at, &table.sizes);
                 Ok(Operand::Tree(self.looked_up(&table, slot, span)?))
             }
-            Operand::Place(_) | Operand::Tree(_) | Operand::Void | Operand::Null | Operand::Address(_) => {
+            Operand::Address(place) => {
+                let at = self.rvalue(index)?;
+                match self.w.fold(&at) {
+                    Some(at) if at.bits() == 0 => Ok(Operand::Place(place)),
+                    _ => {
+                        let what = "an element beside the variable that a pointer points to";
+                        self.refuse(span, what, "index the array itself")
+                    }
+                }
+            }
+            Operand::Place(_) | Operand::Tree(_) | Operand::Void | Operand::Null => {
                 self.fail(span, "only arrays and pointers have elements", "not an array", "")
             }
         }

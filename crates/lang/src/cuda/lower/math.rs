@@ -219,7 +219,7 @@ impl<'m> Lower<'m> {
     }
 
     /// The sine or cosine of a number of half turns: what is left of them is exact, so whole ones give 0 or 1.
-    fn of_turns(&mut self, x: Tree, cosine: bool) -> Tree {
+    pub(super) fn of_turns(&mut self, x: Tree, cosine: bool) -> Tree {
         let number = |value: f64| float(Scalar::F64, value);
         let x = self.settle(x.cast(Scalar::F64));
         let turns = op(Op::Rint, [op(Op::Mul, [x.clone(), number(0.5)])]);

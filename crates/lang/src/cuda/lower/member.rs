@@ -18,6 +18,13 @@ impl<'m> Lower<'m> {
                 _ => Err(Failed),
             },
             Operand::Address(place) => Ok(place),
+            // An array is a pointer to its first entry.
+            Operand::Array(Slots { place, sizes, .. }, at) if at.is_empty() && sizes.len() == 1 => {
+                let scalar = place.ty.element().unwrap_or(Scalar::I32);
+                let mut path = place.path;
+                path.push(Step::Part(0));
+                Ok(Place { root: place.root, path, ty: scalar.into() })
+            }
             _ => self.fail(span, "this is not a pointer", "expected a pointer", ""),
         }
     }

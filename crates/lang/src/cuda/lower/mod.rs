@@ -9,8 +9,8 @@
 //! | pointers, elements, fields, local arrays | `place.rs`, `index.rs`, `fill.rs` |
 //! | operators and conversions | `expr.rs`, `convert.rs`, `choose.rs`, `assign.rs`, `make.rs`, `member.rs` |
 //! | functions of CUDA and of our printer | `rows.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `atomic.rs`, `printed.rs` |
-//! | functions of the file, templates | `call.rs`, `write_out.rs`, `template.rs` |
-//! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs` |
+//! | functions of the file, templates | `call.rs`, `overload.rs`, `write_out.rs`, `template.rs` |
+//! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs` |
 //! | what is looked up in syntax before it is lowered | `scan.rs` |
 
 mod assign;
@@ -30,11 +30,13 @@ mod make;
 mod math;
 mod member;
 mod names;
+mod overload;
 mod parts;
 mod place;
 mod printed;
 mod rows;
 mod scan;
+mod shared;
 mod stmt;
 mod template;
 mod warp;
@@ -161,8 +163,9 @@ pub(super) struct Lower<'m> {
     making_structs: Vec<usize>,
     /// A plain read that an update by compare-and-swap begins with, by its span.
     guess: Option<Span>,
-    /// Shared arrays by where they are declared.
-    shared: Vec<(Span, Binding)>,
+    shared: Vec<shared::SharedArray<'m>>,
+    /// Dynamic shared memory, if it is in use.
+    dynamic: Option<Pointer>,
     shared_names: Vec<String>,
     /// Arrays of the file in use.
     globals: Vec<(Symbol, Binding)>,
@@ -217,6 +220,7 @@ impl<'m> Lower<'m> {
             making_structs: vec![],
             guess: None,
             shared: vec![],
+            dynamic: None,
             shared_names: vec![],
             globals: vec![],
             views: 0,
@@ -309,6 +313,14 @@ impl<'m> Lower<'m> {
     /// A construct that the subset leaves out.
     fn refuse<T>(&mut self, span: Span, construct: impl std::fmt::Display, hint: &str) -> Done<T> {
         self.fail(span, format!("{construct} is not supported"), "not in the subset", hint)
+    }
+
+    /// What may fail without being a mistake.
+    fn quietly<T>(&mut self, make: impl FnOnce(&mut Self) -> Done<T>) -> Option<T> {
+        let errors = self.errors.len();
+        let made = make(self).ok();
+        self.errors.truncate(errors);
+        made
     }
 
     /// What follows is written for that part of the source.

@@ -43,6 +43,9 @@ impl<'m> Lower<'m> {
     }
 
     fn declared_global(&mut self, d: &'m Declarator, storage: Storage, span: Span) -> Done<Binding> {
+        if storage.shared {
+            return self.declared_shared(storage, d);
+        }
         let CType::Value(ty) = self.c_type(&d.ty)? else {
             return self.refuse(d.span, "a pointer outside functions", "pass it to the kernel");
         };
@@ -96,7 +99,8 @@ impl<'m> Lower<'m> {
         }
         self.params.push((name, Given::View(self.views)));
         self.views += 1;
-        Ok(Binding::Pointer(Pointer::whole(view.into(), ty, sizes.len().max(1), sizes.is_empty(), &sizes)))
+        let pointer = Pointer::whole(view.into(), ty, sizes.len().max(1), sizes.is_empty(), &sizes);
+        Ok(Binding::Pointer(Pointer { constant, ..pointer }))
     }
 
     /// The value of an integer that must be known.
@@ -322,7 +326,7 @@ impl<'m> Lower<'m> {
                     self.params.push((source.to_owned(), Given::View(self.views)));
                     self.views += 1;
                     let plain = dims.len() == 1 && dims[0].stride == Extent::Const(1);
-                    let pointer = Pointer::whole(view.into(), ty, 1, false, &[]);
+                    let pointer = Pointer::whole(view.into(), ty, 1, false, &[]).declared(param.ty.constant);
                     Binding::Pointer(if plain { pointer } else { Pointer { dims: Some(dims.into()), ..pointer } })
                 }
                 CType::Value(ty) => {

@@ -97,20 +97,35 @@ impl<'m> Lower<'m> {
             let value = self.w.emit(&value);
             self.w.stmt(Stmt::Store { view, at, value });
         }
-        if !wide {
-            self.parted.push(view);
-        }
+        self.parted.push(view);
         Ok(())
     }
 
-    /// Writes each entry of an array in a struct that an index may mean, where it means that one.
+    /// Writes the entry of an array in a struct that an index means.
     pub(super) fn write_chosen(&mut self, place: &Place, value: Tree, span: Span) -> Done {
+        let value = Tree::done(self.w.emit(&value), value.ty);
+        self.for_each_choice(place, &mut |lower, chosen| lower.write(chosen, value.clone(), span))
+    }
+
+    /// Reads the entry of an array in a struct that an index means.
+    pub(super) fn read_chosen(&mut self, place: &Place, span: Span) -> Done<Tree> {
+        let zeros = self.zeros(place.ty);
+        let local = self.new_local("chosen", place.ty, &zeros);
+        self.for_each_choice(place, &mut |lower, chosen| {
+            let value = lower.read(chosen, span)?;
+            lower.assign(local, &value);
+            Ok(())
+        })?;
+        Ok(Tree::done(self.w.b.read(local), place.ty))
+    }
+
+    /// Does something with each entry that an index may mean, where it means that one.
+    fn for_each_choice(&mut self, place: &Place, each: &mut dyn FnMut(&mut Self, &Place) -> Done) -> Done {
         let found = place.path.iter().enumerate().find_map(|(n, step)| match step {
             Step::Slot(index, array) => Some((n, index.clone(), *array)),
             _ => None,
         });
-        let Some((n, index, array)) = found else { return self.write(place, value, span) };
-        let value = Tree::done(self.w.emit(&value), value.ty);
+        let Some((n, index, array)) = found else { return each(self, place) };
         let index = Tree::done(self.w.emit(&index), self.index);
         for slot in 0..array.count(&[]) {
             let here = Tree::op(Op::Eq, vec![index.clone(), Tree::int(self.index, slot as i64)]);
@@ -118,7 +133,7 @@ impl<'m> Lower<'m> {
             let mut chosen = place.clone();
             chosen.path[n] = Step::Part(slot as u32);
             self.w.b.open_block();
-            let done = self.write(&chosen, value.clone(), span);
+            let done = each(self, &chosen);
             let then = self.w.b.close_block();
             self.w.stmt(Stmt::If { condition, then, otherwise: vec![] });
             done?;

@@ -30,6 +30,8 @@ pub struct Pointer {
     pub single: bool,
     /// Sizes of an array of several dimensions that is one row in memory.
     pub sizes: Rc<[u64]>,
+    /// Whether the source calls what it points to const.
+    pub constant: bool,
 }
 
 impl Pointer {
@@ -47,7 +49,19 @@ impl Pointer {
             dims: None,
             single,
             sizes: if flat && sizes.len() > 1 { sizes.into() } else { [].into() },
+            constant: false,
         }
+    }
+
+    /// The same pointer as a declaration calls it: a row is one to its first element.
+    pub fn declared(self, constant: bool) -> Pointer {
+        let sizes = if self.sizes.len() == 1 { [].into() } else { self.sizes };
+        Pointer { sizes, constant, ..self }
+    }
+
+    /// Whether it is an array of several dimensions, not an element of it.
+    pub fn has_rows(&self) -> bool {
+        self.prefix.len() + 1 < self.rank || self.sizes.len() > 1
     }
 
     /// What it is a pointer to, by its type.
@@ -153,14 +167,17 @@ impl<'m> Lower<'m> {
                 Tree::done(id, *ty)
             }
             Root::Element { view, at, width, element } => {
-                let part = if place.path.is_empty() { None } else { self.part_at(*element, &place.path) };
-                if let Some(part) = part.filter(|_| *width == 1 && element.as_scalar().is_none()) {
-                    if self.request.printed || self.parts.contains(view) {
-                        let tree = self.read_part(*view, at, false, &part, span)?;
-                        let seen = place.path.iter().rev().find_map(Step::bits);
-                        return Ok(seen.map_or(tree.clone(), |to| tree.seen_as(to)));
+                if !place.path.is_empty() && element.as_scalar().is_none() {
+                    let alone = self.request.printed && *width == 1 || self.parts.contains(view);
+                    match self.part_at(*element, &place.path).filter(|_| alone) {
+                        Some(part) => {
+                            let tree = self.read_part(*view, at, *width > 1, &part, span)?;
+                            let seen = place.path.iter().rev().find_map(Step::bits);
+                            return Ok(seen.map_or(tree.clone(), |to| tree.seen_as(to)));
+                        }
+                        None if alone => return self.read_chosen(place, span),
+                        None => self.read_whole.push(*view),
                     }
-                    self.read_whole.push(*view);
                 }
                 self.at(span);
                 let Some(at) = Args::new(at) else {
@@ -287,6 +304,7 @@ impl<'m> Lower<'m> {
             }
             Step::Bits(_) => Ok(value.seen_as(whole.ty.element().unwrap_or(Scalar::I32))),
             Step::Slot(index, array) => {
+                let value = if rest.is_empty() { value } else { value.seen_as(array.element().unwrap_or(Scalar::I32)) };
                 let count = array.count(&[]) as i64;
                 if let Some(at) = self.known_slot(index, count, span)? {
                     return Ok(insert(at as u32, value));

@@ -195,6 +195,8 @@ pub fn is_math(name: &str) -> bool {
                 | "__frcp_rn"
                 | "__drcp_rn"
                 | "exp10f"
+                | "__exp10f"
+                | "numeric_limits"
                 | "exp10"
                 | "clamp"
         )

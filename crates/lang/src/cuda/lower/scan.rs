@@ -83,6 +83,7 @@ fn root(expr: &Expr) -> Option<Symbol> {
     match &expr.kind {
         ExprKind::Name(name) => Some(*name),
         ExprKind::Member(inner, _) => root(inner),
+        ExprKind::Cast(ty, inner) if ty.reference => root(inner),
         ExprKind::Index(inner, _) if matches!(inner.kind, ExprKind::Member(..) | ExprKind::Index(..)) => root(inner),
         _ => None,
     }
@@ -103,7 +104,8 @@ pub fn assigned_in(m: &Module, stmts: &[Stmt]) -> HashSet<Symbol> {
         ExprKind::Call { callee, args, .. } => {
             for called in m.file.functions.iter().filter(|function| function.name == *callee) {
                 for (param, arg) in called.params.iter().zip(args) {
-                    if param.ty.reference && !param.ty.constant {
+                    // What `const int*& p` calls const is not the pointer.
+                    if param.ty.reference && (!param.ty.constant || param.ty.pointers > 0) {
                         all.extend(root(arg));
                     }
                 }
@@ -131,12 +133,15 @@ pub fn value_functions(names: &Names, file: &File) -> Vec<bool> {
             ExprKind::Name(name) => {
                 let memory = |(storage, found): &(Storage, Declarator)| {
                     let fixed = storage.constant && found.init.is_some();
-                    found.name == *name && !fixed && (storage.device || storage.memory_constant)
+                    found.name == *name && !fixed && (storage.device || storage.memory_constant || storage.shared)
                 };
                 let place = matches!(names.text(*name), "threadIdx" | "blockIdx" | "blockDim" | "gridDim");
                 pure &= !place && !file.globals.iter().any(memory);
             }
-            ExprKind::Call { callee, .. } if file.functions.iter().all(|f| f.name != *callee) => {
+            // One that calls its own name calls the function of CUDA that it stands beside.
+            ExprKind::Call { callee, .. }
+                if *callee == function.name || file.functions.iter().all(|f| f.name != *callee) =>
+            {
                 pure &= is_math(names.text(*callee)) || names.text(*callee) == "assert";
             }
             ExprKind::Unary(Unary::Address | Unary::Deref, _) | ExprKind::Arrow(..) => pure = false,
@@ -242,7 +247,10 @@ impl Lower<'_> {
                 Some(Binding::Pointer(pointer)) => !pointer.single,
                 Some(Binding::Place(_)) => false,
                 Some(_) => true,
-                None => !self.m.file.globals.iter().any(|(storage, found)| found.name == *name && storage.device),
+                None => {
+                    let memory = |storage: &Storage| storage.device || storage.shared;
+                    !self.m.file.globals.iter().any(|(storage, found)| found.name == *name && memory(storage))
+                }
             },
             ExprKind::Unary(Unary::Minus | Unary::Plus | Unary::Not | Unary::Complement, a) => self.is_plain(a),
             ExprKind::Binary(Binary::Div | Binary::Rem, a, b) => {

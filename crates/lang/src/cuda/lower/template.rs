@@ -5,7 +5,7 @@ use bornite_ir::{Scalar, Type, Value};
 use super::place::Operand;
 use super::{Bound, Done, Lower};
 use crate::Span;
-use crate::cuda::ast::{Base, Expr, Function, TemplateArg, TemplateParam, TypeName};
+use crate::cuda::ast::{Base, Declarator, Expr, Function, TemplateArg, TemplateParam};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 
@@ -107,28 +107,30 @@ impl<'m> Lower<'m> {
         }
         let mut given = self.template_args(&function.templates, args, function.name, span)?;
         for (param, given) in function.templates.iter().zip(&mut given).filter(|(_, given)| given.is_none()) {
-            let told = |(p, operand): (&crate::cuda::ast::Declarator, &Operand)| self.deduced(param, &p.ty, operand);
+            let told = |(p, operand): (&Declarator, &Operand)| self.deduced(param, p, operand);
             *given = function.params.iter().zip(operands).find_map(told);
         }
         self.with_defaults(&function.templates, &given, span)
     }
 
     /// What an argument tells of a template parameter.
-    fn deduced(&self, param: &TemplateParam, ty: &TypeName, operand: &Operand) -> Option<Bound> {
+    pub(super) fn deduced(&self, param: &TemplateParam, of: &Declarator, operand: &Operand) -> Option<Bound> {
         let (found, pointers) = match operand {
             Operand::Tree(tree) => (tree.ty, 0),
             Operand::Place(place) => (place.ty, 0),
             Operand::Pointer(pointer) => (pointer.to(), 1),
             Operand::Address(place) => (place.ty, 1),
             Operand::Array(slots, _) => (Type::Scalar(slots.place.ty.element()?), 1),
+            Operand::Table(table, _) => (Type::Scalar(table.values.first()?.scalar()), 1),
             _ => return None,
         };
-        let array = matches!(operand, Operand::Array(..)) && ty.pointers == 0;
-        if ty.pointers != pointers && !array {
-            return None;
-        }
-        match &ty.base {
-            Base::Named(name) if *name == param.name && param.is_type() => Some(Bound::Type(CType::Value(found))),
+        let wanted = of.ty.pointers + !of.sizes.is_empty() as u8;
+        match &of.ty.base {
+            Base::Named(name) if *name == param.name && param.is_type() => match (wanted, pointers) {
+                (0, 1) => Some(Bound::Type(CType::Pointer(found))),
+                _ => (wanted == pointers).then_some(Bound::Type(CType::Value(found))),
+            },
+            _ if wanted != pointers => None,
             // Pair<T> from Pair<float>.
             Base::Template(name, args) => {
                 let (item, bound, _) = self.structs.iter().find(|(_, _, ty)| *ty == found)?;

@@ -8,7 +8,7 @@ use super::call::MAX_CALLS;
 use super::place::{Operand, Pointer};
 use super::{Binding, Bound, Code, Context, Done, Failed, Inline, Leave, Lower, scan};
 use crate::Span;
-use crate::cuda::ast::{Declarator, Expr, Function, Stmt, StmtKind};
+use crate::cuda::ast::{Declarator, Expr, ExprKind, Function, Stmt, StmtKind};
 use crate::cuda::types::CType;
 use crate::lower::Tree;
 
@@ -52,7 +52,7 @@ impl<'m> Lower<'m> {
         value
     }
 
-    fn write_out_types(&mut self, function: &'m Function) -> Done<(Vec<CType>, CType)> {
+    pub(super) fn write_out_types(&mut self, function: &'m Function) -> Done<(Vec<CType>, CType)> {
         let mut types = vec![];
         for param in &function.params {
             let ty = self.c_type(&param.ty)?;
@@ -90,8 +90,14 @@ impl<'m> Lower<'m> {
                 Ok(if assigned { self.changing(text, value) } else { value })
             }
             (CType::Pointer(to), Operand::Pointer(pointer)) if pointer.to() == to => {
+                if param.ty.reference && assigned {
+                    return self.same_pointer(arg);
+                }
                 let offset = pointer.offset.clone().map(|offset| self.settle(offset));
-                let pointer = Pointer { offset, ..pointer };
+                // A parameter that is a pointer by its template's argument is const as that is.
+                let constant =
+                    if param.ty.pointers == 0 && param.sizes.is_empty() { pointer.constant } else { param.ty.constant };
+                let pointer = Pointer { offset, ..pointer }.declared(constant);
                 Ok(if assigned { self.moving(text, pointer) } else { Binding::Pointer(pointer) })
             }
             (CType::Pointer(to), Operand::Address(place)) if place.ty == to => Ok(Binding::Address(place)),
@@ -107,6 +113,17 @@ impl<'m> Lower<'m> {
                 self.fail(arg.span, what, "expected a pointer to its type", "")
             }
         }
+    }
+
+    /// A pointer that a function changes by reference: the caller's own.
+    fn same_pointer(&mut self, arg: &'m Expr) -> Done<Binding> {
+        if let ExprKind::Name(name) = arg.kind
+            && let Some(binding @ Binding::Moving(..)) = self.lookup(name)
+        {
+            return Ok(binding);
+        }
+        let what = "a reference to a pointer that is no variable of the caller";
+        self.refuse(arg.span, what, "pass a variable: 'int* p = x; f(p);'")
     }
 
     /// The body of a function that is written out, and its value.

@@ -92,6 +92,10 @@ impl Parser<'_> {
             }
             loop {
                 fields.push(self.declarator(&base, "a field")?);
+                if self.is(":") {
+                    let span = self.span();
+                    return self.refuse(span, "a bit field", "use shifts and masks");
+                }
                 if !self.take(",") {
                     break;
                 }

@@ -3,8 +3,9 @@
 use bornite_ir::Value;
 
 use super::{Parsed, Parser};
-use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
-use crate::cuda::lex::Kind;
+use crate::Span;
+use crate::cuda::ast::{Base, Binary, Expr, ExprKind, Unary};
+use crate::cuda::lex::{Kind, Symbol};
 
 /// How tightly a sign binds its operands, and what it is.
 fn binary(sign: &str) -> Option<(u8, Binary)> {
@@ -73,12 +74,12 @@ impl Parser<'_> {
         })
     }
 
-    fn choice(&mut self) -> Parsed<Expr> {
+    pub(super) fn choice(&mut self) -> Parsed<Expr> {
         let condition = self.operators(0)?;
         if !self.take("?") {
             return Ok(condition);
         }
-        let yes = self.assignment()?;
+        let yes = self.nested(|p| p.expr())?;
         self.expect(":", "between the two values of '?'")?;
         let no = self.assignment()?;
         let (span, below) = (condition.span.to(no.span), condition.depth.max(yes.depth).max(no.depth));
@@ -89,8 +90,8 @@ impl Parser<'_> {
     pub(super) fn operators(&mut self, least: u8) -> Parsed<Expr> {
         let mut left = self.unary()?;
         while let Kind::Sign(sign) = self.kind() {
-            // `>>` may end the arguments of two templates.
-            let ends = self.in_angles && sign == ">>";
+            // `>` ends the arguments of a template, `>>` those of two.
+            let ends = self.in_angles && matches!(sign, ">" | ">>" | ">>>");
             let Some((level, op)) = binary(sign).filter(|(level, _)| *level > least && !ends) else {
                 if sign == "<<<" {
                     let span = self.span();
@@ -124,7 +125,9 @@ impl Parser<'_> {
             }
             "(" if self.cast_ahead() => {
                 self.advance();
-                let ty = self.type_name()?;
+                let mut ty = self.type_name()?;
+                // A const reference to a number of another type refers to a converted copy.
+                ty.reference &= !(ty.constant && matches!(ty.base, Base::Scalar(_)));
                 self.expect(")", "after the type of a cast")?;
                 let value = self.nested(|p| p.unary())?;
                 let (span, below) = (start.to(value.span), value.depth);
@@ -160,6 +163,11 @@ impl Parser<'_> {
     fn size(&mut self) -> Parsed<Expr> {
         let start = self.span();
         self.advance();
+        if !self.is("(") {
+            let value = self.nested(|p| p.unary())?;
+            let (span, below) = (start.to(value.span), value.depth);
+            return self.expr_of(ExprKind::SizeOfValue(Box::new(value)), span, below);
+        }
         self.expect("(", "after 'sizeof'")?;
         let (kind, below) = if self.at_type() {
             (ExprKind::SizeOf(self.type_name()?), 0)
@@ -197,7 +205,9 @@ impl Parser<'_> {
             let kind = match sign {
                 "[" => {
                     self.advance();
+                    let angles = std::mem::replace(&mut self.in_angles, false);
                     let index = self.expr()?;
+                    self.in_angles = angles;
                     self.expect("]", "after an index")?;
                     let span = start.to(self.last_span());
                     let deepest = below.max(index.depth);
@@ -264,10 +274,11 @@ impl Parser<'_> {
                 self.expect(")", "after an expression in parentheses")?;
                 Ok(Expr { span: span.to(self.last_span()), ..inner })
             }
-            Kind::Sign("static_cast" | "reinterpret_cast" | "const_cast") => {
+            Kind::Sign(word @ ("static_cast" | "reinterpret_cast" | "const_cast")) => {
                 self.advance();
                 self.expect("<", "before the type of a cast")?;
-                let ty = self.type_name()?;
+                let mut ty = self.type_name()?;
+                ty.reference &= word != "static_cast";
                 self.expect(">", "after the type of a cast")?;
                 self.expect("(", "before what is cast")?;
                 let value = self.nested(|p| p.expr())?;
@@ -282,6 +293,9 @@ impl Parser<'_> {
             Kind::Sign("nullptr") => {
                 self.advance();
                 self.expr_of(ExprKind::Null, span, 0)
+            }
+            Kind::Sign(".") => {
+                self.refuse(span, "a value of a field by its name", "write the values in the order of the fields")
             }
             Kind::Sign("[") => self.refuse(span, "a lambda", "write a '__device__' function"),
             Kind::Sign(word @ ("new" | "delete")) => {
@@ -321,14 +335,20 @@ impl Parser<'_> {
         let start = self.span();
         (0..self.scopes()).for_each(|_| self.advance());
         let (name, _) = self.name("a variable or function")?;
+        let text = self.names.text(name);
+        if text == "numeric_limits" && self.is("<") {
+            return self.limit(name, start);
+        }
         if self.is("::") {
             let what = format!("a name in a namespace or class ('{}::')", self.names.text(name));
             return self.refuse(start, &what, "use its plain name, or what CUDA itself offers");
         }
         if self.is("<") && !self.templates.contains(&name) {
             self.told(name, start)?;
+            if text.starts_with("tex") || text.starts_with("surf") {
+                return self.refuse(start, &format!("'{text}' of a texture or surface"), "pass an array");
+            }
         }
-        let text = self.names.text(name);
         let mut templates = vec![];
         if self.is("<") && (self.templates.contains(&name) || text == "bn_load") {
             templates = self.template_args()?;
@@ -341,5 +361,17 @@ impl Parser<'_> {
         let below = args.iter().map(|arg| arg.depth).max().unwrap_or(0);
         let span = start.to(self.last_span());
         self.expr_of(ExprKind::Call { callee: name, templates, args }, span, below)
+    }
+
+    /// `numeric_limits<T>::max()`: a call of it, whose argument is the member's name.
+    fn limit(&mut self, name: Symbol, start: Span) -> Parsed<Expr> {
+        let templates = self.template_args()?;
+        self.expect("::", "after 'numeric_limits<…>'")?;
+        let (member, span) = self.name("a limit")?;
+        self.expect("(", "after a limit")?;
+        self.expect(")", "after a limit")?;
+        let args = vec![Expr { kind: ExprKind::Name(member), span, depth: 1 }];
+        let span = start.to(self.last_span());
+        self.expr_of(ExprKind::Call { callee: name, templates, args }, span, 1)
     }
 }

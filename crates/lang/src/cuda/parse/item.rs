@@ -1,8 +1,8 @@
 //! Items of a file: kernels, device functions, constants. Host code is skipped; what it declares and a kernel cannot use is
 //! remembered with the reason.
 
-use super::{Parsed, Parser};
-use crate::cuda::ast::{Base, Function, Storage, TemplateParam, TypeName};
+use super::{NOT_IN_SUBSET, Parsed, Parser};
+use crate::cuda::ast::{Base, Function, Refused, Storage, TemplateParam, TypeName};
 use crate::cuda::lex::{Kind, Symbol, Token};
 
 impl Parser<'_> {
@@ -31,15 +31,20 @@ impl Parser<'_> {
             // Recovery depends on the item's own end, whatever its inside did.
             let (end, nesting) = (self.item_end(), self.nesting);
             self.shadowed.clear();
+            for name in self.local_types.drain(..) {
+                self.types.remove(&name);
+            }
             let skipped = self.is_host(end);
+            self.names_function_type(end);
             if !skipped {
                 let (before, name) = (self.errors.len(), self.declared_name(end));
-                let of_device = self.is_of_device(end);
+                let (of_device, start) = (self.is_of_device(end), self.at);
                 if self.item().is_err() {
                     self.nesting = nesting;
                 }
-                if !of_device {
-                    self.forgive(before, name);
+                match of_device {
+                    true => self.set_aside(before, name, start, end),
+                    false => self.forgive(before, name),
                 }
             }
             if skipped || self.at < end {
@@ -95,6 +100,44 @@ impl Parser<'_> {
         if let (Some(name), Some(first)) = (name, first) {
             self.types.remove(&name);
             self.file.unusable.push((name, first));
+        }
+    }
+
+    /// A function that only has what the subset leaves out does not keep others from being used.
+    fn set_aside(&mut self, before: usize, name: Option<Symbol>, start: usize, end: usize) {
+        let (item, before) = (&self.tokens[start..end], before.min(self.errors.len()));
+        let head = || item.iter().take_while(|token| token.kind != Kind::Sign("{"));
+        let has = |word: &'static str| head().any(|token| token.kind == Kind::Sign(word));
+        // A specialisation is one of the function's cases, not one of its own.
+        let special =
+            matches!(item, [_, two @ ..] if two.iter().take(2).map(|t| t.kind).eq([Kind::Sign("<"), Kind::Sign(">")]));
+        let named =
+            |two: &[Token]| two[1].kind == Kind::Sign("(") && name.is_some_and(|name| two[0].kind == Kind::Name(name));
+        let is_operator = has("operator");
+        let is_function = is_operator || item.windows(2).any(named);
+        let is_whole = !special && item.last().is_some_and(|last| last.kind == Kind::Sign("}"));
+        let found = &self.errors[before..];
+        if found.is_empty() || !is_function || !is_whole || found.iter().any(|error| error.label != NOT_IN_SUBSET) {
+            return;
+        }
+        let (is_kernel, span) = (has("__global__"), self.tokens[start].span);
+        let errors = self.errors.drain(before..).collect();
+        self.file.refused.push(Refused { name: name.filter(|_| !is_operator), is_kernel, span, errors });
+    }
+
+    /// Notes an alias of a type of functions, which is told where a kernel uses it.
+    fn names_function_type(&mut self, end: usize) {
+        let all = &self.tokens[self.at..end];
+        let pointer = all.iter().position(|token| token.kind == Kind::Sign("*"));
+        let name = match (self.kind(), self.ahead(1), pointer.map(|at| self.ahead(at + 1))) {
+            (Kind::Sign("typedef"), _, Some(Kind::Name(name))) => name,
+            (Kind::Sign("using"), Kind::Name(name), Some(_)) => name,
+            _ => return,
+        };
+        if all.windows(2).any(|two| two[0].kind == Kind::Sign("(") && two[1].kind == Kind::Sign("*")) {
+            let (what, label) = ("a pointer to a function is not supported", NOT_IN_SUBSET);
+            let why = self.source.diagnostic(self.span(), what.into(), label.into(), None);
+            self.file.unusable.push((name, why));
         }
     }
 
@@ -350,7 +393,20 @@ impl Parser<'_> {
         if self.errors.len() > errors {
             return Ok(());
         }
-        let function = Function { name, span, templates, special, is_kernel, bound, result: ty, params, body };
+        let (in_namespace, constant) = (self.open > 0, storage.constant);
+        let function = Function {
+            name,
+            span,
+            templates,
+            special,
+            is_kernel,
+            in_namespace,
+            constant,
+            bound,
+            result: ty,
+            params,
+            body,
+        };
         self.once(&function)?;
         self.file.functions.push(function);
         Ok(())
@@ -381,7 +437,10 @@ impl Parser<'_> {
 
     /// Refuses a function that is there already. Kernels are called by their names alone.
     fn once(&mut self, new: &Function) -> Parsed<()> {
-        let written = |ty: &TypeName| (ty.base.clone(), ty.pointers, ty.reference);
+        let written = |ty: &TypeName| {
+            let constant = ty.constant && (ty.pointers > 0 || ty.reference);
+            (ty.base.clone(), ty.pointers, ty.reference, constant)
+        };
         let alike = |old: &Function| {
             old.params.len() == new.params.len()
                 && old.templates.len() == new.templates.len()

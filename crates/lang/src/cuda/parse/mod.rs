@@ -25,6 +25,9 @@ const MAX_DEPTH: u16 = 200;
 /// Mistakes after which the rest of a file is not read.
 const MAX_ERRORS: usize = 20;
 
+/// What is said below a construct that the subset leaves out.
+const NOT_IN_SUBSET: &str = "not in the subset";
+
 /// What is wrong is in the parser already.
 pub struct Failed;
 
@@ -40,6 +43,8 @@ pub struct Parser<'a> {
     placed_shared: bool,
     /// Names of types: structs, aliases, template parameters.
     types: HashSet<Symbol>,
+    /// Those of them that the item being read alone knows.
+    local_types: Vec<Symbol>,
     /// Names of types that the item being read calls variables by: `half`.
     shadowed: HashSet<Symbol>,
     /// Names of types that the file calls functions by.
@@ -75,6 +80,7 @@ impl<'a> Parser<'a> {
             nesting: 0,
             placed_shared: false,
             types: HashSet::new(),
+            local_types: vec![],
             shadowed: HashSet::new(),
             own: HashSet::new(),
             templates: HashSet::new(),
@@ -145,7 +151,7 @@ impl<'a> Parser<'a> {
 
     /// A construct that the subset leaves out.
     fn refuse<T>(&mut self, span: Span, construct: &str, hint: &str) -> Parsed<T> {
-        self.fail(span, format!("{construct} is not supported"), "not in the subset", hint)
+        self.fail(span, format!("{construct} is not supported"), NOT_IN_SUBSET, hint)
     }
 
     fn found(&self) -> String {
@@ -179,19 +185,31 @@ impl<'a> Parser<'a> {
             && (self.types.contains(&symbol) || builtin_type(self.names.text(symbol)).is_some())
     }
 
+    /// Notes a type that only the item being read knows.
+    fn local_type(&mut self, name: Symbol) {
+        if self.types.insert(name) {
+            self.local_types.push(name);
+        }
+        self.shadowed.remove(&name);
+    }
+
     /// How many tokens here name namespaces around a name: `util::`, `::`.
     fn scopes(&self) -> usize {
         let mut length = 0;
         loop {
             length += match (self.ahead(length), self.ahead(length + 1)) {
                 (Kind::Sign("::"), Kind::Name(_)) if length == 0 => 1,
-                (Kind::Name(name), Kind::Sign("::"))
-                    if self.namespaces.contains(&name) || self.names.text(name) == "std" =>
-                {
-                    2
-                }
+                (Kind::Name(name), Kind::Sign("::")) if self.is_namespace(name, length) => 2,
                 _ => return length,
             };
+        }
+    }
+
+    fn is_namespace(&self, name: Symbol, at: usize) -> bool {
+        match self.names.text(name) {
+            "std" => true,
+            "cuda" => matches!(self.ahead(at + 2), Kind::Name(next) if self.names.text(next) == "std"),
+            _ => self.namespaces.contains(&name),
         }
     }
 

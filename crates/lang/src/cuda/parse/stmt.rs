@@ -88,6 +88,10 @@ impl Parser<'_> {
                 "goto" | "try" | "asm" | "throw" | "union" | "class" | "template" | "namespace" => {
                     return self.refuse(start, &format!("'{word}'"), "");
                 }
+                "struct" if self.defines_struct() => {
+                    return self.refuse(start, "a struct in a function", "write it outside functions");
+                }
+                "enum" => return self.refuse(start, "an enum in a function", "write it outside functions"),
                 "static_assert" => {
                     while !self.is(";") && self.kind() != Kind::End {
                         self.advance();
@@ -107,7 +111,7 @@ impl Parser<'_> {
                     self.expect("=", "after the name of an alias")?;
                     let ty = self.type_name()?;
                     self.expect(";", "after an alias")?;
-                    self.types.insert(name);
+                    self.local_type(name);
                     return Ok(StmtKind::Alias(name, ty));
                 }
                 "typedef" => {
@@ -115,7 +119,7 @@ impl Parser<'_> {
                     let ty = self.type_name()?;
                     let (name, _) = self.name("an alias")?;
                     self.expect(";", "after an alias")?;
-                    self.types.insert(name);
+                    self.local_type(name);
                     return Ok(StmtKind::Alias(name, ty));
                 }
                 "else" => return self.fail(start, "'else' without 'if'", "no 'if' before it", ""),
@@ -248,9 +252,9 @@ impl Parser<'_> {
     fn switch(&mut self) -> Parsed<StmtKind> {
         self.advance();
         let value = self.condition("switch")?;
-        self.expect("{", "after 'switch (…)'")?;
+        let braces = self.take("{");
         let mut cases: Vec<Case> = vec![];
-        while !self.take("}") {
+        while !braces || !self.take("}") {
             let span: Span = self.span();
             let label = match self.kind() {
                 Kind::Sign("case") => {
@@ -276,6 +280,10 @@ impl Parser<'_> {
                 None => {
                     let stmt = self.statement()?;
                     match cases.last_mut() {
+                        Some(case) if !braces => {
+                            case.body.push(stmt);
+                            break;
+                        }
                         Some(case) => case.body.push(stmt),
                         None => return self.fail(span, "a statement before the first case", "expected 'case'", ""),
                     }

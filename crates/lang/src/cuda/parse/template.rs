@@ -47,8 +47,11 @@ impl Parser<'_> {
                 return self.refuse(span, "a template of any number of arguments", "");
             }
             let (name, _) = self.name("a template parameter")?;
-            if integer.is_none() {
-                self.types.insert(name);
+            match integer {
+                None => self.local_type(name),
+                Some(_) => {
+                    self.shadowed.insert(name);
+                }
             }
             let default = if self.take("=") { Some(self.template_arg()?) } else { None };
             all.push(TemplateParam { name, integer, default });
@@ -98,9 +101,8 @@ impl Parser<'_> {
             if p.at_type() {
                 return Ok(TemplateArg::Type(p.type_name()?));
             }
-            // Not `>`, which ends the list.
             let outer = std::mem::replace(&mut p.in_angles, true);
-            let value = p.operators(7);
+            let value = p.choice();
             p.in_angles = outer;
             Ok(TemplateArg::Value(value?))
         })

@@ -115,6 +115,9 @@ impl Parser<'_> {
         let (symbol, span) = self.name("a type")?;
         if !self.is_type_name(symbol) {
             self.told(symbol, span)?;
+            if matches!(self.names.text(symbol), "cudaTextureObject_t" | "cudaSurfaceObject_t") {
+                return self.refuse(span, "a texture or surface", "pass an array");
+            }
             let what = format!("'{}' is not a type that is known here", self.names.text(symbol));
             return self.fail(span, what, "unknown type", "declare the struct or alias before it is used");
         }

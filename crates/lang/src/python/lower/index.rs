@@ -192,12 +192,14 @@ impl<'p> Lower<'p> {
     }
 
     pub(super) fn load(&mut self, element: &Element, at: &impl Ranged) -> Lowers<Run> {
-        if self.is_parted(element.array.view)
-            && let Some(part) = self.part_of(element, at)?
-        {
-            return self.load_part(element, &part, at);
-        }
-        if !element.path.is_empty() {
+        let varies = element.path.iter().any(|step| matches!(step, Step::Computed(..)));
+        if varies || self.is_parted(element.array.view) {
+            match self.part_of(element, at)? {
+                Some(part) => return self.load_part(element, &part, at),
+                None if varies => return self.load_chosen(element, at),
+                None => {}
+            }
+        } else if !element.path.is_empty() {
             self.read_whole.push(element.array.view);
         }
         let args = self.places(&element.array, &element.at);

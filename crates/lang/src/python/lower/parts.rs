@@ -1,7 +1,7 @@
 //! Components and fields of elements in memory, read, written and updated alone: what other instances do with the rest of an
 //! element is theirs.
 
-use bornite_ir::{Args, Atomic, ExprId, Op, Scalar, Stmt, Type, Value, View};
+use bornite_ir::{Args, Atomic, Check, ExprId, Op, Scalar, Stmt, Type, Value, View};
 use ruff_text_size::Ranged;
 
 use super::value::{Element, Run, Several, Step};
@@ -47,8 +47,12 @@ impl<'p> Lower<'p> {
                     if matches!(whole, Type::Struct(_)) || !(0..places.len()).all(even) {
                         return Ok(None);
                     }
-                    let row = places[..width].to_vec();
+                    let (row, rows) = (places[..width].to_vec(), places.len() / width);
                     let mut index = self.cast_id(Scalar::I32, index);
+                    // A component of all is checked where it is accessed.
+                    if part.further.is_some() || width > 1 || places.len() < count {
+                        self.claim_within(index, rows, element);
+                    }
                     if step != 1 {
                         let by = self.w.constant(Value::int(Scalar::I32, step as i64));
                         index = self.op(Op::Mul, &[index, by]);
@@ -128,6 +132,30 @@ impl<'p> Lower<'p> {
         self.parted.push(element.array.view);
     }
 
+    /// Claims that an index of components is one.
+    fn claim_within(&mut self, index: ExprId, count: usize, element: &Element) {
+        let index = self.cast_id(self.index, index);
+        let of = format!("{}, components", self.w.b.view_name(element.array.view));
+        let check = Check::Within { index, len: count as u64, of };
+        self.w.stmt(Stmt::Check(check));
+    }
+
+    /// Reads the part that an index in the path means.
+    pub(super) fn load_chosen(&mut self, element: &Element, at: &impl Ranged) -> Lowers<Run> {
+        let ty = self.ir_type(element.ty(), at)?;
+        let zeros: Vec<Value> =
+            ty.components(self.w.b.structs()).into_iter().map(|scalar| Value::int(scalar, 0)).collect();
+        let local = self.w.b.local_of("chosen", ty, &zeros);
+        self.for_each_choice(element, &mut |lower, chosen| {
+            if let Some(part) = lower.part_of(chosen, at)? {
+                let run = lower.load_part(chosen, &part, at)?;
+                lower.w.b.assign(local, run.id);
+            }
+            Ok(())
+        })?;
+        Ok(Run::new(self.w.b.read(local), element.ty()))
+    }
+
     /// Does something with each part that an index in the path may mean, where it means that one.
     pub(super) fn for_each_choice(
         &mut self,
@@ -141,6 +169,7 @@ impl<'p> Lower<'p> {
         let around = if n == 0 { element.array.element } else { element.path[n - 1].ty() };
         let index = self.cast_id(Scalar::I32, index);
         let width = ty.count() as u32;
+        self.claim_within(index, around.count() / width as usize, element);
         for row in 0..around.count() as u32 / width {
             let number = self.w.constant(Value::int(Scalar::I32, row as i64));
             let condition = self.op(Op::Eq, &[index, number]);

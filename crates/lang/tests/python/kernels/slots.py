@@ -79,6 +79,24 @@ def bits(o: wp.array(dtype=wp.vec2i)):
     o[i % 2].y ^= i
 
 
+@wp.kernel
+def chosen(p: wp.array(dtype=Bin), o: wp.array(dtype=float)):
+    i = wp.tid()
+    p[i].count = 4
+    o[i] = p[i].center[i % 3]
+    p[i].center[(i + 1) % 3] *= 2.0
+    n = p[i].count
+    for j in range(n - 1):
+        o[i] += p[i].center[j]
+
+
+@wp.kernel
+def picked(m: wp.array(dtype=wp.mat33), o: wp.array(dtype=wp.vec3)):
+    i = wp.tid()
+    m[i][i % 3, (i + 1) % 3] = 5.0
+    o[i] = m[i][i % 2] + wp.vec3(m[i][i % 3, 1])
+
+
 LAUNCHES = {
     "components": {"dim": (40, 3), "check": "exact", "x": [(40, 3), -2.0, 2.0], "v": (40,)},
     "own": {"dim": (5, 7, 4), "check": "exact", "v": [(5, 7), -2.0, 2.0]},
@@ -87,5 +105,7 @@ LAUNCHES = {
     "counted": {"dim": 99, "check": "exact", "o": (2,)},
     "binned": {"dim": 100, "check": "exact", "x": [(100,), 0, 50], "bins": (4,)},
     "fields": {"dim": (11, 3), "check": "exact", "p": (11,), "q": [(11,), -2.0, 2.0]},
+    "chosen": {"dim": 12, "check": "exact", "p": [(12,), -2.0, 2.0], "o": (12,)},
+    "picked": {"dim": 12, "check": "exact", "m": [(12,), -2.0, 2.0], "o": (12,)},
     "bits": {"dim": 20, "check": "exact", "o": (2,)},
 }
