@@ -1,6 +1,7 @@
 //! What files declare: kernels, functions, structs, constants and imports, by scope. Everything else is left alone.
 
 mod assign;
+mod imports;
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
@@ -11,7 +12,7 @@ use ruff_python_ast::{ExceptHandler, Expr, ExprCall, Operator, Stmt, StmtFunctio
 use ruff_text_size::{Ranged, TextRange};
 
 use super::fixed::Closure;
-use super::{File, PACKAGE, module_path};
+use super::{File, module_path};
 
 /// A handle on a function or kernel of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -418,53 +419,6 @@ impl<'a> Program<'a> {
         }
         let all = 0..if self.shared { self.files.len() } else { 0 };
         all.into_iter().find_map(|n| self.scopes[n].names.get(name).map(|item| (item, n)))
-    }
-
-    /// The file that an import names, of those that were read.
-    pub fn file_named(&self, path: &str, scope: usize) -> Option<usize> {
-        let imports = &self.files[self.scopes[scope].file].imports;
-        imports.iter().find(|(name, _)| name == path).map(|(_, file)| *file)
-    }
-
-    /// Whether modules of a path that begins so are imported.
-    pub fn is_package(&self, start: &str, scope: usize) -> bool {
-        self.files[self.scopes[scope].file].imports.iter().any(|(name, _)| name.starts_with(start))
-    }
-
-    /// `from file import *`, of what a kernel can use.
-    fn import_all(&mut self, file: usize, scope: usize, depth: usize) {
-        let files = self.files;
-        for stmt in &files[file].suite {
-            let mut names: Vec<&'a str> = vec![];
-            match stmt {
-                Stmt::FunctionDef(def) => names.push(def.name.as_str()),
-                Stmt::ClassDef(class) => names.push(class.name.as_str()),
-                Stmt::Assign(assign) => {
-                    names.extend(assign.targets.iter().filter_map(|t| t.as_name_expr().map(|name| name.id.as_str())));
-                }
-                // What it has of other files.
-                Stmt::ImportFrom(import) if let Some(from) = self.file_named(&module_path(import, None), file) => {
-                    for alias in &import.names {
-                        match alias.name.as_str() {
-                            "*" if depth < 8 => self.import_all(from, scope, depth + 1),
-                            "*" => {}
-                            _ => names.push(alias.asname.as_ref().unwrap_or(&alias.name).as_str()),
-                        }
-                    }
-                }
-                _ => {}
-            }
-            for name in names.into_iter().filter(|name| !name.starts_with('_')) {
-                self.declare(scope, name, Item::FileName(file, name));
-            }
-        }
-    }
-
-    /// A module of a package that was read, by the package's own file.
-    pub fn module_of(&self, package: usize, name: &str) -> Option<usize> {
-        let folder = self.files[package].source.file.strip_suffix(PACKAGE)?;
-        let paths = [format!("{folder}{name}.py"), format!("{folder}{name}/{PACKAGE}")];
-        self.files.iter().position(|file| paths.contains(&file.source.file))
     }
 }
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import warp as wp
 
-Vec2 = wp.types.vector(length=2, dtype=wp.Float)
 Vec3 = wp.types.vector(length=3, dtype=wp.Float)
 Vec4 = wp.types.vector(length=4, dtype=wp.Float)
 Mat22 = wp.types.matrix(shape=(2, 2), dtype=wp.Float)
@@ -17,31 +16,6 @@ def skew(vec: Vec3):
     zero = vec.dtype(0.0)
     return wp.matrix_from_rows(
         wp.vector(zero, -vec[2], vec[1]), wp.vector(vec[2], zero, -vec[0]), wp.vector(-vec[1], vec[0], zero)
-    )
-
-
-@wp.func
-def diag(vec: Vec2):
-    zero = vec.dtype(0.0)
-    return wp.matrix_from_rows(wp.vector(vec[0], zero), wp.vector(zero, vec[1]))
-
-
-@wp.func
-def diag(vec: Vec3):
-    zero = vec.dtype(0.0)
-    return wp.matrix_from_rows(
-        wp.vector(vec[0], zero, zero), wp.vector(zero, vec[1], zero), wp.vector(zero, zero, vec[2])
-    )
-
-
-@wp.func
-def diag(vec: Vec4):
-    zero = vec.dtype(0.0)
-    return wp.matrix_from_rows(
-        wp.vector(vec[0], zero, zero, zero),
-        wp.vector(zero, vec[1], zero, zero),
-        wp.vector(zero, zero, vec[2], zero),
-        wp.vector(zero, zero, zero, vec[3]),
     )
 
 

@@ -95,6 +95,7 @@ const TABLE: &[(&str, How)] = {
         ("cw_mul", Emit(vector::cw_mul)),
         ("cw_div", Emit(vector::cw_div)),
         ("trace", Emit(vector::trace)),
+        ("diag", Emit(vector::diag)),
         ("get_diag", Emit(vector::get_diag)),
         ("lower_bound", Emit(memory::lower_bound)),
         ("identity", Emit(vector::identity)),

@@ -128,6 +128,22 @@ pub(super) fn trace<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) 
     }
 }
 
+pub(super) fn diag<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+    match one(lower, given, at)? {
+        Some(Run { id, ty: Ty::Vector(s, n), .. }) => {
+            let zero = lower.w.constant(Value::int(s, 0));
+            let ty = Ty::Matrix(s, n, n);
+            let ir = lower.ir_type(ty, at)?;
+            let mut parts = vec![zero; n as usize * n as usize];
+            for k in 0..n as usize {
+                parts[k * (n as usize + 1)] = lower.extracted(id, k as u32);
+            }
+            made(lower.w.b.construct(ir, &parts), ty)
+        }
+        _ => Ok(None),
+    }
+}
+
 pub(super) fn get_diag<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
     match one(lower, given, at)? {
         Some(Run { id, ty: Ty::Matrix(s, rows, columns), .. }) if rows == columns => {
