@@ -235,7 +235,10 @@ fn chosen(module: &Module, file: &Path, name: Option<&str>) -> Result<(String, D
 
 /// A kernel of a file that was checked: its name, its line, and what is wrong.
 pub struct Checked {
+    /// The name it is written by.
     pub kernel: Option<String>,
+    /// The name it can be asked for by, where that is another.
+    pub instance: Option<String>,
     pub line: usize,
     pub errors: Option<Errors>,
     /// Types that were tried in vain where the source leaves them open: then nothing is known.
@@ -248,7 +251,7 @@ pub fn check(file: &Path) -> Result<Vec<Checked>, Failure> {
         Ok(module) => module,
         Err(errors) => {
             let line = errors.all.first().map_or(1, |found| found.line as usize);
-            return Ok(vec![Checked { kernel: None, line, errors: Some(errors), untold: None }]);
+            return Ok(vec![Checked { kernel: None, instance: None, line, errors: Some(errors), untold: None }]);
         }
     };
     let check = |kernel: Declared| {
@@ -256,7 +259,7 @@ pub fn check(file: &Path) -> Result<Vec<Checked>, Failure> {
             Request::new([1; 3], [kernel.bound.unwrap_or(128).clamp(1, 1024), 1, 1]).shared_bytes(16 << 10);
         request.default_length = Some(i32::MAX as u64);
         let errors = module.kernel(&module.example(&kernel.name), &request).err();
-        Checked { kernel: Some(kernel.name), line: kernel.line as usize, errors, untold: None }
+        Checked { kernel: Some(kernel.name), instance: None, line: kernel.line as usize, errors, untold: None }
     };
     Ok(module.kernels().into_iter().map(check).collect())
 }

@@ -184,38 +184,40 @@ fn gather(path: &Path, asked: bool, files: &mut Vec<PathBuf>) -> Result<(), Fail
 fn told(file: &Path, checked: Vec<cuda::Checked>, json: bool) -> Result<bool, Failure> {
     let mut failed = false;
     let lines: Vec<usize> = checked.iter().map(|one| one.line).collect();
-    for cuda::Checked { kernel, line, errors, untold } in checked {
+    for cuda::Checked { kernel, instance, line, errors, untold } in checked {
         failed |= errors.is_some();
-        let text = match (&errors, json) {
-            (None, true) if let Some(tried) = untold => {
-                json!({"file": file, "kernel": kernel, "line": line, "ok": null, "tried": tried}).to_string()
+        let name = instance.as_ref().or(kernel.as_ref()).cloned().unwrap_or_default();
+        // Of several of one text, which one.
+        let several = lines.iter().filter(|&&other| other == line).count() > 1;
+        let text = match (&errors, &untold) {
+            _ if json => {
+                let mut told = json!({"file": file, "kernel": kernel, "line": line, "ok": errors.is_none()});
+                if let Some(instance) = instance {
+                    told["instance"] = instance.into();
+                }
+                if let Some(tried) = &untold {
+                    (told["ok"], told["tried"]) = (serde_json::Value::Null, tried.as_str().into());
+                }
+                if let Some(errors) = &errors {
+                    let all = errors.all.iter().map(|e| {
+                        json!({"line": e.line, "column": e.column, "message": e.message, "expected": e.label,
+                            "hint": e.hint})
+                    });
+                    told["errors"] = all.collect();
+                    if let Some(first) = errors.all.first() {
+                        (told["line"], told["error"]) = (first.line.into(), first.message.clone().into());
+                    }
+                }
+                told.to_string()
             }
-            (None, false) if let Some(tried) = untold => {
-                let kernel = kernel.unwrap_or_default();
-                format!(
-                    "{}: kernel '{kernel}' was not checked: its types are open, and none that was tried fits ({tried}); \
-                     'bornite kernel emit' takes them: --kernel '{kernel}<name:type>'",
-                    file.display()
-                )
-            }
-            (None, true) => json!({"file": file, "kernel": kernel, "line": line, "ok": true}).to_string(),
-            (None, false) => format!("{}: kernel '{}' is valid", file.display(), kernel.unwrap_or_default()),
-            // Of several of one text, which one.
-            (Some(errors), false) if lines.iter().filter(|&&other| other == line).count() > 1 => {
-                format!("{}: kernel '{}' is wrong:\n{errors}", file.display(), kernel.unwrap_or_default())
-            }
-            (Some(errors), false) => errors.to_string(),
-            (Some(errors), true) => {
-                let first = errors.all.first();
-                let all: Vec<_> = errors
-                    .all
-                    .iter()
-                    .map(|e| json!({"line": e.line, "column": e.column, "message": e.message, "expected": e.label, "hint": e.hint}))
-                    .collect();
-                json!({"file": file, "kernel": kernel, "line": first.map_or(line as u32, |e| e.line), "ok": false,
-                    "error": first.map(|e| &e.message), "errors": all})
-                .to_string()
-            }
+            (None, Some(tried)) => format!(
+                "{}: kernel '{name}' was not checked: its types are open, and none that was tried fits ({tried}); \
+                 'bornite kernel emit' takes them: --kernel '{name}<name:type>'",
+                file.display()
+            ),
+            (None, None) => format!("{}: kernel '{name}' is valid", file.display()),
+            (Some(errors), _) if several => format!("{}: kernel '{name}' is wrong:\n{errors}", file.display()),
+            (Some(errors), _) => errors.to_string(),
         };
         print(&format!("{text}\n"))?;
     }

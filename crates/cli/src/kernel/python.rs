@@ -82,7 +82,7 @@ pub fn check(file: &Path) -> Result<Vec<Checked>, Failure> {
         Ok(module) => module,
         Err(LoadError::Wrong(errors)) => {
             let line = errors.all.first().map_or(1, |found| found.line as usize);
-            return Ok(vec![Checked { kernel: None, line, errors: Some(errors), untold: None }]);
+            return Ok(vec![Checked { kernel: None, instance: None, line, errors: Some(errors), untold: None }]);
         }
         Err(other) => return Err(other.into()),
     };
@@ -92,7 +92,8 @@ pub fn check(file: &Path) -> Result<Vec<Checked>, Failure> {
             Outcome::Wrong(errors) => (Some(errors), None),
             Outcome::Untold(tried) => (None, Some(tried)),
         };
-        Checked { kernel: Some(checked.name), line: checked.line as usize, errors, untold }
+        let instance = (checked.name != checked.kernel).then_some(checked.name);
+        Checked { kernel: Some(checked.kernel), instance, line: checked.line as usize, errors, untold }
     };
     Ok(module.check().into_iter().map(told).collect())
 }

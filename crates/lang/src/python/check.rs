@@ -11,6 +11,8 @@ use crate::{Diagnostic, Errors, Request};
 /// A kernel that was checked.
 #[derive(Debug)]
 pub struct Checked {
+    /// The name it is written by.
+    pub kernel: String,
     /// The name it can be asked for by; with types, if some are open: `scale<x:float32>`.
     pub name: String,
     /// The line it begins in.
@@ -57,7 +59,8 @@ impl Module {
             let line = self.files[0].source.line(program.functions[n as usize].def.name.range.start().to_u32());
             for (name, id) in if made.is_empty() { itself } else { made } {
                 let (name, outcome) = self.checked(&program, name, id);
-                all.push(Checked { name, line, outcome });
+                let kernel = program.functions[n as usize].def.name.as_str().to_owned();
+                all.push(Checked { kernel, name, line, outcome });
             }
         }
         all
