@@ -103,8 +103,12 @@ pub fn shingles(source: &str, cuda: &str) -> Vec<u64> {
 }
 
 fn likeness(a: &[u16; LANES], b: &[u16; LANES]) -> f64 {
-    let same = a.iter().zip(b).filter(|(a, b)| a == b).count();
-    same as f64 / LANES as f64
+    agreeing(a, b) as f64 / LANES as f64
+}
+
+/// How many lanes are equal; counted in their own width, so that vectors of them are compared at once.
+fn agreeing<const N: usize>(a: &[u16; N], b: &[u16; N]) -> u16 {
+    a.iter().zip(b).fold(0, |same, (a, b)| same + u16::from(a == b))
 }
 
 /// What became of a row.
@@ -231,7 +235,7 @@ impl Seen {
         let Some(beside) = found else { return Verdict::Between };
         let cluster = beside.map_or(own, |at| self.clusters[at as usize]);
         let first = if cluster == own { index } else { self.indices[cluster as usize] };
-        self.sides.add(own, group, side(first));
+        self.sides.add(own, sketch, group, side(first));
         self.exact.insert(sketch.exact, own);
         if group != Group::Apart {
             self.skeletons.entry(sketch.skeleton).or_insert(own);

@@ -68,5 +68,6 @@ fn rows_are_right_on_a_gpu() {
     assert!(miscompiled.len() as u64 * 1000 <= right, "too many to be the assembler's fault: {}", miscompiled.len());
     assert!(wrong.is_empty(), "{} of {right} disagree:\n{}", wrong.len(), wrong[..wrong.len().min(5)].join("\n\n"));
     assert!(right >= wanted, "only {right} of {wanted} rows are right, {undecided} are undecided");
-    assert!(undecided * 20 < right, "{undecided} are undecided");
+    // Two or three in a hundred are; of a hundred rows it may be a dozen.
+    assert!(undecided * 20 < right + 200, "{undecided} of {} are undecided", right + undecided);
 }

@@ -25,8 +25,10 @@ pub const HELD_OUT: &str = "held-out.jsonl";
 
 /// Indices that are tried at once.
 const ROUND: u64 = 16_384;
-/// One cluster of so many is held out.
+/// One cluster of so many is held out, at least; fewer where that would be more pairs than anyone asks for, since each pair is
+/// compared with all that are held out.
 const HELD: u64 = 25;
+const MOST_HELD: u64 = 4_000;
 /// Indices after which no more pairs are expected.
 const DRY: u64 = 4_000_000;
 
@@ -52,9 +54,9 @@ impl Made {
     }
 }
 
-/// Whether a cluster is held out, by the index of its first pair.
-fn is_held_out(seed: u64, first: u64) -> bool {
-    bornite_data::Random::of(&[seed, first, 0x5e1d]).below(HELD as usize) == 0
+/// Whether a cluster is held out, one of so many, by the index of its first pair.
+fn is_held_out(seed: u64, first: u64, of: u64) -> bool {
+    bornite_data::Random::of(&[seed, first, 0x5e1d]).below(of as usize) == 0
 }
 
 fn line(pair: &Pair) -> String {
@@ -76,6 +78,7 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Mad
     let mut clusters: HashMap<u32, bool> = HashMap::new();
     let mut progress = Progress::new();
     let mut last_new = 0;
+    let is_held_out = |first| is_held_out(seed, first, HELD.max(wanted / MOST_HELD));
     while made.train < wanted {
         let first = made.tried;
         let found: Vec<_> = (first..first + ROUND)
@@ -87,7 +90,7 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Mad
         let mut new = vec![];
         for (sketch, pair) in found {
             let group = Group::Of(pair.row.category as u8);
-            match seen.admit_to(pair.row.index, &sketch, group, |first| is_held_out(seed, first) as u8) {
+            match seen.admit_to(pair.row.index, &sketch, group, |first| is_held_out(first) as u8) {
                 Verdict::New { cluster } => new.push((cluster, pair)),
                 _ => made.alike += 1,
             }
@@ -100,7 +103,7 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Mad
                 continue;
             }
             let first = seen.index_of(cluster);
-            let is_held = *clusters.entry(cluster).or_insert_with(|| is_held_out(seed, first));
+            let is_held = *clusters.entry(cluster).or_insert_with(|| is_held_out(first));
             if !is_held && made.train == wanted {
                 continue;
             }

@@ -3,7 +3,7 @@
 //! Buckets of a sketch find most rows that are like a new one, not all, and a split leaks by the others. The sides that few
 //! rows are on are short: a new row is compared with all of theirs, and with all of the common side before it joins a rare one.
 
-use super::{CLUSTER, LANES, Sketch, likeness};
+use super::{CLUSTER, LANES, Sketch, agreeing, likeness};
 
 /// Rows that are compared with each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +19,15 @@ pub(super) struct Sides {
     /// Of each admitted row.
     of: Vec<u8>,
     /// Of each group: rows on the common side, and on others.
-    groups: Vec<(Vec<u32>, Vec<u32>)>,
+    groups: Vec<[Side; 2]>,
+}
+
+/// Rows of a group, with what is looked at first of each side by side: nearly all are told apart by that, and reading it is
+/// what a comparison costs.
+#[derive(Default)]
+struct Side {
+    rows: Vec<u32>,
+    firsts: Vec<[u16; FIRST]>,
 }
 
 /// The side of rows that are apart.
@@ -27,7 +35,21 @@ const APART: u8 = u8::MAX;
 /// Lanes that are looked at first, and how many of them agree for two rows that could be alike: of rows at the limit, one in a
 /// thousand has fewer.
 const FIRST: usize = 32;
-const FIRST_ALIKE: usize = 12;
+const FIRST_ALIKE: u16 = 12;
+
+impl Side {
+    /// The rows that are like a sketch.
+    fn like<'a>(&'a self, lanes: &'a [[u16; LANES]], sketch: &'a Sketch) -> impl Iterator<Item = u32> + 'a {
+        let first = first(sketch);
+        let both = self.rows.iter().zip(&self.firsts);
+        let could_be = both.filter(move |(_, other)| agreeing(&first, other) >= FIRST_ALIKE);
+        could_be.map(|(row, _)| *row).filter(|row| likeness(&sketch.lanes, &lanes[*row as usize]) >= CLUSTER)
+    }
+}
+
+fn first(sketch: &Sketch) -> [u16; FIRST] {
+    std::array::from_fn(|lane| sketch.lanes[lane])
+}
 
 impl Sides {
     /// The row whose cluster a new one joins, if any; `None` if it is like rows on two sides. `like` is one that was found
@@ -42,37 +64,34 @@ impl Sides {
     ) -> Option<Option<u32>> {
         let Group::Of(group) = group else { return Some(None) };
         let like = like.filter(|at| self.of[*at as usize] != APART);
-        let none = (vec![], vec![]);
-        let (common, rare) = self.groups.get(group as usize).unwrap_or(&none);
-        let is_like = |at: &u32| {
-            let other = &lanes[*at as usize];
-            let first = sketch.lanes[..FIRST].iter().zip(&other[..FIRST]).filter(|(a, b)| a == b).count();
-            first >= FIRST_ALIKE && likeness(&sketch.lanes, other) >= CLUSTER
-        };
+        let none = Default::default();
+        let [common, rare] = self.groups.get(group as usize).unwrap_or(&none);
         let mut beside = like;
-        for at in rare.iter().copied().filter(is_like) {
+        for at in rare.like(lanes, sketch) {
             match beside {
                 None => beside = Some(at),
                 Some(other) if self.of[other as usize] == self.of[at as usize] => {}
                 Some(_) => return None,
             }
         }
+        let mut common = common.like(lanes, sketch);
         match beside {
             Some(at) if self.of[at as usize] == 0 => Some(beside),
-            Some(_) => (!common.iter().any(is_like)).then_some(beside),
+            Some(_) => common.next().is_none().then_some(beside),
             None if side() == 0 => Some(None),
-            None => Some(common.iter().copied().find(is_like)),
+            None => Some(common.next()),
         }
     }
 
     /// Takes the next row.
-    pub(super) fn add(&mut self, row: u32, group: Group, side: u8) {
+    pub(super) fn add(&mut self, row: u32, sketch: &Sketch, group: Group, side: u8) {
         let Group::Of(group) = group else { return self.of.push(APART) };
         self.of.push(side);
         if self.groups.len() <= group as usize {
             self.groups.resize_with(group as usize + 1, Default::default);
         }
-        let (common, rare) = &mut self.groups[group as usize];
-        if side == 0 { common.push(row) } else { rare.push(row) }
+        let of_side = &mut self.groups[group as usize][usize::from(side != 0)];
+        of_side.rows.push(row);
+        of_side.firsts.push(first(sketch));
     }
 }

@@ -39,6 +39,7 @@ fn rows(seed: u64, category: Category, count: u64) -> impl Iterator<Item = Row> 
 fn every_category_makes_rows_that_the_judge_finds_right() {
     let seed = seed();
     let each = if full() { 400 } else { 6 };
+    let mut given_up_of_all = 0;
     for category in Category::ALL {
         let mut given_up = 0;
         for row in rows(seed, *category, each) {
@@ -54,8 +55,12 @@ fn every_category_makes_rows_that_the_judge_finds_right() {
                 Err(why) => panic!("{} {}: {why}\n{}\n{}", category.name(), row.id(), row.source, row.cuda),
             }
         }
-        assert!(given_up * 5 <= each + 5, "{}: {given_up} of {each} were given up", category.name());
+        // Three in a hundred are, and nine of reductions: of six rows three would be too many in one run of forty.
+        assert!(given_up <= each / 5 + 4, "{}: {given_up} of {each} were given up", category.name());
+        given_up_of_all += given_up;
     }
+    let all = each * Category::ALL.len() as u64;
+    assert!(given_up_of_all * 10 <= all, "{given_up_of_all} of {all} were given up");
 }
 
 #[test]
