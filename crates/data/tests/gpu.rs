@@ -65,7 +65,11 @@ fn rows_are_right_on_a_gpu() {
     if !miscompiled.is_empty() {
         println!("{} are wrong by the assembler's optimisation:\n{}", miscompiled.len(), miscompiled.join("\n\n"));
     }
-    assert!(miscompiled.len() as u64 * 1000 <= right + 1000, "too many to be the assembler's fault: {}", miscompiled.len());
+    assert!(
+        miscompiled.len() as u64 * 1000 <= right + 1000,
+        "too many to be the assembler's fault: {}",
+        miscompiled.len()
+    );
     assert!(wrong.is_empty(), "{} of {right} disagree:\n{}", wrong.len(), wrong[..wrong.len().min(5)].join("\n\n"));
     assert!(right >= wanted, "only {right} of {wanted} rows are right, {undecided} are undecided");
     // Two or three in a hundred are; of a hundred rows it may be a dozen.
