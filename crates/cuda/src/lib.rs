@@ -31,6 +31,7 @@ mod prepared;
 pub mod profile;
 mod registry;
 pub mod settings;
+mod signs;
 mod staging;
 mod stream;
 pub mod tune;

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use cudarc::nvrtc::sys::{nvrtcProgram, nvrtcResult};
 
 use crate::api::Nvrtc;
-use crate::{Error, Result};
+use crate::{Error, Result, log, signs};
 
 /// Machine code for one architecture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +67,15 @@ pub fn compile(name: &str, source: &str, arch: &str) -> Result<Cubin> {
     compile_with(name, source, arch, &EXACT_OPTIONS)
 }
 
-/// As [`compile`], with options of one's own instead; the architecture is not among them.
+/// As [`compile`], with options of one's own instead; the architecture is not among them. Where the assembler would lose signs
+/// (`signs.rs`), it is kept from optimising.
 pub fn compile_with(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Cubin> {
-    let nvrtc = Nvrtc::get()?;
-    let (size, get) = (("nvrtcGetCUBINSize", nvrtc.nvrtcGetCUBINSize), ("nvrtcGetCUBIN", nvrtc.nvrtcGetCUBIN));
-    compiled(nvrtc, name, source, arch, options, size, get).map(Cubin)
+    let mut program = Program::compiled(name, source, arch, options)?;
+    if signs::can_be_lost(nvrtc_version()?, arch) && signs::are_at_risk(&program.ptx()?) {
+        log!(Info, "'{name}' is compiled without optimisation: the assembler of CUDA before 13.4 would lose signs");
+        program = Program::compiled(name, source, arch, &[options, &["--ptxas-options=-O0"]].concat())?;
+    }
+    program.cubin()
 }
 
 /// Compiles to PTX for the generation of an architecture, with [`EXACT_OPTIONS`].
@@ -81,66 +85,81 @@ pub fn compile_ptx(name: &str, source: &str, arch: &str) -> Result<String> {
 
 /// As [`compile_ptx`], with options of one's own instead; the architecture is not among them.
 pub fn compile_ptx_with(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<String> {
-    let nvrtc = Nvrtc::get()?;
-    let (size, get) = (("nvrtcGetPTXSize", nvrtc.nvrtcGetPTXSize), ("nvrtcGetPTX", nvrtc.nvrtcGetPTX));
-    let virtual_arch = arch.replacen("sm_", "compute_", 1);
-    let ptx = compiled(nvrtc, name, source, &virtual_arch, options, size, get)?;
-    Ok(String::from_utf8_lossy(&ptx).trim_end_matches('\0').to_owned())
+    Program::compiled(name, source, &arch.replacen("sm_", "compute_", 1), options)?.ptx()
+}
+
+/// A program that was compiled.
+struct Program {
+    nvrtc: &'static Nvrtc,
+    handle: nvrtcProgram,
+}
+
+impl Program {
+    fn compiled(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Program> {
+        let nvrtc = Nvrtc::get()?;
+        let failed = |log: String| Error::Compile {
+            kernel: name.into(),
+            arch: arch.into(),
+            log: log.trim().into(),
+            source_text: source.into(),
+        };
+        let text = CString::new(source).map_err(|_| failed("the source holds a NUL byte".into()))?;
+        let file = CString::new(format!("{name}.cu")).map_err(|_| failed("the name holds a NUL byte".into()))?;
+        let arch_option = format!("--gpu-architecture={arch}");
+        let options = options.iter().copied().chain([arch_option.as_str()]).map(CString::new);
+        let options = options.collect::<std::result::Result<Vec<CString>, _>>();
+        let options = options.map_err(|_| failed("an option or the architecture holds a NUL byte".into()))?;
+        let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+
+        let mut program = Program { nvrtc, handle: null_mut() };
+        // SAFETY: all strings are terminated and live to the end of this function.
+        let result = unsafe {
+            let made = (nvrtc.nvrtcCreateProgram)(&mut program.handle, text.as_ptr(), file.as_ptr(), 0, null(), null());
+            check(nvrtc, "nvrtcCreateProgram", made)?;
+            (nvrtc.nvrtcCompileProgram)(program.handle, options.len() as i32, options.as_ptr())
+        };
+        if result == nvrtcResult::NVRTC_SUCCESS {
+            return Ok(program);
+        }
+        let size = ("nvrtcGetProgramLogSize", nvrtc.nvrtcGetProgramLogSize);
+        let log = program.taken(size, ("nvrtcGetProgramLog", nvrtc.nvrtcGetProgramLog))?;
+        let log = words_of(&log);
+        Err(failed(if log.trim().is_empty() { words(nvrtc, result) } else { log }))
+    }
+
+    fn cubin(&self) -> Result<Cubin> {
+        let size = ("nvrtcGetCUBINSize", self.nvrtc.nvrtcGetCUBINSize);
+        self.taken(size, ("nvrtcGetCUBIN", self.nvrtc.nvrtcGetCUBIN)).map(Cubin)
+    }
+
+    fn ptx(&self) -> Result<String> {
+        let size = ("nvrtcGetPTXSize", self.nvrtc.nvrtcGetPTXSize);
+        self.taken(size, ("nvrtcGetPTX", self.nvrtc.nvrtcGetPTX)).map(|ptx| words_of(&ptx))
+    }
+
+    /// What `get` gives, as long as `size` says.
+    fn taken(
+        &self,
+        size: Named<unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult>,
+        get: Named<unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> nvrtcResult>,
+    ) -> Result<Vec<u8>> {
+        let mut bytes = 0;
+        // SAFETY: the size is asked for before a buffer of just that size is filled.
+        unsafe {
+            check(self.nvrtc, size.0, (size.1)(self.handle, &mut bytes))?;
+            let mut taken = vec![0u8; bytes];
+            check(self.nvrtc, get.0, (get.1)(self.handle, taken.as_mut_ptr().cast()))?;
+            Ok(taken)
+        }
+    }
 }
 
 /// A call of NVRTC and its name.
 type Named<F> = (&'static str, F);
 
-/// Compiles, and takes what `size` and `get` give.
-fn compiled(
-    nvrtc: &'static Nvrtc,
-    name: &str,
-    source: &str,
-    arch: &str,
-    options: &[&str],
-    size: Named<unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult>,
-    get: Named<unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> nvrtcResult>,
-) -> Result<Vec<u8>> {
-    let failed = |log: String| Error::Compile {
-        kernel: name.into(),
-        arch: arch.into(),
-        log: log.trim().into(),
-        source_text: source.into(),
-    };
-    let text = CString::new(source).map_err(|_| failed("the source holds a NUL byte".into()))?;
-    let file = CString::new(format!("{name}.cu")).map_err(|_| failed("the name holds a NUL byte".into()))?;
-    let arch_option = format!("--gpu-architecture={arch}");
-    let options = options.iter().copied().chain([arch_option.as_str()]).map(CString::new);
-    let options = options.collect::<std::result::Result<Vec<CString>, _>>();
-    let options = options.map_err(|_| failed("an option or the architecture holds a NUL byte".into()))?;
-    let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-
-    let mut program = Program { nvrtc, handle: null_mut() };
-    // SAFETY: all strings are terminated and live to the end of this function; sizes are asked for before buffers of
-    // just that size are filled; the program is destroyed once, by `Program`.
-    unsafe {
-        let result = (nvrtc.nvrtcCreateProgram)(&mut program.handle, text.as_ptr(), file.as_ptr(), 0, null(), null());
-        check(nvrtc, "nvrtcCreateProgram", result)?;
-        let result = (nvrtc.nvrtcCompileProgram)(program.handle, options.len() as i32, options.as_ptr());
-        if result != nvrtcResult::NVRTC_SUCCESS {
-            let mut size = 0;
-            check(nvrtc, "nvrtcGetProgramLogSize", (nvrtc.nvrtcGetProgramLogSize)(program.handle, &mut size))?;
-            let mut log = vec![0u8; size];
-            check(nvrtc, "nvrtcGetProgramLog", (nvrtc.nvrtcGetProgramLog)(program.handle, log.as_mut_ptr().cast()))?;
-            let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
-            return Err(failed(if log.trim().is_empty() { words(nvrtc, result) } else { log }));
-        }
-        let mut bytes = 0;
-        check(nvrtc, size.0, (size.1)(program.handle, &mut bytes))?;
-        let mut code = vec![0u8; bytes];
-        check(nvrtc, get.0, (get.1)(program.handle, code.as_mut_ptr().cast()))?;
-        Ok(code)
-    }
-}
-
-struct Program {
-    nvrtc: &'static Nvrtc,
-    handle: nvrtcProgram,
+/// What NVRTC wrote, without the zero at its end.
+fn words_of(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).trim_end_matches('\0').to_owned()
 }
 
 impl Drop for Program {

@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 
 use super::entry::FORMAT_VERSION;
 
-/// Entries do not outlive a release: code made by another one is compiled again.
-const GENERATOR: &str = concat!("bornite-cuda ", env!("CARGO_PKG_VERSION"));
+/// Entries outlive neither a release nor a change of how programs are compiled, which the last number counts.
+const GENERATOR: &str = concat!("bornite-cuda ", env!("CARGO_PKG_VERSION"), " 2");
 
 /// A program for NVRTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

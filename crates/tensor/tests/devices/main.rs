@@ -48,7 +48,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 110] = [
+const SUITE: [(&str, Body); 111] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -65,6 +65,7 @@ const SUITE: [(&str, Body); 110] = [
     ("templates::tiles", templates::tiles),
     ("templates::rows", templates::rows),
     ("ops::elementwise", ops::elementwise),
+    ("ops::turned_integers", ops::turned_integers),
     ("ops::broadcast", ops::broadcast),
     ("ops::reductions", ops::reductions),
     ("ops::products", ops::products),

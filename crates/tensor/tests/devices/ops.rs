@@ -79,6 +79,22 @@ pub fn elementwise(device: Device) -> Outcome {
     Ok(())
 }
 
+/// One kernel whose largest of three integers has a sign turned, which some of NVIDIA's assemblers lose.
+pub fn turned_integers(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    let [x, y, z] = std::array::from_fn(|_| random.vec(999, -1e3, 1e3).iter().map(|x| *x as i32).collect::<Vec<_>>());
+    let [a, b, c] = [&x, &y, &z].map(|data| Tensor::from_slice(data, &[999], device));
+    let found = [a.maximum(-&b).maximum(&c), (-&a).minimum(&b).minimum(&c), c.maximum((-&a).maximum(-&b))];
+    for (case, tensor) in found.iter().enumerate() {
+        for (n, found) in tensor.to_vec::<i32>()?.into_iter().enumerate() {
+            let (x, y, z) = (x[n], y[n], z[n]);
+            let expected = [x.max(-y).max(z), (-x).min(y).min(z), z.max(-x).max(-y)];
+            assert_eq!(found, expected[case], "case {case} of {x}, {y}, {z}");
+        }
+    }
+    Ok(())
+}
+
 pub fn broadcast(device: Device) -> Outcome {
     let shapes: [(&[usize], &[usize], &[usize]); 7] = [
         (&[3, 4], &[4], &[3, 4]),

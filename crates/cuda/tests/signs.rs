@@ -1,0 +1,40 @@
+//! No negation is lost in machine code, whichever NVRTC compiles: some of its assemblers lose those of integers of which the
+//! largest or smallest of three is wanted. Skipped aloud where NVRTC or a disassembler is missing.
+#![allow(missing_docs)]
+
+use bornite_cuda::{Disassembler, compile, nvrtc_version};
+
+/// Each turns one sign.
+const TURNED: [&str; 8] = [
+    "max(max(x, -y), z)",
+    "max(max(-x, y), z)",
+    "max(z, max(x, -y))",
+    "max(z, max(-y, x))",
+    "min(min(x, -y), z)",
+    "min(z, min(-y % 20, x))",
+    "max(max(x, 0 - y), z)",
+    "max(max(x, y * -1), z)",
+];
+
+#[test]
+fn signs_reach_the_machine_code() {
+    let (disassembler, version) = match (Disassembler::find(), nvrtc_version()) {
+        (Ok(disassembler), Ok(version)) => (disassembler, version),
+        (Err(why), _) | (_, Err(why)) => {
+            println!("skipped: {why}");
+            return;
+        }
+    };
+    println!("NVRTC {version:?}");
+    // A disassembler takes a third of a second to begin.
+    let on_hopper = TURNED.iter().map(|expression| ("sm_90", expression));
+    for (arch, expression) in on_hopper.chain([("sm_80", &TURNED[0]), ("sm_100", &TURNED[0])]) {
+        let source = format!(
+            "extern \"C\" __global__ void k(const int* xs, const int* ys, int* zs) {{\n\
+                 int x = xs[threadIdx.x], y = ys[threadIdx.x], z = zs[threadIdx.x];\n\
+                 zs[threadIdx.x] = {expression};\n}}\n"
+        );
+        let code = disassembler.text(&compile("k", &source, arch).unwrap()).unwrap();
+        assert!(code.contains("-R"), "{expression} for {arch} has no sign:\n{code}");
+    }
+}
