@@ -67,12 +67,13 @@ pub fn compile(name: &str, source: &str, arch: &str) -> Result<Cubin> {
     compile_with(name, source, arch, &EXACT_OPTIONS)
 }
 
-/// As [`compile`], with options of one's own instead; the architecture is not among them. Where the assembler would lose signs
+/// As [`compile`], with options of one's own instead; the architecture is not among them. Where the assembler could lose signs
 /// (`signs.rs`), it is kept from optimising.
 pub fn compile_with(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Cubin> {
     let mut program = Program::compiled(name, source, arch, options)?;
-    if signs::can_be_lost(nvrtc_version()?, arch) && signs::are_at_risk(&program.ptx()?) {
-        log!(Info, "'{name}' is compiled without optimisation: the assembler of CUDA before 13.4 would lose signs");
+    let release = nvrtc_version()?;
+    if release < signs::MENDED && signs::are_at_risk(release, arch, &program.ptx()?) {
+        log!(Info, "'{name}' is compiled without optimisation: the assembler of CUDA before 13.4 could lose signs");
         program = Program::compiled(name, source, arch, &[options, &["--ptxas-options=-O0"]].concat())?;
     }
     program.cubin()

@@ -1,116 +1,167 @@
-//! A fault of NVIDIA's assembler: the largest or smallest of three integers that loses a sign.
+//! Two faults of NVIDIA's assembler around signs of integers. Whatever wrote the program, its PTX is right and its result is not.
 //!
-//! ptxas before 13.4 makes one instruction (`VIMNMX3`) of `max(max(a, -b), c)` on Hopper and on Blackwell for data centres, and takes
-//! `b` without its sign: the result is wrong, whatever wrote the program. By the machine code of NVRTC 12.8, 12.9 and 13.0 to
-//! 13.3 it is so for `sm_90`, `sm_100` and `sm_103`, and for no other architecture; 13.4 is right, and so are all of them without
-//! optimisation. Programs in which it could happen are found by their PTX.
+//! Before 13.4 it makes one instruction (`VIMNMX3`) of `max(max(a, -b), c)` over 32 bits on Hopper and on Blackwell for data centres, and
+//! takes `b` without its sign. Before 13.3 it negates 16 bits as 32, so that −(−32768) is 32768 where it is compared or widened,
+//! on every architecture. So says the machine code of NVRTC 12.8, 12.9 and 13.0 to 13.4 for `sm_75` to `sm_121`; without optimisation
+//! all of them are right. Programs in which it could happen are found by their PTX.
 
 use std::collections::HashSet;
 
-/// The first release whose assembler is right.
-const MENDED: (u32, u32) = (13, 4);
+/// The first release that has neither fault.
+pub(crate) const MENDED: (u32, u32) = (13, 4);
+/// The first one that negates 16 bits as such.
+const MENDED_HALVES: (u32, u32) = (13, 3);
 
-/// Whether an NVRTC's assembler can lose signs for an architecture.
-pub(crate) fn can_be_lost(version: (u32, u32), arch: &str) -> bool {
-    version < MENDED && ["sm_90", "sm_100", "sm_103"].contains(&arch.trim_end_matches(['a', 'f']))
-}
-
-/// Whether PTX has a largest or smallest of three 32-bit integers, one of the first two with a sign turned.
-pub(crate) fn are_at_risk(ptx: &str) -> bool {
+/// Whether a release's assembler could get a program wrong.
+pub(crate) fn are_at_risk(release: (u32, u32), arch: &str, ptx: &str) -> bool {
+    let three = release < MENDED && ["sm_90", "sm_100", "sm_103"].contains(&arch.trim_end_matches(['a', 'f']));
+    let halves = release < MENDED_HALVES;
     // Registers are named anew in every function.
-    ptx.split(".func").flat_map(|part| part.split(".entry")).any(|function| {
-        let instructions: Vec<_> = function.split(';').filter_map(instruction).collect();
-        // What holds a number whose sign was turned, and what the larger or smaller of it and another.
-        let (mut turned, mut of_two) = (HashSet::new(), [HashSet::new(), HashSet::new()]);
-        // A loop may carry a number back to instructions before, so that they are looked at again.
-        loop {
-            let known = (turned.len(), of_two[0].len(), of_two[1].len());
-            for (name, to, from) in &instructions {
-                let among = |set: &HashSet<&str>| from.iter().any(|register| set.contains(register));
-                let is = |name_of: &str| name.split('.').next() == Some(name_of);
-                if is("mov") || is("cvt") {
-                    for set in of_two.iter_mut().chain([&mut turned]) {
-                        if among(set) {
-                            set.insert(*to);
-                        }
-                    }
-                } else if is("neg") || is("abs") || is("sub") && from[0] == "0" {
-                    turned.insert(*to);
-                } else if let Some(kind) = ["min", "max"].iter().position(|kind| is(kind))
-                    && !name.contains(".f")
-                {
-                    if among(&of_two[kind]) {
-                        return true;
-                    }
-                    if among(&turned) {
-                        of_two[kind].insert(*to);
-                    }
-                }
-            }
-            if known == (turned.len(), of_two[0].len(), of_two[1].len()) {
-                return false;
-            }
-        }
+    let mut functions = ptx.split(".func").flat_map(|part| part.split(".entry"));
+    functions.any(|function| {
+        let instructions: Vec<_> = function.split(';').filter_map(Instruction::new).collect();
+        three && has_three(&instructions) || halves && has_halves(&instructions)
     })
 }
 
-/// The name of an instruction, the register that it writes, and what it reads.
-fn instruction(text: &str) -> Option<(&str, &str, Vec<&str>)> {
-    let text = text.rsplit(['\n', '{', '}']).next()?.trim();
-    let text = if text.starts_with('@') { text.split_once(char::is_whitespace)?.1.trim() } else { text };
-    let (name, operands) = text.split_once(char::is_whitespace)?;
-    let mut operands = operands.split(',').map(str::trim);
-    let to = operands.next()?;
-    let from: Vec<&str> = operands.collect();
-    (!from.is_empty()).then_some((name, to, from))
+/// A largest or smallest of three integers, of which one of the first two has its sign turned.
+fn has_three(instructions: &[Instruction<'_>]) -> bool {
+    // What holds a number whose sign was turned, and what the smaller or larger of it and another.
+    let (mut turned, mut of_two) = (HashSet::new(), [HashSet::new(), HashSet::new()]);
+    // A loop may carry a number back to instructions before, so that they are looked at again.
+    loop {
+        let known = (turned.len(), of_two[0].len(), of_two[1].len());
+        for one in instructions {
+            if one.is("mov") || one.is("cvt") {
+                for set in of_two.iter_mut().chain([&mut turned]) {
+                    if one.reads(set) {
+                        set.insert(one.to);
+                    }
+                }
+            } else if one.negates() || one.is("abs") {
+                turned.insert(one.to);
+            } else if let Some(kind) = ["min", "max"].iter().position(|kind| one.is(kind))
+                && !one.name.contains(".f")
+            {
+                if one.reads(&of_two[kind]) {
+                    return true;
+                }
+                if one.reads(&turned) {
+                    of_two[kind].insert(one.to);
+                }
+            }
+        }
+        if known == (turned.len(), of_two[0].len(), of_two[1].len()) {
+            return false;
+        }
+    }
+}
+
+/// Sixteen bits that are negated, and then read by what their high bit matters to.
+fn has_halves(instructions: &[Instruction<'_>]) -> bool {
+    let negated = instructions.iter().filter(|one| one.negates() && one.name.ends_with(".s16"));
+    let negated: HashSet<&str> = negated.map(|one| one.to).collect();
+    let low_alone = |one: &Instruction<'_>| ["neg", "add", "sub", "mul"].iter().any(|name| one.is(name));
+    instructions.iter().any(|one| one.name.ends_with(".s16") && !low_alone(one) && one.reads(&negated))
+}
+
+/// An instruction of PTX.
+struct Instruction<'a> {
+    name: &'a str,
+    /// The register that it writes.
+    to: &'a str,
+    /// What it reads.
+    from: Vec<&'a str>,
+}
+
+impl<'a> Instruction<'a> {
+    fn new(text: &'a str) -> Option<Instruction<'a>> {
+        let text = text.rsplit(['\n', '{', '}']).next()?.trim();
+        let text = if text.starts_with('@') { text.split_once(char::is_whitespace)?.1.trim() } else { text };
+        let (name, operands) = text.split_once(char::is_whitespace)?;
+        let mut operands = operands.split(',').map(str::trim);
+        let to = operands.next()?;
+        let from: Vec<&str> = operands.collect();
+        (!from.is_empty()).then_some(Instruction { name, to, from })
+    }
+
+    fn is(&self, name: &str) -> bool {
+        self.name.split('.').next() == Some(name)
+    }
+
+    fn negates(&self) -> bool {
+        self.is("neg") || self.is("sub") && self.from[0] == "0"
+    }
+
+    fn reads(&self, registers: &HashSet<&str>) -> bool {
+        self.from.iter().any(|register| registers.contains(register))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn function(lines: &[&str]) -> String {
+        format!(".visible .entry k(\n)\n{{\n\t.reg .b32 %r<9>;\n\n{}\n}}", lines.join("\n"))
+    }
+
+    const TURNED: &str = "\tneg.s32 \t%r2, %r1;";
+    const INNER: &str = "\tmax.s32 \t%r4, %r3, %r2;";
+    const OUTER: &str = "\tmax.s32 \t%r6, %r4, %r5;";
+    const HALF: [&str; 2] = ["\tneg.s16 \t%rs2, %rs1;", "\tcvt.s32.s16 \t%r1, %rs2;"];
+
     #[test]
     fn architectures_and_releases() {
-        for arch in ["sm_90", "sm_90a", "sm_100", "sm_100f", "sm_103"] {
-            assert!(can_be_lost((12, 8), arch) && can_be_lost((13, 3), arch) && !can_be_lost((13, 4), arch), "{arch}");
-        }
-        for arch in ["sm_75", "sm_80", "sm_89", "sm_110", "sm_120", "sm_121a"] {
-            assert!(!can_be_lost((13, 0), arch), "{arch}");
+        let (three, half) = (function(&[TURNED, INNER, OUTER]), function(&HALF));
+        for arch in ["sm_90", "sm_90a", "sm_100", "sm_100f", "sm_103", "sm_80", "sm_110", "sm_121a"] {
+            let found = |release, ptx| are_at_risk(release, arch, ptx);
+            let has = !["sm_80", "sm_110", "sm_121a"].contains(&arch);
+            assert_eq!([(12, 8), (13, 3), (13, 4)].map(|release| found(release, &three)), [has, has, false], "{arch}");
+            assert_eq!([(12, 8), (13, 2), (13, 3)].map(|release| found(release, &half)), [true, true, false], "{arch}");
         }
     }
 
     #[test]
     fn three_integers_of_which_one_is_turned() {
-        let function =
-            |lines: &[&str]| format!(".visible .entry k(\n)\n{{\n\t.reg .b32 %r<9>;\n\n{}\n}}", lines.join("\n"));
-        let turned = "\tneg.s32 \t%r2, %r1;";
-        let inner = "\tmax.s32 \t%r4, %r3, %r2;";
-        let outer = "\tmax.s32 \t%r6, %r4, %r5;";
-        let at_risk: [&[&str]; 7] = [
-            &[turned, inner, outer],
-            &["\tabs.s32 \t%r2, %r1;", inner, outer],
-            &["\t// begin inline asm\n\t{ sub.s32 %r2, 0, %r1; }\n\t// end inline asm", inner, outer],
-            &[turned, "\tmov.u32 \t%r7, %r2;", "\tmax.s32 \t%r4, %r3, %r7;", outer],
-            &[turned, inner, "\tcvt.s64.s32 \t%r7, %r4;", "@%p1 max.s32 \t%r6, %r5, %r7;"],
-            &["$L1:", "\tmax.s32 \t%r4, %r3, %r2;", outer, turned, "\tbra \t$L1;"],
-            &[turned, "\tmin.s32 \t%r4, %r2, %r3;", "\tmin.s32 \t%r6, %r5, %r4;"],
+        let at_risk = |ptx: &str| are_at_risk((13, 0), "sm_90", ptx);
+        let wrong: [&[&str]; 7] = [
+            &[TURNED, INNER, OUTER],
+            &["\tabs.s32 \t%r2, %r1;", INNER, OUTER],
+            &["\t// begin inline asm\n\t{ sub.s32 %r2, 0, %r1; }\n\t// end inline asm", INNER, OUTER],
+            &[TURNED, "\tmov.u32 \t%r7, %r2;", "\tmax.s32 \t%r4, %r3, %r7;", OUTER],
+            &[TURNED, INNER, "\tcvt.s64.s32 \t%r7, %r4;", "@%p1 max.s32 \t%r6, %r5, %r7;"],
+            &["$L1:", "\tmax.s32 \t%r4, %r3, %r2;", OUTER, TURNED, "\tbra \t$L1;"],
+            &[TURNED, "\tmin.s32 \t%r4, %r2, %r3;", "\tmin.s32 \t%r6, %r5, %r4;"],
         ];
-        for lines in at_risk {
-            assert!(are_at_risk(&function(lines)), "{lines:?}");
+        for lines in wrong {
+            assert!(at_risk(&function(lines)), "{lines:?}");
             // Not where the numbers are another function's.
             let apart = format!("{}\n{}", function(&lines[..1]), function(&lines[1..2]));
-            assert!(!are_at_risk(&apart), "{lines:?}");
+            assert!(!at_risk(&apart), "{lines:?}");
         }
-        let safe: [&[&str]; 6] = [
+        let right: [&[&str]; 6] = [
             &[],
-            &[turned, inner],
-            &[inner, outer],
-            &[turned, inner, "\tmin.s32 \t%r6, %r4, %r5;"],
+            &[TURNED, INNER],
+            &[INNER, OUTER],
+            &[TURNED, INNER, "\tmin.s32 \t%r6, %r4, %r5;"],
             &["\tneg.f32 \t%f2, %f1;", "\tmax.f32 \t%f4, %f3, %f2;", "\tmax.f32 \t%f6, %f4, %f5;"],
-            &["\tsub.s32 \t%r2, %r7, %r1;", inner, outer],
+            &["\tsub.s32 \t%r2, %r7, %r1;", INNER, OUTER],
         ];
-        for lines in safe {
-            assert!(!are_at_risk(&function(lines)), "{lines:?}");
+        for lines in right {
+            assert!(!at_risk(&function(lines)), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn halves_whose_high_bit_matters() {
+        let at_risk = |second: &str| are_at_risk((13, 0), "sm_80", &function(&[HALF[0], second]));
+        for second in [HALF[1], "\tsetp.gt.s16 \t%p1, %rs2, %rs3;", "\tmax.s16 \t%rs4, %rs3, %rs2;"] {
+            assert!(at_risk(second), "{second}");
+        }
+        for second in ["\tst.global.u16 \t[%rd1], %rs2;", "\tadd.s16 \t%rs4, %rs2, %rs3;", "\tcvt.s32.s16 \t%r1, %rs1;"]
+        {
+            assert!(!at_risk(second), "{second}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! No negation is lost in machine code, whichever NVRTC compiles: some of its assemblers lose those of integers of which the
-//! largest or smallest of three is wanted. Skipped aloud where NVRTC or a disassembler is missing.
+//! largest or smallest of three is wanted, and do not cut those of 16 bits to 16 bits. Skipped aloud where NVRTC or a
+//! disassembler is missing.
 #![allow(missing_docs)]
 
 use bornite_cuda::{Disassembler, compile, nvrtc_version};
@@ -26,15 +27,26 @@ fn signs_reach_the_machine_code() {
         }
     };
     println!("NVRTC {version:?}");
+    let compiled = |body: &str, arch: &str| {
+        let source =
+            format!("extern \"C\" __global__ void k(const int* xs, const int* ys, int* zs, short* hs) {{ {body} }}\n");
+        disassembler.text(&compile("k", &source, arch).unwrap()).unwrap()
+    };
     // A disassembler takes a third of a second to begin.
     let on_hopper = TURNED.iter().map(|expression| ("sm_90", expression));
     for (arch, expression) in on_hopper.chain([("sm_80", &TURNED[0]), ("sm_100", &TURNED[0])]) {
-        let source = format!(
-            "extern \"C\" __global__ void k(const int* xs, const int* ys, int* zs) {{\n\
-                 int x = xs[threadIdx.x], y = ys[threadIdx.x], z = zs[threadIdx.x];\n\
-                 zs[threadIdx.x] = {expression};\n}}\n"
+        let code = compiled(
+            &format!(
+                "int x = xs[threadIdx.x], y = ys[threadIdx.x], z = zs[threadIdx.x];\n\
+                 zs[threadIdx.x] = {expression};"
+            ),
+            arch,
         );
-        let code = disassembler.text(&compile("k", &source, arch).unwrap()).unwrap();
         assert!(code.contains("-R"), "{expression} for {arch} has no sign:\n{code}");
+    }
+    for arch in ["sm_80", "sm_90"] {
+        let code = compiled("zs[threadIdx.x] = (short)(-hs[threadIdx.x]);", arch);
+        let after = code.rsplit("-R").next().unwrap();
+        assert!(code.contains("-R") && after.contains("PRMT"), "16 bits are not cut to 16 bits for {arch}:\n{code}");
     }
 }

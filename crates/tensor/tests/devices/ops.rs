@@ -79,7 +79,8 @@ pub fn elementwise(device: Device) -> Outcome {
     Ok(())
 }
 
-/// One kernel whose largest of three integers has a sign turned, which some of NVIDIA's assemblers lose.
+/// Kernels whose largest of three integers has a sign turned, and 16 bits that are negated and widened: some of NVIDIA's assemblers
+/// get them wrong.
 pub fn turned_integers(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let [x, y, z] = std::array::from_fn(|_| random.vec(999, -1e3, 1e3).iter().map(|x| *x as i32).collect::<Vec<_>>());
@@ -92,6 +93,9 @@ pub fn turned_integers(device: Device) -> Outcome {
             assert_eq!(found, expected[case], "case {case} of {x}, {y}, {z}");
         }
     }
+    let halves = Tensor::from_slice(&[i16::MIN, 5], &[2], device);
+    assert_eq!((-&halves).cast(DType::I32).to_vec::<i32>()?, [-32768, -5]);
+    assert_eq!((-&halves).gt(&halves).to_vec::<bool>()?, [false, false]);
     Ok(())
 }
 
