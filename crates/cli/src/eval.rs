@@ -81,7 +81,10 @@ fn kernels(options: &Options, trained: &Trained, device: bornite::Device) -> Res
         )
         .into());
     };
-    let pairs = demo::pairs::unseen(folder, options.prompts.max(1), &options.split)?;
+    if options.prompts == 0 || options.samples == 0 {
+        return Err(bornite_nn::Error::Config("--prompts and --samples take 1 and more".into()).into());
+    }
+    let pairs = demo::pairs::unseen(folder, options.prompts, &options.split)?;
     let effort = Effort { samples: options.samples, rows: demo::rows(device), seed: 0 };
     let layout = Layout::of(&options.from, &trained.tokenizer)?;
     let scores = demo::score::score(trained, &layout, pairs, effort)?;

@@ -34,7 +34,7 @@ const MOST_COMPARED: usize = 24;
 /// What is kept of a row to compare it with others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sketch {
-    /// Equal for rows that differ in names and constants alone.
+    /// Equal for rows whose sources differ in names and constants alone, however their CUDA texts are written.
     pub exact: u64,
     /// Equal for rows that differ in operators and functions too.
     pub skeleton: u64,
@@ -46,8 +46,10 @@ impl Sketch {
     pub fn new(source: &str, cuda: &str) -> Sketch {
         let (mut exact, mut skeleton) = (0u64, 0u64);
         let mut least = [u64::MAX; LANES];
-        each_token(source, cuda, |token, plain, shingle| {
-            exact = mixed(exact ^ token).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        each_token(source, cuda, |of_source, token, plain, shingle| {
+            if of_source {
+                exact = mixed(exact ^ token).wrapping_add(0x9e37_79b9_7f4a_7c15);
+            }
             skeleton = mixed(skeleton ^ plain).wrapping_add(0x9e37_79b9_7f4a_7c15);
             if let Some(hash) = shingle {
                 let lane = (hash >> 57) as usize;
@@ -74,12 +76,12 @@ impl Sketch {
     }
 }
 
-/// Calls `see` with each token of a row's texts, the same without operators and functions, and a hash of the shingle that it
+/// Calls `see` with whether it is of the source and each token of a row's texts, the same without operators and functions, and a hash of the shingle that it
 /// ends.
-fn each_token(source: &str, cuda: &str, mut see: impl FnMut(u64, u64, Option<u64>)) {
+fn each_token(source: &str, cuda: &str, mut see: impl FnMut(bool, u64, u64, Option<u64>)) {
     let mut recent = [0u64; SHINGLE];
     let mut count = 0;
-    for text in [source, cuda] {
+    for (text, of_source) in [(source, true), (cuda, false)] {
         tokens(text, &mut |token, plain| {
             recent.rotate_left(1);
             recent[SHINGLE - 1] = token;
@@ -88,7 +90,7 @@ fn each_token(source: &str, cuda: &str, mut see: impl FnMut(u64, u64, Option<u64
                 let join = |hash: u64, token: &u64| hash.rotate_left(13).wrapping_mul(0x2545_f491_4f6c_dd1d) ^ token;
                 mixed(recent.iter().fold(0, join))
             });
-            see(token, plain, shingle);
+            see(of_source, token, plain, shingle);
         });
     }
 }
@@ -96,7 +98,7 @@ fn each_token(source: &str, cuda: &str, mut see: impl FnMut(u64, u64, Option<u64
 /// Hashes of all shingles of a row's texts, sorted: what a [`Sketch`] estimates likeness from.
 pub fn shingles(source: &str, cuda: &str) -> Vec<u64> {
     let mut all = vec![];
-    each_token(source, cuda, |_, _, shingle| all.extend(shingle));
+    each_token(source, cuda, |_, _, _, shingle| all.extend(shingle));
     all.sort_unstable();
     all.dedup();
     all
@@ -119,7 +121,7 @@ pub enum Verdict {
         /// The cluster: the number of its first row among those admitted.
         cluster: u32,
     },
-    /// It differs from an earlier row in names and constants alone.
+    /// Its source differs from that of an earlier row in names and constants alone.
     Duplicate,
     /// It is a near duplicate of an earlier row.
     Near {

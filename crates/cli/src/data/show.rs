@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
-use bornite_data::files::{Cell, Dataset, Error, Record};
+use bornite_data::files::{Cell, Dataset, Error, Format, Record};
 use clap::ValueEnum;
 use serde_json::{Map, Value};
 
@@ -45,6 +45,10 @@ impl Text {
 
 pub fn run(folder: &Path, id: Option<&str>, beside: Text, json: bool) -> Result<ExitCode, Failure> {
     let dataset = Dataset::open(folder)?;
+    if dataset.manifest.settings.format == Format::SeedJson {
+        let what = format!("{} holds pairs as single files, each of which can be read as it is", folder.display());
+        return Err(Error::Asked(what).into());
+    }
     let found = match id {
         Some(id) => dataset.find(id)?,
         None => {

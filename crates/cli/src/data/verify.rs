@@ -20,6 +20,7 @@ pub fn run(folder: &Path, level: Option<Level>, jobs: usize, json: bool) -> Resu
     }
     let dataset = Dataset::open(folder)?;
     let own = Level::named(&dataset.manifest.settings.level).unwrap_or(Level::Types);
+    let asked = level;
     let level = level.unwrap_or(own);
     let of = dataset.manifest.rows;
     let mut screen = Screen::new();
@@ -32,6 +33,9 @@ pub fn run(folder: &Path, level: Option<Level>, jobs: usize, json: bool) -> Resu
     let ok = report.findings.is_empty();
     let is_pairs = dataset.manifest.settings.format == Format::SeedJson;
     if is_pairs && ok {
+        if asked.is_some() {
+            note("pairs are checked for checksums and structure alone: make another format to have rows executed");
+        }
         return pairs(folder, json);
     }
     if json {

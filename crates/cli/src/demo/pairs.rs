@@ -134,7 +134,8 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Mad
 /// Pairs that a run has not learned from, at most so many, spread over all that there are: of a folder that `bornite demo`
 /// made, those held out; of a dataset, whole rows of a split.
 pub fn unseen(folder: &Path, most: usize, split: &str) -> Result<Vec<Pair>, Failure> {
-    let (path, keys) = if folder.join("manifest.json").is_file() {
+    let is_dataset = folder.join("manifest.json").is_file() || folder.join(".making").is_dir();
+    let (path, keys) = if is_dataset {
         (folder.to_path_buf(), rows(folder, split)?)
     } else {
         let path = if folder.is_dir() { folder.join(HELD_OUT) } else { folder.to_path_buf() };

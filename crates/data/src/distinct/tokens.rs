@@ -4,26 +4,35 @@
 use std::sync::LazyLock;
 
 use crate::random::mixed;
-use foldhash::{HashMap, HashMapExt, HashSet};
+use foldhash::{HashMap, HashMapExt};
 
-/// Words that mean something: of Python, of C, and functions of both.
+/// Words that mean something wherever they stand, of Python and C.
 const KEPT: &str = "and as assert break class continue def elif else for if import in not or pass return while wp True False \
-    array array2d array3d dtype kernel func struct tid range float int bool float16 float32 float64 bfloat16 int8 int16 \
+    array array2d array3d dtype kernel func struct range float int bool float16 float32 float64 bfloat16 int8 int16 \
     int32 int64 uint8 uint16 uint32 uint64 vec2 vec3 vec4 vec2d vec3d vec4d mat22 mat33 mat44 mat22d mat33d mat44d \
+    __global__ __device__ __shared__ __restrict__ inline const void signed unsigned char short long double \
+    float2 float3 float4 double2 double3 double4 mat2 mat3 mat4 mat2d mat3d mat4d __half __nv_bfloat16 \
+    blockIdx blockDim threadIdx gridDim pragma unroll include";
+
+/// Words that mean something where they are called or stand after a point, functions of both and members of vectors. Elsewhere
+/// people name things so.
+const CALLED: &str = "tid x y z w \
     where atomic_add atomic_sub atomic_min atomic_max atomic_and atomic_or atomic_xor rand_init randf randi \
     abs sign min max clamp floor ceil round rint trunc frac sqrt cbrt pow exp log log2 log10 sin cos tan asin acos atan \
     atan2 sinh cosh tanh erf erfc copysign lerp smoothstep degrees radians bit_count dot length length_sq normalize \
     cross cw_mul cw_div cw_min cw_max cw_abs transpose determinant trace outer add sub scale divide multiply neg pcg \
-    __global__ __device__ __shared__ __restrict__ inline const void signed unsigned char short long double \
-    float2 float3 float4 double2 double3 double4 make_float2 make_float3 make_float4 make_double2 make_double3 \
-    make_double4 mat2 mat3 mat4 mat2d mat3d mat4d __half __nv_bfloat16 __half2float __float2half __bfloat162float \
-    __float2bfloat16 __hadd __hsub __hmul __hdiv __hneg __hlt __hgt __hle __hge blockIdx blockDim threadIdx gridDim x y z w \
+    make_float2 make_float3 make_float4 make_double2 make_double3 make_double4 \
+    __half2float __float2half __bfloat162float __float2bfloat16 __hadd __hsub __hmul __hdiv __hneg __hlt __hgt __hle __hge \
     fabsf fabs fminf fmin fmaxf fmax floorf ceilf roundf rintf truncf sqrtf cbrtf powf expf logf log2f log10f sinf cosf \
     tanf asinf acosf atanf atan2f sinhf coshf tanhf erff erfcf copysignf __popc __popcll llabs atomicAdd atomicSub \
     atomicMin atomicMax atomicAnd atomicOr atomicXor __syncthreads __shfl_sync __shfl_up_sync __shfl_down_sync \
-    __shfl_xor_sync pragma unroll include";
+    __shfl_xor_sync";
 
-static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| KEPT.split_whitespace().collect());
+/// Each word, and whether it means something wherever it stands.
+static WORDS: LazyLock<HashMap<&str, bool>> = LazyLock::new(|| {
+    let words = |text: &'static str, anywhere: bool| text.split_whitespace().map(move |word| (word, anywhere));
+    words(KEPT, true).chain(words(CALLED, false)).collect()
+});
 
 fn hash(word: &[u8]) -> u64 {
     mixed(
@@ -44,8 +53,10 @@ pub fn tokens(text: &str, see: &mut dyn FnMut(u64, u64)) {
                 at += 1;
             }
             let word = &bytes[start..at];
-            // A member of a vector or a function after a point is no name of a program.
-            if WORDS.contains(&text[start..at]) {
+            let before = &bytes[..start];
+            let defined = || before.ends_with(b"def ") || before.ends_with(b"void ");
+            let called = || before.ends_with(b".") || bytes.get(at) == Some(&b'(') && !defined();
+            if WORDS.get(&text[start..at]).is_some_and(|anywhere| *anywhere || called()) {
                 see(hash(word), 3);
             } else {
                 let next = numbers.len() as u64;
@@ -94,6 +105,9 @@ mod tests {
     fn names_and_constants_do_not_matter_and_operators_do() {
         let first = all("\"\"\"Sums.\"\"\"\nout[i] = a[i] * 2.5 + wp.sin(b[i])");
         assert_eq!(first, all("\"\"\"Other.\"\"\"\nres[k] = p[k] * 1e-3 + wp.sin(q[k])"));
+        // Names that mean something elsewhere.
+        assert_eq!(first, all("\n\"\"\"Other.\"\"\"\nx[y] = w[y] * 1e-3 + wp.sin(scale[y])")[1..]);
+        assert_ne!(all("a.x + b.x"), all("a.y + b.x"));
         for other in [
             "res[k] = p[k] * 1e-3 + wp.cos(q[k])",
             "res[k] = p[k] * 1e-3 - wp.sin(q[k])",

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use rayon::prelude::*;
 
 use super::judge::Judge;
-use super::{Dataset, Error, Extra, Format, Record, Result, SetHash, ingested, pairs, shard};
+use super::{Dataset, Error, Extra, Format, Record, Result, SetHash, Settings, ingested, pairs, shard};
 use crate::distinct::Sketch;
 use crate::verify::Crew;
 use crate::verify::code::{Code, Wanted, compiler};
@@ -75,7 +75,7 @@ pub fn check(
             state.report.findings.push(Finding { file: file.path.clone(), id: None, what });
             continue;
         }
-        let mut wave = vec![];
+        let (mut wave, before) = (vec![], state.report.rows);
         let read = dataset.each_of(&file.path, &mut |record| {
             wave.push(record);
             if wave.len() == WAVE {
@@ -92,6 +92,11 @@ pub fn check(
         }
         pool.install(|| state.judge(&file.path, wave))?;
         tell(state.report.rows);
+        let found = state.report.rows - before;
+        if settings.format != Format::SeedJson && found != file.rows {
+            let what = format!("it has {found} rows, the manifest says {}", file.rows);
+            state.report.findings.push(Finding { file: file.path.clone(), id: None, what });
+        }
     }
     let State { mut report, hash, lost, .. } = state;
     if lost > 0 {
@@ -188,7 +193,7 @@ impl State<'_> {
                 if record.text("category") == ingested::CATEGORY {
                     return ingested::check(record).map(|exact| (None, exact));
                 }
-                made_again(record, settings.seed, &among).map(|(row, exact)| (Some(row), exact))
+                made_again(record, settings, &among).map(|(row, exact)| (Some(row), exact))
             })
             .collect();
         let rows: Vec<&Row> = made.iter().flatten().filter_map(|(row, _)| row.as_ref()).collect();
@@ -254,9 +259,9 @@ impl State<'_> {
 }
 
 /// The row that a record's number stands for, if the record says the same.
-fn made_again(record: &Record, seed: u64, among: &[Category]) -> std::result::Result<(Row, u64), String> {
-    let row = crate::make(seed, record.int("index"), among).map_err(|why| why.to_string())?;
-    let same = Record::new(&row, record.text("level"), record.text("split"), 0, None);
+fn made_again(record: &Record, settings: &Settings, among: &[Category]) -> std::result::Result<(Row, u64), String> {
+    let row = crate::make(settings.seed, record.int("index"), among).map_err(|why| why.to_string())?;
+    let same = Record::new(&row, &settings.level, record.text("split"), 0, None);
     for (name, cell) in same.cells().filter(|(name, _)| *name != "cluster") {
         if record.cells().find(|(other, _)| *other == name).map(|(_, cell)| cell) != Some(cell) {
             return Err(format!("its {name} is not what seed and number give"));

@@ -46,9 +46,36 @@ impl Manifest {
     /// The manifest of a folder, if it has one.
     pub fn read(place: &Place) -> Result<Option<Manifest>> {
         let Some(bytes) = place.read(MANIFEST)? else { return Ok(None) };
-        let manifest = serde_json::from_slice(&bytes);
+        let manifest: std::result::Result<Manifest, _> = serde_json::from_slice(&bytes);
         let path = place.path(MANIFEST);
-        Ok(Some(manifest.map_err(|error| Error::damaged(&path, format!("this is not a dataset's manifest: {error}")))?))
+        let manifest =
+            manifest.map_err(|error| Error::damaged(&path, format!("this is not a dataset's manifest: {error}")))?;
+        match manifest.contradiction() {
+            Some(what) => Err(Error::damaged(&path, what)),
+            None => Ok(Some(manifest)),
+        }
+    }
+
+    /// What in it cannot be, if anything.
+    fn contradiction(&self) -> Option<String> {
+        let Manifest { settings, shards, .. } = self;
+        if settings.version == crate::generate::VERSION
+            && let Err(what) = settings.named()
+        {
+            return Some(what.to_string());
+        }
+        if shards.len() != settings.shards as usize {
+            return Some(format!("it says {} shards and lists {}", settings.shards, shards.len()));
+        }
+        let again = Manifest::new(settings, shards.clone());
+        let of_files = |shard: &ShardRecord| shard.files.iter().map(|file| file.rows as u128).sum::<u128>();
+        if let Some(shard) = shards.iter().find(|shard| of_files(shard) != shard.counts.rows as u128) {
+            return Some(format!("the files of shard {} do not have as many rows as it says", shard.shard));
+        }
+        if (again.rows, again.reached) != (self.rows, self.reached) || self.reached.distinct != settings.count {
+            return Some("its numbers of rows or candidates are not those of its shards".into());
+        }
+        (again.set_hash != self.set_hash).then(|| "its set hash is not that of its shards".into())
     }
 
     /// What is in all shards.

@@ -52,7 +52,7 @@ pub(super) fn check(record: &Record) -> std::result::Result<u64, String> {
     let told = ["cuda", "cpp", "ir", "inputs"].map(|name| record.text(name));
     let is_same = |texts: &Texts| [&texts.cuda, &texts.cpp, &texts.ir, &texts.inputs] == told;
     match made.iter().find(|made| !matches!(made, Ok(texts) if !is_same(texts))) {
-        Some(Ok(texts)) => Ok(Sketch::new(&texts.ir, &texts.cuda).exact),
+        Some(Ok(texts)) => Ok(Sketch::new(&texts.cuda, "").exact),
         Some(Err(why)) => Err(why.clone()),
         None if made.is_empty() => Err("its source has no such kernel".into()),
         None => Err("its texts are not what its source gives".into()),
@@ -66,7 +66,7 @@ pub fn duplicates(kernels: &[Ingested]) -> Vec<Option<usize>> {
     (kernels.iter().enumerate())
         .map(|(n, kernel)| {
             let texts = kernel.outcome.as_ref().ok()?;
-            let alike = *first.entry(Sketch::new(&texts.ir, &texts.cuda).exact).or_insert(n);
+            let alike = *first.entry(Sketch::new(&texts.cuda, "").exact).or_insert(n);
             (alike != n).then_some(alike)
         })
         .collect()
@@ -79,6 +79,7 @@ pub fn write_ingested(place: &Place, kernels: &[Ingested]) -> Result<Manifest> {
         let what = format!("there is a dataset in {} already: name another folder", folder.display());
         return Err(Error::Asked(what));
     }
+    place.unwritten()?;
     if kernels.iter().all(|kernel| kernel.outcome.is_err()) {
         return Err(Error::Asked("none of the kernels passed its checks: there is nothing to write".into()));
     }

@@ -109,7 +109,10 @@ fn agreed(place: &Place, asked: &Asked) -> Result<(Settings, Option<Manifest>)> 
     let (there, manifest) = found(place)?;
     let made_by = there.as_ref().and_then(|there| there.compiled_by.clone());
     let mut settings = match (&asked.settings, there) {
-        (Some(settings), None) => settings.clone(),
+        (Some(settings), None) => {
+            place.unwritten()?;
+            settings.clone()
+        }
         (None, None) => {
             let what = format!("there is no dataset in {} to go on with: begin one with --count", folder.display());
             return Err(Error::Asked(what));

@@ -63,6 +63,24 @@ impl Place {
         self
     }
 
+    /// Fails if files that are no dataset's would be written over.
+    pub(super) fn unwritten(&self) -> Result<()> {
+        let own = |name: &str| {
+            let beside = ["README.md", "stats.json", "report.html", "progress.json", "generation_stats.json"];
+            beside.contains(&name) || name.starts_with("cuda_synth_")
+        };
+        let names = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let rows = names(&self.path("data")).next().map(|_| "data".to_owned());
+        let mut found = names(&self.folder).map(|name| name.to_string_lossy().into_owned()).filter(|name| own(name));
+        match found.next().or(rows) {
+            None => Ok(()),
+            Some(name) => Err(Error::Asked(format!(
+                "{} is there, is no dataset's, and would be written over: name another folder",
+                self.path(&name).display()
+            ))),
+        }
+    }
+
     /// A path within the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
@@ -101,6 +119,9 @@ impl Place {
     /// Reads a whole file, if it is there.
     pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let path = self.path(name);
+        if fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
+            return Err(Error::damaged(&path, "it is no plain file"));
+        }
         match fs::read(&path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),

@@ -141,9 +141,7 @@ impl Settings {
         if self.count == 0 {
             return wrong("a dataset of 0 rows was asked for: --count takes 1 and more".into());
         }
-        if self.categories.is_empty() {
-            return wrong("no category was chosen".into());
-        }
+        self.named()?;
         if self.shards == 0 || self.shards > MOST_SHARDS || self.shards as u64 > self.count {
             return wrong(format!(
                 "{} rows cannot be in {} shards: choose 1 to {} with --shards",
@@ -158,6 +156,21 @@ impl Settings {
                 self.version,
                 crate::generate::VERSION
             ));
+        }
+        Ok(())
+    }
+
+    /// Whether there are categories and a level of these names.
+    pub(super) fn named(&self) -> Result<()> {
+        let known = |name: &String| Category::named(name).is_some() || name == super::ingested::CATEGORY;
+        if let Some(name) = self.categories.iter().find(|name| !known(name)) {
+            return Err(Error::Asked(format!("there is no category '{name}'")));
+        }
+        if self.categories.is_empty() {
+            return Err(Error::Asked("no category was chosen".into()));
+        }
+        if Level::named(&self.level).is_none() {
+            return Err(Error::Asked(format!("there is no level '{}'", self.level)));
         }
         Ok(())
     }

@@ -214,6 +214,9 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 
 /// Size and SHA-256 of a file.
 pub(super) fn checksum(path: &Path) -> Result<(u64, String)> {
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Err(Error::damaged(path, "it is no plain file"));
+    }
     let mut file = File::open(path).map_err(Error::io("read", path))?;
     let (mut hash, mut bytes) = (Sha256::new(), 0);
     let mut buffer = vec![0; 1 << 18];
@@ -229,10 +232,17 @@ pub(super) fn checksum(path: &Path) -> Result<(u64, String)> {
 
 /// Why a file is not the one that was written; `None` if it is.
 pub(super) fn wrong(place: &Place, file: &FileRecord) -> Option<String> {
-    match checksum(&place.path(&file.path)) {
+    let path = place.path(&file.path);
+    if let Ok(there) = std::fs::metadata(&path)
+        && there.is_file()
+        && there.len() != file.bytes
+    {
+        return Some(format!("it has {} bytes, {} were written", there.len(), file.bytes));
+    }
+    match checksum(&path) {
+        Err(Error::Damaged { what, .. }) => Some(what),
         Err(Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => Some("it is missing".into()),
         Err(error) => Some(error.to_string()),
-        Ok((bytes, _)) if bytes != file.bytes => Some(format!("it has {bytes} bytes, {} were written", file.bytes)),
         Ok((_, sha256)) if sha256 != file.sha256 => Some("its checksum is not that of what was written".into()),
         Ok(_) => None,
     }

@@ -34,6 +34,11 @@ pub struct PairReport {
 }
 
 impl PairReport {
+    /// Of a file that is not a pair.
+    pub(super) fn wrong(what: String) -> PairReport {
+        PairReport { file: String::new(), category: String::new(), checks: vec![], wrong: Some(what) }
+    }
+
     /// Whether all checks hold.
     pub fn passes(&self) -> bool {
         self.wrong.is_none() && self.checks.iter().all(|check| check.holds)
@@ -42,8 +47,7 @@ impl PairReport {
 
 /// Checks a pair's structure: six checks, of which the last is its category's, and those of columns on request.
 pub fn check_pair(text: &str) -> PairReport {
-    let wrong =
-        |what: String| PairReport { file: String::new(), category: String::new(), checks: vec![], wrong: Some(what) };
+    let wrong = PairReport::wrong;
     let value: Value = match serde_json::from_str(text) {
         Ok(value) => value,
         Err(error) => return wrong(format!("it is not JSON: {error}")),

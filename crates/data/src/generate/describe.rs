@@ -87,7 +87,7 @@ fn sentence(program: &Program, known_as: &[&str]) -> String {
     program.each_stmt(&mut |stmt| match stmt {
         Stmt::If(..) => drop(shape.insert("branches")),
         Stmt::For(..) => drop(shape.insert("a counted loop")),
-        Stmt::While(..) => drop(shape.insert("a loop that ends by itself")),
+        Stmt::While(..) => drop(shape.insert("a loop with a condition")),
         Stmt::Atomic(Update::Add | Update::Sub, ..) => drop(shape.insert("atomic sums")),
         Stmt::Atomic(..) => drop(shape.insert("atomic updates")),
         Stmt::Draw(..) => drop(shape.insert("random numbers")),

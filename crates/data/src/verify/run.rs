@@ -9,7 +9,7 @@ use super::{Rejected, signature};
 use crate::Row;
 use crate::evaluate::{self, Ball, Contents, Reached, Stop, Value};
 use crate::inputs::{INPUTS, Input, input};
-use crate::program::{Program, Scalar};
+use crate::program::{Fill, Program, Scalar};
 use crate::row::request;
 
 /// Draws of an input before a program is given up.
@@ -78,7 +78,47 @@ pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejec
     }
     sharp(&all)?;
     telling(program, &all)?;
+    moved(program, key, &all[SAME_LENGTHS])?;
     Ok(all)
+}
+
+/// An input whose lengths are the same at every attempt.
+const SAME_LENGTHS: usize = 2;
+
+/// Every array that is written must depend on what goes in: with other numbers in inputs of the same lengths it is not the same.
+fn moved(program: &Program, key: [u64; 2], one: &Expected) -> Result<(), Rejected> {
+    let filled = program.arrays.iter().any(|array| !matches!(array.fill, Fill::Zero | Fill::All(_)));
+    if !filled && program.values.is_empty() {
+        return Ok(());
+    }
+    let mut still: Vec<usize> = (0..program.arrays.len()).filter(|n| program.arrays[*n].written).collect();
+    let mut compared = false;
+    // Few inputs may move what they seldom do.
+    for attempt in ATTEMPTS..ATTEMPTS + 4 {
+        let other = input(program, key, SAME_LENGTHS, attempt);
+        let mut after = other.arrays.clone();
+        if evaluate::run(program, &other.sizes, &other.values, &mut after, &mut Reached::default()).is_err() {
+            continue;
+        }
+        compared = true;
+        let pairs = |n: &usize| after[*n].cells.iter().zip(&one.after[*n].cells);
+        still.retain(|n| !one.after[*n].cells.is_empty() && pairs(n).all(|(a, b)| is_same(a, b)));
+        if still.is_empty() {
+            return Ok(());
+        }
+    }
+    match still.first() {
+        Some(n) if compared => Err(Rejected::Constant { array: program.arrays[*n].name.clone() }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether two values cannot be told apart.
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Float(a), Value::Float(b)) => (a.mid - b.mid).abs() <= a.err + b.err,
+        (a, b) => a == b,
+    }
 }
 
 /// Elements from which on a launch counts as a large one.
@@ -91,14 +131,10 @@ fn telling(program: &Program, all: &[Expected]) -> Result<(), Rejected> {
     let large: Vec<&Expected> = all.iter().filter(|case| elements(case) >= LARGE).collect();
     let large = if large.is_empty() { all.iter().collect() } else { large };
     for (n, array) in program.arrays.iter().enumerate().filter(|(_, array)| array.written) {
-        let same = |a: &Value, b: &Value| match (a, b) {
-            (Value::Float(a), Value::Float(b)) => (a.mid - b.mid).abs() <= a.err + b.err,
-            (a, b) => a == b,
-        };
         let mut cells = all.iter().flat_map(|case| case.after[n].cells.iter().zip(&case.input.arrays[n].cells));
-        let idle = cells.all(|(after, before)| same(after, before));
+        let idle = cells.all(|(after, before)| is_same(after, before));
         let mut cells = large.iter().flat_map(|case| &case.after[n].cells);
-        let uniform = cells.next().is_none_or(|first| cells.all(|other| same(first, other)));
+        let uniform = cells.next().is_none_or(|first| cells.all(|other| is_same(first, other)));
         if idle || uniform {
             return Err(Rejected::Constant { array: array.name.clone() });
         }

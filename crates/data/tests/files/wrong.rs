@@ -1,7 +1,9 @@
 //! What can go wrong: each is one sentence, and nothing that was made is lost.
 
 use bornite_data::Level;
-use bornite_data::files::{Asked, Dataset, Error, Format, Part, Place, Settings, check, check_pair, make};
+use bornite_data::files::{
+    Asked, Dataset, Error, Format, Part, Place, Settings, check, check_pair, check_pairs, make, write_ingested,
+};
 
 use crate::{asked, folder, hash, made, seed, settings};
 
@@ -187,4 +189,103 @@ fn rows_of_another_generator_are_not_called_wrong() {
     // What is damaged is told all the same.
     std::fs::write(folder.join("data/train-00000-of-00001.parquet"), "").unwrap();
     assert_eq!(checked().unwrap().findings.len(), 1);
+}
+
+#[test]
+fn files_of_others_are_not_written_over() {
+    let settings = settings(10, 1);
+    let pairs = Settings { format: Format::SeedJson, ..settings.clone() };
+    for (n, (name, settings)) in [
+        ("README.md", &settings),
+        ("stats.json", &settings),
+        ("data/train-00000-of-00001.parquet", &settings),
+        ("cuda_synth_0001.json", &pairs),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let folder = folder(&format!("mine-{n}"));
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "mine").unwrap();
+        let error = refused(&Place::new(&folder), &asked(settings));
+        assert!(error.contains("would be written over: name another folder"), "{error}");
+        let kernels = bornite_data::ingest::ingest("k.py", "").unwrap();
+        let error = write_ingested(&Place::new(&folder), &kernels).unwrap_err().to_string();
+        assert!(error.contains("would be written over"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    }
+    // What is none of a dataset's names stays beside it.
+    let folder = folder("beside");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("notes.txt"), "mine").unwrap();
+    made(&folder, &settings);
+    assert_eq!(std::fs::read_to_string(folder.join("notes.txt")).unwrap(), "mine");
+}
+
+#[test]
+fn a_manifest_that_cannot_be_is_damaged() {
+    let folder = folder("manifest");
+    made(&folder, &settings(60, 3));
+    let path = folder.join("manifest.json");
+    let whole: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let edits: [(&str, serde_json::Value, &str); 10] = [
+        ("/settings/categories", serde_json::json!(["foo"]), "there is no category 'foo'"),
+        ("/settings/categories", serde_json::json!([]), "no category was chosen"),
+        ("/settings/level", "high".into(), "there is no level 'high'"),
+        ("/settings/count", 1_000_000_000_000_000u64.into(), "are not those of its shards"),
+        ("/settings/shards", 1_000_000_000u64.into(), "it says 1000000000 shards and lists 3"),
+        ("/rows", 7.into(), "are not those of its shards"),
+        ("/reached/duplicates", 1_000_000u64.into(), "are not those of its shards"),
+        ("/shards/1/files/0/rows", u64::MAX.into(), "the files of shard 1 do not have as many rows"),
+        ("/set_hash", whole["shards"][0]["hash"].clone(), "its set hash is not that of its shards"),
+        ("/shards", serde_json::json!([]), "it says 3 shards and lists 0"),
+    ];
+    for (at, value, expected) in edits {
+        let mut wrong = whole.clone();
+        *wrong.pointer_mut(at).unwrap() = value;
+        std::fs::write(&path, wrong.to_string()).unwrap();
+        let resume = Asked { settings: None, resume: true, ..asked(&settings(60, 3)) };
+        for error in
+            [Dataset::open(&folder).err().map(|error| error.to_string()), Some(refused(&Place::new(&folder), &resume))]
+        {
+            let error = error.unwrap_or_default();
+            assert!(error.contains(expected), "{at}: {error}");
+        }
+    }
+    // That rows were checked at another level, only they say.
+    let mut wrong = whole;
+    *wrong.pointer_mut("/settings/level").unwrap() = "run".into();
+    std::fs::write(&path, wrong.to_string()).unwrap();
+    let report = check(&Dataset::open(&folder).unwrap(), Level::Types, 2, None, &mut |_| {}).unwrap();
+    assert_eq!(report.findings.len(), 60);
+    assert!(report.findings[0].what.contains("its level is not"), "{:?}", report.findings[0]);
+}
+
+#[test]
+fn what_is_no_plain_file_is_not_waited_for() {
+    let folder = folder("pipe");
+    made(&folder, &settings(30, 1));
+    let pipe = folder.join("data/train-00000-of-00001.parquet");
+    std::fs::remove_file(&pipe).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let report = check(&Dataset::open(&folder).unwrap(), Level::Types, 2, None, &mut |_| {}).unwrap();
+    assert_eq!(report.findings.len(), 1);
+    assert!(report.findings[0].what.contains("it is no plain file"), "{:?}", report.findings[0]);
+    // It is damage like other damage.
+    let again = Asked { settings: None, resume: true, ..asked(&settings(30, 1)) };
+    assert_eq!(make(&Place::new(&folder), &again, &mut |_| {}).unwrap().damaged, [0]);
+    assert!(pipe.is_file());
+}
+
+#[test]
+fn a_pair_that_cannot_be_read_does_not_hide_the_others() {
+    let folder = folder("unreadable");
+    made(&folder, &Settings { format: Format::SeedJson, ..settings(12, 1) });
+    std::fs::write(folder.join("cuda_synth_0003.json"), [0xff, 0xfe]).unwrap();
+    std::fs::create_dir(folder.join("folder.json")).unwrap();
+    let reports = check_pairs(&folder).unwrap();
+    let wrong: Vec<_> = reports.iter().filter(|report| !report.passes()).map(|report| report.file.as_str()).collect();
+    assert_eq!((reports.len(), wrong), (13, vec!["cuda_synth_0003.json", "folder.json"]));
 }

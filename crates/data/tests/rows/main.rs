@@ -94,7 +94,30 @@ fn a_version_names_one_generator() {
             Verdict::Between => add(b"between"),
         }
     }
-    assert_eq!((bornite_data::generate::VERSION, format!("{hash:016x}")), (3, "c20537854233b39d".into()));
+    assert_eq!((bornite_data::generate::VERSION, format!("{hash:016x}")), (4, "c04cf25456cbcca2".into()));
+}
+
+/// Their results are functions of the index or the length alone: bits shifted out, roundings to 0.
+#[test]
+fn what_no_input_moves_is_no_row() {
+    for index in [245, 403, 563] {
+        let row = generate(7, index).unwrap();
+        let verdict = verify(&row, Level::Run);
+        assert!(matches!(verdict, Err(Rejected::Constant { .. })), "{index}: {verdict:?}\n{}", row.source);
+    }
+}
+
+/// However its CUDA text is written, and whatever its names mean elsewhere.
+#[test]
+fn a_source_is_kept_once() {
+    let source = "def k(a: wp.array(dtype=float), out: wp.array(dtype=float)):\n    out[i] = wp.sin(a[i]) * 0.5";
+    let renamed = source.replace("a[i]", "w[i]").replace("k(a:", "scale(w:");
+    let mut seen = Seen::new();
+    assert!(seen.admit(0, &Sketch::new(source, "one text")).is_new());
+    for (source, cuda) in [(source, "another; text"), (&renamed, "one text")] {
+        assert_eq!(seen.admit(1, &Sketch::new(source, cuda)), Verdict::Duplicate, "{source}");
+    }
+    assert!(seen.admit(1, &Sketch::new(&source.replace("sin", "cos"), "one text")) != Verdict::Duplicate);
 }
 
 #[test]
