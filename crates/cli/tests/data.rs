@@ -192,9 +192,10 @@ fn duplicates_among_ingested_kernels_are_told() {
     let (path, target) = folder("ingested-alike");
     std::fs::create_dir_all(&path).unwrap();
     let mut files = vec![];
-    for (file, what) in [("one.py", "a[i] * 2.0"), ("two.py", "a[i] * 3.0"), ("three.py", "a[i] + 2.0")] {
+    for (file, array, what) in [("one.py", "a", "* 2.0"), ("two.py", "x", "* 3.0"), ("three.py", "a", "+ 2.0")] {
         let text = format!(
-            "import warp as wp\n\n\n@wp.kernel\ndef k(a: wp.array(dtype=float)):\n    i = wp.tid()\n    a[i] = {what}\n"
+            "import warp as wp\n\n\n@wp.kernel\ndef k({array}: wp.array(dtype=float)):\n    i = wp.tid()\n    \
+             {array}[i] = {array}[i] {what}\n"
         );
         std::fs::write(path.join(file), text).unwrap();
         files.push(path.join(file).to_str().unwrap().to_owned());
@@ -216,6 +217,11 @@ fn what_is_asked_wrongly_is_explained_in_a_line() {
     let (path, target) = folder("wrong");
     let (_, other) = folder("not-made");
     bornite(&["make", "--count", "20", "--level", "types", "--out", &target]);
+    let (_, pairs) = folder("wrong-pairs");
+    bornite(&["make", "--count", "5", "--level", "types", "--format", "seed-json", "--out", &pairs]);
+    let (mine, project) = folder("wrong-project");
+    std::fs::create_dir_all(&mine).unwrap();
+    std::fs::write(mine.join("README.md"), "mine").unwrap();
     let before = std::fs::read(path.join("manifest.json")).unwrap();
     let file = path.join("manifest.json");
     let under_a_file = file.join("inner");
@@ -229,6 +235,7 @@ fn what_is_asked_wrongly_is_explained_in_a_line() {
         (&["make", "--count", "9", "--jobs", "100000", "--out", &other], 2, "--jobs takes 1 to 1024"),
         (&["make", "--count", "9", "--out", under_a_file.to_str().unwrap()], 1, "could not make the folder"),
         (&["make", "--count", "20", "--out", &target], 2, "go on with it with --resume"),
+        (&["make", "--count", "20", "--level", "types", "--out", &project], 2, "README.md is there, is no dataset's"),
         (&["make", "--resume", "--seed", "7", "--out", &target], 2, "has seed 42, not 7"),
         (&["make", "--resume", "--count", "21", "--out", &target], 2, "has count 20, not 21"),
         (&["make", "--resume", "--out", &other], 2, "there is no dataset in"),
@@ -237,7 +244,10 @@ fn what_is_asked_wrongly_is_explained_in_a_line() {
         (&["stats", env!("CARGO_TARGET_TMPDIR")], 2, "there is no dataset in"),
         (&["stats", &target, "--coverage", "--json"], 2, "cannot be used with"),
         (&["show", &target, "--id", "no_such_row"], 2, "has no row 'no_such_row'"),
+        (&["show", &pairs, "--id", "0"], 2, "holds pairs as single files"),
+        (&["verify", &pairs, "--level", "run"], 0, "pairs are checked for checksums and structure alone"),
         (&["ingest", "/no/such/file.py"], 1, "/no/such/file.py: No such file"),
+        (&["ingest", "/dev/zero"], 1, "no source of kernels is so long"),
         (&["make", "--count", "9", "--level", "compile", "--out", &other], 1, "was not found"),
         (&["make", "--count", "9", "--level", "gpu", "--out", &other], 1, "was not found"),
         (&["make", "--count", "9", "--with", "ptx", "--out", &other], 1, "was not found"),
@@ -254,6 +264,7 @@ fn what_is_asked_wrongly_is_explained_in_a_line() {
         assert!(text.contains(expected), "{args:?} does not say {expected:?}: {text}");
     }
     assert_eq!(std::fs::read(path.join("manifest.json")).unwrap(), before);
+    assert_eq!(std::fs::read_to_string(mine.join("README.md")).unwrap(), "mine");
     assert!(bornite(&["verify", &target]).status.success());
     assert!(!Path::new(&other).exists(), "a folder was made for what was refused");
 }
