@@ -78,6 +78,10 @@ fn all_four_parts_in_small() {
     let (said, errors) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success() && said.contains("parses") && said.contains("right"), "{said}{errors}");
 
+    let output = bornite(&[&eval[..6], &["--prompts", "0"]].concat());
+    let errors = text(&output.stderr);
+    assert!(!output.status.success() && errors.contains("--prompts and --samples take 1 and more"), "{errors}");
+
     // A source is laid out as in training before it is answered.
     let asked = ["generate", &path("run"), "--prompt", "out[i] = x[i] * 2.0", "--max-tokens", "5", "--json"];
     let output = bornite(&asked);

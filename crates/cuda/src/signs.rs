@@ -61,7 +61,7 @@ fn has_three(instructions: &[Instruction<'_>]) -> bool {
 fn has_halves(instructions: &[Instruction<'_>]) -> bool {
     let negated = instructions.iter().filter(|one| one.negates() && one.name.ends_with(".s16"));
     let negated: HashSet<&str> = negated.map(|one| one.to).collect();
-    let low_alone = |one: &Instruction<'_>| ["neg", "add", "sub", "mul"].iter().any(|name| one.is(name));
+    let low_alone = |one: &Instruction<'_>| ["neg.s16", "add.s16", "sub.s16", "mul.lo.s16"].contains(&one.name);
     instructions.iter().any(|one| one.name.ends_with(".s16") && !low_alone(one) && one.reads(&negated))
 }
 
@@ -156,7 +156,8 @@ mod tests {
     #[test]
     fn halves_whose_high_bit_matters() {
         let at_risk = |second: &str| are_at_risk((13, 0), "sm_80", &function(&[HALF[0], second]));
-        for second in [HALF[1], "\tsetp.gt.s16 \t%p1, %rs2, %rs3;", "\tmax.s16 \t%rs4, %rs3, %rs2;"] {
+        let compared = "\tsetp.gt.s16 \t%p1, %rs2, %rs3;";
+        for second in [HALF[1], compared, "\tmax.s16 \t%rs4, %rs3, %rs2;", "\tmul.wide.s16 \t%r4, %rs2, %rs3;"] {
             assert!(at_risk(second), "{second}");
         }
         for second in ["\tst.global.u16 \t[%rd1], %rs2;", "\tadd.s16 \t%rs4, %rs2, %rs3;", "\tcvt.s32.s16 \t%r1, %rs1;"]

@@ -76,8 +76,8 @@ impl Sketch {
     }
 }
 
-/// Calls `see` with whether it is of the source and each token of a row's texts, the same without operators and functions, and a hash of the shingle that it
-/// ends.
+/// Calls `see` for each token of a row's texts: with whether it is of the source, the token, the same without operators and
+/// functions, and a hash of the shingle that it ends.
 fn each_token(source: &str, cuda: &str, mut see: impl FnMut(bool, u64, u64, Option<u64>)) {
     let mut recent = [0u64; SHINGLE];
     let mut count = 0;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use super::place::plain;
 use super::structure::{PairReport, check_pair, is_math};
 use super::{Error, Extra, Record, Result};
 
@@ -91,21 +92,16 @@ pub fn is_pairs(folder: &Path) -> bool {
     files(folder).is_ok_and(|files| !files.is_empty())
 }
 
-/// The text of a file, unless it is something else.
-fn plain_text(path: &Path) -> std::io::Result<String> {
-    match std::fs::metadata(path)?.is_file() {
-        true => std::fs::read_to_string(path),
-        false => Err(std::io::Error::other("it is no plain file")),
-    }
-}
-
 /// Checks all pairs of a folder.
 pub fn check_pairs(folder: &Path) -> Result<Vec<PairReport>> {
     let mut reports = vec![];
     for path in files(folder)? {
-        let mut report = match plain_text(&path) {
+        let text = plain(&path).and_then(|()| std::fs::read_to_string(&path).map_err(Error::io("read", &path)));
+        let mut report = match text {
             Ok(text) => check_pair(&text),
-            Err(error) => PairReport::wrong(format!("it cannot be read: {error}")),
+            Err(Error::Io { cause, .. }) => PairReport::wrong(format!("it cannot be read: {cause}")),
+            Err(Error::Damaged { what, .. }) => PairReport::wrong(what),
+            Err(other) => return Err(other),
         };
         report.file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         reports.push(report);

@@ -119,9 +119,7 @@ impl Place {
     /// Reads a whole file, if it is there.
     pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let path = self.path(name);
-        if fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
-            return Err(Error::damaged(&path, "it is no plain file"));
-        }
+        plain(&path)?;
         match fs::read(&path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
@@ -137,6 +135,14 @@ impl Place {
                 let _ = fs::remove_file(entry.path());
             }
         }
+    }
+}
+
+/// Fails for what is there and no plain file: a pipe would be waited for.
+pub(super) fn plain(path: &Path) -> Result<()> {
+    match fs::metadata(path) {
+        Ok(there) if !there.is_file() => Err(Error::damaged(path, "it is no plain file")),
+        _ => Ok(()),
     }
 }
 

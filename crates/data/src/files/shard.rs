@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::place::{Part, Place};
+use super::place::{Part, Place, plain};
 use super::plan::Reached;
 use super::record::columns;
 use super::{Cell, Counts, Error, Format, Record, Result, SetHash, Settings, pairs, parquet, zstd};
@@ -214,9 +214,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 
 /// Size and SHA-256 of a file.
 pub(super) fn checksum(path: &Path) -> Result<(u64, String)> {
-    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        return Err(Error::damaged(path, "it is no plain file"));
-    }
+    plain(path)?;
     let mut file = File::open(path).map_err(Error::io("read", path))?;
     let (mut hash, mut bytes) = (Sha256::new(), 0);
     let mut buffer = vec![0; 1 << 18];
