@@ -49,6 +49,8 @@ fn main() {
         ("axpy", templates::axpy(Scalar::F32, 1 << 16, 2.0)),
         ("stencil", templates::stencil(Scalar::F32, 256, 256)),
         ("matmul", templates::matmul(Scalar::F32, 64, 64, 64, 16)),
+        ("block_sum", templates::block_sum(Scalar::I32, 1 << 14, 256)),
+        ("softmax", templates::softmax(Scalar::F32, 64, 512, 128)),
     ];
     for (name, kernel) in kernels {
         let kernel = kernel.expect(name);

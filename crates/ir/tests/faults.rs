@@ -114,6 +114,53 @@ fn ended_threads_are_not_waited_for() {
 }
 
 #[test]
+fn branches_of_a_warp_exchange_values_at_barriers() {
+    // Threads 0 to 15 of a warp hand their numbers to threads 16 to 31 and get theirs back, each side in a branch of its own
+    // and behind barriers of its own; some threads leave the loop of their branch, and some the kernel, before.
+    let kernel = sample(|b, _, y, thread, global| {
+        let tile = b.shared("tile", I32, 64);
+        let [zero, half, warp, last] = [0, 16, 32, 62].map(|n| constant(b, n));
+        let lane = b.op(Op::Rem, &[&thread, &warp]);
+        let in_first_half = b.lt(&lane, &half);
+        let ends = b.lt(&last, &thread);
+        let up = b.add(&thread, &half);
+        let down = b.sub(&thread, &half);
+        b.store(tile, thread, zero);
+        b.if_else(
+            in_first_half,
+            |b| {
+                b.store(tile, thread, thread);
+                let turns = constant(b, 2);
+                let turn = b.open_loop("turn");
+                b.simple(Stmt::WarpBarrier);
+                b.close_loop(turn, turns);
+                let value = b.load(tile, up);
+                b.store(y, global, value);
+            },
+            |b| {
+                b.if_else(ends, |b| b.simple(Stmt::Return(None)), |_| {});
+                b.simple(Stmt::WarpBarrier);
+                let value = b.load(tile, down);
+                b.store(tile, thread, value);
+                b.simple(Stmt::WarpBarrier);
+                b.store(y, global, value);
+            },
+        );
+    });
+    for order in [Order::Forward, Order::Reverse] {
+        let (x, mut y) = (vec![0u64; 64], vec![0u64; 64]);
+        run_with(&kernel, &mut [Arg::Read(&x), Arg::Write(&mut y)], Options { order, ..Options::default() }).unwrap();
+        let y = bytemuck::cast_slice::<u64, i32>(&y);
+        for (n, &found) in y.iter().enumerate() {
+            // Thread 63 has returned: thread 47 reads the zero that it left, and its own result stays 0.
+            let (thread, lane) = (n as i32 % 64, n as i32 % 32);
+            let expected = if lane < 16 { thread } else { thread - 16 };
+            assert_eq!(found, if thread == 63 || thread == 47 { 0 } else { expected }, "{n}, {order:?}");
+        }
+    }
+}
+
+#[test]
 fn an_endless_loop_is_given_up() {
     let endless = sample(|b, _, _, _, _| b.endless(|b| b.simple(Stmt::Continue)));
     let fault = run(&endless, Order::Forward).unwrap_err();

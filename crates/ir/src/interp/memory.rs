@@ -3,11 +3,10 @@
 use std::rc::Rc;
 
 use super::lanes::{Mask, Register};
-use super::shadow::{Conflict, Touch};
-use super::{CHUNK, Machine, Order, Part, split};
+use super::shadow::{AccessKind, Touch};
+use super::{Machine, Order, Part};
 use crate::{
-    Arg, Args, Expr, Fault, FaultKind, Kernel, Launch, Layout, ParamId, Scalar, SharedId, Stmt, Value, View, WARP,
-    peek, poke,
+    Arg, Args, Expr, Fault, FaultKind, Kernel, Layout, ParamId, Scalar, SharedId, Stmt, Value, View, WARP, peek, poke,
 };
 
 /// A view in a call: where its elements lie.
@@ -84,7 +83,7 @@ impl Machine<'_, '_, '_> {
         if let Some(part) = self.part_of(view, at, mask)? {
             return self.load_part(view, &places, &part, mask);
         }
-        self.touched_all(view, &places, width, mask, Touched::Read)?;
+        self.touched_all(view, &places, width, mask, AccessKind::Read)?;
         let layout = &self.placed(view).layout;
         let words = self.words(view);
         let mut out = Vec::with_capacity(width * layout.offsets.len());
@@ -116,7 +115,7 @@ impl Machine<'_, '_, '_> {
         }
         let count = self.placed(view).layout.offsets.len();
         let places = self.places(view, at, parts.len() / count, mask)?;
-        self.touched_all(view, &places, parts.len() / count, mask, Touched::Write)?;
+        self.touched_all(view, &places, parts.len() / count, mask, AccessKind::Write)?;
         let order = self.options.order;
         for (n, part) in parts.iter().enumerate() {
             let layout = &self.placed(view).layout;
@@ -170,13 +169,13 @@ impl Machine<'_, '_, '_> {
         places: &[usize],
         width: usize,
         mask: &Mask,
-        how: Touched,
+        kind: AccessKind,
     ) -> Result<(), Fault> {
         if self.is_watched(view) {
             let cells = self.placed(view).cells;
             for lane in in_order(self.options.order, mask) {
                 for cell in places[lane] * cells..(places[lane] + width) * cells {
-                    self.touched(view, cell, lane, how)?;
+                    self.touched(view, cell, lane, kind)?;
                 }
             }
         }
@@ -200,7 +199,7 @@ impl Machine<'_, '_, '_> {
     }
 
     fn load_part(&mut self, view: View, places: &[usize], part: &[usize], mask: &Mask) -> Result<Vec<Part>, Fault> {
-        self.touched_parts(view, places, part, mask, Touched::Read)?;
+        self.touched_parts(view, places, part, mask, AccessKind::Read)?;
         let (layout, words) = (&self.placed(view).layout, self.words(view));
         let scalar = mask.lanes().next().map_or(layout.offsets[0].1, |lane| layout.offsets[part[lane]].1);
         let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
@@ -219,7 +218,7 @@ impl Machine<'_, '_, '_> {
         value: &Register,
         mask: &Mask,
     ) -> Result<(), Fault> {
-        self.touched_parts(view, places, part, mask, Touched::Write)?;
+        self.touched_parts(view, places, part, mask, AccessKind::Write)?;
         let (layout, order) = (self.placed(view).layout.clone(), self.options.order);
         let Some(words) = self.words_mut(view) else { return Ok(()) };
         for lane in in_order(order, mask) {
@@ -235,12 +234,12 @@ impl Machine<'_, '_, '_> {
         places: &[usize],
         part: &[usize],
         mask: &Mask,
-        how: Touched,
+        kind: AccessKind,
     ) -> Result<(), Fault> {
         if self.is_watched(view) {
             let cells = self.placed(view).cells;
             for lane in in_order(self.options.order, mask) {
-                self.touched(view, places[lane] * cells + part[lane], lane, how)?;
+                self.touched(view, places[lane] * cells + part[lane], lane, kind)?;
             }
         }
         Ok(())
@@ -290,7 +289,7 @@ impl Machine<'_, '_, '_> {
             let at = self.bounded(view, at, 1, lane)?;
             let touched = if alone.is_some() { of(lane) } else { 0..cells };
             for cell in touched.filter(|_| watched) {
-                self.touched(view, at * cells + cell, lane, Touched::Atomic)?;
+                self.touched(view, at * cells + cell, lane, AccessKind::Atomic)?;
             }
             for (part, &(offset, scalar)) in layout.offsets[of(lane)].iter().enumerate() {
                 let byte = at * layout.bytes + offset;
@@ -345,18 +344,17 @@ impl Machine<'_, '_, '_> {
     }
 
     /// Notes an access to a cell in the view's history, and reports a race or a read of what nobody wrote.
-    fn touched(&mut self, view: View, at: usize, lane: usize, how: Touched) -> Result<(), Fault> {
+    fn touched(&mut self, view: View, at: usize, lane: usize, kind: AccessKind) -> Result<(), Fault> {
         let touch = Touch {
             block: self.block as u32,
             thread: lane as u16,
             epoch: self.epoch,
             warp_epoch: self.warp_epochs[lane / WARP],
-            atomic: how == Touched::Atomic,
         };
         let shadow = match view {
             View::Shared(SharedId(n)) => {
                 let memory = &mut self.shared[n as usize];
-                if how == Touched::Write {
+                if kind == AccessKind::Write {
                     memory.written[at] = true;
                 } else if !memory.written[at] {
                     let view = self.kernel.shared[n as usize].name.clone();
@@ -371,39 +369,23 @@ impl Machine<'_, '_, '_> {
                 None => return Ok(()),
             },
         };
-        let conflict = match how {
-            Touched::Read => shadow.read(at, touch),
-            Touched::Write | Touched::Atomic => shadow.write(at, touch),
-        };
-        let Some(Conflict { earlier, earlier_wrote }) = conflict else { return Ok(()) };
-        let place = |touch: &Touch| match self.kernel.launch {
-            Launch::Blocks { grid, block } => {
-                let (thread, place) = (split(touch.thread as u64, block), split(touch.block as u64, grid));
-                format!("by thread {thread:?} of block {place:?}")
-            }
-            Launch::ParallelFor { .. } => format!("by instance {}", touch.block as u64 * CHUNK + touch.thread as u64),
-        };
-        let kind = |wrote: bool, touch: &Touch| match (touch.atomic, wrote) {
-            (true, _) => "an atomic update",
-            (_, true) => "a write",
-            (_, false) => "a read",
+        let Some(earlier) = shadow.touch(at, kind, touch) else { return Ok(()) };
+        let access = |kind: AccessKind, block: u32, thread: u16| {
+            let kind = match kind {
+                AccessKind::Atomic => "an atomic update",
+                AccessKind::Write => "a write",
+                AccessKind::Read => "a read",
+            };
+            format!("{kind} by {}", self.thread_name(block as u64, thread as usize))
         };
         let kind = FaultKind::Race {
             view: self.kernel.view(view).name.into(),
             index: (at / self.placed(view).cells) as i64,
-            first: format!("{} {}", kind(earlier_wrote, &earlier), place(&earlier)),
-            second: format!("{} {}", kind(how == Touched::Write, &touch), place(&touch)),
+            first: access(earlier.kind, earlier.block, earlier.thread),
+            second: access(kind, touch.block, touch.thread),
         };
         Err(self.fault(kind))
     }
-}
-
-/// How an element is accessed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Touched {
-    Read,
-    Write,
-    Atomic,
 }
 
 /// Active lanes in the order in which they take their turns.

@@ -11,6 +11,7 @@ mod evaluate;
 mod lanes;
 mod memory;
 mod shadow;
+mod strands;
 
 use std::rc::Rc;
 
@@ -114,6 +115,7 @@ pub fn run_printing(
         shared_places: shared,
         slots: kernel.functions.iter().map(|f| Rc::new(slots(&f.code))).chain([Rc::new(slots(&kernel.code))]).collect(),
         statements: 0,
+        warp_barriers: kernel.code.body.iter().any(strands::has_warp_barrier),
         param_shadows,
         block: 0,
         frame: Frame::new(&kernel.code, Rc::new(slots(&kernel.code)), vec![], 0),
@@ -139,6 +141,12 @@ struct SharedMemory {
 struct Turns {
     broken: Mask,
     continued: Mask,
+}
+
+impl Turns {
+    fn new(lanes: usize) -> Turns {
+        Turns { broken: Mask::none(lanes), continued: Mask::none(lanes) }
+    }
 }
 
 /// Where the components of each expression and variable of some code are kept.
@@ -212,6 +220,8 @@ struct Machine<'k, 'a, 'b> {
     /// Of each function, then of the kernel.
     slots: Vec<Rc<Slots>>,
     statements: u64,
+    /// Whether the kernel has warp barriers.
+    warp_barriers: bool,
     param_shadows: Vec<Option<Shadow>>,
     /// The block (or chunk) being executed, and its state.
     block: u64,
@@ -267,13 +277,17 @@ impl<'k> Machine<'k, '_, '_> {
         Fault { kernel: self.kernel.name.clone(), kind, line: None }
     }
 
-    /// A lane in words.
+    /// The name of a lane of the current block in messages.
     fn name(&self, lane: usize) -> String {
+        self.thread_name(self.block, lane)
+    }
+
+    /// The name of a thread, or of an instance, in messages.
+    fn thread_name(&self, block_index: u64, lane: usize) -> String {
         match self.kernel.launch {
-            Launch::ParallelFor { .. } => format!("instance {}", self.block * CHUNK + lane as u64),
+            Launch::ParallelFor { .. } => format!("instance {}", block_index * CHUNK + lane as u64),
             Launch::Blocks { grid, block } => {
-                let (thread, place) = (split(lane as u64, block), split(self.block, grid));
-                format!("thread {thread:?} of block {place:?}")
+                format!("thread {:?} of block {:?}", split(lane as u64, block), split(block_index, grid))
             }
         }
     }
@@ -297,11 +311,9 @@ impl<'k> Machine<'k, '_, '_> {
                 }
                 Stmt::For { counter, end, body } => {
                     let end = self.part(*end, 0);
-                    let index = self.kernel.index;
                     self.turns(body, &mask, |machine, active, turn| {
                         let active = active.and(|lane| turn < end.int(lane));
-                        let value = Rc::new(Register::splat(Value::int(index, turn), machine.lanes));
-                        machine.assign(*counter, &[value], &active);
+                        machine.count_up(*counter, turn, &active);
                         active
                     })?;
                     mask = mask.without(&self.frame.returned);
@@ -313,6 +325,10 @@ impl<'k> Machine<'k, '_, '_> {
                 Stmt::If { condition, then, otherwise } => {
                     let condition = self.part(*condition, 0);
                     let (yes, no) = (mask.and(|l| condition.bits[l] != 0), mask.and(|l| condition.bits[l] == 0));
+                    if self.warp_barriers && self.waits_across(&yes, then, &no, otherwise) {
+                        mask = self.execute_strands(stmt, mask)?;
+                        continue;
+                    }
                     mask = self.execute(then, yes)?;
                     mask.add(&self.execute(otherwise, no)?);
                 }
@@ -400,6 +416,18 @@ impl<'k> Machine<'k, '_, '_> {
         }
     }
 
+    /// True if both branches of an `if` have warp barriers and some warp has lanes in both.
+    fn waits_across(&self, yes: &Mask, then: &[Stmt], no: &Mask, otherwise: &[Stmt]) -> bool {
+        let splits = yes.0.chunks(WARP).zip(no.0.chunks(WARP)).any(|(a, b)| a.contains(&true) && b.contains(&true));
+        splits && [then, otherwise].iter().all(|block| block.iter().any(strands::has_warp_barrier))
+    }
+
+    /// Sets a loop's counter.
+    fn count_up(&mut self, counter: LocalId, iteration: i64, mask: &Mask) {
+        let value = Rc::new(Register::splat(Value::int(self.kernel.index, iteration), self.lanes));
+        self.assign(counter, &[value], mask);
+    }
+
     fn assign(&mut self, LocalId(n): LocalId, parts: &[Part], mask: &Mask) {
         let first = self.frame.slots.locals[n as usize] as usize;
         for (register, part) in self.frame.locals[first..].iter_mut().zip(parts) {
@@ -415,7 +443,7 @@ impl<'k> Machine<'k, '_, '_> {
         begin: impl Fn(&mut Self, &Mask, i64) -> Mask,
     ) -> Result<(), Fault> {
         let none = Mask::none(self.lanes);
-        self.frame.loops.push(Turns { broken: none.clone(), continued: none.clone() });
+        self.frame.loops.push(Turns::new(self.lanes));
         let mut active = mask.clone();
         let mut turn = 0;
         loop {

@@ -1,9 +1,16 @@
-//! What is remembered of every element, to tell races: who wrote it last, who read it since.
+//! Race detection: the access history of every element of a view.
 //!
-//! Two accesses of different threads race if one is a write, not both are atomic, and nothing orders them: a barrier of
-//! the block they share, or of the warp they share. Blocks and instances of a `ParallelFor` are never ordered. Of several
-//! readers two are remembered, so a race may be missed. Fences and atomics do not count as order: a hand-over through a flag
-//! is reported.
+//! Two accesses by different threads race if at least one is a write, they are not both atomic, and nothing orders them: a
+//! barrier of the block that they share, or of the warp that they share (a thread that has returned counts as arrived). Blocks,
+//! and instances of a `ParallelFor`, are never ordered. Fences and atomics do not order other accesses: a hand-over through a flag is reported.
+//!
+//! The history is exact and of constant size, because the first race ends the run and blocks run one after the other:
+//! - Every access so far happens before a plain write that raced with none of them. Happens-before is transitive, so such a
+//!   write replaces all that came before it.
+//! - Of the reads since then (and likewise of the atomic updates) the later ones of a thread, of a warp behind its barrier and
+//!   of a block behind its barrier stand for the earlier ones. Within one barrier interval of a block two accesses from
+//!   different warps are enough: a conflicting access by any thread is unordered with at least one of them. Among finished
+//!   blocks any one is enough.
 
 use crate::WARP;
 
@@ -11,82 +18,171 @@ use crate::WARP;
 #[derive(Clone, Copy)]
 pub(super) struct Touch {
     pub block: u32,
-    /// Below 1024. Narrow, so that what is remembered of an element fits a cache line.
+    /// Below 1024. Narrow, so that the history of an element fits a cache line.
     pub thread: u16,
-    /// Barriers that the block has passed.
+    /// Block barriers that the block has passed.
     pub epoch: u32,
     /// Warp barriers that the warp has passed.
     pub warp_epoch: u32,
-    pub atomic: bool,
 }
 
 impl Touch {
-    fn same_thread(&self, other: &Touch) -> bool {
-        (self.block, self.thread) == (other.block, other.thread)
+    fn warp(&self) -> u16 {
+        self.thread / WARP as u16
     }
 
-    fn ordered(&self, later: &Touch) -> bool {
-        let same_warp = self.thread as usize / WARP == later.thread as usize / WARP;
+    /// The thread as a bit of its warp.
+    fn bit(&self) -> u32 {
+        1 << (self.thread % WARP as u16)
+    }
+
+    fn happens_before(&self, later: &Touch) -> bool {
         self.block == later.block
             && (self.thread == later.thread
                 || self.epoch != later.epoch
-                || same_warp && self.warp_epoch != later.warp_epoch)
+                || self.warp() == later.warp() && self.warp_epoch != later.warp_epoch)
+    }
+}
+
+/// The kind of an access.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum AccessKind {
+    Read,
+    Write,
+    Atomic,
+}
+
+/// An earlier access that a later one races with.
+pub(super) struct Conflict {
+    pub kind: AccessKind,
+    pub block: u32,
+    pub thread: u16,
+}
+
+/// Stands for no thread.
+const NONE: u16 = u16::MAX;
+
+/// The accesses of one kind since the last plain write, as far as a later access can race with them.
+#[derive(Clone)]
+struct Accesses {
+    /// Barrier interval of the latest access: only accesses of this one can race within its block.
+    block: u32,
+    epoch: u32,
+    /// Threads of one warp, since that warp's last barrier, as bits; 0 if there was no access at all.
+    threads: u32,
+    warp: u16,
+    warp_epoch: u32,
+    /// A thread of another warp, in the same barrier interval.
+    other_warp: u16,
+    /// A thread of a block that ran before.
+    other_block: (u32, u16),
+}
+
+impl Default for Accesses {
+    fn default() -> Accesses {
+        Accesses { block: 0, epoch: 0, threads: 0, warp: 0, warp_epoch: 0, other_warp: NONE, other_block: (0, NONE) }
+    }
+}
+
+impl Accesses {
+    /// Adds an access that races with nothing.
+    fn add(&mut self, touch: &Touch) {
+        if (self.block, self.epoch) != (touch.block, touch.epoch) || self.threads == 0 {
+            if self.block != touch.block && self.threads != 0 {
+                self.other_block = (self.block, self.first(self.threads));
+            }
+            (self.block, self.epoch) = (touch.block, touch.epoch);
+            (self.warp, self.warp_epoch, self.threads) = (touch.warp(), touch.warp_epoch, touch.bit());
+            self.other_warp = NONE;
+        } else if self.warp != touch.warp() {
+            self.other_warp = touch.thread;
+        } else if self.warp_epoch != touch.warp_epoch {
+            (self.warp_epoch, self.threads) = (touch.warp_epoch, touch.bit());
+        } else {
+            self.threads |= touch.bit();
+        }
     }
 
-    fn races(&self, later: &Touch) -> bool {
-        let both_atomic = self.atomic && later.atomic;
-        !both_atomic && !self.ordered(later)
+    /// The block and thread of an access that nothing orders before a later one by another thread.
+    fn unordered(&self, later: &Touch) -> Option<(u32, u16)> {
+        if self.threads == 0 {
+            return None;
+        }
+        if self.other_block.1 != NONE {
+            return Some(self.other_block);
+        }
+        let mut threads = self.threads;
+        if self.block == later.block {
+            if self.epoch != later.epoch {
+                return None;
+            }
+            if self.warp == later.warp() {
+                if self.other_warp != NONE {
+                    return Some((self.block, self.other_warp));
+                }
+                if self.warp_epoch != later.warp_epoch {
+                    return None;
+                }
+                threads &= !later.bit();
+            }
+        }
+        (threads != 0).then(|| (self.block, self.first(threads)))
+    }
+
+    /// The first thread of a set of bits.
+    fn first(&self, threads: u32) -> u16 {
+        self.warp * WARP as u16 + threads.trailing_zeros() as u16
     }
 }
 
 #[derive(Clone, Default)]
 struct Cell {
     written: Option<Touch>,
-    /// The last atomic update; a plain write before it is still remembered.
-    updated: Option<Touch>,
-    read: [Option<Touch>; 2],
-}
-
-/// An earlier access that a later one races with.
-pub(super) struct Conflict {
-    pub earlier: Touch,
-    pub earlier_wrote: bool,
+    reads: Accesses,
 }
 
 /// The history of the elements of one view.
-pub(super) struct Shadow(Vec<Cell>);
+pub(super) struct Shadow {
+    cells: Vec<Cell>,
+    /// Atomic updates of each cell; empty until the first one.
+    atomics: Vec<Accesses>,
+}
 
 impl Shadow {
     pub fn new(len: u64) -> Shadow {
-        Shadow(vec![Cell::default(); len as usize])
+        Shadow { cells: vec![Cell::default(); len as usize], atomics: vec![] }
     }
 
-    /// Notes a read; the write that it races with, if any.
-    pub fn read(&mut self, at: usize, touch: Touch) -> Option<Conflict> {
-        let cell = &mut self.0[at];
-        let conflict = cell.wrote(&touch);
-        if !cell.read[0].is_some_and(|r| r.same_thread(&touch)) {
-            cell.read[1] = cell.read[0];
+    /// Records an access; the earlier one that it races with, if any.
+    pub fn touch(&mut self, at: usize, kind: AccessKind, touch: Touch) -> Option<Conflict> {
+        let cell = &mut self.cells[at];
+        if let Some(written) = cell.written.filter(|written| !written.happens_before(&touch)) {
+            return Some(Conflict { kind: AccessKind::Write, block: written.block, thread: written.thread });
         }
-        cell.read[0] = Some(touch);
-        conflict
-    }
-
-    /// Notes a write; the access that it races with, if any.
-    pub fn write(&mut self, at: usize, touch: Touch) -> Option<Conflict> {
-        let cell = &mut self.0[at];
-        let wrote = cell.wrote(&touch);
-        let read = cell.read.iter().flatten().find(|r| r.races(&touch));
-        let read = read.map(|&earlier| Conflict { earlier, earlier_wrote: false });
-        *if touch.atomic { &mut cell.updated } else { &mut cell.written } = Some(touch);
-        wrote.or(read)
-    }
-}
-
-impl Cell {
-    /// The write or update that a later access races with.
-    fn wrote(&self, later: &Touch) -> Option<Conflict> {
-        let earlier = [self.written, self.updated].into_iter().flatten().find(|earlier| earlier.races(later))?;
-        Some(Conflict { earlier, earlier_wrote: true })
+        let conflict = |kind, (block, thread)| Conflict { kind, block, thread };
+        if kind != AccessKind::Atomic && !self.atomics.is_empty() {
+            if let Some(found) = self.atomics[at].unordered(&touch) {
+                return Some(conflict(AccessKind::Atomic, found));
+            }
+        }
+        if kind == AccessKind::Read {
+            cell.reads.add(&touch);
+            return None;
+        }
+        if let Some(found) = cell.reads.unordered(&touch) {
+            return Some(conflict(AccessKind::Read, found));
+        }
+        if kind == AccessKind::Write {
+            *cell = Cell { written: Some(touch), reads: Accesses::default() };
+            if let Some(atomics) = self.atomics.get_mut(at) {
+                *atomics = Accesses::default();
+            }
+        } else {
+            if self.atomics.is_empty() {
+                self.atomics = vec![Accesses::default(); self.cells.len()];
+            }
+            self.atomics[at].add(&touch);
+        }
+        None
     }
 }

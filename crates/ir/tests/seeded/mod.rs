@@ -313,6 +313,22 @@ fn divergence(all: &mut Vec<Seeded>) {
         })
     };
     all.push(seeded("warp barrier for half a warp", "barrier", "warp_barrier", warp(true), warp(false)));
+    let branches = |faulty: bool| {
+        sample(|b, s| {
+            let (limit, times) = (constant(b, 10), constant(b, 2));
+            let some = b.lt(&s.thread, &limit);
+            b.if_else(
+                some,
+                |b| {
+                    let j = b.open_loop("j");
+                    b.simple(Stmt::WarpBarrier);
+                    b.close_loop(j, times);
+                },
+                |b| (0..2 - faulty as u32).for_each(|_| b.simple(Stmt::WarpBarrier)),
+            );
+        })
+    };
+    all.push(seeded("more warp barriers in one branch", "barrier", "warp_barrier", branches(true), branches(false)));
     let shuffle = |faulty: bool| {
         sample(|b, s| {
             let (limit, one) = (constant(b, if faulty { 10 } else { 32 }), constant(b, 1));
