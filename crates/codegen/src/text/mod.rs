@@ -5,18 +5,16 @@ pub(crate) mod frame;
 mod host;
 pub(crate) mod names;
 mod prelude;
-mod range;
 mod spell;
 
 use bornite_ir::{
-    Algebra, Args, Axis, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Kind, Launch, LocalId, Op, Scalar,
-    Scope, Shuffle, Stmt, Type, Value, View, Vote,
+    Algebra, Args, Axis, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Kind, Launch, LocalId, Op, Range,
+    Scalar, Scope, Shuffle, Stmt, Type, Value, View, Vote,
 };
 
 use crate::cuda::Spelling;
 use names::Names;
 use prelude::PRELUDE;
-use range::Range;
 use spell::{atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, place, primitive, print_call};
 
 /// For whom the text is.
@@ -26,14 +24,26 @@ pub(crate) enum Dialect {
     Cpp,
 }
 
+/// Options of the text.
+#[derive(Clone, Copy)]
+pub(crate) struct Options {
+    pub dialect: Dialect,
+    /// Whether indices are checked where they are used.
+    pub checked: bool,
+    /// Whether pointers are `__restrict__`: the caller promises that no two of them overlap.
+    pub restrict: bool,
+}
+
 /// Prints a kernel as a translation unit of its own.
-pub(crate) fn print(kernel: &Kernel, dialect: Dialect, checked: bool) -> String {
+pub(crate) fn print(kernel: &Kernel, options: Options) -> String {
     let names = Names::new(kernel);
+    let Options { dialect, checked, restrict } = options;
     let mut p = Printer {
         kernel,
         names,
         dialect,
         checked,
+        restrict,
         code: &kernel.code,
         terms: vec![],
         helpers: vec![],
@@ -94,6 +104,12 @@ impl Term {
     }
 }
 
+/// The exact result of an op on integers, if it is known to fit their type.
+fn op_range(op: Op, args: &[Term]) -> Option<Range> {
+    let ranges: Vec<Option<Range>> = args.iter().map(|arg| arg.range).collect();
+    Range::of_op(op, args.last()?.ty.as_scalar()?, &ranges)
+}
+
 /// A device function of ours (an op-table body, an op on a narrow type, a conversion of several steps, a row of algebra)
 /// or a table of one.
 struct Helper {
@@ -105,8 +121,8 @@ struct Printer<'k> {
     kernel: &'k Kernel,
     names: Names,
     dialect: Dialect,
-    /// Whether indices are checked where they are used.
     checked: bool,
+    restrict: bool,
     /// The code being printed: the kernel's or a function's.
     code: &'k Code,
     terms: Vec<Option<Term>>,
@@ -313,7 +329,7 @@ impl<'k> Printer<'k> {
             }
             Expr::Builtin(builtin) => {
                 let text = format!("({}){}", c_type(self.kernel.index), place(*builtin));
-                Term::new(text, ty).within(Range::of_place(self.kernel.launch, *builtin))
+                Term::new(text, ty).within(Range::of_builtin(self.kernel.launch, *builtin))
             }
             Expr::Argument(n) => {
                 let function = self.kernel.functions.iter().position(|f| std::ptr::eq(&f.code, self.code));
@@ -330,7 +346,7 @@ impl<'k> Printer<'k> {
             Expr::Read(local) => self.counters.iter().find(|(counter, _)| counter == local)?.1,
             Expr::Op(op, args) => {
                 let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
-                Range::of_op(*op, &args)
+                op_range(*op, &args)
             }
             Expr::Cast(to, from) => {
                 let from = self.term(*from);

@@ -1,9 +1,8 @@
 //! How values, primitives, conversions and atomics are spelled in CUDA C++.
 
-use bornite_ir::{Atomic, Builtin, Op, PrintPiece, Scalar, Value, print_pieces};
+use bornite_ir::{Atomic, Builtin, Op, PrintPiece, Range, Scalar, Value, print_pieces};
 
-use super::range::Range;
-use super::{Term, axis};
+use super::{Term, axis, op_range};
 
 pub(super) fn c_type(scalar: Scalar) -> &'static str {
     match scalar {
@@ -144,7 +143,7 @@ pub(super) fn primitive(op: Op, args: &[Term]) -> String {
     let plain = |sign: &str| format!("{} {sign} {}", t(0), t(1));
     // Signed overflow is undefined in C++ and wraps in the IR.
     let wrapping = |sign: &str| {
-        if !scalar.is_signed() || Range::of_op(op, args).is_some() {
+        if !scalar.is_signed() || op_range(op, args).is_some() {
             plain(sign)
         } else {
             format!("({ty})(({unsigned}){} {sign} ({unsigned}){})", t(0), t(1))
