@@ -352,12 +352,24 @@ pub fn without_attributes(tokens: Vec<Token>, names: &Names) -> Vec<Token> {
         Kind::Name(name) => matches!(names.text(name), "packed" | "__packed__" | "aligned" | "__aligned__"),
         _ => false,
     };
+    // The parenthesis that closes the one after a name.
+    let closes = |at: usize| {
+        let mut depth = 0usize;
+        (at + 1..tokens.len()).find(|n| {
+            match tokens[*n].kind {
+                Kind::Sign("(") => depth += 1,
+                Kind::Sign(")") => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth == 0
+        })
+    };
     let mut out = Vec::with_capacity(tokens.len());
     let mut at = 0;
     while at < tokens.len() {
         let end = match (opens(at, "["), named(at)) {
-            (true, _) => (at..tokens.len()).find(|n| opens(*n, "]")),
-            (_, true) => (at..tokens.len()).find(|n| opens(*n, ")")),
+            (true, _) => (at..tokens.len()).find(|n| opens(*n, "]")).map(|n| n + 1),
+            (_, true) => closes(at),
             _ => {
                 out.push(tokens[at]);
                 at += 1;
@@ -370,10 +382,10 @@ pub fn without_attributes(tokens: Vec<Token>, names: &Names) -> Vec<Token> {
             return out;
         };
         if tokens[at..end].iter().any(lays_out) {
-            let span = tokens[at].span.to(tokens[end + 1].span);
+            let span = tokens[at].span.to(tokens[end].span);
             out.push(Token { kind: Kind::Sign("__attribute__"), span, ..tokens[at] });
         }
-        at = end + 2;
+        at = end + 1;
     }
     out
 }

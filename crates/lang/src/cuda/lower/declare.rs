@@ -59,7 +59,8 @@ impl<'m> Lower<'m> {
     fn declared_static(&mut self, storage: Storage, d: &'m Declarator) -> Done<Binding> {
         if d.ty.reference || d.ty.pointers > 0 || !self.is_const(&d.ty) && !storage.constant {
             let what = format!("a static variable, '{}',", self.text(d.name));
-            let hint = "one of a block is 'static __shared__', a constant 'static const'; others pass by a pointer";
+            let hint =
+                "pass a pointer to the kernel; a variable of a block is 'static __shared__', a constant 'static const'";
             return self.refuse(d.span, what, hint);
         }
         let span = d.init.as_ref().map_or(d.span, |init| init.span);
@@ -81,7 +82,7 @@ impl<'m> Lower<'m> {
     }
 
     /// Refuses to drop `const` from what a pointer or reference gives access to.
-    fn check_const(&mut self, d: &Declarator, is_const: bool) -> Done {
+    pub(super) fn check_const(&mut self, d: &Declarator, is_const: bool) -> Done {
         if is_const && !self.is_const_target(d) && matches!(d.ty.base, Base::Scalar(_)) {
             let what = format!("'{}' gives access to something const", self.text(d.name));
             return self.fail(d.span, what, "drops 'const'", "declare it 'const'");

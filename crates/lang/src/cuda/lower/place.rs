@@ -299,10 +299,12 @@ impl<'m> Lower<'m> {
         if let Root::Element { view, .. } = place.root {
             self.check_writable(view, span)?;
         }
-        match place.constant {
-            true => self.fail(span, "this is const", "cannot be written", "leave out 'const' where it is declared"),
-            false => Ok(()),
+        if place.constant {
+            let text = self.m.source.text.get(span.start as usize..span.end as usize).unwrap_or_default();
+            let what = format!("'{text}' is const");
+            return self.fail(span, what, "cannot be written", "leave out 'const' where it is declared");
         }
+        Ok(())
     }
 
     /// Refuses to write elements that are const.

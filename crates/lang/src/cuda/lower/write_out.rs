@@ -73,6 +73,15 @@ impl<'m> Lower<'m> {
         assigned: bool,
     ) -> Done<Binding> {
         let text = self.text(param.name);
+        if let CType::Pointer(_) = ty {
+            let is_const = match &operand {
+                Operand::Pointer(pointer) => pointer.constant,
+                Operand::Address(place) => place.constant,
+                Operand::Array(slots, _) => slots.place.constant,
+                _ => false,
+            };
+            self.check_const(param, is_const)?;
+        }
         match (ty, operand) {
             (CType::Value(ty), Operand::Place(place)) if param.ty.reference && place.ty == ty => {
                 let constant = place.constant || param.ty.constant;

@@ -185,11 +185,18 @@ impl Parser<'_> {
         let storage: Storage = self.storage()?;
         let base = self.base_type()?;
         let rest = self.storage()?;
-        let storage = storage.and(rest).and(Storage { constant: base.constant, ..Storage::default() });
+        let storage = storage.and(rest);
+        let is_constexpr = storage.constant;
+        let storage = storage.and(Storage { constant: base.constant, ..Storage::default() });
         let mut all = vec![];
         self.placed_shared = false;
         loop {
-            let found = self.declarator(&base, "a variable")?;
+            let mut found = self.declarator(&base, "a variable")?;
+            // What is 'constexpr' is const, a pointer itself too.
+            match found.ty.pointers {
+                0 => found.ty.constant |= storage.constant,
+                _ => found.ty.fixed |= is_constexpr,
+            }
             if !storage.external {
                 self.declared_once(found.name, found.span)?;
             }
