@@ -11,10 +11,12 @@ struct alignas(8) float2 { float x, y; };\nstruct float3 { float x, y, z; };\nst
 struct alignas(8) int2 { int x, y; };\nstruct uint3 { unsigned x, y, z; };\nextern const uint3 threadIdx;
 inline int atomicAdd(int* p, int v) { return *p += v; }\n";
 
-const STRUCTS: &str = "struct S { int a; int b[2]; };\nstruct C { const int a; int b; };\ntypedef const int cint;
+const STRUCTS: &str =
+    "struct S { int a; int b[2]; };\nstruct C { const int a; int b; };\nstruct D { C c; };\ntypedef const int cint;
 __device__ void by_reference(int& v) { v = 1; }\n__device__ int by_const_reference(const int& v) { return v; }
 __device__ void by_pointer(int* v) { v[0] = 1; }\n__device__ int by_const_pointer(const int* v) { return v[0]; }
-template <class T> __device__ T first(const T* v) { return v[0]; }\n";
+template <class T> __device__ T first(const T* v) { return v[0]; }
+template <class T> __device__ int read(T& v) { return v; }\n";
 
 /// Bodies of a kernel and whether C++ accepts them.
 const BODIES: &[(bool, &[&str])] = &[
@@ -34,7 +36,7 @@ const BODIES: &[(bool, &[&str])] = &[
             "C c = {1, 2}; c.b = 3; x[0] = c.a + c.b;",
             "auto p = y; x[0] = p[1]; p++; x[1] = *p;",
             "const auto p = x; p[0] = 1;",
-            "const int* p = x; x[0] = first(p);",
+            "const int* p = x; x[0] = first(p) + read(p[1]);",
             "static const int a = 3; static constexpr int b[2] = {4, 5}; x[0] = a + b[n & 1];",
             "static const int a = 3; const int* p = &a; x[0] = *p;",
             "int a{3}; float b{3}; float c{1.1}; double e{f}; long long g{n}; x[0] = a + b + c + e + g;",
@@ -87,6 +89,8 @@ const BODIES: &[(bool, &[&str])] = &[
             "const S s = {1, {2, 3}}; s.b[1] = 3; x[0] = s.b[1];",
             "C c = {1, 2}; c.a = 3; x[0] = c.a;",
             "C c = {1, 2}; C e = {3, 4}; c = e; x[0] = c.a;",
+            "D c = {{1, 2}}; D e = {{3, 4}}; c = e; x[0] = c.c.a;",
+            "const int* p = n > 1 ? x : x + 1; *p = 1;",
             "const S* p = all; p->a = 1; x[0] = p->a;",
             "k = 1; x[0] = k;",
             "k++; x[0] = k;",

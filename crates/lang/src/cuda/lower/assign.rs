@@ -41,9 +41,7 @@ impl<'m> Lower<'m> {
 
     /// Refuses to assign structs with const members: C++ has no such assignment.
     fn check_members(&mut self, place: &Place, span: Span) -> Done {
-        let Some(field) = self.declared_fields(place.ty).iter().find(|field| self.is_const(&field.ty)) else {
-            return Ok(());
-        };
+        let Some(field) = self.const_member(place.ty) else { return Ok(()) };
         let what = format!("'{}' has a const member, '{}'", self.type_name(place.ty), self.text(field.name));
         self.fail(span, what, "cannot be assigned", "leave out 'const' where it is declared")
     }

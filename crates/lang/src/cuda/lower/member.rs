@@ -112,6 +112,16 @@ impl<'m> Lower<'m> {
         self.declared_fields(ty).iter().find(|field| field.name == member)
     }
 
+    /// A const member of a struct, or of a struct in it.
+    pub(super) fn const_member(&self, ty: Type) -> Option<&'m Declarator> {
+        let fields = self.declared_fields(ty).iter().enumerate();
+        let mut found = fields.map(|(n, field)| match self.is_const(&field.ty) {
+            true => Some(field),
+            false => self.const_member(self.part_type(ty, n as u32)),
+        });
+        found.find_map(|field| field)
+    }
+
     /// The fields of a struct as the source declares them.
     pub(super) fn declared_fields(&self, ty: Type) -> &'m [Declarator] {
         let item = self.structs.iter().find(|(_, _, found)| *found == ty).map(|(item, ..)| *item);

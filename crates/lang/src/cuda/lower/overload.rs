@@ -166,7 +166,11 @@ fn fit(param: &Declarator, to: CType, operand: &Operand) -> Option<Fit> {
         CType::Value(to) => {
             let from = value_type(operand)?;
             return match (param.ty.reference, operand) {
-                (true, Operand::Place(place)) if !constant => (from == to && !place.constant).then_some(Fit::Exact),
+                // A template's parameter may turn out to be const.
+                (true, Operand::Place(place)) if !constant => {
+                    let drops = place.constant && matches!(param.ty.base, Base::Scalar(_));
+                    (from == to && !drops).then_some(Fit::Exact)
+                }
                 (true, _) if !constant => None,
                 (true, Operand::Place(_)) => converted(from, to).map(|fit| fit.max(Fit::Qualified)),
                 _ => converted(from, to),
