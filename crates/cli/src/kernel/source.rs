@@ -340,10 +340,8 @@ impl Source {
         Ok(Emitted { kernel: self.kernel()?, comment: String::new(), may_alias: self.python_file().is_some() })
     }
 
-    pub fn kernel(&self) -> Result<Kernel, Failure> {
-        if let Some(file) = self.cuda_file() {
-            return Ok(self.launch.kernel(file, self.kernel.as_deref())?.0);
-        }
+    /// The kernel of what is no file in CUDA C++.
+    fn kernel(&self) -> Result<Kernel, Failure> {
         if let Some(file) = self.python_file() {
             return python::kernel(&self.launch, file, self.kernel.as_deref());
         }

@@ -4,6 +4,7 @@ mod body;
 pub(crate) mod frame;
 mod host;
 pub(crate) mod names;
+mod options;
 mod prelude;
 mod spell;
 
@@ -14,25 +15,11 @@ use bornite_ir::{
 
 use crate::cuda::Spelling;
 use names::Names;
+pub(crate) use options::{Dialect, Options};
 use prelude::PRELUDE;
-use spell::{atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, place, primitive, print_call};
-
-/// For whom the text is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    Cuda(Spelling),
-    Cpp,
-}
-
-/// Options of the text.
-#[derive(Clone, Copy)]
-pub(crate) struct Options {
-    pub dialect: Dialect,
-    /// Whether indices are checked where they are used.
-    pub checked: bool,
-    /// Whether pointers are `__restrict__`: the caller promises that no two of them overlap.
-    pub restrict: bool,
-}
+use spell::{
+    atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, op_range, place, primitive, print_call,
+};
 
 /// Prints a kernel as a translation unit of its own.
 pub(crate) fn print(kernel: &Kernel, options: Options) -> String {
@@ -102,12 +89,6 @@ impl Term {
     fn scalar(&self) -> Scalar {
         self.ty.element().unwrap_or(Scalar::Bool)
     }
-}
-
-/// The exact result of an op on integers, if it is known to fit their type.
-fn op_range(op: Op, args: &[Term]) -> Option<Range> {
-    let ranges: Vec<Option<Range>> = args.iter().map(|arg| arg.range).collect();
-    Range::of_op(op, args.last()?.ty.as_scalar()?, &ranges)
 }
 
 /// A device function of ours (an op-table body, an op on a narrow type, a conversion of several steps, a row of algebra)

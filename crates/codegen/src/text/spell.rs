@@ -2,7 +2,7 @@
 
 use bornite_ir::{Atomic, Builtin, Op, PrintPiece, Range, Scalar, Value, print_pieces};
 
-use super::{Term, axis, op_range};
+use super::{Term, axis};
 
 pub(super) fn c_type(scalar: Scalar) -> &'static str {
     match scalar {
@@ -129,6 +129,12 @@ pub(super) fn print_call(format: &str, args: &[Term]) -> String {
         values += &value;
     }
     format!("printf(\"{text}\\n\"{values});")
+}
+
+/// The exact result of an op on integers, if it is known to fit their type.
+pub(super) fn op_range(op: Op, args: &[Term]) -> Option<Range> {
+    let ranges: Vec<Option<Range>> = args.iter().map(|arg| arg.range).collect();
+    Range::of_op(op, args.last()?.ty.as_scalar()?, &ranges)
 }
 
 /// A primitive row on wide types (and a select on any).
