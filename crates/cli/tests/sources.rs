@@ -127,10 +127,23 @@ fn mistakes_are_explained() {
 fn every_target_is_written() {
     let folder = folder("targets");
     let file = folder.join("scale.cu");
+    let file = file.to_str().unwrap();
     for (target, expected) in
         [("ir", "kernel scale grid"), ("cuda", "__global__ void"), ("cpp", "extern \"C\" void scale(")]
     {
-        let output = bornite(&["kernel", "emit", file.to_str().unwrap(), "--target", target]);
-        assert!(output.status.success() && out(&output).contains(expected), "{target}: {}", out(&output));
+        let output = bornite(&["kernel", "emit", file, "--target", target, "--dim", "1000", "--arg", "x=zeros:1000"]);
+        let text = out(&output);
+        assert!(output.status.success() && text.contains(expected), "{target}: {text}");
+        // The source promises nothing of arrays that overlap, and what is fixed stands at the head.
+        assert!(!text.lines().any(|line| line.contains("__restrict") && !line.starts_with("//")), "{target}: {text}");
+        for fixed in ["// Kernel 'scale' of ", "// grid 4x1x1, block 256x1x1\n", "// x: 1000 elements"] {
+            assert_eq!(text.contains(fixed), target != "ir", "{target}, {fixed}: {text}");
+        }
     }
+    // Another grid is another text: without one there is none.
+    let refused = bornite(&["kernel", "emit", file]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(out(&refused).contains("its grid is not specified: add --grid BLOCKS"), "{}", out(&refused));
+    let output = bornite(&["kernel", "emit", "--template", "axpy"]);
+    assert!(out(&output).contains("__restrict__"), "views of a template are distinct: {}", out(&output));
 }

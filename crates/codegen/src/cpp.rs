@@ -5,7 +5,7 @@
 
 use bornite_ir::Kernel;
 
-use crate::text::{self, Dialect};
+use crate::text::{self, Dialect, Options};
 
 /// A kernel whose threads depend on each other has no form in which they run one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,8 +19,17 @@ pub fn symbol(kernel: &Kernel) -> String {
 
 /// Prints a kernel as a function that runs all its instances.
 pub fn print(kernel: &Kernel) -> Result<String, Cooperative> {
+    printed(kernel, true)
+}
+
+/// Prints a kernel whose views may overlap: without `__restrict`.
+pub fn print_aliased(kernel: &Kernel) -> Result<String, Cooperative> {
+    printed(kernel, false)
+}
+
+fn printed(kernel: &Kernel, restrict: bool) -> Result<String, Cooperative> {
     if kernel.is_cooperative() {
         return Err(Cooperative(kernel.name.clone()));
     }
-    Ok(text::print(kernel, Dialect::Cpp, false))
+    Ok(text::print(kernel, Options { dialect: Dialect::Cpp, checked: false, restrict }))
 }

@@ -5,7 +5,7 @@
 
 use bornite_ir::{Kernel, View};
 
-use crate::text::{self, Dialect};
+use crate::text::{self, Dialect, Options};
 
 /// Threads in a block of every printed `ParallelFor`.
 pub const BLOCK: u32 = 256;
@@ -36,14 +36,19 @@ pub fn print(kernel: &Kernel) -> String {
 
 /// Prints a kernel as a translation unit of its own.
 pub fn print_as(kernel: &Kernel, spelling: Spelling) -> String {
-    text::print(kernel, Dialect::Cuda(spelling), false)
+    text::print(kernel, Options { dialect: Dialect::Cuda(spelling), checked: false, restrict: true })
+}
+
+/// Prints a kernel whose views may overlap: without `__restrict__`.
+pub fn print_aliased(kernel: &Kernel, spelling: Spelling) -> String {
+    text::print(kernel, Options { dialect: Dialect::Cuda(spelling), checked: false, restrict: false })
 }
 
 /// Prints a kernel that checks its indices, for kernels that are not known to be right. It takes two more parameters: after
 /// all pointers one to two 64-bit integers, and after all values a number of 64 bits. A thread that meets a bad index ends; if the first integer is still 0 it
 /// then becomes the number plus what [`check_code`] tells of the place, and the second one the index.
 pub fn print_checked(kernel: &Kernel) -> String {
-    text::print(kernel, Dialect::Cuda(Spelling::Exact), true)
+    text::print(kernel, Options { dialect: Dialect::Cuda(Spelling::Exact), checked: true, restrict: true })
 }
 
 /// What checked text adds to its number where an index along a dimension of a view is bad: counted from 1 over the

@@ -457,6 +457,11 @@ impl Builder {
         &self.kernel.structs
     }
 
+    /// The kernel so far, without its code.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
     /// The name of a view.
     pub fn view_name(&self, view: View) -> &str {
         self.kernel.view(view).name

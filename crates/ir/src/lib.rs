@@ -17,6 +17,7 @@ mod kernel;
 mod op;
 mod parse;
 mod print;
+mod range;
 mod scalar;
 pub mod templates;
 mod text;
@@ -40,6 +41,7 @@ pub use kernel::{
 pub use op::{Kind, Native, Op, Row, TypeRule, Ulp};
 pub use parse::ParseError;
 pub use print::{Piece as PrintPiece, line as printed_line, of_c as print_of_c, pieces as print_pieces};
+pub use range::Range;
 pub use scalar::{Scalar, Value};
 pub use text::VERSION;
 pub use ty::{Field, Layout, MAX_COMPONENTS, Struct, StructId, Type};

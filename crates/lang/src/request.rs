@@ -17,7 +17,8 @@ pub struct Request {
     pub views: Vec<(String, Vec<Dim>)>,
     /// Elements of the arrays that `views` does not name; `None`: that is an error.
     pub default_length: Option<u64>,
-    /// Type of indices. `None`: i32, or i64 where the text indexes with 64 bits.
+    /// Type of indices. `None`: i32, or i64 where 32 bits do not hold what the text computes; so it is of CUDA C++ with
+    /// `Some(I32)` too, unless the text is `printed`.
     pub index: Option<Scalar>,
     /// Whether the text is one that our printer wrote: then what the printer did to names, numbers and the loop over
     /// instances is undone, and printing the kernel gives the same text again.

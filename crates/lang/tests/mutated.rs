@@ -437,6 +437,24 @@ fn limits_of_python_hold() {
     quick(&texts, read_python);
 }
 
+/// Long else-if chains are read; longer ones are refused by what they are.
+#[test]
+fn long_chains_are_judged() {
+    let chain = |arms: usize| {
+        let arms: String = (1..arms).map(|n| format!(" else if (x[0] == {n}) {{ x[1] = {n}; }}")).collect();
+        format!("__global__ void k(int* x) {{ if (x[0] == 0) {{ x[1] = 0; }}{arms} else {{ x[1] = -1; }} }}")
+    };
+    let mut request = Request::new([1; 3], [1; 3]);
+    request.default_length = Some(4);
+    let made = |text: &str| cuda::Module::parse("chain.cu", text)?.kernel("k", &request).map(|_| ());
+    for arms in [2, 16, 17, 64, 99, 500] {
+        made(&chain(arms)).unwrap_or_else(|errors| panic!("{arms}: {errors}"));
+    }
+    let said = made(&chain(501)).unwrap_err().to_string();
+    assert!(said.starts_with("error: an else-if chain of more than 500 conditions"), "{said}");
+    assert!(!said.contains("without"), "{said}");
+}
+
 /// What is nested too deep is said with its line, and what is not is read.
 #[test]
 fn depth_is_judged() {

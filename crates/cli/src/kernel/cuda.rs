@@ -117,13 +117,46 @@ impl Launch {
         request
     }
 
-    /// A kernel to be written: arrays may have any length.
-    pub fn kernel(&self, file: &Path, name: Option<&str>) -> Result<Kernel, Failure> {
+    /// A kernel to be written as text, and what the text is specialized for. Arrays may have any length.
+    pub fn kernel(&self, file: &Path, name: Option<&str>) -> Result<(Kernel, String), Failure> {
         let module = Module::parse(&file.to_string_lossy(), &read(file)?)?;
         let (chosen, declared) = chosen(&module, file, name)?;
         let mut request = self.request(&declared);
+        if self.grid.is_none() && self.dim.is_none() {
+            return Err(format!(
+                "emit: '{chosen}' is written for one launch, and its grid is not specified: add --grid BLOCKS, such as \
+                 --grid 16 or --grid 4x4, or --dim THREADS (blocks have {} threads; --block changes that)",
+                request.block.iter().product::<u32>()
+            )
+            .into());
+        }
         request.default_length = Some(i32::MAX as u64);
-        Ok(module.kernel(&chosen, &request)?.kernel)
+        let lowered = module.kernel(&chosen, &request)?;
+        let specialized = self.specialized(file, &chosen, &request, &lowered);
+        Ok((lowered.kernel, specialized))
+    }
+
+    /// A comment that lists all that the text of a kernel is specialized for.
+    fn specialized(&self, file: &Path, name: &str, request: &Request, lowered: &Lowered) -> String {
+        let sizes = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
+        let mut lines = vec![
+            format!("Kernel '{name}' of {}, specialized by 'bornite kernel emit' for one launch:", file.display()),
+            format!("grid {}, block {}", sizes(request.grid), sizes(request.block)),
+        ];
+        if request.shared_bytes > 0 {
+            lines.push(format!("{} bytes of dynamic shared memory per block", request.shared_bytes));
+        }
+        if let Some((_, arguments)) = name.split_once('<') {
+            lines.push(format!("template arguments <{arguments}"));
+        }
+        let arrays = lowered.params.iter().filter(|(_, param)| matches!(param, Given::View(_)));
+        let lengths = arrays.map(|(array, _)| match self.args.iter().find(|named| named.name == *array) {
+            Some(named) => format!("{array}: {} elements", named.what.count()),
+            None => format!("{array}: at most {} elements", i32::MAX),
+        });
+        lines.push(lengths.collect::<Vec<_>>().join(", "));
+        lines.push("Arrays may overlap: no pointer is __restrict__.".into());
+        lines.iter().filter(|line| !line.is_empty()).map(|line| format!("// {line}\n")).collect()
     }
 
     /// A kernel to be run, with what it is given.

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use bornite::ir::Kernel;
 use bornite_codegen::cpp;
 use bornite_codegen::cuda::{self, Spelling};
 use bornite_cuda::Disassembler;
 use clap::ValueEnum;
 
+use super::source::Emitted;
 use crate::{Failure, print};
 
 /// What a kernel is written as.
@@ -31,24 +31,30 @@ pub enum Target {
 }
 
 pub fn emit(
-    kernel: &Kernel,
+    emitted: &Emitted,
     target: Target,
     native: bool,
     arch: &str,
     out: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
     let spelling = if native { Spelling::Native } else { Spelling::Exact };
-    let source = || cuda::print_as(kernel, spelling);
+    let Emitted { kernel, comment, may_alias } = emitted;
+    let source = || match may_alias {
+        true => cuda::print_aliased(kernel, spelling),
+        false => cuda::print_as(kernel, spelling),
+    };
+    let commented = |text: String| (comment.clone() + &text).into_bytes();
     let bytes = match target {
+        // It begins with the launch, and has no comments.
         Target::Ir => kernel.to_string().into_bytes(),
-        Target::Cuda => source().into_bytes(),
+        Target::Cuda => commented(source()),
         Target::CudaWarp => return Err("cuda-warp is for kernels of files in Python syntax".into()),
-        Target::Cpp => cpp::print(kernel)?.into_bytes(),
-        Target::Ptx => bornite_cuda::compile_ptx(&kernel.name, &source(), arch)?.into_bytes(),
+        Target::Cpp => commented(if *may_alias { cpp::print_aliased(kernel)? } else { cpp::print(kernel)? }),
+        Target::Ptx => commented(bornite_cuda::compile_ptx(&kernel.name, &source(), arch)?),
         Target::Cubin => bornite_cuda::compile(&kernel.name, &source(), arch)?.0,
         Target::Sass => {
             let code = bornite_cuda::compile(&kernel.name, &source(), arch)?;
-            Disassembler::find()?.text(&code)?.into_bytes()
+            commented(Disassembler::find()?.text(&code)?)
         }
     };
     written(&bytes, target, out)

@@ -88,7 +88,7 @@ pub fn run(command: &Command) -> Result<ExitCode, Failure> {
             emit::written(source.warp_text()?.as_bytes(), *target, out.as_deref())
         }
         Command::Emit { source, target, native, arch, out } => {
-            emit::emit(&source.kernel()?, *target, *native, arch, out.as_deref())
+            emit::emit(&source.emitted()?, *target, *native, arch, out.as_deref())
         }
         Command::Check { files, json } => check(files, *json),
         Command::Run { source, device, sanitize, max_statements, json } => {

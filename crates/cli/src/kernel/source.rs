@@ -19,6 +19,15 @@ pub struct Job {
     pub origin: Option<Origin>,
 }
 
+/// A kernel to be written as text.
+pub struct Emitted {
+    pub kernel: Kernel,
+    /// What stands before the text.
+    pub comment: String,
+    /// Whether its source leaves open that arrays overlap.
+    pub may_alias: bool,
+}
+
 /// Where a kernel comes from.
 #[derive(Args)]
 pub struct Source {
@@ -322,10 +331,17 @@ impl Source {
         Ok(Job { kernel, values, memory, origin: None })
     }
 
-    pub fn kernel(&self) -> Result<Kernel, Failure> {
+    /// The kernel as it is to be written.
+    pub fn emitted(&self) -> Result<Emitted, Failure> {
         if let Some(file) = self.cuda_file() {
-            return self.launch.kernel(file, self.kernel.as_deref());
+            let (kernel, comment) = self.launch.kernel(file, self.kernel.as_deref())?;
+            return Ok(Emitted { kernel, comment, may_alias: true });
         }
+        Ok(Emitted { kernel: self.kernel()?, comment: String::new(), may_alias: self.python_file().is_some() })
+    }
+
+    /// The kernel of what is no file in CUDA C++.
+    fn kernel(&self) -> Result<Kernel, Failure> {
         if let Some(file) = self.python_file() {
             return python::kernel(&self.launch, file, self.kernel.as_deref());
         }

@@ -43,10 +43,14 @@ impl<'k> Printer<'k> {
     pub(super) fn kernel(&mut self) -> String {
         let kernel = self.kernel;
         let name = names::kernel(kernel);
-        let restrict = if self.dialect == Dialect::Cpp { "__restrict" } else { "__restrict__" };
+        let restrict = match (self.restrict, self.dialect) {
+            (false, _) => "",
+            (true, Dialect::Cpp) => " __restrict",
+            (true, Dialect::Cuda(_)) => " __restrict__",
+        };
         let views = kernel.params.iter().zip(&self.names.params).map(|(p, name)| {
             let constness = if p.access == Access::Read { "const " } else { "" };
-            format!("{constness}{}* {restrict} {name}", self.names.of_type(kernel, p.ty))
+            format!("{constness}{}*{restrict} {name}", self.names.of_type(kernel, p.ty))
         });
         let values = kernel.values.iter().zip(&self.names.values);
         let values = values.map(|(v, name)| format!("{} {name}", self.names.of_type(kernel, v.ty)));

@@ -4,36 +4,33 @@ mod body;
 pub(crate) mod frame;
 mod host;
 pub(crate) mod names;
+mod options;
 mod prelude;
-mod range;
 mod spell;
 
 use bornite_ir::{
-    Algebra, Args, Axis, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Kind, Launch, LocalId, Op, Scalar,
-    Scope, Shuffle, Stmt, Type, Value, View, Vote,
+    Algebra, Args, Axis, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Kind, Launch, LocalId, Op, Range,
+    Scalar, Scope, Shuffle, Stmt, Type, Value, View, Vote,
 };
 
 use crate::cuda::Spelling;
 use names::Names;
+pub(crate) use options::{Dialect, Options};
 use prelude::PRELUDE;
-use range::Range;
-use spell::{atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, place, primitive, print_call};
-
-/// For whom the text is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    Cuda(Spelling),
-    Cpp,
-}
+use spell::{
+    atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, op_range, place, primitive, print_call,
+};
 
 /// Prints a kernel as a translation unit of its own.
-pub(crate) fn print(kernel: &Kernel, dialect: Dialect, checked: bool) -> String {
+pub(crate) fn print(kernel: &Kernel, options: Options) -> String {
     let names = Names::new(kernel);
+    let Options { dialect, checked, restrict } = options;
     let mut p = Printer {
         kernel,
         names,
         dialect,
         checked,
+        restrict,
         code: &kernel.code,
         terms: vec![],
         helpers: vec![],
@@ -105,8 +102,8 @@ struct Printer<'k> {
     kernel: &'k Kernel,
     names: Names,
     dialect: Dialect,
-    /// Whether indices are checked where they are used.
     checked: bool,
+    restrict: bool,
     /// The code being printed: the kernel's or a function's.
     code: &'k Code,
     terms: Vec<Option<Term>>,
@@ -313,7 +310,7 @@ impl<'k> Printer<'k> {
             }
             Expr::Builtin(builtin) => {
                 let text = format!("({}){}", c_type(self.kernel.index), place(*builtin));
-                Term::new(text, ty).within(Range::of_place(self.kernel.launch, *builtin))
+                Term::new(text, ty).within(Range::of_builtin(self.kernel.launch, *builtin))
             }
             Expr::Argument(n) => {
                 let function = self.kernel.functions.iter().position(|f| std::ptr::eq(&f.code, self.code));
@@ -330,7 +327,7 @@ impl<'k> Printer<'k> {
             Expr::Read(local) => self.counters.iter().find(|(counter, _)| counter == local)?.1,
             Expr::Op(op, args) => {
                 let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
-                Range::of_op(*op, &args)
+                op_range(*op, &args)
             }
             Expr::Cast(to, from) => {
                 let from = self.term(*from);

@@ -1,8 +1,7 @@
 //! How values, primitives, conversions and atomics are spelled in CUDA C++.
 
-use bornite_ir::{Atomic, Builtin, Op, PrintPiece, Scalar, Value, print_pieces};
+use bornite_ir::{Atomic, Builtin, Op, PrintPiece, Range, Scalar, Value, print_pieces};
 
-use super::range::Range;
 use super::{Term, axis};
 
 pub(super) fn c_type(scalar: Scalar) -> &'static str {
@@ -132,6 +131,12 @@ pub(super) fn print_call(format: &str, args: &[Term]) -> String {
     format!("printf(\"{text}\\n\"{values});")
 }
 
+/// The exact result of an op on integers, if it is known to fit their type.
+pub(super) fn op_range(op: Op, args: &[Term]) -> Option<Range> {
+    let ranges: Vec<Option<Range>> = args.iter().map(|arg| arg.range).collect();
+    Range::of_op(op, args.last()?.ty.as_scalar()?, &ranges)
+}
+
 /// A primitive row on wide types (and a select on any).
 pub(super) fn primitive(op: Op, args: &[Term]) -> String {
     let scalar = args[0].scalar();
@@ -144,7 +149,7 @@ pub(super) fn primitive(op: Op, args: &[Term]) -> String {
     let plain = |sign: &str| format!("{} {sign} {}", t(0), t(1));
     // Signed overflow is undefined in C++ and wraps in the IR.
     let wrapping = |sign: &str| {
-        if !scalar.is_signed() || Range::of_op(op, args).is_some() {
+        if !scalar.is_signed() || op_range(op, args).is_some() {
             plain(sign)
         } else {
             format!("({ty})(({unsigned}){} {sign} ({unsigned}){})", t(0), t(1))

@@ -13,6 +13,8 @@ pub struct TypeName {
     pub pointers: u8,
     /// Whether what it points to, or it itself, is const.
     pub constant: bool,
+    /// Whether it is a pointer that is const itself: `int* const`.
+    pub fixed: bool,
     /// Whether it is a reference.
     pub reference: bool,
     pub span: Span,
@@ -109,7 +111,7 @@ pub enum ExprKind {
     Member(Box<Expr>, Symbol),
     Arrow(Box<Expr>, Symbol),
     Cast(TypeName, Box<Expr>),
-    /// `T(a, b)` or `T{a, b}`.
+    /// `T(a, b)`; `T{a, b}` has one argument, the list in braces.
     Construct(TypeName, Vec<Expr>),
     Braces(Vec<Expr>),
     SizeOf(TypeName),
@@ -124,6 +126,7 @@ pub struct Storage {
     pub constant: bool,
     pub device: bool,
     pub memory_constant: bool,
+    pub is_static: bool,
 }
 
 impl Storage {
@@ -135,6 +138,7 @@ impl Storage {
             constant: self.constant || other.constant,
             device: self.device || other.device,
             memory_constant: self.memory_constant || other.memory_constant,
+            is_static: self.is_static || other.is_static,
         }
     }
 }
@@ -220,7 +224,11 @@ pub struct StructItem {
     pub templates: Vec<TemplateParam>,
     /// Bytes that `__align__` or `alignas` names.
     pub align: Option<Expr>,
+    /// Bytes that `#pragma pack` names.
+    pub pack: Option<u64>,
     pub fields: Vec<Declarator>,
+    /// Bytes that `__align__` or `alignas` names for fields, by their number.
+    pub field_aligns: Vec<(usize, Expr)>,
 }
 
 /// A function with constructs that the subset leaves out: what is wrong with it is told where it is used.

@@ -337,29 +337,55 @@ fn character(text: &str) -> (u64, usize) {
     }
 }
 
-/// Tokens without attributes: `[[maybe_unused]]` says nothing that counts here.
-pub fn without_attributes(tokens: Vec<Token>) -> Vec<Token> {
+/// Tokens without attributes, `[[maybe_unused]]` and `__attribute__((unused))`. One that changes how a type lies in memory
+/// becomes a single token.
+pub fn without_attributes(tokens: Vec<Token>, names: &Names) -> Vec<Token> {
     let opens = |at: usize, sign: &'static str| {
         let two = tokens.get(at..at + 2).unwrap_or_default();
         two.iter().all(|token| token.kind == Kind::Sign(sign)) && two.last().is_some_and(|second| !second.spaced)
     };
-    if !(0..tokens.len()).any(|at| opens(at, "[")) {
+    let named = |at: usize| matches!(tokens[at].kind, Kind::Name(name) if names.text(name) == "__attribute__");
+    if !(0..tokens.len()).any(|at| opens(at, "[") || named(at)) {
         return tokens;
     }
+    let lays_out = |token: &Token| match token.kind {
+        Kind::Name(name) => matches!(names.text(name), "packed" | "__packed__" | "aligned" | "__aligned__"),
+        _ => false,
+    };
+    // The parenthesis that closes the one after a name.
+    let closes = |at: usize| {
+        let mut depth = 0usize;
+        (at + 1..tokens.len()).find(|n| {
+            match tokens[*n].kind {
+                Kind::Sign("(") => depth += 1,
+                Kind::Sign(")") => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth == 0
+        })
+    };
     let mut out = Vec::with_capacity(tokens.len());
     let mut at = 0;
     while at < tokens.len() {
-        if opens(at, "[") {
-            // Once there is no end, there is none further on.
-            let Some(end) = (at..tokens.len()).find(|n| opens(*n, "]")) else {
-                out.extend(&tokens[at..]);
-                return out;
-            };
-            at = end + 2;
-            continue;
+        let end = match (opens(at, "["), named(at)) {
+            (true, _) => (at..tokens.len()).find(|n| opens(*n, "]")).map(|n| n + 1),
+            (_, true) => closes(at),
+            _ => {
+                out.push(tokens[at]);
+                at += 1;
+                continue;
+            }
+        };
+        // Once there is no end, there is none further on.
+        let Some(end) = end else {
+            out.extend(&tokens[at..]);
+            return out;
+        };
+        if tokens[at..end].iter().any(lays_out) {
+            let span = tokens[at].span.to(tokens[end].span);
+            out.push(Token { kind: Kind::Sign("__attribute__"), span, ..tokens[at] });
         }
-        out.push(tokens[at]);
-        at += 1;
+        at = end + 1;
     }
     out
 }

@@ -57,7 +57,7 @@ impl Module {
         let (mut names, mut wrong) = (Names::default(), vec![]);
         let tokens = lex::tokens(text, &mut names, &mut wrong);
         let tokens = preprocess::preprocess(text, tokens, &mut names, &mut wrong);
-        let tokens = lex::without_attributes(tokens);
+        let tokens = lex::without_attributes(tokens, &names);
         let unnamed = names.intern("");
         let mut parser = parse::Parser::new(&source, &names, &tokens, unnamed);
         parser.items();

@@ -49,6 +49,14 @@ pub fn preprocess(text: &str, tokens: Vec<Token>, names: &mut Names, wrong: &mut
     p.file(text, &tokens)
 }
 
+/// A token for the whole of a `#pragma pack`, which changes how structs lie in memory.
+fn pragma_pack(text: &str, line: &[Token]) -> Option<Token> {
+    let [sign, pragma, pack, .., last] = line else { return None };
+    let spelled = |token: &Token| text.get(token.span.start as usize..token.span.end as usize);
+    let found = (spelled(pragma), spelled(pack)) == (Some("pragma"), Some("pack"));
+    found.then(|| Token { kind: Kind::Sign("#pragma pack"), span: sign.span.to(last.span), ..*sign })
+}
+
 impl Preprocessor<'_> {
     fn fail(&mut self, token: &Token, what: impl Into<String>, hint: Option<&'static str>) {
         self.wrong.push((token.span, what.into(), hint));
@@ -64,6 +72,9 @@ impl Preprocessor<'_> {
             let next = 1 + rest[1..].iter().position(|t| t.first).unwrap_or(rest.len() - 1);
             if directive {
                 self.directive(text, &rest[..next], &mut conditions);
+                if conditions.last().is_none_or(|c| c.reads) {
+                    out.extend(pragma_pack(text, &rest[..next]));
+                }
                 at += next;
                 continue;
             }

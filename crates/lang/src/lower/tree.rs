@@ -134,11 +134,14 @@ impl Tree {
     /// The tree as a type that it was widened from, if that loses nothing.
     fn narrowed(&self, to: Scalar) -> Option<Tree> {
         match &self.node {
-            Node::Cast(_, inner) if inner.scalar() == Some(to) => Some((**inner).clone()),
+            Node::Cast(by_way_of, inner) if inner.scalar() == Some(to) && holds(*by_way_of, to) => {
+                Some((**inner).clone())
+            }
             Node::Const(value) if value.scalar().is_int() && to.is_int() => Some(Tree::int(to, value.as_i64())),
             Node::Op(Op::Neg, of) => {
                 let value = of[0].known().filter(|value| value.scalar().is_int() && to.is_int())?;
-                Some(Tree::int(to, value.as_i64().wrapping_neg()))
+                let negated = Value::int(value.scalar(), value.as_i64().wrapping_neg());
+                Some(Tree::int(to, negated.as_i64()))
             }
             _ => None,
         }
@@ -287,6 +290,16 @@ impl Tree {
             }
             _ => None,
         }
+    }
+}
+
+/// True if a value of `of` converted to a type and back is the same.
+fn holds(to: Scalar, of: Scalar) -> bool {
+    match (of.is_float(), to.is_float()) {
+        _ if of == Scalar::Bool => to != Scalar::Bool,
+        (false, false) => to != Scalar::Bool && to.bytes() >= of.bytes(),
+        (true, true) => to.bytes() > of.bytes(),
+        _ => false,
     }
 }
 

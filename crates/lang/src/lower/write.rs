@@ -2,7 +2,9 @@
 
 use foldhash::HashMap;
 
-use bornite_ir::{Algebra, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Mark, Op, Scalar, Stmt, Value, interp};
+use bornite_ir::{
+    Algebra, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Mark, Op, Range, Scalar, Stmt, Value, interp,
+};
 
 use super::tree::converted;
 use super::{Node, Tree};
@@ -13,7 +15,7 @@ const MAX_STATEMENTS: usize = 60_000;
 /// The builder, and what it need not be told twice.
 pub(crate) struct Writer {
     pub b: Builder,
-    free: Free,
+    pub(super) free: Free,
     statements: usize,
 }
 
@@ -22,6 +24,8 @@ pub(crate) struct Writer {
 pub(crate) struct Free {
     constants: HashMap<Value, ExprId>,
     places: Vec<(Builtin, ExprId)>,
+    /// Values that integers can have, where that is less than their type holds.
+    pub(super) ranges: HashMap<ExprId, Range>,
 }
 
 /// A written operand: a constant has no statement yet.
@@ -51,6 +55,7 @@ impl Writer {
         let next = self.b.next_expr();
         self.free.constants.retain(|_, id| id.0 < next);
         self.free.places.retain(|(_, id)| id.0 < next);
+        self.free.ranges.retain(|id, _| id.0 < next);
     }
 
     /// What is free in the code around, on the way into a function and out of it.
@@ -83,8 +88,11 @@ impl Writer {
 
     /// The tree's value.
     pub fn emit(&mut self, tree: &Tree) -> ExprId {
+        let range = self.range(tree);
         let out = self.out(tree, false);
-        self.id(out)
+        let id = self.id(out);
+        self.set_range(id, range);
+        id
     }
 
     /// The tree's value, by a statement of its own even where it is a constant or has a value already.

@@ -336,3 +336,24 @@ __device__ int spellings(int* x, int n) {
     sum = sum * 3 + RENAMED(x[3], RENAMED(y, 4)) + (int)sizeof y + lone(x[4]);
     return sum * 3 + thrice<3>(x[5]) + thrice<4>(x[6]) + added(1, x[7]) + (x[5] xor 5) + all[rounded(9, 4) - 1];
 }
+// What is converted on the way out of a choice keeps what the conversion within it did.
+__device__ int choices(int* x, int n) {
+    float a = x[0] / 4.0f, b = x[1] / 8.0f;
+    float whole = x[2] > 30 ? (int)a : (int)b;
+    double exact = 1.0 / (x[3] + 100), narrow = x[2] > 30 ? (float)exact : (float)(exact * 3);
+    long long far = ((long long)x[4] << 33) + x[5], low = x[2] > 30 ? (unsigned)far : 5u, most = x[2] > 30 ? -1u : 7u;
+    int short_ = x[2] > 30 ? (signed char)(x[6] * 3) : (signed char)x[7];
+    return (int)(whole * 8) + (narrow == exact) * 1000 + (int)(low % 1009) + (int)(most % 1013) + short_;
+}
+// Pointers and indices of other widths and signs than int.
+__device__ int widths(int* x, int n) {
+    unsigned u = n;
+    long long far = 1ll << 40;
+    int* end = x + u;
+    int sum = end[-1] + *(end - u) + end[(size_t)0 - 2] + (x + far)[2 - far] + x[(unsigned char)259];
+    for (const int* p = end; p-- != x;) sum = sum * 3 + *p;
+    const int* middle = &x[u / 2];
+    middle += (signed char)-1;
+    sum += (int)(end - middle) * 7 + (middle < end) + (int)((x + far) - end == far - n);
+    return sum + middle[u & 3] + middle[-(int)(u & 3)];
+}

@@ -8,7 +8,7 @@ use bornite_lang::Request;
 use bornite_lang::cuda::Module;
 
 const FUNCTIONS: &str = include_str!("functions.h");
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 29] = [
     "falls_through",
     "continues",
     "nested_returns",
@@ -33,8 +33,41 @@ const NAMES: [&str; 24] = [
     "puns",
     "moved_pointers",
     "spellings",
+    "choices",
+    "widths",
+    "chain_17",
+    "chain_99",
+    "chain_500",
 ];
 const CALLS: usize = 30;
+
+/// A function that asks its numbers for that many values by `else if`, with ways out of the loop around among them.
+fn chain(arms: usize) -> String {
+    let arm = |n: usize| {
+        let act = match n % 16 {
+            3 => "continue;".into(),
+            11 => format!("return sum + {n};"),
+            _ => format!("{{ int k = {n}; sum += k * i; }}"),
+        };
+        format!("if (v == {} || sum == -{n}) {act}", (n * 37) % (arms + 20))
+    };
+    let arms: Vec<String> = (0..arms).map(arm).collect();
+    format!(
+        "__device__ int chain_{}(int* x, int n) {{
+            int sum = 0;
+            for (int i = 0; i < n; i++) {{
+                int v = (x[i] + 20) * {} / 100;
+                {}
+                else sum -= 1;
+                sum++;
+            }}
+            return sum;
+        }}\n",
+        arms.len(),
+        arms.len() + 20,
+        arms.join("\n                else ")
+    )
+}
 
 /// Eight numbers for each call.
 fn inputs(seed: u64) -> Vec<[i32; 8]> {
@@ -54,7 +87,8 @@ fn statements_are_those_of_a_foreign_compiler() {
     let inputs = inputs(seed);
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("statements");
     std::fs::create_dir_all(&folder).unwrap();
-    let mut program = format!("#include <cstdio>\n#define __device__\n{FUNCTIONS}\nint main() {{\n");
+    let functions = FUNCTIONS.to_owned() + &chain(17) + &chain(99) + &chain(500);
+    let mut program = format!("#include <cstdio>\n#define __device__\n{functions}\nint main() {{\n");
     for name in NAMES {
         for x in &inputs {
             let numbers: Vec<String> = x.iter().map(i32::to_string).collect();
@@ -76,7 +110,7 @@ fn statements_are_those_of_a_foreign_compiler() {
     let expected = String::from_utf8(Command::new(&binary).output().unwrap().stdout).unwrap();
     let mut expected = expected.lines();
     for name in NAMES {
-        let text = format!("{FUNCTIONS}\n__global__ void k(int* x, int* out) {{ out[0] = {name}(x, 8); }}\n");
+        let text = format!("{functions}\n__global__ void k(int* x, int* out) {{ out[0] = {name}(x, 8); }}\n");
         let request = Request::new([1; 3], [1; 3]).length("x", 8).length("out", 1);
         let made = Module::parse("k.cu", &text).and_then(|module| module.kernel("k", &request));
         let kernel = made.unwrap_or_else(|errors| panic!("{errors}")).kernel;

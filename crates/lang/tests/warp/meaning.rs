@@ -148,6 +148,52 @@ fn programs_mean_what_they_say() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
+/// Indices of 64 bits are not cut off, and those into slices do not overflow. Instance 0 meets them; `far` is 2^32 + 1.
+#[test]
+fn wide_indices_are_outside() {
+    let cases = [
+        ("out[0] = x[far]", Some("'x' of 4")),
+        ("out[0] = x[-far]", Some("'x' of 4")),
+        ("out[0] = x[wp.uint64(far)]", Some("'x' of 4")),
+        ("out[0] = x[wp.uint32(0) - wp.uint32(1)]", Some("'x' of 4")),
+        ("x[far] = 1", Some("'x' of 4")),
+        ("wp.atomic_add(x, far, 1)", Some("'x' of 4")),
+        ("out[0] = x[1:][far]", Some("'x' of 4")),
+        ("y = x[::2]\n    out[0] = y[int(1073741824) * (i + 2)]", Some("'x' of 4")),
+        ("y = x[::-1]\n    out[0] = y[far]", Some("'x' of 4")),
+        ("y = x[2:]\n    out[0] = y[wp.uint32(0) - wp.uint32(1)]", Some("'x' of 4")),
+        ("v[0][far] = 1", Some("'v, components' of 2")),
+        ("out[0] = x[far - wp.int64(4294967296)]", None),
+        ("y = x[2:]\n    out[0] = y[far - wp.int64(4294967297)]", None),
+    ];
+    for (body, expected) in cases {
+        let text = format!(
+            "import warp as wp\n\n@wp.kernel\ndef k(x: wp.array[int], v: wp.array[wp.vec2i], out: wp.array[int]):\n    \
+             i = wp.tid()\n    far = wp.int64(i + 65536) * wp.int64(65536) + wp.int64(1)\n    {body}\n"
+        );
+        let module = Module::parse("wide.py", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let request = Request::over(&[1]).shape("x", &[4]).shape("v", &[1]).shape("out", &[4]);
+        let lowered = module.kernel("k", &request).unwrap_or_else(|errors| panic!("{errors}"));
+        match (first(&lowered, 1, "out"), expected) {
+            (Ok(_), None) => {}
+            (Err(found), Some(expected)) if found.contains("is outside") && found.contains(expected) => {}
+            (found, _) => panic!("{text}{expected:?} is expected, not {found:?}"),
+        }
+    }
+}
+
+/// Negation is that of IEEE 754. docs/kernels.md lists it: Warp subtracts numbers from 0, which is 0 again at 0.
+#[test]
+fn zero_has_a_negative() {
+    let body = "x = float(i)\n    v = -wp.vec2(x, x)\n    out[0] = int(1.0 / (-x) < 0.0) + 2 * int(1.0 / v[0] < 0.0) + 4 * int(1.0 / wp.neg(x) < 0.0)";
+    let text = format!("import warp as wp\n\n@wp.kernel\ndef k(out: wp.array[int]):\n    i = wp.tid()\n    {body}\n");
+    let module = Module::parse("zero.py", &text).unwrap_or_else(|errors| panic!("{errors}"));
+    let lowered = module.kernel("k", &Request::over(&[1]).shape("out", &[4])).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(first(&lowered, 1, "out"), Ok(vec![7]));
+    let manual = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/kernels.md")).unwrap();
+    assert!(manual.contains("**Negation is that of IEEE 754**"), "the difference is not listed");
+}
+
 /// What the kernel of a text leaves in `out`.
 fn outcome(text: &str) -> Result<Vec<i64>, String> {
     let module = Module::parse("meaning.py", text).map_err(|errors| errors.to_string())?;

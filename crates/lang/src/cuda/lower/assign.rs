@@ -24,7 +24,10 @@ impl<'m> Lower<'m> {
     /// A place that can be assigned.
     pub(super) fn place(&mut self, expr: &'m Expr) -> Done<Place> {
         match self.operand(expr)? {
-            Operand::Place(place) => Ok(place),
+            Operand::Place(place) => {
+                self.check_assignable(&place, expr.span)?;
+                Ok(place)
+            }
             Operand::Tree(_) => {
                 let what = "this cannot be assigned";
                 self.fail(expr.span, what, "a constant, or a value that is nowhere", "")
@@ -34,6 +37,13 @@ impl<'m> Lower<'m> {
             }
             _ => self.fail(expr.span, "this cannot be assigned", "", ""),
         }
+    }
+
+    /// Refuses to assign structs with const members: C++ has no such assignment.
+    fn check_members(&mut self, place: &Place, span: Span) -> Done {
+        let Some(field) = self.const_member(place.ty) else { return Ok(()) };
+        let what = format!("'{}' has a const member, '{}'", self.type_name(place.ty), self.text(field.name));
+        self.fail(span, what, "cannot be assigned", "leave out 'const' where it is declared")
     }
 
     pub(super) fn assignment(
@@ -52,6 +62,7 @@ impl<'m> Lower<'m> {
             // The value first, as C++17 has it.
             if let ExprKind::Braces(_) = value.kind {
                 let place = self.place(target)?;
+                self.check_members(&place, target.span)?;
                 let tree = self.initial(value, place.ty)?;
                 let tree = self.settle(tree);
                 self.write(&place, tree.clone(), target.span)?;
@@ -60,6 +71,7 @@ impl<'m> Lower<'m> {
             let tree = self.rvalue(value)?;
             let tree = self.settle_effects(tree);
             let place = self.place(target)?;
+            self.check_members(&place, target.span)?;
             let tree = self.convert(tree, place.ty, value.span)?;
             let tree = self.settle(tree);
             self.write(&place, tree.clone(), target.span)?;
@@ -106,6 +118,19 @@ impl<'m> Lower<'m> {
             },
         };
         match moved {
+            Operand::Pointer(to) if to.to() != pointer.to() => {
+                let (to, from) = (self.type_name(pointer.to()), self.type_name(to.to()));
+                self.fail(
+                    span,
+                    format!("a pointer to '{from}' for one to '{to}'"),
+                    format!("expected '{to}*'"),
+                    "cast it",
+                )
+            }
+            Operand::Pointer(to) if to.constant && !pointer.constant => {
+                let hint = "declare it as a pointer to const";
+                self.fail(span, "a pointer to const for one that is not", "drops 'const'", hint)
+            }
             Operand::Pointer(to) if to.view == pointer.view && to.prefix == pointer.prefix => {
                 let offset = to.offset.unwrap_or(Tree::int(self.index, 0));
                 self.assign(local, &offset);

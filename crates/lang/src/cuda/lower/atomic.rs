@@ -110,15 +110,15 @@ impl<'m> Lower<'m> {
         }
         let pointer = self.operand(arg)?;
         let place = self.pointee(pointer, arg.span)?;
-        let Place { root, path, ty } = place;
-        let (Root::Element { view, mut at, width: 1, element }, Some(seen)) = (root, ty.as_scalar()) else {
+        self.check_assignable(&place, arg.span)?;
+        let Place { root, path, ty, .. } = place;
+        let (Root::Element { view, mut at, width: 1, element, .. }, Some(seen)) = (root, ty.as_scalar()) else {
             return self.refuse(
                 arg.span,
                 "an atomic on what is not a number in memory",
                 "name an element of an array: '&x[i]'",
             );
         };
-        self.check_writable(view, arg.span)?;
         match path[..] {
             [] => Ok(Target { view, at, part: None, scalar: seen, seen }),
             [Step::Bits(_)] => Ok(Target { view, at, part: None, scalar: element.as_scalar().unwrap_or(seen), seen }),

@@ -265,8 +265,11 @@ impl<'m> Lower<'m> {
         self.at(function.span);
         for (k, (param, ty)) in function.params.iter().zip(&types).enumerate() {
             let value = Binding::Value(Tree::done(bornite_ir::ExprId(k as u32), *ty));
-            let value =
-                if self.assigned.contains(&param.name) { self.changing(self.text(param.name), value) } else { value };
+            let value = if self.assigned.contains(&param.name) {
+                self.changing(self.text(param.name), &param.ty, value)
+            } else {
+                value
+            };
             self.bind(param.name, value);
         }
         let value = self.function_body(&function.body, result);

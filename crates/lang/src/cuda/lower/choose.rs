@@ -71,7 +71,8 @@ impl<'m> Lower<'m> {
         let zero = || Tree::int(self.index, 0);
         let (from, to) = (first.offset.clone().unwrap_or_else(zero), second.offset.unwrap_or_else(zero));
         let offset = self.settle(Tree::select(condition.clone(), from, to));
-        Ok(Some(Operand::Pointer(Pointer { offset: Some(offset), ..first })))
+        let (range, constant) = (first.range.or(second.range), first.constant || second.constant);
+        Ok(Some(Operand::Pointer(Pointer { offset: Some(offset), range, constant, ..first })))
     }
 
     /// A choice of which only one side is evaluated.

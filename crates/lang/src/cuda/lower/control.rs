@@ -55,11 +55,11 @@ impl<'m> Lower<'m> {
             if let Some(values) = self.unrolled(&counting, body) {
                 return self.unroll(&counting, &values, body);
             }
-            if let Some(end) = self.plain_end(&counting, body)? {
+            if let Some((end, scalar)) = self.plain_end(&counting, body)? {
                 let text = self.text(counting.declared.name);
                 let counter = self.new_local(text, self.index.into(), &[Value::int(self.index, 0)]);
                 let end = self.w.emit(&end);
-                return self.counted(counter, end, Some(counting.declared.name), body);
+                return self.counted(counter, end, Some((counting.declared.name, scalar)), body);
             }
         }
         self.stmt(init)?;
@@ -83,12 +83,20 @@ impl<'m> Lower<'m> {
         Some((counter, self.w.emit(&end)))
     }
 
-    /// A loop of the IR that counts from 0.
-    fn counted(&mut self, counter: LocalId, end: bornite_ir::ExprId, name: Option<Symbol>, body: &'m Stmt) -> Done {
+    /// A loop of the IR that counts from 0, and the name and type that the source gives the counter.
+    fn counted(
+        &mut self,
+        counter: LocalId,
+        end: bornite_ir::ExprId,
+        name: Option<(Symbol, Scalar)>,
+        body: &'m Stmt,
+    ) -> Done {
         self.w.b.open_block();
-        if let Some(name) = name {
-            let value = Tree::done(self.w.b.read(counter), self.index);
-            self.bind(name, Binding::Value(value));
+        if let Some((name, scalar)) = name {
+            let value = self.w.b.read(counter);
+            let range = self.w.range(&Tree::done(end, self.index)).map(bornite_ir::Range::below);
+            self.w.set_range(value, range);
+            self.bind(name, Binding::Value(Tree::done(value, self.index).cast(scalar)));
         }
         let (context, done) = self.turns(Self::context(Leave::Loop), body);
         let turns = self.w.b.close_block();
@@ -97,17 +105,16 @@ impl<'m> Lower<'m> {
         done
     }
 
-    /// The end of a loop that the IR can count, if this is one: from 0 by 1 to what does not change meanwhile.
-    fn plain_end(&mut self, counting: &Counting<'m>, body: &'m Stmt) -> Done<Option<Tree>> {
+    /// The end of a loop that the IR can count and the type of its counter, if this is one: from 0 by 1 to what does not
+    /// change meanwhile.
+    fn plain_end(&mut self, counting: &Counting<'m>, body: &'m Stmt) -> Done<Option<(Tree, Scalar)>> {
         let Counting { declared, test, end, step } = counting;
         let zero = |expr: &Expr| matches!(expr.kind, ExprKind::Number { value, .. } if value.scalar().is_int() && value.bits() == 0);
-        let ty = self.c_type(&declared.ty)?;
-        if *test != Binary::Lt
-            || *step != 1
-            || ty != CType::Value(self.index.into())
-            || !declared.init.as_ref().is_some_and(zero)
-            || !self.is_plain(end)
-        {
+        let scalar = match self.c_type(&declared.ty)? {
+            CType::Value(Type::Scalar(scalar)) if scalar == Scalar::I32 || scalar == self.index => scalar,
+            _ => return Ok(None),
+        };
+        if *test != Binary::Lt || *step != 1 || !declared.init.as_ref().is_some_and(zero) || !self.is_plain(end) {
             return Ok(None);
         }
         let changed = scan::assigned_in(self.m, std::slice::from_ref(body));
@@ -120,14 +127,13 @@ impl<'m> Lower<'m> {
         }
         let end = self.rvalue(end)?;
         let known = self.w.fold(&end).map(Value::as_i64);
-        match (end.scalar(), known) {
-            (Some(scalar), _) if scalar == self.index => Ok(Some(end)),
-            (Some(scalar), Some(n)) if scalar.is_int() && (0..=i32::MAX as i64).contains(&n) => {
-                Ok(Some(Tree::int(self.index, n)))
-            }
-            (Some(scalar), _) if scalar.is_int() && scalar.bytes() < 4 => Ok(Some(end.cast(self.index))),
-            _ => Ok(None),
-        }
+        let end = match (end.scalar(), known) {
+            (Some(of), _) if of == scalar => end.cast(self.index),
+            (Some(of), Some(n)) if of.is_int() && (0..=i32::MAX as i64).contains(&n) => Tree::int(self.index, n),
+            (Some(of), _) if of.is_int() && of.bytes() < 4 => end.cast(self.index),
+            _ => return Ok(None),
+        };
+        Ok(Some((end, scalar)))
     }
 
     /// The values of a counter whose turns index local arrays: those live in registers, which need known numbers.
@@ -336,7 +342,7 @@ fn ends(body: &[Stmt], last: bool) -> Option<&[Stmt]> {
 fn counting<'m>(init: &'m Stmt, condition: Option<&'m Expr>, step: Option<&'m Expr>) -> Option<Counting<'m>> {
     let StmtKind::Declare(_, all) = &init.kind else { return None };
     let [declared] = &all[..] else { return None };
-    if !declared.sizes.is_empty() || declared.ty.pointers > 0 || declared.ty.reference {
+    if !declared.sizes.is_empty() || declared.ty.pointers > 0 || declared.ty.reference || declared.ty.constant {
         return None;
     }
     let is_counter = |expr: &Expr| matches!(expr.kind, ExprKind::Name(name) if name == declared.name);

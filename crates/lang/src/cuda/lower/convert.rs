@@ -135,7 +135,13 @@ impl<'m> Lower<'m> {
                     other => other,
                 })
             }
-            (CType::Value(to), operand) if ty.reference => self.cast_reference(operand, to, span),
+            (CType::Value(to), operand) if ty.reference => {
+                let constant = self.is_const(ty);
+                Ok(match self.cast_reference(operand, to, span)? {
+                    Operand::Place(place) => Operand::Place(Place { constant, ..place }),
+                    other => other,
+                })
+            }
             (CType::Value(to), operand) => {
                 let tree = self.value_of(operand, inner.span)?;
                 Ok(Operand::Tree(self.explicit(tree, to, span)?))

@@ -25,6 +25,9 @@ impl<'m> Lower<'m> {
         if storage.shared {
             return self.declared_shared(storage, d);
         }
+        if storage.is_static {
+            return self.declared_static(storage, d);
+        }
         if storage.external || storage.device {
             return self.refuse(d.span, "a declaration of something elsewhere", "declare it outside functions");
         }
@@ -45,9 +48,51 @@ impl<'m> Lower<'m> {
                 self.declared_pointer(d, operand, Some(to))
             }
             CType::Pointer(_) => self.refuse(d.span, "an array of pointers", "keep offsets into one array"),
-            CType::Value(ty) if !d.sizes.is_empty() => self.declared_array(d, ty, storage.constant),
+            CType::Value(ty) if !d.sizes.is_empty() => {
+                self.declared_array(d, ty, storage.constant || self.is_const(&d.ty))
+            }
             CType::Value(ty) => self.declared_value(d, ty),
         }
+    }
+
+    /// A static local: constants are; a variable has one copy for the device, which outlives the launch.
+    fn declared_static(&mut self, storage: Storage, d: &'m Declarator) -> Done<Binding> {
+        if d.ty.reference || d.ty.pointers > 0 || !self.is_const(&d.ty) && !storage.constant {
+            let what = format!("a static variable, '{}',", self.text(d.name));
+            let hint =
+                "pass a pointer to the kernel; a variable of a block is 'static __shared__', a constant 'static const'";
+            return self.refuse(d.span, what, hint);
+        }
+        let span = d.init.as_ref().map_or(d.span, |init| init.span);
+        let known = match self.declared(Storage { is_static: false, ..storage }, d)? {
+            Binding::Table(table) => Some(Binding::Table(table)),
+            Binding::Value(tree) => self.w.fold(&tree).map(|value| Binding::Value(Tree::constant(value))),
+            Binding::Place(Place { root: Root::Value(tree), .. }) => {
+                self.w.fold(&tree).map(|value| Binding::Place(Place::of_value(Tree::constant(value))))
+            }
+            _ => None,
+        };
+        match known {
+            Some(binding) => Ok(binding),
+            None => {
+                let what = "a static variable whose initial value is no constant number";
+                self.refuse(span, what, "leave out 'static'")
+            }
+        }
+    }
+
+    /// Refuses to drop `const` from what a pointer or reference gives access to.
+    pub(super) fn check_const(&mut self, d: &Declarator, is_const: bool) -> Done {
+        if is_const && !self.is_const_target(d) && matches!(d.ty.base, Base::Scalar(_)) {
+            let what = format!("'{}' gives access to something const", self.text(d.name));
+            return self.fail(d.span, what, "drops 'const'", "declare it 'const'");
+        }
+        Ok(())
+    }
+
+    /// Whether a pointer or reference is declared as one to const.
+    fn is_const_target(&self, d: &Declarator) -> bool {
+        d.ty.constant || self.is_const(&d.ty)
     }
 
     fn declared_pointer(&mut self, d: &'m Declarator, operand: Operand, to: Option<Type>) -> Done<Binding> {
@@ -61,18 +106,29 @@ impl<'m> Lower<'m> {
                     let what = format!("a pointer to '{found}' for one to '{wanted}'");
                     return self.fail(d.span, what, format!("expected '{wanted}*'"), "cast it");
                 }
+                self.check_const(d, pointer.constant)?;
+                let fixed = d.ty.fixed || d.ty.base == Base::Auto && d.ty.pointers == 0 && d.ty.constant;
+                let constant = pointer.constant || d.ty.constant && !fixed;
                 let pointer = match to {
-                    Some(_) => pointer.declared(d.ty.constant),
+                    Some(_) => pointer.declared(constant),
                     None => pointer,
                 };
-                if self.assigned.contains(&d.name) {
+                if self.assigned.contains(&d.name) && !fixed {
                     return Ok(self.moving(self.text(d.name), pointer));
                 }
                 let offset = pointer.offset.clone().map(|offset| self.settle(offset));
                 Ok(Binding::Pointer(Pointer { offset, ..pointer }))
             }
-            Operand::Address(place) => Ok(Binding::Address(place)),
-            Operand::Array(slots, at) if at.is_empty() && slots.sizes.len() == 1 => Ok(Binding::Array(slots)),
+            Operand::Address(place) => {
+                self.check_const(d, place.constant)?;
+                let constant = place.constant || d.ty.constant;
+                Ok(Binding::Address(Place { constant, ..place }))
+            }
+            Operand::Array(mut slots, at) if at.is_empty() && slots.sizes.len() == 1 => {
+                self.check_const(d, slots.place.constant)?;
+                slots.place.constant |= d.ty.constant;
+                Ok(Binding::Array(slots))
+            }
             Operand::Null => {
                 self.refuse(d.span, "a pointer that is 'nullptr' at first", "declare it where it is known")
             }
@@ -85,7 +141,11 @@ impl<'m> Lower<'m> {
             return self.fail(d.span, "a reference needs something to refer to", "no initial value", "");
         };
         match self.operand(init)? {
-            Operand::Place(place) => Ok(Binding::Place(place)),
+            Operand::Place(place) => {
+                self.check_const(d, place.constant)?;
+                let constant = place.constant || self.is_const_target(d);
+                Ok(Binding::Place(Place { constant, ..place }))
+            }
             Operand::Tree(tree) if d.ty.constant => {
                 let tree = self.settle(tree);
                 Ok(Binding::Value(tree))
@@ -114,6 +174,10 @@ impl<'m> Lower<'m> {
             false => None,
         };
         let Some(init) = &d.init else {
+            if self.is_const(&d.ty) {
+                let what = format!("'{text}' is const and has no initial value");
+                return self.fail(d.span, what, "no initial value", "give it one");
+            }
             let zeros = self.zeros(ty);
             return Ok(Binding::Local(self.new_local(text, ty, &zeros), ty));
         };
@@ -143,6 +207,9 @@ impl<'m> Lower<'m> {
         let printed_local = self.request.printed && text.contains('_');
         if !self.assigned.contains(&d.name) && !printed_local {
             return Ok(Binding::Value(self.settle(tree)));
+        }
+        if self.is_const(&d.ty) {
+            return Ok(Binding::Place(Place::of_value(self.settle(tree))));
         }
         match self.constants(&tree).filter(|_| self.loops == 0) {
             Some(init) => Ok(Binding::Local(self.new_local(text, ty, &init), ty)),
@@ -212,7 +279,7 @@ impl<'m> Lower<'m> {
                 local
             }
         };
-        let place = Place { root: Root::Local(local, array), path: vec![], ty: array };
+        let place = Place { root: Root::Local(local, array), path: vec![], ty: array, constant };
         Ok(Binding::Array(Slots { place, name: d.name, sizes: sizes.into() }))
     }
 

@@ -2,6 +2,7 @@
 
 use bornite_ir::{Op, Scalar, Value};
 
+use super::index::Index;
 use super::place::{Operand, Place, Pointer, Root, Step};
 use super::{Binding, Done, Failed, Lower};
 use crate::Span;
@@ -105,7 +106,9 @@ impl<'m> Lower<'m> {
         };
         Ok(match binding {
             Some(Binding::Value(tree)) => Operand::Tree(tree),
-            Some(Binding::Local(local, ty)) => Operand::Place(Place { root: Root::Local(local, ty), path: vec![], ty }),
+            Some(Binding::Local(local, ty)) => {
+                Operand::Place(Place { root: Root::Local(local, ty), path: vec![], ty, constant: false })
+            }
             Some(Binding::Array(slots)) => Operand::Array(slots, vec![]),
             Some(Binding::Table(table)) => Operand::Table(table, vec![]),
             Some(Binding::Pointer(pointer)) if pointer.single => return self.element(pointer),
@@ -210,15 +213,18 @@ impl<'m> Lower<'m> {
     /// What `&` gives.
     pub(super) fn address(&mut self, operand: Operand, span: Span) -> Done<Operand> {
         match operand {
-            Operand::Place(Place { root: Root::Element { view, mut at, width, element }, path, .. })
-                if matches!(path[..], [] | [Step::Bits(_)]) =>
-            {
+            Operand::Place(Place {
+                root: Root::Element { view, mut at, range, width, element },
+                path,
+                constant,
+                ..
+            }) if matches!(path[..], [] | [Step::Bits(_)]) => {
                 let rank = at.len();
                 let last = at.pop().map(|id| Tree::done(id, self.index));
                 let seen = path.first().and_then(|step| if let Step::Bits(to) = step { Some(*to) } else { None });
-                let constant = self.read_only.iter().any(|(found, _)| *found == view);
+                let constant = constant || self.read_only.iter().any(|(found, _)| *found == view);
                 let pointer = Pointer { constant, ..Pointer::whole(view, element, rank, false, &[]) };
-                Ok(Operand::Pointer(Pointer { prefix: at, offset: last, rank, width, seen, ..pointer }))
+                Ok(Operand::Pointer(Pointer { prefix: at, offset: last, range, rank, width, seen, ..pointer }))
             }
             Operand::Place(place) => Ok(Operand::Address(place)),
             pointer @ Operand::Pointer(_) => Ok(pointer),
@@ -289,12 +295,7 @@ impl<'m> Lower<'m> {
             if other.view != pointer.view || other.prefix != pointer.prefix {
                 return self.refuse(span, "an operation on pointers into two arrays", "");
             }
-            let zero = || Tree::int(self.index, 0);
-            let (a, b) = (pointer.offset.unwrap_or_else(zero), other.offset.unwrap_or_else(zero));
-            return Ok(Operand::Tree(match op {
-                Binary::Sub => Tree::op(Op::Sub, vec![a, b]).cast(Scalar::I64),
-                _ => self.binary(op, a, b, span)?,
-            }));
+            return Ok(Operand::Tree(self.two_pointers(op, pointer, other, span)?));
         }
         let by = self.value_of(right, b.span)?;
         if !matches!(op, Binary::Add | Binary::Sub) {
@@ -305,9 +306,41 @@ impl<'m> Lower<'m> {
         match op {
             Binary::Add => Ok(Operand::Pointer(self.moved(pointer, by))),
             _ => {
-                let back = Tree::op(Op::Neg, vec![by]);
+                let Index { tree, range } = by;
+                let back = Index { tree: Tree::op(Op::Neg, vec![tree]), range: range.negated() };
                 Ok(Operand::Pointer(self.moved(pointer, back)))
             }
+        }
+    }
+
+    /// A comparison or difference of two pointers into one array.
+    fn two_pointers(&mut self, op: Binary, a: Pointer, b: Pointer, span: Span) -> Done<Tree> {
+        if a.to() != b.to() {
+            let (a, b) = (self.type_name(a.to()), self.type_name(b.to()));
+            return self.fail(
+                span,
+                format!("pointers to '{a}' and to '{b}'"),
+                "expected pointers of one type",
+                "cast one",
+            );
+        }
+        let zero = || Tree::int(self.index, 0);
+        let [left, right] = [&a, &b].map(|pointer| pointer.offset.clone().unwrap_or_else(zero));
+        match op {
+            Binary::Sub => {
+                self.check_exact(a.range.plus(b.range.negated()));
+                let elements = Tree::op(Op::Sub, vec![left, right]).cast(Scalar::I64);
+                Ok(match a.width {
+                    1 => elements,
+                    width => Tree::op(Op::Div, vec![elements, Tree::int(Scalar::I64, width as i64)]),
+                })
+            }
+            Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge => {
+                self.check_exact(a.range);
+                self.check_exact(b.range);
+                self.binary(op, left, right, span)
+            }
+            _ => self.fail(span, "no such operator on two pointers", "two pointers", "subtract or compare them"),
         }
     }
 }

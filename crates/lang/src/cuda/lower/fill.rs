@@ -71,7 +71,7 @@ impl<'m> Lower<'m> {
                 values.push(Value::int(scalar, 0));
                 continue;
             };
-            let tree = self.initial(expr, scalar.into())?;
+            let tree = self.list_element(expr, scalar.into())?;
             match self.w.fold(&tree) {
                 Some(value) => values.push(value),
                 None => return self.fail(expr.span, "this is no constant", "not known at compile time", ""),
@@ -86,7 +86,7 @@ impl<'m> Lower<'m> {
         for slot in self.spread(init, sizes)? {
             values.push(match slot {
                 Some(expr) => {
-                    let tree = self.initial(expr, scalar.into())?;
+                    let tree = self.list_element(expr, scalar.into())?;
                     self.settle(tree)
                 }
                 None => Tree::int(scalar, 0),

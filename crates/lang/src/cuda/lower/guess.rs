@@ -92,7 +92,7 @@ impl<'m> Lower<'m> {
         self.guess = None;
         let operand = self.operand(init)?;
         let tree = match &operand {
-            Operand::Place(Place { root: Root::Element { view, at, width: 1, element }, path, .. })
+            Operand::Place(Place { root: Root::Element { view, at, width: 1, element, .. }, path, .. })
                 if self.code == Code::Kernel
                     && matches!(path[..], [] | [Step::Bits(_)])
                     && element.as_scalar().is_some_and(|scalar| scalar != Scalar::Bool && scalar.bytes() >= 4)

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Check, Dim, Extent, Op, ParamId, Scalar, Stmt, Value, View};
+use bornite_ir::{Check, Dim, Extent, Op, ParamId, Range, Scalar, Stmt, View};
 
 use super::place::{Operand, Place, Pointer, Root, Slots, Step, Table};
 use super::{Done, Lower};
@@ -13,23 +13,63 @@ use crate::{Given, Span};
 /// Entries of a table that is read at an index which varies.
 const MAX_CHOICES: usize = 64;
 
+/// An index, or a number of elements that a pointer is moved by.
+pub(super) struct Index {
+    /// In the kernel's index type: the value of C++ modulo its width.
+    pub tree: Tree,
+    /// Values that C++ computes with, by the operand's own type.
+    pub range: Range,
+}
+
+/// Number of 32-bit integers.
+const WRAP: i128 = 1 << 32;
+
 impl<'m> Lower<'m> {
     /// An index in the kernel's index type.
-    pub(super) fn index(&mut self, tree: Tree, span: Span) -> Done<Tree> {
+    pub(super) fn index(&mut self, tree: Tree, span: Span) -> Done<Index> {
         let Some(scalar) = tree.scalar().filter(|scalar| !scalar.is_float()) else {
             let what = format!("an index is an integer, this is '{}'", self.type_name(tree.ty));
             return self.fail(span, what, "expected an integer", "cast it: '(int)x'");
         };
-        let small = self.w.fold(&tree).is_some_and(|value| i32::try_from(value.as_i64()).is_ok());
-        if scalar.bytes() == 8
-            && self.index == Scalar::I32
-            && !small
-            && !matches!(tree.node, Node::Cast(_, ref inner) if
-            inner.scalar().is_some_and(|scalar| scalar.bytes() < 8))
-        {
-            self.needs_wide |= self.request.index.is_none();
+        let range = self.w.range(&tree).unwrap_or(Range::of_type(scalar));
+        let tree = match tree.node {
+            // What an `int` was made of in a kernel of 64-bit indices.
+            Node::Cast(_, inner)
+                if inner.scalar() == Some(self.index)
+                    && self.w.range(&inner).is_some_and(|range| range.fits(scalar)) =>
+            {
+                *inner
+            }
+            _ => tree.cast(self.index),
+        };
+        Ok(Index { tree, range })
+    }
+
+    /// Makes the kernel anew with 64-bit indices, if it has others. In text of our printer indices have their type already.
+    pub(super) fn widen(&mut self) {
+        self.needs_wide |= self.index == Scalar::I32 && !self.request.printed;
+    }
+
+    /// Widens the kernel's indices unless 32 bits find the same indices outside an extent. An index of C++ and the same
+    /// index modulo 2³² differ by a multiple of 2³², so none outside comes to lie inside if all are above `extent - 2³²`
+    /// and below 2³².
+    fn check_index(&mut self, range: Range, extent: i64) {
+        if range.low < extent as i128 - WRAP || range.high >= WRAP {
+            self.widen();
         }
-        Ok(tree.cast(self.index))
+    }
+
+    /// Widens the kernel's indices unless 32 bits hold all values of a range.
+    pub(super) fn check_exact(&mut self, range: Range) {
+        if !range.fits(Scalar::I32) {
+            self.widen();
+        }
+    }
+
+    /// The length of a dimension of a view; the longest possible, if a call tells it.
+    fn extent(&self, view: View, dimension: usize) -> i64 {
+        let dim = self.w.b.kernel().view(view).dims.get(dimension);
+        dim.and_then(|dim| dim.extent.known()).unwrap_or(i32::MAX as i64)
     }
 
     /// The place that a pointer and an index give, or a pointer to a row.
@@ -41,24 +81,22 @@ impl<'m> Lower<'m> {
                     return self.fail(span, "this is one value, not an array", "no index here", "");
                 }
                 let at = self.rvalue(index)?;
-                let at = self.index(at, index.span)?;
-                if pointer.prefix.len() + 1 < pointer.rank {
-                    pointer.prefix.push(self.w.emit(&at));
-                    return Ok(Operand::Pointer(pointer));
-                }
-                if let [size, rest @ ..] = &pointer.sizes[..] {
-                    let of =
-                        |given: &Given| matches!(given, Given::View(n) if View::Param(ParamId(*n)) == pointer.view);
-                    let name = self.params.iter().find(|(_, given)| of(given)).map(|(name, _)| name.as_str());
-                    let name = name.or(self.shared_text(pointer.view)).unwrap_or_default().to_owned();
+                if let ([size, rest @ ..], true) = (&pointer.sizes[..], pointer.prefix.len() + 1 >= pointer.rank) {
+                    let name = self.array_name(pointer.view);
                     let at = self.inside(at, *size, &name, index.span)?;
                     let row: u64 = rest.iter().product();
                     let rest: Rc<[u64]> = rest.into();
-                    let at = if row > 1 { Tree::op(Op::Mul, vec![at, Tree::int(self.index, row as i64)]) } else { at };
+                    let at = self.times(Index { tree: at, range: Range::up_to(*size as i64 - 1) }, row);
                     let moved = self.moved(pointer, at);
                     let last = rest.is_empty();
                     let moved = Pointer { sizes: rest, ..moved };
                     return if last { self.element(moved) } else { Ok(Operand::Pointer(moved)) };
+                }
+                let at = self.index(at, index.span)?;
+                if pointer.prefix.len() + 1 < pointer.rank {
+                    self.check_index(at.range, self.extent(pointer.view, pointer.prefix.len()));
+                    pointer.prefix.push(self.w.emit(&at.tree));
+                    return Ok(Operand::Pointer(pointer));
                 }
                 let pointer = self.moved(pointer, at);
                 self.element(pointer)
@@ -70,7 +108,7 @@ impl<'m> Lower<'m> {
                 // Of elements in memory, whoever reads the printed text checks it as it checks their indices.
                 let printed = self.request.printed && matches!(slots.place.root, Root::Element { .. });
                 at.push(match printed {
-                    true => self.index(tree, index.span)?,
+                    true => self.index(tree, index.span)?.tree,
                     false => self.inside(tree, size, of, index.span)?,
                 });
                 if at.len() < slots.sizes.len() {
@@ -83,9 +121,9 @@ impl<'m> Lower<'m> {
                     None => Step::Slot(Tree::done(self.w.emit(&slot), self.index), place.ty),
                 };
                 let scalar = place.ty.element().unwrap_or(Scalar::I32);
-                let mut path = place.path;
+                let mut path = place.path.clone();
                 path.push(step);
-                Ok(Operand::Place(Place { root: place.root, path, ty: scalar.into() }))
+                Ok(Operand::Place(Place { path, ty: scalar.into(), ..place }))
             }
             Operand::Table(table, mut at) => {
                 let tree = self.rvalue(index)?;
@@ -114,12 +152,13 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// An index of an array that is no memory: one that is known and outside is a mistake before any run, others are
-    /// checked in a run.
+    /// An index of an array of known size: one that is known and outside is a mistake before any run, others are checked in a
+    /// run.
     fn inside(&mut self, index: Tree, size: u64, of: &str, span: Span) -> Done<Tree> {
-        let index = self.index(index, span)?;
-        match self.w.fold(&index).map(Value::as_i64) {
-            Some(at) if at < 0 || at as u64 >= size => {
+        let Index { tree: index, range } = self.index(index, span)?;
+        self.check_index(range, size as i64);
+        match range.only() {
+            Some(at) if at < 0 || at >= size as i128 => {
                 let what = format!("index {at} is outside an array of {size} elements");
                 self.fail(span, what, "outside", "")
             }
@@ -164,35 +203,53 @@ impl<'m> Lower<'m> {
         Ok(value)
     }
 
-    /// The pointer so many elements on.
-    pub(super) fn moved(&mut self, mut pointer: Pointer, by: Tree) -> Pointer {
-        let by = match pointer.width {
+    /// A number of elements of several each.
+    fn times(&self, by: Index, width: u64) -> Index {
+        match width {
             1 => by,
-            width => Tree::op(Op::Mul, vec![by, Tree::int(self.index, width as i64)]),
-        };
+            _ => Index {
+                tree: Tree::op(Op::Mul, vec![by.tree, Tree::int(self.index, width as i64)]),
+                range: by.range.times(width),
+            },
+        }
+    }
+
+    /// The pointer that many elements on.
+    pub(super) fn moved(&mut self, mut pointer: Pointer, by: Index) -> Pointer {
+        let Index { tree, range } = self.times(by, pointer.width as u64);
+        pointer.range = pointer.range.plus(range);
         pointer.offset = Some(match pointer.offset.take() {
-            Some(offset) => Tree::op(Op::Add, vec![offset, by]),
-            None => by,
+            Some(offset) => Tree::op(Op::Add, vec![offset, tree]),
+            None => tree,
         });
         pointer
     }
 
     /// What a pointer points to.
     pub(super) fn element(&mut self, pointer: Pointer) -> Done<Operand> {
-        let Pointer { view, prefix, rank, offset, ty, width, seen, .. } = pointer;
+        let Pointer { view, prefix, rank, offset, range, ty, width, seen, constant, .. } = pointer;
         let mut at = prefix;
         let zero = Tree::int(self.index, 0);
         // A pointer to a row stands for its first element.
         while at.len() + 1 < rank {
             at.push(self.w.emit(&zero));
         }
+        self.check_index(range.plus(Range::up_to(width as i64 - 1)), self.extent(view, at.len()));
         at.push(self.w.emit(&offset.unwrap_or(zero)));
         let path = seen.map(Step::Bits).into_iter().collect();
         Ok(Operand::Place(Place {
-            root: Root::Element { view, at, width, element: ty },
+            root: Root::Element { view, at, range, width, element: ty },
             path,
             ty: seen.map_or(ty, Into::into),
+            constant,
         }))
+    }
+
+    /// The name of the array in memory that a view is.
+    fn array_name(&self, view: View) -> String {
+        let of = |given: &Given| matches!(given, Given::View(n) if View::Param(ParamId(*n)) == view);
+        let name = self.params.iter().find(|(_, given)| of(given)).map(|(name, _)| name.as_str());
+        name.or(self.shared_text(view)).unwrap_or_default().to_owned()
     }
 
     /// An index of a view with gaps or several dimensions, written as our printer writes it: `i * 12 + j * n + k`.
@@ -235,13 +292,13 @@ impl<'m> Lower<'m> {
                         }
                     };
                     let tree = self.rvalue(inner)?;
-                    self.index(tree, span)?
+                    self.index(tree, span)?.tree
                 }
             };
             at.push(self.w.emit(&tree));
         }
         let ty = pointer.ty;
-        let root = Root::Element { view: pointer.view, at, width: 1, element: ty };
-        Ok(Operand::Place(Place { root, path: vec![], ty }))
+        let root = Root::Element { view: pointer.view, at, range: Range::of_type(self.index), width: 1, element: ty };
+        Ok(Operand::Place(Place { root, path: vec![], ty, constant: pointer.constant }))
     }
 }

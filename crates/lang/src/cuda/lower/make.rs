@@ -1,6 +1,6 @@
 //! Values made of others: structs, vectors and matrices in braces or by their type's name.
 
-use bornite_ir::{Algebra, Scalar, Type};
+use bornite_ir::{Algebra, Range, Scalar, Type, Value};
 
 use super::place::Operand;
 use super::{Done, Lower};
@@ -15,6 +15,9 @@ impl<'m> Lower<'m> {
         let CType::Value(to) = self.c_type(ty)? else {
             return self.refuse(span, "a pointer made like this", "");
         };
+        if let [list @ Expr { kind: ExprKind::Braces(_), .. }] = args {
+            return Ok(Operand::Tree(self.initial(list, to)?));
+        }
         if let [one] = args {
             let tree = self.rvalue(one)?;
             if tree.scalar().is_some() && to.as_scalar().is_some() {
@@ -43,7 +46,7 @@ impl<'m> Lower<'m> {
             let mut trees = vec![];
             for slot in self.spread_list(args, &[rows as u64, columns as u64])? {
                 trees.push(match slot {
-                    Some(arg) => self.initial(arg, scalar.into())?,
+                    Some(arg) => self.list_element(arg, scalar.into())?,
                     None => Tree::int(scalar, 0),
                 });
             }
@@ -62,7 +65,7 @@ impl<'m> Lower<'m> {
         let mut trees = vec![];
         for (n, part) in parts.iter().enumerate() {
             trees.push(match args.get(n) {
-                Some(arg) => self.initial(arg, *part)?,
+                Some(arg) => self.list_element(arg, *part)?,
                 None => self.zero(*part),
             });
         }
@@ -78,7 +81,7 @@ impl<'m> Lower<'m> {
     pub(super) fn made_flat(&mut self, args: &mut std::slice::Iter<'m, Expr>, ty: Type) -> Done<Tree> {
         if ty.as_scalar().is_some() {
             return match args.next() {
-                Some(arg) => self.initial(arg, ty),
+                Some(arg) => self.list_element(arg, ty),
                 None => Ok(self.zero(ty)),
             };
         }
@@ -109,9 +112,18 @@ impl<'m> Lower<'m> {
 
     /// What a variable or part of a type is given at first.
     pub(super) fn initial(&mut self, expr: &'m Expr, ty: Type) -> Done<Tree> {
+        self.initial_as(expr, ty, false)
+    }
+
+    /// An element of a list in braces, where C++ does not narrow.
+    pub(super) fn list_element(&mut self, expr: &'m Expr, ty: Type) -> Done<Tree> {
+        self.initial_as(expr, ty, true)
+    }
+
+    fn initial_as(&mut self, expr: &'m Expr, ty: Type, listed: bool) -> Done<Tree> {
         if let ExprKind::Braces(all) = &expr.kind {
             return match (ty.as_scalar(), &all[..]) {
-                (Some(_), [one]) => self.initial(one, ty),
+                (Some(_), [one]) => self.list_element(one, ty),
                 (Some(_), []) => Ok(self.zero(ty)),
                 (Some(_), _) => self.fail(expr.span, "several values for one number", "too many", ""),
                 _ => self.made(all, ty, expr.span),
@@ -124,6 +136,43 @@ impl<'m> Lower<'m> {
             return self.made(args, ty, expr.span);
         }
         let tree = self.rvalue(expr)?;
+        if listed && !self.request.printed && self.narrows(&tree, ty) {
+            let (from, to) = (self.type_name(tree.ty), self.type_name(ty));
+            let what = match self.w.fold(&tree) {
+                Some(value) => format!("{} of type '{from}' is narrowed to '{to}' in braces", shown(value)),
+                None => format!("a '{from}' is narrowed to '{to}' in braces"),
+            };
+            return self.fail(expr.span, what, "narrowed", format!("cast it: '({to})x'"));
+        }
         self.convert(tree, ty, expr.span)
     }
+
+    /// Whether a conversion may change a value: what C++ refuses in braces. Of a constant, its value decides.
+    fn narrows(&self, tree: &Tree, ty: Type) -> bool {
+        let (Some(from), Some(to)) = (tree.scalar(), ty.as_scalar()) else { return false };
+        // 16-bit floats are classes with constructors.
+        let class = |scalar| matches!(scalar, Scalar::F16 | Scalar::BF16);
+        if from == to || class(from) || class(to) {
+            return false;
+        }
+        let known = self.w.fold(tree);
+        let range = |scalar| if scalar == Scalar::Bool { Range::up_to(1) } else { Range::of_type(scalar) };
+        let fits = |of: Range| range(to).low <= of.low && of.high <= range(to).high;
+        match (from.is_float(), to.is_float()) {
+            (true, false) => true,
+            (true, true) => {
+                to.bytes() < from.bytes() && known.is_none_or(|value| (value.as_f64() as f32).is_infinite())
+            }
+            (false, true) => known.is_none_or(|value| {
+                let exact = Range::exactly(value).low;
+                Value::from_f64(to, exact as f64).as_f64() as i128 != exact
+            }),
+            (false, false) => !fits(range(from)) && known.is_none_or(|value| !fits(Range::exactly(value))),
+        }
+    }
+}
+
+/// A constant as a message shows it.
+fn shown(value: Value) -> String {
+    if value.scalar().is_float() { value.as_f64().to_string() } else { Range::exactly(value).low.to_string() }
 }

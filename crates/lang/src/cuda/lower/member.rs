@@ -5,7 +5,7 @@ use bornite_ir::{Axis, Builtin, Scalar, Type};
 use super::place::{Operand, Place, Root, Slots, Step};
 use super::{Done, Failed, Lower};
 use crate::Span;
-use crate::cuda::ast::{Expr, ExprKind};
+use crate::cuda::ast::{Declarator, Expr, ExprKind};
 use crate::cuda::lex::Symbol;
 use crate::lower::{Node, Tree};
 
@@ -21,9 +21,9 @@ impl<'m> Lower<'m> {
             // An array is a pointer to its first entry.
             Operand::Array(Slots { place, sizes, .. }, at) if at.is_empty() && sizes.len() == 1 => {
                 let scalar = place.ty.element().unwrap_or(Scalar::I32);
-                let mut path = place.path;
+                let mut path = place.path.clone();
                 path.push(Step::Part(0));
-                Ok(Place { root: place.root, path, ty: scalar.into() })
+                Ok(Place { path, ty: scalar.into(), ..place })
             }
             _ => self.fail(span, "this is not a pointer", "expected a pointer", ""),
         }
@@ -64,9 +64,11 @@ impl<'m> Lower<'m> {
         }
         match self.operand(whole)? {
             Operand::Place(place) => self.part_of(place, member, span),
-            Operand::Tree(tree) => {
-                self.part_of(Place { ty: tree.ty, root: Root::Value(tree), path: vec![] }, member, span)
-            }
+            Operand::Tree(tree) => self.part_of(
+                Place { ty: tree.ty, root: Root::Value(tree), path: vec![], constant: false },
+                member,
+                span,
+            ),
             Operand::Pointer(_) | Operand::Address(_) => {
                 self.fail(span, "a pointer has no members", "a pointer", "write '->'")
             }
@@ -95,18 +97,35 @@ impl<'m> Lower<'m> {
             let what = format!("'{}' has no member '{text}'", self.type_name(place.ty));
             return self.fail(span, what, "no such member", "");
         };
-        let array = self.is_array(place.ty, member);
+        let (array, constant) = match self.declared_field(place.ty, member) {
+            Some(field) => (!field.sizes.is_empty(), self.is_const(&field.ty)),
+            None => (false, false),
+        };
         let mut path = place.path;
         path.push(Step::Part(at));
-        let place = Place { root: place.root, path, ty };
+        let place = Place { root: place.root, path, ty, constant: constant || place.constant };
         Ok(if array { Operand::Array(slots(place, member), vec![]) } else { Operand::Place(place) })
     }
 
-    /// Whether a field is declared as an array.
-    fn is_array(&self, ty: Type, member: Symbol) -> bool {
+    /// A field as the source declares it.
+    fn declared_field(&self, ty: Type, member: Symbol) -> Option<&'m Declarator> {
+        self.declared_fields(ty).iter().find(|field| field.name == member)
+    }
+
+    /// A const member of a struct, or of a struct in it.
+    pub(super) fn const_member(&self, ty: Type) -> Option<&'m Declarator> {
+        let fields = self.declared_fields(ty).iter().enumerate();
+        let mut found = fields.map(|(n, field)| match self.is_const(&field.ty) {
+            true => Some(field),
+            false => self.const_member(self.part_type(ty, n as u32)),
+        });
+        found.find_map(|field| field)
+    }
+
+    /// The fields of a struct as the source declares them.
+    pub(super) fn declared_fields(&self, ty: Type) -> &'m [Declarator] {
         let item = self.structs.iter().find(|(_, _, found)| *found == ty).map(|(item, ..)| *item);
-        let fields = item.map_or(&[][..], |item| &self.m.file.structs[item].fields);
-        fields.iter().any(|field| field.name == member && !field.sizes.is_empty())
+        item.map_or(&[][..], |item| &self.m.file.structs[item].fields)
     }
 }
 

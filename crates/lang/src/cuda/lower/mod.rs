@@ -11,6 +11,7 @@
 //! | functions of CUDA and of our printer | `rows.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `atomic.rs`, `printed.rs` |
 //! | functions of the file, templates | `call.rs`, `overload.rs`, `write_out.rs`, `template.rs` |
 //! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs` |
+//! | how structs lie in memory | `layout.rs` |
 //! | what is looked up in syntax before it is lowered | `scan.rs` |
 
 mod assign;
@@ -26,6 +27,7 @@ mod fill;
 mod frame;
 mod guess;
 mod index;
+mod layout;
 mod make;
 mod math;
 mod member;
@@ -156,6 +158,8 @@ pub(super) struct Lower<'m> {
     loops: usize,
     /// Structs in use: item of the file, template arguments, and type.
     structs: Vec<(usize, Vec<Bound>, Type)>,
+    /// Alignments of structs in use.
+    aligns: Vec<(Type, usize)>,
     /// Functions in use: item of the file, template arguments, function.
     functions: Vec<(usize, Vec<Bound>, FunctionId)>,
     /// Functions whose instance is being made, and structs.
@@ -215,6 +219,7 @@ impl<'m> Lower<'m> {
             code: Code::Kernel,
             loops: 0,
             structs: vec![],
+            aligns: vec![],
             functions: vec![],
             making: vec![],
             making_structs: vec![],

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bornite_ir::{Access, Dim, Extent, MAX_COMPONENTS, Type, contiguous};
 
 use super::fill::MAX_ELEMENTS;
-use super::place::{Pointer, Table};
+use super::place::{Place, Pointer, Table};
 use super::{Binding, Bound, Done, Failed, Lower};
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, Storage, TemplateParam, TypeName};
 use crate::cuda::lex::Symbol;
@@ -133,6 +133,22 @@ impl<'m> Lower<'m> {
         }
     }
 
+    /// Whether a type that is no pointer is const, by its words or those of an alias.
+    pub(super) fn is_const(&self, ty: &TypeName) -> bool {
+        let alias = |symbol: Symbol| self.m.file.aliases.iter().find(|(found, _)| *found == symbol);
+        let mut base = ty;
+        for _ in 0..16 {
+            match base.base {
+                Base::Named(symbol) if !base.constant => match alias(symbol) {
+                    Some((_, of)) => base = of,
+                    None => break,
+                },
+                _ => break,
+            }
+        }
+        ty.pointers == 0 && base.pointers == 0 && base.constant
+    }
+
     /// Tells why a name of the host cannot be used, if it is one.
     pub(super) fn told(&mut self, name: Symbol, span: Span) -> Done {
         let line = self.m.source.line(span.start);
@@ -196,14 +212,8 @@ impl<'m> Lower<'m> {
             let what = format!("a struct of more than {MAX_COMPONENTS} numbers");
             return self.refuse(item.span, what, "keep it in an array");
         }
-        if let Some(align) = &item.align {
-            let align = self.in_file(&item.templates, bound, |lower| lower.constant_int(align, "an alignment"))?;
-            let bytes = ty.bytes(self.w.b.structs()) as i64;
-            if align < 1 || bytes % align != 0 {
-                let what = format!("a struct of {bytes} bytes aligned to {align}");
-                return self.refuse(item.span, what, "add fields until its size is a multiple");
-            }
-        }
+        let align = self.in_file(&item.templates, bound, |lower| lower.check_layout(item, ty))?;
+        self.aligns.push((ty, align));
         Ok(ty)
     }
 
@@ -341,22 +351,24 @@ impl<'m> Lower<'m> {
                     continue;
                 }
             };
-            let binding = if assigned.contains(&param.name) { self.changing(source, binding) } else { binding };
+            let binding =
+                if assigned.contains(&param.name) { self.changing(source, &param.ty, binding) } else { binding };
             self.bind(param.name, binding);
         }
         if failed { Err(super::Failed) } else { Ok(()) }
     }
 
-    /// A parameter that the function changes is a variable of its own.
-    pub(super) fn changing(&mut self, name: &str, binding: Binding) -> Binding {
+    /// A parameter that the function assigns, or takes the address of, is a variable.
+    pub(super) fn changing(&mut self, name: &str, ty: &TypeName, binding: Binding) -> Binding {
         match binding {
+            Binding::Value(tree) if self.is_const(ty) => Binding::Place(Place::of_value(tree)),
             Binding::Value(tree) => {
                 let zeros = self.zeros(tree.ty);
                 let local = self.new_local(name, tree.ty, &zeros);
                 self.assign(local, &tree);
                 Binding::Local(local, tree.ty)
             }
-            Binding::Pointer(pointer) if pointer.dims.is_none() => self.moving(name, pointer),
+            Binding::Pointer(pointer) if pointer.dims.is_none() && !ty.fixed => self.moving(name, pointer),
             other => other,
         }
     }

@@ -166,7 +166,11 @@ fn fit(param: &Declarator, to: CType, operand: &Operand) -> Option<Fit> {
         CType::Value(to) => {
             let from = value_type(operand)?;
             return match (param.ty.reference, operand) {
-                (true, Operand::Place(_)) if !constant => (from == to).then_some(Fit::Exact),
+                // A template's parameter may turn out to be const.
+                (true, Operand::Place(place)) if !constant => {
+                    let drops = place.constant && matches!(param.ty.base, Base::Scalar(_));
+                    (from == to && !drops).then_some(Fit::Exact)
+                }
                 (true, _) if !constant => None,
                 (true, Operand::Place(_)) => converted(from, to).map(|fit| fit.max(Fit::Qualified)),
                 _ => converted(from, to),
@@ -176,8 +180,8 @@ fn fit(param: &Declarator, to: CType, operand: &Operand) -> Option<Fit> {
     };
     let (from, read_only) = match operand {
         Operand::Pointer(pointer) => (pointer.to(), pointer.constant),
-        Operand::Address(place) => (place.ty, false),
-        Operand::Array(slots, _) => (slots.place.ty.element()?.into(), false),
+        Operand::Address(place) => (place.ty, place.constant),
+        Operand::Array(slots, _) => (slots.place.ty.element()?.into(), slots.place.constant),
         Operand::Table(table, _) => (table.values.first()?.scalar().into(), true),
         Operand::Null => return Some(Fit::Converted),
         _ => return None,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Algebra, Args, Dim, ExprId, LocalId, Op, Scalar, Stmt, Type, Value, View};
+use bornite_ir::{Algebra, Args, Dim, ExprId, LocalId, Op, Range, Scalar, Stmt, Type, Value, View};
 
 use super::{Binding, Done, Lower};
 use crate::Span;
@@ -17,7 +17,10 @@ pub struct Pointer {
     pub prefix: Vec<ExprId>,
     /// Dimensions of the view.
     pub rank: usize,
+    /// Elements of the view from there, in the kernel's index type: modulo its width, what C++ computes in 64 bits.
     pub offset: Option<Tree>,
+    /// Values of the offset as C++ computes it.
+    pub range: Range,
     /// What it points to in memory.
     pub ty: Type,
     /// The type of the same width that a cast makes of it.
@@ -43,6 +46,7 @@ impl Pointer {
             prefix: vec![],
             rank: if flat { 1 } else { rank },
             offset: None,
+            range: Range::up_to(0),
             ty,
             seen: None,
             width: 1,
@@ -76,6 +80,15 @@ pub struct Place {
     pub root: Root,
     pub path: Vec<Step>,
     pub ty: Type,
+    /// Whether the source calls it const.
+    pub constant: bool,
+}
+
+impl Place {
+    /// A const variable: a value with an address.
+    pub fn of_value(tree: Tree) -> Place {
+        Place { ty: tree.ty, root: Root::Value(tree), path: vec![], constant: true }
+    }
 }
 
 #[derive(Clone)]
@@ -83,6 +96,8 @@ pub enum Root {
     Element {
         view: View,
         at: Vec<ExprId>,
+        /// Values of the last index as C++ computes it.
+        range: Range,
         width: u8,
         element: Type,
     },
@@ -166,7 +181,7 @@ impl<'m> Lower<'m> {
                 let id = self.w.b.read(*local);
                 Tree::done(id, *ty)
             }
-            Root::Element { view, at, width, element } => {
+            Root::Element { view, at, width, element, .. } => {
                 if !place.path.is_empty() && element.as_scalar().is_none() {
                     let alone = self.request.printed && *width == 1 || self.parts.contains(view);
                     match self.part_at(*element, &place.path).filter(|_| alone) {
@@ -253,7 +268,7 @@ impl<'m> Lower<'m> {
                 self.assign(*local, &value);
                 Ok(())
             }
-            Root::Element { view, at, width, element } => {
+            Root::Element { view, at, width, element, .. } => {
                 self.check_writable(*view, span)?;
                 self.at(span);
                 let part = if place.path.is_empty() { None } else { self.part_at(*element, &place.path) };
@@ -277,6 +292,19 @@ impl<'m> Lower<'m> {
                 Ok(())
             }
         }
+    }
+
+    /// Refuses to write what the source calls const.
+    pub(super) fn check_assignable(&mut self, place: &Place, span: Span) -> Done {
+        if let Root::Element { view, .. } = place.root {
+            self.check_writable(view, span)?;
+        }
+        if place.constant {
+            let text = self.m.source.text.get(span.start as usize..span.end as usize).unwrap_or_default();
+            let what = format!("'{text}' is const");
+            return self.fail(span, what, "cannot be written", "leave out 'const' where it is declared");
+        }
+        Ok(())
     }
 
     /// Refuses to write elements that are const.
@@ -323,12 +351,13 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// A pointer variable that is moved: its place is a variable.
+    /// A pointer variable that is moved: its offset is a variable of 64 bits.
     pub(super) fn moving(&mut self, name: &str, pointer: Pointer) -> Binding {
+        self.widen();
         let zero = Tree::int(self.index, 0);
         let local = self.new_local(name, self.index.into(), &[Value::int(self.index, 0)]);
         let offset = pointer.offset.clone().unwrap_or(zero);
         self.assign(local, &offset);
-        Binding::Moving(Pointer { offset: None, ..pointer }, local)
+        Binding::Moving(Pointer { offset: None, range: Range::of_type(self.index), ..pointer }, local)
     }
 }

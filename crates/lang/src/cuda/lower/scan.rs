@@ -3,6 +3,7 @@
 
 use foldhash::{HashSet, HashSetExt};
 
+use super::place::Root;
 use super::rows::is_math;
 use super::{Binding, Lower};
 use crate::cuda::Module;
@@ -245,7 +246,7 @@ impl Lower<'_> {
             ExprKind::Number { .. } | ExprKind::SizeOf(_) => true,
             ExprKind::Name(name) => match self.lookup(*name) {
                 Some(Binding::Pointer(pointer)) => !pointer.single,
-                Some(Binding::Place(_)) => false,
+                Some(Binding::Place(place)) => matches!(place.root, Root::Value(_)),
                 Some(_) => true,
                 None => {
                     let memory = |storage: &Storage| storage.device || storage.shared;
@@ -263,7 +264,7 @@ impl Lower<'_> {
             ExprKind::Call { callee, args, .. } => {
                 is_math(self.text(*callee)) && args.iter().all(|arg| self.is_plain(arg))
             }
-            ExprKind::Construct(_, args) => args.iter().all(|arg| self.is_plain(arg)),
+            ExprKind::Construct(_, args) | ExprKind::Braces(args) => args.iter().all(|arg| self.is_plain(arg)),
             _ => false,
         }
     }

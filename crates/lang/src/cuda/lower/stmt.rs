@@ -1,11 +1,25 @@
 //! Statements: blocks, branches, returns. A mistake in one is noted, and the next one is looked at.
 
-use bornite_ir::{Op, Scalar, Stmt as IrStmt, Value};
+use bornite_ir::{LocalId, Op, Scalar, Stmt as IrStmt, Value};
 
 use super::{Binding, Code, Done, Failed, Leave, Lower};
 use crate::Span;
 use crate::cuda::ast::{Expr, Stmt, StmtKind};
 use crate::lower::Tree;
+
+/// Arms of an else-if chain that lie within one another in the IR; those after them follow in an `if` behind it.
+const NESTED_ARMS: usize = 16;
+
+/// An `if` of an else-if chain: its condition, statement, and what follows `else`.
+type Arm<'m> = (&'m Expr, &'m Stmt, Option<&'m Stmt>);
+
+/// The next `if` of a chain.
+fn next_arm<'m>(otherwise: Option<&'m Stmt>) -> Option<Arm<'m>> {
+    match &otherwise?.kind {
+        StmtKind::If(condition, then, otherwise) => Some((condition, then, otherwise.as_deref())),
+        _ => None,
+    }
+}
 
 impl<'m> Lower<'m> {
     /// Statements in a scope of their own.
@@ -64,7 +78,7 @@ impl<'m> Lower<'m> {
             }
             StmtKind::Expr(expr) => self.effect(expr),
             StmtKind::Block(inner) => self.block(inner),
-            StmtKind::If(condition, then, otherwise) => self.branch(condition, then, otherwise.as_deref()),
+            StmtKind::If(condition, then, otherwise) => self.branch((condition, then, otherwise.as_deref())),
             StmtKind::For { init, condition, step, body } => {
                 let mark = self.scope.len();
                 let done = self.for_loop(init, condition.as_ref(), step.as_ref(), body);
@@ -86,32 +100,70 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// One statement in a block of its own.
-    fn nested(&mut self, stmt: &'m Stmt) -> (Vec<IrStmt>, Done) {
+    /// Statements in a block and a scope.
+    fn nested(&mut self, write: impl FnOnce(&mut Self) -> Done) -> (Vec<IrStmt>, Done) {
         self.w.b.open_block();
         let mark = self.scope.len();
-        let done = match &stmt.kind {
-            StmtKind::Block(inner) => self.block(inner),
-            _ => self.stmt(stmt),
-        };
+        let done = write(self);
         self.scope.truncate(mark);
         (self.w.b.close_block(), done)
     }
 
-    fn branch(&mut self, condition: &'m Expr, then: &'m Stmt, otherwise: Option<&'m Stmt>) -> Done {
+    /// An `if` with all that follows by `else if`.
+    fn branch(&mut self, arm: Arm<'m>) -> Done {
+        let (mut next, mut entered, mut failed) = (Some(arm), None, false);
+        while let Some(arm) = next {
+            let most = if self.request.printed { usize::MAX } else { NESTED_ARMS };
+            next = std::iter::successors(Some(arm), |arm| next_arm(arm.2)).nth(most);
+            let rest = next.map(|_| {
+                let local = self.new_local("rest", Scalar::Bool.into(), &[Value::int(Scalar::Bool, 0)]);
+                self.assign(local, &Tree::int(Scalar::Bool, 0));
+                local
+            });
+            let condition = entered.map(|local| self.w.b.read(local));
+            if condition.is_some() {
+                self.w.b.open_block();
+            }
+            failed |= self.arms(arm, most, rest).is_err();
+            if let Some(condition) = condition {
+                let then = self.w.b.close_block();
+                self.w.stmt(IrStmt::If { condition, then, otherwise: vec![] });
+            }
+            entered = rest;
+        }
+        if failed { Err(Failed) } else { Ok(()) }
+    }
+
+    /// At most so many arms of a chain; where none of them is taken, `rest` is set.
+    fn arms(&mut self, (condition, then, otherwise): Arm<'m>, left: usize, rest: Option<LocalId>) -> Done {
         let tree = self.condition(condition)?;
         if let Some(known) = self.w.fold(&tree).filter(|_| !self.request.printed) {
-            return match (known.bits() != 0, otherwise) {
-                (true, _) => self.stmt(then),
-                (false, Some(otherwise)) => self.stmt(otherwise),
-                (false, None) => Ok(()),
+            return match known.bits() != 0 {
+                true => self.stmt(then),
+                false => self.otherwise(otherwise, left, rest),
             };
         }
         let condition = self.w.emit(&tree);
-        let (then, first) = self.nested(then);
-        let (otherwise, second) = otherwise.map_or((vec![], Ok(())), |stmt| self.nested(stmt));
+        let (then, first) = self.nested(|lower| lower.stmt(then));
+        let (otherwise, second) = self.nested(|lower| lower.otherwise(otherwise, left, rest));
         self.w.stmt(IrStmt::If { condition, then, otherwise });
         first.and(second)
+    }
+
+    /// What follows `else` behind an arm.
+    fn otherwise(&mut self, otherwise: Option<&'m Stmt>, left: usize, rest: Option<LocalId>) -> Done {
+        match (next_arm(otherwise), otherwise, rest) {
+            (Some(_), _, Some(rest)) if left == 1 => {
+                self.assign(rest, &Tree::int(Scalar::Bool, 1));
+                Ok(())
+            }
+            (Some(arm), Some(stmt), _) => {
+                self.at(stmt.span);
+                self.arms(arm, left.saturating_sub(1), rest)
+            }
+            (_, Some(stmt), _) => self.stmt(stmt),
+            (_, None, _) => Ok(()),
+        }
     }
 
     /// `if (condition) break;`

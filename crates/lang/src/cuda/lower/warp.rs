@@ -94,7 +94,8 @@ impl<'m> Lower<'m> {
         let lane = self.rvalue(&args[2])?;
         let lane = match lane.node {
             Node::Cast(Scalar::I32, inner) if inner.scalar() == Some(self.index) => *inner,
-            _ => self.index(lane, args[2].span)?,
+            // A parameter of type 'int'.
+            _ => self.convert(lane, Scalar::I32.into(), args[2].span)?.cast(self.index),
         };
         let width = match args.get(3) {
             Some(width) => self.constant_int(width, "the width of a shuffle")?,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bornite_ir::{Scalar, Stmt as IrStmt, Value};
 
 use super::call::MAX_CALLS;
-use super::place::{Operand, Pointer};
+use super::place::{Operand, Place, Pointer};
 use super::{Binding, Bound, Code, Context, Done, Failed, Inline, Leave, Lower, scan};
 use crate::Span;
 use crate::cuda::ast::{Declarator, Expr, ExprKind, Function, Stmt, StmtKind};
@@ -73,9 +73,19 @@ impl<'m> Lower<'m> {
         assigned: bool,
     ) -> Done<Binding> {
         let text = self.text(param.name);
+        if let CType::Pointer(_) = ty {
+            let is_const = match &operand {
+                Operand::Pointer(pointer) => pointer.constant,
+                Operand::Address(place) => place.constant,
+                Operand::Array(slots, _) => slots.place.constant,
+                _ => false,
+            };
+            self.check_const(param, is_const)?;
+        }
         match (ty, operand) {
             (CType::Value(ty), Operand::Place(place)) if param.ty.reference && place.ty == ty => {
-                Ok(Binding::Place(place))
+                let constant = place.constant || param.ty.constant;
+                Ok(Binding::Place(Place { constant, ..place }))
             }
             (CType::Value(_), Operand::Place(_)) if param.ty.reference && !param.ty.constant => {
                 self.fail(arg.span, format!("'{text}' refers to another type"), "", "")
@@ -87,7 +97,7 @@ impl<'m> Lower<'m> {
                 let tree = self.value_of(operand, arg.span)?;
                 let tree = self.convert(tree, ty, arg.span)?;
                 let value = Binding::Value(self.settle(tree));
-                Ok(if assigned { self.changing(text, value) } else { value })
+                Ok(if assigned { self.changing(text, &param.ty, value) } else { value })
             }
             (CType::Pointer(to), Operand::Pointer(pointer)) if pointer.to() == to => {
                 if param.ty.reference && assigned {
@@ -98,12 +108,17 @@ impl<'m> Lower<'m> {
                 let constant =
                     if param.ty.pointers == 0 && param.sizes.is_empty() { pointer.constant } else { param.ty.constant };
                 let pointer = Pointer { offset, ..pointer }.declared(constant);
-                Ok(if assigned { self.moving(text, pointer) } else { Binding::Pointer(pointer) })
+                let moves = assigned && !param.ty.fixed;
+                Ok(if moves { self.moving(text, pointer) } else { Binding::Pointer(pointer) })
             }
-            (CType::Pointer(to), Operand::Address(place)) if place.ty == to => Ok(Binding::Address(place)),
-            (CType::Pointer(to), Operand::Array(slots, at))
+            (CType::Pointer(to), Operand::Address(place)) if place.ty == to => {
+                let constant = place.constant || param.ty.constant;
+                Ok(Binding::Address(Place { constant, ..place }))
+            }
+            (CType::Pointer(to), Operand::Array(mut slots, at))
                 if at.is_empty() && to.as_scalar() == slots.place.ty.element() =>
             {
+                slots.place.constant |= param.ty.constant;
                 Ok(Binding::Array(slots))
             }
             (CType::Pointer(_), Operand::Table(table, at)) if at.is_empty() => Ok(Binding::Table(table)),

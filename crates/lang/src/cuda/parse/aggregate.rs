@@ -10,7 +10,11 @@ impl Parser<'_> {
     /// True if the `struct` here is one that is defined or announced, not the type of something.
     pub(super) fn defines_struct(&self) -> bool {
         let mut at = 1;
-        while matches!(self.ahead(at), Kind::Sign("__align__" | "alignas")) {
+        while matches!(self.ahead(at), Kind::Sign("__align__" | "alignas" | "__attribute__")) {
+            if self.ahead(at) == Kind::Sign("__attribute__") {
+                at += 1;
+                continue;
+            }
             while !matches!(self.ahead(at), Kind::Sign(")") | Kind::End) {
                 at += 1;
             }
@@ -25,6 +29,10 @@ impl Parser<'_> {
         let mut found = None;
         while self.take("__align__") || self.take("alignas") {
             self.expect("(", "before an alignment")?;
+            if self.at_type() {
+                let span = self.span();
+                return self.refuse(span, "the alignment of a type", "write its bytes: 'alignas(16)'");
+            }
             found = self.list(")")?.into_iter().next();
         }
         Ok(found)
@@ -33,6 +41,9 @@ impl Parser<'_> {
     pub(super) fn structure(&mut self, templates: Vec<TemplateParam>) -> Parsed<()> {
         self.advance();
         let align = self.alignment()?;
+        if self.is("__attribute__") {
+            return self.layout_attribute();
+        }
         let mut name = match self.kind() {
             Kind::Name(_) => Some(self.name("a struct")?),
             _ => None,
@@ -48,7 +59,10 @@ impl Parser<'_> {
             self.types.insert(name);
         }
         self.expect("{", "after the name of a struct")?;
-        let fields = self.fields()?;
+        let (fields, field_aligns) = self.fields()?;
+        if self.is("__attribute__") {
+            return self.layout_attribute();
+        }
         if let Kind::Name(_) = self.kind() {
             let found = self.name("a struct")?;
             self.types.insert(found.0);
@@ -63,14 +77,37 @@ impl Parser<'_> {
         }
         // Vectors that our printer declares are known by their names.
         if crate::cuda::types::builtin_type(self.names.text(name)).is_none() {
-            self.file.structs.push(StructItem { name, span, templates, align, fields });
+            self.file.structs.push(StructItem { name, span, templates, align, pack: self.pack, fields, field_aligns });
         }
         Ok(())
     }
 
-    /// The fields of a struct, and its closing brace.
-    fn fields(&mut self) -> Parsed<Vec<Declarator>> {
-        let mut fields = vec![];
+    /// An attribute that changes how a type lies in memory.
+    pub(super) fn layout_attribute<T>(&mut self) -> Parsed<T> {
+        let span = self.span();
+        let text = self.text(span).split_whitespace().collect::<String>();
+        self.refuse(span, &format!("'{text}'"), "write 'alignas(n)', or add fields")
+    }
+
+    /// `#pragma pack`: the bytes that fields of the structs after it are aligned to at most.
+    pub(super) fn pragma_pack(&mut self) {
+        let text = self.text(self.span());
+        let arguments = text.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
+        for argument in arguments.split(',').map(str::trim) {
+            match argument {
+                "push" => self.packs.push(self.pack),
+                "pop" => self.pack = self.packs.pop().flatten(),
+                "" => self.pack = None,
+                // Anything but a number is the name of a saved value.
+                number => self.pack = number.parse().ok().or(self.pack),
+            }
+        }
+        self.advance();
+    }
+
+    /// The fields of a struct with the alignments that are written for them, and its closing brace.
+    fn fields(&mut self) -> Parsed<(Vec<Declarator>, Vec<(usize, Expr)>)> {
+        let (mut fields, mut aligns) = (vec![], vec![]);
         while !self.take("}") {
             if self.kind() == Kind::End {
                 let span = self.span();
@@ -82,7 +119,11 @@ impl Parser<'_> {
                 continue;
             }
             let start = self.span();
+            let align = self.alignment()?;
             let storage = self.storage()?;
+            if storage.is_static {
+                return self.refuse(start, "a static member of a struct", "declare a constant outside it");
+            }
             if storage.device && !self.at_type() {
                 return self.refuse(start, "a function in a struct", "write a '__device__' function outside");
             }
@@ -91,7 +132,11 @@ impl Parser<'_> {
                 return self.refuse(start, "a function in a struct", "write a '__device__' function outside");
             }
             loop {
+                aligns.extend(align.clone().map(|align| (fields.len(), align)));
                 fields.push(self.declarator(&base, "a field")?);
+                if self.is("__attribute__") {
+                    return self.layout_attribute();
+                }
                 if self.is(":") {
                     let span = self.span();
                     return self.refuse(span, "a bit field", "use shifts and masks");
@@ -102,7 +147,7 @@ impl Parser<'_> {
             }
             self.expect(";", "after a field")?;
         }
-        Ok(fields)
+        Ok((fields, aligns))
     }
 
     /// The names of an enumeration are constants.
@@ -125,6 +170,7 @@ impl Parser<'_> {
             base: Base::Scalar(scalar),
             pointers: 0,
             constant,
+            fixed: false,
             reference: false,
             span,
         };

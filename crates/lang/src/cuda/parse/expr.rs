@@ -319,8 +319,8 @@ impl Parser<'_> {
         let ty = self.base_type()?;
         let args = if self.take("(") {
             self.list(")")?
-        } else if self.take("{") {
-            self.list("}")?
+        } else if self.is("{") {
+            vec![self.braces()?]
         } else {
             let (span, found) = (self.span(), self.found());
             return self.fail(span, format!("expected '(' after a type, found {found}"), "expected '('", "");

@@ -16,6 +16,10 @@ impl Parser<'_> {
                 self.closes();
                 continue;
             }
+            if self.is("#pragma pack") {
+                self.pragma_pack();
+                continue;
+            }
             if self.opens() {
                 self.open += 1;
                 continue;

@@ -20,6 +20,8 @@ use crate::diagnostic::{Diagnostic, Source};
 
 /// Statements and parentheses within one another.
 const MAX_NESTING: usize = 100;
+/// Conditions of an else-if chain.
+const MAX_ARMS: usize = 500;
 /// How deep the tree of an expression may be: a sum of so many terms, say.
 const MAX_DEPTH: u16 = 200;
 /// Mistakes after which the rest of a file is not read.
@@ -55,6 +57,9 @@ pub struct Parser<'a> {
     struct_templates: HashSet<Symbol>,
     /// Names of namespaces, all of which are one here.
     namespaces: HashSet<Symbol>,
+    /// Bytes that `#pragma pack` names here, and what it named before each `push`.
+    pack: Option<u64>,
+    packs: Vec<Option<u64>>,
     /// Namespaces and `extern "C"` around.
     open: usize,
     /// What a parameter without a name is called.
@@ -86,6 +91,8 @@ impl<'a> Parser<'a> {
             templates: HashSet::new(),
             struct_templates: HashSet::new(),
             namespaces: HashSet::new(),
+            pack: None,
+            packs: vec![],
             open: 0,
             unnamed,
             declared: vec![],

@@ -1,8 +1,8 @@
 //! Statements. A mistake in one is noted, and the next one is read.
 
-use super::{Parsed, Parser};
+use super::{MAX_ARMS, Parsed, Parser};
 use crate::Span;
-use crate::cuda::ast::{Case, Stmt, StmtKind, Storage};
+use crate::cuda::ast::{Case, Expr, Stmt, StmtKind, Storage};
 use crate::cuda::lex::{Kind, Symbol};
 
 impl Parser<'_> {
@@ -29,8 +29,17 @@ impl Parser<'_> {
         self.at = start;
         loop {
             match self.kind() {
-                Kind::Sign(";") => return self.advance(),
-                Kind::Sign("{") => return self.skip_brackets(),
+                Kind::Sign(end @ (";" | "{")) => {
+                    if end == ";" {
+                        self.advance()
+                    } else {
+                        self.skip_brackets()
+                    }
+                    // What follows an 'else' is part of the same statement.
+                    if !self.take("else") {
+                        return;
+                    }
+                }
                 Kind::Sign("(" | "[") => self.skip_brackets(),
                 Kind::Sign("}") | Kind::End => return,
                 _ => self.advance(),
@@ -146,8 +155,8 @@ impl Parser<'_> {
     fn declares(&self) -> bool {
         match self.kind() {
             Kind::Sign(
-                "__shared__" | "extern" | "static" | "__align__" | "alignas" | "register" | "__constant__"
-                | "__device__",
+                "__shared__" | "__attribute__" | "extern" | "static" | "__align__" | "alignas" | "register"
+                | "__constant__" | "__device__",
             ) => true,
             Kind::Name(_) | Kind::Sign("::") if self.scopes() > 0 => {
                 let after = self.scopes() + 1;
@@ -176,11 +185,18 @@ impl Parser<'_> {
         let storage: Storage = self.storage()?;
         let base = self.base_type()?;
         let rest = self.storage()?;
-        let storage = storage.and(rest).and(Storage { constant: base.constant, ..Storage::default() });
+        let storage = storage.and(rest);
+        let is_constexpr = storage.constant;
+        let storage = storage.and(Storage { constant: base.constant, ..Storage::default() });
         let mut all = vec![];
         self.placed_shared = false;
         loop {
-            let found = self.declarator(&base, "a variable")?;
+            let mut found = self.declarator(&base, "a variable")?;
+            // What is 'constexpr' is const, a pointer itself too.
+            match found.ty.pointers {
+                0 => found.ty.constant |= storage.constant,
+                _ => found.ty.fixed |= is_constexpr,
+            }
             if !storage.external {
                 self.declared_once(found.name, found.span)?;
             }
@@ -205,7 +221,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn condition(&mut self, of: &str) -> Parsed<crate::cuda::ast::Expr> {
+    fn condition(&mut self, of: &str) -> Parsed<Expr> {
         self.expect("(", &format!("after '{of}'"))?;
         if self.at_type() && !matches!(self.ahead(1), Kind::Sign("(" | "{")) {
             let span = self.span();
@@ -216,13 +232,35 @@ impl Parser<'_> {
         Ok(condition)
     }
 
+    /// `if` with all that follows by `else if`, which is not nested here however long it is.
     fn branch(&mut self) -> Parsed<StmtKind> {
+        let (condition, then) = self.arm()?;
+        let (mut arms, mut otherwise) = (vec![], None);
+        while self.take("else") {
+            let start = self.span();
+            if !self.is("if") {
+                otherwise = Some(Box::new(self.statement()?));
+                break;
+            }
+            if arms.len() + 1 == MAX_ARMS {
+                let what = format!("an else-if chain of more than {MAX_ARMS} conditions");
+                return self.fail(start, what, "too long", "use 'switch', or an array of values");
+            }
+            arms.push((start, self.arm()?));
+        }
+        let end = self.last_span();
+        for (start, (condition, then)) in arms.into_iter().rev() {
+            let kind = StmtKind::If(condition, then, otherwise);
+            otherwise = Some(Box::new(Stmt { kind, span: start.to(end) }));
+        }
+        Ok(StmtKind::If(condition, then, otherwise))
+    }
+
+    /// `if (condition) statement`.
+    fn arm(&mut self) -> Parsed<(Expr, Box<Stmt>)> {
         self.advance();
         self.take("constexpr");
-        let condition = self.condition("if")?;
-        let then = self.statement()?;
-        let otherwise = if self.take("else") { Some(Box::new(self.statement()?)) } else { None };
-        Ok(StmtKind::If(condition, Box::new(then), otherwise))
+        Ok((self.condition("if")?, Box::new(self.statement()?)))
     }
 
     fn for_loop(&mut self) -> Parsed<StmtKind> {

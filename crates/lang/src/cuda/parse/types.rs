@@ -34,7 +34,9 @@ impl Parser<'_> {
                 "constexpr" => storage.constant = true,
                 "__constant__" => (storage.memory_constant, storage.constant) = (true, true),
                 "__device__" => storage.device = true,
-                "static" | "inline" | "__forceinline__" | "__noinline__" | "__inline__" | "register" | "__host__" => {}
+                "static" => storage.is_static = true,
+                "__attribute__" => return self.layout_attribute(),
+                "inline" | "__forceinline__" | "__noinline__" | "__inline__" | "register" | "__host__" => {}
                 "__align__" | "alignas" => {
                     self.advance();
                     if self.is("(") {
@@ -107,7 +109,7 @@ impl Parser<'_> {
                 return self.fail(span, format!("expected a type, found {found}"), "expected a type", "");
             }
         };
-        Ok(TypeName { base, pointers: 0, constant, reference: false, span })
+        Ok(TypeName { base, pointers: 0, constant, fixed: false, reference: false, span })
     }
 
     /// A struct, alias or template parameter.
@@ -137,8 +139,8 @@ impl Parser<'_> {
             match self.kind() {
                 Kind::Sign("*") => ty.pointers = ty.pointers.saturating_add(1),
                 Kind::Sign("&") => ty.reference = true,
-                Kind::Sign("const" | "volatile" | "__restrict__" | "__restrict" | "restrict" | "__grid_constant__") => {
-                }
+                Kind::Sign("const") => ty.fixed |= ty.pointers > 0,
+                Kind::Sign("volatile" | "__restrict__" | "__restrict" | "restrict" | "__grid_constant__") => {}
                 Kind::Sign("&&") => {
                     let span = self.span();
                     return self.refuse(span, "a reference '&&'", "write '&'");

@@ -130,8 +130,7 @@ impl<'p> Lower<'p> {
                 None => break,
                 Some((Ok(run), _)) => {
                     let index = self.wrapped(&run, extent);
-                    let place = self.moved(start, step, index);
-                    *axis = Axis::At(place);
+                    *axis = Axis::At(self.index_along(start, step, index));
                 }
                 Some((Err(parts), slice)) => {
                     let cut = self.cut(*parts, extent, slice)?;
@@ -158,13 +157,9 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// The place that an index of a part stands for.
+    /// The index in memory that a slice of a slice begins at.
     fn moved(&mut self, start: Option<ExprId>, step: Option<ExprId>, index: ExprId) -> ExprId {
         let mut index = index;
-        let is_wide = self.w.b.type_of(index) != Type::Scalar(Scalar::I32);
-        if is_wide && (start.is_some() || step.is_some()) {
-            index = self.cast_id(Scalar::I32, index);
-        }
         if let Some(step) = step {
             index = self.op(Op::Mul, &[index, step]);
         }
@@ -182,11 +177,14 @@ impl<'p> Lower<'p> {
             let place = match axis {
                 Axis::At(id) => *id,
                 Axis::Along { start, step, .. } => match at.next() {
-                    Some(&index) => self.moved(*start, *step, index),
+                    Some(&index) => self.index_along(*start, *step, index),
                     None => self.int(0),
                 },
             };
-            all.push(self.cast_id(self.index, place));
+            all.push(match self.index {
+                Scalar::I32 => self.narrow_index(place),
+                wide => self.cast_id(wide, place),
+            });
         }
         all
     }
@@ -337,7 +335,7 @@ impl<'p> Lower<'p> {
                 }
                 Ok(self.run_int(place))
             }
-            None => Ok(Run::new(self.cast_id(Scalar::I32, run.id), I32)),
+            None => Ok(Run::new(self.narrow_index(run.id), I32)),
         }
     }
 

@@ -48,7 +48,7 @@ impl<'p> Lower<'p> {
                         return Ok(None);
                     }
                     let (row, rows) = (places[..width].to_vec(), places.len() / width);
-                    let mut index = self.cast_id(Scalar::I32, index);
+                    let mut index = self.narrow_index(index);
                     // A component of all is checked where it is accessed.
                     if part.further.is_some() || width > 1 || places.len() < count {
                         self.claim_within(index, rows, element);
@@ -167,7 +167,7 @@ impl<'p> Lower<'p> {
         };
         let Step::Computed(index, ty) = element.path[n] else { return Ok(()) };
         let around = if n == 0 { element.array.element } else { element.path[n - 1].ty() };
-        let index = self.cast_id(Scalar::I32, index);
+        let index = self.narrow_index(index);
         let width = ty.count() as u32;
         self.claim_within(index, around.count() / width as usize, element);
         for row in 0..around.count() as u32 / width {

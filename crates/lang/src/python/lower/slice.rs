@@ -1,11 +1,12 @@
 //! Slices of arrays: which elements of an axis they are. Python's rules, but that bounds of slices that go backwards are held
 //! within the array as those of others are, which is what Warp does.
 
-use bornite_ir::{ExprId, Op};
+use bornite_ir::{ExprId, Op, Scalar};
 use ruff_text_size::Ranged;
 
 use super::value::Run;
 use super::{Lower, Lowers};
+use crate::lower::Tree;
 
 /// The step of a slice: multiplied by an index it is still the dialect's int.
 const MAX_STEP: i64 = 1 << 24;
@@ -26,6 +27,38 @@ enum Way {
 }
 
 impl<'p> Lower<'p> {
+    /// The index in memory of an index into a slice, in 64 bits: it may be any number, and must not come to lie inside by an
+    /// overflow.
+    pub(super) fn index_along(&mut self, start: Option<ExprId>, step: Option<ExprId>, index: ExprId) -> ExprId {
+        if start.is_none() && step.is_none() {
+            return index;
+        }
+        let mut wide = |id: ExprId| Tree::done(id, self.w.b.type_of(id)).cast(Scalar::I64);
+        let mut sum = wide(index);
+        if let Some(step) = step {
+            sum = Tree::op(Op::Mul, vec![sum, wide(step)]);
+        }
+        if let Some(start) = start {
+            sum = Tree::op(Op::Add, vec![wide(start), sum]);
+        }
+        self.w.emit(&sum)
+    }
+
+    /// An index as an int32. One of 64 bits that int32 does not hold becomes one that is outside every array: arrays of such
+    /// indices have less than 2³¹ elements.
+    pub(super) fn narrow_index(&mut self, id: ExprId) -> ExprId {
+        let ty = self.w.b.type_of(id);
+        let inside = match ty.as_scalar() {
+            Some(Scalar::I64) => {
+                let [least, most] = [-1, i32::MAX as i64].map(|limit| Tree::int(Scalar::I64, limit));
+                Tree::op(Op::Clamp, vec![Tree::done(id, ty), least, most])
+            }
+            Some(Scalar::U64) => Tree::op(Op::Min, vec![Tree::done(id, ty), Tree::int(Scalar::U64, i32::MAX as i64)]),
+            _ => return self.cast_id(Scalar::I32, id),
+        };
+        self.w.emit(&inside.cast(Scalar::I32))
+    }
+
     /// A slice by its start, end and step of an axis of that extent. Bounds count from the end where they are negative, and
     /// are no further than the axis goes.
     pub(super) fn cut(&mut self, parts: [Option<Run>; 3], extent: ExprId, at: &impl Ranged) -> Lowers<Cut> {

@@ -1,33 +1,42 @@
-//! Where integers lie, as far as the text of a kernel shows it: what cannot overflow is printed as people write it.
+//! Intervals of integers: shows where arithmetic cannot overflow. The CUDA and C++ printers write such sums as people do; the
+//! CUDA front end leaves such indices in 32 bits.
 
-use bornite_ir::{Builtin, Launch, Op, Scalar, Value};
-
-use super::Term;
+use crate::{Builtin, Launch, Op, Scalar, Value};
 
 /// The smallest and the largest value that an integer can have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Range {
-    low: i128,
-    high: i128,
+pub struct Range {
+    /// The smallest value.
+    pub low: i128,
+    /// The largest value.
+    pub high: i128,
 }
 
 impl Range {
+    /// One value.
     pub fn exactly(value: Value) -> Range {
         let value = if value.scalar() == Scalar::U64 { value.bits() as i128 } else { value.as_i64() as i128 };
         Range { low: value, high: value }
     }
 
+    /// All values of an integer type.
+    pub fn of_type(scalar: Scalar) -> Range {
+        let (low, high) = scalar.int_range();
+        Range { low, high }
+    }
+
+    /// From 0 to a number.
     pub fn up_to(high: i64) -> Range {
         Range { low: 0, high: high.max(0) as i128 }
     }
 
-    /// What a counter has that goes from 0 to below a number of this range.
+    /// The values of a loop counter that starts at 0 and stays below a number of this range.
     pub fn below(self) -> Range {
         Range { low: 0, high: (self.high - 1).max(0) }
     }
 
-    /// A place in the grid.
-    pub fn of_place(launch: Launch, builtin: Builtin) -> Option<Range> {
+    /// The values of a grid coordinate or grid size in a launch.
+    pub fn of_builtin(launch: Launch, builtin: Builtin) -> Option<Range> {
         let Launch::Blocks { grid, block } = launch else { return None };
         let (sizes, axis, size) = match builtin {
             Builtin::Thread(axis) => (block, axis, false),
@@ -39,6 +48,7 @@ impl Range {
         Some(if size { Range { low: n, high: n } } else { Range { low: 0, high: (n - 1).max(0) } })
     }
 
+    /// True if an integer type holds all values.
     pub fn fits(self, scalar: Scalar) -> bool {
         let (low, high) = scalar.int_range();
         low <= self.low && self.high <= high
@@ -49,13 +59,33 @@ impl Range {
         (self.low == self.high).then_some(self.low)
     }
 
-    /// The exact result of an op on integers, if it fits their type; `None` if that is not known.
-    pub fn of_op(op: Op, args: &[Term]) -> Option<Range> {
-        let scalar = args.last()?.ty.as_scalar().filter(|scalar| scalar.is_int())?;
-        let of = |n: usize| -> Option<Range> {
-            let (low, high) = scalar.int_range();
-            Some(args.get(n)?.range.unwrap_or(Range { low, high }))
-        };
+    /// The sum of a value of this range and one of another.
+    pub fn plus(self, other: Range) -> Range {
+        Range { low: self.low.saturating_add(other.low), high: self.high.saturating_add(other.high) }
+    }
+
+    /// A value of this range with the other sign.
+    pub fn negated(self) -> Range {
+        Range { low: self.high.saturating_neg(), high: self.low.saturating_neg() }
+    }
+
+    /// A value of this range times a factor of at least 0.
+    pub fn times(self, factor: u64) -> Range {
+        Range { low: self.low.saturating_mul(factor as i128), high: self.high.saturating_mul(factor as i128) }
+    }
+
+    /// The smallest range that contains both.
+    pub fn or(self, other: Range) -> Range {
+        Range { low: self.low.min(other.low), high: self.high.max(other.high) }
+    }
+
+    /// The exact result of an op on operands of an integer type, if it fits that type; `None` if it may overflow or is not
+    /// known. Operands without a range have any value of the type.
+    pub fn of_op(op: Op, scalar: Scalar, args: &[Option<Range>]) -> Option<Range> {
+        if !scalar.is_int() {
+            return None;
+        }
+        let of = |n: usize| Some(args.get(n)?.unwrap_or(Range::of_type(scalar)));
         let corners = |by: fn(i128, i128) -> Option<i128>| -> Option<Range> {
             let (a, b) = (of(0)?, of(1)?);
             let all = [by(a.low, b.low)?, by(a.low, b.high)?, by(a.high, b.low)?, by(a.high, b.high)?];
@@ -76,7 +106,7 @@ impl Range {
             }
             Op::Min => Some(Range { low: of(0)?.low.min(of(1)?.low), high: of(0)?.high.min(of(1)?.high) }),
             Op::Max => Some(Range { low: of(0)?.low.max(of(1)?.low), high: of(0)?.high.max(of(1)?.high) }),
-            Op::Select => Some(Range { low: of(1)?.low.min(of(2)?.low), high: of(1)?.high.max(of(2)?.high) }),
+            Op::Select => Some(of(1)?.or(of(2)?)),
             _ => None,
         };
         range.filter(|range| range.fits(scalar))

@@ -1,0 +1,58 @@
+//! Values that integer expressions of a kernel can have in its launch.
+
+use bornite_ir::{ExprId, Op, Range, Scalar};
+
+use super::{Node, Tree, Writer};
+
+impl Writer {
+    /// The values that an integer can have; `None` if it is no integer.
+    pub fn range(&self, tree: &Tree) -> Option<Range> {
+        let scalar = tree.scalar()?;
+        if scalar == Scalar::Bool {
+            return Some(Range::up_to(1));
+        }
+        if !scalar.is_int() {
+            return None;
+        }
+        let found = match &tree.node {
+            Node::Const(value) => Some(Range::exactly(*value)),
+            Node::Builtin(builtin) => Range::of_builtin(self.b.kernel().launch, *builtin),
+            Node::Done(id) => match self.b.known(*id) {
+                Some(value) => Some(Range::exactly(value)),
+                None => self.free.ranges.get(id).copied(),
+            },
+            Node::Op(op, args) => {
+                let args: Vec<Option<Range>> = args.iter().map(|arg| self.range(arg)).collect();
+                bits(*op, scalar, &args).or_else(|| Range::of_op(*op, scalar, &args))
+            }
+            Node::Cast(_, inner) => self.range(inner),
+            _ => None,
+        };
+        Some(found.filter(|range| range.fits(scalar)).unwrap_or(Range::of_type(scalar)))
+    }
+
+    /// Notes the values that an integer can have.
+    pub fn set_range(&mut self, id: ExprId, range: Option<Range>) {
+        if let Some(range) = range {
+            self.free.ranges.insert(id, range);
+        }
+    }
+}
+
+/// The result of a mask or shift of integers that are not negative.
+fn bits(op: Op, scalar: Scalar, args: &[Option<Range>]) -> Option<Range> {
+    let [a, b] = args else { return None };
+    let (a, b) = (a.filter(|a| a.low >= 0), b.filter(|b| b.low >= 0));
+    let count = || b.filter(|b| b.high < scalar.bytes() as i128 * 8);
+    let high = match op {
+        Op::And => match (a, b) {
+            (Some(a), Some(b)) => a.high.min(b.high),
+            (Some(one), None) | (None, Some(one)) => one.high,
+            _ => return None,
+        },
+        Op::Shr => a?.high >> count()?.low,
+        Op::Shl => a?.high << count()?.high,
+        _ => return None,
+    };
+    Some(Range { low: 0, high })
+}
