@@ -194,7 +194,7 @@ fn compile(arch: &str) -> Result<(String, usize), String> {
     let kernel = template.kernel(bornite::DType::F32, None, None).map_err(|error| error.to_string())?;
     let source = bornite_codegen::cuda::print(&kernel);
     let cubin = bornite_cuda::compile(&kernel.name, &source, arch).map_err(|error| error.to_string())?;
-    Ok((arch.into(), cubin.0.len()))
+    Ok((arch.into(), cubin.bytes().len()))
 }
 
 /// Largest difference between a device and the interpreter over a softmax of 7 rows of 768.

@@ -45,7 +45,7 @@ pub fn emit(
         Target::CudaWarp => return Err("cuda-warp is for kernels of files in Python syntax".into()),
         Target::Cpp => cpp::print(kernel)?.into_bytes(),
         Target::Ptx => bornite_cuda::compile_ptx(&kernel.name, &source(), arch)?.into_bytes(),
-        Target::Cubin => bornite_cuda::compile(&kernel.name, &source(), arch)?.0,
+        Target::Cubin => bornite_cuda::compile(&kernel.name, &source(), arch)?.into_bytes(),
         Target::Sass => {
             let code = bornite_cuda::compile(&kernel.name, &source(), arch)?;
             Disassembler::find()?.text(&code)?.into_bytes()
