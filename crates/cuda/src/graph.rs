@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use cudarc::driver::sys::{self as cu, CUresult};
 
 use crate::capture::Capturing;
-use crate::context::invalid;
+use crate::context::{invalid, waits};
 use crate::{Buffer, Device, Result, Stream};
 
 /// Buffers and functions that a sequence refers to by address.
@@ -220,7 +220,7 @@ impl Graph {
         // SAFETY: the graph keeps all that it refers to alive, and is launched by one thread at a time.
         let result = unsafe { (self.device.driver.cuGraphLaunch)(self.executable, stream) };
         self.device.check("cuGraphLaunch", result)?;
-        if !self.device.context.waits {
+        if !waits() {
             return Ok(());
         }
         // SAFETY: streams are never destroyed.

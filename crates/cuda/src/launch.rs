@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cudarc::driver::sys::{self as cu, CUfunction_attribute_enum as Attribute};
 
 use crate::capture::{capturing, note_kernel};
-use crate::context::invalid;
+use crate::context::{invalid, waits};
 use crate::geometry::attributes;
 use crate::occupancy::Resources;
 use crate::{Buffer, Cubin, Device, Error, Geometry, Occupancy, Result, Stream, occupancy, registry};
@@ -323,7 +323,7 @@ impl Function {
 
     /// Waits for a launch if all are to be waited for.
     fn waited(&self, stream: cu::CUstream, captured: bool) -> Result<()> {
-        if !self.device.context.waits || captured {
+        if !waits() || captured {
             return Ok(());
         }
         // SAFETY: streams are never destroyed.

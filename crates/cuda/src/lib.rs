@@ -40,7 +40,7 @@ mod wait;
 
 pub use advice::{Advice, Template, advise};
 pub use cache::{Cache, compile_cached};
-pub use context::{Launched, SYNC_VARIABLE};
+pub use context::{Launched, SYNC_VARIABLE, is_sync, set_sync};
 pub use cubin::Cubin;
 pub use device::Device;
 pub use disassemble::Disassembler;

@@ -12,6 +12,7 @@ use super::descriptors::{Description, Layout, Preference};
 use super::library::{Blas, bad, check, none_found};
 use super::{Element, Matmul};
 use crate::capture::{capturing, note_kernel};
+use crate::context::waits;
 use crate::{Buffer, Device, Pointer, Result};
 
 /// One of the library's ways to compute a product, as [`Plan::algorithms`] found it.
@@ -306,7 +307,7 @@ impl Plan {
         };
         drop(description);
         check(api, "cublasLtMatmul", status)?;
-        if !device.context.waits || captured {
+        if !waits() || captured {
             return Ok(());
         }
         // SAFETY: streams are never destroyed.

@@ -136,10 +136,10 @@ impl Cache {
         }
     }
 
-    /// The cache that the environment asks for, opened on first use. Fails only where a setting cannot be read.
+    /// The process's cache, opened on first use with [`Settings::of_process`]. Fails only where a setting cannot be read.
     pub fn of_process() -> Result<&'static Cache> {
         static CACHE: OnceLock<Result<Cache>> = OnceLock::new();
-        CACHE.get_or_init(|| Settings::from_environment().map(Cache::open)).as_ref().map_err(Error::clone)
+        CACHE.get_or_init(|| Settings::to_open().map(Cache::open)).as_ref().map_err(Error::clone)
     }
 
     /// Where the cache is, or why there is none.
