@@ -90,7 +90,8 @@ fn commands_work_where_no_thread_can_be_started() {
     let user: &[&str] = if is_root { &["setpriv", "--reuid=65534", "--clear-groups"] } else { &["env"] };
     let counts: &[&str] = if full() { &["1", "2", "3"] } else { &["1"] };
     for count in counts {
-        let wrapper = [user, &["prlimit", &format!("--nproc={count}")]].concat();
+        let limit = format!("--nproc={count}");
+        let wrapper = [user, &["prlimit", &limit]].concat();
         let more: &[&[&str]] = if full() { &[&["doctor"], &["bench", "--quick", "--device", "cpu"]] } else { &[] };
         for args in [&["devices"], RUN, BENCH, TRAIN, DEMO].iter().chain(more) {
             let output = limited(&folder, &program, &wrapper, args);
@@ -135,7 +136,7 @@ fn commands_end_with_a_message_where_memory_is_short() {
 
 const ENDLESS: &str = "__global__ void spin(float* o) {\n    while (true) o[threadIdx.x] += 1.0f;\n}\n\
     __global__ void wait(float* o) {\n    __shared__ float s[32];\n    s[threadIdx.x] = 1.0f;\n    __syncthreads();\n    \
-    while (true) o[threadIdx.x] += s[31 - threadIdx.x];\n}\n";
+    while (true) o[threadIdx.x] += s[threadIdx.x ^ 1];\n}\n";
 
 /// A file of kernels that never end, and how to launch them.
 fn endless(folder: &Path, kernel: &str) -> Vec<String> {
@@ -158,7 +159,7 @@ fn kernels_that_never_end_are_given_up() {
         assert!(words.contains("still running after 200000 statements"), "{words}");
         assert!(words.contains(&format!("endless.cu:{line}")), "{words}");
         let tuned = ["kernel", "tune", "endless.cu", "--kernel", kernel, "--dim", "32", "--blocks", "16,32"];
-        let output = limited(&folder, program, &["env"], &[&tuned, &["--arg", "o=zeros:32"], &limit[..]].concat());
+        let output = limited(&folder, program, &["env"], &[&tuned[..], &["--arg", "o=zeros:32"], &limit].concat());
         assert!(text(&output).contains("still running after 200000 statements"), "{}", text(&output));
     }
     finished(&folder);

@@ -93,30 +93,32 @@ impl Elf<'_> {
             MACHINE => {}
             other => return Err(format!("its machine is {other}, that of CUDA is {MACHINE}")),
         }
-        let (segments, mut sections) =
-            ((self.number(32, 8)?, self.number(56, 2)?), (self.number(40, 8)?, self.number(60, 2)?));
-        for (entry, expected, count) in [(54, SEGMENT_BYTES, segments.1), (58, SECTION_BYTES, sections.1)] {
-            let bytes = self.number(entry, 2)?;
-            if count > 0 && bytes != expected {
-                return Err(format!("its table has entries of {bytes} bytes, expected {expected}"));
-            }
-        }
-        if sections == (sections.0, 0) && sections.0 > 0 {
-            // More sections than the header's field can count: the first section's size is the count.
-            sections.1 = self.number(sections.0.saturating_add(32), 8)?;
-        }
-        self.within("the table of segments", segments.0, segments.1.checked_mul(SEGMENT_BYTES))?;
-        self.within("the table of sections", sections.0, sections.1.checked_mul(SECTION_BYTES))?;
-        for at in (0..segments.1).map(|n| segments.0 + n * SEGMENT_BYTES) {
+        for at in self.table("the table of segments", [32, 54, 56], SEGMENT_BYTES)? {
             self.within("a segment", self.number(at + 8, 8)?, Some(self.number(at + 32, 8)?))?;
         }
-        let all = (0..sections.1).map(|n| self.section(sections.0 + n * SECTION_BYTES));
+        let all = self.table("the table of sections", [40, 58, 60], SECTION_BYTES)?.map(|at| self.section(at));
         let all = all.collect::<Checked<Vec<Section>>>()?;
         let names = match self.number(62, 2)? {
             0xffff => all.first().map_or(0, |first| first.link),
             names => names,
         };
         all.iter().try_for_each(|section| self.check_section(section, &all, names))
+    }
+
+    /// The byte of each entry of a table. The header's fields at `fields` say where it begins, the bytes of an entry and how
+    /// many there are.
+    fn table(&self, what: &str, fields: [u64; 3], entry_bytes: u64) -> Checked<impl Iterator<Item = u64> + use<>> {
+        let (offset, found, mut count) =
+            (self.number(fields[0], 8)?, self.number(fields[1], 2)?, self.number(fields[2], 2)?);
+        if entry_bytes == SECTION_BYTES && count == 0 && offset > 0 {
+            // More sections than the header's field can count: the first section's size is the count.
+            count = self.number(offset.saturating_add(32), 8)?;
+        }
+        if count > 0 && found != entry_bytes {
+            return Err(format!("{what} has entries of {found} bytes, expected {entry_bytes}"));
+        }
+        self.within(what, offset, count.checked_mul(entry_bytes))?;
+        Ok((0..count).map(move |n| offset + n * entry_bytes))
     }
 
     fn check_section(&self, section: &Section, all: &[Section], names: u64) -> Checked {
