@@ -61,7 +61,7 @@ pub fn run(command: &Command) -> Result<ExitCode, Failure> {
 
 /// Where both caches are, or why not, and what they hold.
 pub fn summary() -> Result<Value, Failure> {
-    let (cache, store) = (Cache::of_process()?, Store::open(&Settings::from_environment()?));
+    let (cache, store) = (Cache::of_process()?, Store::open(&Settings::of_process()?));
     let (status, held) = (cache.status(), cache.stats());
     let place = |folder: Result<String, String>| match folder {
         Ok(folder) => json!({"folder": folder}),
@@ -100,7 +100,7 @@ fn stats(list: bool, json: bool) -> Result<ExitCode, Failure> {
         let entries = if cache.status().folder.is_ok() { cache.entries()? } else { vec![] };
         let entries = entries.iter().map(|entry| json!({"name": entry.name, "bytes": entry.bytes, "file": entry.path}));
         summary["kernels"]["list"] = entries.collect();
-        let records = Store::open(&Settings::from_environment()?).records();
+        let records = Store::open(&Settings::of_process()?).records();
         summary["tuning"]["list"] = serde_json::to_value(records)?;
     }
     if json {
@@ -117,7 +117,7 @@ fn stats(list: bool, json: bool) -> Result<ExitCode, Failure> {
         text += &format!("  {:>8} bytes  {}\n", kernel["bytes"], kernel["name"].as_str().unwrap_or("(damaged)"));
     }
     if list {
-        for record in Store::open(&Settings::from_environment()?).records() {
+        for record in Store::open(&Settings::of_process()?).records() {
             text += &format!("  {}: {}\n", record.key, record.chosen);
         }
     }
@@ -127,7 +127,7 @@ fn stats(list: bool, json: bool) -> Result<ExitCode, Failure> {
 
 fn clear(kernels: bool, tuning: bool, json: bool) -> Result<ExitCode, Failure> {
     let kernels = kernels.then(|| Cache::of_process()?.clear()).transpose()?;
-    let tuning = tuning.then(|| Store::open(&Settings::from_environment()?).clear()).transpose()?;
+    let tuning = tuning.then(|| Store::open(&Settings::of_process()?).clear()).transpose()?;
     if json {
         print_json(&json!({"kernels_removed": kernels, "tuning_removed": tuning}))?;
     } else {

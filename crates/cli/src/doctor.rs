@@ -20,7 +20,7 @@ struct Findings {
     /// A kernel compiled by NVRTC, where NVRTC is there: its arch and size.
     compiled: Option<Result<(String, usize), String>>,
     settings: Vec<InEffect>,
-    unknown: Vec<String>,
+    unknown: Vec<settings::Unknown>,
     caches: Result<Value, String>,
     checks: Vec<(Device, bornite::Result<f64>)>,
 }
@@ -112,7 +112,7 @@ impl Findings {
             }),
             "caches": self.caches.as_ref().map_or_else(|error| json!({"error": error}), Value::clone),
             "settings": settings.collect::<Vec<_>>(),
-            "unknown_variables": self.unknown,
+            "unknown_variables": self.unknown.iter().map(|unknown| &unknown.name).collect::<Vec<_>>(),
             "checks": checks.collect::<Vec<_>>(),
             "problems": self.problems(),
             "healthy": self.problems().is_empty(),
@@ -151,8 +151,8 @@ impl Findings {
             .filter_map(|setting| Some(format!("{}={}\n", setting.setting.name, setting.value.as_ref()?)))
             .collect();
         text += &if set.is_empty() { "none\n".into() } else { set.concat() };
-        for name in &self.unknown {
-            text += &format!("{name} means nothing; see docs/settings.md\n");
+        for unknown in &self.unknown {
+            text += &format!("{unknown}\n");
         }
         if let Some(Ok((arch, bytes))) = &self.compiled {
             text += &format!("\nA kernel compiled by NVRTC for {arch}: ok, {bytes} bytes\n");
@@ -194,7 +194,7 @@ fn compile(arch: &str) -> Result<(String, usize), String> {
     let kernel = template.kernel(bornite::DType::F32, None, None).map_err(|error| error.to_string())?;
     let source = bornite_codegen::cuda::print(&kernel);
     let cubin = bornite_cuda::compile(&kernel.name, &source, arch).map_err(|error| error.to_string())?;
-    Ok((arch.into(), cubin.0.len()))
+    Ok((arch.into(), cubin.bytes().len()))
 }
 
 /// Largest difference between a device and the interpreter over a softmax of 7 rows of 768.

@@ -13,6 +13,7 @@ mod eval;
 mod generate;
 mod kernel;
 mod model;
+mod parallel;
 mod suite;
 mod train;
 
@@ -83,6 +84,12 @@ fn main() -> ExitCode {
     if let Err(error) = settings {
         note(&format!("error: {error}"));
         return ExitCode::from(2);
+    }
+    // The doctor's report lists them; a worker's parent has told of them.
+    if !matches!(cli.command, Command::Doctor { .. } | Command::Data(data::Command::CompileWorker)) {
+        for unknown in bornite_cuda::settings::unknown() {
+            bornite_cuda::log!(Warn, "{unknown}");
+        }
     }
     let outcome = match cli.command {
         Command::Demo(options) => demo::run(&options),

@@ -126,6 +126,37 @@ fn bad_settings_stop_other_commands() {
 }
 
 #[test]
+fn every_command_reports_unknown_variables_once() {
+    let folder = scratch("unknown");
+    let commands: [&[&str]; 9] = [
+        &["devices"],
+        &["cache", "stats"],
+        &["kernel", "list"],
+        &["kernel", "run", "--template", "axpy"],
+        &["train", "--out", "run", "--data", "/no/such/file"],
+        &["generate", "/no/such/run"],
+        &["eval", "/no/such/run", "--data", "/no/such/file"],
+        &["bench", "--peer", "/no/such/file"],
+        &["data", "stats", "/no/such/folder"],
+    ];
+    let unknown = [("BORNITE_LIBARY_PATH", "/tmp"), ("BORNITE_QQQQQQ", "1"), ("BORNITE_TEST_SOMETHING", "1")];
+    for args in commands {
+        let output = bornite(&folder, args, &unknown);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let told: Vec<&str> = errors.lines().filter(|line| line.contains("is not a setting")).collect();
+        let expected = [
+            "bornite warn: BORNITE_LIBARY_PATH is not a setting and has no effect; did you mean BORNITE_LIBRARY_PATH?",
+            "bornite warn: BORNITE_QQQQQQ is not a setting and has no effect; docs/settings.md lists all of them",
+        ];
+        assert_eq!(told, expected, "{args:?}: {errors}");
+        let quiet = bornite(&folder, args, &[unknown[0], ("BORNITE_LOG", "error")]);
+        assert!(!text(&quiet).contains("is not a setting"), "{}", text(&quiet));
+    }
+    let report = text(&bornite(&folder, &["doctor"], &unknown[..1]));
+    assert_eq!(report.matches("BORNITE_LIBARY_PATH is not a setting").count(), 1, "{report}");
+}
+
+#[test]
 fn caches_are_counted_and_cleared() {
     let folder = scratch("caches");
     let tune = ["kernel", "tune", "--template", "matmul", "--tile", "4,8", "--device", "cpu", "--json"];

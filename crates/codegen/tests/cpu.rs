@@ -111,6 +111,27 @@ fn statements_are_counted_over_all_threads() {
     cpu::set_chunk(0);
 }
 
+/// A limit of each instance ends an endless one at once and lets any number of short ones run.
+#[test]
+fn statements_are_counted_in_each_instance() {
+    let each = |limit| Options { max_statements: Some(limit), per_instance: true, ..Options::default() };
+    let short = shifted(10_000, 0, Scalar::I32);
+    let mut b = Builder::new("endless", 10_000, Scalar::I64);
+    b.param("out", Scalar::I32, 10_000, Access::Write);
+    b.simple(Stmt::Loop { body: vec![Stmt::Continue] });
+    let endless = cpu::compile_with(&b.finish().unwrap(), each(10_000_000)).unwrap();
+    for threads in [1, 3] {
+        cpu::set_threads(threads);
+        for (limit, fits) in [(3, true), (2, false)] {
+            assert_eq!(run(&short, each(limit), 5000).is_ok(), fits, "{limit} statements on {threads} threads");
+        }
+        let begun = std::time::Instant::now();
+        let fault = endless.run(&mut [Arg::Write(&mut vec![0; 5000])]).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::TooLong(10_000_000));
+        assert!(begun.elapsed().as_secs() < 20, "{:?} for one instance's statements", begun.elapsed());
+    }
+}
+
 #[test]
 fn known_indices_are_not_checked() {
     let compiled = |kernel: &Kernel| cpu::compile(kernel).unwrap();

@@ -2,12 +2,13 @@
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
 use crate::api::Driver;
+use crate::settings::{choose, read};
 use crate::{DeviceInfo, Error, Result};
 
 /// Turns a driver result into ours.
@@ -37,13 +38,35 @@ pub(crate) fn invalid(call: &'static str, text: String) -> Error {
 /// `1` has every launch waited for: slow, but an error is found at the launch that made it. `0` or unset without.
 pub const SYNC_VARIABLE: &str = "BORNITE_SYNC";
 
-/// Whether launches are to be waited for.
-pub(crate) fn waits(value: Option<&str>) -> Result<bool> {
-    match value {
-        None | Some("" | "0") => Ok(false),
-        Some("1") => Ok(true),
-        Some(value) => Err(Error::Setting { variable: SYNC_VARIABLE, value: value.into(), what: "use 1 or 0".into() }),
+/// Whether launches are waited for; `UNREAD` until code or the environment said.
+static SYNC: AtomicU8 = AtomicU8::new(UNREAD);
+const UNREAD: u8 = 2;
+
+/// Waits for every launch from now on, on all devices, or no longer: slow, but an error is returned by the launch that
+/// caused it. Takes precedence over `BORNITE_SYNC`.
+///
+/// ```
+/// bornite_cuda::set_sync(true);
+/// assert!(bornite_cuda::is_sync().unwrap());
+/// ```
+pub fn set_sync(on: bool) {
+    SYNC.store(u8::from(on), Ordering::Relaxed);
+}
+
+/// Whether every launch is waited for; an error where `BORNITE_SYNC` cannot be read.
+pub fn is_sync() -> Result<bool> {
+    if SYNC.load(Ordering::Relaxed) == UNREAD {
+        let on = read(SYNC_VARIABLE, false, |value| choose(value, &[("0", false), ("1", true)]))?;
+        // What code set meanwhile takes precedence.
+        let _ = SYNC.compare_exchange(UNREAD, u8::from(on), Ordering::Relaxed, Ordering::Relaxed);
     }
+    Ok(waits())
+}
+
+/// As [`is_sync`], on an open device.
+#[inline]
+pub(crate) fn waits() -> bool {
+    SYNC.load(Ordering::Relaxed) == 1
 }
 
 /// What a device's handles have in common. Shared with the pool's backing, so that whoever meets a fatal error first
@@ -52,8 +75,6 @@ pub(crate) struct Context {
     pub driver: &'static Driver,
     pub handle: cu::CUcontext,
     pub info: DeviceInfo,
-    /// Whether each launch is waited for, so that its errors are its own.
-    pub waits: bool,
     lost: AtomicBool,
     /// The error that every call returns once the context is lost.
     poison: Mutex<Option<Error>>,
@@ -67,9 +88,9 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    pub fn new(driver: &'static Driver, handle: cu::CUcontext, info: DeviceInfo, waits: bool) -> Context {
+    pub fn new(driver: &'static Driver, handle: cu::CUcontext, info: DeviceInfo) -> Context {
         let (lost, poison, launches) = Default::default();
-        Context { driver, handle, info, waits, lost, poison, launches }
+        Context { driver, handle, info, lost, poison, launches }
     }
 
     /// Makes the context current on this thread; refuses if it is lost.
@@ -207,16 +228,6 @@ mod tests {
         let grids: Vec<u32> = latest.iter().map(|launch| launch.grid[0]).collect();
         assert_eq!(grids, (984..1000).rev().collect::<Vec<u32>>());
         assert_eq!(latest[0].to_string(), "kernel999 (grid 999x1x1, block 32x1x1)");
-    }
-
-    #[test]
-    fn waiting_is_asked_for_by_1() {
-        assert_eq!(
-            [None, Some(""), Some("0"), Some("1")].map(|value| waits(value).unwrap()),
-            [false, false, false, true]
-        );
-        let text = waits(Some("yes")).unwrap_err().to_string();
-        assert_eq!(text, "BORNITE_SYNC=yes: use 1 or 0");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use cudarc::driver::sys::{self as cu, CUresult};
 
 use crate::api::Driver;
 use crate::capture::capturing;
-use crate::context::{Context, Launched, SYNC_VARIABLE, check, waits};
+use crate::context::{Context, Launched, check, is_sync};
 use crate::info::{best_of, check_driver_age, handle};
 use crate::pool::{Block, DriverBacking, Settings};
 use crate::staging::Staging;
@@ -29,7 +29,7 @@ pub struct Device {
     /// For copies to the device and from it.
     pub(crate) copy_lanes: [Lane; 2],
     backing: Arc<DriverBacking>,
-    pool: Pool,
+    pool: Arc<Pool>,
     /// Streams and events (without and with timing) to be used again.
     idle_lanes: Mutex<Vec<Lane>>,
     idle_events: [Mutex<Vec<cu::CUevent>>; 2],
@@ -94,7 +94,7 @@ impl Device {
     fn create(ordinal: usize) -> Result<Device> {
         // Settings first: a typing error there should not cost the opening of a device.
         let settings = Settings::from_environment()?;
-        let waits = waits(std::env::var(SYNC_VARIABLE).ok().as_deref())?;
+        is_sync()?;
         let (driver, device) = handle(ordinal)?;
         check_driver_age(driver_version()?, driver_release())?;
         let info = DeviceInfo::of(ordinal)?;
@@ -111,13 +111,13 @@ impl Device {
             // SAFETY: writes one handle, of a stream in the context just made current.
             check(driver, "cuStreamCreate", unsafe { (driver.cuStreamCreate)(&mut stream, flags) }).map(|()| stream)
         };
-        let context = Arc::new(Context::new(driver, context, info, waits));
+        let context = Arc::new(Context::new(driver, context, info));
         let (main, capture_stream) = (stream()?, stream()?);
         let backing = Arc::new(DriverBacking::over(context.clone(), main));
         // SAFETY: the stream is of this context and never destroyed.
         let lane = |handle: cu::CUstream| Lane { handle, number: unsafe { backing.add_stream(handle.cast()) } };
         let copy_lanes = [lane(stream()?), lane(stream()?)];
-        let pool = Pool::new(backing.clone());
+        let pool = Arc::new(Pool::new(backing.clone()));
         settings.apply(&pool)?;
         Ok(Device {
             driver,
@@ -148,7 +148,7 @@ impl Device {
     }
 
     /// The device's memory pool, from which every [`crate::Buffer`] comes.
-    pub fn pool(&self) -> &Pool {
+    pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 

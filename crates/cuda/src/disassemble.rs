@@ -1,7 +1,8 @@
 //! Machine code to text, by a disassembler of the CUDA toolkit. Needs no GPU.
 
-use std::fs::File;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,11 +30,10 @@ impl Disassembler {
     }
 
     /// The instructions of machine code.
-    pub fn text(&self, Cubin(code): &Cubin) -> Result<String> {
+    pub fn text(&self, cubin: &Cubin) -> Result<String> {
         let wrong = |path: &Path, e: std::io::Error| Error::Disassembler(format!("{}: {e}", path.display()));
-        let name = unused();
-        // The file loses its name before it is read: a process that is killed leaves none behind.
-        let file = nameless(&name, code).map_err(|e| wrong(&name, e))?;
+        let folder = std::env::temp_dir();
+        let file = nameless(&folder, cubin.bytes()).map_err(|e| wrong(&folder, e))?;
         let output = Command::new(&self.program).args(self.flags).arg("/dev/stdin").stdin(file).output();
         let output = output.map_err(|e| wrong(&self.program, e))?;
         if !output.status.success() {
@@ -44,19 +44,22 @@ impl Disassembler {
     }
 }
 
-/// A file that nobody has. Threads of one process disassemble at the same time.
-fn unused() -> PathBuf {
+/// A file with these contents, open at its beginning. It loses its name before it is written: a process that is killed
+/// leaves none behind. A name that exists is never opened, since in a folder that others write to it may be a link.
+fn nameless(folder: &Path, code: &[u8]) -> std::io::Result<File> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("bornite-{}-{number}.cubin", std::process::id()))
-}
-
-fn nameless(name: &Path, code: &[u8]) -> std::io::Result<File> {
-    let mut file = File::create(name)?;
-    let opened = File::open(name);
-    std::fs::remove_file(name)?;
-    file.write_all(code)?;
-    opened
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = folder.join(format!("bornite-{}-{number}.cubin", std::process::id()));
+        let mut file = match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&name) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+            opened => opened?,
+        };
+        std::fs::remove_file(&name)?;
+        file.write_all(code)?;
+        file.rewind()?;
+        return Ok(file);
+    }
 }
 
 /// A program on PATH, or where the CUDA toolkit usually is.
@@ -64,4 +67,26 @@ fn found(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = PathBuf::from("/usr/local/cuda/bin");
     std::env::split_paths(&path).chain([usual]).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_with_the_files_name_is_left_alone() {
+        let folder = std::env::temp_dir().join(format!("bornite-disassemble-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let precious = folder.join("precious");
+        std::fs::write(&precious, "kept").unwrap();
+        for number in 0..50 {
+            let name = folder.join(format!("bornite-{}-{number}.cubin", std::process::id()));
+            std::os::unix::fs::symlink(&precious, name).unwrap();
+        }
+        let file = nameless(&folder, b"code").unwrap();
+        assert_eq!(std::io::read_to_string(file).unwrap(), "code");
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "kept");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 51);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -163,6 +163,12 @@ pub enum Error {
         /// The program.
         source_text: String,
     },
+    /// Bytes that the driver must not be given as machine code.
+    #[error("the image cannot be loaded: {what}. Use the complete file that `nvcc --cubin` wrote")]
+    BadImage {
+        /// What is wrong with them.
+        what: String,
+    },
     /// The kernel cache was to be listed or cleared, and cannot be.
     #[error("the kernel cache: {reason}")]
     NoCache {

@@ -28,6 +28,11 @@ impl Geometry {
         Geometry { grid, block, shared_bytes: 0, cluster: None, cooperative: false, overlaps_previous: false }
     }
 
+    /// Threads of a block; `u64::MAX` where there are more.
+    pub(crate) fn threads(&self) -> u64 {
+        self.block.iter().fold(1, |threads: u64, &n| threads.saturating_mul(u64::from(n)))
+    }
+
     /// Whether it needs no attribute.
     pub(crate) fn is_plain(&self) -> bool {
         self.cluster.is_none() && !self.cooperative && !self.overlaps_previous
@@ -70,6 +75,7 @@ mod tests {
     fn a_launch_asks_only_for_what_it_needs() {
         let plain = Geometry::new([4, 1, 1], [128, 1, 1]);
         assert!(plain.is_plain());
+        assert_eq!((plain.threads(), Geometry::new([1; 3], [u32::MAX; 3]).threads()), (128, u64::MAX));
         assert_eq!(attributes(&plain).1, 0);
         let all = Geometry { cluster: Some([2, 1, 1]), cooperative: true, overlaps_previous: true, ..plain };
         let (list, count) = attributes(&all);

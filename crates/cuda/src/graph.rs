@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use cudarc::driver::sys::{self as cu, CUresult};
 
 use crate::capture::Capturing;
+use crate::context::{invalid, waits};
 use crate::{Buffer, Device, Result, Stream};
 
 /// Buffers and functions that a sequence refers to by address.
@@ -194,8 +195,17 @@ impl Graph {
         self.launch_raw(self.device.stream)
     }
 
-    /// Gives the whole sequence to another stream of the device. The caller orders streams.
-    pub fn launch_on(&mut self, stream: &Stream) -> Result<()> {
+    /// Gives the whole sequence to another stream of the device.
+    ///
+    /// # Safety
+    /// All work on other streams that touches the same memory, cuBLASLt's workspace included, must be ordered before
+    /// or after this launch ([`Stream::wait_for`]): a kernel that was promised to stay within its buffers may leave
+    /// them if its inputs change while it runs.
+    pub unsafe fn launch_on(&mut self, stream: &Stream) -> Result<()> {
+        if !Arc::ptr_eq(stream.device(), &self.device) {
+            let (ours, theirs) = (self.device.info().label(), stream.device().info().label());
+            return Err(invalid("cuGraphLaunch", format!("a graph of {ours} cannot run on a stream of {theirs}")));
+        }
         for kept in &self.kept {
             if let Some(buffer) = kept.downcast_ref::<Buffer>() {
                 buffer.used_on(stream)?;
@@ -210,7 +220,7 @@ impl Graph {
         // SAFETY: the graph keeps all that it refers to alive, and is launched by one thread at a time.
         let result = unsafe { (self.device.driver.cuGraphLaunch)(self.executable, stream) };
         self.device.check("cuGraphLaunch", result)?;
-        if !self.device.context.waits {
+        if !waits() {
             return Ok(());
         }
         // SAFETY: streams are never destroyed.

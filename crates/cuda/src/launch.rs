@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cudarc::driver::sys::{self as cu, CUfunction_attribute_enum as Attribute};
 
 use crate::capture::{capturing, note_kernel};
-use crate::context::invalid;
+use crate::context::{invalid, waits};
 use crate::geometry::attributes;
 use crate::occupancy::Resources;
 use crate::{Buffer, Cubin, Device, Error, Geometry, Occupancy, Result, Stream, occupancy, registry};
@@ -58,9 +58,9 @@ impl Function {
             resources: Resources::default(),
             allowed_shared: AtomicU32::new(0),
         };
-        // SAFETY: the image is a cubin that NVRTC made, which carries its own length; the name is terminated.
+        // SAFETY: the image came from a compiler and its tables lie within it (`cubin.rs`); the name is terminated.
         unsafe {
-            let result = (device.driver.cuModuleLoadData)(&mut function.module, cubin.0.as_ptr().cast());
+            let result = (device.driver.cuModuleLoadData)(&mut function.module, cubin.bytes().as_ptr().cast());
             device.check("cuModuleLoadData", result)?;
             let result = (device.driver.cuModuleGetFunction)(&mut function.handle, function.module, symbol.as_ptr());
             device.check("cuModuleGetFunction", result)?;
@@ -178,7 +178,7 @@ impl Function {
     /// Makes the device ready for launches of this geometry, or says why it cannot be.
     pub(crate) fn allow(&self, geometry: &Geometry) -> Result<()> {
         self.allow_shared(geometry.shared_bytes)?;
-        let threads: u64 = geometry.block.iter().map(|&n| u64::from(n)).product();
+        let threads = geometry.threads();
         let most = self.resources.max_threads_per_block;
         if threads == 0 || threads > u64::from(most) {
             return Err(self.bad(format!("{threads} threads a block asked, 1 to {most} are possible")));
@@ -198,7 +198,7 @@ impl Function {
         if !divides {
             return Err(self.bad(format!("a grid of {:?} blocks is not made of clusters {cluster:?}", geometry.grid)));
         }
-        if cluster.iter().product::<u32>() > 8 {
+        if cluster.iter().fold(1, |blocks: u32, &n| blocks.saturating_mul(n)) > 8 {
             // Not every device can have clusters of more than 8 blocks: a kernel must say that it knows.
             self.set_attribute(Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
         }
@@ -244,13 +244,22 @@ impl Function {
                 None => buffer.used_on_main()?,
             }
         }
-        let mut addresses: Vec<u64> =
-            pointers.iter().map(|(buffer, offset)| buffer.address() + *offset as u64).collect();
+        let addresses = pointers.iter().map(|&(buffer, offset)| self.address(buffer, offset));
+        let mut addresses: Vec<u64> = addresses.collect::<Result<_>>()?;
         let mut params: Vec<*mut c_void> = addresses.iter_mut().map(|a| (a as *mut u64).cast()).collect();
         params.extend(values.iter().map(|value| value.as_ptr() as *mut c_void));
         // SAFETY: there is one entry a parameter, of the size that the kernel takes; what it touches is the caller's
         // promise.
         unsafe { self.fire(geometry, stream.map(Stream::raw), params.as_mut_ptr()) }
+    }
+
+    /// The address that a pointer parameter is passed; refuses memory of another device and offsets past the buffer.
+    pub(crate) fn address(&self, buffer: &Buffer, offset: usize) -> Result<u64> {
+        buffer.is_on("a kernel", &self.device)?;
+        if offset > buffer.bytes() {
+            return Err(self.bad(format!("a pointer is {offset} bytes into a buffer of {}", buffer.bytes())));
+        }
+        Ok(buffer.address() + offset as u64)
     }
 
     /// Refuses parameters that are not those the kernel was loaded with.
@@ -314,7 +323,7 @@ impl Function {
 
     /// Waits for a launch if all are to be waited for.
     fn waited(&self, stream: cu::CUstream, captured: bool) -> Result<()> {
-        if !self.device.context.waits || captured {
+        if !waits() || captured {
             return Ok(());
         }
         // SAFETY: streams are never destroyed.

@@ -1,7 +1,8 @@
-//! Finds and opens shared libraries: first the folders of `BORNITE_LIBRARY_PATH`, then the system's own search, then
-//! the usual folder of a CUDA toolkit.
+//! Finds and opens shared libraries: first the folders of [`Library::set_path`] or `BORNITE_LIBRARY_PATH`, then the system's
+//! own search, then the usual folder of a CUDA toolkit.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Error, Result};
 
@@ -22,7 +23,46 @@ pub enum Library {
     CublasLt,
 }
 
+/// What code set instead of the variables.
+static IN_CODE: Mutex<InCode> = Mutex::new(InCode { folders: None, hidden: None });
+
+struct InCode {
+    folders: Option<Vec<PathBuf>>,
+    hidden: Option<Vec<Library>>,
+}
+
+fn in_code() -> MutexGuard<'static, InCode> {
+    IN_CODE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Library {
+    /// Sets the folders to look in first for libraries that are not open yet. Takes precedence over
+    /// `BORNITE_LIBRARY_PATH`.
+    ///
+    /// # Safety
+    /// Files in these folders that have the names of NVIDIA's libraries must be NVIDIA's libraries: opening one runs its
+    /// code, and its functions are called with NVIDIA's signatures.
+    pub unsafe fn set_path(folders: &[PathBuf]) {
+        in_code().folders = Some(folders.to_vec());
+    }
+
+    /// Treats these libraries as missing, unless they are open already, and no others. Takes precedence over
+    /// `BORNITE_HIDE_LIBRARIES`.
+    pub fn hide(libraries: &[Library]) {
+        in_code().hidden = Some(libraries.to_vec());
+    }
+
+    /// What hides the library, if something does.
+    fn hidden_by(self) -> Option<&'static str> {
+        match &in_code().hidden {
+            Some(hidden) => hidden.contains(&self).then_some("Library::hide"),
+            None => {
+                let hidden = std::env::var(HIDE_VARIABLE).unwrap_or_default();
+                hidden.split(',').any(|name| name == self.name()).then_some(HIDE_VARIABLE)
+            }
+        }
+    }
+
     /// Every library.
     pub const ALL: [Library; 3] = [Library::Cuda, Library::Nvrtc, Library::CublasLt];
 
@@ -89,9 +129,8 @@ impl Library {
             remedy: self.remedy(),
             tried,
         };
-        let hidden = std::env::var(HIDE_VARIABLE).unwrap_or_default();
-        if hidden.split(',').any(|name| name == self.name()) {
-            return Err(missing(vec![format!("nothing, since {HIDE_VARIABLE} hides it")]));
+        if let Some(hider) = self.hidden_by() {
+            return Err(missing(vec![format!("nothing, since {hider} hides it")]));
         }
         for folder in search_folders()? {
             for file in self.files() {
@@ -143,13 +182,15 @@ impl Library {
 }
 
 fn search_folders() -> Result<Vec<PathBuf>> {
-    let Some(value) = std::env::var_os(PATH_VARIABLE) else { return Ok(vec![]) };
-    let folders: Vec<PathBuf> = std::env::split_paths(&value).filter(|p| !p.as_os_str().is_empty()).collect();
+    let folders = in_code().folders.clone().unwrap_or_else(|| {
+        let value = std::env::var_os(PATH_VARIABLE).unwrap_or_default();
+        std::env::split_paths(&value).filter(|folder| !folder.as_os_str().is_empty()).collect()
+    });
     match folders.iter().find(|folder| !folder.is_dir()) {
         None => Ok(folders),
         Some(bad) => Err(Error::Setting {
             variable: PATH_VARIABLE,
-            value: value.to_string_lossy().into_owned(),
+            value: folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":"),
             what: format!("{} is not a folder", bad.display()),
         }),
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::capture::capturing;
 use crate::context::invalid;
 use crate::pool::{Block, DriverBacking, Tag};
 use crate::{Device, Event, Result, Stream};
@@ -76,8 +77,11 @@ impl Buffer {
         self.block.map_or(DriverBacking::MAIN, |block| block.stream())
     }
 
-    /// Says that work on another stream uses the buffer: its memory is not handed out again before that work is done.
+    /// Says that work on another stream of its device uses the buffer: its memory is not handed out again before that
+    /// work is done.
     pub fn used_on(&self, stream: &Stream) -> Result<()> {
+        // Streams are known to a pool by number, and another device's numbers are other streams.
+        self.is_on("a stream", stream.device())?;
         match &self.block {
             Some(block) if block.stream() != stream.number() => self.device.pool().used_on(block, stream.number()),
             _ => Ok(()),
@@ -100,9 +104,22 @@ impl Buffer {
         self.block.take().map_or(Ok(()), |block| self.device.free(block))
     }
 
-    /// Has a stream wait for the one this buffer belongs to, and marks the buffer as used there.
+    /// Refuses what is of another device.
+    pub(crate) fn is_on(&self, what: &str, device: &Arc<Device>) -> Result<()> {
+        if Arc::ptr_eq(&self.device, device) {
+            return Ok(());
+        }
+        let (ours, theirs) = (self.device.info().label(), device.info().label());
+        Err(invalid(
+            "buffer",
+            format!("a buffer on {ours} cannot be used with {what} of {theirs}; copy it there first"),
+        ))
+    }
+
+    /// Has a stream of its device wait for the one this buffer belongs to, and marks the buffer as used there.
     pub(crate) fn enter(&self, stream: &Stream) -> Result<()> {
-        if self.stream() == stream.number() && Arc::ptr_eq(&self.device, stream.device()) {
+        self.is_on("a stream", stream.device())?;
+        if self.stream() == stream.number() {
             return Ok(());
         }
         let event = Event::untimed(&self.device)?;
@@ -181,6 +198,13 @@ impl Buffer {
         if bytes == 0 {
             return Ok(());
         }
+        for buffer in [self, source] {
+            if capturing(self.device.info().ordinal) {
+                buffer.used_on_main()?;
+            } else {
+                buffer.enter(&Stream::main(&self.device))?;
+            }
+        }
         self.device.bind()?;
         let (driver, stream) = (self.device.driver, self.device.work_stream());
         let (to, from) = (self.address + offset as u64, source.address + from as u64);
@@ -193,6 +217,8 @@ impl Buffer {
         self.device.not_capturing("a copy from another device")?;
         source.device.not_capturing("a copy to another device")?;
         let (main, theirs) = (Stream::main(&self.device), Stream::main(&source.device));
+        self.enter(&main)?;
+        source.enter(&theirs)?;
         main.wait_for(&theirs)?;
         self.device.bind()?;
         let (to, from) = (self.device.context.handle, source.device.context.handle);

@@ -10,11 +10,7 @@ use std::sync::OnceLock;
 use cudarc::nvrtc::sys::{nvrtcProgram, nvrtcResult};
 
 use crate::api::Nvrtc;
-use crate::{Error, Result, log, signs};
-
-/// Machine code for one architecture.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cubin(pub Vec<u8>);
+use crate::{Cubin, Error, Result, log, signs};
 
 /// Options that make compiled code give the interpreter's bits: no contraction, IEEE division and square root,
 /// denormals kept.
@@ -76,7 +72,13 @@ pub fn compile_with(name: &str, source: &str, arch: &str, options: &[&str]) -> R
         log!(Info, "'{name}' is compiled without optimisation: the assembler of CUDA before 13.4 could lose signs");
         program = Program::compiled(name, source, arch, &[options, &["--ptxas-options=-O0"]].concat())?;
     }
-    program.cubin()
+    Cubin::checked(program.image()?).map_err(|what| Error::Compile {
+        kernel: name.into(),
+        arch: arch.into(),
+        // An architecture such as compute_90, and options such as -dlto, leave NVRTC without machine code.
+        log: format!("NVRTC made no machine code that can be loaded ({what}); use an architecture such as sm_90"),
+        source_text: source.into(),
+    })
 }
 
 /// Compiles to PTX for the generation of an architecture, with [`EXACT_OPTIONS`].
@@ -128,9 +130,9 @@ impl Program {
         Err(failed(if log.trim().is_empty() { words(nvrtc, result) } else { log }))
     }
 
-    fn cubin(&self) -> Result<Cubin> {
+    fn image(&self) -> Result<Vec<u8>> {
         let size = ("nvrtcGetCUBINSize", self.nvrtc.nvrtcGetCUBINSize);
-        self.taken(size, ("nvrtcGetCUBIN", self.nvrtc.nvrtcGetCUBIN)).map(Cubin)
+        self.taken(size, ("nvrtcGetCUBIN", self.nvrtc.nvrtcGetCUBIN))
     }
 
     fn ptx(&self) -> Result<String> {

@@ -105,11 +105,11 @@ impl Prepared {
 
     /// Changes what the pointer of this number, from 0, goes to.
     pub fn set_pointer(&mut self, slot: usize, buffer: &Arc<Buffer>, offset: usize) -> Result<()> {
+        let address = self.function.address(buffer, offset)?;
         let Some(held) = self.buffers.get_mut(slot) else {
             return Err(self.bad(format!("there is no pointer {slot}: it has {}", self.buffers.len())));
         };
         *held = buffer.clone();
-        let address = buffer.address() + offset as u64;
         self.packed.set(slot, &address.to_ne_bytes()).map_err(|what| self.bad(what))?;
         let main = crate::pool::DriverBacking::MAIN;
         self.all_main = self.buffers.iter().all(|buffer| buffer.stream() == main);

@@ -3,9 +3,13 @@
 //! `docs/settings.md` is this table in words (`tests/settings.rs` writes it), and a test looks through all sources for
 //! variables that are missing here. Whatever can be set by a variable can be set in code as well; code wins.
 
+mod unknown;
+
 use std::ffi::OsString;
 
 use crate::{Error, Result, pool};
+
+pub use unknown::{Unknown, unknown};
 
 /// One environment variable.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +49,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "`cpu`, `cpu:N`, `cuda`, `cuda:N`, `interpreter`, `auto`",
         default: "`auto`: the best GPU that works, else the CPU",
         meaning: "The device of commands that take `--device`, which wins over it.",
-        code: "`\"cuda:1\".parse::<bornite::Device>()`",
+        code: "`bornite::Device::choose(Some(\"cuda:1\"))`",
         check: |value| {
             let (kind, number) = value.split_once(':').map_or((value, None), |(kind, n)| (kind, Some(n)));
             let numbered = matches!(kind, "cpu" | "cuda") && number.is_none_or(|n| n.parse::<usize>().is_ok());
@@ -58,7 +62,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "folders, separated by `:`",
         default: "none: the system's search path and the CUDA toolkit's folder",
         meaning: "Where to look first for libcuda, libnvrtc and other libraries.",
-        code: "the variable, before the first call",
+        code: "`bornite::Library::set_path`, before the first call",
         check: |value| match std::env::split_paths(value).find(|p| !p.as_os_str().is_empty() && !p.is_dir()) {
             Some(bad) => Err(format!("{} is not a folder", bad.display())),
             None => Ok(()),
@@ -69,7 +73,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "`cuda`, `nvrtc`, `cublaslt`, separated by commas",
         default: "none",
         meaning: "Libraries to treat as missing: shows how a program behaves without them.",
-        code: "the variable, before the first call",
+        code: "`bornite::Library::hide`, before the first call",
         check: |value| match value.split(',').find(|name| !matches!(*name, "cuda" | "nvrtc" | "cublaslt" | "")) {
             Some(bad) => Err(format!("there is no library '{bad}'; use cuda, nvrtc and cublaslt, separated by commas")),
             None => Ok(()),
@@ -80,7 +84,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "`on`, `off`",
         default: "`on`",
         meaning: "Whether compiled kernels and tuning results are kept on disk.",
-        code: "`bornite_cuda::cache::Settings::enabled`",
+        code: "`bornite::cache::Settings::set_for_process`: `enabled`",
         check: |value| choose(value, &[("on", ()), ("off", ())]),
     },
     Setting {
@@ -88,7 +92,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "a folder that only you can write to",
         default: "`$XDG_CACHE_HOME/bornite`, else `~/.cache/bornite`",
         meaning: "Where they are kept: kernels in `kernels/`, tuning results in `tuning/`.",
-        code: "`bornite_cuda::cache::Settings::folder`",
+        code: "`bornite::cache::Settings::set_for_process`: `folder`",
         check: anything,
     },
     Setting {
@@ -96,7 +100,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "a folder that only you can write to",
         default: "none",
         meaning: "Another name for `BORNITE_CACHE_DIR`, which wins over it.",
-        code: "`bornite_cuda::cache::Settings::folder`",
+        code: "`bornite::cache::Settings::set_for_process`: `folder`",
         check: anything,
     },
     Setting {
@@ -104,7 +108,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "a folder",
         default: "none",
         meaning: "A second folder laid out like the first, looked into before it and never written.",
-        code: "`bornite_cuda::cache::Settings::shared`",
+        code: "`bornite::cache::Settings::set_for_process`: `shared`",
         check: anything,
     },
     Setting {
@@ -112,7 +116,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "a size, as `500 MB` or `2 GiB`",
         default: "`2 GiB`",
         meaning: "The most that compiled kernels may take on disk; what was used longest ago goes first.",
-        code: "`bornite_cuda::cache::Settings::limit_bytes`",
+        code: "`bornite::cache::Settings::set_for_process`: `limit_bytes`",
         check: |value| {
             let lookup = |name: &str| (name == crate::cache::CACHE_SIZE_VARIABLE).then(|| OsString::from(value));
             crate::cache::Settings::from_lookup(lookup).map(drop).map_err(what_of)
@@ -124,7 +128,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "`cached`",
         meaning: "`off`: the first variant of a kernel always; `cached`: what was found best earlier, else the first; \
                   `tune`: what is not known yet is measured.",
-        code: "`bornite_cuda::tune::Tuner::set_mode`",
+        code: "`bornite::tune::Tuner::set_mode`",
         check: |value| choose(value, &crate::tune::Mode::NAMES).map(drop),
     },
     Setting {
@@ -142,7 +146,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "`off`, `print`",
         default: "`off`",
         meaning: "`print`: the time of every kernel and transfer is written to stderr; the GPU is waited for each time.",
-        code: "`bornite_cuda::profile::set_print`; `bornite_cuda::profile::scope` for a report",
+        code: "`bornite::profile::set_print`; `bornite::profile::scope` for a report",
         check: |value| choose(value, &[("off", ()), ("print", ())]),
     },
     Setting {
@@ -150,7 +154,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "`error`, `warn`, `info`, `debug`",
         default: "`warn`",
         meaning: "How much is told on stderr.",
-        code: "`bornite_cuda::log::set_level`",
+        code: "`bornite::log::set_level`",
         check: |value| choose(value, &crate::log::Level::NAMES).map(drop),
     },
     Setting {
@@ -158,7 +162,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "`0`, `1`",
         default: "`0`",
         meaning: "`1`: every launch is waited for, so that an error of the GPU surfaces where it was made. Slow.",
-        code: "the variable, before the device is opened",
+        code: "`bornite::set_sync`",
         check: |value| choose(value, &[("0", ()), ("1", ())]),
     },
     Setting {
@@ -193,7 +197,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "a number from 0 to 1",
         default: "`1`",
         meaning: "The share of a GPU's memory that its pool may take.",
-        code: "`bornite_cuda::Pool::set_fraction`",
+        code: "`bornite::Pool::set_fraction`",
         check: |value| of_pool(pool::FRACTION_VARIABLE, value),
     },
     Setting {
@@ -201,7 +205,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "a size, as `20GB` (in powers of 1024)",
         default: "no limit",
         meaning: "Bytes of a GPU's memory that its pool may take.",
-        code: "`bornite_cuda::Pool::set_limit`",
+        code: "`bornite::Pool::set_limit`",
         check: |value| of_pool(pool::LIMIT_VARIABLE, value),
     },
     Setting {
@@ -209,7 +213,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "a size, as `512MB` or `2GiB` (both in powers of 1024)",
         default: "no limit",
         meaning: "Freed GPU memory that is kept for reuse; what is above goes back to the driver.",
-        code: "`bornite_cuda::Pool::set_cache_limit`",
+        code: "`bornite::Pool::set_cache_limit`",
         check: |value| of_pool(pool::CACHE_VARIABLE, value),
     },
     Setting {
@@ -217,7 +221,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "`0`, `1`",
         default: "`0`",
         meaning: "`1`: guard bytes behind each block of GPU memory, and a pattern over freed ones. Slow.",
-        code: "`bornite_cuda::Pool::set_debug`",
+        code: "`bornite::Pool::set_debug`",
         check: |value| of_pool(pool::DEBUG_VARIABLE, value),
     },
 ];
@@ -287,15 +291,6 @@ pub fn in_effect() -> Vec<InEffect> {
         InEffect { setting, value, error: checked.err() }
     };
     SETTINGS.iter().map(one).collect()
-}
-
-/// Variables that begin with `BORNITE_` and mean nothing: most are misspelled.
-pub fn unknown() -> Vec<String> {
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let known = |name: &str| SETTINGS.iter().any(|setting| setting.name == name) || for_tests(name);
-    let mut unknown: Vec<String> = names.filter(|name| name.starts_with("BORNITE_") && !known(name)).collect();
-    unknown.sort();
-    unknown
 }
 
 /// Variables that only tests and benchmarks read are not settings.

@@ -202,18 +202,21 @@ impl DriverEngine<'_> {
     /// An event behind what the stream was given so far.
     fn ticket(&mut self, call: &'static str, copied: CUresult) -> Result<cu::CUevent> {
         self.device.check(call, copied)?;
+        self.recorded().inspect_err(|_| {
+            // Without the event nobody would know when the bytes are free: wait now.
+            // SAFETY: the stream is alive.
+            let _ = unsafe { (self.device.driver.cuStreamSynchronize)(self.stream) };
+        })
+    }
+
+    fn recorded(&mut self) -> Result<cu::CUevent> {
         let event = match self.idle.pop() {
             Some(event) => event,
             None => self.device.take_event(false)?,
         };
         // SAFETY: both handles are alive.
         let recorded = unsafe { (self.device.driver.cuEventRecord)(event, self.stream) };
-        self.device.check("cuEventRecord", recorded).inspect_err(|_| {
-            // Without the event nobody would know when the bytes are free: wait now.
-            // SAFETY: the stream is alive.
-            let _ = unsafe { (self.device.driver.cuStreamSynchronize)(self.stream) };
-        })?;
-        Ok(event)
+        self.device.check("cuEventRecord", recorded).map(|()| event)
     }
 }
 

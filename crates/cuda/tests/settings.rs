@@ -15,9 +15,10 @@ fn the_manual_is_the_table() {
         "# Settings\n\n\
          Written from the table in `crates/cuda/src/settings.rs` by a test of `bornite-cuda`; do not edit.\n\n\
          A flag of the command wins over a variable, and what code sets wins over both. An empty variable counts as not \
-         set. A value that cannot be used is an error that names the variable; `bornite doctor` checks all of them and \
-         lists `BORNITE_…` variables that mean nothing. NVIDIA's own `CUDA_VISIBLE_DEVICES` chooses which GPUs a process \
-         sees.\n\n\
+         set. A value that cannot be used is an error that names the variable; `bornite doctor` checks all of them. Every \
+         command reports `BORNITE_…` variables that are not in this table on stderr, with the nearest name that is. \
+         `bornite::Pool` is the memory pool of a GPU, `bornite::Device::pool` returns it ([CUDA](cuda.md) shows its controls). \
+         NVIDIA's own `CUDA_VISIBLE_DEVICES` chooses which GPUs a process sees.\n\n\
          | variable | values | default | meaning | in code |\n|---|---|---|---|---|\n",
     );
     for setting in SETTINGS {

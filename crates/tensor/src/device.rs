@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bornite_cuda::Pool;
 
 use crate::{Error, Result};
 
@@ -108,6 +110,29 @@ impl Device {
         match self {
             Device::Cuda(ordinal) => Ok(bornite_cuda::Device::open(ordinal)?.pool().stats().allocated as usize),
             Device::Cpu(_) | Device::Interpreter => Ok(self.held().load(Ordering::Relaxed)),
+        }
+    }
+
+    /// The memory pool of a GPU: statistics, snapshots, limits, its cache, callbacks and debug mode. An error on other
+    /// devices, whose memory is the system's.
+    ///
+    /// ```
+    /// use bornite::{Device, parse_bytes};
+    /// # fn main() -> bornite::Result<()> {
+    /// if let Ok(device) = Device::cuda(0) {
+    ///     let pool = device.pool()?;
+    ///     pool.set_fraction(0.9)?; // of the GPU's memory
+    ///     pool.set_cache_limit(Some(parse_bytes("2GB")?))?; // freed memory kept for reuse
+    ///     println!("{} bytes in use, {} at most", pool.stats().allocated, pool.stats().peak_allocated);
+    ///     pool.empty_cache()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pool(self) -> Result<Arc<Pool>> {
+        match self {
+            Device::Cuda(ordinal) => Ok(bornite_cuda::Device::open(ordinal)?.pool().clone()),
+            Device::Cpu(_) | Device::Interpreter => Err(Error::NoPool(self)),
         }
     }
 

@@ -74,6 +74,9 @@ pub enum Error {
     /// A device string that means nothing.
     #[error("'{0}' is not a device; write cpu, cpu:N, cuda, cuda:N, interpreter or auto")]
     UnknownDevice(String),
+    /// A device whose memory is the system's was asked for its memory pool.
+    #[error("{0} has no memory pool: its memory is the system's. Only GPUs have one, such as cuda:0")]
+    NoPool(crate::Device),
     /// A variable of the environment has a value that cannot be used.
     #[error("{variable}={value}: {cause}")]
     Setting {

@@ -24,6 +24,8 @@ pub(crate) struct Program {
     device: Device,
     code: Code,
     flavour: Flavour,
+    /// Statements of a block, or on the CPU of an instance, after which a run ends with a fault.
+    max_statements: Option<u64>,
 }
 
 enum Code {
@@ -60,10 +62,24 @@ pub(crate) fn program(device: Device, kernel: &Kernel, flavour: Flavour) -> Resu
     }
     // Compiled outside the lock, so that threads compile side by side; a kernel compiled twice is kept once.
     let code = compile(device, kernel, flavour)?;
-    let program = Arc::new(Program { kernel: kernel.clone(), device, code, flavour });
+    let program = Arc::new(Program { kernel: kernel.clone(), device, code, flavour, max_statements: None });
     bornite_cuda::log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());
     cache().get_or_insert_default().insert(device, program.clone());
     Ok(program)
+}
+
+/// A kernel that ends with a fault after so many statements of a block, or of an instance where the CPU runs it as machine
+/// code. Not cached; on a GPU there is no limit.
+pub(crate) fn limited(device: Device, kernel: &Kernel, max_statements: u64) -> Result<Program> {
+    let max_statements = Some(max_statements);
+    let code = match device {
+        Device::Cpu(_) if !kernel.is_cooperative() => {
+            let options = cpu::Options { max_statements, per_instance: true, ..cpu::Options::default() };
+            Code::Cpu(Box::new(cpu::compile_with(kernel, options)?))
+        }
+        _ => compile(device, kernel, Flavour::Exact)?,
+    };
+    Ok(Program { kernel: kernel.clone(), device, code, flavour: Flavour::Exact, max_statements })
 }
 
 /// Compiled kernels, the least used forgotten: eager code with ever new constants must not grow without end.
@@ -175,7 +191,8 @@ impl Program {
         match &self.code {
             Code::Interpreted => {
                 // Kernels of tensors write each element once; to watch that would cost memory for every element.
-                let options = interp::Options { instances: false, ..interp::Options::default() };
+                let max_statements = self.max_statements;
+                let options = interp::Options { instances: false, max_statements, ..interp::Options::default() };
                 with_host_args(kernel, buffers, values, |args| interp::run_with(kernel, args, options))
             }
             Code::Cpu(code) => with_host_args(kernel, buffers, values, |args| code.run(args)),

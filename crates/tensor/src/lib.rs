@@ -98,7 +98,7 @@ pub use fused::{FusedOp, Given, Memory, MemoryMut, Spelling, fused, set_fusion, 
 pub use half::{bf16, f16};
 #[doc(hidden)]
 pub use lower::{with_gpu_kernels, with_gpu_plans};
-pub use math::set_exact_math;
+pub use math::{is_exact_math, set_exact_math};
 pub use matmul::MatmulMode;
 pub use module::{KernelArg, Module, Over, SourceKernel};
 pub use promote::{Number, Operand, promote};
@@ -114,8 +114,10 @@ pub use trace::{Spec, Trace, trace};
 pub use transfer::Target;
 pub use var::{Update, Var, commit};
 
-/// Times of kernels and transfers; choices between kernels; settings of the process.
-pub use bornite_cuda::{profile, settings, tune};
+/// Libraries of NVIDIA; the memory pool of a GPU ([`Device::pool`]) and sizes as text; waiting for every launch.
+pub use bornite_cuda::{Library, Pool, is_sync, parse_bytes, set_sync};
+/// The kernel cache on disk, messages on stderr, GPU memory, profiles, settings of the process, choices between kernels.
+pub use bornite_cuda::{cache, log, pool, profile, settings, tune};
 /// The kernel IR, for kernels of one's own (see [`run_kernel`]).
 pub use bornite_ir as ir;
 

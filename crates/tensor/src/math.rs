@@ -19,6 +19,12 @@ pub fn set_exact_math(on: bool) {
     MODE.store(if on { EXACT } else { NATIVE }, Ordering::Relaxed);
 }
 
+/// Whether kernels of tensors compute these functions on a GPU as the CPU does; an error where `BORNITE_MATH` cannot be
+/// read.
+pub fn is_exact_math() -> Result<bool> {
+    is_native().map(|native| !native)
+}
+
 pub(crate) fn is_native() -> Result<bool> {
     if MODE.load(Ordering::Relaxed) == UNKNOWN {
         let mode = settings::read(MATH_VARIABLE, NATIVE, |value| match value {

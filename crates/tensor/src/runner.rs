@@ -7,7 +7,7 @@ use bornite_cuda::tune::{Choice, DeviceTimer, Found, HostTimer, Key, Platform, R
 use bornite_ir::{Kernel, Scalar, Value, peek, verify};
 
 use crate::buffer::Buffer;
-use crate::execute::{Flavour, Program, bad_call, program};
+use crate::execute::{Flavour, Program, bad_call, limited, program};
 use crate::timing::About;
 use crate::{Device, Place, Result};
 
@@ -42,17 +42,51 @@ impl Runner {
     /// only its first contents were checked.
     #[track_caller]
     pub fn new(kernel: &Kernel, values: &[&[Value]], device: Device, memory: Vec<Vec<Vec<u64>>>) -> Result<Runner> {
-        let place = Place::here();
+        Runner::checked(kernel, values, device, memory, None, Place::here())
+    }
+
+    /// As [`Runner::new`], for a kernel that may not end: a run ends with [`FaultKind::TooLong`](bornite_ir::FaultKind) after
+    /// `max_statements` statements of a block, or of an instance where the CPU runs it as machine code. On CUDA that limit is
+    /// the interpreter's, before the first launch.
+    ///
+    /// ```
+    /// use bornite::{Device, Runner, ir::Kernel};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let endless: Kernel = "kernel endless(out: write f32[4]) count 4 {\n    loop {\n    }\n}".parse()?;
+    /// let runner = Runner::limited(&endless, &[], Device::cpu(), vec![vec![vec![0; 2]]], 1_000_000)?;
+    /// assert!(runner.run(0).unwrap_err().to_string().contains("still running after 1000000 statements"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn limited(
+        kernel: &Kernel,
+        values: &[&[Value]],
+        device: Device,
+        memory: Vec<Vec<Vec<u64>>>,
+        max_statements: u64,
+    ) -> Result<Runner> {
+        Runner::checked(kernel, values, device, memory, Some(max_statements), Place::here())
+    }
+
+    fn checked(
+        kernel: &Kernel,
+        values: &[&[Value]],
+        device: Device,
+        memory: Vec<Vec<Vec<u64>>>,
+        max_statements: Option<u64>,
+        place: Place,
+    ) -> Result<Runner> {
         let mut fresh = None;
         if let Device::Cuda(_) = device {
             for set in &memory {
-                let on_host = Runner::load(kernel, values, Device::Interpreter, vec![set.clone()], place)?;
-                on_host.run(0)?;
+                let set = vec![set.clone()];
+                Runner::load(kernel, values, Device::Interpreter, set, max_statements, place)?.run(0)?;
             }
             let changes = kernel.params.iter().any(|p| p.access.reads() && p.access.writes());
             fresh = changes.then(|| memory.clone());
         }
-        Ok(Runner { fresh, ..Runner::load(kernel, values, device, memory, place)? })
+        Ok(Runner { fresh, ..Runner::load(kernel, values, device, memory, max_statements, place)? })
     }
 
     /// As [`Runner::new`], without the interpreter's check, which takes long for large kernels.
@@ -68,7 +102,7 @@ impl Runner {
         device: Device,
         memory: Vec<Vec<Vec<u64>>>,
     ) -> Result<Runner> {
-        Runner::load(kernel, values, device, memory, Place::here())
+        Runner::load(kernel, values, device, memory, None, Place::here())
     }
 
     fn load(
@@ -76,6 +110,7 @@ impl Runner {
         values: &[&[Value]],
         device: Device,
         memory: Vec<Vec<Vec<u64>>>,
+        max_statements: Option<u64>,
         place: Place,
     ) -> Result<Runner> {
         verify(kernel)?;
@@ -92,7 +127,10 @@ impl Runner {
         let load = |words| Buffer::from_words(device, words);
         let sets = memory.into_iter().map(|set| set.into_iter().map(load).collect::<Result<Vec<_>>>());
         Ok(Runner {
-            program: program(device, kernel, Flavour::Exact)?,
+            program: match max_statements {
+                None => program(device, kernel, Flavour::Exact)?,
+                Some(most) => Arc::new(limited(device, kernel, most)?),
+            },
             kernel: kernel.clone(),
             values: values.iter().map(|parts| parts.to_vec()).collect(),
             sets: sets.collect::<Result<_>>()?,
@@ -196,7 +234,7 @@ pub unsafe fn tune_kernel_unchecked(
     tolerance: f64,
 ) -> Result<Found> {
     let place = Place::here();
-    let make = |kernel: &Kernel, device, memory| Runner::load(kernel, values, device, memory, place);
+    let make = |kernel: &Kernel, device, memory| Runner::load(kernel, values, device, memory, None, place);
     tune_with(make, device, tuner, variants, values, memory, device, tolerance)
 }
 

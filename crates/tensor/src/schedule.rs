@@ -214,7 +214,8 @@ fn compile(device: Device, work: &[Work]) -> Result<Vec<Arc<Program>>> {
         };
         std::thread::scope(|scope| {
             for _ in 1..threads.min(distinct.len()) {
-                scope.spawn(run);
+                // Where no thread can be started, those that run compile everything.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, run);
             }
             run();
         });

@@ -15,13 +15,12 @@ use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::optimiser::{Rate, Rule};
 use bornite_nn::tokenizer::{Split, Tokenizer, Trainer};
 use bornite_nn::train::{Learner, Learning, Precision, Trained};
-use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::layout::Layout;
 use super::pairs::TRAIN;
 use super::progress::Progress;
-use crate::{Failure, note};
+use crate::{Failure, note, parallel};
 
 /// A size of model.
 struct Size {
@@ -121,18 +120,19 @@ fn usual(lengths: impl Iterator<Item = usize>) -> usize {
 
 impl Rows {
     fn new(texts: &[String], tokenizer: &Tokenizer) -> Rows {
-        let all: Vec<(Vec<u32>, Vec<u32>)> = (texts.par_chunks(1024))
-            .flat_map_iter(|texts| {
-                let mut encoder = tokenizer.encoder();
-                texts.iter().map(move |text| {
-                    let (question, answer) = text.split_once(MARK).unwrap_or((text, ""));
-                    let (mut asked, mut wanted) = (vec![], vec![]);
-                    encoder.encode(question, &mut asked);
-                    encoder.encode(answer, &mut wanted);
-                    (asked, wanted)
-                })
-            })
-            .collect();
+        let chunks: Vec<&[String]> = texts.chunks(1024).collect();
+        let encoded = parallel::map(&chunks, |texts| {
+            let mut encoder = tokenizer.encoder();
+            let pairs = texts.iter().map(|text| {
+                let (question, answer) = text.split_once(MARK).unwrap_or((text, ""));
+                let (mut asked, mut wanted) = (vec![], vec![]);
+                encoder.encode(question, &mut asked);
+                encoder.encode(answer, &mut wanted);
+                (asked, wanted)
+            });
+            pairs.collect::<Vec<(Vec<u32>, Vec<u32>)>>()
+        });
+        let all = encoded.concat();
         let filled = usual(all.iter().map(|(question, _)| question.len()));
         let layout = Layout::new(tokenizer, Some(filled));
         let answers = usual(all.iter().map(|(_, answer)| answer.len() + 1));

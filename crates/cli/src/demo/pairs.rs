@@ -13,11 +13,10 @@ use bornite_data::distinct::{Group, Seen, Verdict};
 use bornite_data::files::Dataset;
 use bornite_data::generate::VERSION;
 use bornite_data::task::{LONGEST, MARK, Pair, pair};
-use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::progress::Progress;
-use crate::Failure;
+use crate::{Failure, parallel};
 
 /// Files of a folder of pairs.
 pub const TRAIN: &str = "train.jsonl";
@@ -81,23 +80,20 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Mad
     let is_held_out = |first| is_held_out(seed, first, HELD.max(wanted / MOST_HELD));
     while made.train < wanted {
         let first = made.tried;
-        let found: Vec<_> = (first..first + ROUND)
-            .into_par_iter()
-            .filter_map(|index| pair(seed, index, longest).map(|pair| (pair.sketch(), pair)))
-            .collect();
+        let indices: Vec<u64> = (first..first + ROUND).collect();
+        let found = parallel::map(&indices, |&index| pair(seed, index, longest).map(|pair| (pair.sketch(), pair)));
         made.tried += ROUND;
         // In the order of indices, whoever made them.
         let mut new = vec![];
-        for (sketch, pair) in found {
+        for (sketch, pair) in found.into_iter().flatten() {
             let group = Group::Of(pair.row.category as u8);
             match seen.admit_to(pair.row.index, &sketch, group, |first| is_held_out(first) as u8) {
                 Verdict::New { cluster } => new.push((cluster, pair)),
                 _ => made.alike += 1,
             }
         }
-        let checked: Vec<_> =
-            new.into_par_iter().map(|(cluster, pair)| (cluster, pair.verify().is_ok(), pair)).collect();
-        for (cluster, right, pair) in checked {
+        let right = parallel::map(&new, |(_, pair)| pair.verify().is_ok());
+        for ((cluster, pair), right) in new.into_iter().zip(right) {
             if !right {
                 made.unsure += 1;
                 continue;

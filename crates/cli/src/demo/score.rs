@@ -10,12 +10,11 @@ use bornite_data::verify::compile::BATCH;
 use bornite_data::{Rejected, Row};
 use bornite_nn::generate::{Prompt, Sampling, Together};
 use bornite_nn::train::Trained;
-use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::layout::Layout;
 use super::progress::Progress;
-use crate::{Failure, note};
+use crate::{Failure, note, parallel};
 
 /// What answers are compiled for; any GPU of the last years would do.
 const ARCH: &str = "sm_80";
@@ -151,19 +150,18 @@ pub fn score(trained: &Trained, layout: &Layout, pairs: Vec<Pair>, effort: Effor
     let writing_s = start.elapsed().as_secs_f64();
     note("  judging the answers");
     let start = Instant::now();
-    let judged: Result<Vec<Vec<(Answer, Row)>>, String> = (pairs.par_iter().zip(&bodies))
-        .map(|(pair, bodies)| {
-            let judge = Judge::new(pair).map_err(|why| format!("a pair cannot be judged: {why}"))?;
-            let mut known: HashMap<&str, Judgement> = HashMap::new();
-            Ok((bodies.iter())
-                .map(|body| {
-                    let judgement = known.entry(body).or_insert_with(|| judge.judge(body)).clone();
-                    (Answer { body: body.clone(), judgement }, judge.row(body))
-                })
-                .collect())
-        })
-        .collect();
-    let mut judged = judged?;
+    let both: Vec<(&Pair, &Vec<String>)> = pairs.iter().zip(&bodies).collect();
+    let judged = parallel::map(&both, |(pair, bodies)| -> Result<Vec<(Answer, Row)>, String> {
+        let judge = Judge::new(pair).map_err(|why| format!("a pair cannot be judged: {why}"))?;
+        let mut known: HashMap<&str, Judgement> = HashMap::new();
+        Ok((bodies.iter())
+            .map(|body| {
+                let judgement = known.entry(body).or_insert_with(|| judge.judge(body)).clone();
+                (Answer { body: body.clone(), judgement }, judge.row(body))
+            })
+            .collect())
+    });
+    let mut judged = judged.into_iter().collect::<Result<Vec<_>, String>>()?;
     let compiled = compile(&mut judged)?;
     let tried = (pairs.into_iter().zip(judged))
         .map(|(pair, judged)| {
@@ -189,8 +187,9 @@ fn compile(judged: &mut [Vec<(Answer, Row)>]) -> Result<bool, Failure> {
     note(&format!("  compiling {} answers with NVRTC", places.len()));
     let texts: Vec<Text> = places.iter().map(|(n, m)| Text::from(&judged[*n][*m].1)).collect();
     let workers = Workers::new(&crate::data::crew()?)?;
-    let batches: Result<Vec<_>, String> =
-        texts.par_chunks(BATCH).map(|batch| workers.compiled(batch, Wanted::default(), ARCH)).collect();
+    let batches: Vec<&[Text]> = texts.chunks(BATCH).collect();
+    let batches = parallel::map(&batches, |batch| workers.compiled(batch, Wanted::default(), ARCH));
+    let batches: Result<Vec<_>, String> = batches.into_iter().collect();
     for ((n, m), found) in places.into_iter().zip(batches?.into_iter().flatten()) {
         if let Err(why) = found {
             let why = if let Rejected::Compile(log) = why { log } else { why.to_string() };

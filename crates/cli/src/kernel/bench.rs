@@ -8,7 +8,7 @@ use bornite_bench::{Config, Measurement, measure, rotations};
 use clap::Args;
 use serde_json::json;
 
-use super::run::{cells, values};
+use super::run::{cells, values, zeros};
 use super::source::{Shape, Template, dtype, shape};
 use crate::suite::cache_bytes;
 use crate::{Failure, chosen_device, note, print, print_json};
@@ -84,9 +84,9 @@ pub fn filled(kernel: &Kernel, values: &[&[Value]], sets: usize) -> Result<Vec<V
     for set in 0..sets {
         let mut views = vec![];
         for (param, bytes) in kernel.params.iter().zip(&bytes) {
-            let mut words = vec![0u64; bytes.div_ceil(8)];
+            let mut words = zeros(bytes.div_ceil(8))?;
             if param.access.reads() {
-                for (n, (byte, scalar)) in cells(kernel, param, &firsts, usize::MAX).into_iter().enumerate() {
+                for (n, (byte, scalar)) in cells(kernel, param, &firsts).enumerate() {
                     let value = match scalar.is_float() {
                         true => ((n as u64 * 7919 + set as u64 * 104_729) % 2000) as f64 / 1000.0 - 1.0,
                         false => (n % 7) as f64,

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use bornite::ir::{Fault, Kernel, Scalar, Value, poke};
+use bornite::ir::{Fault, Kernel, Value, poke};
 use bornite_lang::cuda::{Declared, Module};
 use bornite_lang::{Errors, Given, Lowered, Request};
 use clap::Args;
 
 use super::given::{Named, What, given};
+use super::run::{cells, zeros};
 use super::source::{Job, Shape};
 use crate::Failure;
 
@@ -198,16 +199,14 @@ impl Launch {
                     if found != wanted {
                         return Err(format!("'{name}' is a value of {wanted} numbers, {found} are given").into());
                     }
-                    values[*n as usize] = named.values(&scalars)?;
+                    values[*n as usize] = named.values(scalars.into_iter()).collect::<Result<_, _>>()?;
                 }
                 Given::View(n) => {
                     let view = &kernel.params[*n as usize];
-                    let cells = super::run::cells(&kernel, view, &[], usize::MAX);
-                    let words = kernel.view_bytes(view, &[]).unwrap_or(0).div_ceil(8);
-                    let mut made = vec![0u64; words];
-                    let scalars: Vec<Scalar> = cells.iter().map(|(_, scalar)| *scalar).collect();
-                    for ((byte, _), value) in cells.iter().zip(named.values(&scalars)?) {
-                        poke(&mut made, *byte, value);
+                    let cells = || cells(&kernel, view, &[]);
+                    let mut made = zeros(kernel.view_bytes(view, &[]).unwrap_or(0).div_ceil(8))?;
+                    for ((byte, _), value) in cells().zip(named.values(cells().map(|(_, scalar)| scalar))) {
+                        poke(&mut made, byte, value?);
                     }
                     memory[*n as usize] = made;
                 }

@@ -51,7 +51,7 @@ pub fn emit(
         Target::CudaWarp => return Err("cuda-warp is for kernels of files in Python syntax".into()),
         Target::Cpp => commented(if *may_alias { cpp::print_aliased(kernel)? } else { cpp::print(kernel)? }),
         Target::Ptx => commented(bornite_cuda::compile_ptx(&kernel.name, &source(), arch)?),
-        Target::Cubin => bornite_cuda::compile(&kernel.name, &source(), arch)?.0,
+        Target::Cubin => bornite_cuda::compile(&kernel.name, &source(), arch)?.into_bytes(),
         Target::Sass => {
             let code = bornite_cuda::compile(&kernel.name, &source(), arch)?;
             commented(Disassembler::find()?.text(&code)?)

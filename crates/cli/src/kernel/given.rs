@@ -94,28 +94,27 @@ impl What {
 }
 
 impl Named {
-    /// Values of so many components of these types; the same at every run, others for other names.
-    pub fn values(&self, scalars: &[Scalar]) -> Result<Vec<Value>, Failure> {
+    /// Values of components of these types; the same at every run, others for other names.
+    pub fn values(&self, scalars: impl Iterator<Item = Scalar>) -> impl Iterator<Item = Result<Value, Failure>> {
         let mut state = self
             .name
             .bytes()
             .fold(0x9e37_79b9_7f4a_7c15u64, |state, byte| (state ^ byte as u64).wrapping_mul(0x0100_0000_01b3));
-        let mut unit = || {
+        let mut unit = move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64
         };
-        let mut make = |(n, scalar): (usize, &Scalar)| match &self.what {
-            What::Numbers(all) => self.fitted(all[n % all.len()], *scalar),
-            What::Made(Kind::Zeros, _) => self.fitted(Number::Int(0), *scalar),
-            What::Made(Kind::Ones, _) => self.fitted(Number::Int(1), *scalar),
-            What::Made(Kind::Range, _) => self.fitted(Number::Int(n as i128), *scalar),
-            What::Made(Kind::Uniform, _) => Ok(Value::from_f64(*scalar, unit())),
+        scalars.enumerate().map(move |(n, scalar)| match &self.what {
+            What::Numbers(all) => self.fitted(all[n % all.len()], scalar),
+            What::Made(Kind::Zeros, _) => self.fitted(Number::Int(0), scalar),
+            What::Made(Kind::Ones, _) => self.fitted(Number::Int(1), scalar),
+            What::Made(Kind::Range, _) => self.fitted(Number::Int(n as i128), scalar),
+            What::Made(Kind::Uniform, _) => Ok(Value::from_f64(scalar, unit())),
             What::Made(Kind::Normal, _) => {
                 let (radius, turn) = ((-2.0 * unit().ln()).sqrt(), std::f64::consts::TAU * unit());
-                Ok(Value::from_f64(*scalar, radius * turn.cos()))
+                Ok(Value::from_f64(scalar, radius * turn.cos()))
             }
-        };
-        scalars.iter().enumerate().map(&mut make).collect()
+        })
     }
 
     /// A number in a type that can hold it.

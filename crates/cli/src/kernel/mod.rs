@@ -21,6 +21,9 @@ use serde_json::json;
 use crate::{Failure, print, print_json};
 use source::Source;
 
+/// Statements after which a kernel is taken for endless.
+const MAX_STATEMENTS: u64 = 10_000_000;
+
 /// `bornite kernel …`.
 #[derive(Subcommand)]
 pub enum Command {
@@ -66,8 +69,8 @@ pub enum Command {
         /// Run in both orders of threads and blocks, and compare; on the interpreter only
         #[arg(long)]
         sanitize: bool,
-        /// Give up after so many statements of a block; on the interpreter only
-        #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+        /// Give up after so many statements of a block; on the CPU, of a thread; for a GPU, before the launch
+        #[arg(long, value_name = "N", default_value_t = MAX_STATEMENTS)]
         max_statements: u64,
         /// Write JSON to stdout
         #[arg(long)]

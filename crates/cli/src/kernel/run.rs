@@ -11,7 +11,7 @@ use super::source::Job;
 use crate::{Failure, print, print_json};
 
 /// What a run gave: memory and printed lines.
-struct Outcome {
+pub struct Outcome {
     memory: Vec<Vec<u64>>,
     lines: Vec<String>,
 }
@@ -32,13 +32,40 @@ pub fn values(kernel: &Kernel) -> Vec<Vec<Value>> {
         .collect()
 }
 
-/// Byte and type of the first components of a view, at most so many.
-pub fn cells(kernel: &Kernel, param: &Param, firsts: &[Value], most: usize) -> Vec<(usize, Scalar)> {
+/// Byte and type of the components of a view.
+pub fn cells(kernel: &Kernel, param: &Param, firsts: &[Value]) -> impl Iterator<Item = (usize, Scalar)> + use<> {
     let layout = param.ty.layout(&kernel.structs);
     let elements = kernel.span(&param.dims, firsts).map_or(0, |span| span.elements as usize);
-    let places =
-        (0..elements).flat_map(|n| layout.offsets.iter().map(move |(at, scalar)| (n * layout.bytes + at, *scalar)));
-    places.take(most).collect()
+    let components = layout.offsets.len();
+    (0..elements * components).map(move |n| {
+        let (offset, scalar) = layout.offsets[n % components];
+        (n / components * layout.bytes + offset, scalar)
+    })
+}
+
+/// Words of memory, empty so far; an error where the system has not so many.
+fn reserved(words: usize) -> Result<Vec<u64>, Failure> {
+    let mut memory = Vec::new();
+    let failed = |_| format!("out of memory: an array of {} bytes does not fit; choose smaller sizes", 8 * words);
+    memory.try_reserve_exact(words).map_err(failed)?;
+    Ok(memory)
+}
+
+/// Words of zeros.
+pub fn zeros(words: usize) -> Result<Vec<u64>, Failure> {
+    let mut memory = reserved(words)?;
+    memory.resize(words, 0);
+    Ok(memory)
+}
+
+/// A copy of the memory of all views.
+pub fn copied(memory: &[Vec<u64>]) -> Result<Vec<Vec<u64>>, Failure> {
+    let copy = |words: &Vec<u64>| {
+        let mut copy = reserved(words.len())?;
+        copy.extend_from_slice(words);
+        Ok(copy)
+    };
+    memory.iter().map(copy).collect()
 }
 
 /// Memory for every view: 0, 1, 2, … modulo 7 where the kernel reads it.
@@ -49,35 +76,39 @@ pub fn memory(kernel: &Kernel, firsts: &[Value]) -> Result<Vec<Vec<u64>>, Failur
         return Err(format!("the kernel's views have {total} bytes; a try-out is for less than a GiB").into());
     };
     let made = (kernel.params.iter().zip(bytes)).map(|(p, bytes)| {
-        let mut words = vec![0u64; bytes.div_ceil(8)];
+        let mut words = zeros(bytes.div_ceil(8))?;
         if p.access.reads() {
-            for (n, (byte, scalar)) in cells(kernel, p, firsts, usize::MAX).into_iter().enumerate() {
+            for (n, (byte, scalar)) in cells(kernel, p, firsts).enumerate() {
                 poke(&mut words, byte, Value::from_f64(scalar, (n % 7) as f64));
             }
         }
-        words
+        Ok(words)
     });
-    Ok(made.collect())
+    made.collect()
 }
 
-fn interpret(job: &Job, options: Options) -> Result<Outcome, Fault> {
+fn interpret(job: &Job, options: Options) -> Result<Result<Outcome, Fault>, Failure> {
     let kernel = &job.kernel;
-    let mut memory = job.memory.clone();
+    let mut memory = copied(&job.memory)?;
     let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
         .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
         .collect();
     args.extend(job.values.iter().map(|parts| Arg::Value(parts)));
     let mut lines = vec![];
     let outcome = interp::run_printing(kernel, &mut args, options, &mut |line| lines.push(line.to_owned()));
-    outcome.map(|()| Outcome { memory, lines })
+    Ok(outcome.map(|()| Outcome { memory, lines }))
 }
 
-/// Runs on a device. Lines that a kernel prints there are not caught.
-fn on_device(job: &Job, device: Device) -> bornite::Result<Outcome> {
+/// Runs on a device, for at most so many statements. Lines that a kernel prints there are not caught.
+pub fn on_device(job: &Job, device: Device, max_statements: u64) -> Result<Result<Outcome, Fault>, Failure> {
     let values: Vec<&[Value]> = job.values.iter().map(Vec::as_slice).collect();
-    let runner = Runner::new(&job.kernel, &values, device, vec![job.memory.clone()])?;
-    runner.run(0)?;
-    Ok(Outcome { memory: runner.memory(0)?, lines: vec![] })
+    let memory = vec![copied(&job.memory)?];
+    let runner = Runner::limited(&job.kernel, &values, device, memory, max_statements);
+    match runner.and_then(|runner| runner.run(0).and_then(|()| runner.memory(0))) {
+        Ok(memory) => Ok(Ok(Outcome { memory, lines: vec![] })),
+        Err(bornite::Error::Fault(fault)) => Ok(Err(fault)),
+        Err(other) => Err(other.into()),
+    }
 }
 
 /// What the checks found: words, and the line; of the source where there is one, else of the text form.
@@ -139,21 +170,20 @@ pub fn execute(
     let kernel = &job.kernel;
     let options = |order| Options { order, max_statements: Some(max_statements), instances: true, divisions: sanitize };
     let outcome = match device {
-        Device::Interpreter => interpret(job, options(Order::Forward)),
+        Device::Interpreter => interpret(job, options(Order::Forward))?,
         _ if sanitize => return Err("--sanitize runs on the interpreter; leave --device out".into()),
-        device => match on_device(job, device) {
-            Ok(outcome) => Ok(outcome),
+        device => match on_device(job, device, max_statements)? {
             // Machine code knows no lines; the interpreter does.
-            Err(bornite::Error::Fault(fault)) => {
+            Err(fault) => {
                 let same = |found: &Fault| std::mem::discriminant(&found.kind) == std::mem::discriminant(&fault.kind);
-                Err(interpret(job, options(Order::Forward)).err().filter(same).unwrap_or(fault))
+                Err(interpret(job, options(Order::Forward))?.err().filter(same).unwrap_or(fault))
             }
-            Err(other) => return Err(other.into()),
+            outcome => outcome,
         },
     };
     let mut found = outcome.as_ref().err().map(|fault| finding(job, fault));
     if let (true, Ok(forward)) = (sanitize, &outcome) {
-        found = match interpret(job, options(Order::Reverse)) {
+        found = match interpret(job, options(Order::Reverse))? {
             Err(fault) => Some(finding(job, &fault)),
             Ok(reverse) if reverse.memory != forward.memory => Some(Finding {
                 words: format!("kernel '{}': its results depend on the order of threads", kernel.name),
@@ -168,7 +198,7 @@ pub fn execute(
     let written: Vec<(&str, String, Vec<Value>)> = (kernel.params.iter().zip(&shown.memory))
         .filter(|(p, words)| p.access.writes() && !words.is_empty())
         .map(|(p, words)| {
-            let first = cells(kernel, p, &firsts, 8).into_iter().map(|(byte, scalar)| peek(words, byte, scalar));
+            let first = cells(kernel, p, &firsts).take(8).map(|(byte, scalar)| peek(words, byte, scalar));
             (p.name.as_str(), p.ty.name(&kernel.structs).to_string(), first.collect())
         })
         .collect();

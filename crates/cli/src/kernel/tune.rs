@@ -12,7 +12,7 @@ use serde_json::json;
 use super::bench::filled;
 use super::cuda::Launch;
 use super::python::{self, is_python};
-use super::run::values;
+use super::run::{copied, on_device, values};
 use super::source::{Job, Shape, Template, dtype, shape};
 use crate::{Failure, chosen_device, note, print, print_json};
 
@@ -46,6 +46,9 @@ pub struct Options {
     /// One of cpu, cpu:N, cuda, cuda:N, interpreter, auto
     #[arg(long, env = "BORNITE_DEVICE", default_value = "auto")]
     device: String,
+    /// Give up after so many statements of a thread or block of a file's kernel
+    #[arg(long, value_name = "N", default_value_t = super::MAX_STATEMENTS)]
+    max_statements: u64,
     /// Measure even if a result is known
     #[arg(long)]
     again: bool,
@@ -59,7 +62,7 @@ const TOLERANCE: f64 = 1e-3;
 
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let device = chosen_device(&options.device)?;
-    let store = Store::open(&bornite_cuda::cache::Settings::from_environment()?);
+    let store = Store::open(&bornite_cuda::cache::Settings::of_process()?);
     let tuner = Tuner::new(Mode::Tune, if options.again { Store::nowhere() } else { store });
     let found = match (&options.file, &options.template) {
         (Some(file), _) => of_file(options, file, device, &tuner)?,
@@ -68,7 +71,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let Some(record) = &found.record else { return Err("no candidate computes the right result".into()) };
     let mut kept = tuner.store().folder().map(|folder| folder.display().to_string()).map_err(String::from);
     if options.again {
-        let store = Store::open(&bornite_cuda::cache::Settings::from_environment()?);
+        let store = Store::open(&bornite_cuda::cache::Settings::of_process()?);
         kept = store.put(record).and_then(|()| Ok(store.folder()?.display().to_string()));
     }
     if options.json {
@@ -121,8 +124,12 @@ fn of_file(options: &Options, file: &Path, device: Device, tuner: &Tuner) -> Res
         let names = format!("'{}' and '{}'", first.kernel.name, other.kernel.name);
         return Err(format!("{names} are not called in the same way; give them parameters of one name and type").into());
     }
+    // A kernel that never ends must not reach the tuner, which waits for it.
+    for (_, job) in &jobs {
+        on_device(job, Device::cpu(), options.max_statements)??;
+    }
     let values: Vec<&[Value]> = first.values.iter().map(Vec::as_slice).collect();
-    let memory = vec![first.memory.clone()];
+    let memory = vec![copied(&first.memory)?];
     let variants: Vec<(Choice, Kernel)> =
         jobs.iter().map(|(choice, job)| (choice.clone(), job.kernel.clone())).collect();
     Ok(tune_kernel(tuner, &variants, &values, &memory, device, TOLERANCE)?)

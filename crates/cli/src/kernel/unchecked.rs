@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::cuda::read;
 use super::given::{Named, Number, What};
-use super::run::{in_json, in_words};
+use super::run::{in_json, in_words, zeros};
 use super::source::Source;
 use crate::{Failure, note, print, print_json};
 
@@ -91,9 +91,9 @@ fn scalar_of(named: &Named) -> Scalar {
 /// The bytes of an argument, and whether it is an array.
 fn passed(named: &Named) -> Result<(Vec<u8>, bool), Failure> {
     let (scalar, count) = (scalar_of(named), named.what.count());
-    let mut words = vec![0u64; (count * scalar.bytes()).div_ceil(8)];
-    for (n, value) in named.values(&vec![scalar; count])?.into_iter().enumerate() {
-        poke(&mut words, n * scalar.bytes(), value);
+    let mut words = zeros((count * scalar.bytes()).div_ceil(8))?;
+    for (n, value) in named.values(std::iter::repeat_n(scalar, count)).enumerate() {
+        poke(&mut words, n * scalar.bytes(), value?);
     }
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.truncate(count * scalar.bytes());

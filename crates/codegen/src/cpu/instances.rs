@@ -144,6 +144,7 @@ pub(super) fn lower(
 
     l.b.switch_to_block(body);
     l.at(at);
+    l.restart_count();
     l.enter(&kernel.code, arguments, next);
     l.block(&kernel.code.body);
     l.b.ins().jump(next, &[]);

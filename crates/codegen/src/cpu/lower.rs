@@ -236,6 +236,14 @@ impl<'k> Lower<'k, '_> {
         }
     }
 
+    /// Starts to count the statements of an instance, where each has a limit.
+    pub(super) fn restart_count(&mut self) {
+        if let (true, Some(limit)) = (self.options.per_instance, self.options.max_statements) {
+            let limit = self.b.ins().iconst(types::I64, i64::try_from(limit).unwrap_or(i64::MAX));
+            self.b.ins().store(flags(), limit, self.record, FaultRecord::LEFT);
+        }
+    }
+
     /// Counts statements, where there is a limit to them.
     pub(super) fn spend(&mut self, statements: i64) {
         if self.options.max_statements.is_none() {

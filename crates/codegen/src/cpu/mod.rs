@@ -65,15 +65,17 @@ pub struct Options {
     pub simd: bool,
     /// Whether indices are checked that are known to be inside their views.
     pub check_all: bool,
-    /// Statements, of all instances together, after which a run ends with [`FaultKind::TooLong`]; `None`: never.
+    /// Statements after which a run ends with [`FaultKind::TooLong`]; `None`: never.
     pub max_statements: Option<u64>,
+    /// Whether each instance may execute `max_statements`, instead of all instances together.
+    pub per_instance: bool,
     /// Whether integer division by 0, and of the smallest integer by -1, end a run. Both have a value.
     pub divisions: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { simd: true, check_all: false, max_statements: None, divisions: false }
+        Options { simd: true, check_all: false, max_statements: None, per_instance: false, divisions: false }
     }
 }
 

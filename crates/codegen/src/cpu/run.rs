@@ -41,7 +41,7 @@ struct Job {
     count: u64,
     /// True once an instance faulted: no others begin.
     stopped: AtomicBool,
-    /// Statements that may be executed, and those left.
+    /// Statements that all instances together may execute, and those left; 0 where each has a limit, or none.
     limit: i64,
     left: AtomicI64,
     /// What the first instance to fault left behind.
@@ -106,7 +106,8 @@ impl CpuKernel {
         let values = (values.iter())
             .flat_map(|arg| if let Arg::Value(parts) = arg { *parts } else { &[] })
             .map(|value| value.bits());
-        let limit = self.options.max_statements.map_or(0, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let limit = self.options.max_statements.filter(|_| !self.options.per_instance);
+        let limit = limit.map_or(0, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
         let count = self.kernel.launch.count(&firsts);
         let job = Job {
             entry: self.entry,

@@ -92,7 +92,7 @@ fn disagreement(case: &Case, kernel: &Kernel, seed: u64) -> Option<String> {
 /// The ways to compile: in vectors and singly, with all checks and with those that are needed.
 const WAYS: [cpu::Options; 4] = {
     const fn way(simd: bool, check_all: bool) -> cpu::Options {
-        cpu::Options { simd, check_all, max_statements: None, divisions: false }
+        cpu::Options { simd, check_all, max_statements: None, per_instance: false, divisions: false }
     }
     [way(true, false), way(true, true), way(false, false), way(false, true)]
 };

@@ -63,7 +63,7 @@ fn bare(folder: &Path) -> Outcome {
 pub fn first_kernel(cubin: &Cubin) -> Outcome<(f64, f64)> {
     let folder: PathBuf = std::env::temp_dir().join(format!("bornite-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    std::fs::write(folder.join("tiny.cubin"), &cubin.0)?;
+    std::fs::write(folder.join("tiny.cubin"), cubin.bytes())?;
     let run = |kind: &str| -> Outcome<f64> {
         let start = Instant::now();
         let status =

@@ -224,6 +224,20 @@ impl Matmul {
         Ok(())
     }
 
+    /// Alignments of A, B and D, in bytes.
+    pub(super) fn alignments(&self) -> [u32; 3] {
+        [self.a, self.b, self.d].map(|operand| operand.alignment)
+    }
+
+    /// Refuses an algorithm for operands that are aligned to more bytes than these.
+    pub(super) fn allows(&self, alignments: [u32; 3]) -> Result<()> {
+        let ours = self.alignments();
+        if ours.iter().zip(&alignments).all(|(ours, needed)| ours >= needed) {
+            return Ok(());
+        }
+        Err(bad(format!("the algorithm was found for operands aligned to {alignments:?} bytes, here {ours:?}")))
+    }
+
     /// Bytes from the first element of A, B and D to behind the last, if memory could hold them.
     pub(super) fn spans(&self) -> [Option<usize>; 3] {
         let span = |operand: Operand, rows: u64, columns: u64, element: Element| {

@@ -99,6 +99,16 @@ fn wrong_products_are_refused_in_words() {
 }
 
 #[test]
+fn an_algorithm_for_aligned_operands_is_refused_for_others() {
+    let aligned = Matmul::new(4, 8, 16, Element::F32);
+    aligned.allows([16, 4, 256]).unwrap();
+    let odd = Matmul { b: Operand { alignment: 4, ..aligned.b }, ..aligned };
+    odd.allows([256, 4, 256]).unwrap();
+    let text = odd.allows(aligned.alignments()).unwrap_err().to_string();
+    assert!(text.contains("aligned to [256, 256, 256] bytes, here [256, 4, 256]"), "{text}");
+}
+
+#[test]
 fn products_are_described() {
     let mut product = Matmul::new(4, 8, 16, Element::F32);
     assert_eq!(product.to_string(), "4x16 by 16x8, strides 16, 8 and 8");

@@ -12,23 +12,46 @@ use super::descriptors::{Description, Layout, Preference};
 use super::library::{Blas, bad, check, none_found};
 use super::{Element, Matmul};
 use crate::capture::{capturing, note_kernel};
+use crate::context::waits;
 use crate::{Buffer, Device, Pointer, Result};
 
-/// One of the library's ways to compute a product. Its words may be kept and given to [`Plan::with_algorithm`] later, with
-/// the same version of the library on the same kind of device.
+/// One of the library's ways to compute a product, as [`Plan::algorithms`] found it.
+///
+/// ```compile_fail
+/// let made_up = bornite_cuda::blas::Algorithm { words: [u64::MAX; 8], ..panic!() }; // the library would trust it
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Algorithm {
-    /// The library's own description.
-    pub words: [u64; 8],
-    /// What it needs of the workspace.
-    pub workspace_bytes: usize,
-    /// How often it fills the device: a bit above a whole number is bad.
-    pub waves: f32,
+    words: [u64; 8],
+    workspace_bytes: usize,
+    waves: f32,
+    /// Alignments of A, B and D that it was found for, in bytes.
+    alignments: [u32; 3],
 }
 
 impl Algorithm {
-    fn of(result: &lt::cublasLtMatmulHeuristicResult_t) -> Algorithm {
-        Algorithm { words: result.algo.data, workspace_bytes: result.workspaceSize, waves: result.wavesCount }
+    fn of(result: &lt::cublasLtMatmulHeuristicResult_t, matmul: &Matmul) -> Algorithm {
+        Algorithm {
+            words: result.algo.data,
+            workspace_bytes: result.workspaceSize,
+            waves: result.wavesCount,
+            alignments: matmul.alignments(),
+        }
+    }
+
+    /// The library's own description.
+    pub fn words(&self) -> [u64; 8] {
+        self.words
+    }
+
+    /// Bytes of workspace that it needs.
+    pub fn workspace_bytes(&self) -> usize {
+        self.workspace_bytes
+    }
+
+    /// How often it fills the device: a bit above a whole number is bad.
+    pub fn waves(&self) -> f32 {
+        self.waves
     }
 }
 
@@ -96,8 +119,10 @@ impl Plan {
         Blas::on(device)?.plan(matmul, || Plan::best(device, matmul))
     }
 
-    /// A plan with an algorithm of [`Plan::algorithms`], which the library checks.
+    /// A plan with an algorithm of [`Plan::algorithms`], which the library checks, except for the alignment that it
+    /// was found for: a product that promises less is refused here.
     pub fn with_algorithm(device: &Arc<Device>, matmul: &Matmul, algorithm: &Algorithm) -> Result<Plan> {
+        matmul.allows(algorithm.alignments)?;
         let mut plan = Plan::without_algorithm(device, matmul)?;
         let (api, [first, second, out]) = (plan.blas.api, &plan.layouts);
         let mut result = empty_result();
@@ -123,7 +148,7 @@ impl Plan {
             return Err(bad(format!("the algorithm needs a workspace of {needs} bytes, there are {has}")));
         }
         // The check fills in what the algorithm needs, not always the algorithm.
-        plan.algorithm = Algorithm { words: algorithm.words, ..Algorithm::of(&result) };
+        plan.algorithm = Algorithm { words: algorithm.words, ..Algorithm::of(&result, matmul) };
         Ok(plan)
     }
 
@@ -160,7 +185,7 @@ impl Plan {
             matmul: *matmul,
             description: Mutex::new(description),
             layouts,
-            algorithm: Algorithm::of(&empty_result()),
+            algorithm: Algorithm::of(&empty_result(), matmul),
             name: format!("cublasLtMatmul ({matmul}, {})", matmul.input.name()).into(),
         })
     }
@@ -211,7 +236,8 @@ impl Plan {
             status => check(api, "cublasLtMatmulAlgoGetHeuristic", status)?,
         }
         let found = results.iter().take(count.max(0) as usize);
-        Ok(found.filter(|r| r.state == cublasStatus_t::CUBLAS_STATUS_SUCCESS).map(Algorithm::of).collect())
+        let found = found.filter(|r| r.state == cublasStatus_t::CUBLAS_STATUS_SUCCESS);
+        Ok(found.map(|result| Algorithm::of(result, matmul)).collect())
     }
 
     /// The product.
@@ -281,7 +307,7 @@ impl Plan {
         };
         drop(description);
         check(api, "cublasLtMatmul", status)?;
-        if !device.context.waits || captured {
+        if !waits() || captured {
             return Ok(());
         }
         // SAFETY: streams are never destroyed.

@@ -64,8 +64,8 @@ impl Plan {
 
 /// An algorithm as the tuner keeps it: the library's words.
 fn choice(algorithm: &Algorithm) -> Choice {
-    let words = algorithm.words.iter().enumerate();
-    words.fold(Choice::new(), |choice, (n, &word)| choice.with(&format!("word{n}"), word as i64))
+    let words = algorithm.words().into_iter().enumerate();
+    words.fold(Choice::new(), |choice, (n, word)| choice.with(&format!("word{n}"), word as i64))
 }
 
 /// All that the best algorithm depends on.

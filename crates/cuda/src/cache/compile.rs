@@ -87,11 +87,11 @@ impl Cache {
             return result.clone().map(|cubin| (cubin, false));
         }
         let (found, compiled) = match self.get(&key) {
-            Some(payload) => (Ok(Cubin(payload)), false),
+            Some(cubin) => (Ok(cubin), false),
             None => (timed(program, compiler), true),
         };
         if compiled && let Ok(cubin) = &found {
-            self.put(&key, program.name, &cubin.0);
+            self.put(&key, program.name, cubin);
         }
         *result = Some(found.clone());
         // From here on the disk has it. Those who wait hold the flight themselves.

@@ -27,7 +27,7 @@ pub use settings::{
 
 use entry::Found;
 
-use crate::{Error, Result};
+use crate::{Cubin, Error, Result};
 
 /// Entries' place within the cache's folder, which has room for other things.
 const SUBFOLDER: &str = "kernels";
@@ -136,10 +136,10 @@ impl Cache {
         }
     }
 
-    /// The cache that the environment asks for, opened on first use. Fails only where a setting cannot be read.
+    /// The process's cache, opened on first use with [`Settings::of_process`]. Fails only where a setting cannot be read.
     pub fn of_process() -> Result<&'static Cache> {
         static CACHE: OnceLock<Result<Cache>> = OnceLock::new();
-        CACHE.get_or_init(|| Settings::from_environment().map(Cache::open)).as_ref().map_err(Error::clone)
+        CACHE.get_or_init(|| Settings::to_open().map(Cache::open)).as_ref().map_err(Error::clone)
     }
 
     /// Where the cache is, or why there is none.
@@ -154,17 +154,20 @@ impl Cache {
 
     /// The machine code kept under a key: the shared folder's, else our own. What is damaged, cut short, foreign or of
     /// another format version counts as not there.
-    pub fn get(&self, key: &Key) -> Option<Vec<u8>> {
+    pub fn get(&self, key: &Key) -> Option<Cubin> {
         let file_name = key.file_name();
         let shared = self.shared.as_ref().and_then(|shared| shared.as_ref().ok()).map(|folder| (folder, false));
         let own = self.folder.as_ref().ok().map(|folder| (folder, true));
         let mut rejected = false;
         for (folder, touch) in [shared, own].into_iter().flatten() {
             match entry::read(&folder.join(&file_name), key, touch) {
-                Found::Payload(payload) => {
-                    self.count_hit();
-                    return Some(payload);
-                }
+                Found::Payload(payload) => match Cubin::checked(payload) {
+                    Ok(cubin) => {
+                        self.count_hit();
+                        return Some(cubin);
+                    }
+                    Err(_) => rejected = true,
+                },
                 Found::Nothing => {}
                 Found::Rejected => rejected = true,
             }
@@ -176,8 +179,9 @@ impl Cache {
 
     /// Keeps machine code under a key, in place of what is there. Returns whether that worked; if not, the reason is in
     /// [`status`](Cache::status).
-    pub fn put(&self, key: &Key, name: &str, payload: &[u8]) -> bool {
+    pub fn put(&self, key: &Key, name: &str, cubin: &Cubin) -> bool {
         let Ok(folder) = &self.folder else { return false };
+        let payload = cubin.bytes();
         let head = entry::head(key, name, payload);
         let bytes = head.as_ref().map_or(u64::MAX, |head| (head.len() + payload.len()) as u64);
         let Some(head) = head.filter(|_| bytes <= self.limit_bytes) else {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use crate::{Error, Result, parse_bytes};
 
@@ -17,6 +18,9 @@ pub const SHARED_CACHE_DIR_VARIABLE: &str = "BORNITE_SHARED_CACHE_DIR";
 pub const CACHE_SIZE_VARIABLE: &str = "BORNITE_CACHE_SIZE";
 
 const DEFAULT_LIMIT_BYTES: u64 = 2 << 30;
+
+/// What code set for the process, and whether something was opened with the process's settings.
+static PROCESS: Mutex<(Option<Settings>, bool)> = Mutex::new((None, false));
 
 /// How a [`Cache`](super::Cache) is to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +39,42 @@ impl Settings {
     /// The defaults, in a folder of one's own choice.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Settings {
         Settings { enabled: true, folder: Some(folder.into()), shared: None, limit_bytes: DEFAULT_LIMIT_BYTES }
+    }
+
+    /// Makes these the settings of the process's [`Cache`](super::Cache) and [`Tuner`](crate::tune::Tuner). Takes
+    /// precedence over the environment. An error once one of them is open: call this before the first kernel is compiled.
+    ///
+    /// ```
+    /// use bornite_cuda::cache::Settings;
+    /// # fn main() -> bornite_cuda::Result<()> {
+    /// Settings { limit_bytes: 500 << 20, ..Settings::from_environment()? }.set_for_process()?;
+    /// assert_eq!(bornite_cuda::Cache::of_process()?.status().limit_bytes, 500 << 20);
+    /// assert!(Settings::from_environment()?.set_for_process().is_err()); // too late
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_for_process(self) -> Result<()> {
+        let mut process = super::lock(&PROCESS);
+        if process.1 {
+            return Err(Error::NoCache {
+                reason:
+                    "it is open, so its settings cannot be set any more; set them before the first kernel is compiled"
+                        .into(),
+            });
+        }
+        process.0 = Some(self);
+        Ok(())
+    }
+
+    /// The settings of the process: those of [`set_for_process`](Settings::set_for_process), else the environment's.
+    pub fn of_process() -> Result<Settings> {
+        super::lock(&PROCESS).0.clone().map_or_else(Settings::from_environment, Ok)
+    }
+
+    /// As [`of_process`](Settings::of_process), for what stays open with them.
+    pub(crate) fn to_open() -> Result<Settings> {
+        super::lock(&PROCESS).1 = true;
+        Settings::of_process()
     }
 
     /// Reads the process's environment.

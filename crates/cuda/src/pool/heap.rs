@@ -11,7 +11,7 @@ use super::pending::Queues;
 use super::stats::Counters;
 use super::tag::Tags;
 use super::watch::{Happening, Watchers};
-use super::{Backing, Block, Limits, Stats, Stream, Tag};
+use super::{Backing, Block, Limits, PoolId, Stats, Stream, Tag};
 use crate::{Error, Result};
 
 /// Blocks begin and end at multiples of this: no two share a line of any cache, and any vector load is aligned.
@@ -109,6 +109,7 @@ pub(super) struct Request {
 
 /// Everything behind the pool's lock.
 pub(super) struct Heap {
+    pub id: PoolId,
     pub slots: Vec<Slot>,
     pub vacant: Vec<u32>,
     pub lanes: Vec<Lane>,
@@ -127,6 +128,7 @@ pub(super) struct Heap {
 impl Heap {
     pub fn new(total_bytes: u64) -> Heap {
         Heap {
+            id: PoolId::next(),
             slots: vec![],
             vacant: vec![],
             lanes: vec![],
@@ -238,7 +240,8 @@ impl Heap {
         counters.allocated += bytes;
         counters.total_allocated += bytes;
         counters.requested += request.bytes;
-        let block = Block { address, bytes: request.bytes, serial: slot.serial, slot: at, stream: request.stream };
+        let (serial, stream, pool) = (slot.serial, request.stream, self.id);
+        let block = Block { address, bytes: request.bytes, serial, slot: at, stream, pool };
         if !self.faulty(Fault::StalePeak) {
             self.counters.peak_allocated = self.counters.peak_allocated.max(self.counters.allocated);
         }
@@ -252,7 +255,11 @@ impl Heap {
         let alive = self.slots.get(block.slot as usize).is_some_and(|slot| {
             slot.state == Some(State::Live) && slot.serial == block.serial && slot.address == block.address
         });
-        if alive { Ok(block.slot) } else { Err(Error::NotAllocated { address: block.address }) }
+        if alive && block.pool == self.id {
+            Ok(block.slot)
+        } else {
+            Err(Error::NotAllocated { address: block.address })
+        }
     }
 
     pub fn used_on(&mut self, block: &Block, stream: Stream) -> Result<()> {

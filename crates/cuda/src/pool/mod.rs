@@ -27,6 +27,7 @@ mod warm;
 mod watch;
 
 use std::panic::Location;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use backing::{Backing, Event, Stream};
@@ -52,6 +53,19 @@ pub struct Block {
     serial: u64,
     slot: u32,
     stream: Stream,
+    /// The pool that handed it out.
+    pool: PoolId,
+}
+
+/// Tells pools apart, also those whose backings give the same addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct PoolId(u64);
+
+impl PoolId {
+    fn next() -> PoolId {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        PoolId(COUNT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl Block {

@@ -103,8 +103,8 @@ impl Heap {
             let slot = &self.slots[at as usize];
             if slot.state == Some(State::Live) {
                 let stream = self.lanes[slot.lane as usize].stream;
-                let block =
-                    Block { address: slot.address, bytes: slot.requested, serial: slot.serial, slot: at, stream };
+                let (address, bytes, serial) = (slot.address, slot.requested, slot.serial);
+                let block = Block { address, bytes, serial, slot: at, stream, pool: self.id };
                 let _ = self.free(backing, &block);
             }
         }

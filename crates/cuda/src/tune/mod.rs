@@ -189,7 +189,7 @@ impl Tuner {
     pub fn of_process() -> Result<&'static Tuner> {
         static TUNER: OnceLock<Result<Tuner>> = OnceLock::new();
         let made = TUNER.get_or_init(|| {
-            let settings = crate::cache::Settings::from_environment()?;
+            let settings = crate::cache::Settings::to_open()?;
             Ok(Tuner::new(Mode::from_environment()?, Store::open(&settings)))
         });
         made.as_ref().map_err(crate::Error::clone)

@@ -13,6 +13,7 @@ crate::tests![
     a_thousand_payload_bits,
     every_length,
     a_newer_format_is_replaced,
+    an_image_whose_tables_lead_outside_is_replaced,
     an_entry_under_a_wrong_name_is_replaced,
     other_things_in_its_place,
 ];
@@ -30,7 +31,7 @@ fn each_is_rebuilt(damaged: impl Fn(&[u8]) -> Vec<Vec<u8>>) -> Outcome {
     for (n, bad) in all.iter().enumerate() {
         assert_ne!(*bad, good);
         fs::write(&path, bad)?;
-        assert_eq!(cache.compile(&program, &fake)?.0, code("source", 500), "damage {n}");
+        assert_eq!(cache.compile(&program, &fake)?, code("source", 500), "damage {n}");
         assert_eq!(fake.calls(), n + 2, "damage {n} was believed");
         assert_eq!(fs::read(&path)?, good, "damage {n} was left");
     }
@@ -65,18 +66,29 @@ fn every_length() -> Outcome {
     })
 }
 
+/// An entry with bytes exchanged, right in everything else, checksum included.
+fn exchanged(good: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut entry = good.to_vec();
+    entry[at..at + bytes.len()].copy_from_slice(bytes);
+    let checksum = Sha256::new().chain_update(&entry[..56]).chain_update(&entry[HEADER_BYTES..]).finalize();
+    entry[56..HEADER_BYTES].copy_from_slice(&checksum);
+    entry
+}
+
 fn a_newer_format_is_replaced() -> Outcome {
     for version in [FORMAT_VERSION + 1, 0, u32::MAX] {
-        each_is_rebuilt(|good| {
-            // Right in everything else, checksum included.
-            let mut newer = good.to_vec();
-            newer[8..12].copy_from_slice(&version.to_le_bytes());
-            let checksum = Sha256::new().chain_update(&newer[..56]).chain_update(&newer[HEADER_BYTES..]).finalize();
-            newer[56..HEADER_BYTES].copy_from_slice(&checksum);
-            vec![newer]
-        })?;
+        each_is_rebuilt(|good| vec![exchanged(good, 8, &version.to_le_bytes())])?;
     }
     Ok(())
+}
+
+/// The driver would follow the tables of such an image to memory that is not the image's.
+fn an_image_whose_tables_lead_outside_is_replaced() -> Outcome {
+    let image = HEADER_BYTES + "name".len();
+    each_is_rebuilt(|good| {
+        let sections = [&(1u64 << 40).to_le_bytes()[..], &[0; 10], &64u16.to_le_bytes(), &9u16.to_le_bytes()].concat();
+        vec![exchanged(good, image, &[0; 4]), exchanged(good, image + 40, &sections)]
+    })
 }
 
 fn an_entry_under_a_wrong_name_is_replaced() -> Outcome {
@@ -85,7 +97,7 @@ fn an_entry_under_a_wrong_name_is_replaced() -> Outcome {
     let (one, other) = (program("k", "one"), program("k", "other"));
     cache.compile(&one, &fake)?;
     fs::copy(file_of(&scratch.root(), &fake.key(&one)), file_of(&scratch.root(), &fake.key(&other)))?;
-    assert_eq!(cache.compile(&other, &fake)?.0, code("other", 500));
+    assert_eq!(cache.compile(&other, &fake)?, code("other", 500));
     assert_eq!(cache.get(&fake.key(&other)), Some(code("other", 500)));
     assert_eq!(cache.stats().rebuilt, 1);
     Ok(())
@@ -100,20 +112,20 @@ fn other_things_in_its_place() -> Outcome {
     let name = std::ffi::CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: the name is terminated.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-    assert_eq!(cache.compile(&program, &fake)?.0, code("source", 500));
+    assert_eq!(cache.compile(&program, &fake)?, code("source", 500));
     assert!(path.is_file());
 
     // A link to itself.
     fs::remove_file(&path)?;
     std::os::unix::fs::symlink(&path, &path)?;
-    assert_eq!(cache.compile(&program, &fake)?.0, code("source", 500));
+    assert_eq!(cache.compile(&program, &fake)?, code("source", 500));
     assert_eq!(cache.get(&fake.key(&program)), Some(code("source", 500)));
     assert_eq!(cache.status().trouble, None);
 
     // A folder: it may be somebody's, so it stays, and the reason is kept.
     fs::remove_file(&path)?;
     fs::create_dir(&path)?;
-    assert_eq!(cache.compile(&program, &fake)?.0, code("source", 500));
+    assert_eq!(cache.compile(&program, &fake)?, code("source", 500));
     assert!(path.is_dir());
     assert!(cache.status().trouble.is_some_and(|trouble| trouble.contains("kernel 'k' was not kept")));
     assert_eq!(files(&scratch.root())?.len(), 1, "a temporary file was left");

@@ -40,8 +40,8 @@ fn the_folder_is_made_private() -> Outcome {
 /// Work goes on without a cache, and the reason is known.
 fn is_refused(settings: Settings, reason: &str) -> Outcome {
     let (cache, fake) = (Cache::open(settings), Fake::default());
-    assert_eq!(cache.compile(&program("k", "source"), &fake)?.0, code("source", 500));
-    assert_eq!(cache.compile(&program("k", "source"), &fake)?.0, code("source", 500));
+    assert_eq!(cache.compile(&program("k", "source"), &fake)?, code("source", 500));
+    assert_eq!(cache.compile(&program("k", "source"), &fake)?, code("source", 500));
     assert_eq!((fake.calls(), cache.stats().entries), (2, 0));
     let Err(found) = cache.status().folder else { return Err("the folder was taken".into()) };
     assert!(found.contains(reason), "{found}");
@@ -100,10 +100,10 @@ fn the_shared_folder_is_used_and_untouched() -> Outcome {
 
     let cache = Cache::open(settings.clone());
     assert_eq!(cache.status().shared, Some(Ok(shared.root().join("kernels"))));
-    assert_eq!(cache.compile(&known, &fake)?.0, code("known", 500));
+    assert_eq!(cache.compile(&known, &fake)?, code("known", 500));
     assert_eq!((fake.calls(), cache.stats().hits), (1, 1));
     assert!(files(&scratch.root())?.is_empty());
-    assert_eq!(cache.compile(&new, &fake)?.0, code("new", 500));
+    assert_eq!(cache.compile(&new, &fake)?, code("new", 500));
     assert_eq!(files(&scratch.root())?.len(), 1);
     assert_eq!(cache.clear()?, 1);
     assert_eq!(files(&shared.root())?.len(), 2);
@@ -112,7 +112,7 @@ fn the_shared_folder_is_used_and_untouched() -> Outcome {
     // Damaged there: compiled, kept in our own folder and found there, the file left as it is.
     fs::write(&path, "damaged")?;
     for _ in 0..2 {
-        assert_eq!(Cache::open(settings.clone()).compile(&known, &fake)?.0, code("known", 500));
+        assert_eq!(Cache::open(settings.clone()).compile(&known, &fake)?, code("known", 500));
     }
     assert_eq!(fake.calls(), 3);
     assert_eq!(fs::read(&path)?, b"damaged");
@@ -131,7 +131,7 @@ fn a_bad_shared_folder_does_no_harm() -> Outcome {
     fs::set_permissions(shared.root().join("kernels"), Permissions::from_mode(0o777))?;
     let cache = open();
     assert!(matches!(cache.status().shared, Some(Err(reason)) if reason.contains("(mode 0777)")));
-    assert_eq!(cache.compile(&program, &fake)?.0, code("source", 500));
+    assert_eq!(cache.compile(&program, &fake)?, code("source", 500));
     assert_eq!((fake.calls(), cache.stats().entries), (2, 1));
     fs::remove_dir_all(shared.root())?;
     assert!(matches!(open().status().shared, Some(Err(reason)) if reason.contains("No such file")));
@@ -166,7 +166,7 @@ fn the_least_recently_used_go_first() -> Outcome {
 
     // Larger than all there may be: not kept, and nothing is removed for it.
     let entries = one.stats().entries;
-    assert!(!one.put(&fake.key(&programs[1]), "huge", &vec![0; limit_bytes as usize]));
+    assert!(!one.put(&fake.key(&programs[1]), "huge", &code("huge", limit_bytes as usize)));
     assert!(one.status().trouble.is_some_and(|trouble| trouble.contains("kernel 'huge' is larger")));
     assert_eq!(one.stats().entries, entries);
     Ok(())
@@ -200,7 +200,7 @@ fn a_folder_that_vanishes_is_made_again() -> Outcome {
     let scratch = Scratch::new()?;
     let (cache, fake) = (scratch.open(), Fake::default());
     for calls in 1..4 {
-        assert_eq!(cache.compile(&program("k", "source"), &fake)?.0, code("source", 500));
+        assert_eq!(cache.compile(&program("k", "source"), &fake)?, code("source", 500));
         assert_eq!((fake.calls(), cache.stats().entries, mode(&scratch.root())?), (calls, 1, 0o700));
         fs::remove_dir_all(scratch.root())?;
     }
@@ -214,7 +214,7 @@ fn a_folder_that_cannot_be_written_does_no_harm() -> Outcome {
     // Root may write anywhere, but not below a file.
     fs::remove_dir(scratch.root().join("kernels"))?;
     fs::write(scratch.root().join("kernels"), "")?;
-    assert_eq!(cache.compile(&program("k", "source"), &fake)?.0, code("source", 500));
+    assert_eq!(cache.compile(&program("k", "source"), &fake)?, code("source", 500));
     assert!(cache.status().trouble.is_some_and(|trouble| trouble.contains("kernel 'k' was not kept in")));
     assert!(cache.clear().is_err() && cache.entries().is_err());
     Ok(())

@@ -1,7 +1,7 @@
 //! The kernel cache under load, kills, damage and bad folders, with a compiler that needs no NVRTC.
 //!
 //! Children that race or are killed are this program run again, with `CHILD` saying what to do.
-#![allow(unsafe_code)] // calls of libc: a pipe, a limit on files' sizes, the user's id
+#![allow(unsafe_code)] // calls of libc: a pipe, a limit on files' sizes, the user's id; images that nothing loads
 
 mod compile;
 mod damage;
@@ -133,15 +133,19 @@ impl Compiler for Fake {
                 source_text: program.source.into(),
             });
         }
-        Ok(Cubin(code(program.source, 500)))
+        Ok(code(program.source, 500))
     }
 }
 
-/// The bytes that `Fake` makes of a source.
-fn code(source: &str, bytes: usize) -> Vec<u8> {
+/// The image that `Fake` makes of a source: an ELF header without tables, and bytes that nothing refers to.
+fn code(source: &str, bytes: usize) -> Cubin {
     let seed = source.bytes().fold(1, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
     let mut random = Random(seed);
-    (0..bytes).map(|_| random.below(256) as u8).collect()
+    let mut image = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\xbe\0".to_vec();
+    image.resize(64, 0);
+    image.extend((64..bytes).map(|_| random.below(256) as u8));
+    // SAFETY: nothing loads the image.
+    unsafe { Cubin::from_image(image) }.expect("a header without tables")
 }
 
 /// Numbers that repeat from run to run.

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use bornite_cuda::Cache;
 use bornite_cuda::cache::{Key, Settings};
+use bornite_cuda::{Cache, Cubin};
 
 use crate::{CHILD, Fake, Outcome, Random, Scratch, code, files, program};
 
@@ -42,7 +42,7 @@ fn compile_when_told(scratch: &Path) -> bool {
     let cache = Cache::open(Settings::in_folder(scratch.join("bornite")));
     let fake = Fake { takes: Duration::from_millis(20), ..Fake::default() };
     let cubin = cache.compile(&program("k", "source"), &fake);
-    cubin.is_ok_and(|cubin| cubin.0 == code("source", 500)) && cache.status().trouble.is_none()
+    cubin.is_ok_and(|cubin| cubin == code("source", 500)) && cache.status().trouble.is_none()
 }
 
 fn sixteen_compile_at_once() -> Outcome {
@@ -61,7 +61,7 @@ fn sixteen_compile_at_once() -> Outcome {
 const WRITTEN: usize = 6;
 const WRITTEN_BYTES: usize = 40_000;
 
-fn written(n: usize) -> (Key, Vec<u8>) {
+fn written(n: usize) -> (Key, Cubin) {
     let source = format!("written {n}");
     (Fake::default().key(&program("k", &source)), code(&source, WRITTEN_BYTES))
 }
@@ -70,8 +70,8 @@ fn write_for_ever(scratch: &Path) -> bool {
     let cache = Cache::open(Settings::in_folder(scratch.join("bornite")));
     let all: Vec<_> = (0..WRITTEN).map(written).collect();
     println!();
-    for (key, payload) in all.iter().cycle().skip(std::process::id() as usize % WRITTEN) {
-        if !cache.put(key, "k", payload) {
+    for (key, cubin) in all.iter().cycle().skip(std::process::id() as usize % WRITTEN) {
+        if !cache.put(key, "k", cubin) {
             eprintln!("{:?}", cache.status().trouble);
             return false;
         }
@@ -121,7 +121,7 @@ fn compile_on_a_full_disk(scratch: &Path) -> bool {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN) != libc::SIG_ERR && libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0
     };
     let (cache, fake) = (Cache::open(Settings::in_folder(scratch.join("bornite"))), Fake::default());
-    let right = |source| cache.compile(&program("k", source), &fake).is_ok_and(|cubin| cubin.0 == code(source, 500));
+    let right = |source| cache.compile(&program("k", source), &fake).is_ok_and(|cubin| cubin == code(source, 500));
     let reason = |says: &str| cache.status().trouble.is_some_and(|trouble| trouble.contains(says));
     set && right("old") && fake.calls() == 0 && right("new") && right("new") && fake.calls() == 2 && reason("too large")
 }

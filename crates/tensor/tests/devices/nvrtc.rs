@@ -76,7 +76,7 @@ fn every_row_compiles() -> Outcome {
     assert!(count > 700, "only {count} kernels");
     for arch in ARCHITECTURES {
         let cubin = bornite_cuda::compile("rows", &program, arch)?;
-        assert!(cubin.0.starts_with(b"\x7fELF"), "{arch} gave no machine code");
+        assert!(cubin.bytes().starts_with(b"\x7fELF"), "{arch} gave no machine code");
     }
     Ok(())
 }
@@ -95,7 +95,7 @@ fn every_kind_of_kernel_compiles() -> Outcome {
         })
         .collect();
     for arch in ARCHITECTURES {
-        assert!(bornite_cuda::compile("samples", &program, arch)?.0.starts_with(b"\x7fELF"), "{arch}");
+        assert!(bornite_cuda::compile("samples", &program, arch)?.bytes().starts_with(b"\x7fELF"), "{arch}");
     }
     Ok(())
 }
@@ -120,7 +120,7 @@ fn kernels_of_tensors_compile() -> Outcome {
         for kernel in bornite::gpu_kernels(&tensors)? {
             let text = cuda::print_as(&kernel, Spelling::Native);
             let cubin = bornite_cuda::compile(&kernel.name, &text, "sm_90a")?;
-            assert!(cubin.0.starts_with(b"\x7fELF"), "{what}: {}", kernel.name);
+            assert!(cubin.bytes().starts_with(b"\x7fELF"), "{what}: {}", kernel.name);
         }
     }
     Ok(())
@@ -134,5 +134,11 @@ fn errors_show_the_source() -> Outcome {
     }
     let text = bornite_cuda::compile("k", "", "sm_1").expect_err("no such architecture").to_string();
     assert!(text.contains("sm_1"), "{text}");
+    // What leaves NVRTC without machine code must not reach the driver.
+    let kernel = "extern \"C\" __global__ void k() {}";
+    for (arch, options) in [("compute_90", &[][..]), ("sm_90", &["-dlto"])] {
+        let text = bornite_cuda::compile_with("k", kernel, arch, options).expect_err("no machine code").to_string();
+        assert!(text.contains("no machine code that can be loaded"), "{text}");
+    }
     Ok(())
 }

@@ -29,6 +29,18 @@ fn pools_are_shared_between_threads() {
 }
 
 #[test]
+fn a_block_of_another_pool_is_refused_though_all_its_numbers_are_the_same() {
+    let ((_, ours), (_, theirs)) = (pool(100 * MIB), pool(100 * MIB));
+    let [block, other] = [&ours, &theirs].map(|pool| alloc(pool, 1000, S0));
+    assert_eq!((block.address(), block.serial, block.slot), (other.address(), other.serial, other.slot));
+    for refused in [ours.free(other), ours.used_on(&other, S1)] {
+        assert!(matches!(refused, Err(Error::NotAllocated { .. })), "{refused:?}");
+    }
+    assert_eq!(ours.stats().allocated, 1024);
+    ours.free(block).unwrap();
+}
+
+#[test]
 fn sizes_choose_block_and_segment() {
     // bytes asked, block, segment, class
     let rows = [

@@ -236,3 +236,20 @@ pub fn devices_and_threads(device: &Arc<Device>) -> Outcome {
     })?;
     Ok(())
 }
+
+pub fn pointers_stay_within_their_buffers(device: &Arc<Device>) -> Outcome {
+    let function = load(device, kernels::STRAY)?;
+    let word = buffer(device, &[0])?;
+    let geometry = Geometry::new([1; 3], [1; 3]);
+    let says = "5 bytes into a buffer of 4";
+    // SAFETY: never launched.
+    let refused = unsafe { function.launch_as(&geometry, None, &[(&word, 5)], &[]) };
+    let text = refused.err().ok_or("launched")?.to_string();
+    assert!(text.contains(says), "{text}");
+    let text = function.prepare(geometry, &[(word.clone(), 5)], &[]).err().ok_or("prepared")?.to_string();
+    assert!(text.contains(says), "{text}");
+    let huge = Geometry::new([1; 3], [u32::MAX; 3]);
+    let text = function.prepare(huge, &[(word, 0)], &[]).err().ok_or("prepared")?.to_string();
+    assert!(text.contains("threads a block asked"), "{text}");
+    Ok(())
+}

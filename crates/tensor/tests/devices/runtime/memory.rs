@@ -45,6 +45,35 @@ pub fn buffers_round_trip(device: &Arc<Device>) -> Outcome {
     Ok(())
 }
 
+pub fn copies_wait_for_the_streams_of_both_buffers(device: &Arc<Device>) -> Outcome {
+    let spin = load(device, kernels::SPIN)?;
+    let (word, side) = (buffer(device, &[0])?, Stream::new(device)?);
+    let data = noise(&mut Random::fresh(), 1 << 20);
+    for (from_side, to_side) in [(true, false), (false, true)] {
+        let made = |on_side| if on_side { Buffer::on(&side, data.len()) } else { Buffer::new(device, data.len()) };
+        let (from, to) = (made(from_side)?, made(to_side)?);
+        to.upload(&vec![0; data.len()])?;
+        // The other stream is busy when the copy is given to the device's own.
+        let (busy, geometry) = (kernels::values(&[50_000, 1]), Geometry::new([1; 3], [1; 3]));
+        // SAFETY: the kernel writes the one word.
+        unsafe { spin.launch_as(&geometry, Some(&side), &[(&word, 0)], &busy)? };
+        if from_side {
+            from.upload_on(&side, &data)?;
+        } else {
+            from.upload(&data)?;
+            to.upload_on(&side, &vec![1; data.len()])?;
+        }
+        to.copy_from(&from)?;
+        // Very likely the same memory, which that stream may write at once but for the copy.
+        drop(from);
+        Buffer::on(&side, data.len())?.upload_on(&side, &vec![2; data.len()])?;
+        let mut back = vec![0; data.len()];
+        to.download(&mut back)?;
+        assert!(back == data, "the copy did not wait: from the other stream's memory {from_side}, to it {to_side}");
+    }
+    Ok(())
+}
+
 pub fn pinned_copies(device: &Arc<Device>) -> Outcome {
     let mut random = Random::fresh();
     let (up, down) = (Stream::up(device), Stream::down(device));

@@ -19,8 +19,10 @@ pub use child::{child, fusion_can_be_switched_off, run_child};
 
 type Body = fn(&Arc<Device>) -> Outcome;
 
-const SUITE: [(&str, Body); 19] = [
+const SUITE: [(&str, Body); 21] = [
     ("buffers_round_trip", memory::buffers_round_trip),
+    ("copies_wait_for_the_streams_of_both_buffers", memory::copies_wait_for_the_streams_of_both_buffers),
+    ("pointers_stay_within_their_buffers", launches::pointers_stay_within_their_buffers),
     ("pinned_copies", memory::pinned_copies),
     ("copies_overlap_compute", child::copies_overlap_compute),
     ("fraction_refuses_then_less_works", memory::fraction_refuses_then_less_works),

@@ -1,0 +1,26 @@
+//! Work over a slice on several threads.
+
+use std::sync::OnceLock;
+
+use bornite_codegen::cpu::pool;
+
+/// What `work` makes of each item, in order. Runs on the threads that run kernels; where the system allows no further
+/// threads, on the calling one alone.
+pub fn map<T: Sync, R: Send + Sync>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let results: Vec<OnceLock<R>> = items.iter().map(|_| OnceLock::new()).collect();
+    pool::share(items.len(), pool::threads(), &|n| {
+        let _ = results[n].set(work(&items[n]));
+    });
+    results.into_iter().filter_map(OnceLock::into_inner).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn results_are_in_the_order_of_the_items() {
+        let items: Vec<u64> = (0..1000).collect();
+        let squares: Vec<u64> = items.iter().map(|n| n * n).collect();
+        assert_eq!(super::map(&items, |n| n * n), squares);
+        assert_eq!(super::map(&[], |n: &u64| *n), []);
+    }
+}

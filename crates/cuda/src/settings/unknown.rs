@@ -1,0 +1,107 @@
+//! Environment variables that look like settings and are none, with the setting that was probably meant.
+
+use std::fmt;
+
+use super::{SETTINGS, for_tests};
+
+const PREFIX: &str = "BORNITE_";
+
+/// An environment variable that begins with `BORNITE_` and is not a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// Its name.
+    pub name: String,
+    /// The setting whose name is nearest, if one is near.
+    pub nearest: Option<&'static str>,
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.nearest {
+            Some(nearest) => write!(f, "{} is not a setting and has no effect; did you mean {nearest}?", self.name),
+            None => write!(f, "{} is not a setting and has no effect; docs/settings.md lists all of them", self.name),
+        }
+    }
+}
+
+/// The environment's variables that begin with `BORNITE_` and are no settings, by name.
+pub fn unknown() -> Vec<Unknown> {
+    unknown_among(std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()))
+}
+
+fn unknown_among(names: impl Iterator<Item = String>) -> Vec<Unknown> {
+    let known = |name: &str| SETTINGS.iter().any(|setting| setting.name == name) || for_tests(name);
+    let unknown = names.filter(|name| name.starts_with(PREFIX) && !known(name));
+    let mut unknown: Vec<Unknown> = unknown.map(|name| Unknown { nearest: nearest(&name), name }).collect();
+    unknown.sort_by(|a, b| a.name.cmp(&b.name));
+    unknown
+}
+
+/// The setting whose name takes the fewest changes to become, if those are fewer than half of its letters.
+fn nearest(name: &str) -> Option<&'static str> {
+    let own = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_uppercase();
+    let changes = |setting: &str| distance(own(name).as_bytes(), own(setting).as_bytes());
+    let near = SETTINGS.iter().map(|setting| (changes(setting.name), setting.name));
+    let (changes, setting) = near.min_by_key(|(changes, _)| *changes)?;
+    (changes * 2 < own(setting).len() || changes == 1).then_some(setting)
+}
+
+/// How many letters must be inserted, removed, exchanged or swapped with the next to make one name of another (the
+/// restricted Damerau-Levenshtein distance).
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = match (i, j) {
+                (0, more) | (more, 0) => more,
+                _ => {
+                    let exchanged = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                    let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                    let swapped = if swapped { rows[i - 2][j - 2] + 1 } else { usize::MAX };
+                    exchanged.min(swapped).min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1)
+                }
+            };
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspelled_names_are_told_with_what_was_meant() {
+        let known = ["PATH", "BORNITE_LOG", "BORNITE_TEST_SEED"];
+        // Without the prefix, so that no list of all variables in these sources has them.
+        for (name, nearest) in [
+            ("LGO", Some("LOG")),
+            ("log", Some("LOG")),
+            ("LOGS", Some("LOG")),
+            ("DEVICES", Some("DEVICE")),
+            ("LIBARY_PATH", Some("LIBRARY_PATH")),
+            ("MEM_FRACTION", Some("MEMORY_FRACTION")),
+            ("CACHEDIR", Some("CACHE_DIR")),
+            ("", None),
+            ("X", None),
+            ("NUMBER_OF_WORKERS", None),
+        ] {
+            let name = format!("{PREFIX}{name}");
+            let found = unknown_among(known.iter().map(|known| known.to_string()).chain([name.clone()]));
+            let [Unknown { name: found, nearest: meant }] = &found[..] else { panic!("{name}: {found:?}") };
+            assert_eq!((found, meant.and_then(|meant| meant.strip_prefix(PREFIX))), (&name, nearest));
+        }
+        let told = |name: &str| Unknown { name: name.into(), nearest: nearest(name) }.to_string();
+        assert_eq!(told("BORNITE_LGO"), "BORNITE_LGO is not a setting and has no effect; did you mean BORNITE_LOG?");
+        assert!(told(PREFIX).ends_with("docs/settings.md lists all of them"));
+    }
+
+    #[test]
+    fn distances() {
+        for (a, b, expected) in
+            [("", "", 0), ("", "AB", 2), ("LOG", "LGO", 1), ("CACHE", "CHACE", 2), ("SYNC", "SYNC", 0)]
+        {
+            assert_eq!(distance(a.as_bytes(), b.as_bytes()), expected, "{a} {b}");
+        }
+    }
+}
