@@ -39,7 +39,7 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 8)]
     batch: usize,
     /// Most batches; all otherwise
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
     /// Kernels that are asked for, by the metric kernels
     #[arg(long, value_name = "N", default_value_t = 64)]

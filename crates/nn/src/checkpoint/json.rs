@@ -13,7 +13,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use super::shown;
 use crate::{Error, Result};
 
-/// The largest `config.json`, `state.json` and the like: they hold settings and names, not data.
+/// The largest `state.json` and the like: they hold settings and names, not data.
 pub(crate) const MAX_JSON_BYTES: u64 = 64 << 20;
 
 /// An object whose names are all different; `serde_json` alone would keep the last of several.
@@ -78,8 +78,8 @@ pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>> {
     Ok(contents)
 }
 
-/// A JSON file of at most [`MAX_JSON_BYTES`].
-pub(crate) fn read_value(path: &Path) -> Result<serde_json::Value> {
-    let text = read_bounded(path, MAX_JSON_BYTES)?;
+/// A JSON file of at most `limit` bytes.
+pub(crate) fn read_value(path: &Path, limit: u64) -> Result<serde_json::Value> {
+    let text = read_bounded(path, limit)?;
     serde_json::from_slice(&text).map_err(|error| Error::file(path, format!("is not JSON: {error}")))
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::config::RunConfig;
 use super::learner::Learner;
 use super::precision::{LossScale, Precision};
-use crate::checkpoint::{Checkpoint, Contents, Keep, Store, Tensors, huggingface, load_latest_of, safetensors::Rules};
+use crate::checkpoint::{Checkpoint, Contents, Keep, Store, Tensors, load_latest_of};
 use crate::data::{Cursor, Dataset, Plan};
 use crate::generate::Generator;
 use crate::model::{Gpt, GptConfig};
@@ -145,7 +145,7 @@ impl Trained {
 
     fn open_hugging_face(folder: &Path, tokenizer: Option<&str>, device: Device) -> Result<Trained> {
         let (gpt, parameters) = Gpt::import(folder, device)?;
-        let own = huggingface::Model::open(folder, &Rules::default())?.tokenizer();
+        let own = Some(folder.join(TOKENIZER)).filter(|path| path.is_file());
         let tokenizer = match (tokenizer, own) {
             (Some(name), _) => named_tokenizer(name)?,
             (None, Some(path)) => Tokenizer::read(path)?,
@@ -175,9 +175,9 @@ impl Trained {
         Ok(Arena::grouped(&named, |_, shape| usize::from(shape.len() < 2))?)
     }
 
-    /// The model, ready to write.
-    pub fn generator(&self) -> Result<Generator> {
-        Generator::new(&self.gpt, &self.weights()?, self.precision)
+    /// The model, ready to write texts of up to `length` tokens with their prompts, or of the context if that is less.
+    pub fn generator(&self, length: usize) -> Result<Generator> {
+        Generator::new(&self.gpt, &self.weights()?, self.precision, length)
     }
 
     /// The mean loss over data, in order, on at most so many batches; with the number of batches.
@@ -195,11 +195,7 @@ impl Trained {
 
     /// Writes a Hugging Face folder.
     pub fn export(&self, folder: impl AsRef<Path>) -> Result<()> {
-        let temporary = std::env::temp_dir().join(format!("bornite-tokenizer-{}.json", std::process::id()));
-        fs::write(&temporary, self.tokenizer.to_json()).map_err(Error::io("write", &temporary))?;
-        let exported = self.gpt.export(folder, &self.parameters, Some(&temporary));
-        let _ = fs::remove_file(&temporary);
-        exported
+        self.gpt.export(folder, &self.parameters, Some(&self.tokenizer))
     }
 
     /// Makes the folder of a run with this model as its checkpoint of step 0.
@@ -238,6 +234,9 @@ pub(crate) fn mean_loss(
     device: Device,
     loss: &dyn Fn(&Tensor, &Tensor) -> Result<f64>,
 ) -> Result<(f64, u64)> {
+    if most == 0 {
+        return Err(Error::Config("a loss over 0 batches has no value; ask for at least one batch".into()));
+    }
     // No batch has a window twice: one would count more than others.
     let windows = data.len().saturating_sub(1) / context.max(1) as u64;
     let batch = batch.min(windows.max(1) as usize);
