@@ -154,7 +154,7 @@ fn mistakes_are_one_sentence_with_the_right_code() {
             2,
             "at most 10000 are supported",
         ),
-        (&["train", "--data", &corpus, "--out", out, "--set", "model.width=1000000000"], 2, "GiB too much"),
+        (&["train", "--data", &corpus, "--out", out, "--set", "model.width=400000000"], 2, "GiB too much"),
         (&["train", "--data", &corpus, "--out", &file], 1, "cannot make folder"),
         (&["train", "--data", empty, "--out", out], 1, "there is nothing in"),
         (&["train", "--out", out], 2, "there is no data to train on"),

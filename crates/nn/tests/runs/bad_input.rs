@@ -40,7 +40,7 @@ fn what_is_wrong_is_said_in_a_sentence() {
         ),
         (&["train.context=64"], "train.context is 64, but the model looks at 16 tokens"),
         (&["model.layers=2000000000"], "model.layers is 2000000000; at most 10000 are supported"),
-        (&["model.width=2000000000"], "too much; the model itself does not fit; choose a smaller one"),
+        (&["model.width=400000000"], "too much; the model itself does not fit; choose a smaller one"),
         (&["train.batch=100000000"], "train.batch="),
         (&["train.batch=100000000"], "GiB too much"),
         (&["model.name=gtp2-124m"], "there is no model 'gtp2-124m'"),
