@@ -105,6 +105,7 @@ fn a_model_is_trained_in_one_command_and_used() {
         (&["generate", run, "--tokens", "1", "--prompt", "x"], "cannot be used with"),
         (&["generate", run, "--samples", "0"], "0 is not in 1.."),
         (&["eval", run, "--batches", "0"], "0 is not in 1.."),
+        (&["eval", run, "--context", "33"], "--context is 33, but the model looks at 32 tokens"),
     ] {
         let output = bornite(args);
         assert!(output.status.code() == Some(2) && text(&output.stderr).contains(said), "{}", text(&output.stderr));

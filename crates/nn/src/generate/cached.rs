@@ -29,7 +29,7 @@ impl Cached {
         let bytes = sizes.iter().fold(1u128, |product, n| product.saturating_mul(*n as u128));
         if let Some(available) = available(device).filter(|available| bytes > u128::from(*available)) {
             return Err(Error::Config(format!(
-                "the key/value cache of {rows} texts of {length} tokens needs {}, and {device} has {}; generate fewer tokens",
+                "a key/value cache of {rows} × {length} tokens needs {}, and {device} has {}; generate fewer tokens",
                 size(bytes),
                 size(available.into())
             )));

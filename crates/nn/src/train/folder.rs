@@ -11,6 +11,7 @@ use bornite_cuda::tune::Record;
 use serde::{Deserialize, Serialize};
 
 use super::config::RunConfig;
+use super::estimate::{available, size};
 use super::learner::Learner;
 use super::precision::{LossScale, Precision};
 use crate::checkpoint::{Checkpoint, Contents, Keep, Store, Tensors, load_latest_of};
@@ -182,6 +183,7 @@ impl Trained {
 
     /// The mean loss over data, in order, on at most so many batches; with the number of batches.
     pub fn loss(&self, data: &Dataset, batch: usize, context: usize, most: u64) -> Result<(f64, u64)> {
+        self.check_logits(batch.min((data.len() / context.max(1) as u64) as usize), context)?;
         let (gpt, weights) = (self.gpt.clone(), self.weights()?);
         let loss = trace(move |given| {
             let loss = gpt.loss(&Context::new(weights.tensors()), &given[0], &given[1]);
@@ -191,6 +193,21 @@ impl Trained {
             Ok(self.precision.within(|| loss.call(&[x.clone(), y.clone()]))?[0].item()?)
         };
         mean_loss(data, batch, context, most, self.device, &of)
+    }
+
+    /// Refuses a batch whose logits alone do not fit into memory: the context of a rotary model is bounded by nothing else.
+    fn check_logits(&self, batch: usize, context: usize) -> Result<()> {
+        let sizes = [batch.max(1), context, self.gpt.config().vocabulary, 4];
+        let bytes = sizes.iter().fold(1u128, |product, n| product.saturating_mul(*n as u128));
+        match available(self.device).filter(|available| bytes > u128::from(*available)) {
+            None => Ok(()),
+            Some(available) => Err(Error::Config(format!(
+                "the logits of a batch of {batch} × {context} tokens need {}, and {} has {}; lower the batch or the context",
+                size(bytes),
+                self.device,
+                size(available.into())
+            ))),
+        }
     }
 
     /// Writes a Hugging Face folder.

@@ -209,3 +209,20 @@ fn past_the_context_the_recent_half_is_read_anew() {
         assert_eq!((written.tokens.len(), written.context_shifts), (5, 4), "{name}: a context of one token");
     }
 }
+
+#[test]
+fn a_loss_that_does_not_fit_into_memory_is_refused() {
+    let folder = Folder::new("fits");
+    let config = GptConfig { tied: true, ..GptConfig::llama(1 << 20, 1 << 20, 1, 1, 2) };
+    let gpt = Gpt::new(config).unwrap();
+    let weights = gpt.parameters().arena(0, Device::cpu()).unwrap();
+    let tensors = gpt.parameters().iter().map(|p| p.name.clone()).zip(weights.tensors()).collect();
+    gpt.export(folder.at("model"), &tensors, Some(&Tokenizer::bytes())).unwrap();
+    let trained = Trained::open(folder.at("model"), None, Device::cpu()).unwrap();
+    std::fs::write(folder.at("long.txt"), "x".repeat((1 << 20) + 2)).unwrap();
+    let source = bornite_nn::data::Source::new(folder.at("long.txt"));
+    let data = bornite_nn::data::Dataset::open(&[source], &trained.tokenizer, &folder.at("data"), &mut |_| {}).unwrap();
+    let error = trained.loss(&data, 8, 1 << 20, 1).unwrap_err().to_string();
+    assert!(error.contains("the logits of a batch of 1 × 1048576 tokens need 4096.0 GiB"), "{error}");
+    trained.loss(&data, 1, 4, 1).unwrap();
+}

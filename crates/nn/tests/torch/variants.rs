@@ -310,7 +310,7 @@ fn sizes_are_refused_by_the_weights() {
     let (gpt, tensors) = Gpt::import(scratch.edited("llama", &edit), Device::cpu()).unwrap();
     assert_eq!(
         measure_length(&gpt, &tensors, usize::MAX).unwrap_err().split(" needs ").next().unwrap(),
-        "the key/value cache of 1 texts of 2147483647 tokens"
+        "a key/value cache of 1 × 2147483647 tokens"
     );
     measure_length(&gpt, &tensors, 64).unwrap();
 }
