@@ -138,7 +138,7 @@ fn turned(x: &Tensor, places: &Tensor, base: f64, scaling: Option<&RopeScaling>)
     let mut frequencies = (Tensor::arange(half, DType::F32, device) * step).exp();
     if let Some(scaling) = scaling {
         let scales: Vec<f32> = (0..half).map(|n| scaling.scale((n as f64 * step).exp()) as f32).collect();
-        frequencies = frequencies * Tensor::from_slice(&scales, &[half], device);
+        frequencies *= Tensor::from_slice(&scales, &[half], device);
     }
     let angles = places.cast(DType::F32).reshape(&[tokens, 1]) * frequencies.reshape(&[1, half]);
     let (sin, cos) = (angles.sin(), angles.cos());

@@ -17,8 +17,8 @@ use super::{Added, Split, Tokenizer};
 use crate::checkpoint::small;
 use crate::{Error, Result};
 
-/// The largest files in use have some 35 MB. In memory a vocabulary takes about six times its text.
-const MAX_BYTES: u64 = 64 << 20;
+/// The largest files in use have some 35 MB. In memory a vocabulary takes up to eight times its text.
+const MAX_BYTES: u64 = 48 << 20;
 
 /// What is wrong with a file, without its name.
 type Wrong = String;

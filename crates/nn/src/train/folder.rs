@@ -183,7 +183,8 @@ impl Trained {
 
     /// The mean loss over data, in order, on at most so many batches; with the number of batches.
     pub fn loss(&self, data: &Dataset, batch: usize, context: usize, most: u64) -> Result<(f64, u64)> {
-        self.check_logits(batch.min((data.len() / context.max(1) as u64) as usize), context)?;
+        let windows = data.len().saturating_sub(1) / context.max(1) as u64;
+        self.check_logits(batch.min(windows as usize), context)?;
         let (gpt, weights) = (self.gpt.clone(), self.weights()?);
         let loss = trace(move |given| {
             let loss = gpt.loss(&Context::new(weights.tensors()), &given[0], &given[1]);
@@ -197,7 +198,7 @@ impl Trained {
 
     /// Refuses a batch whose logits alone do not fit into memory: the context of a rotary model is bounded by nothing else.
     fn check_logits(&self, batch: usize, context: usize) -> Result<()> {
-        let sizes = [batch.max(1), context, self.gpt.config().vocabulary, 4];
+        let sizes = [batch, context, self.gpt.config().vocabulary, 4];
         let bytes = sizes.iter().fold(1u128, |product, n| product.saturating_mul(*n as u128));
         match available(self.device).filter(|available| bytes > u128::from(*available)) {
             None => Ok(()),
