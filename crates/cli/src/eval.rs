@@ -38,8 +38,11 @@ pub struct Options {
     /// Windows in a batch
     #[arg(long, value_name = "N", default_value_t = 8)]
     batch: usize,
+    /// Tokens per sequence; those of training or the model's context otherwise
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    context: Option<u32>,
     /// Most batches; all otherwise
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
     /// Kernels that are asked for, by the metric kernels
     #[arg(long, value_name = "N", default_value_t = 64)]
@@ -117,7 +120,12 @@ fn loss(options: &Options, trained: &Trained) -> Result<ExitCode, Failure> {
         }
         data = if validation.is_empty() { all } else { validation };
     }
-    let context = config.train.context.unwrap_or(trained.gpt.config().context);
+    let most = trained.gpt.config().context;
+    let context = options.context.map_or(config.train.context.unwrap_or(most), |context| context as usize);
+    if context > most {
+        let what = format!("--context is {context}, but the model looks at {most} tokens; lower it");
+        return Err(bornite_nn::Error::Config(what).into());
+    }
     let (loss, batches) = trained.loss(&data, options.batch, context, options.batches.unwrap_or(u64::MAX))?;
     let perplexity = loss.exp();
     if options.json {

@@ -81,9 +81,34 @@ fn a_model_is_trained_in_one_command_and_used() {
     let lines: Vec<serde_json::Value> =
         text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((lines.len(), &lines[1]["prompt"]), (2, &"the".into()));
-    assert!(lines.iter().all(|line| line["finish"] == "context" || line["finish"] == "end_of_text"), "{lines:?}");
-    if lines.iter().any(|line| line["finish"] == "context") {
-        assert!(text(&output.stderr).contains("the model looks at no more than 32"), "{}", text(&output.stderr));
+    // Past the context of 32 tokens it goes on, and says so.
+    assert!(lines.iter().all(|line| line["finish"] == "max_tokens" || line["finish"] == "end_of_text"), "{lines:?}");
+    let long = |line: &serde_json::Value| {
+        let all = line["tokens"].as_array().unwrap().len() as u64 + line["prompt_tokens"].as_u64().unwrap();
+        all - u64::from(line["finish"] == "max_tokens") > 32 // the last of as many as were asked for is not read
+    };
+    assert!(lines.iter().all(|line| long(line) == (line["context_shifts"] != 0)), "{lines:?}");
+    assert_eq!(lines.iter().any(long), text(&output.stderr).contains("longer than the context of 32 tokens"));
+    // Several texts for a prompt are those of the seeds from --seed on; tokens are as good as text.
+    let samples = [&generate[..6], &["--seed", "3", "--samples", "3", "--json"]].concat();
+    let samples = text(&bornite(&samples).stdout);
+    let ids = "116,104,101,32,111,114,101";
+    for (line, seed) in samples.lines().zip(["3", "4", "5"]) {
+        let one = [&["generate", run, "--tokens", ids, "--max-tokens", "12", "--json", "--seed"][..], &[seed]].concat();
+        assert_eq!(text(&bornite(&one).stdout).trim_end(), line, "seed {seed}");
+    }
+    assert_eq!(samples.lines().count(), 3);
+    assert!(samples.contains("\"seed\":5") && samples.contains("\"prompt\":\"the ore\""), "{samples}");
+    for (args, said) in [
+        (&["generate", run, "--tokens", "1,257"][..], "--tokens has 257, but the tokenizer has 257 tokens"),
+        (&["generate", run, "--tokens", "1,x"], "invalid digit"),
+        (&["generate", run, "--tokens", "1", "--prompt", "x"], "cannot be used with"),
+        (&["generate", run, "--samples", "0"], "0 is not in 1.."),
+        (&["eval", run, "--batches", "0"], "0 is not in 1.."),
+        (&["eval", run, "--context", "33"], "--context is 33, but the model looks at 32 tokens"),
+    ] {
+        let output = bornite(args);
+        assert!(output.status.code() == Some(2) && text(&output.stderr).contains(said), "{}", text(&output.stderr));
     }
 
     let output = bornite(&["eval", run, "--metric", "loss", "--json"]);
@@ -113,7 +138,7 @@ fn mistakes_are_one_sentence_with_the_right_code() {
     let config = folder.join("run.toml");
     std::fs::write(&config, "[train]\nstpes = 3\n").unwrap();
     let config = config.to_str().unwrap();
-    let cases: [(&[&str], i32, &str); 16] = [
+    let cases: [(&[&str], i32, &str); 18] = [
         (&["train", "--data", &corpus, "--out", out, "--set", "train.stesp=1"], 2, "did you mean 'train.steps'?"),
         (
             &["train", "--data", &corpus, "--out", out, "--config", config],
@@ -125,7 +150,12 @@ fn mistakes_are_one_sentence_with_the_right_code() {
         (&["train", "--data", &corpus, "--out", out, "--model", "gpt5"], 2, "there is no model 'gpt5'"),
         (&["train", "--data", &corpus, "--out", out, "--device", "tpu"], 2, "'tpu' is not a device"),
         (&["train", "--data", &corpus, "--out", out, "--context", "999"], 2, "train.context is 999"),
-        (&["train", "--data", &corpus, "--out", out, "--set", "model.layers=1000000000"], 2, "GiB too much"),
+        (
+            &["train", "--data", &corpus, "--out", out, "--set", "model.layers=1000000000"],
+            2,
+            "at most 10000 are supported",
+        ),
+        (&["train", "--data", &corpus, "--out", out, "--set", "model.width=400000000"], 2, "GiB too much"),
         (&["train", "--data", &corpus, "--out", &file], 1, "cannot make folder"),
         (&["train", "--data", empty, "--out", out], 1, "there is nothing in"),
         (&["train", "--out", out], 2, "there is no data to train on"),
@@ -133,6 +163,7 @@ fn mistakes_are_one_sentence_with_the_right_code() {
         (&["generate", "/no/such/run", "--prompt", "x"], 1, "cannot open /no/such/run: No such file"),
         (&["generate", &corpus, "--prompt", "x"], 1, "is neither a run"),
         (&["generate", out, "--temperature=-1"], 2, "the temperature is -1"),
+        (&["generate", "/no/such/run", "--prompts", "/dev/zero"], 1, "/dev/zero is longer than 64 MiB"),
         (&["eval", "/no/such/run"], 1, "No such file"),
     ];
     for (args, code, said) in cases {

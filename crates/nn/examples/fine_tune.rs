@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     trained.export(folder.join("model"))?;
     println!("a model of {} steps is in {}", trained.step, folder.join("model").display());
     let request = Request { max_tokens: 24, ..Request::default() };
-    let written = trained.generator()?.write(&trained.tokenizer, "", &request, &mut |_| true)?;
+    let written = trained.generator(32)?.write(&trained.tokenizer, "", &request, &mut |_| true)?;
     println!("it writes: {:?}", written.text);
     Ok(())
 }

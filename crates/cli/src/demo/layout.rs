@@ -15,6 +15,9 @@ use crate::Failure;
 /// The file of a run that says to which length sources are filled.
 const FILE: &str = "layout.json";
 
+/// It holds one number.
+const MAX_BYTES: u64 = 4096;
+
 pub struct Layout {
     /// Tokens that a source is filled up to.
     filled: Option<usize>,
@@ -31,7 +34,11 @@ impl Layout {
     /// That of a run, if it has one of its own.
     pub fn of(run: &Path, tokenizer: &Tokenizer) -> Result<Layout, Failure> {
         let path = run.join(FILE);
-        let Ok(text) = std::fs::read_to_string(&path) else { return Ok(Layout::new(tokenizer, None)) };
+        let Ok(metadata) = std::fs::metadata(&path) else { return Ok(Layout::new(tokenizer, None)) };
+        if !metadata.is_file() || metadata.len() > MAX_BYTES {
+            return Err(format!("{} is not a plain file of at most {MAX_BYTES} bytes", path.display()).into());
+        }
+        let text = std::fs::read_to_string(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         let found: Json = serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
         let filled = found["filled"].as_u64().filter(|filled| *filled <= 1 << 16);
         let filled = filled.ok_or_else(|| format!("{}: there is no number 'filled'", path.display()))?;

@@ -8,12 +8,13 @@ use std::io::Read;
 use std::marker::PhantomData;
 use std::path::Path;
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
 
 use super::shown;
 use crate::{Error, Result};
 
-/// The largest `config.json`, `state.json` and the like: they hold settings and names, not data.
+/// The largest `state.json` and the like: they hold settings and names, not data.
 pub(crate) const MAX_JSON_BYTES: u64 = 64 << 20;
 
 /// An object whose names are all different; `serde_json` alone would keep the last of several.
@@ -52,6 +53,77 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Unique<V> {
     }
 }
 
+/// The most values inside of a value that [`small`] reads.
+const MAX_VALUES: usize = 1 << 20;
+
+/// Reads a JSON value that cannot take much more memory than its text: a list of digits takes sixteen times as much.
+pub(crate) fn small<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Value, D::Error> {
+    Budget(&mut { MAX_VALUES }).deserialize(deserializer)
+}
+
+/// How many more values may be read.
+struct Budget<'a>(&'a mut usize);
+
+impl<'de> DeserializeSeed<'de> for Budget<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<Value, D::Error> {
+        let Some(left) = self.0.checked_sub(1) else {
+            return Err(D::Error::custom(format!("more than {MAX_VALUES} values where few are expected")));
+        };
+        *self.0 = left;
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Budget<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<Value, A::Error> {
+        let mut values = vec![];
+        while let Some(value) = list.next_element_seed(Budget(self.0))? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Value, A::Error> {
+        let mut values = Map::new();
+        while let Some(name) = map.next_key::<String>()? {
+            values.insert(name, map.next_value_seed(Budget(self.0))?);
+        }
+        Ok(Value::Object(values))
+    }
+}
+
 /// Opens a plain file and tells its size. A pipe or device, which could be read for ever, is refused.
 pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
     let found = std::fs::metadata(path).map_err(Error::io("read", path))?;
@@ -78,8 +150,29 @@ pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>> {
     Ok(contents)
 }
 
-/// A JSON file of at most [`MAX_JSON_BYTES`].
-pub(crate) fn read_value(path: &Path) -> Result<serde_json::Value> {
-    let text = read_bounded(path, MAX_JSON_BYTES)?;
+/// A JSON file of at most `limit` bytes.
+pub(crate) fn read_value(path: &Path, limit: u64) -> Result<Value> {
+    let text = read_bounded(path, limit)?;
     serde_json::from_slice(&text).map_err(|error| Error::file(path, format!("is not JSON: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_values_are_those_of_serde_json_and_large_ones_are_refused() {
+        let read = |text: &str| small(&mut serde_json::Deserializer::from_str(text));
+        for text in
+            ["null", "true", "-7", "18446744073709551615", "0.1", "\"a\\n\"", "[1,[],{}]", r#"{"a":{"b":[null]}}"#]
+        {
+            assert_eq!(read(text).unwrap(), serde_json::from_str::<Value>(text).unwrap(), "{text}");
+        }
+        let list = |count: usize| format!("[{}0]", "0,".repeat(count - 1));
+        assert_eq!(read(&list(MAX_VALUES - 1)).unwrap().as_array().unwrap().len(), MAX_VALUES - 1);
+        for text in [list(MAX_VALUES), format!("[{}]", vec![list(MAX_VALUES / 2); 3].join(","))] {
+            let error = read(&text).unwrap_err().to_string();
+            assert!(error.contains("more than 1048576 values where few are expected"), "{error}");
+        }
+    }
 }

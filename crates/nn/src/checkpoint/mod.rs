@@ -42,7 +42,7 @@ use bornite::Tensor;
 use serde::de::DeserializeOwned;
 
 pub use disk::{Disk, SystemDisk};
-pub(crate) use json::read_bounded;
+pub(crate) use json::{read_bounded, small};
 pub use load::{Contents, load};
 pub use manifest::{FORMAT_VERSION, FileRecord, Manifest, Part};
 pub(crate) use names::{nearest, shown};
@@ -104,5 +104,6 @@ struct StateFile {
     step: u64,
     /// Also those without tensors.
     groups: Vec<String>,
+    #[serde(deserialize_with = "json::small")]
     state: serde_json::Value,
 }

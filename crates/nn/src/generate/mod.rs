@@ -1,19 +1,21 @@
 //! Text from a model: token by token through a cache of keys and values, chosen by score, chance and seed.
 //!
-//! `sample.rs` chooses tokens, `stops.rs` watches for the texts that end it, `together.rs` writes many texts at once.
+//! `cached.rs` runs the model, `sample.rs` chooses tokens, `stops.rs` watches for the texts that end it, `together.rs` writes
+//! many texts at once.
 
+mod cached;
 mod sample;
 mod stops;
 mod together;
 
-use bornite::{Arena, DType, Device, Tensor, Trace, trace};
+use bornite::Arena;
 
 use crate::model::Gpt;
-use crate::parameters::Context;
 use crate::tokenizer::Tokenizer;
 use crate::train::Precision;
 use crate::{Error, Result};
 
+use cached::Cached;
 pub use sample::Sampling;
 use stops::Stops;
 pub use together::{Prompt, Together};
@@ -47,8 +49,6 @@ pub enum Finish {
     MaxTokens,
     /// One of the texts that end it.
     Stop,
-    /// The model does not look at more tokens.
-    Context,
     /// Whoever reads wants no more.
     Reader,
 }
@@ -60,7 +60,6 @@ impl Finish {
             Finish::EndOfText => "end_of_text",
             Finish::MaxTokens => "max_tokens",
             Finish::Stop => "stop",
-            Finish::Context => "context",
             Finish::Reader => "reader",
         }
     }
@@ -77,44 +76,38 @@ pub struct Written {
     pub prompt_tokens: usize,
     /// Why it ended.
     pub finish: Finish,
+    /// How often the context was full, so that the model went on with the more recent half of it.
+    pub context_shifts: usize,
+}
+
+/// The tokens of a prompt. An empty one begins with the token that ends a text, as documents do in training.
+pub fn prompt_tokens(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<u32>> {
+    let mut tokens = tokenizer.encode_with_special(prompt);
+    if tokens.is_empty() {
+        let Some(end) = tokenizer.end_of_text() else {
+            return Err(Error::Config("the prompt is empty, and the tokenizer has no token to start with".into()));
+        };
+        tokens.push(end);
+    }
+    Ok(tokens)
 }
 
 /// A model with memory for one text.
-pub struct Generator {
-    step: Trace<'static>,
-    precision: Precision,
-    device: Device,
-    context: usize,
-}
+///
+/// Where a text outgrows that memory, the model goes on with the more recent half of it, read anew from position 0. So every
+/// token depends on at least that many tokens before it, with learned and with rotary positions.
+pub struct Generator(Cached);
 
 impl Generator {
-    /// A generator that runs on the weights of an arena, as they are at each call.
-    pub fn new(gpt: &Gpt, weights: &Arena, precision: Precision) -> Result<Generator> {
-        let device = weights.get().device()?;
-        let context = gpt.config().context;
-        let caches = gpt.caches(1, context, precision.dtype(), device)?;
-        let (gpt, weights) = (gpt.clone(), weights.clone());
-        let step = trace(move |given| {
-            let values = Context::new(weights.tensors());
-            let (scores, updates) = gpt.advance(&values, &given[0], &given[1], &given[2], &caches);
-            Ok((vec![scores.cast(DType::F32)], updates))
-        });
-        Ok(Generator { step, precision, device, context })
+    /// A generator that runs on the weights of an arena, as they are at each call. It has memory for `length` tokens of a
+    /// text with its prompt, at most the context of the model.
+    pub fn new(gpt: &Gpt, weights: &Arena, precision: Precision, length: usize) -> Result<Generator> {
+        Ok(Generator(Cached::new(gpt, weights, precision, 1, length)?))
     }
 
     /// How often the model was run so far: once a piece of a prompt and once a token.
     pub fn replays(&self) -> usize {
-        self.step.replays()
-    }
-
-    /// Scores of the next token after more tokens, which come at a position.
-    fn advance(&self, tokens: &[u32], position: usize, length: usize) -> Result<Vec<f32>> {
-        let mut padded = vec![0i64; length];
-        padded.iter_mut().zip(tokens).for_each(|(to, from)| *to = i64::from(*from));
-        let number = |n: usize| Tensor::from_slice(&[n as i64], &[], self.device);
-        let given = [Tensor::from_slice(&padded, &[1, length], self.device), number(position), number(tokens.len())];
-        let scores = self.precision.within(|| self.step.call(&given))?;
-        Ok(scores[0].to_vec()?)
+        self.0.replays()
     }
 
     /// Writes a text that continues a prompt. `emit` is given whole characters as they come, and says whether to go on.
@@ -125,27 +118,22 @@ impl Generator {
         request: &Request,
         emit: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Written> {
+        self.write_after(tokenizer, &prompt_tokens(tokenizer, prompt)?, request, emit)
+    }
+
+    /// As [`Generator::write`], of a prompt in tokens.
+    pub fn write_after(
+        &self,
+        tokenizer: &Tokenizer,
+        prompt: &[u32],
+        request: &Request,
+        emit: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<Written> {
         request.sampling.check()?;
-        let mut all = tokenizer.encode_with_special(prompt);
-        if all.is_empty() {
-            // As documents follow each other in training.
-            let Some(end) = tokenizer.end_of_text() else {
-                return Err(Error::Config("the prompt is empty, and the tokenizer has no token to start with".into()));
-            };
-            all.push(end);
-        }
-        let prompt_tokens = all.len();
-        if prompt_tokens > self.context {
-            return Err(Error::Config(format!(
-                "the prompt has {prompt_tokens} tokens, and the model looks at {}; shorten it",
-                self.context
-            )));
-        }
-        let mut scores = vec![];
-        for (n, piece) in all.chunks(PIECE).enumerate() {
-            let length = if piece.len() == 1 { 1 } else { PIECE.min(self.context) };
-            scores = self.advance(piece, n * PIECE, length)?;
-        }
+        self.0.check(prompt)?;
+        let (mut all, prompt_tokens) = (prompt.to_vec(), prompt.len());
+        let mut scores = self.0.prefill(std::iter::once(prompt), prompt_tokens)?;
+        let (mut cached, mut context_shifts) = (prompt_tokens, 0);
         let (mut stream, mut stops) = (tokenizer.stream(), Stops::new(&request.stops));
         let mut text = String::new();
         let mut tell = |new: String| -> bool {
@@ -160,7 +148,7 @@ impl Generator {
             // Rows that the tokenizer has no text for are never chosen.
             scores.truncate(tokenizer.vocabulary());
             let token = request.sampling.choose(&scores, written as u64)?;
-            if Some(token) == tokenizer.end_of_text() {
+            if Some(token) == tokenizer.end_of_text() || self.0.ends(token) {
                 break Finish::EndOfText;
             }
             all.push(token);
@@ -174,10 +162,14 @@ impl Generator {
             if all.len() - prompt_tokens == request.max_tokens {
                 break Finish::MaxTokens;
             }
-            if all.len() > self.context {
-                break Finish::Context;
+            if cached == self.0.length {
+                let recent = &all[all.len() - (cached / 2).max(1)..];
+                scores = self.0.prefill(std::iter::once(recent), recent.len())?;
+                (cached, context_shifts) = (recent.len(), context_shifts + 1);
+            } else {
+                scores = self.0.advance(&[token.into()], cached, 1)?;
+                cached += 1;
             }
-            scores = self.advance(&[token], all.len() - 1, 1)?;
         };
         if !matches!(finish, Finish::Stop | Finish::Reader) {
             let (new, stopped) = stops.push(&stream.finish());
@@ -186,6 +178,6 @@ impl Generator {
                 tell(stops.finish());
             }
         }
-        Ok(Written { text, tokens: all.split_off(prompt_tokens), prompt_tokens, finish })
+        Ok(Written { text, tokens: all.split_off(prompt_tokens), prompt_tokens, finish, context_shifts })
     }
 }

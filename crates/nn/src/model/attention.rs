@@ -2,7 +2,7 @@
 
 use bornite::{DType, Tensor, Update, Var};
 
-use super::config::{GptConfig, PositionKind};
+use super::config::{GptConfig, PositionKind, RopeScaling};
 use crate::layers::Linear;
 use crate::parameters::{Context, Init, Scope};
 
@@ -14,7 +14,10 @@ pub struct Attention {
     heads: usize,
     kv_heads: usize,
     width: usize,
+    /// Factor of the scores before the softmax.
+    scale: f64,
     position: PositionKind,
+    rope_scaling: Option<RopeScaling>,
     dropout: f64,
 }
 
@@ -28,17 +31,20 @@ pub struct Cache {
 }
 
 impl Attention {
-    /// Declares the layer that makes queries, keys and values, and the one behind.
-    pub fn new(scope: &mut Scope<'_>, config: &GptConfig, out: Init) -> Attention {
-        let (head, width) = (config.head_width(), config.width);
+    /// Declares the projection to queries, keys and values, and the output projection, of layer `layer`, counted from 0.
+    pub fn new(scope: &mut Scope<'_>, config: &GptConfig, layer: usize, out: Init) -> Attention {
+        let (head, width, bias) = (config.head_width(), config.width, config.attention_bias());
         let columns = (config.heads + 2 * config.kv_heads) * head;
+        let by_head = if config.scale_by_head { 1.0 / (head as f64).sqrt() } else { 1.0 };
         Attention {
-            qkv: Linear::new(&mut scope.scope("qkv"), width, columns, Init::Normal(0.02), config.bias),
-            out: Linear::new(&mut scope.scope("out"), width, width, out, config.bias),
+            qkv: Linear::new(&mut scope.scope("qkv"), width, columns, Init::Normal(0.02), bias),
+            out: Linear::new(&mut scope.scope("out"), config.heads_width(), width, out, bias),
             heads: config.heads,
             kv_heads: config.kv_heads,
             width: head,
+            scale: if config.scale_by_layer { by_head / (layer + 1) as f64 } else { by_head },
             position: config.position,
+            rope_scaling: config.rope_scaling,
             dropout: config.dropout,
         }
     }
@@ -54,7 +60,10 @@ impl Attention {
         let [q, k, v] = [(); 3].map(|()| parts.next().unwrap_or_else(|| x.clone()).permute(&[0, 2, 1, 3]));
         match self.position {
             PositionKind::Learned => [q, k, v],
-            PositionKind::Rope(base) => [turned(&q, places, base), turned(&k, places, base), v],
+            PositionKind::Rope(base) => {
+                let turn = |x: &Tensor| turned(x, places, base, self.rope_scaling.as_ref());
+                [turn(&q), turn(&k), v]
+            }
         }
     }
 
@@ -80,7 +89,7 @@ impl Attention {
     /// Over all tokens of a batch.
     pub fn forward(&self, context: &Context, x: &Tensor, places: &Tensor) -> Tensor {
         let [q, k, v] = self.split(context, x, places);
-        let seen = Tensor::attention(&q, &self.shared(&k), &self.shared(&v), None, true, None);
+        let seen = Tensor::attention(&q, &self.shared(&k), &self.shared(&v), Some(self.scale), true, None);
         self.merged(context, &seen)
     }
 
@@ -101,7 +110,8 @@ impl Attention {
         let bound = keys.shape().map_or(0, |shape| shape[2]);
         let places = Tensor::arange(bound, DType::I64, device).reshape(&[1, bound]);
         let mask = places.le((&within + position).reshape(&[tokens, 1]));
-        let seen = Tensor::attention(&q, &self.shared(&keys), &self.shared(&values), None, false, Some(&mask));
+        let (k, v) = (self.shared(&keys), self.shared(&values));
+        let seen = Tensor::attention(&q, &k, &v, Some(self.scale), false, Some(&mask));
         (self.merged(context, &seen), vec![cache.keys.set(keys), cache.values.set(values)])
     }
 }
@@ -118,14 +128,19 @@ fn written(cache: &Tensor, new: &Tensor, position: &Tensor) -> Tensor {
     inside.select(&row, cache)
 }
 
-/// Pairs of numbers (i, i + half) turned by angles place · base^(-2 i / width).
-fn turned(x: &Tensor, places: &Tensor, base: f64) -> Tensor {
+/// Pairs of numbers (i, i + half) turned by angles place · base^(-2 i / width), with frequencies scaled if asked to.
+fn turned(x: &Tensor, places: &Tensor, base: f64, scaling: Option<&RopeScaling>) -> Tensor {
     let (Ok(&[.., tokens, width]), Ok(dtype), Ok(device)) = (x.shape(), x.dtype(), x.device()) else {
         return x.clone();
     };
     let half = width / 2;
-    let step = Tensor::arange(half, DType::F32, device) * (-2.0 * base.ln() / width as f64);
-    let angles = places.cast(DType::F32).reshape(&[tokens, 1]) * step.exp().reshape(&[1, half]);
+    let step = -2.0 * base.ln() / width as f64;
+    let mut frequencies = (Tensor::arange(half, DType::F32, device) * step).exp();
+    if let Some(scaling) = scaling {
+        let scales: Vec<f32> = (0..half).map(|n| scaling.scale((n as f64 * step).exp()) as f32).collect();
+        frequencies *= Tensor::from_slice(&scales, &[half], device);
+    }
+    let angles = places.cast(DType::F32).reshape(&[tokens, 1]) * frequencies.reshape(&[1, half]);
     let (sin, cos) = (angles.sin(), angles.cos());
     let wide = x.cast(DType::F32);
     let (a, b) = (wide.slice(-1, 0..half as isize), wide.slice(-1, half as isize..));

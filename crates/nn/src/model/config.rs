@@ -28,11 +28,54 @@ pub enum PositionKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MlpKind {
-    /// GELU between two layers, as GPT-2.
+    /// GELU between two layers, as GPT-2: the tanh approximation.
     Gelu,
+    /// GELU between two layers, by the error function.
+    GeluErf,
     /// A gate of SiLU beside the first layer, as Llama.
     Swiglu,
 }
+
+/// Frequency scaling of rotary embeddings, as in Llama 3: high frequencies are unchanged, low ones are divided by `factor`,
+/// and those between are interpolated.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RopeScaling {
+    /// Divisor of low frequencies.
+    pub factor: f64,
+    /// Wavelengths above `original_context / low_freq_factor` are low frequencies.
+    pub low_freq_factor: f64,
+    /// Wavelengths below `original_context / high_freq_factor` are high frequencies.
+    pub high_freq_factor: f64,
+    /// Context length before scaling.
+    pub original_context: usize,
+}
+
+impl RopeScaling {
+    /// Factor of the frequency `frequency`, in radians per token.
+    pub fn scale(&self, frequency: f64) -> f64 {
+        let periods = self.original_context as f64 * frequency / std::f64::consts::TAU;
+        let high = (periods - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor);
+        let high = high.clamp(0.0, 1.0);
+        (1.0 - high) / self.factor + high
+    }
+
+    /// Validates the values.
+    fn check(&self) -> Result<()> {
+        let RopeScaling { factor, low_freq_factor: low, high_freq_factor: high, original_context } = *self;
+        let valid = factor >= 1.0 && low > 0.0 && high > low && [factor, high].iter().all(|n| n.is_finite());
+        if valid && (1..=i32::MAX as usize).contains(&original_context) {
+            return Ok(());
+        }
+        Err(Error::Config(format!(
+            "RoPE scaling has factor {factor}, low_freq_factor {low}, high_freq_factor {high} and original context \
+             {original_context}; expected factor >= 1, 0 < low_freq_factor < high_freq_factor and a context of 1 or more"
+        )))
+    }
+}
+
+/// Largest number of layers. Every layer takes some kilobytes before its weights do.
+const MAX_LAYERS: usize = 10_000;
 
 /// What a GPT is made of.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -66,6 +109,31 @@ pub struct GptConfig {
     pub dropout: f64,
     /// What keeps norms finite.
     pub eps: f64,
+    /// Width of a head; `None` for `width / heads`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_width: Option<usize>,
+    /// Whether the projections of attention have biases; `None` for `bias`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention_bias: Option<bool>,
+    /// Whether attention scores are divided by the square root of the head width.
+    #[serde(default = "yes")]
+    pub scale_by_head: bool,
+    /// Whether attention scores of layer n, counted from 1, are divided by n.
+    #[serde(default)]
+    pub scale_by_layer: bool,
+    /// Frequency scaling of rotary embeddings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rope_scaling: Option<RopeScaling>,
+    /// Token that begins a text in other libraries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bos: Option<u32>,
+    /// Tokens that end a text, beside the tokenizer's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub eos: Vec<u32>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Named sizes: layers, heads, width, context.
@@ -89,7 +157,7 @@ impl GptConfig {
             heads,
             kv_heads: heads,
             width,
-            hidden: 4 * width,
+            hidden: width.saturating_mul(4),
             norm: NormKind::Layer,
             position: PositionKind::Learned,
             mlp: MlpKind::Gelu,
@@ -97,6 +165,13 @@ impl GptConfig {
             tied: true,
             dropout: 0.0,
             eps: 1e-5,
+            head_width: None,
+            attention_bias: None,
+            scale_by_head: true,
+            scale_by_layer: false,
+            rope_scaling: None,
+            bos: None,
+            eos: vec![],
         }
     }
 
@@ -104,7 +179,7 @@ impl GptConfig {
     pub fn llama(vocabulary: usize, context: usize, layers: usize, heads: usize, width: usize) -> GptConfig {
         GptConfig {
             kv_heads: if heads.is_multiple_of(2) { heads / 2 } else { heads },
-            hidden: (8 * width / 3).next_multiple_of(32),
+            hidden: (width.saturating_mul(8) / 3).next_multiple_of(32),
             norm: NormKind::Rms,
             position: PositionKind::Rope(10_000.0),
             mlp: MlpKind::Swiglu,
@@ -129,9 +204,19 @@ impl GptConfig {
         }
     }
 
-    /// Numbers a head.
+    /// Width of a head.
     pub fn head_width(&self) -> usize {
-        self.width / self.heads
+        self.head_width.unwrap_or(self.width / self.heads.max(1))
+    }
+
+    /// Width of all heads of queries together.
+    pub fn heads_width(&self) -> usize {
+        self.heads.saturating_mul(self.head_width())
+    }
+
+    /// Whether the projections of attention have biases.
+    pub fn attention_bias(&self) -> bool {
+        self.attention_bias.unwrap_or(self.bias)
     }
 
     /// Refuses what cannot be.
@@ -144,6 +229,7 @@ impl GptConfig {
             ("kv_heads", self.kv_heads),
             ("width", self.width),
             ("hidden", self.hidden),
+            ("head_width", self.head_width.unwrap_or(1)),
         ];
         let refuse = |what: String| Err(Error::Config(what));
         for (name, size) in sizes {
@@ -151,7 +237,10 @@ impl GptConfig {
                 return refuse(format!("model.{name} is {size}; it must be from 1 to {}", i32::MAX));
             }
         }
-        if !self.width.is_multiple_of(self.heads) {
+        if self.layers > MAX_LAYERS {
+            return refuse(format!("model.layers is {}; at most {MAX_LAYERS} are supported", self.layers));
+        }
+        if self.head_width.is_none() && !self.width.is_multiple_of(self.heads) {
             return refuse(format!("model.width {} is not a multiple of model.heads {}", self.width, self.heads));
         }
         if !self.heads.is_multiple_of(self.kv_heads) {
@@ -162,8 +251,17 @@ impl GptConfig {
                 return refuse(format!("the base of the angles is {base}; it must be above 1"));
             }
             if !self.head_width().is_multiple_of(2) {
-                return refuse(format!("heads of {} numbers cannot be turned in pairs", self.head_width()));
+                return refuse(format!(
+                    "model.head_width is {}; rotary embeddings need an even width",
+                    self.head_width()
+                ));
             }
+        }
+        if let Some(scaling) = &self.rope_scaling {
+            if !matches!(self.position, PositionKind::Rope(_)) {
+                return refuse("RoPE scaling needs model.position=rope".into());
+            }
+            scaling.check()?;
         }
         if !(0.0..1.0).contains(&self.dropout) {
             return refuse(format!("model.dropout is {}; it must be from 0 to below 1", self.dropout));

@@ -16,6 +16,7 @@ pub struct Mlp {
     up: Linear,
     gate: Option<Linear>,
     down: Linear,
+    kind: MlpKind,
     dropout: f64,
 }
 
@@ -27,6 +28,7 @@ impl Mlp {
             up: up(&mut scope.scope("up")),
             gate: (config.mlp == MlpKind::Swiglu).then(|| up(&mut scope.scope("gate"))),
             down: Linear::new(&mut scope.scope("down"), hidden, width, out, bias),
+            kind: config.mlp,
             dropout: config.dropout,
         }
     }
@@ -36,6 +38,7 @@ impl Mlp {
         let up = self.up.forward(context, x);
         let hidden = match &self.gate {
             Some(gate) => gate.forward(context, x).silu() * up,
+            None if self.kind == MlpKind::GeluErf => up.gelu_erf(),
             None => up.gelu(),
         };
         context.dropout(&self.down.forward(context, &hidden), self.dropout)
@@ -54,12 +57,12 @@ pub struct Block {
 }
 
 impl Block {
-    fn new(scope: &mut Scope<'_>, config: &GptConfig) -> Block {
+    fn new(scope: &mut Scope<'_>, config: &GptConfig, layer: usize) -> Block {
         // The sum over all blocks keeps its size.
         let out = Init::Normal(0.02 / (2.0 * config.layers as f64).sqrt());
         let first = scope.count();
         let before_attention = norm(&mut scope.scope("norm1"), config);
-        let attention = Attention::new(&mut scope.scope("attention"), config, out);
+        let attention = Attention::new(&mut scope.scope("attention"), config, layer, out);
         let before_mlp = norm(&mut scope.scope("norm2"), config);
         let mlp = Mlp::new(&mut scope.scope("mlp"), config, out);
         Block { before_attention, attention, before_mlp, mlp, parameters: first..scope.count() }
@@ -120,7 +123,7 @@ impl Gpt {
         let places = matches!(config.position, PositionKind::Learned)
             .then(|| Embedding::new(&mut root.scope("places"), context, width, Init::Normal(0.02)));
         let mut stack = root.scope("blocks");
-        let blocks = (0..layers).map(|n| Block::new(&mut stack.scope(n), &config)).collect();
+        let blocks = (0..layers).map(|n| Block::new(&mut stack.scope(n), &config, n)).collect();
         let last = norm(&mut root.scope("norm"), &config);
         let head =
             (!config.tied).then(|| Linear::new(&mut root.scope("head"), width, vocabulary, Init::Normal(0.02), false));

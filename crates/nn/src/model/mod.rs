@@ -6,5 +6,5 @@ mod gpt;
 mod hugging_face;
 
 pub use attention::{Attention, Cache};
-pub use config::{GptConfig, MlpKind, NormKind, PositionKind};
+pub use config::{GptConfig, MlpKind, NormKind, PositionKind, RopeScaling};
 pub use gpt::{Block, Gpt, Mlp};

@@ -9,7 +9,7 @@ use super::keys;
 use super::precision::Precision;
 use crate::checkpoint::read_bounded;
 use crate::data::{Format, Source};
-use crate::model::{GptConfig, MlpKind, NormKind, PositionKind};
+use crate::model::{GptConfig, MlpKind, NormKind};
 use crate::optimiser::{Fall, Rate, Rule};
 use crate::{Error, Result};
 
@@ -67,6 +67,14 @@ section! {
         tied: bool,
         dropout: f64,
         eps: f64,
+        head_width: usize,
+        attention_bias: bool,
+        scale_by_head: bool,
+        scale_by_layer: bool,
+        rope_factor: f64,
+        rope_low_freq_factor: f64,
+        rope_high_freq_factor: f64,
+        rope_original_context: usize,
     }
 }
 
@@ -128,7 +136,7 @@ section! {
     }
 }
 
-/// How a token knows its place; see [`PositionKind`].
+/// How a token knows its place; see [`PositionKind`](crate::model::PositionKind).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Position {
@@ -262,86 +270,6 @@ impl RunConfig {
         }
     }
 
-    /// The model that is asked for, for a tokenizer of so many tokens.
-    pub fn gpt(&self, tokens: usize) -> Result<GptConfig> {
-        let m = &self.model;
-        let vocabulary = m.vocabulary.unwrap_or(tokens);
-        if vocabulary < tokens {
-            return Err(Error::Config(format!(
-                "model.vocabulary is {vocabulary}, but the tokenizer has {tokens} tokens; leave it out or make it larger"
-            )));
-        }
-        let of = GptConfig::named(m.name.as_deref().unwrap_or("tiny"), vocabulary)?;
-        let (layers, heads, width) =
-            (m.layers.unwrap_or(of.layers), m.heads.unwrap_or(of.heads), m.width.unwrap_or(of.width));
-        // What follows from other sizes follows from those that are asked for.
-        let changed = (layers, heads, width) != (of.layers, of.heads, of.width);
-        let derived = match of.mlp {
-            MlpKind::Gelu => GptConfig { kv_heads: heads, hidden: width.saturating_mul(4), ..of.clone() },
-            MlpKind::Swiglu => GptConfig {
-                kv_heads: if heads.is_multiple_of(2) { heads / 2 } else { heads },
-                hidden: (width.saturating_mul(8) / 3).next_multiple_of(32),
-                ..of.clone()
-            },
-        };
-        let of = if changed { derived } else { of };
-        let base = match (m.rope_base, of.position) {
-            (Some(base), _) | (None, PositionKind::Rope(base)) => base,
-            (None, PositionKind::Learned) => 10_000.0,
-        };
-        let config = GptConfig {
-            context: m.context.unwrap_or(of.context),
-            layers,
-            heads,
-            width,
-            kv_heads: m.kv_heads.unwrap_or(of.kv_heads),
-            hidden: m.hidden.unwrap_or(of.hidden),
-            norm: m.norm.unwrap_or(of.norm),
-            position: match m.position {
-                Some(Position::Learned) => PositionKind::Learned,
-                Some(Position::Rope) => PositionKind::Rope(base),
-                None if matches!(of.position, PositionKind::Rope(_)) => PositionKind::Rope(base),
-                None => PositionKind::Learned,
-            },
-            mlp: m.mlp.unwrap_or(of.mlp),
-            bias: m.bias.unwrap_or(of.bias),
-            tied: m.tied.unwrap_or(of.tied),
-            dropout: m.dropout.unwrap_or(of.dropout),
-            eps: m.eps.unwrap_or(of.eps),
-            ..of
-        };
-        config.check()?;
-        Ok(config)
-    }
-
-    /// Writes a model into its section, so that nothing of it depends on names.
-    pub fn set_gpt(&mut self, gpt: &GptConfig) {
-        let (position, rope_base) = match gpt.position {
-            PositionKind::Learned => (Position::Learned, None),
-            PositionKind::Rope(base) => (Position::Rope, Some(base)),
-        };
-        let (name, from) = (self.model.name.take(), self.model.from.take());
-        self.model = ModelSection {
-            name,
-            from,
-            vocabulary: Some(gpt.vocabulary),
-            context: Some(gpt.context),
-            layers: Some(gpt.layers),
-            heads: Some(gpt.heads),
-            kv_heads: Some(gpt.kv_heads),
-            width: Some(gpt.width),
-            hidden: Some(gpt.hidden),
-            norm: Some(gpt.norm),
-            position: Some(position),
-            rope_base,
-            mlp: Some(gpt.mlp),
-            bias: Some(gpt.bias),
-            tied: Some(gpt.tied),
-            dropout: Some(gpt.dropout),
-            eps: Some(gpt.eps),
-        };
-    }
-
     /// The optimiser's rule.
     pub fn rule(&self) -> Result<Rule> {
         let o = &self.optimiser;
@@ -440,7 +368,8 @@ impl RunConfig {
         rate.lowest.get_or_insert(usual.lowest);
         rate.warmup.get_or_insert((steps / 20).min(1000));
         rate.fall.get_or_insert(usual.fall);
-        all.rule()?;
+        let rule = all.rule()?;
+        all.optimiser.set_rule(&rule);
         all.rates().check()?;
         Ok(all)
     }
@@ -453,6 +382,24 @@ impl RunConfig {
             lowest: r.lowest.unwrap_or(usual.lowest),
             warmup: r.warmup.unwrap_or(usual.warmup),
             fall: r.fall.unwrap_or(usual.fall),
+        }
+    }
+}
+
+impl OptimiserSection {
+    /// Writes the hyperparameters of a rule, so that none depends on a default.
+    fn set_rule(&mut self, rule: &Rule) {
+        match *rule {
+            Rule::Adamw { beta1, beta2, eps } | Rule::Adam { beta1, beta2, eps } => {
+                (self.beta1, self.beta2, self.eps) = (Some(beta1), Some(beta2), Some(eps));
+            }
+            Rule::Sgd { momentum, nesterov } => (self.momentum, self.nesterov) = (Some(momentum), Some(nesterov)),
+            Rule::Rmsprop { alpha, eps } => (self.alpha, self.eps) = (Some(alpha), Some(eps)),
+            Rule::Adagrad { eps } => self.eps = Some(eps),
+            Rule::Muon { momentum, beta1, beta2, eps } => {
+                (self.beta1, self.beta2, self.eps) = (Some(beta1), Some(beta2), Some(eps));
+                self.momentum = Some(momentum);
+            }
         }
     }
 }

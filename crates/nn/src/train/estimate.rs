@@ -56,15 +56,16 @@ pub fn parameters(model: &GptConfig) -> u128 {
         NormKind::Rms => width,
     };
     let columns = of(model.heads + 2 * model.kv_heads) * of(model.head_width());
-    let attention = width * columns + bias(columns) + width * width + bias(width);
+    let attention = width * columns + of(model.heads_width()) * width;
+    let attention_bias = if model.attention_bias() { columns + width } else { 0 };
     let mlp = match model.mlp {
-        MlpKind::Gelu => 2 * width * hidden + bias(hidden) + bias(width),
+        MlpKind::Gelu | MlpKind::GeluErf => 2 * width * hidden + bias(hidden) + bias(width),
         MlpKind::Swiglu => 3 * width * hidden + 2 * bias(hidden) + bias(width),
     };
     let places = if model.position == PositionKind::Learned { of(model.context) * width } else { 0 };
     let table = of(model.vocabulary) * width;
     let head = if model.tied { 0 } else { table };
-    table + places + of(model.layers) * (2 * norm + attention + mlp) + norm + head
+    table + places + of(model.layers) * (2 * norm + attention + attention_bias + mlp) + norm + head
 }
 
 /// Floating-point operations of training on one token in windows of so many: six a parameter that is multiplied with, and
@@ -74,7 +75,7 @@ pub fn flops_a_token(model: &GptConfig, context: usize) -> f64 {
     let places = if model.position == PositionKind::Learned { (model.context * model.width) as f64 } else { 0.0 };
     // A tied table is multiplied with as the head; one that is not tied is only looked up.
     let multiplied = parameters(model) as f64 - places - if model.tied { 0.0 } else { table };
-    6.0 * multiplied + 6.0 * model.layers as f64 * model.width as f64 * context as f64
+    6.0 * multiplied + 6.0 * model.layers as f64 * model.heads_width() as f64 * context as f64
 }
 
 impl Load {
@@ -89,7 +90,7 @@ impl Load {
         let tokens = of(self.batch) * of(self.context);
         let gates = if model.mlp == MlpKind::Swiglu { 2 } else { 1 };
         let columns = of(model.heads + 2 * model.kv_heads) * of(model.head_width());
-        let inside = 2 * of(model.width) + columns + gates * of(model.hidden);
+        let inside = of(model.width) + of(model.heads_width()) + columns + gates * of(model.hidden);
         let blocks = match self.checkpointing {
             false => of(model.layers) * (of(model.width) + inside),
             true => of(model.layers) * of(model.width) + inside,
@@ -212,7 +213,8 @@ mod tests {
     #[test]
     fn parameters_are_those_that_models_declare() {
         let odd = GptConfig { bias: true, tied: true, hidden: 70, ..GptConfig::llama(31, 17, 3, 4, 24) };
-        for model in [GptConfig::gpt2(257, 64, 2, 2, 64), GptConfig::llama(300, 32, 3, 6, 48), odd] {
+        let wide = GptConfig { attention_bias: Some(true), head_width: Some(14), ..GptConfig::llama(31, 17, 3, 4, 24) };
+        for model in [GptConfig::gpt2(257, 64, 2, 2, 64), GptConfig::llama(300, 32, 3, 6, 48), odd, wide] {
             let declared = Gpt::new(model.clone()).unwrap().parameters().elements();
             assert_eq!(parameters(&model), declared as u128, "{model:?}");
         }

@@ -11,9 +11,10 @@ use bornite_cuda::tune::Record;
 use serde::{Deserialize, Serialize};
 
 use super::config::RunConfig;
+use super::estimate::{available, size};
 use super::learner::Learner;
 use super::precision::{LossScale, Precision};
-use crate::checkpoint::{Checkpoint, Contents, Keep, Store, Tensors, huggingface, load_latest_of, safetensors::Rules};
+use crate::checkpoint::{Checkpoint, Contents, Keep, Store, Tensors, load_latest_of};
 use crate::data::{Cursor, Dataset, Plan};
 use crate::generate::Generator;
 use crate::model::{Gpt, GptConfig};
@@ -145,7 +146,7 @@ impl Trained {
 
     fn open_hugging_face(folder: &Path, tokenizer: Option<&str>, device: Device) -> Result<Trained> {
         let (gpt, parameters) = Gpt::import(folder, device)?;
-        let own = huggingface::Model::open(folder, &Rules::default())?.tokenizer();
+        let own = Some(folder.join(TOKENIZER)).filter(|path| path.is_file());
         let tokenizer = match (tokenizer, own) {
             (Some(name), _) => named_tokenizer(name)?,
             (None, Some(path)) => Tokenizer::read(path)?,
@@ -175,13 +176,15 @@ impl Trained {
         Ok(Arena::grouped(&named, |_, shape| usize::from(shape.len() < 2))?)
     }
 
-    /// The model, ready to write.
-    pub fn generator(&self) -> Result<Generator> {
-        Generator::new(&self.gpt, &self.weights()?, self.precision)
+    /// The model, ready to write texts of up to `length` tokens with their prompts, or of the context if that is less.
+    pub fn generator(&self, length: usize) -> Result<Generator> {
+        Generator::new(&self.gpt, &self.weights()?, self.precision, length)
     }
 
     /// The mean loss over data, in order, on at most so many batches; with the number of batches.
     pub fn loss(&self, data: &Dataset, batch: usize, context: usize, most: u64) -> Result<(f64, u64)> {
+        let windows = data.len().saturating_sub(1) / context.max(1) as u64;
+        self.check_logits(batch.min(windows as usize), context)?;
         let (gpt, weights) = (self.gpt.clone(), self.weights()?);
         let loss = trace(move |given| {
             let loss = gpt.loss(&Context::new(weights.tensors()), &given[0], &given[1]);
@@ -193,13 +196,24 @@ impl Trained {
         mean_loss(data, batch, context, most, self.device, &of)
     }
 
+    /// Refuses a batch whose logits alone do not fit into memory: the context of a rotary model is bounded by nothing else.
+    fn check_logits(&self, batch: usize, context: usize) -> Result<()> {
+        let sizes = [batch, context, self.gpt.config().vocabulary, 4];
+        let bytes = sizes.iter().fold(1u128, |product, n| product.saturating_mul(*n as u128));
+        match available(self.device).filter(|available| bytes > u128::from(*available)) {
+            None => Ok(()),
+            Some(available) => Err(Error::Config(format!(
+                "the logits of a batch of {batch} × {context} tokens need {}, and {} has {}; lower the batch or the context",
+                size(bytes),
+                self.device,
+                size(available.into())
+            ))),
+        }
+    }
+
     /// Writes a Hugging Face folder.
     pub fn export(&self, folder: impl AsRef<Path>) -> Result<()> {
-        let temporary = std::env::temp_dir().join(format!("bornite-tokenizer-{}.json", std::process::id()));
-        fs::write(&temporary, self.tokenizer.to_json()).map_err(Error::io("write", &temporary))?;
-        let exported = self.gpt.export(folder, &self.parameters, Some(&temporary));
-        let _ = fs::remove_file(&temporary);
-        exported
+        self.gpt.export(folder, &self.parameters, Some(&self.tokenizer))
     }
 
     /// Makes the folder of a run with this model as its checkpoint of step 0.
@@ -238,6 +252,9 @@ pub(crate) fn mean_loss(
     device: Device,
     loss: &dyn Fn(&Tensor, &Tensor) -> Result<f64>,
 ) -> Result<(f64, u64)> {
+    if most == 0 {
+        return Err(Error::Config("a loss over 0 batches has no value; ask for at least one batch".into()));
+    }
     // No batch has a window twice: one would count more than others.
     let windows = data.len().saturating_sub(1) / context.max(1) as u64;
     let batch = batch.min(windows.max(1) as usize);

@@ -10,6 +10,7 @@ mod folder;
 mod keys;
 mod learner;
 mod metrics;
+mod model;
 mod plot;
 mod precision;
 mod prepare;

@@ -150,10 +150,13 @@ fn begin(
         let what = "holds a model that was imported, not a run; train from it with --set model.from=FOLDER";
         return Err(Error::file(folder, what));
     }
-    config = state.config.clone();
+    // A release before this one may have written fewer settings.
+    let mut begun = state.config.resolved()?;
+    begun.set_gpt(&state.model);
+    config = begun.clone();
     config.merge(&asked)?;
-    config.check_resumed(&state.config)?;
-    if config.train.steps != state.config.train.steps {
+    config.check_resumed(&begun)?;
+    if config.train.steps != begun.train.steps {
         observer.tell(Event::Note("train.steps is another number than before, so learning rates are others too"));
     }
     // Before anything is compiled: choices decide bits.

@@ -19,7 +19,7 @@ use super::precision::Precision;
 use super::prepare::prepare;
 use crate::checkpoint::{Checkpoint, Store};
 use crate::data::{Batches, Dataset, Progress};
-use crate::generate::{Generator, Request, Sampling};
+use crate::generate::{Generator, Request, Sampling, prompt_tokens};
 use crate::optimiser::Rate;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Result};
@@ -299,17 +299,19 @@ impl Run {
 
     fn sample(&mut self, step: u64, observer: &mut dyn Observer) -> Result<()> {
         let train = &self.config.train;
+        let prompt = train.prompt.clone().unwrap_or_default();
+        let (tokens, max_tokens) = (prompt_tokens(&self.tokenizer, &prompt)?, train.sample_tokens.unwrap_or(64));
         let generator = match self.generator.take() {
             Some(generator) => generator,
             None => {
                 let precision = train.precision.unwrap_or_default();
-                Generator::new(self.learner.gpt(), self.learner.weights(), precision)?
+                let length = tokens.len().saturating_add(max_tokens);
+                Generator::new(self.learner.gpt(), self.learner.weights(), precision, length)?
             }
         };
         let sampling = Sampling { seed: train.seed.unwrap_or(0).wrapping_add(step), ..Sampling::default() };
-        let request = Request { sampling, max_tokens: train.sample_tokens.unwrap_or(64), stops: vec![] };
-        let prompt = train.prompt.clone().unwrap_or_default();
-        let written = generator.write(&self.tokenizer, &prompt, &request, &mut |_| true)?;
+        let request = Request { sampling, max_tokens, stops: vec![] };
+        let written = generator.write_after(&self.tokenizer, &tokens, &request, &mut |_| true)?;
         self.generator = Some(generator);
         let text = prompt + &written.text;
         let path = self.folder.join(SAMPLES);

@@ -94,7 +94,7 @@ pub fn refusals_are_one_sentence() -> Outcome {
         config: &serde_json::json!({}),
         tensors: &Default::default(),
         table: &[],
-        tokenizer: None,
+        files: &[],
         max_file_bytes: 1 << 30,
     };
     assert_says(&export.write(&file).err().ok_or("written")?, &["is a file"]);

@@ -36,15 +36,15 @@ fn shapes(tensors: &Tensors) -> BTreeMap<String, Vec<usize>> {
     tensors.iter().map(|(name, tensor)| (name.clone(), tensor.shape().unwrap().to_vec())).collect()
 }
 
-fn export(folder: &Path, tensors: &Tensors, max_file_bytes: u64, tokenizer: Option<&Path>) -> bornite_nn::Result<()> {
+fn export(folder: &Path, tensors: &Tensors, max_file_bytes: u64, files: &[(&str, String)]) -> bornite_nn::Result<()> {
     let config = serde_json::json!({ "model_type": "gpt2", "layer_norm_epsilon": 1e-5 });
-    Export { config: &config, tensors, table: &table(), tokenizer, max_file_bytes }.write(folder)
+    Export { config: &config, tensors, table: &table(), files, max_file_bytes }.write(folder)
 }
 
 pub fn go_out_and_come_back() -> Outcome {
     let folder = Folder::new("models");
     let tensors = ours(&mut Random::fresh());
-    fs::write(folder.join("tokens"), r#"{"version":"1.0"}"#)?;
+    let tokenizer = [("tokenizer.json", r#"{"version":"1.0"}"#.to_string())];
     let one: &[&str] = &["config.json", "model.safetensors", "tokenizer.json"];
     let three: &[&str] = &[
         "config.json",
@@ -56,7 +56,7 @@ pub fn go_out_and_come_back() -> Outcome {
     ];
     for (n, (max_file_bytes, files)) in [(1 << 30, one), (490, three)].into_iter().enumerate() {
         let to = folder.join(&format!("deep/er/{n}"));
-        export(&to, &tensors, max_file_bytes, Some(&folder.join("tokens")))?;
+        export(&to, &tensors, max_file_bytes, &tokenizer)?;
         assert_eq!(names(&to), files);
         let mut model = Model::open(&to, &Rules::default())?;
         assert_eq!(model.config()["layer_norm_epsilon"], 1e-5);
@@ -75,11 +75,11 @@ pub fn go_out_and_come_back() -> Outcome {
     let to = folder.join("turned");
     // Left by an export that died.
     fs::create_dir(folder.join(".saving-turned-1"))?;
-    Export { config: &config, tensors: &tensors, table: &rows, tokenizer: None, max_file_bytes: 1 << 30 }.write(&to)?;
+    Export { config: &config, tensors: &tensors, table: &rows, files: &[], max_file_bytes: 1 << 30 }.write(&to)?;
     let mut file = Safetensors::open(to.join("model.safetensors"))?;
     assert_eq!(file.header().metadata["format"], "pt");
     assert_eq!(file.tensor("y", Device::cpu())?.to_vec::<i32>()?, [1, 4, 2, 5, 3, 6]);
-    assert_eq!(names(&folder.0), ["deep", "tokens", "turned"]);
+    assert_eq!(names(&folder.0), ["deep", "turned"]);
     Ok(())
 }
 
@@ -87,7 +87,7 @@ pub fn names_and_shapes_must_fit() -> Outcome {
     let folder = Folder::new("fit");
     let tensors = ours(&mut Random::fresh());
     let to = folder.join("model");
-    export(&to, &tensors, 1 << 30, None)?;
+    export(&to, &tensors, 1 << 30, &[])?;
     let mut model = Model::open(&to, &Rules::default())?;
     let right = shapes(&tensors);
     let mut longer = right.clone();
@@ -122,7 +122,7 @@ pub fn names_and_shapes_must_fit() -> Outcome {
     // Unless it is said that it is of no use.
     let imported = model.import(&without("ln_f.weight"), &fewer, |name| name == "ln_f.weight", Device::cpu())?;
     assert_eq!(imported.len(), 3);
-    let error = export(&folder.join("more"), &Tensors::from([("nrom".into(), tensors["norm"].clone())]), 1, None);
+    let error = export(&folder.join("more"), &Tensors::from([("nrom".into(), tensors["norm"].clone())]), 1, &[]);
     assert_says(&error.err().ok_or("exported")?, &["no row for our 'nrom' (is it 'norm'?)"]);
     assert_eq!(names(&folder.0), ["model"], "a failed export leaves nothing");
     Ok(())
@@ -131,7 +131,7 @@ pub fn names_and_shapes_must_fit() -> Outcome {
 pub fn shards_must_fit_their_index() -> Outcome {
     let folder = Folder::new("shards");
     let to = folder.join("model");
-    export(&to, &ours(&mut Random::fresh()), 490, None)?;
+    export(&to, &ours(&mut Random::fresh()), 490, &[])?;
     let index = to.join("model.safetensors.index.json");
     let right = fs::read_to_string(&index)?;
     let first = "model-00001-of-00003.safetensors";

@@ -18,7 +18,7 @@ pub fn one_launch_a_token(device: Device) -> Outcome {
         let flat = gpt.parameters().arena(random.bits(), device)?;
         let narrow = flat.like(precision.dtype(), 0.0)?;
         bornite::commit(&[], vec![narrow.set(flat.get().cast(precision.dtype()))])?;
-        let generator = Generator::new(&gpt, &narrow, precision)?;
+        let generator = Generator::new(&gpt, &narrow, precision, model.context)?;
         let launches = || -> Result<u64, bornite_cuda::Error> {
             match device {
                 Device::Cuda(ordinal) => Ok(bornite_cuda::Device::open(ordinal)?.launch_count()),
@@ -63,7 +63,7 @@ pub fn together_as_alone(device: Device) -> Outcome {
             .map(|(n, text)| Prompt { tokens: tokenizer.encode(text), sampling: sampling(n) })
             .collect();
         let together = Together::new(&gpt, &weights, Precision::F32, 7, 100)?;
-        let generator = Generator::new(&gpt, &weights, Precision::F32)?;
+        let generator = Generator::new(&gpt, &weights, Precision::F32, 120)?;
         // Twice: nothing of the first texts is left.
         for prompts in [&prompts[..], &prompts[..3], &prompts[2..]] {
             let written = together.write(&tokenizer, prompts, &mut |_| {})?;

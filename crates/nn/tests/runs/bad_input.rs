@@ -22,7 +22,7 @@ fn what_is_wrong_is_said_in_a_sentence() {
     std::fs::create_dir(folder.at("nothing")).unwrap();
     let nothing = format!("data.path={}", folder.at("nothing").display());
     let from = format!("model.from={}", folder.at("nothing").display());
-    let cases: [(&[&str], &str); 19] = [
+    let cases: [(&[&str], &str); 20] = [
         (&[&empty], "data: there is nothing in"),
         (&[&short], "too few for one window of 16 tokens and the one after it; add data or shorten the context to"),
         (&[&other_field], "'text'"),
@@ -39,7 +39,8 @@ fn what_is_wrong_is_said_in_a_sentence() {
             "model.vocabulary is 1000, but the tokenizer has 50257 tokens",
         ),
         (&["train.context=64"], "train.context is 64, but the model looks at 16 tokens"),
-        (&["model.layers=2000000000"], "too much; the model itself does not fit; choose a smaller one"),
+        (&["model.layers=2000000000"], "model.layers is 2000000000; at most 10000 are supported"),
+        (&["model.width=400000000"], "too much; the model itself does not fit; choose a smaller one"),
         (&["train.batch=100000000"], "train.batch="),
         (&["train.batch=100000000"], "GiB too much"),
         (&["model.name=gtp2-124m"], "there is no model 'gtp2-124m'"),

@@ -51,6 +51,42 @@ fn settings_come_from_files_and_from_words() {
     assert_eq!(resolved.resolved().unwrap(), resolved, "nothing is left to say");
 }
 
+/// `run.toml` holds every setting that has a value, so that the run does not change with a default.
+#[test]
+fn resolved_settings_are_complete() {
+    // Paths, and what follows from the device.
+    let open = ["model.from", "data.path", "data.cache", "train.context", "train.precision"];
+    for (rule, unused) in [
+        ("adamw", &["momentum", "nesterov", "alpha"][..]),
+        ("adam", &["momentum", "nesterov", "alpha"]),
+        ("sgd", &["beta1", "beta2", "eps", "alpha"]),
+        ("rmsprop", &["beta1", "beta2", "momentum", "nesterov"]),
+        ("adagrad", &["beta1", "beta2", "momentum", "nesterov", "alpha"]),
+        ("muon", &["nesterov", "alpha"]),
+    ] {
+        let mut config = RunConfig::default();
+        for setting in [&format!("optimiser.rule={rule}")[..], "model.name=llama-tiny", "model.rope_factor=8"] {
+            config.set(setting).unwrap();
+        }
+        let mut resolved = config.resolved().unwrap();
+        let model = resolved.gpt(257).unwrap();
+        resolved.set_gpt(&model);
+        let text = resolved.text().unwrap();
+        let table: toml::Table = text.parse().unwrap();
+        for key in KEYS {
+            let (section, name) = key.name.split_once('.').unwrap();
+            let absent = open.contains(&key.name) || section == "optimiser" && unused.contains(&name);
+            assert_eq!(table[section].get(name).is_none(), absent, "{} with {rule}:\n{text}", key.name);
+        }
+        let again = RunConfig::parse(&text).unwrap();
+        assert_eq!(
+            (again.resolved().unwrap(), again.gpt(257).unwrap()),
+            (resolved, model),
+            "read back, it is the same"
+        );
+    }
+}
+
 #[test]
 fn mistakes_are_one_sentence() {
     let files = [
@@ -106,11 +142,14 @@ fn mistakes_are_one_sentence() {
         ("model.width=9223372036854775807", "model.width is 9223372036854775807; it must be from 1 to"),
         ("model.vocabulary=10", "model.vocabulary is 10, but the tokenizer has 257 tokens"),
         ("model.dropout=1", "model.dropout is 1"),
+        ("model.layers=1000000000", "model.layers is 1000000000; at most 10000 are supported"),
+        ("model.head_width=0", "model.head_width is 0; it must be"),
+        ("model.rope_factor=2", "RoPE scaling needs model.position=rope"),
+        ("model.rope_low_freq_factor=2", "model.rope_low_freq_factor has no effect without model.rope_factor"),
     ];
     for (text, said) in models {
         let mut config = RunConfig::default();
-        config.set(text).unwrap();
-        let error = config.gpt(257).unwrap_err().to_string();
+        let error = config.set(text).and_then(|()| config.gpt(257)).unwrap_err().to_string();
         assert!(error.contains(said), "{text:?}: {error}");
     }
 }

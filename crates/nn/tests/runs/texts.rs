@@ -1,9 +1,14 @@
 //! Texts: the same for a seed, whole characters as they come, ended where they should be; models in and out.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use bornite::Device;
 use bornite_nn::checkpoint::load_latest;
-use bornite_nn::generate::{Finish, Request, Sampling};
-use bornite_nn::train::Trained;
+use bornite_nn::generate::{Finish, Generator, Request, Sampling};
+use bornite_nn::model::{Gpt, GptConfig};
+use bornite_nn::tokenizer::Tokenizer;
+use bornite_nn::train::{Precision, Trained};
 
 use crate::corpus::{Folder, go, small};
 use crate::random::Random;
@@ -20,7 +25,7 @@ fn a_run_writes() {
     let out = folder.at("run");
     let (finished, _) = go(&small(&corpus, &more), &out, false, None).unwrap();
     let trained = Trained::open(&out, None, Device::cpu()).unwrap();
-    let generator = trained.generator().unwrap();
+    let generator = trained.generator(100).unwrap();
     let write = |prompt: &str, request: &Request| {
         let mut shown = String::new();
         let written = generator.write(&trained.tokenizer, prompt, request, &mut |text| {
@@ -52,10 +57,22 @@ fn a_run_writes() {
         assert!(last[*token as usize] >= best - 1e-4, "token {n}");
         all.push(i64::from(*token));
     }
+    // Any end of the model's own is one.
+    let mut ended = trained.gpt.config().clone();
+    ended.eos = vec![long.tokens[3]];
+    let at = long.tokens.iter().position(|token| *token == long.tokens[3]).unwrap();
+    let gpt = Gpt::new(ended).unwrap();
+    let other = Generator::new(&gpt, &weights, trained.precision, 100).unwrap();
+    let stopped = other.write(&trained.tokenizer, "the copper ore", &request(0.0, 0, 40), &mut |_| true).unwrap();
+    assert_eq!((&stopped.tokens[..], stopped.finish), (&long.tokens[..at], Finish::EndOfText));
+    // Tokens that are not there are refused.
+    for (tokens, said) in
+        [(&[1, 257][..], "the prompt has token 257, but the model has 257 tokens"), (&[], "no tokens")]
+    {
+        let error = generator.write_after(&trained.tokenizer, tokens, &request(0.0, 0, 1), &mut |_| true).unwrap_err();
+        assert!(error.to_string().contains(said), "{error}");
+    }
     // Ends.
-    let full = write("the copper ore", &request(0.0, 0, 1000));
-    assert!(matches!(full.finish, Finish::Context | Finish::EndOfText), "{:?}", full.finish);
-    assert!(full.tokens.len() <= 100 - 14 + 1);
     let whole = write("the copper ", &request(0.0, 0, 60)).text;
     let letters: Vec<char> = whole.chars().collect();
     for from in [0, 5, letters.len() - 3] {
@@ -82,6 +99,7 @@ fn a_run_writes() {
     let data = bornite_nn::data::Dataset::open(&sources, &trained.tokenizer, &out.join("data"), &mut |_| {}).unwrap();
     let (_, validation) = data.split(config.data.validation.unwrap()).unwrap();
     let (loss, _) = trained.loss(&validation, 2, 32, 2).unwrap();
+    assert!(trained.loss(&validation, 2, 32, 0).unwrap_err().to_string().contains("at least one batch"));
     assert_eq!(Some(loss), finished.last.unwrap().validation_loss);
 
     // Out to another library's folder and in again: the same text; and training goes on from there.
@@ -91,7 +109,10 @@ fn a_run_writes() {
     back.save_as_run(&imported).unwrap();
     for again in [back, Trained::open(&imported, None, Device::cpu()).unwrap()] {
         let text =
-            again.generator().unwrap().write(&again.tokenizer, "the copper ore", &request(0.0, 0, 40), &mut |_| true);
+            again
+                .generator(100)
+                .unwrap()
+                .write(&again.tokenizer, "the copper ore", &request(0.0, 0, 40), &mut |_| true);
         assert_eq!(text.unwrap().tokens, long.tokens);
     }
     for from in [&theirs, &imported, &out] {
@@ -129,7 +150,7 @@ fn characters_are_shown_whole() {
     .unwrap();
     let trained = Trained::open(&out, None, Device::cpu()).unwrap();
     let mut pieces = vec![];
-    let written = trained.generator().unwrap().write(&trained.tokenizer, "äö", &request(0.0, 0, 40), &mut |text| {
+    let written = trained.generator(100).unwrap().write(&trained.tokenizer, "äö", &request(0.0, 0, 40), &mut |text| {
         pieces.push(text.to_string());
         true
     });
@@ -156,5 +177,52 @@ fn only_weights_are_loaded_to_write() {
     assert!(load_latest(out.join("checkpoints"), Device::cpu(), false).is_err());
     let trained = Trained::open(&out, None, Device::cpu()).unwrap();
     assert!(trained.note.is_none(), "{:?}", trained.note);
-    trained.generator().unwrap().write(&trained.tokenizer, "the", &request(0.0, 0, 3), &mut |_| true).unwrap();
+    trained.generator(100).unwrap().write(&trained.tokenizer, "the", &request(0.0, 0, 3), &mut |_| true).unwrap();
+}
+
+/// With learned and with rotary positions, and of tiny models that write many different tokens.
+#[test]
+fn past_the_context_the_recent_half_is_read_anew() {
+    let tokenizer = Tokenizer::bytes();
+    for name in ["gpt2-gelu", "llama-all"] {
+        let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/variants");
+        let (gpt, tensors) = Gpt::import(goldens.join(name), Device::cpu()).unwrap();
+        let endless = Gpt::new(GptConfig { eos: vec![], ..gpt.config().clone() }).unwrap();
+        let weights = endless.parameters().arena(0, Device::cpu()).unwrap();
+        weights.load(&tensors.iter().map(|(name, tensor)| (&name[..], tensor)).collect::<Vec<_>>()).unwrap();
+        let generator = Generator::new(&endless, &weights, Precision::F32, 40).unwrap();
+        let write = |prompt: &[u32], count: usize| {
+            generator.write_after(&tokenizer, prompt, &request(0.0, 0, count), &mut |_| true).unwrap()
+        };
+        let prompt: Vec<u32> = (0..7).map(|n| n * n % 24).collect();
+        let past = write(&prompt, 90);
+        assert_eq!((past.tokens.len(), past.finish, past.context_shifts), (90, Finish::MaxTokens, 3), "{name}");
+        assert!(past.tokens.iter().collect::<BTreeSet<_>>().len() > 4, "{name}: {:?}", past.tokens);
+        let all = [prompt.clone(), past.tokens].concat();
+        // Token 41 finds the memory full; 20 are read, and 21 later it is full again.
+        for (from, to) in [(41, 62), (62, 83), (83, 97)] {
+            assert_eq!(write(&all[from - 20..from], to - from).tokens, all[from..to], "{name} after {from} tokens");
+        }
+        assert_eq!(write(&prompt, 34).context_shifts, 0, "{name}: the last token is not read");
+        let one = Generator::new(&endless, &weights, Precision::F32, 1).unwrap();
+        let written = one.write_after(&tokenizer, &[3], &request(0.0, 0, 5), &mut |_| true).unwrap();
+        assert_eq!((written.tokens.len(), written.context_shifts), (5, 4), "{name}: a context of one token");
+    }
+}
+
+#[test]
+fn a_loss_that_does_not_fit_into_memory_is_refused() {
+    let folder = Folder::new("fits");
+    let config = GptConfig { tied: true, ..GptConfig::llama(1 << 20, 1 << 20, 1, 1, 2) };
+    let gpt = Gpt::new(config).unwrap();
+    let weights = gpt.parameters().arena(0, Device::cpu()).unwrap();
+    let tensors = gpt.parameters().iter().map(|p| p.name.clone()).zip(weights.tensors()).collect();
+    gpt.export(folder.at("model"), &tensors, Some(&Tokenizer::bytes())).unwrap();
+    let trained = Trained::open(folder.at("model"), None, Device::cpu()).unwrap();
+    std::fs::write(folder.at("long.txt"), "x".repeat((1 << 20) + 2)).unwrap();
+    let source = bornite_nn::data::Source::new(folder.at("long.txt"));
+    let data = bornite_nn::data::Dataset::open(&[source], &trained.tokenizer, &folder.at("data"), &mut |_| {}).unwrap();
+    let error = trained.loss(&data, 8, 1 << 20, 1).unwrap_err().to_string();
+    assert!(error.contains("the logits of a batch of 1 × 1048576 tokens need 4096.0 GiB"), "{error}");
+    trained.loss(&data, 1, 4, 1).unwrap();
 }

@@ -6,9 +6,8 @@ use std::path::Path;
 
 use bornite::Tensor;
 
-use super::{CONFIG, Index, MODEL, Pair, TOKENIZER, index};
+use super::{CONFIG, Index, MODEL, Pair, index};
 use crate::checkpoint::disk::{Disk, SystemDisk};
-use crate::checkpoint::json::{MAX_JSON_BYTES, read_bounded};
 use crate::checkpoint::names::listed;
 use crate::checkpoint::safetensors::layout;
 use crate::checkpoint::write::{write_tensors, write_whole};
@@ -23,8 +22,8 @@ pub struct Export<'a> {
     pub tensors: &'a Tensors,
     /// Their names there; one row for each.
     pub table: &'a [Pair],
-    /// A `tokenizer.json` to be copied.
-    pub tokenizer: Option<&'a Path>,
+    /// Names and contents of other files, such as `tokenizer.json`.
+    pub files: &'a [(&'a str, String)],
     /// Files do not get larger than this, but for a tensor that is.
     pub max_file_bytes: u64,
 }
@@ -88,8 +87,8 @@ impl Export<'_> {
         let config =
             serde_json::to_vec_pretty(self.config).map_err(|e| Error::file(&folder.join(CONFIG), e.to_string()))?;
         write_whole(disk, folder, CONFIG, &config)?;
-        if let Some(tokenizer) = self.tokenizer {
-            write_whole(disk, folder, TOKENIZER, &read_bounded(tokenizer, MAX_JSON_BYTES)?)?;
+        for (name, contents) in self.files {
+            write_whole(disk, folder, name, contents.as_bytes())?;
         }
         disk.sync_folder(folder).map_err(Error::io("write", folder))
     }

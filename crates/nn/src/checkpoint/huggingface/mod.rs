@@ -15,7 +15,7 @@ use bornite::{Device, Tensor};
 pub use export::Export;
 pub use index::Index;
 
-use super::json::{MAX_JSON_BYTES, read_bounded, read_value};
+use super::json::{read_bounded, read_value};
 use super::names::listed;
 use super::safetensors::{Entry, Rules, Safetensors};
 use super::{Tensors, shown};
@@ -23,7 +23,13 @@ use crate::{Error, Result};
 
 const CONFIG: &str = "config.json";
 const MODEL: &str = "model.safetensors";
-const TOKENIZER: &str = "tokenizer.json";
+pub(crate) const TOKENIZER: &str = "tokenizer.json";
+
+/// The largest `config.json` and the like: some hundred keys.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
+/// The largest index: more than 100,000 tensors.
+const MAX_INDEX_BYTES: u64 = 16 << 20;
 
 /// One tensor by both names.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,10 +86,10 @@ impl Model {
         if !found.is_dir() {
             return Err(Error::file(folder, format!("is a file; give the folder with {CONFIG} and {MODEL}")));
         }
-        let config = read_value(&folder.join(CONFIG))?;
+        let config = read_value(&folder.join(CONFIG), MAX_CONFIG_BYTES)?;
         let path = folder.join(index::INDEX);
         let index = if path.exists() && !folder.join(MODEL).exists() {
-            let text = read_bounded(&path, MAX_JSON_BYTES)?;
+            let text = read_bounded(&path, MAX_INDEX_BYTES)?;
             Some(Index::parse(&text).map_err(|what| Error::File { path: path.clone(), what })?)
         } else {
             None
@@ -115,6 +121,12 @@ impl Model {
     /// `config.json`.
     pub fn config(&self) -> &serde_json::Value {
         &self.config
+    }
+
+    /// Another JSON file of the folder, such as `generation_config.json`, where it has one.
+    pub fn json(&self, name: &str) -> Result<Option<serde_json::Value>> {
+        let path = self.folder.join(name);
+        if path.exists() { read_value(&path, MAX_CONFIG_BYTES).map(Some) } else { Ok(None) }
     }
 
     /// `tokenizer.json`, where the folder has one.

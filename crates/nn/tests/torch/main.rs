@@ -1,6 +1,8 @@
 //! The same as PyTorch: small models of `transformers`, what it computes with them and how they learn there. The goldens
 //! are of `scripts/gpt2_goldens.py`.
 
+mod variants;
+
 use std::path::{Path, PathBuf};
 
 use bornite::{Device, Tensor, trace};
