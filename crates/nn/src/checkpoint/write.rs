@@ -42,7 +42,8 @@ pub(crate) fn in_parallel<J: Sync, T: Default>(
     };
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            scope.spawn(run);
+            // Where no thread can be had, those there are do the work.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, run);
         }
         run();
     });

@@ -256,7 +256,7 @@ pub(crate) fn mean_loss(
 /// Makes a folder for a run, and refuses one in which a run has saved something.
 pub(crate) fn claim(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(Error::io("make folder", folder))?;
-    match crate::checkpoint::latest(folder.join(CHECKPOINTS)) {
+    match crate::checkpoint::newest(folder.join(CHECKPOINTS)) {
         Ok(None) => Ok(()),
         Ok(Some(latest)) => {
             let name = latest.file_name().unwrap_or_default().to_string_lossy().into_owned();
