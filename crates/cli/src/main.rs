@@ -13,6 +13,7 @@ mod eval;
 mod generate;
 mod kernel;
 mod model;
+mod signals;
 mod suite;
 mod train;
 

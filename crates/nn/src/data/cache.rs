@@ -105,13 +105,13 @@ pub(super) fn open_or_build_on(
     fs::create_dir_all(cache).map_err(Error::io("make the folder", cache))?;
     let name = name(files, tokenizer);
     let folder = cache.join(&name);
-    if let Some(found) = reuse(&folder, files, tokenizer, watch)? {
+    if let Some(found) = reuse(&folder, files, tokenizer, watch, false)? {
         return Ok(found);
     }
     let lock_path = cache.join(format!("{name}.lock"));
     let lock = files::open_lock(&lock_path)?;
     let locked = wait_for(&lock, watch)?;
-    if locked && let Some(found) = reuse(&folder, files, tokenizer, watch)? {
+    if locked && let Some(found) = reuse(&folder, files, tokenizer, watch, true)? {
         return Ok(found);
     }
     let building = format!(".{name}.building-");
@@ -155,12 +155,14 @@ fn name(files: &[SourceFile], tokenizer: &Tokenizer) -> String {
     hex(&hash.finalize())[..24].into()
 }
 
-/// Opens the folder if it holds just what is asked for; `None` if it is to be made.
+/// Opens the folder if it holds just what is asked for; `None` if it is to be made, with a warning if it is damaged and `warn`
+/// is set.
 fn reuse(
     folder: &Path,
     files: &[SourceFile],
     tokenizer: &Tokenizer,
     watch: &dyn Watch,
+    warn: bool,
 ) -> Result<Option<(Tokens, Documents)>> {
     let Ok(mut manifest) = read_manifest(folder) else { return Ok(None) };
     let pairs = || manifest.files.iter().zip(files);
@@ -187,7 +189,9 @@ fn reuse(
         Ok(opened) => opened,
         Err(Error::Stopped) => return Err(Error::Stopped),
         Err(error) => {
-            bornite_cuda::log!(Warn, "{error}; its tokens are made again");
+            if warn {
+                bornite_cuda::log!(Warn, "{error}: done now");
+            }
             return Ok(None);
         }
     };
@@ -258,19 +262,15 @@ fn open_manifest(
         let piece = pairs.take_while(|(found, written)| found == written).count() as u64;
         let from = piece * checksum::PIECE_BYTES / manifest.token_bytes;
         let until = ((piece + 1) * checksum::PIECE_BYTES / manifest.token_bytes).min(manifest.tokens);
-        return Err(Error::file(
-            &path,
-            format!(
-                "is damaged: tokens {from} to {until} do not have the checksum in the manifest; delete {}",
-                folder.display()
-            ),
-        ));
+        let what =
+            format!("is damaged: tokens {from} to {until} do not match their checksum in {MANIFEST}; tokenise again");
+        return Err(Error::file(&path, what));
     }
     let mut tokens = Tokens::new(tokenizer.vocabulary());
     tokens.push(file, &path, manifest.tokens, manifest.token_bytes, checksums);
     let (file, path) = open(DOCUMENTS, manifest.documents, 8)?;
     if documents::hash(&path, &|| false, &mut |_| {})? != manifest.documents_sha256 {
-        return Err(Error::file(&path, "its checksum is not the manifest's: the file is damaged; delete the folder"));
+        return Err(Error::file(&path, "is damaged: it does not match its checksum in manifest.json; tokenise again"));
     }
     Ok((tokens, Documents { file, path, count: manifest.documents }))
 }

@@ -11,7 +11,9 @@ use bornite_cuda::tune::Record;
 use serde::{Deserialize, Serialize};
 
 use super::config::RunConfig;
+use super::estimate::{available, size};
 use super::learner::Learner;
+use super::metrics::Line;
 use super::precision::{LossScale, Precision};
 use crate::checkpoint::{Checkpoint, Contents, Keep, Store, Tensors, huggingface, load_latest_of, safetensors::Rules};
 use crate::data::{Cursor, Dataset, Plan};
@@ -19,7 +21,7 @@ use crate::generate::Generator;
 use crate::model::{Gpt, GptConfig};
 use crate::parameters::Context;
 use crate::tokenizer::Tokenizer;
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
 pub(crate) const CONFIG: &str = "run.toml";
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
@@ -45,6 +47,9 @@ pub(crate) struct State {
     pub unapplied: Option<bool>,
     /// Seconds of training.
     pub seconds: f64,
+    /// The last step's numbers, if its evaluation or sample was interrupted and is still to be made.
+    #[serde(default)]
+    pub pending: Option<Line>,
     /// Bytes of `samples.txt`; none of checkpoints that do not know.
     #[serde(default)]
     pub samples: Option<u64>,
@@ -85,6 +90,13 @@ pub fn named_tokenizer(name: &str) -> Result<Tokenizer> {
         ))),
         path => Tokenizer::read(path),
     }
+}
+
+/// The tokenizer of a run's folder.
+pub(crate) fn own_tokenizer(folder: &Path) -> Result<Tokenizer> {
+    let path = folder.join(TOKENIZER);
+    files::check_plain(&path)?;
+    Tokenizer::read(&path)
 }
 
 /// Refuses a tokenizer that has tokens which a model has no rows for.
@@ -128,7 +140,7 @@ impl Trained {
         let state: State = loaded.checkpoint.state_as()?;
         let tokenizer = match tokenizer {
             Some(name) => named_tokenizer(name)?,
-            None => Tokenizer::read(folder.join(TOKENIZER))?,
+            None => own_tokenizer(folder)?,
         };
         state.model.check()?;
         Ok(Trained {
@@ -182,6 +194,16 @@ impl Trained {
 
     /// The mean loss over data, in order, on at most so many batches; with the number of batches.
     pub fn loss(&self, data: &Dataset, batch: usize, context: usize, most: u64) -> Result<(f64, u64)> {
+        let windows = data.len().saturating_sub(1) / context.max(1) as u64;
+        let tokens = (batch as u128).min(windows.into()).saturating_mul(context as u128);
+        let logits = tokens.saturating_mul(4 * self.gpt.config().vocabulary as u128);
+        if let Some(have) = available(self.device).map(u128::from).filter(|have| logits > *have) {
+            let (need, have) = (size(logits), size(have));
+            return Err(Error::Config(format!(
+                "batches of {batch} windows of {context} tokens need {need} for logits, and {} has {have}; use smaller ones",
+                self.device
+            )));
+        }
         let (gpt, weights) = (self.gpt.clone(), self.weights()?);
         let loss = trace(move |given| {
             let loss = gpt.loss(&Context::new(weights.tensors()), &given[0], &given[1]);
@@ -196,7 +218,7 @@ impl Trained {
     /// Writes a Hugging Face folder.
     pub fn export(&self, folder: impl AsRef<Path>) -> Result<()> {
         let temporary = std::env::temp_dir().join(format!("bornite-tokenizer-{}.json", std::process::id()));
-        fs::write(&temporary, self.tokenizer.to_json()).map_err(Error::io("write", &temporary))?;
+        files::replace(&temporary, self.tokenizer.to_json().as_bytes())?;
         let exported = self.gpt.export(folder, &self.parameters, Some(&temporary));
         let _ = fs::remove_file(&temporary);
         exported
@@ -211,8 +233,8 @@ impl Trained {
         let mut config = RunConfig::default();
         config.set_gpt(self.gpt.config());
         config.train.precision = Some(self.precision);
-        write(&folder.join(CONFIG), &config.text()?)?;
-        write(&folder.join(TOKENIZER), &self.tokenizer.to_json())?;
+        files::replace(&folder.join(CONFIG), config.text()?.as_bytes())?;
+        files::replace(&folder.join(TOKENIZER), self.tokenizer.to_json().as_bytes())?;
         let state = State {
             model: self.gpt.config().clone(),
             config,
@@ -221,6 +243,7 @@ impl Trained {
             scale: LossScale::new(self.precision),
             unapplied: None,
             seconds: 0.0,
+            pending: None,
             samples: None,
             tuning: vec![],
         };
@@ -269,16 +292,4 @@ pub(crate) fn claim(folder: &Path) -> Result<()> {
 
 pub(crate) fn state_json(state: &State) -> Result<serde_json::Value> {
     serde_json::to_value(state).map_err(|error| Error::Config(format!("the run's state cannot be written: {error}")))
-}
-
-/// Writes a small file at one moment.
-pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".part-{}", std::process::id()));
-    let part = path.with_file_name(name);
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written.map_err(Error::io("write", path))
 }
