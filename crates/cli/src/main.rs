@@ -14,6 +14,7 @@ mod generate;
 mod kernel;
 mod model;
 mod parallel;
+mod signals;
 mod suite;
 mod train;
 

@@ -3,19 +3,17 @@
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bornite_nn::train::{Beginning, Event, Line, Observer, RunConfig, run as train, size};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::flag;
 
+use crate::signals::{STOPPED, Signals};
 use crate::{Failure, chosen_device, note, print};
 
-/// What a run that was stopped and saved exits with: try again, it will go on.
-const STOPPED: u8 = 75;
+/// Printed if a run was stopped when every step was saved, or none was made.
+const NOTHING_UNSAVED: &str = "stopped; there was nothing to save; go on with --resume";
 
 /// Options of `bornite train`.
 #[derive(clap::Args)]
@@ -109,11 +107,18 @@ impl Options {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let stop = watch_signals()?;
+    let signals = Signals::watch(NOTHING_UNSAVED.into())?;
     let config = options.config()?;
     let device = chosen_device(config.train.device.as_deref().unwrap_or("auto"))?;
-    let mut screen = Screen::new(options.json, stop);
-    let finished = train(&config, &options.out, device, options.resume, &mut screen)?;
+    let mut screen = Screen::new(options.json, signals);
+    let finished = match train(&config, &options.out, device, options.resume, &mut screen) {
+        Err(bornite_nn::Error::Stopped) => {
+            screen.end();
+            note(NOTHING_UNSAVED);
+            return Ok(ExitCode::from(STOPPED));
+        }
+        finished => finished?,
+    };
     screen.end();
     let folder = finished.folder.display();
     let last = finished.last.map_or(String::new(), |line| format!(", {}", losses(&line)));
@@ -136,22 +141,10 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A flag that signals set. The second interrupt from the keyboard ends the process at once.
-fn watch_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let (stop, interrupted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    // In this order: at the first interrupt there is nothing to end yet.
-    flag::register_conditional_shutdown(SIGINT, 130, interrupted.clone())?;
-    flag::register(SIGINT, interrupted)?;
-    for signal in [SIGINT, SIGTERM, SIGUSR1] {
-        flag::register(signal, stop.clone())?;
-    }
-    Ok(stop)
-}
-
 /// Where progress is shown.
 struct Screen {
     json: bool,
-    stop: Arc<AtomicBool>,
+    signals: Signals,
     terminal: bool,
     /// Whether a line of progress stands unfinished.
     open: bool,
@@ -166,9 +159,9 @@ struct Screen {
 const EACH: Duration = Duration::from_secs(2);
 
 impl Screen {
-    fn new(json: bool, stop: Arc<AtomicBool>) -> Screen {
+    fn new(json: bool, signals: Signals) -> Screen {
         let terminal = std::io::stderr().is_terminal();
-        Screen { json, stop, terminal, open: false, told: None, begun: None, speed: None, announced: false }
+        Screen { json, signals, terminal, open: false, told: None, begun: None, speed: None, announced: false }
     }
 
     fn line(&mut self, text: &str) {
@@ -213,7 +206,7 @@ impl Screen {
         }
         let left = (begun.steps - line.step) as f64 * begun.tokens_a_step as f64 / speed;
         text += &format!("  {}  {} left", size(line.memory.into()), time(left));
-        if self.stop.load(Ordering::Relaxed) && !std::mem::replace(&mut self.announced, true) {
+        if self.signals.stop.load(Ordering::Relaxed) && !std::mem::replace(&mut self.announced, true) {
             text += "  stopping";
         }
         let always = line.step == 1 || line.step == begun.steps || line.validation_loss.is_some();
@@ -273,7 +266,11 @@ impl Observer for Screen {
     }
 
     fn stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.signals.stop.load(Ordering::Relaxed)
+    }
+
+    fn unsaved(&mut self, steps: u64) {
+        self.signals.unsaved.store(steps > 0, Ordering::Relaxed);
     }
 }
 

@@ -224,6 +224,15 @@ pub const SETTINGS: &[Setting] = &[
         code: "`bornite::Pool::set_debug`",
         check: |value| of_pool(pool::DEBUG_VARIABLE, value),
     },
+    Setting {
+        name: crate::INPUT_LIMIT_VARIABLE,
+        values: "a size of `1 MiB` or more (in powers of 1024)",
+        default: "`128 MiB`",
+        meaning: "Largest page, row or line of an input file (Parquet, JSONL, zstd), in bytes after decompression; larger ones are \
+                  an error. All text of a compressed file may have 1000 times the bytes of the file, or this many.",
+        code: "`bornite_cuda::set_input_limit`",
+        check: |value| crate::input::parse(value).map(drop),
+    },
 ];
 
 fn anything(_: &str) -> std::result::Result<(), String> {
@@ -323,6 +332,8 @@ mod tests {
             ("BORNITE_MEMORY_LIMIT", "20GB", "-1", "negative"),
             ("BORNITE_MEMORY_CACHE", "2GB", "2 parsecs", "'parsecs' is not a unit"),
             ("BORNITE_MEMORY_DEBUG", "1", "yes", "use 1 or 0"),
+            ("BORNITE_INPUT_LIMIT", "2 GiB", "2 parsecs", "'parsecs' is not a unit"),
+            ("BORNITE_INPUT_LIMIT", "1 MiB", "1 KiB", "use 1 MiB or more"),
         ];
         for (name, good, bad, words) in cases {
             let setting = SETTINGS.iter().find(|setting| setting.name == name).unwrap();

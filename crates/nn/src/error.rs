@@ -83,6 +83,9 @@ pub enum Error {
         /// Why.
         cause: Box<bornite::Error>,
     },
+    /// The caller asked for a stop, and there was nothing to save.
+    #[error("stopped")]
+    Stopped,
     /// Memory on the host does not suffice.
     #[error("out of memory: {what} needs {bytes} bytes")]
     OutOfMemory {

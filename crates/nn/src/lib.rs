@@ -5,6 +5,7 @@
 pub mod checkpoint;
 pub mod data;
 mod error;
+mod files;
 pub mod generate;
 pub mod layers;
 pub mod model;

@@ -2,17 +2,14 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use bornite_data::Level;
 use bornite_data::files::{self, Asked, Error, Format, Made, Part, Place, Settings};
 use clap::Args;
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::flag;
 
 use super::screen::{Screen, time};
+use crate::signals::{STOPPED, Signals};
 use crate::{Failure, note, print, print_json};
 
 /// What is to be made.
@@ -93,18 +90,6 @@ impl Options {
     }
 }
 
-/// A flag that signals set.
-fn watch_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let (stop, interrupted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    // In this order: at the first interrupt there is nothing to end yet.
-    flag::register_conditional_shutdown(SIGINT, 130, interrupted.clone())?;
-    flag::register(SIGINT, interrupted)?;
-    for signal in [SIGINT, SIGTERM, SIGUSR1] {
-        flag::register(signal, stop.clone())?;
-    }
-    Ok(stop)
-}
-
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     if options.count == Some(0) {
         return Err(Error::Asked("a dataset of 0 rows was asked for: --count takes 1 and more".into()).into());
@@ -113,12 +98,13 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     Settings::new(1).of_categories(&options.categories)?.with_columns(&options.with)?;
     let place = Place::new(&options.out);
     let settings = options.settings(&place)?;
+    let stopped = format!("stopped; go on with: bornite data make --resume --out {}", options.out.display());
     let asked = Asked {
         settings,
         resume: options.resume,
         part: options.shard,
         jobs: super::threads(options.jobs)?,
-        stop: watch_signals()?,
+        stop: Signals::watch(stopped.clone())?.stop,
         workers: Some(super::crew()?),
     };
     let mut screen = Screen::new();
@@ -130,8 +116,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     screen.end();
     let made = match outcome {
         Err(Error::Stopped) => {
-            note(&format!("stopped; go on with: bornite data make --resume --out {}", options.out.display()));
-            return Ok(ExitCode::from(75));
+            note(&stopped);
+            return Ok(ExitCode::from(STOPPED));
         }
         // Where not even a folder could be made there is nothing to go on with.
         Err(error @ Error::Io { .. }) if place.path(".making").is_dir() => {

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 
+use super::place::plain;
 use super::{Error, Place, Result};
 
 const FOLDER: &str = ".making";
@@ -34,6 +35,7 @@ fn door(place: &Place) -> Result<File> {
     let (folder, path) = (place.path(FOLDER), place.path(DOOR));
     loop {
         fs::create_dir_all(&folder).map_err(Error::io("make the folder", &folder))?;
+        plain(&path)?;
         let file = match OpenOptions::new().create(true).truncate(false).write(true).open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             file => file.map_err(Error::io("write", &path))?,
@@ -62,14 +64,15 @@ impl Claim<'_> {
             if others.start >= shards.end || shards.start >= others.end {
                 continue;
             }
+            plain(&entry.path())?;
             // For writing too: over a network, locks are of those who may write.
-            let Ok(mut file) = OpenOptions::new().read(true).write(true).open(entry.path()) else { continue };
+            let Ok(file) = OpenOptions::new().read(true).write(true).open(entry.path()) else { continue };
             match file.try_lock() {
                 // Whoever it was is gone.
                 Ok(()) => drop(fs::remove_file(entry.path())),
                 Err(TryLockError::WouldBlock) => {
                     let mut who = String::new();
-                    let _ = file.read_to_string(&mut who);
+                    let _ = file.take(256).read_to_string(&mut who);
                     return Err(Error::Asked(format!(
                         "{} is making shards {} to {} of the dataset in {}: wait until it ends, or name another folder",
                         if who.is_empty() { "another run" } else { &who },
@@ -83,6 +86,7 @@ impl Claim<'_> {
         }
         let (name, host) = (name(&shards), fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default());
         let path = place.path(&name);
+        plain(&path)?;
         let mut file = File::create(&path).map_err(Error::io("write", &path))?;
         let _ = file.try_lock();
         let on = if host.trim().is_empty() { String::new() } else { format!(" on {}", host.trim()) };

@@ -54,6 +54,8 @@ pub use structure::{PairReport, StructureCheck, check_pair};
 
 use std::path::{Path, PathBuf};
 
+use bornite_cuda::INPUT_LIMIT_VARIABLE;
+
 /// What went wrong with a dataset.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -92,6 +94,12 @@ pub enum Error {
 impl Error {
     fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         move |cause| Error::Io { what, path: path.into(), cause }
+    }
+
+    /// A part of a file that would take more memory than it may.
+    fn too_large(path: &Path, what: &str, limit: u64) -> Error {
+        let what = format!("{what} more than {limit} bytes; raise {INPUT_LIMIT_VARIABLE} if you trust the file");
+        Error::damaged(path, what)
     }
 
     fn damaged(path: &Path, what: impl Into<String>) -> Error {

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::place::plain;
+use super::place::read;
+use super::read::row_limit;
 use super::structure::{PairReport, check_pair, is_math};
 use super::{Error, Extra, Record, Result};
 
@@ -96,9 +97,11 @@ pub fn is_pairs(folder: &Path) -> bool {
 pub fn check_pairs(folder: &Path) -> Result<Vec<PairReport>> {
     let mut reports = vec![];
     for path in files(folder)? {
-        let text = plain(&path).and_then(|()| std::fs::read_to_string(&path).map_err(Error::io("read", &path)));
-        let mut report = match text {
-            Ok(text) => check_pair(&text),
+        let mut report = match read(&path, row_limit()?) {
+            Ok(bytes) => match str::from_utf8(&bytes) {
+                Ok(text) => check_pair(text),
+                Err(error) => PairReport::wrong(format!("it is not text in UTF-8: {error}")),
+            },
             Err(Error::Io { cause, .. }) => PairReport::wrong(format!("it cannot be read: {cause}")),
             Err(Error::Damaged { what, .. }) => PairReport::wrong(what),
             Err(other) => return Err(other),

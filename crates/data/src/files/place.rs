@@ -1,10 +1,12 @@
 //! The folder of a dataset: files are written beside, synced and renamed.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use bornite_cuda::input_limit;
 
 use super::{Error, Result};
 
@@ -96,7 +98,7 @@ impl Place {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let nanos = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.subsec_nanos());
         let part = path.with_file_name(format!(".{name}.{}-{nanos}.part", std::process::id()));
-        let file = File::create(&part).map_err(Error::io("write", &part))?;
+        let file = File::create_new(&part).map_err(Error::io("write", &part))?;
         let file = BufWriter::with_capacity(1 << 16, Limited { file, room: self.room.clone() });
         Ok(Part { file, path, part })
     }
@@ -118,12 +120,10 @@ impl Place {
 
     /// Reads a whole file, if it is there.
     pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let path = self.path(name);
-        plain(&path)?;
-        match fs::read(&path) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-            Err(error) => Err(Error::io("read", &path)(error)),
+        let absent = |kind| matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        match read(&self.path(name), input_limit()?.saturating_mul(2)) {
+            Err(Error::Io { cause, .. }) if absent(cause.kind()) => Ok(None),
+            bytes => bytes.map(Some),
         }
     }
 
@@ -136,6 +136,26 @@ impl Place {
             }
         }
     }
+}
+
+/// Opens a regular file and returns its size.
+pub(super) fn open(path: &Path) -> Result<(File, u64)> {
+    plain(path)?;
+    let file = File::open(path).map_err(Error::io("read", path))?;
+    let bytes = file.metadata().map_err(Error::io("read", path))?.len();
+    Ok((file, bytes))
+}
+
+/// Reads a regular file of at most `limit` bytes.
+pub(super) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let (file, bytes) = open(path)?;
+    if bytes > limit {
+        return Err(Error::too_large(path, "it has", limit));
+    }
+    let mut contents = Vec::with_capacity(bytes as usize);
+    // It may have grown meanwhile.
+    file.take(bytes).read_to_end(&mut contents).map_err(Error::io("read", path))?;
+    Ok(contents)
 }
 
 /// Fails for what is there and no plain file: a pipe would be waited for.

@@ -1,9 +1,11 @@
 //! A dataset that is done, read row by row.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use bornite_cuda::input_limit;
+
+use super::place::open;
 use super::{Error, Format, Manifest, Place, Record, Result, parquet};
 
 /// A dataset that is done.
@@ -53,12 +55,11 @@ impl Dataset {
     /// Calls `see` with every row of a file, until it says `false`.
     pub(super) fn each_of(&self, file: &str, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
         let path = self.place.path(file);
-        let open = || File::open(&path).map_err(Error::io("read", &path));
         match self.manifest.settings.format {
             Format::Parquet => parquet::read(&path, &mut |names, cells| see(Record::of(names, cells))),
-            Format::Jsonl => lines(&path, BufReader::new(open()?), see),
+            Format::Jsonl => lines(&path, BufReader::new(open(&path)?.0), see),
             Format::JsonlZst => {
-                let decoder = ruzstd::decoding::StreamingDecoder::new(BufReader::new(open()?))
+                let decoder = ruzstd::decoding::StreamingDecoder::new(BufReader::new(open(&path)?.0))
                     .map_err(|error| Error::damaged(&path, format!("it is not zstd: {error}")))?;
                 lines(&path, BufReader::new(decoder), see)
             }
@@ -83,11 +84,26 @@ impl Dataset {
     }
 }
 
-fn lines(path: &Path, from: impl BufRead, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
-    for (n, line) in from.lines().enumerate() {
-        let line = line.map_err(Error::io("read", path))?;
-        let record = Record::from_json(&line);
-        if !see(record.map_err(|what| Error::damaged(path, format!("line {}: {what}", n + 1)))?)? {
+/// Largest line of a row, or pair in a file of its own: a sixteenth of the limit, since a tree of JSON takes up to ten times
+/// the memory of its text.
+pub(super) fn row_limit() -> Result<u64> {
+    Ok(input_limit()? / 16)
+}
+
+fn lines(path: &Path, mut from: impl BufRead, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
+    let (longest, mut line) = (row_limit()?, vec![]);
+    for n in 1u64.. {
+        line.clear();
+        let read = from.by_ref().take(longest).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
+        if read == 0 {
+            break;
+        }
+        if read as u64 == longest {
+            return Err(Error::too_large(path, &format!("line {n} has"), longest));
+        }
+        let text = str::from_utf8(line.trim_ascii_end()).map_err(|error| error.to_string());
+        let record = text.and_then(Record::from_json);
+        if !see(record.map_err(|what| Error::damaged(path, format!("line {n}: {what}")))?)? {
             break;
         }
     }

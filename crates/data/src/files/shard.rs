@@ -1,6 +1,5 @@
 //! A shard: a file of each split, and a record of what is in them.
 
-use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
 use std::time::Instant;
@@ -8,7 +7,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::place::{Part, Place, plain};
+use super::place::{self, Part, Place};
 use super::plan::Reached;
 use super::record::columns;
 use super::{Cell, Counts, Error, Format, Record, Result, SetHash, Settings, pairs, parquet, zstd};
@@ -195,7 +194,7 @@ impl<'a> Writer<'a> {
                 let plain = self.place.path(&path);
                 path = file_name(self.settings, split, self.shard, self.settings.format.ending());
                 let mut part = self.place.begin(&path)?;
-                let from = BufReader::new(File::open(&plain).map_err(Error::io("read", &plain))?);
+                let from = BufReader::new(place::open(&plain)?.0);
                 zstd::compress(from, &mut part.file).map_err(|error| part.error(error))?;
                 part.finish()?;
                 std::fs::remove_file(&plain).map_err(Error::io("remove", &plain))?;
@@ -214,8 +213,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 
 /// Size and SHA-256 of a file.
 pub(super) fn checksum(path: &Path) -> Result<(u64, String)> {
-    plain(path)?;
-    let mut file = File::open(path).map_err(Error::io("read", path))?;
+    let (mut file, _) = place::open(path)?;
     let (mut hash, mut bytes) = (Sha256::new(), 0);
     let mut buffer = vec![0; 1 << 18];
     loop {

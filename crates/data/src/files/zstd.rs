@@ -23,7 +23,8 @@ pub(super) fn compressed(bytes: &[u8]) -> Vec<u8> {
 /// The first frame of some bytes, of `length` bytes at most.
 pub(super) fn decompressed(bytes: &[u8], length: usize) -> Result<Vec<u8>, String> {
     let decoder = StreamingDecoder::new(bytes).map_err(|error| format!("it is not zstd: {error}"))?;
-    let mut found = vec![];
+    let mut found = Vec::new();
+    found.try_reserve_exact(length + 1).map_err(|_| format!("there is no memory for {length} bytes"))?;
     let read = decoder.take(length as u64 + 1).read_to_end(&mut found);
     read.map_err(|error| format!("it is not zstd: {error}"))?;
     Ok(found)

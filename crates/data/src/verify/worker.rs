@@ -50,7 +50,7 @@ pub fn serve(
     };
     say(&mut to, &greeting)?;
     let (send, requests) = mpsc::channel();
-    std::thread::spawn(move || {
+    std::thread::Builder::new().spawn(move || {
         for line in from.lines() {
             let Ok(line) = line else { break };
             if send.send(line).is_err() {
@@ -58,7 +58,7 @@ pub fn serve(
             }
         }
         gone();
-    });
+    })?;
     for line in requests {
         let answer = match serde_json::from_str::<Request>(&line) {
             Err(error) => Answer::Failed(format!("a worker was asked what it does not understand: {error}")),

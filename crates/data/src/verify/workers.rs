@@ -141,7 +141,7 @@ impl Worker {
         let (mut to, from) = (child.stdin.take(), child.stdout.take());
         let (ask, asked) = mpsc::channel::<String>();
         let (hear, heard) = mpsc::channel();
-        std::thread::spawn(move || {
+        let talk = move || {
             let Some(from) = from else { return };
             let mut from = BufReader::new(from);
             loop {
@@ -155,8 +155,11 @@ impl Worker {
                     return;
                 }
             }
-        });
+        };
         let mut worker = Worker { child, ask, heard };
+        if let Err(error) = std::thread::Builder::new().spawn(talk) {
+            return Err(wrong(format!("no thread can be had for it: {error}")));
+        }
         match worker.heard.recv_timeout(BEGINNING) {
             Err(RecvTimeoutError::Timeout) => Err(wrong(format!("it says nothing for {} s", BEGINNING.as_secs()))),
             Err(RecvTimeoutError::Disconnected) => Err(wrong(format!("it ended at once ({})", worker.ended()))),

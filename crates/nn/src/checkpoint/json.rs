@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::marker::PhantomData;
 use std::path::Path;
@@ -12,6 +11,7 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, MapAcces
 use serde_json::{Map, Value};
 
 use super::shown;
+use crate::files::open;
 use crate::{Error, Result};
 
 /// The largest `state.json` and the like: they hold settings and names, not data.
@@ -122,18 +122,6 @@ impl<'de> Visitor<'de> for Budget<'_> {
         }
         Ok(Value::Object(values))
     }
-}
-
-/// Opens a plain file and tells its size. A pipe or device, which could be read for ever, is refused.
-pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
-    let found = std::fs::metadata(path).map_err(Error::io("read", path))?;
-    if !found.is_file() {
-        let what = if found.is_dir() { "is a folder, not a file" } else { "is not a plain file" };
-        return Err(Error::file(path, what));
-    }
-    let file = File::open(path).map_err(Error::io("read", path))?;
-    let bytes = file.metadata().map_err(Error::io("read", path))?.len();
-    Ok((file, bytes))
 }
 
 /// The contents of a file of at most `limit` bytes.

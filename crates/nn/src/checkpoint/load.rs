@@ -11,12 +11,12 @@ use bornite::{Device, Tensor};
 use sha2::{Digest, Sha256};
 
 use super::host::{Scratch, hex, sha256};
-use super::json::{self, MAX_JSON_BYTES, read_bounded};
+use super::json::{MAX_JSON_BYTES, read_bounded};
 use super::manifest::{Manifest, Part, check_version};
 use super::safetensors::{Header, Place, Rules, Safetensors, read_start};
 use super::write::in_parallel;
 use super::{Checkpoint, FORMAT_VERSION, MANIFEST, STATE, STATE_TENSORS, StateFile, Tensors, WEIGHTS, shown};
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
 /// The largest manifest: some 400,000 tensors.
 pub(crate) const MAX_MANIFEST_BYTES: u64 = 128 << 20;
@@ -44,7 +44,7 @@ pub(crate) fn load_contents(folder: &Path, device: Device, contents: Contents) -
         if ![WEIGHTS, STATE_TENSORS, STATE].contains(&file.name.as_str()) {
             return Err(Error::file(&path, "is in the manifest, but no checkpoint has such a file"));
         }
-        let (_, found) = json::open(&path)?;
+        let (_, found) = files::open(&path)?;
         if found != file.bytes {
             let expected = file.bytes;
             return Err(Error::file(
@@ -123,7 +123,7 @@ impl TensorFile<'_> {
         let [first, parts @ ..] = parts else {
             return Err(Error::file(&path, "the manifest does not say what its header is"));
         };
-        let (mut file, _) = json::open(&path)?;
+        let (mut file, _) = files::open(&path)?;
         // A header longer than the manifest says is not worth reading.
         let rules = Rules { max_header_bytes: first.bytes, misaligned: false };
         let start = read_start(&mut file, &path, &rules)?;

@@ -21,10 +21,11 @@
 //! # }
 //! ```
 //!
-//! From a save to the disk: `store.rs` (folders, pointers, what is kept) → `write.rs` (files) → `disk.rs` (calls). Models of
+//! From a save to the disk: `store.rs` (folders, pointers, what is kept; `find.rs` reads them) → `write.rs` (files) → `disk.rs` (calls). Models of
 //! other libraries come and go through `huggingface.rs`.
 
 mod disk;
+mod find;
 mod host;
 pub mod huggingface;
 mod json;
@@ -42,11 +43,12 @@ use bornite::Tensor;
 use serde::de::DeserializeOwned;
 
 pub use disk::{Disk, SystemDisk};
+pub use find::{Loaded, best, checkpoints, latest, load_latest, load_latest_of, newest};
 pub(crate) use json::{read_bounded, small};
 pub use load::{Contents, load};
 pub use manifest::{FORMAT_VERSION, FileRecord, Manifest, Part};
 pub(crate) use names::{nearest, shown};
-pub use store::{Keep, Loaded, Saved, Store, best, checkpoints, latest, load_latest, load_latest_of};
+pub use store::{Keep, Saved, Store};
 
 use crate::{Error, Result};
 

@@ -4,28 +4,25 @@
 //! A save makes `.saving-…`, fills it, waits for the disk, renames it to `step-…`, then replaces the small file `latest` by
 //! a rename. So a process that dies leaves at most a folder that the next writer sweeps away: whoever holds the lock
 //! knows that no `.saving-…` is alive.
+//!
+//! `find.rs` finds checkpoints again. Where a run goes back to an earlier step, `latest` also names the later checkpoints
+//! that its own replaces.
 
-use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
-
-use bornite::Device;
 
 use super::disk::{Disk, SystemDisk};
-use super::json::{MAX_JSON_BYTES, read_bounded};
-use super::load::{Contents, MAX_MANIFEST_BYTES, load_contents, read_manifest};
+use super::find::{BEST, LATEST, Named, Pointer, best, checkpoints, list, name_of, newest, number_of, pointed};
+use super::json::MAX_JSON_BYTES;
+use super::load::{MAX_MANIFEST_BYTES, read_manifest};
 use super::manifest::Manifest;
-use super::names::is_plain_file_name;
 use super::safetensors::layout;
 use super::write::{write_tensors, write_whole};
-use super::{Checkpoint, FORMAT_VERSION, MANIFEST, STATE, STATE_TENSORS, StateFile, WEIGHTS, shown};
-use crate::{Error, Result};
+use super::{Checkpoint, FORMAT_VERSION, MANIFEST, STATE, STATE_TENSORS, StateFile, WEIGHTS};
+use crate::{Error, Result, files};
 
-const LATEST: &str = "latest";
-const BEST: &str = "best";
 const LOCK: &str = ".lock";
 const SAVING: &str = ".saving-";
 const REMOVING: &str = ".removing-";
@@ -69,16 +66,6 @@ pub struct Saved {
     pub notes: Vec<String>,
 }
 
-/// What [`load_latest`] found.
-pub struct Loaded {
-    /// The checkpoint.
-    pub checkpoint: Checkpoint,
-    /// The name of its folder.
-    pub name: String,
-    /// Where it is not the latest: why.
-    pub note: Option<String>,
-}
-
 impl Store {
     /// Opens a folder for saving, making it if need be, and removes what writers that died have left there.
     pub fn open(folder: impl AsRef<Path>, keep: Keep) -> Result<Store> {
@@ -110,7 +97,7 @@ impl Store {
     /// Saves a checkpoint; `latest` names it once it is on the disk. `metric` is what `best` goes by, less being better.
     /// If anything fails, the checkpoints that were there stay as they are and `latest` names the same one.
     pub fn save(&mut self, checkpoint: &Checkpoint, metric: Option<f64>) -> Result<Saved> {
-        let (name, before) = (self.free_name(checkpoint.step), latest(&self.folder));
+        let (name, before) = (self.free_name(checkpoint.step), newest(&self.folder));
         self.sweep();
         let temporary = self.folder.join(format!("{SAVING}{name}-{}", std::process::id()));
         let metric = metric.filter(|metric| metric.is_finite());
@@ -118,7 +105,7 @@ impl Store {
         if let Err(cause) = saved {
             // A full disk is as empty as before; what cannot be removed now is swept later.
             let _ = self.disk.remove(&temporary);
-            if pointed(&self.folder, LATEST).is_ok_and(|now| now.as_deref() != Some(&name)) {
+            if pointed(&self.folder, LATEST).is_ok_and(|now| now.is_none_or(|now| now.name != name)) {
                 let _ = self.remove(&name);
             }
             let kept = match before {
@@ -129,7 +116,7 @@ impl Store {
         }
         let mut notes = vec![];
         let better = self.is_best(metric);
-        if better && let Err(error) = self.point(BEST, &name) {
+        if better && let Err(error) = self.point(BEST, &format!("{name}\n")) {
             notes.push(format!("{name} is the best so far, but '{BEST}' does not say so: {error}"));
         }
         self.prune(&name, &mut notes);
@@ -168,14 +155,17 @@ impl Store {
         let path = self.folder.join(name);
         self.disk.rename(temporary, &path).map_err(Error::io("make", &path))?;
         self.disk.sync_folder(&self.folder).map_err(Error::io("write", &self.folder))?;
-        self.point(LATEST, name)
+        let later = |other: &Named| Some(other.number.0) > number_of(name).map(|(step, _)| step);
+        let replaced: String =
+            list(&self.folder)?.iter().filter(|o| later(o)).map(|o| format!("{}\n", o.name)).collect();
+        self.point(LATEST, &format!("{name}\n{replaced}"))
     }
 
     /// Replaces a pointer at one moment.
-    fn point(&self, pointer: &str, name: &str) -> Result<()> {
+    fn point(&self, pointer: &str, text: &str) -> Result<()> {
         let temporary = format!("{SAVING}{pointer}-{}", std::process::id());
         let path = self.folder.join(&temporary);
-        let replaced = write_whole(&*self.disk, &self.folder, &temporary, format!("{name}\n").as_bytes())
+        let replaced = write_whole(&*self.disk, &self.folder, &temporary, text.as_bytes())
             .and_then(|_| self.disk.rename(&path, &self.folder.join(pointer)).map_err(Error::io("replace", &path)));
         if replaced.is_err() {
             let _ = self.disk.remove(&path);
@@ -184,23 +174,32 @@ impl Store {
         self.disk.sync_folder(&self.folder).map_err(Error::io("write", &self.folder))
     }
 
-    /// A name for a step that no folder has. A step is saved twice where a run went back and came by again.
+    /// A name for a step that no folder has, after those of the same step. A step is saved twice where a run went back and
+    /// came by again.
     fn free_name(&self, step: u64) -> String {
         let plain = format!("step-{step:08}");
-        let again = (1..).map(|n: u64| format!("{plain}.{n}"));
         let taken = |name: &String| fs::symlink_metadata(self.folder.join(name)).is_ok();
-        std::iter::once(plain.clone()).chain(again).find(|name| !taken(name)).unwrap_or(plain)
+        let same = list(&self.folder).unwrap_or_default().into_iter().map(|other| other.number);
+        let first =
+            same.filter(|(other, _)| *other == step).map(|(_, again)| again.saturating_add(1)).max().unwrap_or(0);
+        let again = |n: u64| if n == 0 { plain.clone() } else { format!("{plain}.{n}") };
+        (first..u64::MAX).map(again).find(|name| !taken(name)).unwrap_or_else(|| plain.clone())
     }
 
+    /// Whether a metric is less than that of the best checkpoint; without the pointer, than that of any.
     fn is_best(&self, metric: Option<f64>) -> bool {
         let Some(metric) = metric else { return false };
-        let before = best(&self.folder).ok().flatten().and_then(|path| read_manifest(&path).ok()?.metric);
-        before.is_none_or(|before| metric < before)
+        let metric_of = |path: &Path| read_manifest(path).ok()?.metric;
+        let pointed = best(&self.folder).ok().flatten().and_then(|path| metric_of(&path));
+        let all = || checkpoints(&self.folder).unwrap_or_default();
+        let least = || all().iter().filter_map(|path| metric_of(path)).min_by(f64::total_cmp);
+        // The one that is being saved is among them.
+        pointed.map_or_else(|| least().is_none_or(|least| metric <= least), |before| metric < before)
     }
 
     /// Removes the checkpoints that need not be kept.
     fn prune(&self, saved: &str, notes: &mut Vec<String>) {
-        let all = match checkpoints(&self.folder) {
+        let all = match list(&self.folder) {
             Ok(all) => all,
             Err(error) => return notes.push(format!("old checkpoints were not removed: {error}")),
         };
@@ -208,16 +207,23 @@ impl Store {
         let (Ok(best), Ok(latest)) = (best, pointed(&self.folder, LATEST)) else {
             return notes.push("old checkpoints were not removed: it cannot be told which are in use".into());
         };
-        // The one just saved counts, whatever its clock says.
-        let others = all.iter().map(|path| name_of(path)).filter(|name| name != saved);
+        // Those of later steps, which the one just saved replaces, go first.
+        let (replaced, before): (Vec<&Named>, Vec<&Named>) =
+            all.iter().partition(|other| Some(other.number.0) > number_of(saved).map(|(step, _)| step));
+        let others = before.into_iter().chain(replaced).map(|other| &other.name).filter(|name| *name != saved);
         for name in others.skip(self.keep.last.max(1) - 1) {
-            let in_use = [&best, &latest].into_iter().any(|pointer| pointer.as_ref() == Some(&name));
-            if !in_use && let Err(error) = self.remove(&name) {
+            let in_use = [&best, &latest].into_iter().flatten().any(|pointer| pointer.name == *name);
+            // A folder whose manifest cannot be read may be somebody else's.
+            let ours = read_manifest(&self.folder.join(name)).is_ok();
+            if ours
+                && !in_use
+                && let Err(error) = self.remove(name)
+            {
                 notes.push(format!("the old checkpoint {name} was not removed: {error}"));
             }
         }
         // Without its checkpoint the pointer would lead nowhere.
-        let gone = |name: &String| !self.folder.join(name).exists();
+        let gone = |best: &Pointer| !self.folder.join(&best.name).exists();
         if !self.keep.best && pointed(&self.folder, BEST).ok().flatten().as_ref().is_some_and(gone) {
             let _ = self.disk.remove(&self.folder.join(BEST));
         }
@@ -260,8 +266,10 @@ fn state_text(state: &StateFile) -> Result<Vec<u8>> {
 /// The lock of a folder, with this process's number in it for others to see.
 fn lock(folder: &Path) -> Result<Option<File>> {
     let path = folder.join(LOCK);
-    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-    let mut file = open.map_err(Error::io("write to", folder))?;
+    let mut file = files::open_lock(&path).map_err(|error| match error {
+        Error::Io { cause, .. } => Error::io("write to", folder)(cause),
+        other => other,
+    })?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -277,97 +285,4 @@ fn lock(folder: &Path) -> Result<Option<File>> {
     // Only for the message above: on a full disk the lock holds just as well.
     let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(Some(file))
-}
-
-fn name_of(path: &Path) -> String {
-    path.file_name().unwrap_or(OsStr::new("")).to_string_lossy().into_owned()
-}
-
-/// The name in a pointer file, if there is one.
-fn pointed(folder: &Path, pointer: &str) -> Result<Option<String>> {
-    let path = folder.join(pointer);
-    let text = match read_bounded(&path, 4096) {
-        Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => return Ok(None),
-        result => result?,
-    };
-    let text = String::from_utf8_lossy(&text);
-    let name = text.trim_end();
-    if is_plain_file_name(name) {
-        return Ok(Some(name.into()));
-    }
-    Err(Error::file(&path, format!("should hold the name of a checkpoint beside it, and holds {}", shown(name))))
-}
-
-/// The folder of the checkpoint that was saved last, if there is one.
-pub fn latest(run: impl AsRef<Path>) -> Result<Option<PathBuf>> {
-    Ok(pointed(run.as_ref(), LATEST)?.map(|name| run.as_ref().join(name)))
-}
-
-/// The folder of the checkpoint with the least metric, if one was given.
-pub fn best(run: impl AsRef<Path>) -> Result<Option<PathBuf>> {
-    Ok(pointed(run.as_ref(), BEST)?.map(|name| run.as_ref().join(name)))
-}
-
-/// The folders of all checkpoints in a folder, those saved last first.
-pub fn checkpoints(run: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
-    let run = run.as_ref();
-    let mut found: Vec<(SystemTime, String)> = vec![];
-    for entry in fs::read_dir(run).map_err(Error::io("read folder", run))? {
-        let entry = entry.map_err(Error::io("read folder", run))?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let digits = name.strip_prefix("step-").and_then(|rest| rest.split('.').next());
-        let ours = digits.is_some_and(|step| step.len() >= 8 && step.bytes().all(|byte| byte.is_ascii_digit()));
-        // Written last of all that is in it. A folder without one is not a checkpoint, and not ours to remove.
-        if let Ok(manifest) = fs::metadata(entry.path().join(MANIFEST))
-            && ours
-        {
-            found.push((manifest.modified().unwrap_or(SystemTime::UNIX_EPOCH), name));
-        }
-    }
-    found.sort_by(|a, b| b.cmp(a));
-    Ok(found.into_iter().map(|(_, name)| run.join(name)).collect())
-}
-
-/// Loads the checkpoint that `latest` names. If it is damaged, that is an error; with `fall_back` the one saved before it
-/// that is whole is loaded, and a note says so.
-pub fn load_latest(run: impl AsRef<Path>, device: Device, fall_back: bool) -> Result<Loaded> {
-    load_latest_of(run.as_ref(), device, fall_back, Contents::All)
-}
-
-/// As [`load_latest`], of what is wanted of it.
-pub fn load_latest_of(run: &Path, device: Device, fall_back: bool, contents: Contents) -> Result<Loaded> {
-    let found = fs::metadata(run).map_err(Error::io("read folder", run))?;
-    if !found.is_dir() {
-        return Err(Error::file(run, "is a file, and checkpoints are in a folder"));
-    }
-    let loaded = |path: &Path| {
-        Ok(Loaded { checkpoint: load_contents(path, device, contents)?, name: name_of(path), note: None })
-    };
-    let mut newest = latest(run);
-    let damage = loop {
-        let path = match newest {
-            Ok(None) => return Err(Error::NoCheckpoint { folder: run.into(), pointer: LATEST }),
-            Ok(Some(path)) => path,
-            Err(error) => break error,
-        };
-        match loaded(&path) {
-            Ok(loaded) => return Ok(loaded),
-            Err(error) => {
-                // A writer may have saved another one meanwhile and removed this one.
-                newest = latest(run);
-                if newest.as_ref().is_ok_and(|now| now.as_ref() == Some(&path)) {
-                    break error;
-                }
-            }
-        }
-    };
-    if fall_back {
-        for path in checkpoints(run)? {
-            if let Ok(loaded) = loaded(&path) {
-                let note = Some(format!("{damage}; loaded {} instead", loaded.name));
-                return Ok(Loaded { note, ..loaded });
-            }
-        }
-    }
-    Err(damage)
 }

@@ -5,27 +5,40 @@ use std::io::{self, BufWriter, Write};
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use sha2::{Digest, Sha256};
-
-use super::Progress;
 use super::cache::{DOCUMENTS, FORMAT_VERSION, FileRecord, MANIFEST, Manifest, TOKENS};
+use super::checksum::Writing;
 use super::documents::{self, Piece};
 use super::source::SourceFile;
-use crate::tokenizer::{Encoder, Tokenizer, hex};
+use super::{Progress, Watch};
+use crate::tokenizer::{Encoder, Tokenizer};
+use crate::train::size;
 use crate::{Error, Result};
 
 /// So much text a thread is read, then encoded, then written: what building takes in memory, a few times over.
 const BATCH_BYTES: usize = 4 << 20;
+/// The same for all threads together: tokens of a byte each take four times the memory of their text.
+const MOST_BATCH_BYTES: usize = 32 << 20;
 /// Fewer bytes are not worth a second thread.
 const ALONE_BYTES: usize = 64 << 10;
+/// Space that tokenising leaves free, unless the disk is small.
+const RESERVE_BYTES: u64 = 256 << 20;
 /// Progress is told at least so often.
 const TOLD_BYTES: usize = 8 << 20;
+
+/// Space of a file system, in bytes.
+pub(super) struct Space {
+    pub free: u64,
+    pub total: u64,
+}
 
 /// Makes files. Apart from the tests, which run out of space, it is the real one.
 pub(super) trait Disk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>>;
+
+    /// Space where `folder` is; `None` if the system does not say.
+    fn space(&self, folder: &Path) -> Option<Space>;
 }
 
 /// A file that is written and then put on the disk for good.
@@ -37,7 +50,13 @@ pub(super) struct RealDisk;
 
 impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
-        Ok(Box::new(File::create(path)?))
+        Ok(Box::new(File::create_new(path)?))
+    }
+
+    fn space(&self, folder: &Path) -> Option<Space> {
+        let found = rustix::fs::statvfs(folder).ok()?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Some(Space { free: bytes(found.f_bavail), total: bytes(found.f_blocks) })
     }
 }
 
@@ -52,7 +71,7 @@ pub(super) fn build(
     folder: &Path,
     files: &[SourceFile],
     tokenizer: &Tokenizer,
-    progress: &mut dyn FnMut(Progress),
+    watch: &dyn Watch,
     disk: &dyn Disk,
 ) -> Result<()> {
     let _ = fs::remove_dir_all(folder);
@@ -71,16 +90,20 @@ pub(super) fn build(
         tokens: Numbers::new(folder, TOKENS, disk)?,
         documents: Numbers::new(folder, DOCUMENTS, disk)?,
         document_start: 0,
-        progress,
+        disk,
+        folder,
+        watch,
     };
     let mut records = vec![];
+    let stop = || watch.stop();
     for file in files {
-        let sha256 = documents::read(file, tokenizer.split(), &mut |piece| builder.add(piece))?;
+        let sha256 = documents::read(file, tokenizer.split(), &stop, &mut |piece| builder.add(piece))?;
         records.push(FileRecord { path: file.path.clone(), bytes: file.bytes, modified_ns: file.modified_ns, sha256 });
     }
     builder.flush()?;
     let (tokens, tokens_sha256) = builder.tokens.finish()?;
-    let (documents, documents_sha256) = builder.documents.finish()?;
+    let (documents, _) = builder.documents.finish()?;
+    let documents_sha256 = documents::hash(&folder.join(DOCUMENTS), &stop, &mut |_| {})?;
     let manifest = Manifest {
         format_version: FORMAT_VERSION,
         tokenizer: tokenizer.fingerprint().into(),
@@ -132,7 +155,9 @@ struct Builder<'a> {
     tokens: Numbers<'a>,
     documents: Numbers<'a>,
     document_start: u64,
-    progress: &'a mut dyn FnMut(Progress),
+    disk: &'a dyn Disk,
+    folder: &'a Path,
+    watch: &'a dyn Watch,
 }
 
 impl Builder<'_> {
@@ -140,15 +165,41 @@ impl Builder<'_> {
         // What a piece takes beside its text counts too: there may be very many empty ones.
         self.waiting += piece.text.len() + size_of::<Piece>();
         self.pieces.push(piece);
-        if self.waiting >= BATCH_BYTES * self.encoders.len() { self.flush() } else { Ok(()) }
+        let most = (BATCH_BYTES * self.encoders.len()).min(MOST_BATCH_BYTES);
+        if self.waiting >= most { self.flush() } else { Ok(()) }
+    }
+
+    /// Compares the space that all tokens will take, as estimated from those of the text so far, with what is free.
+    fn check_space(&self, batch_tokens: u64, batch_bytes: u64) -> Result<()> {
+        let Some(Space { free, total }) = self.disk.space(self.folder) else { return Ok(()) };
+        let (tokens, text) = (self.tokens.count + batch_tokens, (self.done + batch_bytes).max(1));
+        let left = u128::from(self.total.saturating_sub(text)) * u128::from(tokens) / u128::from(text);
+        let needed = (u128::from(batch_tokens) + left) * u128::from(self.token_bytes);
+        // Left for others: a full disk harms every process on it.
+        let reserve = u128::from((total / 20).min(RESERVE_BYTES));
+        if needed + reserve <= u128::from(free) {
+            return Ok(());
+        }
+        Err(Error::file(
+            &self.tokens.path,
+            format!(
+                "needs about {} more for tokens, {} stay free, and the disk has {}; free space, or set data.cache to a folder \
+                 on another disk",
+                size(needed),
+                size(reserve),
+                size(free.into())
+            ),
+        ))
     }
 
     fn flush(&mut self) -> Result<()> {
         let pieces = std::mem::take(&mut self.pieces);
         let threads = if self.waiting < ALONE_BYTES { 1 } else { self.encoders.len() };
         self.waiting = 0;
-        let encoded = encode(&mut self.encoders[..threads], &pieces);
+        let encoded = encode(&mut self.encoders[..threads], &pieces, &|| self.watch.stop())?;
         let mut bytes = vec![];
+        let batch_tokens = encoded.iter().map(|tokens| tokens.len() as u64 + 1).sum();
+        self.check_space(batch_tokens, pieces.iter().map(|piece| piece.text.len() as u64).sum())?;
         for (piece, tokens) in pieces.iter().zip(encoded) {
             self.write(&tokens, &mut bytes)?;
             let so_far = self.tokens.count;
@@ -170,7 +221,7 @@ impl Builder<'_> {
     fn tell(&mut self) {
         self.told = self.done;
         let (done, total) = (self.done.min(self.total), self.total);
-        (self.progress)(Progress { doing: "tokenising", done, total, tokens: self.tokens.count });
+        self.watch.progress(Progress { doing: "tokenising", done, total, tokens: self.tokens.count });
     }
 
     fn write(&mut self, tokens: &[u32], bytes: &mut Vec<u8>) -> Result<()> {
@@ -185,13 +236,13 @@ impl Builder<'_> {
 }
 
 /// The tokens of each piece, on as many threads as there are encoders.
-fn encode(encoders: &mut [Encoder<'_>], pieces: &[Piece]) -> Vec<Vec<u32>> {
-    let next = AtomicUsize::new(0);
+fn encode(encoders: &mut [Encoder<'_>], pieces: &[Piece], stop: &dyn Fn() -> bool) -> Result<Vec<Vec<u32>>> {
+    let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
     let results: Vec<Mutex<Vec<u32>>> = pieces.iter().map(|_| Mutex::default()).collect();
-    let work = |encoder: &mut Encoder<'_>| {
+    let work = |encoder: &mut Encoder<'_>, pause: &dyn Fn()| {
         while let (at, Some(piece)) = {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            (at, pieces.get(at))
+            (at, pieces.get(at).filter(|_| !stopped.load(Ordering::Relaxed)))
         } {
             let mut tokens = vec![];
             if piece.starts {
@@ -202,25 +253,29 @@ fn encode(encoders: &mut [Encoder<'_>], pieces: &[Piece]) -> Vec<Vec<u32>> {
             if let Ok(mut result) = results[at].lock() {
                 *result = tokens;
             }
+            pause();
         }
     };
     if let Some((first, others)) = encoders.split_first_mut() {
         std::thread::scope(|scope| {
             for encoder in others {
                 // Where no thread can be had, those there are do the work.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, || work(encoder));
+                let _ = std::thread::Builder::new().spawn_scoped(scope, || work(encoder, &|| {}));
             }
-            work(first);
+            work(first, &|| stopped.store(stop(), Ordering::Relaxed));
         });
     }
-    results.into_iter().map(|result| result.into_inner().unwrap_or_default()).collect()
+    if stopped.into_inner() {
+        return Err(Error::Stopped);
+    }
+    Ok(results.into_iter().map(|result| result.into_inner().unwrap_or_default()).collect())
 }
 
 /// Numbers written to a file, counted and hashed.
 struct Numbers<'a> {
     file: BufWriter<Box<dyn Output + 'a>>,
     path: std::path::PathBuf,
-    hash: Sha256,
+    checksums: Writing,
     count: u64,
 }
 
@@ -228,20 +283,20 @@ impl<'a> Numbers<'a> {
     fn new(folder: &Path, name: &str, disk: &dyn Disk) -> Result<Numbers<'a>> {
         let path = folder.join(name);
         let file = disk.create(&path).map_err(Error::io("write", &path))?;
-        Ok(Numbers { file: BufWriter::with_capacity(1 << 20, file), path, hash: Sha256::new(), count: 0 })
+        Ok(Numbers { file: BufWriter::with_capacity(1 << 20, file), path, checksums: Writing::default(), count: 0 })
     }
 
     fn write(&mut self, bytes: &[u8], count: u64) -> Result<()> {
-        self.hash.update(bytes);
+        self.checksums.update(bytes);
         self.count += count;
         self.file.write_all(bytes).map_err(Error::io("write", &self.path))
     }
 
-    fn finish(self) -> Result<(u64, String)> {
-        let Numbers { file, path, hash, count } = self;
+    fn finish(self) -> Result<(u64, Vec<String>)> {
+        let Numbers { file, path, checksums, count } = self;
         let sync =
             |file: BufWriter<Box<dyn Output + 'a>>| file.into_inner().map_err(|error| error.into_error())?.sync();
         sync(file).map_err(Error::io("write", &path))?;
-        Ok((count, hex(&hash.finalize())))
+        Ok((count, checksums.finish()))
     }
 }

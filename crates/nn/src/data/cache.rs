@@ -3,18 +3,18 @@
 //! ```text
 //! NAME/tokens.bin      tokens, 16 or 32 bits each, little-endian
 //! NAME/documents.bin   where each document ends, in tokens, 64 bits each
-//! NAME/manifest.json   what it was made of, with hashes
+//! NAME/manifest.json   what it was made of, with checksums of every file and of each 16 MiB of tokens.bin
 //! NAME.lock            held while NAME is made
 //! .NAME.building-PID   NAME while it is made
 //! ```
 //!
 //! A folder gets its name by a rename after all of it is on the disk, so that what has a name is whole; what a killed process
-//! leaves has no name and is swept by the next. A folder whose manifest does not fit is made again.
+//! leaves has no name and is swept by the next. A folder whose manifest or checksums do not fit is made again.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -22,18 +22,19 @@ use sha2::{Digest, Sha256};
 use super::build::{self, Disk};
 use super::source::SourceFile;
 use super::store::Tokens;
-use super::{Progress, documents};
+use super::{Progress, Watch, checksum, documents};
+use crate::checkpoint::read_bounded;
 use crate::tokenizer::{Tokenizer, hex};
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
 /// Version of the layout above.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 pub(super) const TOKENS: &str = "tokens.bin";
 pub(super) const DOCUMENTS: &str = "documents.bin";
 pub(super) const MANIFEST: &str = "manifest.json";
-/// A line for each of a million files, and more.
-const MANIFEST_BYTES: u64 = 1 << 30;
+/// Largest manifest: records of a million files.
+const MANIFEST_BYTES: u64 = 256 << 20;
 
 /// What a folder was made of.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,7 +45,8 @@ pub(super) struct Manifest {
     pub token_bytes: u64,
     pub tokens: u64,
     pub documents: u64,
-    pub tokens_sha256: String,
+    /// Of each 16 MiB.
+    pub tokens_sha256: Vec<String>,
     pub documents_sha256: String,
     pub files: Vec<FileRecord>,
 }
@@ -88,29 +90,28 @@ pub(super) fn open_or_build(
     cache: &Path,
     files: &[SourceFile],
     tokenizer: &Tokenizer,
-    progress: &mut dyn FnMut(Progress),
+    watch: &dyn Watch,
 ) -> Result<(Tokens, Documents)> {
-    open_or_build_on(cache, files, tokenizer, progress, &build::RealDisk)
+    open_or_build_on(cache, files, tokenizer, watch, &build::RealDisk)
 }
 
 pub(super) fn open_or_build_on(
     cache: &Path,
     files: &[SourceFile],
     tokenizer: &Tokenizer,
-    progress: &mut dyn FnMut(Progress),
+    watch: &dyn Watch,
     disk: &dyn Disk,
 ) -> Result<(Tokens, Documents)> {
     fs::create_dir_all(cache).map_err(Error::io("make the folder", cache))?;
     let name = name(files, tokenizer);
     let folder = cache.join(&name);
-    if let Some(found) = reuse(&folder, files, tokenizer, progress)? {
+    if let Some(found) = reuse(&folder, files, tokenizer, watch, false)? {
         return Ok(found);
     }
     let lock_path = cache.join(format!("{name}.lock"));
-    let lock = File::create(&lock_path).map_err(Error::io("write", &lock_path))?;
-    // Some network disks know no locks: then two processes may do the same work, each in a folder of its own.
-    let locked = lock.lock().is_ok();
-    if locked && let Some(found) = reuse(&folder, files, tokenizer, progress)? {
+    let lock = files::open_lock(&lock_path)?;
+    let locked = wait_for(&lock, watch)?;
+    if locked && let Some(found) = reuse(&folder, files, tokenizer, watch, true)? {
         return Ok(found);
     }
     let building = format!(".{name}.building-");
@@ -118,12 +119,25 @@ pub(super) fn open_or_build_on(
         sweep(cache, &building)?;
     }
     let new = cache.join(format!("{building}{}", std::process::id()));
-    let built = build::build(&new, files, tokenizer, progress, disk).and_then(|()| take_place(&new, &folder, cache));
+    let built = build::build(&new, files, tokenizer, watch, disk).and_then(|()| take_place(&new, &folder, cache));
     if let Err(error) = built {
         let _ = fs::remove_dir_all(&new);
         return Err(error);
     }
-    open_folder(&folder, tokenizer)
+    open_folder(&folder, tokenizer, watch)
+}
+
+/// Waits for a lock; `false` where the file system has none. Some network disks know no locks: then two processes may do the
+/// same work, each in a folder of its own.
+fn wait_for(lock: &File, watch: &dyn Watch) -> Result<bool> {
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(_)) => return Ok(false),
+            Err(TryLockError::WouldBlock) if watch.stop() => return Err(Error::Stopped),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
 }
 
 /// The name of everything that decides what a folder holds, but for the contents of files.
@@ -141,12 +155,14 @@ fn name(files: &[SourceFile], tokenizer: &Tokenizer) -> String {
     hex(&hash.finalize())[..24].into()
 }
 
-/// Opens the folder if it holds just what is asked for; `None` if it is to be made.
+/// Opens the folder if it holds just what is asked for; `None` if it is to be made, with a warning if it is damaged and `warn`
+/// is set.
 fn reuse(
     folder: &Path,
     files: &[SourceFile],
     tokenizer: &Tokenizer,
-    progress: &mut dyn FnMut(Progress),
+    watch: &dyn Watch,
+    warn: bool,
 ) -> Result<Option<(Tokens, Documents)>> {
     let Ok(mut manifest) = read_manifest(folder) else { return Ok(None) };
     let pairs = || manifest.files.iter().zip(files);
@@ -159,16 +175,26 @@ fn reuse(
     let total = touched.iter().map(|&n| files[n].bytes).sum();
     let mut done = 0;
     for &n in &touched {
-        let found = documents::hash(&files[n].path, &mut |bytes| {
+        let stop = || watch.stop();
+        let found = documents::hash(&files[n].path, &stop, &mut |bytes| {
             done += bytes;
-            progress(Progress { doing: "comparing", done, total, tokens: 0 });
+            watch.progress(Progress { doing: "comparing", done, total, tokens: 0 });
         })?;
         if found != manifest.files[n].sha256 {
             return Ok(None);
         }
         manifest.files[n].modified_ns = files[n].modified_ns;
     }
-    let Ok(opened) = open_manifest(folder, &manifest, tokenizer) else { return Ok(None) };
+    let opened = match open_manifest(folder, &manifest, tokenizer, watch) {
+        Ok(opened) => opened,
+        Err(Error::Stopped) => return Err(Error::Stopped),
+        Err(error) => {
+            if warn {
+                bornite_cuda::log!(Warn, "{error}: done now");
+            }
+            return Ok(None);
+        }
+    };
     if !touched.is_empty() {
         // Only saves the comparison next time; a disk that refuses it costs nothing else.
         let _ = build::replace_manifest(folder, &manifest);
@@ -177,8 +203,8 @@ fn reuse(
 }
 
 /// Opens a folder whatever files it was made of.
-pub(super) fn open_folder(folder: &Path, tokenizer: &Tokenizer) -> Result<(Tokens, Documents)> {
-    open_manifest(folder, &read_manifest(folder)?, tokenizer)
+pub(super) fn open_folder(folder: &Path, tokenizer: &Tokenizer, watch: &dyn Watch) -> Result<(Tokens, Documents)> {
+    open_manifest(folder, &read_manifest(folder)?, tokenizer, watch)
 }
 
 fn read_manifest(folder: &Path) -> Result<Manifest> {
@@ -187,9 +213,7 @@ fn read_manifest(folder: &Path) -> Result<Manifest> {
         format_version: u32,
     }
     let path = folder.join(MANIFEST);
-    let file = File::open(&path).map_err(Error::io("open", &path))?;
-    let mut json = vec![];
-    file.take(MANIFEST_BYTES).read_to_end(&mut json).map_err(Error::io("read", &path))?;
+    let json = read_bounded(&path, MANIFEST_BYTES)?;
     let wrong = |error: serde_json::Error| Error::file(&path, format!("not the manifest of tokenised data: {error}"));
     let Version { format_version } = serde_json::from_slice(&json).map_err(wrong)?;
     if format_version > FORMAT_VERSION {
@@ -198,8 +222,13 @@ fn read_manifest(folder: &Path) -> Result<Manifest> {
     serde_json::from_slice(&json).map_err(wrong)
 }
 
-/// Opens what a manifest describes. Lengths and the index of documents are checked now; each token when it is read.
-fn open_manifest(folder: &Path, manifest: &Manifest, tokenizer: &Tokenizer) -> Result<(Tokens, Documents)> {
+/// Opens what a manifest describes, if lengths and checksums are right.
+fn open_manifest(
+    folder: &Path,
+    manifest: &Manifest,
+    tokenizer: &Tokenizer,
+    watch: &dyn Watch,
+) -> Result<(Tokens, Documents)> {
     if manifest.tokenizer != tokenizer.fingerprint() {
         let (made, given) = (manifest.vocabulary, tokenizer.vocabulary());
         let short = |hash: &str| hash.chars().take(12).collect::<String>();
@@ -214,8 +243,7 @@ fn open_manifest(folder: &Path, manifest: &Manifest, tokenizer: &Tokenizer) -> R
     }
     let open = |name: &str, count: u64, bytes: u64| -> Result<(File, PathBuf)> {
         let path = folder.join(name);
-        let file = File::open(&path).map_err(Error::io("open", &path))?;
-        let found = file.metadata().map_err(Error::io("read", &path))?.len();
+        let (file, found) = files::open(&path)?;
         if Some(found) != count.checked_mul(bytes) {
             return Err(Error::file(
                 &path,
@@ -228,11 +256,21 @@ fn open_manifest(folder: &Path, manifest: &Manifest, tokenizer: &Tokenizer) -> R
         return Err(Error::file(folder, format!("tokens of {} bytes; they have 2 or 4", manifest.token_bytes)));
     }
     let (file, path) = open(TOKENS, manifest.tokens, manifest.token_bytes)?;
+    let checksums = checksum::of_file(&file, &path, watch)?;
+    let pairs = checksums.iter().zip(&manifest.tokens_sha256);
+    if checksums.len() != manifest.tokens_sha256.len() || pairs.clone().any(|(found, written)| found != written) {
+        let piece = pairs.take_while(|(found, written)| found == written).count() as u64;
+        let from = piece * checksum::PIECE_BYTES / manifest.token_bytes;
+        let until = ((piece + 1) * checksum::PIECE_BYTES / manifest.token_bytes).min(manifest.tokens);
+        let what =
+            format!("is damaged: tokens {from} to {until} do not match their checksum in {MANIFEST}; tokenise again");
+        return Err(Error::file(&path, what));
+    }
     let mut tokens = Tokens::new(tokenizer.vocabulary());
-    tokens.push(file, &path, 0, manifest.tokens, manifest.token_bytes);
+    tokens.push(file, &path, manifest.tokens, manifest.token_bytes, checksums);
     let (file, path) = open(DOCUMENTS, manifest.documents, 8)?;
-    if documents::hash(&path, &mut |_| {})? != manifest.documents_sha256 {
-        return Err(Error::file(&path, "its checksum is not the manifest's: the file is damaged; delete the folder"));
+    if documents::hash(&path, &|| false, &mut |_| {})? != manifest.documents_sha256 {
+        return Err(Error::file(&path, "is damaged: it does not match its checksum in manifest.json; tokenise again"));
     }
     Ok((tokens, Documents { file, path, count: manifest.documents }))
 }

@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Progress;
 use super::batches::{Batches, Plan};
 use super::cache::{self, Documents};
 use super::source::{self, Format, Source};
 use super::store::Tokens;
+use super::{Progress, Report, Watch};
 use crate::random::mix;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Result};
@@ -35,16 +35,21 @@ impl Dataset {
         cache: &Path,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Dataset> {
+        Dataset::open_watched(sources, tokenizer, cache, &Report::new(progress))
+    }
+
+    /// As [`open`](Dataset::open), with a watch that can stop it.
+    pub fn open_watched(sources: &[Source], tokenizer: &Tokenizer, cache: &Path, watch: &dyn Watch) -> Result<Dataset> {
         let files = source::list(sources)?;
         let is_bin = |format| matches!(format, Format::Bin | Format::Bin32);
         let bins = files.iter().filter(|file| is_bin(file.format)).count();
         let data = if bins == files.len() {
             let mut tokens = Tokens::new(tokenizer.vocabulary());
-            files.iter().try_for_each(|file| tokens.push_shard(file))?;
-            Dataset { range: 0..tokens.len(), mark: tokens.mark()?, tokens: Arc::new(tokens), documents: None }
+            files.iter().try_for_each(|file| tokens.push_shard(file, watch))?;
+            Dataset { range: 0..tokens.len(), mark: tokens.mark(), tokens: Arc::new(tokens), documents: None }
         } else if bins == 0 {
-            let (tokens, documents) = cache::open_or_build(cache, &files, tokenizer, progress)?;
-            Dataset::kept(tokens, documents)?
+            let (tokens, documents) = cache::open_or_build(cache, &files, tokenizer, watch)?;
+            Dataset::kept(tokens, documents)
         } else {
             let bin = files
                 .iter()
@@ -62,15 +67,16 @@ impl Dataset {
         Ok(data)
     }
 
-    /// A folder that [`open`](Dataset::open) made below its cache, without the sources: only the tokenizer is compared.
+    /// A folder that [`open`](Dataset::open) made below its cache, without the sources: the tokenizer and the checksums are
+    /// compared.
     pub fn open_folder(folder: &Path, tokenizer: &Tokenizer) -> Result<Dataset> {
-        let (tokens, documents) = cache::open_folder(folder, tokenizer)?;
-        Dataset::kept(tokens, documents)
+        let (tokens, documents) = cache::open_folder(folder, tokenizer, &Report::new(|_| {}))?;
+        Ok(Dataset::kept(tokens, documents))
     }
 
-    fn kept(tokens: Tokens, documents: Documents) -> Result<Dataset> {
-        let (range, mark) = (0..tokens.len(), tokens.mark()?);
-        Ok(Dataset { range, mark, tokens: Arc::new(tokens), documents: Some(Arc::new(documents)) })
+    fn kept(tokens: Tokens, documents: Documents) -> Dataset {
+        let (range, mark) = (0..tokens.len(), tokens.mark());
+        Dataset { range, mark, tokens: Arc::new(tokens), documents: Some(Arc::new(documents)) }
     }
 
     /// The number of tokens.
@@ -83,8 +89,7 @@ impl Dataset {
         self.range.is_empty()
     }
 
-    /// A number that tells these data from others, wherever they lie: a hash of their length and of tokens at the ends and in
-    /// between, not of all.
+    /// A hash of all tokens: the same wherever their files are, different for other data.
     pub fn mark(&self) -> u64 {
         // 63 bits: configuration files have signed numbers.
         mix(mix(self.mark ^ self.range.start) ^ self.range.end) >> 1

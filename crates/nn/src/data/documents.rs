@@ -9,12 +9,11 @@ use sha2::{Digest, Sha256};
 use super::source::{Format, SourceFile};
 use super::{jsonl, parquet};
 use crate::tokenizer::{Split, hex};
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
-/// So much is read at a time.
+/// Bytes that are read at a time, and the longest piece. A text without a position to cut it for so long is cut between two
+/// characters: merging it as one word would take a hundred times its memory.
 const CHUNK_BYTES: usize = 1 << 20;
-/// A text without a place to cut it for so long is cut anyway, between two characters.
-const LONGEST_BYTES: usize = 16 << 20;
 
 /// A part of a document, or all of it.
 pub(super) struct Piece {
@@ -23,51 +22,77 @@ pub(super) struct Piece {
     pub ends: bool,
 }
 
-impl Piece {
-    pub(super) fn whole(text: String) -> Piece {
-        Piece { text, starts: true, ends: true }
-    }
-}
-
 pub(super) type Sink<'a> = &'a mut dyn FnMut(Piece) -> Result<()>;
 
-/// Hands all documents of a file to `sink` and returns the hash of its bytes. Long texts come in pieces that are cut where
-/// `split` would split them in any case.
-pub(super) fn read(file: &SourceFile, split: Split, sink: Sink<'_>) -> Result<String> {
-    let path = &file.path;
-    let mut reader = Hashing { file: File::open(path).map_err(Error::io("open", path))?, hash: Sha256::new() };
-    match file.format {
-        Format::Text | Format::Auto => text(&mut reader, path, split, sink)?,
-        Format::Jsonl => jsonl::read(BufReader::with_capacity(CHUNK_BYTES, &mut reader), path, &file.field, sink)?,
-        Format::Parquet => {
-            parquet::read(path, &file.field, sink)?;
-            return hash(path, &mut |_| {});
-        }
-        Format::Bin | Format::Bin32 => return Err(Error::file(path, "this holds tokens; text was asked for")),
+/// Hands a complete text to `sink`, in pieces if it is long.
+pub(super) fn pieces(mut text: &str, split: Split, sink: Sink<'_>) -> Result<()> {
+    let mut starts = true;
+    while text.len() > CHUNK_BYTES {
+        let chunk = &text[..text.floor_char_boundary(CHUNK_BYTES)];
+        let (piece, rest) = text.split_at(split.last_cut(chunk).unwrap_or(chunk.len()));
+        sink(Piece { text: piece.into(), starts, ends: false })?;
+        (text, starts) = (rest, false);
     }
+    sink(Piece { text: text.into(), starts, ends: true })
+}
+
+/// Hands all documents of a file to `sink` and returns the hash of its bytes. Long texts come in pieces that are cut where
+/// `split` would split them in any case. Fails with [`Error::Stopped`] soon after `stop` says so.
+pub(super) fn read(file: &SourceFile, split: Split, stop: &dyn Fn() -> bool, sink: Sink<'_>) -> Result<String> {
+    let path = &file.path;
+    let limit = bornite_cuda::input_limit().map_err(bornite::Error::from)?;
+    if file.format == Format::Parquet {
+        parquet::read(file, split, limit, stop, sink)?;
+        return hash(path, stop, &mut |_| {});
+    }
+    let mut reader = Hashing::open(path, stop)?;
+    let read = match file.format {
+        Format::Text | Format::Auto => text(&mut reader, path, split, sink),
+        Format::Jsonl => {
+            let lines = BufReader::with_capacity(CHUNK_BYTES, &mut reader);
+            jsonl::read(lines, path, &file.field, split, limit, sink)
+        }
+        _ => Err(Error::file(path, "this holds tokens; text was asked for")),
+    };
+    read.map_err(stopped(stop))?;
     Ok(hex(&reader.hash.finalize()))
 }
 
-/// The hash of a file's bytes.
-pub(super) fn hash(path: &Path, told: &mut dyn FnMut(u64)) -> Result<String> {
-    let mut reader = Hashing { file: File::open(path).map_err(Error::io("open", path))?, hash: Sha256::new() };
+/// Turns the error of an interrupted read into what it means.
+fn stopped(stop: &dyn Fn() -> bool) -> impl Fn(Error) -> Error {
+    move |error| if stop() { Error::Stopped } else { error }
+}
+
+/// The hash of a file's bytes; `progress` receives the size of each chunk.
+pub(super) fn hash(path: &Path, stop: &dyn Fn() -> bool, progress: &mut dyn FnMut(u64)) -> Result<String> {
+    let mut reader = Hashing::open(path, stop)?;
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
-        match reader.read(&mut chunk).map_err(Error::io("read", path))? {
+        match reader.read(&mut chunk).map_err(Error::io("read", path)).map_err(stopped(stop))? {
             0 => return Ok(hex(&reader.hash.finalize())),
-            bytes => told(bytes as u64),
+            bytes => progress(bytes as u64),
         }
     }
 }
 
-/// Hashes what is read through it.
-struct Hashing {
+/// Hashes what is read through it, and fails once `stop` says so.
+struct Hashing<'a> {
     file: File,
     hash: Sha256,
+    stop: &'a dyn Fn() -> bool,
 }
 
-impl Read for Hashing {
+impl Hashing<'_> {
+    fn open<'a>(path: &Path, stop: &'a dyn Fn() -> bool) -> Result<Hashing<'a>> {
+        Ok(Hashing { file: files::open(path)?.0, hash: Sha256::new(), stop })
+    }
+}
+
+impl Read for Hashing<'_> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        if (self.stop)() {
+            return Err(std::io::Error::other("stopped"));
+        }
         let bytes = self.file.read(into)?;
         self.hash.update(&into[..bytes]);
         Ok(bytes)
@@ -94,7 +119,7 @@ fn text(reader: &mut impl Read, path: &Path, split: Split, sink: Sink<'_>) -> Re
         let cut = match split.last_cut(valid) {
             _ if ends => valid.len(),
             Some(cut) => cut,
-            None if valid.len() >= LONGEST_BYTES => valid.len(),
+            None if valid.len() >= CHUNK_BYTES - 3 => valid.len(),
             None => continue,
         };
         sink(Piece { text: valid[..cut].into(), starts, ends })?;

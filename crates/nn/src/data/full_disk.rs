@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 
-use super::build::{Disk, Output, RealDisk};
+use super::Report;
+use super::build::{Disk, Output, RealDisk, Space};
 use super::cache::open_or_build_on;
 use super::source::{self, Source};
 use crate::tokenizer::Tokenizer;
@@ -14,6 +15,8 @@ use crate::tokenizer::Tokenizer;
 struct Small {
     room: Rc<Cell<u64>>,
     calls: Rc<Cell<u64>>,
+    /// Whether it says how much room there is.
+    tells: bool,
 }
 
 struct SmallFile {
@@ -37,6 +40,10 @@ impl Disk for Small {
         call(&self.calls)?;
         let file = RealDisk.create(path)?;
         Ok(Box::new(SmallFile { file, room: self.room.clone(), calls: self.calls.clone() }))
+    }
+
+    fn space(&self, _: &Path) -> Option<Space> {
+        self.tells.then(|| Space { free: self.room.get(), total: 10_000_000 })
     }
 }
 
@@ -74,8 +81,8 @@ fn a_full_disk_leaves_nothing_that_is_believed() {
     let tokenizer = Tokenizer::bytes();
     let cache = folder.join("cache");
     let build = |room: u64, calls: u64| {
-        let disk = Small { room: Rc::new(Cell::new(room)), calls: Rc::new(Cell::new(calls)) };
-        open_or_build_on(&cache, &files, &tokenizer, &mut |_| {}, &disk)
+        let disk = Small { room: Rc::new(Cell::new(room)), calls: Rc::new(Cell::new(calls)), tells: false };
+        open_or_build_on(&cache, &files, &tokenizer, &Report::new(|_| {}), &disk)
     };
     // Every byte of what is written, and every call that could be refused.
     let (mut failures, mut made) = (0, false);
@@ -99,5 +106,35 @@ fn a_full_disk_leaves_nothing_that_is_believed() {
         }
     }
     assert!(made && failures > 50, "{failures} failures");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Tokens are not begun that would not fit, and a share of the disk stays free.
+#[test]
+fn space_is_estimated_before_it_is_taken() {
+    let folder = std::env::temp_dir().join(format!("bornite-space-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = folder.join("a.txt");
+    // More than is read at a time: the estimate is of what is still to come.
+    let threads = std::thread::available_parallelism().unwrap().get();
+    let bytes = (4 << 20) * (threads as u64 + 2);
+    std::fs::write(&text, "some words to keep. ".repeat(bytes as usize / 20)).unwrap();
+    let files = source::list(&[Source::new(&text)]).unwrap();
+    let needed = bytes / 20 * 20 * 2;
+    // A twentieth of the disk is left to others.
+    for (room, fits) in [(needed + 500_000 - 4, false), (needed + 501_000, true)] {
+        let disk = Small { room: Rc::new(Cell::new(room)), calls: Rc::new(Cell::new(u64::MAX)), tells: true };
+        let cache = folder.join("cache");
+        let built = open_or_build_on(&cache, &files, &Tokenizer::bytes(), &Report::new(|_| {}), &disk);
+        match built {
+            Ok(_) => assert!(fits && disk.room.get() > 500_000, "{room}"),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(!fits && error.contains("needs about") && error.contains("data.cache"), "{error}");
+                assert_eq!(disk.room.get(), room, "nothing was written");
+            }
+        }
+    }
     std::fs::remove_dir_all(&folder).unwrap();
 }

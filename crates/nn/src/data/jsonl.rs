@@ -4,29 +4,41 @@ use std::fmt;
 use std::io::{BufRead, Read};
 use std::path::Path;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
-use serde_json::Value;
+use bornite_cuda::INPUT_LIMIT_VARIABLE;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::documents::{Piece, Sink, not_utf8};
+use super::documents::{Sink, not_utf8, pieces};
+use crate::tokenizer::Split;
+use crate::train::size;
 use crate::{Error, Result};
 
-/// A longer line is taken for a file that has no lines.
-const LONGEST_BYTES: u64 = 256 << 20;
 /// So many fields are named in a message.
 const NAMED: usize = 20;
 
-pub(super) fn read(mut reader: impl BufRead, path: &Path, field: &str, sink: Sink<'_>) -> Result<()> {
+/// Hands the texts of a field to `sink`. Lines may have a quarter of `limit` bytes: text with escapes is in memory three
+/// times while it is parsed.
+pub(super) fn read(
+    mut reader: impl BufRead,
+    path: &Path,
+    field: &str,
+    split: Split,
+    limit: u64,
+    sink: Sink<'_>,
+) -> Result<()> {
+    let longest = limit / 4;
     let (mut line, mut number, mut before) = (vec![], 0u64, 0u64);
     loop {
         line.clear();
-        let bytes =
-            reader.by_ref().take(LONGEST_BYTES).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
+        let bytes = reader.by_ref().take(longest).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
         if bytes == 0 {
             return Ok(());
         }
         number += 1;
-        if bytes as u64 == LONGEST_BYTES {
-            return Err(Error::file(path, format!("line {number} has more than {} MiB", LONGEST_BYTES >> 20)));
+        if bytes as u64 == longest {
+            let longest = size(longest.into());
+            let what =
+                format!("line {number} is longer than {longest}, a quarter of {INPUT_LIMIT_VARIABLE}; raise that");
+            return Err(Error::file(path, what));
         }
         let text = match std::str::from_utf8(&line) {
             Ok(text) => text,
@@ -43,11 +55,10 @@ pub(super) fn read(mut reader: impl BufRead, path: &Path, field: &str, sink: Sin
         let found = Field(field).deserialize(&mut parser).and_then(|found| parser.end().map(|()| found));
         let found = found.map_err(|error| Error::file(path, format!("line {number} is not a JSON object: {error}")))?;
         match found {
-            Found::Value(Value::String(text)) => sink(Piece::whole(text))?,
+            Found::Field(Content::Text(text)) => pieces(&text, split, sink)?,
             // No text is no document.
-            Found::Value(Value::Null) => {}
-            Found::Value(other) => {
-                let kind = kind(&other);
+            Found::Field(Content::Null) => {}
+            Found::Field(Content::Other(kind)) => {
                 return Err(Error::file(path, format!("line {number}: the field '{field}' is {kind}, not a string")));
             }
             Found::Names(names) => {
@@ -72,19 +83,64 @@ pub(super) fn there_are(what: &str, names: &[String]) -> String {
     format!("its {what} are {}", list.join(", "))
 }
 
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
+/// Value of a field. Only text is kept: a tree of other values would take many times the bytes of the line.
+enum Content {
+    Text(String),
+    Null,
+    Other(&'static str),
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Content, D::Error> {
+        struct Any;
+
+        impl<'de> Visitor<'de> for Any {
+            type Value = Content;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+
+            fn visit_str<E>(self, text: &str) -> std::result::Result<Content, E> {
+                Ok(Content::Text(text.into()))
+            }
+
+            fn visit_unit<E>(self) -> std::result::Result<Content, E> {
+                Ok(Content::Null)
+            }
+
+            fn visit_bool<E>(self, _: bool) -> std::result::Result<Content, E> {
+                Ok(Content::Other("a boolean"))
+            }
+
+            fn visit_i64<E>(self, _: i64) -> std::result::Result<Content, E> {
+                Ok(Content::Other("a number"))
+            }
+
+            fn visit_u64<E>(self, _: u64) -> std::result::Result<Content, E> {
+                Ok(Content::Other("a number"))
+            }
+
+            fn visit_f64<E>(self, _: f64) -> std::result::Result<Content, E> {
+                Ok(Content::Other("a number"))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<Content, A::Error> {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Content::Other("a list"))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Content, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Content::Other("an object"))
+            }
+        }
+        from.deserialize_any(Any)
     }
 }
 
 enum Found {
-    Value(Value),
+    Field(Content),
     /// The fields that are there instead.
     Names(Vec<String>),
 }
@@ -119,6 +175,6 @@ impl<'de> Visitor<'de> for Field<'_> {
                 }
             }
         }
-        Ok(value.map_or(Found::Names(names), Found::Value))
+        Ok(value.map_or(Found::Names(names), Found::Field))
     }
 }

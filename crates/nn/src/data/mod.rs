@@ -25,6 +25,7 @@
 mod batches;
 mod build;
 mod cache;
+mod checksum;
 mod dataset;
 mod documents;
 #[cfg(test)]
@@ -40,13 +41,15 @@ pub use cache::FORMAT_VERSION;
 pub use dataset::Dataset;
 pub use source::{Format, Source};
 
+use std::cell::RefCell;
+
 use crate::Result;
 use crate::tokenizer::{Split, Tokenizer, Trainer};
 
 /// How far work on data has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done: "reading", "tokenising", "comparing", "merging".
+    /// What is being done: "reading", "tokenising", "comparing", "verifying", "merging".
     pub doing: &'static str,
     /// How much is done, of `total`: bytes, or tokens of a vocabulary.
     pub done: u64,
@@ -56,24 +59,55 @@ pub struct Progress {
     pub tokens: u64,
 }
 
+/// Receiver of progress that can stop the work.
+pub trait Watch {
+    /// Takes note of progress, which is reported several times per second.
+    fn progress(&self, progress: Progress);
+
+    /// Whether the work is to end with [`Error::Stopped`](crate::Error::Stopped). Asked several times per second.
+    fn stop(&self) -> bool {
+        false
+    }
+}
+
+/// A watch that only reports progress.
+struct Report<F>(RefCell<F>);
+
+impl<F: FnMut(Progress)> Report<F> {
+    fn new(progress: F) -> Report<F> {
+        Report(RefCell::new(progress))
+    }
+}
+
+impl<F: FnMut(Progress)> Watch for Report<F> {
+    fn progress(&self, progress: Progress) {
+        (self.0.borrow_mut())(progress);
+    }
+}
+
 /// Learns a tokenizer of so many tokens from the text of sources; see [`Trainer`].
 pub fn train_tokenizer(sources: &[Source], vocabulary: usize, progress: &mut dyn FnMut(Progress)) -> Result<Tokenizer> {
+    train_tokenizer_watched(sources, vocabulary, &Report::new(progress))
+}
+
+/// As [`train_tokenizer`], with a watch that can stop it while text is read.
+pub fn train_tokenizer_watched(sources: &[Source], vocabulary: usize, watch: &dyn Watch) -> Result<Tokenizer> {
     let files = source::list(sources)?;
     let total = files.iter().map(|file| file.bytes).sum();
     let mut trainer = Trainer::new(Split::Gpt2);
     let (mut done, mut told) = (0, 0);
     for file in &files {
-        documents::read(file, Split::Gpt2, &mut |piece| {
+        documents::read(file, Split::Gpt2, &|| watch.stop(), &mut |piece| {
             trainer.add(&piece.text);
             done += piece.text.len() as u64;
             if done - told > 4 << 20 {
                 told = done;
-                progress(Progress { doing: "reading", done: done.min(total), total, tokens: 0 });
+                watch.progress(Progress { doing: "reading", done: done.min(total), total, tokens: 0 });
             }
             Ok(())
         })?;
     }
     trainer.finish(vocabulary, &mut |done, total| {
-        progress(Progress { doing: "merging", done: done as u64, total: total as u64, tokens: 0 });
+        watch.progress(Progress { doing: "merging", done: done as u64, total: total as u64, tokens: 0 });
     })
 }

@@ -4,17 +4,17 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
+use super::Watch;
+use super::checksum::{self, Pieces};
 use super::source::{Format, SourceFile};
-use crate::random::mix;
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
 /// llm.c's files start with 256 numbers of 32 bits: a magic number, a version, the count of tokens.
 const HEADER_BYTES: u64 = 1024;
 /// GPT-2's tokens, of 16 bits, and Llama 3's, of 32.
 const HEADERS: [(u32, u32, u64); 2] = [(20_240_520, 1, 2), (20_240_801, 7, 4)];
-/// What is looked at to tell data apart.
-const SAMPLES: u64 = 64;
-const SAMPLE_TOKENS: u64 = 256;
 
 /// Tokens of several files, one after the other.
 #[derive(Debug)]
@@ -35,6 +35,7 @@ struct Part {
     /// Where in the file its tokens start.
     at: u64,
     token_bytes: u64,
+    checksums: Pieces,
 }
 
 impl Tokens {
@@ -46,16 +47,21 @@ impl Tokens {
         self.length
     }
 
-    /// Adds a file of so many tokens that start at byte `at`.
-    pub(super) fn push(&mut self, file: File, path: &Path, at: u64, tokens: u64, token_bytes: u64) {
-        self.parts.push(Part { file, path: path.into(), start: self.length, tokens, at, token_bytes });
-        self.length += tokens;
+    /// Adds a file of so many tokens, without a header.
+    pub(super) fn push(&mut self, file: File, path: &Path, tokens: u64, token_bytes: u64, checksums: Pieces) {
+        self.push_part(Part { file, path: path.into(), start: 0, tokens, at: 0, token_bytes, checksums });
+    }
+
+    fn push_part(&mut self, part: Part) {
+        let start = self.length;
+        self.length += part.tokens;
+        self.parts.push(Part { start, ..part });
     }
 
     /// Adds a file of tokens that came from somewhere else, with or without a header.
-    pub(super) fn push_shard(&mut self, shard: &SourceFile) -> Result<()> {
+    pub(super) fn push_shard(&mut self, shard: &SourceFile, watch: &dyn Watch) -> Result<()> {
         let path = &shard.path;
-        let file = File::open(path).map_err(Error::io("open", path))?;
+        let (file, _) = files::open(path)?;
         let mut header = [0; 12];
         let number = |at: usize, header: &[u8; 12]| {
             u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
@@ -94,30 +100,26 @@ impl Tokens {
                 ),
             ));
         }
-        self.push(file, path, at, tokens, token_bytes);
+        let checksums = checksum::of_file(&file, path, watch)?;
+        self.push_part(Part { file, path: path.clone(), start: 0, tokens, at, token_bytes, checksums });
         Ok(())
     }
 
-    /// A hash of the length and of some tokens in places spread evenly.
-    pub(super) fn mark(&self) -> Result<u64> {
-        let mut mark = mix(self.length);
-        let mut sample = vec![];
-        for n in 0..SAMPLES {
-            let left = self.length.saturating_sub(SAMPLE_TOKENS);
-            let from = (u128::from(left) * u128::from(n) / u128::from(SAMPLES - 1)) as u64;
-            sample.clear();
-            self.fetch(from, self.length.min(SAMPLE_TOKENS) as usize, &mut sample, u32::MAX)?;
-            mark = sample.iter().fold(mark, |mark, &token| mix(mark ^ u64::from(token as u32)));
+    /// A hash of all tokens.
+    pub(super) fn mark(&self) -> u64 {
+        let mut hash = Sha256::new();
+        for part in &self.parts {
+            hash.update(part.tokens.to_le_bytes());
+            hash.update(part.token_bytes.to_le_bytes());
+            part.checksums.iter().for_each(|piece| hash.update(piece));
         }
-        Ok(mark)
+        let bytes = hash.finalize();
+        u64::from_le_bytes(std::array::from_fn(|n| bytes[n]))
     }
 
     /// Appends the tokens from `from` on, so many of them.
     pub(super) fn read(&self, from: u64, count: usize, into: &mut Vec<i32>) -> Result<()> {
-        self.fetch(from, count, into, self.vocabulary)
-    }
-
-    fn fetch(&self, mut from: u64, mut count: usize, into: &mut Vec<i32>, vocabulary: u32) -> Result<()> {
+        let (mut from, mut count) = (from, count);
         let mut bytes = vec![];
         let mut place = self.parts.partition_point(|part| part.start + part.tokens <= from);
         while count > 0 {
@@ -138,8 +140,8 @@ impl Tokens {
                 let tokens = bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
                 into.extend(tokens.inspect(|&token| largest = largest.max(token)).map(|token| token as i32));
             }
-            if largest >= vocabulary {
-                let at = into[before..].iter().position(|&token| token as u32 >= vocabulary).unwrap_or(0) as u64;
+            if largest >= self.vocabulary {
+                let at = into[before..].iter().position(|&token| token as u32 >= self.vocabulary).unwrap_or(0) as u64;
                 return Err(Error::file(
                     &part.path,
                     format!(

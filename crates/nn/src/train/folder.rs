@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::config::RunConfig;
 use super::estimate::{available, size};
 use super::learner::Learner;
+use super::metrics::Line;
 use super::precision::{LossScale, Precision};
 use crate::checkpoint::{Checkpoint, Contents, Keep, Store, Tensors, load_latest_of};
 use crate::data::{Cursor, Dataset, Plan};
@@ -20,7 +21,7 @@ use crate::generate::Generator;
 use crate::model::{Gpt, GptConfig};
 use crate::parameters::Context;
 use crate::tokenizer::Tokenizer;
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
 pub(crate) const CONFIG: &str = "run.toml";
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
@@ -46,6 +47,9 @@ pub(crate) struct State {
     pub unapplied: Option<bool>,
     /// Seconds of training.
     pub seconds: f64,
+    /// The last step's numbers, if its evaluation or sample was interrupted and is still to be made.
+    #[serde(default)]
+    pub pending: Option<Line>,
     /// Bytes of `samples.txt`; none of checkpoints that do not know.
     #[serde(default)]
     pub samples: Option<u64>,
@@ -86,6 +90,13 @@ pub fn named_tokenizer(name: &str) -> Result<Tokenizer> {
         ))),
         path => Tokenizer::read(path),
     }
+}
+
+/// The tokenizer of a run's folder.
+pub(crate) fn own_tokenizer(folder: &Path) -> Result<Tokenizer> {
+    let path = folder.join(TOKENIZER);
+    files::check_plain(&path)?;
+    Tokenizer::read(&path)
 }
 
 /// Refuses a tokenizer that has tokens which a model has no rows for.
@@ -129,7 +140,7 @@ impl Trained {
         let state: State = loaded.checkpoint.state_as()?;
         let tokenizer = match tokenizer {
             Some(name) => named_tokenizer(name)?,
-            None => Tokenizer::read(folder.join(TOKENIZER))?,
+            None => own_tokenizer(folder)?,
         };
         state.model.check()?;
         Ok(Trained {
@@ -225,8 +236,8 @@ impl Trained {
         let mut config = RunConfig::default();
         config.set_gpt(self.gpt.config());
         config.train.precision = Some(self.precision);
-        write(&folder.join(CONFIG), &config.text()?)?;
-        write(&folder.join(TOKENIZER), &self.tokenizer.to_json())?;
+        files::replace(&folder.join(CONFIG), config.text()?.as_bytes())?;
+        files::replace(&folder.join(TOKENIZER), self.tokenizer.to_json().as_bytes())?;
         let state = State {
             model: self.gpt.config().clone(),
             config,
@@ -235,6 +246,7 @@ impl Trained {
             scale: LossScale::new(self.precision),
             unapplied: None,
             seconds: 0.0,
+            pending: None,
             samples: None,
             tuning: vec![],
         };
@@ -273,7 +285,7 @@ pub(crate) fn mean_loss(
 /// Makes a folder for a run, and refuses one in which a run has saved something.
 pub(crate) fn claim(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(Error::io("make folder", folder))?;
-    match crate::checkpoint::latest(folder.join(CHECKPOINTS)) {
+    match crate::checkpoint::newest(folder.join(CHECKPOINTS)) {
         Ok(None) => Ok(()),
         Ok(Some(latest)) => {
             let name = latest.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -286,16 +298,4 @@ pub(crate) fn claim(folder: &Path) -> Result<()> {
 
 pub(crate) fn state_json(state: &State) -> Result<serde_json::Value> {
     serde_json::to_value(state).map_err(|error| Error::Config(format!("the run's state cannot be written: {error}")))
-}
-
-/// Writes a small file at one moment.
-pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".part-{}", std::process::id()));
-    let part = path.with_file_name(name);
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written.map_err(Error::io("write", path))
 }

@@ -1,6 +1,6 @@
 //! A model that learns: parameters, optimiser and the compiled steps, apart from data, files and time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bornite::{Arena, DType, Device, Explained, Spec, Tensor, Trace, trace};
 
@@ -9,6 +9,9 @@ use crate::model::{Cache, Gpt};
 use crate::optimiser::{Numbers, Optimiser, Rule};
 use crate::parameters::Context;
 use crate::{Error, Result};
+
+/// Batches of a step that may be queued on the device: more would take memory without end.
+const MOST_QUEUED: usize = 64;
 
 /// How a model is to learn.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -53,7 +56,11 @@ pub struct Learner {
 
 /// What a step found, once it is there.
 pub struct Outcome {
-    losses: Vec<Tensor>,
+    /// Losses of batches that were not read yet, and their number with those that were.
+    losses: VecDeque<Tensor>,
+    count: usize,
+    /// Sum of the losses that were read, each divided by `count`.
+    read: f64,
     norm: Tensor,
     /// The factor that the loss was scaled by.
     scale: f64,
@@ -73,9 +80,9 @@ pub struct Measured {
 impl Outcome {
     /// Waits for the step.
     pub fn measure(&self) -> Result<Measured> {
-        let mut loss = 0.0;
+        let mut loss = self.read;
         for part in &self.losses {
-            loss += part.item()? / self.losses.len() as f64;
+            loss += part.item()? / self.count as f64;
         }
         let norm = self.norm.item()?;
         Ok(Measured { loss: loss / self.scale, norm, moved: norm.is_finite() })
@@ -170,6 +177,17 @@ impl Learner {
             let what = format!("{} batches for a step of {}", batches.len(), self.learning.accumulate);
             return Err(Error::Config(what));
         }
+        let outcome = self.step_from(&mut |n| Ok(batches.get(n).cloned()), rate)?;
+        outcome.ok_or_else(|| Error::Config("a step without batches".into()))
+    }
+
+    /// As [`step`](Learner::step), with batches made one after the other: `batch` receives the index of each. If it returns
+    /// `None` the step is abandoned, the parameters stay as they are, and `None` is returned.
+    pub fn step_from(
+        &mut self,
+        batch: &mut dyn FnMut(usize) -> Result<Option<(Tensor, Tensor)>>,
+        rate: f64,
+    ) -> Result<Option<Outcome>> {
         let device = self.device;
         let number = self.steps + 1;
         let numbers = Tensor::from_slice(&self.optimiser.numbers(Numbers { rate, step: number }), &[3], device);
@@ -177,22 +195,43 @@ impl Learner {
         // Far apart: each layer of each batch draws from an offset of its own.
         let random =
             |n: usize| Tensor::from_slice(&[self.learning.seed, number << 32 | (n as u64) << 20], &[2], device);
-        let precision = self.learning.precision;
-        let (losses, norm) = precision.within(|| -> Result<(Vec<Tensor>, Tensor)> {
+        let (precision, count) = (self.learning.precision, self.learning.accumulate);
+        let (mut losses, mut read) = (VecDeque::new(), 0.0);
+        let mut norm = precision.within(|| -> Result<Option<Vec<Tensor>>> {
             if self.gradients.is_none() {
-                let (x, y) = &batches[0];
-                let mut results = self.whole.call(&[x.clone(), y.clone(), numbers, scale, random(0)])?.into_iter();
-                return pair(results.next().into_iter().collect(), results.next());
+                let Some((x, y)) = batch(0)? else { return Ok(None) };
+                let mut results = self.whole.call(&[x, y, numbers, scale, random(0)])?;
+                losses.extend(results.drain(..1.min(results.len())));
+                return Ok(Some(results));
             }
-            let mut losses = vec![];
-            for (n, (x, y)) in batches.iter().enumerate() {
-                losses.extend(self.add.call(&[x.clone(), y.clone(), scale.clone(), random(n)])?);
+            for n in 0..count {
+                let Some((x, y)) = batch(n)? else { return Ok(None) };
+                losses.extend(self.add.call(&[x, y, scale.clone(), random(n)])?);
+                if losses.len() > MOST_QUEUED
+                    && let Some(first) = losses.pop_front()
+                {
+                    read += first.item()? / count as f64;
+                }
             }
-            let norm = self.apply.call(&[numbers, scale])?.into_iter().next();
-            pair(losses, norm)
+            Ok(Some(self.apply.call(&[numbers, scale])?))
         })?;
+        let Some(norm) = norm.as_mut().map(|results| results.pop()) else {
+            self.discard_gradients()?;
+            return Ok(None);
+        };
+        // The traced functions return as much.
+        let norm = norm.ok_or_else(|| Error::Config("a step without a norm".into()))?;
         self.steps = number;
-        Ok(Outcome { losses, norm, scale: self.scale.factor })
+        Ok(Some(Outcome { losses, count, read, norm, scale: self.scale.factor }))
+    }
+
+    /// Sets the sums of gradients to zero.
+    fn discard_gradients(&mut self) -> Result<()> {
+        if let Some(sums) = &self.gradients {
+            let flat = sums.get();
+            bornite::commit(&[], vec![sums.set(Tensor::zeros(flat.shape()?, DType::F32, flat.device()?))])?;
+        }
+        Ok(())
     }
 
     /// What a batch of so many windows of so many tokens runs in a step, and how much memory beside that of parameters,
@@ -255,11 +294,6 @@ impl Learner {
     pub fn caches(&self, length: usize) -> Result<Vec<Cache>> {
         self.gpt.caches(1, length, self.learning.precision.dtype(), self.device)
     }
-}
-
-fn pair(losses: Vec<Tensor>, norm: Option<Tensor>) -> Result<(Vec<Tensor>, Tensor)> {
-    // The functions below return as much.
-    norm.map(|norm| (losses, norm)).ok_or_else(|| Error::Config("a step without a norm".into()))
 }
 
 /// The storage that steps read and write.

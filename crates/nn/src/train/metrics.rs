@@ -1,15 +1,17 @@
 //! What is known of each step: a line of `metrics.jsonl`, scalars for TensorBoard, a point of the plot.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::events::Events;
 use super::plot::{Curve, svg};
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
+/// Longest line of `metrics.jsonl`: twenty numbers.
+const LONGEST_LINE: u64 = 1 << 16;
 const LINES: &str = "metrics.jsonl";
 const PLOT: &str = "loss.svg";
 
@@ -56,17 +58,18 @@ impl Metrics {
     pub fn open(folder: &Path, step: u64) -> Result<Metrics> {
         let path = folder.join(LINES);
         let (mut training, mut validation, mut skipped) = (Curve::new(), Curve::new(), 0);
-        let fresh = folder.join(format!(".{LINES}.{}", std::process::id()));
+        let known = lines(&path)?;
+        let (file, fresh) = files::create_beside(&path)?;
         let write = |error| Error::io("write", &fresh)(error);
-        let mut kept = BufWriter::new(File::create(&fresh).map_err(write)?);
-        for line in lines(&path)?.into_iter().filter(|line| line.step <= step) {
+        let mut kept = BufWriter::new(file);
+        for line in known.into_iter().filter(|line| line.step <= step) {
             plot(&mut training, &mut validation, &line);
             skipped += u64::from(line.skipped);
             writeln!(kept, "{}", json(&line)).map_err(write)?;
         }
         kept.into_inner().map_err(|error| write(error.into_error()))?.sync_all().map_err(write)?;
         fs::rename(&fresh, &path).map_err(Error::io("replace", &path))?;
-        let file = OpenOptions::new().append(true).open(&path).map_err(Error::io("write", &path))?;
+        let file = files::append(&path)?;
         let events = Events::create(folder, step)?;
         Ok(Metrics { folder: folder.into(), file: BufWriter::new(file), events, training, validation, skipped })
     }
@@ -100,8 +103,7 @@ impl Metrics {
     pub fn draw(&mut self) -> Result<()> {
         self.flush()?;
         let title = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let path = self.folder.join(PLOT);
-        fs::write(&path, svg(&title, &self.training, &self.validation)).map_err(Error::io("write", &path))
+        files::replace(&self.folder.join(PLOT), svg(&title, &self.training, &self.validation).as_bytes())
     }
 }
 
@@ -117,14 +119,20 @@ fn json(line: &Line) -> String {
 /// The lines of a run's `metrics.jsonl`; none where there is no such file. A process that died may have left half a line at
 /// the end, which is left out.
 pub fn lines(path: &Path) -> Result<Vec<Line>> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
-        file => file.map_err(Error::io("read", path))?,
+    let file = match files::open(path) {
+        Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => return Ok(vec![]),
+        file => file?.0,
     };
-    let mut found = vec![];
-    for line in BufReader::new(file).split(b'\n') {
-        let line = line.map_err(Error::io("read", path))?;
-        found.extend(serde_json::from_slice::<Line>(&line).ok());
+    let (mut reader, mut line, mut found) = (BufReader::new(file), vec![], vec![]);
+    loop {
+        line.clear();
+        let read = reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
+        match read as u64 {
+            0 => return Ok(found),
+            LONGEST_LINE => {
+                return Err(Error::file(path, format!("is damaged: a line has {LONGEST_LINE} bytes or more")));
+            }
+            _ => found.extend(serde_json::from_slice::<Line>(&line).ok()),
+        }
     }
-    Ok(found)
 }

@@ -2,6 +2,7 @@
 //!
 //! In this order, so that a mistake costs no time and no memory: settings, files, sizes, then work.
 
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -13,17 +14,18 @@ use bornite_cuda::tune::Tuner;
 use super::config::RunConfig;
 use super::estimate::{Load, available, flops_a_token, parameters, peak_flops, size};
 use super::folder::{
-    CHECKPOINTS, CONFIG, MOMENTS, SAMPLES, State, TOKENIZER, Trained, check_tokenizer, claim, named_tokenizer, write,
+    CHECKPOINTS, CONFIG, MOMENTS, SAMPLES, State, TOKENIZER, Trained, check_tokenizer, claim, named_tokenizer,
+    own_tokenizer,
 };
 use super::learner::{Learner, Learning};
 use super::metrics::Metrics;
 use super::precision::Precision;
 use super::run::{Beginning, Event, Observer, Run};
 use crate::checkpoint::{Checkpoint, Keep, Store, load_latest};
-use crate::data::{Dataset, Plan, Progress, Source, train_tokenizer};
+use crate::data::{Dataset, Plan, Progress, Source, Watch, train_tokenizer_watched};
 use crate::model::{Gpt, GptConfig};
 use crate::tokenizer::Tokenizer;
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
 /// Makes everything ready, up to the first step.
 pub(super) fn prepare(
@@ -67,7 +69,7 @@ pub(super) fn prepare(
         state.cursor.map(|cursor| batches.seek(cursor)).transpose()?;
     }
     cut_samples(&folder.join(SAMPLES), saved.as_ref().map_or(Some(0), |(_, state)| state.samples))?;
-    write(&folder.join(CONFIG), &config.text()?)?;
+    files::replace(&folder.join(CONFIG), config.text()?.as_bytes())?;
     write_environment(folder, device)?;
     let step = learner.steps();
     let beginning = Beginning {
@@ -90,10 +92,12 @@ pub(super) fn prepare(
         observer.tell(Event::Note(&what));
     }
     observer.tell(Event::Begin(&beginning));
-    let (unapplied, seconds) = saved.as_ref().map_or((None, 0.0), |(_, state)| (state.unapplied, state.seconds));
+    let (unapplied, seconds, pending) =
+        saved.as_ref().map_or((None, 0.0, None), |(_, state)| (state.unapplied, state.seconds, state.pending));
     Ok(Run {
         rates: config.rates(),
-        metrics: Metrics::open(folder, step)?,
+        // The numbers of an interrupted step are written anew.
+        metrics: Metrics::open(folder, step - u64::from(pending.is_some()).min(step))?,
         folder: folder.into(),
         tokens_a_step: beginning.tokens_a_step,
         config,
@@ -109,6 +113,7 @@ pub(super) fn prepare(
         seconds,
         saved_at: saved.is_some().then_some(step),
         last: None,
+        pending,
         generator: None,
     })
 }
@@ -184,7 +189,7 @@ fn tokenizer(
 ) -> Result<Tokenizer> {
     let path = folder.join(TOKENIZER);
     if let Some(state) = state {
-        let tokenizer = Tokenizer::read(&path)?;
+        let tokenizer = own_tokenizer(folder)?;
         if tokenizer.fingerprint() != state.tokenizer {
             return Err(Error::file(&path, "is not the tokenizer that the checkpoint was trained with"));
         }
@@ -199,22 +204,36 @@ fn tokenizer(
                 let what = format!("data.tokenizer is '{name}'; write bpe:4096 for a vocabulary of 4096 tokens");
                 return Err(Error::Config(what));
             };
-            train_tokenizer(sources, count, &mut teller(observer))?.to_json()
+            train_tokenizer_watched(sources, count, &Teller::new(observer))?.to_json()
         }
     };
     // What is read back is what a resumed run has.
-    write(&path, &json)?;
+    files::replace(&path, json.as_bytes())?;
     Tokenizer::read(&path)
 }
 
-/// Tells of work on data often enough to be seen moving.
-fn teller(observer: &mut dyn Observer) -> impl FnMut(Progress) {
-    let mut told = Instant::now();
-    move |progress| {
-        if told.elapsed().as_millis() > 200 {
-            told = Instant::now();
-            observer.tell(Event::Data(progress));
+/// Reports work on data to an observer, often enough to be seen moving.
+struct Teller<'a> {
+    observer: RefCell<&'a mut dyn Observer>,
+    told: Cell<Instant>,
+}
+
+impl<'a> Teller<'a> {
+    fn new(observer: &'a mut dyn Observer) -> Teller<'a> {
+        Teller { observer: RefCell::new(observer), told: Cell::new(Instant::now()) }
+    }
+}
+
+impl Watch for Teller<'_> {
+    fn progress(&self, progress: Progress) {
+        if self.told.get().elapsed().as_millis() > 200 {
+            self.told.set(Instant::now());
+            self.observer.borrow_mut().tell(Event::Data(progress));
         }
+    }
+
+    fn stop(&self) -> bool {
+        self.observer.borrow().stop()
     }
 }
 
@@ -278,7 +297,7 @@ fn data(
     observer: &mut dyn Observer,
 ) -> Result<(Dataset, Option<Dataset>)> {
     let cache = config.data.cache.clone().unwrap_or_else(|| folder.join("data"));
-    let data = Dataset::open(sources, tokenizer, &cache, &mut teller(observer))?;
+    let data = Dataset::open_watched(sources, tokenizer, &cache, &Teller::new(observer))?;
     let (training, validation) = data.split(config.data.validation.unwrap_or(0.0))?;
     if validation.len() > context as u64 {
         return Ok((training, Some(validation)));
@@ -295,12 +314,11 @@ fn data(
 
 /// Removes the texts of steps that are made again: what is longer than the checkpoint knew it.
 fn cut_samples(path: &Path, known: Option<u64>) -> Result<()> {
-    let (Some(known), Ok(found)) = (known, fs::metadata(path)) else { return Ok(()) };
-    if found.len() <= known {
+    let (Some(known), Ok(found)) = (known, fs::symlink_metadata(path)) else { return Ok(()) };
+    if found.is_file() && found.len() <= known {
         return Ok(());
     }
-    let file = fs::OpenOptions::new().write(true).open(path).map_err(Error::io("write", path))?;
-    file.set_len(known).map_err(Error::io("write", path))
+    files::append(path)?.set_len(known).map_err(Error::io("write", path))
 }
 
 fn write_environment(folder: &Path, device: Device) -> Result<()> {
@@ -316,5 +334,5 @@ fn write_environment(folder: &Path, device: Device) -> Result<()> {
     let json = serde_json::json!({
         "device": device.to_string(), "gpu": gpu, "machine": machine, "settings": settings, "process": std::process::id(),
     });
-    write(&folder.join("environment.json"), &format!("{json:#}\n"))
+    files::replace(&folder.join("environment.json"), format!("{json:#}\n").as_bytes())
 }

@@ -3,7 +3,7 @@
 //! Nothing here prints: an [`Observer`] hears of everything. What a step found is read one step late, so that the host is
 //! ahead of the device; only evaluations, saves and samples wait for it.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -22,7 +22,7 @@ use crate::data::{Batches, Dataset, Progress};
 use crate::generate::{Generator, Request, Sampling, prompt_tokens};
 use crate::optimiser::Rate;
 use crate::tokenizer::Tokenizer;
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
 /// What happens in a run.
 #[derive(Debug)]
@@ -85,10 +85,14 @@ pub trait Observer {
     /// Something happened.
     fn tell(&mut self, event: Event<'_>);
 
-    /// Whether the run is to end after the step that it is in, with a checkpoint.
+    /// Whether the run is to end as soon as it can, with a checkpoint. Asked before every step and several times per second
+    /// while data are prepared, gradients accumulated and losses evaluated.
     fn stop(&self) -> bool {
         false
     }
+
+    /// Reports how many steps no checkpoint holds yet: after every step and every save.
+    fn unsaved(&mut self, _steps: u64) {}
 }
 
 /// How a run ended.
@@ -107,7 +111,7 @@ pub struct Finished {
 }
 
 /// Trains as settings say, in a folder. With `resume` a run that is there goes on after its latest checkpoint as if it had
-/// never stopped.
+/// never stopped. A stop before the first step is [`Error::Stopped`]: there is nothing to save.
 pub fn run(
     config: &RunConfig,
     folder: &Path,
@@ -153,40 +157,29 @@ pub(super) struct Run {
     pub seconds: f64,
     pub saved_at: Option<u64>,
     pub last: Option<Line>,
+    /// The last step's numbers, if a stop interrupted the evaluation or the sample after it.
+    pub pending: Option<Line>,
     pub generator: Option<Generator>,
 }
 
 impl Run {
     /// Makes steps until the last one, or until the observer wants no more; says whether it was that.
     fn steps(&mut self, observer: &mut dyn Observer) -> Result<bool> {
-        let train = self.config.train.clone();
-        let every = |n: Option<u64>, step: u64| n.is_some_and(|n| n > 0 && step.is_multiple_of(n));
-        let steps = train.steps.unwrap_or(0);
+        let steps = self.config.train.steps.unwrap_or(0);
+        if let Some(line) = self.pending.take()
+            && !self.after_step(Some(line), observer)?
+        {
+            return Ok(true);
+        }
         while self.learner.steps() < steps {
-            if observer.stop() {
+            if observer.stop() || !self.step(steps, observer)? {
                 self.read(Instant::now(), None, observer)?;
                 self.save(None, observer)?;
                 return Ok(true);
             }
-            self.step(steps, observer)?;
-            let step = self.learner.steps();
-            let last = step == steps;
-            let save = last || every(train.save_every, step);
-            let evaluate = train.eval_every.is_some_and(|n| n > 0) && (save || every(train.eval_every, step));
-            let sample = every(train.sample_every, step);
-            if !(save || evaluate || sample) {
-                continue;
-            }
-            // What follows is not training.
-            self.device.synchronize()?;
-            let ended = Instant::now();
-            let found = if evaluate { self.evaluate()? } else { None };
-            self.read(ended, found, observer)?;
-            if sample {
-                self.sample(step, observer)?;
-            }
-            if save {
-                self.save(found, observer)?;
+            observer.unsaved(self.unsaved());
+            if !self.after_step(None, observer)? {
+                return Ok(true);
             }
         }
         if self.saved_at.is_none() {
@@ -195,17 +188,70 @@ impl Run {
         Ok(false)
     }
 
-    fn step(&mut self, steps: u64, observer: &mut dyn Observer) -> Result<()> {
-        let (started, waited) = (Instant::now(), bornite_cuda::waited());
-        let mut batches = vec![];
-        for _ in 0..self.config.train.accumulate.unwrap_or(1) {
-            let Some(batch) = self.batches.next() else { continue };
-            let batch = batch?;
-            let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &self.shape, self.device);
-            batches.push((tensor(&batch.inputs), tensor(&batch.targets)));
+    /// Steps that no checkpoint holds.
+    fn unsaved(&self) -> u64 {
+        self.learner.steps().saturating_sub(self.saved_at.unwrap_or(0))
+    }
+
+    /// Evaluates, samples and saves after a step, as far as that is due. `line` has the numbers of the step if they were read
+    /// before a stop that interrupted this. False if one does so now: then the run is saved, and a resumed one begins here.
+    fn after_step(&mut self, line: Option<Line>, observer: &mut dyn Observer) -> Result<bool> {
+        let (train, step) = (self.config.train.clone(), self.learner.steps());
+        let every = |n: Option<u64>| n.is_some_and(|n| n > 0 && step.is_multiple_of(n));
+        let save = train.steps == Some(step) || every(train.save_every);
+        let evaluate = train.eval_every.is_some_and(|n| n > 0) && (save || every(train.eval_every));
+        let sample = every(train.sample_every);
+        if !(save || evaluate || sample) {
+            return Ok(true);
         }
+        // What follows is not training.
+        self.device.synchronize()?;
+        let ended = Instant::now();
+        let found = match if evaluate { self.evaluate(observer) } else { Ok(None) } {
+            Err(Error::Stopped) => return self.interrupted(line, ended, observer),
+            found => found?,
+        };
+        match line {
+            Some(line) => self.push(Line { validation_loss: found, ..line }, observer)?,
+            None => self.read(ended, found, observer)?,
+        }
+        if sample && !self.sample(step, observer)? {
+            return self.interrupted(self.last, ended, observer);
+        }
+        if save {
+            // Also where the interrupted step was saved before it was evaluated.
+            self.saved_at = self.saved_at.filter(|_| line.is_none());
+            self.save(found, observer)?;
+        }
+        Ok(true)
+    }
+
+    /// Saves a run whose evaluation or sample was interrupted.
+    fn interrupted(&mut self, line: Option<Line>, ended: Instant, observer: &mut dyn Observer) -> Result<bool> {
+        self.read(ended, None, observer)?;
+        self.pending = line.or(self.last);
+        self.save(None, observer)?;
+        Ok(false)
+    }
+
+    /// Makes one step; false if a stop interrupted it, which leaves everything as it was before.
+    fn step(&mut self, steps: u64, observer: &mut dyn Observer) -> Result<bool> {
+        let (started, waited) = (Instant::now(), bornite_cuda::waited());
         let rate = self.rates.at(self.learner.steps(), steps);
-        let outcome = self.learner.step(&batches, rate)?;
+        let (before, shape, device) = (self.batches.cursor(), self.shape, self.device);
+        let batches = &mut self.batches;
+        let mut next = |n: usize| -> Result<Option<(Tensor, Tensor)>> {
+            if n > 0 && observer.stop() {
+                return Ok(None);
+            }
+            let Some(batch) = batches.next().transpose()? else { return Ok(None) };
+            let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &shape, device);
+            Ok(Some((tensor(&batch.inputs), tensor(&batch.targets))))
+        };
+        let Some(outcome) = self.learner.step_from(&mut next, rate)? else {
+            self.batches.seek(before)?;
+            return Ok(false);
+        };
         let late = Late { step: self.learner.steps(), rate, outcome, started, host_ms: 0.0 };
         // While the device works on this step, the one before is looked at.
         if let Some(before) = self.late.replace(late) {
@@ -219,7 +265,7 @@ impl Run {
         if let Some(late) = &mut self.late {
             late.host_ms = busy.as_secs_f64() * 1e3;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Reads the last step's numbers now.
@@ -254,16 +300,23 @@ impl Run {
             skipped: !measured.moved,
             validation_loss,
         };
+        self.push(line, observer)
+    }
+
+    fn push(&mut self, line: Line, observer: &mut dyn Observer) -> Result<()> {
         self.metrics.push(&line)?;
         self.last = Some(line);
         observer.tell(Event::Step(&line));
         Ok(())
     }
 
-    fn evaluate(&self) -> Result<Option<f64>> {
+    fn evaluate(&self, observer: &dyn Observer) -> Result<Option<f64>> {
         let Some(data) = &self.validation else { return Ok(None) };
         let most = self.config.train.eval_batches.unwrap_or(1) as u64;
-        let loss = |x: &Tensor, y: &Tensor| self.learner.evaluate(x, y);
+        let loss = |x: &Tensor, y: &Tensor| match observer.stop() {
+            true => Err(Error::Stopped),
+            false => self.learner.evaluate(x, y),
+        };
         let (loss, _) = mean_loss(data, self.shape[0], self.shape[1], most, self.device, &loss)?;
         Ok(Some(loss).filter(|loss| loss.is_finite()))
     }
@@ -283,6 +336,7 @@ impl Run {
             scale: self.learner.scale(),
             unapplied: self.unapplied,
             seconds: self.seconds,
+            pending: self.pending,
             samples: Some(fs::metadata(self.folder.join(SAMPLES)).map_or(0, |found| found.len())),
             // Which candidate it was is enough; how long each took is on the disk.
             tuning: known.into_iter().map(|record| Record { trials: vec![], ..record }).collect(),
@@ -292,12 +346,14 @@ impl Run {
         checkpoint.groups.insert(MOMENTS.into(), moments);
         let saved = self.store.save(&checkpoint, metric)?;
         self.saved_at = Some(step);
+        observer.unsaved(0);
         saved.notes.iter().for_each(|note| observer.tell(Event::Note(note)));
         observer.tell(Event::Saved { step, path: &saved.path, best: saved.best });
         Ok(())
     }
 
-    fn sample(&mut self, step: u64, observer: &mut dyn Observer) -> Result<()> {
+    /// Writes a text with the model; false if a stop interrupted it.
+    fn sample(&mut self, step: u64, observer: &mut dyn Observer) -> Result<bool> {
         let train = &self.config.train;
         let prompt = train.prompt.clone().unwrap_or_default();
         let (tokens, max_tokens) = (prompt_tokens(&self.tokenizer, &prompt)?, train.sample_tokens.unwrap_or(64));
@@ -311,14 +367,16 @@ impl Run {
         };
         let sampling = Sampling { seed: train.seed.unwrap_or(0).wrapping_add(step), ..Sampling::default() };
         let request = Request { sampling, max_tokens, stops: vec![] };
-        let written = generator.write_after(&self.tokenizer, &tokens, &request, &mut |_| true)?;
+        let written = generator.write_after(&self.tokenizer, &tokens, &request, &mut |_| !observer.stop())?;
         self.generator = Some(generator);
+        if observer.stop() {
+            return Ok(false);
+        }
         let text = prompt + &written.text;
         let path = self.folder.join(SAMPLES);
-        let file = OpenOptions::new().append(true).create(true).open(&path);
-        let said = file.and_then(|mut file| write!(file, "--- step {step}\n{text}\n"));
+        let said = write!(files::append(&path)?, "--- step {step}\n{text}\n");
         said.map_err(Error::io("write", &path))?;
         observer.tell(Event::Sample { step, text: &text });
-        Ok(())
+        Ok(true)
     }
 }

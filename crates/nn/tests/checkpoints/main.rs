@@ -21,7 +21,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// What a test body returns.
 type Outcome = Result<(), Failed>;
 
-const TESTS: [(&str, fn() -> Outcome); 29] = [
+const TESTS: [(&str, fn() -> Outcome); 30] = [
     ("goldens::python_files_are_read", goldens::python_files_are_read),
     ("goldens::our_bytes_are_those_of_python", goldens::our_bytes_are_those_of_python),
     ("goldens::a_checkpoint_of_this_version_is_read", goldens::a_checkpoint_of_this_version_is_read),
@@ -30,6 +30,7 @@ const TESTS: [(&str, fn() -> Outcome); 29] = [
     ("stores::a_step_can_be_saved_again", stores::a_step_can_be_saved_again),
     ("stores::newer_versions_are_refused", stores::newer_versions_are_refused),
     ("stores::an_older_one_is_loaded_only_when_asked_for", stores::an_older_one_is_loaded_only_when_asked_for),
+    ("stores::the_folder_counts_without_its_pointer", stores::the_folder_counts_without_its_pointer),
     ("stores::strays_are_swept", stores::strays_are_swept),
     ("stores::loads_need_little_more_than_the_tensors", stores::loads_need_little_more_than_the_tensors),
     ("killed::latest_always_loads", killed::latest_always_loads),

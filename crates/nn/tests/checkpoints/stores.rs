@@ -6,7 +6,7 @@ use std::process::Command;
 
 use bornite::{DType, Device, Tensor};
 use bornite_nn::Error;
-use bornite_nn::checkpoint::{Checkpoint, Keep, Store, Tensors, best, checkpoints, latest, load, load_latest};
+use bornite_nn::checkpoint::{Checkpoint, Keep, Store, Tensors, best, checkpoints, latest, load, load_latest, newest};
 
 use crate::Outcome;
 use crate::allocation::peak_of_process;
@@ -109,7 +109,7 @@ pub fn a_step_can_be_saved_again() -> Outcome {
     let folder = Folder::new("again");
     let mut store = Store::open(&folder.0, Keep { last: 2, best: false })?;
     let mut random = Random::fresh();
-    for expected in ["step-00000005", "step-00000005.1", "step-00000005.2", "step-00000005"] {
+    for expected in ["step-00000005", "step-00000005.1", "step-00000005.2", "step-00000005.3"] {
         let saved = checkpoint(&mut random, 5, 1);
         store.save(&saved, None)?;
         let loaded = load_latest(&folder.0, Device::cpu(), false)?;
@@ -170,6 +170,65 @@ pub fn an_older_one_is_loaded_only_when_asked_for() -> Outcome {
     }
     fs::write(folder.join("step-00000001/manifest.json"), "{}")?;
     assert!(load_latest(&folder.0, Device::cpu(), true).is_err());
+    Ok(())
+}
+
+/// A run goes on from its newest complete checkpoint whatever became of the pointer, and nothing newer is removed.
+pub fn the_folder_counts_without_its_pointer() -> Outcome {
+    let fill = |name: &str| -> Result<Folder, Error> {
+        let folder = Folder::new(name);
+        let mut store = Store::open(&folder.0, Keep { last: 9, best: false })?;
+        for step in [8, 9, 10, 100_000_000] {
+            store.save(&little(step), None)?;
+        }
+        // The clocks of a copy say nothing: the oldest looks newest. Nor do folders that are no checkpoints count.
+        let manifest = fs::File::options().write(true).open(folder.join("step-00000008/manifest.json")).unwrap();
+        manifest.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(3600)).unwrap();
+        fs::create_dir_all(folder.join("step-900000000")).unwrap();
+        fs::create_dir_all(folder.join("step-900000001.x")).unwrap();
+        fs::write(folder.join("step-900000001.x/manifest.json"), "{}").unwrap();
+        fs::create_dir_all(folder.join(".saving-step-900000002-1")).unwrap();
+        Ok(folder)
+    };
+    let loaded = |folder: &Folder| load_latest(&folder.0, Device::cpu(), true);
+    // What is done to the pointer, the step that is loaded then, and what is said of it.
+    let cases: [(&str, Option<&str>, &str); 4] = [
+        ("missing", None, "there is no file 'latest'"),
+        ("nowhere", Some("step-00000777\n"), "step-00000777"),
+        ("garbage", Some("\0"), "should hold the name of a checkpoint"),
+        ("old", Some("step-00000009\n"), "'latest' names step-00000009, and later ones are complete"),
+    ];
+    for (name, pointer, said) in cases {
+        let folder = fill(&format!("pointer-{name}"))?;
+        match pointer {
+            Some(text) => fs::write(folder.join("latest"), text)?,
+            None => fs::remove_file(folder.join("latest"))?,
+        }
+        let found = loaded(&folder)?;
+        assert_eq!(found.checkpoint.step, 100_000_000, "{name}");
+        assert_says(&found.note.ok_or("it does not say so")?, &[said, "loaded step-100000000 instead"]);
+        assert!(newest(&folder.0)?.is_some(), "{name}: another run could begin here");
+        // Saving goes on from there and keeps what was newest before.
+        let mut store = Store::open(&folder.0, Keep { last: 2, best: false })?;
+        store.save(&little(100_000_001), None)?;
+        let left = ["step-100000001", "step-100000000"].map(|name| folder.join(name));
+        assert_eq!(checkpoints(&folder.0)?, left, "{name}");
+        assert!(folder.join("step-900000000").is_dir() && folder.join("step-900000001.x").is_dir());
+        assert!(loaded(&folder)?.note.is_none());
+    }
+    // A writer that died between the two renames.
+    let folder = fill("pointer-late")?;
+    fs::write(folder.join("latest"), "step-00000010\n")?;
+    assert_eq!(loaded(&folder)?.checkpoint.step, 100_000_000);
+    // Going back on purpose: what is saved then counts, though a later step is there, until the next save.
+    let mut store = Store::open(&folder.0, Keep { last: 9, best: false })?;
+    store.save(&little(11), None)?;
+    let found = loaded(&folder)?;
+    assert_eq!((found.checkpoint.step, found.note), (11, None));
+    // Memory that is missing and releases that are newer are no reason to go back.
+    let path = folder.join("step-00000011");
+    exchange(&path, "manifest.json", "\"version\": 1", "\"version\": 2");
+    assert!(matches!(loaded(&folder), Err(Error::Newer { .. })));
     Ok(())
 }
 

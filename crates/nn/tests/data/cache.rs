@@ -64,8 +64,7 @@ fn damaged_folders_are_made_anew() {
             let mut contents = std::fs::read(&path).unwrap();
             match damage {
                 0 => contents.truncate(contents.len() / 2),
-                1 if name != "tokens.bin" => contents.iter_mut().for_each(|byte| *byte ^= 0x15),
-                1 => contents.push(0),
+                1 => contents.iter_mut().for_each(|byte| *byte ^= 0x15),
                 _ => drop(std::fs::remove_file(&path)),
             }
             if damage < 2 {
@@ -87,21 +86,52 @@ fn folders_by_themselves_need_their_tokenizer_and_version() {
     assert_eq!(all(&Dataset::open_folder(&made, &bytes).unwrap()), good);
     let wrong = Dataset::open_folder(&made, &Tokenizer::gpt2());
     says(wrong, &["another tokenizer (257 tokens", "than the one given (50257 tokens", "tokenise again"]);
-    says(Dataset::open_folder(&folder.0, &bytes), &["cannot open", "manifest.json"]);
+    says(Dataset::open_folder(&folder.0, &bytes), &["cannot read", "manifest.json"]);
     let manifest = made.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).unwrap();
-    std::fs::write(&manifest, text.replace("\"format_version\": 1", "\"format_version\": 2")).unwrap();
+    std::fs::write(&manifest, text.replace("\"format_version\": 2", "\"format_version\": 3")).unwrap();
     says(
         Dataset::open_folder(&made, &bytes),
-        &["manifest.json has format version 2, and this release reads versions up to 1"],
+        &["manifest.json has format version 3, and this release reads versions up to 2"],
     );
-    // A token that no vocabulary has is found when it is read.
-    std::fs::write(&manifest, text).unwrap();
+}
+
+/// Every flipped bit is found, wherever it is, by those who have only the folder and by those who can make it again; a
+/// change of a few tokens makes them other data.
+#[test]
+fn flipped_bits_of_tokens_are_found() {
+    let folder = Folder::new();
+    let mut random = Random::fresh();
+    // Three pieces of 16 MiB, of which the last is short.
+    let text: String = (0..600_000).map(|n| format!("line {n} of a text that is long\n")).collect();
+    let (path, cache, bytes) = (folder.write("a.txt", &text), folder.cache(), Tokenizer::bytes());
+    let (data, _) = open(&path, &cache, &bytes);
+    let made = entry(&cache);
     let tokens = made.join("tokens.bin");
-    let mut contents = std::fs::read(&tokens).unwrap();
-    contents[7] = 0xff;
-    std::fs::write(&tokens, contents).unwrap();
-    says(Dataset::open_folder(&made, &bytes).unwrap().read(0, 9, &mut vec![]), &["token 3 is", "damaged"]);
+    let good = std::fs::read(&tokens).unwrap();
+    assert!(good.len() > 2 * (16 << 20) && !good.len().is_multiple_of(16 << 20));
+    for n in 0..12 {
+        let mut bad = good.clone();
+        let at = if n == 0 { bad.len() - 1 } else { random.below(bad.len() as u64) as usize };
+        // The high byte of most tokens is 0: also what stays within the vocabulary must be found.
+        bad[at] ^= 1;
+        std::fs::write(&tokens, &bad).unwrap();
+        let piece = at >> 24;
+        says(Dataset::open_folder(&made, &bytes), &["tokens.bin", "is damaged", &format!("tokens {} to", piece << 23)]);
+    }
+    let (again, built) = open(&path, &cache, &bytes);
+    assert!(built && again.mark() == data.mark() && std::fs::read(&tokens).unwrap() == good);
+    assert!(!open(&path, &cache, &bytes).1);
+    // One token of a million is another: a mark that samples would miss it.
+    let mut changed = text.into_bytes();
+    let at = random.below(changed.len() as u64) as usize;
+    changed[at] = if changed[at] == b'x' { b'y' } else { b'x' };
+    folder.write("a.txt", changed);
+    let (other, built) = open(&path, &cache, &bytes);
+    assert!(built && other.len() == data.len() && other.mark() != data.mark());
+    let plan = bornite_nn::data::Plan { batch: 1, context: 8, ..Default::default() };
+    let cursor = data.batches(&plan).unwrap().cursor();
+    says(other.batches(&plan).unwrap().seek(cursor), &["was saved with other data"]);
 }
 
 /// The folder in which the child of the next test works; unset in ordinary runs, where it does nothing.

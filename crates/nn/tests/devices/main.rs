@@ -149,21 +149,26 @@ fn settings(corpus: &Path, more: &[&str]) -> bornite_nn::Result<RunConfig> {
 
 /// Says nothing, and ends a run after so many steps from where it began.
 struct StopAfter {
-    left: std::cell::Cell<Option<u64>>,
+    left: Option<u64>,
+    begun: bool,
 }
 
 impl StopAfter {
     fn new(steps: Option<u64>) -> StopAfter {
-        StopAfter { left: std::cell::Cell::new(steps) }
+        StopAfter { left: steps, begun: false }
     }
 }
 
 impl Observer for StopAfter {
-    fn tell(&mut self, _: Event<'_>) {}
+    fn tell(&mut self, event: Event<'_>) {
+        self.begun |= matches!(event, Event::Begin(_));
+    }
 
     fn stop(&self) -> bool {
-        let left = self.left.get();
-        self.left.set(left.map(|left| left.saturating_sub(1)));
-        left == Some(0)
+        self.begun && self.left == Some(0)
+    }
+
+    fn unsaved(&mut self, steps: u64) {
+        self.left = self.left.map(|left| left.saturating_sub(u64::from(steps > 0)));
     }
 }

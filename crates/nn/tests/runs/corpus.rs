@@ -1,6 +1,5 @@
 //! A corpus, a folder and a small run for the tests.
 
-use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use bornite::Device;
@@ -68,11 +67,12 @@ pub fn small(corpus: &Path, more: &[&str]) -> RunConfig {
     config
 }
 
-/// Hears of everything, and stops a run before its n-th step from where it began.
+/// Hears of everything, and stops a run after its n-th step from where it began: before what follows that step.
 #[derive(Default, Debug)]
 pub struct Listener {
     pub stop_after: Option<u64>,
-    asked: Cell<u64>,
+    begun: bool,
+    made: u64,
     pub notes: Vec<String>,
     pub samples: Vec<String>,
     pub saved: Vec<u64>,
@@ -86,13 +86,17 @@ impl Observer for Listener {
             Event::Sample { text, .. } => self.samples.push(text.into()),
             Event::Saved { step, .. } => self.saved.push(step),
             Event::Step(line) => self.steps.push(line.step),
-            Event::Data(_) | Event::Begin(_) => {}
+            Event::Begin(_) => self.begun = true,
+            Event::Data(_) => {}
         }
     }
 
     fn stop(&self) -> bool {
-        self.asked.set(self.asked.get() + 1);
-        self.stop_after.is_some_and(|steps| self.asked.get() > steps)
+        self.begun && self.stop_after.is_some_and(|steps| self.made >= steps)
+    }
+
+    fn unsaved(&mut self, steps: u64) {
+        self.made += u64::from(steps > 0);
     }
 }
 

@@ -164,6 +164,67 @@ fn a_run_that_was_stopped_ends_as_one_that_was_not() {
     }
 }
 
+/// Without `latest` a run goes on from its newest checkpoint, and is not written over; tokens that were damaged in between are
+/// made again from their text.
+#[test]
+fn a_run_survives_the_loss_of_its_pointer_and_of_its_tokens() {
+    let (folder, mut random) = (Folder::new("pointer"), Random::fresh());
+    let corpus = folder.corpus(&mut random, 60);
+    let config = small(&corpus, &["train.steps=12", "train.eval_every=3", "train.save_every=2", "train.keep=3"]);
+    let (whole, out) = (folder.at("whole"), folder.at("run"));
+    go(&config, &whole, false, None).unwrap();
+    go(&config, &out, false, Some(7)).unwrap();
+    std::fs::remove_file(out.join("checkpoints/latest")).unwrap();
+    let error = go(&config, &out, false, None).unwrap_err().to_string();
+    assert!(error.contains("holds a run already, up to step-00000007"), "{error}");
+    let data = std::fs::read_dir(out.join("data")).unwrap().map(|entry| entry.unwrap().path());
+    let tokens = data.map(|path| path.join("tokens.bin")).find(|path| path.is_file()).unwrap();
+    let mut bytes = std::fs::read(&tokens).unwrap();
+    bytes.iter_mut().step_by(2).for_each(|byte| *byte ^= 1);
+    std::fs::write(&tokens, bytes).unwrap();
+    let (finished, heard) = go(&config, &out, true, None).unwrap();
+    assert_eq!((finished.step, heard.steps.first()), (12, Some(&8)));
+    assert!(heard.notes.iter().any(|note| note.contains("loaded step-00000007 instead")), "{:?}", heard.notes);
+    assert_same(&whole, &out, "without its pointer");
+    // Every checkpoint is damaged: an error, not a run from step 1 over them.
+    std::fs::remove_file(out.join("checkpoints/latest")).unwrap();
+    for path in bornite_nn::checkpoint::checkpoints(out.join("checkpoints")).unwrap() {
+        std::fs::write(path.join("weights.safetensors"), "short").unwrap();
+    }
+    let error = go(&config, &out, true, None).unwrap_err().to_string();
+    assert!(error.contains("step-00000012/weights.safetensors"), "{error}");
+}
+
+/// Gradients of any number of batches take the memory of one, and a stop does not wait for all of them.
+#[test]
+fn accumulation_can_be_stopped_within_a_step() {
+    struct Impatient(std::cell::Cell<u64>);
+    impl bornite_nn::train::Observer for Impatient {
+        fn tell(&mut self, event: bornite_nn::train::Event<'_>) {
+            if let bornite_nn::train::Event::Begin(_) = event {
+                self.0.set(1);
+            }
+        }
+
+        /// In the middle of the second step.
+        fn stop(&self) -> bool {
+            let asked = self.0.get();
+            self.0.set(asked + u64::from(asked > 0));
+            asked > 150
+        }
+    }
+    let (folder, mut random) = (Folder::new("accumulated"), Random::fresh());
+    let corpus = folder.corpus(&mut random, 60);
+    let config = small(&corpus, &["train.steps=2", "train.accumulate=100", "train.eval_every=0"]);
+    let (whole, out) = (folder.at("whole"), folder.at("run"));
+    go(&config, &whole, false, None).unwrap();
+    let mut observer = Impatient(Default::default());
+    let finished = bornite_nn::train::run(&config, &out, Device::cpu(), false, &mut observer).unwrap();
+    assert_eq!((finished.step, finished.stopped), (1, true));
+    go(&config, &out, true, None).unwrap();
+    assert_same(&whole, &out, "stopped while it accumulated");
+}
+
 #[test]
 fn a_run_is_resumed_as_what_it_was() {
     let (folder, mut random) = (Folder::new("changes"), Random::fresh());
@@ -192,6 +253,16 @@ fn a_run_is_resumed_as_what_it_was() {
     longer.set("train.steps=9").unwrap();
     let error = go(&longer, &out, true, None).unwrap_err().to_string();
     assert!(error.contains("resume with the data"), "{error}");
+    // Also where they are as many.
+    let out = folder.at("as-many");
+    let corpus = folder.corpus(&mut random, 60);
+    let config = small(&corpus, &["train.steps=6", "train.eval_every=0"]);
+    go(&config, &out, false, Some(3)).unwrap();
+    let mut text = std::fs::read(&corpus).unwrap();
+    *text.last_mut().unwrap() = b'!';
+    std::fs::write(&corpus, text).unwrap();
+    let error = go(&config, &out, true, None).unwrap_err().to_string();
+    assert!(error.contains("was saved with other data"), "{error}");
     // Where there is nothing yet, a run begins.
     let empty = folder.at("empty");
     let (_, heard) = go(&small(&folder.corpus(&mut random, 60), &["train.steps=2"]), &empty, true, None).unwrap();

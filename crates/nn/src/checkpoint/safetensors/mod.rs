@@ -34,8 +34,8 @@ pub(crate) use layout::{Layout, layout};
 
 use super::host::{Scratch, with_bytes};
 use super::names::listed;
-use super::{Tensors, json, shown};
-use crate::{Error, Result};
+use super::{Tensors, shown};
+use crate::{Error, Result, files};
 
 /// A safetensors file whose header was checked.
 pub struct Safetensors<R> {
@@ -55,7 +55,7 @@ impl Safetensors<File> {
 
     /// Opens a file by given rules.
     pub fn open_by(path: impl AsRef<Path>, rules: &Rules) -> Result<Safetensors<File>> {
-        let (file, _) = json::open(path.as_ref())?;
+        let (file, _) = files::open(path.as_ref())?;
         Safetensors::new(file, path.as_ref(), rules)
     }
 }

@@ -4,33 +4,41 @@ use std::io::Read;
 
 use super::Checked;
 
-/// The bytes of a page. `length` is what its header promises; it is not believed before the bytes are there.
-pub(super) fn decompress(codec: i64, bytes: &[u8], length: usize) -> Checked<Vec<u8>> {
-    let found = match codec {
-        0 => bytes.to_vec(),
-        1 => snappy(bytes, length)?,
-        2 => read(flate2::read::MultiGzDecoder::new(bytes), length, "gzip")?,
+/// The bytes of a page. `length` is what its header promises, and is within the limit of the caller: memory is reserved for
+/// it, and touched only as bytes come.
+pub(super) fn decompress(codec: i64, bytes: Vec<u8>, length: usize) -> Checked<Vec<u8>> {
+    if codec == 0 {
+        return checked(bytes, length);
+    }
+    let bytes = &bytes[..];
+    let mut found = Vec::new();
+    found.try_reserve_exact(length + 1).map_err(|_| format!("there is no memory for a page of {length} bytes"))?;
+    match codec {
+        1 => snappy(bytes, length, &mut found)?,
+        2 => read(flate2::read::MultiGzDecoder::new(bytes), length, "gzip", &mut found)?,
         6 => {
             let decoder = ruzstd::decoding::StreamingDecoder::new(bytes);
-            read(decoder.map_err(|error| format!("a page is not zstd: {error}"))?, length, "zstd")?
+            read(decoder.map_err(|error| format!("a page is not zstd: {error}"))?, length, "zstd", &mut found)?
         }
-        7 => lz4(bytes, length)?,
+        7 => lz4(bytes, length, &mut found)?,
         other => {
             let name = ["", "", "", "LZO", "Brotli", "LZ4 of Hadoop"].get(other as usize).unwrap_or(&"an unknown one");
             return Err(format!("its compression ({name}) is not supported; Snappy, gzip, zstd, LZ4 and none are"));
         }
-    };
+    }
+    checked(found, length)
+}
+
+fn checked(found: Vec<u8>, length: usize) -> Checked<Vec<u8>> {
     if found.len() != length {
         return Err(format!("a page has {} bytes where its header promises {length}", found.len()));
     }
     Ok(found)
 }
 
-fn read(decoder: impl Read, length: usize, name: &str) -> Checked<Vec<u8>> {
-    let mut found = vec![];
-    let result = decoder.take(length as u64 + 1).read_to_end(&mut found);
-    result.map_err(|error| format!("a page is not {name}: {error}"))?;
-    Ok(found)
+fn read(decoder: impl Read, length: usize, name: &str, found: &mut Vec<u8>) -> Checked<()> {
+    let result = decoder.take(length as u64 + 1).read_to_end(found);
+    result.map(drop).map_err(|error| format!("a page is not {name}: {error}"))
 }
 
 /// Appends bytes that came before, `back` from the end; they may overlap with what is appended.
@@ -50,7 +58,7 @@ fn copy_back(found: &mut Vec<u8>, back: usize, count: usize, length: usize, name
 }
 
 /// Snappy's raw format: the length, then literals and references back.
-fn snappy(bytes: &[u8], length: usize) -> Checked<Vec<u8>> {
+fn snappy(bytes: &[u8], length: usize, found: &mut Vec<u8>) -> Checked<()> {
     let short = || "a page is not Snappy: it ends in the middle".to_owned();
     let mut reader = super::thrift::Reader::new(bytes);
     let promised = reader.varint()?;
@@ -58,7 +66,6 @@ fn snappy(bytes: &[u8], length: usize) -> Checked<Vec<u8>> {
         return Err(format!("a page should have {length} bytes, but Snappy has {promised}"));
     }
     let mut rest = &bytes[reader.at()..];
-    let mut found = vec![];
     while let Some((&tag, after)) = rest.split_first() {
         let number = |count: usize| -> Checked<usize> {
             let bytes = after.get(..count).ok_or_else(short)?;
@@ -82,18 +89,18 @@ fn snappy(bytes: &[u8], length: usize) -> Checked<Vec<u8>> {
                     2 => (2, 1 + high, number(2)?),
                     _ => (4, 1 + high, number(4)?),
                 };
-                copy_back(&mut found, back, count, length, "Snappy")?;
+                copy_back(found, back, count, length, "Snappy")?;
                 rest = &after[bytes..];
             }
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// LZ4's block format: literals and references back, in turn.
-fn lz4(bytes: &[u8], length: usize) -> Checked<Vec<u8>> {
+fn lz4(bytes: &[u8], length: usize, found: &mut Vec<u8>) -> Checked<()> {
     let short = || "a page is not LZ4: it ends in the middle".to_owned();
-    let (mut at, mut found) = (0, vec![]);
+    let mut at = 0;
     let byte = |at: &mut usize| -> Checked<usize> {
         let byte = *bytes.get(*at).ok_or_else(short)?;
         *at += 1;
@@ -126,7 +133,7 @@ fn lz4(bytes: &[u8], length: usize) -> Checked<Vec<u8>> {
         }
         let back = byte(&mut at)? | byte(&mut at)? << 8;
         let count = 4 + long(&mut at, token & 15)?;
-        copy_back(&mut found, back, count, length, "LZ4")?;
+        copy_back(found, back, count, length, "LZ4")?;
     }
-    Ok(found)
+    Ok(())
 }

@@ -11,6 +11,9 @@ const MAGIC: &[u8] = b"PAR1";
 const BYTE_ARRAY: i64 = 6;
 const TYPES: [&str; 8] = ["booleans", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "text", "bytes of fixed length"];
 
+/// Most elements of a schema: far more columns than tables have.
+const MOST_ELEMENTS: usize = 1 << 16;
+
 /// What is read of a column.
 pub(super) struct Column {
     /// Whether a value may be missing.
@@ -37,7 +40,8 @@ struct Element {
     children: u64,
 }
 
-pub(super) fn read(file: &File, column: &str) -> Checked<Column> {
+/// Finds a column in a file whose footer has at most `limit` bytes.
+pub(super) fn read(file: &File, column: &str, limit: u64) -> Checked<Column> {
     let io = |error: std::io::Error| format!("it cannot be read: {error}");
     let bytes = file.metadata().map_err(io)?.len();
     let (mut head, mut tail) = ([0; 4], [0; 8]);
@@ -57,24 +61,43 @@ pub(super) fn read(file: &File, column: &str) -> Checked<Column> {
     if length > bytes - 12 {
         return Err(format!("its footer should have {length} bytes, more than the file"));
     }
+    if length > limit {
+        return Err(super::too_large(&format!("its footer has {length} bytes"), limit));
+    }
     let mut footer = vec![0; length as usize];
     file.read_exact_at(&mut footer, bytes - 8 - length).map_err(io)?;
 
-    let (mut schema, mut groups) = (vec![], vec![]);
+    let mut schema = vec![];
     Reader::new(&footer).fields(|reader, field, _| {
-        match field {
-            2 => schema = reader.structs(element)?,
-            4 => groups = reader.structs(|reader| row_group(reader, bytes))?,
-            _ => return Ok(false),
+        if field == 2 {
+            reader.structs(|reader, n| {
+                if n >= MOST_ELEMENTS {
+                    return Err(format!("its schema has more than {MOST_ELEMENTS} elements"));
+                }
+                schema.push(element(reader)?);
+                Ok(())
+            })?;
         }
-        Ok(true)
+        Ok(field == 2)
     })?;
     let (leaf, optional) = find(&schema, column)?;
-    let chunk = |mut group: Vec<Option<Chunk>>| {
-        let chunk = if leaf < group.len() { group.swap_remove(leaf) } else { None };
-        chunk.ok_or_else(|| format!("a group of rows has no part of the column '{column}' within the file"))
-    };
-    Ok(Column { optional, chunks: groups.into_iter().map(chunk).collect::<Checked<_>>()? })
+    // A second pass, since only one chunk of each group is kept: a small footer can describe very many.
+    let mut chunks = vec![];
+    Reader::new(&footer).fields(|reader, field, _| {
+        if field == 4 {
+            reader.structs(|reader, _| {
+                let chunk = row_group(reader, leaf, bytes)?;
+                chunks.push(
+                    chunk.ok_or_else(|| {
+                        format!("a group of rows has no part of the column '{column}' within the file")
+                    })?,
+                );
+                Ok(())
+            })?;
+        }
+        Ok(field == 4)
+    })?;
+    Ok(Column { optional, chunks })
 }
 
 fn element(reader: &mut Reader<'_>) -> Checked<Element> {
@@ -129,26 +152,24 @@ fn find(schema: &[Element], column: &str) -> Checked<(usize, bool)> {
     Err(format!("there is no column '{column}'; {}", there_are("columns", &names)))
 }
 
-/// The parts of all columns; `None` for those that lie outside the file.
-fn row_group(reader: &mut Reader<'_>, bytes: u64) -> Checked<Vec<Option<Chunk>>> {
-    let mut chunks = vec![];
+/// The chunk of the column `leaf` in a group of rows; `None` if it lies outside the file.
+fn row_group(reader: &mut Reader<'_>, leaf: usize, bytes: u64) -> Checked<Option<Chunk>> {
+    let mut found = None;
     reader.fields(|reader, field, _| {
-        if field != 1 {
-            return Ok(false);
-        }
-        chunks = reader.structs(|reader| {
-            let mut chunk = None;
-            reader.fields(|reader, field, _| {
-                if field == 3 {
-                    chunk = column_chunk(reader, bytes)?;
-                }
-                Ok(field == 3)
+        if field == 1 {
+            reader.structs(|reader, n| {
+                reader.fields(|reader, field, _| {
+                    if field == 3 {
+                        let chunk = column_chunk(reader, bytes)?;
+                        found = if n == leaf { chunk } else { found.take() };
+                    }
+                    Ok(field == 3)
+                })
             })?;
-            Ok(chunk)
-        })?;
-        Ok(true)
+        }
+        Ok(field == 1)
     })?;
-    Ok(chunks)
+    Ok(found)
 }
 
 fn column_chunk(reader: &mut Reader<'_>, bytes: u64) -> Checked<Option<Chunk>> {

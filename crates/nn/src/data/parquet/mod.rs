@@ -12,33 +12,62 @@ mod page;
 mod thrift;
 mod values;
 
-use std::fs::File;
-use std::path::Path;
+use bornite_cuda::INPUT_LIMIT_VARIABLE;
 
-use super::documents::{Piece, Sink};
-use crate::{Error, Result};
+use super::documents::{Sink, pieces};
+use super::source::SourceFile;
+use crate::tokenizer::Split;
+use crate::train::size;
+use crate::{Error, Result, files};
 
 /// What is wrong with a file, without its name.
 type Wrong = String;
 type Checked<T> = std::result::Result<T, Wrong>;
 
-/// Hands the texts of a column to `sink`, those that are there.
-pub(super) fn read(path: &Path, column: &str, sink: Sink<'_>) -> Result<()> {
-    let file = File::open(path).map_err(Error::io("open", path))?;
+/// Text of a file may have this many times the bytes of the file: a dictionary repeats texts at a bit or less each.
+const MOST_EXPANSION: u64 = 1000;
+/// Bytes that every text counts as in addition to its own: there may be very many empty ones.
+const TEXT_BYTES: u64 = 8;
+
+fn too_large(what: &str, limit: u64) -> Wrong {
+    format!("{what}, more than {}; raise {INPUT_LIMIT_VARIABLE} if you trust the file", size(limit.into()))
+}
+
+/// Hands the texts of a column to `sink`, those that are there. No more than a few times `limit` bytes are in memory.
+pub(super) fn read(
+    source: &SourceFile,
+    split: Split,
+    limit: u64,
+    stop: &dyn Fn() -> bool,
+    sink: Sink<'_>,
+) -> Result<()> {
+    let (path, column) = (&source.path, &source.field);
+    let (file, bytes) = files::open(path)?;
     let wrong = |what: Wrong| Error::file(path, what);
-    let found = footer::read(&file, column).map_err(wrong)?;
-    let mut row = 0u64;
+    let found = footer::read(&file, column, limit / 4).map_err(wrong)?;
+    let most = limit.max(bytes.saturating_mul(MOST_EXPANSION));
+    let (mut row, mut total) = (0u64, 0u64);
     for chunk in &found.chunks {
-        let mut pages = page::Pages::new(&file, chunk, found.optional);
+        let mut pages = page::Pages::new(&file, chunk, found.optional, limit);
         while let Some(page) = pages.next().map_err(wrong)? {
             let mut texts = page.texts(pages.dictionary()).map_err(wrong)?;
             while let Some(text) = texts.next().map_err(wrong)? {
-                row += texts.take_skipped();
-                match String::from_utf8(text) {
-                    Ok(text) => sink(Piece::whole(text))?,
-                    Err(_) => return Err(wrong(format!("row {row} of the column '{column}' is not UTF-8 text"))),
+                total = total.saturating_add(text.len() as u64 + TEXT_BYTES);
+                if total > most {
+                    let what = format!("its {bytes} bytes decompress to more than {} of text", size(most.into()));
+                    return Err(wrong(too_large(&what, limit)));
                 }
-                row += 1;
+                if stop() {
+                    return Err(Error::Stopped);
+                }
+                match std::str::from_utf8(text) {
+                    Ok(text) => pieces(text, split, sink)?,
+                    Err(_) => {
+                        let row = row + texts.take_skipped();
+                        return Err(wrong(format!("row {row} of the column '{column}' is not UTF-8 text")));
+                    }
+                }
+                row += 1 + texts.take_skipped();
             }
             row += texts.take_skipped();
         }

@@ -12,10 +12,11 @@ use super::values::{Dictionary, Texts};
 /// A header is read with so many bytes at first; one with statistics of long texts takes more, up to the limit.
 const HEADER_BYTES: u64 = 4 << 10;
 const LARGEST_HEADER: u64 = 16 << 20;
-/// Pages have about a megabyte. More than this is taken for damage.
-const LARGEST_PAGE: u64 = 1 << 30;
-/// Likewise for the number of values in one.
+/// Most values in a page, which has some thousands: more are taken for damage.
 const MOST_VALUES: u64 = 1 << 24;
+
+/// Kind of a page that holds a dictionary.
+const DICTIONARY: i64 = 2;
 
 /// Reads page after page.
 pub(super) struct Pages<'a> {
@@ -25,6 +26,8 @@ pub(super) struct Pages<'a> {
     at: u64,
     values: u64,
     dictionary: Dictionary,
+    /// Largest page, in bytes.
+    limit: u64,
 }
 
 /// A page of values, decompressed.
@@ -34,6 +37,8 @@ pub(super) struct Page {
     /// Which values are there, if some may be missing.
     levels: Option<Vec<u8>>,
     bytes: Vec<u8>,
+    /// Offset of the values in `bytes`.
+    start: usize,
 }
 
 #[derive(Default)]
@@ -51,8 +56,8 @@ struct Header {
 }
 
 impl<'a> Pages<'a> {
-    pub(super) fn new(file: &'a File, chunk: &'a Chunk, optional: bool) -> Pages<'a> {
-        Pages { file, chunk, optional, at: chunk.start, values: 0, dictionary: Dictionary::default() }
+    pub(super) fn new(file: &'a File, chunk: &'a Chunk, optional: bool, limit: u64) -> Pages<'a> {
+        Pages { file, chunk, optional, at: chunk.start, values: 0, dictionary: Dictionary::default(), limit }
     }
 
     pub(super) fn dictionary(&self) -> &Dictionary {
@@ -64,14 +69,18 @@ impl<'a> Pages<'a> {
         while self.values < self.chunk.values {
             let header = self.header()?;
             let codec = self.chunk.codec;
-            if header.compressed > self.chunk.end - self.at
-                || header.length > LARGEST_PAGE
-                || header.values > MOST_VALUES
-            {
-                let Header { compressed, length, values, .. } = header;
+            let Header { compressed, length, values, .. } = header;
+            if compressed > self.chunk.end - self.at || values > MOST_VALUES {
                 return Err(format!(
                     "a page of {compressed} bytes ({length} decompressed, {values} values) is too large to be true"
                 ));
+            }
+            // A dictionary stays while pages are read, with an index of its entries.
+            let limit = if header.kind == DICTIONARY { self.limit / 4 } else { self.limit };
+            // What cannot be compressed grows a little.
+            if length > limit || compressed > limit + limit / 8 {
+                let what = format!("a page has {compressed} bytes, {length} decompressed");
+                return Err(super::too_large(&what, limit));
             }
             let mut bytes = vec![0; header.compressed as usize];
             self.file.read_exact_at(&mut bytes, self.at).map_err(|error| format!("it cannot be read: {error}"))?;
@@ -79,47 +88,41 @@ impl<'a> Pages<'a> {
             let length = header.length as usize;
             match header.kind {
                 0 | 3 => self.values += header.values,
-                2 => {
-                    self.dictionary = Dictionary::new(decompress(codec, &bytes, length)?, header.values)?;
+                DICTIONARY => {
+                    self.dictionary = Dictionary::default();
+                    self.dictionary = Dictionary::new(decompress(codec, bytes, length)?, header.values)?;
                     continue;
                 }
                 // Pages of an index, which nothing here needs.
                 _ => continue,
             }
             let short = || "a page is shorter than what should be in it".to_owned();
-            let (mut levels, bytes) = if header.kind == 3 {
+            let (mut levels, bytes, mut start) = if header.kind == 3 {
                 let before = header.repetition_bytes.saturating_add(header.level_bytes);
                 if before > bytes.len() as u64 || before > header.length {
                     return Err(short());
                 }
-                let rest = bytes.split_off(before as usize);
-                let levels = bytes.split_off(header.repetition_bytes as usize);
+                let levels = bytes[header.repetition_bytes as usize..before as usize].to_vec();
+                bytes.drain(..before as usize);
                 let codec = if header.is_compressed { codec } else { 0 };
                 // No values, no bytes: not even those of an empty compressed page.
                 let length = length - before as usize;
-                (Some(levels), if length == 0 { vec![] } else { decompress(codec, &rest, length)? })
+                (Some(levels), if length == 0 { vec![] } else { decompress(codec, bytes, length)? }, 0)
             } else {
-                let mut bytes = decompress(codec, &bytes, length)?;
-                let mut levels = None;
-                if self.optional {
-                    if header.level_encoding != 3 {
-                        return Err("a page has levels in an encoding that is not supported".into());
-                    }
-                    let size = bytes.first_chunk::<4>().ok_or_else(short)?;
-                    let size = u32::from_le_bytes(*size) as usize;
-                    if size > bytes.len() - 4 {
-                        return Err(short());
-                    }
-                    let rest = bytes.split_off(4 + size);
-                    levels = Some(bytes.split_off(4));
-                    bytes = rest;
-                }
-                (levels, bytes)
+                (None, decompress(codec, bytes, length)?, 0)
             };
             if !self.optional {
                 levels = None;
+            } else if header.kind == 0 {
+                if header.level_encoding != 3 {
+                    return Err("a page has levels in an encoding that is not supported".into());
+                }
+                let (size, rest) = bytes.split_first_chunk::<4>().ok_or_else(short)?;
+                let size = u32::from_le_bytes(*size) as usize;
+                levels = Some(rest.get(..size).ok_or_else(short)?.to_vec());
+                start = 4 + size;
             }
-            return Ok(Some(Page { values: header.values, encoding: header.encoding, levels, bytes }));
+            return Ok(Some(Page { values: header.values, encoding: header.encoding, levels, bytes, start }));
         }
         Ok(None)
     }
@@ -182,6 +185,6 @@ fn header(reader: &mut Reader<'_>) -> Checked<Header> {
 impl Page {
     /// The texts of the page, in order.
     pub(super) fn texts<'a>(&'a self, dictionary: &'a Dictionary) -> Checked<Texts<'a>> {
-        Texts::new(self.values, self.encoding, self.levels.as_deref(), &self.bytes, dictionary)
+        Texts::new(self.values, self.encoding, self.levels.as_deref(), &self.bytes[self.start..], dictionary)
     }
 }

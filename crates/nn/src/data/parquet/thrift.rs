@@ -97,13 +97,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Calls `element` for each structure of a list.
-    pub(super) fn structs<T>(&mut self, mut element: impl FnMut(&mut Self) -> Checked<T>) -> Checked<Vec<T>> {
+    /// Calls `element` with the index of each structure of a list.
+    pub(super) fn structs(&mut self, mut element: impl FnMut(&mut Self, usize) -> Checked<()>) -> Checked<()> {
         let (count, kind) = self.list()?;
         if count > 0 && kind != STRUCT {
             return Err("a header has other things where structures should be".into());
         }
-        (0..count).map(|_| element(self)).collect()
+        (0..count).try_for_each(|n| element(self, n))
     }
 
     fn skip(&mut self, kind: u8, depth: usize) -> Checked<()> {

@@ -98,66 +98,127 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// Numbers as packed differences, at most so many; and how many bytes they took.
-fn differences(bytes: &[u8], most: u64) -> Checked<(Vec<usize>, usize)> {
-    let mut reader = Reader::new(bytes);
-    let mut number = || reader.varint().map_err(|_| short());
-    let (block, parts, total) = (number()?, number()?, number()?);
-    let mut value = reader.number().map_err(|_| short())?;
-    let per_part = block.checked_div(parts).unwrap_or(0);
-    if block > LARGEST_BLOCK || per_part == 0 || !per_part.is_multiple_of(8) || total > most {
-        return Err(format!(
-            "a page has {total} of {most} values in blocks of {block} in {parts} parts, which cannot be"
-        ));
-    }
-    let (parts, per_part, total) = (parts as usize, per_part as usize, total as usize);
-    let mut at = reader.at();
-    let length = |value: i64| usize::try_from(value).map_err(|_| "a page has a text of negative length".to_owned());
-    let mut values = vec![];
-    if total > 0 {
-        values.push(length(value)?);
-    }
-    while values.len() < total {
-        let mut reader = Reader::new(&bytes[at..]);
-        let least = reader.number().map_err(|_| short())?;
-        at += reader.at();
-        let widths = bytes[at..].get(..parts).ok_or_else(short)?;
-        at += parts;
-        for &width in widths {
-            let (width, count) = (usize::from(width), per_part.min(total - values.len()));
-            if count == 0 {
-                break;
-            }
-            let packed = &bytes[at..bytes.len().min(at + width * per_part / 8)];
-            if width > 64 || packed.len() * 8 < width * count {
-                return Err(short());
-            }
-            for n in 0..count {
-                value = value.wrapping_add(least).wrapping_add(bits(packed, n * width, width) as i64);
-                values.push(length(value)?);
-            }
-            at += packed.len();
+/// Lengths stored as packed differences in blocks of parts, decoded one at a time: a few bytes can hold millions.
+struct Differences<'a> {
+    bytes: &'a [u8],
+    parts: usize,
+    per_part: usize,
+    /// Values that are still to come.
+    left: usize,
+    /// The last value; before the first one, that one.
+    value: i64,
+    started: bool,
+    /// Start of the current part, or of the next block.
+    at: usize,
+    least: i64,
+    /// Widths of the current part and of those after it in its block.
+    widths: &'a [u8],
+    /// Values of the current part that were read.
+    read: usize,
+}
+
+impl<'a> Differences<'a> {
+    /// At most `most` lengths, and how many bytes they take.
+    fn new(bytes: &'a [u8], most: u64) -> Checked<(Differences<'a>, usize)> {
+        let mut reader = Reader::new(bytes);
+        let mut number = || reader.varint().map_err(|_| short());
+        let (block, parts, total) = (number()?, number()?, number()?);
+        let value = reader.number().map_err(|_| short())?;
+        let per_part = block.checked_div(parts).unwrap_or(0);
+        if block > LARGEST_BLOCK || per_part == 0 || !per_part.is_multiple_of(8) || total > most {
+            return Err(format!(
+                "a page has {total} of {most} values in blocks of {block} in {parts} parts, which cannot be"
+            ));
         }
+        let (parts, per_part, left, at) = (parts as usize, per_part as usize, total as usize, reader.at());
+        let start =
+            Differences { bytes, parts, per_part, left, value, started: false, at, least: 0, widths: &[], read: 0 };
+        // What follows begins after the last block.
+        let mut walk = Differences { left: left.saturating_sub(1), started: true, ..start };
+        while walk.left > 0 {
+            walk.begin_part()?;
+            walk.left -= walk.per_part.min(walk.left);
+            walk.end_part();
+        }
+        Ok((start, walk.at))
     }
-    Ok((values, at))
+
+    /// Reads the header of a block if the one before is over, and checks that the part is there.
+    fn begin_part(&mut self) -> Checked<()> {
+        if self.widths.is_empty() {
+            let mut reader = Reader::new(&self.bytes[self.at..]);
+            self.least = reader.number().map_err(|_| short())?;
+            self.at += reader.at();
+            self.widths = self.bytes[self.at..].get(..self.parts).ok_or_else(short)?;
+            self.at += self.parts;
+        }
+        let width = usize::from(self.widths[0]);
+        let count = self.per_part.min(self.left);
+        if width > 64 || self.part().len() * 8 < width * count {
+            return Err(short());
+        }
+        Ok(())
+    }
+
+    /// Packed differences of the current part; the last one of a page may be cut short.
+    fn part(&self) -> &'a [u8] {
+        let size = self.widths.first().map_or(0, |&width| usize::from(width) * self.per_part / 8);
+        &self.bytes[self.at..self.bytes.len().min(self.at + size)]
+    }
+
+    fn end_part(&mut self) {
+        self.at += self.part().len();
+        self.widths = &self.widths[1..];
+        self.read = 0;
+    }
+
+    fn next(&mut self) -> Checked<usize> {
+        if self.left == 0 {
+            return Err(short());
+        }
+        if std::mem::replace(&mut self.started, true) {
+            if self.read == 0 {
+                self.begin_part()?;
+            }
+            let width = usize::from(self.widths[0]);
+            let difference = bits(self.part(), self.read * width, width) as i64;
+            self.value = self.value.wrapping_add(self.least).wrapping_add(difference);
+            self.read += 1;
+            if self.read == self.per_part {
+                self.end_part();
+            }
+        }
+        self.left -= 1;
+        usize::try_from(self.value).map_err(|_| "a page has a text of negative length".to_owned())
+    }
 }
 
 /// The texts that pages refer to by number.
 #[derive(Default)]
 pub(super) struct Dictionary {
     bytes: Vec<u8>,
-    places: Vec<(usize, usize)>,
+    /// Offset of the length of each text.
+    starts: Vec<u32>,
 }
 
 impl Dictionary {
     pub(super) fn new(bytes: Vec<u8>, count: u64) -> Checked<Dictionary> {
-        let (mut places, mut at) = (vec![], 0);
-        for _ in 0..count {
-            let text = plain(&bytes[at..])?;
-            places.push((at + 4, at + 4 + text.len()));
-            at += 4 + text.len();
+        // A text takes four bytes at least.
+        if count > bytes.len() as u64 / 4 || bytes.len() > u32::MAX as usize {
+            return Err(short());
         }
-        Ok(Dictionary { bytes, places })
+        let (mut starts, mut at) = (Vec::with_capacity(count as usize), 0);
+        for _ in 0..count {
+            starts.push(at as u32);
+            at += 4 + plain(&bytes[at..])?.len();
+        }
+        Ok(Dictionary { bytes, starts })
+    }
+
+    fn get(&self, index: u32) -> Checked<&[u8]> {
+        let start = self.starts.get(index as usize);
+        let &start = start.ok_or_else(|| format!("a page names text {index}, which its dictionary has not"))?;
+        plain(&self.bytes[start as usize..])
     }
 }
 
@@ -170,14 +231,14 @@ fn plain(bytes: &[u8]) -> Checked<&[u8]> {
 enum Values<'a> {
     Plain(&'a [u8]),
     Indices(Runs<'a>, &'a Dictionary),
-    Lengths(std::vec::IntoIter<usize>, &'a [u8]),
-    Prefixes { prefixes: std::vec::IntoIter<usize>, lengths: std::vec::IntoIter<usize>, bytes: &'a [u8], last: Vec<u8> },
+    Lengths(Differences<'a>, &'a [u8]),
+    Prefixes { prefixes: Differences<'a>, lengths: Differences<'a>, bytes: &'a [u8], last: Vec<u8> },
 }
 
 impl Values<'_> {
-    fn next(&mut self) -> Checked<Vec<u8>> {
-        fn cut<'a>(bytes: &mut &'a [u8], length: Option<usize>) -> Checked<&'a [u8]> {
-            let (text, rest) = length.and_then(|length| bytes.split_at_checked(length)).ok_or_else(short)?;
+    fn next(&mut self) -> Checked<&[u8]> {
+        fn cut<'a>(bytes: &mut &'a [u8], length: usize) -> Checked<&'a [u8]> {
+            let (text, rest) = bytes.split_at_checked(length).ok_or_else(short)?;
             *bytes = rest;
             Ok(text)
         }
@@ -185,21 +246,18 @@ impl Values<'_> {
             Values::Plain(bytes) => {
                 let text = plain(bytes)?;
                 *bytes = &bytes[4 + text.len()..];
-                Ok(text.into())
+                Ok(text)
             }
-            Values::Indices(indices, dictionary) => {
-                let index = indices.next()?;
-                let place = dictionary.places.get(index as usize);
-                let &(start, end) =
-                    place.ok_or_else(|| format!("a page names text {index}, which its dictionary has not"))?;
-                Ok(dictionary.bytes[start..end].into())
-            }
-            Values::Lengths(lengths, bytes) => Ok(cut(bytes, lengths.next())?.into()),
+            Values::Indices(indices, dictionary) => dictionary.get(indices.next()?),
+            Values::Lengths(lengths, bytes) => cut(bytes, lengths.next()?),
             Values::Prefixes { prefixes, lengths, bytes, last } => {
-                let prefix = prefixes.next().filter(|&prefix| prefix <= last.len()).ok_or_else(short)?;
+                let prefix = prefixes.next()?;
+                if prefix > last.len() {
+                    return Err(short());
+                }
                 last.truncate(prefix);
-                last.extend_from_slice(cut(bytes, lengths.next())?);
-                Ok(last.clone())
+                last.extend_from_slice(cut(bytes, lengths.next()?)?);
+                Ok(last)
             }
         }
     }
@@ -230,13 +288,12 @@ impl<'a> Texts<'a> {
                 None => Values::Plain(&[]),
             },
             6 => {
-                let (lengths, at) = differences(bytes, count)?;
-                Values::Lengths(lengths.into_iter(), &bytes[at..])
+                let (lengths, at) = Differences::new(bytes, count)?;
+                Values::Lengths(lengths, &bytes[at..])
             }
             7 => {
-                let (prefixes, at) = differences(bytes, count)?;
-                let (lengths, after) = differences(&bytes[at..], count)?;
-                let (prefixes, lengths) = (prefixes.into_iter(), lengths.into_iter());
+                let (prefixes, at) = Differences::new(bytes, count)?;
+                let (lengths, after) = Differences::new(&bytes[at..], count)?;
                 Values::Prefixes { prefixes, lengths, bytes: &bytes[at + after..], last: vec![] }
             }
             other => return Err(format!("a page has its texts in encoding {other}, which is not supported")),
@@ -250,7 +307,7 @@ impl<'a> Texts<'a> {
     }
 
     /// The next text that is there.
-    pub(super) fn next(&mut self) -> Checked<Option<Vec<u8>>> {
+    pub(super) fn next(&mut self) -> Checked<Option<&[u8]>> {
         while self.left > 0 {
             if let Some(levels) = &mut self.levels {
                 let zeros = levels.skip_zeros(self.left)?;

@@ -1,0 +1,63 @@
+//! Signals that stop a command: the first one lets it save and exit with 75, or ends it where there is nothing to save.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::{flag, low_level};
+
+use crate::{Failure, note};
+
+/// Exit code of a command that was stopped and can be resumed.
+pub const STOPPED: u8 = 75;
+
+/// Time that a command has to stop by itself if it has nothing to save: some work, such as compiling, cannot be interrupted.
+const GRACE: Duration = Duration::from_millis(600);
+const POLL: Duration = Duration::from_millis(20);
+
+/// Flags shared with the signal handlers.
+#[derive(Clone, Default)]
+pub struct Signals {
+    /// Set by a signal.
+    pub stop: Arc<AtomicBool>,
+    /// Set while an exit at once would lose work.
+    pub unsaved: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// Watches SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored as under `nohup`, SIGHUP. A second SIGINT ends the process at
+    /// once. `message` is printed if the process has to be ended while it is at work.
+    pub fn watch(message: String) -> Result<Signals, Failure> {
+        let (signals, interrupted) = (Signals::default(), Arc::new(AtomicBool::new(false)));
+        // In this order: at the first interrupt there is nothing to end yet.
+        flag::register_conditional_shutdown(SIGINT, 130, interrupted.clone())?;
+        flag::register(SIGINT, interrupted)?;
+        for signal in [SIGINT, SIGTERM, SIGUSR1].into_iter().chain((!is_ignored(SIGHUP)).then_some(SIGHUP)) {
+            flag::register(signal, signals.stop.clone())?;
+        }
+        let watched = signals.clone();
+        let end = move || {
+            let mut idle = Duration::ZERO;
+            while idle < GRACE {
+                std::thread::sleep(POLL);
+                let safe = watched.stop.load(Ordering::Relaxed) && !watched.unsaved.load(Ordering::Relaxed);
+                // Anew after a save: what is left to do then takes a moment.
+                idle = if safe { idle + POLL } else { Duration::ZERO };
+            }
+            note(&message);
+            // Without the handlers of an orderly exit: other threads are still at work.
+            low_level::exit(STOPPED.into());
+        };
+        // Where no thread can be had, the command still stops by itself at its next opportunity.
+        let _ = std::thread::Builder::new().name("bornite-signals".into()).spawn(end);
+        Ok(signals)
+    }
+}
+
+/// Whether this process was started with a signal ignored; false where the system does not say.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}

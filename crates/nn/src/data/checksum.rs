@@ -1,0 +1,162 @@
+//! Checksums of token files, by pieces: all cores hash one file, and damage is located.
+//!
+//! A file is hashed once per process, and again only if its size, inode or change time differ.
+
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::num::NonZero;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest, Sha256};
+
+use super::{Progress, Watch};
+use crate::tokenizer::hex;
+use crate::{Error, Result};
+
+/// Bytes that each checksum covers, but for the last of a file.
+pub(super) const PIECE_BYTES: u64 = 16 << 20;
+/// Bytes that are read at once: what a core's own cache holds.
+const CHUNK_BYTES: u64 = 256 << 10;
+/// A file that changed this recently could change again within the resolution of its change time.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// SHA-256 of each piece of a file.
+pub(super) type Pieces = Arc<Vec<String>>;
+
+/// Identity of a file and its contents: device, inode, size, change time.
+type Version = (u64, u64, u64, i64, i64);
+
+static KNOWN: LazyLock<Mutex<HashMap<Version, Pieces>>> = LazyLock::new(Mutex::default);
+
+fn version(found: &Metadata) -> Version {
+    (found.dev(), found.ino(), found.len(), found.ctime(), found.ctime_nsec())
+}
+
+/// Hashes what is written to a file.
+#[derive(Default)]
+pub(super) struct Writing {
+    hash: Sha256,
+    filled: u64,
+    pieces: Vec<String>,
+}
+
+impl Writing {
+    pub(super) fn update(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let take = bytes.len().min((PIECE_BYTES - self.filled) as usize);
+            self.hash.update(&bytes[..take]);
+            self.filled += take as u64;
+            bytes = &bytes[take..];
+            if self.filled == PIECE_BYTES {
+                self.end_piece();
+            }
+        }
+    }
+
+    fn end_piece(&mut self) {
+        self.pieces.push(hex(&std::mem::take(&mut self.hash).finalize()));
+        self.filled = 0;
+    }
+
+    pub(super) fn finish(mut self) -> Vec<String> {
+        if self.filled > 0 {
+            self.end_piece();
+        }
+        self.pieces
+    }
+}
+
+/// The checksums of an open file, computed on all cores unless this process knows them.
+pub(super) fn of_file(file: &File, path: &Path, watch: &dyn Watch) -> Result<Pieces> {
+    let found = file.metadata().map_err(Error::io("read", path))?;
+    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pieces) = lock().get(&version(&found)) {
+        return Ok(pieces.clone());
+    }
+    let pieces = Arc::new(hash(file, path, found.len(), watch)?);
+    let changed = SystemTime::UNIX_EPOCH + Duration::new(found.ctime().max(0) as u64, found.ctime_nsec() as u32);
+    if changed.elapsed().is_ok_and(|age| age > SETTLED) {
+        lock().insert(version(&found), pieces.clone());
+    }
+    Ok(pieces)
+}
+
+/// What the threads that hash a file share.
+struct Work<'a> {
+    file: &'a File,
+    bytes: u64,
+    next: AtomicUsize,
+    done: AtomicU64,
+    cancelled: AtomicBool,
+    pieces: Mutex<Vec<String>>,
+    failed: Mutex<Option<std::io::Error>>,
+}
+
+impl Work<'_> {
+    /// Hashes pieces until there are no more; `pause` is called after each chunk.
+    fn run(&self, pause: &mut dyn FnMut(&Self)) {
+        let mut chunk = vec![0; CHUNK_BYTES.min(self.bytes) as usize];
+        let end = |piece: usize| (piece as u64).saturating_mul(PIECE_BYTES).min(self.bytes);
+        loop {
+            let piece = self.next.fetch_add(1, Ordering::Relaxed);
+            let (mut at, end) = (end(piece), end(piece.saturating_add(1)));
+            if at == end {
+                return;
+            }
+            let mut hash = Sha256::new();
+            while at < end {
+                let part = &mut chunk[..CHUNK_BYTES.min(end - at) as usize];
+                if let Err(error) = self.file.read_exact_at(part, at) {
+                    self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    self.cancelled.store(true, Ordering::Relaxed);
+                }
+                hash.update(&part);
+                at += part.len() as u64;
+                self.done.fetch_add(part.len() as u64, Ordering::Relaxed);
+                pause(self);
+                if self.cancelled.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+            self.pieces.lock().unwrap_or_else(PoisonError::into_inner)[piece] = hex(&hash.finalize());
+        }
+    }
+}
+
+fn hash(file: &File, path: &Path, bytes: u64, watch: &dyn Watch) -> Result<Vec<String>> {
+    let count = bytes.div_ceil(PIECE_BYTES) as usize;
+    let work = Work {
+        file,
+        bytes,
+        next: AtomicUsize::new(0),
+        done: AtomicU64::new(0),
+        cancelled: AtomicBool::new(false),
+        pieces: Mutex::new(vec![String::new(); count]),
+        failed: Mutex::new(None),
+    };
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(count);
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            // Where no thread can be had, those there are do the work.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || work.run(&mut |_| {}));
+        }
+        work.run(&mut |work| {
+            let done = work.done.load(Ordering::Relaxed);
+            watch.progress(Progress { doing: "verifying", done, total: bytes, tokens: 0 });
+            if watch.stop() {
+                work.cancelled.store(true, Ordering::Relaxed);
+            }
+        });
+    });
+    if let Some(error) = work.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(Error::io("read", path)(error));
+    }
+    if work.cancelled.into_inner() {
+        return Err(Error::Stopped);
+    }
+    Ok(work.pieces.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
