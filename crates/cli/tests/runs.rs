@@ -127,6 +127,10 @@ fn a_model_is_trained_in_one_command_and_used() {
         let again = bornite(&[&["generate", from], &generate[2..]].concat());
         assert_eq!(text(&again.stdout), text(&one.stdout), "{from}");
     }
+    // A pipe in the run's folder is refused, not waited for.
+    assert!(Command::new("mkfifo").arg(folder.join("run/layout.json")).status().unwrap().success());
+    let error = text(&bornite(&generate).stderr);
+    assert!(error.contains("layout.json is not a plain file"), "{error}");
 }
 
 #[test]

@@ -176,7 +176,7 @@ fn keys_are_used_harmless_or_refused_by_name() {
         ("gpt2", json!({"model_type": "gpt_neo"}), "has model_type 'gpt_neo'; supported are gpt2 and llama"),
         ("llama", json!({"hidden_act": "gelu"}), "has hidden_act 'gelu'; supported is silu"),
         ("llama", json!({"quantization_config": {"bits": 4}}), "quantized weights are not supported"),
-        ("llama", json!({"auto_map": {"AutoModel": "x.Y"}}), "models with code of their own are not supported"),
+        ("llama", json!({"auto_map": {"AutoModel": "x.Y"}}), "custom model code is not supported"),
         ("llama", json!({"partial_rotary_factor": 0.5}), "rotary embeddings of a part of the head are not supported"),
         (
             "llama",

@@ -34,7 +34,7 @@ const FIXED: &[(&str, &[&str], &str)] = &[
     ("partial_rotary_factor", &["1", "1.0"], "rotary embeddings of a part of the head are not supported"),
     ("pruned_heads", &["{}", "[]"], "pruned heads are not supported"),
     ("quantization_config", &[], "quantized weights are not supported"),
-    ("auto_map", &[], "models with code of their own are not supported"),
+    ("auto_map", &[], "custom model code is not supported"),
 ];
 
 /// An object whose entries are taken out as they are read.
