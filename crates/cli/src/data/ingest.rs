@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::{Failure, note, print, print_json};
 
-/// Bytes of a source that is no source.
-const MOST_BYTES: u64 = 16 << 20;
+/// Bytes of a source that is no source: as many as the front end takes.
+const MOST_BYTES: u64 = 4 << 20;
 
 fn source(file: &Path) -> std::io::Result<String> {
     let mut text = String::new();

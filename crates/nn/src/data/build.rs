@@ -1,5 +1,6 @@
 //! Making a folder of tokens: read, encode on all cores, write in order, until everything is on the disk.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::num::NonZero;
@@ -78,14 +79,15 @@ pub(super) fn build(
     fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let token_bytes = if tokenizer.vocabulary() <= 1 << 16 { 2 } else { 4 };
+    let position = Cell::new(0);
     let mut builder = Builder {
         encoders: (0..threads).map(|_| tokenizer.encoder()).collect(),
         end: tokenizer.end_of_text(),
         token_bytes,
         pieces: vec![],
         waiting: 0,
-        done: 0,
-        told: 0,
+        untold: 0,
+        position: &position,
         total: files.iter().map(|file| file.bytes).sum(),
         tokens: Numbers::new(folder, TOKENS, disk)?,
         documents: Numbers::new(folder, DOCUMENTS, disk)?,
@@ -97,7 +99,7 @@ pub(super) fn build(
     let mut records = vec![];
     let stop = || watch.stop();
     for file in files {
-        let sha256 = documents::read(file, tokenizer.split(), &stop, &mut |piece| builder.add(piece))?;
+        let sha256 = documents::read(file, tokenizer.split(), &stop, &position, &mut |piece| builder.add(piece))?;
         records.push(FileRecord { path: file.path.clone(), bytes: file.bytes, modified_ns: file.modified_ns, sha256 });
     }
     builder.flush()?;
@@ -148,9 +150,10 @@ struct Builder<'a> {
     token_bytes: u64,
     pieces: Vec<Piece>,
     waiting: usize,
-    /// Bytes of text.
-    done: u64,
-    told: u64,
+    /// Bytes of text since progress was told.
+    untold: usize,
+    /// Bytes of files that were read, of all.
+    position: &'a Cell<u64>,
     total: u64,
     tokens: Numbers<'a>,
     documents: Numbers<'a>,
@@ -169,11 +172,11 @@ impl Builder<'_> {
         if self.waiting >= most { self.flush() } else { Ok(()) }
     }
 
-    /// Compares the space that all tokens will take, as estimated from those of the text so far, with what is free.
-    fn check_space(&self, batch_tokens: u64, batch_bytes: u64) -> Result<()> {
+    /// Compares the space that all tokens will take, as estimated from those of what was read so far, with what is free.
+    fn check_space(&self, batch_tokens: u64) -> Result<()> {
         let Some(Space { free, total }) = self.disk.space(self.folder) else { return Ok(()) };
-        let (tokens, text) = (self.tokens.count + batch_tokens, (self.done + batch_bytes).max(1));
-        let left = u128::from(self.total.saturating_sub(text)) * u128::from(tokens) / u128::from(text);
+        let (tokens, read) = (self.tokens.count + batch_tokens, self.position.get().max(1));
+        let left = u128::from(self.total.saturating_sub(read)) * u128::from(tokens) / u128::from(read);
         let needed = (u128::from(batch_tokens) + left) * u128::from(self.token_bytes);
         // Left for others: a full disk harms every process on it.
         let reserve = u128::from((total / 20).min(RESERVE_BYTES));
@@ -198,8 +201,9 @@ impl Builder<'_> {
         self.waiting = 0;
         let encoded = encode(&mut self.encoders[..threads], &pieces, &|| self.watch.stop())?;
         let mut bytes = vec![];
-        let batch_tokens = encoded.iter().map(|tokens| tokens.len() as u64 + 1).sum();
-        self.check_space(batch_tokens, pieces.iter().map(|piece| piece.text.len() as u64).sum())?;
+        // An end of text follows what is not empty.
+        let with_end = |tokens: &Vec<u32>| tokens.len() as u64 + u64::from(!tokens.is_empty());
+        self.check_space(encoded.iter().map(with_end).sum())?;
         for (piece, tokens) in pieces.iter().zip(encoded) {
             self.write(&tokens, &mut bytes)?;
             let so_far = self.tokens.count;
@@ -209,8 +213,8 @@ impl Builder<'_> {
                 self.document_start = self.tokens.count;
                 self.documents.write(&self.document_start.to_le_bytes(), 1)?;
             }
-            self.done += piece.text.len() as u64;
-            if self.done - self.told > TOLD_BYTES as u64 {
+            self.untold += piece.text.len();
+            if self.untold > TOLD_BYTES {
                 self.tell();
             }
         }
@@ -219,8 +223,8 @@ impl Builder<'_> {
     }
 
     fn tell(&mut self) {
-        self.told = self.done;
-        let (done, total) = (self.done.min(self.total), self.total);
+        self.untold = 0;
+        let (done, total) = (self.position.get().min(self.total), self.total);
         self.watch.progress(Progress { doing: "tokenising", done, total, tokens: self.tokens.count });
     }
 

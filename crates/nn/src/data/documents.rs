@@ -1,5 +1,6 @@
 //! The documents of a file, in pieces small enough that a file need not fit into memory.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -37,15 +38,22 @@ pub(super) fn pieces(mut text: &str, split: Split, sink: Sink<'_>) -> Result<()>
 }
 
 /// Hands all documents of a file to `sink` and returns the hash of its bytes. Long texts come in pieces that are cut where
-/// `split` would split them in any case. Fails with [`Error::Stopped`] soon after `stop` says so.
-pub(super) fn read(file: &SourceFile, split: Split, stop: &dyn Fn() -> bool, sink: Sink<'_>) -> Result<String> {
+/// `split` would split them in any case. `position` is moved on by the bytes that were read. Fails with [`Error::Stopped`]
+/// soon after `stop` says so.
+pub(super) fn read(
+    file: &SourceFile,
+    split: Split,
+    stop: &dyn Fn() -> bool,
+    position: &Cell<u64>,
+    sink: Sink<'_>,
+) -> Result<String> {
     let path = &file.path;
     let limit = bornite_cuda::input_limit().map_err(bornite::Error::from)?;
     if file.format == Format::Parquet {
-        parquet::read(file, split, limit, stop, sink)?;
+        parquet::read(file, split, limit, stop, position, sink)?;
         return hash(path, stop, &mut |_| {});
     }
-    let mut reader = Hashing::open(path, stop)?;
+    let mut reader = Hashing::open(path, stop, position)?;
     let read = match file.format {
         Format::Text | Format::Auto => text(&mut reader, path, split, sink),
         Format::Jsonl => {
@@ -65,7 +73,8 @@ fn stopped(stop: &dyn Fn() -> bool) -> impl Fn(Error) -> Error {
 
 /// The hash of a file's bytes; `progress` receives the size of each chunk.
 pub(super) fn hash(path: &Path, stop: &dyn Fn() -> bool, progress: &mut dyn FnMut(u64)) -> Result<String> {
-    let mut reader = Hashing::open(path, stop)?;
+    let position = Cell::new(0);
+    let mut reader = Hashing::open(path, stop, &position)?;
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         match reader.read(&mut chunk).map_err(Error::io("read", path)).map_err(stopped(stop))? {
@@ -80,11 +89,12 @@ struct Hashing<'a> {
     file: File,
     hash: Sha256,
     stop: &'a dyn Fn() -> bool,
+    position: &'a Cell<u64>,
 }
 
 impl Hashing<'_> {
-    fn open<'a>(path: &Path, stop: &'a dyn Fn() -> bool) -> Result<Hashing<'a>> {
-        Ok(Hashing { file: files::open(path)?.0, hash: Sha256::new(), stop })
+    fn open<'a>(path: &Path, stop: &'a dyn Fn() -> bool, position: &'a Cell<u64>) -> Result<Hashing<'a>> {
+        Ok(Hashing { file: files::open(path)?.0, hash: Sha256::new(), stop, position })
     }
 }
 
@@ -95,6 +105,7 @@ impl Read for Hashing<'_> {
         }
         let bytes = self.file.read(into)?;
         self.hash.update(&into[..bytes]);
+        self.position.update(|position| position + bytes as u64);
         Ok(bytes)
     }
 }

@@ -8,6 +8,7 @@ use bornite_cuda::INPUT_LIMIT_VARIABLE;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::documents::{Sink, not_utf8, pieces};
+use crate::checkpoint::shown;
 use crate::tokenizer::Split;
 use crate::train::size;
 use crate::{Error, Result};
@@ -76,7 +77,7 @@ pub(super) fn there_are(what: &str, names: &[String]) -> String {
     if names.is_empty() {
         return format!("it has no {what} at all");
     }
-    let mut list: Vec<String> = names.iter().take(NAMED).map(|name| format!("'{name}'")).collect();
+    let mut list: Vec<String> = names.iter().take(NAMED).map(|name| shown(name)).collect();
     if names.len() > NAMED {
         list.push(format!("and {} more", names.len() - NAMED));
     }

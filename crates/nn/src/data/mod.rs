@@ -41,7 +41,7 @@ pub use cache::FORMAT_VERSION;
 pub use dataset::Dataset;
 pub use source::{Format, Source};
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use crate::Result;
 use crate::tokenizer::{Split, Tokenizer, Trainer};
@@ -95,14 +95,14 @@ pub fn train_tokenizer_watched(sources: &[Source], vocabulary: usize, watch: &dy
     let files = source::list(sources)?;
     let total = files.iter().map(|file| file.bytes).sum();
     let mut trainer = Trainer::new(Split::Gpt2);
-    let (mut done, mut told) = (0, 0);
+    let (position, mut read, mut told) = (Cell::new(0), 0, 0);
     for file in &files {
-        documents::read(file, Split::Gpt2, &|| watch.stop(), &mut |piece| {
+        documents::read(file, Split::Gpt2, &|| watch.stop(), &position, &mut |piece| {
             trainer.add(&piece.text);
-            done += piece.text.len() as u64;
-            if done - told > 4 << 20 {
-                told = done;
-                watch.progress(Progress { doing: "reading", done: done.min(total), total, tokens: 0 });
+            read += piece.text.len() as u64;
+            if read - told > 4 << 20 {
+                told = read;
+                watch.progress(Progress { doing: "reading", done: position.get().min(total), total, tokens: 0 });
             }
             Ok(())
         })?;

@@ -12,6 +12,8 @@ mod page;
 mod thrift;
 mod values;
 
+use std::cell::Cell;
+
 use bornite_cuda::INPUT_LIMIT_VARIABLE;
 
 use super::documents::{Sink, pieces};
@@ -39,6 +41,7 @@ pub(super) fn read(
     split: Split,
     limit: u64,
     stop: &dyn Fn() -> bool,
+    position: &Cell<u64>,
     sink: Sink<'_>,
 ) -> Result<()> {
     let (path, column) = (&source.path, &source.field);
@@ -46,6 +49,8 @@ pub(super) fn read(
     let wrong = |what: Wrong| Error::file(path, what);
     let found = footer::read(&file, column, limit / 4).map_err(wrong)?;
     let most = limit.max(bytes.saturating_mul(MOST_EXPANSION));
+    let rows = found.chunks.iter().fold(0u64, |sum, chunk| sum.saturating_add(chunk.values)).max(1);
+    let start = position.get();
     let (mut row, mut total) = (0u64, 0u64);
     for chunk in &found.chunks {
         let mut pages = page::Pages::new(&file, chunk, found.optional, limit);
@@ -60,6 +65,8 @@ pub(super) fn read(
                 if stop() {
                     return Err(Error::Stopped);
                 }
+                // As far as the rows are: where their bytes are depends on the other columns.
+                position.set(start + (u128::from(bytes) * u128::from(row.min(rows)) / u128::from(rows)) as u64);
                 match std::str::from_utf8(text) {
                     Ok(text) => pieces(text, split, sink)?,
                     Err(_) => {
@@ -72,5 +79,6 @@ pub(super) fn read(
             row += texts.take_skipped();
         }
     }
+    position.set(start + bytes);
     Ok(())
 }
