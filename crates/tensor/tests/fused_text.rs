@@ -79,7 +79,7 @@ fn kernels_compile() {
         assert!(name != "parts" || kernels.iter().any(|kernel| kernel.name == "concat_f32"));
         for kernel in &kernels {
             let cubin = bornite_cuda::compile(&kernel.name, &print_as(kernel, Spelling::Native), "sm_90a").unwrap();
-            assert!(cubin.0.starts_with(b"\x7fELF"), "{name}");
+            assert!(cubin.bytes().starts_with(b"\x7fELF"), "{name}");
         }
     }
 }
