@@ -1,7 +1,6 @@
 //! `bornite generate`: text from a run or a Hugging Face folder, as it is written.
 
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,7 +11,7 @@ use bornite_nn::train::Trained;
 use serde_json::json;
 
 use crate::demo::layout::Layout;
-use crate::{Failure, chosen_device, note, print};
+use crate::{Failure, chosen_device, note, print, text_file};
 
 /// The longest file of prompts.
 const MAX_PROMPTS_BYTES: u64 = 64 << 20;
@@ -145,15 +144,7 @@ impl Prompt {
     }
 }
 
-/// The lines of a file, which may be a pipe but not an endless one.
+/// The lines of a file, one prompt each.
 fn read_lines(path: &Path) -> Result<Vec<String>, Failure> {
-    let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    let mut bytes = vec![];
-    File::open(path).and_then(|file| file.take(MAX_PROMPTS_BYTES + 1).read_to_end(&mut bytes)).map_err(failed)?;
-    if bytes.len() as u64 > MAX_PROMPTS_BYTES {
-        let limit = MAX_PROMPTS_BYTES >> 20;
-        return Err(format!("{} is longer than {limit} MiB; split it into several files", path.display()).into());
-    }
-    let text = String::from_utf8(bytes).map_err(|_| format!("{} is not text in UTF-8", path.display()))?;
-    Ok(text.lines().map(String::from).collect())
+    Ok(text_file::read(path, MAX_PROMPTS_BYTES)?.lines().map(String::from).collect())
 }

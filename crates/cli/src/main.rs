@@ -16,6 +16,7 @@ mod model;
 mod parallel;
 mod signals;
 mod suite;
+mod text_file;
 mod train;
 
 use std::io::Write;

@@ -247,7 +247,7 @@ fn what_is_asked_wrongly_is_explained_in_a_line() {
         (&["show", &pairs, "--id", "0"], 2, "holds pairs as single files"),
         (&["verify", &pairs, "--level", "run"], 0, "pairs are checked for checksums and structure alone"),
         (&["ingest", "/no/such/file.py"], 1, "/no/such/file.py: No such file"),
-        (&["ingest", "/dev/zero"], 1, "no source of kernels is so long"),
+        (&["ingest", "/dev/zero"], 1, "/dev/zero is longer than 4 MiB"),
         (&["make", "--count", "9", "--level", "compile", "--out", &other], 1, "was not found"),
         (&["make", "--count", "9", "--level", "gpu", "--out", &other], 1, "was not found"),
         (&["make", "--count", "9", "--with", "ptx", "--out", &other], 1, "was not found"),

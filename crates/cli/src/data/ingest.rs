@@ -1,7 +1,5 @@
 //! `bornite data ingest`.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,25 +7,13 @@ use bornite_data::files::{Place, duplicates, write_ingested};
 use bornite_data::ingest::{Ingested, ingest};
 use serde_json::json;
 
+use crate::text_file::{self, MAX_SOURCE_BYTES};
 use crate::{Failure, note, print, print_json};
-
-/// Bytes of a source that is no source: as many as the front end takes.
-const MOST_BYTES: u64 = 4 << 20;
-
-fn source(file: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    if File::open(file)?.take(MOST_BYTES).read_to_string(&mut text)? as u64 == MOST_BYTES {
-        return Err(std::io::Error::other(format!(
-            "it has {MOST_BYTES} bytes or more: no source of kernels is so long"
-        )));
-    }
-    Ok(text)
-}
 
 pub fn run(files: &[PathBuf], out: Option<&Path>, json: bool) -> Result<ExitCode, Failure> {
     let mut all: Vec<(&PathBuf, Ingested)> = vec![];
     for file in files {
-        let text = source(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let text = text_file::read(file, MAX_SOURCE_BYTES)?;
         let found = ingest(&file.to_string_lossy(), &text)?;
         if found.is_empty() {
             note(&format!("{} has no kernel", file.display()));

@@ -9,8 +9,7 @@ pub mod score;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bornite::Device;
 use serde_json::json;
@@ -58,33 +57,12 @@ pub struct Options {
     json: bool,
 }
 
-/// Starts the threads that pairs are made and judged on: as many as the system gives, or none beside this one. Left to
-/// itself, the pool would panic where one of them cannot be had.
-pub fn start_threads() {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let held = AtomicBool::new(true);
-    let had = std::thread::scope(|scope| {
-        let wait = || {
-            while held.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_micros(100))
-            }
-        };
-        let had = (0..cores).take_while(|_| std::thread::Builder::new().spawn_scoped(scope, wait).is_ok()).count();
-        held.store(false, Ordering::Relaxed);
-        had
-    });
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(had.max(1));
-    // An error says that there is a pool already.
-    let _ = if had > 0 { pool.build_global() } else { pool.use_current_thread().build_global() };
-}
-
 /// Answers that are written at once.
 pub fn rows(device: Device) -> usize {
     if matches!(device, Device::Cuda(_)) { 512 } else { 64 }
 }
 
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
-    start_threads();
     let began = Instant::now();
     let tell = |text: &str| {
         if !options.json {

@@ -196,10 +196,11 @@ fn rows(folder: &Path, split: &str) -> Result<Vec<Key>, Failure> {
 
 /// The pairs of a file.
 fn lines(path: &Path) -> Result<Vec<Key>, Failure> {
-    let file = File::open(path).map_err(|e| {
-        let wanted = "--data names a folder that `bornite demo` or `bornite data make` made";
-        format!("cannot open {}: {e}; {wanted}", path.display())
-    })?;
+    let wanted = "--data names a folder that `bornite demo` or `bornite data make` made";
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(format!("{} is not a regular file; {wanted}", path.display()).into());
+    }
+    let file = File::open(path).map_err(|e| format!("cannot open {}: {e}; {wanted}", path.display()))?;
     let mut keys = vec![];
     for (n, line) in BufReader::new(file).lines().enumerate() {
         let line = line.map_err(|e| format!("cannot read {}: {e}", path.display()))?;

@@ -144,7 +144,6 @@ impl Scores {
 
 /// Lets a model write answers to pairs, and judges them.
 pub fn score(trained: &Trained, layout: &Layout, pairs: Vec<Pair>, effort: Effort) -> Result<Scores, Failure> {
-    super::start_threads();
     let start = Instant::now();
     let pairs = fitting(trained, layout, pairs)?;
     let (bodies, tokens) = written(trained, layout, &pairs, effort)?;

@@ -11,6 +11,7 @@ use super::given::{Named, What, given};
 use super::run::{cells, zeros};
 use super::source::{Job, Shape};
 use crate::Failure;
+use crate::text_file::{self, MAX_SOURCE_BYTES};
 
 /// How a kernel of a file in CUDA C++ or Python syntax is launched.
 #[derive(Args, Clone)]
@@ -81,7 +82,7 @@ pub fn is_cuda(file: &Path) -> bool {
 }
 
 pub fn read(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()).into())
+    text_file::read(file, MAX_SOURCE_BYTES)
 }
 
 impl Launch {

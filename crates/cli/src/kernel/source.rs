@@ -9,6 +9,7 @@ use clap::Args;
 use super::cuda::{self, Launch, Origin};
 use super::{python, run};
 use crate::Failure;
+use crate::text_file::{self, MAX_SOURCE_BYTES};
 
 /// A kernel with all that it is called with.
 pub struct Job {
@@ -378,7 +379,7 @@ pub type Found = (usize, Result<Kernel, Failure>);
 
 /// The kernels of a file; each begins with a line `bornite-ir VERSION`.
 pub fn read(file: &Path) -> Result<Vec<Found>, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let text = text_file::read(file, MAX_SOURCE_BYTES)?;
     let lines: Vec<&str> = text.lines().collect();
     let mut starts: Vec<usize> =
         (0..lines.len()).filter(|&n| lines[n].trim_start().starts_with("bornite-ir")).collect();

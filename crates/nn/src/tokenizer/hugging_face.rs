@@ -91,9 +91,9 @@ enum MergeText {
 }
 
 pub(super) fn read(path: &Path) -> Result<Tokenizer> {
-    let file = std::fs::File::open(path).map_err(Error::io("open", path))?;
+    let (file, _) = crate::files::open(path)?;
     let mut json = vec![];
-    // Not what the folder says of its size: that of a pipe or a growing file says nothing.
+    // Bounded whatever the folder says of its size: the file may grow.
     file.take(MAX_BYTES + 1).read_to_end(&mut json).map_err(Error::io("read", path))?;
     parse(&json).map_err(|what| Error::file(path, what))
 }
