@@ -192,7 +192,7 @@ fn kernels_are_listed_written_checked_and_run() {
     assert!(out.contains("for (long long task_index = 0; task_index < 1000; ++task_index)"), "{out}");
     let (out, _) = text(&bornite(&["kernel", "run", "--expr", "x * 2 + 1", "--dtype", "i32"], &[]));
     assert_eq!(out, "out: i32, first [1, 3, 5, 7, 9, 11, 13, 1]\n");
-    let cases: [(&[&str], i32, &str); 15] = [
+    let cases: [(&[&str], i32, &str); 16] = [
         (&["kernel", "check", "/dev/zero"], 1, "/dev/zero is longer than 4 MiB; split it into several files"),
         (&["kernel", "emit", many], 1, "has several kernels: choose one with --kernel: block_sum, fill"),
         (&["kernel", "emit", many, "--kernel", "fall"], 1, "has no kernel 'fall'; it has block_sum, fill"),
