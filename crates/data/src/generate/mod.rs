@@ -23,6 +23,7 @@ mod reduce;
 mod sample;
 mod shared;
 mod shuffle;
+mod sound;
 mod term;
 mod vector;
 mod words;
@@ -32,10 +33,10 @@ use crate::{Category, Random};
 use maker::Maker;
 
 /// The generator's version: datasets of another have other rows.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// What programs are drawn by. It stays where a version keeps other rows of them, or words them otherwise.
-const PROGRAMS: u64 = 3;
+const PROGRAMS: u64 = 5;
 
 /// The category of an index: all take turns.
 pub fn category(seed: u64, index: u64, among: &[Category]) -> Category {
@@ -43,9 +44,25 @@ pub fn category(seed: u64, index: u64, among: &[Category]) -> Category {
     *Random::of(&[seed, index, PROGRAMS, 0xca7]).pick(among)
 }
 
-/// The program of an index.
+/// Draws of a program before the last one is taken as it is; the level `run` judges it.
+const DRAWS: u64 = 6;
+
+/// The program of an index: the first that is sound of some that are drawn.
 pub fn program(seed: u64, index: u64, category: Category) -> Program {
-    let mut maker = Maker::new(Random::of(&[seed, index, PROGRAMS]));
+    let draw = |number: u64| drawn(Random::of(&[seed, index, PROGRAMS, number]), category);
+    let mut program = draw(0);
+    for number in 1..DRAWS {
+        if sound::is_sound(&program) {
+            break;
+        }
+        program = draw(number);
+    }
+    program
+}
+
+/// A program of a category.
+fn drawn(random: Random, category: Category) -> Program {
+    let mut maker = Maker::new(random);
     let m = &mut maker;
     match category {
         Category::Arithmetic => elementwise::arithmetic(m),
@@ -77,10 +94,9 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
         Category::MlOps => return together(maker, category, ml::ml_ops),
     }
     maker.direct();
-    let known_as = std::mem::take(&mut maker.known_as);
     let mut program = describe::finish(maker, category);
     prune::prune(&mut program);
-    describe::told(&mut program, &known_as);
+    describe::describe(&mut program);
     program
 }
 
@@ -88,13 +104,12 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
 fn together(mut maker: Maker, category: Category, make: impl FnOnce(&mut Maker) -> Option<block::Plan>) -> Program {
     let plan = make(&mut maker);
     maker.direct();
-    let known_as = std::mem::take(&mut maker.known_as);
     let mut program = describe::finish(maker, category);
     match plan {
         // A plan knows the program as it is.
         Some(plan) => program.form = Form::Block(plan(&program)),
         None => prune::prune(&mut program),
     }
-    describe::told(&mut program, &known_as);
+    describe::describe(&mut program);
     program
 }
