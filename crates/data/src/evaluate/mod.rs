@@ -277,17 +277,17 @@ impl<'p> Machine<'p, '_> {
     }
 
     fn expr(&mut self, e: &'p Expr, frame: &mut Frame) -> Done<Value> {
-        let observed = self.reached.observes(e);
-        let mut operands = vec![];
-        let value = self.computed(e, frame, observed.then_some(&mut operands))?;
-        if observed {
-            self.reached.value(e, &value, &operands);
+        if !self.reached.observes(e) {
+            return self.computed(e, frame, None);
         }
+        let mut operands = [const { Value::Int(0) }; 3];
+        let value = self.computed(e, frame, Some(&mut operands))?;
+        self.reached.value(e, &value, &operands);
         Ok(value)
     }
 
-    /// The value of an expression; values of operands that it could return unchanged are added to `operands`.
-    fn computed(&mut self, e: &'p Expr, frame: &mut Frame, operands: Option<&mut Vec<Value>>) -> Done<Value> {
+    /// The value of an expression; values of operands that an operation could return unchanged go to `operands`.
+    fn computed(&mut self, e: &'p Expr, frame: &mut Frame, operands: Option<&mut [Value; 3]>) -> Done<Value> {
         Ok(match &e.kind {
             Kind::Float(value) => Value::Float(Ball::exact(nearest(e.ty.element().unwrap_or(Scalar::F32), *value))),
             Kind::Int(value) if e.ty == Ty::BOOL => Value::Bool(Some(*value != 0)),
@@ -320,7 +320,7 @@ impl<'p> Machine<'p, '_> {
             Kind::Binary(op, both) => {
                 let (a, b) = (self.expr(&both[0], frame)?, self.expr(&both[1], frame)?);
                 if let Some(operands) = operands {
-                    operands.extend([a.clone(), b.clone()]);
+                    (operands[0], operands[1]) = (a.clone(), b.clone());
                 }
                 math::binary(*op, a, b, both[0].ty, both[1].ty)?
             }
@@ -330,7 +330,7 @@ impl<'p> Machine<'p, '_> {
                     *value = self.expr(arg, frame)?;
                 }
                 if let Some(operands) = operands {
-                    operands.extend_from_slice(&values[..args.len()]);
+                    operands.clone_from(&values);
                 }
                 math::call(*builtin, &values[..args.len()], args[0].ty)?
             }
@@ -352,7 +352,7 @@ impl<'p> Machine<'p, '_> {
                 let (a, b) = (self.expr(&three[1], frame)?, self.expr(&three[2], frame)?);
                 let Value::Bool(Some(holds)) = condition else { return Err(Stop::Undecided) };
                 if let Some(operands) = operands {
-                    operands.extend([a.clone(), b.clone()]);
+                    (operands[0], operands[1]) = (a.clone(), b.clone());
                 }
                 if holds { a } else { b }
             }

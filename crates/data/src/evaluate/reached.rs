@@ -1,7 +1,7 @@
 //! Coverage of a program by its inputs. Code that no input executes was not checked; a condition that always goes one way, an
 //! expression that always has one value and an operation that always returns its operand say less than they seem to.
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::HashMap;
 
 use super::Value;
 use crate::program::{Binary, Body, Expr, Kind, Program, Stmt, python};
@@ -23,7 +23,7 @@ struct Observed {
     count: u32,
     varied: bool,
     /// For each operand: whether the result ever differed from it, as one of another type does from the start.
-    differed: Vec<bool>,
+    differed: [bool; 3],
 }
 
 impl Observed {
@@ -65,14 +65,23 @@ fn is_observed(e: &Expr) -> bool {
 impl<'p> Reached<'p> {
     /// Coverage of a program before its first run, with every expression under observation.
     pub fn new(program: &'p Program) -> Reached<'p> {
-        let mut open = HashMap::new();
+        let mut all = vec![];
         program.each_expr(&mut |e| {
             if is_observed(e) {
-                let differed = operands(e).iter().map(|operand| operand.ty != e.ty).collect();
-                open.insert(std::ptr::from_ref(e), Observed { differed, ..Observed::default() });
+                all.push(e);
             }
         });
-        Reached { blocks: vec![], open }
+        Reached::observing(&all)
+    }
+
+    /// Coverage with some expressions under observation.
+    pub fn observing(all: &[&'p Expr]) -> Reached<'p> {
+        let observed = |e: &&'p Expr| {
+            let mut differed = [true; 3];
+            differed.iter_mut().zip(operands(e)).for_each(|(differed, operand)| *differed = operand.ty != e.ty);
+            (std::ptr::from_ref(*e), Observed { differed, ..Observed::default() })
+        };
+        Reached { blocks: vec![], open: all.iter().map(observed).collect() }
     }
 
     /// Where the statements of a block are counted.
@@ -94,8 +103,8 @@ impl<'p> Reached<'p> {
         !self.open.is_empty() && self.open.contains_key(&std::ptr::from_ref(e))
     }
 
-    /// Records the value of an expression; `operands` are the values of [`operands`] of an operation, else none.
-    pub(super) fn value(&mut self, e: &'p Expr, value: &Value, operands: &[Value]) {
+    /// Records the value of an expression and those of an operation's operands.
+    pub(super) fn value(&mut self, e: &'p Expr, value: &Value, operands: &[Value; 3]) {
         let address = std::ptr::from_ref(e);
         let Some(observed) = self.open.get_mut(&address) else { return };
         observed.count += 1;
@@ -105,16 +114,21 @@ impl<'p> Reached<'p> {
             None => observed.first = Some(value.clone()),
         }
         for (differed, operand) in observed.differed.iter_mut().zip(operands) {
-            *differed |= !is_same(operand, value);
+            *differed = *differed || !is_same(operand, value);
         }
         if observed.is_complete() {
             self.open.remove(&address);
         }
     }
 
+    /// Whether every expression has shown that it computes something.
+    pub fn is_complete(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// Whether an expression came to that many values and has not shown that it computes something.
-    pub fn is_idle(&self, e: &Expr, values: u32) -> bool {
-        self.open.get(&std::ptr::from_ref(e)).is_some_and(|observed| observed.count >= values)
+    pub fn has_idle(&self, values: u32) -> bool {
+        self.open.values().any(|observed| observed.count >= values)
     }
 
     /// The first part of the program that no input reached or that no input moved, in words.

@@ -150,8 +150,7 @@ pub fn nested(m: &mut Maker) {
                 if counted { Expr::int(inner_turns) } else { Expr::binary(Binary::Add, j.clone(), Expr::int(1)) };
             m.count("k", Expr::int(0), high, 1, |m, k| {
                 let mut terms = terms.clone();
-                let column =
-                    if counted { Expr::call(Builtin::Min, vec![k.clone(), j.clone()]) } else { k.clone() };
+                let column = if counted { Expr::call(Builtin::Min, vec![k.clone(), j.clone()]) } else { k.clone() };
                 let place = Expr::load(a, vec![i.clone(), column], scalar);
                 if m.random.chance(60) {
                     terms.push(Term::new(place, range.0, range.1));

@@ -50,20 +50,25 @@ const DRAWS: u64 = 6;
 /// The program of an index: the first that is sound of some that are drawn.
 pub fn program(seed: u64, index: u64, category: Category) -> Program {
     let draw = |number: u64| drawn(Random::of(&[seed, index, PROGRAMS, number]), category);
-    let mut program = draw(0);
+    let (mut program, mut plan) = draw(0);
     for number in 1..DRAWS {
         if sound::is_sound(&program) {
             break;
         }
-        program = draw(number);
+        (program, plan) = draw(number);
     }
+    if let Some(plan) = plan {
+        program.form = Form::Block(plan(&program));
+    }
+    describe::describe(&mut program);
     program
 }
 
-/// A program of a category.
-fn drawn(random: Random, category: Category) -> Program {
+/// A program of a category, and the plan of its CUDA text where that is not the source's own.
+fn drawn(random: Random, category: Category) -> (Program, Option<block::Plan>) {
     let mut maker = Maker::new(random);
     let m = &mut maker;
+    let mut plan = None;
     match category {
         Category::Arithmetic => elementwise::arithmetic(m),
         Category::Math => elementwise::math(m),
@@ -85,31 +90,19 @@ fn drawn(random: Random, category: Category) -> Program {
         Category::RandomNumbers => memory::random_numbers(m),
         Category::Functions => calls::functions(m),
         Category::Nested => calls::nested(m),
-        Category::Reduction => return together(maker, category, |m| reduce::reduction(m, None)),
-        Category::Scan => return together(maker, category, reduce::scan),
-        Category::Histogram => return together(maker, category, histogram::histogram),
-        Category::SharedMemory => return together(maker, category, shared::shared_memory),
-        Category::WarpShuffle => return together(maker, category, shuffle::warp_shuffle),
-        Category::TiledMatmul => return together(maker, category, matmul::tiled_matmul),
-        Category::MlOps => return together(maker, category, ml::ml_ops),
+        Category::Reduction => plan = reduce::reduction(m, None),
+        Category::Scan => plan = reduce::scan(m),
+        Category::Histogram => plan = histogram::histogram(m),
+        Category::SharedMemory => plan = shared::shared_memory(m),
+        Category::WarpShuffle => plan = shuffle::warp_shuffle(m),
+        Category::TiledMatmul => plan = matmul::tiled_matmul(m),
+        Category::MlOps => plan = ml::ml_ops(m),
     }
     maker.direct();
     let mut program = describe::finish(maker, category);
-    prune::prune(&mut program);
-    describe::describe(&mut program);
-    program
-}
-
-/// A program with a CUDA text of its own, if it has a plan for one.
-fn together(mut maker: Maker, category: Category, make: impl FnOnce(&mut Maker) -> Option<block::Plan>) -> Program {
-    let plan = make(&mut maker);
-    maker.direct();
-    let mut program = describe::finish(maker, category);
-    match plan {
-        // A plan knows the program as it is.
-        Some(plan) => program.form = Form::Block(plan(&program)),
-        None => prune::prune(&mut program),
+    // A plan knows the program as it is.
+    if plan.is_none() {
+        prune::prune(&mut program);
     }
-    describe::describe(&mut program);
-    program
+    (program, plan)
 }

@@ -1,13 +1,13 @@
-//! A first look at a program: drawn anew if an operand cancels, or if a few instances show an expression of the inputs that
-//! computes nothing. The level `run` looks at all inputs; here it must cost little.
+//! A first look at a program: it is drawn again if an operand cancels, or if an expression of the inputs computes nothing in
+//! a few instances. The level `run` looks at all inputs; here it must cost little.
 
 use crate::evaluate::{Reached, run};
 use crate::inputs::small;
 use crate::program::cancel::cancelled;
 use crate::program::{Expr, Kind, Program, Stmt, Var};
 
-/// Launches that are tried, with other numbers passed by value.
-const LAUNCHES: usize = 3;
+/// Launches that are tried until all expressions have shown that they compute something, each with other numbers.
+const LAUNCHES: usize = 5;
 
 /// Values of an expression before it is judged.
 const VALUES: u32 = 6;
@@ -17,49 +17,59 @@ pub fn is_sound(program: &Program) -> bool {
     if cancelled(program).is_some() {
         return false;
     }
-    let mut reached = Reached::new(program);
+    let mut reached = Reached::observing(&of_inputs(program));
     for launch in 0..LAUNCHES {
+        if reached.is_complete() {
+            return true;
+        }
         let mut input = small(program, launch);
         // A run that rounding leaves undecided has shown some values all the same.
         let _ = run(program, &input.sizes, &input.values, &mut input.arrays, &mut reached);
     }
-    let mut sound = true;
+    !reached.has_idle(VALUES)
+}
+
+/// Expressions that depend on what goes in: not on indices and lengths alone, of which few launches have too few.
+fn of_inputs(program: &Program) -> Vec<&Expr> {
+    let mut found = vec![];
     for body in program.functions.iter().map(|function| &function.body).chain([&program.body]) {
         // Parameters of functions stand for what the kernel made of its inputs.
-        let is_function = !std::ptr::eq(body, &program.body);
-        let parameters = if is_function { body.params } else { 0 };
-        let mut moved: Vec<Var> = (0..parameters as u16).map(Var).collect();
-        if !is_function {
-            moved.extend(program.values.iter().map(|value| value.var));
-        }
+        let mut moved: Vec<Var> = if std::ptr::eq(body, &program.body) {
+            program.values.iter().map(|value| value.var).collect()
+        } else {
+            (0..body.params as u16).map(Var).collect()
+        };
         for stmt in &body.stmts {
             stmt.walk(&mut |stmt| {
-                let exprs = stmt.contents().0;
-                let depends = exprs.iter().any(|e| is_moved(e, &moved));
-                if let (true, Stmt::Let(var, _) | Stmt::Assign(var, _) | Stmt::Update(var, ..)) = (depends, stmt) {
-                    moved.push(*var);
+                let before = found.len();
+                for e in stmt.contents().0 {
+                    collect(e, &moved, &mut found);
                 }
-                if let Stmt::Draw(var, ..) = stmt {
-                    moved.push(*var);
-                }
-                for e in exprs {
-                    e.walk(&mut |e| sound &= !reached.is_idle(e, VALUES) || !is_moved(e, &moved));
+                match stmt {
+                    Stmt::Let(var, e) | Stmt::Assign(var, e) | Stmt::Update(var, _, e)
+                        if found.len() > before || matches!(e.kind, Kind::Var(other) if moved.contains(&other)) =>
+                    {
+                        moved.push(*var);
+                    }
+                    Stmt::Draw(var, ..) => moved.push(*var),
+                    _ => {}
                 }
             });
         }
     }
-    sound
+    found
 }
 
-/// Whether an expression reads an array or a variable of some.
-fn is_moved(e: &Expr, by: &[Var]) -> bool {
-    let mut found = false;
-    e.walk(&mut |part| {
-        found |= match &part.kind {
-            Kind::Load(..) => true,
-            Kind::Var(var) => by.contains(var),
-            _ => false,
-        }
-    });
-    found
+/// Adds the operations and loads within an expression that depend on some variables or on an array; whether it does.
+fn collect<'p>(e: &'p Expr, moved: &[Var], found: &mut Vec<&'p Expr>) -> bool {
+    let mut depends = match &e.kind {
+        Kind::Var(var) => return moved.contains(var),
+        Kind::Load(..) => true,
+        _ => false,
+    };
+    e.operands().iter().for_each(|operand| depends |= collect(operand, moved, found));
+    if depends {
+        found.push(e);
+    }
+    depends
 }

@@ -3,6 +3,9 @@
 
 use super::{Binary, Body, Expr, Kind, Program, Stmt, Unary, Var};
 
+/// Operands that are compared: names that double again and again would have more than anyone can count.
+const MOST: usize = 64;
+
 /// Operators of one group, by which operands are joined with a sign.
 #[derive(Clone, Copy, PartialEq)]
 enum Group {
@@ -54,9 +57,10 @@ fn cancels(e: &Expr, definitions: &[(Var, &Expr)]) -> bool {
     flatten(e, group, false, definitions, &mut operands);
     // A bit is its own opposite.
     let opposed = |a: bool, b: bool| a != b || group == Group::Xors;
-    operands.iter().enumerate().any(|(n, (a, inverse))| {
-        operands[..n].iter().any(|(b, other)| opposed(*inverse, *other) && a == b)
-    })
+    operands
+        .iter()
+        .enumerate()
+        .any(|(n, (a, inverse))| operands[..n].iter().any(|(b, other)| opposed(*inverse, *other) && a == b))
 }
 
 /// The operands of nested operators of one group, each with whether it is subtracted or divided by. Names are followed.
@@ -67,6 +71,9 @@ fn flatten<'p>(
     definitions: &[(Var, &'p Expr)],
     operands: &mut Vec<(&'p Expr, bool)>,
 ) {
+    if operands.len() >= MOST {
+        return;
+    }
     match (&e.kind, group) {
         (Kind::Binary(Binary::Add, both), Group::Sums)
         | (Kind::Binary(Binary::Mul, both), Group::Products)

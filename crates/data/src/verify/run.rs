@@ -10,7 +10,7 @@ use crate::Row;
 use crate::evaluate::{self, Ball, Contents, Reached, Stop, Value, is_same};
 use crate::inputs::{INPUTS, Input, input};
 use crate::program::cancel::cancelled;
-use crate::program::{Fill, Program, Scalar, python};
+use crate::program::{Fill, Program, Scalar, Stmt, python};
 use crate::row::request;
 
 /// Draws of an input before a program is given up.
@@ -87,10 +87,10 @@ pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejec
 }
 
 /// Inputs whose lengths are the same at every attempt, on which the influence of single parameters is tried.
-const SAME_LENGTHS: [usize; 2] = [2, 3];
+const SAME_LENGTHS: [usize; 4] = [2, 3, 4, 5];
 
 /// Other draws of a parameter that are tried on each of these inputs.
-const REDRAWS: u64 = 3;
+const REDRAWS: usize = 2;
 
 /// Requires that each parameter with random contents moves some output beyond rounding, all others unchanged, and that each
 /// output is moved by one of them.
@@ -102,14 +102,16 @@ fn moved(program: &Program, key: [u64; 2], all: &[Expected]) -> Result<(), Rejec
         return Ok(());
     }
     let mut still: Vec<usize> = (0..program.arrays.len()).filter(|n| program.arrays[*n].written).collect();
-    let redraws: Vec<(usize, Input)> = (SAME_LENGTHS.into_iter())
-        .flat_map(|number| (0..REDRAWS).map(move |n| (number, input(program, key, number, ATTEMPTS + n))))
-        .collect();
+    // The first is enough for nearly all.
+    let mut redraws: Vec<Input> = vec![];
     for parameter in parameters {
         let mut moves = false;
-        for (number, other) in &redraws {
-            let before = &all[*number];
-            let Some(after) = parameter.redrawn(program, &before.input, other) else { continue };
+        for (n, number) in SAME_LENGTHS.into_iter().flat_map(|number| [number; REDRAWS]).enumerate() {
+            if redraws.len() == n {
+                redraws.push(input(program, key, number, ATTEMPTS + n as u64));
+            }
+            let before = &all[number];
+            let Some(after) = parameter.redrawn(program, &before.input, &redraws[n]) else { continue };
             let is_moved = |n: usize| !after[n].cells.iter().zip(&before.after[n].cells).all(|(a, b)| is_same(a, b));
             moves |= (0..after.len()).any(|n| program.arrays[n].written && is_moved(n));
             still.retain(|n| !is_moved(*n));
@@ -168,8 +170,27 @@ fn telling(program: &Program, all: &[Expected]) -> Result<(), Rejected> {
         if idle || uniform {
             return Err(Rejected::Constant { array: array.name.clone() });
         }
+        if is_concentrated(program, all, n) {
+            return Err(Rejected::Dead(format!("'{}' is updated in few of its elements", array.name)));
+        }
     }
     Ok(())
+}
+
+/// Whether atomic updates reach less than a quarter of an array's elements over all inputs, as a histogram of one bin does.
+fn is_concentrated(program: &Program, all: &[Expected], array: usize) -> bool {
+    let mut atomic = false;
+    program.each_stmt(&mut |stmt| atomic |= matches!(stmt, Stmt::Atomic(_, to, ..) if to.0 as usize == array));
+    if !atomic {
+        return false;
+    }
+    let cells = all.iter().map(|case| case.after[array].cells.len()).max().unwrap_or(0);
+    let changed = |case: &Expected, n: usize| {
+        let pair = case.after[array].cells.get(n).zip(case.input.arrays[array].cells.get(n));
+        pair.is_some_and(|(after, before)| !is_same(after, before))
+    };
+    let reached = (0..cells).filter(|n| all.iter().any(|case| changed(case, *n))).count();
+    reached * 4 < cells
 }
 
 /// Bounds must be narrow beside the sizes of what they bound, over all inputs: in sum, and of nearly every element, lest

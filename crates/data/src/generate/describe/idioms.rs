@@ -169,8 +169,9 @@ impl<'p> View<'p> {
         }
         LOSSES.iter().find_map(|(name, pattern, derivative)| {
             let bindings = self.matched(pattern, e)?;
-            // A square is an error only of what was read, and a Huber loss has one slope where its parts meet.
-            let read = [0, 1].iter().all(|n| bindings.any(*n).is_some_and(|e| self.element(e).is_some()));
+            // A loss is of a prediction and a target at one index, and a Huber loss has one slope where its parts meet.
+            let element = |n: usize| self.element(bindings.any(n)?).filter(|(_, at)| self.is_own(at));
+            let read = element(0).is_some() && element(1).is_some();
             let smooth = bindings.constant(0).is_none_or(|delta| bindings.constant(1) == Some(0.5 * delta));
             (read && smooth).then_some(Loss { name, derivative, bindings })
         })

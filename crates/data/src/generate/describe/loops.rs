@@ -150,7 +150,8 @@ impl<'p> View<'p> {
         if let Some(bindings) = self.matched(&end, of.high)
             && self.same(bindings.any(0)?, of.low)
         {
-            let length = if let Kind::Int(length) = self.resolved(bindings.any(1)?).kind { length } else { return None };
+            let length =
+                if let Kind::Int(length) = self.resolved(bindings.any(1)?).kind { length } else { return None };
             let stretch = bin(Binary::Mul, var(i, Ty::I32), Expr::int(length));
             if self.matched(&stretch, of.low).is_some() {
                 return Some(self.running(of).unwrap_or(format!("{name} over segments")));
@@ -193,11 +194,14 @@ impl<'p> View<'p> {
     /// Every value so far, stored at every turn.
     fn running(&self, of: &Reduction<'p>) -> Option<String> {
         let stores = |stmt: &Stmt| match stmt {
-            Stmt::Store(_, at, e) => e.kind == Kind::Var(of.into) && matches!(&at[..], [at] if at.kind == Kind::Var(of.counter)),
+            Stmt::Store(_, at, e) => {
+                e.kind == Kind::Var(of.into) && matches!(&at[..], [at] if at.kind == Kind::Var(of.counter))
+            }
             _ => false,
         };
         let at = of.body.iter().position(stores)?;
-        let before = matches!(of.body.get(at + 1), Some(Stmt::Update(var, ..) | Stmt::Assign(var, _)) if *var == of.into);
+        let before =
+            matches!(of.body.get(at + 1), Some(Stmt::Update(var, ..) | Stmt::Assign(var, _)) if *var == of.into);
         Some(format!("{}running {}", if before { "exclusive " } else { "" }, of.join.name()))
     }
 

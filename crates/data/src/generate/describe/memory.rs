@@ -53,7 +53,7 @@ impl<'p> View<'p> {
         self.each_stmt(&mut |stmt| match stmt {
             Stmt::Store(_, at, _) if fetched(at) => names.push("scatter".into()),
             Stmt::Store(_, at, _) if self.is_transposed(at) && loads.iter().any(|(_, at)| self.is_own(at)) => {
-                names.push("transpose".into());
+                names.push("matrix transpose".into());
             }
             _ => {}
         });
@@ -73,14 +73,7 @@ impl<'p> View<'p> {
     }
 
     /// A name for atomic updates by what decides their index.
-    fn updates(
-        &self,
-        update: Update,
-        array: Array,
-        at: &'p [Expr],
-        value: &'p Expr,
-        branched: bool,
-    ) -> Option<String> {
+    fn updates(&self, update: Update, array: Array, at: &'p [Expr], value: &'p Expr, branched: bool) -> Option<String> {
         let [at] = at else { return None };
         let (one, many) = match update {
             Update::Add => ("sum", "sums"),

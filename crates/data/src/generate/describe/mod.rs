@@ -15,7 +15,7 @@ use self::view::View;
 use super::maker::Maker;
 use super::names;
 use crate::Category;
-use crate::program::{Binary, Kind, Program, Stmt, Update};
+use crate::program::{Binary, Kind, Program, Stmt, Unary, Update};
 
 /// Ends a program with a name.
 pub fn finish(mut m: Maker, category: Category) -> Program {
@@ -107,6 +107,10 @@ fn sentence(program: &Program) -> String {
     calls.retain(|idiom| !known_as.iter().any(|name| name.contains(idiom)));
     program.each_expr(&mut |e| match &e.kind {
         Kind::Binary(op, _) => words.extend(word(*op)),
+        Kind::Unary(Unary::Neg, a) if !matches!(a.kind, Kind::Float(_) | Kind::Int(_)) => {
+            words.insert("negations");
+        }
+        Kind::Unary(Unary::Invert, _) => drop(words.insert("complements")),
         Kind::Where(_) => drop(words.insert("choices")),
         Kind::Call(builtin, _) => drop(calls.insert(builtin.name())),
         _ => {}

@@ -84,14 +84,17 @@ impl<'p> View<'p> {
         let rest = bin(Binary::Sub, number(1.0), any(0));
         let old = bin(Binary::Mul, any(0), any(1));
         let bindings = self.matched(&bin(Binary::Add, old, bin(Binary::Mul, rest, any(2))), e)?;
-        (self.is_parameter(bindings.any(0)?) && self.is_own_element(bindings.any(1)?, array)).then_some(bindings.any(2)?)
+        (self.is_parameter(bindings.any(0)?) && self.is_own_element(bindings.any(1)?, array))
+            .then_some(bindings.any(2)?)
     }
 
     /// Whether an expression is an element of another array, clipped or not, with or without decay of the weight.
     fn is_gradient(&self, e: &'p Expr, weights: Array) -> bool {
         let decay = bin(Binary::Add, any(0), bin(Binary::Mul, any(1), any(2)));
         let e = match self.matched(&decay, e) {
-            Some(bindings) if bindings.any(2).is_some_and(|e| self.is_own_element(e, weights)) => bindings.any(0).unwrap_or(e),
+            Some(bindings) if bindings.any(2).is_some_and(|e| self.is_own_element(e, weights)) => {
+                bindings.any(0).unwrap_or(e)
+            }
             _ => e,
         };
         let clipped = Expr::call(Builtin::Clamp, vec![any(0), constant(0), constant(1)]);
@@ -106,9 +109,8 @@ impl<'p> View<'p> {
         }
         let stores = self.own_stores();
         let states = stores.iter().filter(|(array, e)| self.is_state(*array, e)).count();
-        let updated = self.program.arrays.iter().enumerate().filter(|(n, array)| {
-            array.written && self.has_load(Array(*n as u8))
-        });
+        let updated =
+            self.program.arrays.iter().enumerate().filter(|(n, array)| array.written && self.has_load(Array(*n as u8)));
         if states == 0 || updated.count() != states {
             return None;
         }
@@ -180,7 +182,8 @@ impl<'p> View<'p> {
         self.each_expr(&mut |e| {
             let Kind::Where(three) = &e.kind else { return };
             let Kind::Binary(Binary::Lt | Binary::Ge, both) = &three[0].kind else { return };
-            let dropped = is_drawn(&both[0]) && matches!(both[1].kind, Kind::Float(_)) && three[2].kind == Kind::Float(0.0);
+            let dropped =
+                is_drawn(&both[0]) && matches!(both[1].kind, Kind::Float(_)) && three[2].kind == Kind::Float(0.0);
             if dropped && self.has(&three[1], |kind| matches!(kind, Kind::Load(..))) {
                 names.push("dropout".into());
             }
@@ -192,9 +195,11 @@ impl<'p> View<'p> {
             for stmt in body {
                 match stmt {
                     Stmt::If(condition, then, otherwise) => {
-                        let counts = matches!(&then[..], [Stmt::Update(_, Binary::Add, one)] if one.kind == Kind::Float(1.0));
+                        let counts =
+                            matches!(&then[..], [Stmt::Update(_, Binary::Add, one)] if one.kind == Kind::Float(1.0));
                         let two = self.matched(&inside, condition);
-                        let two = two.and_then(|b| Some(is_drawn(b.any(0)?) && is_drawn(b.any(1)?) && b.any(0) != b.any(1)));
+                        let two =
+                            two.and_then(|b| Some(is_drawn(b.any(0)?) && is_drawn(b.any(1)?) && b.any(0) != b.any(1)));
                         if counts && otherwise.is_empty() && two == Some(true) {
                             names.push("count of random points in a circle".into());
                         }

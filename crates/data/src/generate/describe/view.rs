@@ -69,15 +69,26 @@ impl<'p> View<'p> {
         e
     }
 
-    /// Calls `see` on an expression and all within, names resolved.
+    /// Calls `see` on an expression and all within, and once on what each name in it stands for.
     pub fn walk(&self, e: &'p Expr, see: &mut dyn FnMut(&'p Expr)) {
-        e.walk(&mut |part| {
-            see(part);
-            let resolved = self.resolved(part);
-            if !std::ptr::eq(resolved, part) {
-                self.walk(resolved, see);
-            }
-        });
+        let mut names: Vec<Var> = vec![];
+        let mut next = Some(e);
+        let mut seen = 0;
+        while let Some(e) = next {
+            e.walk(&mut |part| {
+                see(part);
+                if let Kind::Var(var) = part.kind
+                    && !names.contains(&var)
+                {
+                    names.push(var);
+                }
+            });
+            let definition = |var: &Var| *self.definitions.get(var.0 as usize)?;
+            next = names[seen..].iter().find_map(|var| {
+                seen += 1;
+                definition(var)
+            });
+        }
     }
 
     /// Whether an expression, names resolved, has a part of some kind.
@@ -135,9 +146,13 @@ impl<'p> View<'p> {
             (Kind::Make(wanted), Kind::Make(found)) => all(wanted, found),
             (Kind::Binary(a, wanted), Kind::Binary(b, found)) => a == b && all(&wanted[..], &found[..]),
             (Kind::Where(wanted), Kind::Where(found)) => all(&wanted[..], &found[..]),
-            (Kind::Unary(a, wanted), Kind::Unary(b, found)) => a == b && all(std::slice::from_ref(wanted), std::slice::from_ref(found)),
+            (Kind::Unary(a, wanted), Kind::Unary(b, found)) => {
+                a == b && all(std::slice::from_ref(wanted), std::slice::from_ref(found))
+            }
             (Kind::Cast(wanted), Kind::Cast(found)) => all(std::slice::from_ref(wanted), std::slice::from_ref(found)),
-            (Kind::Part(wanted, a), Kind::Part(found, b)) => a == b && all(std::slice::from_ref(wanted), std::slice::from_ref(found)),
+            (Kind::Part(wanted, a), Kind::Part(found, b)) => {
+                a == b && all(std::slice::from_ref(wanted), std::slice::from_ref(found))
+            }
             _ => false,
         }
     }
