@@ -292,12 +292,10 @@ fn two_runs_do_not_write_one_folder() {
     assert!(output.status.success(), "{}", out(&output));
 }
 
-#[test]
-fn workers_of_the_command_compile() {
-    if let Err(why) = bornite_cuda::nvrtc_version() {
-        eprintln!("skipped: {why}");
-        return;
-    }
+/// Run by `optional.rs`, as it needs NVRTC.
+#[allow(dead_code)]
+pub fn workers_of_the_command_compile() -> Result<(), String> {
+    bornite_cuda::nvrtc_version().map_err(|why| why.to_string())?;
     let (_, target) = folder("compiled");
     let seed = seed().to_string();
     let with_nvrtc = |args: &[&str]| {
@@ -316,6 +314,7 @@ fn workers_of_the_command_compile() {
     // Without the compiler, the code is looked at as far as it can be, and that is said.
     let text = out(&bornite(&["verify", &target, "--level", "types"]));
     assert!(text.contains("not compiled again") && text.contains("are right at the level types"), "{text}");
+    Ok(())
 }
 
 /// A disk that is full, as the system says it: no file may be longer than a limit.

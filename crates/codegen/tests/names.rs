@@ -1,9 +1,18 @@
 //! Names that mean something in C++, in CUDA or in our own text: a foreign compiler takes the text all the same.
 
+#[path = "../../ir/tests/suite/mod.rs"]
+mod suite;
+
 use std::process::Command;
 
 use bornite_codegen::cpp;
 use bornite_ir::{Access, Builder, Emit, Scalar, Type};
+use suite::{Outcome, gpp};
+
+suite! {
+    a_foreign_compiler_takes_every_name,
+    a_missing_compiler_is_counted_as_ignored,
+}
 
 const NAMES: [&str; 40] = [
     "int",
@@ -48,12 +57,8 @@ const NAMES: [&str; 40] = [
     "sin",
 ];
 
-#[test]
-fn a_foreign_compiler_takes_every_name() {
-    if Command::new("g++").arg("--version").output().is_err() {
-        println!("skipped: there is no g++ to judge by");
-        return;
-    }
+fn a_foreign_compiler_takes_every_name() -> Outcome {
+    gpp()?;
     let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     for (n, kernel_name) in ["remove", "y0", "INFINITY", "main", "exp", "Outer2"].iter().enumerate() {
         let mut b = Builder::new(*kernel_name, 10, Scalar::I32);
@@ -80,4 +85,14 @@ fn a_foreign_compiler_takes_every_name() {
         let _ = std::fs::remove_file(&file);
         assert!(built.status.success(), "{}\n{text}", String::from_utf8_lossy(&built.stderr));
     }
+    Ok(())
+}
+
+/// This program again, where nothing is on `PATH`.
+fn a_missing_compiler_is_counted_as_ignored() {
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    let output = again.arg("a_foreign_compiler_takes_every_name").env("PATH", "").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("ignored, g++ cannot be run") && text.contains("0 passed; 0 failed; 1 ignored"), "{text}");
 }

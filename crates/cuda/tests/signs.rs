@@ -3,7 +3,15 @@
 //! disassembler is missing.
 #![allow(missing_docs)]
 
+#[path = "../../ir/tests/suite/mod.rs"]
+mod suite;
+
 use bornite_cuda::{Disassembler, compile, nvrtc_version};
+use suite::Outcome;
+
+suite! {
+    signs_reach_the_machine_code,
+}
 
 /// Each turns one sign.
 const TURNED: [&str; 8] = [
@@ -17,15 +25,9 @@ const TURNED: [&str; 8] = [
     "max(max(x, y * -1), z)",
 ];
 
-#[test]
-fn signs_reach_the_machine_code() {
-    let (disassembler, version) = match (Disassembler::find(), nvrtc_version()) {
-        (Ok(disassembler), Ok(version)) => (disassembler, version),
-        (Err(why), _) | (_, Err(why)) => {
-            println!("skipped: {why}");
-            return;
-        }
-    };
+fn signs_reach_the_machine_code() -> Outcome {
+    let disassembler = Disassembler::find().map_err(|why| why.to_string())?;
+    let version = nvrtc_version().map_err(|why| why.to_string())?;
     println!("NVRTC {version:?}");
     let compiled = |body: &str, arch: &str| {
         let source =
@@ -49,4 +51,5 @@ fn signs_reach_the_machine_code() {
         let after = code.rsplit("-R").next().unwrap();
         assert!(code.contains("-R") && after.contains("PRMT"), "16 bits are not cut to 16 bits for {arch}:\n{code}");
     }
+    Ok(())
 }

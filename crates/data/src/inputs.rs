@@ -8,7 +8,7 @@ use std::fmt::Write;
 use crate::Random;
 use crate::evaluate::{Ball, Contents, Value, nearest};
 use crate::program::python::size;
-use crate::program::{Fill, Program, Scalar, Size};
+use crate::program::{Fill, Form, Program, Scalar, Size};
 
 /// How many inputs a check uses.
 pub const INPUTS: usize = 8;
@@ -26,8 +26,11 @@ pub struct Input {
 
 /// Lengths of the n-th input.
 pub fn sizes(program: &Program, random: &mut Random, number: usize) -> Vec<u32> {
-    let block = program.block();
-    let threads: u32 = block.iter().product();
+    // Elements of one block: around them there are one and two.
+    let covered: u32 = match &program.form {
+        Form::Direct(style) => style.block.iter().product(),
+        Form::Block(block) => block.grid[0].1,
+    };
     const PRIMES: &[u32] = &[97, 101, 127, 131, 149, 163, 191, 211, 229, 251];
     const SMALL: &[[u32; 3]] =
         &[[1, 1, 1], [0, 3, 2], [7, 33, 5], [17, 15, 3], [5, 31, 9], [16, 16, 4], [3, 37, 1], [13, 8, 7]];
@@ -41,8 +44,8 @@ pub fn sizes(program: &Program, random: &mut Random, number: usize) -> Vec<u32> 
                 1 => 0,
                 2 => 31,
                 3 => 33,
-                4 => threads - 1,
-                5 => threads + 1,
+                4 => covered - 1,
+                5 => covered + 1,
                 6 => *random.pick(PRIMES),
                 _ => random.within(2, 300) as u32,
             };
@@ -64,6 +67,22 @@ pub fn input(program: &Program, key: [u64; 2], number: usize, attempt: u64) -> I
     let sizes = sizes(program, &mut stream(0), number);
     // Every other input is coarse, so that values meet each other and the constants they are compared with.
     let coarse = number % 2 == 1 && attempt == 0;
+    of_sizes(program, sizes, coarse, stream)
+}
+
+/// An input of few elements for a first look at a program, the same in every dataset.
+pub fn small(program: &Program, number: usize) -> Input {
+    // Most programs need no more than the first two launches; those with branches need more elements.
+    const LENGTHS: [[u32; 3]; 5] = [[2, 2, 2], [2, 3, 2], [3, 2, 2], [3, 3, 2], [4, 3, 3]];
+    const ALONG: [u32; 5] = [2, 3, 4, 8, 16];
+    let launch = number % LENGTHS.len();
+    let lengths = if program.sizes.len() == 1 { [ALONG[launch]; 3] } else { LENGTHS[launch] };
+    let sizes = program.sizes.iter().zip(lengths).map(|(size, n)| n.clamp(size.least, size.most)).collect();
+    of_sizes(program, sizes, false, |part| Random::of(&[0x50a11, number as u64, part]))
+}
+
+/// An input of these sizes; `stream` gives the random numbers of each part.
+fn of_sizes(program: &Program, sizes: Vec<u32>, coarse: bool, stream: impl Fn(u64) -> Random) -> Input {
     let mut random = stream(1);
     let values = (program.values.iter())
         .map(|param| {
@@ -202,8 +221,8 @@ pub fn recipe(program: &Program) -> String {
     let [x, y, z] = program.block();
     let _ = writeln!(text, "block: {x}x{y}x{z}");
     let covers: Vec<String> = match &program.form {
-        crate::program::Form::Direct(_) => program.grid.iter().rev().map(|(_, s)| size(program, *s)).collect(),
-        crate::program::Form::Block(block) => {
+        Form::Direct(_) => program.grid.iter().rev().map(|(_, s)| size(program, *s)).collect(),
+        Form::Block(block) => {
             let used = block.grid.iter().filter(|(s, each)| (*s, *each) != (Size::Known(1), 1));
             used.map(|(s, each)| format!("blocks of {each} of {}", size(program, *s))).collect()
         }

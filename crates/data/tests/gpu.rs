@@ -2,21 +2,22 @@
 //! is wrong, but right once the assembler does not optimise, is told and not held against us.
 #![allow(missing_docs)]
 
+#[path = "../../ir/tests/suite/mod.rs"]
+mod suite;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bornite_cuda::Device;
 use bornite_data::{Rejected, Row, generate, verify};
+use suite::Outcome;
 
-#[test]
-fn rows_are_right_on_a_gpu() {
-    let device = match Device::open(0) {
-        Ok(device) => device,
-        Err(why) => {
-            println!("skipped: {why}");
-            return;
-        }
-    };
+suite! {
+    rows_are_right_on_a_gpu,
+}
+
+fn rows_are_right_on_a_gpu() -> Outcome {
+    let device = Device::open(0).map_err(|why| why.to_string())?;
     const BATCH: u64 = 50;
     let wanted = if std::env::var_os("BORNITE_TEST_FULL").is_some() { 20_000 } else { 100 };
     let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -44,6 +45,7 @@ fn rows_are_right_on_a_gpu() {
                                 Rejected::Undecided { .. }
                                 | Rejected::Blunt { .. }
                                 | Rejected::Constant { .. }
+                                | Rejected::Unused { .. }
                                 | Rejected::Dead(_),
                             ) => {
                                 undecided.fetch_add(1, Ordering::Relaxed);
@@ -74,4 +76,5 @@ fn rows_are_right_on_a_gpu() {
     assert!(right >= wanted, "only {right} of {wanted} rows are right, {undecided} are undecided");
     // Two or three in a hundred are; of a hundred rows it may be a dozen.
     assert!(undecided * 20 < right + 200, "{undecided} of {} are undecided", right + undecided);
+    Ok(())
 }

@@ -1,5 +1,8 @@
 //! Random expressions over all number types: our front end gives them the types and values that g++ does.
 
+#[path = "../../ir/tests/suite/mod.rs"]
+mod suite;
+
 use std::fmt::Write;
 use std::process::Command;
 
@@ -7,6 +10,11 @@ use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, peek, poke};
 use bornite_lang::Request;
 use bornite_lang::cuda::Module;
+use suite::{Outcome, gpp};
+
+suite! {
+    numbers_are_those_of_a_foreign_compiler,
+}
 
 /// SplitMix64.
 struct Random(u64);
@@ -90,19 +98,20 @@ fn input(r: &mut Random, scalar: Scalar) -> Value {
     }
 }
 
-fn gpp(program: &str) -> Option<String> {
+/// What a program prints, compiled by g++.
+fn compiled(program: &str) -> String {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("conversions");
-    std::fs::create_dir_all(&folder).ok()?;
+    std::fs::create_dir_all(&folder).unwrap();
     let (source, binary) = (folder.join("all.cpp"), folder.join("all"));
-    std::fs::write(&source, program).ok()?;
+    std::fs::write(&source, program).unwrap();
     let flags = ["-std=c++17", "-O0", "-w", "-fwrapv", "-ffp-contract=off", "-o"];
-    let output = Command::new("g++").args(flags).arg(&binary).arg(&source).output().ok()?;
+    let output = Command::new("g++").args(flags).arg(&binary).arg(&source).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8(Command::new(&binary).output().ok()?.stdout).unwrap())
+    String::from_utf8(Command::new(&binary).output().unwrap().stdout).unwrap()
 }
 
-#[test]
-fn numbers_are_those_of_a_foreign_compiler() {
+fn numbers_are_those_of_a_foreign_compiler() -> Outcome {
+    gpp()?;
     let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
     let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
     println!("BORNITE_TEST_SEED={seed}");
@@ -129,10 +138,7 @@ fn numbers_are_those_of_a_foreign_compiler() {
         let _ = writeln!(program, "    for (int k = 0; k < {CALLS}; k++) show(({to})f{n}({}));", args.join(", "));
     }
     program += "}\n";
-    let Some(expected) = gpp(&program) else {
-        println!("skipped: there is no g++ to judge by");
-        return;
-    };
+    let expected = compiled(&program);
     let expected: Vec<u64> = expected.lines().map(|line| line.parse().unwrap()).collect();
     let pointers: Vec<String> = variables.iter().map(|(name, ty, _)| format!("const {ty}* all_{name}")).collect();
     for (n, (whole, text)) in expressions.iter().enumerate() {
@@ -171,6 +177,7 @@ fn numbers_are_those_of_a_foreign_compiler() {
             assert_eq!(found, wanted, "BORNITE_TEST_SEED={seed}: {text}\nof {:?}\n{kernel}", inputs[k]);
         }
     }
+    Ok(())
 }
 
 /// A value as C++ writes it.

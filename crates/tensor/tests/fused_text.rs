@@ -1,8 +1,17 @@
 //! What docs/fusion.md promises: how many kernels a GPU gets for well-known functions, and their text. `BLESS=1 cargo test -p
 //! bornite --test fused_text` writes the texts and the table anew; read the difference before committing it.
 
+#[path = "../../ir/tests/suite/mod.rs"]
+mod suite;
+
 use bornite::{AdamWStep, DType, Device, Tensor, adamw, gpu_kernels};
 use bornite_codegen::cuda::{Spelling, print_as};
+use suite::Outcome;
+
+suite! {
+    kernels_are_as_documented,
+    kernels_compile,
+}
 
 type Case = (&'static str, &'static str, Vec<Tensor>);
 
@@ -32,7 +41,6 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-#[test]
 fn kernels_are_as_documented() {
     let bless = std::env::var_os("BLESS").is_some();
     let root = env!("CARGO_MANIFEST_DIR");
@@ -65,12 +73,8 @@ fn kernels_are_as_documented() {
 }
 
 /// NVRTC takes all of them, and kernels that write into place.
-#[test]
-fn kernels_compile() {
-    if let Err(why) = bornite_cuda::nvrtc_version() {
-        println!("skipped: compiling the kernels, since {why}");
-        return;
-    }
+fn kernels_compile() -> Outcome {
+    bornite_cuda::nvrtc_version().map_err(|why| why.to_string())?;
     let x = Tensor::from_slice(&[0.5f32; 64 * 64], &[64, 64], Device::Interpreter);
     let gap = Tensor::zeros(&[3, 64], DType::F32, Device::Interpreter);
     let parts = vec![Tensor::concat(&[&x.matmul(&x), &gap, &x.matmul(&x.t())], 0)];
@@ -82,4 +86,5 @@ fn kernels_compile() {
             assert!(cubin.bytes().starts_with(b"\x7fELF"), "{name}");
         }
     }
+    Ok(())
 }

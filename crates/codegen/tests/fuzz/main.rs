@@ -2,6 +2,9 @@
 //! and so do their CUDA text and their C++ text compiled by g++, which shares no code with us. What fails is made small
 //! and replays from its seed.
 
+#[path = "../../../ir/tests/suite/mod.rs"]
+mod suite;
+
 mod calls;
 mod foreign;
 mod generate;
@@ -15,6 +18,15 @@ use bornite_ir::{Access, Algebra, Builder, Emit, Expr, Kernel, Op, Scalar, Stmt,
 
 use calls::{interpreted, lend, memory, results};
 use generate::{Case, case, level_case};
+use suite::Outcome;
+
+suite! {
+    readers_agree,
+    vectors_agree,
+    failures_are_made_small,
+    a_foreign_compiler_agrees,
+    kernels_are_varied,
+}
 
 /// How many kernels, from which seed on.
 fn seeds() -> std::ops::Range<u64> {
@@ -97,7 +109,6 @@ const WAYS: [cpu::Options; 4] = {
     [way(true, false), way(true, true), way(false, false), way(false, true)]
 };
 
-#[test]
 fn readers_agree() {
     for scalar in [Scalar::F32, Scalar::F64, Scalar::F16, Scalar::BF16] {
         let case = rows(scalar);
@@ -114,7 +125,6 @@ fn readers_agree() {
 }
 
 /// Instances that go the same way run in vectors: most of these kernels do.
-#[test]
 fn vectors_agree() {
     let vectors = AtomicU64::new(0);
     let total = over_seeds(3, |seed| {
@@ -153,7 +163,6 @@ fn over_seeds(part: u64, case: impl Fn(u64) -> Case + Sync) -> u64 {
     range.end - range.start
 }
 
-#[test]
 fn failures_are_made_small() {
     // A reader that took every cube root for a failure.
     let has_root = |kernel: &Kernel| {
@@ -173,12 +182,8 @@ fn failures_are_made_small() {
     }
 }
 
-#[test]
-fn a_foreign_compiler_agrees() {
-    let Some(judge) = foreign::Judge::find() else {
-        println!("skipped: there is no g++ to judge by");
-        return;
-    };
+fn a_foreign_compiler_agrees() -> Outcome {
+    let judge = foreign::Judge::find().ok_or("g++ cannot be run")?;
     let range = seeds();
     let count = if range.end - range.start > 10_000 { 5_000 } else { 150 };
     let all = [Scalar::F32, Scalar::F64, Scalar::F16, Scalar::BF16].map(|scalar| (0, rows(scalar)));
@@ -200,10 +205,10 @@ fn a_foreign_compiler_agrees() {
             }
         }
     }
+    Ok(())
 }
 
 /// What the generator promises is in its kernels, and not seldom.
-#[test]
 fn kernels_are_varied() {
     let total = 1000;
     let cases: Vec<Case> = (0..total).map(|seed| case(seed, true)).collect();

@@ -10,7 +10,7 @@ mod math;
 mod reached;
 
 pub use ball::{Ball, nearest, unit};
-pub use reached::Reached;
+pub use reached::{Reached, is_same};
 
 use crate::program::{Binary, Body, Expr, Kind, Program, Scalar, Stmt, Ty, Unary, Var};
 
@@ -185,7 +185,6 @@ impl<'p> Machine<'p, '_> {
                 }
                 Stmt::If(condition, then, otherwise) => {
                     let holds = self.truth(condition, frame)?;
-                    self.reached.condition(condition, holds);
                     let taken = if holds { then } else { otherwise };
                     match self.block(taken, frame)? {
                         Left::AtEnd => {}
@@ -278,6 +277,17 @@ impl<'p> Machine<'p, '_> {
     }
 
     fn expr(&mut self, e: &'p Expr, frame: &mut Frame) -> Done<Value> {
+        if !self.reached.observes(e) {
+            return self.computed(e, frame, None);
+        }
+        let mut operands = [const { Value::Int(0) }; 3];
+        let value = self.computed(e, frame, Some(&mut operands))?;
+        self.reached.value(e, &value, &operands);
+        Ok(value)
+    }
+
+    /// The value of an expression; values of operands that an operation could return unchanged go to `operands`.
+    fn computed(&mut self, e: &'p Expr, frame: &mut Frame, operands: Option<&mut [Value; 3]>) -> Done<Value> {
         Ok(match &e.kind {
             Kind::Float(value) => Value::Float(Ball::exact(nearest(e.ty.element().unwrap_or(Scalar::F32), *value))),
             Kind::Int(value) if e.ty == Ty::BOOL => Value::Bool(Some(*value != 0)),
@@ -309,12 +319,18 @@ impl<'p> Machine<'p, '_> {
             }
             Kind::Binary(op, both) => {
                 let (a, b) = (self.expr(&both[0], frame)?, self.expr(&both[1], frame)?);
+                if let Some(operands) = operands {
+                    (operands[0], operands[1]) = (a.clone(), b.clone());
+                }
                 math::binary(*op, a, b, both[0].ty, both[1].ty)?
             }
             Kind::Call(builtin, args) => {
                 let mut values = [Value::Int(0), Value::Int(0), Value::Int(0)];
                 for (value, arg) in values.iter_mut().zip(args) {
                     *value = self.expr(arg, frame)?;
+                }
+                if let Some(operands) = operands {
+                    operands.clone_from(&values);
                 }
                 math::call(*builtin, &values[..args.len()], args[0].ty)?
             }
@@ -335,7 +351,9 @@ impl<'p> Machine<'p, '_> {
                 let condition = self.expr(&three[0], frame)?;
                 let (a, b) = (self.expr(&three[1], frame)?, self.expr(&three[2], frame)?);
                 let Value::Bool(Some(holds)) = condition else { return Err(Stop::Undecided) };
-                self.reached.condition(&three[0], holds);
+                if let Some(operands) = operands {
+                    (operands[0], operands[1]) = (a.clone(), b.clone());
+                }
                 if holds { a } else { b }
             }
             Kind::Cast(a) => {

@@ -1,19 +1,89 @@
-//! What of a program its inputs reach. Code that none of them executes is code that no check has seen, and a condition
-//! that goes one way whatever the inputs are is no condition.
+//! Coverage of a program by its inputs. Code that no input executes was not checked; a condition that always goes one way, an
+//! expression that always has one value and an operation that always returns its operand say less than they seem to.
 
-use crate::program::{Body, Expr, Kind, Program, Stmt, python};
+use foldhash::HashMap;
 
-/// How far the blocks of a program were executed, and which ways its conditions went.
+use super::Value;
+use crate::program::{Binary, Body, Expr, Kind, Program, Stmt, python};
+
+/// Statements that were executed, and expressions that have not yet shown that they compute something.
 #[derive(Clone, Default)]
 pub struct Reached<'p> {
     /// A block by its first statement, and how many of its statements were begun. Programs have so few that looking from the
     /// first on is faster than any table.
     blocks: Vec<(&'p Stmt, usize)>,
-    /// A condition; whether it ever failed, and whether it ever held.
-    conditions: Vec<(&'p Expr, [bool; 2])>,
+    /// Expressions under observation, by address; one leaves once it has shown two values and differed from each operand.
+    open: HashMap<*const Expr, Observed>,
+}
+
+/// Observations of one expression.
+#[derive(Clone, Default)]
+struct Observed {
+    first: Option<Value>,
+    count: u32,
+    varied: bool,
+    /// For each operand: whether the result ever differed from it, as one of another type does from the start.
+    differed: [bool; 3],
+}
+
+impl Observed {
+    fn is_complete(&self) -> bool {
+        self.varied && self.differed.iter().all(|differed| *differed)
+    }
+}
+
+/// Equality up to the rounding bounds.
+pub fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Float(a), Value::Float(b)) => (a.mid - b.mid).abs() <= a.err + b.err,
+        (Value::Many(a), Value::Many(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b)),
+        (a, b) => a == b,
+    }
+}
+
+/// Operands that an operation could return unchanged. Those of `and` and `or` are not always evaluated.
+fn operands(e: &Expr) -> &[Expr] {
+    match &e.kind {
+        Kind::Binary(Binary::And | Binary::Or, _) => &[],
+        Kind::Binary(_, both) => &both[..],
+        Kind::Call(_, args) => args,
+        Kind::Where(three) => &three[1..],
+        _ => &[],
+    }
+}
+
+/// Whether an expression computes or loads something: constants, names and tuples of them are not observed.
+fn is_observed(e: &Expr) -> bool {
+    if matches!(e.kind, Kind::Float(_) | Kind::Int(_) | Kind::Var(_) | Kind::Make(_)) {
+        return false;
+    }
+    let mut varies = false;
+    e.walk(&mut |part| varies |= matches!(part.kind, Kind::Var(_) | Kind::Load(..) | Kind::Function(..)));
+    varies
 }
 
 impl<'p> Reached<'p> {
+    /// Coverage of a program before its first run, with every expression under observation.
+    pub fn new(program: &'p Program) -> Reached<'p> {
+        let mut all = vec![];
+        program.each_expr(&mut |e| {
+            if is_observed(e) {
+                all.push(e);
+            }
+        });
+        Reached::observing(&all)
+    }
+
+    /// Coverage with some expressions under observation.
+    pub fn observing(all: &[&'p Expr]) -> Reached<'p> {
+        let observed = |e: &&'p Expr| {
+            let mut differed = [true; 3];
+            differed.iter_mut().zip(operands(e)).for_each(|(differed, operand)| *differed = operand.ty != e.ty);
+            (std::ptr::from_ref(*e), Observed { differed, ..Observed::default() })
+        };
+        Reached { blocks: vec![], open: all.iter().map(observed).collect() }
+    }
+
     /// Where the statements of a block are counted.
     pub(super) fn block(&mut self, stmts: &'p [Stmt]) -> usize {
         let Some(first) = stmts.first() else { return 0 };
@@ -28,17 +98,40 @@ impl<'p> Reached<'p> {
         self.blocks[block].1 = self.blocks[block].1.max(n + 1);
     }
 
-    /// A condition was decided.
-    pub(super) fn condition(&mut self, e: &'p Expr, holds: bool) {
-        let known = self.conditions.iter().position(|(other, _)| std::ptr::eq(*other, e));
-        let at = known.unwrap_or_else(|| {
-            self.conditions.push((e, [false; 2]));
-            self.conditions.len() - 1
-        });
-        self.conditions[at].1[holds as usize] = true;
+    /// Whether an expression is still under observation.
+    pub(super) fn observes(&self, e: &Expr) -> bool {
+        !self.open.is_empty() && self.open.contains_key(&std::ptr::from_ref(e))
     }
 
-    /// What was never reached, in words: the first of it.
+    /// Records the value of an expression and those of an operation's operands.
+    pub(super) fn value(&mut self, e: &'p Expr, value: &Value, operands: &[Value; 3]) {
+        let address = std::ptr::from_ref(e);
+        let Some(observed) = self.open.get_mut(&address) else { return };
+        observed.count += 1;
+        match &observed.first {
+            _ if *value == Value::Bool(None) => {}
+            Some(first) => observed.varied |= !is_same(first, value),
+            None => observed.first = Some(value.clone()),
+        }
+        for (differed, operand) in observed.differed.iter_mut().zip(operands) {
+            *differed = *differed || !is_same(operand, value);
+        }
+        if observed.is_complete() {
+            self.open.remove(&address);
+        }
+    }
+
+    /// Whether every expression has shown that it computes something.
+    pub fn is_complete(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Whether an expression came to that many values and has not shown that it computes something.
+    pub fn has_idle(&self, values: u32) -> bool {
+        self.open.values().any(|observed| observed.count >= values)
+    }
+
+    /// The first part of the program that no input reached or that no input moved, in words.
     pub fn missed(&self, program: &'p Program) -> Option<String> {
         let bodies = program.functions.iter().map(|function| &function.body).chain([&program.body]);
         bodies.filter_map(|body| self.missed_in(program, body, &body.stmts)).next()
@@ -52,28 +145,30 @@ impl<'p> Reached<'p> {
         }
         stmts.iter().find_map(|stmt| {
             let (exprs, blocks) = stmt.contents();
-            let mut one_way = None;
-            if let Stmt::If(condition, ..) = stmt {
-                one_way = self.one_way(condition);
-            }
-            for e in exprs {
-                e.walk(&mut |e| {
-                    if let Kind::Where(three) = &e.kind {
-                        one_way = one_way.or(self.one_way(&three[0]));
-                    }
-                });
-            }
-            let told = |(condition, holds): (&Expr, bool)| {
-                let how = if holds { "holds" } else { "fails" };
-                format!("'{}' {how} whatever the input is", python::expression(program, body, condition))
-            };
-            one_way.map(told).or_else(|| blocks.into_iter().find_map(|block| self.missed_in(program, body, block)))
+            let idle = exprs.into_iter().find_map(|e| self.idle(program, body, e));
+            idle.or_else(|| blocks.into_iter().find_map(|block| self.missed_in(program, body, block)))
         })
     }
 
-    /// A condition that always went the same way, and which.
-    fn one_way(&self, condition: &'p Expr) -> Option<(&'p Expr, bool)> {
-        let (_, ways) = self.conditions.iter().find(|(other, _)| std::ptr::eq(*other, condition))?;
-        (ways[0] != ways[1]).then_some((condition, ways[1]))
+    /// The innermost part of an expression that computes nothing, in words.
+    fn idle(&self, program: &'p Program, body: &'p Body, e: &'p Expr) -> Option<String> {
+        let mut found = None;
+        e.walk(&mut |part| {
+            if let Some(observed) = self.open.get(&std::ptr::from_ref(part)) {
+                found = Some((part, observed));
+            }
+        });
+        let (part, observed) = found?;
+        let shown = |e: &Expr| python::expression(program, body, e);
+        let copied = operands(part).iter().zip(&observed.differed).find(|(_, differed)| !**differed);
+        Some(match (&observed.first, copied) {
+            (None, _) => format!("no input reaches '{}'", shown(part)),
+            (Some(Value::Bool(Some(true))), _) => format!("'{}' holds whatever the input is", shown(part)),
+            (Some(Value::Bool(Some(false))), _) => format!("'{}' fails whatever the input is", shown(part)),
+            (_, Some((operand, _))) if observed.varied => {
+                format!("'{}' is '{}' whatever the input is", shown(part), shown(operand))
+            }
+            _ => format!("'{}' has one value whatever the input is", shown(part)),
+        })
     }
 }

@@ -128,6 +128,7 @@ impl<'a> Writer<'a> {
             Rejected::Invalid(_) => "invalid",
             Rejected::Blunt { .. } => "blunt",
             Rejected::Constant { .. } => "constant",
+            Rejected::Unused { .. } => "unused",
             Rejected::Dead(_) => "dead",
             Rejected::Compile(_) => "compile",
             Rejected::Compiler { kind, .. } => kind,

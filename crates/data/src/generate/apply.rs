@@ -1,5 +1,6 @@
 //! Functions of one term, each with its domain seen to.
 
+use super::describe::idioms;
 use super::maker::Maker;
 use super::term::{Fun, Term, bin, most, span};
 use crate::program::{Binary, Builtin, Expr, Kind, Unary};
@@ -78,10 +79,7 @@ impl Maker {
             }
             Fun::Sigmoid => {
                 let a = self.narrowed(a, 8.0);
-                let one = Expr::float(scalar, 1.0);
-                let exp = Expr::call(Builtin::Exp, vec![Expr::unary(Unary::Neg, a.e)]);
-                let below = bin(Binary::Add, one.clone(), exp);
-                Term::new(bin(Binary::Div, one, below), 0.0, 1.0)
+                Term::new(idioms::sigmoid(a.e), 0.0, 1.0)
             }
             Fun::Softsign => {
                 let a = self.once(a);

@@ -20,34 +20,12 @@ pub enum Reduce {
     Or,
 }
 
-/// What is reduced to one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Whole {
-    All,
-    Stretches,
-    Rows,
-    /// Everything so far, at each place.
-    Running,
-}
-
 /// A number far from every value of a kernel. Of doubles one that floats hold too, as the dialect's literals are floats.
 fn far(scalar: Scalar) -> f64 {
     if scalar == Scalar::F64 { 1e6 } else { 1e30 }
 }
 
 impl Reduce {
-    /// What people call the reduction of all, of a stretch or of a row.
-    pub fn name(self, of: Whole) -> &'static str {
-        let names = match self {
-            Reduce::Add => ["sum of all elements", "sums of stretches", "sums of rows", "running sums"],
-            Reduce::Max => ["maximum of all elements", "maxima of stretches", "maxima of rows", "running maxima"],
-            Reduce::Min => ["minimum of all elements", "minima of stretches", "minima of rows", "running minima"],
-            Reduce::Xor => ["xor of all elements", "xor of stretches", "xor of rows", "running xor"],
-            Reduce::Or => ["or of all elements", "or of stretches", "or of rows", "running or"],
-        };
-        names[of as usize]
-    }
-
     /// One that suits a type.
     pub fn pick(m: &mut Maker, scalar: Scalar) -> Reduce {
         match scalar {

@@ -145,15 +145,13 @@ pub fn nested(m: &mut Maker) {
             };
             m.push(Stmt::If(condition, then, otherwise));
         } else {
-            let high = if m.random.chance(50) {
-                Expr::int(inner_turns)
-            } else {
-                Expr::binary(Binary::Add, j.clone(), Expr::int(1))
-            };
+            let counted = m.random.chance(50);
+            let high =
+                if counted { Expr::int(inner_turns) } else { Expr::binary(Binary::Add, j.clone(), Expr::int(1)) };
             m.count("k", Expr::int(0), high, 1, |m, k| {
                 let mut terms = terms.clone();
-                let place =
-                    Expr::load(a, vec![i.clone(), Expr::call(Builtin::Min, vec![k.clone(), j.clone()])], scalar);
+                let column = if counted { Expr::call(Builtin::Min, vec![k.clone(), j.clone()]) } else { k.clone() };
+                let place = Expr::load(a, vec![i.clone(), column], scalar);
                 if m.random.chance(60) {
                     terms.push(Term::new(place, range.0, range.1));
                 } else {

@@ -29,7 +29,6 @@ const SYSTEMS: &[&[(&str, &str)]] = &[
 
 /// Steps of a system of one to three states.
 pub fn dynamics(m: &mut Maker) {
-    m.is_known_as("step of a system of rates");
     let names = *m.random.pick(SYSTEMS);
     let n = m.size("n", false, 0, 300);
     let arrays: Vec<Array> =

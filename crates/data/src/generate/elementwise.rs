@@ -371,7 +371,8 @@ fn iterated(m: &mut Maker, line: &Line, terms: &[Term]) {
     let var = m.changing("value", start.e);
     let name = *m.random.pick(&["steps", "turns", "iterations"]);
     let count = m.changing(name, Expr::int(0));
-    let most = m.random.within(3, 12);
+    // Few enough that some elements come to the last turn.
+    let most = m.random.within(2, 5);
     let size = Expr::call(Builtin::Abs, vec![m.read(var)]);
     let grows = m.random.chance(50);
     let op = if grows { Binary::Lt } else { Binary::Gt };

@@ -42,7 +42,10 @@ impl Along {
             Border::Wrap if by > 0 => Expr::binary(Binary::Rem, add(self.at.clone(), by), self.extent.clone()),
             Border::Wrap => {
                 // Lengths may be shorter than the way back.
-                let turns = Expr::binary(Binary::Mul, self.extent.clone(), Expr::int(-by));
+                let turns = match by {
+                    -1 => self.extent.clone(),
+                    by => Expr::binary(Binary::Mul, self.extent.clone(), Expr::int(-by)),
+                };
                 let sum = Expr::binary(Binary::Add, self.at.clone(), turns);
                 Expr::binary(Binary::Rem, Expr::binary(Binary::Sub, sum, Expr::int(-by)), self.extent.clone())
             }
@@ -143,7 +146,6 @@ pub fn weighted(m: &mut Maker, scalar: Scalar, terms: Vec<Term>) -> Term {
 }
 
 fn neighbourhood(m: &mut Maker, dimensions: usize) {
-    m.is_known_as("weighted neighbourhood");
     let scalar = float(m);
     let names: [&[&str]; 3] = [&["n"], &["rows", "cols"], &["depth", "rows", "cols"]];
     let most = [400, 40, 9][dimensions - 1];
@@ -265,7 +267,6 @@ fn plane(m: &mut Maker) {
     let count = m.random.below(3).min(2);
     let numbers = scalars(m, count, scalar);
     if kind == 0 {
-        m.is_known_as("transpose");
         let out = m.output(scalar, &[cols, rows]);
         let (i, j) = (m.index("i", rows), m.index("j", cols));
         let mut terms = vec![Term::new(Expr::load(a, vec![i.clone(), j.clone()], scalar), -2.0, 2.0)];

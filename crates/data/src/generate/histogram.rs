@@ -7,7 +7,6 @@ use crate::program::{Binary, Builtin, Expr, Fill, Scalar, Size, Stmt, Update};
 
 /// Counts of values in bins.
 pub fn histogram(m: &mut Maker) -> Option<Plan> {
-    m.is_known_as("histogram");
     let n = m.size("n", false, 0, 600);
     let bins = *m.random.pick(&[8u32, 10, 16, 20, 32, 50, 64]);
     let float = m.random.chance(55);

@@ -18,7 +18,6 @@ pub fn image(m: &mut Maker) {
 
 /// A filter with weights passed as an array.
 fn filter(m: &mut Maker) {
-    m.is_known_as("filter of a picture");
     let (rows, cols) = (m.size("height", true, 0, 40), m.size("width", true, 0, 40));
     let side = *m.random.pick(&[3u32, 3, 5]);
     let pixels = m.array("image", Scalar::F32, &[rows, cols], Fill::Uniform(0.0, 1.0), false);
@@ -91,7 +90,6 @@ fn filter(m: &mut Maker) {
 
 /// Three channels in, one or three out.
 fn colours(m: &mut Maker) {
-    m.is_known_as("colour conversion");
     let scalar = Scalar::F32;
     let pixels = m.size("n", false, 0, 300);
     let names = [["red", "green", "blue"], ["hue", "sat", "val"], ["y_plane", "cb", "cr"], ["r", "g", "b"]];
@@ -196,7 +194,6 @@ fn bytes(m: &mut Maker) {
 
 /// A picture of another size, or shifted, mirrored, blended between pixels.
 fn sampled(m: &mut Maker) {
-    m.is_known_as("resampled picture");
     let (rows, cols) = (m.size("height", true, 1, 40), m.size("width", true, 1, 40));
     let pixels = m.array("image", Scalar::F32, &[rows, cols], Fill::Uniform(0.0, 1.0), false);
     let out = m.output(Scalar::F32, &[rows, cols]);

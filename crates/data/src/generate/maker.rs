@@ -27,8 +27,6 @@ pub struct Maker {
     pub counters: Vec<(Var, usize)>,
     /// What is decided where statements are written.
     pub given: Vec<Given>,
-    /// What the program is known as, by the names that people have for it.
-    pub known_as: Vec<&'static str>,
 }
 
 impl Maker {
@@ -56,7 +54,6 @@ impl Maker {
             arguments: vec![],
             counters: vec![],
             given: vec![],
-            known_as: vec![],
         }
     }
 
@@ -243,13 +240,6 @@ impl Maker {
 }
 
 impl Maker {
-    /// Notes what the program is known as.
-    pub fn is_known_as(&mut self, name: &'static str) {
-        if !self.known_as.contains(&name) {
-            self.known_as.push(name);
-        }
-    }
-
     /// Whether a function is being written.
     pub fn in_function(&self) -> bool {
         self.outer.is_some()

@@ -10,7 +10,6 @@ use crate::program::{Binary, Cooperative, Expr, Fill, Scalar, Size, Stmt};
 
 /// Products of matrices through tiles.
 pub fn tiled_matmul(m: &mut Maker) -> Option<Plan> {
-    m.is_known_as("matrix product");
     let scalar = *m.random.weighted(&[(5, Scalar::F32), (1, Scalar::F64), (1, Scalar::I32)]);
     let names =
         *m.random.pick(&[["m_rows", "n_cols", "k_dim"], ["rows", "cols", "inner"], ["height", "width", "depth"]]);

@@ -92,7 +92,6 @@ pub fn gather_scatter(m: &mut Maker) {
     let range = *m.random.pick(RANGES);
     match m.random.below(4) {
         0 => {
-            m.is_known_as("gather");
             let n = m.size("n", false, 0, 300);
             let table = m.size("m", false, 1, 50);
             let source = m.input(scalar, &[table], Fill::Uniform(range.0, range.1));
@@ -121,7 +120,6 @@ pub fn gather_scatter(m: &mut Maker) {
             m.push(Stmt::Store(out, vec![i], value.e));
         }
         1 => {
-            m.is_known_as("scatter");
             let n = m.size("n", false, 0, 300);
             let count = 1 + m.random.below(2);
             let inputs: Vec<_> = (0..count).map(|_| m.input(scalar, &[n], Fill::Uniform(range.0, range.1))).collect();
@@ -145,7 +143,6 @@ pub fn gather_scatter(m: &mut Maker) {
             m.push(Stmt::Store(out, vec![to], value.e));
         }
         2 => {
-            m.is_known_as("sums by index");
             let n = m.size("n", false, 0, 300);
             let table = m.size("m", false, 1, 40);
             let input = m.input(scalar, &[n], Fill::Uniform(range.0, range.1));
@@ -169,7 +166,6 @@ pub fn gather_scatter(m: &mut Maker) {
 
 /// Rows of a sparse matrix: offsets, columns, values.
 fn rows(m: &mut Maker, scalar: Scalar, range: (f64, f64)) {
-    m.is_known_as("product of a sparse matrix and a vector");
     let n = m.size("rows", false, 1, 40);
     let entries = m.size("nnz", false, 0, 200);
     let columns = m.size("cols", false, 1, 30);
@@ -248,7 +244,6 @@ pub fn random_numbers(m: &mut Maker) {
     let own = own.map(|own| Term::new(Expr::load(own, vec![i.clone()], Scalar::F32), -2.0, 2.0));
     match m.random.below(4) {
         0 => {
-            m.is_known_as("dropout");
             let u = draw(m, None);
             let p = *m.random.pick(&[0.25, 0.5, 0.1, 0.75, 0.3]);
             let kept = Expr::binary(*m.random.pick(&[Binary::Lt, Binary::Ge]), u.e, Expr::float(Scalar::F32, p));
@@ -260,7 +255,6 @@ pub fn random_numbers(m: &mut Maker) {
             terms.push(Term::new(Expr::choose(kept, scaled.e, other.e), low, high));
         }
         1 => {
-            m.is_known_as("count of random points in a circle");
             let hits = m.changing("hits", Expr::float(Scalar::F32, 0.0));
             let turns = Expr::int(m.random.within(4, 12));
             m.count("trial", Expr::int(0), turns, 1, |m, _| {
@@ -276,7 +270,6 @@ pub fn random_numbers(m: &mut Maker) {
             terms.push(Term::new(m.read(hits), 0.0, 12.0));
         }
         2 => {
-            m.is_known_as("random walk");
             let at = m.changing("walk", own.clone().map_or(Expr::float(Scalar::F32, 0.0), |t| t.e));
             let turns = Expr::int(m.random.within(3, 10));
             let half = Expr::float(Scalar::F32, *m.random.pick(&[0.5, 0.25, 0.375]));

@@ -1,12 +1,13 @@
 //! Parts of neural networks: activations, losses, optimiser steps, norms of rows.
 
 use super::block::{Own, Plan, Reduce, Way, along_x, indent, reduced, written};
+use super::describe::idioms;
 use super::elementwise::{line, scalars};
 use super::maker::Maker;
 use super::reduce::Elements;
 use super::term::{Fun, MIXED, Op, Term};
 use crate::program::python::size;
-use crate::program::{Binary, Builtin, Expr, Fill, Scalar, Stmt, Unary};
+use crate::program::{Binary, Builtin, Expr, Fill, Scalar, Stmt};
 
 const F32: Scalar = Scalar::F32;
 
@@ -33,84 +34,56 @@ pub fn ml_ops(m: &mut Maker) -> Option<Plan> {
 fn activated(m: &mut Maker, x: Term) -> Term {
     let x = m.once(x);
     let size = x.size();
-    let (zero, one) = (number(0.0), number(1.0));
-    let exp = |e: Expr| Expr::call(Builtin::Exp, vec![e]);
     match m.random.below(10) {
         0 => {
             if x.low >= 0.0 {
                 return m.apply(Fun::Shift, x);
             }
-            m.is_known_as("ReLU");
-            Term::new(Expr::call(Builtin::Max, vec![x.e, zero]), 0.0, x.high.max(0.0))
+            Term::new(idioms::relu(x.e), 0.0, x.high.max(0.0))
         }
         1 => {
             let slope = m.constant(0.01, 0.3);
-            let leaky = bin(Binary::Mul, number(slope), x.e.clone());
-            let positive = bin(Binary::Gt, x.e.clone(), zero);
+            let positive = bin(Binary::Gt, x.e.clone(), number(0.0));
             if !m.matters(&positive) {
                 return m.apply(Fun::Sigmoid, x);
             }
-            m.is_known_as("leaky ReLU");
-            Term::new(Expr::choose(positive, x.e, leaky), -size, size)
+            Term::new(idioms::leaky_relu(x.e, number(slope)), -size, size)
         }
-        2 => {
-            m.is_known_as("sigmoid");
-            m.apply(Fun::Sigmoid, x)
-        }
+        2 => m.apply(Fun::Sigmoid, x),
         3 => {
-            m.is_known_as("SiLU");
-            let gate = m.apply(Fun::Sigmoid, x.clone());
-            Term::new(bin(Binary::Mul, x.e, gate.e), -1.0, size)
-        }
-        4 => {
-            m.is_known_as("GELU by tanh");
             let x = m.narrowed(x, 8.0);
             let x = m.once(x);
-            let cube = bin(Binary::Mul, bin(Binary::Mul, x.e.clone(), x.e.clone()), x.e.clone());
-            let inner = bin(Binary::Add, x.e.clone(), bin(Binary::Mul, number(0.044715), cube));
-            let t = Expr::call(Builtin::Tanh, vec![bin(Binary::Mul, number(0.7978846), inner)]);
-            let half = bin(Binary::Mul, number(0.5), x.e);
-            Term::new(bin(Binary::Mul, half, bin(Binary::Add, one, t)), -0.2, 8.0)
+            Term::new(idioms::silu(x.e), -1.0, size)
+        }
+        4 => {
+            let x = m.narrowed(x, 8.0);
+            let x = m.once(x);
+            Term::new(idioms::gelu_tanh(x.e), -0.2, 8.0)
         }
         5 => {
-            m.is_known_as("GELU by erf");
             let x = m.narrowed(x, 4.0);
             let x = m.once(x);
-            let t = Expr::call(
-                Builtin::Erf,
-                vec![bin(Binary::Mul, x.e.clone(), number(std::f64::consts::FRAC_1_SQRT_2 as f32 as f64))],
-            );
-            let half = bin(Binary::Mul, number(0.5), x.e);
-            Term::new(bin(Binary::Mul, half, bin(Binary::Add, one, t)), -0.2, 4.0)
+            Term::new(idioms::gelu_erf(x.e), -0.2, 4.0)
         }
         6 => {
             let x = m.narrowed(x, 4.0);
             let x = m.once(x);
             let alpha = m.constant(0.5, 2.0);
-            let low = bin(Binary::Mul, number(alpha), bin(Binary::Sub, exp(x.e.clone()), one));
-            let positive = bin(Binary::Gt, x.e.clone(), zero);
+            let positive = bin(Binary::Gt, x.e.clone(), number(0.0));
             if !m.matters(&positive) {
                 return m.apply(Fun::Sigmoid, x);
             }
-            m.is_known_as("ELU");
-            Term::new(Expr::choose(positive, x.e, low), -alpha, 4.0)
+            Term::new(idioms::elu(x.e, number(alpha)), -alpha, 4.0)
         }
         7 => {
-            m.is_known_as("softplus");
             let x = m.narrowed(x, 8.0);
-            let log = Expr::call(Builtin::Log, vec![bin(Binary::Add, one, exp(x.e))]);
-            Term::new(log, 0.0, 9.0)
+            Term::new(idioms::softplus(x.e), 0.0, 9.0)
         }
         8 => {
-            m.is_known_as("tanh activation");
             let x = m.narrowed(x, 8.0);
             Term::new(Expr::call(Builtin::Tanh, vec![x.e]), -1.0, 1.0)
         }
-        _ => {
-            m.is_known_as("hard swish");
-            let gate = Expr::call(Builtin::Clamp, vec![bin(Binary::Add, x.e.clone(), number(3.0)), zero, number(6.0)]);
-            Term::new(bin(Binary::Div, bin(Binary::Mul, x.e, gate), number(6.0)), -size, size)
-        }
+        _ => Term::new(idioms::hard_swish(x.e), -size, size),
     }
 }
 
@@ -188,7 +161,6 @@ fn optimiser(m: &mut Maker) {
         Some(array) => averaged(m, array, g.clone(), "m_new"),
         None => g.clone(),
     };
-    let mut signs = false;
     let direction = match square {
         Some(array) => {
             let v = averaged(m, array, bin(Binary::Mul, g.clone(), g), "v_new");
@@ -196,20 +168,9 @@ fn optimiser(m: &mut Maker) {
             let root = bin(Binary::Add, Expr::call(Builtin::Sqrt, vec![v]), number(eps));
             bin(Binary::Div, direction, root)
         }
-        None if m.random.chance(25) => {
-            signs = true;
-            Expr::call(Builtin::Sign, vec![direction])
-        }
+        None if m.random.chance(25) => Expr::call(Builtin::Sign, vec![direction]),
         None => direction,
     };
-    m.is_known_as(match (momentum, square) {
-        (Some(_), Some(_)) => "Adam step",
-        (None, Some(_)) => "RMSprop step",
-        (Some(_), None) if signs => "step along the signs of a momentum",
-        (Some(_), None) => "momentum step",
-        (None, None) if signs => "step along the signs of a gradient",
-        (None, None) => "gradient descent step",
-    });
     let mut step = bin(Binary::Mul, rate.clone(), direction);
     if let (Some(decay), true) = (decay, late) {
         let shrink = bin(Binary::Mul, bin(Binary::Mul, rate, Expr::var(decay, F32)), w.clone());
@@ -218,7 +179,7 @@ fn optimiser(m: &mut Maker) {
     m.push(Stmt::Store(weights, at(), bin(Binary::Sub, w, step)));
 }
 
-/// A loss of each element, and in some its slope.
+/// A loss of each element, and in some its derivative.
 fn loss(m: &mut Maker) {
     let n = m.size("n", false, 0, 300);
     let names = *m.random.pick(&[["pred", "target"], ["logits", "labels"], ["output_vals", "truth"]]);
@@ -236,40 +197,33 @@ fn loss(m: &mut Maker) {
     let p_again = p.clone();
     let d = Term::new(bin(Binary::Sub, p.clone(), y.clone()), low - 3.0, high + 3.0);
     let size_of_d = d.size();
-    let one = number(1.0);
-    let ((mut value, mut grad), most) = match m.random.below(4) {
-        0 if unit => {
-            m.is_known_as("binary cross entropy");
-            let log = |e: Expr| Expr::call(Builtin::Log, vec![e]);
-            let (rest_y, rest_p) = (bin(Binary::Sub, one.clone(), y.clone()), bin(Binary::Sub, one, p.clone()));
-            let sum = bin(
-                Binary::Add,
-                bin(Binary::Mul, y.clone(), log(p.clone())),
-                bin(Binary::Mul, rest_y, log(rest_p.clone())),
-            );
+    // Beside a derivative stands the loss that it is of, unchanged.
+    let kind = match m.random.below(4) {
+        0 if !unit => 2,
+        3 if slope.is_some() => 2,
+        kind => kind,
+    };
+    let ((mut value, mut grad), most) = match kind {
+        0 => {
             let d = m.bind_as("d", d.e);
-            ((Expr::unary(Unary::Neg, sum), bin(Binary::Div, d, bin(Binary::Mul, p, rest_p))), (0.0, 3.0))
+            let loss = idioms::binary_cross_entropy(p.clone(), y.clone());
+            ((loss, idioms::binary_cross_entropy_derivative(d, p)), (0.0, 3.0))
         }
         1 => {
-            m.is_known_as("Huber loss");
             let d = m.bind_as("d", d.e);
             let size = m.bind_as("size_val", Expr::call(Builtin::Abs, vec![d.clone()]));
             // Some are near and some are far.
             let far = m.dividing(&Term::new(size.clone(), 0.0, size_of_d)).unwrap_or(1.0);
             let delta = m.constant(0.7 * far, 1.3 * far);
-            let near = bin(Binary::Le, size.clone(), number(delta));
-            let square = bin(Binary::Mul, bin(Binary::Mul, number(0.5), d.clone()), d.clone());
-            let far = bin(Binary::Mul, number(delta), bin(Binary::Sub, size, number(0.5 * delta)));
+            let loss = idioms::huber(d.clone(), size, number(delta), number(0.5 * delta));
             let grad = Expr::call(Builtin::Clamp, vec![d, number(-delta), number(delta)]);
-            ((Expr::choose(near, square, far), grad), (0.0, 2.0 * size_of_d))
+            ((loss, grad), (0.0, 2.0 * size_of_d))
         }
         2 => {
-            m.is_known_as("squared error");
             let d = m.bind_as("d", d.e);
-            ((bin(Binary::Mul, d.clone(), d.clone()), bin(Binary::Mul, number(2.0), d)), (0.0, size_of_d * size_of_d))
+            ((idioms::square(d.clone()), bin(Binary::Mul, number(2.0), d)), (0.0, size_of_d * size_of_d))
         }
         _ => {
-            m.is_known_as("loss");
             let d = Term { e: m.bind_as("d", d.e.clone()), ..d };
             let unary = 1 + m.random.below(2);
             let value = m.combine(vec![d.clone()], unary, 20, &MIXED);
@@ -277,7 +231,7 @@ fn loss(m: &mut Maker) {
             ((value.e, grad.e), (value.low, value.high))
         }
     };
-    if m.random.chance(60) {
+    if slope.is_none() && m.random.chance(60) {
         let loss = Term::new(m.bind_as("raw", value), most.0, most.1);
         let mut terms = vec![loss];
         if m.random.chance(50) {
@@ -293,7 +247,6 @@ fn loss(m: &mut Maker) {
     }
     m.push(Stmt::Store(out, vec![i.clone()], value));
     if let Some(slope) = slope {
-        m.is_known_as("its slope");
         m.push(Stmt::Store(slope, vec![i], grad));
     }
 }
@@ -338,14 +291,12 @@ fn rows(m: &mut Maker) -> Option<Plan> {
         };
     let normal = match kind {
         0 => {
-            m.is_known_as("softmax of rows");
             let top = pass(m, Reduce::Max, "top", element.e.clone(), None);
             let exp = Expr::call(Builtin::Exp, vec![bin(Binary::Sub, element.e.clone(), top)]);
             let sum = pass(m, Reduce::Add, "total", exp.clone(), None);
             bin(Binary::Div, exp, sum)
         }
         1 => {
-            m.is_known_as("layer norm of rows");
             let mean = pass(
                 m,
                 Reduce::Add,
@@ -364,7 +315,6 @@ fn rows(m: &mut Maker) -> Option<Plan> {
         }
         _ => {
             let power = m.random.chance(60);
-            m.is_known_as(if power { "RMS norm of rows" } else { "norm of rows by their mean size" });
             let part = if power {
                 bin(Binary::Mul, element.e.clone(), element.e.clone())
             } else {

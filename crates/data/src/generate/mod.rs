@@ -23,6 +23,7 @@ mod reduce;
 mod sample;
 mod shared;
 mod shuffle;
+mod sound;
 mod term;
 mod vector;
 mod words;
@@ -32,10 +33,10 @@ use crate::{Category, Random};
 use maker::Maker;
 
 /// The generator's version: datasets of another have other rows.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// What programs are drawn by. It stays where a version keeps other rows of them, or words them otherwise.
-const PROGRAMS: u64 = 3;
+const PROGRAMS: u64 = 5;
 
 /// The category of an index: all take turns.
 pub fn category(seed: u64, index: u64, among: &[Category]) -> Category {
@@ -43,10 +44,31 @@ pub fn category(seed: u64, index: u64, among: &[Category]) -> Category {
     *Random::of(&[seed, index, PROGRAMS, 0xca7]).pick(among)
 }
 
-/// The program of an index.
+/// Draws of a program before the last one is taken as it is; the level `run` judges it.
+const DRAWS: u64 = 6;
+
+/// The program of an index: the first that is sound of some that are drawn.
 pub fn program(seed: u64, index: u64, category: Category) -> Program {
-    let mut maker = Maker::new(Random::of(&[seed, index, PROGRAMS]));
+    let draw = |number: u64| drawn(Random::of(&[seed, index, PROGRAMS, number]), category);
+    let (mut program, mut plan) = draw(0);
+    for number in 1..DRAWS {
+        if sound::is_sound(&program) {
+            break;
+        }
+        (program, plan) = draw(number);
+    }
+    if let Some(plan) = plan {
+        program.form = Form::Block(plan(&program));
+    }
+    describe::describe(&mut program);
+    program
+}
+
+/// A program of a category, and the plan of its CUDA text where that is not the source's own.
+fn drawn(random: Random, category: Category) -> (Program, Option<block::Plan>) {
+    let mut maker = Maker::new(random);
     let m = &mut maker;
+    let mut plan = None;
     match category {
         Category::Arithmetic => elementwise::arithmetic(m),
         Category::Math => elementwise::math(m),
@@ -68,33 +90,19 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
         Category::RandomNumbers => memory::random_numbers(m),
         Category::Functions => calls::functions(m),
         Category::Nested => calls::nested(m),
-        Category::Reduction => return together(maker, category, |m| reduce::reduction(m, None)),
-        Category::Scan => return together(maker, category, reduce::scan),
-        Category::Histogram => return together(maker, category, histogram::histogram),
-        Category::SharedMemory => return together(maker, category, shared::shared_memory),
-        Category::WarpShuffle => return together(maker, category, shuffle::warp_shuffle),
-        Category::TiledMatmul => return together(maker, category, matmul::tiled_matmul),
-        Category::MlOps => return together(maker, category, ml::ml_ops),
+        Category::Reduction => plan = reduce::reduction(m, None),
+        Category::Scan => plan = reduce::scan(m),
+        Category::Histogram => plan = histogram::histogram(m),
+        Category::SharedMemory => plan = shared::shared_memory(m),
+        Category::WarpShuffle => plan = shuffle::warp_shuffle(m),
+        Category::TiledMatmul => plan = matmul::tiled_matmul(m),
+        Category::MlOps => plan = ml::ml_ops(m),
     }
     maker.direct();
-    let known_as = std::mem::take(&mut maker.known_as);
     let mut program = describe::finish(maker, category);
-    prune::prune(&mut program);
-    describe::told(&mut program, &known_as);
-    program
-}
-
-/// A program with a CUDA text of its own, if it has a plan for one.
-fn together(mut maker: Maker, category: Category, make: impl FnOnce(&mut Maker) -> Option<block::Plan>) -> Program {
-    let plan = make(&mut maker);
-    maker.direct();
-    let known_as = std::mem::take(&mut maker.known_as);
-    let mut program = describe::finish(maker, category);
-    match plan {
-        // A plan knows the program as it is.
-        Some(plan) => program.form = Form::Block(plan(&program)),
-        None => prune::prune(&mut program),
+    // A plan knows the program as it is.
+    if plan.is_none() {
+        prune::prune(&mut program);
     }
-    describe::told(&mut program, &known_as);
-    program
+    (program, plan)
 }

@@ -14,7 +14,6 @@ pub fn physics(m: &mut Maker) {
         3..=6 => return dynamics(m),
         _ => {}
     }
-    m.is_known_as("step of bodies under forces");
     let size = 2 + m.random.below(2) as u8;
     let vector = Ty::Vector(Scalar::F32, size);
     let n = m.size("n", false, 0, 300);
@@ -124,7 +123,6 @@ fn coefficient(m: &mut Maker, number: Term, p: &Expr, v: &Expr) -> Term {
 
 /// Every body feels every other.
 fn bodies(m: &mut Maker) {
-    m.is_known_as("pull of all bodies on each other");
     let size = 2 + m.random.below(2) as u8;
     let vector = Ty::Vector(Scalar::F32, size);
     let n = m.size("n", true, 0, 34);

@@ -1,6 +1,6 @@
 //! Reductions and scans: plain loops and atomics in the source, blocks of threads in the CUDA text.
 
-use super::block::{Own, Plan, Reduce, Way, Whole, along_x, indent, reduced, written};
+use super::block::{Own, Plan, Reduce, Way, along_x, indent, reduced, written};
 use super::elementwise::{RANGES, scalars};
 use super::maker::Maker;
 use super::term::{ARITHMETIC, MATH, MIXED, Menu, PLAIN, Term};
@@ -77,7 +77,6 @@ fn whole(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
     let n = m.size("n", false, 0, 600);
     let elements = Elements::new(m, scalar, &[n]);
     let reduce = if scalar == Scalar::I32 { Reduce::pick(m, scalar) } else { Reduce::Add };
-    m.is_known_as(reduce.name(Whole::All));
     let first = match (reduce, &reduce.identity(scalar).kind) {
         (Reduce::Max | Reduce::Min, crate::program::Kind::Int(value)) => Fill::All(*value as f64),
         _ => Fill::Zero,
@@ -136,7 +135,6 @@ fn segments(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
     let Size::Param(number) = n else { return None };
     let elements = Elements::new(m, scalar, &[n]);
     let reduce = Reduce::pick(m, scalar);
-    m.is_known_as(reduce.name(Whole::Stretches));
     let threads = threads(m);
     let each = *m.random.weighted(&[(4, 1u32), (3, 2)]);
     let length = threads * each;
@@ -194,7 +192,6 @@ fn rows(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
     let (rows, cols) = (m.size("rows", false, 0, 9), m.size("cols", true, 1, 140));
     let elements = Elements::new(m, scalar, &[rows, cols]);
     let reduce = Reduce::pick(m, scalar);
-    m.is_known_as(reduce.name(Whole::Rows));
     let out = m.output(scalar, &[rows]);
     let row = m.index("row", rows);
     let acc = m.changing("acc", reduce.identity(scalar));
@@ -272,7 +269,6 @@ pub fn scan(m: &mut Maker) -> Option<Plan> {
     let elements = Elements::new(m, scalar, &[n]);
     let reduce = Reduce::pick(m, scalar);
     let reduce = if matches!(reduce, Reduce::Xor | Reduce::Or) && m.random.chance(50) { Reduce::Add } else { reduce };
-    m.is_known_as(reduce.name(Whole::Running));
     let way = m.random.below(4);
     let threads = if way == 3 { 32 } else { threads(m) };
     let exclusive = m.random.chance(35);

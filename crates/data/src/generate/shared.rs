@@ -30,7 +30,6 @@ pub fn shared_memory(m: &mut Maker) -> Option<Plan> {
 
 /// Neighbours along a line, through a tile with a border.
 fn halo(m: &mut Maker) -> Option<Plan> {
-    m.is_known_as("window sums");
     let scalar = *m.random.weighted(&[(4, Scalar::F32), (1, Scalar::F64)]);
     let n = m.size("n", true, 0, 500);
     let elements = Elements::new(m, scalar, &[n]);
@@ -135,7 +134,6 @@ fn halo(m: &mut Maker) -> Option<Plan> {
 
 /// A transposed matrix through a padded tile.
 fn transposed(m: &mut Maker) -> Option<Plan> {
-    m.is_known_as("transpose");
     let scalar = *m.random.weighted(&[(4, Scalar::F32), (1, Scalar::F64), (1, Scalar::I32)]);
     let (rows, cols) = (m.size("rows", false, 0, 40), m.size("cols", false, 0, 40));
     let elements = Elements::new(m, scalar, &[rows, cols]);
@@ -195,7 +193,6 @@ fn transposed(m: &mut Maker) -> Option<Plan> {
 
 /// Each stretch the other way round, or turned by some places.
 fn reversed(m: &mut Maker) -> Option<Plan> {
-    m.is_known_as("exchange within stretches");
     let scalar = *m.random.weighted(&[(4, Scalar::F32), (2, Scalar::I32)]);
     let threads = *m.random.pick(&[32u32, 64, 128]);
     let n = m.size("n", true, 0, 500);

@@ -23,7 +23,6 @@ pub fn warp_shuffle(m: &mut Maker) -> Option<Plan> {
 
 /// What each lane combines its own value with: that of a lane further up or down the warp, if there is one.
 fn lanes(m: &mut Maker) -> Option<Plan> {
-    m.is_known_as("pairs of neighbouring lanes");
     let scalar = *m.random.weighted(&[(4, Scalar::F32), (2, Scalar::I32), (1, Scalar::F64)]);
     let n = m.size("n", true, 0, 500);
     let elements = Elements::new(m, scalar, &[n]);
@@ -117,7 +116,6 @@ fn replaced(e: &Expr, what: &Expr, by: &Expr) -> Expr {
 
 /// Every lane combines its value with that of one lane of its warp.
 fn broadcast(m: &mut Maker) -> Option<Plan> {
-    m.is_known_as("value of one lane for its warp");
     let scalar = *m.random.weighted(&[(4, Scalar::F32), (2, Scalar::I32)]);
     let n = m.size("n", false, 0, 500);
     let elements = Elements::new(m, scalar, &[n]);
@@ -164,7 +162,6 @@ fn broadcast(m: &mut Maker) -> Option<Plan> {
 
 /// Each element against the whole of its group of lanes.
 fn butterfly(m: &mut Maker) -> Option<Plan> {
-    m.is_known_as("elements against the whole of their group");
     let scalar = *m.random.weighted(&[(4, Scalar::F32), (2, Scalar::I32)]);
     let n = m.size("n", true, 0, 500);
     let elements = Elements::new(m, scalar, &[n]);

@@ -4,6 +4,7 @@
 //! kernel IR, so that a mistake there cannot hide here.
 
 pub mod c;
+pub mod cancel;
 pub mod python;
 mod types;
 mod walk;

@@ -83,18 +83,21 @@ impl Expr {
         Expr::new(Kind::Part(Box::new(self), at), ty)
     }
 
+    /// The expressions directly in this one.
+    pub fn operands(&self) -> &[Expr] {
+        match &self.kind {
+            Kind::Float(_) | Kind::Int(_) | Kind::Var(_) => &[],
+            Kind::Load(_, args) | Kind::Call(_, args) | Kind::Function(_, args) | Kind::Make(args) => args,
+            Kind::Unary(_, a) | Kind::Cast(a) | Kind::Part(a, _) => std::slice::from_ref(a),
+            Kind::Binary(_, both) => &both[..],
+            Kind::Where(three) => &three[..],
+        }
+    }
+
     /// Calls `see` on this expression and all within.
     pub fn walk<'a>(&'a self, see: &mut dyn FnMut(&'a Expr)) {
         see(self);
-        match &self.kind {
-            Kind::Float(_) | Kind::Int(_) | Kind::Var(_) => {}
-            Kind::Load(_, args) | Kind::Call(_, args) | Kind::Function(_, args) | Kind::Make(args) => {
-                args.iter().for_each(|arg| arg.walk(see));
-            }
-            Kind::Unary(_, a) | Kind::Cast(a) | Kind::Part(a, _) => a.walk(see),
-            Kind::Binary(_, both) => both.iter().for_each(|part| part.walk(see)),
-            Kind::Where(three) => three.iter().for_each(|part| part.walk(see)),
-        }
+        self.operands().iter().for_each(|operand| operand.walk(see));
     }
 
     /// Operations in this expression.

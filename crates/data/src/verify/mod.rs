@@ -76,7 +76,13 @@ pub enum Rejected {
         /// The array.
         array: String,
     },
-    /// A statement that no input reaches, or a condition that goes one way whatever they are.
+    /// A parameter that changes no output beyond rounding, whatever it holds.
+    #[error("'{input}' moves no output beyond rounding")]
+    Unused {
+        /// The array or number.
+        input: String,
+    },
+    /// A statement that no input reaches, a condition that goes one way, or an expression that computes nothing.
     #[error("dead code: {0}")]
     Dead(String),
     /// NVRTC refuses the text.

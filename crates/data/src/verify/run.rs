@@ -7,9 +7,10 @@ use bornite_lang::{Given, Lowered, Request};
 
 use super::{Rejected, signature};
 use crate::Row;
-use crate::evaluate::{self, Ball, Contents, Reached, Stop, Value};
+use crate::evaluate::{self, Ball, Contents, Reached, Stop, Value, is_same};
 use crate::inputs::{INPUTS, Input, input};
-use crate::program::{Fill, Program, Scalar};
+use crate::program::cancel::cancelled;
+use crate::program::{Fill, Program, Scalar, Stmt, python};
 use crate::row::request;
 
 /// Draws of an input before a program is given up.
@@ -52,7 +53,10 @@ pub struct Expected {
 
 /// What the program of a row makes of each of its inputs.
 pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejected> {
-    let mut reached = Reached::default();
+    if let Some((body, e)) = cancelled(program) {
+        return Err(Rejected::Dead(format!("an operand of '{}' cancels", python::expression(program, body, e))));
+    }
+    let mut reached = Reached::new(program);
     let all: Result<Vec<Expected>, Rejected> = (0..INPUTS)
         .map(|number| {
             for attempt in 0..ATTEMPTS {
@@ -78,46 +82,74 @@ pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejec
     }
     sharp(&all)?;
     telling(program, &all)?;
-    moved(program, key, &all[SAME_LENGTHS])?;
+    moved(program, key, &all)?;
     Ok(all)
 }
 
-/// An input whose lengths are the same at every attempt.
-const SAME_LENGTHS: usize = 2;
+/// Inputs whose lengths are the same at every attempt, on which the influence of single parameters is tried.
+const SAME_LENGTHS: [usize; 4] = [2, 3, 4, 5];
 
-/// Every array that is written must depend on what goes in: with other numbers in inputs of the same lengths it is not the same.
-fn moved(program: &Program, key: [u64; 2], one: &Expected) -> Result<(), Rejected> {
-    let filled = program.arrays.iter().any(|array| !matches!(array.fill, Fill::Zero | Fill::All(_)));
-    if !filled && program.values.is_empty() {
+/// Other draws of a parameter that are tried on each of these inputs.
+const REDRAWS: usize = 2;
+
+/// Requires that each parameter with random contents moves some output beyond rounding, all others unchanged, and that each
+/// output is moved by one of them.
+fn moved(program: &Program, key: [u64; 2], all: &[Expected]) -> Result<(), Rejected> {
+    let arrays = (0..program.arrays.len()).filter(|n| !matches!(program.arrays[*n].fill, Fill::Zero | Fill::All(_)));
+    let parameters: Vec<Parameter> =
+        arrays.map(Parameter::Array).chain((0..program.values.len()).map(Parameter::Value)).collect();
+    if parameters.is_empty() {
         return Ok(());
     }
     let mut still: Vec<usize> = (0..program.arrays.len()).filter(|n| program.arrays[*n].written).collect();
-    let mut compared = false;
-    // Few inputs may move what they seldom do.
-    for attempt in ATTEMPTS..ATTEMPTS + 4 {
-        let other = input(program, key, SAME_LENGTHS, attempt);
-        let mut after = other.arrays.clone();
-        if evaluate::run(program, &other.sizes, &other.values, &mut after, &mut Reached::default()).is_err() {
-            continue;
+    // The first is enough for nearly all.
+    let mut redraws: Vec<Input> = vec![];
+    for parameter in parameters {
+        let mut moves = false;
+        for (n, number) in SAME_LENGTHS.into_iter().flat_map(|number| [number; REDRAWS]).enumerate() {
+            if redraws.len() == n {
+                redraws.push(input(program, key, number, ATTEMPTS + n as u64));
+            }
+            let before = &all[number];
+            let Some(after) = parameter.redrawn(program, &before.input, &redraws[n]) else { continue };
+            let is_moved = |n: usize| !after[n].cells.iter().zip(&before.after[n].cells).all(|(a, b)| is_same(a, b));
+            moves |= (0..after.len()).any(|n| program.arrays[n].written && is_moved(n));
+            still.retain(|n| !is_moved(*n));
+            if moves {
+                break;
+            }
         }
-        compared = true;
-        let pairs = |n: &usize| after[*n].cells.iter().zip(&one.after[*n].cells);
-        still.retain(|n| !one.after[*n].cells.is_empty() && pairs(n).all(|(a, b)| is_same(a, b)));
-        if still.is_empty() {
-            return Ok(());
+        if !moves {
+            let name = match parameter {
+                Parameter::Array(n) => &program.arrays[n].name,
+                Parameter::Value(n) => &program.body.var(program.values[n].var).name,
+            };
+            return Err(Rejected::Unused { input: name.clone() });
         }
     }
     match still.first() {
-        Some(n) if compared => Err(Rejected::Constant { array: program.arrays[*n].name.clone() }),
-        _ => Ok(()),
+        Some(n) => Err(Rejected::Constant { array: program.arrays[*n].name.clone() }),
+        None => Ok(()),
     }
 }
 
-/// Whether two values cannot be told apart.
-fn is_same(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Float(a), Value::Float(b)) => (a.mid - b.mid).abs() <= a.err + b.err,
-        (a, b) => a == b,
+/// A parameter whose contents are drawn.
+#[derive(Clone, Copy)]
+enum Parameter {
+    Array(usize),
+    Value(usize),
+}
+
+impl Parameter {
+    /// Arrays after a run in which this parameter alone is that of another input; `None` where the run is undecided.
+    fn redrawn(self, program: &Program, before: &Input, other: &Input) -> Option<Vec<Contents>> {
+        let (mut values, mut after) = (before.values.clone(), before.arrays.clone());
+        match self {
+            Parameter::Array(n) => after[n] = other.arrays[n].clone(),
+            Parameter::Value(n) => values[n] = other.values[n].clone(),
+        }
+        evaluate::run(program, &before.sizes, &values, &mut after, &mut Reached::default()).ok()?;
+        Some(after)
     }
 }
 
@@ -138,8 +170,27 @@ fn telling(program: &Program, all: &[Expected]) -> Result<(), Rejected> {
         if idle || uniform {
             return Err(Rejected::Constant { array: array.name.clone() });
         }
+        if is_concentrated(program, all, n) {
+            return Err(Rejected::Dead(format!("'{}' is updated in few of its elements", array.name)));
+        }
     }
     Ok(())
+}
+
+/// Whether atomic updates reach less than a quarter of an array's elements over all inputs, as a histogram of one bin does.
+fn is_concentrated(program: &Program, all: &[Expected], array: usize) -> bool {
+    let mut atomic = false;
+    program.each_stmt(&mut |stmt| atomic |= matches!(stmt, Stmt::Atomic(_, to, ..) if to.0 as usize == array));
+    if !atomic {
+        return false;
+    }
+    let cells = all.iter().map(|case| case.after[array].cells.len()).max().unwrap_or(0);
+    let changed = |case: &Expected, n: usize| {
+        let pair = case.after[array].cells.get(n).zip(case.input.arrays[array].cells.get(n));
+        pair.is_some_and(|(after, before)| !is_same(after, before))
+    };
+    let reached = (0..cells).filter(|n| all.iter().any(|case| changed(case, *n))).count();
+    reached * 4 < cells
 }
 
 /// Bounds must be narrow beside the sizes of what they bound, over all inputs: in sum, and of nearly every element, lest

@@ -6,8 +6,7 @@ use bornite_data::files::{Asked, Error, Part, Place, make};
 
 use crate::{asked, folder, hash, listed, made, seed, settings};
 
-#[test]
-fn a_shard_is_made_by_one_run_at_a_time() {
+pub fn a_shard_is_made_by_one_run_at_a_time() {
     let mut settings = settings(200, 8);
     settings.seed = seed();
     let whole = hash(&made(&folder("alone"), &settings));

@@ -6,6 +6,7 @@ use bornite_data::Level;
 use bornite_data::files::{Asked, Dataset, Extra, Format, Place, Record, Settings, check, check_pair, make};
 use bornite_data::verify::code::compiler;
 
+use crate::suite::Outcome;
 use crate::{asked, folder, hash, made, seed, settings};
 
 fn with(settings: Settings, names: &[&str]) -> Settings {
@@ -22,8 +23,7 @@ fn rows(dataset: &Dataset) -> Vec<Record> {
     rows
 }
 
-#[test]
-fn rows_have_the_style_of_warp_where_it_is_asked_for() {
+pub fn rows_have_the_style_of_warp_where_it_is_asked_for() {
     let mut plain = settings(120, 2);
     plain.seed = seed();
     let whole = hash(&made(&folder("without-columns"), &plain));
@@ -78,12 +78,8 @@ fn rows_have_the_style_of_warp_where_it_is_asked_for() {
     assert!(error.contains("has with cuda-warp, not nothing"), "{error}");
 }
 
-#[test]
-fn rows_have_code_where_it_is_asked_for() {
-    let here = match compiler() {
-        Ok(here) => here,
-        Err(why) => return eprintln!("skipped: {why}"),
-    };
+pub fn rows_have_code_where_it_is_asked_for() -> Outcome {
+    let here = compiler().map_err(|why| why.to_string())?;
     let disassembles = bornite_cuda::Disassembler::find();
     let names: &[&str] = if disassembles.is_ok() { &["sass", "ptx", "cuda-warp"] } else { &["ptx"] };
     if let Err(why) = disassembles {
@@ -127,10 +123,10 @@ fn rows_have_code_where_it_is_asked_for() {
     let asked = Asked { settings: None, resume: true, ..asked(&settings) };
     let error = make(&Place::new(&target), &asked, &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains("was made by NVRTC 99.0 for sm_90, and here is"), "{error}");
+    Ok(())
 }
 
-#[test]
-fn columns_have_one_name_each() {
+pub fn columns_have_one_name_each() {
     let names: BTreeSet<&str> = Extra::ALL.iter().flat_map(|extra| [extra.name(), extra.column()]).collect();
     assert_eq!(names, ["ptx", "sass", "cuda-warp", "cuda_warp", "text"].into());
 }

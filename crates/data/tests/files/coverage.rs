@@ -9,8 +9,7 @@ use bornite_data::{Category, make};
 
 use crate::{folder, made, seed, settings};
 
-#[test]
-fn pairs_are_of_operands() {
+pub fn pairs_are_of_operands() {
     let seed = seed();
     let known: BTreeSet<&str> = operations().collect();
     for category in Category::ALL {
@@ -40,8 +39,7 @@ fn pairs_are_of_operands() {
     assert_eq!(pairs(&row.program), expected);
 }
 
-#[test]
-fn the_table_has_every_pair_or_says_why_not() {
+pub fn the_table_has_every_pair_or_says_why_not() {
     let mut settings = settings(600, 3);
     settings.seed = seed();
     let folder = folder("coverage");

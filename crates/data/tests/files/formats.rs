@@ -6,8 +6,7 @@ use serde_json::Value;
 
 use crate::{folder, hash, listed, made, seed, settings};
 
-#[test]
-fn every_format_has_the_same_rows() {
+pub fn every_format_has_the_same_rows() {
     let mut settings = settings(150, 2);
     settings.seed = seed();
     settings.faults = true;
@@ -51,8 +50,7 @@ fn every_format_has_the_same_rows() {
     }
 }
 
-#[test]
-fn what_stands_beside_the_rows_is_whole() {
+pub fn what_stands_beside_the_rows_is_whole() {
     let folder = folder("beside");
     made(&folder, &settings(200, 2));
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
@@ -74,8 +72,7 @@ fn what_stands_beside_the_rows_is_whole() {
     assert!(header.lines().all(|line| line.contains(": ") || line.ends_with(':') || line.trim().starts_with("- ")));
 }
 
-#[test]
-fn the_card_of_pairs_says_what_their_files_have() {
+pub fn the_card_of_pairs_says_what_their_files_have() {
     let folder = folder("card-of-pairs");
     let settings = bornite_data::files::Settings { format: Format::SeedJson, ..settings(40, 1) };
     made(&folder, &settings);

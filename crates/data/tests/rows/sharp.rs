@@ -94,8 +94,7 @@ fn mutants(row: &Row, random: &mut Random, count: usize) -> Vec<Mutant> {
         .collect()
 }
 
-#[test]
-fn changes_that_matter_are_found() {
+pub fn changes_that_matter_are_found() {
     let seed = seed();
     let mut random = Random::new(seed);
     let wanted = if full() { 600 } else { 60 };

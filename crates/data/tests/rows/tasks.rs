@@ -13,8 +13,7 @@ fn pairs(seed: u64, count: usize) -> Vec<Pair> {
     found.take(count).collect()
 }
 
-#[test]
-fn answers_of_pairs_are_right() {
+pub fn answers_of_pairs_are_right() {
     let seed = seed();
     for pair in pairs(seed, if full() { 10_000 } else { 1000 }) {
         let judge = Judge::new(&pair).unwrap();
@@ -27,8 +26,7 @@ fn answers_of_pairs_are_right() {
     }
 }
 
-#[test]
-fn changed_answers_are_not_right() {
+pub fn changed_answers_are_not_right() {
     let seed = seed();
     let mut random = Random::of(&[seed, 77]);
     const CHANGES: &[(&str, &str)] = &[
@@ -70,8 +68,7 @@ fn changed_answers_are_not_right() {
     assert!(made >= 500 && missed.len() * 30 < made, "{} of {made} passed: {}", missed.len(), missed.join("\n\n"));
 }
 
-#[test]
-fn no_answer_hangs_or_fills_memory() {
+pub fn no_answer_hangs_or_fills_memory() {
     let seed = seed();
     let pair = &pairs(seed, 1)[0];
     let judge = Judge::new(pair).unwrap();
@@ -115,8 +112,7 @@ fn no_answer_hangs_or_fills_memory() {
     }
 }
 
-#[test]
-fn whole_rows_of_all_categories_are_judged() {
+pub fn whole_rows_of_all_categories_are_judged() {
     let seed = seed();
     let mut random = Random::of(&[seed, 78]);
     let each = if full() { 200 } else { 12 };
@@ -141,8 +137,7 @@ fn whole_rows_of_all_categories_are_judged() {
     }
 }
 
-#[test]
-fn a_pair_depends_on_seed_and_index_alone() {
+pub fn a_pair_depends_on_seed_and_index_alone() {
     let seed = seed();
     let text = |index| pair(seed, index, LONGEST).map(|pair| pair.document());
     let first: Vec<_> = (0..500).map(text).collect();

@@ -1,11 +1,19 @@
 //! Statements mean what they mean to g++: loops, switches, returns, references, pointers, structs, templates, local arrays.
 
+#[path = "../../../ir/tests/suite/mod.rs"]
+mod suite;
+
 use std::process::Command;
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, peek, poke};
 use bornite_lang::Request;
 use bornite_lang::cuda::Module;
+use suite::{Outcome, gpp};
+
+suite! {
+    statements_are_those_of_a_foreign_compiler,
+}
 
 const FUNCTIONS: &str = include_str!("functions.h");
 const NAMES: [&str; 29] = [
@@ -79,8 +87,7 @@ fn inputs(seed: u64) -> Vec<[i32; 8]> {
     (0..CALLS).map(|_| std::array::from_fn(|_| next())).collect()
 }
 
-#[test]
-fn statements_are_those_of_a_foreign_compiler() {
+fn statements_are_those_of_a_foreign_compiler() -> Outcome {
     let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
     let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
     println!("BORNITE_TEST_SEED={seed}");
@@ -102,10 +109,8 @@ fn statements_are_those_of_a_foreign_compiler() {
     let (source, binary) = (folder.join("all.cpp"), folder.join("all"));
     std::fs::write(&source, program).unwrap();
     let flags = ["-std=c++17", "-O0", "-w", "-fwrapv", "-fno-strict-aliasing", "-o"];
-    let Ok(output) = Command::new("g++").args(flags).arg(&binary).arg(&source).output() else {
-        println!("skipped: there is no g++ to judge by");
-        return;
-    };
+    gpp()?;
+    let output = Command::new("g++").args(flags).arg(&binary).arg(&source).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let expected = String::from_utf8(Command::new(&binary).output().unwrap().stdout).unwrap();
     let mut expected = expected.lines();
@@ -124,4 +129,5 @@ fn statements_are_those_of_a_foreign_compiler() {
             assert_eq!(Some(found.as_str()), expected.next(), "BORNITE_TEST_SEED={seed}: {name} of {x:?}\n{kernel}");
         }
     }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Fusion cannot lie: random graphs give the same bits fused and op by op, eager and traced, and on every device.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bornite::ir::Value;
 use bornite::{DType, Device, Tensor, trace, with_fusion, with_gpu_kernels};
@@ -141,16 +141,17 @@ pub fn random_graphs(device: Device) -> Outcome {
 fn random_graphs_of(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
-    let (wanted, time) = match (device, full) {
-        (Device::Cuda(_), true) => (2_000, Duration::MAX),
-        (_, true) => (20_000, Duration::MAX),
-        (Device::Cuda(_), false) => (100, Duration::from_secs(10)),
-        (_, false) => (usize::MAX, Duration::from_secs(4)),
+    // A number of graphs, not a time: a busy machine takes longer and checks as many.
+    let wanted: usize = match (device, full) {
+        (Device::Cuda(_), true) => 2_000,
+        (_, true) => 20_000,
+        (Device::Cuda(_), false) => 100,
+        (_, false) => 60,
     };
     let (first, step) = crate::rows::part();
     let start = Instant::now();
-    let mut count = 0;
-    while count < wanted.div_ceil(step) && start.elapsed() < time {
+    let wanted = wanted.div_ceil(step);
+    for count in 0..wanted {
         let exact = count % 2 == 0;
         let seed = random.bits();
         let graph = Graph::new(&mut Random::seeded(seed), device, exact)?;
@@ -178,11 +179,8 @@ fn random_graphs_of(device: Device) -> Outcome {
                 compare(&what("traced"), &step.call(&graph.inputs)?, &fused)?;
             }
         }
-        count += 1;
     }
-    println!("{device}: {count} random graphs agree, fused and op by op, in {:.1} s", start.elapsed().as_secs_f64());
-    let least = if matches!(device, Device::Cuda(_)) { 5 } else { 20 };
-    assert!(count >= least, "only {count} graphs");
+    println!("{device}: {wanted} random graphs agree, fused and op by op, in {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 

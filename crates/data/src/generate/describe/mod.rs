@@ -1,11 +1,21 @@
-//! Names and docstrings from what a program does.
+//! Names and docstrings, derived from the finished program and not from what its maker had in mind.
+//!
+//! `view` resolves names and matches patterns; `idioms` (activations, losses), `loops`, `memory` and `steps` recognise what a
+//! program does.
+
+pub mod idioms;
+mod loops;
+mod memory;
+mod steps;
+mod view;
 
 use std::collections::BTreeSet;
 
+use self::view::View;
 use super::maker::Maker;
 use super::names;
 use crate::Category;
-use crate::program::{Binary, Kind, Program, Stmt, Update};
+use crate::program::{Binary, Kind, Program, Stmt, Unary, Update};
 
 /// Ends a program with a name.
 pub fn finish(mut m: Maker, category: Category) -> Program {
@@ -58,33 +68,56 @@ fn results(category: Category) -> &'static [&'static str] {
     }
 }
 
-/// Gives a program the sentence that says what it does: what it is known as, if it has a name, and its parts.
-pub fn told(program: &mut Program, known_as: &[&str]) {
-    program.doc = sentence(program, known_as);
+/// Gives a program the sentence that says what it does: names for what it computes, and its parts.
+pub fn describe(program: &mut Program) {
+    program.doc = sentence(program);
 }
 
-/// What a program does, in a sentence made of its parts.
-fn sentence(program: &Program, known_as: &[&str]) -> String {
+/// Names that the field has for what a program computes.
+fn names(view: &View<'_>) -> Vec<String> {
+    let mut all: Vec<String> = view.whole().into_iter().collect();
+    all.extend(view.optimiser());
+    all.extend(view.simulation());
+    all.extend(view.random());
+    all.extend(view.loops());
+    all.extend(view.memory());
+    // Columns of a sparse row are gathered by definition.
+    if all.iter().any(|name| name.contains("sparse matrix")) {
+        all.retain(|name| name != "gather");
+    }
+    let mut distinct: Vec<String> = vec![];
+    all.into_iter().for_each(|name| {
+        if !distinct.contains(&name) {
+            distinct.push(name);
+        }
+    });
+    distinct
+}
+
+/// What a program does, in a sentence.
+fn sentence(program: &Program) -> String {
+    let view = View::new(program);
+    let known_as = names(&view);
     let read: Vec<&str> =
         program.arrays.iter().filter(|array| !array.written).map(|array| array.name.as_str()).collect();
     let written: Vec<&str> =
         program.arrays.iter().filter(|array| array.written).map(|array| array.name.as_str()).collect();
     let mut words: BTreeSet<&str> = BTreeSet::new();
-    let mut calls: BTreeSet<&str> = BTreeSet::new();
+    let mut calls: BTreeSet<&str> = view.idioms();
+    calls.retain(|idiom| !known_as.iter().any(|name| name.contains(idiom)));
     program.each_expr(&mut |e| match &e.kind {
-        Kind::Binary(Binary::Add, _) => drop(words.insert("sums")),
-        Kind::Binary(Binary::Sub, _) => drop(words.insert("differences")),
-        Kind::Binary(Binary::Mul, _) => drop(words.insert("products")),
-        Kind::Binary(Binary::Div | Binary::Quotient, _) => drop(words.insert("quotients")),
-        Kind::Binary(Binary::Rem, _) => drop(words.insert("remainders")),
-        Kind::Binary(Binary::Shl | Binary::Shr, _) => drop(words.insert("shifts")),
-        Kind::Binary(Binary::BitAnd | Binary::BitOr | Binary::BitXor, _) => drop(words.insert("masks")),
+        Kind::Binary(op, _) => words.extend(word(*op)),
+        Kind::Unary(Unary::Neg, a) if !matches!(a.kind, Kind::Float(_) | Kind::Int(_)) => {
+            words.insert("negations");
+        }
+        Kind::Unary(Unary::Invert, _) => drop(words.insert("complements")),
         Kind::Where(_) => drop(words.insert("choices")),
         Kind::Call(builtin, _) => drop(calls.insert(builtin.name())),
         _ => {}
     });
     let mut shape: BTreeSet<&str> = BTreeSet::new();
     program.each_stmt(&mut |stmt| match stmt {
+        Stmt::Update(_, op, _) => words.extend(word(*op)),
         Stmt::If(..) => drop(shape.insert("branches")),
         Stmt::For(..) => drop(shape.insert("a counted loop")),
         Stmt::While(..) => drop(shape.insert("a loop with a condition")),
@@ -110,7 +143,8 @@ fn sentence(program: &Program, known_as: &[&str]) -> String {
         format!(", with {}", list(&shape.into_iter().collect::<Vec<_>>()))
     };
     let into = list(&written);
-    let mut text = match (known_as, how.as_str()) {
+    let known_as: Vec<&str> = known_as.iter().map(String::as_str).collect();
+    let mut text = match (&known_as[..], how.as_str()) {
         ([], "") => format!("copies{from} into {into}{with}."),
         ([], how) => format!("{how}{from} into {into}{with}."),
         (names, "") => format!("{}{from} into {into}{with}.", list(names)),
@@ -121,6 +155,20 @@ fn sentence(program: &Program, known_as: &[&str]) -> String {
         text.replace_range(..1, &upper);
     }
     text
+}
+
+/// What results of an operator are called.
+fn word(op: Binary) -> Option<&'static str> {
+    Some(match op {
+        Binary::Add => "sums",
+        Binary::Sub => "differences",
+        Binary::Mul => "products",
+        Binary::Div | Binary::Quotient => "quotients",
+        Binary::Rem => "remainders",
+        Binary::Shl | Binary::Shr => "shifts",
+        Binary::BitAnd | Binary::BitOr | Binary::BitXor => "masks",
+        _ => return None,
+    })
 }
 
 /// `a, b and c`.

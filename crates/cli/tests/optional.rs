@@ -1,0 +1,15 @@
+//! Tests of the command that need NVRTC: ignored where it is missing. They stand beside those that they share code with.
+#![allow(missing_docs)]
+
+#[path = "../../ir/tests/suite/mod.rs"]
+mod suite;
+
+#[allow(dead_code)] // what the other tests there need
+mod data;
+#[allow(dead_code)]
+mod tooling;
+
+suite! {
+    data::workers_of_the_command_compile,
+    tooling::caches_are_warmed_without_a_gpu,
+}

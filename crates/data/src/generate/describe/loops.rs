@@ -1,0 +1,294 @@
+//! Names for what loops compute: reductions, scans, products of matrices, norms of rows.
+
+use super::view::{View, any, constant};
+use crate::program::{Binary, Builtin, Expr, Kind, Scalar, Stmt, Ty, Var};
+
+/// How a loop joins values.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Join {
+    Add,
+    Max,
+    Min,
+    Xor,
+    Or,
+}
+
+impl Join {
+    fn name(self) -> &'static str {
+        match self {
+            Join::Add => "sums",
+            Join::Max => "maxima",
+            Join::Min => "minima",
+            Join::Xor => "xor",
+            Join::Or => "or",
+        }
+    }
+
+    /// Whether a variable may begin with a value for the result to be of the values alone. Numbers far beyond all values stand
+    /// for infinity.
+    fn begins_with(self, first: &Expr) -> bool {
+        let first = match first.kind {
+            Kind::Float(value) => value,
+            Kind::Int(value) => value as f64,
+            _ => return false,
+        };
+        match self {
+            Join::Max => first <= -1e6,
+            Join::Min => first >= 1e6,
+            _ => first == 0.0,
+        }
+    }
+}
+
+/// A variable that joins a value at every turn of a loop.
+struct Reduction<'p> {
+    into: Var,
+    join: Join,
+    value: &'p Expr,
+    counter: Var,
+    low: &'p Expr,
+    high: &'p Expr,
+    body: &'p [Stmt],
+}
+
+fn var(var: Var, ty: Ty) -> Expr {
+    Expr::var(var, ty)
+}
+
+fn call(builtin: Builtin, a: Expr) -> Expr {
+    Expr::call(builtin, vec![a])
+}
+
+fn bin(op: Binary, a: Expr, b: Expr) -> Expr {
+    Expr::binary(op, a, b)
+}
+
+impl<'p> View<'p> {
+    /// Names for the reductions of all loops.
+    pub fn loops(&self) -> Vec<String> {
+        let reductions = self.reductions();
+        if let Some(name) = self.norm(&reductions) {
+            return vec![format!("{name} over rows")];
+        }
+        let mut names: Vec<String> = vec![];
+        for reduction in &reductions {
+            let name = self.domain(reduction);
+            names.extend(name.filter(|name| !names.contains(name)));
+        }
+        names.extend(self.convolution());
+        names
+    }
+
+    /// The first value of a variable.
+    pub fn first_value(&self, of: Var) -> Option<&'p Expr> {
+        let mut first = None;
+        self.each_stmt(&mut |stmt| {
+            if let Stmt::Let(var, e) = stmt
+                && *var == of
+            {
+                first.get_or_insert(e);
+            }
+        });
+        first
+    }
+
+    /// Loops that all turns of are whole, with what they join.
+    fn reductions(&self) -> Vec<Reduction<'p>> {
+        let mut found = vec![];
+        self.each_stmt(&mut |stmt| {
+            let Stmt::For(counter, low, high, _, body) = stmt else { return };
+            let mut leaves = false;
+            stmt.walk(&mut |stmt| leaves |= matches!(stmt, Stmt::Break | Stmt::Continue | Stmt::Return(_)));
+            if leaves {
+                return;
+            }
+            let joined = |stmt: &'p Stmt| match stmt {
+                Stmt::Update(into, Binary::Add, value) => Some((*into, Join::Add, value)),
+                Stmt::Update(into, Binary::BitXor, value) => Some((*into, Join::Xor, value)),
+                Stmt::Update(into, Binary::BitOr, value) => Some((*into, Join::Or, value)),
+                Stmt::Assign(into, Expr { kind: Kind::Call(of @ (Builtin::Max | Builtin::Min), args), .. })
+                    if args[0].kind == Kind::Var(*into) =>
+                {
+                    Some((*into, if *of == Builtin::Max { Join::Max } else { Join::Min }, &args[1]))
+                }
+                _ => None,
+            };
+            for stmt in body {
+                let Some((into, join, value)) = joined(stmt) else { continue };
+                let sets = body.iter().filter(|other| joined(other).is_some_and(|(var, ..)| var == into)).count();
+                let reads = self.depends(value, into);
+                let begins = self.first_value(into).is_some_and(|first| join.begins_with(first));
+                if sets == 1 && !reads && begins && self.reads_along(value, *counter) {
+                    found.push(Reduction { into, join, value, counter: *counter, low, high, body });
+                }
+            }
+        });
+        found
+    }
+
+    /// Whether an expression has elements at indices that depend on a counter.
+    fn reads_along(&self, e: &'p Expr, counter: Var) -> bool {
+        let mut found = false;
+        self.walk(e, &mut |part| {
+            if let Kind::Load(_, at) = &part.kind {
+                found |= at.iter().any(|e| self.depends(e, counter));
+            }
+        });
+        found
+    }
+
+    /// A name by what the loop goes over.
+    fn domain(&self, of: &Reduction<'p>) -> Option<String> {
+        let name = of.join.name();
+        if let (Some((offsets, [row])), Some((other, [next]))) = (self.element(of.low), self.element(of.high)) {
+            let next_row = bin(Binary::Add, row.clone(), Expr::int(1));
+            let rises = offsets == other && self.matched(&next_row, next).is_some();
+            return rises.then(|| self.sparse(of));
+        }
+        let (i, is_line) = (self.program.grid[0].0, self.program.grid.len() == 1);
+        let end = Expr::call(Builtin::Min, vec![bin(Binary::Add, any(0), any(1)), any(2)]);
+        if let Some(bindings) = self.matched(&end, of.high)
+            && self.same(bindings.any(0)?, of.low)
+        {
+            let length =
+                if let Kind::Int(length) = self.resolved(bindings.any(1)?).kind { length } else { return None };
+            let stretch = bin(Binary::Mul, var(i, Ty::I32), Expr::int(length));
+            if self.matched(&stretch, of.low).is_some() {
+                return Some(self.running(of).unwrap_or(format!("{name} over segments")));
+            }
+            let group = bin(Binary::Quotient, var(i, Ty::I32), Expr::int(length));
+            let group = bin(Binary::Mul, group, Expr::int(length));
+            return self.matched(&group, of.low).map(|_| format!("{name} over groups of {length}"));
+        }
+        let is_size = |e: &Expr| self.program.sizes.iter().any(|size| e.kind == Kind::Var(size.var));
+        if of.low.kind != Kind::Int(0) || !is_size(of.high) {
+            return None;
+        }
+        if !is_line {
+            return self.inner(of);
+        }
+        let mut by_row = true;
+        self.walk(of.value, &mut |part| {
+            if let Kind::Load(_, at) = &part.kind
+                && at.len() == 2
+            {
+                by_row &= at[0].kind == Kind::Var(i) && at[1].kind == Kind::Var(of.counter);
+            }
+        });
+        let two = self.has(of.value, |kind| matches!(kind, Kind::Load(_, at) if at.len() == 2));
+        (by_row && two).then(|| format!("{name} over rows"))
+    }
+
+    /// A loop over the entries of a sparse row.
+    fn sparse(&self, of: &Reduction<'p>) -> String {
+        let product = match &self.resolved(of.value).kind {
+            Kind::Binary(Binary::Mul, both) => both.iter().all(|e| self.element(e).is_some()),
+            _ => false,
+        };
+        match (of.join, product) {
+            (Join::Add, true) => "product of a sparse matrix and a vector".into(),
+            (join, _) => format!("{} over the rows of a sparse matrix", join.name()),
+        }
+    }
+
+    /// Every value so far, stored at every turn.
+    fn running(&self, of: &Reduction<'p>) -> Option<String> {
+        let stores = |stmt: &Stmt| match stmt {
+            Stmt::Store(_, at, e) => {
+                e.kind == Kind::Var(of.into) && matches!(&at[..], [at] if at.kind == Kind::Var(of.counter))
+            }
+            _ => false,
+        };
+        let at = of.body.iter().position(stores)?;
+        let before =
+            matches!(of.body.get(at + 1), Some(Stmt::Update(var, ..) | Stmt::Assign(var, _)) if *var == of.into);
+        Some(format!("{}running {}", if before { "exclusive " } else { "" }, of.join.name()))
+    }
+
+    /// A loop over the inner dimension of two matrices.
+    fn inner(&self, of: &Reduction<'p>) -> Option<String> {
+        let [(i, _), (j, _)] = self.program.grid[..] else { return None };
+        let name = || Some(format!("{} over an inner dimension", of.join.name()));
+        let Kind::Binary(Binary::Mul, both) = &self.resolved(of.value).kind else { return name() };
+        let sides = |a: &'p Expr, b: &'p Expr| {
+            self.depends(a, i) && !self.depends(a, j) && self.depends(b, j) && !self.depends(b, i)
+        };
+        let apart = sides(&both[0], &both[1]) || sides(&both[1], &both[0]);
+        if of.join != Join::Add || !apart || !both.iter().all(|e| self.reads_along(e, of.counter)) {
+            return name();
+        }
+        let plain = both.iter().all(|e| self.element(e).is_some());
+        Some(if plain { "matrix product" } else { "matrix product of transformed elements" }.into())
+    }
+
+    /// A sum over two loops of elements weighted by an array over both counters.
+    fn convolution(&self) -> Option<String> {
+        let mut name = None;
+        self.each_stmt(&mut |stmt| {
+            let Stmt::For(dy, .., outer) = stmt else { return };
+            for stmt in outer {
+                let Stmt::For(dx, .., inner) = stmt else { continue };
+                let weighted = |stmt: &'p Stmt| {
+                    let Stmt::Update(_, Binary::Add, e) = stmt else { return None };
+                    let Kind::Binary(Binary::Mul, both) = &e.kind else { return None };
+                    let (_, at) = self.element(&both[1])?;
+                    let weights = matches!(at, [a, b] if a.kind == Kind::Var(*dy) && b.kind == Kind::Var(*dx));
+                    weights.then(|| self.element(&both[0]).is_some())
+                };
+                inner.iter().for_each(|stmt| {
+                    stmt.walk(&mut |stmt| name = name.or(weighted(stmt)));
+                });
+            }
+        });
+        name.map(|plain| if plain { "2D convolution" } else { "2D convolution of transformed elements" }.into())
+    }
+
+    /// A norm that a quotient in a stored value is.
+    fn norm(&self, all: &[Reduction<'p>]) -> Option<&'static str> {
+        let mut name = None;
+        self.each_stmt(&mut |stmt| {
+            if let Stmt::Store(_, _, value) = stmt {
+                value.walk(&mut |e| {
+                    if let Kind::Binary(Binary::Div, both) = &e.kind {
+                        name = name.or(self.quotient(&both[0], &both[1], all));
+                    }
+                });
+            }
+        });
+        name
+    }
+
+    fn quotient(&self, above: &'p Expr, below: &'p Expr, all: &[Reduction<'p>]) -> Option<&'static str> {
+        let f32 = Ty::Scalar(Scalar::F32);
+        let total = |e: &'p Expr, join: Join| match e.kind {
+            Kind::Var(var) => all.iter().find(|other| other.into == var && other.join == join).map(|other| other.value),
+            _ => None,
+        };
+        if let Some(summed) = total(below, Join::Add) {
+            let shifted = call(Builtin::Exp, bin(Binary::Sub, any(0), any(1)));
+            let bindings = self.matched(&shifted, above)?;
+            let largest = total(bindings.any(1)?, Join::Max)?;
+            return (self.same(summed, above) && self.same(largest, bindings.any(0)?)).then_some("softmax");
+        }
+        let mean = bin(Binary::Div, any(0), Expr::new(Kind::Cast(Box::new(any(1))), f32));
+        let raised = bin(Binary::Add, mean.clone(), constant(0));
+        let rooted = self.matched(&call(Builtin::Sqrt, raised.clone()), below);
+        let bindings = rooted.clone().or_else(|| self.matched(&raised, below))?;
+        let summed = total(bindings.any(0)?, Join::Add)?;
+        let squares = self.matched(&bin(Binary::Mul, any(0), any(0)), summed).and_then(|squares| squares.any(0));
+        if let (Some(root), true) = (squares, rooted.is_some()) {
+            if !self.same(root, above) {
+                return None;
+            }
+            let centred = self.matched(&bin(Binary::Sub, any(0), any(1)), above);
+            let centre = centred.as_ref().and_then(|centred| self.matched(&mean, centred.any(1)?));
+            let of_same = centre.and_then(|centre| {
+                let summed = total(centre.any(0)?, Join::Add)?;
+                Some(self.same(summed, centred?.any(0)?))
+            });
+            return Some(if of_same == Some(true) { "layer norm" } else { "RMS norm" });
+        }
+        let size = self.matched(&call(Builtin::Abs, any(0)), summed)?.any(0)?;
+        (rooted.is_none() && self.same(size, above)).then_some("norm by the mean magnitude")
+    }
+}

@@ -1,0 +1,202 @@
+//! Names for where a program reads and writes: gathers, scatters, histograms, transposes, neighbourhoods.
+
+use super::idioms::lerp;
+use super::view::{View, any};
+use crate::program::{Array, Binary, Builtin, Expr, Kind, Size, Stmt, Ty, Update, Var};
+
+fn int(value: i64) -> Expr {
+    Expr::int(value)
+}
+
+fn bin(op: Binary, a: Expr, b: Expr) -> Expr {
+    Expr::binary(op, a, b)
+}
+
+impl<'p> View<'p> {
+    /// Every element that the kernel reads.
+    fn loads(&self) -> Vec<(Array, &'p [Expr])> {
+        let mut loads: Vec<(Array, &'p [Expr])> = vec![];
+        self.each_expr(&mut |e| {
+            if let Kind::Load(array, at) = &e.kind
+                && !loads.contains(&(*array, at))
+            {
+                loads.push((*array, at));
+            }
+        });
+        loads
+    }
+
+    /// Calls `see` on every statement of the kernel.
+    pub fn each_stmt(&self, see: &mut dyn FnMut(&'p Stmt)) {
+        self.program.body.stmts.iter().for_each(|stmt| stmt.walk(see));
+    }
+
+    /// Calls `see` on every expression of the kernel.
+    pub fn each_expr(&self, see: &mut dyn FnMut(&'p Expr)) {
+        self.each_stmt(&mut |stmt| stmt.contents().0.into_iter().for_each(|e| e.walk(see)));
+    }
+
+    fn counters(&self) -> Vec<Var> {
+        let mut counters = vec![];
+        self.each_stmt(&mut |stmt| counters.extend(if let Stmt::For(var, ..) = stmt { Some(*var) } else { None }));
+        counters
+    }
+
+    /// Names for all that is read and written elsewhere than at the instance's own index.
+    pub fn memory(&self) -> Vec<String> {
+        let mut names: Vec<String> = vec![];
+        let loads = self.loads();
+        let fetched = |at: &'p [Expr]| at.iter().any(|e| self.element(e).is_some());
+        if loads.iter().any(|(_, at)| fetched(at)) {
+            names.push("gather".into());
+        }
+        self.each_stmt(&mut |stmt| match stmt {
+            Stmt::Store(_, at, _) if fetched(at) => names.push("scatter".into()),
+            Stmt::Store(_, at, _) if self.is_transposed(at) && loads.iter().any(|(_, at)| self.is_own(at)) => {
+                names.push("matrix transpose".into());
+            }
+            _ => {}
+        });
+        let branched = |stmt: &'p Stmt| self.program.body.stmts.iter().all(|other| !std::ptr::eq(other, stmt));
+        self.each_stmt(&mut |stmt| {
+            if let Stmt::Atomic(update, array, at, value) = stmt {
+                names.extend(self.updates(*update, *array, at, value, branched(stmt)));
+            }
+        });
+        names.extend(self.neighbours(&loads));
+        names
+    }
+
+    fn is_transposed(&self, at: &'p [Expr]) -> bool {
+        let [(i, _), (j, _)] = self.program.grid[..] else { return false };
+        at.len() == 2 && self.resolved(&at[0]).kind == Kind::Var(j) && self.resolved(&at[1]).kind == Kind::Var(i)
+    }
+
+    /// A name for atomic updates by what decides their index.
+    fn updates(&self, update: Update, array: Array, at: &'p [Expr], value: &'p Expr, branched: bool) -> Option<String> {
+        let [at] = at else { return None };
+        let (one, many) = match update {
+            Update::Add => ("sum", "sums"),
+            Update::Max => ("maximum", "maxima"),
+            Update::Min => ("minimum", "minima"),
+            Update::Xor => ("xor", "xor"),
+            Update::Or => ("or", "or"),
+            Update::And => ("and", "and"),
+            Update::Sub => ("negative sum", "negative sums"),
+        };
+        let some = if branched { "some" } else { "all" };
+        if self.element(at).is_some() {
+            return Some(format!("{many} by index"));
+        }
+        if self.has(at, |kind| matches!(kind, Kind::Load(..))) {
+            let counts = matches!(self.resolved(value).kind, Kind::Int(1));
+            return Some(match update {
+                Update::Add if counts => "histogram".into(),
+                Update::Add => "weighted histogram".into(),
+                _ => format!("{many} by bin"),
+            });
+        }
+        let single = self.program.array(array).shape == [Size::Known(1)] && at.kind == Kind::Int(0);
+        Some(if single { format!("{one} over {some} elements") } else { format!("{many} of interleaved elements") })
+    }
+
+    /// A name for elements that are read at a distance from the instance's own index.
+    fn neighbours(&self, loads: &[(Array, &'p [Expr])]) -> Option<String> {
+        let grid: Vec<Var> = self.program.grid.iter().map(|(var, _)| *var).collect();
+        let counters = self.counters();
+        let moved = |e: &'p Expr| {
+            let resolved = self.resolved(e);
+            !matches!(resolved.kind, Kind::Var(_) | Kind::Int(_))
+                && grid.iter().any(|var| self.depends(e, *var))
+                && !self.has(e, |kind| matches!(kind, Kind::Load(..)))
+                && !counters.iter().any(|var| self.depends(e, *var))
+        };
+        let far: Vec<&(Array, &'p [Expr])> = loads.iter().filter(|(_, at)| at.iter().any(moved)).collect();
+        let (array, at) = far.first()?;
+        if let (1, [i], [at]) = (far.len(), &grid[..], at)
+            && let Some(name) = self.exchanged(*i, at)
+        {
+            return Some(name);
+        }
+        if let Some(name) = self.interpolated() {
+            return Some(name);
+        }
+        if self.window_sums(&far) {
+            return Some("window sums".into());
+        }
+        let places = loads.iter().filter(|(other, at)| other == array && at.len() == grid.len()).count();
+        (places > 1).then(|| "stencil".into())
+    }
+
+    /// A name for one element that is read from elsewhere in the instance's stretch, group or warp.
+    fn exchanged(&self, i: Var, at: &'p Expr) -> Option<String> {
+        let i = || Expr::var(i, Ty::I32);
+        let place = || bin(Binary::Sub, i(), any(0));
+        let reversed = bin(Binary::Sub, bin(Binary::Sub, any(1), int(1)), place());
+        let rotated = bin(Binary::Rem, bin(Binary::Add, place(), any(2)), any(1));
+        for (name, other) in [("reversal", reversed), ("rotation", rotated)] {
+            if self.matched(&bin(Binary::Add, any(0), other), at).is_some() {
+                return Some(format!("{name} within segments"));
+            }
+        }
+        let first = bin(Binary::Mul, bin(Binary::Quotient, i(), any(0)), any(0));
+        if let Some(group) = self.matched(&first, at).and_then(|bindings| bindings.any(0))
+            && let Kind::Int(group) = self.resolved(group).kind
+        {
+            return Some(format!("broadcast of the first of every {group} elements"));
+        }
+        let lane = bin(Binary::Rem, i(), int(32));
+        let mut in_warps = false;
+        self.each_expr(&mut |e| in_warps |= self.matched(&lane, e).is_some());
+        if let (true, Kind::Binary(Binary::Add | Binary::Sub, both)) = (in_warps, &self.resolved(at).kind)
+            && let Kind::Int(by) = both[1].kind
+        {
+            return Some(format!("exchange between lanes {by} apart"));
+        }
+        None
+    }
+
+    /// Linear or bilinear interpolation between elements of one array.
+    fn interpolated(&self) -> Option<String> {
+        let call = Expr::new(Kind::Call(Builtin::Lerp, vec![any(0), any(1), any(2)]), Ty::F32);
+        let written_out = lerp(any(0), any(1), any(2));
+        let mixed = |e: &'p Expr| {
+            let bindings = self.matched(&call, e).or_else(|| self.matched(&written_out, e))?;
+            Some((bindings.any(0)?, bindings.any(1)?))
+        };
+        let linear = |e: &'p Expr| {
+            let (a, b) = mixed(e)?;
+            let ((a, _), (b, _)) = (self.element(a)?, self.element(b)?);
+            (a == b).then_some(a)
+        };
+        let (mut once, mut twice) = (false, false);
+        self.each_expr(&mut |e| {
+            once |= linear(e).is_some();
+            twice |= mixed(e).is_some_and(|(a, b)| linear(a).is_some() && linear(a) == linear(b));
+        });
+        match (once, twice) {
+            (_, true) => Some("bilinear interpolation".into()),
+            (true, _) => Some("linear interpolation".into()),
+            _ => None,
+        }
+    }
+
+    /// Whether one variable adds up elements at several distances, weighted or not.
+    fn window_sums(&self, far: &[&(Array, &'p [Expr])]) -> bool {
+        let mut sums: Vec<(Var, usize)> = vec![];
+        self.each_stmt(&mut |stmt| {
+            let Stmt::Update(var, Binary::Add, e) = stmt else { return };
+            let e = match &e.kind {
+                Kind::Binary(Binary::Mul, both) if matches!(both[0].kind, Kind::Float(_)) => &both[1],
+                _ => e,
+            };
+            if self.element(e).is_some_and(|element| far.iter().any(|other| **other == element)) {
+                match sums.iter_mut().find(|(other, _)| other == var) {
+                    Some((_, count)) => *count += 1,
+                    None => sums.push((*var, 1)),
+                }
+            }
+        });
+        sums.iter().any(|(_, count)| *count > 1)
+    }
+}

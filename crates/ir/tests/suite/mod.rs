@@ -1,0 +1,55 @@
+//! A test harness for targets with tests that need something that may be missing: a GPU, NVRTC, a C++ compiler. Such a test
+//! returns an error that says what is missing, and is reported and counted as ignored. The target has `harness = false` and
+//! calls `suite!`. Everything else that goes wrong is a panic.
+
+use libtest_mimic::{Arguments, Completion, Trial};
+
+/// The outcome of a test that needs something; the error says what is missing.
+pub type Outcome = Result<(), String>;
+
+/// A test's result as the harness reports it.
+pub trait Report {
+    fn completion(self) -> Completion;
+}
+
+impl Report for () {
+    fn completion(self) -> Completion {
+        Completion::Completed
+    }
+}
+
+impl Report for Outcome {
+    fn completion(self) -> Completion {
+        match self {
+            Ok(()) => Completion::Completed,
+            Err(why) => Completion::ignored_with(why),
+        }
+    }
+}
+
+/// One test. A panic fails it.
+pub fn trial<T: Report + 'static>(name: &str, body: fn() -> T) -> Trial {
+    Trial::ignorable_test(name, move || Ok(body().completion()))
+}
+
+/// Runs the tests that the command line selects, and ends the process.
+pub fn run(trials: Vec<Trial>) -> ! {
+    libtest_mimic::run(&Arguments::from_args(), trials).exit()
+}
+
+/// `g++`, or that it is missing.
+#[allow(dead_code)] // used by targets that compile C++
+pub fn gpp() -> Outcome {
+    let found = std::process::Command::new("g++").arg("--version").output();
+    found.map(drop).map_err(|why| format!("g++ cannot be run: {why}"))
+}
+
+/// The `main` of a target: runs these functions as tests, under their paths.
+#[macro_export]
+macro_rules! suite {
+    ($($test:path),+ $(,)?) => {
+        fn main() {
+            $crate::suite::run(vec![$($crate::suite::trial(stringify!($test), $test)),+]);
+        }
+    };
+}
