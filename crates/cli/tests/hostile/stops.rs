@@ -27,7 +27,7 @@ pub fn begin(mut command: Command, until: &str) -> Child {
 }
 
 /// Words that are not learned in a moment.
-fn words(count: u64) -> String {
+pub fn words(count: u64) -> String {
     let word = |n: u64| format!("{:x} ", n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 30);
     (0..count).map(word).collect()
 }
@@ -37,12 +37,13 @@ fn every_phase_ends_soon_after_a_signal() {
     let folder = scratch("stops");
     let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     std::fs::write(at("long.txt"), words(6_000_000)).unwrap();
+    std::fs::write(at("medium.txt"), words(500_000)).unwrap();
     std::fs::write(at("short.txt"), words(20_000)).unwrap();
     std::fs::File::create(at("zeros.bin")).unwrap().set_len(12 << 30).unwrap();
     // The phase, the event that it begins with, and what leads to it.
     let phases: [(&str, &str, &[&str]); 6] = [
         ("reading", "\"reading\"", &["--data", &at("long.txt"), "--tokenizer", "bpe:1000"]),
-        ("merging", "\"merging\"", &["--data", &at("short.txt"), "--tokenizer", "bpe:400000"]),
+        ("merging", "\"merging\"", &["--data", &at("medium.txt"), "--tokenizer", "bpe:1000000"]),
         ("tokenising", "\"tokenising\"", &["--data", &at("long.txt"), "--tokenizer", "gpt2"]),
         ("verifying", "\"verifying\"", &["--data", &at("zeros.bin")]),
         ("accumulating", "\"begin\"", &["--data", &at("short.txt"), "--set", "train.accumulate=1000000"]),

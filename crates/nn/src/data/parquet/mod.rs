@@ -29,7 +29,9 @@ type Checked<T> = std::result::Result<T, Wrong>;
 /// Text of a file may have this many times the bytes of the file: a dictionary repeats texts at a bit or less each.
 const MOST_EXPANSION: u64 = 1000;
 /// Bytes that every text counts as in addition to its own: there may be very many empty ones.
-const TEXT_BYTES: u64 = 8;
+const TEXT_BYTES: u64 = 64;
+/// Texts between two reports of the position, each of which asks for a stop.
+const LOOK_ROWS: u64 = 1 << 10;
 
 fn too_large(what: &str, limit: u64) -> Wrong {
     format!("{what}, more than {}; raise {INPUT_LIMIT_VARIABLE} if you trust the file", size(limit.into()))
@@ -51,7 +53,7 @@ pub(super) fn read(
     let most = limit.max(bytes.saturating_mul(MOST_EXPANSION));
     let rows = found.chunks.iter().fold(0u64, |sum, chunk| sum.saturating_add(chunk.values)).max(1);
     let start = position.get();
-    let (mut row, mut total) = (0u64, 0u64);
+    let (mut row, mut seen, mut total) = (0u64, 0u64, 0u64);
     for chunk in &found.chunks {
         let mut pages = page::Pages::new(&file, chunk, found.optional, limit);
         while let Some(page) = pages.next().map_err(wrong)? {
@@ -62,11 +64,15 @@ pub(super) fn read(
                     let what = format!("its {bytes} bytes decompress to more than {} of text", size(most.into()));
                     return Err(wrong(too_large(&what, limit)));
                 }
-                if stop() {
-                    return Err(Error::Stopped);
+                seen += 1;
+                if seen.is_multiple_of(LOOK_ROWS) || text.len() as u64 > LOOK_ROWS {
+                    if stop() {
+                        return Err(Error::Stopped);
+                    }
+                    // As far as the rows are, with this one: where their bytes are depends on the other columns.
+                    let part = u128::from(bytes) * u128::from((row + 1).min(rows)) / u128::from(rows);
+                    position.set(start + part as u64);
                 }
-                // As far as the rows are: where their bytes are depends on the other columns.
-                position.set(start + (u128::from(bytes) * u128::from(row.min(rows)) / u128::from(rows)) as u64);
                 match std::str::from_utf8(text) {
                     Ok(text) => pieces(text, split, sink)?,
                     Err(_) => {
