@@ -24,7 +24,7 @@ impl<'m> Lower<'m> {
             let asked = item.field_aligns.iter().filter(|(at, _)| *at == n);
             let aligned =
                 asked.map(|(_, align)| self.asked(align, own)).try_fold(own, |most, one| Ok(most.max(one?)))?;
-            if offset % aligned != 0 {
+            if !offset.is_multiple_of(aligned) {
                 let what =
                     format!("a field at byte {offset} aligned to {aligned}, '{name}.{}',", self.text(field.name));
                 return self.refuse(field.span, what, "add fields before it until its offset is a multiple");
@@ -41,7 +41,7 @@ impl<'m> Lower<'m> {
             return self.refuse(item.span, what, "order its fields by size, and leave out the pragma");
         }
         let bytes = ty.bytes(self.w.b.structs());
-        if bytes % align != 0 {
+        if !bytes.is_multiple_of(align) {
             let what = format!("a struct of {bytes} bytes aligned to {align}");
             return self.refuse(item.span, what, "add fields until its size is a multiple");
         }
