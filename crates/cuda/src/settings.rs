@@ -230,7 +230,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "`128 MiB`",
         meaning: "Largest page, row or line of an input file (Parquet, JSONL, zstd), in bytes after decompression; larger ones are \
                   an error. All text of a compressed file may have 1000 times the bytes of the file, or this many.",
-        code: "`bornite_cuda::set_input_limit`",
+        code: "`bornite::set_input_limit`",
         check: |value| crate::input::parse(value).map(drop),
     },
 ];

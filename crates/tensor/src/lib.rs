@@ -115,7 +115,7 @@ pub use transfer::Target;
 pub use var::{Update, Var, commit};
 
 /// Libraries of NVIDIA; the memory pool of a GPU ([`Device::pool`]) and sizes as text; waiting for every launch.
-pub use bornite_cuda::{Library, Pool, is_sync, parse_bytes, set_sync};
+pub use bornite_cuda::{Library, Pool, input_limit, is_sync, parse_bytes, set_input_limit, set_sync};
 /// The kernel cache on disk, messages on stderr, GPU memory, profiles, settings of the process, choices between kernels.
 pub use bornite_cuda::{cache, log, pool, profile, settings, tune};
 /// The kernel IR, for kernels of one's own (see [`run_kernel`]).

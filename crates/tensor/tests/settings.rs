@@ -15,7 +15,7 @@ use bornite::{Device, Library, MatmulMode, Pool, Tensor, parse_bytes};
 /// The variable, what the environment says, the function that its row names, and a check that sets it in code.
 type Row = (&'static str, &'static str, &'static str, fn());
 
-const ROWS: [Row; 20] = [
+const ROWS: [Row; 21] = [
     ("BORNITE_DEVICE", "interpreter", "Device::choose", || {
         assert_eq!(Device::choose(Some("cpu:2")).unwrap(), Device::Cpu(2));
     }),
@@ -108,6 +108,10 @@ const ROWS: [Row; 20] = [
         pool.set_debug(false);
         pool.alloc(100, Stream(0), Tag::default()).unwrap();
         assert_eq!((guards, backing.fills.load(Ordering::Relaxed)), (1, 1));
+    }),
+    ("BORNITE_INPUT_LIMIT", "2GB", "set_input_limit", || {
+        bornite::set_input_limit(5 << 20);
+        assert_eq!(bornite::input_limit().unwrap(), 5 << 20);
     }),
 ];
 

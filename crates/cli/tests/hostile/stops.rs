@@ -90,6 +90,21 @@ fn every_phase_ends_soon_after_a_signal() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// Batches of a step are made one after the other, not all at once.
+#[test]
+fn gradients_of_a_million_batches_take_the_memory_of_a_few() {
+    let folder = scratch("accumulated");
+    let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("corpus.txt"), words(20_000)).unwrap();
+    let args = ["train", "--data", &at("corpus.txt"), "--out", &at("run"), "--steps", "2", "--json", "--batch", "64"];
+    let child = begin(command(&[&args[..], &SMALL, &["--set", "train.accumulate=1000000"]].concat()), "\"begin\"");
+    std::thread::sleep(Duration::from_secs(3));
+    signal(&child, "TERM");
+    let ended = wait(child, Duration::from_secs(30));
+    assert_eq!(ended.code, Some(75), "{}", ended.error);
+    assert!(ended.peak < 200 << 20, "{} MB", ended.peak >> 20);
+}
+
 #[test]
 fn a_hangup_saves_unless_it_is_ignored() {
     let folder = scratch("hangup");
