@@ -52,8 +52,9 @@ impl Runner {
     /// ```
     /// use bornite::{Device, Runner, ir::Kernel};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let endless: Kernel = "kernel endless(out: write f32[4]) count 4 {\n    loop {\n    }\n}".parse()?;
-    /// let runner = Runner::limited(&endless, &[], Device::cpu(), vec![vec![vec![0; 2]]], 1_000_000)?;
+    /// let text = "bornite-ir 1\nkernel endless parallel_for 4 index i64\n{\n  loop {\n  }\n}\n";
+    /// let endless: Kernel = text.parse()?;
+    /// let runner = Runner::limited(&endless, &[], Device::cpu(), vec![vec![]], 1_000_000)?;
     /// assert!(runner.run(0).unwrap_err().to_string().contains("still running after 1000000 statements"));
     /// # Ok(())
     /// # }
