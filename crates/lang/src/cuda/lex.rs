@@ -344,7 +344,10 @@ pub fn without_attributes(tokens: Vec<Token>, names: &Names) -> Vec<Token> {
         let two = tokens.get(at..at + 2).unwrap_or_default();
         two.iter().all(|token| token.kind == Kind::Sign(sign)) && two.last().is_some_and(|second| !second.spaced)
     };
-    let named = |at: usize| matches!(tokens[at].kind, Kind::Name(name) if names.text(name) == "__attribute__");
+    let named = |at: usize| {
+        let is_name = matches!(tokens[at].kind, Kind::Name(name) if names.text(name) == "__attribute__");
+        is_name && tokens.get(at + 1).is_some_and(|next| next.kind == Kind::Sign("("))
+    };
     if !(0..tokens.len()).any(|at| opens(at, "[") || named(at)) {
         return tokens;
     }
