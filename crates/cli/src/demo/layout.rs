@@ -31,7 +31,9 @@ impl Layout {
     /// That of a run, if it has one of its own.
     pub fn of(run: &Path, tokenizer: &Tokenizer) -> Result<Layout, Failure> {
         let path = run.join(FILE);
-        let Ok(text) = std::fs::read_to_string(&path) else { return Ok(Layout::new(tokenizer, None)) };
+        // A pipe of that name would block.
+        let text = if path.is_file() { std::fs::read_to_string(&path).ok() } else { None };
+        let Some(text) = text else { return Ok(Layout::new(tokenizer, None)) };
         let found: Json = serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
         let filled = found["filled"].as_u64().filter(|filled| *filled <= 1 << 16);
         let filled = filled.ok_or_else(|| format!("{}: there is no number 'filled'", path.display()))?;
