@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use bornite_data::Category;
@@ -21,6 +21,9 @@ use crate::{Failure, parallel};
 /// Files of a folder of pairs.
 pub const TRAIN: &str = "train.jsonl";
 pub const HELD_OUT: &str = "held-out.jsonl";
+
+/// Longest line of a file of pairs, in bytes.
+const LONGEST_LINE: u64 = 1 << 20;
 
 /// Indices that are tried at once.
 const ROUND: u64 = 16_384;
@@ -202,10 +205,16 @@ fn lines(path: &Path) -> Result<Vec<Key>, Failure> {
     }
     let file = File::open(path).map_err(|e| format!("cannot open {}: {e}; {wanted}", path.display()))?;
     let mut keys = vec![];
-    for (n, line) in BufReader::new(file).lines().enumerate() {
-        let line = line.map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    // A pair has a few hundred bytes; a line without an end is cut, and is no JSON then.
+    let mut reader = BufReader::new(file);
+    for n in 0.. {
+        let mut line = vec![];
+        let read = reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
+        if read.map_err(|e| format!("cannot read {}: {e}", path.display()))? == 0 {
+            break;
+        }
         let wrong = |what: &str| format!("{}, line {}: {what}", path.display(), n + 1);
-        let row: Json = serde_json::from_str(&line).map_err(|e| wrong(&e.to_string()))?;
+        let row: Json = serde_json::from_slice(&line).map_err(|e| wrong(&e.to_string()))?;
         let number = |name: &str| row[name].as_u64().ok_or_else(|| wrong(&format!("there is no number '{name}'")));
         let text = row["text"].as_str().unwrap_or_default().to_owned();
         let (seed, index, version) = (number("seed")?, number("index")?, number("version")?);

@@ -52,12 +52,12 @@ fn bomb(reader: Reader, file: &'static str, contents: Contents, said: &'static s
     Bomb { reader, file, contents, said }
 }
 
-/// A text of the plain encoding: its length, then one byte so many times.
+/// A text of the plain encoding: its length, then one repeated byte.
 fn plain(bytes: u64) -> Vec<u8> {
     zstd(&[(&(bytes as u32).to_le_bytes(), 1), (b"a", bytes)], WINDOW)
 }
 
-/// A page of one text of so many bytes, compressed.
+/// A compressed page with one text of `bytes` bytes.
 fn one_text(kind: u64, bytes: u64) -> Page {
     Page::new(kind, 1, PLAIN, bytes + 4, plain(bytes))
 }
@@ -66,14 +66,14 @@ fn column(pages: &[Page], codec: u64) -> Contents {
     Bytes(file(&[("text", pages)], codec, false))
 }
 
-/// Members of gzip that decompress to so many bytes.
+/// Members of gzip that decompress to `bytes` bytes.
 fn gzip(bytes: u64) -> Vec<u8> {
     let mut member = GzEncoder::new(vec![], Compression::fast());
     member.write_all(&vec![b'a'; 16 << 20]).unwrap();
     member.finish().unwrap().repeat((bytes >> 24) as usize)
 }
 
-/// A run of one index, so many times.
+/// A run of `count` equal indices.
 fn indices(count: u64) -> Vec<u8> {
     let mut bytes = vec![1]; // width
     let mut header = count << 1;

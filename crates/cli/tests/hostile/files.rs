@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::process::{Ended, SMALL, command, run, scratch, start, wait};
+use crate::process::{Ended, SMALL, command, full, run, scratch, start, wait};
 
 /// Puts something that is no plain file where one was.
 fn exchange(path: &Path, kind: &str) {
@@ -67,8 +67,11 @@ fn runs_refuse_what_is_no_plain_file() {
         ("tokens.bin", false),
         ("documents.bin", false),
     ];
-    for (name, refused) in names {
-        for kind in ["pipe", "device", "socket", "folder"] {
+    for (n, (name, refused)) in names.into_iter().enumerate() {
+        for (k, kind) in ["pipe", "device", "socket", "folder"].into_iter().enumerate() {
+            if !full() && n % 2 != k / 2 && kind != "pipe" {
+                continue;
+            }
             let copied = folder.join("copy");
             copy(&folder.join("run"), &copied);
             let found = find(&copied, name);

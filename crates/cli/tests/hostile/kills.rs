@@ -12,7 +12,7 @@ use bornite_nn::train::{Event, Observer, RunConfig, lines};
 use crate::process::{SMALL, command, full, scratch, signal, start, wait};
 use crate::stops::{begin, words};
 
-/// Stops a run after so many steps in all.
+/// Stops a run at a step.
 struct StopAt {
     step: u64,
     made: u64,

@@ -171,7 +171,7 @@ pub fn zstd(parts: &[(&[u8], u64)], window: u8) -> Vec<u8> {
 /// Window descriptor of 128 KiB.
 pub const WINDOW: u8 = 7 << 3;
 
-/// One byte so many times in LZ4: a literal and a match, 255 bytes for one.
+/// A repeated byte in LZ4: a literal and a match, 255 bytes for one.
 pub fn lz4(byte: u8, times: u64) -> Vec<u8> {
     let mut bytes = vec![0x1f, byte, 1, 0];
     let mut left = times - 1 - 4 - 15;
@@ -183,7 +183,7 @@ pub fn lz4(byte: u8, times: u64) -> Vec<u8> {
     bytes
 }
 
-/// One byte so many times in Snappy: a literal, then matches of 64.
+/// A repeated byte in Snappy: a literal, then matches of 64.
 pub fn snappy(byte: u8, times: u64) -> Vec<u8> {
     let mut length = Thrift::default();
     length.varint(times);

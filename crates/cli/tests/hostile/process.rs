@@ -21,7 +21,7 @@ pub fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// The command without the settings of whoever runs the test.
+/// The command, without settings of the environment.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bornite"));
     for (name, _) in std::env::vars_os() {

@@ -47,7 +47,7 @@ impl Tokens {
         self.length
     }
 
-    /// Adds a file of so many tokens, without a header.
+    /// Adds a file of tokens without a header.
     pub(super) fn push(&mut self, file: File, path: &Path, tokens: u64, token_bytes: u64, checksums: Pieces) {
         self.push_part(Part { file, path: path.into(), start: 0, tokens, at: 0, token_bytes, checksums });
     }
