@@ -130,7 +130,7 @@ impl Batches {
 
     /// Goes on from a cursor of these data.
     pub fn seek(&mut self, cursor: Cursor) -> Result<()> {
-        let (count, mark) = (self.windows.count, self.windows.data.mark());
+        let count = self.windows.count;
         if cursor.windows != count || cursor.position >= count {
             return Err(Error::Data(format!(
                 "the position to resume from is window {} of {}, but with these data and this context there are {count}; \
@@ -138,14 +138,14 @@ impl Batches {
                 cursor.position, cursor.windows
             )));
         }
-        if cursor.data != mark {
+        if !self.windows.data.has_mark(cursor.data)? {
             return Err(Error::Data(
                 "the position to resume from was saved with other data; resume with those, or start anew with these"
                     .into(),
             ));
         }
         self.ahead = None;
-        self.cursor = cursor;
+        self.cursor = Cursor { data: self.windows.data.mark(), ..cursor };
         Ok(())
     }
 

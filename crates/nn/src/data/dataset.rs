@@ -91,8 +91,17 @@ impl Dataset {
 
     /// A hash of all tokens: the same wherever their files are, different for other data.
     pub fn mark(&self) -> u64 {
+        self.ranged(self.mark)
+    }
+
+    /// Whether a saved mark is that of these data, also if an earlier version computed it from a sample of the tokens.
+    pub(super) fn has_mark(&self, saved: u64) -> Result<bool> {
+        Ok(saved == self.mark() || saved == self.ranged(self.tokens.sampled_mark()?))
+    }
+
+    fn ranged(&self, mark: u64) -> u64 {
         // 63 bits: configuration files have signed numbers.
-        mix(mix(self.mark ^ self.range.start) ^ self.range.end) >> 1
+        mix(mix(mark ^ self.range.start) ^ self.range.end) >> 1
     }
 
     /// Appends tokens, from one place on.

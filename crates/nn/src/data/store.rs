@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use super::Watch;
 use super::checksum::{self, Pieces};
 use super::source::{Format, SourceFile};
+use crate::random::mix;
 use crate::{Error, Result, files};
 
 /// llm.c's files start with 256 numbers of 32 bits: a magic number, a version, the count of tokens.
@@ -115,6 +116,22 @@ impl Tokens {
         }
         let bytes = hash.finalize();
         u64::from_le_bytes(std::array::from_fn(|n| bytes[n]))
+    }
+
+    /// The hash that earlier versions saved with a run: of the length and of tokens at evenly spaced positions.
+    pub(super) fn sampled_mark(&self) -> Result<u64> {
+        const SAMPLES: u64 = 64;
+        const SAMPLE_TOKENS: u64 = 256;
+        let mut mark = mix(self.length);
+        let mut sample = vec![];
+        for n in 0..SAMPLES {
+            let left = self.length.saturating_sub(SAMPLE_TOKENS);
+            let from = (u128::from(left) * u128::from(n) / u128::from(SAMPLES - 1)) as u64;
+            sample.clear();
+            self.read(from, self.length.min(SAMPLE_TOKENS) as usize, &mut sample)?;
+            mark = sample.iter().fold(mark, |mark, &token| mix(mark ^ u64::from(token as u32)));
+        }
+        Ok(mark)
     }
 
     /// Appends the tokens from `from` on, so many of them.

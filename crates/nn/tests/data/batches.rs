@@ -112,6 +112,9 @@ fn resuming_anywhere_is_as_if_never_stopped() {
     let other = Cursor { windows: 5, ..whole.cursor() };
     says(batches.seek(other), &["of 5", "there are 177", "resume with the data"]);
     says(batches.seek(Cursor { data: 1, ..whole.cursor() }), &["saved with other data"]);
+    // A cursor of an earlier version, whose mark was a hash of some of the tokens.
+    batches.seek(Cursor { data: 0x0313_7594_75c8_9492, ..expected[5].next }).unwrap();
+    assert_eq!(batches.cursor(), expected[5].next);
     // The same data elsewhere are the same; others of that length are not.
     let elsewhere = numbered(&Folder::new(), 1_777);
     assert_eq!(elsewhere.mark(), data.mark());
