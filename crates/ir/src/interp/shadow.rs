@@ -160,10 +160,10 @@ impl Shadow {
             return Some(Conflict { kind: AccessKind::Write, block: written.block, thread: written.thread });
         }
         let conflict = |kind, (block, thread)| Conflict { kind, block, thread };
-        if kind != AccessKind::Atomic && !self.atomics.is_empty() {
-            if let Some(found) = self.atomics[at].unordered(&touch) {
-                return Some(conflict(AccessKind::Atomic, found));
-            }
+        if kind != AccessKind::Atomic
+            && let Some(found) = self.atomics.get(at).and_then(|atomics| atomics.unordered(&touch))
+        {
+            return Some(conflict(AccessKind::Atomic, found));
         }
         if kind == AccessKind::Read {
             cell.reads.add(&touch);
