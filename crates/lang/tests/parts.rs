@@ -6,7 +6,7 @@ use bornite_ir::{Arg, Kernel, peek};
 use bornite_lang::cuda::Module;
 use bornite_lang::{Lowered, Request};
 
-const HEAD: &str = "struct Bin { int count; float sum; float2 at; int hits[3], spare; };\n";
+const HEAD: &str = "struct Bin { int count; float sum; float2 at; int hits[3]; };\n";
 
 fn made(text: &str, threads: u32) -> Lowered {
     let module = Module::parse("k.cu", text).unwrap_or_else(|errors| panic!("{errors}"));
@@ -64,7 +64,7 @@ fn each_component_is_its_own() {
             "k(Bin* b) { Bin* own = &b[1]; if (blockIdx.x == 0) own->hits[threadIdx.x] = threadIdx.x + 1;
              else if (threadIdx.x == 0) own->at = make_float2(8.f, 9.f); }",
             3,
-            &[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 8.0, 9.0, 1.0, 2.0, 3.0],
+            &[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 8.0, 9.0, 1.0, 2.0, 3.0],
         ),
         ("k(float* x) { float4* w = (float4*)x; if (blockIdx.x == 0) w[1].x = 5.f; else w[1].z = w[1].y + 1.f; }", 1, &[0.0, 0.0, 0.0, 0.0, 5.0, 0.0, 1.0]),
         ("k(float3* v) { if (blockIdx.x == 0) *(float*)&v[threadIdx.x] = 4.f; atomicAdd((float*)&v[2], 1.f); }", 2, &[4.0, 0.0, 0.0, 4.0, 0.0, 0.0, 4.0]),

@@ -5,9 +5,7 @@ use bornite_ir::Type;
 
 use super::{Done, Lower};
 use crate::Span;
-use crate::cuda::ast::{Base, Expr, StructItem, TypeName};
-use crate::cuda::lex::Symbol;
-use crate::cuda::types::shaped;
+use crate::cuda::ast::{Expr, StructItem};
 
 impl<'m> Lower<'m> {
     /// The alignment that C++ gives a struct, if its layout is the one of the IR.
@@ -20,7 +18,7 @@ impl<'m> Lower<'m> {
             let field_type = structs[id.0 as usize].fields[n].ty;
             let layout = field_type.layout(structs);
             offset = offset.next_multiple_of(layout.align);
-            let own = if field.sizes.is_empty() { self.alignment(&field.ty, field_type) } else { layout.align };
+            let own = self.alignment(field_type);
             let asked = item.field_aligns.iter().filter(|(at, _)| *at == n);
             let aligned =
                 asked.map(|(_, align)| self.asked(align, own)).try_fold(own, |most, one| Ok(most.max(one?)))?;
@@ -62,23 +60,10 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// The alignment that C++ gives a type. CUDA aligns its vectors of 2 and 4 to their size, at most 16 bytes.
-    fn alignment(&self, name: &TypeName, ty: Type) -> usize {
-        let (of, own) = (self.aligns.iter().find(|(found, _)| *found == ty), ty.layout(self.w.b.structs()));
-        match ty {
-            Type::Struct(_) => of.map_or(own.align, |(_, align)| *align),
-            Type::Vector(_, 2 | 4) if !self.is_plain_vector(name) => own.bytes.min(16),
-            _ => own.align,
-        }
-    }
-
-    /// Whether a type is one of the vectors that our printer declares, which are structs of numbers.
-    fn is_plain_vector(&self, name: &TypeName) -> bool {
-        let Base::Named(symbol) = name.base else { return false };
-        let alias = |symbol: Symbol| self.m.file.aliases.iter().find(|(found, _)| *found == symbol);
-        match alias(symbol) {
-            Some((_, of)) if of.base != name.base => self.is_plain_vector(of),
-            _ => shaped(self.text(symbol)).is_some(),
-        }
+    /// The alignment of a field's type. Vectors are aligned to their numbers, which docs/kernels.md lists: CUDA aligns those of 2
+    /// and 4 to their size.
+    fn alignment(&self, ty: Type) -> usize {
+        let own = ty.layout(self.w.b.structs()).align;
+        self.aligns.iter().find(|(found, _)| *found == ty).map_or(own, |(_, align)| own.max(*align))
     }
 }
