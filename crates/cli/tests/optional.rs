@@ -4,9 +4,9 @@
 #[path = "../../ir/tests/suite/mod.rs"]
 mod suite;
 
-#[allow(dead_code)] // what the other tests there need
+#[allow(dead_code, unused_imports)] // what the other tests there need
 mod data;
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 mod tooling;
 
 suite! {
