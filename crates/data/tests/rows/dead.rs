@@ -93,7 +93,6 @@ fn storing(of: &dyn Fn(Expr, Expr) -> Expr) -> Program {
 }
 
 /// Programs that compute less than they seem to, each with what is found.
-
 pub fn degenerate_programs_are_found() {
     let bin = Expr::binary;
     let number = |value: f64| Expr::float(Scalar::F32, value);
