@@ -4,7 +4,7 @@
 #[path = "../../ir/tests/suite/mod.rs"]
 mod suite;
 
-#[allow(dead_code, unused_imports)] // for the other tests there
+#[allow(dead_code, unused_imports)] // what the other tests there need
 mod data;
 #[allow(dead_code, unused_imports)]
 mod tooling;

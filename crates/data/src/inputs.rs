@@ -73,8 +73,8 @@ pub fn input(program: &Program, key: [u64; 2], number: usize, attempt: u64) -> I
 /// An input of few elements for a first look at a program, the same in every dataset.
 pub fn small(program: &Program, number: usize) -> Input {
     // Most programs need no more than the first two launches; those with branches need more elements.
-    const LENGTHS: [[u32; 3]; 5] = [[2, 2, 2], [2, 3, 2], [3, 2, 2], [3, 3, 2], [4, 3, 3]];
-    const ALONG: [u32; 5] = [2, 3, 4, 8, 16];
+    const LENGTHS: [[u32; 3]; 4] = [[2, 2, 2], [2, 3, 2], [3, 2, 2], [3, 3, 2]];
+    const ALONG: [u32; 4] = [2, 3, 4, 10];
     let launch = number % LENGTHS.len();
     let lengths = if program.sizes.len() == 1 { [ALONG[launch]; 3] } else { LENGTHS[launch] };
     let sizes = program.sizes.iter().zip(lengths).map(|(size, n)| n.clamp(size.least, size.most)).collect();

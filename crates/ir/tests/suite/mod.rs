@@ -22,7 +22,8 @@ impl Report for Outcome {
     fn completion(self) -> Completion {
         match self {
             Ok(()) => Completion::Completed,
-            Err(why) => Completion::ignored_with(why),
+            // The first sentence; the rest is where a library was looked for.
+            Err(why) => Completion::ignored_with(why.split(';').next().unwrap_or_default()),
         }
     }
 }

@@ -2,19 +2,19 @@
 
 use bornite::{DType, Device, Tensor};
 
-use crate::Outcome;
+use libtest_mimic::{Completion, Failed};
 
 /// 65537 · 32771 = 2³¹ + 229,379.
 const SHAPE: [usize; 2] = [65_537, 32_771];
 
-pub fn more_than_32_bits_count(device: Device) -> Outcome {
+pub fn more_than_32_bits_count(device: Device) -> Result<Completion, Failed> {
     let [rows, columns] = SHAPE;
     let gpu = bornite_cuda::Device::open(0)?;
     let needed = 5 * 8 * (rows * columns) as u64;
     let (free, _) = gpu.memory_bytes()?;
     if free < needed {
-        println!("skipped: {needed} bytes of GPU memory are wanted, {free} are free");
-        return Ok(());
+        let reason = format!("{needed} bytes of GPU memory are needed, {free} are free");
+        return Ok(Completion::ignored_with(reason));
     }
     let value = |r: usize, c: usize| ((7 * r + 3 * c) % 251) as u8;
     let column = |n: usize| Tensor::arange(n, DType::I64, device);
@@ -43,5 +43,5 @@ pub fn more_than_32_bits_count(device: Device) -> Outcome {
         let place = *place as usize;
         assert_eq!(found, value(place / columns, place % columns), "place {place}");
     }
-    Ok(())
+    Ok(Completion::Completed)
 }
