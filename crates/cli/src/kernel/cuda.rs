@@ -153,6 +153,7 @@ impl Launch {
         }
         let arrays = lowered.params.iter().filter(|(_, param)| matches!(param, Given::View(_)));
         let lengths = arrays.map(|(array, _)| match self.args.iter().find(|named| named.name == *array) {
+            Some(named) if named.what.count() == 1 => format!("{array}: 1 element"),
             Some(named) => format!("{array}: {} elements", named.what.count()),
             None => format!("{array}: at most {} elements", i32::MAX),
         });
