@@ -146,7 +146,7 @@ fn random_graphs_of(device: Device) -> Outcome {
         (Device::Cuda(_), true) => 2_000,
         (_, true) => 20_000,
         (Device::Cuda(_), false) => 100,
-        (_, false) => 60,
+        (_, false) => 300,
     };
     let (first, step) = crate::rows::part();
     let start = Instant::now();
