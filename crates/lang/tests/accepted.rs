@@ -1,9 +1,18 @@
 //! Programs that C++ accepts or rejects, by the rules of const, of lists in braces and of layout: this front end and g++ agree.
 
+#[path = "../../ir/tests/suite/mod.rs"]
+mod suite;
+
 use std::process::Command;
 
 use bornite_lang::Request;
 use bornite_lang::cuda::Module;
+use suite::{Outcome, gpp};
+
+suite! {
+    const_and_narrowing_are_those_of_a_foreign_compiler,
+    structs_lie_as_in_a_foreign_compiler,
+}
 
 /// What g++ needs to know of CUDA.
 const CUDA: &str = "#define __global__\n#define __device__\n#define __shared__\n#define __align__(n) alignas(n)
@@ -170,18 +179,17 @@ fn said(text: &str) -> Option<String> {
     made.err().map(|errors| errors.to_string())
 }
 
-/// Whether g++ accepts a text; nothing if there is no g++.
-fn compiles(name: &str, text: &str) -> Option<bool> {
+/// Whether g++ accepts a text.
+fn compiles(name: &str, text: &str) -> bool {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("accepted");
     std::fs::create_dir_all(&folder).unwrap();
     let source = folder.join(format!("{name}.cpp"));
     std::fs::write(&source, format!("{CUDA}{text}")).unwrap();
     let flags = ["-std=c++17", "-fsyntax-only", "-Werror=narrowing"];
-    Some(Command::new("g++").args(flags).arg(&source).output().ok()?.status.success())
+    Command::new("g++").args(flags).arg(&source).output().unwrap().status.success()
 }
 
-#[test]
-fn const_and_narrowing_are_those_of_a_foreign_compiler() {
+fn const_and_narrowing_are_those_of_a_foreign_compiler() -> Outcome {
     let mut wrong = String::new();
     for (accepted, bodies) in BODIES {
         for body in *bodies {
@@ -194,19 +202,16 @@ fn const_and_narrowing_are_those_of_a_foreign_compiler() {
     assert!(wrong.is_empty(), "{wrong}");
     // All that is right in one file, what is wrong one by one.
     let right: String = BODIES[0].1.iter().map(|body| format!("{{ {body} }}\n")).collect();
-    let Some(judged) = compiles("right", &kernel(&right)) else {
-        println!("skipped: there is no g++ to judge by");
-        return;
-    };
-    assert!(judged, "g++ refuses a body that is taken for right");
+    gpp()?;
+    assert!(compiles("right", &kernel(&right)), "g++ refuses a body that is taken for right");
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
     for body in BODIES[1].1.iter().step_by(if full { 1 } else { 4 }) {
-        assert_eq!(compiles("wrong", &kernel(body)), Some(false), "g++ accepts: {body}");
+        assert!(!compiles("wrong", &kernel(body)), "g++ accepts: {body}");
     }
+    Ok(())
 }
 
-#[test]
-fn structs_lie_as_in_a_foreign_compiler() {
+fn structs_lie_as_in_a_foreign_compiler() -> Outcome {
     let mut all = String::new();
     for (n, (text, bytes, refused)) in LAYOUTS.iter().enumerate() {
         all += &format!("namespace n{n} {{\n{text}\n#pragma pack()\nstatic_assert(sizeof(L) == {bytes});\n}}\n");
@@ -221,8 +226,7 @@ fn structs_lie_as_in_a_foreign_compiler() {
             (found, _) => panic!("{text}\n{}", found.unwrap_or("accepted".into())),
         }
     }
-    match compiles("layouts", &all) {
-        Some(judged) => assert!(judged, "g++ lays one of the structs out in another way"),
-        None => println!("skipped: there is no g++ to judge by"),
-    }
+    gpp()?;
+    assert!(compiles("layouts", &all), "g++ lays one of the structs out in another way");
+    Ok(())
 }
