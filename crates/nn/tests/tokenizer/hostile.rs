@@ -116,7 +116,7 @@ fn what_is_wrong_is_named() {
     assert!(error.contains("no token has the number"), "{error}");
 
     let missing = Tokenizer::read("/no/such/tokenizer.json").unwrap_err().to_string();
-    assert!(missing.starts_with("cannot open /no/such/tokenizer.json: "), "{missing}");
+    assert!(missing.starts_with("cannot read /no/such/tokenizer.json: "), "{missing}");
 }
 
 /// Spoils bytes, or whole pieces of it, of any kind.
