@@ -60,6 +60,8 @@ impl Maker {
                 if high - low < 1.0 {
                     return self.apply(Fun::Shift, a);
                 }
+                // Within what most values lie in, so that it acts on some.
+                let (low, high) = self.most_values(&a);
                 let quarter = (high - low) / 4.0;
                 let step = 2f64.powi((quarter / 2.0).log2().floor() as i32);
                 let from = ((low + quarter * (0.2 + self.random.unit())) / step).round() * step;
@@ -112,7 +114,7 @@ impl Maker {
         let scalar = a.scalar();
         let call = |e: Expr| Expr::call(builtin, vec![e]);
         match builtin {
-            Abs if a.low >= 0.0 => self.apply(Fun::Shift, a),
+            Abs if a.low >= 0.0 || self.keeps_its_sign(&a) => self.apply(Fun::Shift, a),
             Abs => {
                 let size = a.size();
                 Term::new(call(a.e), 0.0, size)

@@ -41,12 +41,12 @@ pub fn histogram(m: &mut Maker) -> Option<Plan> {
         let unary = m.random.below(5);
         let term = m.combine(leaves, unary, 0, menu);
         let term = m.narrowed(term, 200.0);
-        let span = (term.high - term.low).max(0.5);
-        let factor = (bins as f64 / span * 16.0).round().max(1.0) / 16.0;
-        let shifted = if term.low == 0.0 {
+        let (low, high) = m.most_values(&term);
+        let factor = (bins as f64 / (high - low) * 16.0).round().max(1.0) / 16.0;
+        let low = (low * 16.0).round() / 16.0;
+        let shifted = if low == 0.0 {
             term.e
         } else {
-            let low = (term.low * 16.0).floor() / 16.0;
             let op = if low < 0.0 { Binary::Add } else { Binary::Sub };
             Expr::binary(op, term.e, Expr::float(Scalar::F32, low.abs()))
         };

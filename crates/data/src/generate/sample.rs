@@ -312,6 +312,31 @@ impl Maker {
         self.between(values, middle)
     }
 
+    /// Bounds that most values of a term lie within, and some beyond; those of its range where samples tell nothing.
+    pub fn most_values(&self, a: &Term) -> (f64, f64) {
+        let range = (a.low, a.high.max(a.low + 0.5));
+        let Some(mut sorted) = self.samples(&a.e) else { return range };
+        sorted.sort_unstable_by(f64::total_cmp);
+        let (low, high) = (sorted[SAMPLES / 8], sorted[SAMPLES - 1 - SAMPLES / 8]);
+        if high - low > 1e-3 * high.abs().max(1.0) { (low, high) } else { range }
+    }
+
+    /// Whether samples of a term lie within a size and beyond it.
+    pub fn reaches_beyond(&self, a: &Term, size: f64) -> bool {
+        self.samples_here(&a.e).is_some_and(|values| {
+            let beyond = values.iter().filter(|value| value.abs() > size).count();
+            beyond >= LEAST && values.len() - beyond >= LEAST
+        })
+    }
+
+    /// Whether all samples of a term that come here have one sign.
+    pub fn keeps_its_sign(&self, a: &Term) -> bool {
+        self.samples_here(&a.e).is_some_and(|values| {
+            let negative = values.iter().filter(|value| **value < 0.0).count();
+            negative == 0 || negative == values.len()
+        })
+    }
+
     /// A comparison of a variable that the body of a loop sets, which is written up to here, after which some samples leave
     /// the loop and some go on; `counter` counts its turns.
     pub fn leaving(&mut self, var: Var, counter: Var, turns: usize) -> Option<Expr> {

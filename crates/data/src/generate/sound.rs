@@ -4,7 +4,7 @@
 use crate::evaluate::{Reached, run};
 use crate::inputs::small;
 use crate::program::cancel::cancelled;
-use crate::program::{Expr, Kind, Program, Stmt, Var};
+use crate::program::{Expr, Kind, Program, Stmt, Ty, Var};
 
 /// Launches that are tried until all expressions have shown that they compute something, each with other numbers.
 const LAUNCHES: usize = 4;
@@ -50,6 +50,10 @@ fn of_inputs(program: &Program) -> Vec<&Expr> {
                 let before = found.len();
                 for e in stmt.contents().0 {
                     collect(e, &moved, &mut found);
+                }
+                // What ends a loop after so many turns must do so for some.
+                if let Stmt::While(Expr { kind: Kind::Binary(_, both), .. }, _) = stmt {
+                    found.extend(both.iter().filter(|part| part.ty == Ty::BOOL));
                 }
                 match stmt {
                     Stmt::Let(var, e) | Stmt::Assign(var, e) | Stmt::Update(var, _, e)

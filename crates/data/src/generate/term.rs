@@ -255,6 +255,8 @@ impl Maker {
         }
         let choice =
             if matches!(scalar, Scalar::F16 | Scalar::BF16) { 1 + self.random.below(2) } else { self.random.below(5) };
+        // A clamp that never acts, or always, is none; where samples tell nothing, nothing is known of it.
+        let choice = if choice == 1 && !self.reaches_beyond(&a, size) { 2 } else { choice };
         match choice {
             0 => Term::new(Expr::call(Builtin::Tanh, vec![a.e]), -1.0, 1.0),
             1 => {
@@ -282,7 +284,9 @@ impl Maker {
         }
         let scalar = a.scalar();
         match self.random.below(3) {
-            0 if a.size() < 60.0 && self.repeats(&a) => {
+            choice
+                if a.size() < 60.0 && self.repeats(&a) && (choice == 0 || choice == 2 && self.keeps_its_sign(&a)) =>
+            {
                 let a = self.once(a);
                 let size = a.size();
                 let (c, value) = self.literal(scalar, 0.5, 4.0);
@@ -311,7 +315,9 @@ impl Maker {
         let scalar = a.scalar();
         let (c, value) = self.literal(scalar, least.max(0.25), 3.0_f64.max(least));
         match self.random.below(3) {
-            0 if a.size() < 60.0 && self.repeats(&a) => {
+            choice
+                if a.size() < 60.0 && self.repeats(&a) && (choice == 0 || choice == 2 && self.keeps_its_sign(&a)) =>
+            {
                 let a = self.once(a);
                 let size = a.size();
                 let square = bin(Binary::Mul, a.e.clone(), a.e);

@@ -302,7 +302,11 @@ fn huber(k: &Kernel) -> bool {
 }
 
 fn square(k: &Kernel) -> bool {
-    k.has("d * d") && k.line("d = p - y").is_some() || k.has("(%1[%2] - %3[%2]) * (%1[%2] - %3[%2])")
+    let of_elements = ["%5", "%5, %6", "%5, %6, %7"].iter().any(|at| {
+        let d = format!("(%1[{at}] - %2[{at}])");
+        k.has(&format!("{d} * {d}"))
+    });
+    of_elements || k.has("d * d") && k.line("d = p - y").is_some()
 }
 
 /// `text` without a name at its beginning, where the name's `#` stands for one word or number; what it stood for.
