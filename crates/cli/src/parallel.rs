@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use bornite_codegen::cpu::pool;
 
-/// What `work` makes of each item, in order. Runs on the threads that run kernels; where the system allows no further
+/// Maps `work` over the items and returns the results in order. Runs on the threads that run kernels; where the system allows no further
 /// threads, on the calling one alone.
 pub fn map<T: Sync, R: Send + Sync>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let results: Vec<OnceLock<R>> = items.iter().map(|_| OnceLock::new()).collect();

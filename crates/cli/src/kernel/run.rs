@@ -43,7 +43,7 @@ pub fn cells(kernel: &Kernel, param: &Param, firsts: &[Value]) -> impl Iterator<
     })
 }
 
-/// Words of memory, empty so far; an error where the system has not so many.
+/// Allocates an empty vector with room for the words; fails if the memory is not available.
 fn reserved(words: usize) -> Result<Vec<u64>, Failure> {
     let mut memory = Vec::new();
     let failed = |_| format!("out of memory: an array of {} bytes does not fit; choose smaller sizes", 8 * words);
@@ -99,7 +99,7 @@ fn interpret(job: &Job, options: Options) -> Result<Result<Outcome, Fault>, Fail
     Ok(outcome.map(|()| Outcome { memory, lines }))
 }
 
-/// Runs on a device, for at most so many statements. Lines that a kernel prints there are not caught.
+/// Runs on a device, up to a limit of statements. Lines that a kernel prints there are not caught.
 pub fn on_device(job: &Job, device: Device, max_statements: u64) -> Result<Result<Outcome, Fault>, Failure> {
     let values: Vec<&[Value]> = job.values.iter().map(Vec::as_slice).collect();
     let memory = vec![copied(&job.memory)?];

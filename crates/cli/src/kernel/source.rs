@@ -23,7 +23,7 @@ pub struct Job {
 /// A kernel to be written as text.
 pub struct Emitted {
     pub kernel: Kernel,
-    /// What stands before the text.
+    /// Comment that precedes the emitted text.
     pub comment: String,
     /// Whether its source leaves open that arrays overlap.
     pub may_alias: bool,

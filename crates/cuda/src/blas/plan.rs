@@ -49,7 +49,7 @@ impl Algorithm {
         self.workspace_bytes
     }
 
-    /// How often it fills the device: a bit above a whole number is bad.
+    /// Number of waves that it takes on the device; slightly above an integer is inefficient.
     pub fn waves(&self) -> f32 {
         self.waves
     }

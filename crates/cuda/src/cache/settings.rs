@@ -19,7 +19,7 @@ pub const CACHE_SIZE_VARIABLE: &str = "BORNITE_CACHE_SIZE";
 
 const DEFAULT_LIMIT_BYTES: u64 = 2 << 30;
 
-/// What code set for the process, and whether something was opened with the process's settings.
+/// Settings made in code for the process, and whether a cache was already opened with the process's settings.
 static PROCESS: Mutex<(Option<Settings>, bool)> = Mutex::new((None, false));
 
 /// How a [`Cache`](super::Cache) is to be opened.

@@ -22,7 +22,7 @@ pub(super) const BEST: &str = "best";
 /// Largest pointer file: names of some thousand checkpoints.
 const MAX_POINTER_BYTES: u64 = 1 << 16;
 
-/// What [`load_latest`] found.
+/// Result of [`load_latest`].
 pub struct Loaded {
     /// The checkpoint.
     pub checkpoint: Checkpoint,
@@ -43,7 +43,7 @@ pub(super) struct Pointer {
     pub replaced: Vec<String>,
 }
 
-/// What a pointer file says, if there is one.
+/// Reads a pointer file, if there is one.
 pub(super) fn pointed(folder: &Path, pointer: &str) -> Result<Option<Pointer>> {
     let path = folder.join(pointer);
     let text = match read_bounded(&path, MAX_POINTER_BYTES) {

@@ -61,7 +61,7 @@ pub(crate) fn small<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::
     Budget(&mut { MAX_VALUES }).deserialize(deserializer)
 }
 
-/// How many more values may be read.
+/// Number of values that may still be read.
 struct Budget<'a>(&'a mut usize);
 
 impl<'de> DeserializeSeed<'de> for Budget<'_> {

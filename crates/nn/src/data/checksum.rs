@@ -85,7 +85,7 @@ pub(super) fn of_file(file: &File, path: &Path, watch: &dyn Watch) -> Result<Pie
     Ok(pieces)
 }
 
-/// What the threads that hash a file share.
+/// State shared by the threads that hash a file.
 struct Work<'a> {
     file: &'a File,
     bytes: u64,
