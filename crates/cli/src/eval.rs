@@ -45,11 +45,11 @@ pub struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
     /// Kernels that are asked for, by the metric kernels
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    prompts: usize,
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    prompts: u64,
     /// Answers to each of them, of which the best is kept
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    samples: usize,
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=64))]
+    samples: u64,
     /// The split of a dataset that kernels are asked for from
     #[arg(long, value_name = "NAME", default_value = "test")]
     split: String,
@@ -84,11 +84,8 @@ fn kernels(options: &Options, trained: &Trained, device: bornite::Device) -> Res
         )
         .into());
     };
-    if options.prompts == 0 || options.samples == 0 {
-        return Err(bornite_nn::Error::Config("--prompts and --samples take 1 and more".into()).into());
-    }
-    let pairs = demo::pairs::unseen(folder, options.prompts, &options.split)?;
-    let effort = Effort { samples: options.samples, rows: demo::rows(device), seed: 0 };
+    let pairs = demo::pairs::unseen(folder, options.prompts as usize, &options.split)?;
+    let effort = Effort { samples: options.samples as usize, rows: demo::rows(device), seed: 0 };
     let layout = Layout::of(&options.from, &trained.tokenizer)?;
     let scores = demo::score::score(trained, &layout, pairs, effort)?;
     if options.json {

@@ -73,11 +73,22 @@ enum Command {
     Cache(cache::Command),
 }
 
+/// Below this limit, small allocations of the program itself can fail, which Rust answers by aborting.
+const LEAST_ADDRESS_SPACE: u64 = 256 << 20;
+
 /// An error with its whole message.
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Some(limit) = bornite_nn::train::address_space().filter(|limit| *limit < LEAST_ADDRESS_SPACE) {
+        let least = LEAST_ADDRESS_SPACE >> 20;
+        note(&format!(
+            "error: the address space is limited to {} MiB and bornite needs {least} MiB; raise the limit (ulimit -v)",
+            limit >> 20
+        ));
+        return ExitCode::FAILURE;
+    }
     // The doctor lists bad settings instead of stopping at the first.
     let settings = match &cli.command {
         Command::Doctor { .. } => Ok(()),

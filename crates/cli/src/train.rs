@@ -3,7 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bornite_nn::train::{Beginning, Event, Line, Observer, RunConfig, run as train, size};
@@ -267,6 +268,10 @@ impl Observer for Screen {
 
     fn stop(&self) -> bool {
         self.signals.stop.load(Ordering::Relaxed)
+    }
+
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        Some(self.signals.stop.clone())
     }
 
     fn unsaved(&mut self, steps: u64) {

@@ -74,7 +74,7 @@ pub enum Error {
     Config(String),
     /// A computation failed.
     #[error(transparent)]
-    Compute(#[from] bornite::Error),
+    Compute(bornite::Error),
     /// A tensor could not be read, made or written.
     #[error("tensor {}: {cause}", crate::checkpoint::shown(.name))]
     Tensor {
@@ -83,7 +83,7 @@ pub enum Error {
         /// Why.
         cause: Box<bornite::Error>,
     },
-    /// The caller asked for a stop, and there was nothing to save.
+    /// The caller asked for a stop before the work was done.
     #[error("stopped")]
     Stopped,
     /// Memory on the host does not suffice.
@@ -94,6 +94,15 @@ pub enum Error {
         /// Bytes asked for.
         bytes: u64,
     },
+}
+
+impl From<bornite::Error> for Error {
+    fn from(error: bornite::Error) -> Error {
+        match error {
+            bornite::Error::Interrupted => Error::Stopped,
+            error => Error::Compute(error),
+        }
+    }
 }
 
 impl Error {

@@ -102,6 +102,9 @@ pub enum Error {
     /// A kernel could not be compiled for the CPU.
     #[error(transparent)]
     Compile(#[from] bornite_codegen::cpu::CompileError),
+    /// The flag of [`interruptible`](crate::interruptible) was set before the work was done.
+    #[error("interrupted")]
+    Interrupted,
     /// The host has not enough memory.
     #[error("out of memory: a tensor of {bytes} bytes does not fit")]
     OutOfMemory {

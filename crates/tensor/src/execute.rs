@@ -60,6 +60,9 @@ pub(crate) fn program(device: Device, kernel: &Kernel, flavour: Flavour) -> Resu
     if let Some(program) = cache().get_or_insert_default().find(device, kernel, flavour) {
         return Ok(program);
     }
+    if cpu::is_interrupted() {
+        return Err(Error::Interrupted);
+    }
     // Compiled outside the lock, so that threads compile side by side; a kernel compiled twice is kept once.
     let code = compile(device, kernel, flavour)?;
     let program = Arc::new(Program { kernel: kernel.clone(), device, code, flavour, max_statements: None });

@@ -45,6 +45,7 @@ mod fused;
 mod grad;
 mod index;
 mod infer;
+mod interrupt;
 mod joint;
 mod lengths;
 mod loss;
@@ -96,6 +97,7 @@ pub use execute::run_kernel;
 pub use fused::{FusedOp, Given, Memory, MemoryMut, Spelling, fused, set_fusion, with_fusion};
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
+pub use interrupt::interruptible;
 #[doc(hidden)]
 pub use lower::{with_gpu_kernels, with_gpu_plans};
 pub use math::{is_exact_math, set_exact_math};

@@ -25,6 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bornite_codegen::cpu::{Interrupt, discardable};
 use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Kernel, Value};
 
@@ -205,10 +206,12 @@ fn compile(device: Device, work: &[Work]) -> Result<Vec<Arc<Program>>> {
     };
     let distinct: Vec<(&Kernel, Flavour)> = kernels.iter().copied().collect::<HashSet<_>>().into_iter().collect();
     if threads > 1 && distinct.len() > 1 {
-        let next = AtomicUsize::new(0);
+        let (next, interrupt) = (AtomicUsize::new(0), Interrupt::current());
         let run = || {
-            // Whatever goes wrong is found again below, in order.
-            while let Some((kernel, flavour)) = distinct.get(next.fetch_add(1, Ordering::Relaxed)) {
+            // Errors and interrupts are found again below, in order.
+            while !interrupt.as_ref().is_some_and(Interrupt::is_requested)
+                && let Some((kernel, flavour)) = distinct.get(next.fetch_add(1, Ordering::Relaxed))
+            {
                 let _ = program(device, kernel, *flavour);
             }
         };
@@ -291,14 +294,21 @@ impl Plan {
         self.status.as_ref().map_or(Ok(()), |status| crate::status::check(self.device, status))
     }
 
-    /// Gives every step to the device.
+    /// Launches every step. On the host it can be interrupted until a step overwrites a source.
     pub fn run(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
-        let launch = || self.steps.iter().try_for_each(|step| self.launch(step, roots, scratch, sources));
-        match self.device {
-            Device::Cuda(_) => launch(),
-            // The host is the device: it is busy for as long as others would wait.
-            Device::Cpu(_) | Device::Interpreter => bornite_cuda::waiting(launch),
+        let launch = |step: &Step| self.launch(step, roots, scratch, sources);
+        if let Device::Cuda(_) = self.device {
+            return self.steps.iter().try_for_each(launch);
         }
+        let overwrites =
+            |step: &Step| step.args[..step.outs].iter().any(|slot| matches!(slot.memory, Memory::Source(_)));
+        let kept = self.steps.iter().position(overwrites).unwrap_or(self.steps.len());
+        let (before, after) = self.steps.split_at(kept);
+        // The host is the device: it is busy for as long as others would wait.
+        bornite_cuda::waiting(|| {
+            before.iter().try_for_each(|step| discardable(|| launch(step)).unwrap_or(Err(Error::Interrupted)))?;
+            after.iter().try_for_each(launch)
+        })
     }
 
     /// Runs the library's calls, whose first run may load code: not possible in a capture. Results are of no use.

@@ -41,7 +41,12 @@ fn every_phase_ends_soon_after_a_signal() {
     std::fs::write(at("short.txt"), words(20_000)).unwrap();
     std::fs::File::create(at("zeros.bin")).unwrap().set_len(12 << 30).unwrap();
     // The phase, the event that it begins with, and what leads to it.
-    let phases: [(&str, &str, &[&str]); 6] = [
+    let wide = ["--set", "model.width=512", "--set", "model.layers=2", "--set", "model.heads=4"];
+    let short = at("short.txt");
+    let batch = ["--data", &short, "--batch", "32", "--context", "128", "--set", "model.context=128"];
+    let sample = ["--data", &short, "--set", "train.sample_every=1", "--set", "train.sample_tokens=30000"];
+    let (batch, sample) = ([&batch[..], &wide].concat(), [&sample[..], &wide].concat());
+    let phases: [(&str, &str, &[&str]); 8] = [
         ("reading", "\"reading\"", &["--data", &at("long.txt"), "--tokenizer", "bpe:1000"]),
         ("merging", "\"merging\"", &["--data", &at("medium.txt"), "--tokenizer", "bpe:1000000"]),
         ("tokenising", "\"tokenising\"", &["--data", &at("long.txt"), "--tokenizer", "gpt2"]),
@@ -63,6 +68,9 @@ fn every_phase_ends_soon_after_a_signal() {
                 "1",
             ],
         ),
+        // One batch of several seconds, after a step that no checkpoint holds.
+        ("batch", "\"event\":\"step\"", &batch),
+        ("sampling", "\"event\":\"step\"", &sample),
     ];
     let signals = ["TERM", "HUP", "INT", "USR1"];
     for (n, (phase, event, more)) in phases.into_iter().enumerate() {
@@ -72,9 +80,9 @@ fn every_phase_ends_soon_after_a_signal() {
             }
             let out = at(&format!("{phase}-{name}"));
             let start = ["train", "--out", &out, "--steps", "1000", "--json", "--resume"];
-            let args = [&start[..], more, &SMALL].concat();
+            let args = [&start[..], &SMALL, more].concat();
             let child = begin(command(&args), event);
-            std::thread::sleep(Duration::from_millis(if event == "\"begin\"" { 700 } else { 50 }));
+            std::thread::sleep(Duration::from_millis(if event.contains("begin") { 700 } else { 50 }));
             signal(&child, name);
             let ended = wait(child, Duration::from_secs(30));
             println!("{phase}, {name}: {:?}", ended.time);

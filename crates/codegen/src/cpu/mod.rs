@@ -9,12 +9,14 @@
 //! | the loop over instances | `instances.rs` |
 //! | statements and expressions of one instance | `lower.rs`, `emit.rs`, `primitive.rs`, `places.rs` |
 //! | which kernels run in vectors, and how | `lanes/` |
-//! | how a launch is split over cores | `run.rs` |
+//! | how a launch is split over cores | `run.rs`, `pool.rs` |
+//! | how work is interrupted | `interrupt.rs` |
 
 mod atomic;
 mod emit;
 mod half;
 mod instances;
+mod interrupt;
 mod lanes;
 mod lower;
 mod places;
@@ -24,6 +26,7 @@ mod print;
 mod range;
 mod run;
 
+pub use interrupt::{Interrupt, discardable, interruptible, is_interrupted};
 pub use pool::{set_threads, threads};
 pub use run::set_chunk;
 

@@ -8,6 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::Interrupt;
+
 /// Threads that work together; 0: `RAYON_NUM_THREADS`, or one a core.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -47,14 +49,17 @@ fn helpers(count: usize) -> Option<Arc<rayon::ThreadPool>> {
 const MAX_HELPERS: usize = 255;
 
 /// Calls `work` for each of `0..parts`, on at most `threads` threads, and returns when all are done. A panic of `work`
-/// comes out here.
+/// comes out here. Parts are skipped if the work is interrupted and the caller discards its results
+/// ([`discardable`](super::discardable)).
 ///
 /// Parts are taken in turn, by this thread too, which then waits only for helpers that have begun: where they are busy
 /// with others' work, or this is one of them, it does everything itself.
 pub fn share(parts: usize, threads: usize, work: &(dyn Fn(usize) + Sync)) {
     let wanted = threads.min(self::threads()).min(parts).saturating_sub(1);
     let Some(pool) = (if wanted > 0 { helpers(wanted) } else { None }) else {
-        (0..parts).for_each(work);
+        let interrupt = Interrupt::of_discardable();
+        let goes_on = |_: &usize| interrupt.as_ref().is_none_or(|interrupt| !interrupt.is_requested());
+        (0..parts).take_while(goes_on).for_each(work);
         return;
     };
     // SAFETY: only the lifetime changes. `work` is called in `Job::work` alone: by this thread, and by helpers that are
@@ -62,7 +67,14 @@ pub fn share(parts: usize, threads: usize, work: &(dyn Fn(usize) + Sync)) {
     // unwinds; so no call outlives the borrow.
     #[allow(unsafe_code)]
     let work = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work) };
-    let job = Arc::new(Job { work, parts, next: AtomicUsize::new(0), state: Mutex::default(), left: Condvar::new() });
+    let job = Arc::new(Job {
+        work,
+        parts,
+        interrupt: Interrupt::of_discardable(),
+        next: AtomicUsize::new(0),
+        state: Mutex::default(),
+        left: Condvar::new(),
+    });
     for _ in 0..wanted.min(pool.current_num_threads()) {
         let job = job.clone();
         pool.spawn(move || job.help());
@@ -80,6 +92,8 @@ pub fn share(parts: usize, threads: usize, work: &(dyn Fn(usize) + Sync)) {
 struct Job {
     work: &'static (dyn Fn(usize) + Sync),
     parts: usize,
+    /// Ends the job early.
+    interrupt: Option<Interrupt>,
     next: AtomicUsize,
     state: Mutex<State>,
     left: Condvar,
@@ -102,7 +116,7 @@ impl Job {
     fn work(&self) {
         loop {
             let part = self.next.fetch_add(1, Ordering::Relaxed);
-            if part >= self.parts {
+            if part >= self.parts || self.interrupt.as_ref().is_some_and(Interrupt::is_requested) {
                 return;
             }
             (self.work)(part);

@@ -165,10 +165,24 @@ pub fn available(device: Device) -> Option<u64> {
         Device::Cuda(ordinal) => bornite_cuda::Device::open(ordinal).ok()?.describe().ok()?.free_memory_bytes,
         Device::Cpu(_) | Device::Interpreter => {
             let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-            let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-            Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+            let free = kilobytes(&text, "MemAvailable:")?;
+            let used = std::fs::read_to_string("/proc/self/status").ok().and_then(|text| kilobytes(&text, "VmSize:"));
+            let left = address_space().map(|limit| limit.saturating_sub(used.unwrap_or(0)));
+            Some(left.map_or(free, |left| left.min(free)))
         }
     }
+}
+
+/// Bytes of address space that this process may have (`ulimit -v`), where that is limited.
+pub fn address_space() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/limits").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("Max address space"))?.split_whitespace().next()?.parse().ok()
+}
+
+/// The bytes in a line of a file under `/proc`.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
 /// The most floating-point operations a second, without sparsity, of GPUs whose makers say so: a part of the name, then

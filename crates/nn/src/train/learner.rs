@@ -182,7 +182,8 @@ impl Learner {
     }
 
     /// As [`step`](Learner::step), with batches made one after the other: `batch` receives the index of each. If it returns
-    /// `None` the step is abandoned, the parameters stay as they are, and `None` is returned.
+    /// `None`, or the step is interrupted (see [`bornite::interruptible`]), the parameters stay as they are, and `None` is
+    /// returned.
     pub fn step_from(
         &mut self,
         batch: &mut dyn FnMut(usize) -> Result<Option<(Tensor, Tensor)>>,
@@ -197,7 +198,7 @@ impl Learner {
             |n: usize| Tensor::from_slice(&[self.learning.seed, number << 32 | (n as u64) << 20], &[2], device);
         let (precision, count) = (self.learning.precision, self.learning.accumulate);
         let (mut losses, mut read) = (VecDeque::new(), 0.0);
-        let mut norm = precision.within(|| -> Result<Option<Vec<Tensor>>> {
+        let stepped = precision.within(|| -> Result<Option<Vec<Tensor>>> {
             if self.gradients.is_none() {
                 let Some((x, y)) = batch(0)? else { return Ok(None) };
                 let mut results = self.whole.call(&[x, y, numbers, scale, random(0)])?;
@@ -214,11 +215,15 @@ impl Learner {
                 }
             }
             Ok(Some(self.apply.call(&[numbers, scale])?))
-        })?;
-        let Some(norm) = norm.as_mut().map(|results| results.pop()) else {
-            self.discard_gradients()?;
+        });
+        let Some(mut results) = (match stepped {
+            Err(Error::Stopped) => None,
+            stepped => stepped?,
+        }) else {
+            bornite::interruptible(None, || self.discard_gradients())?;
             return Ok(None);
         };
+        let norm = results.pop();
         // The traced functions return as much.
         let norm = norm.ok_or_else(|| Error::Config("a step without a norm".into()))?;
         self.steps = number;

@@ -17,7 +17,7 @@ mod prepare;
 mod run;
 
 pub use config::{DataSection, ModelSection, OptimiserSection, Position, RateSection, RunConfig, TrainSection};
-pub use estimate::{Load, Memory, available, flops_a_token, parameters, peak_flops, size};
+pub use estimate::{Load, Memory, address_space, available, flops_a_token, parameters, peak_flops, size};
 pub use folder::{Trained, named_tokenizer};
 pub use keys::{KEYS, Key, Kind};
 pub use learner::{Learner, Learning, Measured, Outcome};

@@ -6,9 +6,11 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use bornite::{Device, Tensor};
+use bornite::{Device, Tensor, interruptible};
 use bornite_cuda::tune::{Record, Tuner};
 
 use super::config::RunConfig;
@@ -89,6 +91,12 @@ pub trait Observer {
     /// while data are prepared, gradients accumulated and losses evaluated.
     fn stop(&self) -> bool {
         false
+    }
+
+    /// A flag that interrupts the batch, evaluation or sample under way when it is set; [`stop`](Observer::stop) must be true
+    /// from then on.
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        None
     }
 
     /// Reports how many steps no checkpoint holds yet: after every step and every save.
@@ -239,7 +247,7 @@ impl Run {
         let (started, waited) = (Instant::now(), bornite_cuda::waited());
         let rate = self.rates.at(self.learner.steps(), steps);
         let (before, shape, device) = (self.batches.cursor(), self.shape, self.device);
-        let batches = &mut self.batches;
+        let (batches, interrupt) = (&mut self.batches, observer.interrupt());
         let mut next = |n: usize| -> Result<Option<(Tensor, Tensor)>> {
             if n > 0 && observer.stop() {
                 return Ok(None);
@@ -248,7 +256,7 @@ impl Run {
             let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &shape, device);
             Ok(Some((tensor(&batch.inputs), tensor(&batch.targets))))
         };
-        let Some(outcome) = self.learner.step_from(&mut next, rate)? else {
+        let Some(outcome) = interruptible(interrupt, || self.learner.step_from(&mut next, rate))? else {
             self.batches.seek(before)?;
             return Ok(false);
         };
@@ -315,7 +323,7 @@ impl Run {
         let most = self.config.train.eval_batches.unwrap_or(1) as u64;
         let loss = |x: &Tensor, y: &Tensor| match observer.stop() {
             true => Err(Error::Stopped),
-            false => self.learner.evaluate(x, y),
+            false => interruptible(observer.interrupt(), || self.learner.evaluate(x, y)),
         };
         let (loss, _) = mean_loss(data, self.shape[0], self.shape[1], most, self.device, &loss)?;
         Ok(Some(loss).filter(|loss| loss.is_finite()))
@@ -357,17 +365,25 @@ impl Run {
         let train = &self.config.train;
         let prompt = train.prompt.clone().unwrap_or_default();
         let (tokens, max_tokens) = (prompt_tokens(&self.tokenizer, &prompt)?, train.sample_tokens.unwrap_or(64));
-        let generator = match self.generator.take() {
-            Some(generator) => generator,
-            None => {
-                let precision = train.precision.unwrap_or_default();
-                let length = tokens.len().saturating_add(max_tokens);
-                Generator::new(self.learner.gpt(), self.learner.weights(), precision, length)?
-            }
-        };
         let sampling = Sampling { seed: train.seed.unwrap_or(0).wrapping_add(step), ..Sampling::default() };
         let request = Request { sampling, max_tokens, stops: vec![] };
-        let written = generator.write_after(&self.tokenizer, &tokens, &request, &mut |_| !observer.stop())?;
+        let cached = self.generator.take();
+        let write = || {
+            let generator = match cached {
+                Some(generator) => generator,
+                None => {
+                    let precision = train.precision.unwrap_or_default();
+                    let length = tokens.len().saturating_add(max_tokens);
+                    Generator::new(self.learner.gpt(), self.learner.weights(), precision, length)?
+                }
+            };
+            let written = generator.write_after(&self.tokenizer, &tokens, &request, &mut |_| !observer.stop())?;
+            Ok((generator, written))
+        };
+        let (generator, written) = match interruptible(observer.interrupt(), write) {
+            Err(Error::Stopped) => return Ok(false),
+            written => written?,
+        };
         self.generator = Some(generator);
         if observer.stop() {
             return Ok(false);

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use bornite::Device;
 use bornite_nn::checkpoint::{best, load_latest};
@@ -223,6 +226,57 @@ fn accumulation_can_be_stopped_within_a_step() {
     assert_eq!((finished.step, finished.stopped), (1, true));
     go(&config, &out, true, None).unwrap();
     assert_same(&whole, &out, "stopped while it accumulated");
+}
+
+/// A flag that is set at any moment, within a batch too, ends the run at once; what a resumed run computes is the same.
+#[test]
+fn a_batch_can_be_interrupted_anywhere() {
+    struct Flagged(Arc<AtomicBool>);
+    impl bornite_nn::train::Observer for Flagged {
+        fn tell(&mut self, _event: bornite_nn::train::Event<'_>) {}
+
+        fn stop(&self) -> bool {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+            Some(self.0.clone())
+        }
+    }
+    let (folder, mut random) = (Folder::new("interrupted"), Random::fresh());
+    let corpus = folder.corpus(&mut random, 60);
+    for more in [&["train.eval_every=3", "train.sample_every=2"][..], &["train.accumulate=3", "optimiser.clip=0"]] {
+        let config = small(&corpus, &[&["train.steps=12", "train.batch=16"], more].concat());
+        let (whole, out) = (folder.at("whole"), folder.at("run"));
+        let begun = Instant::now();
+        go(&config, &whole, false, None).unwrap();
+        let time = begun.elapsed();
+        let mut stops = 0;
+        loop {
+            let flag = Arc::new(AtomicBool::new(false));
+            let delay = time.mul_f64(random.between(0.0, 0.5));
+            let (setter, set) = (flag.clone(), std::sync::mpsc::channel::<()>());
+            let waiting = std::thread::spawn(move || {
+                if set.1.recv_timeout(delay).is_err() {
+                    setter.store(true, Ordering::Relaxed);
+                }
+            });
+            let ended = bornite_nn::train::run(&config, &out, Device::cpu(), stops > 0, &mut Flagged(flag));
+            let _ = set.0.send(());
+            waiting.join().unwrap();
+            match ended {
+                Ok(finished) if !finished.stopped => break,
+                // Before the first step there is nothing to save.
+                Ok(_) | Err(bornite_nn::Error::Stopped) => stops += 1,
+                Err(error) => panic!("{error}"),
+            }
+            assert!(stops < 1000, "no end");
+        }
+        println!("{stops} stops");
+        assert_same(&whole, &out, "interrupted anywhere");
+        std::fs::remove_dir_all(&whole).unwrap();
+        std::fs::remove_dir_all(&out).unwrap();
+    }
 }
 
 #[test]

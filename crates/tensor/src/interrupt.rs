@@ -1,0 +1,29 @@
+//! Interruption of a computation by another thread or a signal handler.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bornite_codegen::cpu;
+
+/// Runs `work`; once `flag` is set, what this thread computes ends with [`Error::Interrupted`](crate::Error::Interrupted) and
+/// changes nothing: on a CPU within a kernel, on a GPU between the kernels that are compiled. A call of a
+/// [`Trace`](crate::Trace) that has begun to overwrite variables is completed. Without a flag, `work` cannot be interrupted,
+/// whatever the caller's flag is.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// use bornite::{DType, Device, Error, Tensor, interruptible};
+/// # fn main() -> bornite::Result<()> {
+/// let flag = Arc::new(AtomicBool::new(false));
+/// let sum = || Tensor::ones(&[1000], DType::F32, Device::cpu()).sum(..).item();
+/// assert_eq!(interruptible(Some(flag.clone()), sum)?, 1000.0);
+/// flag.store(true, Ordering::Relaxed); // as a handler of Ctrl-C would
+/// assert!(matches!(interruptible(Some(flag.clone()), sum), Err(Error::Interrupted)));
+/// # Ok(())
+/// # }
+/// ```
+pub fn interruptible<R>(flag: Option<Arc<AtomicBool>>, work: impl FnOnce() -> R) -> R {
+    cpu::interruptible(flag, work)
+}
