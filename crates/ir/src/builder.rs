@@ -88,9 +88,14 @@ impl Builder {
         self.kernel.launch = Launch::ParallelFor { count };
     }
 
-    /// Adds a struct.
+    /// Adds a struct whose fields have the alignment of their types.
     pub fn structure(&mut self, name: impl Into<String>, fields: &[(&str, Type)]) -> Type {
-        let fields = fields.iter().map(|(name, ty)| Field { name: (*name).into(), ty: *ty }).collect();
+        let fields = fields.iter().map(|(name, ty)| Field { name: (*name).into(), ty: *ty, align: 1 }).collect();
+        self.structure_of(name, fields)
+    }
+
+    /// Adds a struct.
+    pub fn structure_of(&mut self, name: impl Into<String>, fields: Vec<Field>) -> Type {
         self.kernel.structs.push(Struct { name: name.into(), fields });
         Type::Struct(StructId(self.kernel.structs.len() as u32 - 1))
     }

@@ -44,5 +44,5 @@ pub use print::{Piece as PrintPiece, line as printed_line, of_c as print_of_c, p
 pub use range::Range;
 pub use scalar::{Scalar, Value};
 pub use text::VERSION;
-pub use ty::{Field, Layout, MAX_COMPONENTS, Struct, StructId, Type};
+pub use ty::{Field, Layout, MAX_ALIGN, MAX_COMPONENTS, Struct, StructId, Type};
 pub use verify::{VerifyError, verify};

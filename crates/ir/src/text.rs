@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::{
-    Access, Args, Axis, Builtin, Check, Code, Dim, Expr, ExprId, Extent, Kernel, Launch, LocalId, Stmt, Value, View,
+    Access, Args, Axis, Builtin, Check, Code, Dim, Expr, ExprId, Extent, Field, Kernel, Launch, LocalId, Stmt, Value,
+    View,
 };
 use crate::{ValueParam, contiguous};
 
@@ -14,7 +15,9 @@ impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "bornite-ir {VERSION}")?;
         for found in &self.structs {
-            let fields = found.fields.iter().map(|field| format!("{}: {}", field.name, field.ty.name(&self.structs)));
+            let align = |align: u32| if align > 1 { format!(" align {align}") } else { String::new() };
+            let field = |f: &Field| format!("{}: {}{}", f.name, f.ty.name(&self.structs), align(f.align));
+            let fields = found.fields.iter().map(field);
             writeln!(f, "struct {} {{ {} }}", found.name, fields.collect::<Vec<_>>().join(", "))?;
         }
         for function in &self.functions {

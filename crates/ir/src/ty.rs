@@ -24,6 +24,9 @@ pub enum Type {
 /// Components of the largest vector, matrix or struct: they live in registers.
 pub const MAX_COMPONENTS: usize = 64;
 
+/// Largest alignment of a field, in bytes.
+pub const MAX_ALIGN: u32 = 256;
+
 impl From<Scalar> for Type {
     fn from(scalar: Scalar) -> Type {
         Type::Scalar(scalar)
@@ -95,10 +98,11 @@ impl Type {
                 let mut layout = Layout { bytes: 0, align: 1, offsets: vec![] };
                 for field in structs.get(n as usize).map_or(&[][..], |s| &s.fields) {
                     let inner = field.ty.layout(structs);
-                    let start = layout.bytes.next_multiple_of(inner.align);
+                    let align = inner.align.max(field.align as usize);
+                    let start = layout.bytes.next_multiple_of(align);
                     layout.offsets.extend(inner.offsets.iter().map(|(offset, scalar)| (start + offset, *scalar)));
                     layout.bytes = start + inner.bytes;
-                    layout.align = layout.align.max(inner.align);
+                    layout.align = layout.align.max(align);
                 }
                 layout.bytes = layout.bytes.next_multiple_of(layout.align);
                 layout
@@ -153,6 +157,8 @@ pub struct Field {
     pub name: String,
     /// Type; of structs, only those before this one.
     pub ty: Type,
+    /// Least alignment in bytes, as by C++'s `alignas`: a power of 2; 1 where the type's own is meant.
+    pub align: u32,
 }
 
 /// Writes a type.

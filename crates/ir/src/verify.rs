@@ -2,7 +2,7 @@
 
 mod code;
 
-use crate::{Dim, Expr, Extent, FunctionId, Kernel, Launch, MAX_COMPONENTS, Scalar, Stmt, StructId, Type};
+use crate::{Dim, Expr, Extent, FunctionId, Kernel, Launch, MAX_ALIGN, MAX_COMPONENTS, Scalar, Stmt, StructId, Type};
 use code::check_code;
 pub(crate) use code::op_result;
 
@@ -212,6 +212,10 @@ fn structs(kernel: &Kernel) -> Result<(), String> {
                 return Err(format!("field '{}' of '{}' is of a struct that comes later", field.name, found.name));
             }
             known_type(kernel, field.ty, &field.name)?;
+            if !field.align.is_power_of_two() || field.align > MAX_ALIGN {
+                let (name, align) = (&field.name, field.align);
+                return Err(format!("'{name}' is aligned to {align}; powers of 2 up to {MAX_ALIGN} are possible"));
+            }
         }
         known_type(kernel, Type::Struct(StructId(n as u32)), &found.name)?;
     }

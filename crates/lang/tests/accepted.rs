@@ -12,6 +12,7 @@ use suite::{Outcome, gpp};
 suite! {
     const_and_narrowing_are_those_of_a_foreign_compiler,
     structs_lie_as_in_a_foreign_compiler,
+    random_structs_lie_as_in_a_foreign_compiler,
 }
 
 /// What g++ needs to know of CUDA.
@@ -153,10 +154,17 @@ const LAYOUTS: &[(&str, usize, Option<&str>)] = &[
     ("struct L { int a; [[maybe_unused]] int b; } __attribute__((unused));", 8, None),
     ("#pragma pack(1)\nstruct L { char a; int b; };", 5, Some("'#pragma pack(1)'")),
     ("#pragma pack(push, 2)\nstruct L { char a; int b; };", 6, Some("'#pragma pack(2)'")),
-    ("struct L { char a; alignas(8) int b; };", 16, Some("aligned to 8")),
-    ("struct L { alignas(16) float a, b; };", 32, Some("aligned to 16")),
-    ("struct alignas(16) L { float a, b; };", 16, Some("aligned to 16")),
-    ("struct alignas(16) I { float a[4]; };\nstruct L { int a; I b; };", 32, Some("aligned to 16")),
+    ("struct L { char a; alignas(8) int b; };", 16, None),
+    ("struct L { alignas(16) float a, b; };", 32, None),
+    ("struct alignas(16) L { float a, b; };", 16, None),
+    ("struct alignas(16) I { float a[4]; };\nstruct L { int a; I b; };", 32, None),
+    ("struct L { float a; float2 b; };", 16, None),
+    ("struct L { float a; float4 b; char c; };", 48, None),
+    ("struct L { float a; float b[2]; };", 12, None),
+    ("struct I { char a; float2 b; };\nstruct L { char a; I b; };", 24, None),
+    ("template <class T> struct P { char a; T b; };\nusing L = P<float2>;", 16, None),
+    ("struct f32x2 { float x, y; };\nstruct L { float a; f32x2 b; };", 12, None),
+    ("struct L { alignas(512) int a; };", 512, Some("an alignment of 512")),
     ("struct L { char a; int b; } __attribute__((packed));", 5, Some("'__attribute__((packed))'")),
     ("struct __attribute__((packed)) L { char a; int b; };", 5, Some("'__attribute__((packed))'")),
     ("struct __attribute__((aligned(16))) L { int b; };", 16, Some("'__attribute__((aligned(16)))'")),
@@ -228,5 +236,78 @@ fn structs_lie_as_in_a_foreign_compiler() -> Outcome {
     }
     gpp()?;
     assert!(compiles("layouts", &all), "g++ lays one of the structs out in another way");
+    Ok(())
+}
+
+/// Random structs: every component is at g++'s offset.
+fn random_structs_lie_as_in_a_foreign_compiler() -> Outcome {
+    let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
+    println!("BORNITE_TEST_SEED={seed}");
+    let mut state = seed;
+    let mut below = |count: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % count
+    };
+    let types: [(&str, &[&str]); 8] = [
+        ("char", &[""]),
+        ("short", &[""]),
+        ("float", &[""]),
+        ("double", &[""]),
+        ("float2", &[".x", ".y"]),
+        ("float3", &[".x", ".y", ".z"]),
+        ("float4", &[".x", ".y", ".z", ".w"]),
+        ("int2", &[".x", ".y"]),
+    ];
+    let mut all = "#include <cstddef>\n".to_owned();
+    for n in 0..200 {
+        let mut structs: Vec<(String, Vec<String>)> = vec![];
+        let mut text = String::new();
+        for level in 0..=below(3) {
+            let (mut fields, mut paths) = (String::new(), vec![]);
+            for field in 0..1 + below(4) {
+                let align = if below(4) == 0 { format!("alignas({}) ", 16 << below(2)) } else { String::new() };
+                match below(types.len() + 2) {
+                    at if at < types.len() => {
+                        fields += &format!("{align}{} f{field}; ", types[at].0);
+                        paths.extend(types[at].1.iter().map(|part| format!("f{field}{part}")));
+                    }
+                    at if at == types.len() || structs.is_empty() => {
+                        fields += &format!("{align}float f{field}[3]; ");
+                        paths.extend((0..3).map(|k| format!("f{field}[{k}]")));
+                    }
+                    _ => {
+                        let (name, inner) = &structs[below(structs.len())];
+                        fields += &format!("{name} f{field}; ");
+                        paths.extend(inner.iter().map(|part| format!("f{field}.{part}")));
+                    }
+                }
+            }
+            let align = if below(4) == 0 { "alignas(32) " } else { "" };
+            text += &format!("struct {align}L{level} {{ {fields}}};\n");
+            structs.push((format!("L{level}"), paths));
+        }
+        let (last, paths) = structs.last().unwrap();
+        let kernel = format!("{text}__global__ void kernel({last}* l, int* x) {{ x[0] = sizeof({last}); }}");
+        let request = Request::new([1; 3], [1; 3]).length("l", 4).length("x", 4);
+        // Too many components, with structs in structs.
+        if paths.len() > bornite_ir::MAX_COMPONENTS {
+            continue;
+        }
+        let made = Module::parse("k.cu", &kernel).unwrap().kernel("kernel", &request).unwrap().kernel;
+        // What is printed has the same layout.
+        let printed = Module::parse("p.cu", &bornite_codegen::cuda::print(&made)).unwrap();
+        let again = printed.kernel("kernel", &Request { printed: true, ..request }).unwrap().kernel;
+        assert_eq!(made.structs, again.structs, "{kernel}");
+        assert_eq!(made.structs, made.to_string().parse::<bornite_ir::Kernel>().unwrap().structs, "{made}");
+        let layout = made.params[0].ty.layout(&made.structs);
+        all += &format!("namespace n{n} {{\n{text}static_assert(sizeof({last}) == {});\n", layout.bytes);
+        for (path, (offset, _)) in paths.iter().zip(&layout.offsets) {
+            all += &format!("static_assert(offsetof({last}, {path}) == {offset});\n");
+        }
+        all += "}\n";
+    }
+    gpp()?;
+    assert!(compiles("random_layouts", &all), "g++ lays one of the structs out in another way (random_layouts.cpp)");
     Ok(())
 }

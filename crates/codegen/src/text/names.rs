@@ -185,7 +185,8 @@ pub(super) fn declarations(kernel: &Kernel, names: &Names) -> String {
     }
     for (n, found) in kernel.structs.iter().enumerate() {
         let fields = found.fields.iter().zip(&names.fields[n]);
-        let fields = fields.map(|(f, name)| format!("{} {name};", names.of_type(kernel, f.ty)));
+        let align = |align: u32| if align > 1 { format!("alignas({align}) ") } else { String::new() };
+        let fields = fields.map(|(f, name)| format!("{}{} {name};", align(f.align), names.of_type(kernel, f.ty)));
         let _ = writeln!(text, "struct {} {{ {} }};", names.structs[n], fields.collect::<Vec<_>>().join(" "));
     }
     text

@@ -14,7 +14,8 @@ impl Parser<'_> {
         let mut fields = vec![];
         while fields.is_empty() || self.take(",") {
             let (name, ty) = self.typed_name()?;
-            fields.push(Field { name, ty });
+            let align = if self.take("align") { self.number("an alignment")? } else { 1 };
+            fields.push(Field { name, ty, align });
         }
         self.expect("}")?;
         self.kernel.structs.push(Struct { name, fields });

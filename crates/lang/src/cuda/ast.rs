@@ -246,6 +246,8 @@ pub struct File {
     pub functions: Vec<Function>,
     pub refused: Vec<Refused>,
     pub structs: Vec<StructItem>,
+    /// Vector types that the file declares itself, without the alignment of CUDA's.
+    pub unaligned_vectors: Vec<bornite_ir::Type>,
     /// Constants, and arrays in device memory.
     pub globals: Vec<(Storage, Declarator)>,
     pub aliases: Vec<(Symbol, TypeName)>,

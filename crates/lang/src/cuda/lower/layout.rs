@@ -1,69 +1,61 @@
-//! How structs lie in memory: as C++ lays them out, or refused. The IR aligns each field to its numbers alone, so a struct that
-//! asks for more, or by `#pragma pack` for less, is one only if that makes no difference.
+//! Alignment of struct fields, as in CUDA C++: builtin vectors of 2 and 4 are aligned to their size, `alignas` raises an alignment.
+//! `#pragma pack`, which lowers it, is not supported where it makes a difference.
 
-use bornite_ir::Type;
+use bornite_ir::{Field, MAX_ALIGN, Type};
 
 use super::{Done, Lower};
-use crate::Span;
 use crate::cuda::ast::{Expr, StructItem};
 
 impl<'m> Lower<'m> {
-    /// The alignment that C++ gives a struct, if its layout is the one of the IR.
-    pub(super) fn check_layout(&mut self, item: &'m StructItem, ty: Type) -> Done<usize> {
-        let Type::Struct(id) = ty else { return Ok(1) };
-        let name = self.text(item.name);
-        let (mut offset, mut align) = (0usize, 1usize);
-        for (n, field) in item.fields.iter().enumerate() {
-            let structs = self.w.b.structs();
-            let field_type = structs[id.0 as usize].fields[n].ty;
-            let layout = field_type.layout(structs);
-            offset = offset.next_multiple_of(layout.align);
-            let own = self.alignment(field_type);
-            let asked = item.field_aligns.iter().filter(|(at, _)| *at == n);
-            let aligned =
-                asked.map(|(_, align)| self.asked(align, own)).try_fold(own, |most, one| Ok(most.max(one?)))?;
-            if !offset.is_multiple_of(aligned) {
-                let what =
-                    format!("a field at byte {offset} aligned to {aligned}, '{name}.{}',", self.text(field.name));
-                return self.refuse(field.span, what, "add fields before it until its offset is a multiple");
+    /// The fields of a struct with the alignment that C++ gives them. That of the struct is its first field's: it starts there.
+    pub(super) fn aligned(&mut self, item: &'m StructItem, fields: Vec<(String, Type)>) -> Done<Vec<Field>> {
+        let mut aligned: Vec<Field> = vec![];
+        let mut most = 1;
+        for (n, (name, ty)) in fields.into_iter().enumerate() {
+            let own = if item.fields[n].sizes.is_empty() { self.vector_align(ty) } else { 1 };
+            let natural = own.max(ty.layout(self.w.b.structs()).align as u32);
+            let mut align = own;
+            for (_, expr) in item.field_aligns.iter().filter(|(at, _)| *at == n) {
+                align = align.max(self.specified(expr, natural)?);
             }
-            align = align.max(aligned);
-            offset += layout.bytes;
+            most = most.max(align).max(natural);
+            aligned.push(Field { name, ty, align });
         }
-        let align = match &item.align {
-            Some(asked) => align.max(self.asked(asked, align)?),
-            None => align,
-        };
-        if let Some(pack) = item.pack.filter(|pack| *pack < align as u64) {
-            let what = format!("a struct under '#pragma pack({pack})', '{name}',");
+        if let (Some(expr), Some(first)) = (&item.align, aligned.first_mut()) {
+            let align = self.specified(expr, most)?;
+            first.align = first.align.max(align);
+            most = most.max(align);
+        }
+        if let Some(pack) = item.pack.filter(|pack| *pack < most as u64) {
+            let what = format!("a struct under '#pragma pack({pack})', '{}',", self.text(item.name));
             return self.refuse(item.span, what, "order its fields by size, and leave out the pragma");
         }
-        let bytes = ty.bytes(self.w.b.structs());
-        if !bytes.is_multiple_of(align) {
-            let what = format!("a struct of {bytes} bytes aligned to {align}");
-            return self.refuse(item.span, what, "add fields until its size is a multiple");
-        }
-        Ok(align)
+        Ok(aligned)
     }
 
-    /// An alignment that the source asks for, of something that has one already.
-    fn asked(&mut self, align: &'m Expr, own: usize) -> Done<usize> {
-        let span: Span = align.span;
-        let bytes = self.constant_int(align, "an alignment")?;
-        match usize::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two()) {
-            Some(bytes) if bytes >= own => Ok(bytes),
-            Some(bytes) => {
-                let what = format!("an alignment of {bytes} where the type has {own}");
-                self.fail(span, what, "too small", format!("write {own} or more"))
+    /// The alignment that CUDA gives a vector type beyond that of its elements; 1 if none.
+    fn vector_align(&self, ty: Type) -> u32 {
+        match ty {
+            Type::Vector(scalar, n @ (2 | 4)) if !self.m.file.unaligned_vectors.contains(&ty) => {
+                (scalar.bytes() as u32 * u32::from(n)).min(16)
             }
-            None => self.fail(span, format!("an alignment of {bytes}"), "expected a power of 2", ""),
+            _ => 1,
         }
     }
 
-    /// The alignment of a field's type. Vectors are aligned to their numbers, which docs/kernels.md lists: CUDA aligns those of 2
-    /// and 4 to their size.
-    fn alignment(&self, ty: Type) -> usize {
-        let own = ty.layout(self.w.b.structs()).align;
-        self.aligns.iter().find(|(found, _)| *found == ty).map_or(own, |(_, align)| own.max(*align))
+    /// An alignment that the source specifies, of something whose alignment is `natural` without it.
+    fn specified(&mut self, align: &'m Expr, natural: u32) -> Done<u32> {
+        let bytes = self.constant_int(align, "an alignment")?;
+        match u32::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two()) {
+            Some(bytes) if bytes > MAX_ALIGN => {
+                self.refuse(align.span, format!("an alignment of {bytes}"), &format!("write {MAX_ALIGN} or less"))
+            }
+            Some(bytes) if bytes >= natural => Ok(bytes),
+            Some(bytes) => {
+                let what = format!("an alignment of {bytes} where the type has {natural}");
+                self.fail(align.span, what, "too small", format!("write {natural} or more"))
+            }
+            None => self.fail(align.span, format!("an alignment of {bytes}"), "expected a power of 2", ""),
+        }
     }
 }

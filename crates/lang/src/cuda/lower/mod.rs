@@ -158,8 +158,6 @@ pub(super) struct Lower<'m> {
     loops: usize,
     /// Structs in use: item of the file, template arguments, and type.
     structs: Vec<(usize, Vec<Bound>, Type)>,
-    /// Alignments of structs in use.
-    aligns: Vec<(Type, usize)>,
     /// Functions in use: item of the file, template arguments, function.
     functions: Vec<(usize, Vec<Bound>, FunctionId)>,
     /// Functions whose instance is being made, and structs.
@@ -219,7 +217,6 @@ impl<'m> Lower<'m> {
             code: Code::Kernel,
             loops: 0,
             structs: vec![],
-            aligns: vec![],
             functions: vec![],
             making: vec![],
             making_structs: vec![],

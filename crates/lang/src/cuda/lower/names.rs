@@ -200,20 +200,20 @@ impl<'m> Lower<'m> {
             return self.refuse(item.span, "a struct that contains itself", "");
         }
         self.making_structs.push(n);
-        let fields = self.in_file(&item.templates, bound, |lower| lower.fields(n));
+        let fields = self.in_file(&item.templates, bound, |lower| {
+            let fields = lower.fields(n)?;
+            lower.aligned(item, fields)
+        });
         self.making_structs.pop();
         let fields = fields?;
-        let fields: Vec<(&str, Type)> = fields.iter().map(|(name, ty)| (name.as_str(), *ty)).collect();
         let taken = |name: &str| self.m.file.structs.iter().any(|other| self.text(other.name) == name);
         let name = given(self.text(item.name), self.request.printed, taken) + &self.suffix(bound);
-        let ty = self.w.b.structure(name, &fields);
+        let ty = self.w.b.structure_of(name, fields);
         self.structs.push((n, bound.to_vec(), ty));
         if ty.count(self.w.b.structs()) > MAX_COMPONENTS {
             let what = format!("a struct of more than {MAX_COMPONENTS} numbers");
             return self.refuse(item.span, what, "keep it in an array");
         }
-        let align = self.in_file(&item.templates, bound, |lower| lower.check_layout(item, ty))?;
-        self.aligns.push((ty, align));
         Ok(ty)
     }
 

@@ -76,8 +76,13 @@ impl Parser<'_> {
             self.struct_templates.insert(name);
         }
         // Vectors that our printer declares are known by their names.
-        if crate::cuda::types::builtin_type(self.names.text(name)).is_none() {
-            self.file.structs.push(StructItem { name, span, templates, align, pack: self.pack, fields, field_aligns });
+        match crate::cuda::types::builtin_type(self.names.text(name)) {
+            Some(vector) if align.is_none() => self.file.unaligned_vectors.push(vector),
+            Some(_) => {}
+            None => {
+                let pack = self.pack;
+                self.file.structs.push(StructItem { name, span, templates, align, pack, fields, field_aligns });
+            }
         }
         Ok(())
     }
