@@ -3,8 +3,8 @@
 //! shared memory with barriers and shuffles.
 
 use bornite_ir::{
-    Access, Algebra, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, FunctionId, Kernel, LocalId,
-    Op, ParamId, Scalar, SharedId, Shuffle, Stmt, Type, Value, contiguous,
+    Access, Algebra, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, Field, FunctionId, Kernel,
+    LocalId, Op, ParamId, Scalar, SharedId, Shuffle, Stmt, Type, Value, contiguous,
 };
 
 #[path = "level.rs"]
@@ -212,14 +212,17 @@ fn composites(b: &mut Builder, random: &mut Random, scalars: &[Scalar]) -> Vec<(
     }
     if random.below(3) == 0 {
         let names = ["first", "second", "third"];
-        let fields: Vec<(&str, Type)> = (names[..1 + random.below(3)].iter())
+        let fields: Vec<Field> = (names[..1 + random.below(3)].iter())
             .map(|name| {
                 let inner = if all.is_empty() { None } else { Some(all[random.below(all.len())].0) };
-                (*name, inner.filter(|_| random.below(2) == 0).unwrap_or(random.one(scalars).into()))
+                let ty = inner.filter(|_| random.below(2) == 0).unwrap_or(random.one(scalars).into());
+                // C++ has no alignment below that of the type.
+                let align = if random.below(3) == 0 { 8 << random.below(3) } else { 1 };
+                Field { name: (*name).into(), ty, align }
             })
             .collect();
-        let ty = b.structure("Record", &fields);
-        all.push((ty, fields.into_iter().map(|(_, ty)| ty).collect()));
+        let types = fields.iter().map(|field| field.ty).collect();
+        all.push((b.structure_of("Record", fields), types));
     }
     all
 }
