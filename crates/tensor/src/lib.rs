@@ -56,6 +56,7 @@ mod module;
 mod moves;
 mod nn;
 mod node;
+mod observe;
 mod operators;
 mod ops;
 mod promote;
@@ -103,6 +104,8 @@ pub use lower::{with_gpu_kernels, with_gpu_plans};
 pub use math::{is_exact_math, set_exact_math};
 pub use matmul::MatmulMode;
 pub use module::{KernelArg, Module, Over, SourceKernel};
+#[doc(hidden)]
+pub use observe::observed;
 pub use promote::{Number, Operand, promote};
 pub use random::Generator;
 pub use recorded::Recorded;

@@ -112,7 +112,7 @@ pub(crate) fn plan(roots: &[Tensor], present: Present) -> Result<Plan> {
 }
 
 /// As [`plan`], where new values may take the place of tensors in memory that are named with them.
-pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tensor, Tensor)]) -> Result<Plan> {
+pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, wanted_homes: &[(Tensor, Tensor)]) -> Result<Plan> {
     let mut distinct: Vec<Tensor> = vec![];
     for root in roots {
         let node = root.node()?;
@@ -134,7 +134,7 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
     // Of a root that shows another tensor, what is computed is that.
     let position = |root: &Tensor| distinct.iter().position(|other| other.0.id == root.0.id);
     let homes: Vec<(u64, Tensor)> =
-        (homes.iter()).filter_map(|(root, old)| Some((computed[position(root)?].0.id, old.clone()))).collect();
+        (wanted_homes.iter()).filter_map(|(root, old)| Some((computed[position(root)?].0.id, old.clone()))).collect();
     let mut nodes = nodes_to_compute(&computed)?;
     let worked = work(device, &computed, &mut nodes, &homes)?;
     let reports = worked.work.iter().any(|w| w.operands.iter().any(|operand| matches!(operand, Operand::Status)));
@@ -190,6 +190,7 @@ pub(crate) fn plan_with_homes(roots: &[Tensor], present: Present, homes: &[(Tens
         }
         plan.steps.push(Step { call, args, outs, values, threads, about, cost });
     }
+    crate::observe::planned(&plan, || plan_with_homes(roots, present, wanted_homes));
     Ok(plan)
 }
 
@@ -279,6 +280,11 @@ impl Plan {
         })
     }
 
+    /// The IR of the generated kernels, in the order of their launches.
+    pub fn kernel_sources(&self) -> impl Iterator<Item = &Kernel> {
+        self.steps.iter().filter_map(Step::kernel)
+    }
+
     /// True if a step can meet a bad index.
     pub fn reports(&self) -> bool {
         self.status.is_some()
@@ -365,7 +371,7 @@ pub fn gpu_kernels(tensors: &[Tensor]) -> Result<Vec<Kernel>> {
     let Some(first) = tensors.first() else { return Ok(vec![]) };
     let _running = first.node()?.device.lock();
     let plan = with_gpu_kernels(|| plan(tensors, Present::Skip))?;
-    Ok(plan.steps.iter().filter_map(Step::kernel).cloned().collect())
+    Ok(plan.kernel_sources().cloned().collect())
 }
 
 /// The value of a tensor that must have one by now.

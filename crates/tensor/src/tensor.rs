@@ -143,7 +143,9 @@ impl Tensor {
         let node = self.node()?;
         // The lock keeps a trace from writing the storage between finding it and reading it.
         let _running = node.device.lock();
-        value_of(self)?.to_words()
+        let words = value_of(self)?.to_words()?;
+        crate::observe::read(self, &words);
+        Ok(words)
     }
 
     /// The node, or the error that it is.

@@ -7,6 +7,7 @@ mod blas;
 mod eager;
 mod einsum;
 mod equations;
+mod fingerprint;
 mod fused;
 mod fusion;
 mod fuzz;
@@ -177,7 +178,8 @@ fn main() {
     trials.push(Trial::test("fused::fusion_can_be_switched_off", runtime::fusion_can_be_switched_off));
     for (name, body) in SUITE {
         for device in [Device::Interpreter, Device::cpu()] {
-            trials.push(Trial::test(format!("{device}::{name}"), move || body(device)));
+            let full = format!("{device}::{name}");
+            trials.push(Trial::test(full.clone(), move || fingerprint::recorded(&full, || body(device))));
         }
         trials.push(match &cuda {
             Ok(device) => {

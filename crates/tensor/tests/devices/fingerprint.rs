@@ -1,0 +1,16 @@
+//! Fingerprints of tests: everything that they plan and read, in a file per test, for `scripts/fingerprints` to compare between
+//! revisions.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use super::Outcome;
+
+/// Runs a test; where `BORNITE_TEST_FINGERPRINTS` names a folder, records its plans and values there.
+pub fn recorded(name: &str, body: impl FnOnce() -> Outcome) -> Outcome {
+    let Some(folder) = std::env::var_os("BORNITE_TEST_FINGERPRINTS").map(PathBuf::from) else { return body() };
+    std::fs::create_dir_all(&folder)?;
+    let mut file = BufWriter::new(File::create(folder.join(name.replace(':', "_")))?);
+    bornite::observed(move |text| file.write_all(text.as_bytes()).expect("writing a fingerprint"), body)
+}
