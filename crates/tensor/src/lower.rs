@@ -20,6 +20,7 @@ mod into;
 mod lines;
 mod places;
 mod pretend;
+mod reads;
 mod rows;
 mod scatter;
 mod spread;
@@ -27,11 +28,12 @@ mod sums;
 mod tiles;
 
 pub(crate) use address::{aligned, look_through, repeats_rows, seen};
-pub(crate) use fused::{Form, Group, InPlaceOf, extent, lower_group};
+pub(crate) use fused::{Form, Group, InPlaceOf, extent, kernel_name, lower_group};
 pub(crate) use into::{lower_pieces, lower_row};
 pub(crate) use places::one_a_row;
 pub(crate) use pretend::{for_gpu, only_kernels, plans_for_gpu};
 pub use pretend::{with_gpu_kernels, with_gpu_plans};
+pub(crate) use reads::{Reads, reads as group_reads};
 pub(crate) use scatter::PART as SUMMED_TOGETHER;
 pub(crate) use scatter::lower_scatter;
 pub(crate) use spread::{Spread, spreads};
@@ -48,8 +50,8 @@ pub(crate) struct Lowered {
     pub values: Vec<Value>,
     /// Threads a block on a GPU, where the kernel does not say.
     pub threads: u32,
-    /// The inputs of which each element is read for the same element of the results alone.
-    pub in_step: HashSet<u64>,
+    /// Tensors in memory of which an element is read for other elements of the results.
+    pub out_of_step: HashSet<u64>,
 }
 
 /// A tensor in memory that a kernel reads: all of it, or some elements.
@@ -205,9 +207,10 @@ impl Lowering {
     }
 
     fn finish(self) -> Result<Lowered> {
-        let Lowering { b, inputs, status, values, own, out_of_step, .. } = self;
-        let ids = inputs.iter().map(|input| input.tensor.0.id);
-        let in_step = ids.filter(|id| own.is_some() && !out_of_step.contains(id)).collect();
+        let Lowering { b, loads, inputs, status, values, own, mut out_of_step, .. } = self;
+        if own.is_none() {
+            out_of_step.extend(loads.into_iter().map(|(id, _)| id));
+        }
         Ok(Lowered {
             kernel: b.finish()?,
             inputs,
@@ -215,7 +218,7 @@ impl Lowering {
             guarded: false,
             values,
             threads: BLOCK,
-            in_step,
+            out_of_step,
         })
     }
 

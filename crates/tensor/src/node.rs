@@ -35,7 +35,7 @@ impl Cut {
 }
 
 /// The closed set of graph operations. Everything else is a function over these.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) enum Op {
     /// An earlier mistake, carried to the first read.
     Failed(Error),

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bornite_ir::Access;
 
+use super::steps::Call;
 use super::*;
 use crate::{DType, with_fusion};
 
@@ -134,8 +135,8 @@ fn training_step(device: Device) -> Vec<Tensor> {
 
 #[test]
 fn a_training_step_takes_little_more_than_it_needs() {
-    let cpu = plan(&training_step(Device::cpu()), Present::Skip).unwrap();
-    let gpu = with_gpu_kernels(|| plan(&training_step(Device::Interpreter), Present::Skip)).unwrap();
+    let cpu = plan(&training_step(Device::cpu()), Present::Skip, &[]).unwrap();
+    let gpu = with_gpu_kernels(|| plan(&training_step(Device::Interpreter), Present::Skip, &[])).unwrap();
     for (name, plan) in [("cpu", cpu), ("kernels of a GPU", gpu)] {
         let (most, all) = (most_needed(&plan), plan.scratch_bytes);
         let kept: usize = plan.lives.iter().filter(|l| l.slot.memory == Memory::Scratch).map(|l| l.slot.bytes).sum();
@@ -174,7 +175,7 @@ fn random_graphs_take_little_more_than_they_need() {
             });
         }
         let roots = tensors.split_off(tensors.len() - 2);
-        let plan = with_fusion(graph % 4 != 0, || plan(&roots, Present::Skip)).unwrap();
+        let plan = with_fusion(graph % 4 != 0, || plan(&roots, Present::Skip, &[])).unwrap();
         let most = most_needed(&plan);
         if most > 0 {
             ratios.push(plan.scratch_bytes as f64 / most as f64);
@@ -198,7 +199,7 @@ fn what_dies_is_written_over() {
     let x = Tensor::from_slice(&vec![0.5f32; 64 * 64], &[64, 64], Device::cpu());
     let y = (x.matmul(&x) + 1.0).exp();
     let z = y.matmul(&x);
-    let plan = plan(&[z], Present::Skip).unwrap();
+    let plan = plan(&[z], Present::Skip, &[]).unwrap();
     assert_eq!((plan.steps.len(), plan.scratch_bytes), (3, 64 * 64 * 4));
     assert_eq!(plan.steps[1].args.len(), 1, "one view that is read and written");
 }

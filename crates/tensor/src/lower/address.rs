@@ -47,7 +47,7 @@ pub(crate) fn aligned(place: &Strided) -> bool {
 
 /// The elements of a tensor in memory among which those lie that are read, where they are but a small part of it: bound as
 /// memory of its own, so that one kernel serves all parts, as the layers of a model are parts of an arena.
-fn window(base: &Tensor, place: &Strided) -> Option<Range<usize>> {
+pub(super) fn window(base: &Tensor, place: &Strided) -> Option<Range<usize>> {
     let start = usize::try_from(place.offset).ok()?;
     let mut elements = 1;
     for (length, stride) in runs(&place.shape, &place.strides) {

@@ -47,7 +47,7 @@ pub(super) struct Columns {
 }
 
 /// The blocks for a group, if there should be any. A block has so much shared memory.
-pub(super) fn shape<'a>(group: &Group<'a>, shared_bytes: impl FnOnce() -> usize) -> Option<Shape<'a>> {
+pub(super) fn shape(group: &Group, shared_bytes: impl FnOnce() -> usize) -> Option<Shape<'_>> {
     match group.form {
         Form::Rows { .. } if !group.sums.is_empty() => Summed::new(group, shared_bytes).map(Shape::Summed),
         Form::Rows { columns, .. } if columns > SERIAL_COLUMNS => Rows::new(group, shared_bytes).map(Shape::Rows),
@@ -153,7 +153,7 @@ impl Lowering {
     }
 
     /// Each thread sums every `down`-th row of its columns, then the first ones what all have.
-    pub(super) fn columns_by_blocks(&mut self, group: &Group<'_>, outs: &[ParamId], plan: Columns) {
+    pub(super) fn columns_by_blocks(&mut self, group: &Group, outs: &[ParamId], plan: Columns) {
         let Columns { middle, inner, down, lanes, .. } = plan;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));

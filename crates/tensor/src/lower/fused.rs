@@ -31,31 +31,32 @@ pub(crate) enum Form {
 }
 
 /// Nodes that one kernel computes.
-pub(crate) struct Group<'a> {
+#[derive(Clone)]
+pub(crate) struct Group {
     pub form: Form,
     /// Nodes whose values are stored.
-    pub outputs: Vec<&'a Tensor>,
+    pub outputs: Vec<Tensor>,
     /// Nodes that are computed, inputs before those that read them.
-    pub order: Vec<&'a Tensor>,
+    pub order: Vec<Tensor>,
     /// How the work is spread on a GPU, where that was measured.
     pub spread: Option<Spread>,
     /// Sums of columns that ride on a kernel over rows (`sums.rs`): results after the others.
-    pub sums: Vec<&'a Tensor>,
+    pub sums: Vec<Tensor>,
 }
 
 /// Results that are to take the place of a tensor in memory, named with it.
 #[derive(Default)]
 pub(crate) struct InPlaceOf {
-    /// Every element of that must be read for the same element of the results alone ([`Lowered::in_step`]).
+    /// Every element of that must be read for the same element of the results alone ([`Lowered::out_of_step`]).
     pub replaced: Vec<(u64, Tensor)>,
     /// Whether nothing may be written where a step before has met a bad index.
     pub guarded: bool,
 }
 
 /// Lowers a group for a device.
-pub(crate) fn lower_group(group: &Group<'_>, device: Device, in_place: &InPlaceOf) -> Result<Lowered> {
+pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOf) -> Result<Lowered> {
     let on_gpu = for_gpu(device);
-    let (name, index) = (name(group), index_type(group));
+    let (name, index) = (kernel_name(group), index_type(group));
     let blocks = if on_gpu { blocks::shape(group, || shared_bytes(device)) } else { None };
     let mut threads = BLOCK;
     let instances = match group.form {
@@ -134,7 +135,7 @@ pub(super) fn shared_bytes(device: Device) -> usize {
     }
 }
 
-fn index_type(group: &Group<'_>) -> Scalar {
+fn index_type(group: &Group) -> Scalar {
     let mut largest = match group.form {
         Form::Elements(n) => n,
         // The index may run past the last column by what a block takes at once.
@@ -157,7 +158,7 @@ fn index_type(group: &Group<'_>) -> Scalar {
 
 /// True if a kernel over elements is the same for any number of them: each is computed from elements that have its number,
 /// and from single ones.
-fn is_flat(group: &Group<'_>, elements: usize) -> bool {
+fn is_flat(group: &Group, elements: usize) -> bool {
     let plain = group.order.iter().all(|tensor| matches!(tensor.0.op, Op::Map(_) | Op::Cast(_)));
     let inputs = group.order.iter().flat_map(|tensor| tensor.0.reads());
     let flat = |tensor: &Tensor| {
@@ -166,11 +167,11 @@ fn is_flat(group: &Group<'_>, elements: usize) -> bool {
         let same = base.0.elements() == elements && seen(base, &views).is_some_and(|place| aligned(&place));
         single || same || matches!(base.0.op, Op::Full(_))
     };
-    elements > 1 && plain && inputs.chain(group.outputs.iter().copied()).all(flat)
+    elements > 1 && plain && inputs.chain(&group.outputs).all(flat)
 }
 
 /// What the kernel is called: its ops in order, not too many of them.
-fn name(group: &Group<'_>) -> String {
+pub(crate) fn kernel_name(group: &Group) -> String {
     const LONGEST: usize = 40;
     let mut names: Vec<&str> = vec![];
     for tensor in &group.order {
@@ -200,7 +201,7 @@ pub(super) struct Stages<'a> {
     pub known: Vec<Vec<&'a Tensor>>,
 }
 
-pub(super) fn stages<'a>(group: &Group<'a>) -> Stages<'a> {
+pub(super) fn stages(group: &Group) -> Stages<'_> {
     let rows = match group.form {
         Form::Rows { rows, .. } => rows,
         _ => 1,
@@ -313,7 +314,7 @@ impl Lowering {
         if self.computed.contains(&tensor.0.id) { self.compute_values(tensor, &at) } else { self.values(tensor, &at) }
     }
 
-    fn elements(&mut self, group: &Group<'_>, outs: &[ParamId]) {
+    fn elements(&mut self, group: &Group, outs: &[ParamId]) {
         let index = self.b.index();
         let first = if self.lanes == 1 { index } else { self.index_op(Row::Mul, index, self.lanes) };
         self.own = Some(first);
@@ -347,7 +348,7 @@ impl Lowering {
     }
 
     /// One instance a row: each loop over the columns in order.
-    fn rows(&mut self, group: &Group<'_>, outs: &[ParamId], columns: usize) {
+    fn rows(&mut self, group: &Group, outs: &[ParamId], columns: usize) {
         let row = self.b.index();
         let start_of_row = self.index_op(Row::Mul, row, columns);
         let end = self.b.index_constant(columns as u64);
@@ -427,7 +428,7 @@ impl Lowering {
     }
 
     /// Stores what has one element a row.
-    pub(super) fn row_outputs(&mut self, group: &Group<'_>, outs: &[ParamId], row: ExprId) {
+    pub(super) fn row_outputs(&mut self, group: &Group, outs: &[ParamId], row: ExprId) {
         let rows = self.frame.map_or(0, |(rows, _)| rows);
         let lanes = std::mem::replace(&mut self.lanes, 1);
         for (output, &out) in group.outputs.iter().zip(outs) {
@@ -440,7 +441,7 @@ impl Lowering {
     }
 
     /// One instance a result, each through the middle in order.
-    fn middle(&mut self, group: &Group<'_>, outs: &[ParamId], middle: usize, inner: usize) {
+    fn middle(&mut self, group: &Group, outs: &[ParamId], middle: usize, inner: usize) {
         let index = self.b.index();
         let (outer, within) = (self.index_op(Row::Div, index, inner), self.index_op(Row::Rem, index, inner));
         let block = self.index_op(Row::Mul, outer, middle * inner);
@@ -470,10 +471,10 @@ impl Lowering {
 }
 
 /// The outputs that have all columns, of which there are at least two.
-pub(super) fn wide_outputs<'a>(group: &Group<'a>, outs: &[ParamId]) -> Vec<(&'a Tensor, ParamId)> {
+pub(super) fn wide_outputs<'a>(group: &'a Group, outs: &[ParamId]) -> Vec<(&'a Tensor, ParamId)> {
     let Form::Rows { rows, .. } = group.form else { return vec![] };
     let both = group.outputs.iter().zip(outs);
-    both.filter(|(output, _)| output.0.elements() != rows).map(|(output, &out)| (*output, out)).collect()
+    both.filter(|(output, _)| output.0.elements() != rows).map(|(output, &out)| (output, out)).collect()
 }
 
 /// What a reduction is over, if its axes are neighbours: elements before them, in them, after them.

@@ -155,7 +155,7 @@ impl Lowering {
     }
 
     /// Looks at the indices by which values are added to a row, once a row: by the thread that `leads`, if there are more.
-    pub(super) fn check_rows(&mut self, order: &[&Tensor], row: ExprId, leads: Option<ExprId>) {
+    pub(super) fn check_rows(&mut self, order: &[Tensor], row: ExprId, leads: Option<ExprId>) {
         let Some((rows, columns)) = self.frame else { return };
         for tensor in order {
             let Op::ScatterAdd(axis) = tensor.0.op else { continue };

@@ -45,7 +45,7 @@ const MOST_SIDE_BY_SIDE: usize = 24;
 
 impl<'a> Rows<'a> {
     /// Rows for a group; a block has this much shared memory.
-    pub fn new(group: &Group<'a>, shared_bytes: impl FnOnce() -> usize) -> Option<Rows<'a>> {
+    pub fn new(group: &'a Group, shared_bytes: impl FnOnce() -> usize) -> Option<Rows<'a>> {
         let Form::Rows { rows, columns } = group.form else { return None };
         let lanes = if columns.is_multiple_of(4) && columns >= 4 * WARP { 4 } else { 1 };
         let steps = columns / lanes;
@@ -75,16 +75,16 @@ impl<'a> Rows<'a> {
         self.threads == WARP && self.lanes > 1 && self.in_registers()
     }
 
-    fn in_registers(&self) -> bool {
+    pub fn in_registers(&self) -> bool {
         self.columns.is_multiple_of(self.threads * self.lanes) && self.columns / self.threads <= IN_REGISTERS
     }
 
     /// Chooses what is kept in shared memory: what several passes read.
-    fn keep(&mut self, group: &Group<'a>, shared_bytes: impl FnOnce() -> usize) {
+    fn keep(&mut self, group: &'a Group, shared_bytes: impl FnOnce() -> usize) {
         let mut passes: Vec<Vec<&'a Tensor>> = (stages(group).reductions.iter())
             .map(|stage| self.loaded(group, stage.iter().flat_map(|tensor| tensor.0.reads())))
             .collect();
-        let wide = group.outputs.iter().copied().filter(|output| output.0.elements() != self.rows);
+        let wide = group.outputs.iter().filter(|output| output.0.elements() != self.rows);
         passes.push(self.loaded(group, wide));
         let mut times: Vec<(&'a Tensor, usize)> = vec![];
         for tensor in passes.into_iter().flatten() {
@@ -108,7 +108,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The tensors in memory of which each element is read for the same element of what these tensors show.
-    fn loaded(&self, group: &Group<'a>, of: impl Iterator<Item = &'a Tensor>) -> Vec<&'a Tensor> {
+    fn loaded(&self, group: &'a Group, of: impl Iterator<Item = &'a Tensor>) -> Vec<&'a Tensor> {
         let mut stack: Vec<&'a Tensor> = of.collect();
         let (mut loaded, mut seen_nodes): (Vec<&'a Tensor>, Vec<u64>) = (vec![], vec![]);
         while let Some(tensor) = stack.pop() {
@@ -184,7 +184,7 @@ impl Lowering {
     }
 
     /// A warp or a block a row: threads take neighbours in turn, then combine what they have.
-    pub(super) fn rows_by_blocks(&mut self, group: &Group<'_>, outs: &[ParamId], plan: &Rows<'_>) {
+    pub(super) fn rows_by_blocks(&mut self, group: &Group, outs: &[ParamId], plan: &Rows<'_>) {
         let Rows { rows, threads, together, .. } = *plan;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));
@@ -208,7 +208,7 @@ impl Lowering {
     /// One row by all its threads, of which this is one. Of sums that ride along each thread has a total a column of its own.
     pub(super) fn row_by_threads(
         &mut self,
-        group: &Group<'_>,
+        group: &Group,
         outs: &[ParamId],
         plan: &Rows<'_>,
         [row, thread]: [ExprId; 2],

@@ -16,7 +16,7 @@ pub(crate) struct Spread {
 }
 
 /// The ways to spread a group's work over the threads of a GPU, the usual one first.
-pub(crate) fn spreads(group: &Group<'_>, device: Device) -> Vec<Spread> {
+pub(crate) fn spreads(group: &Group, device: Device) -> Vec<Spread> {
     let usual = match (blocks::shape(group, || super::fused::shared_bytes(device)), group.form) {
         (None, Form::Elements(elements)) => usual_spread(group, elements),
         (Some(blocks::Shape::Rows(rows)), _) if rows.threads == blocks::WARP => {
@@ -32,16 +32,16 @@ pub(crate) fn spreads(group: &Group<'_>, device: Device) -> Vec<Spread> {
 }
 
 /// How many elements are 16 bytes of the widest type in memory.
-fn widest(group: &Group<'_>, elements: usize) -> usize {
+fn widest(group: &Group, elements: usize) -> usize {
     let inputs = group.order.iter().flat_map(|t| t.0.reads()).map(|input| look_through(input).0);
     let loaded = inputs.filter(|base| group.order.iter().all(|t| t.0.id != base.0.id) && base.0.elements() == elements);
-    let bytes = loaded.chain(group.outputs.iter().copied()).map(|t| t.0.dtype.bytes()).max().unwrap_or(4);
+    let bytes = loaded.chain(&group.outputs).map(|t| t.0.dtype.bytes()).max().unwrap_or(4);
     16 / bytes
 }
 
 /// As many elements a thread as leave enough threads to keep all of a GPU busy. Blocks of fewer threads were never faster on
 /// an H200, at any size.
-pub(super) fn usual_spread(group: &Group<'_>, elements: usize) -> Spread {
+pub(super) fn usual_spread(group: &Group, elements: usize) -> Spread {
     const BUSY_THREADS: usize = 1 << 15;
     let lanes = [widest(group, elements), 4, 2].into_iter();
     let lanes = lanes.filter(|n| elements.is_multiple_of(*n)).find(|n| elements / n >= BUSY_THREADS).unwrap_or(1);

@@ -31,7 +31,7 @@ pub(super) struct Summed<'a> {
 
 impl<'a> Summed<'a> {
     /// The blocks for a group with sums.
-    pub fn new(group: &Group<'a>, shared_bytes: impl FnOnce() -> usize) -> Option<Summed<'a>> {
+    pub fn new(group: &'a Group, shared_bytes: impl FnOnce() -> usize) -> Option<Summed<'a>> {
         let (parts, each) = extent(group.form, group.sums.first()?)?;
         let rows = Rows::new(group, shared_bytes)?;
         rows.is_a_warp().then_some(Summed { rows, parts, each })
@@ -54,11 +54,11 @@ fn extent(form: Form, sum: &Tensor) -> Option<(usize, usize)> {
 
 /// A group over rows with the sums of another group, if one kernel can compute both: what the sums read was `there` before the group
 /// over rows runs, or is what that computes, read element by element or row by row.
-pub(crate) fn with_sums<'a>(rows: &Group<'a>, sums: &Group<'a>, there: impl Fn(&Tensor) -> bool) -> Option<Group<'a>> {
+pub(crate) fn with_sums(rows: &Group, sums: &Group, there: impl Fn(&Tensor) -> bool) -> Option<Group> {
     let Form::Rows { rows: count, columns } = rows.form else { return None };
     let reduces = |tensor: &Tensor| matches!(tensor.0.op, Op::Reduce(..));
     let plain = |tensor: &Tensor| matches!(tensor.0.op, Op::Map(_) | Op::Cast(_));
-    let (summed, below): (Vec<&'a Tensor>, Vec<&'a Tensor>) = sums.order.iter().partition(|tensor| reduces(tensor));
+    let (summed, below): (Vec<&Tensor>, Vec<&Tensor>) = sums.order.iter().partition(|tensor| reduces(tensor));
     // Results of the sums are the sums themselves.
     let bare = sums.outputs.iter().all(|output| summed.iter().any(|sum| sum.0.id == output.0.id));
     let few = rows.sums.is_empty() && (1..=MOST).contains(&summed.len()) && sums.outputs.len() == summed.len();
@@ -70,9 +70,9 @@ pub(crate) fn with_sums<'a>(rows: &Group<'a>, sums: &Group<'a>, there: impl Fn(&
     if !(bare && few && ride && simple) {
         return None;
     }
-    let computed = |id: u64| rows.order.iter().chain(&below).any(|tensor| tensor.0.id == id);
+    let computed = |id: u64| rows.order.iter().chain(below.iter().copied()).any(|tensor| tensor.0.id == id);
     let read_by_rows = |id: u64| {
-        let reads = |tensor: &&Tensor| tensor.0.reads().iter().any(|input| look_through(input).0.0.id == id);
+        let reads = |tensor: &Tensor| tensor.0.reads().iter().any(|input| look_through(input).0.0.id == id);
         rows.order.iter().any(|tensor| tensor.0.id == id) || rows.order.iter().any(reads)
     };
     let mut shared = false;
@@ -91,7 +91,8 @@ pub(crate) fn with_sums<'a>(rows: &Group<'a>, sums: &Group<'a>, there: impl Fn(&
         shared |= in_step && base.0.elements() == count * columns && read_by_rows(base.0.id);
     }
     let mut order = rows.order.clone();
-    order.extend(below.into_iter().filter(|tensor| rows.order.iter().all(|other| other.0.id != tensor.0.id)));
+    let new = |tensor: &&Tensor| rows.order.iter().all(|other| other.0.id != tensor.0.id);
+    order.extend(below.into_iter().filter(new).cloned());
     order.sort_by_key(|tensor| tensor.0.id);
     let group =
         Group { form: rows.form, outputs: rows.outputs.clone(), order, spread: None, sums: sums.outputs.clone() };
@@ -100,7 +101,7 @@ pub(crate) fn with_sums<'a>(rows: &Group<'a>, sums: &Group<'a>, there: impl Fn(&
 
 impl Lowering {
     /// A block a part of the sums, a warp a row.
-    pub(super) fn rows_and_sums(&mut self, group: &Group<'_>, outs: &[ParamId], plan: &Summed<'_>) {
+    pub(super) fn rows_and_sums(&mut self, group: &Group, outs: &[ParamId], plan: &Summed<'_>) {
         let Summed { rows, each, .. } = plan;
         let (outs, sums) = outs.split_at(group.outputs.len());
         let thread = self.b.builtin(Builtin::Thread(Axis::X));

@@ -40,11 +40,11 @@ const LARGE: Size = Size { side: 64, lanes: 4 };
 const BUSY: usize = 256;
 
 impl<'a> Tiles<'a> {
-    pub fn new(group: &Group<'a>, elements: usize) -> Option<Tiles<'a>> {
+    pub fn new(group: &'a Group, elements: usize) -> Option<Tiles<'a>> {
         let mut found: Option<Tiles<'a>> = None;
         let views = group.outputs.iter().filter(|t| t.0.op.is_view());
         let inputs = group.order.iter().filter(|t| matches!(t.0.op, Op::Map(_) | Op::Cast(_)));
-        for input in inputs.flat_map(|t| t.0.reads()).chain(views.copied()) {
+        for input in inputs.flat_map(|t| t.0.reads()).chain(views) {
             let (base, views) = look_through(input);
             let own = group.order.iter().any(|t| t.0.id == base.0.id) || matches!(base.0.op, Op::Full(_));
             let Some(place) = seen(base, &views).filter(|_| !own && input.0.elements() == elements) else { continue };
@@ -100,7 +100,7 @@ impl<'a> Tiles<'a> {
 
 impl Lowering {
     /// Squares of elements: what lies the other way round is read along its own rows first.
-    pub(super) fn tiles(&mut self, group: &Group<'_>, outs: &[ParamId], plan: &Tiles<'_>) {
+    pub(super) fn tiles(&mut self, group: &Group, outs: &[ParamId], plan: &Tiles<'_>) {
         let Size { side, lanes } = plan.size;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));

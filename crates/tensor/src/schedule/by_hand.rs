@@ -4,7 +4,7 @@
 //! values that are slices of one product are rows of one tensor at once.
 
 use super::is_source;
-use super::work::Operand;
+use super::steps::Operand;
 use crate::joint::{self, How};
 use crate::lower::look_through;
 use crate::matmul::strided::Strided;

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::super::work::Call;
-use super::super::{Memory, Plan, Present, plan};
+use super::super::plan::{Memory, Plan};
+use super::super::steps::Call;
+use super::super::{Present, plan};
 use crate::{DType, Device, Tensor, with_gpu_plans};
 
 const DEVICE: Device = Device::Interpreter;
@@ -68,7 +69,7 @@ fn gradients_of_parts_are_parts_of_the_gradient() {
                 let (all, [q, k, v]) = packed(how, sizes);
                 let seen = Tensor::attention(&q, &k, &v, None, true, None);
                 let gradient = seen.permute(&[0, 2, 1, 3]).square().sum(..).grad(&[&all]).remove(0);
-                plan(&[gradient], Present::Skip).unwrap()
+                plan(&[gradient], Present::Skip, &[]).unwrap()
             });
             let what = format!("{how:?} {sizes:?}\n{}", plan.explained());
             let names: Vec<String> = plan.explained().steps.into_iter().map(|step| step.what).collect();
@@ -104,7 +105,7 @@ fn parts_that_others_read_are_not_woven() {
     let counts = |ask: &dyn Fn(&Tensor, [Tensor; 3]) -> Vec<Tensor>| {
         with_gpu_plans(|| {
             let (all, parts) = packed(Packed::Heads, sizes);
-            let plan = plan(&ask(&all, parts), Present::Skip).unwrap();
+            let plan = plan(&ask(&all, parts), Present::Skip, &[]).unwrap();
             let woven = (plan.steps.iter().filter(|step| matches!(step.call, Call::Source(_))))
                 .flat_map(|step| step.args.iter().take(step.outs))
                 .filter(|slot| slot.bytes == all.0.bytes());
@@ -133,7 +134,7 @@ fn parts_that_others_read_are_not_woven() {
     };
     let plan = with_gpu_plans(|| {
         let (all, parts) = packed(Packed::Heads, sizes);
-        plan(&product(&all, parts), Present::Skip)
+        plan(&product(&all, parts), Present::Skip, &[])
     });
     assert!(plan.is_ok(), "{:?}", plan.err());
     // Neighbours are put together before zeros go around them; what are none are added.

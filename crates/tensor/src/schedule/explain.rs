@@ -7,8 +7,10 @@ use bornite_codegen::cpu::pool;
 use bornite_cuda::profile::Roof;
 use bornite_ir::Kernel;
 
-use super::work::Call;
-use super::{Life, Memory, Plan, Present, Slot, Step, plan};
+use super::memory::Life;
+use super::plan::{Memory, Plan, Slot, Step};
+use super::steps::Call;
+use super::{Present, plan};
 use crate::{Device, Place, Result, Tensor};
 
 /// What will run to compute some tensors, and what it costs at least: see [`explain`]. Its `Display` is a line a step, then the
@@ -285,5 +287,5 @@ pub fn explain(tensors: &[Tensor]) -> Result<String> {
 pub fn explained(tensors: &[Tensor]) -> Result<Explained> {
     let device = tensors.first().map_or(Ok(Device::cpu()), |first| first.node().map(|node| node.device))?;
     let _running = device.lock();
-    Ok(plan(tensors, Present::Skip)?.explained())
+    Ok(plan(tensors, Present::Skip, &[])?.explained())
 }

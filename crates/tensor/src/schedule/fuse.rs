@@ -1,4 +1,7 @@
-//! Which nodes one kernel computes.
+//! Pass 4, fuse: which nodes one kernel computes.
+//!
+//! Reads nodes, calls and `concats`; adds units, in an order in which they can run. Afterwards every root is computed by one unit, and
+//! every value that a unit reads is in memory or stored by a unit before it.
 //!
 //! Nodes are taken in order. An elementwise op joins the kernel of an input that it reads element by element; a reduction
 //! over the last axes makes it a kernel over rows, where later ops read the result of their row and may reduce again.
@@ -8,14 +11,13 @@
 mod cut;
 mod ride;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
-pub(super) use ride::with_riders;
+use ride::with_riders;
 
-use super::is_source;
-use super::place::InPlace;
+use super::{Schedule, is_source};
 use crate::Tensor;
-use crate::lower::{Form, Group, aligned, extent, look_through, one_a_row, repeats_rows, seen};
+use crate::lower::{Form, Group, aligned, extent, for_gpu, look_through, one_a_row, repeats_rows, seen};
 use crate::node::{Node, Op};
 
 /// Most nodes of a kernel: longer ones take long to compile.
@@ -24,11 +26,11 @@ const MOST_NODES: usize = 96;
 const MOST_INPUTS: usize = 24;
 
 /// What computes some nodes.
-pub(super) enum Unit<'a> {
+pub(super) enum Unit {
     /// One kernel for several nodes.
-    Group(Group<'a>),
-    /// A node by itself: `work.rs` knows how.
-    Alone(&'a Tensor),
+    Group(Group),
+    /// A node by itself: `steps.rs` knows how.
+    Alone(Tensor),
 }
 
 /// A group as it grows.
@@ -60,30 +62,20 @@ struct Fuser<'a> {
     /// The group of each node.
     group: Vec<usize>,
     groups: Vec<Growing>,
-    /// Nodes that are computed by a call of their own, and what that reads: views from memory, where others read through
-    /// them.
-    library: &'a HashMap<u64, &'a [Tensor]>,
-    /// Nodes that are written into place, each by itself.
-    placed: &'a HashMap<u64, InPlace>,
-    fuses: bool,
+    schedule: &'a Schedule,
 }
 
-/// What computes the nodes that are `wanted`, and others where they need them, in an order in which it can run.
-pub(super) fn units<'a>(
-    nodes: &'a BTreeMap<u64, Tensor>,
-    wanted: &HashSet<u64>,
-    library: &'a HashMap<u64, &'a [Tensor]>,
-    placed: &'a HashMap<u64, InPlace>,
-    fuses: bool,
-) -> Vec<Unit<'a>> {
-    let nodes: Vec<&Tensor> = nodes.values().collect();
+/// Finds the units that compute the roots, and other nodes where they need them.
+pub(super) fn fuse(schedule: &mut Schedule) {
+    let nodes: Vec<&Tensor> = schedule.nodes.values().collect();
     let position = nodes.iter().enumerate().map(|(n, t)| (t.0.id, n)).collect();
     let count = nodes.len();
-    let mut fuser = Fuser { nodes, position, group: vec![usize::MAX; count], groups: vec![], library, placed, fuses };
+    let mut fuser = Fuser { nodes, position, group: vec![usize::MAX; count], groups: vec![], schedule };
     for n in 0..count {
         fuser.place(n);
     }
-    fuser.cut(wanted)
+    let units = fuser.cut(&schedule.wanted);
+    schedule.units = if schedule.fuses && for_gpu(schedule.device) { with_riders(units) } else { units };
 }
 
 /// What a node reads, behind views: ids of nodes and of tensors in memory.
@@ -122,8 +114,8 @@ impl<'a> Fuser<'a> {
         if is_source(tensor) {
             return vec![];
         }
-        let call = self.library.get(&tensor.0.id).copied();
-        let own: &[Tensor] = match self.placed.get(&tensor.0.id) {
+        let call = self.schedule.reads_of_call(tensor);
+        let own: &[Tensor] = match self.schedule.concats.of.get(&tensor.0.id) {
             Some(placed) => &placed.reads,
             None if tensor.0.op.is_view() => std::slice::from_ref(tensor),
             None => tensor.0.reads(),
@@ -181,13 +173,14 @@ impl<'a> Fuser<'a> {
             }
             _ => None,
         };
-        let called = self.library.contains_key(&node.id) || self.placed.contains_key(&node.id);
+        let called =
+            self.schedule.reads_of_call(self.nodes[n]).is_some() || self.schedule.concats.of.contains_key(&node.id);
         let Some(own_form) = own_form.filter(|_| node.elements() > 0 && !called && !is_source(self.nodes[n])) else {
             self.start(n, Form::Elements(0), from);
             return;
         };
         // Latest first: what joins an early group must wait for all else that it reads.
-        let mut candidates: Vec<usize> = if self.fuses { from.iter().copied().collect() } else { vec![] };
+        let mut candidates: Vec<usize> = if self.schedule.fuses { from.iter().copied().collect() } else { vec![] };
         // Rows before elements, which may be what rows have one of each.
         candidates
             .sort_unstable_by_key(|&group| (!matches!(self.groups[group].form, Form::Rows { .. }), usize::MAX - group));
@@ -310,7 +303,7 @@ impl<'a> Fuser<'a> {
 
     /// A reduction over the same middle that reads something in common, and neither needs the other.
     fn sibling(&self, n: usize, form: Form, from: &HashSet<usize>) -> Option<usize> {
-        if !self.fuses || !matches!(form, Form::Middle { .. }) {
+        if !self.schedule.fuses || !matches!(form, Form::Middle { .. }) {
             return None;
         }
         let node = &*self.nodes[n].0;

@@ -13,7 +13,7 @@ use crate::arena::scratch;
 use crate::buffer::Buffer;
 use crate::moves::{self, Move};
 use crate::node::{Node, Op};
-use crate::schedule::{Explained, Plan, Present, plan_with_homes, value_of};
+use crate::schedule::{Explained, Plan, Present, plan, value_of};
 use crate::var::{changes, check_updates};
 use crate::{Device, Error, Place, Result, Tensor, Update, Var};
 
@@ -96,7 +96,7 @@ impl Compiled {
             Some((update.value.clone(), old.clone()))
         };
         let homes: Vec<(Tensor, Tensor)> = updates.iter().filter(held).filter_map(home).collect();
-        let mut plan = plan_with_homes(&wanted, Present::Copy, &homes)?;
+        let mut plan = plan(&wanted, Present::Copy, &homes)?;
         let mut sources = vec![];
         for source in &plan.sources {
             sources.push(if let Some(n) = inputs.iter().position(|i| i.0.id == source.0.id) {

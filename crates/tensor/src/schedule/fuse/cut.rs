@@ -42,7 +42,7 @@ impl Way {
 
 impl<'a> Fuser<'a> {
     /// Decides what is stored and what computed again, and puts the kernels in order.
-    pub(super) fn cut(self, wanted: &HashSet<u64>) -> Vec<Unit<'a>> {
+    pub(super) fn cut(self, wanted: &HashSet<u64>) -> Vec<Unit> {
         let (order, readers) = (self.order(), self.readers());
         let mut stored: HashSet<usize> =
             (0..self.nodes.len()).filter(|&n| wanted.contains(&self.nodes[n].0.id)).collect();
@@ -57,14 +57,14 @@ impl<'a> Fuser<'a> {
             if !self.fusible(group) {
                 for &n in &growing.nodes {
                     stored.extend(self.edges(n).iter().map(|(from, _)| *from));
-                    units.push(Unit::Alone(self.nodes[n]));
+                    units.push(Unit::Alone(self.nodes[n].clone()));
                 }
                 continue;
             }
             let computed = self.reach(group, &outputs, &mut stored, &readers);
-            let outputs = outputs.iter().map(|&n| self.nodes[n]).collect();
+            let outputs = outputs.iter().map(|&n| self.nodes[n].clone()).collect();
             let order = computed.iter().map(|&n| self.nodes[n]);
-            let order = order.filter(|t| !t.0.op.is_view() && !matches!(t.0.op, Op::Full(_))).collect();
+            let order = order.filter(|t| !t.0.op.is_view() && !matches!(t.0.op, Op::Full(_))).cloned().collect();
             units.push(Unit::Group(Group { form: growing.form, outputs, order, spread: None, sums: vec![] }));
         }
         units.reverse();
@@ -124,7 +124,7 @@ impl<'a> Fuser<'a> {
         readers: &[usize],
         most_bytes: usize,
     ) -> Option<(Vec<usize>, Vec<usize>)> {
-        if !self.fuses {
+        if !self.schedule.fuses {
             return None;
         }
         let within = self.simple_below(n, stored);
@@ -234,8 +234,8 @@ impl<'a> Fuser<'a> {
     fn is_simple(&self, n: usize) -> bool {
         let node = &*self.nodes[n].0;
         matches!(node.op, Op::Map(_) | Op::Cast(_) | Op::Iota { .. } | Op::Random(_))
-            && !self.library.contains_key(&node.id)
-            && !self.placed.contains_key(&node.id)
+            && self.schedule.reads_of_call(self.nodes[n]).is_none()
+            && !self.schedule.concats.of.contains_key(&node.id)
     }
 
     /// Groups in an order in which they can run.

@@ -14,11 +14,11 @@ const NEAR: usize = 16;
 const LARGE: usize = 1 << 24;
 
 /// The units with sums of columns where the rows are that they sum, on a GPU. A unit that is moved comes earlier than it did.
-pub(in crate::schedule) fn with_riders(units: Vec<Unit<'_>>) -> Vec<Unit<'_>> {
+pub(super) fn with_riders(units: Vec<Unit>) -> Vec<Unit> {
     // What is to be judged may be small.
     let least = if only_kernels() { 1 } else { LARGE };
     let mut made: HashMap<u64, usize> = HashMap::new();
-    let mut kept: Vec<Unit<'_>> = vec![];
+    let mut kept: Vec<Unit> = vec![];
     for unit in units {
         let rider = match &unit {
             Unit::Group(group) if matches!(group.form, Form::Middle { .. }) => Some(group),

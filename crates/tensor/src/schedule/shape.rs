@@ -1,21 +1,29 @@
-//! How the work of a generated kernel is spread over threads, by measurement: elements a thread, threads a block, rows a
-//! block. None of it changes a bit of what is computed, which is checked before anything is timed; the order of sums is not
-//! among it. Without measurements (`BORNITE_TUNE`) the usual way is taken.
+//! Pass 5, shape: how the work of a generated kernel is spread over threads, by measurement: elements per thread, threads per block,
+//! rows per block.
+//!
+//! Reads units; adds the spread of groups where it is not the usual one. None of it changes a bit of what is computed, which is checked
+//! before anything is timed; the order of sums is not among it. Without measurements (`BORNITE_TUNE`) the usual way is taken.
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_cuda::Graph;
 use bornite_cuda::tune::{Choice, DeviceTimer, Fallible, Key, Mode, Platform, Request, Tuner, digest};
-use bornite_ir::{Kernel, Value};
+use bornite_ir::Value;
 
-use super::work::flavour_of;
+use super::Schedule;
+use super::fuse::Unit;
+use super::steps::flavour_of;
 use crate::buffer::Buffer;
 use crate::execute::{Program, program};
-use crate::lower::{Form, Group, InPlaceOf, Lowered, Spread, lower_group, spreads};
+use crate::lower::{
+    Form, Group, InPlaceOf, Lowered, Spread, kernel_name, look_through, lower_group, reports, seen, spreads,
+};
+use crate::node::Op;
 use crate::timing::About;
-use crate::{DType, Device, Error, Result};
+use crate::{DType, Device, Error, Result, Tensor};
 
 /// Runs in one graph, each with memory of its own: together more than a cache holds, if that is not too many.
 const RUNS: usize = 64;
@@ -24,46 +32,39 @@ const ROUND_BYTES: usize = 256 << 20;
 /// Kernels of more bytes are not worth the memory: they run at the roof however they are spread.
 const MOST_BYTES: usize = 1 << 30;
 
-/// Lowers a group for a device, in the way that is known to be the fastest.
-pub(super) fn lower_tuned(group: &mut Group<'_>, device: Device) -> Result<Lowered> {
-    let usual = lower_group(group, device, &InPlaceOf::default())?;
-    let Device::Cuda(ordinal) = device else { return Ok(usual) };
+pub(super) fn choose_launch_shapes(schedule: &mut Schedule) -> Result<()> {
+    let Device::Cuda(ordinal) = schedule.device else { return Ok(()) };
     let tuner = Tuner::of_process()?;
-    if tuner.mode() == Mode::Off || usual.reports {
-        return Ok(usual);
+    if tuner.mode() == Mode::Off {
+        return Ok(());
     }
-    let device_of = bornite_cuda::Device::open(ordinal)?;
-    match known(tuner, &device_of, &usual, group, device)? {
-        Some(spread) => {
-            group.spread = Some(spread);
-            lower_group(group, device, &InPlaceOf::default())
+    let on = bornite_cuda::Device::open(ordinal)?;
+    for unit in &mut schedule.units {
+        if let Unit::Group(group) = unit
+            && !group.order.iter().any(|tensor| reports(&tensor.0))
+        {
+            group.spread = known(tuner, &on, group, schedule.device)?;
         }
-        None => Ok(usual),
     }
+    Ok(())
 }
 
-/// What a choice was made for: a kernel as it is lowered usually, and how large.
-type Asked = (usize, Kernel, Form);
+/// Device and structure of a group.
+type Asked = (usize, String);
 
 /// The choice for a group, if it is not the usual one. Layers ask again and again, so answers are kept.
-fn known(
-    tuner: &Tuner,
-    on: &Arc<bornite_cuda::Device>,
-    usual: &Lowered,
-    group: &Group<'_>,
-    device: Device,
-) -> Result<Option<Spread>> {
+fn known(tuner: &Tuner, on: &Arc<bornite_cuda::Device>, group: &Group, device: Device) -> Result<Option<Spread>> {
     /// Answers that are kept.
     const KEPT: usize = 4096;
     static KNOWN: Mutex<Option<HashMap<Asked, (Mode, Option<Spread>)>>> = Mutex::new(None);
     let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let asked = (on.info().ordinal, usual.kernel.clone(), group.form);
+    let asked = (on.info().ordinal, structure(group));
     // What was asked while nothing might be measured is asked again when something may.
     let found = lock().get_or_insert_default().get(&asked).filter(|(mode, _)| *mode == tuner.mode()).copied();
     if let Some((_, spread)) = found {
         return Ok(spread);
     }
-    let (spread, again) = choose(tuner, on, usual, group, device)?;
+    let (spread, again) = choose(tuner, on, group, &asked.1, device)?;
     if again {
         return Ok(spread);
     }
@@ -76,12 +77,52 @@ fn known(
     Ok(spread)
 }
 
-/// The choice for a group, if it is not the usual one; and whether to ask again another time.
+/// Everything that a group's kernel depends on, whichever nodes it is made of: ops, dtypes, shapes and how inputs are read.
+fn structure(group: &Group) -> String {
+    let mut numbers: HashMap<u64, usize> = HashMap::new();
+    let mut text = format!("{:?}", group.form);
+    let mut node = |tensor: &Tensor, text: &mut String| {
+        let next = numbers.len();
+        let number = *numbers.entry(tensor.0.id).or_insert(next);
+        let _ = write!(text, " {number}:{}{:?}", tensor.0.dtype, tensor.0.shape);
+    };
+    let input = |tensor: &Tensor, text: &mut String, node: &mut dyn FnMut(&Tensor, &mut String)| {
+        let (base, views) = look_through(tensor);
+        match (&base.0.op, seen(base, &views)) {
+            // Numbers but 0 and 1 are arguments of the kernel.
+            (Op::Full(value), _) if base.0.value().is_none() => {
+                let plain = !value.scalar().is_float() || [0.0, 1.0].contains(&value.as_f64());
+                let _ = if plain { write!(text, " {value:?}") } else { write!(text, " {}", value.scalar()) };
+            }
+            (_, Some(place)) => {
+                node(base, text);
+                let _ = write!(text, "@{place:?}");
+            }
+            (_, None) => {
+                node(base, text);
+                views.iter().for_each(|view| _ = write!(text, "@{:?}", view.0.op));
+            }
+        }
+    };
+    for tensor in &group.order {
+        let _ = write!(text, ";{:?}", tensor.0.op);
+        node(tensor, &mut text);
+        tensor.0.reads().iter().for_each(|read| input(read, &mut text, &mut node));
+    }
+    for output in group.outputs.iter().chain(&group.sums) {
+        text.push('>');
+        node(output, &mut text);
+        input(output, &mut text, &mut node);
+    }
+    text
+}
+
+/// The choice for a group of a structure, if it is not the usual one; and whether to ask again another time.
 fn choose(
     tuner: &Tuner,
     on: &Arc<bornite_cuda::Device>,
-    usual: &Lowered,
-    group: &Group<'_>,
+    group: &Group,
+    structure: &str,
     device: Device,
 ) -> Result<(Option<Spread>, bool)> {
     let ways = spreads(group, device);
@@ -95,7 +136,7 @@ fn choose(
         Form::Middle { outer, middle, inner } => vec![outer, middle, inner],
     };
     let key = Key {
-        operation: format!("{} {}", usual.kernel.name, digest(&usual.kernel.to_string())),
+        operation: format!("{} {}", kernel_name(group), digest(structure)),
         shape: shape.into_iter().map(|n| n as u64).collect(),
         dtype: group.outputs.first().map_or(DType::F32, |output| output.0.dtype).to_string(),
         platform: Platform::of(on)?,
@@ -105,13 +146,7 @@ fn choose(
     let mut expected: Option<Vec<Vec<u64>>> = None;
     let prepare = |choice: &Choice| -> Fallible<Graph> {
         let at = candidates.iter().position(|candidate| candidate == choice).ok_or("an unknown way")?;
-        let group = Group {
-            spread: Some(ways[at]),
-            order: group.order.clone(),
-            outputs: group.outputs.clone(),
-            form: group.form,
-            sums: group.sums.clone(),
-        };
+        let group = Group { spread: Some(ways[at]), ..group.clone() };
         let lowered = lower_group(&group, device, &InPlaceOf::default())?;
         let program = program(device, &lowered.kernel, flavour)?;
         let values: Vec<[Value; 1]> = lowered.values.iter().map(|value| [*value]).collect();

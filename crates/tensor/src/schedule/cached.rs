@@ -57,7 +57,7 @@ pub(super) fn compute(root: &Tensor) -> Result<bool> {
 impl Recent {
     /// The plan for a graph; `None` if it is not only steps over memory.
     fn new(root: &Tensor, sources: &[&Tensor]) -> Result<Option<Recent>> {
-        let mut plan = plan(std::slice::from_ref(root), Present::Skip)?;
+        let mut plan = plan(std::slice::from_ref(root), Present::Skip, &[])?;
         let number = |source: &Tensor| sources.iter().position(|other| other.0.id == source.0.id);
         let numbers: Option<Vec<usize>> = plan.sources.iter().map(number).collect();
         let Some(sources) = numbers.filter(|_| !plan.reports() && plan.in_place.is_empty() && plan.roots.len() == 1)

@@ -1,5 +1,8 @@
-//! What is written into place: parts of a concatenation by whatever computes them, and a new piece of a variable where the
-//! rest of the variable stays as it is.
+//! Pass 3, concat: what is written directly into a larger value: parts of a concatenation by whatever computes them, and a new
+//! piece of a variable where the rest of the variable stays as it is.
+//!
+//! Reads nodes, calls and persistent tensors; adds `concats`. Afterwards a value is a part of at most one other, and no part is a
+//! root.
 //!
 //! A concatenation whose parts lie one after the other in memory, and are computed by kernels of their own anyway, costs
 //! nothing: that is what makes gradients of many parameters one flat tensor. And a variable that becomes its own slices
@@ -13,8 +16,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use bornite_ir::Op as Row;
 
 use super::by_hand::{Written, within};
-use super::is_source;
 use super::pack::ALIGNMENT;
+use super::{Schedule, is_source};
 use crate::lower::{aligned, look_through, seen};
 use crate::matmul::strided::Strided;
 use crate::node::{Node, Op};
@@ -46,32 +49,36 @@ pub(super) struct InPlace {
 
 /// All that is written into place.
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct Concats {
     pub of: HashMap<u64, InPlace>,
     /// Values that are parts of another: of which, from which byte on.
     pub within: HashMap<u64, (u64, usize)>,
     /// Results of kernels written by hand that are parts of another value, at strides. Nothing else reads them.
     pub woven: HashMap<u64, Written>,
+    /// What others are parts of, with its bytes; inner ones first, as one may be made of others.
+    pub wholes: Vec<(u64, usize)>,
 }
 
 /// What calls of a library compute and read.
-pub(super) struct ByCalls {
-    pub results: HashSet<u64>,
-    pub inputs: HashSet<u64>,
+struct ByCalls {
+    results: HashSet<u64>,
+    inputs: HashSet<u64>,
 }
 
-/// Finds what can be written into place. `homes` are new values with the tensor whose place they may take, `refused` those of
-/// which it is known that they may not.
-pub(super) fn places(
-    device: Device,
-    nodes: &BTreeMap<u64, Tensor>,
-    by_calls: &ByCalls,
-    wanted: &HashSet<u64>,
-    homes: &[(u64, Tensor)],
-    refused: &HashSet<u64>,
-) -> Places {
-    let mut places = Places::default();
-    for (id, old) in homes.iter().filter(|(id, _)| !refused.contains(id)) {
+/// Finds what can be written into place.
+pub(super) fn write_parts(schedule: &mut Schedule) {
+    schedule.concats = if schedule.fuses { concats(schedule) } else { Concats::default() };
+    debug_assert!(schedule.concats.within.keys().all(|id| !schedule.wanted.contains(id)), "a root is a part");
+}
+
+fn concats(schedule: &Schedule) -> Concats {
+    let Schedule { device, nodes, wanted, persistent, withdrawn, calls, .. } = schedule;
+    let by_calls = &ByCalls {
+        results: calls.keys().copied().collect(),
+        inputs: calls.values().flat_map(|call| &call.inputs).map(|input| input.0.id).collect(),
+    };
+    let mut places = Concats::default();
+    for (id, old) in persistent.iter().filter(|(id, _)| !withdrawn.contains(id)) {
         if let Some(update) = nodes.get(id).filter(|t| !is_source(t)).and_then(|tensor| update_of(&tensor.0, old)) {
             places.of.insert(*id, update);
         }
@@ -104,6 +111,9 @@ pub(super) fn places(
         let (into, reads) = (Into::Pieces { axis, inputs: rest }, tensor.0.inputs.clone());
         places.of.insert(tensor.0.id, InPlace { into, reads, old: None });
     }
+    let whole = |(id, placed): (&u64, &InPlace)| Some((*id, nodes.get(id).filter(|_| placed.old.is_none())?.0.bytes()));
+    places.wholes = places.of.iter().filter_map(whole).collect();
+    places.wholes.sort_unstable();
     places
 }
 

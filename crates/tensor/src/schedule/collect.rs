@@ -1,0 +1,106 @@
+//! Pass 1, collect: the nodes to compute.
+//!
+//! Reads the tensors that are asked for; adds roots and nodes. Afterwards `nodes` holds, in order of id, every root and everything
+//! below that is neither in memory, a view nor a constant, and the views and constants that multi-output ops read from memory.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::by_hand::{in_memory, is_shown};
+use super::{Present, Schedule, is_output, is_source};
+use crate::joint::{self, How, Joint};
+use crate::lower::{aligned, look_through, seen};
+use crate::node::Op;
+use crate::{Device, Error, Result, Tensor};
+
+/// Starts a schedule that computes `tensors`, which must share a device. New values may overwrite the persistent tensors that are named
+/// with them.
+pub(super) fn collect(tensors: &[Tensor], present: Present, persistent: &[(Tensor, Tensor)]) -> Result<Schedule> {
+    let mut requested: Vec<Tensor> = vec![];
+    for tensor in tensors {
+        let node = tensor.node()?;
+        let wanted = present == Present::Copy || !is_source(tensor);
+        if wanted && !requested.iter().any(|t| t.0.id == node.id) {
+            requested.push(tensor.clone());
+        }
+    }
+    let device = match requested.first() {
+        Some(tensor) => tensor.0.device,
+        None => Device::cpu(),
+    };
+    if let Some(other) = requested.iter().find(|t| t.0.device != device) {
+        let what = format!("tensors of one step are on {device} and {}; make them on one device", other.0.device);
+        return Err(Error::Op { op: other.0.op.name(), what, at: other.0.place });
+    }
+    let roots = roots(&requested);
+    let position = |tensor: &Tensor| requested.iter().position(|other| other.0.id == tensor.0.id);
+    let persistent = persistent.iter().filter_map(|(new, old)| Some((roots[position(new)?].0.id, old.clone())));
+    let mut schedule = Schedule {
+        device,
+        fuses: crate::fused::enabled()?,
+        persistent: persistent.collect(),
+        wanted: roots.iter().map(|root| root.0.id).collect(),
+        nodes: nodes_to_compute(&roots)?,
+        requested,
+        roots,
+        calls: HashMap::new(),
+        concats: Default::default(),
+        withdrawn: HashSet::new(),
+        units: vec![],
+        steps: vec![],
+        groups: vec![],
+        updates: vec![],
+        overwrites: vec![],
+        replaces: HashMap::new(),
+        memory: Default::default(),
+    };
+    schedule.add_inputs_of_outputs();
+    debug_assert!(schedule.roots.iter().all(|root| schedule.nodes.contains_key(&root.0.id)));
+    Ok(schedule)
+}
+
+impl Schedule {
+    /// Adds the views and constants that multi-output ops read from memory.
+    fn add_inputs_of_outputs(&mut self) {
+        let outputs: Vec<Tensor> = self.nodes.values().filter(|tensor| is_output(tensor)).cloned().collect();
+        for output in &outputs {
+            let handwritten = match joint::of(&output.0.inputs[0].0) {
+                Some((Joint { how: How::Source(source), .. }, _)) => Some(source),
+                _ => None,
+            };
+            let there = |input: &Tensor| handwritten.is_some_and(|source| in_memory(source, input).is_some());
+            for input in output.0.reads().iter().filter(|input| is_shown(input) && !there(input)) {
+                self.nodes.insert(input.0.id, input.clone());
+            }
+        }
+    }
+}
+
+/// For each tensor the node that is computed into its memory: itself, or what it shows in another shape, to save a copy.
+fn roots(tensors: &[Tensor]) -> Vec<Tensor> {
+    let mut taken: HashSet<u64> = tensors.iter().map(|tensor| tensor.0.id).collect();
+    let mut shown = |tensor: &Tensor| {
+        let (base, views) = look_through(tensor);
+        let same = base.0.elements() == tensor.0.elements() && seen(base, &views).is_some_and(|place| aligned(&place));
+        let computed = !is_source(base) && !matches!(base.0.op, Op::Full(_));
+        (same && computed && taken.insert(base.0.id)).then(|| base.clone())
+    };
+    tensors.iter().map(|tensor| shown(tensor).unwrap_or_else(|| tensor.clone())).collect()
+}
+
+/// The nodes that get a kernel, in order of id: the roots, and below them all that is neither source, view nor constant.
+pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<u64, Tensor>> {
+    let mut kernels: BTreeMap<u64, Tensor> = roots.iter().map(|t| (t.0.id, t.clone())).collect();
+    let mut seen = HashSet::new();
+    let mut stack = roots.to_vec();
+    while let Some(tensor) = stack.pop() {
+        let node = tensor.node()?;
+        if !seen.insert(node.id) || is_source(&tensor) {
+            continue;
+        }
+        stack.extend(node.reads().iter().cloned());
+        if !node.op.is_view() && !matches!(node.op, Op::Full(_)) {
+            kernels.insert(node.id, tensor);
+        }
+    }
+    Ok(kernels)
+}

@@ -1,0 +1,114 @@
+//! Pass 10, compile: code for every kernel.
+//!
+//! Reads steps and memory; returns the plan. Afterwards every argument of every launch has its memory and every kernel its code, so
+//! that nothing but a launch is left to fail.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bornite_codegen::cpu::Interrupt;
+use bornite_codegen::cuda::BLOCK;
+use bornite_ir::Kernel;
+
+use super::plan::{Memory, Plan, Slot, Step};
+use super::steps::{Call, Operand, Planned, Work};
+use super::{Schedule, is_source};
+use crate::execute::{Flavour, Program, program};
+use crate::{Device, Error, Result, Tensor};
+
+pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
+    let Schedule { device, requested, roots, steps, overwrites, memory, .. } = schedule;
+    let reports = steps.iter().any(|step| step.operands.iter().any(|operand| matches!(operand, Operand::Status)));
+    let status = if reports { Some(crate::status::buffer(device)?) } else { None };
+    let mut programs = programs(device, &steps)?.into_iter();
+    let overwritten: HashSet<u64> = overwrites.iter().map(|(id, _)| *id).collect();
+    let in_place = (0..roots.len()).filter(|&n| overwritten.contains(&roots[n].0.id)).collect();
+    // Tensors that are overwritten come first: memory has numbered them so.
+    let sources: Vec<Tensor> = overwrites.into_iter().map(|(_, old)| old).collect();
+    let mut numbers: HashMap<u64, usize> = sources.iter().enumerate().map(|(n, old)| (old.0.id, n)).collect();
+    let mut plan = Plan {
+        device,
+        steps: vec![],
+        roots: requested,
+        sources,
+        scratch_bytes: memory.scratch_bytes,
+        lives: memory.lives,
+        in_place,
+        status,
+    };
+    for Work { call, operands, values, about, cost } in steps {
+        let mut threads = BLOCK;
+        let call = match call {
+            // `programs` has one for each, in order.
+            Planned::Kernel(kernel, flavour, spread) => {
+                threads = spread;
+                Call::Kernel(programs.next().map_or_else(|| program(device, &kernel, flavour), Ok)?)
+            }
+            Planned::Product(product) => Call::Product(product),
+            Planned::Routine(routine, _) => Call::Routine(routine),
+            Planned::Source(source) => Call::Source(source),
+            Planned::Group(_) => return Err(Error::Source("a group was not lowered: a bug worth reporting".into())),
+        };
+        let outs = operands.iter().take_while(|operand| matches!(operand, Operand::Out(..))).count();
+        let mut complete = |input: Tensor| match memory.slots.get(&input.0.id) {
+            Some(slot) if !is_source(&input) => *slot,
+            _ => {
+                let number = *numbers.entry(input.0.id).or_insert_with(|| {
+                    plan.sources.push(input.clone());
+                    plan.sources.len() - 1
+                });
+                Slot { memory: Memory::Source(number), offset: 0, bytes: input.0.bytes() }
+            }
+        };
+        let mut args = vec![];
+        for operand in operands {
+            args.push(match operand {
+                Operand::Out(id, _) => memory.slots[&id],
+                Operand::Status | Operand::Guard => {
+                    Slot { memory: Memory::Status, offset: 0, bytes: crate::status::WORDS as usize * 8 }
+                }
+                Operand::In(input) => complete(input),
+                Operand::Part(input, start, bytes) => {
+                    let slot = complete(input);
+                    Slot { offset: slot.offset + start, bytes, ..slot }
+                }
+            });
+        }
+        plan.steps.push(Step { call, args, outs, values, threads, about, cost });
+    }
+    Ok(plan)
+}
+
+/// The code of all kernels, in order. On a GPU compiling takes tens of milliseconds each, so it is done side by side.
+fn programs(device: Device, work: &[Work]) -> Result<Vec<Arc<Program>>> {
+    let kernels: Vec<(&Kernel, Flavour)> = (work.iter())
+        .filter_map(|work| {
+            if let Planned::Kernel(kernel, flavour, _) = &work.call { Some((&**kernel, *flavour)) } else { None }
+        })
+        .collect();
+    let threads = match device {
+        Device::Cuda(_) => std::thread::available_parallelism().map_or(1, usize::from).min(16),
+        _ => 1,
+    };
+    let distinct: Vec<(&Kernel, Flavour)> = kernels.iter().copied().collect::<HashSet<_>>().into_iter().collect();
+    if threads > 1 && distinct.len() > 1 {
+        let (next, interrupt) = (AtomicUsize::new(0), Interrupt::current());
+        let run = || {
+            // Errors and interrupts are found again below, in order.
+            while !interrupt.as_ref().is_some_and(Interrupt::is_requested)
+                && let Some((kernel, flavour)) = distinct.get(next.fetch_add(1, Ordering::Relaxed))
+            {
+                let _ = program(device, kernel, *flavour);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads.min(distinct.len()) {
+                // Where no thread can be started, those that run compile everything.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, run);
+            }
+            run();
+        });
+    }
+    kernels.into_iter().map(|(kernel, flavour)| program(device, kernel, flavour)).collect()
+}

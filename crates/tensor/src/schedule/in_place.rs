@@ -1,0 +1,189 @@
+//! Pass 7, in-place: results that are written where something else was: new values of variables where the old ones are, results where
+//! an input is read for the last time.
+//!
+//! Reads steps, groups and persistent tensors; adds `overwrites` and `replaces`, and tells the groups concerned. Afterwards what is
+//! overwritten is read by no later step, and by the step itself only element by element; a variable is overwritten only when no step can
+//! fail any more, or under a guard.
+
+use std::collections::HashSet;
+
+use super::memory::{last_uses, written};
+use super::steps::{Operand, Planned, Update, Work};
+use super::{GroupId, GroupStep, Schedule};
+use crate::execute::Flavour;
+use crate::fused::Fails;
+use crate::lower::{InPlaceOf, for_gpu};
+use crate::{Device, Tensor};
+
+/// Withdraws updates of a part of a variable that may not be written in place; true if there is one: then its value must be scheduled
+/// again, as a whole.
+pub(super) fn withdraw_updates(schedule: &mut Schedule) -> bool {
+    let Schedule { device, steps, updates, withdrawn, .. } = schedule;
+    let forbidden = |update: &&Update| !may_overwrite(*device, steps, update.step, &update.old);
+    let more: Vec<u64> = updates.iter().filter(forbidden).map(|update| update.id).collect();
+    withdrawn.extend(&more);
+    !more.is_empty()
+}
+
+/// Chooses the results that are written in place.
+pub(super) fn assign_in_place(schedule: &mut Schedule) {
+    schedule.overwrites = schedule.updates.drain(..).map(|Update { id, old, .. }| (id, old)).collect();
+    overwrite_variables(schedule);
+    if schedule.fuses {
+        reuse_inputs(schedule);
+    }
+    overwrite_by_routines(schedule);
+    debug_assert!(
+        schedule.overwrites.iter().all(|(id, old)| {
+            let first = schedule.steps.iter().position(|step| step.outputs().any(|(out, _)| out == *id));
+            let reads = |step: &Work| step.inputs().any(|input| input.0.id == old.0.id);
+            first.is_none_or(|first| !schedule.steps[first + 1..].iter().any(reads))
+        }),
+        "a variable is read after it was overwritten"
+    );
+}
+
+/// True if the steps from one on may write where `old` is: none of them reads it, and none can fail any more. What can fail must
+/// leave variables as they are until it is known that it has not: on the host when it has run, on a GPU at the end.
+pub(super) fn may_overwrite(device: Device, work: &[Work], from: usize, old: &Tensor) -> bool {
+    !is_late(device, work) && is_done_with(work, from, old)
+}
+
+/// True if the steps from one on neither read a tensor nor fail.
+fn is_done_with(work: &[Work], from: usize, old: &Tensor) -> bool {
+    // A kernel of the user's stops on the host where an index is bad.
+    let fails = |work: &Work| match work.call {
+        Planned::Routine(_, fails) => fails == Fails::Perhaps,
+        Planned::Kernel(_, Flavour::Checked, _) => true,
+        _ => reports(work),
+    };
+    let reads = |work: &Work| work.inputs().any(|input| input.0.id == old.0.id);
+    !work[from..].iter().any(|work| fails(work) || reads(work))
+}
+
+/// True if it is known only at the end whether a step has met a bad index.
+fn is_late(device: Device, work: &[Work]) -> bool {
+    for_gpu(device) && work.iter().any(reports)
+}
+
+/// True if a step can meet a bad index.
+fn reports(work: &Work) -> bool {
+    work.operands.iter().any(|operand| matches!(operand, Operand::Status))
+}
+
+/// The groups with their steps, in order.
+fn group_steps(schedule: &Schedule) -> Vec<(usize, GroupId)> {
+    let group = |(at, step): (usize, &Work)| match step.call {
+        Planned::Group(id) => Some((at, id)),
+        _ => None,
+    };
+    schedule.steps.iter().enumerate().filter_map(group).collect()
+}
+
+/// Has outputs of a group overwrite tensors that it reads in step or not at all.
+fn tell_group(schedule: &mut Schedule, at: usize, id: GroupId, replaced: &[(u64, Tensor)], guarded: bool) {
+    let InPlaceOf { replaced: all, guarded: guard } = &mut schedule.groups[id.0].in_place;
+    all.extend_from_slice(replaced);
+    let operands = &mut schedule.steps[at].operands;
+    operands.retain(|operand| !matches!(operand, Operand::In(t) if replaced.iter().any(|(_, old)| old.0.id == t.0.id)));
+    if guarded && !*guard {
+        *guard = true;
+        operands.push(Operand::Guard);
+    }
+}
+
+/// Finds which new values of variables can be written where the old ones are.
+fn overwrite_variables(schedule: &mut Schedule) {
+    // What is put together of parts: from the first step that writes one of them on.
+    for (whole, _) in &schedule.concats.wholes {
+        let Some((_, old)) = schedule.persistent.iter().find(|(id, _)| id == whole) else { continue };
+        let part = |id: u64| id == *whole || schedule.concats.within.get(&id).is_some_and(|(into, _)| into == whole);
+        let first = schedule.steps.iter().position(|step| step.outputs().any(|(id, _)| part(id)));
+        if first.is_some_and(|first| may_overwrite(schedule.device, &schedule.steps, first, old)) {
+            schedule.overwrites.push((*whole, old.clone()));
+        }
+    }
+    for (at, id) in group_steps(schedule) {
+        let (steps, GroupStep { group, in_step, .. }) = (&schedule.steps, &schedule.groups[id.0]);
+        let new = |(id, _): &&(u64, Tensor)| group.outputs.iter().any(|t| t.0.id == *id);
+        let safe = |(_, old): &&(u64, Tensor)| {
+            let read = steps[at].inputs().any(|input| input.0.id == old.0.id);
+            (!read || in_step.contains(&old.0.id)) && !reports(&steps[at]) && is_done_with(steps, at + 1, old)
+        };
+        let here: Vec<(u64, Tensor)> = schedule.persistent.iter().filter(new).filter(safe).cloned().collect();
+        if !here.is_empty() {
+            // Where it is known late whether all went well, the kernel asks before it writes.
+            let guarded = is_late(schedule.device, steps);
+            tell_group(schedule, at, id, &here, guarded);
+            schedule.overwrites.extend(here);
+        }
+    }
+}
+
+/// Finds which results of routines can be written where old values are, which then need not be copied first. Steps go.
+fn overwrite_by_routines(schedule: &mut Schedule) {
+    let Schedule { device, steps, persistent, overwrites, .. } = schedule;
+    let mut copies = HashSet::new();
+    for (at, routine) in steps.iter().enumerate() {
+        let Planned::Routine(_, Fails::Never) = routine.call else { continue };
+        let reads = |old: &Tensor| routine.inputs().any(|input| input.0.id == old.0.id);
+        let firsts = (0..at).rev().take_while(|&n| copies_into(&steps[n], routine));
+        for n in firsts {
+            let found = persistent.iter().find(|(id, old)| copies_from(&steps[n], *id, old));
+            if let Some((id, old)) = found.filter(|(_, old)| !reads(old) && may_overwrite(*device, steps, at + 1, old))
+            {
+                copies.insert(n);
+                overwrites.push((*id, old.clone()));
+            }
+        }
+    }
+    let mut n = 0;
+    steps.retain(|_| {
+        n += 1;
+        !copies.contains(&(n - 1))
+    });
+}
+
+/// Puts results of groups where an input was that they read element by element, and that nothing reads after.
+fn reuse_inputs(schedule: &mut Schedule) {
+    let (last, computed) = (last_uses(&schedule.steps), written(&schedule.steps));
+    for (at, id) in group_steps(schedule) {
+        let (step, GroupStep { group, in_step, .. }) = (&schedule.steps[at], &schedule.groups[id.0]);
+        let assigned = |id: u64| {
+            let concats = &schedule.concats;
+            let part = concats.within.contains_key(&id) || concats.wholes.iter().any(|(whole, _)| *whole == id);
+            schedule.wanted.contains(&id) || part
+        };
+        let dies = |input: &&Tensor| {
+            let id = input.0.id;
+            in_step.contains(&id) && computed.contains(&id) && last.get(&id) == Some(&at) && !assigned(id)
+        };
+        let dying: Vec<&Tensor> = step.inputs().filter(dies).collect();
+        let mut here: Vec<(u64, Tensor)> = vec![];
+        for output in group.outputs.iter().filter(|output| !assigned(output.0.id)) {
+            let alike = |input: &&Tensor| {
+                (input.0.dtype, input.0.elements()) == (output.0.dtype, output.0.elements())
+                    && here.iter().all(|(_, taken)| taken.0.id != input.0.id)
+            };
+            if let Some(&input) = dying.iter().find(|input| alike(input)) {
+                here.push((output.0.id, input.clone()));
+            }
+        }
+        if !here.is_empty() {
+            schedule.replaces.extend(here.iter().map(|(id, replaced)| (*id, replaced.0.id)));
+            tell_group(schedule, at, id, &here, false);
+        }
+    }
+}
+
+/// True if a step makes the first contents of a result of a routine, and nothing else.
+fn copies_into(work: &Work, routine: &Work) -> bool {
+    let mut made = work.outputs();
+    let one = made.next().filter(|_| made.next().is_none());
+    one.is_some_and(|(id, _)| routine.outputs().any(|(other, _)| other == id))
+}
+
+/// True if a step copies a tensor in memory to a result.
+fn copies_from(work: &Work, id: u64, old: &Tensor) -> bool {
+    work.outputs().any(|(made, _)| made == id) && work.inputs().all(|input| input.0.id == old.0.id)
+}

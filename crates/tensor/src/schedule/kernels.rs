@@ -1,0 +1,30 @@
+//! Pass 8, kernels: the IR of every group.
+//!
+//! Reads groups and their in-place results; completes their steps. Afterwards no step is a group. Each group is lowered once, and reads
+//! what the analysis before it said (`lower/reads.rs`).
+
+use std::collections::HashSet;
+
+use super::steps::{Planned, Work, group_kernel};
+use super::{GroupStep, Schedule};
+use crate::Result;
+use crate::lower::{Lowered, lower_group};
+
+pub(super) fn lower_groups(schedule: &mut Schedule) -> Result<()> {
+    for step in &mut schedule.steps {
+        if let Planned::Group(id) = step.call {
+            let GroupStep { group, in_step, in_place } = &schedule.groups[id.0];
+            let lowered = lower_group(group, schedule.device, in_place)?;
+            debug_assert!(agree(step, in_step, &lowered), "the analysis of {} is wrong", lowered.kernel.name);
+            *step = group_kernel(lowered, group)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a kernel reads what it was planned to read, and in step what may be overwritten.
+fn agree(step: &Work, in_step: &HashSet<u64>, lowered: &Lowered) -> bool {
+    let planned: HashSet<u64> = step.inputs().map(|input| input.0.id).collect();
+    let read: HashSet<u64> = lowered.inputs.iter().map(|input| input.tensor.0.id).collect();
+    planned == read && in_step.is_disjoint(&lowered.out_of_step)
+}

@@ -1,0 +1,175 @@
+//! A plan: launches in order, with memory for all of their arguments; and how it runs.
+
+use std::any::Any;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use bornite_codegen::cpu::discardable;
+use bornite_ir::{Kernel, Value};
+
+use super::cost::Cost;
+use super::memory::Life;
+use super::steps::Call;
+use crate::buffer::Buffer;
+use crate::timing::About;
+use crate::{Device, Error, Result, Tensor};
+
+/// Where a kernel's argument is: some bytes of a memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(super) memory: Memory,
+    pub(super) offset: usize,
+    pub(super) bytes: usize,
+}
+
+/// What a plan runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// The n-th result asked for.
+    Root(usize),
+    /// Scratch memory, which all steps share.
+    Scratch,
+    /// A tensor that is there before the plan runs.
+    Source(usize),
+    /// The device's words for bad indices.
+    Status,
+}
+
+/// One launch.
+pub(crate) struct Step {
+    pub(super) call: Call,
+    /// What it writes comes first, if it is one of our kernels.
+    pub(super) args: Vec<Slot>,
+    pub(super) outs: usize,
+    pub(super) values: Vec<Vec<Value>>,
+    /// Threads a block on a GPU, where the kernel does not say.
+    pub(super) threads: u32,
+    pub(super) about: About,
+    pub(super) cost: Cost,
+}
+
+/// Everything needed to compute some tensors but the memory.
+pub(crate) struct Plan {
+    pub device: Device,
+    pub steps: Vec<Step>,
+    /// Distinct tensors to compute.
+    pub roots: Vec<Tensor>,
+    /// Tensors read.
+    pub sources: Vec<Tensor>,
+    /// Size of the scratch memory.
+    pub scratch_bytes: usize,
+    /// When each value lives, and where.
+    pub(super) lives: Vec<Life>,
+    /// Roots that take the place of a source.
+    pub in_place: HashSet<usize>,
+    /// The device's words for bad indices, if a step reports them.
+    pub(super) status: Option<Buffer>,
+}
+
+impl Plan {
+    /// Memory for the roots that have some of their own.
+    pub fn allocate_roots(&self) -> Result<Vec<Buffer>> {
+        let bytes = |(n, root): (usize, &Tensor)| if self.in_place.contains(&n) { 0 } else { root.0.bytes() };
+        self.roots.iter().enumerate().map(bytes).map(|bytes| Buffer::new(self.device, bytes)).collect()
+    }
+
+    /// Scratch memory, if a step uses it.
+    pub fn allocate_scratch(&self) -> Result<Option<Buffer>> {
+        let used = self.steps.iter().any(|step| step.args.iter().any(|slot| slot.memory == Memory::Scratch));
+        used.then(|| Buffer::new(self.device, self.scratch_bytes)).transpose()
+    }
+
+    /// Handles that keep the code of all steps alive.
+    pub fn programs(&self) -> impl Iterator<Item = Arc<dyn Any + Send + Sync>> + '_ {
+        self.steps.iter().map(|step| match &step.call {
+            Call::Kernel(program) => program.clone() as Arc<dyn Any + Send + Sync>,
+            Call::Product(product) => product.clone() as Arc<dyn Any + Send + Sync>,
+            Call::Routine(routine) => routine.clone() as Arc<dyn Any + Send + Sync>,
+            Call::Source(source) => source.clone() as Arc<dyn Any + Send + Sync>,
+        })
+    }
+
+    /// The IR of the generated kernels, in the order of their launches.
+    pub fn kernel_sources(&self) -> impl Iterator<Item = &Kernel> {
+        self.steps.iter().filter_map(Step::kernel)
+    }
+
+    /// True if a step can meet a bad index.
+    pub fn reports(&self) -> bool {
+        self.status.is_some()
+    }
+
+    /// The words in which it is reported then.
+    pub fn status(&self) -> Option<&Buffer> {
+        self.status.as_ref()
+    }
+
+    /// Waits for the steps, if one can meet a bad index, and says whether one did. The device's lock is held.
+    pub fn check(&self) -> Result<()> {
+        self.status.as_ref().map_or(Ok(()), |status| crate::status::check(self.device, status))
+    }
+
+    /// Launches every step. On the host it can be interrupted until a step overwrites a source.
+    pub fn run(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
+        let launch = |step: &Step| self.launch(step, roots, scratch, sources);
+        if let Device::Cuda(_) = self.device {
+            return self.steps.iter().try_for_each(launch);
+        }
+        let overwrites =
+            |step: &Step| step.args[..step.outs].iter().any(|slot| matches!(slot.memory, Memory::Source(_)));
+        let kept = self.steps.iter().position(overwrites).unwrap_or(self.steps.len());
+        let (before, after) = self.steps.split_at(kept);
+        // The host is the device: it is busy for as long as others would wait.
+        bornite_cuda::waiting(|| {
+            before.iter().try_for_each(|step| discardable(|| launch(step)).unwrap_or(Err(Error::Interrupted)))?;
+            after.iter().try_for_each(launch)
+        })
+    }
+
+    /// Runs the library's calls, whose first run may load code: not possible in a capture. Results are of no use.
+    pub fn warm(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
+        let mut calls = self.steps.iter().filter(|step| matches!(step.call, Call::Product(_)));
+        calls.try_for_each(|step| self.launch(step, roots, scratch, sources))
+    }
+
+    fn launch(&self, step: &Step, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
+        let mut parts = Vec::with_capacity(step.args.len());
+        for Slot { memory, offset, bytes } in &step.args {
+            let whole = match *memory {
+                Memory::Root(n) => roots.get(n),
+                Memory::Scratch => scratch,
+                Memory::Source(n) => sources.get(n),
+                Memory::Status => self.status.as_ref(),
+            };
+            let part = whole.and_then(|whole| whole.part(*offset, *bytes));
+            parts.push(part.ok_or(Error::OutOfMemory { bytes: offset + bytes })?);
+        }
+        let buffers: Vec<&Buffer> = parts.iter().collect();
+        match &step.call {
+            Call::Kernel(program) => {
+                let values: Vec<&[Value]> = step.values.iter().map(Vec::as_slice).collect();
+                program.launch(&buffers, &values, step.threads, step.about)?;
+                // The host is done by now; later steps may write over variables.
+                let reports = step.args.iter().any(|slot| slot.memory == Memory::Status)
+                    && !matches!(self.device, Device::Cuda(_));
+                if reports { self.check() } else { Ok(()) }
+            }
+            Call::Product(product) => product.launch(&buffers, step.about),
+            Call::Routine(routine) => routine.launch(&buffers, step.about),
+            Call::Source(source) => source.launch(&buffers, step.about),
+        }
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.memory {
+            Memory::Root(n) => write!(f, "result {n}")?,
+            Memory::Scratch => return write!(f, "scratch {}", self.offset),
+            Memory::Source(n) => write!(f, "input {n}")?,
+            Memory::Status => write!(f, "status")?,
+        }
+        if self.offset == 0 { Ok(()) } else { write!(f, " from byte {}", self.offset) }
+    }
+}

@@ -1,0 +1,313 @@
+//! Pass 6, steps: the launches, with what each reads and writes.
+//!
+//! Reads units, calls and `concats`; adds steps and groups. Afterwards every step writes what is not in memory before it, and a group's
+//! operands are those that its kernel will have, up to parts of them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use bornite_codegen::cuda::BLOCK;
+use bornite_ir::{Kernel, Value};
+
+use super::by_hand::{Written, launches};
+use super::concat::{InPlace, Into};
+use super::cost::{Cost, flops, meaning_flops, product_flops};
+use super::fuse::Unit;
+use super::{GroupId, GroupStep, Schedule, is_output};
+use crate::execute::{Flavour, Program, RoutineCall};
+use crate::fused::Fails;
+use crate::joint::{self, How};
+use crate::lower::{
+    Group, InPlaceOf, Input, Lowered, Reads, for_gpu, group_reads, lower, lower_pieces, lower_row, lower_scatter,
+};
+use crate::matmul::Product;
+use crate::node::{Node, Op};
+use crate::scatter::scatter;
+use crate::source::SourceCall;
+use crate::timing::About;
+use crate::{DType, Device, Result, Tensor};
+
+/// What a step runs.
+pub(super) enum Call {
+    Kernel(Arc<Program>),
+    Product(Arc<Product>),
+    Routine(Arc<RoutineCall>),
+    Source(Arc<SourceCall>),
+}
+
+/// What a step is to run, before code is compiled.
+pub(super) enum Planned {
+    /// With the threads a block on a GPU, where the kernel does not say.
+    Kernel(Box<Kernel>, Flavour, u32),
+    Product(Arc<Product>),
+    Routine(Arc<RoutineCall>, Fails),
+    Source(Arc<SourceCall>),
+    /// A group that is lowered once it is known which results overwrite an input.
+    Group(GroupId),
+}
+
+/// An argument of a step before its memory is known.
+pub(super) enum Operand {
+    /// Written: the node's id and its bytes.
+    Out(u64, usize),
+    /// The device's words for bad indices, written or only looked at.
+    Status,
+    Guard,
+    In(Tensor),
+    /// So many bytes of a tensor, from one on.
+    Part(Tensor, usize, usize),
+}
+
+/// A step before its memory is known.
+pub(super) struct Work {
+    pub call: Planned,
+    pub operands: Vec<Operand>,
+    pub values: Vec<Vec<Value>>,
+    pub about: About,
+    pub cost: Cost,
+}
+
+impl Work {
+    pub fn inputs(&self) -> impl Iterator<Item = &Tensor> {
+        self.operands.iter().filter_map(|operand| match operand {
+            Operand::In(tensor) | Operand::Part(tensor, ..) => Some(tensor),
+            Operand::Out(..) | Operand::Status | Operand::Guard => None,
+        })
+    }
+
+    pub fn outputs(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        self.operands.iter().filter_map(|o| if let Operand::Out(id, bytes) = o { Some((*id, *bytes)) } else { None })
+    }
+}
+
+/// A step that updates a part of a variable in place.
+pub(super) struct Update {
+    pub step: usize,
+    pub id: u64,
+    pub old: Tensor,
+}
+
+/// Lists the launches of all units.
+pub(super) fn list_steps(schedule: &mut Schedule) -> Result<()> {
+    let device = schedule.device;
+    let (mut launched, mut groups, mut updates, mut steps) = (HashSet::new(), vec![], vec![], vec![]);
+    for unit in std::mem::take(&mut schedule.units) {
+        let tensor = match unit {
+            Unit::Group(group) => {
+                let Reads { inputs, in_step, reports } = group_reads(&group, device);
+                let outs = group.outputs.iter().chain(&group.sums).map(|t| Operand::Out(t.0.id, t.0.bytes()));
+                let inputs = inputs.into_iter().map(Operand::In);
+                let operands = outs.chain(reports.then_some(Operand::Status)).chain(inputs).collect();
+                let (call, about) = (Planned::Group(GroupId(groups.len())), About::default());
+                steps.push(Work { call, operands, values: vec![], about, cost: Cost::default() });
+                groups.push(GroupStep { group, in_step, in_place: InPlaceOf::default() });
+                continue;
+            }
+            Unit::Alone(tensor) => tensor,
+        };
+        let about = About::of(&tensor.0);
+        if let Some(placed) = schedule.concats.of.get(&tensor.0.id) {
+            let update = |old: &Tensor| Update { step: steps.len(), id: tensor.0.id, old: old.clone() };
+            updates.extend(placed.old.as_ref().map(update));
+            write_into(&tensor, placed, about, &mut steps)?;
+        } else if is_output(&tensor) {
+            let op = &tensor.0.inputs[0];
+            if launched.insert(op.0.id) {
+                multi_output_steps(device, op, &schedule.concats.woven, about, &mut steps)?;
+            }
+        } else if let Some(call) = schedule.calls.get(&tensor.0.id) {
+            if launched.insert(call.results[0].0.id) {
+                let results = call.results.iter().map(|result| Operand::Out(result.0.id, result.0.bytes()));
+                let operands = results.chain(call.inputs.iter().cloned().map(Operand::In)).collect();
+                let narrow_product = matches!(tensor.0.dtype, DType::F16 | DType::BF16);
+                let cost = Cost { flops: product_flops(&tensor), narrow_product, ..Cost::default() };
+                let call = Planned::Product(call.product.clone());
+                steps.push(Work { call, operands, values: vec![], about, cost });
+            }
+        } else {
+            single_steps(device, &tensor, about, &mut steps)?;
+        }
+    }
+    (schedule.groups, schedule.updates, schedule.steps) = (groups, updates, steps);
+    Ok(())
+}
+
+/// The steps of a node that no other shares a kernel with.
+fn single_steps(device: Device, tensor: &Tensor, about: About, steps: &mut Vec<Work>) -> Result<()> {
+    let out = Operand::Out(tensor.0.id, tensor.0.bytes());
+    if let Some((routine, inputs)) = scatter(&tensor.0, device) {
+        let operands = [out].into_iter().chain(inputs.into_iter().map(Operand::In)).collect();
+        let call = Planned::Routine(Arc::new(routine), Fails::Perhaps);
+        let cost = Cost { flops: flops(&tensor.0), ..Cost::default() };
+        steps.push(Work { call, operands, values: vec![], about, cost });
+    } else if let Some(kernels) = lower_scatter(tensor, for_gpu(device))? {
+        for (lowered, outs) in kernels {
+            let outs = outs.iter().map(|out| Operand::Out(out.0.id, out.0.bytes())).collect();
+            steps.push(kernel(lowered, outs, about)?);
+        }
+        // What the steps before sort is no arithmetic.
+        if let Some(last) = steps.last_mut() {
+            last.cost.flops = flops(&tensor.0);
+        }
+    } else {
+        let mut step = kernel(lower(tensor)?, vec![out], about)?;
+        step.cost.flops = flops(&tensor.0);
+        steps.push(step);
+    }
+    Ok(())
+}
+
+/// What is left to write of a node that is written into place.
+fn write_into(tensor: &Tensor, placed: &InPlace, about: About, work: &mut Vec<Work>) -> Result<()> {
+    /// Most inputs of one kernel: each is a view of it.
+    const MOST: usize = 64;
+    let out = || vec![Operand::Out(tensor.0.id, tensor.0.bytes())];
+    match &placed.into {
+        Into::Pieces { axis, inputs } => {
+            for inputs in inputs.chunks(MOST) {
+                let mut step = kernel(lower_pieces(tensor, *axis, inputs)?, out(), about)?;
+                step.cost.bytes = Some(inputs.iter().map(|&n| 2 * tensor.0.inputs[n].0.bytes() as u64).sum());
+                work.push(step);
+            }
+        }
+        Into::Row { axis, position, value } => {
+            let mut step = kernel(lower_row(tensor, *axis, position, value)?, out(), about)?;
+            step.cost.bytes = Some(2 * (tensor.0.bytes() / tensor.0.shape[*axis].max(1)) as u64);
+            work.push(step);
+        }
+    }
+    Ok(())
+}
+
+/// A launch of a group's kernel.
+pub(super) fn group_kernel(lowered: Lowered, group: &Group) -> Result<Work> {
+    let outs = group.outputs.iter().chain(&group.sums).map(|t| Operand::Out(t.0.id, t.0.bytes())).collect();
+    let about = group.outputs.last().map_or(About::default(), |t| About::of(&t.0));
+    let mut work = kernel(lowered, outs, about)?;
+    work.cost.flops = group.order.iter().chain(&group.sums).map(|tensor| flops(&tensor.0)).sum();
+    if let Planned::Kernel(_, flavour, _) = &mut work.call {
+        *flavour = flavour_of(group)?;
+    }
+    Ok(work)
+}
+
+/// How the kernel of a group is printed.
+pub(super) fn flavour_of(group: &Group) -> Result<Flavour> {
+    if group.order.iter().any(is_drawn) { Ok(Flavour::Exact) } else { Flavour::of_tensors() }
+}
+
+/// True if a tensor is made of random words and constants alone: random numbers are the same on all devices, to the bit.
+fn is_drawn(tensor: &Tensor) -> bool {
+    const MOST: usize = 64;
+    let (mut stack, mut seen, mut drawn) = (vec![tensor], 0, false);
+    while let Some(tensor) = stack.pop() {
+        seen += 1;
+        match &tensor.0.op {
+            Op::Random(_) => drawn = true,
+            Op::Full(_) | Op::Iota { .. } => {}
+            Op::Map(_) | Op::Cast(_) => stack.extend(&tensor.0.inputs),
+            op if op.is_view() => stack.extend(tensor.0.inputs.first()),
+            _ => return false,
+        }
+        if seen > MOST {
+            return false;
+        }
+    }
+    drawn
+}
+
+/// A launch of a lowered kernel.
+fn kernel(lowered: Lowered, outs: Vec<Operand>, about: About) -> Result<Work> {
+    let Lowered { kernel, inputs, reports, guarded, values, threads, .. } = lowered;
+    let status = reports.then_some(Operand::Status).or(guarded.then_some(Operand::Guard));
+    let inputs = inputs.into_iter().map(|Input { tensor, part }| match part {
+        None => Operand::In(tensor),
+        Some(part) => {
+            let bytes = tensor.0.dtype.bytes();
+            Operand::Part(tensor, part.start * bytes, part.len() * bytes)
+        }
+    });
+    let operands = outs.into_iter().chain(status).chain(inputs).collect();
+    let call = Planned::Kernel(Box::new(kernel), Flavour::of_tensors()?, threads);
+    let values = values.into_iter().map(|value| vec![value]).collect();
+    Ok(Work { call, operands, values, about, cost: Cost::default() })
+}
+
+/// The steps of a multi-output op.
+fn multi_output_steps(
+    device: Device,
+    tensor: &Tensor,
+    woven: &HashMap<u64, Written>,
+    about: About,
+    steps: &mut Vec<Work>,
+) -> Result<()> {
+    let Some((joint, inputs)) = joint::of(&tensor.0) else { return Ok(()) };
+    let place = tensor.0.place;
+    // A part that nobody wants is memory all the same: its node goes, its id stays.
+    let parts = joint::parts(tensor, place);
+    let outs: Vec<(u64, usize)> = (parts.iter())
+        .map(|part| (if is_output(part) { part.0.id } else { Node::next_id_taken() }, part.0.bytes()))
+        .collect();
+    let (kernel_of, values, checked) = match &joint.how {
+        How::Routine(run, fails, pairs) => {
+            let size = |part: &Tensor| (part.0.dtype, part.0.elements());
+            // What a result takes the place of is copied there; in-place assignment may find that it need not be.
+            for (result, input) in pairs {
+                let first =
+                    Tensor::build(Op::Reshape(inputs[*input].0.shape.clone()), vec![inputs[*input].clone()], place);
+                let (id, bytes) = outs[*result];
+                steps.push(kernel(lower(&first)?, vec![Operand::Out(id, bytes)], about)?);
+            }
+            let taken = |n: &usize| pairs.iter().any(|(_, input)| input == n);
+            let given: Vec<Tensor> = (0..inputs.len()).filter(|n| !taken(n)).map(|n| inputs[n].clone()).collect();
+            let (results, sizes) = (parts.iter().map(size).collect(), given.iter().map(size).collect());
+            let call = RoutineCall { name: joint.name, run: run.clone(), device, results, inputs: sizes };
+            let operands = outs.iter().map(|&(id, bytes)| Operand::Out(id, bytes));
+            let operands = operands.chain(given.into_iter().map(Operand::In)).collect();
+            // What a routine does is known by what it means.
+            let cost = Cost { flops: meaning_flops(tensor), ..Cost::default() };
+            steps.push(Work { call: Planned::Routine(Arc::new(call), *fails), operands, values: vec![], about, cost });
+            return Ok(());
+        }
+        How::Source(source) => {
+            let alone = |part: &Tensor, id: u64| woven.get(&id).cloned().unwrap_or_else(|| Written::alone(id, part));
+            let outs = parts.iter().zip(&outs).map(|(part, (id, _))| (alone(part, *id), part.0.dtype.bytes()));
+            for (call, operands) in launches(device, source, &outs.collect::<Vec<_>>(), inputs)? {
+                let cost = Cost { flops: call.flops, bytes: Some(call.bytes), narrow_product: true };
+                steps.push(Work { call: Planned::Source(Arc::new(call)), operands, values: vec![], about, cost });
+            }
+            return Ok(());
+        }
+        How::Kernel { kernel, values, checked } => (kernel, values, *checked),
+    };
+    let (mut given, mut written) = (inputs.iter(), outs.iter().zip(&joint.results));
+    let mut operands = vec![];
+    for param in &kernel_of.params {
+        let input = if param.access.reads() { given.next() } else { None };
+        let out = if param.access.writes() { written.next() } else { None };
+        let Some((&(id, bytes), (dtype, shape))) = out else {
+            operands.extend(input.cloned().map(Operand::In));
+            continue;
+        };
+        // What is read as well starts as the input; what a kernel of the user's may leave alone starts as zeros.
+        let first = match input {
+            Some(input) => Some(Tensor::build(Op::Reshape(input.0.shape.clone()), vec![input.clone()], place)),
+            None if joint.decomposed => None,
+            None => Some(Tensor::full(0.0, shape, *dtype, device)),
+        };
+        if let Some(first) = first {
+            steps.push(kernel(lower(&first)?, vec![Operand::Out(id, bytes)], about)?);
+        }
+        operands.push(Operand::Out(id, bytes));
+    }
+    let mut values = values.clone();
+    let flavour = if checked { Flavour::Checked } else { Flavour::Exact };
+    if checked && matches!(device, Device::Cuda(_)) {
+        operands.push(Operand::Status);
+        values.push(vec![Value::int(DType::I64, crate::status::kernel_code(kernel_of, &values, place))]);
+    }
+    let call = Planned::Kernel(Box::new((**kernel_of).clone()), flavour, BLOCK);
+    let cost = Cost { flops: meaning_flops(tensor), ..Cost::default() };
+    steps.push(Work { call, operands, values, about, cost });
+    Ok(())
+}
