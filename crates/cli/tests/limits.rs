@@ -153,13 +153,14 @@ fn kernels_that_never_end_are_given_up() {
         let launch = endless(&folder, kernel);
         let launch: Vec<&str> = launch.iter().map(String::as_str).collect();
         let limit = ["--device", "cpu", "--max-statements", "200000"];
-        let output = limited(&folder, program, &["env"], &[&["kernel", "run"], &launch[..], &limit].concat());
+        let minute = ["timeout", "60"];
+        let output = limited(&folder, program, &minute, &[&["kernel", "run"], &launch[..], &limit].concat());
         let words = text(&output);
         assert_eq!(output.status.code(), Some(1), "{words}");
         assert!(words.contains("still running after 200000 statements"), "{words}");
         assert!(words.contains(&format!("endless.cu:{line}")), "{words}");
         let tuned = ["kernel", "tune", "endless.cu", "--kernel", kernel, "--dim", "32", "--blocks", "16,32"];
-        let output = limited(&folder, program, &["env"], &[&tuned[..], &["--arg", "o=zeros:32"], &limit].concat());
+        let output = limited(&folder, program, &minute, &[&tuned[..], &["--arg", "o=zeros:32"], &limit].concat());
         assert!(text(&output).contains("still running after 200000 statements"), "{}", text(&output));
     }
     finished(&folder);

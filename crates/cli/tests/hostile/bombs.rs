@@ -122,6 +122,8 @@ fn tables_to_train_on() -> Vec<Bomb> {
         of(Page::new(DATA, 1, PLAIN, u32::MAX.into(), vec![0; 4]), NONE, large),
         // Within the limit: read in pieces.
         of(one_text(DATA, 60 * MIB), ZSTD, ""),
+        // The space for tokens follows from the part that was read: otherwise it would be 600 TiB.
+        of(raw(DATA, 1, PLAIN, [&(40u32 << 20).to_le_bytes()[..], &vec![b'a'; 40 << 20]].concat()), NONE, ""),
         // Each page is small, or none is too large, and all together are.
         table(column(&[20, 21, 22, 23, 24].map(|n| one_text(DATA, n * 4 * MIB)), ZSTD), large),
         table(dictionary(&[b'a'; 1000], 1), "raise BORNITE_INPUT_LIMIT|more for tokens"),

@@ -162,6 +162,11 @@ fn commands_do_without_threads() {
     assert_eq!(ended.code, Some(0), "{}", ended.error);
     let ended = without(&["eval", &at("run"), "--batches", "1"]);
     assert_eq!(ended.code, Some(0), "{}", ended.error);
+    // Tokens of several pieces, which are verified on several threads.
+    std::fs::File::create(at("zeros.bin")).unwrap().set_len(40 << 20).unwrap();
+    let args = ["train", "--data", &at("zeros.bin"), "--out", &at("zeros"), "--steps", "1", "--batch", "1"];
+    let ended = without(&[&args[..], &SMALL].concat());
+    assert_eq!(ended.code, Some(0), "{}", ended.error);
     let ended = without(&["data", "make", "--count", "2", "--out", &at("rows"), "--jobs", "3"]);
     assert!(ended.code == Some(0) || ended.error.contains("threads cannot be started"), "{}", ended.error);
     let demo = ["demo", "--pairs", "100", "--steps", "1", "--prompts", "1", "--samples", "1", "--out", &at("demo")];

@@ -160,3 +160,24 @@ fn hash(file: &File, path: &Path, bytes: u64, watch: &dyn Watch) -> Result<Vec<S
     }
     Ok(work.pieces.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Report;
+
+    /// Checksums are reused only of a file that did not change, whether the last change was a moment or minutes ago.
+    #[test]
+    fn a_file_that_changed_is_hashed_again() {
+        let path = std::env::temp_dir().join(format!("bornite-hashed-again-{}", std::process::id()));
+        let sums = || of_file(&File::open(&path).unwrap(), &path, &Report::new(|_| {})).unwrap();
+        std::fs::write(&path, [0; 4]).unwrap();
+        assert!(!Arc::ptr_eq(&sums(), &sums()), "the next change may have the same change time");
+        std::thread::sleep(SETTLED + Duration::from_millis(100));
+        let settled = sums();
+        assert!(Arc::ptr_eq(&settled, &sums()), "an unchanged file is hashed once");
+        std::fs::write(&path, [1; 4]).unwrap();
+        assert_ne!(settled, sums());
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -178,12 +178,15 @@ pub fn the_folder_counts_without_its_pointer() -> Outcome {
     let fill = |name: &str| -> Result<Folder, Error> {
         let folder = Folder::new(name);
         let mut store = Store::open(&folder.0, Keep { last: 9, best: false })?;
-        for step in [8, 9, 10, 100_000_000] {
+        // As text, step-99999999 would come after step-100000000.
+        for step in [8, 9, 10, 99_999_999, 100_000_000] {
             store.save(&little(step), None)?;
         }
         // The clocks of a copy say nothing: the oldest looks newest. Nor do folders that are no checkpoints count.
-        let manifest = fs::File::options().write(true).open(folder.join("step-00000008/manifest.json")).unwrap();
-        manifest.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(3600)).unwrap();
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
+        for path in ["step-00000008/manifest.json", "step-00000008"] {
+            fs::File::open(folder.join(path)).unwrap().set_modified(later).unwrap();
+        }
         fs::create_dir_all(folder.join("step-900000000")).unwrap();
         fs::create_dir_all(folder.join("step-900000001.x")).unwrap();
         fs::write(folder.join("step-900000001.x/manifest.json"), "{}").unwrap();
