@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use bornite_cuda::settings::{self, CHECK_VARIABLE};
 
 use crate::display::values;
-use crate::node::Op;
 use crate::schedule::{nodes_to_compute, realize_unchecked};
 use crate::{Error, Result, Tensor};
 
@@ -56,7 +55,7 @@ pub(crate) fn realize(tensors: &[Tensor]) -> Result<()> {
 fn examine(tensor: &Tensor) -> Result<()> {
     let node = tensor.node()?;
     // What a constant says was said on purpose; what a view shows was made below it.
-    if !node.dtype.is_float() || matches!(node.op, Op::Full(_)) || node.op.is_view() {
+    if !node.dtype.is_float() || node.op.is_constant() || node.op.is_view() {
         return Ok(());
     }
     let found = values(tensor)?;

@@ -112,7 +112,7 @@ pub use recorded::Recorded;
 pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
 #[doc(hidden)]
 pub use schedule::gpu_kernels;
-pub use schedule::{Explained, ExplainedStep, LiveValue, Peak, explain, explained};
+pub use schedule::{Explained, ExplainedStep, LiveValue, Peak, explain, explain_pass, explained};
 pub use segments::Arena;
 pub use tensor::Tensor;
 pub use trace::{Spec, Trace, trace};

@@ -79,7 +79,12 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
         l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
     }
     let at = Coordinates::linear(index, &node.shape);
-    let value = if copies { l.load(tensor, at) } else { l.compute(node, at) };
+    let value = match node.op.is_pointwise() && elements == 0 {
+        // Groups have elements; without any there is nothing to compute.
+        true => l.b.constant(Value::int(node.dtype, 0)),
+        false if copies => l.load(tensor, at),
+        false => l.compute(node, at),
+    };
     l.b.store(out, index, value);
     l.finish()
 }
@@ -99,7 +104,7 @@ fn index_type(tensor: &Tensor, copies: bool) -> Scalar {
 
 /// True if a node can meet a bad index.
 pub(crate) fn reports(node: &Node) -> bool {
-    matches!(node.op, Op::Gather(_) | Op::ScatterAdd(_))
+    node.op.facts().reports
 }
 
 /// Where in a shape: as one row-major index, as one index an axis, or both.
@@ -245,9 +250,18 @@ impl Lowering {
                 self.b.cast(node.dtype, &place)
             }
             Op::Random(_) => self.random(node, &at),
-            // Elementwise ops are computed in groups; sources, constants and views are loaded.
-            _ => self.b.constant(Value::int(node.dtype, 0)),
+            // Pointwise ops are computed in groups, lines by kernels of their own; sources, constants and views are loaded.
+            Op::Map(_) | Op::Cast(_) | Op::Cumsum(_) | Op::ArgSort { .. } => self.not_lowered(node),
+            Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => self.not_lowered(node),
+            Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) => self.not_lowered(node),
+            Op::Checkpoint(_) | Op::Detach | Op::Joint(_) | Op::Part(_) => self.not_lowered(node),
         }
+    }
+
+    /// Makes the kernel an error that names an op which has no kernel of this form.
+    fn not_lowered(&mut self, node: &Node) -> ExprId {
+        self.b.mistake(format!("{} cannot be lowered to this kernel: a bug worth reporting", node.op.name()));
+        self.b.constant(Value::int(node.dtype, 0))
     }
 
     fn reduce(&mut self, node: &Node, reduce: Reduce, axes: &[usize], at: &Coordinates) -> ExprId {
@@ -343,8 +357,19 @@ impl Lowering {
                 }
                 Coordinates::axes(axes, from)
             }
-            _ => at,
+            Op::Checkpoint(_) | Op::Detach => at,
+            Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => self.no_view(op, at),
+            Op::Map(_) | Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Pad(..) => self.no_view(op, at),
+            Op::Concat(_) | Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) => self.no_view(op, at),
+            Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Iota { .. } | Op::Random(_) => self.no_view(op, at),
+            Op::Joint(_) | Op::Part(_) => self.no_view(op, at),
         }
+    }
+
+    /// Makes the kernel an error that names an op which is taken for a view.
+    fn no_view(&mut self, op: &Op, at: Coordinates) -> Coordinates {
+        self.b.mistake(format!("{} is no view: a bug worth reporting", op.name()));
+        at
     }
 
     /// start + step · i.

@@ -1,5 +1,7 @@
 //! Nodes of the lazy graph: what an operation is, and what a node remembers.
 
+mod facts;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,6 +11,7 @@ use crate::buffer::Buffer;
 use crate::checkpoint::Again;
 use crate::joint::{self, Joint};
 use crate::{DType, Device, Error, Place, Tensor};
+pub(crate) use facts::{Flops, Role};
 
 /// How elements along reduced axes become one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,11 +133,6 @@ impl Op {
             Op::Part(_) => "part",
             Op::Detach => "detach",
         }
-    }
-
-    /// True if the op only renames elements of its one input: it is folded into the loads of whoever reads it.
-    pub fn is_view(&self) -> bool {
-        matches!(self, Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) | Op::Checkpoint(_) | Op::Detach)
     }
 
     /// True if the node's storage belongs to a variable or a trace, which may write it later.

@@ -25,6 +25,7 @@ mod collect;
 mod compile;
 mod concat;
 mod cost;
+mod describe;
 mod explain;
 mod fuse;
 mod in_place;
@@ -48,6 +49,7 @@ use crate::node::Op;
 use crate::{Device, Error, Result, Tensor};
 pub(crate) use collect::nodes_to_compute;
 use concat::Concats;
+pub use describe::explain_pass;
 pub use explain::{Explained, ExplainedStep, LiveValue, Peak, explain, explained};
 use fuse::Unit;
 use memory::Assigned;
@@ -104,26 +106,38 @@ pub(super) struct GroupStep {
 /// Plans the computation of `tensors`, which must share a device. New values may overwrite the persistent tensors that are named with
 /// them.
 pub(crate) fn plan(tensors: &[Tensor], present: Present, persistent: &[(Tensor, Tensor)]) -> Result<Plan> {
-    let mut schedule = collect::collect(tensors, present, persistent)?;
-    select::select_calls(&mut schedule)?;
+    let mut schedule = Schedule::new(tensors, present, persistent)?;
+    schedule.run("collect", collect::collect)?;
+    schedule.run("select", select::select_calls)?;
     loop {
-        concat::write_parts(&mut schedule);
-        fuse::fuse(&mut schedule);
-        shape::choose_launch_shapes(&mut schedule)?;
-        steps::list_steps(&mut schedule)?;
+        schedule.run("concat", concat::write_parts)?;
+        schedule.run("fuse", fuse::fuse)?;
+        schedule.run("shape", shape::choose_launch_shapes)?;
+        schedule.run("steps", steps::list_steps)?;
+        // What may not be updated in place is scheduled again.
         if !in_place::withdraw_updates(&mut schedule) {
             break;
         }
     }
-    in_place::assign_in_place(&mut schedule);
-    kernels::lower_groups(&mut schedule)?;
-    memory::assign_memory(&mut schedule);
+    schedule.run("in_place", in_place::assign_in_place)?;
+    schedule.run("kernels", kernels::lower_groups)?;
+    schedule.run("memory", memory::assign_memory)?;
     let plan = compile::compile(schedule)?;
     crate::observe::planned(&plan, || self::plan(tensors, present, persistent));
     Ok(plan)
 }
 
+/// Names of the passes, in order; `compile` follows.
+const PASSES: [&str; 9] = ["collect", "select", "concat", "fuse", "shape", "steps", "in_place", "kernels", "memory"];
+
 impl Schedule {
+    fn run(&mut self, name: &str, pass: fn(&mut Schedule) -> Result<()>) -> Result<()> {
+        debug_assert!(PASSES.contains(&name));
+        pass(self)?;
+        describe::passed(name, self);
+        Ok(())
+    }
+
     /// What the call that computes a tensor reads; `None` if a generated kernel computes it.
     fn reads_of_call<'a>(&'a self, tensor: &'a Tensor) -> Option<&'a [Tensor]> {
         match self.calls.get(&tensor.0.id) {

@@ -74,3 +74,28 @@ fn the_peak_names_what_is_alive_and_its_line() -> bornite::Result<()> {
     assert!(text.contains("scratch 0 = matmul_f32 (input 0)  32.8 kB, 524.3 kflop  at "), "{text}");
     Ok(())
 }
+
+#[test]
+fn the_state_after_every_pass_can_be_printed() {
+    let x = Tensor::from_slice(&[1.0f32; 64], &[8, 8], Device::cpu());
+    let y = x.matmul(&x).exp().softmax(-1);
+    let passes = [
+        ("collect", "= matmul ("),
+        ("select", "  by matmul"),
+        ("concat", "= exp ("),
+        ("fuse", "; stores %"),
+        ("shape", "; stores %"),
+        ("steps", "step 0: matmul"),
+        ("in_place", "step 1: "),
+        ("kernels", "step 1: "),
+        ("memory", " is in result 0"),
+    ];
+    for (pass, text) in passes {
+        let found = bornite::explain_pass(std::slice::from_ref(&y), pass).unwrap();
+        assert!(found.contains(text), "after {pass}:\n{found}");
+    }
+    let groups = |pass: &str| bornite::explain_pass(std::slice::from_ref(&y), pass).unwrap().contains("a group");
+    assert!(groups("in_place") && !groups("kernels"));
+    let error = bornite::explain_pass(&[y], "colour").unwrap_err().to_string();
+    assert!(error.contains("'colour' is not a pass; the passes are collect, select"), "{error}");
+}

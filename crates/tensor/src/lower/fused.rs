@@ -159,13 +159,13 @@ fn index_type(group: &Group) -> Scalar {
 /// True if a kernel over elements is the same for any number of them: each is computed from elements that have its number,
 /// and from single ones.
 fn is_flat(group: &Group, elements: usize) -> bool {
-    let plain = group.order.iter().all(|tensor| matches!(tensor.0.op, Op::Map(_) | Op::Cast(_)));
+    let plain = group.order.iter().all(|tensor| tensor.0.op.is_pointwise());
     let inputs = group.order.iter().flat_map(|tensor| tensor.0.reads());
     let flat = |tensor: &Tensor| {
         let (base, views) = look_through(tensor);
         let single = base.0.elements() == 1;
         let same = base.0.elements() == elements && seen(base, &views).is_some_and(|place| aligned(&place));
-        single || same || matches!(base.0.op, Op::Full(_))
+        single || same || base.0.op.is_constant()
     };
     elements > 1 && plain && inputs.chain(&group.outputs).all(flat)
 }
@@ -211,13 +211,13 @@ pub(super) fn stages(group: &Group) -> Stages<'_> {
     for tensor in &group.order {
         let inputs = tensor.0.reads().iter().map(|input| look_through(input).0.0.id);
         let stage = inputs.filter_map(|id| after.get(&id).copied()).max().unwrap_or(0);
-        let reduces = matches!(tensor.0.op, Op::Reduce(..));
+        let reduces = tensor.0.op.is_reduction();
         after.insert(tensor.0.id, stage + usize::from(reduces));
         if reduces {
             stages.reductions.resize_with(stages.reductions.len().max(stage + 1), Vec::new);
             stages.known.resize_with(stages.known.len().max(stage + 2), Vec::new);
             stages.reductions[stage].push(tensor);
-        } else if matches!(tensor.0.op, Op::Map(_) | Op::Cast(_)) && [1, rows].contains(&tensor.0.elements()) {
+        } else if tensor.0.op.is_pointwise() && [1, rows].contains(&tensor.0.elements()) {
             stages.known[stage].push(tensor);
         }
     }
@@ -255,7 +255,7 @@ impl Lowering {
     pub(super) fn compute_values(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
         let linear = self.linear_of(at);
         let node = &*tensor.0;
-        let row_level = matches!(node.op, Op::Reduce(..));
+        let row_level = node.op.is_reduction();
         for lanes in [1, self.lanes] {
             let known = self.known.iter().rev().find_map(|known| known.values.get(&(node.id, linear, lanes)));
             if let Some(values) = known {
@@ -286,7 +286,31 @@ impl Lowering {
             Op::Random(_) if self.lanes.is_multiple_of(4) => {
                 (0..self.lanes / 4).flat_map(|n| self.four_random(node, linear, n)).collect()
             }
-            _ => {
+            Op::Random(_)
+            | Op::Reduce(..)
+            | Op::Matmul
+            | Op::Pad(..)
+            | Op::Concat(_)
+            | Op::Gather(_)
+            | Op::ScatterAdd(_)
+            | Op::Cumsum(_)
+            | Op::ArgReduce(..)
+            | Op::ArgSort { .. }
+            | Op::Iota { .. }
+            | Op::Reshape(_)
+            | Op::Expand(_)
+            | Op::Permute(_)
+            | Op::Slice(_)
+            | Op::Checkpoint(_)
+            | Op::Detach
+            | Op::Failed(_)
+            | Op::Data
+            | Op::Var
+            | Op::Input
+            | Op::Output
+            | Op::Full(_)
+            | Op::Joint(_)
+            | Op::Part(_) => {
                 let lanes = std::mem::replace(&mut self.lanes, 1);
                 let values: Vec<ExprId> = (0..lanes)
                     .map(|lane| {

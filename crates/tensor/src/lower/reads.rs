@@ -159,7 +159,7 @@ impl Walk {
     /// Elements of a tensor, through the views between.
     fn tensor(&mut self, tensor: &Tensor, at: At, lanes: usize) {
         let (base, views) = look_through(tensor);
-        if matches!(base.0.op, Op::Full(_)) && base.0.value().is_none() {
+        if base.0.op.is_constant() && base.0.value().is_none() {
             return;
         }
         let Some(place) = seen(base, &views) else { return self.tensor(&tensor.0.inputs[0], At::Elsewhere, 1) };
@@ -188,10 +188,10 @@ impl Walk {
         if self.known.iter().any(|known| [1, lanes].iter().any(|lanes| known.contains(&(node.id, at, *lanes)))) {
             return;
         }
-        match &node.op {
-            Op::Map(_) | Op::Cast(_) => node.inputs.iter().for_each(|input| self.tensor(input, at, lanes)),
+        match node.op.is_pointwise() {
+            true => node.inputs.iter().for_each(|input| self.tensor(input, at, lanes)),
             // Each lane is computed apart.
-            _ => self.apart(node, if lanes > 1 && at == At::Own { At::Near } else { at }),
+            false => self.apart(node, if lanes > 1 && at == At::Own { At::Near } else { at }),
         }
         self.remember(node.id, at, lanes);
     }
@@ -228,7 +228,16 @@ impl Walk {
             }
             // A reduction is known by now.
             (Op::Reduce(..), _) => {}
-            (_, inputs) => inputs.iter().for_each(|input| self.tensor(input, At::Elsewhere, 1)),
+            (Op::Pad(..) | Op::Iota { .. } | Op::Random(_) | Op::Gather(_) | Op::ScatterAdd(_), inputs)
+            | (
+                Op::Map(_) | Op::Cast(_) | Op::Matmul | Op::Cumsum(_) | Op::ArgReduce(..) | Op::ArgSort { .. },
+                inputs,
+            )
+            | (Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) | Op::Checkpoint(_), inputs)
+            | (Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_), inputs)
+            | (Op::Detach | Op::Joint(_) | Op::Part(_), inputs) => {
+                inputs.iter().for_each(|input| self.tensor(input, At::Elsewhere, 1));
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, Para
 use super::blocks::WARP;
 use super::fused::{Form, Group, Stages, reduction, stages, start, wide_outputs};
 use super::{Coordinates, Lowering, accumulator, aligned, look_through, seen};
-use crate::node::Op;
+use crate::node::Role;
 use crate::{DType, Tensor};
 
 /// A warp or a block a row.
@@ -119,12 +119,13 @@ impl<'a> Rows<'a> {
             }
             seen_nodes.push(base.0.id);
             let computed = group.order.iter().any(|other| other.0.id == base.0.id);
-            match base.0.op {
-                Op::Map(_) | Op::Cast(_) if computed => stack.extend(base.0.reads()),
-                Op::ScatterAdd(_) if computed => stack.extend(base.0.reads().first()),
-                Op::Full(_) => {}
+            match base.0.op.facts().role {
+                Role::Constant => {}
                 _ if !computed => loaded.push(base),
-                _ => {}
+                Role::Pointwise => stack.extend(base.0.reads()),
+                Role::Scatter => stack.extend(base.0.reads().first()),
+                Role::Source | Role::View | Role::Indexed | Role::Reduction | Role::Single => {}
+                Role::MultiOutput | Role::Output => {}
             }
         }
         loaded

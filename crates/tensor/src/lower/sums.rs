@@ -56,8 +56,8 @@ fn extent(form: Form, sum: &Tensor) -> Option<(usize, usize)> {
 /// over rows runs, or is what that computes, read element by element or row by row.
 pub(crate) fn with_sums(rows: &Group, sums: &Group, there: impl Fn(&Tensor) -> bool) -> Option<Group> {
     let Form::Rows { rows: count, columns } = rows.form else { return None };
-    let reduces = |tensor: &Tensor| matches!(tensor.0.op, Op::Reduce(..));
-    let plain = |tensor: &Tensor| matches!(tensor.0.op, Op::Map(_) | Op::Cast(_));
+    let reduces = |tensor: &Tensor| tensor.0.op.is_reduction();
+    let plain = |tensor: &Tensor| tensor.0.op.is_pointwise();
     let (summed, below): (Vec<&Tensor>, Vec<&Tensor>) = sums.order.iter().partition(|tensor| reduces(tensor));
     // Results of the sums are the sums themselves.
     let bare = sums.outputs.iter().all(|output| summed.iter().any(|sum| sum.0.id == output.0.id));
@@ -78,7 +78,7 @@ pub(crate) fn with_sums(rows: &Group, sums: &Group, there: impl Fn(&Tensor) -> b
     let mut shared = false;
     for input in sums.order.iter().flat_map(|tensor| tensor.0.reads()) {
         let (base, views) = look_through(input);
-        if matches!(base.0.op, Op::Full(_)) && base.0.value().is_none() {
+        if base.0.op.is_constant() && base.0.value().is_none() {
             continue;
         }
         let place = seen(base, &views);

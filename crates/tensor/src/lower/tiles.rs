@@ -7,7 +7,6 @@ use super::fused::Group;
 use super::{Coordinates, Lowering, look_through, seen};
 use crate::Tensor;
 use crate::matmul::strided::Strided;
-use crate::node::Op;
 
 /// A block a square of elements, which some input has the other way round.
 pub(super) struct Tiles<'a> {
@@ -43,10 +42,10 @@ impl<'a> Tiles<'a> {
     pub fn new(group: &'a Group, elements: usize) -> Option<Tiles<'a>> {
         let mut found: Option<Tiles<'a>> = None;
         let views = group.outputs.iter().filter(|t| t.0.op.is_view());
-        let inputs = group.order.iter().filter(|t| matches!(t.0.op, Op::Map(_) | Op::Cast(_)));
+        let inputs = group.order.iter().filter(|t| t.0.op.is_pointwise());
         for input in inputs.flat_map(|t| t.0.reads()).chain(views) {
             let (base, views) = look_through(input);
-            let own = group.order.iter().any(|t| t.0.id == base.0.id) || matches!(base.0.op, Op::Full(_));
+            let own = group.order.iter().any(|t| t.0.id == base.0.id) || base.0.op.is_constant();
             let Some(place) = seen(base, &views).filter(|_| !own && input.0.elements() == elements) else { continue };
             let ([(width, apart), (height, 1)] | [(width, apart), (height, 1), _]) =
                 runs(&place.shape, &place.strides)[..]

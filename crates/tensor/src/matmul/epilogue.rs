@@ -137,7 +137,7 @@ impl<'a> Graph<'a> {
             let outside = |t: &&Tensor| !inner.contains(&t.0.id) && t.0.id != found.0.id;
             !self.roots.contains(id) && !self.readers(*id).iter().any(outside)
         });
-        (private && !x.0.op.is_view() && !matches!(x.0.op, Op::Full(_))).then_some((found, x))
+        (private && !x.0.op.is_view() && !x.0.op.is_constant()).then_some((found, x))
     }
 
     /// A node behind `start` that is what a pattern makes of two placeholders, which have a shape in which `start` is read;

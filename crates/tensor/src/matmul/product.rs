@@ -112,7 +112,7 @@ pub(crate) fn locate<M>(tensor: &Tensor, fits: impl Fn(&Strided) -> Option<M>) -
         fits(&views.into_iter().try_fold(place, |place, view| place.through(&view.0.op))?)
     };
     let last = chain.len() - 1;
-    let constant = matches!(chain[last].0.op, Op::Full(_)) && chain[last].0.value().is_none();
+    let constant = chain[last].0.op.is_constant() && chain[last].0.value().is_none();
     if !constant && let Some(matrix) = seen_from(last) {
         return Some((chain[last].clone(), matrix, false));
     }

@@ -60,7 +60,10 @@ impl Strided {
                 }
             }
             Op::Reshape(to) => return self.reshape(to),
-            _ => return None,
+            Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => return None,
+            Op::Map(_) | Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Pad(..) | Op::Concat(_) => return None,
+            Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) | Op::ArgReduce(..) | Op::ArgSort { .. } => return None,
+            Op::Iota { .. } | Op::Random(_) | Op::Joint(_) | Op::Part(_) => return None,
         }
         Some(view)
     }
@@ -76,7 +79,11 @@ impl Strided {
                 Some(Strided { offset: self.offset, shape: shape.to_vec(), strides })
             }
             Op::Reshape(_) => self.reshape(shape),
-            _ => None,
+            Op::Expand(_) | Op::Slice(_) => None,
+            Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => None,
+            Op::Map(_) | Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Pad(..) | Op::Concat(_) => None,
+            Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) | Op::ArgReduce(..) | Op::ArgSort { .. } => None,
+            Op::Iota { .. } | Op::Random(_) | Op::Joint(_) | Op::Part(_) => None,
         }
     }
 

@@ -128,7 +128,7 @@ fn taken(
 
 /// Whether an input of a joint has to be computed before it can be read: it is a view, or a constant, which has no memory.
 pub(super) fn is_shown(tensor: &Tensor) -> bool {
-    !is_source(tensor) && (tensor.0.op.is_view() || matches!(tensor.0.op, Op::Full(_)))
+    !is_source(tensor) && (tensor.0.op.is_view() || tensor.0.op.is_constant())
 }
 
 #[cfg(test)]

@@ -9,56 +9,66 @@ use super::by_hand::{in_memory, is_shown};
 use super::{Present, Schedule, is_output, is_source};
 use crate::joint::{self, How, Joint};
 use crate::lower::{aligned, look_through, seen};
-use crate::node::Op;
 use crate::{Device, Error, Result, Tensor};
 
-/// Starts a schedule that computes `tensors`, which must share a device. New values may overwrite the persistent tensors that are named
-/// with them.
-pub(super) fn collect(tensors: &[Tensor], present: Present, persistent: &[(Tensor, Tensor)]) -> Result<Schedule> {
-    let mut requested: Vec<Tensor> = vec![];
-    for tensor in tensors {
-        let node = tensor.node()?;
-        let wanted = present == Present::Copy || !is_source(tensor);
-        if wanted && !requested.iter().any(|t| t.0.id == node.id) {
-            requested.push(tensor.clone());
+/// Finds roots and nodes.
+pub(super) fn collect(schedule: &mut Schedule) -> Result<()> {
+    let roots = roots(&schedule.requested);
+    // A new value is that of its root.
+    for (id, _) in &mut schedule.persistent {
+        if let Some(n) = schedule.requested.iter().position(|tensor| tensor.0.id == *id) {
+            *id = roots[n].0.id;
         }
     }
-    let device = match requested.first() {
-        Some(tensor) => tensor.0.device,
-        None => Device::cpu(),
-    };
-    if let Some(other) = requested.iter().find(|t| t.0.device != device) {
-        let what = format!("tensors of one step are on {device} and {}; make them on one device", other.0.device);
-        return Err(Error::Op { op: other.0.op.name(), what, at: other.0.place });
-    }
-    let roots = roots(&requested);
-    let position = |tensor: &Tensor| requested.iter().position(|other| other.0.id == tensor.0.id);
-    let persistent = persistent.iter().filter_map(|(new, old)| Some((roots[position(new)?].0.id, old.clone())));
-    let mut schedule = Schedule {
-        device,
-        fuses: crate::fused::enabled()?,
-        persistent: persistent.collect(),
-        wanted: roots.iter().map(|root| root.0.id).collect(),
-        nodes: nodes_to_compute(&roots)?,
-        requested,
-        roots,
-        calls: HashMap::new(),
-        concats: Default::default(),
-        withdrawn: HashSet::new(),
-        units: vec![],
-        steps: vec![],
-        groups: vec![],
-        updates: vec![],
-        overwrites: vec![],
-        replaces: HashMap::new(),
-        memory: Default::default(),
-    };
+    schedule.wanted = roots.iter().map(|root| root.0.id).collect();
+    schedule.nodes = nodes_to_compute(&roots)?;
+    schedule.roots = roots;
     schedule.add_inputs_of_outputs();
     debug_assert!(schedule.roots.iter().all(|root| schedule.nodes.contains_key(&root.0.id)));
-    Ok(schedule)
+    Ok(())
 }
 
 impl Schedule {
+    /// A schedule that is to compute `tensors`, which must share a device, before any pass. New values may overwrite the persistent
+    /// tensors that are named with them.
+    pub(super) fn new(tensors: &[Tensor], present: Present, persistent: &[(Tensor, Tensor)]) -> Result<Schedule> {
+        let mut requested: Vec<Tensor> = vec![];
+        for tensor in tensors {
+            let node = tensor.node()?;
+            let wanted = present == Present::Copy || !is_source(tensor);
+            if wanted && !requested.iter().any(|t| t.0.id == node.id) {
+                requested.push(tensor.clone());
+            }
+        }
+        let device = requested.first().map_or(Device::cpu(), |tensor| tensor.0.device);
+        if let Some(other) = requested.iter().find(|t| t.0.device != device) {
+            let what = format!("tensors of one step are on {device} and {}; make them on one device", other.0.device);
+            return Err(Error::Op { op: other.0.op.name(), what, at: other.0.place });
+        }
+        let wanted = |(new, _): &&(Tensor, Tensor)| requested.iter().any(|tensor| tensor.0.id == new.0.id);
+        let persistent = persistent.iter().filter(wanted).map(|(new, old)| (new.0.id, old.clone())).collect();
+        let fuses = crate::fused::enabled()?;
+        Ok(Schedule {
+            device,
+            fuses,
+            requested,
+            persistent,
+            roots: vec![],
+            wanted: HashSet::new(),
+            nodes: BTreeMap::new(),
+            calls: HashMap::new(),
+            concats: Default::default(),
+            withdrawn: HashSet::new(),
+            units: vec![],
+            steps: vec![],
+            groups: vec![],
+            updates: vec![],
+            overwrites: vec![],
+            replaces: HashMap::new(),
+            memory: Default::default(),
+        })
+    }
+
     /// Adds the views and constants that multi-output ops read from memory.
     fn add_inputs_of_outputs(&mut self) {
         let outputs: Vec<Tensor> = self.nodes.values().filter(|tensor| is_output(tensor)).cloned().collect();
@@ -81,7 +91,7 @@ fn roots(tensors: &[Tensor]) -> Vec<Tensor> {
     let mut shown = |tensor: &Tensor| {
         let (base, views) = look_through(tensor);
         let same = base.0.elements() == tensor.0.elements() && seen(base, &views).is_some_and(|place| aligned(&place));
-        let computed = !is_source(base) && !matches!(base.0.op, Op::Full(_));
+        let computed = !is_source(base) && !base.0.op.is_constant();
         (same && computed && taken.insert(base.0.id)).then(|| base.clone())
     };
     tensors.iter().map(|tensor| shown(tensor).unwrap_or_else(|| tensor.clone())).collect()
@@ -98,7 +108,7 @@ pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<u64, Tensor>
             continue;
         }
         stack.extend(node.reads().iter().cloned());
-        if !node.op.is_view() && !matches!(node.op, Op::Full(_)) {
+        if !node.op.is_view() && !node.op.is_constant() {
             kernels.insert(node.id, tensor);
         }
     }

@@ -21,7 +21,7 @@ use super::{Schedule, is_source};
 use crate::lower::{aligned, look_through, seen};
 use crate::matmul::strided::Strided;
 use crate::node::{Node, Op};
-use crate::{Device, Tensor};
+use crate::{Device, Result, Tensor};
 
 /// What the widest loads and stores of kernels want.
 const KERNELS: usize = 16;
@@ -66,9 +66,10 @@ struct ByCalls {
 }
 
 /// Finds what can be written into place.
-pub(super) fn write_parts(schedule: &mut Schedule) {
+pub(super) fn write_parts(schedule: &mut Schedule) -> Result<()> {
     schedule.concats = if schedule.fuses { concats(schedule) } else { Concats::default() };
     debug_assert!(schedule.concats.within.keys().all(|id| !schedule.wanted.contains(id)), "a root is a part");
+    Ok(())
 }
 
 fn concats(schedule: &Schedule) -> Concats {
@@ -160,7 +161,7 @@ fn parts_of(
     for (n, input) in inputs() {
         let (base, views) = look_through(input);
         let whole = base.0.elements() == input.0.elements() && seen(base, &views).is_some_and(|p| aligned(&p));
-        let fits = whole && !is_source(base) && !matches!(base.0.op, Op::Full(_)) && free(base, at);
+        let fits = whole && !is_source(base) && !base.0.op.is_constant() && free(base, at);
         if fits && parts.iter().all(|(part, ..)| part.0.id != base.0.id) {
             parts.push((base, at, n));
         }
@@ -183,7 +184,7 @@ fn parts_of(
 
 /// True if a node can be computed where it is read.
 fn by_element(node: &Node) -> bool {
-    matches!(node.op, Op::Map(_) | Op::Cast(_) | Op::Pad(..) | Op::Iota { .. } | Op::Random(_) | Op::Gather(_))
+    node.op.facts().inlined
 }
 
 /// A node as an update of the tensor whose place it takes, if most of it is that tensor.

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use super::is_source;
 use crate::Tensor;
 use crate::joint;
-use crate::node::{Node, Op};
+use crate::node::{Flops, Node, Op};
 
 /// What a step costs, beside the bytes of its arguments.
 #[derive(Clone, Copy, Default)]
@@ -19,12 +19,11 @@ pub(super) struct Cost {
 
 /// Operations on elements that a node takes.
 pub(super) fn flops(node: &Node) -> u64 {
-    let elements = match (&node.op, &node.inputs[..]) {
-        (Op::Matmul, [a, _]) => 2 * node.elements() * a.0.shape.last().unwrap_or(&0),
-        (Op::Reduce(..) | Op::ArgReduce(..) | Op::Cumsum(_), [x, ..]) => x.0.elements(),
-        (Op::ScatterAdd(_), [_, _, values]) => values.0.elements(),
-        (Op::Map(_) | Op::Cast(_), _) => node.elements(),
-        _ => 0,
+    let elements = match node.op.facts().flops {
+        Flops::None => 0,
+        Flops::Result => node.elements(),
+        Flops::Input(n) => node.inputs.get(n).map_or(0, |input| input.0.elements()),
+        Flops::Product => 2 * node.elements() * node.inputs.first().and_then(|a| a.0.shape.last()).unwrap_or(&0),
     };
     elements as u64
 }

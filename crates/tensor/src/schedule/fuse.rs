@@ -16,9 +16,9 @@ use std::collections::{HashMap, HashSet};
 use ride::with_riders;
 
 use super::{Schedule, is_source};
-use crate::Tensor;
 use crate::lower::{Form, Group, aligned, extent, for_gpu, look_through, one_a_row, repeats_rows, seen};
-use crate::node::{Node, Op};
+use crate::node::{Node, Op, Role};
+use crate::{Result, Tensor};
 
 /// Most nodes of a kernel: longer ones take long to compile.
 const MOST_NODES: usize = 96;
@@ -66,7 +66,7 @@ struct Fuser<'a> {
 }
 
 /// Finds the units that compute the roots, and other nodes where they need them.
-pub(super) fn fuse(schedule: &mut Schedule) {
+pub(super) fn fuse(schedule: &mut Schedule) -> Result<()> {
     let nodes: Vec<&Tensor> = schedule.nodes.values().collect();
     let position = nodes.iter().enumerate().map(|(n, t)| (t.0.id, n)).collect();
     let count = nodes.len();
@@ -76,22 +76,23 @@ pub(super) fn fuse(schedule: &mut Schedule) {
     }
     let units = fuser.cut(&schedule.wanted);
     schedule.units = if schedule.fuses && for_gpu(schedule.device) { with_riders(units) } else { units };
+    Ok(())
 }
 
 /// What a node reads, behind views: ids of nodes and of tensors in memory.
 fn reads(node: &Node) -> impl Iterator<Item = u64> + '_ {
     let read = node.reads().iter().map(|input| look_through(input).0);
-    read.filter(|base| !matches!(base.0.op, Op::Full(_))).map(|base| base.0.id)
+    read.filter(|base| !base.0.op.is_constant()).map(|base| base.0.id)
 }
 
 /// True if a node's value is computed element by element where it is read.
 fn is_elementwise(node: &Node) -> bool {
-    match node.op {
-        Op::Map(_) | Op::Cast(_) | Op::Pad(..) | Op::Concat(_) | Op::Iota { .. } | Op::Random(_) | Op::Gather(_) => {
-            true
-        }
-        Op::ScatterAdd(axis) => node.inputs[1].0.shape.get(axis) == Some(&1),
-        _ => false,
+    match node.op.facts().role {
+        Role::Pointwise | Role::Indexed => true,
+        // One value for each line: each element looks at one index.
+        Role::Scatter => matches!(node.op, Op::ScatterAdd(axis) if node.inputs[1].0.shape.get(axis) == Some(&1)),
+        Role::Source | Role::Constant | Role::View | Role::Reduction | Role::Single => false,
+        Role::MultiOutput | Role::Output => false,
     }
 }
 
@@ -133,29 +134,34 @@ impl<'a> Fuser<'a> {
 
     /// How a node of a kernel over rows reads another.
     fn edge(&self, reader: &Node, input: &Tensor, form: Form) -> Edge {
-        let by_element = matches!(reader.op, Op::Map(_) | Op::Cast(_) | Op::Reduce(..));
         let (base, views) = look_through(input);
         let Some(place) = seen(base, &views) else { return Edge::Other };
         let same = aligned(&place);
-        match (&reader.op, form) {
-            (Op::Gather(axis), Form::Rows { rows, columns }) => {
-                let x = &reader.inputs[0];
-                let last = axis + 1 == x.0.shape.len() && x.0.shape[*axis] == columns;
-                let picks = last && reader.elements() == rows && x.0.elements() == rows * columns;
-                if picks && same { Edge::Aligned } else { Edge::Other }
+        let frame = match form {
+            Form::Rows { rows, columns } => Some((rows, columns)),
+            Form::Elements(_) | Form::Middle { .. } => None,
+        };
+        let along_rows = match reader.op.facts().role {
+            Role::Pointwise | Role::Reduction if same => return Edge::Aligned,
+            Role::Pointwise | Role::Reduction => {
+                let by_row =
+                    frame.is_some_and(|(rows, columns)| base.0.elements() == rows && repeats_rows(&place, columns));
+                return if by_row { Edge::Rows } else { Edge::Other };
             }
-            (Op::ScatterAdd(axis), Form::Rows { rows, columns }) => {
-                let adds = one_a_row(reader, *axis, rows, columns);
-                if adds && same { Edge::Aligned } else { Edge::Other }
-            }
-            _ if by_element && same => Edge::Aligned,
-            (_, Form::Rows { rows, columns })
-                if by_element && base.0.elements() == rows && repeats_rows(&place, columns) =>
-            {
-                Edge::Rows
-            }
-            _ => Edge::Other,
-        }
+            // Of those, a gather that picks an element of each row.
+            Role::Indexed => frame.is_some_and(|(rows, columns)| {
+                let picks = |axis: usize, x: &Node| {
+                    let last = axis + 1 == x.shape.len() && x.shape[axis] == columns;
+                    last && reader.elements() == rows && x.elements() == rows * columns
+                };
+                matches!(reader.op, Op::Gather(axis) if picks(axis, &reader.inputs[0].0))
+            }),
+            Role::Scatter => frame.is_some_and(
+                |(rows, columns)| matches!(reader.op, Op::ScatterAdd(axis) if one_a_row(reader, axis, rows, columns)),
+            ),
+            Role::Source | Role::Constant | Role::View | Role::Single | Role::MultiOutput | Role::Output => false,
+        };
+        if along_rows && same { Edge::Aligned } else { Edge::Other }
     }
 
     /// Puts a node into a group.
@@ -168,7 +174,7 @@ impl<'a> Fuser<'a> {
                 1 => Some(Form::Rows { rows: outer, columns: middle }),
                 _ => Some(Form::Middle { outer, middle, inner }),
             },
-            _ if is_elementwise(node) || node.op.is_view() || matches!(node.op, Op::Full(_)) => {
+            _ if is_elementwise(node) || node.op.is_view() || node.op.is_constant() => {
                 Some(Form::Elements(node.elements()))
             }
             _ => None,
@@ -276,10 +282,11 @@ impl<'a> Fuser<'a> {
         let (level, own) = (self.level(from, form), self.level(n, form));
         match self.edge(node, input, form) {
             // Elements read elements, rows read rows; a gather picks from elements, a scatter adds what rows have.
-            Edge::Aligned => match node.op {
-                Op::Gather(_) | Op::ScatterAdd(_) => std::ptr::eq(input, &node.inputs[0]) == (level == Level::Elements),
-                Op::Reduce(..) if matches!(form, Form::Rows { .. }) => level == Level::Elements,
-                _ => level == own,
+            Edge::Aligned => match node.op.facts().role {
+                Role::Indexed | Role::Scatter => std::ptr::eq(input, &node.inputs[0]) == (level == Level::Elements),
+                Role::Reduction if matches!(form, Form::Rows { .. }) => level == Level::Elements,
+                Role::Pointwise | Role::Reduction | Role::View | Role::Constant => level == own,
+                Role::Source | Role::Single | Role::MultiOutput | Role::Output => level == own,
             },
             Edge::Rows => level == Level::Rows && own == Level::Elements,
             Edge::Other => false,

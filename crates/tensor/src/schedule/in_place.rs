@@ -13,7 +13,7 @@ use super::{GroupId, GroupStep, Schedule};
 use crate::execute::Flavour;
 use crate::fused::Fails;
 use crate::lower::{InPlaceOf, for_gpu};
-use crate::{Device, Tensor};
+use crate::{Device, Result, Tensor};
 
 /// Withdraws updates of a part of a variable that may not be written in place; true if there is one: then its value must be scheduled
 /// again, as a whole.
@@ -26,7 +26,7 @@ pub(super) fn withdraw_updates(schedule: &mut Schedule) -> bool {
 }
 
 /// Chooses the results that are written in place.
-pub(super) fn assign_in_place(schedule: &mut Schedule) {
+pub(super) fn assign_in_place(schedule: &mut Schedule) -> Result<()> {
     schedule.overwrites = schedule.updates.drain(..).map(|Update { id, old, .. }| (id, old)).collect();
     overwrite_variables(schedule);
     if schedule.fuses {
@@ -41,6 +41,7 @@ pub(super) fn assign_in_place(schedule: &mut Schedule) {
         }),
         "a variable is read after it was overwritten"
     );
+    Ok(())
 }
 
 /// True if the steps from one on may write where `old` is: none of them reads it, and none can fail any more. What can fail must

@@ -10,7 +10,7 @@ use super::pack::{Block, Packed, pack};
 use super::plan::{Memory, Slot};
 use super::steps::Work;
 use super::{Schedule, concat::Concats};
-use crate::Place;
+use crate::{Place, Result};
 
 /// Where values are, and for how long.
 #[derive(Default)]
@@ -30,12 +30,13 @@ pub(super) struct Life {
 }
 
 /// Gives every value that a step computes its memory.
-pub(super) fn assign_memory(schedule: &mut Schedule) {
+pub(super) fn assign_memory(schedule: &mut Schedule) -> Result<()> {
     schedule.memory = assigned(schedule);
     debug_assert!(
         schedule.steps.iter().flat_map(Work::outputs).all(|(id, _)| schedule.memory.slots.contains_key(&id)),
         "a value has no memory"
     );
+    Ok(())
 }
 
 fn assigned(schedule: &Schedule) -> Assigned {

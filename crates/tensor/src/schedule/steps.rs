@@ -21,7 +21,7 @@ use crate::lower::{
     Group, InPlaceOf, Input, Lowered, Reads, for_gpu, group_reads, lower, lower_pieces, lower_row, lower_scatter,
 };
 use crate::matmul::Product;
-use crate::node::{Node, Op};
+use crate::node::{Node, Op, Role};
 use crate::scatter::scatter;
 use crate::source::SourceCall;
 use crate::timing::About;
@@ -202,12 +202,13 @@ fn is_drawn(tensor: &Tensor) -> bool {
     let (mut stack, mut seen, mut drawn) = (vec![tensor], 0, false);
     while let Some(tensor) = stack.pop() {
         seen += 1;
-        match &tensor.0.op {
-            Op::Random(_) => drawn = true,
-            Op::Full(_) | Op::Iota { .. } => {}
-            Op::Map(_) | Op::Cast(_) => stack.extend(&tensor.0.inputs),
-            op if op.is_view() => stack.extend(tensor.0.inputs.first()),
-            _ => return false,
+        match (tensor.0.op.facts().role, &tensor.0.op) {
+            (_, Op::Random(_)) => drawn = true,
+            (Role::Constant, _) | (_, Op::Iota { .. }) => {}
+            (Role::Pointwise, _) => stack.extend(&tensor.0.inputs),
+            (Role::View, _) => stack.extend(tensor.0.inputs.first()),
+            (Role::Source | Role::Indexed | Role::Scatter | Role::Reduction | Role::Single, _) => return false,
+            (Role::MultiOutput | Role::Output, _) => return false,
         }
         if seen > MOST {
             return false;

@@ -2,11 +2,8 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use bornite_ir::Kind;
-
 use super::{Fuser, Unit};
 use crate::lower::{Group, look_through};
-use crate::node::Op;
 
 /// Most nodes that are computed again rather than stored, and most of them that are no single instruction.
 const MOST_AGAIN: usize = 24;
@@ -64,7 +61,7 @@ impl<'a> Fuser<'a> {
             let computed = self.reach(group, &outputs, &mut stored, &readers);
             let outputs = outputs.iter().map(|&n| self.nodes[n].clone()).collect();
             let order = computed.iter().map(|&n| self.nodes[n]);
-            let order = order.filter(|t| !t.0.op.is_view() && !matches!(t.0.op, Op::Full(_))).cloned().collect();
+            let order = order.filter(|t| !t.0.op.is_view() && !t.0.op.is_constant()).cloned().collect();
             units.push(Unit::Group(Group { form: growing.form, outputs, order, spread: None, sums: vec![] }));
         }
         units.reverse();
@@ -181,7 +178,7 @@ impl<'a> Fuser<'a> {
         }
         for input in self.nodes[n].0.reads() {
             let base = look_through(input).0;
-            let there = !self.position.contains_key(&base.0.id) && !matches!(base.0.op, Op::Full(_));
+            let there = !self.position.contains_key(&base.0.id) && !base.0.op.is_constant();
             if there && !way.memory.iter().any(|(id, _)| *id == base.0.id) {
                 let bytes = base.0.bytes();
                 way.memory.push((base.0.id, if bytes > CACHED_BYTES { bytes } else { 0 }));
@@ -227,13 +224,13 @@ impl<'a> Fuser<'a> {
 
     /// True if a node is no single instruction.
     fn is_heavy(&self, n: usize) -> bool {
-        matches!(self.nodes[n].0.op, Op::Map(row) if row.row().kind != Kind::Primitive)
+        self.nodes[n].0.op.facts().heavy
     }
 
     /// True if a node may be computed again.
     fn is_simple(&self, n: usize) -> bool {
         let node = &*self.nodes[n].0;
-        matches!(node.op, Op::Map(_) | Op::Cast(_) | Op::Iota { .. } | Op::Random(_))
+        node.op.facts().recomputable
             && self.schedule.reads_of_call(self.nodes[n]).is_none()
             && !self.schedule.concats.of.contains_key(&node.id)
     }

@@ -1,0 +1,128 @@
+//! The state of a schedule as text, after any pass.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use super::fuse::Unit;
+use super::steps::{Operand, Planned, Work};
+use super::{PASSES, Present, Schedule, plan};
+use crate::lower::look_through;
+use crate::{Error, Place, Result, Tensor};
+
+thread_local! {
+    /// The pass that is asked for, and the text once it has run.
+    static ASKED: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
+}
+
+/// The state of scheduling after a pass, as text: nodes, library calls, groups, steps, in-place results and memory, as far as they are
+/// known by then. The passes are `collect`, `select`, `concat`, `fuse`, `shape`, `steps`, `in_place`, `kernels` and `memory`. Nothing runs.
+///
+/// ```
+/// use bornite::{Device, Tensor, explain_pass};
+/// # fn main() -> bornite::Result<()> {
+/// let x = Tensor::from_slice(&[1.0f32; 1000], &[10, 100], Device::cpu());
+/// let text = explain_pass(&[x.exp().sum(-1)], "fuse")?;
+/// assert!(text.contains("group Rows { rows: 10, columns: 100 } computes"), "{text}");
+/// # Ok(())
+/// # }
+/// ```
+#[track_caller]
+pub fn explain_pass(tensors: &[Tensor], pass: &str) -> Result<String> {
+    if !PASSES.contains(&pass) {
+        let what = format!("'{pass}' is not a pass; the passes are {}", PASSES.join(", "));
+        return Err(Error::Op { op: "explain_pass", what, at: Place::here() });
+    }
+    let Some(first) = tensors.first() else { return Ok(String::new()) };
+    let _running = first.node()?.device.lock();
+    ASKED.set(Some((pass.into(), String::new())));
+    let planned = plan(tensors, Present::Skip, &[]);
+    let text = ASKED.take().map_or(String::new(), |(_, text)| text);
+    planned.map(|_| text)
+}
+
+/// Called after a pass.
+pub(super) fn passed(pass: &str, schedule: &Schedule) {
+    ASKED.with_borrow_mut(|asked| match asked {
+        Some((wanted, text)) if wanted == pass => *text = schedule.to_string(),
+        _ => {}
+    });
+}
+
+/// A tensor with its id, and what it shows if it is a view.
+fn named(tensor: &Tensor) -> String {
+    let (base, views) = look_through(tensor);
+    match views.is_empty() {
+        true => format!("%{}", tensor.0.id),
+        false => format!("%{} (a view of %{})", tensor.0.id, base.0.id),
+    }
+}
+
+fn list<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> String {
+    tensors.into_iter().map(named).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "on {}, computes {}", self.device, list(&self.roots))?;
+        for tensor in self.nodes.values() {
+            let node = &*tensor.0;
+            let call = self.calls.get(&node.id).map_or(String::new(), |call| format!("  by {}", call.product));
+            let (name, reads) = (node.name(), list(node.reads()));
+            writeln!(f, "%{} = {name} ({reads})  {}{:?}{call}", node.id, node.dtype, node.shape)?;
+        }
+        let mut within: Vec<_> = self.concats.within.iter().collect();
+        within.sort_unstable();
+        for (part, (whole, byte)) in within {
+            writeln!(f, "%{part} is written into %{whole} at byte {byte}")?;
+        }
+        for unit in &self.units {
+            match unit {
+                Unit::Group(group) => {
+                    let (order, outputs) = (list(&group.order), list(group.outputs.iter().chain(&group.sums)));
+                    writeln!(f, "group {:?} computes {order}; stores {outputs}", group.form)?;
+                }
+                Unit::Alone(tensor) => writeln!(f, "single {}", named(tensor))?,
+            }
+        }
+        for (n, step) in self.steps.iter().enumerate() {
+            writeln!(f, "step {n}: {step}")?;
+        }
+        for (id, old) in &self.overwrites {
+            writeln!(f, "%{id} overwrites the variable %{}", old.0.id)?;
+        }
+        let mut replaces: Vec<_> = self.replaces.iter().collect();
+        replaces.sort_unstable();
+        for (id, replaced) in replaces {
+            writeln!(f, "%{id} overwrites %{replaced}")?;
+        }
+        let mut slots: Vec<_> = self.memory.slots.iter().collect();
+        slots.sort_unstable_by_key(|(id, _)| **id);
+        for (id, slot) in slots {
+            writeln!(f, "%{id} is in {slot}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.call {
+            Planned::Kernel(kernel, ..) => write!(f, "{}", kernel.name)?,
+            Planned::Product(product) => write!(f, "{product}")?,
+            Planned::Routine(routine, _) => write!(f, "{}", routine.name)?,
+            Planned::Source(source) => write!(f, "{}", source.name())?,
+            Planned::Group(_) => write!(f, "a group")?,
+        }
+        let operand = |operand: &Operand| match operand {
+            Operand::Out(id, _) => format!("%{id}"),
+            Operand::Status => "status".into(),
+            Operand::Guard => "status (read)".into(),
+            Operand::In(tensor) => named(tensor),
+            Operand::Part(tensor, start, bytes) => format!("{} from byte {start}, {bytes} B", named(tensor)),
+        };
+        let (outs, rest): (Vec<&Operand>, Vec<&Operand>) =
+            self.operands.iter().partition(|operand| matches!(operand, Operand::Out(..)));
+        let words = |all: Vec<&Operand>| all.into_iter().map(operand).collect::<Vec<_>>().join(", ");
+        write!(f, " writes {}; reads {}", words(outs), words(rest))
+    }
+}
