@@ -1,0 +1,58 @@
+//! ARCHITECTURE.md's list of the files that softmax crosses: each defines the function that is named, and calls that of the next.
+
+use std::path::Path;
+
+/// The rows of the table after a line that starts with `before`.
+fn table(page: &str, before: &str) -> Vec<(String, String)> {
+    let mut lines = page.lines().skip_while(|line| !line.starts_with(before));
+    let rows = lines.by_ref().skip_while(|line| !line.starts_with("|---")).skip(1);
+    rows.take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let mut cells = line.split('`');
+            (cells.nth(1).unwrap().to_owned(), cells.nth(1).unwrap().to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn the_files_of_softmax_call_each_other() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("../../ARCHITECTURE.md")).unwrap();
+    assert!(page.lines().count() <= 150, "ARCHITECTURE.md is long");
+    let source = |file: &str| std::fs::read_to_string(root.join("src").join(file)).unwrap();
+    let called = table(&page, "`x.softmax(-1)` on a GPU");
+    let read = table(&page, "and when it is read");
+    assert!(called.len() == 6 && read.len() == 8, "{called:?} {read:?}");
+    for (file, function) in called.iter().chain(&read) {
+        let text = source(file);
+        // Unary operators are rows of a macro.
+        let defined = text.contains(&format!("fn {function}(")) || text.contains(&format!("{function} = "));
+        assert!(defined, "{file} does not define {function}");
+    }
+    for pair in called.windows(2) {
+        let ((file, _), (next, function)) = (&pair[0], &pair[1]);
+        assert!(source(file).contains(&format!("{function}(")), "{file} does not call {function} of {next}");
+    }
+    // The passes are called by `plan`, and the plan by whoever reads.
+    for (from, function) in [
+        ("tensor.rs", "realize("),
+        ("schedule.rs", "plan("),
+        ("schedule.rs", "fuse::fuse"),
+        ("schedule.rs", "kernels::lower_groups"),
+        ("schedule/kernels.rs", "lower_group("),
+        ("schedule.rs", "compile::compile("),
+        ("schedule/compile.rs", "program("),
+        ("schedule.rs", "plan.run("),
+    ] {
+        assert!(source(from).contains(function), "{from} does not call {function}");
+    }
+    // Every pass of the page is one that can be explained, in order.
+    let passes: Vec<String> = (page.lines().skip_while(|line| !line.starts_with("| pass | file")).skip(2))
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.split('|').nth(1).unwrap().trim().to_owned())
+        .collect();
+    let x = bornite::Tensor::ones(&[2], bornite::DType::F32, bornite::Device::cpu()).exp();
+    let error = bornite::explain_pass(&[x], "none").unwrap_err().to_string();
+    let named = error.lines().next().unwrap().split_once("passes are ").unwrap().1.to_owned() + ", compile";
+    assert_eq!(passes.join(", "), named);
+}
