@@ -2,7 +2,7 @@
 //! instances, or if an input has no influence on what comes out. The level `run` looks at all inputs; here it must cost little.
 
 use crate::evaluate::{Expected, Influence, Parameter, Reached, run, telling};
-use crate::inputs::{Input, SAME_LENGTHS, input, medium, redraws, small};
+use crate::inputs::{Input, SAME_LENGTHS, medium, redraws, small};
 use crate::program::cancel::cancelled;
 use crate::program::{Binary, Builtin, Expr, Kind, Program, Stmt, Ty, Update, Var};
 
@@ -50,8 +50,6 @@ enum Length {
     Small,
     /// Of [`medium`].
     Medium,
-    /// Those of the row.
-    Row,
 }
 
 /// Inputs that were run so far, in the order of [`SAME_LENGTHS`], all of one kind of length.
@@ -69,7 +67,6 @@ impl Look<'_> {
         let of = match self.length {
             Length::Small => small,
             Length::Medium => medium,
-            Length::Row => input,
         };
         of(self.program, self.key, number, attempt)
     }
@@ -104,7 +101,7 @@ impl Look<'_> {
     /// elements.
     fn tells(mut self) -> bool {
         if self.length == Length::Small {
-            self.length = if self.reached.is_complete() { Length::Medium } else { Length::Row };
+            self.length = Length::Medium;
             self.cases.clear();
         }
         loop {
@@ -163,20 +160,24 @@ fn many(program: &Program) -> Many {
     let mut many = if Parameter::all(program).is_empty() { Many::Spread } else { Many::Alike };
     let mut sums: Vec<Var> = vec![];
     program.each_stmt(&mut |stmt| match stmt {
-        Stmt::Atomic(Update::Min | Update::Max | Update::And | Update::Or, ..)
-        | Stmt::Update(_, Binary::BitAnd | Binary::BitOr, _) => many = Many::Saturate,
+        Stmt::Atomic(Update::Min | Update::Max | Update::And | Update::Or, ..) => many = Many::Saturate,
         Stmt::Atomic(_, _, at, _) if many == Many::Alike && at.iter().any(|e| !matches!(e.kind, Kind::Int(_))) => {
             many = Many::Spread;
         }
-        Stmt::Assign(var, Expr { kind: Kind::Call(Builtin::Min | Builtin::Max, args), .. })
-            if args.iter().any(|arg| matches!(arg.kind, Kind::Var(other) if other == *var)) =>
-        {
-            many = Many::Saturate;
-        }
-        Stmt::For(.., body) => {
-            sums.extend(
-                body.iter().filter_map(|stmt| if let Stmt::Update(var, ..) = stmt { Some(*var) } else { None }),
-            );
+        // Few launches have loops as long as those of the row.
+        Stmt::For(_, _, high, _, body) if !matches!(high.kind, Kind::Int(_)) => {
+            body.iter().for_each(|stmt| {
+                stmt.walk(&mut |stmt| match stmt {
+                    Stmt::Update(_, Binary::BitAnd | Binary::BitOr, _) => many = Many::Saturate,
+                    Stmt::Assign(var, Expr { kind: Kind::Call(Builtin::Min | Builtin::Max, args), .. })
+                        if args.iter().any(|arg| matches!(arg.kind, Kind::Var(other) if other == *var)) =>
+                    {
+                        many = Many::Saturate;
+                    }
+                    Stmt::Update(var, ..) => sums.push(*var),
+                    _ => {}
+                });
+            });
         }
         _ => {}
     });
