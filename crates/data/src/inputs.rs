@@ -61,24 +61,57 @@ pub fn sizes(program: &Program, random: &mut Random, number: usize) -> Vec<u32> 
     }
 }
 
-/// The n-th input of a program; `attempt` draws other numbers of the same lengths.
-pub fn input(program: &Program, key: [u64; 2], number: usize, attempt: u64) -> Input {
-    let stream = |part: u64| Random::of(&[key[0], key[1], 0x1a9, number as u64, attempt, part]);
-    let sizes = sizes(program, &mut stream(0), number);
-    // Every other input is coarse, so that values meet each other and the constants they are compared with.
-    let coarse = number % 2 == 1 && attempt == 0;
-    of_sizes(program, sizes, coarse, stream)
+/// Draws of an input before a program is given up.
+pub const ATTEMPTS: u64 = 6;
+
+/// Inputs whose lengths are the same at every attempt, on which the influence of single parameters is tried.
+pub const SAME_LENGTHS: [usize; 4] = [2, 3, 4, 5];
+
+/// Other draws of a parameter that are tried on each of these inputs.
+const REDRAWS: usize = 2;
+
+/// Numbers and attempts of the inputs whose parameters are exchanged for those of the same number's first attempts.
+pub fn redraws() -> impl Iterator<Item = (usize, u64)> {
+    let numbers = SAME_LENGTHS.into_iter().flat_map(|number| [number; REDRAWS]);
+    numbers.enumerate().map(|(n, number)| (number, ATTEMPTS + n as u64))
 }
 
-/// An input of few elements for a first look at a program, the same in every dataset.
-pub fn small(program: &Program, number: usize) -> Input {
+/// The n-th input of a program; `attempt` draws other numbers of the same lengths.
+pub fn input(program: &Program, key: [u64; 2], number: usize, attempt: u64) -> Input {
+    let stream = stream(key, number, attempt);
+    let sizes = sizes(program, &mut stream(0), number);
+    of_sizes(program, sizes, is_coarse(number, attempt), stream)
+}
+
+/// As [`input`], of few elements, for a first look at a program: the numbers that are passed by value are the same.
+pub fn small(program: &Program, key: [u64; 2], number: usize, attempt: u64) -> Input {
     // Most programs need no more than the first two launches; those with branches need more elements.
-    const LENGTHS: [[u32; 3]; 4] = [[2, 2, 2], [2, 3, 2], [3, 2, 2], [3, 3, 2]];
+    const LENGTHS: [[u32; 3]; 4] = [[2, 2, 2], [2, 3, 2], [3, 2, 2], [3, 3, 3]];
     const ALONG: [u32; 4] = [2, 3, 4, 10];
-    let launch = number % LENGTHS.len();
+    let launch = (number + 2) % LENGTHS.len();
     let lengths = if program.sizes.len() == 1 { [ALONG[launch]; 3] } else { LENGTHS[launch] };
     let sizes = program.sizes.iter().zip(lengths).map(|(size, n)| n.clamp(size.least, size.most)).collect();
-    of_sizes(program, sizes, false, |part| Random::of(&[0x50a11, number as u64, part]))
+    of_sizes(program, sizes, is_coarse(number, attempt), stream(key, number, attempt))
+}
+
+/// As [`input`], with three elements along the first of several dimensions.
+pub fn medium(program: &Program, key: [u64; 2], number: usize, attempt: u64) -> Input {
+    let stream = stream(key, number, attempt);
+    let mut sizes = sizes(program, &mut stream(0), number);
+    if sizes.len() > 1 {
+        sizes[0] = 3.clamp(program.sizes[0].least, program.sizes[0].most);
+    }
+    of_sizes(program, sizes, is_coarse(number, attempt), stream)
+}
+
+/// Random numbers of each part of an input.
+fn stream(key: [u64; 2], number: usize, attempt: u64) -> impl Fn(u64) -> Random {
+    move |part| Random::of(&[key[0], key[1], 0x1a9, number as u64, attempt, part])
+}
+
+/// Every other input is coarse, so that values meet each other and the constants they are compared with.
+fn is_coarse(number: usize, attempt: u64) -> bool {
+    number % 2 == 1 && attempt == 0
 }
 
 /// An input of these sizes; `stream` gives the random numbers of each part.

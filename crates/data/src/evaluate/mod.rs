@@ -6,11 +6,15 @@
 
 mod arrays;
 mod ball;
+mod influence;
 mod math;
 mod reached;
+mod telling;
 
 pub use ball::{Ball, nearest, unit};
+pub use influence::{Influence, Parameter};
 pub use reached::{Reached, is_same};
+pub use telling::{Expected, telling};
 
 use crate::program::{Binary, Body, Expr, Kind, Program, Scalar, Stmt, Ty, Unary, Var};
 
@@ -47,7 +51,7 @@ impl Value {
 }
 
 /// The contents of an array: the components of all elements, one after the other.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(PartialEq, Debug)]
 pub struct Contents {
     /// Lengths.
     pub shape: Vec<u32>,
@@ -63,6 +67,21 @@ impl Contents {
     /// An array of these components.
     pub fn new(shape: Vec<u32>, scalars: Vec<Scalar>, cells: Vec<Value>) -> Contents {
         Contents { shape, scalars, cells, added: vec![] }
+    }
+}
+
+impl Clone for Contents {
+    fn clone(&self) -> Contents {
+        let Contents { shape, scalars, cells, added } = self;
+        Contents { shape: shape.clone(), scalars: scalars.clone(), cells: cells.clone(), added: added.clone() }
+    }
+
+    /// Keeps the memory: programs are run many times over the same arrays.
+    fn clone_from(&mut self, other: &Contents) {
+        self.shape.clone_from(&other.shape);
+        self.scalars.clone_from(&other.scalars);
+        self.cells.clone_from(&other.cells);
+        self.added.clone_from(&other.added);
     }
 }
 

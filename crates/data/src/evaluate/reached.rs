@@ -126,9 +126,10 @@ impl<'p> Reached<'p> {
         self.open.is_empty()
     }
 
-    /// Whether an expression came to that many values and has not shown that it computes something.
-    pub fn has_idle(&self, values: u32) -> bool {
-        self.open.values().any(|observed| observed.count >= values)
+    /// Whether one of some expressions came to that many values and has not shown that it computes something.
+    pub fn has_idle(&self, among: &[&Expr], values: u32) -> bool {
+        let idle = |e: &&Expr| self.open.get(&std::ptr::from_ref(*e)).is_some_and(|observed| observed.count >= values);
+        !self.is_complete() && among.iter().any(idle)
     }
 
     /// The first part of the program that no input reached or that no input moved, in words.

@@ -33,7 +33,7 @@ use crate::{Category, Random};
 use maker::Maker;
 
 /// The generator's version: datasets of another have other rows.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// What programs are drawn by. It stays where a version keeps other rows of them, or words them otherwise.
 const PROGRAMS: u64 = 5;
@@ -45,27 +45,24 @@ pub fn category(seed: u64, index: u64, among: &[Category]) -> Category {
 }
 
 /// Draws of a program before the last one is taken as it is; the level `run` judges it.
-const DRAWS: u64 = 6;
+const DRAWS: u64 = 24;
 
 /// The program of an index: the first that is sound of some that are drawn.
 pub fn program(seed: u64, index: u64, category: Category) -> Program {
     let draw = |number: u64| drawn(Random::of(&[seed, index, PROGRAMS, number]), category);
-    let (mut program, mut plan) = draw(0);
+    let mut program = draw(0);
     for number in 1..DRAWS {
-        if sound::is_sound(&program) {
+        if sound::is_sound(&program, [seed, index]) {
             break;
         }
-        (program, plan) = draw(number);
-    }
-    if let Some(plan) = plan {
-        program.form = Form::Block(plan(&program));
+        program = draw(number);
     }
     describe::describe(&mut program);
     program
 }
 
-/// A program of a category, and the plan of its CUDA text where that is not the source's own.
-fn drawn(random: Random, category: Category) -> (Program, Option<block::Plan>) {
+/// A program of a category, without a description.
+fn drawn(random: Random, category: Category) -> Program {
     let mut maker = Maker::new(random);
     let m = &mut maker;
     let mut plan = None;
@@ -100,9 +97,10 @@ fn drawn(random: Random, category: Category) -> (Program, Option<block::Plan>) {
     }
     maker.direct();
     let mut program = describe::finish(maker, category);
-    // A plan knows the program as it is.
-    if plan.is_none() {
-        prune::prune(&mut program);
+    match plan {
+        // A plan of the CUDA text knows the program as it is.
+        Some(plan) => program.form = Form::Block(plan(&program)),
+        None => prune::prune(&mut program),
     }
-    (program, plan)
+    program
 }

@@ -1,13 +1,10 @@
-//! A first look at a program: it is drawn again if an operand cancels, or if an expression of the inputs computes nothing in
-//! a few instances. The level `run` looks at all inputs; here it must cost little.
+//! A first look at a program: it is drawn again if an operand cancels, if an expression of the inputs computes nothing in a few
+//! instances, or if an input has no influence on what comes out. The level `run` looks at all inputs; here it must cost little.
 
-use crate::evaluate::{Reached, run};
-use crate::inputs::small;
+use crate::evaluate::{Expected, Influence, Parameter, Reached, run, telling};
+use crate::inputs::{Input, SAME_LENGTHS, medium, redraws, small};
 use crate::program::cancel::cancelled;
-use crate::program::{Expr, Kind, Program, Stmt, Ty, Var};
-
-/// Launches that are tried until all expressions have shown that they compute something, each with other numbers.
-const LAUNCHES: usize = 4;
+use crate::program::{Binary, Builtin, Expr, Kind, Program, Stmt, Ty, Update, Var};
 
 /// Launches before an expression is judged, as one of numbers passed by value has one value in each.
 const JUDGED_FROM: usize = 3;
@@ -15,24 +12,188 @@ const JUDGED_FROM: usize = 3;
 /// Values of an expression before it is judged.
 const VALUES: u32 = 6;
 
-/// Whether a program computes something of its inputs, as far as a first look tells.
-pub fn is_sound(program: &Program) -> bool {
-    if cancelled(program).is_some() {
+/// Rounding bounds by which few elements must move a result that many are accumulated in, as many move it less.
+const MARGIN: f64 = 256.0;
+
+/// Whether a program computes something of all of its inputs, as far as a first look tells; `key` is that of its row.
+pub fn is_sound(program: &Program, key: [u64; 2]) -> bool {
+    if cancelled(program).is_some() || has_magnitude_of_index(program) {
         return false;
     }
-    let mut reached = Reached::observing(&of_inputs(program));
-    for launch in 0..LAUNCHES {
+    let of_inputs = of_inputs(program);
+    let mut reached = Reached::observing(&of_inputs);
+    let mut first: Vec<Option<Expected>> = vec![];
+    for (launch, number) in SAME_LENGTHS.into_iter().enumerate() {
         if reached.is_complete() {
-            return true;
+            break;
         }
-        let mut input = small(program, launch);
-        // A run that rounding leaves undecided has shown some values all the same.
-        let _ = run(program, &input.sizes, &input.values, &mut input.arrays, &mut reached);
-        if launch + 1 >= JUDGED_FROM && reached.has_idle(VALUES) {
+        first.push(ran(program, small(program, key, number, 0), &mut reached));
+        if launch + 1 >= JUDGED_FROM && reached.has_idle(&of_inputs, VALUES) {
             return false;
         }
     }
-    true
+    let many = many(program);
+    let mut look = Look { program, key, reached, length: Length::Small, cases: first };
+    if many == Many::Saturate || !look.moves(if accumulates(program) { MARGIN } else { 1.0 }) {
+        (look.length, look.cases) = (Length::Medium, vec![]);
+        if !look.moves(1.0) {
+            return false;
+        }
+    }
+    many == Many::Alike && look.reached.is_complete() || look.tells()
+}
+
+/// Lengths of inputs.
+#[derive(Clone, Copy, PartialEq)]
+enum Length {
+    /// Of [`small`].
+    Small,
+    /// Of [`medium`].
+    Medium,
+}
+
+/// Inputs that were run so far, in the order of [`SAME_LENGTHS`], all of one kind of length.
+struct Look<'p> {
+    program: &'p Program,
+    key: [u64; 2],
+    reached: Reached<'p>,
+    length: Length,
+    /// `None` where rounding leaves a run undecided.
+    cases: Vec<Option<Expected>>,
+}
+
+impl Look<'_> {
+    fn input(&self, number: usize, attempt: u64) -> Input {
+        let of = match self.length {
+            Length::Small => small,
+            Length::Medium => medium,
+        };
+        of(self.program, self.key, number, attempt)
+    }
+
+    /// Runs the next input.
+    fn next(&mut self) {
+        let input = self.input(SAME_LENGTHS[self.cases.len()], 0);
+        self.cases.push(ran(self.program, input, &mut self.reached));
+    }
+
+    /// Whether every parameter moves an output and every output is moved, by that many times the rounding bounds.
+    fn moves(&mut self, bounds: f64) -> bool {
+        let mut influence = Influence::new(self.program);
+        for (number, attempt) in redraws() {
+            // Longer inputs than the first two cost much, and rarely show what these do not.
+            if influence.is_complete() || number > SAME_LENGTHS[1] && self.length != Length::Small {
+                break;
+            }
+            let launch = number - SAME_LENGTHS[0];
+            while self.cases.len() <= launch {
+                self.next();
+            }
+            if let Some(case) = &self.cases[launch] {
+                let other = self.input(number, attempt);
+                influence.exchange(&case.input, &case.after, &other, bounds);
+            }
+        }
+        influence.is_complete()
+    }
+
+    /// Whether outputs show what the program does and all expressions of inputs compute something, on inputs with more
+    /// elements.
+    fn tells(mut self) -> bool {
+        if self.length == Length::Small {
+            self.length = Length::Medium;
+            self.cases.clear();
+        }
+        loop {
+            // What some inputs show, more of them do not take back.
+            let cases: Vec<&Expected> = self.cases.iter().flatten().collect();
+            if self.cases.len() > 1 && self.reached.is_complete() && telling(self.program, &cases).is_ok() {
+                return true;
+            }
+            if self.cases.len() == SAME_LENGTHS.len() {
+                return false;
+            }
+            self.next();
+        }
+    }
+}
+
+/// An input with what the program makes of it. A run that rounding leaves undecided has shown some values all the same.
+fn ran<'p>(program: &'p Program, input: Input, reached: &mut Reached<'p>) -> Option<Expected> {
+    let mut after = input.arrays.clone();
+    run(program, &input.sizes, &input.values, &mut after, reached).ok()?;
+    Some(Expected { input, after })
+}
+
+/// Whether a program takes the magnitude of an index, which is never negative.
+fn has_magnitude_of_index(program: &Program) -> bool {
+    let mut found = false;
+    program.each_expr(&mut |e| {
+        if let Kind::Call(Builtin::Abs, args) = &e.kind
+            && let Kind::Cast(from) = &args[0].kind
+        {
+            found |= matches!(from.kind, Kind::Var(_));
+        }
+    });
+    found
+}
+
+/// Whether results are accumulated over elements.
+fn accumulates(program: &Program) -> bool {
+    let mut found = false;
+    program.each_stmt(&mut |stmt| found |= matches!(stmt, Stmt::Atomic(..) | Stmt::For(..) | Stmt::While(..)));
+    found
+}
+
+/// What many elements do that few do not show.
+#[derive(Clone, Copy, PartialEq)]
+enum Many {
+    /// Nothing else.
+    Alike,
+    /// They lie in bins, or nothing goes in.
+    Spread,
+    /// They bring results to the largest, the smallest or all bits of them, or to the end of a function's range.
+    Saturate,
+}
+
+fn many(program: &Program) -> Many {
+    let mut many = if Parameter::all(program).is_empty() { Many::Spread } else { Many::Alike };
+    let mut sums: Vec<Var> = vec![];
+    program.each_stmt(&mut |stmt| match stmt {
+        Stmt::Atomic(Update::Min | Update::Max | Update::And | Update::Or, ..) => many = Many::Saturate,
+        Stmt::Atomic(_, _, at, _) if many == Many::Alike && at.iter().any(|e| !matches!(e.kind, Kind::Int(_))) => {
+            many = Many::Spread;
+        }
+        // Few launches have loops as long as those of the row.
+        Stmt::For(_, _, high, _, body) if !matches!(high.kind, Kind::Int(_)) => {
+            body.iter().for_each(|stmt| {
+                stmt.walk(&mut |stmt| match stmt {
+                    Stmt::Update(_, Binary::BitAnd | Binary::BitOr, _) => many = Many::Saturate,
+                    Stmt::Assign(var, Expr { kind: Kind::Call(Builtin::Min | Builtin::Max, args), .. })
+                        if args.iter().any(|arg| matches!(arg.kind, Kind::Var(other) if other == *var)) =>
+                    {
+                        many = Many::Saturate;
+                    }
+                    Stmt::Update(var, ..) => sums.push(*var),
+                    _ => {}
+                });
+            });
+        }
+        _ => {}
+    });
+    if !sums.is_empty() {
+        let is_sum = |part: &Expr| matches!(part.kind, Kind::Var(var) if sums.contains(&var));
+        program.each_expr(&mut |e| {
+            if let Kind::Call(Builtin::Tanh | Builtin::Erf | Builtin::Erfc, args) = &e.kind {
+                args[0].walk(&mut |part| {
+                    if is_sum(part) {
+                        many = Many::Saturate
+                    }
+                });
+            }
+        });
+    }
+    many
 }
 
 /// Expressions that depend on what goes in: not on indices and lengths alone, of which few launches have too few.
@@ -56,6 +217,18 @@ fn of_inputs(program: &Program) -> Vec<&Expr> {
                     found.extend(both.iter().filter(|part| part.ty == Ty::BOOL));
                 }
                 match stmt {
+                    // Counts of what a condition holds for.
+                    Stmt::If(_, then, otherwise) if found.len() > before => {
+                        let assigned = |stmt: &Stmt| match stmt {
+                            Stmt::Assign(var, _) | Stmt::Update(var, ..) => Some(*var),
+                            _ => None,
+                        };
+                        moved.extend(then.iter().chain(otherwise).filter_map(assigned));
+                    }
+                    // Every launch has all values of a counter whose range is known.
+                    Stmt::For(var, low, high, ..) if [low, high].iter().all(|e| matches!(e.kind, Kind::Int(_))) => {
+                        moved.push(*var);
+                    }
                     Stmt::Let(var, e) | Stmt::Assign(var, e) | Stmt::Update(var, _, e)
                         if found.len() > before || matches!(e.kind, Kind::Var(other) if moved.contains(&other)) =>
                     {

@@ -7,14 +7,12 @@ use bornite_lang::{Given, Lowered, Request};
 
 use super::{Rejected, signature};
 use crate::Row;
-use crate::evaluate::{self, Ball, Contents, Reached, Stop, Value, is_same};
-use crate::inputs::{INPUTS, Input, input};
+pub use crate::evaluate::Expected;
+use crate::evaluate::{self, Ball, Contents, Influence, Reached, Stop, Value, telling};
+use crate::inputs::{ATTEMPTS, INPUTS, input, redraws};
 use crate::program::cancel::cancelled;
-use crate::program::{Fill, Program, Scalar, Stmt, python};
+use crate::program::{Program, Scalar, python};
 use crate::row::request;
-
-/// Draws of an input before a program is given up.
-const ATTEMPTS: u64 = 6;
 
 /// The share of an element's size that a bound may be.
 const BLUNT: f64 = 2e-2;
@@ -41,14 +39,6 @@ pub struct Checked {
     pub compared: usize,
     /// Instances of the source that were evaluated.
     pub instances: u64,
-}
-
-/// Inputs with what a program makes of them.
-pub struct Expected {
-    /// What goes in.
-    pub input: Input,
-    /// What comes out.
-    pub after: Vec<Contents>,
 }
 
 /// What the program of a row makes of each of its inputs.
@@ -81,116 +71,27 @@ pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejec
         return Err(Rejected::Dead(what));
     }
     sharp(&all)?;
-    telling(program, &all)?;
+    telling(program, &all.iter().collect::<Vec<_>>())?;
     moved(program, key, &all)?;
     Ok(all)
 }
 
-/// Inputs whose lengths are the same at every attempt, on which the influence of single parameters is tried.
-const SAME_LENGTHS: [usize; 4] = [2, 3, 4, 5];
-
-/// Other draws of a parameter that are tried on each of these inputs.
-const REDRAWS: usize = 2;
-
 /// Requires that each parameter with random contents moves some output beyond rounding, all others unchanged, and that each
 /// output is moved by one of them.
 fn moved(program: &Program, key: [u64; 2], all: &[Expected]) -> Result<(), Rejected> {
-    let arrays = (0..program.arrays.len()).filter(|n| !matches!(program.arrays[*n].fill, Fill::Zero | Fill::All(_)));
-    let parameters: Vec<Parameter> =
-        arrays.map(Parameter::Array).chain((0..program.values.len()).map(Parameter::Value)).collect();
-    if parameters.is_empty() {
-        return Ok(());
-    }
-    let mut still: Vec<usize> = (0..program.arrays.len()).filter(|n| program.arrays[*n].written).collect();
-    // The first is enough for nearly all.
-    let mut redraws: Vec<Input> = vec![];
-    for parameter in parameters {
-        let mut moves = false;
-        for (n, number) in SAME_LENGTHS.into_iter().flat_map(|number| [number; REDRAWS]).enumerate() {
-            if redraws.len() == n {
-                redraws.push(input(program, key, number, ATTEMPTS + n as u64));
-            }
-            let before = &all[number];
-            let Some(after) = parameter.redrawn(program, &before.input, &redraws[n]) else { continue };
-            let is_moved = |n: usize| !after[n].cells.iter().zip(&before.after[n].cells).all(|(a, b)| is_same(a, b));
-            moves |= (0..after.len()).any(|n| program.arrays[n].written && is_moved(n));
-            still.retain(|n| !is_moved(*n));
-            if moves {
-                break;
-            }
+    let mut influence = Influence::new(program);
+    for (number, attempt) in redraws() {
+        // The first is enough for nearly all.
+        if influence.is_complete() {
+            return Ok(());
         }
-        if !moves {
-            let name = match parameter {
-                Parameter::Array(n) => &program.arrays[n].name,
-                Parameter::Value(n) => &program.body.var(program.values[n].var).name,
-            };
-            return Err(Rejected::Unused { input: name.clone() });
-        }
+        let before = &all[number];
+        influence.exchange(&before.input, &before.after, &input(program, key, number, attempt), 1.0);
     }
-    match still.first() {
-        Some(n) => Err(Rejected::Constant { array: program.arrays[*n].name.clone() }),
-        None => Ok(()),
+    if let Some(name) = influence.idle() {
+        return Err(Rejected::Unused { input: name.into() });
     }
-}
-
-/// A parameter whose contents are drawn.
-#[derive(Clone, Copy)]
-enum Parameter {
-    Array(usize),
-    Value(usize),
-}
-
-impl Parameter {
-    /// Arrays after a run in which this parameter alone is that of another input; `None` where the run is undecided.
-    fn redrawn(self, program: &Program, before: &Input, other: &Input) -> Option<Vec<Contents>> {
-        let (mut values, mut after) = (before.values.clone(), before.arrays.clone());
-        match self {
-            Parameter::Array(n) => after[n] = other.arrays[n].clone(),
-            Parameter::Value(n) => values[n] = other.values[n].clone(),
-        }
-        evaluate::run(program, &before.sizes, &values, &mut after, &mut Reached::default()).ok()?;
-        Some(after)
-    }
-}
-
-/// Elements from which on a launch counts as a large one.
-const LARGE: usize = 31;
-
-/// Every array that is written must show what the program does: over all inputs it does not stay as it was, and over the large
-/// ones it does not hold one value everywhere. Bits that fill up and functions that saturate differ in small launches alone.
-fn telling(program: &Program, all: &[Expected]) -> Result<(), Rejected> {
-    let elements = |case: &Expected| case.input.arrays.iter().map(|array| array.cells.len()).max().unwrap_or(0);
-    let large: Vec<&Expected> = all.iter().filter(|case| elements(case) >= LARGE).collect();
-    let large = if large.is_empty() { all.iter().collect() } else { large };
-    for (n, array) in program.arrays.iter().enumerate().filter(|(_, array)| array.written) {
-        let mut cells = all.iter().flat_map(|case| case.after[n].cells.iter().zip(&case.input.arrays[n].cells));
-        let idle = cells.all(|(after, before)| is_same(after, before));
-        let mut cells = large.iter().flat_map(|case| &case.after[n].cells);
-        let uniform = cells.next().is_none_or(|first| cells.all(|other| is_same(first, other)));
-        if idle || uniform {
-            return Err(Rejected::Constant { array: array.name.clone() });
-        }
-        if is_concentrated(program, all, n) {
-            return Err(Rejected::Dead(format!("'{}' is updated in few of its elements", array.name)));
-        }
-    }
-    Ok(())
-}
-
-/// Whether atomic updates reach less than a quarter of an array's elements over all inputs, as a histogram of one bin does.
-fn is_concentrated(program: &Program, all: &[Expected], array: usize) -> bool {
-    let mut atomic = false;
-    program.each_stmt(&mut |stmt| atomic |= matches!(stmt, Stmt::Atomic(_, to, ..) if to.0 as usize == array));
-    if !atomic {
-        return false;
-    }
-    let cells = all.iter().map(|case| case.after[array].cells.len()).max().unwrap_or(0);
-    let changed = |case: &Expected, n: usize| {
-        let pair = case.after[array].cells.get(n).zip(case.input.arrays[array].cells.get(n));
-        pair.is_some_and(|(after, before)| !is_same(after, before))
-    };
-    let reached = (0..cells).filter(|n| all.iter().any(|case| changed(case, *n))).count();
-    reached * 4 < cells
+    influence.constant().map_or(Ok(()), |name| Err(Rejected::Constant { array: name.into() }))
 }
 
 /// Bounds must be narrow beside the sizes of what they bound, over all inputs: in sum, and of nearly every element, lest
@@ -429,29 +330,7 @@ pub fn compared(found: &[Value], after: &Contents, name: &str, input: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_fills_up_in_large_launches_shows_nothing() {
-        let program = crate::generate::program(1, 0, crate::Category::Arithmetic);
-        let arrays = program.arrays.len();
-        let case = |length: usize, value: Ball| {
-            let input =
-                vec![Contents::new(vec![length as u32], vec![Scalar::F32], vec![Value::Int(0); length]); arrays];
-            let after = vec![Contents::new(vec![1], vec![Scalar::F32], vec![Value::Float(value)]); arrays];
-            Expected { input: Input { sizes: vec![], values: vec![], arrays: input }, after }
-        };
-        let exact = Ball::exact;
-        // Values of a launch over one element and of three large ones.
-        for (one, others, passes) in [
-            (exact(1.0), [exact(7.0), exact(7.0), exact(7.0)], false),
-            (exact(7.0), [exact(7.0), exact(7.0), exact(3.0)], true),
-            (exact(1.0), [exact(7.0), Ball { mid: 7.0 - 1e-7, err: 1e-6 }, exact(7.0)], false),
-        ] {
-            let cases: Vec<Expected> =
-                [(1, one)].into_iter().chain(others.map(|value| (40, value))).map(|(n, v)| case(n, v)).collect();
-            assert_eq!(telling(&program, &cases).is_ok(), passes, "{one:?} {others:?}");
-        }
-    }
+    use crate::inputs::Input;
 
     #[test]
     fn a_large_element_does_not_excuse_wide_bounds_of_others() {

@@ -2,9 +2,11 @@
 
 use bornite_data::evaluate::{self, Reached, is_same};
 use bornite_data::inputs::{INPUTS, input};
-use bornite_data::program::{Array, Binary, Builtin, Expr, Fill, Program, Scalar, Stmt, Ty, Unary, python};
+use bornite_data::program::{
+    Array, Binary, Builtin, Expr, Fill, Program, Scalar, Size, Stmt, Ty, Unary, Update, python,
+};
 use bornite_data::verify::expected;
-use bornite_data::{Category, Rejected};
+use bornite_data::{Category, Rejected, generate};
 
 use crate::{full, rows, seed};
 
@@ -125,6 +127,46 @@ pub fn degenerate_programs_are_found() {
     // And one that does compute something of both.
     let sound = storing(&|b, c| bin(Binary::Mul, call(Builtin::Max, vec![b, number(0.5)]), c));
     assert!(expected(&sound, [1, 1]).is_ok(), "{:?}", expected(&sound, [1, 1]).err());
+}
+
+/// A maximum that every launch of some length reaches says nothing about a text.
+pub fn an_output_that_saturates_is_found() {
+    let number = |value: f64| Expr::float(Scalar::F32, value);
+    let sum = |b: Expr, c: Expr| Expr::binary(Binary::Mul, Expr::binary(Binary::Add, b, c), number(100.0));
+    let largest = |of: &dyn Fn(Expr) -> Expr| {
+        let mut program = storing(&sum);
+        program.arrays[2].shape = vec![Size::Known(1)];
+        (program.arrays[2].ty, program.arrays[2].fill) = (Ty::I32, Fill::Zero);
+        let Stmt::Store(out, _, e) = program.body.stmts.remove(0) else { panic!("a store") };
+        program.body.stmts = vec![Stmt::Atomic(Update::Max, out, vec![Expr::int(0)], of(e).cast(Scalar::I32))];
+        expected(&program, [1, 1]).err()
+    };
+    let clipped = |e: Expr| Expr::call(Builtin::Min, vec![e, number(50.0)]);
+    let found = largest(&clipped);
+    assert!(matches!(found, Some(Rejected::Constant { .. })), "{found:?}");
+    assert_eq!(largest(&|e| e), None);
+}
+
+/// Programs as the generator returns them, which at the level `types` nothing else runs.
+pub fn programs_have_no_input_without_influence() {
+    let seed = seed();
+    let count = if full() { 12_000 } else { 900 };
+    let mut faults = vec![];
+    for index in 0..count {
+        let category = generate::category(seed, index, Category::ALL);
+        let program = generate::program(seed, index, category);
+        match expected(&program, [seed, index]) {
+            Err(why @ Rejected::Unused { .. }) => {
+                panic!("{} {index}: {why}\n{}", category.name(), python::print(&program))
+            }
+            Err(why @ (Rejected::Constant { .. } | Rejected::Dead(_))) => {
+                faults.push(format!("{} {index}: {why}", category.name()));
+            }
+            _ => {}
+        }
+    }
+    // One in a thousand has; a few more in one of many runs.
+    assert!(faults.len() <= 4 + count as usize / 500, "{} of {count}:\n{}", faults.len(), faults.join("\n"));
 }
 
 /// Every array of a row moves an output beyond rounding, on other draws than those that the row was checked with.
