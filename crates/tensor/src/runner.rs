@@ -264,31 +264,35 @@ fn tune_with(
     let key = key_of(variants, first, values, platform);
     let candidates: Vec<Choice> = variants.iter().map(|(choice, _)| choice.clone()).collect();
     let mut expected: Option<Vec<Vec<u64>>> = None;
-    Ok(tuner.choose(
-        &Request { key: &key, candidates: &candidates, busy: false, waits: true },
-        &mut *timer,
-        |choice| {
-            let found = variants.iter().find(|(c, _)| c == choice);
-            let (_, kernel) = found.ok_or("an unknown candidate")?;
-            Ok(make(kernel, device, memory.to_vec())?)
-        },
-        |runner: &mut Runner| {
-            let expected = match &expected {
-                Some(expected) => expected,
-                None => {
-                    let judge = make(first, judge, memory.iter().take(1).cloned().collect())?;
-                    judge.run(0)?;
-                    expected.insert(judge.memory(0)?)
+    let choose = || {
+        tuner.choose(
+            &Request { key: &key, candidates: &candidates, busy: false, waits: true },
+            &mut *timer,
+            |choice| {
+                let found = variants.iter().find(|(c, _)| c == choice);
+                let (_, kernel) = found.ok_or("an unknown candidate")?;
+                Ok(make(kernel, device, memory.to_vec())?)
+            },
+            |runner: &mut Runner| {
+                let expected = match &expected {
+                    Some(expected) => expected,
+                    None => {
+                        let judge = make(first, judge, memory.iter().take(1).cloned().collect())?;
+                        judge.run(0)?;
+                        expected.insert(judge.memory(0)?)
+                    }
+                };
+                runner.run(0)?;
+                match runner.difference(&runner.memory(0)?, expected) {
+                    difference if difference <= tolerance => Ok(()),
+                    difference => Err(format!("wrong by {difference:.1e} of the largest value").into()),
                 }
-            };
-            runner.run(0)?;
-            match runner.difference(&runner.memory(0)?, expected) {
-                difference if difference <= tolerance => Ok(()),
-                difference => Err(format!("wrong by {difference:.1e} of the largest value").into()),
-            }
-        },
-        |runner, set| Ok(runner.run(set)?),
-    ))
+            },
+            |runner, set| Ok(runner.run(set)?),
+        )
+    };
+    // To the end once it has begun: candidates that an interrupt left out would count as failed in a record that is kept.
+    Ok(crate::interruptible(None, choose))
 }
 
 /// What the best variant of a kernel depends on: all of them.

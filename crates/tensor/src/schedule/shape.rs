@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bornite_codegen::cpu::is_interrupted;
 use bornite_cuda::Graph;
 use bornite_cuda::tune::{Choice, DeviceTimer, Fallible, Key, Mode, Platform, Request, Tuner, digest};
 use bornite_ir::Value;
@@ -40,6 +41,9 @@ pub(super) fn choose_launch_shapes(schedule: &mut Schedule) -> Result<()> {
     }
     let on = bornite_cuda::Device::open(ordinal)?;
     for unit in &mut schedule.units {
+        if is_interrupted() {
+            return Err(Error::Interrupted);
+        }
         if let Unit::Group(group) = unit
             && !group.order.iter().any(|tensor| reports(&tensor.0))
         {
@@ -174,7 +178,9 @@ fn choose(
     // Plans are made before anything is captured, and in their device's turn.
     let request = Request { key: &key, candidates: &candidates, busy: false, waits: false };
     let mut timer = DeviceTimer::of_runs(on, RUNS);
-    let found = tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
+    let choose = || tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
+    // To the end once it has begun: candidates that an interrupt left out would count as failed in a record that is kept.
+    let found = crate::interruptible(None, choose);
     let at = candidates.iter().position(|candidate| *candidate == found.choice).unwrap_or(0);
     Ok(((at > 0).then(|| ways[at]), found.again))
 }
