@@ -212,9 +212,10 @@ fn structs(kernel: &Kernel) -> Result<(), String> {
                 return Err(format!("field '{}' of '{}' is of a struct that comes later", field.name, found.name));
             }
             known_type(kernel, field.ty, &field.name)?;
-            if !field.align.is_power_of_two() || field.align > MAX_ALIGN {
-                let (name, align) = (&field.name, field.align);
-                return Err(format!("'{name}' is aligned to {align}; powers of 2 up to {MAX_ALIGN} are possible"));
+            let (align, natural) = (field.align, field.ty.layout(&kernel.structs).align as u32);
+            if !align.is_power_of_two() || align > MAX_ALIGN || align > 1 && align < natural {
+                let most = format!("1 or powers of 2 from {natural} to {MAX_ALIGN} are possible");
+                return Err(format!("'{}' is aligned to {align}; {most}", field.name));
             }
         }
         known_type(kernel, Type::Struct(StructId(n as u32)), &found.name)?;

@@ -188,3 +188,32 @@ fn reductions_take_any_number_of_threads() {
         assert!(kernel.unwrap_err().what.contains("a block of [0, 1, 1] threads"));
     }
 }
+
+#[test]
+fn alignments_are_those_of_cpp() {
+    let kernel = |field: &str| {
+        format!("bornite-ir 2\nstruct S {{ a: i8, b: {field} }}\nkernel k parallel_for 4 index i32\n  param x: read S[4]\n{{\n}}\n")
+    };
+    for (field, expected) in [
+        ("f32x2", Some((12, 4))),
+        ("f32x2 align 8", Some((16, 8))),
+        ("f64 align 8", Some((16, 8))),
+        ("i8 align 256", Some((512, 256))),
+        ("f32 align 3", None),
+        ("f32 align 0", None),
+        ("f32 align 512", None),
+        // Below that of the type, as `alignas` of C++ cannot be either.
+        ("f64 align 4", None),
+        ("f32 align", None),
+    ] {
+        let found = kernel(field).parse::<Kernel>().ok().filter(|kernel| bornite_ir::verify(kernel).is_ok());
+        let layout = found.as_ref().map(|kernel| {
+            let layout = kernel.params[0].ty.layout(&kernel.structs);
+            (layout.bytes, layout.align)
+        });
+        assert_eq!(layout, expected, "{field}");
+        if let Some(kernel) = found {
+            assert_eq!(kernel.to_string().parse::<Kernel>().unwrap(), kernel);
+        }
+    }
+}

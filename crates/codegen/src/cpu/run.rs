@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bornite_ir::{Arg, Fault, Param, check_args};
 
-use super::{CpuKernel, Entry, FaultRecord, TOO_LONG, pool};
+use super::{CpuKernel, Entry, FaultRecord, Interrupt, TOO_LONG, is_interrupted, pool};
 
 /// Work below this stays on one core: to wake another takes about ten microseconds.
 const WORTH_WAKING_PS: u64 = 30_000_000;
@@ -120,7 +120,7 @@ impl CpuKernel {
             fault: Mutex::new(None),
         };
         let fault = match pool::threads() {
-            1 => {
+            1 if Interrupt::of_discardable().is_none() => {
                 job.some(0, count);
                 job.fault()
             }
@@ -157,7 +157,10 @@ impl CpuKernel {
             let start = first + part as u64 * chunk;
             job.some(start, (start + chunk).min(job.count));
         });
-        self.learn(begun, count, (threads as u64).min(chunks));
+        // The time of an interrupted run tells nothing.
+        if !is_interrupted() {
+            self.learn(begun, count, (threads as u64).min(chunks));
+        }
         job.fault()
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use bornite_ir::{Access, Expr, Extent, Function, Kernel, Launch, Scalar, SharedId, Stmt, View};
+use bornite_ir::{Access, Expr, Extent, Function, Kernel, Launch, Scalar, SharedId, Stmt, Type, View};
 
 use super::spell::c_type;
 use super::{Dialect, Printer, names};
@@ -16,12 +16,17 @@ pub(crate) fn given_shared(kernel: &Kernel) -> Option<(Vec<usize>, usize)> {
     let mut total: usize = 0;
     let mut starts = vec![];
     for shared in &kernel.shared {
+        total = total.next_multiple_of(shared_align(kernel, shared.ty));
         starts.push(total);
         let elements: usize = shared.dims.iter().map(|dim| dim.extent.of(&[]).max(1) as usize).product();
-        // So that all may be accessed 16 bytes at a time.
         total = total.saturating_add(elements.saturating_mul(kernel.bytes_of(shared.ty))).next_multiple_of(16);
     }
     (total > DECLARED_SHARED_BYTES).then_some((starts, total))
+}
+
+/// The alignment of a shared array in the memory that a launch gives: at least 16, so that all may be accessed 16 bytes at a time.
+fn shared_align(kernel: &Kernel, ty: Type) -> usize {
+    ty.layout(&kernel.structs).align.max(16)
 }
 
 impl<'k> Printer<'k> {
@@ -95,7 +100,8 @@ impl<'k> Printer<'k> {
         let (kernel, mut text) = (self.kernel, String::new());
         let given = given_shared(kernel);
         if given.is_some() {
-            text += "    extern __shared__ __align__(16) unsigned char bn_shared[];\n";
+            let align = kernel.shared.iter().map(|shared| shared_align(kernel, shared.ty)).max().unwrap_or(16);
+            let _ = writeln!(text, "    extern __shared__ __align__({align}) unsigned char bn_shared[];");
         }
         for (n, shared) in kernel.shared.iter().enumerate() {
             let sizes: String = shared.dims.iter().map(|dim| format!("[{}]", dim.extent.of(&[]).max(1))).collect();

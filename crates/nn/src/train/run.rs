@@ -119,7 +119,7 @@ pub struct Finished {
 }
 
 /// Trains as settings say, in a folder. With `resume` a run that is there goes on after its latest checkpoint as if it had
-/// never stopped. A stop before the first step is [`Error::Stopped`]: there is nothing to save.
+/// never stopped. A stop while the run is prepared is [`Error::Stopped`]: there is nothing to save.
 pub fn run(
     config: &RunConfig,
     folder: &Path,

@@ -61,10 +61,14 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
                 Slot { memory: Memory::Source(number), offset: 0, bytes: input.0.bytes() }
             }
         };
-        let mut args = vec![];
+        let (mut args, mut overwrites) = (vec![], false);
         for operand in operands {
             args.push(match operand {
-                Operand::Out(id, _) => memory.slots[&id],
+                Operand::Out(id, _) => {
+                    let slot = memory.slots[&id];
+                    overwrites |= matches!(slot.memory, Memory::Source(_));
+                    slot
+                }
                 Operand::Status | Operand::Guard => {
                     Slot { memory: Memory::Status, offset: 0, bytes: crate::status::WORDS as usize * 8 }
                 }
@@ -75,7 +79,7 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
                 }
             });
         }
-        plan.steps.push(Step { call, args, outs, values, threads, about, cost });
+        plan.steps.push(Step { call, args, outs, overwrites, values, threads, about, cost });
     }
     Ok(plan)
 }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use super::steps::{Planned, Work, group_kernel};
 use super::{GroupStep, Schedule};
 use crate::lower::{Lowered, lower_group};
-use crate::{Error, Result};
+use crate::{Error, Result, Tensor};
 
 pub(super) fn lower_groups(schedule: &mut Schedule) -> Result<()> {
     for step in &mut schedule.steps {
@@ -17,8 +17,10 @@ pub(super) fn lower_groups(schedule: &mut Schedule) -> Result<()> {
             let lowered = lower_group(group, schedule.device, in_place)?;
             debug_assert!(agree(step, in_step, &lowered), "the analysis of {} is wrong", lowered.kernel.name);
             // In release builds too: an error is better than a result made of what was just overwritten.
-            if in_place.replaced.iter().any(|(_, old)| lowered.out_of_step.contains(&old.0.id)) {
-                let what = format!("kernel '{}' would overwrite an input that it reads", lowered.kernel.name);
+            let overwritten = in_place.replaced.iter().any(|(_, old)| lowered.out_of_step.contains(&old.0.id));
+            let planned = |tensor: &Tensor| step.inputs().any(|input| input.0.id == tensor.0.id);
+            if overwritten || !lowered.inputs.iter().all(|input| planned(&input.tensor)) {
+                let what = format!("kernel '{}' reads otherwise than was planned", lowered.kernel.name);
                 return Err(Error::Source(what + ": a bug worth reporting"));
             }
             *step = group_kernel(lowered, group)?;

@@ -42,6 +42,8 @@ pub(crate) struct Step {
     /// What it writes comes first, if it is one of our kernels.
     pub(super) args: Vec<Slot>,
     pub(super) outs: usize,
+    /// Whether it writes to a source.
+    pub(super) overwrites: bool,
     pub(super) values: Vec<Vec<Value>>,
     /// Threads a block on a GPU, where the kernel does not say.
     pub(super) threads: u32,
@@ -116,9 +118,7 @@ impl Plan {
         if let Device::Cuda(_) = self.device {
             return self.steps.iter().try_for_each(launch);
         }
-        let overwrites =
-            |step: &Step| step.args[..step.outs].iter().any(|slot| matches!(slot.memory, Memory::Source(_)));
-        let kept = self.steps.iter().position(overwrites).unwrap_or(self.steps.len());
+        let kept = self.steps.iter().position(|step| step.overwrites).unwrap_or(self.steps.len());
         let (before, after) = self.steps.split_at(kept);
         // The host is the device: it is busy for as long as others would wait.
         bornite_cuda::waiting(|| {

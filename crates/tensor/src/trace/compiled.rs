@@ -173,7 +173,8 @@ impl Compiled {
         let cut = self.cut_to(lengths)?;
         self.settle()?;
         self.run()?;
-        self.hand_out(cut, place)
+        // Variables have changed: from here on it succeeds or fails for another reason than an interrupt.
+        crate::interruptible(None, || self.hand_out(cut, place))
     }
 
     /// What a replay runs.
