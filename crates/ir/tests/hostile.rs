@@ -192,7 +192,9 @@ fn reductions_take_any_number_of_threads() {
 #[test]
 fn alignments_are_those_of_cpp() {
     let kernel = |field: &str| {
-        format!("bornite-ir 2\nstruct S {{ a: i8, b: {field} }}\nkernel k parallel_for 4 index i32\n  param x: read S[4]\n{{\n}}\n")
+        format!(
+            "bornite-ir 2\nstruct S {{ a: i8, b: {field} }}\nkernel k parallel_for 4 index i32\n  param x: read S[4]\n{{\n}}\n"
+        )
     };
     for (field, expected) in [
         ("f32x2", Some((12, 4))),
