@@ -237,6 +237,10 @@ impl Run {
     /// Saves a run whose evaluation or sample was interrupted.
     fn interrupted(&mut self, line: Option<Line>, ended: Instant, observer: &mut dyn Observer) -> Result<bool> {
         self.read(ended, None, observer)?;
+        // A resumed run begins without the line of a step that is still to be evaluated.
+        if let Some(line) = line.filter(|line| self.last.is_none_or(|last| last.step < line.step)) {
+            self.metrics.push(&line)?;
+        }
         self.pending = line.or(self.last);
         self.save(None, observer)?;
         Ok(false)

@@ -266,8 +266,14 @@ fn a_batch_can_be_interrupted_anywhere() {
             waiting.join().unwrap();
             match ended {
                 Ok(finished) if !finished.stopped => break,
+                Ok(stopped) => {
+                    stops += 1;
+                    let steps: Vec<u64> =
+                        lines(&out.join("metrics.jsonl")).unwrap().iter().map(|line| line.step).collect();
+                    assert_eq!(steps, (1..=stopped.step).collect::<Vec<u64>>(), "one line per step");
+                }
                 // Before the first step there is nothing to save.
-                Ok(_) | Err(bornite_nn::Error::Stopped) => stops += 1,
+                Err(bornite_nn::Error::Stopped) => stops += 1,
                 Err(error) => panic!("{error}"),
             }
             assert!(stops < 1000, "no end");
