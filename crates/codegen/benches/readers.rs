@@ -50,15 +50,21 @@ fn main() {
         ("stencil", templates::stencil(Scalar::F32, 256, 256)),
         ("matmul", templates::matmul(Scalar::F32, 64, 64, 64, 16)),
         ("block_sum", templates::block_sum(Scalar::I32, 1 << 14, 256)),
+        ("histogram", templates::histogram(1 << 13, 64, 256)),
+        ("scan", templates::block_scan(Scalar::I32, 1 << 13, 256)),
+        ("transpose", templates::transpose(Scalar::I32, 128, 128)),
         ("softmax", templates::softmax(Scalar::F32, 64, 512, 128)),
     ];
     for (name, kernel) in kernels {
         let kernel = kernel.expect(name);
-        let mut memory: Vec<Vec<u64>> = kernel
-            .params
-            .iter()
-            .map(|p| vec![0x3f80_0000_3f80_0000; kernel.view_bytes(p, &[]).unwrap_or(0).div_ceil(8)])
-            .collect();
+        // Two ones; the bins of a histogram are small numbers.
+        let word = |n: usize| match name {
+            "histogram" => ((n % 64) as u64) << 32 | (n * 7 % 64) as u64,
+            _ => 0x3f80_0000_3f80_0000,
+        };
+        let words = |bytes: usize| (0..bytes.div_ceil(8)).map(word).collect();
+        let mut memory: Vec<Vec<u64>> =
+            kernel.params.iter().map(|p| words(kernel.view_bytes(p, &[]).unwrap_or(0))).collect();
         add(&format!("interpret_{name}"), "lane-ops", lane_ops(&kernel) as f64, &mut || {
             let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
                 .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })

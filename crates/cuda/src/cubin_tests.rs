@@ -46,7 +46,7 @@ fn image() -> Vec<u8> {
     image
 }
 
-/// What is wrong with an image that has a field exchanged.
+/// The error for an image in which a field was exchanged.
 fn with(at: usize, value: u64, bytes: usize) -> Checked {
     let mut changed = image();
     changed[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);

@@ -166,7 +166,7 @@ pub enum Error {
     /// Bytes that the driver must not be given as machine code.
     #[error("the image cannot be loaded: {what}. Use the complete file that `nvcc --cubin` wrote")]
     BadImage {
-        /// What is wrong with them.
+        /// The fault that was found in them.
         what: String,
     },
     /// The kernel cache was to be listed or cleared, and cannot be.

@@ -23,7 +23,7 @@ pub enum Library {
     CublasLt,
 }
 
-/// What code set instead of the variables.
+/// Settings made in code, which win over the variables.
 static IN_CODE: Mutex<InCode> = Mutex::new(InCode { folders: None, hidden: None });
 
 struct InCode {
@@ -52,7 +52,7 @@ impl Library {
         in_code().hidden = Some(libraries.to_vec());
     }
 
-    /// What hides the library, if something does.
+    /// The setting that hides the library, if there is one.
     fn hidden_by(self) -> Option<&'static str> {
         match &in_code().hidden {
             Some(hidden) => hidden.contains(&self).then_some("Library::hide"),

@@ -24,11 +24,12 @@ mod reads;
 mod rows;
 mod scatter;
 mod spread;
+mod stages;
 mod sums;
 mod tiles;
 
 pub(crate) use address::{aligned, look_through, repeats_rows, seen};
-pub(crate) use fused::{Form, Group, InPlaceOf, extent, kernel_name, lower_group};
+pub(crate) use fused::{Form, Group, InPlaceOf, kernel_name, lower_group};
 pub(crate) use into::{lower_pieces, lower_row};
 pub(crate) use places::one_a_row;
 pub(crate) use pretend::{for_gpu, only_kernels, plans_for_gpu};
@@ -37,6 +38,7 @@ pub(crate) use reads::{Reads, reads as group_reads};
 pub(crate) use scatter::PART as SUMMED_TOGETHER;
 pub(crate) use scatter::lower_scatter;
 pub(crate) use spread::{Spread, spreads};
+pub(crate) use stages::extent;
 pub(crate) use sums::with_sums;
 
 /// A kernel and the tensors it reads. Its first parameters are the results, then comes the device's status if it reports

@@ -138,7 +138,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// What the call that computes a tensor reads; `None` if a generated kernel computes it.
+    /// Inputs of the call that computes a tensor; `None` if a generated kernel computes it.
     fn reads_of_call<'a>(&'a self, tensor: &'a Tensor) -> Option<&'a [Tensor]> {
         match self.calls.get(&tensor.0.id) {
             Some(call) => Some(&call.inputs),

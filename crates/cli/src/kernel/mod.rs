@@ -69,7 +69,7 @@ pub enum Command {
         /// Run in both orders of threads and blocks, and compare; on the interpreter only
         #[arg(long)]
         sanitize: bool,
-        /// Give up after so many statements of a block; on the CPU, of a thread; for a GPU, before the launch
+        /// Most statements of a block (on the CPU, of a thread; for a GPU, before the launch) before it is given up
         #[arg(long, value_name = "N", default_value_t = MAX_STATEMENTS)]
         max_statements: u64,
         /// Write JSON to stdout

@@ -46,7 +46,7 @@ pub struct Options {
     /// One of cpu, cpu:N, cuda, cuda:N, interpreter, auto
     #[arg(long, env = "BORNITE_DEVICE", default_value = "auto")]
     device: String,
-    /// Give up after so many statements of a thread or block of a file's kernel
+    /// Most statements of a thread or block of a file's kernel before it is given up
     #[arg(long, value_name = "N", default_value_t = super::MAX_STATEMENTS)]
     max_statements: u64,
     /// Measure even if a result is known

@@ -46,7 +46,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     (changes * 2 < own(setting).len() || changes == 1).then_some(setting)
 }
 
-/// How many letters must be inserted, removed, exchanged or swapped with the next to make one name of another (the
+/// Number of letters to insert, remove, exchange or swap with the next to make one name of another (the
 /// restricted Damerau-Levenshtein distance).
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];

@@ -7,9 +7,9 @@ use crate::program::{Program, Stmt};
 
 /// Inputs with what a program makes of them.
 pub struct Expected {
-    /// What goes in.
+    /// The input.
     pub input: Input,
-    /// What comes out.
+    /// The arrays after the run.
     pub after: Vec<Contents>,
 }
 

@@ -145,7 +145,7 @@ fn accumulates(program: &Program) -> bool {
     found
 }
 
-/// What many elements do that few do not show.
+/// An effect of many elements that few do not show.
 #[derive(Clone, Copy, PartialEq)]
 enum Many {
     /// Nothing else.

@@ -5,8 +5,9 @@
 
 use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, Scalar, SharedId, Shuffle, Stmt};
 
-use super::fused::{Form, Group, reduction, stages, step};
+use super::fused::{Form, Group};
 use super::rows::Rows;
+use super::stages::{reduction, stages, step};
 use super::sums::Summed;
 use super::tiles::Tiles;
 use super::{Coordinates, Lowering, accumulator};

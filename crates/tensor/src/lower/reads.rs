@@ -7,15 +7,16 @@ use std::collections::HashSet;
 
 use super::address::window;
 use super::blocks::{self, Shape};
-use super::fused::{Form, Group, shared_bytes, stages};
+use super::fused::{Form, Group, shared_bytes};
 use super::places::one_a_row;
 use super::pretend::for_gpu;
 use super::spread::usual_spread;
+use super::stages::stages;
 use super::{aligned, look_through, repeats_rows, reports, seen};
 use crate::node::{Node, Op};
 use crate::{Device, Tensor};
 
-/// What a group's kernel reads.
+/// Tensors that a group's kernel reads.
 pub(crate) struct Reads {
     /// Tensors in memory, in the order in which they are first read.
     pub inputs: Vec<Tensor>,

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, SharedId, Stmt, Type};
 
 use super::blocks::WARP;
-use super::fused::{Form, Group, Stages, reduction, stages, start, wide_outputs};
+use super::fused::{Form, Group, wide_outputs};
+use super::stages::{Stages, reduction, stages, start};
 use super::{Coordinates, Lowering, accumulator, aligned, look_through, seen};
 use crate::node::Role;
 use crate::{DType, Tensor};

@@ -4,7 +4,7 @@ use bornite_ir::Kind;
 
 use super::Op;
 
-/// How the value of an op comes about.
+/// The way in which an op gets its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// It is in memory, or an error.
@@ -41,7 +41,7 @@ pub(crate) enum Flops {
     Product,
 }
 
-/// What the scheduler needs to know of an op.
+/// Properties of an op that the scheduler goes by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub role: Role,

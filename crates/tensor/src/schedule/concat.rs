@@ -55,7 +55,7 @@ pub(super) struct Concats {
     pub within: HashMap<u64, (u64, usize)>,
     /// Results of kernels written by hand that are parts of another value, at strides. Nothing else reads them.
     pub woven: HashMap<u64, Written>,
-    /// What others are parts of, with its bytes; inner ones first, as one may be made of others.
+    /// Values that others are parts of, with their bytes; inner ones first, as one may be made of others.
     pub wholes: Vec<(u64, usize)>,
 }
 

@@ -3,7 +3,7 @@
 use super::view::{View, any, constant};
 use crate::program::{Binary, Builtin, Expr, Kind, Scalar, Stmt, Ty, Var};
 
-/// How a loop joins values.
+/// The operation by which a loop combines values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Join {
     Add,

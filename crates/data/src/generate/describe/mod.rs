@@ -94,7 +94,7 @@ fn names(view: &View<'_>) -> Vec<String> {
     distinct
 }
 
-/// What a program does, in a sentence.
+/// One sentence that describes a program.
 fn sentence(program: &Program) -> String {
     let view = View::new(program);
     let known_as = names(&view);
@@ -157,7 +157,7 @@ fn sentence(program: &Program) -> String {
     text
 }
 
-/// What results of an operator are called.
+/// The noun for results of an operator.
 fn word(op: Binary) -> Option<&'static str> {
     Some(match op {
         Binary::Add => "sums",

@@ -79,7 +79,7 @@ impl<'p> View<'p> {
         Some(if plain { name.into() } else { format!("{name} with a transformed gradient") })
     }
 
-    /// What an array keeps an exponential average of: `beta * old + (1 - beta) * value`.
+    /// The value of which an array keeps an exponential average: `beta * old + (1 - beta) * value`.
     fn average(&self, array: Array, e: &'p Expr) -> Option<&'p Expr> {
         let rest = bin(Binary::Sub, number(1.0), any(0));
         let old = bin(Binary::Mul, any(0), any(1));

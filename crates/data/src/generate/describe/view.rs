@@ -27,7 +27,7 @@ pub fn number(value: f64) -> Expr {
 const ANY: u16 = 0xff00;
 const CONSTANT: u16 = 0xff80;
 
-/// What the variables of a pattern stand for.
+/// The expressions that match the variables of a pattern.
 #[derive(Clone, Default)]
 pub struct Bindings<'p>([Option<&'p Expr>; 4], [Option<f64>; 4]);
 
@@ -108,7 +108,7 @@ impl<'p> View<'p> {
         a == b || self.fits(a, b, &mut Bindings::default())
     }
 
-    /// What the variables of a pattern stand for, if an expression has its form.
+    /// The expressions that match the variables of a pattern, if an expression has its form.
     pub fn matched(&self, pattern: &Expr, e: &'p Expr) -> Option<Bindings<'p>> {
         let mut bindings = Bindings::default();
         self.fits(pattern, e, &mut bindings).then_some(bindings)
