@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::node::{Node, Op};
+use crate::node::{Node, NodeId, Op};
 use crate::{Error, Place, Tensor};
 
 /// A function that a gradient runs again.
@@ -34,7 +34,7 @@ impl fmt::Debug for Again {
 pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Tensor + Send + Sync + 'static) -> Tensor {
     let place = Place::here();
     let given: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
-    let start = Node::next_id();
+    let start = NodeId::upcoming();
     let result = f(&given);
     if let Some(captured) = captured(&result, &given, start) {
         let Node { dtype, shape, .. } = &*captured.0;
@@ -47,8 +47,8 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Tensor + Send + S
 }
 
 /// A float tensor that was there before the function ran, and that its result depends on other than through its inputs.
-fn captured(result: &Tensor, inputs: &[Tensor], start: u64) -> Option<Tensor> {
-    let mut seen: HashSet<u64> = inputs.iter().map(|input| input.0.id).collect();
+fn captured(result: &Tensor, inputs: &[Tensor], start: NodeId) -> Option<Tensor> {
+    let mut seen: HashSet<NodeId> = inputs.iter().map(|input| input.0.id).collect();
     let mut stack = vec![result.clone()];
     while let Some(tensor) = stack.pop() {
         let node = &tensor.0;

@@ -7,7 +7,7 @@ use bornite_ir::{Emit, Op as Row, Value};
 use crate::infer::broadcast;
 use crate::joint;
 use crate::lower::look_through;
-use crate::node::{Cut, Node, Op, Reduce};
+use crate::node::{Cut, Node, NodeId, Op, Reduce};
 use crate::ops::map;
 use crate::{Axes, Error, Place, Tensor};
 
@@ -44,7 +44,7 @@ fn gradients(loss: &Tensor, wrt: &[&Tensor], place: Place) -> Result<Vec<Tensor>
 /// What a gradient by `output` becomes by each of `wrt`.
 pub(crate) fn pull_back(output: &Tensor, seed: Tensor, wrt: &[&Tensor], place: Place) -> Result<Vec<Tensor>, Error> {
     let between = between(output, wrt);
-    let mut grads: HashMap<u64, Tensor> = HashMap::new();
+    let mut grads: HashMap<NodeId, Tensor> = HashMap::new();
     grads.insert(output.0.id, seed);
     for tensor in between.values().rev() {
         if let Op::Joint(_) = tensor.0.op {
@@ -71,8 +71,8 @@ pub(crate) fn pull_back(output: &Tensor, seed: Tensor, wrt: &[&Tensor], place: P
 
 /// Adds a part of an input's gradient to what is known of it.
 fn collect(
-    grads: &mut HashMap<u64, Tensor>,
-    between: &BTreeMap<u64, Tensor>,
+    grads: &mut HashMap<NodeId, Tensor>,
+    between: &BTreeMap<NodeId, Tensor>,
     input: &Tensor,
     contribution: Option<Tensor>,
     place: Place,
@@ -125,7 +125,7 @@ fn side_by_side(a: &Tensor, b: &Tensor, place: Place) -> Option<Tensor> {
 }
 
 /// The gradients by all inputs of a joint node, from those by its parts.
-fn joint_backward(tensor: &Tensor, grads: &HashMap<u64, Tensor>) -> Result<Vec<Option<Tensor>>, Error> {
+fn joint_backward(tensor: &Tensor, grads: &HashMap<NodeId, Tensor>) -> Result<Vec<Option<Tensor>>, Error> {
     let Some((joint, inputs)) = joint::of(&tensor.0) else { return Ok(vec![]) };
     let place = tensor.0.place;
     let parts = joint::parts(tensor, place);
@@ -157,7 +157,7 @@ fn joint_backward(tensor: &Tensor, grads: &HashMap<u64, Tensor>) -> Result<Vec<O
 }
 
 /// The nodes that `loss` depends on and that depend on one of `wrt`, by id.
-fn between(loss: &Tensor, wrt: &[&Tensor]) -> BTreeMap<u64, Tensor> {
+fn between(loss: &Tensor, wrt: &[&Tensor]) -> BTreeMap<NodeId, Tensor> {
     let mut below = BTreeMap::new();
     let mut stack = vec![loss.clone()];
     while let Some(tensor) = stack.pop() {
@@ -167,7 +167,7 @@ fn between(loss: &Tensor, wrt: &[&Tensor]) -> BTreeMap<u64, Tensor> {
         stack.extend(history(&tensor).iter().cloned());
         below.insert(tensor.0.id, tensor);
     }
-    let mut reached: HashSet<u64> = wrt.iter().map(|t| t.0.id).collect();
+    let mut reached: HashSet<NodeId> = wrt.iter().map(|t| t.0.id).collect();
     below.retain(|id, tensor| {
         let depends = reached.contains(id) || history(tensor).iter().any(|i| reached.contains(&i.0.id));
         if depends {

@@ -9,7 +9,7 @@ use std::ops::Range;
 use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Access, Builder, Dim, Emit, EmitBits, ExprId, Extent, Kernel, Op as Row, ParamId, Scalar, Value};
 
-use crate::node::{Cut, Node, Op, Reduce};
+use crate::node::{Cut, Node, NodeId, Op, Reduce};
 use crate::{DType, Result, Tensor};
 
 mod address;
@@ -29,7 +29,7 @@ mod sums;
 mod tiles;
 
 pub(crate) use address::{aligned, look_through, repeats_rows, seen};
-pub(crate) use fused::{Form, Group, InPlaceOf, kernel_name, lower_group};
+pub(crate) use fused::{Form, Group, InPlaceOf, Overwrite, kernel_name, lower_group};
 pub(crate) use into::{lower_pieces, lower_row};
 pub(crate) use places::one_a_row;
 pub(crate) use pretend::{for_gpu, only_kernels, plans_for_gpu};
@@ -53,7 +53,7 @@ pub(crate) struct Lowered {
     /// Threads a block on a GPU, where the kernel does not say.
     pub threads: u32,
     /// Tensors in memory of which an element is read for other elements of the results.
-    pub out_of_step: HashSet<u64>,
+    pub out_of_step: HashSet<NodeId>,
 }
 
 /// A tensor in memory that a kernel reads: all of it, or some elements.
@@ -136,9 +136,8 @@ impl Coordinates {
 
 struct Lowering {
     b: Builder,
-    /// Tensors loaded so far, by node id; parts of tensors by an id of their own.
-    loads: Vec<(u64, ParamId)>,
-    parts: HashMap<(u64, Range<usize>), u64>,
+    /// Tensors loaded so far, or parts of them.
+    loads: Vec<(ValueId, ParamId)>,
     inputs: Vec<Input>,
     /// Type of indices.
     index: Scalar,
@@ -149,7 +148,7 @@ struct Lowering {
     /// How many elements tensors have, where the kernel is told.
     length: Option<(usize, Extent)>,
     /// Nodes that are computed here rather than loaded.
-    computed: HashSet<u64>,
+    computed: HashSet<NodeId>,
     /// Rows and columns, in a kernel over rows.
     frame: Option<(usize, usize)>,
     /// How many neighbours are computed at once.
@@ -167,15 +166,28 @@ struct Lowering {
     /// The index 0.
     zero: Option<ExprId>,
     /// Tensors in memory of which it reads other elements, too.
-    out_of_step: HashSet<u64>,
+    out_of_step: HashSet<NodeId>,
     /// What is known already, innermost scope last: values of nodes and indices, by the linear index they belong to.
     known: Vec<Known>,
+}
+
+/// A node that a kernel computes, or a tensor in memory, or a part of one.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct ValueId {
+    node: NodeId,
+    part: Option<Range<usize>>,
+}
+
+impl From<NodeId> for ValueId {
+    fn from(node: NodeId) -> ValueId {
+        ValueId { node, part: None }
+    }
 }
 
 /// What a scope has computed.
 #[derive(Default)]
 struct Known {
-    values: HashMap<(u64, ExprId, usize), Vec<ExprId>>,
+    values: HashMap<(ValueId, ExprId, usize), Vec<ExprId>>,
     indices: HashMap<(address::Runs, ExprId), ExprId>,
 }
 
@@ -184,7 +196,6 @@ impl Lowering {
         Lowering {
             b,
             loads: vec![],
-            parts: HashMap::new(),
             inputs: vec![],
             index,
             status: None,
@@ -216,7 +227,7 @@ impl Lowering {
     fn finish(self) -> Result<Lowered> {
         let Lowering { b, loads, inputs, status, values, own, mut out_of_step, .. } = self;
         if own.is_none() {
-            out_of_step.extend(loads.into_iter().map(|(id, _)| id));
+            out_of_step.extend(loads.into_iter().map(|(id, _)| id.node));
         }
         Ok(Lowered {
             kernel: b.finish()?,
@@ -416,7 +427,7 @@ impl Lowering {
 
     /// The parameter through which a tensor is read, or a part of it.
     fn view_of(&mut self, tensor: &Tensor, part: Option<Range<usize>>) -> ParamId {
-        let id = self.loaded_id(tensor, part.as_ref());
+        let id = ValueId { node: tensor.0.id, part: part.clone() };
         if let Some((_, view)) = self.loads.iter().find(|(loaded, _)| *loaded == id) {
             return *view;
         }
@@ -426,12 +437,6 @@ impl Lowering {
         self.loads.push((id, view));
         self.inputs.push(Input { tensor: tensor.clone(), part });
         view
-    }
-
-    /// By what it is known that a tensor, or a part of it, has been loaded.
-    fn loaded_id(&mut self, tensor: &Tensor, part: Option<&Range<usize>>) -> u64 {
-        let id = tensor.0.id;
-        part.map_or(id, |part| *self.parts.entry((id, part.clone())).or_insert_with(Node::next_id_taken))
     }
 
     fn linear_of(&mut self, at: &Coordinates) -> ExprId {

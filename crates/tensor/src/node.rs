@@ -2,6 +2,7 @@
 
 mod facts;
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -141,9 +142,31 @@ impl Op {
     }
 }
 
-/// A node. Ids rise as nodes are made, so the order of ids is a topological order.
+/// Identity of a node. Ids rise as nodes are made, so the order of ids is a topological order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct NodeId(u64);
+
+impl NodeId {
+    /// An id that no other node has.
+    pub fn new() -> NodeId {
+        NodeId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The id that the next node will have, or one below it.
+    pub fn upcoming() -> NodeId {
+        NodeId(NEXT.load(Ordering::Relaxed))
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A node of the graph.
 pub(crate) struct Node {
-    pub id: u64,
+    pub id: NodeId,
     pub op: Op,
     pub dtype: DType,
     pub shape: Vec<usize>,
@@ -158,18 +181,8 @@ pub(crate) struct Node {
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Node {
-    /// Below the id of every node that is yet to be made.
-    pub fn next_id() -> u64 {
-        NEXT.load(Ordering::Relaxed)
-    }
-
-    /// An id that no node has or will have.
-    pub fn next_id_taken() -> u64 {
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    }
-
     pub fn new(op: Op, dtype: DType, shape: Vec<usize>, device: Device, inputs: Vec<Tensor>, place: Place) -> Node {
-        let id = Node::next_id_taken();
+        let id = NodeId::new();
         Node { id, op, dtype, shape, device, inputs, place, value: Mutex::new(None) }
     }
 

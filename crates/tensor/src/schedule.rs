@@ -28,6 +28,7 @@ mod cost;
 mod describe;
 mod explain;
 mod fuse;
+mod ids;
 mod in_place;
 mod kernels;
 mod memory;
@@ -43,15 +44,16 @@ use std::sync::Arc;
 use bornite_ir::Kernel;
 
 use crate::buffer::Buffer;
-use crate::lower::{Group, InPlaceOf, with_gpu_kernels};
+use crate::lower::{Group, InPlaceOf, Overwrite, with_gpu_kernels};
 use crate::matmul::LibraryCall;
-use crate::node::Op;
+use crate::node::{NodeId, Op};
 use crate::{Device, Error, Result, Tensor};
 pub(crate) use collect::nodes_to_compute;
 use concat::Concats;
 pub use describe::explain_pass;
 pub use explain::{Explained, ExplainedStep, LiveValue, Peak, explain, explained};
 use fuse::Unit;
+use ids::BufferId;
 use memory::Assigned;
 pub(crate) use plan::Plan;
 #[cfg(test)]
@@ -67,17 +69,17 @@ pub(super) struct Schedule {
     requested: Vec<Tensor>,
     roots: Vec<Tensor>,
     /// Ids of the roots.
-    wanted: HashSet<u64>,
-    /// Roots that are new values of a variable, with the variable's tensor.
-    persistent: Vec<(u64, Tensor)>,
+    wanted: HashSet<NodeId>,
+    /// Roots that are new values of a variable, with the variable's old value.
+    persistent: Vec<Overwrite>,
     /// Nodes to compute.
-    nodes: BTreeMap<u64, Tensor>,
+    nodes: BTreeMap<NodeId, Tensor>,
     /// Calls of a library, by what they compute.
-    calls: HashMap<u64, Arc<LibraryCall>>,
+    calls: HashMap<NodeId, Arc<LibraryCall>>,
     /// Nodes that are written directly into another value.
     concats: Concats,
     /// Updates in place of a variable that turned out to be forbidden.
-    withdrawn: HashSet<u64>,
+    withdrawn: HashSet<NodeId>,
     units: Vec<Unit>,
     steps: Vec<Work>,
     /// The groups among the steps.
@@ -85,21 +87,17 @@ pub(super) struct Schedule {
     /// Steps that update a part of a variable in place.
     updates: Vec<Update>,
     /// Values that overwrite a tensor in memory.
-    overwrites: Vec<(u64, Tensor)>,
+    overwrites: Vec<Overwrite>,
     /// Values that overwrite another value, which is read for the last time when they are written.
-    replaces: HashMap<u64, u64>,
+    replaces: HashMap<BufferId, BufferId>,
     memory: Assigned,
 }
-
-/// Number of a group of a schedule.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct GroupId(usize);
 
 /// A group that is a step.
 pub(super) struct GroupStep {
     group: Group,
     /// Inputs of which each element is read for the same element of the results alone.
-    in_step: HashSet<u64>,
+    in_step: HashSet<NodeId>,
     in_place: InPlaceOf,
 }
 

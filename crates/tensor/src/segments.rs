@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::buffer::Buffer;
 use crate::moves::Move;
-use crate::node::{Cut, Node, Op};
+use crate::node::{Cut, Node, NodeId, Op};
 use crate::schedule::{realize, value_of};
 use crate::tensor::elements_of;
 use crate::{DType, Error, Place, Result, Tensor, Update, Var, commit};
@@ -78,7 +78,7 @@ pub struct Arena {
     flat: Var,
     /// For each value of the variable that somebody has views of, these views: asked for again, they are the same nodes,
     /// by which gradients are found.
-    views: Arc<Mutex<HashMap<u64, Vec<Weak<Node>>>>>,
+    views: Arc<Mutex<HashMap<NodeId, Vec<Weak<Node>>>>>,
 }
 
 impl Arena {

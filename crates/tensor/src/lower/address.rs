@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bornite_ir::{Emit, EmitBits, ExprId, Op as Row, Value, View};
 
-use super::{Coordinates, Lowering};
+use super::{Coordinates, Lowering, ValueId};
 use crate::matmul::strided::Strided;
 use crate::node::Op;
 use crate::{DType, Tensor};
@@ -75,10 +75,9 @@ fn split(shape: &[usize], columns: usize) -> Option<usize> {
 
 /// Where an element in memory is.
 pub(super) struct Place {
-    /// By what it is known to have been loaded, with its index.
-    pub id: u64,
-    /// What of the tensor it is in, how that lies, and which one of it.
-    pub part: Option<Range<usize>>,
+    /// The tensor, or the part of it that it is in.
+    pub id: ValueId,
+    /// How that lies, and which element of it.
     pub place: Strided,
     pub index: ExprId,
 }
@@ -207,19 +206,20 @@ impl Lowering {
     pub(super) fn find(&mut self, base: &Tensor, place: &Strided, at: &Coordinates) -> Place {
         let part = window(base, place);
         let place = Strided { offset: if part.is_some() { 0 } else { place.offset }, ..place.clone() };
-        Place { id: self.loaded_id(base, part.as_ref()), index: self.place_of(at, &place), part, place }
+        Place { index: self.place_of(at, &place), id: ValueId { node: base.0.id, part }, place }
     }
 
     /// Elements of a tensor in memory.
     pub(super) fn load_values(&mut self, base: &Tensor, place: &Strided, at: &Coordinates) -> Vec<ExprId> {
-        let Place { id, part, place, index } = self.find(base, place, at);
+        let Place { id, place, index } = self.find(base, place, at);
         let place = &place;
         // What is picked of a row is read before anything of it is written.
         let picks = self.lanes == 1 && self.row_picked.is_some_and(|row| at.row == Some(row)) && aligned(place);
-        if part.is_some() || Some(index) != self.own && !picks {
+        if id.part.is_some() || Some(index) != self.own && !picks {
             self.out_of_step.insert(base.0.id);
         }
         let kind = if self.lanes > 1 { neighbours(place, self.lanes) } else { Neighbours::Same };
+        let part = id.part.clone();
         let key = (id, index, if kind == Neighbours::Same { 1 } else { self.lanes });
         if let Some(found) = self.known.iter().rev().find_map(|known| known.values.get(&key)) {
             return found.clone();

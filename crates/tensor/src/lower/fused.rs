@@ -14,8 +14,8 @@ use super::blocks;
 use super::pretend::for_gpu;
 use super::spread::{Spread, usual_spread};
 use super::stages::{Stages, reduction, stages, start, step};
-use super::{Coordinates, Lowered, Lowering, accumulator, aligned, look_through, reports, seen};
-use crate::node::Op;
+use super::{Coordinates, Lowered, Lowering, ValueId, accumulator, aligned, look_through, reports, seen};
+use crate::node::{NodeId, Op};
 use crate::{DType, Device, Result, Tensor};
 
 /// What a group's kernel runs over.
@@ -43,11 +43,18 @@ pub(crate) struct Group {
     pub sums: Vec<Tensor>,
 }
 
-/// Results that are to take the place of a tensor in memory, named with it.
+/// A value that is written over a tensor in memory.
+#[derive(Clone)]
+pub(crate) struct Overwrite {
+    pub value: NodeId,
+    pub old: Tensor,
+}
+
+/// Results that overwrite a tensor in memory.
 #[derive(Default)]
 pub(crate) struct InPlaceOf {
     /// Every element of that must be read for the same element of the results alone ([`Lowered::out_of_step`]).
-    pub replaced: Vec<(u64, Tensor)>,
+    pub replaced: Vec<Overwrite>,
     /// Whether nothing may be written where a step before has met a bad index.
     pub guarded: bool,
 }
@@ -88,10 +95,10 @@ pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOf) -
     let mut outs = vec![];
     for (n, output) in group.outputs.iter().enumerate() {
         let name = if group.outputs.len() == 1 { "out".into() } else { format!("out{n}") };
-        let replaced = in_place.replaced.iter().find(|(id, _)| *id == output.0.id).map(|(_, tensor)| tensor);
+        let replaced = in_place.replaced.iter().find(|o| o.value == output.0.id).map(|o| &o.old);
         let access = if replaced.is_some() { Access::ReadWrite } else { Access::Write };
         let out = l.param(name, output, access);
-        l.loads.extend(replaced.map(|tensor| (tensor.0.id, out)));
+        l.loads.extend(replaced.map(|tensor| (tensor.0.id.into(), out)));
         outs.push(out);
     }
     for (n, sum) in group.sums.iter().enumerate() {
@@ -200,7 +207,7 @@ impl Lowering {
         let node = &*tensor.0;
         let row_level = node.op.is_reduction();
         for lanes in [1, self.lanes] {
-            let known = self.known.iter().rev().find_map(|known| known.values.get(&(node.id, linear, lanes)));
+            let known = self.known.iter().rev().find_map(|known| known.values.get(&(node.id.into(), linear, lanes)));
             if let Some(values) = known {
                 return values.clone();
             }
@@ -269,9 +276,9 @@ impl Lowering {
         values
     }
 
-    pub(super) fn remember(&mut self, id: u64, linear: ExprId, values: Vec<ExprId>) {
+    pub(super) fn remember(&mut self, id: impl Into<ValueId>, linear: ExprId, values: Vec<ExprId>) {
         if let Some(known) = self.known.last_mut() {
-            known.values.insert((id, linear, values.len()), values);
+            known.values.insert((id.into(), linear, values.len()), values);
         }
     }
 

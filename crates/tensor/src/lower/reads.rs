@@ -13,7 +13,7 @@ use super::pretend::for_gpu;
 use super::spread::usual_spread;
 use super::stages::stages;
 use super::{aligned, look_through, repeats_rows, reports, seen};
-use crate::node::{Node, Op};
+use crate::node::{Node, NodeId, Op};
 use crate::{Device, Tensor};
 
 /// Tensors that a group's kernel reads.
@@ -22,7 +22,7 @@ pub(crate) struct Reads {
     pub inputs: Vec<Tensor>,
     /// Those of which each element is read for the same element of the results alone. One that is only by arithmetic, as a gather
     /// from a repeated axis is, need not be among them.
-    pub in_step: HashSet<u64>,
+    pub in_step: HashSet<NodeId>,
     /// Whether it can meet a bad index.
     pub reports: bool,
 }
@@ -92,15 +92,15 @@ pub(crate) fn reads(group: &Group, device: Device) -> Reads {
 struct Walk {
     /// Rows and columns, in a kernel over rows.
     frame: Option<(usize, usize)>,
-    computed: HashSet<u64>,
+    computed: HashSet<NodeId>,
     /// Whether a kernel over rows is at its last pass, which writes.
     writes: bool,
     /// Values that are known, innermost scope last: node, position, lanes.
-    known: Vec<HashSet<(u64, At, usize)>>,
+    known: Vec<HashSet<(NodeId, At, usize)>>,
     inputs: Vec<Tensor>,
     /// Ids of `inputs`.
-    found: HashSet<u64>,
-    out_of_step: HashSet<u64>,
+    found: HashSet<NodeId>,
+    out_of_step: HashSet<NodeId>,
 }
 
 impl Walk {
@@ -242,7 +242,7 @@ impl Walk {
         }
     }
 
-    fn remember(&mut self, id: u64, at: At, lanes: usize) {
+    fn remember(&mut self, id: NodeId, at: At, lanes: usize) {
         if let Some(known) = self.known.last_mut() {
             known.insert((id, at, lanes));
         }

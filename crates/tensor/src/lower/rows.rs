@@ -12,7 +12,7 @@ use super::blocks::WARP;
 use super::fused::{Form, Group, wide_outputs};
 use super::stages::{Stages, reduction, stages, start};
 use super::{Coordinates, Lowering, accumulator, aligned, look_through, seen};
-use crate::node::Role;
+use crate::node::{NodeId, Role};
 use crate::{DType, Tensor};
 
 /// A warp or a block a row.
@@ -111,7 +111,7 @@ impl<'a> Rows<'a> {
     /// The tensors in memory of which each element is read for the same element of what these tensors show.
     fn loaded(&self, group: &'a Group, of: impl Iterator<Item = &'a Tensor>) -> Vec<&'a Tensor> {
         let mut stack: Vec<&'a Tensor> = of.collect();
-        let (mut loaded, mut seen_nodes): (Vec<&'a Tensor>, Vec<u64>) = (vec![], vec![]);
+        let (mut loaded, mut seen_nodes): (Vec<&'a Tensor>, Vec<NodeId>) = (vec![], vec![]);
         while let Some(tensor) = stack.pop() {
             let (base, views) = look_through(tensor);
             let in_step = seen(base, &views).is_some_and(|place| aligned(&place));
@@ -137,7 +137,7 @@ impl<'a> Rows<'a> {
 #[derive(Default)]
 pub(super) struct Kept {
     /// By tensor: where its row is, and the pass that brings it there.
-    tiles: HashMap<u64, (SharedId, Option<usize>)>,
+    tiles: HashMap<NodeId, (SharedId, Option<usize>)>,
     pass: usize,
     /// The column that the pass is at: each thread reads again what it brought itself, so nobody waits.
     column: Option<ExprId>,

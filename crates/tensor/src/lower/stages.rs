@@ -6,7 +6,7 @@ use bornite_ir::{Op as Row, Value};
 
 use super::fused::{Form, Group};
 use super::{extreme, look_through};
-use crate::node::{Node, Op, Reduce};
+use crate::node::{Node, NodeId, Op, Reduce};
 use crate::{DType, Tensor};
 
 /// The reductions of a group by the stage that computes them; and, by the stage after which they are known, what else has
@@ -22,7 +22,7 @@ pub(super) fn stages(group: &Group) -> Stages<'_> {
         Form::Rows { rows, .. } => rows,
         _ => 1,
     };
-    let mut after: HashMap<u64, usize> = HashMap::new();
+    let mut after: HashMap<NodeId, usize> = HashMap::new();
     let mut stages = Stages { reductions: vec![], known: vec![vec![]] };
     for tensor in &group.order {
         let inputs = tensor.0.reads().iter().map(|input| look_through(input).0.0.id);

@@ -11,7 +11,7 @@ use super::blocks::{FEWEST_ROWS, WARP, rows_at_a_time};
 use super::fused::{Form, Group};
 use super::rows::Rows;
 use super::{Lowering, aligned, look_through, repeats_rows, seen};
-use crate::node::{Op, Reduce};
+use crate::node::{NodeId, Op, Reduce};
 use crate::{DType, Tensor};
 
 /// Warps of a block.
@@ -70,8 +70,8 @@ pub(crate) fn with_sums(rows: &Group, sums: &Group, there: impl Fn(&Tensor) -> b
     if !(bare && few && ride && simple) {
         return None;
     }
-    let computed = |id: u64| rows.order.iter().chain(below.iter().copied()).any(|tensor| tensor.0.id == id);
-    let read_by_rows = |id: u64| {
+    let computed = |id: NodeId| rows.order.iter().chain(below.iter().copied()).any(|tensor| tensor.0.id == id);
+    let read_by_rows = |id: NodeId| {
         let reads = |tensor: &Tensor| tensor.0.reads().iter().any(|input| look_through(input).0.0.id == id);
         rows.order.iter().any(|tensor| tensor.0.id == id) || rows.order.iter().any(reads)
     };

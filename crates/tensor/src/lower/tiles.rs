@@ -186,7 +186,7 @@ impl Lowering {
             return self.load_values(base, place, &at);
         }
         let found = self.find(base, place, &at);
-        let view = self.view_of(base, found.part);
+        let view = self.view_of(base, found.id.part);
         let wide = self.b.load_wide(view, found.index, lanes as u8);
         (0..lanes).map(|n| self.b.extract(wide, n as u32)).collect()
     }

@@ -16,7 +16,7 @@ use super::strided::Strided;
 use crate::fused::FusedOp;
 use crate::grad::pull_back;
 use crate::lower::{aligned, look_through, seen};
-use crate::node::{Node, Op};
+use crate::node::{Node, NodeId, Op};
 use crate::simd::gelu::Gelu;
 use crate::spellings::GeluOp;
 use crate::{Place, Tensor};
@@ -40,16 +40,16 @@ pub(super) struct Form {
 
 /// A graph that is being planned.
 pub(super) struct Graph<'a> {
-    roots: &'a HashSet<u64>,
+    roots: &'a HashSet<NodeId>,
     /// For each node or tensor in memory, who reads it, perhaps through views.
-    readers: HashMap<u64, Vec<&'a Tensor>>,
+    readers: HashMap<NodeId, Vec<&'a Tensor>>,
 }
 
 impl<'a> Graph<'a> {
-    pub fn new(nodes: &'a BTreeMap<u64, Tensor>, roots: &'a HashSet<u64>) -> Graph<'a> {
-        let mut readers: HashMap<u64, Vec<&Tensor>> = HashMap::new();
+    pub fn new(nodes: &'a BTreeMap<NodeId, Tensor>, roots: &'a HashSet<NodeId>) -> Graph<'a> {
+        let mut readers: HashMap<NodeId, Vec<&Tensor>> = HashMap::new();
         for tensor in nodes.values().filter(|t| t.0.value().is_none()) {
-            let bases: BTreeSet<u64> = tensor.0.reads().iter().map(|input| look_through(input).0.0.id).collect();
+            let bases: BTreeSet<NodeId> = tensor.0.reads().iter().map(|input| look_through(input).0.0.id).collect();
             bases.into_iter().for_each(|base| readers.entry(base).or_default().push(tensor));
         }
         Graph { roots, readers }
@@ -60,7 +60,7 @@ impl<'a> Graph<'a> {
         let mut forms = vec![];
         if let Some((sum, bias)) = self.biased(product) {
             if let Some((gelu, inner)) = self.gelu(sum) {
-                let seen_elsewhere = |id: &u64| {
+                let seen_elsewhere = |id: &NodeId| {
                     let outside = |t: &&Tensor| !inner.contains(&t.0.id) && t.0.id != gelu.0.id;
                     self.roots.contains(id) || self.readers(*id).iter().any(outside)
                 };
@@ -77,7 +77,7 @@ impl<'a> Graph<'a> {
         forms
     }
 
-    fn readers(&self, id: u64) -> &[&'a Tensor] {
+    fn readers(&self, id: NodeId) -> &[&'a Tensor] {
         self.readers.get(&id).map_or(&[], Vec::as_slice)
     }
 
@@ -111,7 +111,7 @@ impl<'a> Graph<'a> {
     }
 
     /// GELU of a large tensor of 16-bit floats, and the nodes between. In f32 the library's is too coarse.
-    fn gelu(&self, x: &Tensor) -> Option<(&'a Tensor, BTreeSet<u64>)> {
+    fn gelu(&self, x: &Tensor) -> Option<(&'a Tensor, BTreeSet<NodeId>)> {
         if x.0.dtype.bytes() != 2 || x.0.elements() < LARGE {
             return None;
         }
@@ -194,12 +194,12 @@ struct Matched {
     /// What the placeholders are.
     bound: Vec<Option<Tensor>>,
     /// The nodes of the pattern, views among them, with what each reads behind views.
-    nodes: BTreeMap<u64, Vec<u64>>,
+    nodes: BTreeMap<NodeId, Vec<NodeId>>,
 }
 
 impl Matched {
     /// The nodes that depend on some others, without the last.
-    fn inner(&self, on: &HashSet<u64>, last: &Tensor) -> BTreeSet<u64> {
+    fn inner(&self, on: &HashSet<NodeId>, last: &Tensor) -> BTreeSet<NodeId> {
         let mut inner = BTreeSet::new();
         for (id, reads) in &self.nodes {
             if *id != last.0.id && reads.iter().any(|read| on.contains(read) || inner.contains(read)) {
@@ -213,7 +213,7 @@ impl Matched {
 /// Whether a pattern is the same graph as what was found, with placeholders for what `fits`.
 fn unify(pattern: &Tensor, found: &Tensor, holes: &[Tensor], fits: &dyn Fn(usize, &Tensor) -> bool) -> Option<Matched> {
     let mut matched = Matched { bound: vec![None; holes.len()], nodes: BTreeMap::new() };
-    let mut same: HashMap<u64, u64> = HashMap::new();
+    let mut same: HashMap<NodeId, NodeId> = HashMap::new();
     let mut stack = vec![(pattern, found)];
     while let Some((pattern, found)) = stack.pop() {
         if let Some(id) = same.insert(pattern.0.id, found.0.id) {

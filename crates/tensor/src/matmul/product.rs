@@ -11,7 +11,7 @@ use super::epilogue::Graph;
 use super::strided::Strided;
 use crate::buffer::Buffer;
 use crate::lower::plans_for_gpu;
-use crate::node::Op;
+use crate::node::{NodeId, Op};
 use crate::timing::About;
 use crate::{Device, Result, Tensor};
 
@@ -30,11 +30,15 @@ pub(crate) struct LibraryCall {
 }
 
 /// The calls of a schedule by what they compute.
-pub(super) type Products = HashMap<u64, Arc<LibraryCall>>;
+pub(super) type Products = HashMap<NodeId, Arc<LibraryCall>>;
 
 /// Finds the products among `nodes` that a library is to compute. Views from whose memory it cannot read are added to
 /// `nodes`: they are copied first. `roots` are wanted whatever else happens.
-pub(crate) fn products(device: Device, nodes: &mut BTreeMap<u64, Tensor>, roots: &HashSet<u64>) -> Result<Products> {
+pub(crate) fn products(
+    device: Device,
+    nodes: &mut BTreeMap<NodeId, Tensor>,
+    roots: &HashSet<NodeId>,
+) -> Result<Products> {
     let mut products = Products::new();
     let on_gpu = plans_for_gpu(device);
     if device == Device::Interpreter && !on_gpu {

@@ -3,13 +3,14 @@
 //! They read views where those lie, and write results where a concatenation wants them: the gradients of queries, keys and
 //! values that are slices of one product are rows of one tensor at once.
 
+use super::ids::{BufferId, Output};
 use super::is_source;
 use super::steps::Operand;
 use crate::joint::{self, How};
 use crate::lower::look_through;
 use crate::matmul::strided::Strided;
 use crate::matmul::{locate, whole};
-use crate::node::{Cut, Node, Op};
+use crate::node::{Cut, Op};
 use crate::source::{Given, Launch, Source, SourceCall};
 use crate::{Device, Result, Tensor};
 
@@ -22,15 +23,15 @@ pub(super) fn in_memory(source: &Source, input: &Tensor) -> Option<(Tensor, Stri
 /// A result in memory: which value it is in, of how many bytes, and how it lies there.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Written {
-    pub id: u64,
+    pub buffer: BufferId,
     pub bytes: usize,
     pub place: Strided,
 }
 
 impl Written {
     /// In memory of its own.
-    pub fn alone(id: u64, result: &Tensor) -> Written {
-        Written { id, bytes: result.0.bytes(), place: whole(result) }
+    pub fn alone(buffer: BufferId, result: &Tensor) -> Written {
+        Written { buffer, bytes: result.0.bytes(), place: whole(result) }
     }
 }
 
@@ -48,7 +49,7 @@ pub(super) fn within(concat: &Tensor, axis: usize, number: usize) -> Option<(&Te
     cuts[axis] = Cut { start, step: 1, len: input.0.shape[axis] };
     let place = whole(concat).through(&Op::Slice(cuts))?;
     let place = views.iter().try_fold(place, |place, view| place.behind(&view.0.op, &view.0.inputs[0].0.shape))?;
-    source.writes(*result, &place).then(|| (base, Written { id: node.id, bytes: node.bytes(), place }))
+    source.writes(*result, &place).then(|| (base, Written { buffer: BufferId::of(concat), bytes: node.bytes(), place }))
 }
 
 /// What one launch takes.
@@ -69,7 +70,8 @@ pub(super) fn launches(
     outs: &[(Written, usize)],
     inputs: &[Tensor],
 ) -> Result<Vec<(SourceCall, Vec<Operand>)>> {
-    let scratch: Vec<(u64, usize)> = source.scratch.iter().map(|&bytes| (Node::next_id_taken(), bytes)).collect();
+    let scratch: Vec<Output> =
+        source.scratch.iter().map(|&bytes| Output { buffer: BufferId::unnamed(), bytes }).collect();
     let located: Vec<(Tensor, Strided)> =
         inputs.iter().map(|input| in_memory(source, input).unwrap_or_else(|| (input.clone(), whole(input)))).collect();
     (source.launches.iter())
@@ -84,16 +86,16 @@ pub(super) fn launches(
 fn taken(
     launch: &Launch,
     outs: &[(Written, usize)],
-    scratch: &[(u64, usize)],
+    scratch: &[Output],
     inputs: &[Tensor],
     located: &[(Tensor, Strided)],
 ) -> Taken {
     let written = launch.given.iter().filter_map(|given| match given {
-        Given::Result(n) => Some((outs[*n].0.id, outs[*n].0.bytes)),
+        Given::Result(n) => Some(Output { buffer: outs[*n].0.buffer, bytes: outs[*n].0.bytes }),
         Given::Scratch(n) => Some(scratch[*n]),
         _ => None,
     });
-    let mut operands: Vec<Operand> = written.map(|(id, bytes)| Operand::Out(id, bytes)).collect();
+    let mut operands: Vec<Operand> = written.map(Operand::Out).collect();
     let (mut next, mut pointers, mut values, mut bytes) = (0, vec![], vec![], 0);
     let begins = |place: &Strided, element: usize| place.offset as usize * element;
     let strides = |place: &Strided, axes: &[usize]| -> Vec<u8> {
@@ -110,7 +112,7 @@ fn taken(
             Given::Scratch(n) => {
                 pointers.push((next, 0));
                 next += 1;
-                bytes += scratch[*n].1;
+                bytes += scratch[*n].bytes;
             }
             Given::Input(n) => {
                 let (memory, place) = &located[*n];

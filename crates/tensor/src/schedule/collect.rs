@@ -8,16 +8,17 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::by_hand::{in_memory, is_shown};
 use super::{Present, Schedule, is_output, is_source};
 use crate::joint::{self, How, Joint};
-use crate::lower::{aligned, look_through, seen};
+use crate::lower::{Overwrite, aligned, look_through, seen};
+use crate::node::NodeId;
 use crate::{Device, Error, Result, Tensor};
 
 /// Finds roots and nodes.
 pub(super) fn collect(schedule: &mut Schedule) -> Result<()> {
     let roots = roots(&schedule.requested);
     // A new value is that of its root.
-    for (id, _) in &mut schedule.persistent {
-        if let Some(n) = schedule.requested.iter().position(|tensor| tensor.0.id == *id) {
-            *id = roots[n].0.id;
+    for new in &mut schedule.persistent {
+        if let Some(n) = schedule.requested.iter().position(|tensor| tensor.0.id == new.value) {
+            new.value = roots[n].0.id;
         }
     }
     schedule.wanted = roots.iter().map(|root| root.0.id).collect();
@@ -46,7 +47,8 @@ impl Schedule {
             return Err(Error::Op { op: other.0.op.name(), what, at: other.0.place });
         }
         let wanted = |(new, _): &&(Tensor, Tensor)| requested.iter().any(|tensor| tensor.0.id == new.0.id);
-        let persistent = persistent.iter().filter(wanted).map(|(new, old)| (new.0.id, old.clone())).collect();
+        let overwrite = |(new, old): &(Tensor, Tensor)| Overwrite { value: new.0.id, old: old.clone() };
+        let persistent = persistent.iter().filter(wanted).map(overwrite).collect();
         let fuses = crate::fused::enabled()?;
         Ok(Schedule {
             device,
@@ -87,7 +89,7 @@ impl Schedule {
 
 /// For each tensor the node that is computed into its memory: itself, or what it shows in another shape, to save a copy.
 fn roots(tensors: &[Tensor]) -> Vec<Tensor> {
-    let mut taken: HashSet<u64> = tensors.iter().map(|tensor| tensor.0.id).collect();
+    let mut taken: HashSet<NodeId> = tensors.iter().map(|tensor| tensor.0.id).collect();
     let mut shown = |tensor: &Tensor| {
         let (base, views) = look_through(tensor);
         let same = base.0.elements() == tensor.0.elements() && seen(base, &views).is_some_and(|place| aligned(&place));
@@ -98,8 +100,8 @@ fn roots(tensors: &[Tensor]) -> Vec<Tensor> {
 }
 
 /// The nodes that get a kernel, in order of id: the roots, and below them all that is neither source, view nor constant.
-pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<u64, Tensor>> {
-    let mut kernels: BTreeMap<u64, Tensor> = roots.iter().map(|t| (t.0.id, t.clone())).collect();
+pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<NodeId, Tensor>> {
+    let mut kernels: BTreeMap<NodeId, Tensor> = roots.iter().map(|t| (t.0.id, t.clone())).collect();
     let mut seen = HashSet::new();
     let mut stack = roots.to_vec();
     while let Some(tensor) = stack.pop() {

@@ -11,10 +11,12 @@ use bornite_codegen::cpu::Interrupt;
 use bornite_codegen::cuda::BLOCK;
 use bornite_ir::Kernel;
 
+use super::ids::BufferId;
 use super::plan::{Memory, Plan, Slot, Step};
 use super::steps::{Call, Operand, Planned, Work};
 use super::{Schedule, is_source};
 use crate::execute::{Flavour, Program, program};
+use crate::node::NodeId;
 use crate::{Device, Error, Result, Tensor};
 
 pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
@@ -22,11 +24,11 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
     let reports = steps.iter().any(|step| step.operands.iter().any(|operand| matches!(operand, Operand::Status)));
     let status = if reports { Some(crate::status::buffer(device)?) } else { None };
     let mut programs = programs(device, &steps)?.into_iter();
-    let overwritten: HashSet<u64> = overwrites.iter().map(|(id, _)| *id).collect();
+    let overwritten: HashSet<NodeId> = overwrites.iter().map(|o| o.value).collect();
     let in_place = (0..roots.len()).filter(|&n| overwritten.contains(&roots[n].0.id)).collect();
     // Tensors that are overwritten come first: memory has numbered them so.
-    let sources: Vec<Tensor> = overwrites.into_iter().map(|(_, old)| old).collect();
-    let mut numbers: HashMap<u64, usize> = sources.iter().enumerate().map(|(n, old)| (old.0.id, n)).collect();
+    let sources: Vec<Tensor> = overwrites.into_iter().map(|o| o.old).collect();
+    let mut numbers: HashMap<NodeId, usize> = sources.iter().enumerate().map(|(n, old)| (old.0.id, n)).collect();
     let mut plan = Plan {
         device,
         steps: vec![],
@@ -50,8 +52,8 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
             Planned::Source(source) => Call::Source(source),
             Planned::Group(_) => return Err(Error::Source("a group was not lowered: a bug worth reporting".into())),
         };
-        let outs = operands.iter().take_while(|operand| matches!(operand, Operand::Out(..))).count();
-        let mut complete = |input: Tensor| match memory.slots.get(&input.0.id) {
+        let outs = operands.iter().take_while(|operand| matches!(operand, Operand::Out(_))).count();
+        let mut complete = |input: Tensor| match memory.slots.get(&BufferId::of(&input)) {
             Some(slot) if !is_source(&input) => *slot,
             _ => {
                 let number = *numbers.entry(input.0.id).or_insert_with(|| {
@@ -64,8 +66,8 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
         let (mut args, mut overwrites) = (vec![], false);
         for operand in operands {
             args.push(match operand {
-                Operand::Out(id, _) => {
-                    let slot = memory.slots[&id];
+                Operand::Out(output) => {
+                    let slot = memory.slots[&output.buffer];
                     overwrites |= matches!(slot.memory, Memory::Source(_));
                     slot
                 }

@@ -16,11 +16,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use bornite_ir::Op as Row;
 
 use super::by_hand::{Written, within};
+use super::ids::{BufferId, Output, Within};
 use super::pack::ALIGNMENT;
 use super::{Schedule, is_source};
-use crate::lower::{aligned, look_through, seen};
+use crate::lower::{Overwrite, aligned, look_through, seen};
 use crate::matmul::strided::Strided;
-use crate::node::{Node, Op};
+use crate::node::{Node, NodeId, Op};
 use crate::{Device, Result, Tensor};
 
 /// What the widest loads and stores of kernels want.
@@ -50,25 +51,28 @@ pub(super) struct InPlace {
 /// All that is written into place.
 #[derive(Default)]
 pub(super) struct Concats {
-    pub of: HashMap<u64, InPlace>,
-    /// Values that are parts of another: of which, from which byte on.
-    pub within: HashMap<u64, (u64, usize)>,
+    pub of: HashMap<NodeId, InPlace>,
+    /// Values that are parts of another.
+    pub within: HashMap<BufferId, Within>,
     /// Results of kernels written by hand that are parts of another value, at strides. Nothing else reads them.
-    pub woven: HashMap<u64, Written>,
-    /// Values that others are parts of, with their bytes; inner ones first, as one may be made of others.
-    pub wholes: Vec<(u64, usize)>,
+    pub woven: HashMap<BufferId, Written>,
+    /// Values that others are parts of; inner ones first, as one may be made of others.
+    pub wholes: Vec<Output>,
 }
 
 /// What calls of a library compute and read.
 struct ByCalls {
-    results: HashSet<u64>,
-    inputs: HashSet<u64>,
+    results: HashSet<NodeId>,
+    inputs: HashSet<NodeId>,
 }
 
 /// Finds what can be written into place.
 pub(super) fn write_parts(schedule: &mut Schedule) -> Result<()> {
     schedule.concats = if schedule.fuses { concats(schedule) } else { Concats::default() };
-    debug_assert!(schedule.concats.within.keys().all(|id| !schedule.wanted.contains(id)), "a root is a part");
+    debug_assert!(
+        schedule.concats.within.keys().all(|part| !schedule.wanted.contains(&part.node())),
+        "a root is a part"
+    );
     Ok(())
 }
 
@@ -79,7 +83,7 @@ fn concats(schedule: &Schedule) -> Concats {
         inputs: calls.values().flat_map(|call| &call.inputs).map(|input| input.0.id).collect(),
     };
     let mut places = Concats::default();
-    for (id, old) in persistent.iter().filter(|(id, _)| !withdrawn.contains(id)) {
+    for Overwrite { value: id, old } in persistent.iter().filter(|o| !withdrawn.contains(&o.value)) {
         if let Some(update) = nodes.get(id).filter(|t| !is_source(t)).and_then(|tensor| update_of(&tensor.0, old)) {
             places.of.insert(*id, update);
         }
@@ -96,11 +100,14 @@ fn concats(schedule: &Schedule) -> Concats {
             // A GPU's library was told what its matrices are aligned to.
             let called = by_calls.results.contains(&id) || by_calls.inputs.contains(&id);
             let alignment = if called && matches!(device, Device::Cuda(_)) { ALIGNMENT } else { KERNELS };
-            let place = at.is_multiple_of(alignment) && !wanted.contains(&id) && !places.within.contains_key(&id);
+            let place =
+                at.is_multiple_of(alignment) && !wanted.contains(&id) && !places.within.contains_key(&id.into());
             place && nodes.contains_key(&id)
         };
         let rest = if let Some((parts, rest)) = parts_of(&tensor.0, axis, by_calls, free) {
-            places.within.extend(parts.into_iter().map(|(id, at)| (id, (tensor.0.id, at))));
+            places
+                .within
+                .extend(parts.into_iter().map(|(part, offset)| (part, Within { whole: BufferId::of(tensor), offset })));
             rest
         } else {
             // What a library's call took over is no node any more, and reads all the same.
@@ -112,14 +119,14 @@ fn concats(schedule: &Schedule) -> Concats {
         let (into, reads) = (Into::Pieces { axis, inputs: rest }, tensor.0.inputs.clone());
         places.of.insert(tensor.0.id, InPlace { into, reads, old: None });
     }
-    let whole = |(id, placed): (&u64, &InPlace)| Some((*id, nodes.get(id).filter(|_| placed.old.is_none())?.0.bytes()));
+    let whole = |(id, placed): (&NodeId, &InPlace)| Some(Output::of(nodes.get(id).filter(|_| placed.old.is_none())?));
     places.wholes = places.of.iter().filter_map(whole).collect();
     places.wholes.sort_unstable();
     places
 }
 
 /// How often each value is read, perhaps through views.
-fn readers(nodes: &BTreeMap<u64, Tensor>) -> HashMap<u64, usize> {
+fn readers(nodes: &BTreeMap<NodeId, Tensor>) -> HashMap<NodeId, usize> {
     let mut readers = HashMap::new();
     for tensor in nodes.values().filter(|tensor| !is_source(tensor)) {
         for input in tensor.0.reads() {
@@ -131,13 +138,17 @@ fn readers(nodes: &BTreeMap<u64, Tensor>) -> HashMap<u64, usize> {
 
 /// The parts of a concatenation that kernels written by hand write at strides, and the inputs that are not such. `None` if that is
 /// less than half of it.
-fn woven_of(concat: &Tensor, axis: usize, free: impl Fn(&Tensor) -> bool) -> Option<(Vec<(u64, Written)>, Vec<usize>)> {
+fn woven_of(
+    concat: &Tensor,
+    axis: usize,
+    free: impl Fn(&Tensor) -> bool,
+) -> Option<(Vec<(BufferId, Written)>, Vec<usize>)> {
     let (mut parts, mut rest, mut bytes) = (vec![], vec![], 0);
     for n in (0..concat.0.inputs.len()).filter(|&n| concat.0.inputs[n].0.elements() > 0) {
         match within(concat, axis, n).filter(|(base, _)| free(base)) {
             Some((base, written)) => {
                 bytes += base.0.bytes();
-                parts.push((base.0.id, written));
+                parts.push((BufferId::of(base), written));
             }
             None => rest.push(n),
         }
@@ -152,7 +163,7 @@ fn parts_of(
     axis: usize,
     by_calls: &ByCalls,
     free: impl Fn(&Tensor, usize) -> bool,
-) -> Option<(Vec<(u64, usize)>, Vec<usize>)> {
+) -> Option<(Vec<(BufferId, usize)>, Vec<usize>)> {
     if node.shape[..axis].iter().any(|&length| length != 1) || node.elements() == 0 {
         return None;
     }
@@ -170,7 +181,7 @@ fn parts_of(
     // What remains is written by a kernel that has all of the result: it cannot read parts of it.
     let is_part = |parts: &[(&Tensor, usize, usize)], n: usize| parts.iter().any(|(.., part)| *part == n);
     let others = inputs().filter(|(n, _)| !is_part(&parts, *n));
-    let read: HashSet<u64> = others.map(|(_, input)| look_through(input).0.0.id).collect();
+    let read: HashSet<NodeId> = others.map(|(_, input)| look_through(input).0.0.id).collect();
     parts.retain(|(base, ..)| !read.contains(&base.0.id));
     let rest = inputs().map(|(n, _)| n).filter(|&n| !is_part(&parts, n)).collect();
     let computed: usize = parts.iter().map(|(base, ..)| base.0.bytes()).sum();
@@ -179,7 +190,7 @@ fn parts_of(
     let many = parts.len() > MANY && computed >= LARGE * parts.len();
     // Else one kernel that computes all parts reads and writes less.
     let worth = 2 * heavy >= node.bytes() || many && 2 * computed >= node.bytes();
-    (worth && !parts.is_empty()).then(|| (parts.iter().map(|(base, at, _)| (base.0.id, *at)).collect(), rest))
+    (worth && !parts.is_empty()).then(|| (parts.iter().map(|(base, at, _)| (BufferId::of(base), *at)).collect(), rest))
 }
 
 /// True if a node can be computed where it is read.

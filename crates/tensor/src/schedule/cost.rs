@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use super::is_source;
 use crate::Tensor;
 use crate::joint;
-use crate::node::{Flops, Node, Op};
+use crate::node::{Flops, Node, NodeId, Op};
 
 /// What a step costs, beside the bytes of its arguments.
 #[derive(Clone, Copy, Default)]
@@ -45,7 +45,7 @@ pub(super) fn product_flops(tensor: &Tensor) -> u64 {
 /// Operations on elements of the plain ops that a joint stands for, if it stands for some.
 pub(super) fn meaning_flops(joint: &Tensor) -> u64 {
     let Some((of, inputs)) = joint::of(&joint.0) else { return 0 };
-    let mut seen: HashSet<u64> = inputs.iter().map(|input| input.0.id).collect();
+    let mut seen: HashSet<NodeId> = inputs.iter().map(|input| input.0.id).collect();
     let (mut stack, mut sum): (Vec<&Tensor>, u64) = (joint.0.inputs[..of.meanings()].iter().collect(), 0);
     while let Some(tensor) = stack.pop() {
         if seen.insert(tensor.0.id) && !is_source(tensor) {

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::fmt;
 
 use super::fuse::Unit;
+use super::ids::Within;
 use super::steps::{Operand, Planned, Work};
 use super::{PASSES, Present, Schedule, plan};
-use crate::lower::look_through;
+use crate::lower::{Overwrite, look_through};
 use crate::{Error, Place, Result, Tensor};
 
 thread_local! {
@@ -72,8 +73,8 @@ impl fmt::Display for Schedule {
         }
         let mut within: Vec<_> = self.concats.within.iter().collect();
         within.sort_unstable();
-        for (part, (whole, byte)) in within {
-            writeln!(f, "%{part} is written into %{whole} at byte {byte}")?;
+        for (part, Within { whole, offset }) in within {
+            writeln!(f, "%{part} is written into %{whole} at byte {offset}")?;
         }
         for unit in &self.units {
             match unit {
@@ -87,8 +88,8 @@ impl fmt::Display for Schedule {
         for (n, step) in self.steps.iter().enumerate() {
             writeln!(f, "step {n}: {step}")?;
         }
-        for (id, old) in &self.overwrites {
-            writeln!(f, "%{id} overwrites the variable %{}", old.0.id)?;
+        for Overwrite { value, old } in &self.overwrites {
+            writeln!(f, "%{value} overwrites the variable %{}", old.0.id)?;
         }
         let mut replaces: Vec<_> = self.replaces.iter().collect();
         replaces.sort_unstable();
@@ -114,14 +115,14 @@ impl fmt::Display for Work {
             Planned::Group(_) => write!(f, "a group")?,
         }
         let operand = |operand: &Operand| match operand {
-            Operand::Out(id, _) => format!("%{id}"),
+            Operand::Out(output) => format!("%{}", output.buffer),
             Operand::Status => "status".into(),
             Operand::Guard => "status (read)".into(),
             Operand::In(tensor) => named(tensor),
             Operand::Part(tensor, start, bytes) => format!("{} from byte {start}, {bytes} B", named(tensor)),
         };
         let (outs, rest): (Vec<&Operand>, Vec<&Operand>) =
-            self.operands.iter().partition(|operand| matches!(operand, Operand::Out(..)));
+            self.operands.iter().partition(|operand| matches!(operand, Operand::Out(_)));
         let words = |all: Vec<&Operand>| all.into_iter().map(operand).collect::<Vec<_>>().join(", ");
         write!(f, " writes {}; reads {}", words(outs), words(rest))
     }

@@ -17,7 +17,7 @@ use ride::with_riders;
 
 use super::{Schedule, is_source};
 use crate::lower::{Form, Group, aligned, extent, for_gpu, look_through, one_a_row, repeats_rows, seen};
-use crate::node::{Node, Op, Role};
+use crate::node::{Node, NodeId, Op, Role};
 use crate::{Result, Tensor};
 
 /// Most nodes of a kernel: longer ones take long to compile.
@@ -38,7 +38,7 @@ struct Growing {
     form: Form,
     nodes: Vec<usize>,
     /// What it reads from elsewhere: ids of nodes and of tensors in memory.
-    reads: HashSet<u64>,
+    reads: HashSet<NodeId>,
     /// Groups that must come before.
     after: HashSet<usize>,
     /// Where its nodes went, if they joined another group.
@@ -58,7 +58,7 @@ enum Edge {
 struct Fuser<'a> {
     /// The nodes to compute, inputs first; and where each is.
     nodes: Vec<&'a Tensor>,
-    position: HashMap<u64, usize>,
+    position: HashMap<NodeId, usize>,
     /// The group of each node.
     group: Vec<usize>,
     groups: Vec<Growing>,
@@ -80,7 +80,7 @@ pub(super) fn fuse(schedule: &mut Schedule) -> Result<()> {
 }
 
 /// What a node reads, behind views: ids of nodes and of tensors in memory.
-fn reads(node: &Node) -> impl Iterator<Item = u64> + '_ {
+fn reads(node: &Node) -> impl Iterator<Item = NodeId> + '_ {
     let read = node.reads().iter().map(|input| look_through(input).0);
     read.filter(|base| !base.0.op.is_constant()).map(|base| base.0.id)
 }
@@ -234,12 +234,12 @@ impl<'a> Fuser<'a> {
 
     /// Adds what a node of a group reads from elsewhere.
     fn note_reads(&mut self, group: usize, n: usize) {
-        let outside: Vec<u64> = reads(&self.nodes[n].0).filter(|id| self.kernel_of(*id) != Some(group)).collect();
+        let outside: Vec<NodeId> = reads(&self.nodes[n].0).filter(|id| self.kernel_of(*id) != Some(group)).collect();
         self.groups[group].reads.extend(outside);
     }
 
     /// The group of a node, by its id; none if it is in memory.
-    fn kernel_of(&self, id: u64) -> Option<usize> {
+    fn kernel_of(&self, id: NodeId) -> Option<usize> {
         self.position.get(&id).filter(|&&n| self.group[n] != usize::MAX).map(|&n| self.group_of(n))
     }
 
@@ -315,8 +315,9 @@ impl<'a> Fuser<'a> {
         }
         let node = &*self.nodes[n].0;
         // The same tensor, two of one kernel, or one that is made of the other.
-        let made_of = |a: u64, b: u64| self.kernel_of(a).is_some_and(|group| self.groups[group].reads.contains(&b));
-        let common = |a: u64, b: u64| {
+        let made_of =
+            |a: NodeId, b: NodeId| self.kernel_of(a).is_some_and(|group| self.groups[group].reads.contains(&b));
+        let common = |a: NodeId, b: NodeId| {
             let kernel = self.kernel_of(a);
             a == b || kernel.is_some() && kernel == self.kernel_of(b) || made_of(a, b) || made_of(b, a)
         };
@@ -369,8 +370,8 @@ impl<'a> Fuser<'a> {
             _ => return,
         };
         let [a, b] = [&self.groups[into], &self.groups[other]];
-        let both: HashSet<u64> = a.reads.union(&b.reads).copied().collect();
-        let both: HashSet<u64> =
+        let both: HashSet<NodeId> = a.reads.union(&b.reads).copied().collect();
+        let both: HashSet<NodeId> =
             both.into_iter().filter(|id| self.kernel_of(*id).is_none_or(|g| g != into && g != other)).collect();
         let large = a.nodes.len() + b.nodes.len() > MOST_NODES || both.len() > MOST_INPUTS;
         if matches!(form, Form::Middle { .. }) || large || self.apart(into, other) || self.apart(other, into) {

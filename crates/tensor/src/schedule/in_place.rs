@@ -7,12 +7,14 @@
 
 use std::collections::HashSet;
 
+use super::ids::{BufferId, GroupId, Output};
 use super::memory::{last_uses, written};
 use super::steps::{Operand, Planned, Update, Work};
-use super::{GroupId, GroupStep, Schedule};
+use super::{GroupStep, Schedule};
 use crate::execute::Flavour;
 use crate::fused::Fails;
-use crate::lower::{InPlaceOf, for_gpu};
+use crate::lower::{InPlaceOf, Overwrite, for_gpu};
+use crate::node::NodeId;
 use crate::{Device, Result, Tensor};
 
 /// Withdraws updates of a part of a variable that may not be written in place; true if there is one: then its value must be scheduled
@@ -20,22 +22,23 @@ use crate::{Device, Result, Tensor};
 pub(super) fn withdraw_updates(schedule: &mut Schedule) -> bool {
     let Schedule { device, steps, updates, withdrawn, .. } = schedule;
     let forbidden = |update: &&Update| !may_overwrite(*device, steps, update.step, &update.old);
-    let more: Vec<u64> = updates.iter().filter(forbidden).map(|update| update.id).collect();
+    let more: Vec<NodeId> = updates.iter().filter(forbidden).map(|update| update.value).collect();
     withdrawn.extend(&more);
     !more.is_empty()
 }
 
 /// Chooses the results that are written in place.
 pub(super) fn assign_in_place(schedule: &mut Schedule) -> Result<()> {
-    schedule.overwrites = schedule.updates.drain(..).map(|Update { id, old, .. }| (id, old)).collect();
+    schedule.overwrites =
+        schedule.updates.drain(..).map(|Update { value, old, .. }| Overwrite { value, old }).collect();
     overwrite_variables(schedule);
     if schedule.fuses {
         reuse_inputs(schedule);
     }
     overwrite_by_routines(schedule);
     debug_assert!(
-        schedule.overwrites.iter().all(|(id, old)| {
-            let first = schedule.steps.iter().position(|step| step.outputs().any(|(out, _)| out == *id));
+        schedule.overwrites.iter().all(|Overwrite { value, old }| {
+            let first = schedule.steps.iter().position(|step| step.writes(*value));
             let reads = |step: &Work| step.inputs().any(|input| input.0.id == old.0.id);
             first.is_none_or(|first| !schedule.steps[first + 1..].iter().any(reads))
         }),
@@ -82,11 +85,11 @@ fn group_steps(schedule: &Schedule) -> Vec<(usize, GroupId)> {
 }
 
 /// Has outputs of a group overwrite tensors that it reads in step or not at all.
-fn tell_group(schedule: &mut Schedule, at: usize, id: GroupId, replaced: &[(u64, Tensor)], guarded: bool) {
+fn tell_group(schedule: &mut Schedule, at: usize, id: GroupId, replaced: &[Overwrite], guarded: bool) {
     let InPlaceOf { replaced: all, guarded: guard } = &mut schedule.groups[id.0].in_place;
     all.extend_from_slice(replaced);
     let operands = &mut schedule.steps[at].operands;
-    operands.retain(|operand| !matches!(operand, Operand::In(t) if replaced.iter().any(|(_, old)| old.0.id == t.0.id)));
+    operands.retain(|operand| !matches!(operand, Operand::In(t) if replaced.iter().any(|o| o.old.0.id == t.0.id)));
     if guarded && !*guard {
         *guard = true;
         operands.push(Operand::Guard);
@@ -96,22 +99,23 @@ fn tell_group(schedule: &mut Schedule, at: usize, id: GroupId, replaced: &[(u64,
 /// Finds which new values of variables can be written where the old ones are.
 fn overwrite_variables(schedule: &mut Schedule) {
     // What is put together of parts: from the first step that writes one of them on.
-    for (whole, _) in &schedule.concats.wholes {
-        let Some((_, old)) = schedule.persistent.iter().find(|(id, _)| id == whole) else { continue };
-        let part = |id: u64| id == *whole || schedule.concats.within.get(&id).is_some_and(|(into, _)| into == whole);
-        let first = schedule.steps.iter().position(|step| step.outputs().any(|(id, _)| part(id)));
-        if first.is_some_and(|first| may_overwrite(schedule.device, &schedule.steps, first, old)) {
-            schedule.overwrites.push((*whole, old.clone()));
+    for &Output { buffer: whole, .. } in &schedule.concats.wholes {
+        let Some(new) = schedule.persistent.iter().find(|o| whole == o.value.into()) else { continue };
+        let within = |part: BufferId| schedule.concats.within.get(&part).is_some_and(|within| within.whole == whole);
+        let writes = |step: &Work| step.outputs().any(|out| out.buffer == whole || within(out.buffer));
+        let first = schedule.steps.iter().position(writes);
+        if first.is_some_and(|first| may_overwrite(schedule.device, &schedule.steps, first, &new.old)) {
+            schedule.overwrites.push(new.clone());
         }
     }
     for (at, id) in group_steps(schedule) {
         let (steps, GroupStep { group, in_step, .. }) = (&schedule.steps, &schedule.groups[id.0]);
-        let new = |(id, _): &&(u64, Tensor)| group.outputs.iter().any(|t| t.0.id == *id);
-        let safe = |(_, old): &&(u64, Tensor)| {
+        let new = |o: &&Overwrite| group.outputs.iter().any(|t| t.0.id == o.value);
+        let safe = |Overwrite { old, .. }: &&Overwrite| {
             let read = steps[at].inputs().any(|input| input.0.id == old.0.id);
             (!read || in_step.contains(&old.0.id)) && !reports(&steps[at]) && is_done_with(steps, at + 1, old)
         };
-        let here: Vec<(u64, Tensor)> = schedule.persistent.iter().filter(new).filter(safe).cloned().collect();
+        let here: Vec<Overwrite> = schedule.persistent.iter().filter(new).filter(safe).cloned().collect();
         if !here.is_empty() {
             // Where it is known late whether all went well, the kernel asks before it writes.
             let guarded = is_late(schedule.device, steps);
@@ -130,11 +134,11 @@ fn overwrite_by_routines(schedule: &mut Schedule) {
         let reads = |old: &Tensor| routine.inputs().any(|input| input.0.id == old.0.id);
         let firsts = (0..at).rev().take_while(|&n| copies_into(&steps[n], routine));
         for n in firsts {
-            let found = persistent.iter().find(|(id, old)| copies_from(&steps[n], *id, old));
-            if let Some((id, old)) = found.filter(|(_, old)| !reads(old) && may_overwrite(*device, steps, at + 1, old))
-            {
+            let found = persistent.iter().find(|new| copies_from(&steps[n], new));
+            let free = |new: &&Overwrite| !reads(&new.old) && may_overwrite(*device, steps, at + 1, &new.old);
+            if let Some(new) = found.filter(free) {
                 copies.insert(n);
-                overwrites.push((*id, old.clone()));
+                overwrites.push(new.clone());
             }
         }
     }
@@ -150,28 +154,29 @@ fn reuse_inputs(schedule: &mut Schedule) {
     let (last, computed) = (last_uses(&schedule.steps), written(&schedule.steps));
     for (at, id) in group_steps(schedule) {
         let (step, GroupStep { group, in_step, .. }) = (&schedule.steps[at], &schedule.groups[id.0]);
-        let assigned = |id: u64| {
-            let concats = &schedule.concats;
-            let part = concats.within.contains_key(&id) || concats.wholes.iter().any(|(whole, _)| *whole == id);
-            schedule.wanted.contains(&id) || part
+        let assigned = |tensor: &Tensor| {
+            let (concats, buffer) = (&schedule.concats, BufferId::of(tensor));
+            let is_whole = concats.wholes.iter().any(|whole| whole.buffer == buffer);
+            schedule.wanted.contains(&tensor.0.id) || concats.within.contains_key(&buffer) || is_whole
         };
         let dies = |input: &&Tensor| {
-            let id = input.0.id;
-            in_step.contains(&id) && computed.contains(&id) && last.get(&id) == Some(&at) && !assigned(id)
+            let buffer = BufferId::of(input);
+            let dead = computed.contains(&buffer) && last.get(&buffer) == Some(&at);
+            in_step.contains(&input.0.id) && dead && !assigned(input)
         };
         let dying: Vec<&Tensor> = step.inputs().filter(dies).collect();
-        let mut here: Vec<(u64, Tensor)> = vec![];
-        for output in group.outputs.iter().filter(|output| !assigned(output.0.id)) {
+        let mut here: Vec<Overwrite> = vec![];
+        for output in group.outputs.iter().filter(|output| !assigned(output)) {
             let alike = |input: &&Tensor| {
                 (input.0.dtype, input.0.elements()) == (output.0.dtype, output.0.elements())
-                    && here.iter().all(|(_, taken)| taken.0.id != input.0.id)
+                    && here.iter().all(|taken| taken.old.0.id != input.0.id)
             };
             if let Some(&input) = dying.iter().find(|input| alike(input)) {
-                here.push((output.0.id, input.clone()));
+                here.push(Overwrite { value: output.0.id, old: input.clone() });
             }
         }
         if !here.is_empty() {
-            schedule.replaces.extend(here.iter().map(|(id, replaced)| (*id, replaced.0.id)));
+            schedule.replaces.extend(here.iter().map(|o| (o.value.into(), BufferId::of(&o.old))));
             tell_group(schedule, at, id, &here, false);
         }
     }
@@ -179,12 +184,12 @@ fn reuse_inputs(schedule: &mut Schedule) {
 
 /// True if a step makes the first contents of a result of a routine, and nothing else.
 fn copies_into(work: &Work, routine: &Work) -> bool {
-    let mut made = work.outputs();
-    let one = made.next().filter(|_| made.next().is_none());
-    one.is_some_and(|(id, _)| routine.outputs().any(|(other, _)| other == id))
+    let mut outputs = work.outputs();
+    let one = outputs.next().filter(|_| outputs.next().is_none());
+    one.is_some_and(|out| routine.outputs().any(|other| other.buffer == out.buffer))
 }
 
-/// True if a step copies a tensor in memory to a result.
-fn copies_from(work: &Work, id: u64, old: &Tensor) -> bool {
-    work.outputs().any(|(made, _)| made == id) && work.inputs().all(|input| input.0.id == old.0.id)
+/// True if a step copies the old value to the new one.
+fn copies_from(work: &Work, Overwrite { value, old }: &Overwrite) -> bool {
+    work.writes(*value) && work.inputs().all(|input| input.0.id == old.0.id)
 }

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use super::steps::{Planned, Work, group_kernel};
 use super::{GroupStep, Schedule};
 use crate::lower::{Lowered, lower_group};
+use crate::node::NodeId;
 use crate::{Error, Result, Tensor};
 
 pub(super) fn lower_groups(schedule: &mut Schedule) -> Result<()> {
@@ -17,7 +18,7 @@ pub(super) fn lower_groups(schedule: &mut Schedule) -> Result<()> {
             let lowered = lower_group(group, schedule.device, in_place)?;
             debug_assert!(agree(step, in_step, &lowered), "the analysis of {} is wrong", lowered.kernel.name);
             // In release builds too: an error is better than a result made of what was just overwritten.
-            let overwritten = in_place.replaced.iter().any(|(_, old)| lowered.out_of_step.contains(&old.0.id));
+            let overwritten = in_place.replaced.iter().any(|o| lowered.out_of_step.contains(&o.old.0.id));
             let planned = |tensor: &Tensor| step.inputs().any(|input| input.0.id == tensor.0.id);
             if overwritten || !lowered.inputs.iter().all(|input| planned(&input.tensor)) {
                 let what = format!("kernel '{}' reads otherwise than was planned", lowered.kernel.name);
@@ -30,8 +31,8 @@ pub(super) fn lower_groups(schedule: &mut Schedule) -> Result<()> {
 }
 
 /// Whether a kernel reads what it was planned to read, and in step what may be overwritten.
-fn agree(step: &Work, in_step: &HashSet<u64>, lowered: &Lowered) -> bool {
-    let planned: HashSet<u64> = step.inputs().map(|input| input.0.id).collect();
-    let read: HashSet<u64> = lowered.inputs.iter().map(|input| input.tensor.0.id).collect();
+fn agree(step: &Work, in_step: &HashSet<NodeId>, lowered: &Lowered) -> bool {
+    let planned: HashSet<NodeId> = step.inputs().map(|input| input.0.id).collect();
+    let read: HashSet<NodeId> = lowered.inputs.iter().map(|input| input.tensor.0.id).collect();
     planned == read && in_step.is_disjoint(&lowered.out_of_step)
 }

@@ -3,9 +3,10 @@
 //! Reads steps, `concats` and in-place results; adds `memory`. Afterwards every value that a step writes has a slot, and values that are
 //! live at the same step overlap only where one is a part of the other or replaces it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
+use super::ids::{BufferId, Output, Within};
 use super::pack::{Block, Packed, pack};
 use super::plan::{Memory, Slot};
 use super::steps::Work;
@@ -15,7 +16,7 @@ use crate::{Place, Result};
 /// Where values are, and for how long.
 #[derive(Default)]
 pub(super) struct Assigned {
-    pub slots: HashMap<u64, Slot>,
+    pub slots: HashMap<BufferId, Slot>,
     pub scratch_bytes: usize,
     pub lives: Vec<Life>,
 }
@@ -33,69 +34,80 @@ pub(super) struct Life {
 pub(super) fn assign_memory(schedule: &mut Schedule) -> Result<()> {
     schedule.memory = assigned(schedule);
     debug_assert!(
-        schedule.steps.iter().flat_map(Work::outputs).all(|(id, _)| schedule.memory.slots.contains_key(&id)),
+        schedule.steps.iter().flat_map(Work::outputs).all(|output| schedule.memory.slots.contains_key(&output.buffer)),
         "a value has no memory"
     );
     Ok(())
 }
 
-fn assigned(schedule: &Schedule) -> Assigned {
-    let Schedule { roots, nodes, steps, concats: Concats { within, wholes, .. }, overwrites, replaces, .. } = schedule;
-    let mut lives: HashMap<u64, (usize, usize, usize)> = HashMap::new();
+/// Steps in which a buffer is in use.
+struct Use {
+    bytes: usize,
+    first: usize,
+    last: usize,
+}
+
+/// The buffer in whose memory another lies, and from which byte on.
+fn owner(schedule: &Schedule, buffer: BufferId) -> Within {
+    let mut owner = Within { whole: buffer, offset: 0 };
+    loop {
+        if let Some(within) = schedule.concats.within.get(&owner.whole) {
+            owner = Within { whole: within.whole, offset: owner.offset + within.offset };
+        } else if let Some(&replaced) = schedule.replaces.get(&owner.whole) {
+            owner.whole = replaced;
+        } else {
+            return owner;
+        }
+    }
+}
+
+/// All buffers that steps write, in order of ids, so that equal plans get equal memory.
+fn uses(schedule: &Schedule) -> BTreeMap<BufferId, Use> {
+    let Schedule { steps, concats: Concats { within, wholes, .. }, replaces, .. } = schedule;
+    let mut uses: BTreeMap<BufferId, Use> = BTreeMap::new();
     for (n, step) in steps.iter().enumerate() {
-        for (id, bytes) in step.outputs() {
-            lives.entry(id).or_insert((bytes, n, n)).2 = n;
+        for Output { buffer, bytes } in step.outputs() {
+            uses.entry(buffer).or_insert(Use { bytes, first: n, last: n }).last = n;
         }
         for input in step.inputs() {
-            if let Some((_, _, last)) = lives.get_mut(&input.0.id) {
-                *last = n;
+            if let Some(used) = uses.get_mut(&BufferId::of(input)) {
+                used.last = n;
             }
         }
     }
-    // What is put together of parts may have no step of its own.
-    for (whole, bytes) in wholes {
-        let parts = within.iter().filter(|(_, (into, _))| into == whole).filter_map(|(part, _)| lives.get(part));
-        let first = parts.map(|(_, first, _)| *first).min();
-        let read = steps.iter().rposition(|step| step.inputs().any(|input| input.0.id == *whole));
-        if let Some(first) = first {
-            let life = lives.entry(*whole).or_insert((*bytes, first, first));
-            (life.1, life.2) = (life.1.min(first), life.2.max(read.unwrap_or(first)));
+    // A concatenation that its parts are written into may have no step.
+    for &Output { buffer: whole, bytes } in wholes {
+        let parts = within.iter().filter(|(_, part)| part.whole == whole).filter_map(|(part, _)| uses.get(part));
+        let Some(first) = parts.map(|part| part.first).min() else { continue };
+        let read = steps.iter().rposition(|step| step.inputs().any(|input| BufferId::of(input) == whole));
+        let used = uses.entry(whole).or_insert(Use { bytes, first, last: first });
+        (used.first, used.last) = (used.first.min(first), used.last.max(read.unwrap_or(first)));
+    }
+    // A replaced value is in use until then.
+    for (buffer, replaced) in replaces {
+        let until = uses.get(buffer).map_or(0, |used| used.first.saturating_sub(1));
+        if let Some(used) = uses.get_mut(replaced) {
+            used.last = until.max(used.last);
         }
     }
-    // What is replaced lives until then.
-    for (id, replaced) in replaces {
-        let until = lives.get(id).map_or(0, |(_, first, _)| first.saturating_sub(1));
-        if let Some((_, _, last)) = lives.get_mut(replaced) {
-            *last = until.max(*last);
-        }
-    }
-    let owner = |id: u64| {
-        let (mut id, mut offset) = (id, 0);
-        loop {
-            if let Some(&(whole, at)) = within.get(&id) {
-                (id, offset) = (whole, offset + at);
-            } else if let Some(&replaced) = replaces.get(&id) {
-                id = replaced;
-            } else {
-                return (id, offset);
-            }
-        }
-    };
-    let own: HashMap<u64, Memory> = (roots.iter().enumerate())
-        .map(|(n, root)| (root.0.id, Memory::Root(n)))
-        .chain(overwrites.iter().enumerate().map(|(n, (id, _))| (*id, Memory::Source(n))))
+    uses
+}
+
+fn assigned(schedule: &Schedule) -> Assigned {
+    let Schedule { roots, nodes, overwrites, .. } = schedule;
+    let uses = uses(schedule);
+    let own: HashMap<BufferId, Memory> = (roots.iter().enumerate())
+        .map(|(n, root)| (BufferId::of(root), Memory::Root(n)))
+        .chain(overwrites.iter().enumerate().map(|(n, new)| (new.value.into(), Memory::Source(n))))
         .collect();
-    // One block for all values that share memory; in order of ids, so that equal plans get equal places.
-    let mut ids: Vec<u64> = lives.keys().copied().collect();
-    ids.sort_unstable();
-    let (mut blocks, mut number): (Vec<Block>, HashMap<u64, usize>) = (vec![], HashMap::new());
-    for &id in &ids {
-        let (owner, offset) = owner(id);
-        if own.contains_key(&owner) {
+    // One block for all buffers that share memory.
+    let (mut blocks, mut number): (Vec<Block>, HashMap<BufferId, usize>) = (vec![], HashMap::new());
+    for (&buffer, &Use { bytes, first, last }) in &uses {
+        let Within { whole, offset } = owner(schedule, buffer);
+        if own.contains_key(&whole) {
             continue;
         }
-        let (bytes, first, last) = lives[&id];
-        let block = *number.entry(owner).or_insert_with(|| {
+        let block = *number.entry(whole).or_insert_with(|| {
             blocks.push(Block { bytes: 0, steps: first..=last });
             blocks.len() - 1
         });
@@ -105,35 +117,36 @@ fn assigned(schedule: &Schedule) -> Assigned {
     }
     let Packed { offsets, bytes: scratch_bytes } = pack(&blocks);
     let mut assigned = Assigned { slots: HashMap::new(), scratch_bytes, lives: vec![] };
-    for &id in &ids {
-        let ((owner, offset), (bytes, first, last)) = (owner(id), lives[&id]);
-        let slot = match own.get(&owner) {
+    for (&buffer, &Use { bytes, first, last }) in &uses {
+        let Within { whole, offset } = owner(schedule, buffer);
+        let slot = match own.get(&whole) {
             Some(&memory) => Slot { memory, offset, bytes },
-            None => Slot { memory: Memory::Scratch, offset: offsets[number[&owner]] + offset, bytes },
+            None => Slot { memory: Memory::Scratch, offset: offsets[number[&whole]] + offset, bytes },
         };
-        assigned.slots.insert(id, slot);
-        // A result of several that nobody reads has no node.
-        let (op, place) = nodes.get(&id).map_or(("unused", None), |t| (t.0.name(), Some(t.0.place)));
+        assigned.slots.insert(buffer, slot);
+        // An output that nothing reads has no node.
+        let (op, place) = nodes.get(&buffer.node()).map_or(("unused", None), |t| (t.0.name(), Some(t.0.place)));
         assigned.lives.push(Life { op, place, slot, steps: first..=last });
     }
-    // What needs no step is where it is.
+    // A root that no step computes.
     for root in roots {
-        let slot = Slot { memory: own[&root.0.id], offset: 0, bytes: root.0.bytes() };
-        assigned.slots.entry(root.0.id).or_insert(slot);
+        let slot = Slot { memory: own[&BufferId::of(root)], offset: 0, bytes: root.0.bytes() };
+        assigned.slots.entry(BufferId::of(root)).or_insert(slot);
     }
     assigned
 }
 
-/// The step at which each value is used last.
-pub(super) fn last_uses(steps: &[Work]) -> HashMap<u64, usize> {
+/// The step at which each buffer is used last.
+pub(super) fn last_uses(steps: &[Work]) -> HashMap<BufferId, usize> {
     let mut last = HashMap::new();
     for (n, step) in steps.iter().enumerate() {
-        last.extend(step.outputs().map(|(id, _)| id).chain(step.inputs().map(|input| input.0.id)).map(|id| (id, n)));
+        let used = step.outputs().map(|output| output.buffer).chain(step.inputs().map(BufferId::of));
+        last.extend(used.map(|buffer| (buffer, n)));
     }
     last
 }
 
-/// The values that are computed by these steps.
-pub(super) fn written(steps: &[Work]) -> HashSet<u64> {
-    steps.iter().flat_map(|step| step.outputs().map(|(id, _)| id)).collect()
+/// Buffers that these steps write.
+pub(super) fn written(steps: &[Work]) -> HashSet<BufferId> {
+    steps.iter().flat_map(Work::outputs).map(|output| output.buffer).collect()
 }

@@ -9,6 +9,7 @@ use super::{Schedule, is_source};
 use crate::Result;
 use crate::Tensor;
 use crate::matmul::products;
+use crate::node::NodeId;
 
 pub(super) fn select_calls(schedule: &mut Schedule) -> Result<()> {
     schedule.calls = products(schedule.device, &mut schedule.nodes, &schedule.wanted)?;
@@ -24,7 +25,7 @@ pub(super) fn select_calls(schedule: &mut Schedule) -> Result<()> {
 }
 
 /// The tensors that are computed for the roots, where calls read others than the graph says.
-fn live(schedule: &Schedule) -> HashSet<u64> {
+fn live(schedule: &Schedule) -> HashSet<NodeId> {
     let mut live = HashSet::new();
     let mut stack: Vec<&Tensor> = schedule.roots.iter().collect();
     while let Some(tensor) = stack.pop() {

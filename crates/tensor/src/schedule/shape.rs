@@ -22,7 +22,7 @@ use crate::execute::{Program, program};
 use crate::lower::{
     Form, Group, InPlaceOf, Lowered, Spread, kernel_name, look_through, lower_group, reports, seen, spreads,
 };
-use crate::node::Op;
+use crate::node::{NodeId, Op};
 use crate::timing::About;
 use crate::{DType, Device, Error, Result, Tensor};
 
@@ -83,7 +83,7 @@ fn known(tuner: &Tuner, on: &Arc<bornite_cuda::Device>, group: &Group, device: D
 
 /// Everything that a group's kernel depends on, whichever nodes it is made of: ops, dtypes, shapes and how inputs are read.
 fn structure(group: &Group) -> String {
-    let mut numbers: HashMap<u64, usize> = HashMap::new();
+    let mut numbers: HashMap<NodeId, usize> = HashMap::new();
     let mut text = format!("{:?}", group.form);
     let mut node = |tensor: &Tensor, text: &mut String| {
         let next = numbers.len();

@@ -13,7 +13,8 @@ use super::by_hand::{Written, launches};
 use super::concat::{InPlace, Into};
 use super::cost::{Cost, flops, meaning_flops, product_flops};
 use super::fuse::Unit;
-use super::{GroupId, GroupStep, Schedule, is_output};
+use super::ids::{BufferId, GroupId, Output};
+use super::{GroupStep, Schedule, is_output};
 use crate::execute::{Flavour, Program, RoutineCall};
 use crate::fused::Fails;
 use crate::joint::{self, How};
@@ -21,7 +22,7 @@ use crate::lower::{
     Group, InPlaceOf, Input, Lowered, Reads, for_gpu, group_reads, lower, lower_pieces, lower_row, lower_scatter,
 };
 use crate::matmul::Product;
-use crate::node::{Node, Op, Role};
+use crate::node::{NodeId, Op, Role};
 use crate::scatter::scatter;
 use crate::source::SourceCall;
 use crate::timing::About;
@@ -48,8 +49,7 @@ pub(super) enum Planned {
 
 /// An argument of a step before its memory is known.
 pub(super) enum Operand {
-    /// Written: the node's id and its bytes.
-    Out(u64, usize),
+    Out(Output),
     /// The device's words for bad indices, written or only looked at.
     Status,
     Guard,
@@ -71,19 +71,24 @@ impl Work {
     pub fn inputs(&self) -> impl Iterator<Item = &Tensor> {
         self.operands.iter().filter_map(|operand| match operand {
             Operand::In(tensor) | Operand::Part(tensor, ..) => Some(tensor),
-            Operand::Out(..) | Operand::Status | Operand::Guard => None,
+            Operand::Out(_) | Operand::Status | Operand::Guard => None,
         })
     }
 
-    pub fn outputs(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
-        self.operands.iter().filter_map(|o| if let Operand::Out(id, bytes) = o { Some((*id, *bytes)) } else { None })
+    /// True if it writes the value of a node.
+    pub fn writes(&self, value: NodeId) -> bool {
+        self.outputs().any(|output| output.buffer == value.into())
+    }
+
+    pub fn outputs(&self) -> impl Iterator<Item = Output> + '_ {
+        self.operands.iter().filter_map(|operand| if let Operand::Out(output) = operand { Some(*output) } else { None })
     }
 }
 
 /// A step that updates a part of a variable in place.
 pub(super) struct Update {
     pub step: usize,
-    pub id: u64,
+    pub value: NodeId,
     pub old: Tensor,
 }
 
@@ -95,7 +100,7 @@ pub(super) fn list_steps(schedule: &mut Schedule) -> Result<()> {
         let tensor = match unit {
             Unit::Group(group) => {
                 let Reads { inputs, in_step, reports } = group_reads(&group, device);
-                let outs = group.outputs.iter().chain(&group.sums).map(|t| Operand::Out(t.0.id, t.0.bytes()));
+                let outs = group.outputs.iter().chain(&group.sums).map(|t| Operand::Out(Output::of(t)));
                 let inputs = inputs.into_iter().map(Operand::In);
                 let operands = outs.chain(reports.then_some(Operand::Status)).chain(inputs).collect();
                 let (call, about) = (Planned::Group(GroupId(groups.len())), About::default());
@@ -107,7 +112,7 @@ pub(super) fn list_steps(schedule: &mut Schedule) -> Result<()> {
         };
         let about = About::of(&tensor.0);
         if let Some(placed) = schedule.concats.of.get(&tensor.0.id) {
-            let update = |old: &Tensor| Update { step: steps.len(), id: tensor.0.id, old: old.clone() };
+            let update = |old: &Tensor| Update { step: steps.len(), value: tensor.0.id, old: old.clone() };
             updates.extend(placed.old.as_ref().map(update));
             write_into(&tensor, placed, about, &mut steps)?;
         } else if is_output(&tensor) {
@@ -117,7 +122,7 @@ pub(super) fn list_steps(schedule: &mut Schedule) -> Result<()> {
             }
         } else if let Some(call) = schedule.calls.get(&tensor.0.id) {
             if launched.insert(call.results[0].0.id) {
-                let results = call.results.iter().map(|result| Operand::Out(result.0.id, result.0.bytes()));
+                let results = call.results.iter().map(|result| Operand::Out(Output::of(result)));
                 let operands = results.chain(call.inputs.iter().cloned().map(Operand::In)).collect();
                 let narrow_product = matches!(tensor.0.dtype, DType::F16 | DType::BF16);
                 let cost = Cost { flops: product_flops(&tensor), narrow_product, ..Cost::default() };
@@ -134,7 +139,7 @@ pub(super) fn list_steps(schedule: &mut Schedule) -> Result<()> {
 
 /// The steps of a node that no other shares a kernel with.
 fn single_steps(device: Device, tensor: &Tensor, about: About, steps: &mut Vec<Work>) -> Result<()> {
-    let out = Operand::Out(tensor.0.id, tensor.0.bytes());
+    let out = Operand::Out(Output::of(&tensor));
     if let Some((routine, inputs)) = scatter(&tensor.0, device) {
         let operands = [out].into_iter().chain(inputs.into_iter().map(Operand::In)).collect();
         let call = Planned::Routine(Arc::new(routine), Fails::Perhaps);
@@ -142,7 +147,7 @@ fn single_steps(device: Device, tensor: &Tensor, about: About, steps: &mut Vec<W
         steps.push(Work { call, operands, values: vec![], about, cost });
     } else if let Some(kernels) = lower_scatter(tensor, for_gpu(device))? {
         for (lowered, outs) in kernels {
-            let outs = outs.iter().map(|out| Operand::Out(out.0.id, out.0.bytes())).collect();
+            let outs = outs.iter().map(|out| Operand::Out(Output::of(out))).collect();
             steps.push(kernel(lowered, outs, about)?);
         }
         // What the steps before sort is no arithmetic.
@@ -161,7 +166,7 @@ fn single_steps(device: Device, tensor: &Tensor, about: About, steps: &mut Vec<W
 fn write_into(tensor: &Tensor, placed: &InPlace, about: About, work: &mut Vec<Work>) -> Result<()> {
     /// Most inputs of one kernel: each is a view of it.
     const MOST: usize = 64;
-    let out = || vec![Operand::Out(tensor.0.id, tensor.0.bytes())];
+    let out = || vec![Operand::Out(Output::of(&tensor))];
     match &placed.into {
         Into::Pieces { axis, inputs } => {
             for inputs in inputs.chunks(MOST) {
@@ -181,7 +186,7 @@ fn write_into(tensor: &Tensor, placed: &InPlace, about: About, work: &mut Vec<Wo
 
 /// A launch of a group's kernel.
 pub(super) fn group_kernel(lowered: Lowered, group: &Group) -> Result<Work> {
-    let outs = group.outputs.iter().chain(&group.sums).map(|t| Operand::Out(t.0.id, t.0.bytes())).collect();
+    let outs = group.outputs.iter().chain(&group.sums).map(|t| Operand::Out(Output::of(t))).collect();
     let about = group.outputs.last().map_or(About::default(), |t| About::of(&t.0));
     let mut work = kernel(lowered, outs, about)?;
     work.cost.flops = group.order.iter().chain(&group.sums).map(|tensor| flops(&tensor.0)).sum();
@@ -238,7 +243,7 @@ fn kernel(lowered: Lowered, outs: Vec<Operand>, about: About) -> Result<Work> {
 fn multi_output_steps(
     device: Device,
     tensor: &Tensor,
-    woven: &HashMap<u64, Written>,
+    woven: &HashMap<BufferId, Written>,
     about: About,
     steps: &mut Vec<Work>,
 ) -> Result<()> {
@@ -246,9 +251,8 @@ fn multi_output_steps(
     let place = tensor.0.place;
     // A part that nobody wants is memory all the same: its node goes, its id stays.
     let parts = joint::parts(tensor, place);
-    let outs: Vec<(u64, usize)> = (parts.iter())
-        .map(|part| (if is_output(part) { part.0.id } else { Node::next_id_taken() }, part.0.bytes()))
-        .collect();
+    let buffer = |part: &Tensor| if is_output(part) { BufferId::of(part) } else { BufferId::unnamed() };
+    let outs: Vec<Output> = parts.iter().map(|part| Output { buffer: buffer(part), bytes: part.0.bytes() }).collect();
     let (kernel_of, values, checked) = match &joint.how {
         How::Routine(run, fails, pairs) => {
             let size = |part: &Tensor| (part.0.dtype, part.0.elements());
@@ -256,14 +260,13 @@ fn multi_output_steps(
             for (result, input) in pairs {
                 let first =
                     Tensor::build(Op::Reshape(inputs[*input].0.shape.clone()), vec![inputs[*input].clone()], place);
-                let (id, bytes) = outs[*result];
-                steps.push(kernel(lower(&first)?, vec![Operand::Out(id, bytes)], about)?);
+                steps.push(kernel(lower(&first)?, vec![Operand::Out(outs[*result])], about)?);
             }
             let taken = |n: &usize| pairs.iter().any(|(_, input)| input == n);
             let given: Vec<Tensor> = (0..inputs.len()).filter(|n| !taken(n)).map(|n| inputs[n].clone()).collect();
             let (results, sizes) = (parts.iter().map(size).collect(), given.iter().map(size).collect());
             let call = RoutineCall { name: joint.name, run: run.clone(), device, results, inputs: sizes };
-            let operands = outs.iter().map(|&(id, bytes)| Operand::Out(id, bytes));
+            let operands = outs.iter().map(|&out| Operand::Out(out));
             let operands = operands.chain(given.into_iter().map(Operand::In)).collect();
             // What a routine does is known by what it means.
             let cost = Cost { flops: meaning_flops(tensor), ..Cost::default() };
@@ -271,8 +274,10 @@ fn multi_output_steps(
             return Ok(());
         }
         How::Source(source) => {
-            let alone = |part: &Tensor, id: u64| woven.get(&id).cloned().unwrap_or_else(|| Written::alone(id, part));
-            let outs = parts.iter().zip(&outs).map(|(part, (id, _))| (alone(part, *id), part.0.dtype.bytes()));
+            let written = |part: &Tensor, out: Output| {
+                woven.get(&out.buffer).cloned().unwrap_or_else(|| Written::alone(out.buffer, part))
+            };
+            let outs = parts.iter().zip(&outs).map(|(part, out)| (written(part, *out), part.0.dtype.bytes()));
             for (call, operands) in launches(device, source, &outs.collect::<Vec<_>>(), inputs)? {
                 let cost = Cost { flops: call.flops, bytes: Some(call.bytes), narrow_product: true };
                 steps.push(Work { call: Planned::Source(Arc::new(call)), operands, values: vec![], about, cost });
@@ -286,7 +291,7 @@ fn multi_output_steps(
     for param in &kernel_of.params {
         let input = if param.access.reads() { given.next() } else { None };
         let out = if param.access.writes() { written.next() } else { None };
-        let Some((&(id, bytes), (dtype, shape))) = out else {
+        let Some((&out, (dtype, shape))) = out else {
             operands.extend(input.cloned().map(Operand::In));
             continue;
         };
@@ -297,9 +302,9 @@ fn multi_output_steps(
             None => Some(Tensor::full(0.0, shape, *dtype, device)),
         };
         if let Some(first) = first {
-            steps.push(kernel(lower(&first)?, vec![Operand::Out(id, bytes)], about)?);
+            steps.push(kernel(lower(&first)?, vec![Operand::Out(out)], about)?);
         }
-        operands.push(Operand::Out(id, bytes));
+        operands.push(Operand::Out(out));
     }
     let mut values = values.clone();
     let flavour = if checked { Flavour::Checked } else { Flavour::Exact };

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{Fuser, Unit};
 use crate::lower::{Group, look_through};
+use crate::node::NodeId;
 
 /// Most nodes that are computed again rather than stored, and most of them that are no single instruction.
 const MOST_AGAIN: usize = 24;
@@ -18,7 +19,7 @@ struct Way {
     nodes: Vec<usize>,
     /// What it is computed from: nodes that are stored for it, and tensors in memory with their bytes.
     leaves: Vec<usize>,
-    memory: Vec<(u64, usize)>,
+    memory: Vec<(NodeId, usize)>,
     /// Bytes that this moves.
     bytes: usize,
 }
@@ -39,7 +40,7 @@ impl Way {
 
 impl<'a> Fuser<'a> {
     /// Decides what is stored and what computed again, and puts the kernels in order.
-    pub(super) fn cut(self, wanted: &HashSet<u64>) -> Vec<Unit> {
+    pub(super) fn cut(self, wanted: &HashSet<NodeId>) -> Vec<Unit> {
         let (order, readers) = (self.order(), self.readers());
         let mut stored: HashSet<usize> =
             (0..self.nodes.len()).filter(|&n| wanted.contains(&self.nodes[n].0.id)).collect();

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::Unit;
 use crate::Tensor;
 use crate::lower::{Form, only_kernels, with_sums};
+use crate::node::NodeId;
 
 /// How far back a kernel over rows is looked for.
 const NEAR: usize = 16;
@@ -17,7 +18,7 @@ const LARGE: usize = 1 << 24;
 pub(super) fn with_riders(units: Vec<Unit>) -> Vec<Unit> {
     // What is to be judged may be small.
     let least = if only_kernels() { 1 } else { LARGE };
-    let mut made: HashMap<u64, usize> = HashMap::new();
+    let mut made: HashMap<NodeId, usize> = HashMap::new();
     let mut kept: Vec<Unit> = vec![];
     for unit in units {
         let rider = match &unit {
