@@ -1,37 +1,43 @@
 //! One kernel of a schedule: loads through views, computes, stores.
 //!
-//! `fused.rs` lowers groups of elementwise ops and reductions; what stands alone (plain products, sorts, scans, indices) is
+//! `group.rs` lowers groups of elementwise ops and reductions; what stands alone (plain products, sorts, scans, indices) is
 //! lowered here and in the files beside it, one instance an element of the result, in serial order.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 
-use bornite_codegen::cuda::BLOCK;
-use bornite_ir::{Access, Builder, Dim, Emit, EmitBits, ExprId, Extent, Kernel, Op as Row, ParamId, Scalar, Value};
+use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op as Row, Scalar, Value};
+
+use lowering::{Coordinates, KernelShape, Lowering};
 
 use crate::node::{Cut, Node, NodeId, Op, Reduce};
 use crate::{DType, Result, Tensor};
 
 mod address;
 mod blocks;
+mod columns;
 mod digits;
-mod fused;
+mod elementwise;
+mod group;
 mod into;
 mod lines;
+mod lowering;
 mod places;
 mod pretend;
 mod reads;
+mod row;
 mod rows;
 mod scatter;
 mod spread;
 mod stages;
 mod sums;
 mod tiles;
+mod values;
 
 pub(crate) use address::{aligned, look_through, repeats_rows, seen};
-pub(crate) use fused::{Form, Group, InPlaceOf, Overwrite, kernel_name, lower_group};
+pub(crate) use group::{Form, Group, InPlaceOf, Overwrite, kernel_name, lower_group};
 pub(crate) use into::{lower_pieces, lower_row};
-pub(crate) use places::one_a_row;
+pub(crate) use places::{gathers_one_per_row, scatters_one_per_row};
 pub(crate) use pretend::{for_gpu, only_kernels, plans_for_gpu};
 pub use pretend::{with_gpu_kernels, with_gpu_plans};
 pub(crate) use reads::{Reads, reads as group_reads};
@@ -76,7 +82,7 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let mut b = Builder::new(name, elements, index_scalar);
     let out = b.param("out", node.dtype, elements, Access::Write);
     let index = b.index();
-    let mut l = Lowering::new(b, index_scalar);
+    let mut l = Lowering::single(b, index_scalar);
     if !copies && reports(node) {
         l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
     }
@@ -109,147 +115,8 @@ pub(crate) fn reports(node: &Node) -> bool {
     node.op.facts().reports
 }
 
-/// Where in a shape: as one row-major index, as one index an axis, or both.
-#[derive(Clone)]
-struct Coordinates {
-    shape: Vec<usize>,
-    linear: Option<ExprId>,
-    axes: Option<Vec<ExprId>>,
-    /// Row and column of the linear index, where the kernel is one over rows.
-    row: Option<(ExprId, ExprId)>,
-}
-
-impl Coordinates {
-    fn linear(index: ExprId, shape: &[usize]) -> Coordinates {
-        Coordinates { shape: shape.to_vec(), linear: Some(index), axes: None, row: None }
-    }
-
-    fn axes(axes: Vec<ExprId>, shape: &[usize]) -> Coordinates {
-        Coordinates { shape: shape.to_vec(), linear: None, axes: Some(axes), row: None }
-    }
-
-    /// The same linear index in another shape.
-    fn reshaped(&self, shape: &[usize]) -> Coordinates {
-        Coordinates { shape: shape.to_vec(), axes: None, ..self.clone() }
-    }
-}
-
-struct Lowering {
-    b: Builder,
-    /// Tensors loaded so far, or parts of them.
-    loads: Vec<(ValueId, ParamId)>,
-    inputs: Vec<Input>,
-    /// Type of indices.
-    index: Scalar,
-    /// Where bad indices are reported.
-    status: Option<ParamId>,
-    /// What is passed by value.
-    values: Vec<Value>,
-    /// How many elements tensors have, where the kernel is told.
-    length: Option<(usize, Extent)>,
-    /// Nodes that are computed here rather than loaded.
-    computed: HashSet<NodeId>,
-    /// Rows and columns, in a kernel over rows.
-    frame: Option<(usize, usize)>,
-    /// How many neighbours are computed at once.
-    lanes: usize,
-    /// The element that a kernel over elements or rows is at; nobody else reads or writes it.
-    own: Option<ExprId>,
-    /// Whether a kernel over rows is at its last pass, which writes; and whether it has picked elements of a row before.
-    writes: bool,
-    picked: bool,
-    /// The row and column that are being picked.
-    row_picked: Option<(ExprId, ExprId)>,
-    /// How many of a row's columns a thread takes at once, and the rows that a block keeps.
-    row_lanes: usize,
-    kept: rows::Kept,
-    /// The index 0.
-    zero: Option<ExprId>,
-    /// Tensors in memory of which it reads other elements, too.
-    out_of_step: HashSet<NodeId>,
-    /// What is known already, innermost scope last: values of nodes and indices, by the linear index they belong to.
-    known: Vec<Known>,
-}
-
-/// A node that a kernel computes, or a tensor in memory, or a part of one.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct ValueId {
-    node: NodeId,
-    part: Option<Range<usize>>,
-}
-
-impl From<NodeId> for ValueId {
-    fn from(node: NodeId) -> ValueId {
-        ValueId { node, part: None }
-    }
-}
-
-/// What a scope has computed.
-#[derive(Default)]
-struct Known {
-    values: HashMap<(ValueId, ExprId, usize), Vec<ExprId>>,
-    indices: HashMap<(address::Runs, ExprId), ExprId>,
-}
-
-impl Lowering {
-    fn new(b: Builder, index: Scalar) -> Lowering {
-        Lowering {
-            b,
-            loads: vec![],
-            inputs: vec![],
-            index,
-            status: None,
-            values: vec![],
-            length: None,
-            computed: HashSet::new(),
-            frame: None,
-            lanes: 1,
-            own: None,
-            writes: false,
-            picked: false,
-            row_picked: None,
-            row_lanes: 0,
-            kept: rows::Kept::default(),
-            zero: None,
-            out_of_step: HashSet::new(),
-            known: vec![Known::default()],
-        }
-    }
-
-    /// What is computed in a block is known only there.
-    fn scope<R>(&mut self, work: impl FnOnce(&mut Lowering) -> R) -> R {
-        self.known.push(Known::default());
-        let result = work(self);
-        self.known.pop();
-        result
-    }
-
-    fn finish(self) -> Result<Lowered> {
-        let Lowering { b, loads, inputs, status, values, own, mut out_of_step, .. } = self;
-        if own.is_none() {
-            out_of_step.extend(loads.into_iter().map(|(id, _)| id.node));
-        }
-        Ok(Lowered {
-            kernel: b.finish()?,
-            inputs,
-            reports: status.is_some(),
-            guarded: false,
-            values,
-            threads: BLOCK,
-            out_of_step,
-        })
-    }
-
-    /// A number of the graph. All but 0 and 1 are passed at the call, so that a kernel serves every learning rate.
-    fn number(&mut self, value: Value) -> ExprId {
-        if !value.scalar().is_float() || value.as_f64() == 0.0 || value.as_f64() == 1.0 {
-            return self.b.constant(value);
-        }
-        self.values.push(value);
-        self.b.value(format!("c{}", self.values.len() - 1), value.scalar())
-    }
-
-    fn compute(&mut self, node: &Node, at: Coordinates) -> ExprId {
+impl<S: KernelShape> Lowering<S> {
+    pub(super) fn compute(&mut self, node: &Node, at: Coordinates) -> ExprId {
         match &node.op {
             Op::Reduce(reduce, axes) => self.reduce(node, *reduce, axes, &at),
             Op::Matmul => self.matmul(node, &at),
@@ -334,14 +201,6 @@ impl Lowering {
         self.b.cast(node.dtype, &sum)
     }
 
-    /// A loop whose body may use all of `self`.
-    fn for_each(&mut self, name: &str, end: ExprId, body: impl FnOnce(&mut Lowering, ExprId)) {
-        let counter = self.b.open_loop(name);
-        let i = self.b.read(counter);
-        self.scope(|l| body(l, i));
-        self.b.close_loop(counter, end);
-    }
-
     /// Coordinates in a view's input of shape `from`, for coordinates in the view.
     fn through(&mut self, op: &Op, at: Coordinates, from: &[usize]) -> Coordinates {
         match op {
@@ -395,93 +254,6 @@ impl Lowering {
             }
         };
         if cut.start == 0 { scaled } else { self.index_op(Row::Add, scaled, cut.start) }
-    }
-
-    /// Makes the kernel one for any number of elements: it is told how many, and so serves tensors of all lengths.
-    fn pass_length(&mut self, elements: usize) {
-        let numbers = [("instances", elements / self.lanes), ("elements", elements)];
-        for (name, number) in numbers {
-            self.values.push(Value::int(self.index, number as i64));
-            self.b.value(name, self.index);
-        }
-        self.b.count(Extent::Value(0));
-        self.length = Some((elements, Extent::Value(1)));
-    }
-
-    /// A parameter for a tensor.
-    fn param(&mut self, name: String, tensor: &Tensor, access: Access) -> ParamId {
-        self.param_of(name, tensor.0.dtype, tensor.0.elements(), access)
-    }
-
-    fn param_of(&mut self, name: String, dtype: DType, elements: usize, access: Access) -> ParamId {
-        let extent = match self.length {
-            Some((length, extent)) if length == elements => extent,
-            _ => Extent::from(elements as u64),
-        };
-        self.b.view(name, dtype, &[Dim { extent, stride: Extent::Const(1) }], access)
-    }
-
-    fn view(&mut self, tensor: &Tensor) -> ParamId {
-        self.view_of(tensor, None)
-    }
-
-    /// The parameter through which a tensor is read, or a part of it.
-    fn view_of(&mut self, tensor: &Tensor, part: Option<Range<usize>>) -> ParamId {
-        let id = ValueId { node: tensor.0.id, part: part.clone() };
-        if let Some((_, view)) = self.loads.iter().find(|(loaded, _)| *loaded == id) {
-            return *view;
-        }
-        let name = format!("in{}", self.inputs.len());
-        let elements = part.as_ref().map_or(tensor.0.elements(), |part| part.len());
-        let view = self.param_of(name, tensor.0.dtype, elements, Access::Read);
-        self.loads.push((id, view));
-        self.inputs.push(Input { tensor: tensor.clone(), part });
-        view
-    }
-
-    fn linear_of(&mut self, at: &Coordinates) -> ExprId {
-        if let Some(linear) = at.linear {
-            return linear;
-        }
-        let mut sum = None;
-        let mut stride = 1;
-        for (axis, &length) in at.axes.as_deref().unwrap_or_default().iter().zip(&at.shape).rev() {
-            if length != 1 && self.b.known(*axis).is_none_or(|v| v.as_i64() != 0) {
-                let term = if stride == 1 { *axis } else { self.index_op(Row::Mul, *axis, stride) };
-                sum = Some(match sum {
-                    Some(sum) => self.b.add(&term, &sum),
-                    None => term,
-                });
-            }
-            stride *= length;
-        }
-        sum.unwrap_or_else(|| self.b.index_constant(0))
-    }
-
-    fn axes_of(&mut self, at: &Coordinates) -> Vec<ExprId> {
-        if let Some(axes) = &at.axes {
-            return axes.clone();
-        }
-        let Some(linear) = at.linear else { return vec![] };
-        let mut axes = vec![linear; at.shape.len()];
-        let first = at.shape.iter().position(|&length| length != 1);
-        let mut stride = 1;
-        for (n, &length) in at.shape.iter().enumerate().rev() {
-            axes[n] = if length == 1 {
-                self.b.index_constant(0)
-            } else {
-                let quotient = if stride == 1 { linear } else { self.index_op(Row::Div, linear, stride) };
-                // Nothing is above the first axis: the quotient is already below its length.
-                if Some(n) == first { quotient } else { self.index_op(Row::Rem, quotient, length) }
-            };
-            stride *= length;
-        }
-        axes
-    }
-
-    fn index_op(&mut self, row: Row, a: ExprId, b: usize) -> ExprId {
-        let b = self.b.index_constant(b as u64);
-        self.b.op(row, &[&a, &b])
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bornite_ir::{Emit, EmitBits, ExprId, Op as Row, Value, View};
 
-use super::{Coordinates, Lowering, ValueId};
+use super::lowering::{Coordinates, Frame, KernelShape, Lowering, ValueId};
 use crate::matmul::strided::Strided;
 use crate::node::Op;
 use crate::{DType, Tensor};
@@ -108,7 +108,7 @@ pub(super) fn neighbours(place: &Strided, lanes: usize) -> Neighbours {
     }
 }
 
-impl Lowering {
+impl<S: KernelShape> Lowering<S> {
     /// The element of `tensor` at `at`, through whatever views lie between.
     pub(super) fn load(&mut self, tensor: &Tensor, at: Coordinates) -> ExprId {
         let lanes = std::mem::replace(&mut self.lanes, 1);
@@ -136,7 +136,7 @@ impl Lowering {
             return self.load_values(base, &place, at);
         }
         // Values of a whole row are known at its row.
-        if let (Some((_, columns)), Some((row, _))) = (self.frame, at.row)
+        if let (Some(Frame { columns, .. }), Some((row, _))) = (self.shape.frame(), at.row)
             && repeats_rows(&place, columns)
         {
             let lanes = std::mem::replace(&mut self.lanes, 1);
@@ -214,8 +214,8 @@ impl Lowering {
         let Place { id, place, index } = self.find(base, place, at);
         let place = &place;
         // What is picked of a row is read before anything of it is written.
-        let picks = self.lanes == 1 && self.row_picked.is_some_and(|row| at.row == Some(row)) && aligned(place);
-        if id.part.is_some() || Some(index) != self.own && !picks {
+        let picks = self.lanes == 1 && self.shape.is_picked(at) && aligned(place);
+        if id.part.is_some() || Some(index) != self.shape.own() && !picks {
             self.out_of_step.insert(base.0.id);
         }
         let kind = if self.lanes > 1 { neighbours(place, self.lanes) } else { Neighbours::Same };
@@ -225,7 +225,7 @@ impl Lowering {
             return found.clone();
         }
         let values = match aligned(place) && part.is_none() {
-            true => self.kept_or(base, at, |l| l.loaded(base, None, place, at, index, kind)),
+            true => S::load_once(self, base, at, |l| l.loaded(base, None, place, at, index, kind)),
             false => self.loaded(base, part, place, at, index, kind),
         };
         if let Some(known) = self.known.last_mut() {
@@ -292,7 +292,7 @@ impl Lowering {
         }
         let mut terms = vec![];
         let (shape, strides) = (&place.shape[..], &place.strides[..]);
-        if let (Some((row, column)), Some((_, columns))) = (at.row, self.frame)
+        if let (Some((row, column)), Some(Frame { columns, .. })) = (at.row, self.shape.frame())
             && let Some(split) = split(shape, columns)
         {
             terms.extend(self.part(row, &shape[..split], &strides[..split]));

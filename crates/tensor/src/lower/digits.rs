@@ -3,12 +3,13 @@
 //! the counts of all, then each warp places its positions. Nothing depends on which warp is first.
 
 use bornite_ir::{
-    Access, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Op as Row, Scalar, SharedId, Shuffle, Stmt, Value, Vote,
+    Access, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Op as Row, ParamId, Scalar, SharedId, Shuffle, Stmt, Value,
+    Vote,
 };
 
 use super::blocks::WARP;
+use super::lowering::Lowering;
 use super::scatter::{Scatter, Step};
-use super::{Lowering, ParamId};
 use crate::{DType, Result, Tensor};
 
 /// Positions in order of rows.
@@ -60,7 +61,7 @@ impl Scatter<'_> {
 
     /// A kernel of one warp a run.
     fn warps(&self, name: &str, runs: usize) -> Lowering {
-        Lowering::new(Builder::blocks(name, [runs as u32, 1, 1], [WARP as u32, 1, 1], self.index), self.index)
+        Lowering::single(Builder::blocks(name, [runs as u32, 1, 1], [WARP as u32, 1, 1], self.index), self.index)
     }
 
     /// How many positions of each run have each digit.
@@ -170,7 +171,7 @@ impl Scatter<'_> {
     fn sum_counts(&self, counts: &Tensor) -> Result<super::Lowered> {
         let total = counts.0.elements();
         let b = Builder::blocks("scatter_sum_counts", [1, 1, 1], [SUMMING as u32, 1, 1], self.index);
-        let mut l = Lowering::new(b, self.index);
+        let mut l = Lowering::single(b, self.index);
         let out = l.b.param("firsts", DType::I32, total as u64, Access::Write);
         let counts = l.view(counts);
         let thread = l.b.builtin(Builtin::Thread(Axis::X));
@@ -227,7 +228,7 @@ impl Scatter<'_> {
     /// Where each row's positions start, by halving, a row an instance.
     fn find_starts(&self, rows: &Tensor) -> Result<super::Lowered> {
         let entries = self.rows + 2;
-        let mut l = Lowering::new(Builder::new("scatter_starts", entries as u64, self.index), self.index);
+        let mut l = Lowering::single(Builder::new("scatter_starts", entries as u64, self.index), self.index);
         let out = l.b.param("starts", DType::I32, entries as u64, Access::Write);
         let rows = l.view(rows);
         let row = l.b.index();

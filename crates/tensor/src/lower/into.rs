@@ -2,7 +2,8 @@
 
 use bornite_ir::{Access, Builder, Emit, EmitBits, Op as Row, Scalar, Stmt, Value};
 
-use super::{Coordinates, Lowered, Lowering, look_through};
+use super::lowering::{Coordinates, Lowering};
+use super::{Lowered, look_through};
 use crate::{DType, Result, Tensor};
 
 /// Indices that hold all elements of a result and of what it is made of.
@@ -25,7 +26,7 @@ pub(crate) fn lower_pieces(tensor: &Tensor, axis: usize, inputs: &[usize]) -> Re
     let mut b = Builder::new(format!("concat_{}", node.dtype), total as u64, index);
     let out = b.param("out", node.dtype, node.elements() as u64, Access::Write);
     let instance = b.index();
-    let mut l = Lowering::new(b, index);
+    let mut l = Lowering::single(b, index);
     let mut begins = 0;
     for &(start, piece) in &pieces {
         let elements = piece.0.elements();
@@ -58,7 +59,7 @@ pub(crate) fn lower_row(tensor: &Tensor, axis: usize, position: &Tensor, value: 
     let mut b = Builder::new(format!("row_{}", node.dtype), (node.elements() / length.max(1)) as u64, index);
     let out = b.param("out", node.dtype, node.elements() as u64, Access::Write);
     let instance = b.index();
-    let mut l = Lowering::new(b, index);
+    let mut l = Lowering::single(b, index);
     let first = l.zero();
     let position = l.load(position, Coordinates::axes(vec![first; position.0.shape.len()], &position.0.shape));
     let wide = l.b.cast(DType::I64, &position);

@@ -2,7 +2,8 @@
 
 use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Op as Row, ParamId, Scalar, Stmt, Value};
 
-use super::{Coordinates, Lowered, Lowering, accumulator, index_type};
+use super::lowering::{Coordinates, Lowering};
+use super::{Lowered, accumulator, index_type};
 use crate::node::Op;
 use crate::{DType, Result, Tensor};
 
@@ -20,7 +21,7 @@ pub(super) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let mut b = Builder::new(format!("{}_{}", node.op.name(), node.inputs[0].0.dtype), lines as u64, index);
     let out = b.param("out", node.dtype, node.elements() as u64, Access::ReadWrite);
     let line = b.index();
-    let mut l = Lowering::new(b, index);
+    let mut l = Lowering::single(b, index);
     let mut shape = node.shape.clone();
     shape.remove(axis);
     let others = l.axes_of(&Coordinates::linear(line, &shape));

@@ -2,12 +2,13 @@
 
 use bornite_ir::{Algebra, Atomic, Emit, EmitBits, ExprId, Op as Row, Scalar, Type, Value};
 
+use super::accumulator;
+use super::lowering::{Coordinates, Frame, KernelShape, Lowering};
 use super::scatter::PART;
-use super::{Coordinates, Lowering, accumulator};
 use crate::node::{Cut, Node, Op, Reduce};
 use crate::{DType, Tensor};
 
-impl Lowering {
+impl<S: KernelShape> Lowering<S> {
     /// All of some bools.
     fn every(&mut self, conditions: Vec<ExprId>) -> Option<ExprId> {
         conditions.into_iter().reduce(|all, one| self.b.op(Row::And, &[&all, &one]))
@@ -121,58 +122,13 @@ impl Lowering {
         self.unless(node, inside, wide);
         self.guarded(inside, Value::int(node.dtype, 0), |l| {
             let place = l.b.cast(l.index, &wide);
-            // One index a row: what is picked is another column of the row that the kernel is at.
-            if let Some(row) = l.row_of(node, x, axis, at) {
-                let at = l.column_at(row, place, &x.0.shape);
-                let before = l.row_picked.take();
-                if !l.writes {
-                    (l.row_picked, l.picked) = (at.row, true);
-                }
-                let value = l.load(x, at);
-                l.row_picked = before;
+            if let Some(value) = S::pick(l, node, at, place) {
                 return value;
             }
             let mut inner = axes;
             inner[axis] = place;
             l.load(x, Coordinates::axes(inner, &x.0.shape))
         })
-    }
-
-    /// The kernel's row, if `picked` has an element for each row of `x` along its last axis, and is asked for at a row.
-    fn row_of(&mut self, picked: &Node, x: &Tensor, axis: usize, at: &Coordinates) -> Option<ExprId> {
-        let (rows, columns) = self.frame?;
-        let last = axis + 1 == x.0.shape.len() && x.0.shape[axis] == columns;
-        let fits = last && picked.elements() == rows && x.0.elements() == rows * columns && at.row.is_none();
-        if fits { at.linear } else { None }
-    }
-
-    /// Another column of a row.
-    fn column_at(&mut self, row: ExprId, column: ExprId, shape: &[usize]) -> Coordinates {
-        let columns = self.frame.map_or(1, |(_, columns)| columns);
-        let start = self.index_op(Row::Mul, row, columns);
-        let linear = self.b.add(&start, &column);
-        Coordinates { shape: shape.to_vec(), linear: Some(linear), axes: None, row: Some((row, column)) }
-    }
-
-    /// Looks at the indices by which values are added to a row, once a row: by the thread that `leads`, if there are more.
-    pub(super) fn check_rows(&mut self, order: &[Tensor], row: ExprId, leads: Option<ExprId>) {
-        let Some((rows, columns)) = self.frame else { return };
-        for tensor in order {
-            let Op::ScatterAdd(axis) = tensor.0.op else { continue };
-            if !one_a_row(&tensor.0, axis, rows, columns) {
-                continue;
-            }
-            let index = &tensor.0.inputs[1];
-            let (wide, inside) = self.index_at(index, Coordinates::linear(row, &index.0.shape), columns);
-            let fine = match leads {
-                Some(leads) => {
-                    let follows = self.b.op(Row::Not, &[&leads]);
-                    self.b.op(Row::Or, &[&inside, &follows])
-                }
-                None => inside,
-            };
-            self.unless(&tensor.0, fine, wide);
-        }
     }
 
     /// A value added at one index of each row. `check_rows` has looked at the index.
@@ -197,8 +153,8 @@ impl Lowering {
     /// `scatter.rs` computes is defined here.
     pub(super) fn scatter_add(&mut self, node: &Node, axis: usize, at: &Coordinates) -> ExprId {
         let [x, index, values] = &node.inputs[..] else { return self.b.index_constant(0) };
-        if let (Some(place), Some((rows, columns))) = (at.row, self.frame)
-            && one_a_row(node, axis, rows, columns)
+        if let (Some(place), Some(frame)) = (at.row, self.shape.frame())
+            && scatters_one_per_row(node, frame)
         {
             return self.scatter_one(node, place, at);
         }
@@ -329,10 +285,16 @@ impl Lowering {
     }
 }
 
-/// True if a scatter adds one value to each row of a kernel over rows.
-pub(crate) fn one_a_row(node: &Node, axis: usize, rows: usize, columns: usize) -> bool {
-    axis + 1 == node.shape.len()
-        && node.shape[axis] == columns
-        && node.elements() == rows * columns
-        && node.inputs[1].0.elements() == rows
+/// True if a node is a gather that picks one element of each row, in a kernel over rows.
+pub(crate) fn gathers_one_per_row(node: &Node, Frame { rows, columns }: Frame) -> bool {
+    let (Op::Gather(axis), [x, _]) = (&node.op, &node.inputs[..]) else { return false };
+    let last = axis + 1 == x.0.shape.len() && x.0.shape[*axis] == columns;
+    last && node.elements() == rows && x.0.elements() == rows * columns
+}
+
+/// True if a node is a scatter that adds one value to each row, in a kernel over rows.
+pub(crate) fn scatters_one_per_row(node: &Node, Frame { rows, columns }: Frame) -> bool {
+    let (Op::ScatterAdd(axis), [_, index, _]) = (&node.op, &node.inputs[..]) else { return false };
+    let last = axis + 1 == node.shape.len() && node.shape[*axis] == columns;
+    last && node.elements() == rows * columns && index.0.elements() == rows
 }

@@ -6,9 +6,10 @@
 use std::collections::HashSet;
 
 use super::address::window;
-use super::blocks::{self, Shape};
-use super::fused::{Form, Group, shared_bytes};
-use super::places::one_a_row;
+use super::blocks::{self, Blocks};
+use super::group::{Form, Group, shared_bytes};
+use super::lowering::Frame;
+use super::places::{gathers_one_per_row, scatters_one_per_row};
 use super::pretend::for_gpu;
 use super::spread::usual_spread;
 use super::stages::stages;
@@ -53,10 +54,7 @@ impl At {
 pub(crate) fn reads(group: &Group, device: Device) -> Reads {
     let on_gpu = for_gpu(device);
     let shape = if on_gpu { blocks::shape(group, || shared_bytes(device)) } else { None };
-    let frame = match group.form {
-        Form::Rows { rows, columns } => Some((rows, columns)),
-        _ => None,
-    };
+    let frame = group.form.frame();
     let mut walk = Walk {
         frame,
         computed: group.order.iter().map(|tensor| tensor.0.id).collect(),
@@ -68,15 +66,15 @@ pub(crate) fn reads(group: &Group, device: Device) -> Reads {
     };
     let mut steps = true;
     match (&shape, group.form) {
-        (Some(Shape::Rows(rows)), _) => walk.rows(group, rows.lanes, rows.in_registers()),
-        (Some(Shape::Summed(summed)), _) => walk.rows(group, summed.rows.lanes, summed.rows.in_registers()),
+        (Some(Blocks::Rows(rows)), _) => walk.rows(group, rows.lanes, rows.in_registers()),
+        (Some(Blocks::Summed(summed)), _) => walk.rows(group, summed.rows.lanes, summed.rows.in_registers()),
         (None, Form::Rows { .. }) => walk.rows(group, 1, false),
         (None, Form::Elements(elements)) => {
             let spread = || group.spread.unwrap_or_else(|| usual_spread(group, elements));
             let lanes = if on_gpu { spread().lanes } else { 1 };
             group.outputs.iter().for_each(|output| walk.output(output, At::Own, lanes));
         }
-        (Some(Shape::Columns(_) | Shape::Tiles(_)), _) | (None, Form::Middle { .. }) => {
+        (Some(Blocks::Columns(_) | Blocks::Tiles(_)), _) | (None, Form::Middle { .. }) => {
             steps = false;
             for reduction in stages(group).reductions.into_iter().flatten() {
                 walk.tensor(&reduction.0.inputs[0], At::Elsewhere, 1);
@@ -91,7 +89,7 @@ pub(crate) fn reads(group: &Group, device: Device) -> Reads {
 
 struct Walk {
     /// Rows and columns, in a kernel over rows.
-    frame: Option<(usize, usize)>,
+    frame: Option<Frame>,
     computed: HashSet<NodeId>,
     /// Whether a kernel over rows is at its last pass, which writes.
     writes: bool,
@@ -106,11 +104,10 @@ struct Walk {
 impl Walk {
     /// A kernel over rows, in passes over the columns.
     fn rows(&mut self, group: &Group, lanes: usize, in_registers: bool) {
-        let Some((rows, columns)) = self.frame else { return };
+        let Some(frame) = self.frame else { return };
+        let rows = frame.rows;
         for tensor in &group.order {
-            if let Op::ScatterAdd(axis) = tensor.0.op
-                && one_a_row(&tensor.0, axis, rows, columns)
-            {
+            if scatters_one_per_row(&tensor.0, frame) {
                 self.tensor(&tensor.0.inputs[1], At::Row, 1);
             }
         }
@@ -175,7 +172,7 @@ impl Walk {
             }
             return;
         }
-        let by_row = self.frame.is_some_and(|(_, columns)| at.is_in_row() && repeats_rows(&place, columns));
+        let by_row = self.frame.is_some_and(|Frame { columns, .. }| at.is_in_row() && repeats_rows(&place, columns));
         match (same, by_row) {
             (true, _) => self.node(base, at, lanes),
             (false, true) => self.node(base, At::Row, 1),
@@ -200,12 +197,9 @@ impl Walk {
     /// One element of a node that is neither a map nor a cast.
     fn apart(&mut self, node: &Node, at: At) {
         match (&node.op, &node.inputs[..]) {
-            (Op::Gather(axis), [x, index]) => {
+            (Op::Gather(_), [x, index]) => {
                 self.tensor(index, at, 1);
-                let picks = self.frame.is_some_and(|(rows, columns)| {
-                    let last = axis + 1 == x.0.shape.len() && x.0.shape[*axis] == columns;
-                    last && node.elements() == rows && x.0.elements() == rows * columns && !at.is_in_row()
-                });
+                let picks = !at.is_in_row() && self.frame.is_some_and(|frame| gathers_one_per_row(node, frame));
                 let from = match (picks, self.writes) {
                     (true, false) => At::Picked,
                     (true, true) => At::Near,
@@ -213,9 +207,8 @@ impl Walk {
                 };
                 self.pass(false, |walk| walk.tensor(x, from, 1));
             }
-            (Op::ScatterAdd(axis), [x, index, values]) => {
-                let by_row =
-                    at.is_in_row() && self.frame.is_some_and(|(rows, columns)| one_a_row(node, *axis, rows, columns));
+            (Op::ScatterAdd(_), [x, index, values]) => {
+                let by_row = at.is_in_row() && self.frame.is_some_and(|frame| scatters_one_per_row(node, frame));
                 if by_row {
                     self.tensor(index, At::Row, 1);
                 }

@@ -13,7 +13,8 @@ use bornite_ir::{
 
 use super::blocks::WARP;
 use super::digits::Sorted;
-use super::{Coordinates, Lowered, Lowering, accumulator, look_through, seen};
+use super::lowering::{Coordinates, Lowering};
+use super::{Lowered, accumulator, look_through, seen};
 use crate::node::{Node, Op};
 use crate::{DType, Result, Tensor};
 
@@ -102,7 +103,7 @@ impl<'a> Scatter<'a> {
             b.param("starts", DType::I32, self.rows as u64 + 3, Access::ReadWrite),
             b.param("order", DType::I32, self.count as u64, Access::Write),
         );
-        let mut l = Lowering::new(b, self.index);
+        let mut l = Lowering::single(b, self.index);
         l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
         let [zero, one] = [0, 1].map(|n| l.b.constant(Value::int(DType::I32, n)));
         let end = l.b.index_constant(self.rows as u64 + 3);
@@ -153,7 +154,7 @@ impl<'a> Scatter<'a> {
         let wide = accumulator(self.node().dtype);
         let parts = self.between(windows * self.width, wide);
         let b = Builder::blocks("scatter_parts", [(windows * strips) as u32, 1, 1], [threads as u32, 1, 1], self.index);
-        let mut l = Lowering::new(b, self.index);
+        let mut l = Lowering::single(b, self.index);
         l.lanes = lanes;
         let out = l.b.param("parts", wide, parts.0.elements() as u64, Access::Write);
         let [rows, starts, order] = [rows, &sorted.starts, &sorted.order].map(|t| l.view(t));
@@ -259,7 +260,7 @@ impl<'a> Scatter<'a> {
         let (node, lanes) = (self.node(), self.lanes(on_gpu));
         let wide = accumulator(node.dtype);
         let name = format!("{}_{}", node.op.name(), node.dtype);
-        let mut l = Lowering::new(Builder::new(name, (node.elements() / lanes) as u64, self.index), self.index);
+        let mut l = Lowering::single(Builder::new(name, (node.elements() / lanes) as u64, self.index), self.index);
         l.lanes = lanes;
         let out = l.b.param("out", node.dtype, node.elements() as u64, Access::Write);
         let [starts, order] = [&sorted.starts, &sorted.order].map(|t| l.view(t));

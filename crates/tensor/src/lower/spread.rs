@@ -2,7 +2,7 @@
 
 use bornite_codegen::cuda::BLOCK;
 
-use super::fused::{Form, Group};
+use super::group::{Form, Group};
 use super::{blocks, look_through};
 use crate::Device;
 
@@ -17,9 +17,9 @@ pub(crate) struct Spread {
 
 /// The ways to spread a group's work over the threads of a GPU, the usual one first.
 pub(crate) fn spreads(group: &Group, device: Device) -> Vec<Spread> {
-    let usual = match (blocks::shape(group, || super::fused::shared_bytes(device)), group.form) {
+    let usual = match (blocks::shape(group, || super::group::shared_bytes(device)), group.form) {
         (None, Form::Elements(elements)) => usual_spread(group, elements),
-        (Some(blocks::Shape::Rows(rows)), _) if rows.threads == blocks::WARP => {
+        (Some(blocks::Blocks::Rows(rows)), _) if rows.threads == blocks::WARP => {
             return [4, 1, 2, 8].map(|warps| Spread { lanes: 1, threads: 32 * warps }).into();
         }
         _ => return vec![],

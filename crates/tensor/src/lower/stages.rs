@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bornite_ir::{Op as Row, Value};
 
-use super::fused::{Form, Group};
+use super::group::{Form, Group};
 use super::{extreme, look_through};
 use crate::node::{Node, NodeId, Op, Reduce};
 use crate::{DType, Tensor};

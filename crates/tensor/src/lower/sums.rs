@@ -8,9 +8,11 @@
 use bornite_ir::{Axis, Builtin, Emit, ExprId, LocalId, Op as Row, ParamId, Stmt, Type};
 
 use super::blocks::{FEWEST_ROWS, WARP, rows_at_a_time};
-use super::fused::{Form, Group};
+use super::group::{Form, Group};
+use super::lowering::Lowering;
+use super::row::RowKernel;
 use super::rows::Rows;
-use super::{Lowering, aligned, look_through, repeats_rows, seen};
+use super::{aligned, look_through, repeats_rows, seen};
 use crate::node::{NodeId, Op, Reduce};
 use crate::{DType, Tensor};
 
@@ -99,7 +101,7 @@ pub(crate) fn with_sums(rows: &Group, sums: &Group, there: impl Fn(&Tensor) -> b
     (shared && Rows::new(&group, || 0).is_some_and(|rows| rows.is_a_warp())).then_some(group)
 }
 
-impl Lowering {
+impl Lowering<RowKernel> {
     /// A block a part of the sums, a warp a row.
     pub(super) fn rows_and_sums(&mut self, group: &Group, outs: &[ParamId], plan: &Summed<'_>) {
         let Summed { rows, each, .. } = plan;

@@ -3,8 +3,9 @@
 use bornite_ir::{Axis, Builtin, Emit, ExprId, Op as Row, ParamId, SharedId, Stmt};
 
 use super::address::runs;
-use super::fused::Group;
-use super::{Coordinates, Lowering, look_through, seen};
+use super::group::Group;
+use super::lowering::{Coordinates, KernelShape, Lowering};
+use super::{look_through, seen};
 use crate::Tensor;
 use crate::matmul::strided::Strided;
 
@@ -97,9 +98,12 @@ impl<'a> Tiles<'a> {
     }
 }
 
-impl Lowering {
+impl KernelShape for &Tiles<'_> {}
+
+impl<'p, 'a> Lowering<&'p Tiles<'a>> {
     /// Squares of elements: what lies the other way round is read along its own rows first.
-    pub(super) fn tiles(&mut self, group: &Group, outs: &[ParamId], plan: &Tiles<'_>) {
+    pub(super) fn tiles(&mut self, group: &Group, outs: &[ParamId]) {
+        let plan = self.shape;
         let Size { side, lanes } = plan.size;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));
@@ -116,7 +120,7 @@ impl Lowering {
         let area = self.index_op(Row::Mul, batch, plan.height * plan.width);
         let even = plan.height.is_multiple_of(side) && plan.width.is_multiple_of(side);
         // The element in row `i` and column `j` of the tile, and whether there is one.
-        let element = |l: &mut Lowering, i: ExprId, j: ExprId| {
+        let element = |l: &mut Lowering<&'p Tiles<'a>>, i: ExprId, j: ExprId| {
             let (row, column) = (l.b.add(&top, &i), l.b.add(&left, &j));
             let start = l.index_op(Row::Mul, row, plan.width);
             let within = l.b.add(&start, &column);
@@ -152,7 +156,7 @@ impl Lowering {
         for turn in 0..side / rows {
             let i = self.index_op(Row::Add, y, turn * rows);
             let (linear, inside) = element(self, i, x);
-            let mut body = |l: &mut Lowering| {
+            let mut body = |l: &mut Lowering<&'p Tiles<'a>>| {
                 for ((base, place), &tile) in plan.turned.iter().zip(&tiles) {
                     let start = l.index_op(Row::Mul, x, pitch);
                     let at = l.b.add(&start, &i);

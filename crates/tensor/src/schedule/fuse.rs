@@ -16,7 +16,9 @@ use std::collections::{HashMap, HashSet};
 use ride::with_riders;
 
 use super::{Schedule, is_source};
-use crate::lower::{Form, Group, aligned, extent, for_gpu, look_through, one_a_row, repeats_rows, seen};
+use crate::lower::{
+    Form, Group, aligned, extent, for_gpu, gathers_one_per_row, look_through, repeats_rows, scatters_one_per_row, seen,
+};
 use crate::node::{Node, NodeId, Op, Role};
 use crate::{Result, Tensor};
 
@@ -137,28 +139,16 @@ impl<'a> Fuser<'a> {
         let (base, views) = look_through(input);
         let Some(place) = seen(base, &views) else { return Edge::Other };
         let same = aligned(&place);
-        let frame = match form {
-            Form::Rows { rows, columns } => Some((rows, columns)),
-            Form::Elements(_) | Form::Middle { .. } => None,
-        };
+        let frame = form.frame();
         let along_rows = match reader.op.facts().role {
             Role::Pointwise | Role::Reduction if same => return Edge::Aligned,
             Role::Pointwise | Role::Reduction => {
-                let by_row =
-                    frame.is_some_and(|(rows, columns)| base.0.elements() == rows && repeats_rows(&place, columns));
+                let by_row = frame.is_some_and(|f| base.0.elements() == f.rows && repeats_rows(&place, f.columns));
                 return if by_row { Edge::Rows } else { Edge::Other };
             }
             // Of those, a gather that picks an element of each row.
-            Role::Indexed => frame.is_some_and(|(rows, columns)| {
-                let picks = |axis: usize, x: &Node| {
-                    let last = axis + 1 == x.shape.len() && x.shape[axis] == columns;
-                    last && reader.elements() == rows && x.elements() == rows * columns
-                };
-                matches!(reader.op, Op::Gather(axis) if picks(axis, &reader.inputs[0].0))
-            }),
-            Role::Scatter => frame.is_some_and(
-                |(rows, columns)| matches!(reader.op, Op::ScatterAdd(axis) if one_a_row(reader, axis, rows, columns)),
-            ),
+            Role::Indexed => frame.is_some_and(|frame| gathers_one_per_row(reader, frame)),
+            Role::Scatter => frame.is_some_and(|frame| scatters_one_per_row(reader, frame)),
             Role::Source | Role::Constant | Role::View | Role::Single | Role::MultiOutput | Role::Output => false,
         };
         if along_rows && same { Edge::Aligned } else { Edge::Other }

@@ -1,0 +1,159 @@
+//! Kernels that reduce an axis with others after it: columns of a matrix.
+
+use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, SharedId, Stmt};
+
+use super::accumulator;
+use super::blocks::WARP;
+use super::group::Group;
+use super::lowering::{Coordinates, KernelShape, Lowering};
+use super::stages::stages;
+use crate::Tensor;
+
+/// Turns of a block over columns whose loads are made side by side.
+const ROWS_AHEAD: usize = 4;
+
+/// A block some columns, with several rows at a time.
+#[derive(Clone, Copy)]
+pub(super) struct Columns {
+    pub middle: usize,
+    pub inner: usize,
+    /// Blocks.
+    pub blocks: usize,
+    /// Rows at a time.
+    pub down: usize,
+    /// Columns that a thread takes at once; what it sums does not depend on it.
+    pub lanes: usize,
+}
+
+impl KernelShape for Columns {}
+
+impl Lowering {
+    /// One instance a result, each through the middle in order.
+    pub(super) fn middle(&mut self, group: &Group, outs: &[ParamId], middle: usize, inner: usize) {
+        let index = self.b.index();
+        let (outer, within) = (self.index_op(Row::Div, index, inner), self.index_op(Row::Rem, index, inner));
+        let block = self.index_op(Row::Mul, outer, middle * inner);
+        let first = self.b.add(&block, &within);
+        let reductions: Vec<&Tensor> = stages(group).reductions.into_iter().flatten().collect();
+        let totals: Vec<LocalId> = reductions.iter().map(|tensor| self.total(tensor)).collect();
+        let end = self.b.index_constant(middle as u64);
+        self.for_each("m", end, |l, m| {
+            let down = l.index_op(Row::Mul, m, inner);
+            let linear = l.b.add(&first, &down);
+            let at = Coordinates::linear(linear, &[]);
+            for (tensor, &total) in reductions.iter().zip(&totals) {
+                let x = l.reduced(tensor, &at)[0];
+                l.accumulate(tensor, total, x);
+            }
+        });
+        for (tensor, total) in reductions.iter().zip(totals) {
+            let total = self.b.read(total);
+            let value = self.b.cast(tensor.0.dtype, &total);
+            self.remember(tensor.0.id, index, vec![value]);
+        }
+        for (output, &out) in group.outputs.iter().zip(outs) {
+            let value = self.output_values(output, &Coordinates::linear(index, &output.0.shape))[0];
+            self.b.store(out, index, value);
+        }
+    }
+}
+
+impl Lowering<Columns> {
+    /// Each thread sums every `down`-th row of its columns, then the first ones what all have.
+    pub(super) fn columns_by_blocks(&mut self, group: &Group, outs: &[ParamId]) {
+        let Columns { middle, inner, down, lanes, .. } = self.shape;
+        let thread = self.b.builtin(Builtin::Thread(Axis::X));
+        let block = self.b.builtin(Builtin::Block(Axis::X));
+        let (across, own_row) = (self.index_op(Row::Rem, thread, WARP), self.index_op(Row::Div, thread, WARP));
+        let strips = inner.div_ceil(lanes * WARP);
+        let (outer, strip) = (self.index_op(Row::Div, block, strips), self.index_op(Row::Rem, block, strips));
+        let first = self.index_op(Row::Mul, strip, lanes * WARP);
+        let own = self.index_op(Row::Mul, across, lanes);
+        let column = self.b.add(&first, &own);
+        let base = self.index_op(Row::Mul, outer, middle * inner);
+        let base = self.b.add(&base, &column);
+        self.lanes = lanes;
+        let reductions: Vec<&Tensor> = stages(group).reductions.into_iter().flatten().collect();
+        let totals: Vec<Vec<LocalId>> =
+            reductions.iter().map(|tensor| (0..lanes).map(|_| self.total(tensor)).collect()).collect();
+        let width = self.b.index_constant(inner as u64);
+        let inside = self.b.lt(&column, &width);
+        let strip_inside = (!inner.is_multiple_of(lanes * WARP)).then_some(inside);
+        let body = |l: &mut Lowering<Columns>, row: ExprId| {
+            let lower = l.index_op(Row::Mul, row, inner);
+            let linear = l.b.add(&base, &lower);
+            let at = Coordinates::linear(linear, &[]);
+            for (tensor, totals) in reductions.iter().zip(&totals) {
+                let values = l.reduced(tensor, &at);
+                for (lane, &total) in totals.iter().enumerate() {
+                    l.accumulate(tensor, total, values[if values.len() == 1 { 0 } else { lane }]);
+                }
+            }
+        };
+        // Several turns side by side, so that many loads are on their way; what is left of them one by one.
+        let full = middle / down;
+        let together = if full >= ROWS_AHEAD { ROWS_AHEAD } else { 1 };
+        let end = self.b.index_constant((full / together) as u64);
+        self.for_each("turn", end, |l, turn| {
+            let ahead = l.index_op(Row::Mul, turn, together * down);
+            let first = l.b.add(&ahead, &own_row);
+            l.under(strip_inside, &mut |l| {
+                for n in 0..together {
+                    let row = l.beyond(first, n * down);
+                    body(l, row);
+                }
+            });
+        });
+        for turn in full / together * together..middle.div_ceil(down) {
+            let row = self.index_op(Row::Add, own_row, turn * down);
+            let mut condition = strip_inside;
+            if turn == full {
+                let end = self.b.index_constant(middle as u64);
+                let above = self.b.lt(&row, &end);
+                condition = Some(condition.map_or(above, |inside| self.b.op(Row::And, &[&inside, &above])));
+            }
+            self.scope(|l| l.under(condition, &mut |l| body(l, row)));
+        }
+        let across = self.index_op(Row::Mul, across, lanes);
+        let place = self.index_op(Row::Mul, own_row, lanes * WARP);
+        let place = self.b.add(&place, &across);
+        let mut tiles: Vec<SharedId> = vec![];
+        for (n, (tensor, totals)) in reductions.iter().zip(&totals).enumerate() {
+            let size = (down * lanes * WARP) as u64;
+            let tile = self.b.shared(format!("tile{n}"), accumulator(tensor.0.dtype), size);
+            for (lane, &total) in totals.iter().enumerate() {
+                let place = if lane == 0 { place } else { self.index_op(Row::Add, place, lane) };
+                let total = self.b.read(total);
+                self.b.store(tile, place, total);
+            }
+            tiles.push(tile);
+        }
+        self.b.simple(Stmt::Barrier);
+        let zero = self.b.index_constant(0);
+        let leads = self.b.op(Row::Eq, &[&own_row, &zero]);
+        let leads = self.b.op(Row::And, &[&leads, &inside]);
+        self.under(Some(leads), &mut |l| {
+            let result = l.index_op(Row::Mul, outer, inner);
+            let result = l.b.add(&result, &column);
+            for (tensor, &tile) in reductions.iter().zip(&tiles) {
+                let values = (0..lanes)
+                    .map(|lane| {
+                        let parts = (0..down)
+                            .map(|n| {
+                                let place = l.index_op(Row::Add, across, n * lanes * WARP + lane);
+                                l.b.load(tile, place)
+                            })
+                            .collect();
+                        let whole = l.in_pairs(tensor, parts);
+                        l.b.cast(tensor.0.dtype, &whole)
+                    })
+                    .collect();
+                l.remember(tensor.0.id, result, values);
+            }
+            for (output, &out) in group.outputs.iter().zip(outs) {
+                let values = l.output_values(output, &Coordinates::linear(result, &output.0.shape));
+                l.store(out, result, values, output.0.dtype);
+            }
+        });
+    }
+}

@@ -1,0 +1,237 @@
+//! Groups of elementwise ops and reductions to one kernel.
+//!
+//! A kernel over elements computes some neighbours a thread. A kernel over rows runs in stages: each loop over the columns
+//! computes the reductions whose inputs are known, and a last one what has all columns; softmax, norms, losses and their
+//! gradients are of that form. What a stage needs again it computes again, from memory that is still in a cache.
+//!
+//! The order in which a row is summed depends on its length alone, so that a group gives the bits that its nodes give one
+//! by one.
+
+use bornite_codegen::cuda::BLOCK;
+use bornite_ir::{Access, Builder, Emit, EmitBits, Op as Row, ParamId, Scalar, Stmt, Value};
+
+use super::blocks::{self, Blocks};
+use super::elementwise::Elementwise;
+use super::lowering::{Frame, KernelShape, Lowering, Single};
+use super::pretend::for_gpu;
+use super::row::RowKernel;
+use super::spread::{Spread, usual_spread};
+use super::{Lowered, aligned, look_through, reports, seen};
+use crate::node::{NodeId, Op};
+use crate::{DType, Device, Result, Tensor};
+
+/// What a group's kernel runs over.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Form {
+    /// Elements.
+    Elements(usize),
+    /// Rows of columns, reduced to one element a row.
+    Rows { rows: usize, columns: usize },
+    /// `outer · middle · inner` elements, reduced over the middle.
+    Middle { outer: usize, middle: usize, inner: usize },
+}
+
+impl Form {
+    /// Rows and columns, if it is over rows.
+    pub fn frame(self) -> Option<Frame> {
+        match self {
+            Form::Rows { rows, columns } => Some(Frame { rows, columns }),
+            Form::Elements(_) | Form::Middle { .. } => None,
+        }
+    }
+}
+
+/// Nodes that one kernel computes.
+#[derive(Clone)]
+pub(crate) struct Group {
+    pub form: Form,
+    /// Nodes whose values are stored.
+    pub outputs: Vec<Tensor>,
+    /// Nodes that are computed, inputs before those that read them.
+    pub order: Vec<Tensor>,
+    /// How the work is spread on a GPU, where that was measured.
+    pub spread: Option<Spread>,
+    /// Sums of columns that ride on a kernel over rows (`sums.rs`): results after the others.
+    pub sums: Vec<Tensor>,
+}
+
+/// A value that is written over a tensor in memory.
+#[derive(Clone)]
+pub(crate) struct Overwrite {
+    pub value: NodeId,
+    pub old: Tensor,
+}
+
+/// Results that overwrite a tensor in memory.
+#[derive(Default)]
+pub(crate) struct InPlaceOf {
+    /// Every element of that must be read for the same element of the results alone ([`Lowered::out_of_step`]).
+    pub replaced: Vec<Overwrite>,
+    /// Whether nothing may be written where a step before has met a bad index.
+    pub guarded: bool,
+}
+
+/// Lowers a group for a device.
+pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOf) -> Result<Lowered> {
+    let on_gpu = for_gpu(device);
+    let (name, index) = (kernel_name(group), index_type(group));
+    let blocks = if on_gpu { blocks::shape(group, || shared_bytes(device)) } else { None };
+    let serial = |instances: usize| Builder::new(&name, instances as u64, index);
+    let g = GroupKernel { group, in_place, index, spread: Spread { lanes: 1, threads: BLOCK }, length: None };
+    let Some(blocks) = blocks else {
+        return match group.form {
+            Form::Elements(elements) if on_gpu => {
+                let spread = group.spread.unwrap_or_else(|| usual_spread(group, elements));
+                let length = is_flat(group, elements).then_some(elements);
+                let g = GroupKernel { spread, length, ..g };
+                g.lower(serial(elements / spread.lanes), Elementwise::default(), |l, outs| l.elements(group, outs))
+            }
+            Form::Elements(elements) => {
+                g.lower(serial(elements), Elementwise::default(), |l, outs| l.elements(group, outs))
+            }
+            Form::Rows { rows, columns } => {
+                g.lower(serial(rows), RowKernel::new(rows, columns), |l, outs| l.rows(group, outs, columns))
+            }
+            Form::Middle { outer, middle, inner } => {
+                g.lower(serial(outer * inner), Single, |l, outs| l.middle(group, outs, middle, inner))
+            }
+        };
+    };
+    let (grid, block) = blocks.launch();
+    let b = Builder::blocks(&name, grid, block, index);
+    match blocks {
+        Blocks::Rows(plan) => {
+            g.lower(b, RowKernel::new(plan.rows, plan.columns), |l, outs| l.rows_by_blocks(group, outs, &plan))
+        }
+        Blocks::Summed(plan) => {
+            let shape = RowKernel::new(plan.rows.rows, plan.rows.columns);
+            g.lower(b, shape, |l, outs| l.rows_and_sums(group, outs, &plan))
+        }
+        Blocks::Columns(plan) => g.lower(b, plan, |l, outs| l.columns_by_blocks(group, outs)),
+        Blocks::Tiles(plan) => g.lower(b, &plan, |l, outs| l.tiles(group, outs)),
+    }
+}
+
+/// The parts that the kernels of a group have in common, whatever their shape.
+struct GroupKernel<'a> {
+    group: &'a Group,
+    in_place: &'a InPlaceOf,
+    /// Type of indices.
+    index: Scalar,
+    spread: Spread,
+    /// Number of elements, if it is an argument of the kernel.
+    length: Option<usize>,
+}
+
+impl GroupKernel<'_> {
+    /// A kernel with parameters for the group's outputs, which `body` computes.
+    fn lower<S: KernelShape>(
+        &self,
+        b: Builder,
+        shape: S,
+        body: impl FnOnce(&mut Lowering<S>, &[ParamId]),
+    ) -> Result<Lowered> {
+        let GroupKernel { group, in_place, .. } = self;
+        let mut l = Lowering::new(b, self.index, shape);
+        l.lanes = self.spread.lanes;
+        l.computed = group.order.iter().map(|t| t.0.id).collect();
+        if let Some(elements) = self.length {
+            l.pass_length(elements);
+        }
+        let mut outs = vec![];
+        for (n, output) in group.outputs.iter().enumerate() {
+            let name = if group.outputs.len() == 1 { "out".into() } else { format!("out{n}") };
+            let replaced = in_place.replaced.iter().find(|o| o.value == output.0.id).map(|o| &o.old);
+            let access = if replaced.is_some() { Access::ReadWrite } else { Access::Write };
+            let out = l.param(name, output, access);
+            l.loads.extend(replaced.map(|tensor| (tensor.0.id.into(), out)));
+            outs.push(out);
+        }
+        for (n, sum) in group.sums.iter().enumerate() {
+            outs.push(l.param(format!("sums{n}"), sum, Access::Write));
+        }
+        if group.order.iter().any(|t| reports(&t.0)) {
+            l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
+        }
+        if in_place.guarded {
+            let status = l.b.param("status", DType::I64, crate::status::WORDS, Access::Read);
+            let (first, fine) = (l.b.index_constant(0), l.b.constant(Value::int(DType::I64, 0)));
+            let code = l.b.load(status, first);
+            let bad = l.b.op(Row::Ne, &[&code, &fine]);
+            l.b.if_else(bad, |b| b.simple(Stmt::Return(None)), |_| {});
+        }
+        body(&mut l, &outs);
+        Ok(Lowered { threads: self.spread.threads, guarded: in_place.guarded, ..l.finish()? })
+    }
+}
+
+/// Shared memory that a block can have on a device.
+pub(super) fn shared_bytes(device: Device) -> usize {
+    // What every GPU has, and where there is none what the largest have.
+    const LEAST: usize = 48 << 10;
+    const MOST: usize = 227 << 10;
+    match device {
+        Device::Cuda(ordinal) => bornite_cuda::Device::open(ordinal)
+            .map_or(LEAST, |device| device.info().max_shared_bytes_per_block as usize),
+        _ => MOST,
+    }
+}
+
+fn index_type(group: &Group) -> Scalar {
+    let mut largest = match group.form {
+        Form::Elements(n) => n,
+        // The index may run past the last column by what a block takes at once.
+        Form::Rows { rows, columns } => rows * columns + blocks::BEYOND,
+        Form::Middle { outer, middle, inner } => outer * middle * inner,
+    };
+    for tensor in group.order.iter().chain(&group.sums) {
+        for input in tensor.0.reads() {
+            let (base, views) = look_through(input);
+            largest = views.iter().chain([&base]).fold(largest, |n, t| n.max(t.0.elements()));
+        }
+        largest = largest.max(tensor.0.elements());
+    }
+    for output in &group.outputs {
+        let (base, views) = look_through(output);
+        largest = views.iter().chain([&base]).fold(largest, |n, t| n.max(t.0.elements()));
+    }
+    if largest <= i32::MAX as usize { Scalar::I32 } else { Scalar::I64 }
+}
+
+/// True if a kernel over elements is the same for any number of them: each is computed from elements that have its number,
+/// and from single ones.
+fn is_flat(group: &Group, elements: usize) -> bool {
+    let plain = group.order.iter().all(|tensor| tensor.0.op.is_pointwise());
+    let inputs = group.order.iter().flat_map(|tensor| tensor.0.reads());
+    let flat = |tensor: &Tensor| {
+        let (base, views) = look_through(tensor);
+        let single = base.0.elements() == 1;
+        let same = base.0.elements() == elements && seen(base, &views).is_some_and(|place| aligned(&place));
+        single || same || base.0.op.is_constant()
+    };
+    elements > 1 && plain && inputs.chain(&group.outputs).all(flat)
+}
+
+/// What the kernel is called: its ops in order, not too many of them.
+pub(crate) fn kernel_name(group: &Group) -> String {
+    const LONGEST: usize = 40;
+    let mut names: Vec<&str> = vec![];
+    for tensor in &group.order {
+        let name = tensor.0.op.name();
+        let cast = matches!(tensor.0.op, Op::Cast(_)) && group.order.len() > 1;
+        if !cast && names.last() != Some(&name) {
+            names.push(name);
+        }
+    }
+    let dtype = group.outputs.first().map_or(DType::F32, |t| t.0.dtype);
+    let mut text = match names[..] {
+        [] => "copy".to_owned(),
+        _ => names.join("_"),
+    };
+    if text.len() > LONGEST {
+        let end = text[..LONGEST].rfind('_').unwrap_or(LONGEST);
+        text.truncate(end);
+    }
+    let sums = if group.sums.is_empty() { "" } else { "_with_sums" };
+    format!("{text}{sums}_{dtype}")
+}

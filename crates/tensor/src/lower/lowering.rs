@@ -1,0 +1,297 @@
+//! The core of lowering: a kernel that is being built, the tensors that it reads, and the arithmetic of its indices.
+//!
+//! What depends on how a kernel runs over elements is behind [`KernelShape`], one type per shape, which owns its state: elements
+//! (`elementwise.rs`), rows (`row.rs`), columns (`columns.rs`), tiles (`tiles.rs`); a kernel of a single node has none.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use bornite_codegen::cuda::BLOCK;
+use bornite_ir::{Access, Builder, Dim, Emit, EmitBits, ExprId, Extent, Op as Row, ParamId, Scalar, Stmt, Value};
+
+use super::{Input, Lowered, address};
+use crate::node::{Node, NodeId};
+use crate::{DType, Result, Tensor};
+
+/// Where in a shape: as one row-major index, as one index an axis, or both.
+#[derive(Clone)]
+pub(super) struct Coordinates {
+    pub shape: Vec<usize>,
+    pub linear: Option<ExprId>,
+    pub axes: Option<Vec<ExprId>>,
+    /// Row and column of the linear index, where the kernel is one over rows.
+    pub row: Option<(ExprId, ExprId)>,
+}
+
+impl Coordinates {
+    pub fn linear(index: ExprId, shape: &[usize]) -> Coordinates {
+        Coordinates { shape: shape.to_vec(), linear: Some(index), axes: None, row: None }
+    }
+
+    pub fn axes(axes: Vec<ExprId>, shape: &[usize]) -> Coordinates {
+        Coordinates { shape: shape.to_vec(), linear: None, axes: Some(axes), row: None }
+    }
+
+    /// The same linear index in another shape.
+    pub fn reshaped(&self, shape: &[usize]) -> Coordinates {
+        Coordinates { shape: shape.to_vec(), axes: None, ..self.clone() }
+    }
+}
+
+/// Rows and columns of a kernel over rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame {
+    pub rows: usize,
+    pub columns: usize,
+}
+
+/// The elements that a kernel of some shape is at, as far as evaluation depends on them. The defaults are those of a kernel that is
+/// not over rows and overwrites none of its inputs.
+pub(super) trait KernelShape: Sized {
+    /// The element that the thread is at, which no other thread reads or writes.
+    fn own(&self) -> Option<ExprId> {
+        None
+    }
+
+    /// Rows and columns, in a kernel over rows.
+    fn frame(&self) -> Option<Frame> {
+        None
+    }
+
+    /// True if an element of the row is read before anything of the row is written.
+    fn is_picked(&self, _at: &Coordinates) -> bool {
+        false
+    }
+
+    /// The element of a gather's input in the column that its index names, where there is one index per row.
+    fn pick(_l: &mut Lowering<Self>, _gather: &Node, _at: &Coordinates, _column: ExprId) -> Option<ExprId> {
+        None
+    }
+
+    /// Elements of a tensor in memory: by `load`, or from where an earlier pass has stored them.
+    fn load_once(
+        l: &mut Lowering<Self>,
+        _base: &Tensor,
+        _at: &Coordinates,
+        load: impl FnOnce(&mut Lowering<Self>) -> Vec<ExprId>,
+    ) -> Vec<ExprId> {
+        load(l)
+    }
+}
+
+/// A kernel of a single node, element by element.
+pub(super) struct Single;
+
+impl KernelShape for Single {}
+
+/// A kernel that is being built.
+pub(super) struct Lowering<S = Single> {
+    pub b: Builder,
+    /// How the kernel runs over elements.
+    pub shape: S,
+    /// Tensors loaded so far, or parts of them.
+    pub loads: Vec<(ValueId, ParamId)>,
+    pub inputs: Vec<Input>,
+    /// Type of indices.
+    pub index: Scalar,
+    /// Words for bad indices.
+    pub status: Option<ParamId>,
+    /// Numbers passed by value.
+    pub values: Vec<Value>,
+    /// Number of elements, where it is an argument of the kernel.
+    pub length: Option<(usize, Extent)>,
+    /// Nodes that are computed here rather than loaded.
+    pub computed: HashSet<NodeId>,
+    /// Adjacent elements that are computed at once.
+    pub lanes: usize,
+    /// The index 0.
+    pub zero: Option<ExprId>,
+    /// Tensors in memory of which it reads other elements than the thread's own.
+    pub out_of_step: HashSet<NodeId>,
+    /// Values of nodes and indices that are computed already, by the linear index they belong to; innermost scope last.
+    pub known: Vec<Known>,
+}
+
+/// A node that a kernel computes, or a tensor in memory, or a part of one.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct ValueId {
+    pub node: NodeId,
+    pub part: Option<Range<usize>>,
+}
+
+impl From<NodeId> for ValueId {
+    fn from(node: NodeId) -> ValueId {
+        ValueId { node, part: None }
+    }
+}
+
+/// What a scope has computed.
+#[derive(Default)]
+pub(super) struct Known {
+    pub values: HashMap<(ValueId, ExprId, usize), Vec<ExprId>>,
+    pub indices: HashMap<(address::Runs, ExprId), ExprId>,
+}
+
+impl Lowering {
+    /// A kernel of a single node.
+    pub fn single(b: Builder, index: Scalar) -> Lowering {
+        Lowering::new(b, index, Single)
+    }
+}
+
+impl<S: KernelShape> Lowering<S> {
+    pub fn new(b: Builder, index: Scalar, shape: S) -> Lowering<S> {
+        Lowering {
+            b,
+            shape,
+            loads: vec![],
+            inputs: vec![],
+            index,
+            status: None,
+            values: vec![],
+            length: None,
+            computed: HashSet::new(),
+            lanes: 1,
+            zero: None,
+            out_of_step: HashSet::new(),
+            known: vec![Known::default()],
+        }
+    }
+
+    pub fn finish(self) -> Result<Lowered> {
+        let Lowering { b, shape, loads, inputs, status, values, mut out_of_step, .. } = self;
+        if shape.own().is_none() {
+            out_of_step.extend(loads.into_iter().map(|(id, _)| id.node));
+        }
+        Ok(Lowered {
+            kernel: b.finish()?,
+            inputs,
+            reports: status.is_some(),
+            guarded: false,
+            values,
+            threads: BLOCK,
+            out_of_step,
+        })
+    }
+
+    /// What is computed in a block is known only there.
+    pub fn scope<R>(&mut self, work: impl FnOnce(&mut Lowering<S>) -> R) -> R {
+        self.known.push(Known::default());
+        let result = work(self);
+        self.known.pop();
+        result
+    }
+
+    /// A number of the graph. All but 0 and 1 are passed at the call, so that a kernel serves every learning rate.
+    pub fn number(&mut self, value: Value) -> ExprId {
+        if !value.scalar().is_float() || value.as_f64() == 0.0 || value.as_f64() == 1.0 {
+            return self.b.constant(value);
+        }
+        self.values.push(value);
+        self.b.value(format!("c{}", self.values.len() - 1), value.scalar())
+    }
+
+    /// A loop whose body may use all of `self`.
+    pub fn for_each(&mut self, name: &str, end: ExprId, body: impl FnOnce(&mut Lowering<S>, ExprId)) {
+        let counter = self.b.open_loop(name);
+        let i = self.b.read(counter);
+        self.scope(|l| body(l, i));
+        self.b.close_loop(counter, end);
+    }
+
+    /// Makes the kernel one for any number of elements: it is told how many, and so serves tensors of all lengths.
+    pub fn pass_length(&mut self, elements: usize) {
+        let numbers = [("instances", elements / self.lanes), ("elements", elements)];
+        for (name, number) in numbers {
+            self.values.push(Value::int(self.index, number as i64));
+            self.b.value(name, self.index);
+        }
+        self.b.count(Extent::Value(0));
+        self.length = Some((elements, Extent::Value(1)));
+    }
+
+    /// A parameter for a tensor.
+    pub fn param(&mut self, name: String, tensor: &Tensor, access: Access) -> ParamId {
+        self.param_of(name, tensor.0.dtype, tensor.0.elements(), access)
+    }
+
+    pub fn param_of(&mut self, name: String, dtype: DType, elements: usize, access: Access) -> ParamId {
+        let extent = match self.length {
+            Some((length, extent)) if length == elements => extent,
+            _ => Extent::from(elements as u64),
+        };
+        self.b.view(name, dtype, &[Dim { extent, stride: Extent::Const(1) }], access)
+    }
+
+    pub fn view(&mut self, tensor: &Tensor) -> ParamId {
+        self.view_of(tensor, None)
+    }
+
+    /// The parameter through which a tensor is read, or a part of it.
+    pub fn view_of(&mut self, tensor: &Tensor, part: Option<Range<usize>>) -> ParamId {
+        let id = ValueId { node: tensor.0.id, part: part.clone() };
+        if let Some((_, view)) = self.loads.iter().find(|(loaded, _)| *loaded == id) {
+            return *view;
+        }
+        let name = format!("in{}", self.inputs.len());
+        let elements = part.as_ref().map_or(tensor.0.elements(), |part| part.len());
+        let view = self.param_of(name, tensor.0.dtype, elements, Access::Read);
+        self.loads.push((id, view));
+        self.inputs.push(Input { tensor: tensor.clone(), part });
+        view
+    }
+
+    pub fn linear_of(&mut self, at: &Coordinates) -> ExprId {
+        if let Some(linear) = at.linear {
+            return linear;
+        }
+        let mut sum = None;
+        let mut stride = 1;
+        for (axis, &length) in at.axes.as_deref().unwrap_or_default().iter().zip(&at.shape).rev() {
+            if length != 1 && self.b.known(*axis).is_none_or(|v| v.as_i64() != 0) {
+                let term = if stride == 1 { *axis } else { self.index_op(Row::Mul, *axis, stride) };
+                sum = Some(match sum {
+                    Some(sum) => self.b.add(&term, &sum),
+                    None => term,
+                });
+            }
+            stride *= length;
+        }
+        sum.unwrap_or_else(|| self.b.index_constant(0))
+    }
+
+    pub fn axes_of(&mut self, at: &Coordinates) -> Vec<ExprId> {
+        if let Some(axes) = &at.axes {
+            return axes.clone();
+        }
+        let Some(linear) = at.linear else { return vec![] };
+        let mut axes = vec![linear; at.shape.len()];
+        let first = at.shape.iter().position(|&length| length != 1);
+        let mut stride = 1;
+        for (n, &length) in at.shape.iter().enumerate().rev() {
+            axes[n] = if length == 1 {
+                self.b.index_constant(0)
+            } else {
+                let quotient = if stride == 1 { linear } else { self.index_op(Row::Div, linear, stride) };
+                // Nothing is above the first axis: the quotient is already below its length.
+                if Some(n) == first { quotient } else { self.index_op(Row::Rem, quotient, length) }
+            };
+            stride *= length;
+        }
+        axes
+    }
+
+    pub fn index_op(&mut self, row: Row, a: ExprId, b: usize) -> ExprId {
+        let b = self.b.index_constant(b as u64);
+        self.b.op(row, &[&a, &b])
+    }
+
+    /// Code that runs under a condition, or always.
+    pub fn under(&mut self, condition: Option<ExprId>, body: &mut dyn FnMut(&mut Lowering<S>)) {
+        let Some(condition) = condition else { return body(self) };
+        self.b.open_block();
+        self.scope(body);
+        let then = self.b.close_block();
+        self.b.simple(Stmt::If { condition, then, otherwise: vec![] });
+    }
+}

@@ -1,0 +1,431 @@
+//! Kernels over rows: one thread, a warp or a block per row, in passes over its columns.
+//!
+//! A pass computes the reductions whose inputs are known; a last one computes and stores what has all columns. Which tensors are cached
+//! between passes, and how many threads share a row, says `rows.rs`.
+
+use std::collections::HashMap;
+
+use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, SharedId, Stmt, Type};
+
+use super::accumulator;
+use super::blocks::WARP;
+use super::group::{Form, Group};
+use super::lowering::{Coordinates, Frame, KernelShape, Lowering};
+use super::places::{gathers_one_per_row, scatters_one_per_row};
+use super::rows::Rows;
+use super::stages::{Stages, reduction, stages, start};
+use crate::Tensor;
+use crate::node::{Node, NodeId};
+
+/// Turns of the first pass that are loaded at once: memory is far.
+const TURNS_AHEAD: usize = 8;
+
+/// Nodes with all columns from which turns are no longer written out side by side: it would take long to compile.
+const MOST_SIDE_BY_SIDE: usize = 24;
+
+/// A kernel over rows.
+pub(super) struct RowKernel {
+    frame: Frame,
+    /// The element that the thread is at.
+    own: Option<ExprId>,
+    /// Whether it is at its last pass, which writes; and whether it has picked elements of a row before.
+    writes: bool,
+    picked: bool,
+    /// The row and column that are being picked.
+    being_picked: Option<(ExprId, ExprId)>,
+    /// Columns that a thread takes at once, and the rows that a block keeps.
+    lanes: usize,
+    kept: Kept,
+}
+
+impl RowKernel {
+    pub fn new(rows: usize, columns: usize) -> RowKernel {
+        RowKernel {
+            frame: Frame { rows, columns },
+            own: None,
+            writes: false,
+            picked: false,
+            being_picked: None,
+            lanes: 0,
+            kept: Kept::default(),
+        }
+    }
+}
+
+impl KernelShape for RowKernel {
+    fn own(&self) -> Option<ExprId> {
+        self.own
+    }
+
+    fn frame(&self) -> Option<Frame> {
+        Some(self.frame)
+    }
+
+    fn is_picked(&self, at: &Coordinates) -> bool {
+        self.being_picked.is_some() && at.row == self.being_picked
+    }
+
+    fn pick(l: &mut Lowering<Self>, gather: &Node, at: &Coordinates, column: ExprId) -> Option<ExprId> {
+        let x = &gather.inputs[0];
+        let row = at.linear.filter(|_| at.row.is_none() && gathers_one_per_row(gather, l.shape.frame))?;
+        let at = l.column_at(row, column, &x.0.shape);
+        let before = l.shape.being_picked.take();
+        if !l.shape.writes {
+            (l.shape.being_picked, l.shape.picked) = (at.row, true);
+        }
+        let value = l.load(x, at);
+        l.shape.being_picked = before;
+        Some(value)
+    }
+
+    /// Loaded in the first pass that needs them, and kept for others if the tensor is one of those that are kept.
+    fn load_once(
+        l: &mut Lowering<Self>,
+        base: &Tensor,
+        at: &Coordinates,
+        load: impl FnOnce(&mut Lowering<Self>) -> Vec<ExprId>,
+    ) -> Vec<ExprId> {
+        let (pass, own) = (l.shape.kept.pass, l.shape.kept.column);
+        let column = at.row.map(|(_, column)| column).filter(|_| l.lanes == l.shape.lanes);
+        let Some((column, (tile, filled))) =
+            column.filter(|_| column == own).and_then(|column| Some((column, l.shape.kept.tiles.get_mut(&base.0.id)?)))
+        else {
+            return load(l);
+        };
+        let (tile, first) = (*tile, *filled.get_or_insert(pass) == pass);
+        let (dtype, width) = (base.0.dtype, (16 / base.0.dtype.bytes()).min(l.lanes));
+        if !first {
+            return l.load_adjacent(tile.into(), column, dtype);
+        }
+        let values = load(l);
+        for (n, part) in values.chunks(width).enumerate() {
+            let place = l.beyond(column, n * width);
+            let value = match part {
+                [value] => *value,
+                part => l.b.construct(Type::Vector(dtype, width as u8), part),
+            };
+            l.b.store(tile, place, value);
+        }
+        values
+    }
+}
+
+/// Rows in the memory of a block, while the passes over them are lowered.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// By tensor: where its row is, and the pass that brings it there.
+    tiles: HashMap<NodeId, (SharedId, Option<usize>)>,
+    pass: usize,
+    /// The column that the pass is at: each thread reads again what it brought itself, so nobody waits.
+    column: Option<ExprId>,
+}
+
+impl Kept {
+    fn new(l: &mut Lowering<RowKernel>, plan: &Rows<'_>) -> Kept {
+        let tile = |(n, tensor): (usize, &&Tensor)| {
+            (tensor.0.id, (l.b.shared(format!("row{n}"), tensor.0.dtype, plan.columns as u64), None))
+        };
+        Kept { tiles: plan.kept.iter().enumerate().map(tile).collect(), pass: 0, column: None }
+    }
+}
+
+impl Lowering<RowKernel> {
+    /// One instance a row: each loop over the columns in order.
+    pub(super) fn rows(&mut self, group: &Group, outs: &[ParamId], columns: usize) {
+        let row = self.b.index();
+        let start_of_row = self.index_op(Row::Mul, row, columns);
+        let end = self.b.index_constant(columns as u64);
+        let at = |l: &mut Lowering<RowKernel>, column: ExprId, shape: &[usize]| {
+            let linear = l.b.add(&start_of_row, &column);
+            l.shape.own = Some(linear);
+            Coordinates { shape: shape.to_vec(), linear: Some(linear), axes: None, row: Some((row, column)) }
+        };
+        self.check_rows(&group.order, row, None);
+        let Stages { reductions, known } = stages(group);
+        self.row_values(&known[0], row);
+        for (n, stage) in reductions.iter().enumerate() {
+            let totals: Vec<LocalId> = stage.iter().map(|tensor| self.total(tensor)).collect();
+            self.for_each(&format!("column{n}"), end, |l, column| {
+                let at = at(l, column, &[]);
+                for (tensor, &total) in stage.iter().zip(&totals) {
+                    let x = l.reduced(tensor, &at)[0];
+                    l.accumulate(tensor, total, x);
+                }
+            });
+            for (tensor, total) in stage.iter().zip(totals) {
+                let total = self.b.read(total);
+                let value = self.b.cast(tensor.0.dtype, &total);
+                self.remember(tensor.0.id, row, vec![value]);
+            }
+            self.row_values(&known[n + 1], row);
+        }
+        self.row_outputs(group, outs, row);
+        let wide = wide_outputs(group, outs);
+        if !wide.is_empty() {
+            self.shape.writes = true;
+            self.for_each("column", end, |l, column| {
+                let at = at(l, column, &[]);
+                l.wide_outputs(&wide, &at);
+            });
+        }
+    }
+
+    /// A warp or a block a row: threads take neighbours in turn, then combine what they have.
+    pub(super) fn rows_by_blocks(&mut self, group: &Group, outs: &[ParamId], plan: &Rows<'_>) {
+        let Rows { rows, threads, together, .. } = *plan;
+        let thread = self.b.builtin(Builtin::Thread(Axis::X));
+        let block = self.b.builtin(Builtin::Block(Axis::X));
+        let (row, thread) = if together == 1 {
+            (block, thread)
+        } else {
+            let first = self.index_op(Row::Mul, block, together);
+            let own = self.index_op(Row::Div, thread, threads);
+            (self.b.add(&first, &own), self.index_op(Row::Rem, thread, threads))
+        };
+        let uneven = !rows.is_multiple_of(together);
+        if uneven {
+            // A warp past the last row has nothing to do, and no other waits for it.
+            let end = self.b.index_constant(rows as u64);
+            let past = self.b.op(Row::Ge, &[&row, &end]);
+            self.b.if_else(past, |b| b.simple(Stmt::Return(None)), |_| {});
+        }
+        self.row_by_threads(group, outs, plan, [row, thread], &[]);
+    }
+
+    /// One row by all its threads, of which this is one. Of sums that ride along each thread has a total a column of its own.
+    pub(super) fn row_by_threads(
+        &mut self,
+        group: &Group,
+        outs: &[ParamId],
+        plan: &Rows<'_>,
+        [row, thread]: [ExprId; 2],
+        sums: &[Vec<LocalId>],
+    ) {
+        let Rows { rows, columns, threads, lanes, .. } = *plan;
+        self.lanes = lanes;
+        self.shape.lanes = lanes;
+        self.shape.kept = Kept::new(self, plan);
+        let start = self.index_op(Row::Mul, row, columns);
+        let first = self.index_op(Row::Mul, thread, lanes);
+        let long = group.order.iter().filter(|t| t.0.elements() > rows).count() <= MOST_SIDE_BY_SIDE;
+        let mut passes = Passes { row, start, first, columns, step: threads * lanes, places: vec![], long };
+        if plan.in_registers() {
+            let at = |turn: usize| passes.place(self, first, turn);
+            passes.places = (0..columns / passes.step).map(at).collect();
+        }
+        let zero = self.zero();
+        let leads = self.b.op(Row::Eq, &[&thread, &zero]);
+        self.check_rows(&group.order, row, Some(leads));
+        let Stages { reductions, known } = stages(group);
+        self.row_values(&known[0], row);
+        for (n, stage) in reductions.iter().enumerate() {
+            let totals: Vec<Vec<LocalId>> =
+                stage.iter().map(|tensor| (0..lanes).map(|_| self.total(tensor)).collect()).collect();
+            if !sums.is_empty() {
+                // The row before has left its own there.
+                stage.iter().zip(&totals).for_each(|(tensor, totals)| self.begin_again(tensor, totals));
+            }
+            passes.each(self, &format!("turn{n}"), &mut |l, at| {
+                for (tensor, totals) in stage.iter().zip(&totals) {
+                    let values = l.reduced(tensor, at);
+                    for (lane, &total) in totals.iter().enumerate() {
+                        l.accumulate(tensor, total, values[if values.len() == 1 { 0 } else { lane }]);
+                    }
+                }
+            });
+            let own: Vec<ExprId> =
+                stage.iter().zip(&totals).map(|(tensor, totals)| self.own_total(tensor, totals)).collect();
+            let whole = self.whole_totals(stage, own, thread, threads, n);
+            for (tensor, total) in stage.iter().zip(whole) {
+                let value = self.b.cast(tensor.0.dtype, &total);
+                self.remember(tensor.0.id, row, vec![value]);
+            }
+            self.row_values(&known[n + 1], row);
+        }
+        self.b.open_block();
+        self.scope(|l| l.row_outputs(group, outs, row));
+        let then = self.b.close_block();
+        if !then.is_empty() {
+            self.b.simple(Stmt::If { condition: leads, then, otherwise: vec![] });
+        }
+        let wide = wide_outputs(group, outs);
+        if self.shape.picked && !wide.is_empty() {
+            // What was picked may be where a result goes.
+            self.b.simple(if threads == WARP { Stmt::WarpBarrier } else { Stmt::Barrier });
+        }
+        if !wide.is_empty() || !sums.is_empty() {
+            self.shape.writes = true;
+            let mut turn = 0;
+            passes.each(self, "turn", &mut |l, at| {
+                // Before anything is stored: a result may take the place of an input.
+                for (sum, totals) in group.sums.iter().zip(sums) {
+                    let values = l.reduced(sum, at);
+                    for lane in 0..lanes {
+                        l.accumulate(
+                            sum,
+                            totals[turn * lanes + lane],
+                            values[if values.len() == 1 { 0 } else { lane }],
+                        );
+                    }
+                }
+                turn += 1;
+                l.wide_outputs(&wide, at);
+            });
+        }
+    }
+
+    fn begin_again(&mut self, tensor: &Tensor, totals: &[LocalId]) {
+        let none = self.b.constant(start(reduction(tensor), accumulator(tensor.0.dtype)));
+        totals.iter().for_each(|&total| self.b.assign(total, none));
+    }
+
+    /// Stores what has all columns, at a place of the row.
+    fn wide_outputs(&mut self, outputs: &[(&Tensor, ParamId)], at: &Coordinates) {
+        // All values before the first store: a result may take the place of an input.
+        let values: Vec<Vec<ExprId>> = outputs.iter().map(|(output, _)| self.output_values(output, at)).collect();
+        let linear = self.linear_of(at);
+        for ((output, out), values) in outputs.iter().zip(values) {
+            self.store(*out, linear, values, output.0.dtype);
+        }
+    }
+
+    /// Computes what has one element a row, or one in all, where all loops know it.
+    fn row_values(&mut self, tensors: &[&Tensor], row: ExprId) {
+        let lanes = std::mem::replace(&mut self.lanes, 1);
+        let rows = self.shape.frame.rows;
+        for tensor in tensors {
+            let index = if tensor.0.elements() == rows { row } else { self.zero() };
+            self.compute_values(tensor, &Coordinates::linear(index, &tensor.0.shape));
+        }
+        self.lanes = lanes;
+    }
+
+    /// Stores what has one element a row.
+    fn row_outputs(&mut self, group: &Group, outs: &[ParamId], row: ExprId) {
+        let rows = self.shape.frame.rows;
+        let lanes = std::mem::replace(&mut self.lanes, 1);
+        for (output, &out) in group.outputs.iter().zip(outs) {
+            if output.0.elements() == rows {
+                let value = self.output_values(output, &Coordinates::linear(row, &output.0.shape))[0];
+                self.b.store(out, row, value);
+            }
+        }
+        self.lanes = lanes;
+    }
+
+    /// Another column of a row.
+    fn column_at(&mut self, row: ExprId, column: ExprId, shape: &[usize]) -> Coordinates {
+        let start = self.index_op(Row::Mul, row, self.shape.frame.columns);
+        let linear = self.b.add(&start, &column);
+        Coordinates { shape: shape.to_vec(), linear: Some(linear), axes: None, row: Some((row, column)) }
+    }
+
+    /// Looks at the indices by which values are added to a row, once a row: by the thread that `leads`, if there are more.
+    fn check_rows(&mut self, order: &[Tensor], row: ExprId, leads: Option<ExprId>) {
+        let frame = self.shape.frame;
+        for tensor in order {
+            if !scatters_one_per_row(&tensor.0, frame) {
+                continue;
+            }
+            let index = &tensor.0.inputs[1];
+            let (wide, inside) = self.index_at(index, Coordinates::linear(row, &index.0.shape), frame.columns);
+            let fine = match leads {
+                Some(leads) => {
+                    let follows = self.b.op(Row::Not, &[&leads]);
+                    self.b.op(Row::Or, &[&inside, &follows])
+                }
+                None => inside,
+            };
+            self.unless(&tensor.0, fine, wide);
+        }
+    }
+}
+
+/// How the threads of a row go over its columns, again and again.
+struct Passes {
+    row: ExprId,
+    /// The row's first element.
+    start: ExprId,
+    /// The first column of a thread.
+    first: ExprId,
+    columns: usize,
+    /// Columns of all threads in a turn.
+    step: usize,
+    /// All places of a thread, where it keeps their values in registers.
+    places: Vec<Coordinates>,
+    /// Whether several turns may be written out side by side.
+    long: bool,
+}
+
+/// What a pass does at a place.
+type Body<'b> = dyn FnMut(&mut Lowering<RowKernel>, &Coordinates) + 'b;
+
+impl Passes {
+    /// The place some turns after a column.
+    fn place(&self, l: &mut Lowering<RowKernel>, column: ExprId, turns: usize) -> Coordinates {
+        let column = l.beyond(column, turns * self.step);
+        let linear = l.b.add(&self.start, &column);
+        Coordinates { shape: vec![], linear: Some(linear), axes: None, row: Some((self.row, column)) }
+    }
+
+    /// One pass over the row.
+    fn each(&self, l: &mut Lowering<RowKernel>, name: &str, body: &mut Body<'_>) {
+        // Without a loop, what one pass has loaded and computed is known to the next.
+        if !self.places.is_empty() {
+            return self.places.iter().for_each(|at| {
+                l.shape.own = at.linear;
+                body(l, at);
+            });
+        }
+        let (full, even) = (self.columns / self.step, self.columns.is_multiple_of(self.step));
+        let ahead = if l.shape.kept.pass == 0 { TURNS_AHEAD } else { 2 };
+        if full < ahead || !self.long {
+            let turns = if even { full } else { full + 1 };
+            self.turns(l, name, turns, 1, &mut |l, at| if even { body(l, at) } else { self.inside(l, at, body) });
+        } else {
+            self.turns(l, name, full / ahead, ahead, body);
+            let last = l.b.index_constant((full / ahead * ahead * self.step) as u64);
+            let column = l.b.add(&self.first, &last);
+            for turn in 0..full % ahead {
+                l.scope(|l| self.at(l, column, turn, body));
+            }
+            if !even {
+                l.scope(|l| self.at(l, column, full % ahead, &mut |l, at| self.inside(l, at, body)));
+            }
+        }
+        l.shape.kept.pass += 1;
+        l.shape.kept.column = None;
+    }
+
+    /// A loop with several turns side by side.
+    fn turns(&self, l: &mut Lowering<RowKernel>, name: &str, count: usize, together: usize, body: &mut Body<'_>) {
+        let end = l.b.index_constant(count as u64);
+        l.for_each(name, end, |l, turn| {
+            let ahead = l.index_op(Row::Mul, turn, self.step * together);
+            let column = l.b.add(&ahead, &self.first);
+            (0..together).for_each(|turn| self.at(l, column, turn, body));
+        });
+    }
+
+    fn at(&self, l: &mut Lowering<RowKernel>, column: ExprId, turn: usize, body: &mut Body<'_>) {
+        let at = self.place(l, column, turn);
+        l.shape.kept.column = at.row.map(|(_, column)| column);
+        l.shape.own = at.linear;
+        body(l, &at);
+    }
+
+    /// The body where the row has such a column.
+    fn inside(&self, l: &mut Lowering<RowKernel>, at: &Coordinates, body: &mut Body<'_>) {
+        let Some((_, column)) = at.row else { return };
+        let end = l.b.index_constant(self.columns as u64);
+        let inside = l.b.lt(&column, &end);
+        l.under(Some(inside), &mut |l| body(l, at));
+    }
+}
+
+/// The outputs that have all columns, of which there are at least two.
+fn wide_outputs<'a>(group: &'a Group, outs: &[ParamId]) -> Vec<(&'a Tensor, ParamId)> {
+    let Form::Rows { rows, .. } = group.form else { return vec![] };
+    let both = group.outputs.iter().zip(outs);
+    both.filter(|(output, _)| output.0.elements() != rows).map(|(output, &out)| (output, out)).collect()
+}

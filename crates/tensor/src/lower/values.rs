@@ -1,0 +1,137 @@
+//! Values of nodes that a kernel computes, and how they are stored and reduced.
+
+use bornite_ir::{Emit, EmitBits, ExprId, LocalId, ParamId, Type};
+
+use super::accumulator;
+use super::lowering::{Coordinates, KernelShape, Lowering, ValueId};
+use super::stages::{reduction, start, step};
+use crate::node::Op;
+use crate::{DType, Tensor};
+
+impl<S: KernelShape> Lowering<S> {
+    /// The values of a node that is computed here.
+    pub(super) fn compute_values(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
+        let linear = self.linear_of(at);
+        let node = &*tensor.0;
+        let row_level = node.op.is_reduction();
+        for lanes in [1, self.lanes] {
+            let known = self.known.iter().rev().find_map(|known| known.values.get(&(node.id.into(), linear, lanes)));
+            if let Some(values) = known {
+                return values.clone();
+            }
+        }
+        if row_level {
+            self.b.mistake(format!("{} is read before it is computed", node.op.name()));
+        }
+        let at = &Coordinates { linear: Some(linear), ..at.clone() };
+        let values = match &node.op {
+            Op::Map(row) => {
+                let args: Vec<Vec<ExprId>> = node.inputs.iter().map(|input| self.values(input, at)).collect();
+                let count = args.iter().map(Vec::len).max().unwrap_or(1);
+                (0..count)
+                    .map(|n| {
+                        let args: Vec<&ExprId> =
+                            args.iter().map(|arg| &arg[if arg.len() == 1 { 0 } else { n }]).collect();
+                        self.b.op(*row, &args)
+                    })
+                    .collect()
+            }
+            Op::Cast(to) => {
+                let values = self.values(&node.inputs[0], at);
+                values.iter().map(|value| self.b.cast(*to, value)).collect()
+            }
+            // Lanes begin at a multiple of their number: four of them are what one call gives.
+            Op::Random(_) if self.lanes.is_multiple_of(4) => {
+                (0..self.lanes / 4).flat_map(|n| self.four_random(node, linear, n)).collect()
+            }
+            Op::Random(_)
+            | Op::Reduce(..)
+            | Op::Matmul
+            | Op::Pad(..)
+            | Op::Concat(_)
+            | Op::Gather(_)
+            | Op::ScatterAdd(_)
+            | Op::Cumsum(_)
+            | Op::ArgReduce(..)
+            | Op::ArgSort { .. }
+            | Op::Iota { .. }
+            | Op::Reshape(_)
+            | Op::Expand(_)
+            | Op::Permute(_)
+            | Op::Slice(_)
+            | Op::Checkpoint(_)
+            | Op::Detach
+            | Op::Failed(_)
+            | Op::Data
+            | Op::Var
+            | Op::Input
+            | Op::Output
+            | Op::Full(_)
+            | Op::Joint(_)
+            | Op::Part(_) => {
+                let lanes = std::mem::replace(&mut self.lanes, 1);
+                let values: Vec<ExprId> = (0..lanes)
+                    .map(|lane| {
+                        let at = self.lane(at, lane);
+                        self.compute(node, at)
+                    })
+                    .collect();
+                self.lanes = lanes;
+                values
+            }
+        };
+        self.remember(node.id, linear, values.clone());
+        values
+    }
+
+    pub(super) fn remember(&mut self, id: impl Into<ValueId>, linear: ExprId, values: Vec<ExprId>) {
+        if let Some(known) = self.known.last_mut() {
+            known.values.insert((id.into(), linear, values.len()), values);
+        }
+    }
+
+    /// The values of an output, which may also be a view or something in memory.
+    pub(super) fn output_values(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
+        let at = at.reshaped(&tensor.0.shape);
+        if self.computed.contains(&tensor.0.id) { self.compute_values(tensor, &at) } else { self.values(tensor, &at) }
+    }
+
+    /// Stores neighbours by the widest stores there are.
+    pub(super) fn store(&mut self, out: ParamId, first: ExprId, values: Vec<ExprId>, dtype: DType) {
+        if self.lanes == 1 {
+            self.b.store(out, first, values[0]);
+            return;
+        }
+        let values = if values.len() == 1 { vec![values[0]; self.lanes] } else { values };
+        // Vectors are made of at most four.
+        let width = if dtype == DType::Bool { 1 } else { (16 / dtype.bytes()).min(4).min(self.lanes) };
+        for (n, part) in values.chunks(width).enumerate() {
+            let place = self.lane(&Coordinates::linear(first, &[1]), n * width);
+            let place = self.linear_of(&place);
+            let value = match width {
+                1 => part[0],
+                _ => self.b.construct(Type::Vector(dtype, width as u8), part),
+            };
+            self.b.store(out, place, value);
+        }
+    }
+
+    /// A variable that a reduction is kept in.
+    pub(super) fn total(&mut self, tensor: &Tensor) -> LocalId {
+        self.b.local("total", start(reduction(tensor), accumulator(tensor.0.dtype)))
+    }
+
+    /// What a reduction reads at a place of its input.
+    pub(super) fn reduced(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
+        let input = &tensor.0.inputs[0];
+        let values = self.values(input, &at.reshaped(&input.0.shape));
+        let wide = accumulator(tensor.0.dtype);
+        values.iter().map(|value| self.b.cast(wide, value)).collect()
+    }
+
+    pub(super) fn accumulate(&mut self, tensor: &Tensor, total: LocalId, value: ExprId) {
+        let before = self.b.read(total);
+        let after = self.b.op(step(reduction(tensor)), &[&before, &value]);
+        self.b.assign(total, after);
+    }
+}
