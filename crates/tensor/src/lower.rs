@@ -74,8 +74,10 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let elements = node.elements() as u64;
     let generated = matches!(node.op, Op::Iota { .. });
     let copies = node.value().is_some() || node.op.is_view() || node.inputs.is_empty() && !generated;
-    if !copies && matches!(node.op, Op::Cumsum(_) | Op::ArgSort { .. }) {
-        return lines::lower(tensor);
+    match node.op {
+        Op::Cumsum(axis) if !copies => return lines::cumsum(tensor, axis),
+        Op::ArgSort { axis, descending } if !copies => return lines::arg_sort(tensor, axis, descending),
+        _ => {}
     }
     let name = format!("{}_{}", if copies { "copy" } else { node.op.name() }, node.dtype);
     let index_scalar = index_type(tensor, copies);
@@ -148,14 +150,8 @@ impl<S: KernelShape> Lowering<S> {
         let input = &node.inputs[0];
         let shape = &input.0.shape;
         let reduced: Vec<usize> = axes.iter().map(|&a| shape[a]).collect();
-        let (wide, init) = (accumulator(node.dtype), |x| Value::from_f64(accumulator(node.dtype), x));
-        let init = match reduce {
-            Reduce::Sum => init(0.0),
-            Reduce::Prod => init(1.0),
-            Reduce::Max => extreme(wide, false),
-            Reduce::Min => extreme(wide, true),
-        };
-        let total = self.b.local("total", init);
+        let wide = accumulator(node.dtype);
+        let total = self.b.local("total", stages::start(reduce, wide));
         let kept = self.axes_of(at);
         let end = self.b.index_constant(reduced.iter().product::<usize>() as u64);
         self.for_each("r", end, |l, r| {
@@ -163,13 +159,7 @@ impl<S: KernelShape> Lowering<S> {
             let all = (0..shape.len()).filter_map(|a| if axes.contains(&a) { inner.next() } else { outer.next() });
             let x = l.load(input, Coordinates::axes(all.collect(), shape));
             let (x, before) = (l.b.cast(wide, &x), l.b.read(total));
-            let row = match reduce {
-                Reduce::Sum => Row::Add,
-                Reduce::Prod => Row::Mul,
-                Reduce::Max => Row::Max,
-                Reduce::Min => Row::Min,
-            };
-            let after = l.b.op(row, &[&before, &x]);
+            let after = l.b.op(stages::step(reduce), &[&before, &x]);
             l.b.assign(total, after);
         });
         let total = self.b.read(total);

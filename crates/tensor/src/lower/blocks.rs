@@ -5,15 +5,13 @@
 
 use bornite_ir::{Emit, EmitBits, ExprId, LocalId, Op as Row, Scalar, Shuffle, Stmt};
 
-use super::accumulator;
 use super::columns::Columns;
 use super::group::{Form, Group};
 use super::lowering::{KernelShape, Lowering};
 use super::rows::Rows;
-use super::stages::{reduction, step};
+use super::stages::Reduction;
 use super::sums::Summed;
 use super::tiles::Tiles;
-use crate::Tensor;
 
 pub(super) const WARP: usize = 32;
 
@@ -69,14 +67,14 @@ impl Blocks<'_> {
 
 impl<S: KernelShape> Lowering<S> {
     /// What a thread has, of all its lanes: pairs, then pairs of pairs.
-    pub(super) fn own_total(&mut self, tensor: &Tensor, totals: &[LocalId]) -> ExprId {
+    pub(super) fn own_total(&mut self, reduction: Reduction<'_>, totals: &[LocalId]) -> ExprId {
         let values = totals.iter().map(|&total| self.b.read(total)).collect();
-        self.in_pairs(tensor, values)
+        self.in_pairs(reduction, values)
     }
 
     /// A reduction of few values: pairs, then pairs of pairs. Their number is a power of 2.
-    pub(super) fn in_pairs(&mut self, tensor: &Tensor, mut values: Vec<ExprId>) -> ExprId {
-        let row = step(reduction(tensor));
+    pub(super) fn in_pairs(&mut self, reduction: Reduction<'_>, mut values: Vec<ExprId>) -> ExprId {
+        let row = reduction.step();
         while values.len() > 1 {
             values = values.chunks(2).map(|pair| self.b.op(row, &[&pair[0], &pair[pair.len() - 1]])).collect();
         }
@@ -86,17 +84,17 @@ impl<S: KernelShape> Lowering<S> {
     /// What all threads of a row have, known to each of them.
     pub(super) fn whole_totals(
         &mut self,
-        stage: &[&Tensor],
+        stage: &[Reduction<'_>],
         mut totals: Vec<ExprId>,
         thread: ExprId,
         threads: usize,
         number: usize,
     ) -> Vec<ExprId> {
-        for (tensor, total) in stage.iter().zip(&mut totals) {
+        for (reduction, total) in stage.iter().zip(&mut totals) {
             for distance in [16, 8, 4, 2, 1] {
                 let distance = self.b.index_constant(distance);
                 let other = self.shuffled(*total, distance);
-                *total = self.b.op(step(reduction(tensor)), &[total, &other]);
+                *total = self.b.op(reduction.step(), &[total, &other]);
             }
         }
         if threads == WARP {
@@ -108,8 +106,8 @@ impl<S: KernelShape> Lowering<S> {
         let leads = self.b.op(Row::Eq, &[&lane, &zero]);
         let mut tiles = vec![];
         self.b.open_block();
-        for (n, (tensor, total)) in stage.iter().zip(&totals).enumerate() {
-            let tile = self.b.shared(format!("tile{number}_{n}"), accumulator(tensor.0.dtype), warps as u64);
+        for (n, (reduction, total)) in stage.iter().zip(&totals).enumerate() {
+            let tile = self.b.shared(format!("tile{number}_{n}"), reduction.accumulator(), warps as u64);
             self.b.store(tile, warp, *total);
             tiles.push(tile);
         }
@@ -117,14 +115,14 @@ impl<S: KernelShape> Lowering<S> {
         self.b.simple(Stmt::If { condition: leads, then, otherwise: vec![] });
         self.b.simple(Stmt::Barrier);
         (stage.iter().zip(tiles))
-            .map(|(tensor, tile)| {
+            .map(|(reduction, tile)| {
                 let values = (0..warps)
                     .map(|n| {
                         let n = self.b.index_constant(n as u64);
                         self.b.load(tile, n)
                     })
                     .collect();
-                self.in_pairs(tensor, values)
+                self.in_pairs(*reduction, values)
             })
             .collect()
     }

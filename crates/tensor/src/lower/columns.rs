@@ -2,12 +2,10 @@
 
 use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, SharedId, Stmt};
 
-use super::accumulator;
 use super::blocks::WARP;
 use super::group::Group;
 use super::lowering::{Coordinates, KernelShape, Lowering};
-use super::stages::stages;
-use crate::Tensor;
+use super::stages::{Reduction, stages};
 
 /// Turns of a block over columns whose loads are made side by side.
 const ROWS_AHEAD: usize = 4;
@@ -34,22 +32,22 @@ impl Lowering {
         let (outer, within) = (self.index_op(Row::Div, index, inner), self.index_op(Row::Rem, index, inner));
         let block = self.index_op(Row::Mul, outer, middle * inner);
         let first = self.b.add(&block, &within);
-        let reductions: Vec<&Tensor> = stages(group).reductions.into_iter().flatten().collect();
-        let totals: Vec<LocalId> = reductions.iter().map(|tensor| self.total(tensor)).collect();
+        let reductions: Vec<Reduction<'_>> = stages(group).reductions.into_iter().flatten().collect();
+        let totals: Vec<LocalId> = reductions.iter().map(|reduction| self.total(*reduction)).collect();
         let end = self.b.index_constant(middle as u64);
         self.for_each("m", end, |l, m| {
             let down = l.index_op(Row::Mul, m, inner);
             let linear = l.b.add(&first, &down);
             let at = Coordinates::linear(linear, &[]);
-            for (tensor, &total) in reductions.iter().zip(&totals) {
-                let x = l.reduced(tensor, &at)[0];
-                l.accumulate(tensor, total, x);
+            for (&reduction, &total) in reductions.iter().zip(&totals) {
+                let x = l.reduced(reduction, &at)[0];
+                l.accumulate(reduction, total, x);
             }
         });
-        for (tensor, total) in reductions.iter().zip(totals) {
+        for (reduction, total) in reductions.iter().zip(totals) {
             let total = self.b.read(total);
-            let value = self.b.cast(tensor.0.dtype, &total);
-            self.remember(tensor.0.id, index, vec![value]);
+            let value = self.b.cast(reduction.tensor.0.dtype, &total);
+            self.remember(reduction.tensor.0.id, index, vec![value]);
         }
         for (output, &out) in group.outputs.iter().zip(outs) {
             let value = self.output_values(output, &Coordinates::linear(index, &output.0.shape))[0];
@@ -73,9 +71,9 @@ impl Lowering<Columns> {
         let base = self.index_op(Row::Mul, outer, middle * inner);
         let base = self.b.add(&base, &column);
         self.lanes = lanes;
-        let reductions: Vec<&Tensor> = stages(group).reductions.into_iter().flatten().collect();
+        let reductions: Vec<Reduction<'_>> = stages(group).reductions.into_iter().flatten().collect();
         let totals: Vec<Vec<LocalId>> =
-            reductions.iter().map(|tensor| (0..lanes).map(|_| self.total(tensor)).collect()).collect();
+            reductions.iter().map(|reduction| (0..lanes).map(|_| self.total(*reduction)).collect()).collect();
         let width = self.b.index_constant(inner as u64);
         let inside = self.b.lt(&column, &width);
         let strip_inside = (!inner.is_multiple_of(lanes * WARP)).then_some(inside);
@@ -83,10 +81,10 @@ impl Lowering<Columns> {
             let lower = l.index_op(Row::Mul, row, inner);
             let linear = l.b.add(&base, &lower);
             let at = Coordinates::linear(linear, &[]);
-            for (tensor, totals) in reductions.iter().zip(&totals) {
-                let values = l.reduced(tensor, &at);
+            for (&reduction, totals) in reductions.iter().zip(&totals) {
+                let values = l.reduced(reduction, &at);
                 for (lane, &total) in totals.iter().enumerate() {
-                    l.accumulate(tensor, total, values[if values.len() == 1 { 0 } else { lane }]);
+                    l.accumulate(reduction, total, values[if values.len() == 1 { 0 } else { lane }]);
                 }
             }
         };
@@ -118,9 +116,9 @@ impl Lowering<Columns> {
         let place = self.index_op(Row::Mul, own_row, lanes * WARP);
         let place = self.b.add(&place, &across);
         let mut tiles: Vec<SharedId> = vec![];
-        for (n, (tensor, totals)) in reductions.iter().zip(&totals).enumerate() {
+        for (n, (reduction, totals)) in reductions.iter().zip(&totals).enumerate() {
             let size = (down * lanes * WARP) as u64;
-            let tile = self.b.shared(format!("tile{n}"), accumulator(tensor.0.dtype), size);
+            let tile = self.b.shared(format!("tile{n}"), reduction.accumulator(), size);
             for (lane, &total) in totals.iter().enumerate() {
                 let place = if lane == 0 { place } else { self.index_op(Row::Add, place, lane) };
                 let total = self.b.read(total);
@@ -135,7 +133,7 @@ impl Lowering<Columns> {
         self.under(Some(leads), &mut |l| {
             let result = l.index_op(Row::Mul, outer, inner);
             let result = l.b.add(&result, &column);
-            for (tensor, &tile) in reductions.iter().zip(&tiles) {
+            for (&reduction, &tile) in reductions.iter().zip(&tiles) {
                 let values = (0..lanes)
                     .map(|lane| {
                         let parts = (0..down)
@@ -144,11 +142,11 @@ impl Lowering<Columns> {
                                 l.b.load(tile, place)
                             })
                             .collect();
-                        let whole = l.in_pairs(tensor, parts);
-                        l.b.cast(tensor.0.dtype, &whole)
+                        let whole = l.in_pairs(reduction, parts);
+                        l.b.cast(reduction.tensor.0.dtype, &whole)
                     })
                     .collect();
-                l.remember(tensor.0.id, result, values);
+                l.remember(reduction.tensor.0.id, result, values);
             }
             for (output, &out) in group.outputs.iter().zip(outs) {
                 let values = l.output_values(output, &Coordinates::linear(result, &output.0.shape));

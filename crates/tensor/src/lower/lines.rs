@@ -4,16 +4,20 @@ use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Op as Row, ParamId, Sc
 
 use super::lowering::{Coordinates, Lowering};
 use super::{Lowered, accumulator, index_type};
-use crate::node::Op;
 use crate::{DType, Result, Tensor};
 
-/// Lowers running sums and sorting orders.
-pub(super) fn lower(tensor: &Tensor) -> Result<Lowered> {
+/// Lowers running sums along an axis.
+pub(super) fn cumsum(tensor: &Tensor, axis: usize) -> Result<Lowered> {
+    lower(tensor, axis, |l, line| l.cumsum(line))
+}
+
+/// Lowers the order that sorts an axis.
+pub(super) fn arg_sort(tensor: &Tensor, axis: usize, descending: bool) -> Result<Lowered> {
+    lower(tensor, axis, |l, line| l.arg_sort(line, descending))
+}
+
+fn lower(tensor: &Tensor, axis: usize, body: impl FnOnce(&mut Lowering, &Line)) -> Result<Lowered> {
     let node = &*tensor.0;
-    let axis = match node.op {
-        Op::Cumsum(axis) | Op::ArgSort { axis, .. } => axis,
-        _ => 0,
-    };
     let len = node.shape[axis];
     let lines = node.elements().checked_div(len).unwrap_or(0);
     // Children in a heap are at twice the place, which must not overflow.
@@ -25,11 +29,7 @@ pub(super) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let mut shape = node.shape.clone();
     shape.remove(axis);
     let others = l.axes_of(&Coordinates::linear(line, &shape));
-    let line = Line { x: node.inputs[0].clone(), out, others, axis, shape: node.shape.clone() };
-    match node.op {
-        Op::ArgSort { descending, .. } => l.arg_sort(&line, descending),
-        _ => l.cumsum(&line),
-    }
+    body(&mut l, &Line { x: node.inputs[0].clone(), out, others, axis, shape: node.shape.clone() });
     l.finish()
 }
 

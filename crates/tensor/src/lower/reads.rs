@@ -77,7 +77,7 @@ pub(crate) fn reads(group: &Group, device: Device) -> Reads {
         (Some(Blocks::Columns(_) | Blocks::Tiles(_)), _) | (None, Form::Middle { .. }) => {
             steps = false;
             for reduction in stages(group).reductions.into_iter().flatten() {
-                walk.tensor(&reduction.0.inputs[0], At::Elsewhere, 1);
+                walk.tensor(&reduction.tensor.0.inputs[0], At::Elsewhere, 1);
             }
             group.outputs.iter().for_each(|output| walk.output(output, At::Elsewhere, 1));
         }
@@ -115,9 +115,9 @@ impl Walk {
         self.row_values(&stages.known[0], rows);
         for (n, stage) in stages.reductions.iter().enumerate() {
             self.pass(in_registers, |walk| {
-                stage.iter().for_each(|reduction| walk.tensor(&reduction.0.inputs[0], At::Own, lanes));
+                stage.iter().for_each(|reduction| walk.tensor(&reduction.tensor.0.inputs[0], At::Own, lanes));
             });
-            stage.iter().for_each(|reduction| self.remember(reduction.0.id, At::Row, 1));
+            stage.iter().for_each(|reduction| self.remember(reduction.tensor.0.id, At::Row, 1));
             self.row_values(&stages.known[n + 1], rows);
         }
         let (narrow, wide): (Vec<&Tensor>, Vec<&Tensor>) =

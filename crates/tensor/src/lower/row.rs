@@ -7,13 +7,13 @@ use std::collections::HashMap;
 
 use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, SharedId, Stmt, Type};
 
-use super::accumulator;
 use super::blocks::WARP;
 use super::group::{Form, Group};
 use super::lowering::{Coordinates, Frame, KernelShape, Lowering};
 use super::places::{gathers_one_per_row, scatters_one_per_row};
 use super::rows::Rows;
-use super::stages::{Stages, reduction, stages, start};
+use super::stages::{Reduction, Stages, stages};
+use super::sums::sums_of;
 use crate::Tensor;
 use crate::node::{Node, NodeId};
 
@@ -144,15 +144,15 @@ impl Lowering<RowKernel> {
         let Stages { reductions, known } = stages(group);
         self.row_values(&known[0], row);
         for (n, stage) in reductions.iter().enumerate() {
-            let totals: Vec<LocalId> = stage.iter().map(|tensor| self.total(tensor)).collect();
+            let totals: Vec<LocalId> = stage.iter().map(|reduction| self.total(*reduction)).collect();
             self.for_each(&format!("column{n}"), end, |l, column| {
                 let at = at(l, column, &[]);
-                for (tensor, &total) in stage.iter().zip(&totals) {
-                    let x = l.reduced(tensor, &at)[0];
-                    l.accumulate(tensor, total, x);
+                for (&reduction, &total) in stage.iter().zip(&totals) {
+                    let x = l.reduced(reduction, &at)[0];
+                    l.accumulate(reduction, total, x);
                 }
             });
-            for (tensor, total) in stage.iter().zip(totals) {
+            for (Reduction { tensor, .. }, total) in stage.iter().zip(totals) {
                 let total = self.b.read(total);
                 let value = self.b.cast(tensor.0.dtype, &total);
                 self.remember(tensor.0.id, row, vec![value]);
@@ -220,23 +220,23 @@ impl Lowering<RowKernel> {
         self.row_values(&known[0], row);
         for (n, stage) in reductions.iter().enumerate() {
             let totals: Vec<Vec<LocalId>> =
-                stage.iter().map(|tensor| (0..lanes).map(|_| self.total(tensor)).collect()).collect();
+                stage.iter().map(|reduction| (0..lanes).map(|_| self.total(*reduction)).collect()).collect();
             if !sums.is_empty() {
                 // The row before has left its own there.
-                stage.iter().zip(&totals).for_each(|(tensor, totals)| self.begin_again(tensor, totals));
+                stage.iter().zip(&totals).for_each(|(reduction, totals)| self.begin_again(*reduction, totals));
             }
             passes.each(self, &format!("turn{n}"), &mut |l, at| {
-                for (tensor, totals) in stage.iter().zip(&totals) {
-                    let values = l.reduced(tensor, at);
+                for (&reduction, totals) in stage.iter().zip(&totals) {
+                    let values = l.reduced(reduction, at);
                     for (lane, &total) in totals.iter().enumerate() {
-                        l.accumulate(tensor, total, values[if values.len() == 1 { 0 } else { lane }]);
+                        l.accumulate(reduction, total, values[if values.len() == 1 { 0 } else { lane }]);
                     }
                 }
             });
             let own: Vec<ExprId> =
-                stage.iter().zip(&totals).map(|(tensor, totals)| self.own_total(tensor, totals)).collect();
+                stage.iter().zip(&totals).map(|(reduction, totals)| self.own_total(*reduction, totals)).collect();
             let whole = self.whole_totals(stage, own, thread, threads, n);
-            for (tensor, total) in stage.iter().zip(whole) {
+            for (Reduction { tensor, .. }, total) in stage.iter().zip(whole) {
                 let value = self.b.cast(tensor.0.dtype, &total);
                 self.remember(tensor.0.id, row, vec![value]);
             }
@@ -258,7 +258,7 @@ impl Lowering<RowKernel> {
             let mut turn = 0;
             passes.each(self, "turn", &mut |l, at| {
                 // Before anything is stored: a result may take the place of an input.
-                for (sum, totals) in group.sums.iter().zip(sums) {
+                for (sum, totals) in sums_of(group).zip(sums) {
                     let values = l.reduced(sum, at);
                     for lane in 0..lanes {
                         l.accumulate(
@@ -274,8 +274,8 @@ impl Lowering<RowKernel> {
         }
     }
 
-    fn begin_again(&mut self, tensor: &Tensor, totals: &[LocalId]) {
-        let none = self.b.constant(start(reduction(tensor), accumulator(tensor.0.dtype)));
+    fn begin_again(&mut self, reduction: Reduction<'_>, totals: &[LocalId]) {
+        let none = self.b.constant(reduction.start());
         totals.iter().for_each(|&total| self.b.assign(total, none));
     }
 

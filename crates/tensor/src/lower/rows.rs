@@ -73,7 +73,7 @@ impl<'a> Rows<'a> {
     /// Chooses what is kept in shared memory: what several passes read.
     fn keep(&mut self, group: &'a Group, shared_bytes: impl FnOnce() -> usize) {
         let mut passes: Vec<Vec<&'a Tensor>> = (stages(group).reductions.iter())
-            .map(|stage| self.loaded(group, stage.iter().flat_map(|tensor| tensor.0.reads())))
+            .map(|stage| self.loaded(group, stage.iter().flat_map(|reduction| reduction.tensor.0.reads())))
             .collect();
         let wide = group.outputs.iter().filter(|output| output.0.elements() != self.rows);
         passes.push(self.loaded(group, wide));

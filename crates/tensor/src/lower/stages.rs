@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use bornite_ir::{Op as Row, Value};
 
 use super::group::{Form, Group};
-use super::{extreme, look_through};
+use super::{accumulator, extreme, look_through};
 use crate::node::{Node, NodeId, Op, Reduce};
 use crate::{DType, Tensor};
 
 /// The reductions of a group by the stage that computes them; and, by the stage after which they are known, what else has
 /// one element a row or one in all.
 pub(super) struct Stages<'a> {
-    pub reductions: Vec<Vec<&'a Tensor>>,
+    pub reductions: Vec<Vec<Reduction<'a>>>,
     pub known: Vec<Vec<&'a Tensor>>,
 }
 
@@ -27,17 +27,48 @@ pub(super) fn stages(group: &Group) -> Stages<'_> {
     for tensor in &group.order {
         let inputs = tensor.0.reads().iter().map(|input| look_through(input).0.0.id);
         let stage = inputs.filter_map(|id| after.get(&id).copied()).max().unwrap_or(0);
-        let reduces = tensor.0.op.is_reduction();
-        after.insert(tensor.0.id, stage + usize::from(reduces));
-        if reduces {
+        let reduction = Reduction::of(tensor);
+        after.insert(tensor.0.id, stage + usize::from(reduction.is_some()));
+        if let Some(reduction) = reduction {
             stages.reductions.resize_with(stages.reductions.len().max(stage + 1), Vec::new);
             stages.known.resize_with(stages.known.len().max(stage + 2), Vec::new);
-            stages.reductions[stage].push(tensor);
+            stages.reductions[stage].push(reduction);
         } else if tensor.0.op.is_pointwise() && [1, rows].contains(&tensor.0.elements()) {
             stages.known[stage].push(tensor);
         }
     }
     stages
+}
+
+/// A node that is a reduction.
+#[derive(Clone, Copy)]
+pub(super) struct Reduction<'a> {
+    pub tensor: &'a Tensor,
+    reduce: Reduce,
+}
+
+impl<'a> Reduction<'a> {
+    pub fn of(tensor: &'a Tensor) -> Option<Reduction<'a>> {
+        match tensor.0.op {
+            Op::Reduce(reduce, _) => Some(Reduction { tensor, reduce }),
+            _ => None,
+        }
+    }
+
+    /// The op that adds an element.
+    pub fn step(self) -> Row {
+        step(self.reduce)
+    }
+
+    /// The value that it starts with.
+    pub fn start(self) -> Value {
+        start(self.reduce, self.accumulator())
+    }
+
+    /// The type that it is accumulated in.
+    pub fn accumulator(self) -> DType {
+        accumulator(self.tensor.0.dtype)
+    }
 }
 
 /// The op that adds an element to a reduction.
@@ -57,14 +88,6 @@ pub(super) fn start(reduce: Reduce, dtype: DType) -> Value {
         Reduce::Prod => Value::from_f64(dtype, 1.0),
         Reduce::Max => extreme(dtype, false),
         Reduce::Min => extreme(dtype, true),
-    }
-}
-
-/// The kind of a reduction.
-pub(super) fn reduction(tensor: &Tensor) -> Reduce {
-    match tensor.0.op {
-        Op::Reduce(reduce, _) => reduce,
-        _ => Reduce::Sum,
     }
 }
 

@@ -12,6 +12,7 @@ use super::group::{Form, Group};
 use super::lowering::Lowering;
 use super::row::RowKernel;
 use super::rows::Rows;
+use super::stages::Reduction;
 use super::{aligned, look_through, repeats_rows, seen};
 use crate::node::{NodeId, Op, Reduce};
 use crate::{DType, Tensor};
@@ -101,6 +102,11 @@ pub(crate) fn with_sums(rows: &Group, sums: &Group, there: impl Fn(&Tensor) -> b
     (shared && Rows::new(&group, || 0).is_some_and(|rows| rows.is_a_warp())).then_some(group)
 }
 
+/// The sums that ride on a group.
+pub(super) fn sums_of(group: &Group) -> impl Iterator<Item = Reduction<'_>> {
+    group.sums.iter().filter_map(Reduction::of)
+}
+
 impl Lowering<RowKernel> {
     /// A block a part of the sums, a warp a row.
     pub(super) fn rows_and_sums(&mut self, group: &Group, outs: &[ParamId], plan: &Summed<'_>) {
@@ -112,8 +118,7 @@ impl Lowering<RowKernel> {
         let first = self.index_op(Row::Mul, block, *each);
         let first = self.b.add(&first, &warp);
         let own = rows.columns / WARP;
-        let totals: Vec<Vec<LocalId>> =
-            group.sums.iter().map(|sum| (0..own).map(|_| self.total(sum)).collect()).collect();
+        let totals: Vec<Vec<LocalId>> = sums_of(group).map(|sum| (0..own).map(|_| self.total(sum)).collect()).collect();
         let end = self.b.index_constant((each / WARPS) as u64);
         self.for_each("turn", end, |l, turn| {
             let down = l.index_op(Row::Mul, turn, WARPS);
@@ -127,7 +132,7 @@ impl Lowering<RowKernel> {
         let across = self.index_op(Row::Mul, lane, rows.lanes);
         let begins = self.b.add(&begins, &across);
         let result = self.index_op(Row::Mul, block, columns);
-        for (n, ((sum, &out), totals)) in group.sums.iter().zip(sums).zip(&totals).enumerate() {
+        for (n, ((sum, &out), totals)) in sums_of(group).zip(sums).zip(&totals).enumerate() {
             if n > 0 {
                 // The sum before has been read from there.
                 self.b.simple(Stmt::Barrier);

@@ -2,9 +2,8 @@
 
 use bornite_ir::{Emit, EmitBits, ExprId, LocalId, ParamId, Type};
 
-use super::accumulator;
 use super::lowering::{Coordinates, KernelShape, Lowering, ValueId};
-use super::stages::{reduction, start, step};
+use super::stages::Reduction;
 use crate::node::Op;
 use crate::{DType, Tensor};
 
@@ -117,21 +116,21 @@ impl<S: KernelShape> Lowering<S> {
     }
 
     /// A variable that a reduction is kept in.
-    pub(super) fn total(&mut self, tensor: &Tensor) -> LocalId {
-        self.b.local("total", start(reduction(tensor), accumulator(tensor.0.dtype)))
+    pub(super) fn total(&mut self, reduction: Reduction<'_>) -> LocalId {
+        self.b.local("total", reduction.start())
     }
 
     /// What a reduction reads at a place of its input.
-    pub(super) fn reduced(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
-        let input = &tensor.0.inputs[0];
+    pub(super) fn reduced(&mut self, reduction: Reduction<'_>, at: &Coordinates) -> Vec<ExprId> {
+        let input = &reduction.tensor.0.inputs[0];
         let values = self.values(input, &at.reshaped(&input.0.shape));
-        let wide = accumulator(tensor.0.dtype);
+        let wide = reduction.accumulator();
         values.iter().map(|value| self.b.cast(wide, value)).collect()
     }
 
-    pub(super) fn accumulate(&mut self, tensor: &Tensor, total: LocalId, value: ExprId) {
+    pub(super) fn accumulate(&mut self, reduction: Reduction<'_>, total: LocalId, value: ExprId) {
         let before = self.b.read(total);
-        let after = self.b.op(step(reduction(tensor)), &[&before, &value]);
+        let after = self.b.op(reduction.step(), &[&before, &value]);
         self.b.assign(total, after);
     }
 }
