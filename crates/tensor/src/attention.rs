@@ -5,11 +5,13 @@
 //! by hand (`attention/attention.cu`), in the same way.
 
 mod cuda;
+mod operands;
 
 use std::cell::RefCell;
 
 use bornite_codegen::cpu::pool;
 
+use self::operands::{BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs};
 use crate::fused::{FusedOp, Given, Spelling};
 use crate::matmul::gemm::{Flat, multiply_one};
 use crate::node::Op;
@@ -61,10 +63,8 @@ impl FusedOp for Attention {
             return Some(Spelling::source(source));
         }
         let heads = self.heads(device, inputs)?;
-        Some(Spelling::sure(move |given, results| {
-            let [out, logs] = results else { return Ok(()) };
-            let inputs = [given[0].slice()?, given[1].slice()?, given[2].slice()?];
-            heads.forward(inputs, out.slice_mut()?, logs.slice_mut()?, pool::threads());
+        Some(Spelling::sure(move |inputs, outputs| {
+            heads.forward(ForwardInputs::slices(inputs)?, ForwardOutputs::slices(outputs)?, pool::threads());
             Ok(())
         }))
     }
@@ -73,18 +73,13 @@ impl FusedOp for Attention {
         if let Some(source) = cuda::backward(self, device, inputs) {
             return Some(Spelling::source(source));
         }
-        // A mask would be a fourth input before the results.
-        let [q, k, v, out, _, slope] = inputs else { return None };
-        if out.shape != slope.shape || !vectors(device, inputs) {
+        let BackwardInputs { query, key, value, output, output_gradient, .. } = BackwardInputs::from_list(inputs)?;
+        if output.shape != output_gradient.shape || !vectors(device, inputs) {
             return None;
         }
-        let heads = self.heads(device, &[*q, *k, *v])?;
-        Some(Spelling::sure(move |given, results| {
-            let [dq, dk, dv] = results else { return Ok(()) };
-            let inputs = [given[0].slice()?, given[1].slice()?, given[2].slice()?];
-            let (out, logs, slope) = (given[3].slice()?, given[4].slice()?, given[5].slice()?);
-            let slopes = [dq.slice_mut()?, dk.slice_mut()?, dv.slice_mut()?];
-            heads.backward(inputs, [out, logs, slope], slopes, pool::threads());
+        let heads = self.heads(device, &[*query, *key, *value])?;
+        Some(Spelling::sure(move |inputs, outputs| {
+            heads.backward(BackwardInputs::slices(inputs)?, BackwardOutputs::slices(outputs)?, pool::threads());
             Ok(())
         }))
     }
@@ -161,8 +156,10 @@ impl Heads {
         Rows { scores, columns, seen: self.seen(first, 1).0, causal: self.causal, scale: self.scale }
     }
 
-    fn forward(&self, [q, k, v]: [&[f32]; 3], out: &mut [f32], logs: &mut [f32], threads: usize) {
+    fn forward(&self, inputs: ForwardInputs<&[f32]>, outputs: ForwardOutputs<&mut [f32]>, threads: usize) {
         let Heads { queries, keys, width, values, .. } = *self;
+        let ForwardInputs { query: q, key: k, value: v } = inputs;
+        let ForwardOutputs { output: out, log_sum_exp: logs } = outputs;
         let parts = out.chunks_mut(queries * values).zip(logs.chunks_mut(queries)).enumerate();
         let parts = parts.flat_map(|(head, (out, logs))| {
             let parts = out.chunks_mut(TOGETHER * values).zip(logs.chunks_mut(TOGETHER)).enumerate();
@@ -183,14 +180,11 @@ impl Heads {
         });
     }
 
-    fn backward(
-        &self,
-        [q, k, v]: [&[f32]; 3],
-        [out, logs, by_out]: [&[f32]; 3],
-        [dq, dk, dv]: [&mut [f32]; 3],
-        threads: usize,
-    ) {
+    fn backward(&self, inputs: BackwardInputs<&[f32]>, outputs: BackwardOutputs<&mut [f32]>, threads: usize) {
         let Heads { queries, keys, width, values, .. } = *self;
+        let BackwardInputs { query: q, key: k, value: v, output: out, log_sum_exp: logs, output_gradient: by_out } =
+            inputs;
+        let BackwardOutputs { query: dq, key: dk, value: dv } = outputs;
         let heads = dq.chunks_mut(queries * width).zip(dk.chunks_mut(keys * width)).zip(dv.chunks_mut(keys * values));
         each(heads.enumerate(), threads, |(head, ((dq, dk), dv))| {
             dk.fill(0.0);

@@ -113,6 +113,24 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// An error of an operation, at the caller's line: for functions that [`trace`](crate::trace) runs, whose errors are of
+    /// this type.
+    ///
+    /// ```
+    /// use bornite::{Error, trace};
+    /// let double = trace(|inputs| {
+    ///     let [x] = inputs else { return Err(Error::op("double", format!("{} inputs; expected one", inputs.len()))) };
+    ///     Ok((vec![x * 2.0], vec![]))
+    /// });
+    /// assert!(double.call(&[]).unwrap_err().to_string().starts_with("double: 0 inputs; expected one"));
+    /// ```
+    #[track_caller]
+    pub fn op(op: &'static str, what: impl Into<String>) -> Error {
+        Error::Op { op, what: what.into(), at: Place::here() }
+    }
+}
+
 impl From<bornite_lang::Errors> for Error {
     fn from(errors: bornite_lang::Errors) -> Error {
         Error::Source(errors.to_string())

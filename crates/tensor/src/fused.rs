@@ -164,6 +164,37 @@ impl MemoryMut<'_> {
     }
 }
 
+/// Inputs of a routine that takes `N` of them.
+#[track_caller]
+pub(crate) fn unpack_inputs<'m, 'a, const N: usize>(
+    op: &'static str,
+    inputs: &'m [Memory<'a>],
+) -> Result<&'m [Memory<'a>; N]> {
+    match inputs.try_into() {
+        Ok(inputs) => Ok(inputs),
+        Err(_) => Err(wrong_count(op, "inputs", inputs.len(), N)),
+    }
+}
+
+/// Outputs of a routine that has `N` of them.
+#[track_caller]
+pub(crate) fn unpack_outputs<'m, 'a, const N: usize>(
+    op: &'static str,
+    outputs: &'m mut [MemoryMut<'a>],
+) -> Result<&'m mut [MemoryMut<'a>; N]> {
+    let found = outputs.len();
+    match outputs.try_into() {
+        Ok(outputs) => Ok(outputs),
+        Err(_) => Err(wrong_count(op, "outputs", found, N)),
+    }
+}
+
+#[track_caller]
+fn wrong_count(op: &'static str, what: &str, found: usize, expected: usize) -> Error {
+    let what = format!("the number of {what} passed to the routine is {found}; expected {expected}");
+    Error::op(op, what)
+}
+
 #[track_caller]
 fn of_type<T: Element>(dtype: DType) -> Result<()> {
     let at = Place::here();

@@ -9,7 +9,7 @@ use bornite_codegen::cpu::pool;
 use bornite_ir::Value;
 
 use crate::execute::RoutineCall;
-use crate::fused::{Memory, MemoryMut};
+use crate::fused::{Memory, MemoryMut, unpack_inputs, unpack_outputs};
 use crate::lower::{SUMMED_TOGETHER, aligned, look_through, seen};
 use crate::matmul::strided::Strided;
 use crate::node::{Node, Op};
@@ -109,15 +109,15 @@ pub(crate) fn scatter(node: &Node, device: Device) -> Option<(RoutineCall, Vec<T
         at: node.place,
     };
     let (dtype, wide) = (node.dtype, index.0.dtype == DType::I64);
-    let run = move |given: &[Memory<'_>], results: &mut [MemoryMut<'_>]| match (dtype, wide) {
-        (DType::F32, true) => scatter.run::<f32, i64>(given, results),
-        (DType::F32, false) => scatter.run::<f32, i32>(given, results),
-        (DType::F64, true) => scatter.run::<f64, i64>(given, results),
-        (DType::F64, false) => scatter.run::<f64, i32>(given, results),
-        (DType::I32, true) => scatter.run::<i32, i64>(given, results),
-        (DType::I32, false) => scatter.run::<i32, i32>(given, results),
-        (_, true) => scatter.run::<i64, i64>(given, results),
-        (_, false) => scatter.run::<i64, i32>(given, results),
+    let run = move |inputs: &[Memory<'_>], outputs: &mut [MemoryMut<'_>]| match (dtype, wide) {
+        (DType::F32, true) => scatter.run::<f32, i64>(inputs, outputs),
+        (DType::F32, false) => scatter.run::<f32, i32>(inputs, outputs),
+        (DType::F64, true) => scatter.run::<f64, i64>(inputs, outputs),
+        (DType::F64, false) => scatter.run::<f64, i32>(inputs, outputs),
+        (DType::I32, true) => scatter.run::<i32, i64>(inputs, outputs),
+        (DType::I32, false) => scatter.run::<i32, i32>(inputs, outputs),
+        (_, true) => scatter.run::<i64, i64>(inputs, outputs),
+        (_, false) => scatter.run::<i64, i32>(inputs, outputs),
     };
     let size = |t: &Tensor| (t.0.dtype, t.0.elements());
     let (results, taken) = (vec![(node.dtype, node.elements())], inputs.iter().map(size).collect());
@@ -135,11 +135,22 @@ struct Part<'a, T> {
 impl Scatter {
     fn run<T: Term, I: Element + bytemuck::Pod + Copy + Into<i64> + Sync>(
         &self,
-        given: &[Memory<'_>],
-        results: &mut [MemoryMut<'_>],
+        inputs: &[Memory<'_>],
+        outputs: &mut [MemoryMut<'_>],
     ) -> Result<()> {
-        let (index, values) = (given[0].slice::<I>()?, given[1].slice::<T>()?);
-        let (start, result) = (given.get(2).map(Memory::slice::<T>).transpose()?, results[0].slice_mut::<T>()?);
+        // A constant that the result starts with is not an input.
+        let (index, values, start) = match self.start {
+            Some(_) => {
+                let [index, values] = unpack_inputs("scatter_add", inputs)?;
+                (index, values, None)
+            }
+            None => {
+                let [index, values, start] = unpack_inputs("scatter_add", inputs)?;
+                (index, values, Some(start.slice::<T>()?))
+            }
+        };
+        let [result] = unpack_outputs("scatter_add", outputs)?;
+        let (index, values, result) = (index.slice::<I>()?, values.slice::<T>()?, result.slice_mut::<T>()?);
         let line = self.length * self.inner;
         let rows = (PART / self.inner).max(self.length.div_ceil(MOST_PARTS)).clamp(1, self.length);
         let lines = if rows < self.length { 1 } else { (PART / line).max(1) };

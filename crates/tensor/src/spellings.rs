@@ -4,7 +4,7 @@
 
 use bornite_codegen::cpu::pool;
 
-use crate::fused::{FusedOp, Given, Memory, MemoryMut, Spelling};
+use crate::fused::{FusedOp, Given, Memory, MemoryMut, Spelling, unpack_inputs, unpack_outputs};
 use crate::simd::cross_entropy::{Class, cross_entropy};
 use crate::simd::gelu::{Gelu, gelu, gelu_backward};
 use crate::simd::layer_norm::{layer_norm, layer_norm_backward};
@@ -17,11 +17,11 @@ const FEWEST: usize = 64;
 /// True if all of these, and enough of the first, are f32 on a CPU.
 pub(crate) fn vectors(device: Device, inputs: &[Given<'_>]) -> bool {
     let enough = inputs.first().is_some_and(|x| x.shape.iter().product::<usize>() >= FEWEST);
-    matches!(device, Device::Cpu(_)) && enough && inputs.iter().all(|given| given.dtype == DType::F32)
+    matches!(device, Device::Cpu(_)) && enough && inputs.iter().all(|input| input.dtype == DType::F32)
 }
 
-fn columns(given: &Given<'_>) -> usize {
-    given.shape.last().copied().unwrap_or(1).max(1)
+fn columns(input: &Given<'_>) -> usize {
+    input.shape.last().copied().unwrap_or(1).max(1)
 }
 
 /// Softmax or its logarithm along the last axis.
@@ -36,7 +36,8 @@ impl FusedOp for SoftmaxOp {
     }
 
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
-        let centred = inputs[0].centred(-1);
+        let [x] = inputs else { return vec![] };
+        let centred = x.centred(-1);
         vec![match self.0 {
             Softmax::Plain => {
                 let powers = centred.exp();
@@ -47,21 +48,24 @@ impl FusedOp for SoftmaxOp {
     }
 
     fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
-        let (kind, columns) = (self.0, columns(&inputs[0]));
+        let [x] = inputs else { return None };
+        let (kind, name, columns) = (self.0, self.name(), columns(x));
         vectors(device, inputs).then(|| {
-            Spelling::sure(move |given, results| {
-                softmax(kind, given[0].slice()?, columns, results[0].slice_mut()?, pool::threads());
+            Spelling::sure(move |inputs, outputs| {
+                let ([x], [y]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
+                softmax(kind, x.slice()?, columns, y.slice_mut()?, pool::threads());
                 Ok(())
             })
         })
     }
 
     fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
-        let (kind, columns) = (self.0, columns(&inputs[0]));
+        let [x, _y, _dy] = inputs else { return None };
+        let (kind, name, columns) = (self.0, self.backward_name(), columns(x));
         vectors(device, inputs).then(|| {
-            Spelling::sure(move |given, results| {
-                let (y, dy) = (given[1].slice()?, given[2].slice()?);
-                softmax_backward(kind, y, dy, columns, results[0].slice_mut()?, pool::threads());
+            Spelling::sure(move |inputs, outputs| {
+                let ([_x, y, dy], [dx]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
+                softmax_backward(kind, y.slice()?, dy.slice()?, columns, dx.slice_mut()?, pool::threads());
                 Ok(())
             })
         })
@@ -69,6 +73,30 @@ impl FusedOp for SoftmaxOp {
 
     fn backward_name(&self) -> &'static str {
         "softmax_backward"
+    }
+}
+
+/// Inputs of the backward op of layer norm that its routine reads.
+struct LayerNormBackwardInputs<'a> {
+    x: &'a [f32],
+    gamma: &'a [f32],
+    mean: &'a [f32],
+    rstd: &'a [f32],
+    /// Gradient of the loss by the output.
+    dy: &'a [f32],
+}
+
+impl<'a> LayerNormBackwardInputs<'a> {
+    /// Elements of the inputs, in the order of the op: inputs and outputs of layer norm, then the gradient.
+    fn slices(inputs: &'a [Memory<'_>]) -> Result<Self> {
+        let [x, gamma, _beta, _y, mean, rstd, dy] = unpack_inputs("layer_norm_backward", inputs)?;
+        Ok(LayerNormBackwardInputs {
+            x: x.slice()?,
+            gamma: gamma.slice()?,
+            mean: mean.slice()?,
+            rstd: rstd.slice()?,
+            dy: dy.slice()?,
+        })
     }
 }
 
@@ -94,12 +122,14 @@ impl FusedOp for LayerNorm {
     }
 
     fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
-        let eps = self.eps as f32;
-        let fits = inputs[1].shape == inputs[2].shape;
+        let (name, eps) = (self.name(), self.eps as f32);
+        let [_x, gamma, beta] = inputs else { return None };
+        let fits = gamma.shape == beta.shape;
         (fits && vectors(device, inputs)).then(|| {
-            Spelling::sure(move |given, results| {
-                let [y, mean, rstd] = results else { return Ok(()) };
-                let (x, gamma, beta) = (given[0].slice()?, given[1].slice()?, given[2].slice()?);
+            Spelling::sure(move |inputs, outputs| {
+                let [x, gamma, beta] = unpack_inputs(name, inputs)?;
+                let [y, mean, rstd] = unpack_outputs(name, outputs)?;
+                let (x, gamma, beta) = (x.slice()?, gamma.slice()?, beta.slice()?);
                 let (y, mean, rstd) = (y.slice_mut()?, mean.slice_mut()?, rstd.slice_mut()?);
                 layer_norm(x, gamma, beta, eps, y, mean, rstd, pool::threads());
                 Ok(())
@@ -109,10 +139,9 @@ impl FusedOp for LayerNorm {
 
     fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
         vectors(device, inputs).then(|| {
-            Spelling::sure(|given, results| {
-                let [dx, dgamma, dbeta] = results else { return Ok(()) };
-                let (x, gamma) = (given[0].slice()?, given[1].slice()?);
-                let (mean, rstd, dy) = (given[4].slice()?, given[5].slice()?, given[6].slice()?);
+            Spelling::sure(|inputs, outputs| {
+                let LayerNormBackwardInputs { x, gamma, mean, rstd, dy } = LayerNormBackwardInputs::slices(inputs)?;
+                let [dx, dgamma, dbeta] = unpack_outputs("layer_norm_backward", outputs)?;
                 let (dx, dgamma, dbeta) = (dx.slice_mut()?, dgamma.slice_mut()?, dbeta.slice_mut()?);
                 layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta, pool::threads());
                 Ok(())
@@ -137,24 +166,27 @@ impl FusedOp for GeluOp {
     }
 
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
-        vec![inputs[0].formula(self.name(), inputs[0].0.place)]
+        let [x] = inputs else { return vec![] };
+        vec![x.formula(self.name(), x.0.place)]
     }
 
     fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
-        let kind = self.0;
+        let (kind, name) = (self.0, self.name());
         vectors(device, inputs).then(|| {
-            Spelling::sure(move |given, results| {
-                gelu(kind, given[0].slice()?, results[0].slice_mut()?, pool::threads());
+            Spelling::sure(move |inputs, outputs| {
+                let ([x], [y]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
+                gelu(kind, x.slice()?, y.slice_mut()?, pool::threads());
                 Ok(())
             })
         })
     }
 
     fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
-        let kind = self.0;
+        let (kind, name) = (self.0, self.backward_name());
         vectors(device, inputs).then(|| {
-            Spelling::sure(move |given, results| {
-                gelu_backward(kind, given[0].slice()?, given[2].slice()?, results[0].slice_mut()?, pool::threads());
+            Spelling::sure(move |inputs, outputs| {
+                let ([x, _y, dy], [dx]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
+                gelu_backward(kind, x.slice()?, dy.slice()?, dx.slice_mut()?, pool::threads());
                 Ok(())
             })
         })
@@ -169,11 +201,11 @@ impl FusedOp for GeluOp {
 pub(crate) struct CrossEntropy(pub Place);
 
 impl CrossEntropy {
-    fn takes(device: Device, inputs: &[Given<'_>]) -> bool {
-        let classes = matches!(inputs[1].dtype, DType::I32 | DType::I64);
-        let rest: Vec<Given<'_>> =
-            inputs.iter().enumerate().filter(|(n, _)| *n != 1).map(|(_, given)| *given).collect();
-        classes && vectors(device, &rest)
+    /// Type of the classes, if the routines support such inputs.
+    fn class_type(device: Device, inputs: &[Given<'_>]) -> Option<DType> {
+        let [logits, classes, rest @ ..] = inputs else { return None };
+        let floats = [&[*logits], rest].concat();
+        (matches!(classes.dtype, DType::I32 | DType::I64) && vectors(device, &floats)).then_some(classes.dtype)
     }
 
     /// Runs over rows of one class type, with the gradient's factor for all rows.
@@ -194,29 +226,34 @@ impl CrossEntropy {
 
     fn forward<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
         at: Place,
-        given: &[Memory<'_>],
-        results: &mut [MemoryMut<'_>],
+        inputs: &[Memory<'_>],
+        outputs: &mut [MemoryMut<'_>],
     ) -> Result<()> {
-        CrossEntropy::run::<T>(at, given[0].slice()?, given[1].slice()?, results[0].slice_mut()?, None, 1.0)
+        let [logits, classes] = unpack_inputs("cross_entropy", inputs)?;
+        let [losses] = unpack_outputs("cross_entropy", outputs)?;
+        CrossEntropy::run::<T>(at, logits.slice()?, classes.slice()?, losses.slice_mut()?, None, 1.0)
     }
 
     fn backward<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
         at: Place,
-        given: &[Memory<'_>],
-        results: &mut [MemoryMut<'_>],
+        inputs: &[Memory<'_>],
+        outputs: &mut [MemoryMut<'_>],
     ) -> Result<()> {
-        let (logits, classes) = (given[0].slice::<f32>()?, given[1].slice::<T>()?);
-        let (slopes, gradient) = (given[3].slice::<f32>()?, results[0].slice_mut::<f32>()?);
+        let [logits, classes, _losses, loss_gradients] = unpack_inputs("cross_entropy_backward", inputs)?;
+        let [gradient] = unpack_outputs("cross_entropy_backward", outputs)?;
+        let (logits, classes) = (logits.slice::<f32>()?, classes.slice::<T>()?);
+        let (factors, gradient) = (loss_gradients.slice::<f32>()?, gradient.slice_mut::<f32>()?);
         let columns = logits.len() / classes.len().max(1);
         let mut losses = vec![0.0; classes.len()];
         // Rows of one factor at a time: all of them, where the loss is their mean.
         let mut first = 0;
-        while first < slopes.len() {
-            let same = slopes[first..].iter().take_while(|slope| slope.to_bits() == slopes[first].to_bits()).count();
+        while first < factors.len() {
+            let factor = factors[first];
+            let same = factors[first..].iter().take_while(|other| other.to_bits() == factor.to_bits()).count();
             let (rows, elements) = (first..first + same, first * columns..(first + same) * columns);
             let gradient = Some(&mut gradient[elements.clone()]);
             let losses = &mut losses[rows.clone()];
-            CrossEntropy::run(at, &logits[elements], &classes[rows], losses, gradient, slopes[first])?;
+            CrossEntropy::run(at, &logits[elements], &classes[rows], losses, gradient, factor)?;
             first += same;
         }
         Ok(())
@@ -235,23 +272,19 @@ impl FusedOp for CrossEntropy {
     }
 
     fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
-        let (at, wide) = (self.0, inputs[1].dtype == DType::I64);
-        CrossEntropy::takes(device, inputs).then(|| {
-            Spelling::routine(move |given, results| match wide {
-                true => CrossEntropy::forward::<i64>(at, given, results),
-                false => CrossEntropy::forward::<i32>(at, given, results),
-            })
-        })
+        let (at, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
+        Some(Spelling::routine(move |inputs, outputs| match class_type {
+            DType::I64 => CrossEntropy::forward::<i64>(at, inputs, outputs),
+            _ => CrossEntropy::forward::<i32>(at, inputs, outputs),
+        }))
     }
 
     fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
-        let (at, wide) = (self.0, inputs[1].dtype == DType::I64);
-        CrossEntropy::takes(device, inputs).then(|| {
-            Spelling::routine(move |given, results| match wide {
-                true => CrossEntropy::backward::<i64>(at, given, results),
-                false => CrossEntropy::backward::<i32>(at, given, results),
-            })
-        })
+        let (at, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
+        Some(Spelling::routine(move |inputs, outputs| match class_type {
+            DType::I64 => CrossEntropy::backward::<i64>(at, inputs, outputs),
+            _ => CrossEntropy::backward::<i32>(at, inputs, outputs),
+        }))
     }
 
     fn backward_name(&self) -> &'static str {

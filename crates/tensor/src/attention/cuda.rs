@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Attention;
+use super::operands::{BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs};
 use crate::fused::Given as Input;
 use crate::lower::plans_for_gpu;
 use crate::source::{Given, Launch, Source};
@@ -15,6 +16,8 @@ const WARPS: usize = 4;
 const OWN: usize = WARPS * 16;
 /// Rows of a block of `attention_delta`.
 const DELTA_ROWS: usize = 32;
+/// The scratch memory that `attention_delta` writes.
+const DELTA: usize = 0;
 
 /// The axes of batch, head and token, as the kernels take their strides: of what has heads before tokens, and after them.
 const HEADS: &[usize] = &[0, 1, 2];
@@ -91,30 +94,36 @@ impl Attention {
     }
 }
 
-/// Results: out and the logarithms of sums. Inputs: q, k, v.
+/// Launches of the forward kernel.
 pub(super) fn forward(op: &Attention, device: Device, inputs: &[Input<'_>]) -> Option<Source> {
     let sizes = sizes(device, op.causal, inputs)?;
-    let pointers = [Given::Result(0), Given::Result(1), Given::Input(0), Given::Input(1), Given::Input(2)];
-    let strides = [0, 1, 2].map(|n| Given::Strides(n, HEADS));
+    let ForwardInputs { query, key, value } = ForwardInputs::POSITIONS;
+    let ForwardOutputs { output, log_sum_exp } = ForwardOutputs::POSITIONS;
+    let outputs = [output, log_sum_exp].map(Given::Result);
+    let inputs = [query, key, value].map(Given::Input);
+    let strides = [query, key, value].map(|input| Given::Strides(input, HEADS));
     let launch = Launch {
         symbol: "attention_forward",
         grid: sizes.grid(sizes.queries, QUERIES),
         threads: 128,
         shared_bytes: sizes.rows(QUERIES + 4 * KEYS),
-        given: [&pointers[..], &[Given::ResultStrides(0, op.out_axes())], &strides, &sizes.tail(op.scale)].concat(),
+        given: [&outputs[..], &inputs, &[Given::ResultStrides(output, op.out_axes())], &strides, &sizes.tail(op.scale)]
+            .concat(),
         flops: sizes.flops(2, op.causal),
     };
     Some(Source { text: sizes.text(op.causal), launches: vec![launch], scratch: vec![], multiple: 8 })
 }
 
-/// Results: the slopes of q, k, v. Inputs: q, k, v, out, logarithms of sums, slope of out.
+/// Launches of the backward kernels.
 pub(super) fn backward(op: &Attention, device: Device, inputs: &[Input<'_>]) -> Option<Source> {
     use Given::{Input, Result, ResultStrides, Scratch, Strides};
-    let [q, k, v, out, logs, slope] = inputs else { return None };
-    let sizes = sizes(device, op.causal, &[*q, *k, *v])?;
-    if (out.dtype, out.shape) != (slope.dtype, slope.shape) || out.dtype != q.dtype || logs.dtype != DType::F32 {
+    let BackwardInputs { query, key, value, output, log_sum_exp, output_gradient } = BackwardInputs::from_list(inputs)?;
+    let sizes = sizes(device, op.causal, &[*query, *key, *value])?;
+    let same = (output.dtype, output.shape) == (output_gradient.dtype, output_gradient.shape);
+    if !same || output.dtype != query.dtype || log_sum_exp.dtype != DType::F32 {
         return None;
     }
+    let (input, result) = (BackwardInputs::POSITIONS, BackwardOutputs::POSITIONS);
     let int = |n: usize| Given::Value((n as i32).to_le_bytes().to_vec());
     let turned = op.out_axes();
     let delta = Launch {
@@ -122,27 +131,42 @@ pub(super) fn backward(op: &Attention, device: Device, inputs: &[Input<'_>]) -> 
         grid: sizes.grid(sizes.queries, DELTA_ROWS),
         threads: 256,
         shared_bytes: 0,
-        given: vec![Scratch(0), Input(3), Input(5), Strides(3, turned), Strides(5, turned), int(sizes.queries)],
+        given: vec![
+            Scratch(DELTA),
+            Input(input.output),
+            Input(input.output_gradient),
+            Strides(input.output, turned),
+            Strides(input.output_gradient, turned),
+            int(sizes.queries),
+        ],
         flops: 0,
     };
-    let (read, lines) = ([Input(0), Input(1), Input(2), Input(5)], [Input(4), Scratch(0)]);
-    let strides = [Strides(0, HEADS), Strides(1, HEADS), Strides(2, HEADS), Strides(5, turned)];
+    let read = [input.query, input.key, input.value, input.output_gradient].map(Input);
+    let lines = [Input(input.log_sum_exp), Scratch(DELTA)];
+    let strides = [
+        Strides(input.query, HEADS),
+        Strides(input.key, HEADS),
+        Strides(input.value, HEADS),
+        Strides(input.output_gradient, turned),
+    ];
     let tail = sizes.tail(op.scale);
     let by_queries = Launch {
         symbol: "attention_by_queries",
         grid: sizes.grid(sizes.queries, OWN),
         threads: (WARPS * 32) as u32,
         shared_bytes: sizes.rows(2 * OWN + 4 * KEYS),
-        given: [&[Result(0)][..], &read, &lines, &[ResultStrides(0, HEADS)], &strides, &tail].concat(),
+        given: [&[Result(result.query)][..], &read, &lines, &[ResultStrides(result.query, HEADS)], &strides, &tail]
+            .concat(),
         flops: sizes.flops(3, op.causal),
     };
-    let both = [ResultStrides(1, HEADS), ResultStrides(2, HEADS)];
+    let both = [result.key, result.value].map(Result);
+    let both_strides = [result.key, result.value].map(|output| ResultStrides(output, HEADS));
     let by_keys = Launch {
         symbol: "attention_by_keys",
         grid: sizes.grid(sizes.keys, OWN),
         threads: (WARPS * 32) as u32,
         shared_bytes: sizes.rows(2 * OWN + 4 * KEYS) + 4 * 4 * KEYS as u32,
-        given: [&[Result(1), Result(2)][..], &read, &lines, &both, &strides, &tail].concat(),
+        given: [&both[..], &read, &lines, &both_strides, &strides, &tail].concat(),
         flops: sizes.flops(4, op.causal),
     };
     let scratch = vec![sizes.batch * sizes.heads * sizes.queries * 4];
