@@ -3,6 +3,14 @@
 //! A fast spelling never defines meaning. That is what [`FusedOp::decompose`] gives: it is what runs where there is no
 //! spelling, what gradients are taken of, and what every spelling is compared with.
 
+pub(crate) mod adamw;
+pub(crate) mod attention;
+pub(crate) mod cross_entropy;
+pub(crate) mod gelu;
+mod layer_norm;
+pub(crate) mod simd;
+pub(crate) mod softmax;
+
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,10 +18,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use bornite_cuda::settings::{self, FUSION_VARIABLE};
 use bornite_ir::{Kernel, verify};
 
-use crate::grad::pull_back;
-use crate::joint::{Gradient, How, Joint, parts};
-use crate::node::{Node, Op};
-use crate::source::Source;
+use crate::graph::grad::pull_back;
+use crate::graph::joint::{Gradient, How, Joint, parts};
+use crate::graph::node::{Node, Op};
+use crate::runtime::source::Source;
 use crate::{DType, Device, Element, Error, Place, Result, Tensor};
 
 /// A function of several ops with spellings of its own on some devices.
@@ -231,7 +239,7 @@ fn backward(
     results: &[Tensor],
     slope: &Tensor,
     place: Place,
-) -> crate::joint::Slopes {
+) -> crate::graph::joint::Slopes {
     let given: Vec<Tensor> = [inputs, results, std::slice::from_ref(slope)].concat();
     let spelled = |device: Device, given: &[Given<'_>]| op.backward_spelling(device, given);
     // Asked first: to take the gradient apart for nothing would cost as much as the rest of the graph.

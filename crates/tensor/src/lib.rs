@@ -24,100 +24,55 @@
 //! (which kernels) → `lower.rs` (one kernel's IR) → `execute.rs` (compile and launch on a device). Matrix products
 //! leave that path after `schedule.rs`, for `matmul/`.
 
-mod activation;
-mod adamw;
-mod arena;
-mod attention;
-mod axes;
-mod buffer;
-mod check;
-mod checkpoint;
-mod conv;
-mod custom;
-mod device;
-mod display;
-mod einsum;
-mod element;
 mod error;
-mod execute;
-mod fourier;
 mod fused;
-mod grad;
-mod index;
-mod infer;
-mod interrupt;
-mod joint;
-mod lengths;
-mod loss;
+mod graph;
+mod kernels;
 mod lower;
-mod math;
 mod matmul;
-mod module;
-mod moves;
-mod nn;
-mod node;
-mod observe;
-mod operators;
 mod ops;
-mod promote;
-mod random;
-mod recorded;
-mod reduce;
-mod runner;
-mod scatter;
+mod runtime;
 mod schedule;
-mod segments;
-mod shape;
-mod simd;
-mod solve;
-mod source;
-mod spellings;
-mod status;
-mod tensor;
 #[cfg(test)]
 #[allow(dead_code)] // what only the tests of devices need
 #[path = "../tests/devices/random.rs"]
 mod test_random;
-mod timing;
-mod trace;
-mod transfer;
-mod var;
 
-pub use activation::Activation;
-pub use adamw::{AdamWStep, adamw};
-pub use axes::Axes;
 pub use bornite_ir::Scalar as DType;
-pub use check::check_nan;
-pub use checkpoint::checkpoint;
-pub use conv::Sliding;
-pub use custom::CustomOp;
-pub use device::{DEVICE_VARIABLE, Device};
-pub use element::Element;
 pub use error::{Error, Place, Result};
-pub use execute::run_kernel;
+pub use fused::adamw::{AdamWStep, adamw};
 pub use fused::{FusedOp, Given, Memory, MemoryMut, Spelling, fused, set_fusion, with_fusion};
+pub use graph::axes::Axes;
+pub use graph::checkpoint::checkpoint;
+pub use graph::promote::{Number, Operand, promote};
+pub use graph::tensor::Tensor;
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
-pub use interrupt::interruptible;
+pub use kernels::custom::CustomOp;
+pub use kernels::module::{KernelArg, Module, Over, SourceKernel};
+pub use kernels::recorded::Recorded;
+pub use kernels::runner::{Runner, tune_kernel, tune_kernel_unchecked};
 #[doc(hidden)]
 pub use lower::{with_gpu_kernels, with_gpu_plans};
-pub use math::{is_exact_math, set_exact_math};
 pub use matmul::MatmulMode;
-pub use module::{KernelArg, Module, Over, SourceKernel};
+pub use ops::activation::Activation;
+pub use ops::conv::Sliding;
+pub use ops::random::Generator;
+pub use ops::transfer::Target;
+pub use runtime::check::check_nan;
+pub use runtime::device::{DEVICE_VARIABLE, Device};
+pub use runtime::element::Element;
+pub use runtime::execute::run_kernel;
+pub use runtime::interrupt::interruptible;
+pub use runtime::math::{is_exact_math, set_exact_math};
 #[doc(hidden)]
-pub use observe::observed;
-pub use promote::{Number, Operand, promote};
-pub use random::Generator;
-pub use recorded::Recorded;
-pub use runner::{Runner, tune_kernel, tune_kernel_unchecked};
+pub use runtime::observe::observed;
+pub use runtime::segments::Arena;
+pub use runtime::trace::{Spec, Trace, trace};
+pub use runtime::var::{Update, Var, commit};
 #[doc(hidden)]
 pub use schedule::gpu_kernels;
 pub use schedule::{Explained, ExplainedStep, LiveValue, Peak, explain, explain_pass, explained};
-pub use segments::Arena;
-pub use tensor::Tensor;
-pub use trace::{Spec, Trace, trace};
-pub use transfer::Target;
-pub use var::{Update, Var, commit};
 
 /// Libraries of NVIDIA; the memory pool of a GPU ([`Device::pool`]) and sizes as text; waiting for every launch.
 pub use bornite_cuda::{Library, Pool, input_limit, is_sync, parse_bytes, set_input_limit, set_sync};

@@ -10,7 +10,7 @@ use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op as Row, Sca
 
 use lowering::{Coordinates, KernelShape, Lowering};
 
-use crate::node::{Cut, Node, NodeId, Op, Reduce};
+use crate::graph::node::{Cut, Node, NodeId, Op, Reduce};
 use crate::{DType, Result, Tensor};
 
 mod address;
@@ -86,7 +86,7 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let index = b.index();
     let mut l = Lowering::single(b, index_scalar);
     if !copies && reports(node) {
-        l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
+        l.status = Some(l.b.param("status", DType::I64, crate::runtime::status::WORDS, Access::ReadWrite));
     }
     let at = Coordinates::linear(index, &node.shape);
     let value = match node.op.is_pointwise() && elements == 0 {

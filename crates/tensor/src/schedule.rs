@@ -43,10 +43,10 @@ use std::sync::Arc;
 
 use bornite_ir::Kernel;
 
-use crate::buffer::Buffer;
+use crate::graph::node::{NodeId, Op};
 use crate::lower::{Group, InPlaceOf, Overwrite, with_gpu_kernels};
 use crate::matmul::LibraryCall;
-use crate::node::{NodeId, Op};
+use crate::runtime::buffer::Buffer;
 use crate::{Device, Error, Result, Tensor};
 pub(crate) use collect::nodes_to_compute;
 use concat::Concats;
@@ -121,7 +121,7 @@ pub(crate) fn plan(tensors: &[Tensor], present: Present, persistent: &[(Tensor, 
     schedule.run("kernels", kernels::lower_groups)?;
     schedule.run("memory", memory::assign_memory)?;
     let plan = compile::compile(schedule)?;
-    crate::observe::planned(&plan, || self::plan(tensors, present, persistent));
+    crate::runtime::observe::planned(&plan, || self::plan(tensors, present, persistent));
     Ok(plan)
 }
 
@@ -185,7 +185,7 @@ pub(crate) fn value_of(tensor: &Tensor) -> Result<Buffer> {
 
 /// Computes the values of `tensors` that are not there yet: all of them, or none if anything fails.
 pub(crate) fn realize(tensors: &[Tensor]) -> Result<()> {
-    if crate::check::enabled()? { crate::check::realize(tensors) } else { realize_unchecked(tensors) }
+    if crate::runtime::check::enabled()? { crate::runtime::check::realize(tensors) } else { realize_unchecked(tensors) }
 }
 
 pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {

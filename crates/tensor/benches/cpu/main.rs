@@ -10,14 +10,6 @@
 
 mod ops;
 mod peer;
-mod routines;
-#[allow(dead_code, unused_imports)] // its tests are not run here
-#[path = "../../src/simd/mod.rs"]
-mod simd;
-#[cfg(test)]
-#[allow(dead_code)]
-#[path = "../../tests/devices/random.rs"]
-mod test_random;
 mod transformer;
 
 use std::process::Command;
@@ -33,7 +25,6 @@ fn measure(threads: usize, torch: Option<&str>, filter: &str) -> std::io::Result
     let peer = torch.map(|torch| Peer::start(torch, threads)).transpose()?;
     let mut all = Rows { peer, filter };
     products(&mut all)?;
-    routines::rows(&mut all, threads)?;
     ops::rows(&mut all)?;
     transformer::rows(&mut all)
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use bornite_ir::{Emit, EmitBits, ExprId, Op as Row, Value, View};
 
 use super::lowering::{Coordinates, Frame, KernelShape, Lowering, ValueId};
+use crate::graph::node::Op;
 use crate::matmul::strided::Strided;
-use crate::node::Op;
 use crate::{DType, Tensor};
 
 /// The tensor in memory, or computed, that a tensor shows, and the views between, outermost first.

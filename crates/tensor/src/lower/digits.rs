@@ -69,7 +69,7 @@ impl Scatter<'_> {
         let mut l = self.warps("scatter_count_digits", runs);
         let out = l.b.param("counts", DType::I32, (DIGITS * runs) as u64, Access::Write);
         if found.is_none() {
-            l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
+            l.status = Some(l.b.param("status", DType::I64, crate::runtime::status::WORDS, Access::ReadWrite));
         }
         let counts = l.b.shared("counted", DType::I32, DIGITS as u64);
         let none = l.b.constant(Value::int(DType::I32, 0));

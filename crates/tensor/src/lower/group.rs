@@ -17,7 +17,7 @@ use super::pretend::for_gpu;
 use super::row::RowKernel;
 use super::spread::{Spread, usual_spread};
 use super::{Lowered, aligned, look_through, reports, seen};
-use crate::node::{NodeId, Op};
+use crate::graph::node::{NodeId, Op};
 use crate::{DType, Device, Result, Tensor};
 
 /// What a group's kernel runs over.
@@ -151,10 +151,10 @@ impl GroupKernel<'_> {
             outs.push(l.param(format!("sums{n}"), sum, Access::Write));
         }
         if group.order.iter().any(|t| reports(&t.0)) {
-            l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
+            l.status = Some(l.b.param("status", DType::I64, crate::runtime::status::WORDS, Access::ReadWrite));
         }
         if in_place.guarded {
-            let status = l.b.param("status", DType::I64, crate::status::WORDS, Access::Read);
+            let status = l.b.param("status", DType::I64, crate::runtime::status::WORDS, Access::Read);
             let (first, fine) = (l.b.index_constant(0), l.b.constant(Value::int(DType::I64, 0)));
             let code = l.b.load(status, first);
             let bad = l.b.op(Row::Ne, &[&code, &fine]);

@@ -10,7 +10,7 @@ use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Access, Builder, Dim, Emit, EmitBits, ExprId, Extent, Op as Row, ParamId, Scalar, Stmt, Value};
 
 use super::{Input, Lowered, address};
-use crate::node::{Node, NodeId};
+use crate::graph::node::{Node, NodeId};
 use crate::{DType, Result, Tensor};
 
 /// Where in a shape: as one row-major index, as one index an axis, or both.

@@ -5,7 +5,7 @@ use bornite_ir::{Algebra, Atomic, Emit, EmitBits, ExprId, Op as Row, Scalar, Typ
 use super::accumulator;
 use super::lowering::{Coordinates, Frame, KernelShape, Lowering};
 use super::scatter::PART;
-use crate::node::{Cut, Node, Op, Reduce};
+use crate::graph::node::{Cut, Node, Op, Reduce};
 use crate::{DType, Tensor};
 
 impl<S: KernelShape> Lowering<S> {
@@ -97,7 +97,7 @@ impl<S: KernelShape> Lowering<S> {
     fn report(&mut self, node: &Node, index: ExprId) {
         let Some(status) = self.status else { return };
         // A value of the call: the kernel is the same whichever line it is for.
-        self.values.push(Value::int(DType::I64, crate::status::code(node)));
+        self.values.push(Value::int(DType::I64, crate::runtime::status::code(node)));
         let code = self.b.value(format!("code{}", self.values.len()), DType::I64);
         let (flag, place) = (self.b.index_constant(0), self.b.index_constant(1));
         let zero = self.b.constant(Value::int(DType::I64, 0));

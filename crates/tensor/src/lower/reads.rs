@@ -14,7 +14,7 @@ use super::pretend::for_gpu;
 use super::spread::usual_spread;
 use super::stages::stages;
 use super::{aligned, look_through, repeats_rows, reports, seen};
-use crate::node::{Node, NodeId, Op};
+use crate::graph::node::{Node, NodeId, Op};
 use crate::{Device, Tensor};
 
 /// Tensors that a group's kernel reads.

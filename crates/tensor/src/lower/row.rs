@@ -15,7 +15,7 @@ use super::rows::Rows;
 use super::stages::{Reduction, Stages, stages};
 use super::sums::sums_of;
 use crate::Tensor;
-use crate::node::{Node, NodeId};
+use crate::graph::node::{Node, NodeId};
 
 /// Turns of the first pass that are loaded at once: memory is far.
 const TURNS_AHEAD: usize = 8;

@@ -8,7 +8,7 @@ use super::blocks::WARP;
 use super::group::{Form, Group};
 use super::stages::stages;
 use super::{aligned, look_through, seen};
-use crate::node::{NodeId, Role};
+use crate::graph::node::{NodeId, Role};
 use crate::{DType, Tensor};
 
 /// A warp or a block a row.

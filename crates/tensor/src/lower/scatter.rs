@@ -15,7 +15,7 @@ use super::blocks::WARP;
 use super::digits::Sorted;
 use super::lowering::{Coordinates, Lowering};
 use super::{Lowered, accumulator, look_through, seen};
-use crate::node::{Node, Op};
+use crate::graph::node::{Node, Op};
 use crate::{DType, Result, Tensor};
 
 /// Values that are summed one after the other before the sum joins the others.
@@ -104,7 +104,7 @@ impl<'a> Scatter<'a> {
             b.param("order", DType::I32, self.count as u64, Access::Write),
         );
         let mut l = Lowering::single(b, self.index);
-        l.status = Some(l.b.param("status", DType::I64, crate::status::WORDS, Access::ReadWrite));
+        l.status = Some(l.b.param("status", DType::I64, crate::runtime::status::WORDS, Access::ReadWrite));
         let [zero, one] = [0, 1].map(|n| l.b.constant(Value::int(DType::I32, n)));
         let end = l.b.index_constant(self.rows as u64 + 3);
         l.for_each("row", end, |l, row| l.b.store(into, row, zero));

@@ -6,7 +6,7 @@ use bornite_ir::{Op as Row, Value};
 
 use super::group::{Form, Group};
 use super::{accumulator, extreme, look_through};
-use crate::node::{Node, NodeId, Op, Reduce};
+use crate::graph::node::{Node, NodeId, Op, Reduce};
 use crate::{DType, Tensor};
 
 /// The reductions of a group by the stage that computes them; and, by the stage after which they are known, what else has

@@ -14,7 +14,7 @@ use super::row::RowKernel;
 use super::rows::Rows;
 use super::stages::Reduction;
 use super::{aligned, look_through, repeats_rows, seen};
-use crate::node::{NodeId, Op, Reduce};
+use crate::graph::node::{NodeId, Op, Reduce};
 use crate::{DType, Tensor};
 
 /// Warps of a block.

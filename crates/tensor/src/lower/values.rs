@@ -4,7 +4,7 @@ use bornite_ir::{Emit, EmitBits, ExprId, LocalId, ParamId, Type};
 
 use super::lowering::{Coordinates, KernelShape, Lowering, ValueId};
 use super::stages::Reduction;
-use crate::node::Op;
+use crate::graph::node::Op;
 use crate::{DType, Tensor};
 
 impl<S: KernelShape> Lowering<S> {

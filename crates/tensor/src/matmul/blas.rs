@@ -12,9 +12,9 @@ use super::MatmulMode;
 use super::epilogue::{Form, Graph};
 use super::product::{LibraryCall, Product, copies, locate};
 use super::strided::{Matrix, Strided};
-use crate::buffer::Buffer;
-use crate::node::Node;
-use crate::timing::About;
+use crate::graph::node::Node;
+use crate::runtime::buffer::Buffer;
+use crate::runtime::timing::About;
 use crate::{DType, Device, Error, Result, Tensor};
 
 /// A product that the library computes, ready to run.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Place;
-use crate::node::Op;
+use crate::graph::node::Op;
 
 /// A tensor that a trace would be given.
 #[track_caller]
@@ -78,7 +78,7 @@ fn gradients_of_products_need_no_copy() {
 
 #[test]
 fn what_is_no_matrix_is_copied_before_it_is_repeated() {
-    use crate::node::Cut;
+    use crate::graph::node::Cut;
     let every_other = |x: &Tensor| {
         let cuts = x.0.shape.iter().map(|&len| Cut { start: 0, step: 2, len: len / 2 }).collect();
         Tensor::build(Op::Slice(cuts), vec![x.clone()], Place::here())
@@ -107,7 +107,7 @@ fn what_is_no_matrix_is_copied_before_it_is_repeated() {
 
 #[test]
 fn slices_are_offsets_and_lower_the_alignment() {
-    use crate::node::Cut;
+    use crate::graph::node::Cut;
     let qkv = input(&[64, 96], DType::BF16);
     let part = |start: usize| {
         let cuts = vec![Cut::whole(64), Cut { start, step: 1, len: 32 }];

@@ -8,9 +8,9 @@ use bornite_cuda::profile;
 use super::gemm::{self, Operand};
 use super::product::{copies, locate};
 use super::strided::Strided;
-use crate::buffer::{Buffer, Lent, lend};
-use crate::node::Node;
-use crate::timing::{About, Host};
+use crate::graph::node::Node;
+use crate::runtime::buffer::{Buffer, Lent, lend};
+use crate::runtime::timing::{About, Host};
 use crate::{DType, Device, Error, Result, Tensor, bf16, f16};
 
 /// A product of floats on the CPU, ready to run.

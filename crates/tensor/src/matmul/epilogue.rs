@@ -14,11 +14,10 @@ use bornite_ir::Op as Row;
 use super::product::locate;
 use super::strided::Strided;
 use crate::fused::FusedOp;
-use crate::grad::pull_back;
+use crate::fused::gelu::{Gelu, GeluOp};
+use crate::graph::grad::pull_back;
+use crate::graph::node::{Node, NodeId, Op};
 use crate::lower::{aligned, look_through, seen};
-use crate::node::{Node, NodeId, Op};
-use crate::simd::gelu::Gelu;
-use crate::spellings::GeluOp;
 use crate::{Place, Tensor};
 
 /// Fewest elements of a result for which GELU is left to the library: its products with GELU are slower than plain ones by

@@ -9,10 +9,10 @@ use super::blas::{self, BlasProduct};
 use super::cpu::{self, CpuProduct};
 use super::epilogue::Graph;
 use super::strided::Strided;
-use crate::buffer::Buffer;
+use crate::graph::node::{NodeId, Op};
 use crate::lower::plans_for_gpu;
-use crate::node::{NodeId, Op};
-use crate::timing::About;
+use crate::runtime::buffer::Buffer;
+use crate::runtime::timing::About;
 use crate::{Device, Result, Tensor};
 
 /// A product that a library computes, ready to run.
@@ -160,7 +160,7 @@ pub(crate) fn rows_merge(tensor: &Tensor) -> bool {
 mod tests {
     use super::*;
     use crate::DType;
-    use crate::node::Cut;
+    use crate::graph::node::Cut;
 
     /// What computes a product on a device, and how many steps come before it.
     fn planned(product: &Tensor, mode: MatmulMode) -> Option<(String, usize)> {

@@ -1,6 +1,6 @@
 //! Views as strides: where the elements of a view lie in the memory of what it views, and whether that is a matrix.
 
-use crate::node::Op;
+use crate::graph::node::Op;
 
 /// Element `[i, j, …]` lies at `offset + i · strides[0] + j · strides[1] + …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ fn one_stride(shape: &[usize], strides: &[isize]) -> Option<isize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Cut;
+    use crate::graph::node::Cut;
 
     fn chain(shape: &[usize], ops: &[Op]) -> Option<Strided> {
         ops.iter().try_fold(Strided::contiguous(shape), |view, op| view.through(op))

@@ -6,12 +6,12 @@
 use super::ids::{BufferId, Output};
 use super::is_source;
 use super::steps::Operand;
-use crate::joint::{self, How};
+use crate::graph::joint::{self, How};
+use crate::graph::node::{Cut, Op};
 use crate::lower::look_through;
 use crate::matmul::strided::Strided;
 use crate::matmul::{locate, whole};
-use crate::node::{Cut, Op};
-use crate::source::{Given, Launch, Source, SourceCall};
+use crate::runtime::source::{Given, Launch, Source, SourceCall};
 use crate::{Device, Result, Tensor};
 
 /// The tensor in whose memory an input is, and how it lies there, if the kernels can read it without a copy.

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::by_hand::{in_memory, is_shown};
 use super::{Present, Schedule, is_output, is_source};
-use crate::joint::{self, How, Joint};
+use crate::graph::joint::{self, How, Joint};
+use crate::graph::node::NodeId;
 use crate::lower::{Overwrite, aligned, look_through, seen};
-use crate::node::NodeId;
 use crate::{Device, Error, Result, Tensor};
 
 /// Finds roots and nodes.

@@ -15,14 +15,14 @@ use super::ids::BufferId;
 use super::plan::{Memory, Plan, Slot, Step};
 use super::steps::{Call, Operand, Planned, Work};
 use super::{Schedule, is_source};
-use crate::execute::{Flavour, Program, program};
-use crate::node::NodeId;
+use crate::graph::node::NodeId;
+use crate::runtime::execute::{Flavour, Program, program};
 use crate::{Device, Error, Result, Tensor};
 
 pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
     let Schedule { device, requested, roots, steps, overwrites, memory, .. } = schedule;
     let reports = steps.iter().any(|step| step.operands.iter().any(|operand| matches!(operand, Operand::Status)));
-    let status = if reports { Some(crate::status::buffer(device)?) } else { None };
+    let status = if reports { Some(crate::runtime::status::buffer(device)?) } else { None };
     let mut programs = programs(device, &steps)?.into_iter();
     let overwritten: HashSet<NodeId> = overwrites.iter().map(|o| o.value).collect();
     let in_place = (0..roots.len()).filter(|&n| overwritten.contains(&roots[n].0.id)).collect();
@@ -72,7 +72,7 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
                     slot
                 }
                 Operand::Status | Operand::Guard => {
-                    Slot { memory: Memory::Status, offset: 0, bytes: crate::status::WORDS as usize * 8 }
+                    Slot { memory: Memory::Status, offset: 0, bytes: crate::runtime::status::WORDS as usize * 8 }
                 }
                 Operand::In(input) => complete(input),
                 Operand::Part(input, start, bytes) => {

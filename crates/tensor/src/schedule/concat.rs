@@ -19,9 +19,9 @@ use super::by_hand::{Written, within};
 use super::ids::{BufferId, Output, Within};
 use super::pack::ALIGNMENT;
 use super::{Schedule, is_source};
+use crate::graph::node::{Node, NodeId, Op};
 use crate::lower::{Overwrite, aligned, look_through, seen};
 use crate::matmul::strided::Strided;
-use crate::node::{Node, NodeId, Op};
 use crate::{Device, Result, Tensor};
 
 /// What the widest loads and stores of kernels want.

@@ -4,8 +4,8 @@ use std::collections::{HashSet, VecDeque};
 
 use super::is_source;
 use crate::Tensor;
-use crate::joint;
-use crate::node::{Flops, Node, NodeId, Op};
+use crate::graph::joint;
+use crate::graph::node::{Flops, Node, NodeId, Op};
 
 /// What a step costs, beside the bytes of its arguments.
 #[derive(Clone, Copy, Default)]

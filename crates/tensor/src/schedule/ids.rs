@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::Tensor;
-use crate::node::NodeId;
+use crate::graph::node::NodeId;
 
 /// Number of a group of a schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

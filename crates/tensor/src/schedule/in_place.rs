@@ -11,10 +11,10 @@ use super::ids::{BufferId, GroupId, Output};
 use super::memory::{last_uses, written};
 use super::steps::{Operand, Planned, Update, Work};
 use super::{GroupStep, Schedule};
-use crate::execute::Flavour;
 use crate::fused::Fails;
+use crate::graph::node::NodeId;
 use crate::lower::{InPlaceOf, Overwrite, for_gpu};
-use crate::node::NodeId;
+use crate::runtime::execute::Flavour;
 use crate::{Device, Result, Tensor};
 
 /// Withdraws updates of a part of a variable that may not be written in place; true if there is one: then its value must be scheduled

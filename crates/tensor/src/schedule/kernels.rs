@@ -7,8 +7,8 @@ use std::collections::HashSet;
 
 use super::steps::{Planned, Work, group_kernel};
 use super::{GroupStep, Schedule};
+use crate::graph::node::NodeId;
 use crate::lower::{Lowered, lower_group};
-use crate::node::NodeId;
 use crate::{Error, Result, Tensor};
 
 pub(super) fn lower_groups(schedule: &mut Schedule) -> Result<()> {

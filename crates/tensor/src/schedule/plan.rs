@@ -11,8 +11,8 @@ use bornite_ir::{Kernel, Value};
 use super::cost::Cost;
 use super::memory::Life;
 use super::steps::Call;
-use crate::buffer::Buffer;
-use crate::timing::About;
+use crate::runtime::buffer::Buffer;
+use crate::runtime::timing::About;
 use crate::{Device, Error, Result, Tensor};
 
 /// Where a kernel's argument is: some bytes of a memory.
@@ -109,7 +109,7 @@ impl Plan {
 
     /// Waits for the steps, if one can meet a bad index, and says whether one did. The device's lock is held.
     pub fn check(&self) -> Result<()> {
-        self.status.as_ref().map_or(Ok(()), |status| crate::status::check(self.device, status))
+        self.status.as_ref().map_or(Ok(()), |status| crate::runtime::status::check(self.device, status))
     }
 
     /// Launches every step. On the host it can be interrupted until a step overwrites a source.

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use super::{Schedule, is_source};
 use crate::Result;
 use crate::Tensor;
+use crate::graph::node::NodeId;
 use crate::matmul::products;
-use crate::node::NodeId;
 
 pub(super) fn select_calls(schedule: &mut Schedule) -> Result<()> {
     schedule.calls = products(schedule.device, &mut schedule.nodes, &schedule.wanted)?;

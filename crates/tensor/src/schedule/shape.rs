@@ -17,13 +17,13 @@ use bornite_ir::Value;
 use super::Schedule;
 use super::fuse::Unit;
 use super::steps::flavour_of;
-use crate::buffer::Buffer;
-use crate::execute::{Program, program};
+use crate::graph::node::{NodeId, Op};
 use crate::lower::{
     Form, Group, InPlaceOf, Lowered, Spread, kernel_name, look_through, lower_group, reports, seen, spreads,
 };
-use crate::node::{NodeId, Op};
-use crate::timing::About;
+use crate::runtime::buffer::Buffer;
+use crate::runtime::execute::{Program, program};
+use crate::runtime::timing::About;
 use crate::{DType, Device, Error, Result, Tensor};
 
 /// Runs in one graph, each with memory of its own: together more than a cache holds, if that is not too many.
@@ -205,7 +205,9 @@ fn arguments(device: Device, lowered: &Lowered) -> Fallible<Vec<Vec<Buffer>>> {
         return Err("it is too large to be worth it".into());
     }
     let make = |(param, bytes): (&bornite_ir::Param, usize)| match param.access.reads() {
-        true => Buffer::from_words(device, numbers(crate::execute::tensor_type(&lowered.kernel, param), bytes)),
+        true => {
+            Buffer::from_words(device, numbers(crate::runtime::execute::tensor_type(&lowered.kernel, param), bytes))
+        }
         false => Buffer::new(device, bytes),
     };
     let set = || lowered.kernel.params.iter().zip(bytes.iter().copied()).map(make).collect::<Result<Vec<_>>>();

@@ -15,17 +15,17 @@ use super::cost::{Cost, flops, meaning_flops, product_flops};
 use super::fuse::Unit;
 use super::ids::{BufferId, GroupId, Output};
 use super::{GroupStep, Schedule, is_output};
-use crate::execute::{Flavour, Program, RoutineCall};
 use crate::fused::Fails;
-use crate::joint::{self, How};
+use crate::graph::joint::{self, How};
+use crate::graph::node::{NodeId, Op, Role};
 use crate::lower::{
     Group, InPlaceOf, Input, Lowered, Reads, for_gpu, group_reads, lower, lower_pieces, lower_row, lower_scatter,
 };
 use crate::matmul::Product;
-use crate::node::{NodeId, Op, Role};
-use crate::scatter::scatter;
-use crate::source::SourceCall;
-use crate::timing::About;
+use crate::runtime::execute::{Flavour, Program, RoutineCall};
+use crate::runtime::scatter::scatter;
+use crate::runtime::source::SourceCall;
+use crate::runtime::timing::About;
 use crate::{DType, Device, Result, Tensor};
 
 /// What a step runs.
@@ -310,7 +310,7 @@ fn multi_output_steps(
     let flavour = if checked { Flavour::Checked } else { Flavour::Exact };
     if checked && matches!(device, Device::Cuda(_)) {
         operands.push(Operand::Status);
-        values.push(vec![Value::int(DType::I64, crate::status::kernel_code(kernel_of, &values, place))]);
+        values.push(vec![Value::int(DType::I64, crate::runtime::status::kernel_code(kernel_of, &values, place))]);
     }
     let call = Planned::Kernel(Box::new((**kernel_of).clone()), flavour, BLOCK);
     let cost = Cost { flops: meaning_flops(tensor), ..Cost::default() };

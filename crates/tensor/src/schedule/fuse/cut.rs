@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{Fuser, Unit};
+use crate::graph::node::NodeId;
 use crate::lower::{Group, look_through};
-use crate::node::NodeId;
 
 /// Most nodes that are computed again rather than stored, and most of them that are no single instruction.
 const MOST_AGAIN: usize = 24;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::Unit;
 use crate::Tensor;
+use crate::graph::node::NodeId;
 use crate::lower::{Form, only_kernels, with_sums};
-use crate::node::NodeId;
 
 /// How far back a kernel over rows is looked for.
 const NEAR: usize = 16;

@@ -1,0 +1,106 @@
+//! Cross-entropy of logits and classes, row by row.
+
+mod cpu;
+
+use bornite_codegen::cpu::pool;
+
+use super::simd::vectors;
+use super::softmax::{Softmax, SoftmaxOp};
+use super::{FusedOp, Given, Memory, MemoryMut, Spelling, unpack_inputs, unpack_outputs};
+use crate::{DType, Device, Element, Error, Place, Result, Tensor};
+use cpu::{Class, cross_entropy};
+
+/// Minus the log-probability of a class, for each row of logits.
+pub(crate) struct CrossEntropy(pub Place);
+
+impl CrossEntropy {
+    /// Type of the classes, if the routines support such inputs.
+    fn class_type(device: Device, inputs: &[Given<'_>]) -> Option<DType> {
+        let [logits, classes, rest @ ..] = inputs else { return None };
+        let floats = [&[*logits], rest].concat();
+        (matches!(classes.dtype, DType::I32 | DType::I64) && vectors(device, &floats)).then_some(classes.dtype)
+    }
+
+    /// Runs over rows of one class type, with the gradient's factor for all rows.
+    fn run<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
+        at: Place,
+        logits: &[f32],
+        classes: &[T],
+        losses: &mut [f32],
+        gradient: Option<&mut [f32]>,
+        scale: f32,
+    ) -> Result<()> {
+        let columns = logits.len() / classes.len().max(1);
+        cross_entropy(logits, classes, columns, losses, gradient, scale, pool::threads()).map_err(|row| {
+            let what = format!("index {} of row {row} is outside the {columns} classes", classes[row]);
+            Error::Op { op: "cross_entropy", what, at }
+        })
+    }
+
+    fn forward<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
+        at: Place,
+        inputs: &[Memory<'_>],
+        outputs: &mut [MemoryMut<'_>],
+    ) -> Result<()> {
+        let [logits, classes] = unpack_inputs("cross_entropy", inputs)?;
+        let [losses] = unpack_outputs("cross_entropy", outputs)?;
+        CrossEntropy::run::<T>(at, logits.slice()?, classes.slice()?, losses.slice_mut()?, None, 1.0)
+    }
+
+    fn backward<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
+        at: Place,
+        inputs: &[Memory<'_>],
+        outputs: &mut [MemoryMut<'_>],
+    ) -> Result<()> {
+        let [logits, classes, _losses, loss_gradients] = unpack_inputs("cross_entropy_backward", inputs)?;
+        let [gradient] = unpack_outputs("cross_entropy_backward", outputs)?;
+        let (logits, classes) = (logits.slice::<f32>()?, classes.slice::<T>()?);
+        let (factors, gradient) = (loss_gradients.slice::<f32>()?, gradient.slice_mut::<f32>()?);
+        let columns = logits.len() / classes.len().max(1);
+        let mut losses = vec![0.0; classes.len()];
+        // Rows of one factor at a time: all of them, where the loss is their mean.
+        let mut first = 0;
+        while first < factors.len() {
+            let factor = factors[first];
+            let same = factors[first..].iter().take_while(|other| other.to_bits() == factor.to_bits()).count();
+            let (rows, elements) = (first..first + same, first * columns..(first + same) * columns);
+            let gradient = Some(&mut gradient[elements.clone()]);
+            let losses = &mut losses[rows.clone()];
+            CrossEntropy::run(at, &logits[elements], &classes[rows], losses, gradient, factor)?;
+            first += same;
+        }
+        Ok(())
+    }
+}
+
+impl FusedOp for CrossEntropy {
+    fn name(&self) -> &'static str {
+        "cross_entropy"
+    }
+
+    fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
+        let [logits, classes] = inputs else { return vec![] };
+        let picked = SoftmaxOp(Softmax::Log).decompose(std::slice::from_ref(logits)).remove(0);
+        vec![-picked.gather(-1, &classes.unsqueeze(-1)).squeeze(-1)]
+    }
+
+    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+        let (at, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
+        Some(Spelling::routine(move |inputs, outputs| match class_type {
+            DType::I64 => CrossEntropy::forward::<i64>(at, inputs, outputs),
+            _ => CrossEntropy::forward::<i32>(at, inputs, outputs),
+        }))
+    }
+
+    fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+        let (at, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
+        Some(Spelling::routine(move |inputs, outputs| match class_type {
+            DType::I64 => CrossEntropy::backward::<i64>(at, inputs, outputs),
+            _ => CrossEntropy::backward::<i32>(at, inputs, outputs),
+        }))
+    }
+
+    fn backward_name(&self) -> &'static str {
+        "cross_entropy_backward"
+    }
+}

@@ -1,0 +1,226 @@
+//! Cross-entropy of logits and classes over rows, with its gradient in the same pass.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pulp::{Arch, Simd, WithSimd};
+
+use crate::fused::simd::{each, largest, load_tail, rows_of_part, store_tail};
+use crate::fused::softmax::{powers, sum_of_powers};
+
+/// A number that names a class.
+pub(crate) trait Class: Copy + Sync {
+    /// Which of so many classes; `None` if it is none of them.
+    fn of(self, classes: usize) -> Option<usize>;
+}
+
+impl Class for i32 {
+    fn of(self, classes: usize) -> Option<usize> {
+        usize::try_from(self).ok().filter(|&class| class < classes)
+    }
+}
+
+impl Class for i64 {
+    fn of(self, classes: usize) -> Option<usize> {
+        usize::try_from(self).ok().filter(|&class| class < classes)
+    }
+}
+
+/// For each row of `logits`, minus the log-probability of its class to `losses`; and `scale` times the gradient of their
+/// sum to `gradient`, if that is wanted. `Err` with a row whose class is none of the columns: then the results mean nothing.
+pub(crate) fn cross_entropy<T: Class>(
+    logits: &[f32],
+    classes: &[T],
+    columns: usize,
+    losses: &mut [f32],
+    gradient: Option<&mut [f32]>,
+    scale: f32,
+    threads: usize,
+) -> Result<(), usize> {
+    cross_entropy_on(Arch::new(), logits, classes, columns, losses, gradient, scale, threads)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn cross_entropy_on<T: Class>(
+    arch: Arch,
+    logits: &[f32],
+    classes: &[T],
+    columns: usize,
+    losses: &mut [f32],
+    gradient: Option<&mut [f32]>,
+    scale: f32,
+    threads: usize,
+) -> Result<(), usize> {
+    if columns == 0 {
+        return if classes.is_empty() { Ok(()) } else { Err(0) };
+    }
+    let rows = rows_of_part(columns);
+    let wrong = AtomicUsize::new(usize::MAX);
+    let check = |outcome: Option<usize>, part: usize| {
+        if let Some(row) = outcome {
+            // The first one, whichever thread meets its own first.
+            wrong.fetch_min(part * rows + row, Ordering::Relaxed);
+        }
+    };
+    let given = logits.chunks(rows * columns).zip(classes.chunks(rows)).zip(losses.chunks_mut(rows)).enumerate();
+    match gradient {
+        Some(gradient) => {
+            each(
+                given.zip(gradient.chunks_mut(rows * columns)),
+                threads,
+                |((part, ((x, classes), losses)), gradient)| {
+                    check(arch.dispatch(Rows { x, classes, columns, losses, gradient: Some(gradient), scale }), part);
+                },
+            );
+        }
+        None => each(given, threads, |(part, ((x, classes), losses))| {
+            check(arch.dispatch(Rows { x, classes, columns, losses, gradient: None, scale }), part);
+        }),
+    }
+    match wrong.into_inner() {
+        usize::MAX => Ok(()),
+        row => Err(row),
+    }
+}
+
+struct Rows<'a, T> {
+    x: &'a [f32],
+    classes: &'a [T],
+    columns: usize,
+    losses: &'a mut [f32],
+    gradient: Option<&'a mut [f32]>,
+    scale: f32,
+}
+
+impl<T: Class> WithSimd for Rows<'_, T> {
+    type Output = Option<usize>;
+
+    /// Returns a row with a bad class.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Option<usize> {
+        let Rows { x, classes, columns, losses, mut gradient, scale } = self;
+        for (row, ((x, &class), loss)) in x.chunks_exact(columns).zip(classes).zip(losses).enumerate() {
+            let Some(class) = class.of(columns) else { return Some(row) };
+            let (max, sum) = match &mut gradient {
+                Some(gradient) => {
+                    let gradient = &mut gradient[row * columns..][..columns];
+                    let (max, sum) = powers(simd, x, gradient);
+                    multiply(simd, gradient, scale / sum);
+                    gradient[class] -= scale;
+                    (max, sum)
+                }
+                None => {
+                    let max = largest(simd, x);
+                    (max, sum_of_powers(simd, x, max))
+                }
+            };
+            // In this order: added up first, a large maximum would swallow the logarithm.
+            *loss = sum.ln() - (x[class] - max);
+        }
+        None
+    }
+}
+
+#[inline(always)]
+fn multiply<S: Simd>(simd: S, row: &mut [f32], factor: f32) {
+    let factor = simd.splat_f32s(factor);
+    let (body, tail) = S::as_mut_simd_f32s(row);
+    for x in body {
+        *x = simd.mul_f32s(*x, factor);
+    }
+    if !tail.is_empty() {
+        let x = load_tail(simd, tail, 0.0);
+        store_tail(simd, tail, simd.mul_f32s(x, factor));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fused::simd::{random, results};
+
+    #[test]
+    fn losses_and_gradients_agree_with_f64() {
+        for (rows, columns) in [(0, 5), (4, 1), (7, 2), (5, 15), (5, 16), (40, 17), (50, 1000), (3, 4097), (2, 40_000)]
+        {
+            let x = random(rows * columns, -20.0, 20.0);
+            let classes: Vec<i64> = (0..rows).map(|row| (row * 7919 % columns) as i64).collect();
+            let narrow: Vec<i32> = classes.iter().map(|&class| class as i32).collect();
+            let scale = 1.0 / rows.max(1) as f32;
+            let run = |arch, threads| {
+                let (mut losses, mut gradient) = (vec![7.0; rows], vec![7.0; rows * columns]);
+                let wanted = Some(&mut gradient[..]);
+                cross_entropy_on(arch, &x, &classes, columns, &mut losses, wanted, scale, threads).unwrap();
+                let mut alone = vec![7.0; rows];
+                cross_entropy_on(arch, &x, &narrow, columns, &mut alone, None, scale, threads).unwrap();
+                [losses, alone, gradient].concat()
+            };
+            for found in results(run) {
+                let (losses, gradient) = found.split_at(2 * rows);
+                for row in 0..rows {
+                    let x: Vec<f64> = x[row * columns..][..columns].iter().map(|&x| f64::from(x)).collect();
+                    let max = x.iter().copied().fold(f64::MIN, f64::max);
+                    let sum: f64 = x.iter().map(|x| (x - max).exp()).sum();
+                    let class = classes[row] as usize;
+                    let expected = sum.ln() + max - x[class];
+                    for loss in [losses[row], losses[rows + row]] {
+                        let off = (f64::from(loss) - expected).abs();
+                        assert!(
+                            off <= 1e-6 * (1.0 + expected.abs()),
+                            "{rows}x{columns}, row {row}: {loss}, not {expected}"
+                        );
+                    }
+                    for n in 0..columns {
+                        let p = (x[n] - max).exp() / sum;
+                        let expected = (p - f64::from(n == class)) * f64::from(scale);
+                        let off = (f64::from(gradient[row * columns + n]) - expected).abs();
+                        let bound = f64::from(scale) * (5e-6 * p + if n == class { 1e-7 } else { 0.0 }) + 1e-44;
+                        assert!(off <= bound, "{rows}x{columns}, row {row}, {n}: off by {off:e} of {bound:e}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn classes_that_there_are_not_are_found() {
+        let x = random(70 * 1000, -1.0, 1.0);
+        let mut losses = vec![0.0; 70];
+        let mut try_classes = |bad: &[(usize, i64)], columns: usize| {
+            let mut classes = vec![0i64; 70];
+            bad.iter().for_each(|&(row, class)| classes[row] = class);
+            let x = &x[..70 * columns];
+            [1, 5].map(|threads| cross_entropy(x, &classes, columns, &mut losses, None, 1.0, threads))
+        };
+        assert_eq!(try_classes(&[], 1000), [Ok(()); 2]);
+        assert_eq!(try_classes(&[(3, 999)], 1000), [Ok(()); 2]);
+        assert_eq!(try_classes(&[(69, 1000), (66, -1)], 1000), [Err(66); 2]);
+        assert_eq!(try_classes(&[(5, i64::MIN)], 1000), [Err(5); 2]);
+        assert_eq!(try_classes(&[(5, 1 << 40)], 10), [Err(5); 2]);
+        assert_eq!(try_classes(&[], 0), [Err(0); 2]);
+        assert_eq!(cross_entropy::<i32>(&[], &[], 0, &mut [], None, 1.0, 1), Ok(()));
+        assert_eq!(cross_entropy(&[0.0; 3], &[-1i32], 3, &mut [0.0], Some(&mut [0.0; 3]), 1.0, 1), Err(0));
+    }
+
+    #[test]
+    fn extremes_are_those_of_the_plain_operations() {
+        const INF: f32 = f32::INFINITY;
+        let cases: [([f32; 3], f32); 6] = [
+            ([1e30, -1e30, 0.0], 0.0),
+            ([-1e30, 1e30, 0.0], 2e30),
+            ([5.0, -INF, -INF], 0.0),
+            ([-INF, 5.0, 5.0], INF),
+            ([INF, 0.0, 0.0], f32::NAN),
+            ([0.0, f32::NAN, 0.0], f32::NAN),
+        ];
+        for (x, expected) in cases {
+            for found in results(|arch, threads| {
+                let (mut loss, mut gradient) = ([7.0], [7.0; 3]);
+                cross_entropy_on(arch, &x, &[0i64], 3, &mut loss, Some(&mut gradient), 1.0, threads).unwrap();
+                assert!(gradient.iter().all(|x| x.is_nan() == expected.is_nan()), "{x:?}: {gradient:?}");
+                loss.to_vec()
+            }) {
+                assert!(found[0] == expected || (found[0].is_nan() && expected.is_nan()), "{x:?}: {found:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! GELU, by tanh or by the error function.
+
+mod cpu;
+
+use std::sync::Arc;
+
+use bornite_codegen::cpu::pool;
+
+use super::simd::vectors;
+use super::{FusedOp, Given, Spelling, fused_at, unpack_inputs, unpack_outputs};
+use crate::{Device, Place, Tensor};
+pub(crate) use cpu::Gelu;
+use cpu::{gelu, gelu_backward};
+
+impl Tensor {
+    /// x · Φ(x) by its approximation with tanh: ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))).
+    #[track_caller]
+    pub fn gelu(&self) -> Tensor {
+        self.gelu_by(Gelu::Tanh, "gelu", Place::here())
+    }
+
+    /// x · Φ(x), by the error function.
+    #[track_caller]
+    pub fn gelu_erf(&self) -> Tensor {
+        self.gelu_by(Gelu::Erf, "gelu_erf", Place::here())
+    }
+
+    fn gelu_by(&self, kind: Gelu, name: &'static str, place: Place) -> Tensor {
+        match self.floats(name, place) {
+            Ok(()) => fused_at(Arc::new(GeluOp(kind)), vec![self.clone()], place).remove(0),
+            Err(failed) => failed,
+        }
+    }
+}
+
+/// GELU, by tanh or by the error function.
+pub(crate) struct GeluOp(pub Gelu);
+
+impl FusedOp for GeluOp {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            Gelu::Tanh => "gelu",
+            Gelu::Erf => "gelu_erf",
+        }
+    }
+
+    fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
+        let [x] = inputs else { return vec![] };
+        vec![x.formula(self.name(), x.0.place)]
+    }
+
+    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+        let (kind, name) = (self.0, self.name());
+        vectors(device, inputs).then(|| {
+            Spelling::sure(move |inputs, outputs| {
+                let ([x], [y]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
+                gelu(kind, x.slice()?, y.slice_mut()?, pool::threads());
+                Ok(())
+            })
+        })
+    }
+
+    fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+        let (kind, name) = (self.0, self.backward_name());
+        vectors(device, inputs).then(|| {
+            Spelling::sure(move |inputs, outputs| {
+                let ([x, _y, dy], [dx]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
+                gelu_backward(kind, x.slice()?, dy.slice()?, dx.slice_mut()?, pool::threads());
+                Ok(())
+            })
+        })
+    }
+
+    fn backward_name(&self) -> &'static str {
+        "gelu_backward"
+    }
+}

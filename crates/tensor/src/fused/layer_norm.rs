@@ -1,0 +1,104 @@
+//! Layer norm over the last axes.
+
+mod cpu;
+
+use std::sync::Arc;
+
+use bornite_codegen::cpu::pool;
+
+use super::simd::vectors;
+use super::{FusedOp, Given, Memory, Spelling, fused_at, unpack_inputs, unpack_outputs};
+use crate::{Axes, Device, Place, Result, Tensor};
+use cpu::{layer_norm, layer_norm_backward};
+
+impl Tensor {
+    /// The last axes, as many as `weight` has, brought to mean 0 and variance 1, then times `weight` plus `bias`.
+    #[track_caller]
+    pub fn layer_norm(&self, weight: &Tensor, bias: &Tensor, eps: f64) -> Tensor {
+        let place = Place::here();
+        if let Err(failed) = self.last_axes_of("layer_norm", weight, place) {
+            return failed;
+        }
+        let (x, narrow) = self.wide();
+        let op = LayerNorm { axes: weight.0.shape.len(), eps };
+        fused_at(Arc::new(op), vec![x, weight.clone(), bias.clone()], place).remove(0).narrowed(narrow)
+    }
+}
+
+/// Inputs of the backward op of layer norm that its routine reads.
+struct LayerNormBackwardInputs<'a> {
+    x: &'a [f32],
+    gamma: &'a [f32],
+    mean: &'a [f32],
+    rstd: &'a [f32],
+    /// Gradient of the loss by the output.
+    dy: &'a [f32],
+}
+
+impl<'a> LayerNormBackwardInputs<'a> {
+    /// Elements of the inputs, in the order of the op: inputs and outputs of layer norm, then the gradient.
+    fn slices(inputs: &'a [Memory<'_>]) -> Result<Self> {
+        let [x, gamma, _beta, _y, mean, rstd, dy] = unpack_inputs("layer_norm_backward", inputs)?;
+        Ok(LayerNormBackwardInputs {
+            x: x.slice()?,
+            gamma: gamma.slice()?,
+            mean: mean.slice()?,
+            rstd: rstd.slice()?,
+            dy: dy.slice()?,
+        })
+    }
+}
+
+/// Layer norm over the last axes, with mean and 1 / standard deviation for the gradient.
+pub(crate) struct LayerNorm {
+    pub axes: usize,
+    pub eps: f64,
+}
+
+impl FusedOp for LayerNorm {
+    fn name(&self) -> &'static str {
+        "layer_norm"
+    }
+
+    fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
+        let [x, weight, bias] = inputs else { return vec![] };
+        let axes = Axes::These((1..=self.axes as isize).map(|n| -n).collect());
+        let mean = x.mean_keep(axes.clone());
+        let centred = x - &mean;
+        let variance = (&centred * &centred).mean_keep(axes);
+        let rstd = (variance + self.eps).rsqrt();
+        vec![(centred * &rstd) * weight + bias, mean, rstd]
+    }
+
+    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+        let (name, eps) = (self.name(), self.eps as f32);
+        let [_x, gamma, beta] = inputs else { return None };
+        let fits = gamma.shape == beta.shape;
+        (fits && vectors(device, inputs)).then(|| {
+            Spelling::sure(move |inputs, outputs| {
+                let [x, gamma, beta] = unpack_inputs(name, inputs)?;
+                let [y, mean, rstd] = unpack_outputs(name, outputs)?;
+                let (x, gamma, beta) = (x.slice()?, gamma.slice()?, beta.slice()?);
+                let (y, mean, rstd) = (y.slice_mut()?, mean.slice_mut()?, rstd.slice_mut()?);
+                layer_norm(x, gamma, beta, eps, y, mean, rstd, pool::threads());
+                Ok(())
+            })
+        })
+    }
+
+    fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+        vectors(device, inputs).then(|| {
+            Spelling::sure(|inputs, outputs| {
+                let LayerNormBackwardInputs { x, gamma, mean, rstd, dy } = LayerNormBackwardInputs::slices(inputs)?;
+                let [dx, dgamma, dbeta] = unpack_outputs("layer_norm_backward", outputs)?;
+                let (dx, dgamma, dbeta) = (dx.slice_mut()?, dgamma.slice_mut()?, dbeta.slice_mut()?);
+                layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta, pool::threads());
+                Ok(())
+            })
+        })
+    }
+
+    fn backward_name(&self) -> &'static str {
+        "layer_norm_backward"
+    }
+}

@@ -1,0 +1,173 @@
+//! Which dtype operands of different dtypes meet in, and what a plain number is beside a tensor.
+
+use std::sync::Arc;
+
+use bornite_ir::{Op as Row, TypeRule, Value};
+
+use crate::graph::node::{Node, Op};
+use crate::{DType, Place, Tensor};
+
+/// The dtype that two dtypes meet in. `None`: no dtype holds both, and one has to be cast.
+///
+/// | | bool | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
+/// |---|---|---|---|---|---|---|---|---|
+/// | **bool** | bool | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
+/// | **u8** | u8 | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
+/// | **i32** | i32 | i32 | i32 | i64 | f16 | bf16 | f32 | f64 |
+/// | **i64** | i64 | i64 | i64 | i64 | f16 | bf16 | f32 | f64 |
+/// | **f16** | f16 | f16 | f16 | f16 | f16 | f32 | f32 | f64 |
+/// | **bf16** | bf16 | bf16 | bf16 | bf16 | f32 | bf16 | f32 | f64 |
+/// | **f32** | f32 | f32 | f32 | f32 | f32 | f32 | f32 | f64 |
+/// | **f64** | f64 | f64 | f64 | f64 | f64 | f64 | f64 | f64 |
+///
+/// In words: bools give way to integers and integers to floats; of two floats or two integers the wider stays, f16 and
+/// bf16 meet in f32, and a signed and an unsigned integer in the narrowest signed one that holds both (u8 and i8 in i16,
+/// u32 and i32 in i64). u64 and a signed integer have none. Operations element by element promote in this way; products of
+/// matrices, joins and indices expect one dtype.
+///
+/// A plain number is weak: beside a float it takes the float's dtype (`bf16 * 0.5` stays bf16), and an integer beside
+/// integers takes theirs, or is an error where that cannot hold it. Otherwise an integer beside bools is an i64, and a
+/// number with a point beside integers or bools an f32.
+///
+/// ```
+/// use bornite::{DType, promote};
+/// assert_eq!(promote(DType::U8, DType::I32), Some(DType::I32));
+/// assert_eq!(promote(DType::I64, DType::F32), Some(DType::F32));
+/// assert_eq!(promote(DType::F16, DType::BF16), Some(DType::F32));
+/// assert_eq!(promote(DType::U64, DType::I8), None);
+/// ```
+pub fn promote(a: DType, b: DType) -> Option<DType> {
+    let rank = |t: DType| (t.is_float() as u8) * 2 + t.is_int() as u8;
+    let (low, high) = if rank(a) < rank(b) || rank(a) == rank(b) && a.bytes() < b.bytes() { (a, b) } else { (b, a) };
+    if low == high || rank(low) < rank(high) {
+        return Some(high);
+    }
+    if high.is_float() {
+        return Some(if low.bytes() == high.bytes() { DType::F32 } else { high });
+    }
+    let holds = |t: &DType| {
+        let (wide, a, b) = (t.int_range(), a.int_range(), b.int_range());
+        wide.0 <= a.0.min(b.0) && a.1.max(b.1) <= wide.1
+    };
+    let both_unsigned = !a.is_signed() && !b.is_signed();
+    if both_unsigned { Some(high) } else { [DType::I16, DType::I32, DType::I64].into_iter().find(holds) }
+}
+
+/// The inputs of a row in the dtype that they meet in.
+pub(crate) fn promoted(row: Row, inputs: Vec<Tensor>, place: Place) -> Result<Vec<Tensor>, String> {
+    let first = (row.row().rule == TypeRule::Select) as usize;
+    let Some(values) = inputs.get(first..).filter(|values| !values.is_empty()) else { return Ok(inputs) };
+    let mut dtype = values[0].0.dtype;
+    for value in values {
+        dtype = promote(dtype, value.0.dtype)
+            .ok_or_else(|| format!("no dtype holds both {dtype} and {}; cast one of them", value.0.dtype))?;
+    }
+    let mut inputs = inputs;
+    for input in &mut inputs[first..] {
+        *input = input.cast_at(dtype, place);
+    }
+    Ok(inputs)
+}
+
+/// A plain number in a program.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Number {
+    /// Written without a point.
+    Int(i128),
+    /// Written with one.
+    Float(f64),
+}
+
+/// The other side of an operation: a tensor, or a number that takes its dtype from the tensor beside it.
+///
+/// ```
+/// use bornite::{Device, Tensor};
+/// # fn main() -> bornite::Result<()> {
+/// let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3], Device::cpu());
+/// assert_eq!(x.pow(2).to_vec::<f32>()?, [1.0, 4.0, 9.0]);
+/// assert_eq!(x.clamp(1.5, &x.max(..)).to_vec::<f32>()?, [1.5, 2.0, 3.0]);
+/// let (rate, count) = (0.5f32, 3usize); // any number on the right of an operator, an f64 or i64 on the left
+/// assert_eq!((2 * &x * rate / count).sum(..).item()?, 2.0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub enum Operand {
+    /// A tensor.
+    Tensor(Tensor),
+    /// A number.
+    Number(Number),
+}
+
+impl From<&Tensor> for Operand {
+    fn from(tensor: &Tensor) -> Operand {
+        Operand::Tensor(tensor.clone())
+    }
+}
+
+impl From<Tensor> for Operand {
+    fn from(tensor: Tensor) -> Operand {
+        Operand::Tensor(tensor)
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty: $kind:ident $wide:ty),+) => { $(
+        impl From<$number> for Operand {
+            fn from(number: $number) -> Operand {
+                Operand::Number(Number::$kind(number as $wide))
+            }
+        }
+    )+ };
+}
+
+numbers!(f32: Float f64, f64: Float f64);
+numbers!(i8: Int i128, i16: Int i128, i32: Int i128, i64: Int i128, isize: Int i128);
+numbers!(u8: Int i128, u16: Int i128, u32: Int i128, u64: Int i128, usize: Int i128);
+
+impl Operand {
+    /// The tensor, or the number as a scalar beside `like`.
+    pub(crate) fn beside(self, like: &Tensor, place: Place) -> Tensor {
+        match self {
+            Operand::Tensor(tensor) => tensor,
+            Operand::Number(number) => like.weak(number, place),
+        }
+    }
+}
+
+impl Tensor {
+    /// A number as a scalar beside this tensor.
+    fn weak(&self, number: Number, place: Place) -> Tensor {
+        let Ok(node) = self.node() else { return self.clone() };
+        let dtype = match number {
+            _ if node.dtype.is_float() => node.dtype,
+            Number::Float(_) => DType::F32,
+            Number::Int(_) if node.dtype == DType::Bool => DType::I64,
+            Number::Int(_) => node.dtype,
+        };
+        let value = match number {
+            Number::Float(number) => Value::from_f64(dtype, number),
+            Number::Int(number) if dtype.is_float() => Value::from_f64(dtype, number as f64),
+            Number::Int(number) => {
+                let (lowest, highest) = dtype.int_range();
+                if !(lowest..=highest).contains(&number) {
+                    let what = format!("{number} is not a value of {dtype}; cast the tensor first");
+                    return Tensor::failed("scalar", what, place);
+                }
+                Value::int(dtype, number as i64)
+            }
+        };
+        Tensor(Arc::new(Node::new(Op::Full(value), dtype, vec![], node.device, vec![], place)))
+    }
+
+    /// A scalar of this tensor's dtype and device.
+    pub(crate) fn scalar_like(&self, value: f64, place: Place) -> Tensor {
+        let Ok(node) = self.node() else { return self.clone() };
+        let constant = Value::from_f64(node.dtype, value);
+        if !node.dtype.is_float() && constant.as_f64() != value {
+            let what = format!("{value} is not a value of {}; cast the tensor first", node.dtype);
+            return Tensor::failed("scalar", what, place);
+        }
+        Tensor(Arc::new(Node::new(Op::Full(constant), node.dtype, vec![], node.device, vec![], place)))
+    }
+}

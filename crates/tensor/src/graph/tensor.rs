@@ -1,0 +1,204 @@
+//! The tensor handle: making tensors, asking what they are, reading their values.
+
+use std::sync::Arc;
+
+use bornite_ir::Value;
+
+use crate::graph::infer::infer;
+use crate::graph::node::{Node, Op};
+use crate::runtime::buffer::Buffer;
+use crate::schedule::{realize, value_of};
+use crate::{DType, Device, Element, Error, Place, Result};
+
+/// A lazily computed array. Cloning copies the handle.
+#[derive(Clone)]
+pub struct Tensor(pub(crate) Arc<Node>);
+
+impl Tensor {
+    /// A tensor of the given elements in row-major order.
+    #[track_caller]
+    pub fn from_slice<T: Element>(data: &[T], shape: &[usize], device: Device) -> Tensor {
+        let place = Place::here();
+        let elements = match elements_of(shape, T::DTYPE) {
+            Ok(elements) => elements,
+            Err(what) => return Tensor::failed("from_slice", what, place),
+        };
+        if elements != data.len() {
+            let what = format!("{} elements given, shape {shape:?} has {elements}", data.len());
+            return Tensor::failed("from_slice", what, place);
+        }
+        let words = T::pack(data).ok_or(Error::OutOfMemory { bytes: size_of_val(data) });
+        match words.and_then(|words| Buffer::from_words(device, words)) {
+            Ok(buffer) => {
+                let node = Node::new(Op::Data, T::DTYPE, shape.to_vec(), device, vec![], place);
+                node.set_value(buffer);
+                Tensor(Arc::new(node))
+            }
+            Err(error) => Tensor::carry(error, place),
+        }
+    }
+
+    /// A tensor of one value everywhere.
+    #[track_caller]
+    pub fn full(value: f64, shape: &[usize], dtype: DType, device: Device) -> Tensor {
+        let place = Place::here();
+        match elements_of(shape, dtype) {
+            Ok(_) => {
+                let op = Op::Full(Value::from_f64(dtype, value));
+                Tensor(Arc::new(Node::new(op, dtype, shape.to_vec(), device, vec![], place)))
+            }
+            Err(what) => Tensor::failed("full", what, place),
+        }
+    }
+
+    /// A tensor of zeros.
+    #[track_caller]
+    pub fn zeros(shape: &[usize], dtype: DType, device: Device) -> Tensor {
+        Tensor::full(0.0, shape, dtype, device)
+    }
+
+    /// A tensor of ones.
+    #[track_caller]
+    pub fn ones(shape: &[usize], dtype: DType, device: Device) -> Tensor {
+        Tensor::full(1.0, shape, dtype, device)
+    }
+
+    /// The shape, or the error that made this tensor.
+    pub fn shape(&self) -> Result<&[usize]> {
+        Ok(&self.node()?.shape)
+    }
+
+    /// How many axes there are.
+    pub fn rank(&self) -> Result<usize> {
+        Ok(self.node()?.shape.len())
+    }
+
+    /// How many elements there are.
+    pub fn elements(&self) -> Result<usize> {
+        Ok(self.node()?.elements())
+    }
+
+    /// How many bytes the elements take, once they are computed.
+    pub fn bytes(&self) -> Result<usize> {
+        Ok(self.node()?.bytes())
+    }
+
+    /// The shape as an array of exactly `N` lengths.
+    #[track_caller]
+    pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
+        let at = Place::here();
+        let shape = self.shape()?;
+        <[usize; N]>::try_from(shape).map_err(|_| Error::Op {
+            op: "dims",
+            what: format!("expected {N} axes, the shape is {shape:?}"),
+            at,
+        })
+    }
+
+    /// The element type, or the error that made this tensor.
+    pub fn dtype(&self) -> Result<DType> {
+        Ok(self.node()?.dtype)
+    }
+
+    /// The device, or the error that made this tensor.
+    pub fn device(&self) -> Result<Device> {
+        Ok(self.node()?.device)
+    }
+
+    /// Computes the value now, if it is not there already.
+    pub fn realize(&self) -> Result<()> {
+        realize(std::slice::from_ref(self))
+    }
+
+    /// The elements in row-major order. The type must be the tensor's own: nothing is converted silently.
+    #[track_caller]
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let place = Place::here();
+        let node = self.node()?;
+        if node.dtype != T::DTYPE {
+            let what = format!("the tensor is {}, not {}; use cast", node.dtype, T::DTYPE);
+            return Err(Error::Op { op: "to_vec", what, at: place });
+        }
+        T::unpack(&self.words()?, node.elements()).ok_or(Error::OutOfMemory { bytes: node.bytes() })
+    }
+
+    /// The one element of a tensor that has one, as f64.
+    #[track_caller]
+    pub fn item(&self) -> Result<f64> {
+        let place = Place::here();
+        let node = self.node()?;
+        if node.elements() != 1 {
+            let what = format!("expected one element, the shape is {:?}", node.shape);
+            return Err(Error::Op { op: "item", what, at: place });
+        }
+        let word = self.words()?.first().copied().unwrap_or_default();
+        // The element is in the lowest bytes; what is above them is padding.
+        let byte = node.dtype == DType::Bool;
+        Ok(Value::from_bits(node.dtype, if byte { word & 0xff } else { word }).as_f64())
+    }
+
+    /// The packed value, computed if need be.
+    pub(crate) fn words(&self) -> Result<Vec<u64>> {
+        self.realize()?;
+        let node = self.node()?;
+        // The lock keeps a trace from writing the storage between finding it and reading it.
+        let _running = node.device.lock();
+        let words = value_of(self)?.to_words()?;
+        crate::runtime::observe::read(self, &words);
+        Ok(words)
+    }
+
+    /// The node, or the error that it is.
+    pub(crate) fn node(&self) -> Result<&Node> {
+        match &self.0.op {
+            Op::Failed(error) => Err(error.clone()),
+            _ => Ok(&self.0),
+        }
+    }
+
+    /// The result of `op`: a new node if the inputs fit, a failed tensor if not or if an input had failed.
+    pub(crate) fn build(op: Op, inputs: Vec<Tensor>, place: Place) -> Tensor {
+        if let Some(failed) = inputs.iter().find(|t| matches!(t.0.op, Op::Failed(_))) {
+            return failed.clone();
+        }
+        let nodes: Vec<&Node> = inputs.iter().map(|t| &*t.0).collect();
+        let device = nodes.first().map_or(Device::cpu(), |n| n.device);
+        let inferred = infer(&op, &nodes).and_then(|(dtype, shape)| elements_of(&shape, dtype).map(|_| (dtype, shape)));
+        match inferred {
+            Ok((dtype, shape)) => Tensor(Arc::new(Node::new(op, dtype, shape, device, inputs, place))),
+            Err(what) => Tensor::failed(op.name(), what, place),
+        }
+    }
+
+    /// A value that is an error, found at the first read of whatever is made of it: for functions that return tensors and
+    /// were given something that cannot be.
+    ///
+    /// ```
+    /// let x = bornite::Tensor::mistake("lookup", "there is no row 'b'; there are 'a' and 'c'");
+    /// assert!((x + 1.0).item().unwrap_err().to_string().starts_with("lookup: there is no row 'b'"));
+    /// ```
+    #[track_caller]
+    pub fn mistake(op: &'static str, what: impl Into<String>) -> Tensor {
+        Tensor::failed(op, what.into(), Place::here())
+    }
+
+    /// A failed tensor.
+    pub(crate) fn failed(op: &'static str, what: String, at: Place) -> Tensor {
+        Tensor::carry(Error::Op { op, what, at }, at)
+    }
+
+    /// A failed tensor that carries an error.
+    pub(crate) fn carry(error: Error, place: Place) -> Tensor {
+        Tensor(Arc::new(Node::new(Op::Failed(error), DType::F32, vec![], Device::cpu(), vec![], place)))
+    }
+}
+
+/// Number of elements of a shape, if memory could hold them.
+pub(crate) fn elements_of(shape: &[usize], dtype: DType) -> std::result::Result<usize, String> {
+    // Strides are products of lengths even where there are no elements: an axis of length 0 counts as 1 here.
+    let largest = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1)));
+    match largest.and_then(|n| n.checked_mul(dtype.bytes())) {
+        Some(bytes) if bytes <= isize::MAX as usize => Ok(shape.iter().product()),
+        _ => Err(format!("shape {shape:?} has more elements than memory can hold")),
+    }
+}

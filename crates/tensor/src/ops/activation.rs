@@ -1,0 +1,202 @@
+//! Activations: functions of each element over the rows of the op table. Where a formula has a kink or an overflow on the
+//! way, the branches are chosen so that the gradient is right there as well.
+
+use bornite_ir::{Op as Row, formula};
+
+use crate::graph::grad::Graph;
+use crate::ops::pointwise::map;
+use crate::{Place, Tensor};
+
+/// An activation by name, for layers that take one as a setting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Activation {
+    /// [`Tensor::relu`].
+    Relu,
+    /// [`Tensor::sigmoid`].
+    Sigmoid,
+    /// [`Tensor::tanh`].
+    Tanh,
+    /// [`Tensor::leaky_relu`] with slope 0.01.
+    LeakyRelu,
+    /// [`Tensor::elu`] with α = 1.
+    Elu,
+    /// [`Tensor::silu`].
+    Swish,
+    /// [`Tensor::gelu`].
+    Gelu,
+}
+
+impl Tensor {
+    /// The activation of that name.
+    #[track_caller]
+    pub fn activation(&self, activation: Activation) -> Tensor {
+        match activation {
+            Activation::Relu => self.relu(),
+            Activation::Sigmoid => self.sigmoid(),
+            Activation::Tanh => self.tanh(),
+            Activation::LeakyRelu => self.leaky_relu(0.01),
+            Activation::Elu => self.elu(1.0),
+            Activation::Swish => self.silu(),
+            Activation::Gelu => self.gelu(),
+        }
+    }
+
+    /// A formula of the kernel IR.
+    pub(crate) fn formula(&self, name: &'static str, place: Place) -> Tensor {
+        if let Err(failed) = self.floats(name, place) {
+            return failed;
+        }
+        // 16-bit floats are rounded once, not at every step.
+        let (x, narrow) = self.wide();
+        match formula(&mut Graph { place }, name, &x) {
+            Some(y) => y.narrowed(narrow),
+            None => Tensor::failed(name, "there is no such formula".into(), place),
+        }
+    }
+
+    /// Nothing if this is a tensor of floats, else the failed tensor that says so.
+    pub(crate) fn floats(&self, name: &'static str, place: Place) -> Result<(), Tensor> {
+        match self.node() {
+            Err(_) => Err(self.clone()),
+            Ok(node) if node.dtype.is_float() => Ok(()),
+            Ok(node) => Err(Tensor::failed(name, format!("expects floats, found {}", node.dtype), place)),
+        }
+    }
+
+    /// The larger of each element and 0; its gradient at 0 is 0.
+    #[track_caller]
+    pub fn relu(&self) -> Tensor {
+        let place = Place::here();
+        map(Row::Max, &[self, &self.scalar_like(0.0, place)], place)
+    }
+
+    /// Each element, but not below 0 and not above 6.
+    #[track_caller]
+    pub fn relu6(&self) -> Tensor {
+        let place = Place::here();
+        map(Row::Clamp, &[self, &self.scalar_like(0.0, place), &self.scalar_like(6.0, place)], place)
+    }
+
+    /// Elements above 0 as they are, others times `slope`.
+    #[track_caller]
+    pub fn leaky_relu(&self, slope: f64) -> Tensor {
+        self.gt(0.0).select(self, self * slope)
+    }
+
+    /// Elements above 0 as they are, others α (eˣ - 1).
+    #[track_caller]
+    pub fn elu(&self, alpha: f64) -> Tensor {
+        let place = Place::here();
+        if let Err(failed) = self.floats("elu", place) {
+            return failed;
+        }
+        // The minimum keeps eˣ of large elements out of the gradient; its second argument has the gradient at 0.
+        let below = map(Row::Min, &[&self.scalar_like(0.0, place), self], place);
+        self.gt(0.0).select(self, below.expm1() * alpha)
+    }
+
+    /// λ elu(x) with the constants that keep mean 0 and variance 1.
+    #[track_caller]
+    pub fn selu(&self) -> Tensor {
+        self.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
+    }
+
+    /// 1 / (1 + e⁻ˣ), without overflow on the way there or back.
+    #[track_caller]
+    pub fn sigmoid(&self) -> Tensor {
+        let place = Place::here();
+        if let Err(failed) = self.floats("sigmoid", place) {
+            return failed;
+        }
+        let (x, narrow) = self.wide();
+        let power = x.decay().exp();
+        (x.lt(0.0).select(&power, 1.0) / (power + 1.0)).narrowed(narrow)
+    }
+
+    /// -|x|, whose gradient at 0 is that of -x.
+    #[track_caller]
+    fn decay(&self) -> Tensor {
+        self.minimum(-self)
+    }
+
+    /// log(1 / (1 + e⁻ˣ)), accurate on both sides.
+    #[track_caller]
+    pub fn log_sigmoid(&self) -> Tensor {
+        -(-self).softplus()
+    }
+
+    /// log(1 + eˣ), without overflow.
+    #[track_caller]
+    pub fn softplus(&self) -> Tensor {
+        let place = Place::here();
+        if let Err(failed) = self.floats("softplus", place) {
+            return failed;
+        }
+        // At 0 both parts take the side of positive x: 1 from the maximum, -½ from the logarithm.
+        let (x, narrow) = self.wide();
+        let above = map(Row::Max, &[&x.scalar_like(0.0, place), &x], place);
+        (above + x.decay().exp().log1p()).narrowed(narrow)
+    }
+
+    /// x · sigmoid(x).
+    #[track_caller]
+    pub fn silu(&self) -> Tensor {
+        if let Err(failed) = self.floats("silu", Place::here()) {
+            return failed;
+        }
+        let (x, narrow) = self.wide();
+        (&x * x.sigmoid()).narrowed(narrow)
+    }
+
+    /// Another name of [`Tensor::silu`].
+    #[track_caller]
+    pub fn swish(&self) -> Tensor {
+        self.silu()
+    }
+
+    /// x · tanh(softplus(x)).
+    #[track_caller]
+    pub fn mish(&self) -> Tensor {
+        if let Err(failed) = self.floats("mish", Place::here()) {
+            return failed;
+        }
+        let (x, narrow) = self.wide();
+        (&x * x.softplus().tanh()).narrowed(narrow)
+    }
+
+    /// x / (1 + |x|).
+    #[track_caller]
+    pub fn softsign(&self) -> Tensor {
+        self / (self.abs() + 1.0)
+    }
+
+    /// Each element, but not below -1 and not above 1.
+    #[track_caller]
+    pub fn hardtanh(&self) -> Tensor {
+        self.clamp(-1, 1)
+    }
+
+    /// (x + 3) / 6, but not below 0 and not above 1.
+    #[track_caller]
+    pub fn hardsigmoid(&self) -> Tensor {
+        (self + 3.0).relu6() / 6.0
+    }
+
+    /// x · hardsigmoid(x).
+    #[track_caller]
+    pub fn hardswish(&self) -> Tensor {
+        self * self.hardsigmoid()
+    }
+
+    /// x · x.
+    #[track_caller]
+    pub fn square(&self) -> Tensor {
+        self * self
+    }
+
+    /// 1 / x; of integers, 0 where that is not ±1.
+    #[track_caller]
+    pub fn reciprocal(&self) -> Tensor {
+        1 / self
+    }
+}

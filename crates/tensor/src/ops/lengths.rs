@@ -1,0 +1,96 @@
+//! Axes of which only the first elements count: how many is a tensor, so that a trace serves every length up to a bound
+//! (see [`crate::Trace::bounded`]).
+
+use bornite_ir::Op as Row;
+
+use crate::graph::axes::resolve_axis;
+use crate::graph::node::Op;
+use crate::ops::pointwise::map;
+use crate::{DType, Place, Tensor};
+
+impl Tensor {
+    /// True for the first `length` places of an axis of `bound` places. `length` is an integer, or several with axes of
+    /// their own, which come before the new one.
+    ///
+    /// ```
+    /// use bornite::{Device, Tensor};
+    /// # fn main() -> bornite::Result<()> {
+    /// let lengths = Tensor::from_slice(&[2i64, 0, 3], &[3], Device::cpu());
+    /// let valid = Tensor::valid(3, &lengths);
+    /// assert_eq!(valid.to_vec::<bool>()?, [true, true, false, false, false, false, true, true, true]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn valid(bound: usize, length: &Tensor) -> Tensor {
+        Tensor::valid_at("valid", bound, length, Place::here())
+    }
+
+    fn valid_at(name: &'static str, bound: usize, length: &Tensor, place: Place) -> Tensor {
+        let Ok(node) = length.node() else { return length.clone() };
+        if !node.dtype.is_int() {
+            return Tensor::failed(name, format!("a length is an integer, found {}", node.dtype), place);
+        }
+        let shape = [&node.shape[..], &[bound]].concat();
+        let places = Tensor::iota(&shape, node.shape.len(), DType::I64, node.device, place);
+        let length = Tensor::build(Op::Cast(DType::I64), vec![length.clone()], place);
+        let length = length.reshape_at(&[&length.0.shape[..], &[1]].concat(), place).broadcast_to(&shape, place);
+        map(Row::Lt, &[&places, &length], place)
+    }
+
+    /// `fill` from the `length`-th element of an axis on. `length` is an integer, or one for each element of the axes
+    /// before. No gradient flows where the fill is.
+    ///
+    /// ```
+    /// use bornite::{Device, Tensor};
+    /// # fn main() -> bornite::Result<()> {
+    /// let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3], Device::cpu());
+    /// let length = Tensor::from_slice(&[2i64], &[], Device::cpu());
+    /// assert_eq!(x.masked(1, &length, -1.0).to_vec::<f32>()?, [1.0, 2.0, -1.0, 4.0, 5.0, -1.0]);
+    /// assert_eq!(x.masked_mean(1, &length).to_vec::<f32>()?, [1.5, 4.5]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn masked(&self, axis: isize, length: &Tensor, fill: f64) -> Tensor {
+        self.masked_at("masked", axis, length, fill, Place::here())
+    }
+
+    fn masked_at(&self, name: &'static str, axis: isize, length: &Tensor, fill: f64, place: Place) -> Tensor {
+        let (Ok(node), Ok(count)) = (self.node(), length.node()) else {
+            return if self.node().is_err() { self.clone() } else { length.clone() };
+        };
+        let axis = match resolve_axis(axis, node.shape.len()) {
+            Ok(axis) => axis,
+            Err(what) => return Tensor::failed(name, what, place),
+        };
+        let (lead, rest) = (&node.shape[..axis], node.shape.len() - axis - 1);
+        let lead = match &count.shape[..] {
+            [] => vec![1; axis],
+            shape if shape == lead => lead.to_vec(),
+            shape => {
+                let what = format!("axis {axis} of {:?} has one length or {lead:?} of them, not {shape:?}", node.shape);
+                return Tensor::failed(name, what, place);
+            }
+        };
+        let valid = Tensor::valid_at(name, node.shape[axis], length, place);
+        let valid = valid.reshape_at(&[&lead[..], &[node.shape[axis]], &vec![1; rest]].concat(), place);
+        map(Row::Select, &[&valid, self, &self.scalar_like(fill, place)], place)
+    }
+
+    /// The mean of the first `length` elements of an axis, which vanishes; `length` as in [`Tensor::masked`].
+    #[track_caller]
+    pub fn masked_mean(&self, axis: isize, length: &Tensor) -> Tensor {
+        let place = Place::here();
+        if let Err(failed) = self.floats("masked_mean", place) {
+            return failed;
+        }
+        let (x, narrow) = self.wide();
+        let sum = x.masked_at("masked_mean", axis, length, 0.0, place).sum(axis);
+        let Ok(count) = length.node() else { return sum };
+        let rest = sum.0.shape.len().saturating_sub(count.shape.len());
+        let shape = if count.shape.is_empty() { vec![] } else { [&count.shape[..], &vec![1; rest]].concat() };
+        let count = Tensor::build(Op::Cast(sum.0.dtype), vec![length.clone()], place).reshape_at(&shape, place);
+        map(Row::Div, &[&sum, &count], place).narrowed(narrow)
+    }
+}

@@ -1,0 +1,94 @@
+//! `+ - * / %`, `& | ^`, `-` and `!` on tensors, references to them and numbers, and `+=` and its like.
+//!
+//! On the right may stand whatever is an [`Operand`]: one impl for all, so that the compiler knows the result before it
+//! knows what kind of number `2.0` is. On the left a number has to be an f64 or an i64: with a second float type there,
+//! `2.0 * x` would be either.
+
+use std::ops::{Add, AddAssign, BitAnd, BitOr, BitXor, Div, DivAssign, Mul, MulAssign, Neg, Not, Rem, RemAssign, Sub};
+use std::ops::{BitAndAssign, BitOrAssign, BitXorAssign, SubAssign};
+
+use bornite_ir::Op as Row;
+
+use crate::ops::pointwise::map;
+use crate::{Operand, Place, Tensor};
+
+/// The row of an operator beside these operands.
+type Choose = fn(&Tensor, &Tensor) -> Row;
+
+/// The remainder of integers or of floats.
+fn remainder(a: &Tensor, b: &Tensor) -> Row {
+    if a.0.dtype.is_float() || b.0.dtype.is_float() { Row::Fmod } else { Row::Rem }
+}
+
+fn right(row: Choose, a: &Tensor, b: Operand, place: Place) -> Tensor {
+    let b = b.beside(a, place);
+    map(row(a, &b), &[a, &b], place)
+}
+
+macro_rules! operator {
+    ($($trait:ident $method:ident, $assign:ident $assign_method:ident = $row:expr;)+) => { $(
+        operator!(@right $trait $method, Tensor, $row);
+        operator!(@right $trait $method, &Tensor, $row);
+        operator!(@left $trait $method, f64, Tensor, $row);
+        operator!(@left $trait $method, f64, &Tensor, $row);
+        operator!(@left $trait $method, i64, Tensor, $row);
+        operator!(@left $trait $method, i64, &Tensor, $row);
+        /// Names the result by this handle. Other handles keep the value that they have.
+        impl<O: Into<Operand>> $assign<O> for Tensor {
+            #[track_caller]
+            fn $assign_method(&mut self, other: O) {
+                *self = right($row, self, other.into(), Place::here());
+            }
+        }
+    )+ };
+    (@right $trait:ident $method:ident, $t:ty, $row:expr) => {
+        impl<O: Into<Operand>> $trait<O> for $t {
+            type Output = Tensor;
+            #[track_caller]
+            fn $method(self, other: O) -> Tensor {
+                right($row, &self, other.into(), Place::here())
+            }
+        }
+    };
+    (@left $trait:ident $method:ident, $number:ty, $t:ty, $row:expr) => {
+        impl $trait<$t> for $number {
+            type Output = Tensor;
+            #[track_caller]
+            fn $method(self, other: $t) -> Tensor {
+                let (row, place): (Choose, _) = ($row, Place::here());
+                let number = Operand::from(self).beside(&other, place);
+                map(row(&number, &other), &[&number, &other], place)
+            }
+        }
+    };
+}
+
+operator! {
+    Add add, AddAssign add_assign = |_, _| Row::Add;
+    Sub sub, SubAssign sub_assign = |_, _| Row::Sub;
+    Mul mul, MulAssign mul_assign = |_, _| Row::Mul;
+    Div div, DivAssign div_assign = |_, _| Row::Div;
+    Rem rem, RemAssign rem_assign = remainder;
+    BitAnd bitand, BitAndAssign bitand_assign = |_, _| Row::And;
+    BitOr bitor, BitOrAssign bitor_assign = |_, _| Row::Or;
+    BitXor bitxor, BitXorAssign bitxor_assign = |_, _| Row::Xor;
+}
+
+macro_rules! prefix {
+    ($($trait:ident $method:ident $row:ident $t:ty;)+) => { $(
+        impl $trait for $t {
+            type Output = Tensor;
+            #[track_caller]
+            fn $method(self) -> Tensor {
+                map(Row::$row, &[&self], Place::here())
+            }
+        }
+    )+ };
+}
+
+prefix! {
+    Neg neg Neg Tensor;
+    Neg neg Neg &Tensor;
+    Not not Not Tensor;
+    Not not Not &Tensor;
+}

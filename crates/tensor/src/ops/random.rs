@@ -1,0 +1,114 @@
+//! Random numbers: Philox with explicit generators, the same on every device.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use bornite_ir::Op as Row;
+
+use crate::graph::node::Op;
+use crate::ops::pointwise::map;
+use crate::{DType, Device, Place, Tensor};
+
+/// A source of random tensors. Equal seeds give equal tensors in the same order of calls, on every device.
+///
+/// ```
+/// use bornite::{DType, Device, Generator, Tensor};
+/// # fn main() -> bornite::Result<()> {
+/// let a = Tensor::rand(&[3], DType::F32, &Generator::new(7), Device::cpu());
+/// let b = Tensor::rand(&[3], DType::F32, &Generator::new(7), Device::Interpreter);
+/// assert_eq!(a.to_vec::<f32>()?, b.to_vec::<f32>()?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Generator {
+    seed: u64,
+    /// Counts the tensors made so far.
+    offset: Mutex<u64>,
+}
+
+impl Generator {
+    /// A generator at its beginning.
+    pub fn new(seed: u64) -> Generator {
+        Generator::at(seed, 0)
+    }
+
+    /// A generator that has made so many tensors already, to go on where another stopped.
+    pub fn at(seed: u64, offset: u64) -> Generator {
+        Generator { seed, offset: Mutex::new(offset) }
+    }
+
+    /// The seed and how many tensors were made.
+    pub fn state(&self) -> (u64, u64) {
+        (self.seed, *self.offset.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The seed and the offset of the next tensor.
+    pub(crate) fn next(&self) -> [u64; 2] {
+        let mut offset = self.offset.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = *offset;
+        *offset = offset.wrapping_add(1);
+        [self.seed, now]
+    }
+}
+
+impl Tensor {
+    /// Random 32-bit words from a state, a tensor of a seed and an offset (u64). In a trace the state is an argument or a
+    /// variable, so that every call has words of its own.
+    #[track_caller]
+    pub fn random_bits(state: &Tensor, shape: &[usize]) -> Tensor {
+        Tensor::build(Op::Random(shape.to_vec()), vec![state.clone()], Place::here())
+    }
+
+    /// Uniform numbers from 0 to below 1, multiples of 2⁻²⁴ (2⁻⁵³ in f64, 2⁻¹¹ in f16, 2⁻⁸ in bf16).
+    #[track_caller]
+    pub fn rand(shape: &[usize], dtype: DType, generator: &Generator, device: Device) -> Tensor {
+        uniform(shape, dtype, generator, device, Place::here())
+    }
+
+    /// Normal numbers of mean 0 and variance 1.
+    #[track_caller]
+    pub fn randn(shape: &[usize], dtype: DType, generator: &Generator, device: Device) -> Tensor {
+        let place = Place::here();
+        if !dtype.is_float() {
+            return Tensor::failed("randn", format!("expects a float dtype, found {dtype}"), place);
+        }
+        let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+        let [u, v] = [(), ()].map(|()| uniform(shape, wide, generator, device, place));
+        // Box and Muller: 1 - u is never 0.
+        let number = |t: &Tensor, value: f64| t.scalar_like(value, place);
+        let rest = map(Row::Sub, &[&number(&u, 1.0), &u], place);
+        let log = map(Row::Log, &[&rest], place);
+        let radius = map(Row::Sqrt, &[&map(Row::Mul, &[&log, &number(&log, -2.0)], place)], place);
+        let angle = map(Row::Mul, &[&v, &number(&v, std::f64::consts::TAU)], place);
+        let normal = map(Row::Mul, &[&radius, &map(Row::Cos, &[&angle], place)], place);
+        if wide == dtype { normal } else { Tensor::build(Op::Cast(dtype), vec![normal], place) }
+    }
+}
+
+fn uniform(shape: &[usize], dtype: DType, generator: &Generator, device: Device, place: Place) -> Tensor {
+    if !dtype.is_float() {
+        return Tensor::failed("rand", format!("expects a float dtype, found {dtype}"), place);
+    }
+    let words = || {
+        let state = Tensor::from_slice(&generator.next(), &[2], device);
+        Tensor::build(Op::Random(shape.to_vec()), vec![state], place)
+    };
+    let cast = |t: Tensor, to: DType| Tensor::build(Op::Cast(to), vec![t], place);
+    let top = |t: Tensor, drop: f64| map(Row::Shr, &[&t, &t.scalar_like(drop, place)], place);
+    if dtype == DType::F64 {
+        let (high, low) = (cast(top(words(), 5.0), DType::F64), cast(top(words(), 6.0), DType::F64));
+        let scaled = map(Row::Mul, &[&high, &high.scalar_like(67_108_864.0, place)], place);
+        let sum = map(Row::Add, &[&scaled, &low], place);
+        return map(Row::Mul, &[&sum, &sum.scalar_like(2f64.powi(-53), place)], place);
+    }
+    // As many bits as the dtype holds: with more, a number just below 1 would be rounded to it.
+    let bits = match dtype {
+        DType::F16 => 11,
+        DType::BF16 => 8,
+        _ => 24,
+    };
+    let number = cast(top(words(), (32 - bits) as f64), DType::F32);
+    let number = map(Row::Mul, &[&number, &number.scalar_like(2f64.powi(-bits), place)], place);
+    if dtype == DType::F32 { number } else { cast(number, dtype) }
+}

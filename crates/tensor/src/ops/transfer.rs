@@ -1,0 +1,68 @@
+//! Between dtypes and devices.
+
+use std::sync::Arc;
+
+use crate::graph::node::{Node, Op};
+use crate::runtime::buffer::Buffer;
+use crate::{DType, Device, Place, Result, Tensor};
+
+/// Where or what a tensor should be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// On this device.
+    Device(Device),
+    /// Of this dtype.
+    DType(DType),
+}
+
+impl From<Device> for Target {
+    fn from(device: Device) -> Target {
+        Target::Device(device)
+    }
+}
+
+impl From<DType> for Target {
+    fn from(dtype: DType) -> Target {
+        Target::DType(dtype)
+    }
+}
+
+impl Tensor {
+    /// The tensor on a device or of a dtype. A copy to another device is made at once, through the host; gradients flow
+    /// back through it, and are copied at once as well. A function under trace cannot copy: its values are not there yet.
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Tensor};
+    /// # fn main() -> bornite::Result<()> {
+    /// let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
+    /// let far = x.to(Device::Cpu(1)).to(DType::F64);
+    /// assert_eq!((far.device()?, far.dtype()?), (Device::Cpu(1), DType::F64));
+    /// assert_eq!(far.square().sum(..).grad(&[&x])[0].to_vec::<f32>()?, [2.0, 4.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn to(&self, target: impl Into<Target>) -> Tensor {
+        match target.into() {
+            Target::Device(device) => self.copied_to(device, Place::here()),
+            Target::DType(dtype) => self.cast(dtype),
+        }
+    }
+
+    pub(crate) fn copied_to(&self, device: Device, place: Place) -> Tensor {
+        let copy = || -> Result<Tensor> {
+            let node = self.node()?;
+            if node.device == device {
+                return Ok(self.clone());
+            }
+            let buffer = Buffer::from_words(device, self.words()?)?;
+            // The history is kept for gradients; where none can flow, the original may go.
+            let history = node.dtype.is_float() && !matches!(node.op, Op::Detach);
+            let inputs = if history { vec![self.clone()] } else { vec![] };
+            let copy = Node::new(Op::Data, node.dtype, node.shape.clone(), device, inputs, place);
+            copy.set_value(buffer);
+            Ok(Tensor(Arc::new(copy)))
+        };
+        copy().unwrap_or_else(|error| Tensor::carry(error, place))
+    }
+}

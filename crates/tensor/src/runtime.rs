@@ -1,0 +1,19 @@
+//! Devices, memory and execution: where values are, how a plan's launches run, variables and traces.
+
+pub(crate) mod arena;
+pub(crate) mod buffer;
+pub(crate) mod check;
+pub(crate) mod device;
+pub(crate) mod element;
+pub(crate) mod execute;
+pub(crate) mod interrupt;
+pub(crate) mod math;
+pub(crate) mod moves;
+pub(crate) mod observe;
+pub(crate) mod scatter;
+pub(crate) mod segments;
+pub(crate) mod source;
+pub(crate) mod status;
+pub(crate) mod timing;
+pub(crate) mod trace;
+pub(crate) mod var;

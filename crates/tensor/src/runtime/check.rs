@@ -1,0 +1,84 @@
+//! Finding where a NaN or an infinity comes from: one operation at a time, each result looked at.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use bornite_cuda::settings::{self, CHECK_VARIABLE};
+
+use crate::ops::display::values;
+use crate::schedule::{nodes_to_compute, realize_unchecked};
+use crate::{Error, Result, Tensor};
+
+const UNKNOWN: u8 = 0;
+const OFF: u8 = 1;
+const ON: u8 = 2;
+static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+/// Whether reads of tensors look for the first operation that made a NaN or an infinity out of numbers that were none, and
+/// fail with its name and line. As `BORNITE_CHECK=nan`, over which this wins. It is slow: every result is computed apart
+/// and read back. Traces and commits are not checked.
+///
+/// ```
+/// use bornite::{Device, Tensor, check_nan};
+/// check_nan(true);
+/// let x = Tensor::from_slice(&[1.0f32, 0.0], &[2], Device::cpu());
+/// let error = (x.log() * 2.0).sum(..).item().unwrap_err().to_string();
+/// assert!(error.starts_with("log: made -inf at [1]"), "{error}");
+/// ```
+pub fn check_nan(on: bool) {
+    MODE.store(if on { ON } else { OFF }, Ordering::Relaxed);
+}
+
+pub(crate) fn enabled() -> Result<bool> {
+    if MODE.load(Ordering::Relaxed) == UNKNOWN {
+        let mode = settings::read(CHECK_VARIABLE, OFF, |value| match value {
+            "off" => Ok(OFF),
+            "nan" => Ok(ON),
+            _ => Err("use off or nan".into()),
+        })?;
+        // Code that spoke meanwhile wins.
+        let _ = MODE.compare_exchange(UNKNOWN, mode, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    Ok(MODE.load(Ordering::Relaxed) == ON)
+}
+
+/// Computes `tensors` node by node, in order of id.
+pub(crate) fn realize(tensors: &[Tensor]) -> Result<()> {
+    let missing: Vec<Tensor> = tensors.iter().filter(|t| t.0.value().is_none()).cloned().collect();
+    for tensor in nodes_to_compute(&missing)?.into_values() {
+        realize_unchecked(std::slice::from_ref(&tensor))?;
+        examine(&tensor)?;
+    }
+    Ok(())
+}
+
+/// An error if the node made a NaN where no input had one, or an infinity where every input was finite.
+fn examine(tensor: &Tensor) -> Result<()> {
+    let node = tensor.node()?;
+    // What a constant says was said on purpose; what a view shows was made below it.
+    if !node.dtype.is_float() || node.op.is_constant() || node.op.is_view() {
+        return Ok(());
+    }
+    let found = values(tensor)?;
+    let worse = |bad: fn(f64) -> bool| -> Result<Option<usize>> {
+        let Some(at) = found.iter().position(|v| bad(v.as_f64())) else { return Ok(None) };
+        for input in node.reads().iter().filter(|input| input.0.dtype.is_float()) {
+            realize_unchecked(std::slice::from_ref(input))?;
+            if values(input)?.iter().any(|v| bad(v.as_f64())) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(at))
+    };
+    let bad = match worse(f64::is_nan)? {
+        None => worse(|v| !v.is_finite())?,
+        at => at,
+    };
+    let Some(mut at) = bad else { return Ok(()) };
+    let value = found[at].as_f64();
+    let mut index = vec![0; node.shape.len()];
+    for axis in (0..index.len()).rev() {
+        (index[axis], at) = (at % node.shape[axis], at / node.shape[axis]);
+    }
+    let what = format!("made {value} at {index:?} of {}{:?} from numbers", node.dtype, node.shape);
+    Err(Error::Op { op: node.name(), what, at: node.place })
+}

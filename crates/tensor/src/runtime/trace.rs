@@ -1,0 +1,208 @@
+//! Traces: a function run once for each signature of its arguments, kept as a plan, replayed after that.
+//!
+//! What arguments must be is in `signature.rs`, which traces are kept in `kept.rs`, what a call does in `compiled.rs`.
+
+mod compiled;
+mod homecoming;
+mod kept;
+mod signature;
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::graph::axes::resolve_axis;
+use crate::schedule::{Explained, realize};
+use crate::{DType, Device, Error, Place, Result, Tensor, Update, Var};
+use compiled::Compiled;
+use kept::Traces;
+use signature::Bounded;
+pub use signature::Spec;
+
+type Function<'f> = dyn Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + Send + Sync + 'f;
+
+/// A function with its traces. See [`trace`].
+pub struct Trace<'f> {
+    function: Box<Function<'f>>,
+    place: Place,
+    bounds: Vec<Bounded>,
+    traces: Mutex<Traces>,
+    made: AtomicUsize,
+    replayed: AtomicUsize,
+}
+
+/// Compiles a step: `f` is called once for each combination of argument dtypes, shapes and devices, with placeholders,
+/// and returns results and updates. [`Trace::call`] then computes the results and commits the updates, all or none.
+///
+/// ```
+/// use bornite::{Device, Tensor, Var, trace};
+/// # fn main() -> bornite::Result<()> {
+/// let device = Device::cpu();
+/// let total = Var::new(&Tensor::zeros(&[], bornite::DType::F32, device))?;
+/// let step = trace(|x| Ok((vec![&x[0] * 2.0], vec![total.set(total.get() + x[0].sum(..))])));
+/// for _ in 0..3 {
+///     let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], device);
+///     assert_eq!(step.call(&[x])?[0].to_vec::<f32>()?, [2.0, 4.0]);
+/// }
+/// assert_eq!(total.get().item()?, 9.0);
+/// # Ok(())
+/// # }
+/// ```
+#[track_caller]
+pub fn trace<'f>(f: impl Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + Send + Sync + 'f) -> Trace<'f> {
+    let (traces, made, replayed) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+    Trace { function: Box::new(f), place: Place::here(), bounds: vec![], traces, made, replayed }
+}
+
+impl Trace<'_> {
+    /// Keeps so many traces (16 if nothing is said; at least one): those that were used last.
+    #[must_use]
+    pub fn keep(self, most: usize) -> Self {
+        self.kept().most = most.max(1);
+        self
+    }
+
+    /// Declares a length that differs from call to call and is at most `bound`: that of each of `arguments`, named by its
+    /// number and an axis. One trace serves all lengths. Its function is given these arguments with zeros up to the bound,
+    /// and after all arguments the length, an i64 without axes (one for each declaration, in order). What depends on how
+    /// many elements there are is up to the function: see [`Tensor::masked`], [`Tensor::masked_mean`], [`Tensor::valid`].
+    /// Of each of `results`, named in the same way, the caller gets the elements up to the length.
+    ///
+    /// ```
+    /// use bornite::{Device, Tensor, trace};
+    /// # fn main() -> bornite::Result<()> {
+    /// // Squares, and the mean of their roots; a batch has up to four elements.
+    /// let step = trace(|x| {
+    ///     let [x, length] = x else { unreachable!() };
+    ///     Ok((vec![x * x, x.masked_mean(0, length)], vec![]))
+    /// });
+    /// let step = step.bounded(4, &[(0, 0)], &[(0, 0)]);
+    /// for batch in [&[1.0f32, 2.0, 3.0, 4.0][..], &[5.0, 6.0], &[7.0]] {
+    ///     let out = step.call(&[Tensor::from_slice(batch, &[batch.len()], Device::cpu())])?;
+    ///     assert_eq!(out[0].to_vec::<f32>()?, batch.iter().map(|x| x * x).collect::<Vec<_>>());
+    ///     assert_eq!(out[1].item()? as f32, batch.iter().sum::<f32>() / batch.len() as f32);
+    /// }
+    /// assert_eq!(step.traces(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn bounded(mut self, bound: usize, arguments: &[(usize, isize)], results: &[(usize, isize)]) -> Self {
+        self.kept().clear();
+        self.bounds.push(Bounded { bound, arguments: arguments.to_vec(), results: results.to_vec() });
+        self
+    }
+
+    /// Computes the results for these arguments and commits the updates. After an error nothing has changed.
+    pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        realize(inputs)?;
+        let specs = inputs.iter().map(Spec::of).collect::<Result<Vec<_>>>()?;
+        let (compiled, lengths) = self.compiled(specs)?;
+        let mut compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        self.replayed.fetch_add(1, Ordering::Relaxed);
+        compiled.replay(inputs, &lengths, self.place)
+    }
+
+    /// What a call with such arguments runs. Nothing runs.
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Spec, Tensor, Var, trace};
+    /// # fn main() -> bornite::Result<()> {
+    /// let w = Var::new(&Tensor::ones(&[64, 64], DType::F32, Device::cpu()))?;
+    /// let step = trace(|x| Ok((vec![], vec![w.set(w.get() + x[0].t().matmul(&x[0]) * 0.1)])));
+    /// let plan = step.explain(&[Spec::new(DType::F32, &[32, 64], Device::cpu())])?;
+    /// assert_eq!((plan.steps.len(), plan.peak.values[0].op), (2, "matmul"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn explain(&self, specs: &[Spec]) -> Result<Explained> {
+        let (compiled, _) = self.compiled(specs.to_vec())?;
+        let compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(compiled.explained())
+    }
+
+    /// Makes the trace for such arguments ahead of the first call: its kernels, its memory and, on CUDA, its graph. No
+    /// variable changes. An axis of bounded length may have any length up to the bound.
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Spec, Tensor, trace};
+    /// # fn main() -> bornite::Result<()> {
+    /// let step = trace(|x| Ok((vec![x[0].exp().sum(..)], vec![])));
+    /// step.compile(&[Spec::new(DType::F32, &[3], Device::cpu())])?;
+    /// assert_eq!(step.call(&[Tensor::zeros(&[3], DType::F32, Device::cpu())])?[0].item()?, 3.0);
+    /// assert_eq!(step.traces(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn compile(&self, specs: &[Spec]) -> Result<()> {
+        let (compiled, _) = self.compiled(specs.to_vec())?;
+        compiled.lock().unwrap_or_else(PoisonError::into_inner).prepare(!self.bounds.is_empty())
+    }
+
+    /// How often the function was traced so far. While it rises, calls are slow; `BORNITE_LOG=info` says which dimension,
+    /// dtype or device of which argument was new.
+    pub fn traces(&self) -> usize {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// How many calls there were so far.
+    pub fn replays(&self) -> usize {
+        self.replayed.load(Ordering::Relaxed)
+    }
+
+    /// The trace for such arguments, and the lengths that are known only now.
+    fn compiled(&self, mut specs: Vec<Spec>) -> Result<(Arc<Mutex<Compiled>>, Vec<usize>)> {
+        let lengths = self.bounds.iter().map(|bounded| bounded.take(&mut specs, self.place));
+        let (lengths, devices): (Vec<usize>, Vec<Device>) = lengths.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        {
+            let mut kept = self.kept();
+            if let Some(compiled) = kept.find(&specs) {
+                return Ok((compiled, lengths));
+            }
+            kept.tell(&specs, self.place);
+        }
+        self.made.fetch_add(1, Ordering::Relaxed);
+        let scalars = devices.into_iter().map(|device| Spec::new(DType::I64, &[], device));
+        let slots: Vec<Spec> = specs.iter().cloned().chain(scalars).collect();
+        let placeholder = |spec: &Spec| spec.placeholder(self.place).map(|node| Tensor(Arc::new(node)));
+        let placeholders = slots.iter().map(placeholder).collect::<Result<Vec<_>>>()?;
+        let (returned, variables) = Var::while_tracing(|| (self.function)(&placeholders));
+        let (outputs, updates) = returned?;
+        let cuts = self.cuts(&outputs)?;
+        let compiled = Compiled::new(&placeholders, slots, variables, &outputs, updates)?.with_cuts(cuts);
+        Ok((self.kept().insert(specs, Arc::new(Mutex::new(compiled))), lengths))
+    }
+
+    /// The axes along which results are cut, each with the number of its length.
+    fn cuts(&self, outputs: &[Tensor]) -> Result<Vec<Vec<(usize, usize)>>> {
+        let mut cuts = vec![vec![]; outputs.len()];
+        for (number, Bounded { bound, results, .. }) in self.bounds.iter().enumerate() {
+            for &(result, axis) in results {
+                let fail = |what: String| Error::Op { op: "trace", what, at: self.place };
+                let output = outputs.get(result);
+                let output = output.ok_or_else(|| fail(format!("there is no result {result} to cut to a length")))?;
+                let shape = output.shape()?;
+                let axis = resolve_axis(axis, shape.len()).map_err(|what| fail(format!("result {result}: {what}")))?;
+                if shape[axis] != *bound {
+                    let what = format!(
+                        "result {result} is to be cut along axis {axis}, so that has the bound's length, {bound}; it has {}",
+                        shape[axis]
+                    );
+                    return Err(fail(what));
+                }
+                cuts[result].push((axis, number));
+            }
+        }
+        Ok(cuts)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Traces> {
+        self.traces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Trace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Trace(made at {})", self.place)
+    }
+}
