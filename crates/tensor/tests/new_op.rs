@@ -23,7 +23,7 @@ fn the_compiler_lists_what_a_new_op_needs() {
     let copied = temporary.join("new_op");
     let _ = std::fs::remove_dir_all(&copied);
     copy(&root, &copied);
-    let node = copied.join("crates/tensor/src/node.rs");
+    let node = copied.join("crates/tensor/src/graph/node.rs");
     let text = std::fs::read_to_string(&node).unwrap();
     let changed = text.replacen("pub(crate) enum Op {\n", "pub(crate) enum Op {\n    Invented(usize),\n", 1);
     assert_ne!(text, changed);
