@@ -3,9 +3,9 @@
 //!
 //! `cargo run --release -p bornite-nn --example mlp_loop [epochs]`
 
-use bornite::{DType, Device, Generator, Tensor, trace};
+use bornite::{DType, Device, Error, Generator, Tensor, trace};
 use bornite_nn::layers::Linear;
-use bornite_nn::optimiser::{Numbers, Optimiser, Rule};
+use bornite_nn::optimiser::{Optimiser, Rule};
 use bornite_nn::{Context, Declarations, Init, Result};
 
 const CLASSES: usize = 10;
@@ -47,9 +47,10 @@ fn main() -> Result<()> {
         };
         let weights = declared.arena(1, device)?;
         let optimiser = Optimiser::new(rule, 1e-4, None, &declared, &weights)?;
-        let step = trace(|given| {
-            let loss = forward(&Context::new(weights.tensors()), &given[0]).cross_entropy(&given[1]);
-            let stepped = optimiser.step(&weights, &weights.gradient(&loss), None, &given[2]);
+        let step = trace(|inputs| {
+            let [x, y, scalars] = inputs else { return Err(Error::op("step", "expected x, y and step scalars")) };
+            let loss = forward(&Context::new(weights.tensors()), x).cross_entropy(y);
+            let stepped = optimiser.step(&weights, &weights.gradient(&loss), None, scalars);
             Ok((vec![loss], stepped.updates))
         });
         let mut steps = 0;
@@ -58,8 +59,8 @@ fn main() -> Result<()> {
             for first in (0..TRAINED_ON).step_by(BATCH) {
                 steps += 1;
                 let batch = |of: &Tensor| of.slice(0, first as isize..(first + BATCH) as isize);
-                let numbers = Tensor::from_slice(&optimiser.numbers(Numbers { rate, step: steps }), &[3], device);
-                sum += step.call(&[batch(&x), batch(&y), numbers])?[0].item()?;
+                let scalars = optimiser.scalars(rate, steps).tensor(device);
+                sum += step.call(&[batch(&x), batch(&y), scalars])?[0].item()?;
             }
             println!("{name}: epoch {epoch}  loss {:.4}", sum / (TRAINED_ON / BATCH) as f64);
         }

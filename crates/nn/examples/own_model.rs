@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p bornite-nn --example own_model`
 
-use bornite::{Device, Tensor, trace};
+use bornite::{Device, Error, Tensor, trace};
 use bornite_nn::layers::Linear;
-use bornite_nn::optimiser::{Numbers, Optimiser, Rate, Rule};
+use bornite_nn::optimiser::{Optimiser, Rate, Rule};
 use bornite_nn::{Context, Declarations, Init, Result};
 
 /// A model is a plain struct of layers. Their parameters are declared by name; their values live in an arena.
@@ -55,15 +55,16 @@ fn main() -> Result<()> {
     let (x, y) = points(400, device);
 
     // Compiled at the first call: forward, gradient and the update of all parameters.
-    let step = trace(|given| {
-        let loss = model.forward(&Context::new(weights.tensors()), &given[0]).cross_entropy(&given[1]);
-        let stepped = optimiser.step(&weights, &weights.gradient(&loss), None, &given[2]);
+    let step = trace(|inputs| {
+        let [x, y, scalars] = inputs else { return Err(Error::op("step", "expected x, y and step scalars")) };
+        let loss = model.forward(&Context::new(weights.tensors()), x).cross_entropy(y);
+        let stepped = optimiser.step(&weights, &weights.gradient(&loss), None, scalars);
         Ok((vec![loss], stepped.updates))
     });
     let steps = 600;
     for n in 0..steps {
-        let numbers = optimiser.numbers(Numbers { rate: rate.at(n, steps), step: n + 1 });
-        let loss = step.call(&[x.clone(), y.clone(), Tensor::from_slice(&numbers, &[3], device)])?;
+        let scalars = optimiser.scalars(rate.at(n, steps), n + 1).tensor(device);
+        let loss = step.call(&[x.clone(), y.clone(), scalars])?;
         if n % 100 == 0 || n + 1 == steps {
             println!("step {:>3}  loss {:.4}", n + 1, loss[0].item()?);
         }

@@ -7,6 +7,7 @@ pub mod data;
 mod error;
 mod files;
 pub mod generate;
+mod inputs;
 pub mod layers;
 pub mod model;
 pub mod optimiser;

@@ -190,12 +190,15 @@ impl Context {
     ) -> Tensor {
         /// Draws that a part of a model may make.
         const DRAWS: u64 = 1 << 10;
-        let given: Vec<&Tensor> = std::iter::once(x).chain(range.clone().map(|n| self.get(Param(n)))).collect();
+        let inputs: Vec<&Tensor> = std::iter::once(x).chain(range.clone().map(|n| self.get(Param(n)))).collect();
         let random =
             self.random.as_ref().map(|(state, draws)| (state.clone(), draws.fetch_add(DRAWS, Ordering::Relaxed)));
-        checkpoint(&given, move |given| {
+        checkpoint(&inputs, move |inputs| {
+            let [x, values @ ..] = inputs else {
+                return Tensor::mistake("recomputed", "there are no inputs; expected x and the values of parameters");
+            };
             let random = random.as_ref().map(|(state, draws)| (state.clone(), AtomicU64::new(*draws)));
-            f(&Context { first: range.start, random, ..Context::new(given[1..].to_vec()) }, &given[0])
+            f(&Context { first: range.start, random, ..Context::new(values.to_vec()) }, x)
         })
     }
 

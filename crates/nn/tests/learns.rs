@@ -3,7 +3,7 @@
 
 use bornite::{DType, Device, Tensor, trace};
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimiser::{Numbers, Optimiser, Rule};
+use bornite_nn::optimiser::{Optimiser, Rule};
 use bornite_nn::{Context, Result};
 
 /// A text that repeats itself with gaps.
@@ -20,18 +20,19 @@ fn losses(config: GptConfig, rule: Rule, rate: f64, steps: u64, recomputes: bool
     let gpt = Gpt::new(config)?.recomputing(recomputes);
     let weights = gpt.parameters().arena(3, device)?;
     let optimiser = Optimiser::new(rule, 0.01, Some(1.0), gpt.parameters(), &weights)?;
-    let step = trace(|given| {
-        let context = Context::training(weights.tensors(), given[3].clone());
-        let loss = gpt.loss(&context, &given[0], &given[1]);
-        let stepped = optimiser.step(&weights, &weights.gradient(&loss), None, &given[2]);
+    let step = trace(|inputs| {
+        let [tokens, targets, scalars, random_state] = inputs else { panic!("{} inputs", inputs.len()) };
+        let context = Context::training(weights.tensors(), random_state.clone());
+        let loss = gpt.loss(&context, tokens, targets);
+        let stepped = optimiser.step(&weights, &weights.gradient(&loss), None, scalars);
         Ok((vec![loss], stepped.updates))
     });
     let (x, y) = tokens(4, 24, device);
     (1..=steps)
         .map(|n| {
-            let numbers = Tensor::from_slice(&optimiser.numbers(Numbers { rate, step: n }), &[3], device);
+            let scalars = optimiser.scalars(rate, n).tensor(device);
             let random = Tensor::from_slice(&[7, n << 20], &[2], device);
-            Ok(step.call(&[x.clone(), y.clone(), numbers, random])?[0].item()?)
+            Ok(step.call(&[x.clone(), y.clone(), scalars, random])?[0].item()?)
         })
         .collect()
 }

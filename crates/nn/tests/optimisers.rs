@@ -1,7 +1,7 @@
 //! Each rule takes parameters where PyTorch's does: scripts/optimiser_goldens.py.
 
 use bornite::{Device, Tensor, trace};
-use bornite_nn::optimiser::{Numbers, Optimiser, Rule};
+use bornite_nn::optimiser::{Optimiser, Rule};
 use bornite_nn::{Declarations, Init};
 use serde_json::Value;
 
@@ -35,17 +35,18 @@ fn rules_are_those_of_pytorch() {
         let [matrix, vector] = pair(&goldens["start"]);
         arena.load(&[("matrix", &matrix), ("vector", &vector)]).unwrap();
         let optimiser = Optimiser::new(rule, decay, None, &declared, &arena).unwrap();
-        let step = trace(|given| {
-            // A loss whose gradients are what is given.
+        let step = trace(|inputs| {
+            // A loss whose gradients are the inputs.
+            let [by_matrix, by_vector, scalars] = inputs else { panic!("{} inputs", inputs.len()) };
             let [matrix, vector] = &arena.tensors()[..] else { return Ok((vec![], vec![])) };
-            let loss = (matrix * &given[0]).sum(..) + (vector * &given[1]).sum(..);
-            let stepped = optimiser.step(&arena, &arena.gradient(&loss), None, &given[2]);
+            let loss = (matrix * by_matrix).sum(..) + (vector * by_vector).sum(..);
+            let stepped = optimiser.step(&arena, &arena.gradient(&loss), None, scalars);
             Ok((vec![loss], stepped.updates))
         });
         for (n, slopes) in goldens["slopes"].as_array().unwrap().iter().enumerate() {
             let [matrix, vector] = pair(slopes);
-            let numbers = optimiser.numbers(Numbers { rate, step: n as u64 + 1 });
-            step.call(&[matrix, vector, Tensor::from_slice(&numbers, &[3], device)]).unwrap();
+            let scalars = optimiser.scalars(rate, n as u64 + 1).tensor(device);
+            step.call(&[matrix, vector, scalars]).unwrap();
         }
         for (tensor, expected) in arena.tensors().iter().zip(goldens["found"][name].as_array().unwrap()) {
             let (found, expected) = (tensor.to_vec::<f32>().unwrap(), numbers(expected));

@@ -3,6 +3,7 @@
 use bornite::{Arena, DType, Device, Tensor, Trace, trace};
 
 use super::PIECE;
+use crate::inputs::{AdvanceInputs, unpack_outputs};
 use crate::model::Gpt;
 use crate::parameters::Context;
 use crate::train::{Precision, available, size};
@@ -39,7 +40,8 @@ impl Cached {
         let (gpt, weights) = (gpt.clone(), weights.clone());
         let step = trace(move |inputs| {
             let values = Context::new(weights.tensors());
-            let (scores, updates) = gpt.advance(&values, &inputs[0], &inputs[1], &inputs[2], &caches);
+            let AdvanceInputs { tokens, position, count } = AdvanceInputs::from_list(inputs)?;
+            let (scores, updates) = gpt.advance(&values, tokens, position, count, &caches);
             Ok((vec![scores.cast(DType::F32)], updates))
         });
         Ok(Cached { step, precision, device, vocabulary, eos, rows, length })
@@ -79,8 +81,10 @@ impl Cached {
     pub fn advance(&self, tokens: &[i64], position: usize, count: usize) -> Result<Vec<f32>> {
         let number = |n: usize| Tensor::from_slice(&[n as i64], &[], self.device);
         let shape = [self.rows, tokens.len() / self.rows];
-        let inputs = [Tensor::from_slice(tokens, &shape, self.device), number(position), number(count)];
-        Ok(self.precision.within(|| self.step.call(&inputs))?[0].to_vec()?)
+        let tokens = Tensor::from_slice(tokens, &shape, self.device);
+        let inputs = AdvanceInputs { tokens, position: number(position), count: number(count) }.into_list();
+        let [scores] = unpack_outputs("advance", self.precision.within(|| self.step.call(&inputs))?)?;
+        Ok(scores.to_vec()?)
     }
 
     /// Reads the first `count` tokens of each row into an empty cache; scores as [`Cached::advance`] has them.

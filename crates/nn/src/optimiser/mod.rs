@@ -3,7 +3,7 @@
 mod muon;
 mod rate;
 
-use bornite::{Arena, DType, Tensor, Update};
+use bornite::{Arena, DType, Device, Tensor, Update};
 use serde::{Deserialize, Serialize};
 
 pub use rate::{Fall, Rate};
@@ -103,13 +103,36 @@ impl Rule {
     }
 }
 
-/// What a step is given from the host, as one tensor of f32: [`Optimiser::numbers`].
-#[derive(Clone, Copy, Debug)]
-pub struct Numbers {
-    /// The learning rate.
-    pub rate: f64,
-    /// The number of the step, from 1.
-    pub step: u64,
+/// Step scalars: learning rate and bias-correction factors of one step. They are numbers on the host and tensors in
+/// [`Optimiser::step`], which takes them as one tensor.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct StepScalars<T = f32> {
+    /// Learning rate.
+    pub learning_rate: T,
+    /// Bias correction of the first moment, 1 - β₁ᵗ at step t from 1; 1 for rules without it.
+    pub bias_correction1: T,
+    /// Bias correction of the second moment, 1 - β₂ᵗ; 1 for rules without it.
+    pub bias_correction2: T,
+}
+
+impl StepScalars {
+    /// Elements of the tensor of all scalars.
+    pub const COUNT: usize = 3;
+
+    /// One tensor of all scalars, f32, for [`Optimiser::step`].
+    pub fn tensor(self, device: Device) -> Tensor {
+        let StepScalars { learning_rate, bias_correction1, bias_correction2 } = self;
+        Tensor::from_slice(&[learning_rate, bias_correction1, bias_correction2], &[StepScalars::COUNT], device)
+    }
+}
+
+impl StepScalars<Tensor> {
+    /// The scalars of the tensor that [`StepScalars::tensor`] makes.
+    fn unpack(tensor: &Tensor) -> StepScalars<Tensor> {
+        let [learning_rate, bias_correction1, bias_correction2] =
+            [0, 1, 2].map(|n| tensor.slice(0, n..n + 1).reshape(&[]));
+        StepScalars { learning_rate, bias_correction1, bias_correction2 }
+    }
 }
 
 /// An optimiser with what it keeps. Cloning copies handles.
@@ -161,20 +184,20 @@ impl Optimiser {
         &self.moments
     }
 
-    /// The host's part of a step: the rate and what of moments that began at zero is still missing.
-    pub fn numbers(&self, numbers: Numbers) -> [f32; 3] {
-        let left = |beta: f64| (1.0 - beta.powf(numbers.step as f64)) as f32;
-        let rate = numbers.rate as f32;
-        match self.rule {
+    /// The scalars of a step, counted from 1.
+    pub fn scalars(&self, learning_rate: f64, step: u64) -> StepScalars {
+        let correction = |beta: f64| (1.0 - beta.powf(step as f64)) as f32;
+        let (bias_correction1, bias_correction2) = match self.rule {
             Rule::Adamw { beta1, beta2, .. } | Rule::Adam { beta1, beta2, .. } | Rule::Muon { beta1, beta2, .. } => {
-                [rate, left(beta1), left(beta2)]
+                (correction(beta1), correction(beta2))
             }
-            _ => [rate, 1.0, 1.0],
-        }
+            _ => (1.0, 1.0),
+        };
+        StepScalars { learning_rate: learning_rate as f32, bias_correction1, bias_correction2 }
     }
 
-    /// A step from flat gradients, in any float type, divided by `scale`. `numbers` are those of [`Optimiser::numbers`].
-    pub fn step(&self, parameters: &Arena, gradients: &Tensor, scale: Option<&Tensor>, numbers: &Tensor) -> Stepped {
+    /// A step from flat gradients, in any float type, divided by `scale`. `scalars` is the tensor of [`Optimiser::scalars`].
+    pub fn step(&self, parameters: &Arena, gradients: &Tensor, scale: Option<&Tensor>, scalars: &Tensor) -> Stepped {
         let mut g = gradients.cast(DType::F32);
         if let Some(scale) = scale {
             g /= scale;
@@ -186,14 +209,14 @@ impl Optimiser {
             let factor = (clip / (&norm + 1e-6)).clamp(0.0, 1.0);
             g *= factor;
         }
-        let [rate, left1, left2] = [0, 1, 2].map(|n| numbers.slice(0, n..n + 1).reshape(&[]));
+        let StepScalars { learning_rate: rate, bias_correction1, bias_correction2 } = StepScalars::unpack(scalars);
         let p = parameters.get();
         let decay = || parameters.spread(&self.declared.each(|d| if d.decays() { self.decay } else { 0.0 }));
         let m: Vec<Tensor> = self.moments.iter().map(Arena::get).collect();
         let kept = |m: &Tensor, beta: f64, new: Tensor| m * beta + new * (1.0 - beta);
         let adam = |g: &Tensor, beta1: f64, beta2: f64, eps: f64| {
             let (first, second) = (kept(&m[0], beta1, g.clone()), kept(&m[1], beta2, g * g));
-            let along = (&first / &left1) / ((&second / &left2).sqrt() + eps);
+            let along = (&first / &bias_correction1) / ((&second / &bias_correction2).sqrt() + eps);
             (along, vec![first, second])
         };
         let (new, moments) = match self.rule {

@@ -18,6 +18,7 @@ use super::precision::{LossScale, Precision};
 use crate::checkpoint::{Checkpoint, Contents, Keep, Store, Tensors, load_latest_of};
 use crate::data::{Cursor, Dataset, Plan};
 use crate::generate::Generator;
+use crate::inputs::{LossInputs, unpack_outputs};
 use crate::model::{Gpt, GptConfig};
 use crate::parameters::Context;
 use crate::tokenizer::Tokenizer;
@@ -197,12 +198,15 @@ impl Trained {
         let windows = data.len().saturating_sub(1) / context.max(1) as u64;
         self.check_logits(batch.min(windows as usize), context)?;
         let (gpt, weights) = (self.gpt.clone(), self.weights()?);
-        let loss = trace(move |given| {
-            let loss = gpt.loss(&Context::new(weights.tensors()), &given[0], &given[1]);
+        let loss = trace(move |inputs| {
+            let LossInputs { tokens, targets } = LossInputs::from_list(inputs)?;
+            let loss = gpt.loss(&Context::new(weights.tensors()), tokens, targets);
             Ok((vec![loss.cast(DType::F32)], vec![]))
         });
         let of = |x: &Tensor, y: &Tensor| -> Result<f64> {
-            Ok(self.precision.within(|| loss.call(&[x.clone(), y.clone()]))?[0].item()?)
+            let inputs = LossInputs { tokens: x.clone(), targets: y.clone() }.into_list();
+            let [loss] = unpack_outputs("loss", self.precision.within(|| loss.call(&inputs))?)?;
+            Ok(loss.item()?)
         };
         mean_loss(data, batch, context, most, self.device, &of)
     }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use bornite::{Arena, DType, Device, Explained, Spec, Tensor, Trace, trace};
 
 use super::precision::{LossScale, Precision};
+use crate::inputs::{ApplyInputs, GradientInputs, LossInputs, StepInputs, unpack_outputs};
 use crate::model::{Cache, Gpt};
-use crate::optimiser::{Numbers, Optimiser, Rule};
+use crate::optimiser::{Optimiser, Rule, StepScalars};
 use crate::parameters::Context;
 use crate::{Error, Result};
 
@@ -191,41 +192,44 @@ impl Learner {
     ) -> Result<Option<Outcome>> {
         let device = self.device;
         let number = self.steps + 1;
-        let numbers = Tensor::from_slice(&self.optimiser.numbers(Numbers { rate, step: number }), &[3], device);
-        let scale = Tensor::from_slice(&[self.scale.factor as f32], &[], device);
+        let scalars = self.optimiser.scalars(rate, number).tensor(device);
+        let loss_scale = Tensor::from_slice(&[self.scale.factor as f32], &[], device);
         // Far apart: each layer of each batch draws from an offset of its own.
-        let random =
+        let random_state =
             |n: usize| Tensor::from_slice(&[self.learning.seed, number << 32 | (n as u64) << 20], &[2], device);
         let (precision, count) = (self.learning.precision, self.learning.accumulate);
         let (mut losses, mut read) = (VecDeque::new(), 0.0);
-        let stepped = precision.within(|| -> Result<Option<Vec<Tensor>>> {
+        let stepped = precision.within(|| -> Result<Option<Tensor>> {
             if self.gradients.is_none() {
-                let Some((x, y)) = batch(0)? else { return Ok(None) };
-                let mut results = self.whole.call(&[x, y, numbers, scale, random(0)])?;
-                losses.extend(results.drain(..1.min(results.len())));
-                return Ok(Some(results));
+                let Some((tokens, targets)) = batch(0)? else { return Ok(None) };
+                let inputs = StepInputs { tokens, targets, scalars, loss_scale, random_state: random_state(0) };
+                let [loss, norm] = unpack_outputs("train_step", self.whole.call(&inputs.into_list())?)?;
+                losses.push_back(loss);
+                return Ok(Some(norm));
             }
             for n in 0..count {
-                let Some((x, y)) = batch(n)? else { return Ok(None) };
-                losses.extend(self.add.call(&[x, y, scale.clone(), random(n)])?);
+                let Some((tokens, targets)) = batch(n)? else { return Ok(None) };
+                let (loss_scale, random_state) = (loss_scale.clone(), random_state(n));
+                let inputs = GradientInputs { tokens, targets, loss_scale, random_state };
+                let [loss] = unpack_outputs("gradients", self.add.call(&inputs.into_list())?)?;
+                losses.push_back(loss);
                 if losses.len() > MOST_QUEUED
                     && let Some(first) = losses.pop_front()
                 {
                     read += first.item()? / count as f64;
                 }
             }
-            Ok(Some(self.apply.call(&[numbers, scale])?))
+            let inputs = ApplyInputs { scalars, loss_scale };
+            let [norm] = unpack_outputs("apply_gradients", self.apply.call(&inputs.into_list())?)?;
+            Ok(Some(norm))
         });
-        let Some(mut results) = (match stepped {
+        let Some(norm) = (match stepped {
             Err(Error::Stopped) => None,
             stepped => stepped?,
         }) else {
             bornite::interruptible(None, || self.discard_gradients())?;
             return Ok(None);
         };
-        let norm = results.pop();
-        // The traced functions return as much.
-        let norm = norm.ok_or_else(|| Error::Config("a step without a norm".into()))?;
         self.steps = number;
         Ok(Some(Outcome { losses, count, read, norm, scale: self.scale.factor }))
     }
@@ -243,18 +247,28 @@ impl Learner {
     /// moments and sums. Nothing runs.
     pub fn explain(&self, batch: usize, tokens: usize) -> Result<Explained> {
         let spec = |dtype: DType, shape: &[usize]| Spec::new(dtype, shape, self.device);
-        let (x, scale, random) = (spec(DType::I32, &[batch, tokens]), spec(DType::F32, &[]), spec(DType::U64, &[2]));
+        let tokens = spec(DType::I32, &[batch, tokens]);
+        let targets = tokens.clone();
+        let (loss_scale, random_state) = (spec(DType::F32, &[]), spec(DType::U64, &[2]));
         let explained = self.learning.precision.within(|| match self.gradients {
-            None => self.whole.explain(&[x.clone(), x, spec(DType::F32, &[3]), scale, random]),
-            Some(_) => self.add.explain(&[x.clone(), x, scale, random]),
+            None => {
+                let scalars = spec(DType::F32, &[StepScalars::COUNT]);
+                let inputs = StepInputs { tokens, targets, scalars, loss_scale, random_state };
+                self.whole.explain(&inputs.into_list())
+            }
+            Some(_) => {
+                let inputs = GradientInputs { tokens, targets, loss_scale, random_state };
+                self.add.explain(&inputs.into_list())
+            }
         });
         Ok(explained?)
     }
 
     /// The loss of a batch, without dropout.
     pub fn evaluate(&self, x: &Tensor, y: &Tensor) -> Result<f64> {
-        let loss = self.learning.precision.within(|| self.loss.call(&[x.clone(), y.clone()]))?;
-        Ok(loss[0].item()?)
+        let inputs = LossInputs { tokens: x.clone(), targets: y.clone() }.into_list();
+        let [loss] = unpack_outputs("loss", self.learning.precision.within(|| self.loss.call(&inputs))?)?;
+        Ok(loss.item()?)
     }
 
     /// Parameters, then what the optimiser keeps, by name: what a checkpoint holds.
@@ -319,17 +333,18 @@ struct Steps {
 
 impl Steps {
     /// The loss, scaled, and its gradients, flat.
-    fn slopes(&self, arenas: &Arenas, x: &Tensor, y: &Tensor, scale: &Tensor, random: &Tensor) -> (Tensor, Tensor) {
-        let context = Context::training(arenas.weights.tensors(), random.clone());
-        let loss = self.gpt.loss(&context, x, y).cast(DType::F32) * scale;
+    fn gradients(&self, arenas: &Arenas, inputs: GradientInputs<&Tensor>) -> (Tensor, Tensor) {
+        let GradientInputs { tokens, targets, loss_scale, random_state } = inputs;
+        let context = Context::training(arenas.weights.tensors(), random_state.clone());
+        let loss = self.gpt.loss(&context, tokens, targets).cast(DType::F32) * loss_scale;
         let flat = arenas.weights.gradient(&loss);
         (loss, flat)
     }
 
     /// The optimiser's step from flat gradients that are `scale` times too large.
-    fn moved(&self, arenas: &Arenas, flat: &Tensor, scale: Tensor, numbers: &Tensor) -> (Tensor, Vec<bornite::Update>) {
+    fn moved(&self, arenas: &Arenas, flat: &Tensor, scale: Tensor, scalars: &Tensor) -> (Tensor, Vec<bornite::Update>) {
         let plain = self.learning.precision != Precision::F16 && self.learning.accumulate == 1;
-        let stepped = self.optimiser.step(&arenas.parameters, flat, (!plain).then_some(&scale), numbers);
+        let stepped = self.optimiser.step(&arenas.parameters, flat, (!plain).then_some(&scale), scalars);
         let mut updates = stepped.updates;
         if self.learning.precision.dtype() != DType::F32 {
             updates.push(arenas.weights.set(stepped.parameters.cast(self.learning.precision.dtype())));
@@ -338,27 +353,30 @@ impl Steps {
     }
 
     fn whole(self, arenas: Arenas) -> Trace<'static> {
-        trace(move |given| {
-            let (loss, flat) = self.slopes(&arenas, &given[0], &given[1], &given[3], &given[4]);
-            let (norm, updates) = self.moved(&arenas, &flat, given[3].clone(), &given[2]);
+        trace(move |inputs| {
+            let StepInputs { tokens, targets, scalars, loss_scale, random_state } = StepInputs::from_list(inputs)?;
+            let inputs = GradientInputs { tokens, targets, loss_scale, random_state };
+            let (loss, flat) = self.gradients(&arenas, inputs);
+            let (norm, updates) = self.moved(&arenas, &flat, loss_scale.clone(), scalars);
             Ok((vec![loss, norm], updates))
         })
     }
 
     fn add(self, arenas: Arenas) -> Trace<'static> {
-        trace(move |given| {
-            let (loss, flat) = self.slopes(&arenas, &given[0], &given[1], &given[2], &given[3]);
+        trace(move |inputs| {
+            let (loss, flat) = self.gradients(&arenas, GradientInputs::from_list(inputs)?);
             let sums = arenas.gradients.iter().map(|sums| sums.set(sums.get() + flat.cast(DType::F32))).collect();
             Ok((vec![loss], sums))
         })
     }
 
     fn apply(self, arenas: Arenas) -> Trace<'static> {
-        trace(move |given| {
+        trace(move |inputs| {
+            let ApplyInputs { scalars, loss_scale } = ApplyInputs::from_list(inputs)?;
             let Some(sums) = &arenas.gradients else { return Ok((vec![], vec![])) };
             let flat = sums.get();
-            let scale = &given[1] * self.learning.accumulate as f64;
-            let (norm, mut updates) = self.moved(&arenas, &flat, scale, &given[0]);
+            let scale = loss_scale * self.learning.accumulate as f64;
+            let (norm, mut updates) = self.moved(&arenas, &flat, scale, scalars);
             // Not times 0: sums that are not finite would stay so.
             updates.push(sums.set(Tensor::zeros(flat.shape()?, DType::F32, flat.device()?)));
             Ok((vec![norm], updates))
@@ -366,8 +384,9 @@ impl Steps {
     }
 
     fn loss(self, arenas: Arenas) -> Trace<'static> {
-        trace(move |given| {
-            let loss = self.gpt.loss(&Context::new(arenas.weights.tensors()), &given[0], &given[1]);
+        trace(move |inputs| {
+            let LossInputs { tokens, targets } = LossInputs::from_list(inputs)?;
+            let loss = self.gpt.loss(&Context::new(arenas.weights.tensors()), tokens, targets);
             Ok((vec![loss.cast(DType::F32)], vec![]))
         })
     }

@@ -1,0 +1,120 @@
+//! Inputs of traced functions, by name.
+//!
+//! A traced function takes a list of tensors. Each record here defines the order of one such list, for the caller as well as
+//! for the function; the same record of `Spec`s describes a call that does not run.
+
+use bornite::{Error, Result, Tensor};
+
+/// Defines records with one field per input, in the order of the list that the function named in quotes takes.
+macro_rules! records {
+    ($($(#[$doc:meta])* $name:ident($function:literal) { $($(#[$field_doc:meta])* $field:ident,)+ })+) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name<T> {
+            $($(#[$field_doc])* pub $field: T,)+
+        }
+
+        impl<T> $name<T> {
+            /// The list that the traced function takes.
+            pub fn into_list(self) -> Vec<T> {
+                vec![$(self.$field),+]
+            }
+        }
+
+        impl<'a, T> $name<&'a T> {
+            /// The inputs of the list that the traced function takes.
+            pub fn from_list(list: &'a [T]) -> Result<Self> {
+                match list {
+                    [$($field),+] => Ok($name { $($field),+ }),
+                    _ => {
+                        let (found, expected) = (list.len(), stringify!($($field),+));
+                        Err(Error::op($function, format!("the number of inputs is {found}; expected {expected}")))
+                    }
+                }
+            }
+        }
+    )+ };
+}
+
+records! {
+    /// Inputs of the loss of one batch.
+    LossInputs("loss") {
+        /// Tokens, `[batch, tokens]`.
+        tokens,
+        /// The token after each of `tokens`, in the same shape.
+        targets,
+    }
+
+    /// Inputs of the gradients of one batch.
+    GradientInputs("gradients") {
+        /// Tokens, `[batch, tokens]`.
+        tokens,
+        /// The token after each of `tokens`, in the same shape.
+        targets,
+        /// Factor of the loss, a scalar.
+        loss_scale,
+        /// Seed and offset of dropout, two u64.
+        random_state,
+    }
+
+    /// Inputs of an optimiser step from one batch.
+    StepInputs("train_step") {
+        /// Tokens, `[batch, tokens]`.
+        tokens,
+        /// The token after each of `tokens`, in the same shape.
+        targets,
+        /// The tensor of [`StepScalars`](crate::optimiser::StepScalars).
+        scalars,
+        /// Factor of the loss, a scalar.
+        loss_scale,
+        /// Seed and offset of dropout, two u64.
+        random_state,
+    }
+
+    /// Inputs of an optimiser step from accumulated gradients.
+    ApplyInputs("apply_gradients") {
+        /// The tensor of [`StepScalars`](crate::optimiser::StepScalars).
+        scalars,
+        /// Factor that the loss of each batch was multiplied by, a scalar.
+        loss_scale,
+    }
+
+    /// Inputs of a model that continues from its key/value cache.
+    AdvanceInputs("advance") {
+        /// Tokens, `[rows, tokens]`.
+        tokens,
+        /// Position of the first of `tokens` in the text, a scalar.
+        position,
+        /// Number of `tokens` per row that are not padding, a scalar.
+        count,
+    }
+}
+
+/// Outputs of a traced function that has `N` of them.
+pub(crate) fn unpack_outputs<const N: usize>(function: &'static str, outputs: Vec<Tensor>) -> Result<[Tensor; N]> {
+    outputs.try_into().map_err(|outputs: Vec<Tensor>| {
+        Error::op(function, format!("the number of outputs is {}; expected {N}", outputs.len()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_keep_the_order_of_their_lists() {
+        let inputs = StepInputs { tokens: 1, targets: 2, scalars: 3, loss_scale: 4, random_state: 5 };
+        let list = inputs.into_list();
+        assert_eq!(list, [1, 2, 3, 4, 5]);
+        let StepInputs { tokens, targets, scalars, loss_scale, random_state } = StepInputs::from_list(&list).unwrap();
+        assert_eq!([tokens, targets, scalars, loss_scale, random_state], [&1, &2, &3, &4, &5]);
+    }
+
+    #[test]
+    fn a_wrong_number_of_inputs_or_outputs_is_an_error() {
+        let message = LossInputs::from_list(&[1]).map(|_| ()).unwrap_err().to_string();
+        assert!(message.starts_with("loss: the number of inputs is 1; expected tokens, targets"), "{message}");
+        let message = unpack_outputs::<1>("loss", vec![]).unwrap_err().to_string();
+        assert!(message.starts_with("loss: the number of outputs is 0; expected 1"), "{message}");
+    }
+}
