@@ -180,6 +180,32 @@ fn known_indices_are_not_checked() {
     }
 }
 
+/// Comparisons of values whose operand wraps within a vector: their range is that of the type, and shows no wrap.
+#[test]
+fn operands_that_wrap_are_compared_one_by_one() {
+    for step in [0x4ccc_cccd, 0x6000_0001, 0x1999_999a] {
+        let count = 64;
+        let mut b = Builder::new("wraps", count, Scalar::I32);
+        let out = b.param("out", Scalar::I32, count, Access::Write);
+        let i = b.index();
+        let [step, many, zero, one] = [step, 1000, 0, 1].map(|n| b.constant(Value::int(Scalar::I32, n)));
+        // The quotient is always 0, and not folded.
+        let (wrapped, quotient) = (b.mul(&i, &step), b.div(&i, &many));
+        let sum = b.add(&wrapped, &quotient);
+        let negative = b.op(Op::Lt, &[&sum, &zero]);
+        b.if_else(negative, |b| b.store(out, i, one), |b| b.store(out, i, zero));
+        let kernel = b.finish().unwrap();
+        let mut expected = vec![0u64; 32];
+        interp::run(&kernel, &mut [Arg::Write(&mut expected)]).unwrap();
+        for simd in [true, false] {
+            let mut found = vec![0u64; 32];
+            let compiled = cpu::compile_with(&kernel, Options { simd, ..Options::default() }).unwrap();
+            compiled.run(&mut [Arg::Write(&mut found)]).unwrap();
+            assert_eq!(found, expected, "simd {simd}, vectors {}", compiled.uses_vectors());
+        }
+    }
+}
+
 /// One kernel that is long enough to be split by itself, whatever the number of threads, gives one result.
 #[test]
 fn threads_make_no_difference() {

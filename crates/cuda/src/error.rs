@@ -11,16 +11,18 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// An error of the CUDA runtime.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// A library is not on this machine.
-    #[error("{library} was not found ({purpose}); looked for {}. {remedy}", .tried.join(", "))]
+    /// A library is not on this machine, or cannot be loaded.
+    #[error("{library} {failed} ({purpose}); looked for {}. {remedy}", .tried.join("; "))]
     MissingLibrary {
         /// File name people know it by.
         library: &'static str,
+        /// `was not found` or `cannot be loaded`.
+        failed: &'static str,
         /// What it is for.
         purpose: &'static str,
         /// How to get it.
         remedy: &'static str,
-        /// Where it was looked for.
+        /// Files that were tried, with the loader's message.
         tried: Vec<String>,
     },
     /// A library was found but lacks a function.

@@ -122,49 +122,43 @@ impl Library {
     }
 
     fn open_silently(self) -> Result<(libloading::Library, String)> {
-        let mut tried = vec![];
-        let missing = |tried| Error::MissingLibrary {
+        let missing = |failed, tried| Error::MissingLibrary {
             library: self.files()[0],
+            failed,
             purpose: self.purpose(),
             remedy: self.remedy(),
             tried,
         };
         if let Some(hider) = self.hidden_by() {
-            return Err(missing(vec![format!("nothing, since {hider} hides it")]));
+            return Err(missing("was not found", vec![format!("nothing, since {hider} hides it")]));
         }
-        for folder in search_folders()? {
-            for file in self.files() {
-                let path = folder.join(file);
-                if path.exists() {
-                    self.preload_companions(&folder);
-                    match load(&path) {
-                        Ok(library) => return Ok((library, path.display().to_string())),
-                        Err(error) => tried.push(format!("{} ({error})", path.display())),
-                    }
-                } else {
-                    tried.push(path.display().to_string());
-                }
-            }
-        }
-        let toolkit = std::env::var_os("CUDA_PATH").map_or("/usr/local/cuda".into(), PathBuf::from).join("lib64");
+        let folders = search_folders()?;
+        let in_folders = folders.iter().flat_map(|folder| self.files().iter().map(|file| folder.join(file)));
         let by_name = self.files().iter().map(PathBuf::from);
+        let toolkit = std::env::var_os("CUDA_PATH").map_or("/usr/local/cuda".into(), PathBuf::from).join("lib64");
         let in_toolkit = self.files().iter().map(|file| toolkit.join(file));
-        for path in by_name.chain(in_toolkit) {
+        // Files with the loader's message, one entry for consecutive files with the same message.
+        let mut tried: Vec<(Vec<String>, String)> = vec![];
+        for path in in_folders.chain(by_name).chain(in_toolkit) {
+            if let Some(folder) = path.parent().filter(|of| path.exists() && folders.iter().any(|folder| folder == of))
+            {
+                self.preload_companions(folder);
+            }
+            let file = path.display().to_string();
             match load(&path) {
-                Ok(library) => return Ok((library, path.display().to_string())),
+                Ok(library) => return Ok((library, file)),
                 Err(error) => {
-                    // The loader's words matter where the file is there and cannot be used.
-                    let words = error.to_string();
-                    let absent = words.contains("cannot open shared object file");
-                    tried.push(if absent {
-                        path.display().to_string()
-                    } else {
-                        format!("{} ({words})", path.display())
-                    });
+                    let reason = reason(&error, &file);
+                    match tried.last_mut().filter(|(_, last)| *last == reason) {
+                        Some((files, _)) => files.push(file),
+                        None => tried.push((vec![file], reason)),
+                    }
                 }
             }
         }
-        Err(missing(tried))
+        let found = tried.iter().any(|(_, reason)| reason != ABSENT);
+        let tried = tried.into_iter().map(|(files, reason)| format!("{}: {reason}", files.join(", ")));
+        Err(missing(if found { "cannot be loaded" } else { "was not found" }, tried.collect()))
     }
 
     /// NVRTC opens its builtins by bare name when it first compiles; from a folder outside the system's search path
@@ -194,6 +188,16 @@ fn search_folders() -> Result<Vec<PathBuf>> {
             what: format!("{} is not a folder", bad.display()),
         }),
     }
+}
+
+/// The loader's message for a file that does not exist.
+const ABSENT: &str = "cannot open shared object file: No such file or directory";
+
+/// The loader's message, without the name of the file itself. Other names stay: they are libraries that the file needs.
+fn reason(error: &libloading::Error, file: &str) -> String {
+    // The message is the source of the error, whose own text is "dlopen failed".
+    let message = std::error::Error::source(error).map_or_else(|| error.to_string(), |cause| cause.to_string());
+    message.strip_prefix(file).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&message).to_owned()
 }
 
 fn load(path: &Path) -> std::result::Result<libloading::Library, libloading::Error> {

@@ -1,32 +1,45 @@
-//! Every call with each library missing in turn: a typed error that says how to get it, never a panic.
+//! Every call with each library missing in turn: a typed error that says how to get it, never a panic. And libraries that
+//! are there and cannot be loaded.
 //!
 //! A table of a library's functions stays once it is found, so each case is a process of its own: this program again.
 
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use bornite_cuda::cache::{Compiler, Nvrtc, Program, Settings};
 use bornite_cuda::tune::{Choice, HostTimer, Key, Mode, Platform, Store, Tuner, Variant};
-use bornite_cuda::{Cache, Device, DeviceInfo, EXACT_OPTIONS, Error, HIDE_VARIABLE, Library, profile, settings};
+use bornite_cuda::{
+    Cache, Device, DeviceInfo, EXACT_OPTIONS, Error, HIDE_VARIABLE, Library, PATH_VARIABLE, profile, settings,
+};
 
 const CASE: &str = "BORNITE_TEST_MISSING";
 
 fn main() -> ExitCode {
-    if std::env::var_os(CASE).is_some() {
-        check();
-        return ExitCode::SUCCESS;
+    match std::env::var(CASE).as_deref() {
+        Ok("hidden") => check(),
+        Ok("unusable") => check_unusable(),
+        _ => return run_cases(),
     }
+    ExitCode::SUCCESS
+}
+
+fn run_cases() -> ExitCode {
     let mut failed = 0;
-    let cases = ["cuda", "nvrtc", "cublaslt", "cuda,nvrtc", "cuda,nvrtc,cublaslt"];
-    for hidden in cases {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let unusable = unusable_libraries(&folder.join("unusable"));
+    let hidden = ["cuda", "nvrtc", "cublaslt", "cuda,nvrtc", "cuda,nvrtc,cublaslt"];
+    let mut cases: Vec<_> = hidden.map(|hidden| ("hidden", HIDE_VARIABLE, hidden)).into();
+    cases.push(("unusable", PATH_VARIABLE, &unusable));
+    for (case, variable, value) in &cases {
         let program = std::env::current_exe().expect("the path of this program");
-        let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("missing-cache");
         let output = Command::new(program)
-            .env(CASE, "1")
-            .env(HIDE_VARIABLE, hidden)
-            .env("BORNITE_CACHE_DIR", folder)
+            .env(CASE, case)
+            .env(variable, value)
+            .env("BORNITE_CACHE_DIR", folder.join("missing-cache"))
+            .env("CUDA_PATH", "/nowhere")
             .output()
             .expect("this program runs again");
-        println!("test without {hidden} ... {}", if output.status.success() { "ok" } else { "FAILED" });
+        println!("test {case} {value} ... {}", if output.status.success() { "ok" } else { "FAILED" });
         if !output.status.success() {
             failed += 1;
             println!("{}", String::from_utf8_lossy(&output.stderr));
@@ -46,6 +59,41 @@ fn missing<T>(what: &str, result: Result<T, Error>) {
         }
         Err(other) => panic!("{what}: {other}"),
         Ok(_) => panic!("{what} worked without its library"),
+    }
+}
+
+/// Makes a folder with an NVRTC that is a text and a cuBLASLt that is empty.
+fn unusable_libraries(folder: &Path) -> String {
+    std::fs::create_dir_all(folder).expect("a folder for the test");
+    let text = "This is the text of a page that was downloaded in place of a library. ".repeat(9);
+    std::fs::write(folder.join("libnvrtc.so.13"), text).expect("a file");
+    std::fs::write(folder.join("libcublasLt.so.12"), "").expect("a file");
+    folder.to_str().expect("a path in UTF-8").to_owned()
+}
+
+/// The error has the loader's message for files that exist and for those that do not. On a machine that has a library
+/// elsewhere, that one is used.
+fn check_unusable() {
+    let folder = std::env::var(PATH_VARIABLE).expect("set by the parent");
+    let absent = "cannot open shared object file: No such file or directory";
+    let words = |library: Library| library.find().err().map(|error| error.to_string());
+    if let Some(words) = words(Library::Nvrtc) {
+        let expected = format!(
+            "libnvrtc.so.13 cannot be loaded ({}); looked for {folder}/libnvrtc.so.13: invalid ELF header; \
+             {folder}/libnvrtc.so.12, {folder}/libnvrtc.so, libnvrtc.so.13, libnvrtc.so.12, libnvrtc.so, \
+             /nowhere/lib64/libnvrtc.so.13, /nowhere/lib64/libnvrtc.so.12, /nowhere/lib64/libnvrtc.so: {absent}. Run `pip",
+            Library::Nvrtc.purpose()
+        );
+        assert!(words.starts_with(&expected), "{words}\n{expected}");
+    }
+    if let Some(words) = words(Library::CublasLt) {
+        assert!(words.starts_with("libcublasLt.so.13 cannot be loaded"), "{words}");
+        assert!(words.contains(&format!("{folder}/libcublasLt.so.12: file too short; ")), "{words}");
+    }
+    if let Some(words) = words(Library::Cuda) {
+        assert!(words.starts_with("libcuda.so.1 was not found"), "{words}");
+        assert!(words.contains("libcuda.so.1, libcuda.so, /nowhere/lib64/libcuda.so.1, "), "{words}");
+        assert!(words.contains(&format!("/nowhere/lib64/libcuda.so: {absent}. Install")), "{words}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Intervals of integers: shows where arithmetic cannot overflow. The CUDA and C++ printers write such sums as people do; the
-//! CUDA front end leaves such indices in 32 bits.
+//! Intervals of integers: shows where arithmetic cannot overflow. The CUDA and C++ printers write such sums as people do, the
+//! CUDA front end leaves such indices in 32 bits, and the CPU backend omits the bounds checks of such indices.
 
 use crate::{Builtin, Launch, Op, Scalar, Value};
 
@@ -101,11 +101,12 @@ impl Range {
             }
             Op::Rem => {
                 let most = of(1)?.only().filter(|&n| n > 0)? - 1;
-                let a = of(0)?;
-                Some(Range { low: if a.low < 0 { -most } else { 0 }, high: most.min(a.high.max(0)) })
+                Some(Range { low: of(0)?.low.clamp(-most, 0), high: of(0)?.high.clamp(0, most) })
             }
             Op::Min => Some(Range { low: of(0)?.low.min(of(1)?.low), high: of(0)?.high.min(of(1)?.high) }),
             Op::Max => Some(Range { low: of(0)?.low.max(of(1)?.low), high: of(0)?.high.max(of(1)?.high) }),
+            // The upper bound wins where the bounds are in the wrong order.
+            Op::Clamp => Some(Range { low: of(1)?.low.min(of(2)?.low), high: of(2)?.high }),
             Op::Select => Some(of(1)?.or(of(2)?)),
             _ => None,
         };

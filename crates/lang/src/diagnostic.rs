@@ -2,6 +2,14 @@
 
 use std::fmt;
 
+use unicode_width::UnicodeWidthChar;
+
+/// Largest number of characters of a source line that a message shows.
+const MAX_SHOWN: usize = 120;
+
+/// Number of characters shown in front of a span that is about as long as that or longer.
+const MIN_BEFORE: usize = 20;
+
 /// A part of a source text, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Span {
@@ -70,16 +78,13 @@ impl Source {
 
     /// A diagnostic as people read it.
     pub fn render(&self, found: &Diagnostic) -> String {
-        let text = self.line_text(found.line);
         let number = found.line.to_string();
         let pad = " ".repeat(number.len());
-        // Tabs are kept, so that the carets stand where the eye expects them.
-        let before: String =
-            text.chars().take(found.column as usize - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         let spanned = self.text.get(found.span.start as usize..found.span.end as usize).unwrap_or_default();
-        let carets = "^".repeat(spanned.lines().next().unwrap_or_default().chars().count().max(1));
+        let count = spanned.lines().next().unwrap_or_default().chars().count();
+        let (text, carets) = excerpt(self.line_text(found.line), found.column as usize - 1, count);
         let mut out = format!(
-            "error: {}\n{pad}--> {}:{}:{}\n{pad} |\n{number} | {text}\n{pad} | {before}{carets}",
+            "error: {}\n{pad}--> {}:{}:{}\n{pad} |\n{number} | {text}\n{pad} | {carets}",
             found.message, self.file, found.line, found.column
         );
         if !found.label.is_empty() {
@@ -90,6 +95,29 @@ impl Source {
         }
         out
     }
+}
+
+/// A line, cut around a span of `count` characters from index `from` if it is long, and carets for the row below it.
+fn excerpt(line: &str, from: usize, count: usize) -> (String, String) {
+    let length = line.chars().count();
+    let before = (MAX_SHOWN.saturating_sub(count) / 2).max(MIN_BEFORE);
+    let start = from.saturating_sub(before).min(length.saturating_sub(MAX_SHOWN));
+    // Other control characters would move the cursor.
+    let visible = |c: char| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
+    let mut shown: Vec<char> = line.chars().skip(start).take(MAX_SHOWN).map(visible).collect();
+    let is_cut = start + shown.len() < length;
+    if let Some(first) = shown.first_mut().filter(|_| start > 0) {
+        *first = '…';
+    }
+    if let Some(last) = shown.last_mut().filter(|_| is_cut) {
+        *last = '…';
+    }
+    // Tabs stay tabs, and characters that take two columns get two, so that the carets stand below the span.
+    let width = |c: &char| c.width().unwrap_or(1);
+    let (left, right) = shown.split_at(shown.len().min(from - start));
+    let mut carets: String = left.iter().map(|c| if *c == '\t' { "\t".into() } else { " ".repeat(width(c)) }).collect();
+    carets += &"^".repeat(right.iter().take(count).map(width).sum::<usize>().max(1));
+    (shown.into_iter().collect(), carets)
 }
 
 /// All that is wrong with a source text.
@@ -142,5 +170,61 @@ impl fmt::Display for LoadError {
             LoadError::Read(path, error) => write!(f, "{}: {error}", path.display()),
             LoadError::Wrong(errors) => errors.fmt(f),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_around_the_span() {
+        let digits: String = (0..100).map(|n| format!("{n:<5}")).collect();
+        for (from, count) in
+            [(0, 1), (19, 3), (59, 1), (60, 1), (61, 1), (250, 7), (250, 240), (385, 115), (499, 1), (500, 0)]
+        {
+            let (text, carets) = excerpt(&digits, from, count);
+            assert_eq!(text.chars().count(), MAX_SHOWN, "{from} {count}: {text}");
+            assert!(carets.chars().count() <= MAX_SHOWN + 1, "{from} {count}: {carets}");
+            // The characters above the carets are those of the span, but for the ellipsis at its cut end.
+            let above: String =
+                text.chars().zip(carets.chars()).filter(|(_, mark)| *mark == '^').map(|(c, _)| c).collect();
+            let span = &digits[from..from + count];
+            let is_whole = above == span;
+            assert!(
+                is_whole || above.strip_suffix('…').is_some_and(|part| span.starts_with(part)),
+                "{from} {count}: {above}"
+            );
+            assert!(is_whole || count > MAX_SHOWN - 2 * MIN_BEFORE, "{from} {count}: {above}");
+            let rest = text.trim_start_matches('…');
+            assert_eq!(
+                text.len() > rest.len(),
+                !digits.starts_with(rest.trim_end_matches('…')),
+                "{from} {count}: {text}"
+            );
+        }
+        assert_eq!(excerpt(&digits[..120], 7, 2), (digits[..120].to_owned(), "       ^^".into()));
+    }
+
+    #[test]
+    fn carets_stand_below_the_span() {
+        for (line, from, count, expected) in [
+            ("\tx\ty = 1", 3, 1, "\t \t^"),
+            ("a = ü + y", 8, 1, "        ^"),
+            ("a = '漢字' + y", 11, 1, "             ^"),
+            ("a = '漢字' + y", 4, 4, "    ^^^^^^"),
+            ("e\u{301} = y", 5, 1, "    ^"),
+            ("\u{1b}[2J y", 5, 1, "     ^"),
+            ("", 0, 0, "^"),
+        ] {
+            assert_eq!(excerpt(line, from, count).1, expected, "{line}");
+        }
+        assert_eq!(excerpt("\u{1b}[2J y", 5, 1).0, "\u{fffd}[2J y");
+        // Tabs and wide characters count once each, also where they are cut.
+        let long = "\t漢".repeat(200);
+        let (text, carets) = excerpt(&long, 201, 1);
+        assert_eq!(text.chars().count(), MAX_SHOWN);
+        assert_eq!((text.chars().nth(59), carets.ends_with("\t^^")), (Some('漢'), true));
+        assert_eq!(carets.matches('\t').count(), text.chars().take(59).filter(|c| *c == '\t').count());
     }
 }

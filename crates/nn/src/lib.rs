@@ -4,6 +4,7 @@
 
 pub mod checkpoint;
 pub mod data;
+mod dropout;
 mod error;
 mod files;
 pub mod generate;

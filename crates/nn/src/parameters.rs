@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bornite::{Arena, DType, Device, Generator, Result, Tensor, checkpoint};
 
+use crate::dropout;
+
 /// How a parameter starts.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Init {
@@ -157,7 +159,8 @@ impl Context {
     }
 
     /// As [`Context::new`], in training: dropout draws from `state`, two u64, a seed and an offset. Every layer that drops
-    /// takes the next offset, so steps must be further apart than there are such layers.
+    /// takes the next offset and every block of [`Context::recomputed`] the next 1,024, so the offsets of two batches must be
+    /// at least 2²⁰ apart; draws beyond these take another seed.
     pub fn training(values: Vec<Tensor>, state: Tensor) -> Context {
         Context { random: Some((state, AtomicU64::new(0))), ..Context::new(values) }
     }
@@ -207,7 +210,8 @@ impl Context {
         match &self.random {
             Some((state, draws)) if p > 0.0 => {
                 let device = state.device().unwrap_or(Device::cpu());
-                let further = Tensor::from_slice(&[0, draws.fetch_add(1, Ordering::Relaxed)], &[2], device);
+                let further =
+                    Tensor::from_slice(&dropout::distance(draws.fetch_add(1, Ordering::Relaxed)), &[2], device);
                 x.dropout_from(p, &(state + further))
             }
             _ => x.clone(),

@@ -1,14 +1,12 @@
-//! Which values integers can have: lets accesses skip the check of an index that is always inside.
+//! The values that a kernel's integers can have: lets accesses skip the check of an index that is always inside.
 //!
-//! Intervals only, each expression by its operands, constants and loop bounds; within an `if`, also by its condition.
-//! That is enough for the indices of lowered tensors, whose sizes are known.
+//! A walk over the statements, with the arithmetic of [`bornite_ir::Range`]: each expression by its operands, constants and
+//! loop bounds; within an `if`, also by its condition. That is enough for the indices of lowered tensors, whose sizes are
+//! known. An operand without a range may have wrapped here, whereas for [`Range::of_op`] it has any value of its type.
 
 use std::collections::{HashMap, HashSet};
 
-use bornite_ir::{Args, Dim, Expr, ExprId, Extent, Kernel, Launch, Op, Scalar, Stmt, View};
-
-/// Smallest and largest value.
-type Range = (i128, i128);
+use bornite_ir::{Args, Dim, Expr, ExprId, Extent, Kernel, Launch, Op, Range, Scalar, Stmt, View};
 
 /// What is known of a kernel's integers.
 pub(super) struct Ranges {
@@ -71,7 +69,7 @@ impl Walk<'_> {
                     self.access(*view, at, count);
                 }
                 Stmt::For { counter, end, body } => {
-                    let end = self.range(*end).map(|(_, high)| (0, (high - 1).max(0)));
+                    let end = self.range(*end).map(Range::below);
                     self.counters.insert(counter.0, end);
                     self.block(body);
                 }
@@ -99,17 +97,17 @@ impl Walk<'_> {
             return;
         }
         let scalar = self.kernel.code.ty(a).as_scalar().filter(|s| s.is_int());
-        let (Some(scalar), Some((low, high))) = (scalar, self.range(b)) else { return };
-        let (from, to) = self.range(a).unwrap_or(scalar.int_range());
-        let narrowed = match op {
-            Op::Ge => (from.max(low), to),
-            Op::Gt => (from.max(low + 1), to),
-            Op::Le => (from, to.min(high)),
-            Op::Lt => (from, to.min(high - 1)),
+        let (Some(scalar), Some(bound)) = (scalar, self.range(b)) else { return };
+        let mut narrowed = self.range(a).unwrap_or(Range::of_type(scalar));
+        match op {
+            Op::Ge => narrowed.low = narrowed.low.max(bound.low),
+            Op::Gt => narrowed.low = narrowed.low.max(bound.low + 1),
+            Op::Le => narrowed.high = narrowed.high.min(bound.high),
+            Op::Lt => narrowed.high = narrowed.high.min(bound.high - 1),
             _ => return,
-        };
+        }
         // An empty range: the branch is never taken.
-        if narrowed.0 <= narrowed.1 && !self.kernel.code.expr(a).is_free() {
+        if narrowed.low <= narrowed.high && !self.kernel.code.expr(a).is_free() {
             let at = a.0 as usize;
             before.push((at, self.ranges.exprs[at]));
             self.ranges.exprs[at] = Some(narrowed);
@@ -118,13 +116,10 @@ impl Walk<'_> {
 
     fn range(&self, id: ExprId) -> Option<Range> {
         match self.kernel.code.expr(id) {
-            Expr::Const(value) if value.scalar().is_int() => {
-                let n = if value.scalar().is_signed() { value.as_i64() as i128 } else { value.bits() as i128 };
-                Some((n, n))
-            }
+            Expr::Const(value) if value.scalar().is_int() => Some(Range::exactly(*value)),
             Expr::Index => match self.kernel.launch {
-                Launch::ParallelFor { count: Extent::Const(n) } => Some((0, (n as i128 - 1).max(0))),
-                _ => Some((0, self.kernel.index.int_range().1 - 1)),
+                Launch::ParallelFor { count: Extent::Const(n) } => Some(Range::up_to(n - 1)),
+                _ => Some(Range::of_type(self.kernel.index).below()),
             },
             _ => self.ranges.exprs[id.0 as usize],
         }
@@ -144,66 +139,26 @@ impl Walk<'_> {
             Expr::Read(local) => self.counters.get(&local.0).copied().flatten(),
             Expr::Op(op, args) => self.op(*op, args, scalar),
             Expr::Cast(_, from) => match code.ty(*from).as_scalar() {
-                Some(Scalar::Bool) => Some((0, 1)),
+                Some(Scalar::Bool) => Some(Range::up_to(1)),
                 Some(from_scalar) if from_scalar.is_int() => {
                     // A narrower type bounds what it is cast to.
                     self.range(*from)
-                        .or_else(|| (from_scalar.bytes() < scalar.bytes()).then(|| from_scalar.int_range()))
+                        .or_else(|| (from_scalar.bytes() < scalar.bytes()).then(|| Range::of_type(from_scalar)))
                 }
                 _ => None,
             },
             _ => None,
         };
-        let (low, high) = scalar.int_range();
-        self.ranges.exprs[id.0 as usize] = found.filter(|&(from, to)| low <= from && to <= high);
+        self.ranges.exprs[id.0 as usize] = found.filter(|range| range.fits(scalar));
     }
 
+    /// The result of an op on operands that have not wrapped.
     fn op(&self, op: Op, args: &[ExprId], scalar: Scalar) -> Option<Range> {
-        let of = |n: usize| self.range(args[n]);
-        match op {
-            Op::Add => {
-                let (a, b) = (of(0)?, of(1)?);
-                Some((a.0 + b.0, a.1 + b.1))
-            }
-            Op::Sub => {
-                let (a, b) = (of(0)?, of(1)?);
-                Some((a.0 - b.1, a.1 - b.0))
-            }
-            Op::Mul => {
-                let (a, b) = (of(0)?, of(1)?);
-                let products =
-                    [a.0.checked_mul(b.0)?, a.0.checked_mul(b.1)?, a.1.checked_mul(b.0)?, a.1.checked_mul(b.1)?];
-                Some((products.into_iter().min()?, products.into_iter().max()?))
-            }
-            Op::Div => match (of(0)?, of(1)?) {
-                (a, (by, same)) if by == same && by > 0 => Some((a.0 / by, a.1 / by)),
-                _ => None,
-            },
-            Op::Rem => match (of(0), of(1)?) {
-                (a, (by, same)) if by == same && by > 0 => {
-                    let (low, high) = a.unwrap_or(scalar.int_range());
-                    Some((low.clamp(1 - by, 0), high.clamp(0, by - 1)))
-                }
-                _ => None,
-            },
-            Op::Min => {
-                let (a, b) = (of(0)?, of(1)?);
-                Some((a.0.min(b.0), a.1.min(b.1)))
-            }
-            Op::Max => {
-                let (a, b) = (of(0)?, of(1)?);
-                Some((a.0.max(b.0), a.1.max(b.1)))
-            }
-            Op::Clamp => {
-                let (low, high) = (of(1)?, of(2)?);
-                Some((low.0.min(high.0), high.1))
-            }
-            Op::Select => {
-                let (a, b) = (of(1)?, of(2)?);
-                Some((a.0.min(b.0), a.1.max(b.1)))
-            }
-            _ => None,
-        }
+        let ranges: Vec<Option<Range>> = args.iter().map(|&arg| self.range(arg)).collect();
+        // The others bound the result whatever the first one is.
+        let first = usize::from(matches!(op, Op::Rem | Op::Clamp | Op::Select));
+        let known = ranges.iter().skip(first).all(Option::is_some);
+        known.then(|| Range::of_op(op, scalar, &ranges)).flatten()
     }
 
     /// Notes which indices of an access to `count` components are always inside.
@@ -228,7 +183,7 @@ impl Walk<'_> {
 
     fn is_within(&self, index: ExprId, dim: &Dim, reach: i128) -> bool {
         match (self.range(index), dim.extent) {
-            (Some((low, high)), Extent::Const(extent)) => low >= 0 && high + reach < extent as i128,
+            (Some(range), Extent::Const(extent)) => range.low >= 0 && range.high + reach < extent as i128,
             _ => false,
         }
     }

@@ -5,6 +5,7 @@
 mod suite;
 
 mod alike;
+mod claims;
 mod compiled;
 mod dead;
 mod described;

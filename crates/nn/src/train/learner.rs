@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bornite::{Arena, DType, Device, Explained, Spec, Tensor, Trace, trace};
 
 use super::precision::{LossScale, Precision};
+use crate::dropout;
 use crate::inputs::{ApplyInputs, GradientInputs, LossInputs, StepInputs, unpack_outputs};
 use crate::model::{Cache, Gpt};
 use crate::optimiser::{Optimiser, Rule, StepScalars};
@@ -194,9 +195,8 @@ impl Learner {
         let number = self.steps + 1;
         let scalars = self.optimiser.scalars(rate, number).tensor(device);
         let loss_scale = Tensor::from_slice(&[self.scale.factor as f32], &[], device);
-        // Far apart: each layer of each batch draws from an offset of its own.
         let random_state =
-            |n: usize| Tensor::from_slice(&[self.learning.seed, number << 32 | (n as u64) << 20], &[2], device);
+            |n: usize| Tensor::from_slice(&dropout::state(self.learning.seed, number, n as u64), &[2], device);
         let (precision, count) = (self.learning.precision, self.learning.accumulate);
         let (mut losses, mut read) = (VecDeque::new(), 0.0);
         let stepped = precision.within(|| -> Result<Option<Tensor>> {
