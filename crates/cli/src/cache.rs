@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use bornite::ir::Scalar;
 use bornite_cuda::cache::{Nvrtc, Program, Settings};
-use bornite_cuda::tune::Store;
 use bornite_cuda::{Cache, EXACT_OPTIONS};
+use bornite_support::tune::Store;
 use clap::Subcommand;
 use serde_json::{Value, json};
 

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use bornite::{Device, Tensor};
 use bornite_bench::Machine;
-use bornite_cuda::settings::{self, InEffect};
 use bornite_cuda::{DeviceInfo, Library};
+use bornite_support::settings::{self, InEffect};
 use serde_json::{Value, json};
 
 use crate::devices::{describe, gpus, to_json};
@@ -69,7 +69,7 @@ impl Findings {
             problems.extend(setting.error.as_ref().map(|error| error.to_string()));
         }
         match &self.gpus {
-            Ok(_) | Err(bornite_cuda::Error::MissingLibrary { .. } | bornite_cuda::Error::Setting { .. }) => {}
+            Ok(_) | Err(bornite_cuda::Error::MissingLibrary { .. } | bornite_cuda::Error::Support(_)) => {}
             Err(error) => problems.push(format!("GPUs cannot be listed: {error}")),
         }
         if let Some(Err(error)) = &self.compiled {

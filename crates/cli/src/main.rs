@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     // The doctor lists bad settings instead of stopping at the first.
     let settings = match &cli.command {
         Command::Doctor { .. } => Ok(()),
-        _ => bornite_cuda::log::init().and_then(|_| bornite_cuda::profile::check_environment()),
+        _ => bornite_support::log::init().and_then(|_| bornite_support::profile::check_environment()),
     };
     if let Err(error) = settings {
         note(&format!("error: {error}"));
@@ -100,8 +100,8 @@ fn main() -> ExitCode {
     }
     // The doctor's report lists them; a worker's parent has told of them.
     if !matches!(cli.command, Command::Doctor { .. } | Command::Data(data::Command::CompileWorker)) {
-        for unknown in bornite_cuda::settings::unknown() {
-            bornite_cuda::log!(Warn, "{unknown}");
+        for unknown in bornite_support::settings::unknown() {
+            bornite_support::log!(Warn, "{unknown}");
         }
     }
     let outcome = match cli.command {

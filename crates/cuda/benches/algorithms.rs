@@ -7,9 +7,10 @@ use std::any::Any;
 use std::error::Error;
 use std::sync::Arc;
 
+use bornite_cuda::DeviceTimer;
 use bornite_cuda::blas::{Call, Element, Matmul, Plan};
-use bornite_cuda::tune::{DeviceTimer, Timer};
 use bornite_cuda::{Buffer, Device, Graph};
+use bornite_support::tune::Timer;
 
 /// Runs in one graph, and graphs of which the median counts.
 const RUNS: usize = 20;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::sys::{self as cu, CUresult};
 
 use crate::api::Driver;
-use crate::settings::{choose, read};
 use crate::{DeviceInfo, Error, Result};
+use bornite_support::settings::{SYNC_VARIABLE, choose, read};
 
 /// Turns a driver result into ours.
 pub(crate) fn check(driver: &Driver, call: &'static str, result: CUresult) -> Result<()> {
@@ -34,9 +34,6 @@ fn refused(driver: &Driver, call: &'static str, result: CUresult) -> Error {
 pub(crate) fn invalid(call: &'static str, text: String) -> Error {
     Error::Driver { call, code: 1, name: "CUDA_ERROR_INVALID_VALUE".into(), text }
 }
-
-/// `1` has every launch waited for: slow, but an error is found at the launch that made it. `0` or unset without.
-pub const SYNC_VARIABLE: &str = "BORNITE_SYNC";
 
 /// Whether launches are waited for; `UNREAD` until code or the environment said.
 static SYNC: AtomicU8 = AtomicU8::new(UNREAD);

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
+use bornite_support::{profile, waiting};
+
 use crate::api::Driver;
 use crate::capture::capturing;
 use crate::context::{Context, Launched, check, is_sync};
@@ -14,7 +16,7 @@ use crate::info::{best_of, check_driver_age, handle};
 use crate::pool::{Block, DriverBacking, Settings};
 use crate::staging::Staging;
 use crate::stream::Lane;
-use crate::{DeviceInfo, Error, Event, Pool, Result, Stream, driver_release, driver_version, pool, waiting};
+use crate::{DeviceInfo, Error, Event, Pool, Result, Stream, driver_release, driver_version, pool};
 
 /// An open device: the primary context, a memory pool, one stream for work and two for copies beside it.
 pub struct Device {
@@ -65,6 +67,7 @@ impl Device {
             return Ok(device.clone());
         }
         let device = Arc::new(Device::create(ordinal)?);
+        profile::set_devices(crate::clock::summaries);
         open.insert(ordinal, device.clone());
         Ok(device)
     }
@@ -118,7 +121,7 @@ impl Device {
         let lane = |handle: cu::CUstream| Lane { handle, number: unsafe { backing.add_stream(handle.cast()) } };
         let copy_lanes = [lane(stream()?), lane(stream()?)];
         let pool = Arc::new(Pool::new(backing.clone()));
-        settings.apply(&pool)?;
+        pool.apply(&settings)?;
         Ok(Device {
             driver,
             context,

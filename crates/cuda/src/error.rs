@@ -35,19 +35,12 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// A setting, a size or a cache on disk.
+    #[error(transparent)]
+    Support(#[from] bornite_support::Error),
     /// Machine code cannot be shown as text.
     #[error("{0}")]
     Disassembler(String),
-    /// A setting has a value that cannot be used.
-    #[error("{variable}={value}: {what}")]
-    Setting {
-        /// The environment variable.
-        variable: &'static str,
-        /// Its value.
-        value: String,
-        /// What is wrong with it.
-        what: String,
-    },
     /// There is no such device.
     #[error("there is no cuda:{asked}; {}", found_devices(.found))]
     NoDevice {
@@ -114,20 +107,6 @@ pub enum Error {
         /// How far past its end the first changed byte lies.
         offset: u64,
     },
-    /// A text is not a size.
-    #[error("'{text}' is not a size: {what}. Write a number and a unit, such as 512MB or 1.5 GiB")]
-    BadSize {
-        /// The text.
-        text: String,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// A number is not a share of a whole.
-    #[error("{given} is not a fraction of the device's memory: it must lie between 0 and 1, such as 0.9")]
-    BadFraction {
-        /// The number.
-        given: f64,
-    },
     /// The driver refused a call.
     #[error("{call} failed with {name}: {text}")]
     Driver {
@@ -170,12 +149,6 @@ pub enum Error {
     BadImage {
         /// The fault that was found in them.
         what: String,
-    },
-    /// The kernel cache was to be listed or cleared, and cannot be.
-    #[error("the kernel cache: {reason}")]
-    NoCache {
-        /// Why not.
-        reason: String,
     },
 }
 

@@ -1,10 +1,9 @@
 //! CUDA at run time: libraries found and opened when first needed, devices, memory, NVRTC, launches, graphs,
-//! matrix products by cuBLASLt, a cache of compiled kernels on disk, a tuner, a profiler, and the settings of all of them.
+//! matrix products by cuBLASLt, a cache of compiled kernels on disk.
 //!
 //! Nothing of CUDA is needed to build, and a missing library is an [`Error`] that says how to get it, never a panic.
 //! This crate must not know of tensors or models. `unsafe` is at home here: every block calls the driver, NVRTC or
-//! cuBLASLt through a table of checked signatures (`api.rs`), but for two that ask libc who the user is and where a
-//! library lies.
+//! cuBLASLt through a table of checked signatures (`api.rs`), but for one that asks libc where a library lies.
 #![allow(unsafe_code)]
 
 mod advice;
@@ -12,6 +11,7 @@ mod api;
 pub mod blas;
 pub mod cache;
 mod capture;
+mod clock;
 mod context;
 mod cubin;
 mod device;
@@ -20,28 +20,23 @@ mod error;
 mod geometry;
 mod graph;
 mod info;
-mod input;
 mod launch;
 mod library;
-pub mod log;
 mod memory;
 mod nvrtc;
 mod occupancy;
 mod pinned;
 pub mod pool;
 mod prepared;
-pub mod profile;
 mod registry;
-pub mod settings;
 mod signs;
 mod staging;
 mod stream;
-pub mod tune;
-mod wait;
 
 pub use advice::{Advice, Template, advise};
 pub use cache::{Cache, compile_cached};
-pub use context::{Launched, SYNC_VARIABLE, is_sync, set_sync};
+pub use clock::{DeviceClock, DeviceTimer, platform, roof};
+pub use context::{Launched, is_sync, set_sync};
 pub use cubin::Cubin;
 pub use device::Device;
 pub use disassemble::Disassembler;
@@ -49,16 +44,14 @@ pub use error::{Error, Result};
 pub use geometry::Geometry;
 pub use graph::{Graph, Updated};
 pub use info::{DeviceInfo, device_count, driver_release, driver_version};
-pub use input::{INPUT_LIMIT_VARIABLE, input_limit, set_input_limit};
 pub use launch::{Function, Pointer};
-pub use library::{HIDE_VARIABLE, Library, PATH_VARIABLE};
+pub use library::Library;
 pub use memory::Buffer;
 pub(crate) use nvrtc::nvrtc_build;
 pub use nvrtc::{EXACT_OPTIONS, compile, compile_ptx, compile_ptx_with, compile_with, nvrtc_version};
 pub use occupancy::{Limiter, Occupancy, Resources, occupancy};
 pub use pinned::{Pinned, Transfer};
-pub use pool::{Pool, parse_bytes};
+pub use pool::Pool;
 pub use prepared::Prepared;
 pub use registry::{LoadedKernel, loaded_kernels};
 pub use stream::{Event, Stream};
-pub use wait::{waited, waiting};

@@ -1,16 +1,11 @@
 //! Finds and opens shared libraries: first the folders of [`Library::set_path`] or `BORNITE_LIBRARY_PATH`, then the system's
 //! own search, then the usual folder of a CUDA toolkit.
 
+use bornite_support::settings::{HIDE_VARIABLE, PATH_VARIABLE};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Error, Result};
-
-/// Folders to look in first, separated like `PATH`.
-pub const PATH_VARIABLE: &str = "BORNITE_LIBRARY_PATH";
-
-/// Libraries (`cuda`, `nvrtc`, `cublaslt`, separated by commas) to treat as missing: to try how a program behaves without them.
-pub const HIDE_VARIABLE: &str = "BORNITE_HIDE_LIBRARIES";
 
 /// A library that is looked for at run time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,8 +110,8 @@ impl Library {
     pub(crate) fn open(self) -> Result<(libloading::Library, String)> {
         let opened = self.open_silently();
         match &opened {
-            Ok((_, path)) => crate::log!(Debug, "library {} is {path}", self.name()),
-            Err(error) => crate::log!(Debug, "{error}"),
+            Ok((_, path)) => bornite_support::log!(Debug, "library {} is {path}", self.name()),
+            Err(error) => bornite_support::log!(Debug, "{error}"),
         }
         opened
     }
@@ -182,11 +177,11 @@ fn search_folders() -> Result<Vec<PathBuf>> {
     });
     match folders.iter().find(|folder| !folder.is_dir()) {
         None => Ok(folders),
-        Some(bad) => Err(Error::Setting {
+        Some(bad) => Err(Error::Support(bornite_support::Error::Setting {
             variable: PATH_VARIABLE,
             value: folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":"),
             what: format!("{} is not a folder", bad.display()),
-        }),
+        })),
     }
 }
 

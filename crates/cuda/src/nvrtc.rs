@@ -9,8 +9,10 @@ use std::sync::OnceLock;
 
 use cudarc::nvrtc::sys::{nvrtcProgram, nvrtcResult};
 
+use bornite_support::log;
+
 use crate::api::Nvrtc;
-use crate::{Cubin, Error, Result, log, signs};
+use crate::{Cubin, Error, Result, signs};
 
 /// Options that make compiled code give the interpreter's bits: no contraction, IEEE division and square root,
 /// denormals kept.

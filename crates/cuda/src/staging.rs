@@ -9,7 +9,9 @@ use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
-use crate::{Device, Result, waiting};
+use bornite_support::waiting;
+
+use crate::{Device, Result};
 
 /// Pinned bytes a ring. 4 pieces: one that the host copies, one on its way, two for the ends to drift apart.
 const RING_BYTES: usize = 16 << 20;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
-use crate::{Device, Result, pool, waiting};
+use bornite_support::waiting;
+
+use crate::{Device, Result, pool};
 
 /// A stream of the driver, and its number at the device's pool.
 #[derive(Clone, Copy)]

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use bornite_cuda::cache::{Compiler, Nvrtc, Program, Settings};
-use bornite_cuda::tune::{Choice, HostTimer, Key, Mode, Platform, Store, Tuner, Variant};
-use bornite_cuda::{
-    Cache, Device, DeviceInfo, EXACT_OPTIONS, Error, HIDE_VARIABLE, Library, PATH_VARIABLE, profile, settings,
-};
+use bornite_cuda::{Cache, Device, DeviceInfo, EXACT_OPTIONS, Error, Library};
+use bornite_support::profile;
+use bornite_support::settings::{self, HIDE_VARIABLE, PATH_VARIABLE};
+use bornite_support::tune::{Choice, HostTimer, Key, Mode, Platform, Store, Tuner, Variant};
 
 const CASE: &str = "BORNITE_TEST_MISSING";
 

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use bornite_cuda::cache::{Compiler, Program, Settings};
 use bornite_cuda::pool::{Backing, Event, Stream, Tag};
-use bornite_cuda::profile::{self, Clock, HostClock, Kind, Lap, MemorySample, Roof, Sink, Span, Times, Work};
-use bornite_cuda::{Cache, Cubin, Error, Pool, Result};
+use bornite_cuda::{Cache, Cubin, Pool, Result};
+use bornite_support::Error as TimeError;
+use bornite_support::profile::{self, Clock, HostClock, Kind, Lap, MemorySample, Roof, Sink, Span, Times, Work};
 use serde_json::Value;
 
 /// Profiling is the whole process's: tests that listen take turns.
@@ -26,12 +27,12 @@ impl FakeDevice {
 struct FakeLap(Option<Times>);
 
 impl Lap for FakeLap {
-    fn stop(&mut self) -> Result<()> {
+    fn stop(&mut self) -> bornite_support::Result<()> {
         Ok(())
     }
 
-    fn times(&mut self) -> Result<Times> {
-        let lost = || Error::NoDevice { asked: 7, found: vec![] };
+    fn times(&mut self) -> bornite_support::Result<Times> {
+        let lost = || TimeError::NotTimed("there is no cuda:7".into());
         self.0.ok_or_else(lost)
     }
 }
@@ -41,7 +42,7 @@ impl Clock for FakeDevice {
         "fake:0".into()
     }
 
-    fn start(&self) -> Result<Option<Box<dyn Lap>>> {
+    fn start(&self) -> bornite_support::Result<Option<Box<dyn Lap>>> {
         let mut next = self.next.lock().unwrap();
         let Some(duration_ms) = next.1.pop() else { return Ok(Some(Box::new(FakeLap(None)))) };
         let start_ms = next.0;
@@ -175,7 +176,7 @@ fn traces_obey_the_format() {
             fn device(&self) -> String {
                 "odd \"device\"".into()
             }
-            fn start(&self) -> Result<Option<Box<dyn Lap>>> {
+            fn start(&self) -> bornite_support::Result<Option<Box<dyn Lap>>> {
                 Ok(Some(Box::new(FakeLap(Some(self.0)))))
             }
         }
@@ -240,7 +241,7 @@ impl Backing for Addresses {
 fn watched_pools_are_counted_while_they_live() {
     let _turn = TURN.lock();
     let pool = Arc::new(Pool::new(Arc::new(Addresses(4096.into()))));
-    profile::watch_pool("fake:9", &pool);
+    pool.watch("fake:9");
     let block = pool.alloc(1000, Stream(0), Tag::default()).unwrap();
     let stats = profile::scope().finish().performance_stats();
     assert_eq!(stats["memory_pool_stats"]["fake:9"]["requested"], 1000);
@@ -286,8 +287,8 @@ fn a_clock_that_fails_costs_the_time_not_the_work() {
         fn device(&self) -> String {
             "broken".into()
         }
-        fn start(&self) -> Result<Option<Box<dyn Lap>>> {
-            Err(Error::NoDevice { asked: 0, found: vec![] })
+        fn start(&self) -> bornite_support::Result<Option<Box<dyn Lap>>> {
+            Err(TimeError::NotTimed("there is no cuda:0".into()))
         }
     }
     let _turn = TURN.lock();

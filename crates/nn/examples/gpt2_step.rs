@@ -5,10 +5,10 @@
 use std::time::Instant;
 
 use bornite::{Device, Generator, Tensor};
-use bornite_cuda::profile;
 use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::optimiser::Rule;
 use bornite_nn::train::{Learner, Learning, Precision};
+use bornite_support::profile;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

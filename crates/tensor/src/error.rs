@@ -87,6 +87,9 @@ pub enum Error {
         /// What is wrong with it.
         cause: Box<Error>,
     },
+    /// A setting, a size or a cache on disk.
+    #[error(transparent)]
+    Support(#[from] bornite_support::Error),
     /// The CUDA runtime refused.
     #[error(transparent)]
     Cuda(#[from] bornite_cuda::Error),

@@ -15,8 +15,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use bornite_cuda::settings::{self, FUSION_VARIABLE};
 use bornite_ir::{Kernel, verify};
+use bornite_support::settings::{self, FUSION_VARIABLE};
 
 use crate::graph::grad::pull_back;
 use crate::graph::joint::{Gradient, How, Joint, parts};

@@ -75,11 +75,13 @@ pub use schedule::gpu_kernels;
 pub use schedule::{Explained, ExplainedStep, LiveValue, Peak, explain, explain_pass, explained};
 
 /// Libraries of NVIDIA; the memory pool of a GPU ([`Device::pool`]) and sizes as text; waiting for every launch.
-pub use bornite_cuda::{Library, Pool, input_limit, is_sync, parse_bytes, set_input_limit, set_sync};
+pub use bornite_cuda::{Library, Pool, is_sync, set_sync};
 /// The kernel cache on disk, messages on stderr, GPU memory, profiles, settings of the process, choices between kernels.
-pub use bornite_cuda::{cache, log, pool, profile, settings, tune};
+pub use bornite_cuda::{cache, pool};
 /// The kernel IR, for kernels of one's own (see [`run_kernel`]).
 pub use bornite_ir as ir;
+pub use bornite_support::{input_limit, parse_bytes, set_input_limit};
+pub use bornite_support::{log, profile, settings, tune};
 
 /// The tour's programs are compiled and run with the documentation tests.
 #[cfg(doctest)]

@@ -102,7 +102,7 @@ const ROWS: [Row; 21] = [
     ("BORNITE_MEMORY_DEBUG", "1", "Pool::set_debug", || {
         let backing = Arc::new(Addresses::default());
         let pool = Pool::new(backing.clone());
-        pool::Settings::from_environment().unwrap().apply(&pool).unwrap();
+        pool.apply(&pool::Settings::from_environment().unwrap()).unwrap();
         pool.alloc(100, Stream(0), Tag::default()).unwrap();
         let guards = backing.fills.load(Ordering::Relaxed);
         pool.set_debug(false);
@@ -137,7 +137,7 @@ fn in_folder() {
 /// A pool set up as those of GPUs are.
 fn of_environment() -> Pool {
     let pool = Pool::new(Arc::new(Addresses::default()));
-    pool::Settings::from_environment().unwrap().apply(&pool).unwrap();
+    pool.apply(&pool::Settings::from_environment().unwrap()).unwrap();
     pool
 }
 

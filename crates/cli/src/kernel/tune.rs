@@ -62,7 +62,7 @@ const TOLERANCE: f64 = 1e-3;
 
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let device = chosen_device(&options.device)?;
-    let store = Store::open(&bornite_cuda::cache::Settings::of_process()?);
+    let store = Store::open(&bornite_support::cache::Settings::of_process()?);
     let tuner = Tuner::new(Mode::Tune, if options.again { Store::nowhere() } else { store });
     let found = match (&options.file, &options.template) {
         (Some(file), _) => of_file(options, file, device, &tuner)?,
@@ -71,7 +71,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let Some(record) = &found.record else { return Err("no candidate computes the right result".into()) };
     let mut kept = tuner.store().folder().map(|folder| folder.display().to_string()).map_err(String::from);
     if options.again {
-        let store = Store::open(&bornite_cuda::cache::Settings::of_process()?);
+        let store = Store::open(&bornite_support::cache::Settings::of_process()?);
         kept = store.put(record).and_then(|()| Ok(store.folder()?.display().to_string()));
     }
     if options.json {

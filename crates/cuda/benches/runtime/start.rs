@@ -6,8 +6,8 @@ use std::process::Command;
 use std::ptr::null_mut;
 use std::time::Instant;
 
-use bornite_cuda::cache::Settings;
 use bornite_cuda::{Buffer, Cache, Cubin, Device, EXACT_OPTIONS, Function, compile_cached};
+use bornite_support::cache::Settings;
 use cudarc::driver::sys as cu;
 
 use crate::bare::{Launch, check};

@@ -4,11 +4,12 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use bornite_support::tune::{Choice, Fallible, Key, Request, Tuner};
+
 use super::library::{none_found, version};
 use super::{Algorithm, Call, Element, Matmul, Plan};
 use crate::capture::capturing;
-use crate::tune::{Choice, DeviceTimer, Fallible, Key, Platform, Request, Tuner};
-use crate::{Buffer, Device, Error, Graph, Result};
+use crate::{Buffer, Device, DeviceTimer, Error, Graph, Result, platform};
 
 /// Most algorithms that the library is asked for.
 const MOST: usize = 64;
@@ -23,7 +24,7 @@ impl Plan {
     pub fn best(device: &Arc<Device>, matmul: &Matmul) -> Result<Plan> {
         let tuner = Tuner::of_process()?;
         let mut plan = Plan::without_algorithm(device, matmul)?;
-        let most = if tuner.mode() == crate::tune::Mode::Off { 1 } else { MOST };
+        let most = if tuner.mode() == bornite_support::tune::Mode::Off { 1 } else { MOST };
         let algorithms = plan.algorithms(most)?;
         let first = *algorithms.first().ok_or_else(|| none_found(matmul))?;
         plan.algorithm = first;
@@ -76,7 +77,7 @@ fn key(device: &Device, matmul: &Matmul) -> Result<Key> {
         let alignment = u64::from(operand.alignment);
         shape.extend([u64::from(operand.transposed), operand.stride, operand.batch_stride, alignment]);
     }
-    let mut platform = Platform::of(device)?;
+    let mut platform = platform(device)?;
     let (major, minor) = version()?;
     platform.libraries = [("cublasLt".into(), format!("{major}.{minor}"))].into();
     let dtype = format!("{} to {} in {compute:?}", input.name(), output.name());

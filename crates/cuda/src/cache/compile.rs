@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use bornite_support::{log, profile};
+
 use super::{Cache, Key, Program, lock};
-use crate::{Cubin, Error, Result, compile_with, log, nvrtc_build, profile};
+use crate::{Cubin, Error, Result, compile_with, nvrtc_build};
 
 /// What turns programs into machine code.
 pub trait Compiler: Sync {

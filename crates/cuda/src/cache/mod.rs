@@ -7,9 +7,8 @@
 
 mod compile;
 mod entry;
-pub(crate) mod folder;
 mod key;
-mod settings;
+mod listed;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -20,12 +19,16 @@ use std::time::SystemTime;
 pub use compile::{Compiler, Nvrtc, Warmed, compile_cached};
 pub use entry::FORMAT_VERSION;
 pub use key::{Key, Program};
-pub use settings::{
+
+use bornite_support::Error as SupportError;
+pub use bornite_support::cache::{
     CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CACHE_VARIABLE, KERNEL_CACHE_DIR_VARIABLE, SHARED_CACHE_DIR_VARIABLE,
     Settings,
 };
+use bornite_support::files;
 
 use entry::Found;
+use listed::{Listed, list};
 
 use crate::{Cubin, Error, Result};
 
@@ -117,10 +120,10 @@ impl Cache {
                 return off();
             }
             let within = shared.join(SUBFOLDER);
-            folder::check_shared(&shared).and_then(|()| folder::check_shared(&within)).map(|()| within)
+            files::check_shared(&shared).and_then(|()| files::check_shared(&within)).map(|()| within)
         });
         if let Ok(folder) = &folder {
-            folder::sweep(folder);
+            files::sweep(folder);
         }
         Cache {
             folder,
@@ -139,7 +142,7 @@ impl Cache {
     /// The process's cache, opened on first use with [`Settings::of_process`]. Fails only where a setting cannot be read.
     pub fn of_process() -> Result<&'static Cache> {
         static CACHE: OnceLock<Result<Cache>> = OnceLock::new();
-        CACHE.get_or_init(|| Settings::to_open().map(Cache::open)).as_ref().map_err(Error::clone)
+        CACHE.get_or_init(|| Ok(Cache::open(Settings::to_open()?))).as_ref().map_err(Error::clone)
     }
 
     /// Where the cache is, or why there is none.
@@ -189,7 +192,7 @@ impl Cache {
             self.note(format!("kernel '{name}' is larger than all of the cache may be ({limit} bytes)"));
             return false;
         };
-        let write = || folder::write_whole(folder, &key.file_name(), &[&head, payload]);
+        let write = || files::write_whole(folder, &key.file_name(), &[&head, payload]);
         let written = match write() {
             // Somebody cleared the cache by hand, folder and all.
             Err(error)
@@ -209,7 +212,7 @@ impl Cache {
 
     /// What the folder holds, and what this cache did.
     pub fn stats(&self) -> Stats {
-        let listed = self.folder.as_ref().map_or(vec![], |folder| folder::list(folder).unwrap_or_default());
+        let listed = self.folder.as_ref().map_or(vec![], |folder| list(folder).unwrap_or_default());
         Stats {
             entries: listed.len() as u64,
             bytes: listed.iter().map(|listed| listed.bytes).sum(),
@@ -223,8 +226,8 @@ impl Cache {
     /// The entries of the folder, those used longest ago first. Reads every one of them.
     pub fn entries(&self) -> Result<Vec<Entry>> {
         let folder = self.own_folder()?;
-        let listed = folder::list(folder).map_err(|error| self.failed("list", folder, &error))?;
-        let entries = listed.into_iter().map(|folder::Listed { path, bytes, used }| {
+        let listed = list(folder).map_err(|error| self.failed("list", folder, &error))?;
+        let entries = listed.into_iter().map(|Listed { path, bytes, used }| {
             let name = entry::name(&path);
             Entry { name, path, bytes, used }
         });
@@ -235,21 +238,21 @@ impl Cache {
     /// entries.
     pub fn clear(&self) -> Result<u64> {
         let folder = self.own_folder()?;
-        folder::sweep(folder);
-        let listed = folder::list(folder).map_err(|error| self.failed("list", folder, &error))?;
+        files::sweep(folder);
+        let listed = list(folder).map_err(|error| self.failed("list", folder, &error))?;
         for listed in &listed {
-            folder::remove(&listed.path).map_err(|error| self.failed("remove", &listed.path, &error))?;
+            files::remove(&listed.path).map_err(|error| self.failed("remove", &listed.path, &error))?;
         }
         *lock(&self.size) = Size::default();
         Ok(listed.len() as u64)
     }
 
     fn own_folder(&self) -> Result<&Path> {
-        self.folder.as_deref().map_err(|reason| Error::NoCache { reason: reason.clone() })
+        self.folder.as_deref().map_err(|reason| SupportError::NoCache { reason: reason.clone() }.into())
     }
 
     fn failed(&self, what: &str, path: &Path, error: &std::io::Error) -> Error {
-        Error::NoCache { reason: format!("cannot {what} {}: {error}", path.display()) }
+        SupportError::NoCache { reason: format!("cannot {what} {}: {error}", path.display()) }.into()
     }
 
     /// Removes what was used longest ago once the entries are too many.
@@ -260,7 +263,7 @@ impl Cache {
             size.writes_left -= 1;
             return;
         }
-        let listed = match folder::list(folder) {
+        let listed = match list(folder) {
             Ok(listed) => listed,
             Err(error) => return self.note(format!("cannot list {}: {error}", folder.display())),
         };
@@ -273,7 +276,7 @@ impl Cache {
                 if bytes <= target {
                     break;
                 }
-                match folder::remove(&oldest.path) {
+                match files::remove(&oldest.path) {
                     Ok(()) => {
                         bytes -= oldest.bytes;
                         self.evicted.fetch_add(1, Ordering::Relaxed);
@@ -293,7 +296,7 @@ impl Cache {
         let before = lock(&self.trouble).replace(trouble.clone());
         // The same trouble at every kernel is told once.
         if before.as_ref() != Some(&trouble) {
-            crate::log!(Warn, "kernel cache: {trouble}");
+            bornite_support::log!(Warn, "kernel cache: {trouble}");
         }
     }
 }
@@ -301,8 +304,8 @@ impl Cache {
 /// Makes and checks the cache's folder and the one for entries within it.
 fn open_folder(folder: &Path) -> std::result::Result<PathBuf, String> {
     let within = folder.join(SUBFOLDER);
-    folder::open_private(folder)?;
-    folder::open_private(&within)?;
+    files::open_private(folder)?;
+    files::open_private(&within)?;
     Ok(within)
 }
 

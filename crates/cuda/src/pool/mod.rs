@@ -16,7 +16,6 @@ mod heap;
 mod limits;
 mod pending;
 mod segments;
-mod settings;
 mod shortage;
 mod snapshot;
 mod stats;
@@ -31,15 +30,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use backing::{Backing, Event, Stream};
+pub use bornite_support::memory::{
+    CACHE_VARIABLE, DEBUG_VARIABLE, FRACTION_VARIABLE, LIMIT_VARIABLE, Limits, Settings,
+};
 pub use driver::DriverBacking;
 pub use heap::{Class, State};
-pub use limits::{Cap, Limits, parse_bytes};
-pub use settings::{CACHE_VARIABLE, DEBUG_VARIABLE, FRACTION_VARIABLE, LIMIT_VARIABLE, Settings};
+pub use limits::Cap;
 pub use shortage::{Holder, Shortage};
 pub use snapshot::{BlockView, SegmentView, Snapshot};
 pub use stats::Stats;
 pub use tag::Tag;
 pub use watch::{Happening, Monitor, Notice, Rescue, RescueId};
+
+use bornite_support::profile;
 
 use crate::Result;
 use heap::{Heap, Request};
@@ -217,6 +220,21 @@ impl Pool {
         }
     }
 
+    /// Has the pool's counts in the profiler's reports under a name, as long as the pool lives. Those of GPUs are there anyway.
+    pub fn watch(self: &Arc<Pool>, device: impl Into<String>) {
+        let pool = Arc::downgrade(self);
+        profile::watch_pool(device, move || serde_json::to_value(pool.upgrade()?.stats()).ok());
+    }
+
+    /// Sets up limits and debug mode.
+    pub fn apply(&self, settings: &Settings) -> Result<()> {
+        self.set_fraction(settings.limits.fraction)?;
+        self.set_limit(settings.limits.bytes)?;
+        self.set_cache_limit(settings.limits.cache_bytes)?;
+        self.set_debug(settings.debug);
+        Ok(())
+    }
+
     /// The limits in force.
     pub fn limits(&self) -> Limits {
         self.lock().limits
@@ -225,7 +243,7 @@ impl Pool {
     /// Bounds the pool's segments by a share of the device's memory, 0 to 1. Where more is held already, what is cached
     /// goes back and the rest stays, but nothing is added.
     pub fn set_fraction(&self, fraction: f64) -> Result<()> {
-        let fraction = limits::checked_fraction(fraction)?;
+        let fraction = bornite_support::memory::checked_fraction(fraction)?;
         self.limit(|limits| limits.fraction = fraction)
     }
 
@@ -243,7 +261,7 @@ impl Pool {
         let backing = &*self.backing;
         let mut heap = self.lock();
         change(&mut heap.limits);
-        let (cap, _) = heap.limits.cap(heap.total_bytes);
+        let (cap, _) = Cap::of(&heap.limits, heap.total_bytes);
         let settled = heap.settle(backing, false);
         let shed = heap.shed(backing, |heap| heap.counters.reserved.saturating_sub(cap));
         let trimmed = heap.trim(backing);

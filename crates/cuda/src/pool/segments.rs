@@ -1,5 +1,6 @@
 //! Segments of a heap: got from the backing within the limits, given back when nobody uses them.
 
+use super::Cap;
 use super::fault::Fault;
 use super::heap::{Class, Heap, NONE, Segment, State};
 use super::watch::Happening;
@@ -20,7 +21,7 @@ impl Heap {
         let shared = self.lanes[lane as usize].class == Class::Large && need < OWN_SEGMENT;
         // Where a shared segment no longer fits, one for this request alone still may.
         let sizes = if shared { [Some(SHARED_SEGMENT), Some(exact)] } else { [Some(exact), None] };
-        let (cap, _) = self.limits.cap(self.total_bytes);
+        let (cap, _) = Cap::of(&self.limits, self.total_bytes);
         for bytes in sizes.into_iter().flatten() {
             let fits = self.counters.reserved.checked_add(bytes).is_some_and(|sum| sum <= cap);
             if !fits && !self.faulty(Fault::ExceedLimit) {

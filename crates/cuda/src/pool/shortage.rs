@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use bornite_support::format_bytes;
+
 use super::heap::{Heap, State};
-use super::limits::{Cap, human};
+use super::limits::Cap;
 use super::watch::Happening;
 use super::{Backing, Stream};
 use crate::Error;
@@ -54,23 +56,23 @@ impl fmt::Display for Shortage {
             f,
             "out of GPU memory on {}: {} asked; {} are in use and {} cached (largest free block {}), of at most {} ({})",
             self.device,
-            human(self.asked_bytes),
-            human(self.allocated_bytes),
-            human(self.cached_bytes),
-            human(self.largest_free_bytes),
-            human(self.cap_bytes),
+            format_bytes(self.asked_bytes),
+            format_bytes(self.allocated_bytes),
+            format_bytes(self.cached_bytes),
+            format_bytes(self.largest_free_bytes),
+            format_bytes(self.cap_bytes),
             self.cap,
         )?;
         if let Some(bytes) = self.device_free_bytes {
-            write!(f, "; the device has {} free", human(bytes))?;
+            write!(f, "; the device has {} free", format_bytes(bytes))?;
         }
         for (n, holder) in self.holders.iter().take(NAMED).enumerate() {
             let lead = if n == 0 { ". Held by " } else { ", " };
-            write!(f, "{lead}{}: {} in {} block(s)", holder.tag, human(holder.bytes), holder.blocks)?;
+            write!(f, "{lead}{}: {} in {} block(s)", holder.tag, format_bytes(holder.bytes), holder.blocks)?;
         }
         if self.holders.len() > NAMED {
             let bytes = self.holders[NAMED..].iter().map(|h| h.bytes).sum();
-            write!(f, ", {} other(s): {}", self.holders.len() - NAMED, human(bytes))?;
+            write!(f, ", {} other(s): {}", self.holders.len() - NAMED, format_bytes(bytes))?;
         }
         write!(f, ". Use smaller batches or drop tensors you no longer need")?;
         match self.cap {
@@ -99,7 +101,7 @@ impl Heap {
         let mut holders: Vec<Holder> =
             by_tag.into_iter().map(|(tag, (bytes, blocks))| Holder { tag: tag.into(), bytes, blocks }).collect();
         holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
-        let (cap_bytes, cap) = self.limits.cap(self.total_bytes);
+        let (cap_bytes, cap) = Cap::of(&self.limits, self.total_bytes);
         let stats = self.stats();
         Shortage {
             device: backing.name(),

@@ -54,7 +54,7 @@ pub use structure::{PairReport, StructureCheck, check_pair};
 
 use std::path::{Path, PathBuf};
 
-use bornite_cuda::INPUT_LIMIT_VARIABLE;
+use bornite_support::INPUT_LIMIT_VARIABLE;
 
 /// What went wrong with a dataset.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +80,9 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// A setting.
+    #[error(transparent)]
+    Support(#[from] bornite_support::Error),
     /// Of NVRTC or a GPU.
     #[error(transparent)]
     Cuda(#[from] bornite_cuda::Error),

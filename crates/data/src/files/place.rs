@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bornite_cuda::input_limit;
+use bornite_support::input_limit;
 
 use super::{Error, Result};
 

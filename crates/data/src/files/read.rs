@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use bornite_cuda::input_limit;
+use bornite_support::input_limit;
 
 use super::place::open;
 use super::{Error, Format, Manifest, Place, Record, Result, parquet};

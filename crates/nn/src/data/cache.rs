@@ -190,7 +190,7 @@ fn reuse(
         Err(Error::Stopped) => return Err(Error::Stopped),
         Err(error) => {
             if warn {
-                bornite_cuda::log!(Warn, "{error}: done now");
+                bornite_support::log!(Warn, "{error}: done now");
             }
             return Ok(None);
         }

@@ -48,7 +48,7 @@ pub(super) fn read(
     sink: Sink<'_>,
 ) -> Result<String> {
     let path = &file.path;
-    let limit = bornite_cuda::input_limit().map_err(bornite::Error::from)?;
+    let limit = bornite_support::input_limit().map_err(bornite::Error::from)?;
     if file.format == Format::Parquet {
         parquet::read(file, split, limit, stop, position, sink)?;
         return hash(path, stop, &mut |_| {});

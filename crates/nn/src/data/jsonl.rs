@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{BufRead, Read};
 use std::path::Path;
 
-use bornite_cuda::INPUT_LIMIT_VARIABLE;
+use bornite_support::INPUT_LIMIT_VARIABLE;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::documents::{Sink, not_utf8, pieces};

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bornite::{Arena, DType, Device, Tensor, trace};
-use bornite_cuda::tune::Record;
+use bornite_support::tune::Record;
 use serde::{Deserialize, Serialize};
 
 use super::config::RunConfig;

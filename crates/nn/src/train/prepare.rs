@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bornite::{Device, Tensor};
 use bornite_bench::Machine;
-use bornite_cuda::tune::Tuner;
+use bornite_support::tune::Tuner;
 
 use super::config::RunConfig;
 use super::estimate::{Load, available, flops_a_token, parameters, peak_flops, size};

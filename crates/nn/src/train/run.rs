@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use bornite::{Device, Tensor, interruptible};
-use bornite_cuda::tune::{Record, Tuner};
+use bornite_support::tune::{Record, Tuner};
 
 use super::config::RunConfig;
 use super::folder::{MOMENTS, SAMPLES, State, mean_loss, state_json};
@@ -248,7 +248,7 @@ impl Run {
 
     /// Makes one step; false if a stop interrupted it, which leaves everything as it was before.
     fn step(&mut self, steps: u64, observer: &mut dyn Observer) -> Result<bool> {
-        let (started, waited) = (Instant::now(), bornite_cuda::waited());
+        let (started, waited) = (Instant::now(), bornite_support::waited());
         let rate = self.rates.at(self.learner.steps(), steps);
         let (before, shape, device) = (self.batches.cursor(), self.shape, self.device);
         let (batches, interrupt) = (&mut self.batches, observer.interrupt());
@@ -273,7 +273,7 @@ impl Run {
         if let Some(moved) = self.unapplied.take() {
             self.learner.rescale(moved);
         }
-        let busy = started.elapsed().saturating_sub(bornite_cuda::waited() - waited);
+        let busy = started.elapsed().saturating_sub(bornite_support::waited() - waited);
         if let Some(late) = &mut self.late {
             late.host_ms = busy.as_secs_f64() * 1e3;
         }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use bornite_codegen::cuda::BLOCK;
-use bornite_cuda::tune::{Choice, DeviceTimer, Found, HostTimer, Key, Platform, Request, Timer, Tuner, digest};
+use bornite_cuda::DeviceTimer;
 use bornite_ir::{Kernel, Scalar, Value, peek, verify};
+use bornite_support::tune::{Choice, Found, HostTimer, Key, Platform, Request, Timer, Tuner, digest};
 
 use crate::runtime::buffer::Buffer;
 use crate::runtime::execute::{Flavour, Program, bad_call, limited, program};
@@ -205,7 +206,7 @@ fn read(words: &[u64], at: usize, scalar: Scalar) -> f64 {
 /// timed over all sets of memory. On CUDA every kernel is checked on the interpreter first, so sizes should be
 /// moderate.
 ///
-/// The tuner decides whether anything is measured at all ([`bornite_cuda::tune::Mode`]) and keeps what it found.
+/// The tuner decides whether anything is measured at all ([`bornite_support::tune::Mode`]) and keeps what it found.
 #[track_caller]
 pub fn tune_kernel(
     tuner: &Tuner,
@@ -257,7 +258,7 @@ fn tune_with(
     let (platform, mut timer): (Platform, Box<dyn Timer>) = match device {
         Device::Cuda(ordinal) => {
             let device = bornite_cuda::Device::open(ordinal)?;
-            (Platform::of(&device)?, Box::new(DeviceTimer::new(&device)))
+            (bornite_cuda::platform(&device)?, Box::new(DeviceTimer::new(&device)))
         }
         Device::Cpu(_) | Device::Interpreter => (Platform::host(&device.to_string()), Box::new(HostTimer::new())),
     };

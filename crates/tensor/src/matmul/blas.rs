@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bornite_cuda::DeviceClock;
 use bornite_cuda::Error as CudaError;
 use bornite_cuda::blas::{self, Call, Compute, Element, Epilogue, Matmul, Operand, Plan};
-use bornite_cuda::profile::{self, DeviceClock};
+use bornite_support::profile;
 
 use super::MatmulMode;
 use super::epilogue::{Form, Graph};
@@ -89,12 +90,12 @@ pub(super) fn products(
             let plan = match cuda.as_ref().map(|cuda| Plan::cached(cuda, &arranged.matmul)).transpose() {
                 Ok(plan) => plan,
                 Err(why @ (CudaError::MissingLibrary { .. } | CudaError::OldLibrary { .. })) => {
-                    bornite_cuda::log!(Warn, "matrix products on {} are slow: {why}", device);
+                    bornite_support::log!(Warn, "matrix products on {} are slow: {why}", device);
                     MISSING.store(true, Ordering::Relaxed);
                     return Ok(found);
                 }
                 Err(why) if blas::unsupported(&why) => {
-                    bornite_cuda::log!(Debug, "the library has no {}: {why}", arranged);
+                    bornite_support::log!(Debug, "the library has no {}: {why}", arranged);
                     continue;
                 }
                 Err(why) => return Err(why.into()),

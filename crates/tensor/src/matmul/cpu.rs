@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bornite_codegen::cpu::pool;
-use bornite_cuda::profile;
+use bornite_support::profile;
 
 use super::gemm::{self, Operand};
 use super::product::{copies, locate};

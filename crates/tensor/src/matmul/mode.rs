@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use bornite_cuda::settings::{MATMUL_VARIABLE, choose, read};
+use bornite_support::settings::{MATMUL_VARIABLE, choose, read};
 
 use crate::Result;
 

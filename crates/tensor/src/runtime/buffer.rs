@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use bornite_cuda::profile::Kind;
+use bornite_support::profile::Kind;
 
 use crate::runtime::element::zero_words;
 use crate::runtime::timing::transfer;

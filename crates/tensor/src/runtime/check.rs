@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use bornite_cuda::settings::{self, CHECK_VARIABLE};
+use bornite_support::settings::{self, CHECK_VARIABLE};
 
 use crate::ops::display::values;
 use crate::schedule::{nodes_to_compute, realize_unchecked};

@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use bornite_codegen::cpu::{self, CpuKernel};
 use bornite_codegen::cuda;
+use bornite_cuda::DeviceClock;
 use bornite_cuda::EXACT_OPTIONS;
-use bornite_cuda::profile::{self, DeviceClock};
 use bornite_ir::{Arg, Kernel, Launch, Param, Scalar, Value, interp, verify};
+use bornite_support::profile;
 
 use crate::fused::{Memory, MemoryMut, Routine};
 use crate::graph::node::{Node, Op};
@@ -66,7 +67,7 @@ pub(crate) fn program(device: Device, kernel: &Kernel, flavour: Flavour) -> Resu
     // Compiled outside the lock, so that threads compile side by side; a kernel compiled twice is kept once.
     let code = compile(device, kernel, flavour)?;
     let program = Arc::new(Program { kernel: kernel.clone(), device, code, flavour, max_statements: None });
-    bornite_cuda::log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());
+    bornite_support::log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());
     cache().get_or_insert_default().insert(device, program.clone());
     Ok(program)
 }

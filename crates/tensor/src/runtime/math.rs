@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use bornite_cuda::settings::{self, MATH_VARIABLE};
+use bornite_support::settings::{self, MATH_VARIABLE};
 
 use crate::Result;
 

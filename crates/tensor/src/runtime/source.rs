@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bornite_cuda::profile::{self, DeviceClock};
+use bornite_cuda::DeviceClock;
 use bornite_cuda::{Function, Geometry};
+use bornite_support::profile;
 
 use crate::matmul::strided::Strided;
 use crate::runtime::buffer::Buffer;

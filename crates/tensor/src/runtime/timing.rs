@@ -1,7 +1,8 @@
 //! What the profiler is told of launches and copies of tensors.
 
-use bornite_cuda::profile::{self, Clock, DeviceClock, HostClock, Kind, Lap, MemorySample, Work};
+use bornite_cuda::DeviceClock;
 use bornite_ir::{Kernel, Value};
+use bornite_support::profile::{self, Clock, HostClock, Kind, Lap, MemorySample, Work};
 
 use crate::graph::node::{Node, Op};
 use crate::{Device, Place};
@@ -14,7 +15,7 @@ impl Clock for Host {
         self.0.to_string()
     }
 
-    fn start(&self) -> bornite_cuda::Result<Option<Box<dyn Lap>>> {
+    fn start(&self) -> bornite_support::Result<Option<Box<dyn Lap>>> {
         HostClock("").start()
     }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use bornite_codegen::cpu::pool;
-use bornite_cuda::profile::Roof;
 use bornite_ir::Kernel;
+use bornite_support::profile::Roof;
 
 use super::memory::Life;
 use super::plan::{Memory, Plan, Slot, Step};
@@ -103,7 +103,7 @@ fn roof(device: Device) -> Option<(Roof, f64)> {
         }
         Device::Cuda(ordinal) => {
             let device = bornite_cuda::Device::open(ordinal).ok()?;
-            let sheet = Roof::of(device.info());
+            let sheet = bornite_cuda::roof(device.info());
             // Of what the data sheet says, copies reach nine tenths (measured on an H200).
             let roof = Roof { bytes_per_second: 0.9 * sheet.bytes_per_second, ..sheet };
             Some((roof, tensor_cores(device.info().compute_capability)))

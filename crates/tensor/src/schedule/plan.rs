@@ -121,7 +121,7 @@ impl Plan {
         let kept = self.steps.iter().position(|step| step.overwrites).unwrap_or(self.steps.len());
         let (before, after) = self.steps.split_at(kept);
         // The host is the device: it is busy for as long as others would wait.
-        bornite_cuda::waiting(|| {
+        bornite_support::waiting(|| {
             before.iter().try_for_each(|step| discardable(|| launch(step)).unwrap_or(Err(Error::Interrupted)))?;
             after.iter().try_for_each(launch)
         })

@@ -10,9 +10,10 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_codegen::cpu::is_interrupted;
+use bornite_cuda::DeviceTimer;
 use bornite_cuda::Graph;
-use bornite_cuda::tune::{Choice, DeviceTimer, Fallible, Key, Mode, Platform, Request, Tuner, digest};
 use bornite_ir::Value;
+use bornite_support::tune::{Choice, Fallible, Key, Mode, Request, Tuner, digest};
 
 use super::Schedule;
 use super::fuse::Unit;
@@ -143,7 +144,7 @@ fn choose(
         operation: format!("{} {}", kernel_name(group), digest(structure)),
         shape: shape.into_iter().map(|n| n as u64).collect(),
         dtype: group.outputs.first().map_or(DType::F32, |output| output.0.dtype).to_string(),
-        platform: Platform::of(on)?,
+        platform: bornite_cuda::platform(on)?,
     };
     let flavour = flavour_of(group)?;
     let mut memory: Vec<Vec<Buffer>> = vec![];

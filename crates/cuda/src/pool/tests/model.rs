@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use super::Random;
 use super::fake::{Failure, Fake, MIB};
 use crate::Error;
+use crate::pool::Cap;
 use crate::pool::fault::Fault;
 use crate::pool::heap::{Class, GRAIN};
 use crate::pool::segments::SEGMENT_GRAIN;
@@ -190,7 +191,7 @@ impl World {
         if lanes.flat_map(|lane| &lane.free).any(|&(free, ..)| free >= need) {
             return Err(format!("{bytes} bytes refused while a free block holds them"));
         }
-        let (cap, _) = heap.limits.cap(heap.total_bytes);
+        let (cap, _) = Cap::of(&heap.limits, heap.total_bytes);
         let segment = need.checked_next_multiple_of(SEGMENT_GRAIN).and_then(|n| n.checked_add(counters.reserved));
         match segment {
             Some(reserved) if reserved <= cap => Err(format!("{bytes} bytes refused while a segment would fit")),
@@ -201,7 +202,7 @@ impl World {
     fn check(&mut self) -> Result<(), String> {
         let stats = inspect(&self.pool, &self.fake)?;
         let limits = self.pool.limits();
-        let (cap, _) = limits.cap(self.fake.gpu().capacity);
+        let (cap, _) = Cap::of(&limits, self.fake.gpu().capacity);
         if stats.reserved > cap.max(self.reserved) {
             return Err(format!("{} bytes in segments, limit {cap}", stats.reserved));
         }

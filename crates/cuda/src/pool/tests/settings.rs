@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::fake::{Fake, MIB};
+use bornite_support::{format_bytes, parse_bytes};
+
 use crate::Error;
-use crate::pool::limits::human;
-use crate::pool::{Cap, Pool, Stream, Tag, parse_bytes};
+use crate::pool::{Cap, Pool, Stream, Tag};
 
 const S0: Stream = Stream(0);
 
@@ -54,7 +55,7 @@ fn sizes_are_read_as_people_write_them() {
 fn sizes_are_written_in_the_largest_unit_they_fill() {
     let rows = [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KiB"), (3 << 29, "1.50 GiB"), (1 << 41, "2.00 TiB")];
     for (bytes, text) in rows {
-        assert_eq!(human(bytes), text);
+        assert_eq!(format_bytes(bytes), text);
     }
 }
 
@@ -63,7 +64,7 @@ fn fractions_outside_of_0_to_1_are_refused() {
     let pool = pool(100 * MIB);
     for fraction in [-0.1, 1.0001, f64::NAN, f64::INFINITY] {
         let error = pool.set_fraction(fraction).unwrap_err();
-        assert!(matches!(error, Error::BadFraction { .. }), "{error}");
+        assert!(matches!(error, Error::Support(bornite_support::Error::BadFraction { .. })), "{error}");
         assert!(error.to_string().contains("between 0 and 1"), "{error}");
     }
     assert_eq!(pool.limits().fraction, 1.0, "a refused one changes nothing");

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use bornite_cuda::input_limit;
+use bornite_support::input_limit;
 
 use super::thrift::{self, Value};
 use super::{BYTE_ARRAY, INT64, MAGIC, PLAIN, ZSTD};

@@ -14,7 +14,7 @@ mod values;
 
 use std::cell::Cell;
 
-use bornite_cuda::INPUT_LIMIT_VARIABLE;
+use bornite_support::INPUT_LIMIT_VARIABLE;
 
 use super::documents::{Sink, pieces};
 use super::source::SourceFile;

@@ -116,7 +116,7 @@ impl Made {
         {
             let buffers: Vec<&Buffer> = buffers.iter().collect();
             let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
-            bornite_cuda::waiting(|| program.launch(&buffers, &values, BLOCK, About::at(place)))?;
+            bornite_support::waiting(|| program.launch(&buffers, &values, BLOCK, About::at(place)))?;
         }
         let mut written = self.lowered.kernel.params.iter().map(|param| param.access.writes());
         buffers.retain(|_| written.next().unwrap_or(false));

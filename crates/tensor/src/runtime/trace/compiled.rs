@@ -277,7 +277,7 @@ impl Compiled {
         self.record()?;
         match &mut self.graph {
             // A graph is one launch to the clock: whoever profiles wants to see its kernels.
-            Some(graph) if !bornite_cuda::profile::is_on() => {
+            Some(graph) if !bornite_support::profile::is_on() => {
                 graph.launch()?;
                 self.plan.check()?;
             }
@@ -320,7 +320,7 @@ impl Compiled {
     /// Captures the graph on CUDA, if it is not there and nobody profiles.
     fn record(&mut self) -> Result<()> {
         let (Device::Cuda(ordinal), Some((addresses, _))) = (self.plan.device, &self.settled) else { return Ok(()) };
-        if self.graph.is_some() || bornite_cuda::profile::is_on() {
+        if self.graph.is_some() || bornite_support::profile::is_on() {
             return Ok(());
         }
         let device = bornite_cuda::Device::open(ordinal)?;

@@ -57,7 +57,7 @@ impl Traces {
         // Few hits between them are no help: then every trace comes back after it has gone.
         if !self.warned && (self.in_a_row > most || self.lost >= most) {
             self.warned = true;
-            bornite_cuda::log!(
+            bornite_support::log!(
                 Warn,
                 "the trace of {place} is made again and again: {} calls in a row had new arguments, {} traces had to go \
                  since {most} are kept. Now {}. Declare lengths that change (Trace::bounded), pad the arguments to a few \
@@ -67,7 +67,7 @@ impl Traces {
                 why()
             );
         } else {
-            bornite_cuda::log!(Info, "the trace of {place} is made again: {}", why());
+            bornite_support::log!(Info, "the trace of {place} is made again: {}", why());
         }
     }
 

@@ -100,10 +100,10 @@ pub fn update(device: &Arc<Device>) -> Outcome {
     let failed = unsafe {
         graph.update(vec![], || {
             on_y[0].fire()?;
-            Err(Error::NoCache { reason: "made to fail".into() })
+            Err(Error::Disassembler("made to fail".into()))
         })
     };
-    assert!(matches!(failed, Err(Error::NoCache { .. })), "{failed:?}");
+    assert!(matches!(failed, Err(Error::Disassembler(_))), "{failed:?}");
     assert_eq!(graph.nodes(), 5);
     drop((on_x, on_y, function, x));
     graph.launch()?;

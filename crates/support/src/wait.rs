@@ -29,9 +29,9 @@ pub fn waiting<R>(work: impl FnOnce() -> R) -> R {
 ///
 /// ```
 /// use std::time::Duration;
-/// let before = bornite_cuda::waited();
-/// bornite_cuda::waiting(|| std::thread::sleep(Duration::from_millis(5)));
-/// assert!(bornite_cuda::waited() - before >= Duration::from_millis(5));
+/// let before = bornite_support::waited();
+/// bornite_support::waiting(|| std::thread::sleep(Duration::from_millis(5)));
+/// assert!(bornite_support::waited() - before >= Duration::from_millis(5));
 /// ```
 pub fn waited() -> Duration {
     WAITED.get()

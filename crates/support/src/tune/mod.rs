@@ -6,7 +6,7 @@
 //! is kept on disk with all timings ([`Record`], `store.rs`) under everything that it depends on ([`Key`]).
 //!
 //! ```
-//! use bornite_cuda::tune::{Choice, HostTimer, Key, Mode, Platform, Store, Tuner, Variant};
+//! use bornite_support::tune::{Choice, HostTimer, Key, Mode, Platform, Store, Tuner, Variant};
 //!
 //! let tuner = Tuner::new(Mode::Tune, Store::nowhere());
 //! let key = Key { operation: "sum".into(), shape: vec![1000], dtype: "f64".into(), platform: Platform::named("cpu") };
@@ -39,7 +39,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use key::{Choice, Key, Platform, digest};
 pub use record::{Outcome, Record, Trial};
 pub use store::{FORMAT_VERSION, Store, StoreStats};
-pub use timer::{DeviceTimer, HostTimer, Timer};
+pub use timer::{HostTimer, Timer};
 
 use crate::settings::{TUNE_VARIABLE, choose, read};
 use crate::{Result, log};

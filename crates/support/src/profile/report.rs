@@ -9,9 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Kind, MemorySample, Span};
-use crate::DeviceInfo;
-use crate::pool::Stats;
+use super::{Kind, MemorySample, Span, devices};
 
 /// Version of the JSON report.
 pub const FORMAT_VERSION: u32 = 1;
@@ -23,22 +21,6 @@ pub struct Roof {
     pub bytes_per_second: f64,
     /// Floating-point operations a second, without tensor cores.
     pub flops_per_second: f64,
-}
-
-impl Roof {
-    /// A GPU's, from its clocks and widths.
-    pub fn of(info: &DeviceInfo) -> Roof {
-        // Multiply-adds in f32 a multiprocessor and clock.
-        let lanes = match info.compute_capability {
-            (7, _) | (8, 0) => 64.0,
-            _ => 128.0,
-        };
-        Roof {
-            // Two transfers a clock.
-            bytes_per_second: 2.0 * f64::from(info.memory_clock_khz) * 1e3 * f64::from(info.memory_bus_bits) / 8.0,
-            flops_per_second: 2.0 * lanes * f64::from(info.multiprocessors) * f64::from(info.clock_khz) * 1e3,
-        }
-    }
 }
 
 /// A compilation of a kernel.
@@ -126,7 +108,7 @@ pub struct Report {
     /// Kernels compiled meanwhile.
     pub compilations: Vec<Compilation>,
     /// Counts of the devices' pools at the end.
-    pub pools: BTreeMap<String, Stats>,
+    pub pools: BTreeMap<String, Value>,
 }
 
 impl Report {
@@ -136,7 +118,7 @@ impl Report {
         recorded: &[Arc<Span>],
         memory: Vec<MemorySample>,
         compilations: Vec<Compilation>,
-        pools: BTreeMap<String, Stats>,
+        pools: BTreeMap<String, Value>,
         roofs: &BTreeMap<String, Roof>,
     ) -> Report {
         let (mut spans, mut untimed) = (vec![], vec![]);
@@ -202,19 +184,18 @@ impl Report {
         let all = |groups: &BTreeMap<String, Vec<f64>>, counted: &str| -> Value {
             groups.iter().map(|(name, times)| (name.clone(), summary(times, counted))).collect()
         };
-        let gpus: Vec<DeviceInfo> = crate::device_count()
-            .map_or(vec![], |count| (0..count).filter_map(|ordinal| DeviceInfo::of(ordinal).ok()).collect());
+        let gpus = devices();
         let longest = self.rows.first().map(|row| row.device.clone());
         json!({
             "cuda_available": !gpus.is_empty(),
-            "devices": gpus.iter().map(|gpu| gpu.name.clone()).collect::<Vec<_>>(),
+            "devices": gpus.iter().map(|gpu| &gpu.name).collect::<Vec<_>>(),
             "current_device": longest,
             "kernel_execution_times": all(&kernels, "total_executions"),
             "memory_transfer_times": all(&transfers, "total_transfers"),
             "compilation_times":
                 self.compilations.iter().map(|c| (c.kernel.clone(), json!(c.duration_ms))).collect::<Value>(),
             "memory_pool_stats": self.pools,
-            "device_info": gpus,
+            "device_info": gpus.iter().map(|gpu| &gpu.info).collect::<Vec<_>>(),
         })
     }
 
@@ -297,18 +278,13 @@ fn rows(spans: &[TimedSpan], roofs: &BTreeMap<String, Roof>) -> Vec<Row> {
         }
     }
     let all_ms: f64 = spans.iter().map(|span| span.duration_ms).sum();
-    let known_roof = |device: &str| -> Option<Roof> {
-        let of_gpu = || Some(Roof::of(&DeviceInfo::of(device.strip_prefix("cuda:")?.parse().ok()?).ok()?));
-        roofs.get(device).copied().or_else(of_gpu)
-    };
-    let mut roof_of: BTreeMap<&str, Option<Roof>> = BTreeMap::new();
     let mut rows: Vec<Row> = (sums.into_iter())
         .map(|((kind, name, device), sum)| {
             let calls = sum.times_ms.len() as u64;
             let total_ms: f64 = sum.times_ms.iter().sum();
             let seconds = total_ms / 1e3;
             let rate = |amount: Option<u64>| amount.filter(|_| seconds > 0.0).map(|n| n as f64 / seconds);
-            let roof = *roof_of.entry(device).or_insert_with(|| known_roof(device));
+            let roof = roofs.get(device).copied();
             // Transfers to and from the host are bounded by the bus, which is not in the device's data.
             let within = matches!(kind, Kind::Kernel | Kind::Graph | Kind::Copy);
             let roof_share = roof.filter(|_| within).and_then(|roof| {

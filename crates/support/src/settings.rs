@@ -7,7 +7,7 @@ mod unknown;
 
 use std::ffi::OsString;
 
-use crate::{Error, Result, pool};
+use crate::{Error, Result, memory};
 
 pub use unknown::{Unknown, unknown};
 
@@ -42,6 +42,12 @@ pub const CHECK_VARIABLE: &str = "BORNITE_CHECK";
 pub const MATH_VARIABLE: &str = "BORNITE_MATH";
 /// Whether ops are fused.
 pub const FUSION_VARIABLE: &str = "BORNITE_FUSION";
+/// Folders to look for libraries in.
+pub const PATH_VARIABLE: &str = "BORNITE_LIBRARY_PATH";
+/// Libraries to treat as missing.
+pub const HIDE_VARIABLE: &str = "BORNITE_HIDE_LIBRARIES";
+/// Whether the host waits for every launch.
+pub const SYNC_VARIABLE: &str = "BORNITE_SYNC";
 /// All settings, in the order of the manual.
 pub const SETTINGS: &[Setting] = &[
     Setting {
@@ -58,7 +64,7 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
-        name: crate::PATH_VARIABLE,
+        name: PATH_VARIABLE,
         values: "folders, separated by `:`",
         default: "none: the system's search path and the CUDA toolkit's folder",
         meaning: "Where to look first for libcuda, libnvrtc and other libraries.",
@@ -69,7 +75,7 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
-        name: crate::HIDE_VARIABLE,
+        name: HIDE_VARIABLE,
         values: "`cuda`, `nvrtc`, `cublaslt`, separated by commas",
         default: "none",
         meaning: "Libraries to treat as missing: shows how a program behaves without them.",
@@ -158,7 +164,7 @@ pub const SETTINGS: &[Setting] = &[
         check: |value| choose(value, &crate::log::Level::NAMES).map(drop),
     },
     Setting {
-        name: crate::SYNC_VARIABLE,
+        name: SYNC_VARIABLE,
         values: "`0`, `1`",
         default: "`0`",
         meaning: "`1`: every launch is waited for, so that an error of the GPU surfaces where it was made. Slow.",
@@ -193,36 +199,36 @@ pub const SETTINGS: &[Setting] = &[
         check: |value| choose(value, &[("off", ()), ("nan", ())]),
     },
     Setting {
-        name: pool::FRACTION_VARIABLE,
+        name: memory::FRACTION_VARIABLE,
         values: "a number from 0 to 1",
         default: "`1`",
         meaning: "The share of a GPU's memory that its pool may take.",
         code: "`bornite::Pool::set_fraction`",
-        check: |value| of_pool(pool::FRACTION_VARIABLE, value),
+        check: |value| of_pool(memory::FRACTION_VARIABLE, value),
     },
     Setting {
-        name: pool::LIMIT_VARIABLE,
+        name: memory::LIMIT_VARIABLE,
         values: "a size, as `20GB` (in powers of 1024)",
         default: "no limit",
         meaning: "Bytes of a GPU's memory that its pool may take.",
         code: "`bornite::Pool::set_limit`",
-        check: |value| of_pool(pool::LIMIT_VARIABLE, value),
+        check: |value| of_pool(memory::LIMIT_VARIABLE, value),
     },
     Setting {
-        name: pool::CACHE_VARIABLE,
+        name: memory::CACHE_VARIABLE,
         values: "a size, as `512MB` or `2GiB` (both in powers of 1024)",
         default: "no limit",
         meaning: "Freed GPU memory that is kept for reuse; what is above goes back to the driver.",
         code: "`bornite::Pool::set_cache_limit`",
-        check: |value| of_pool(pool::CACHE_VARIABLE, value),
+        check: |value| of_pool(memory::CACHE_VARIABLE, value),
     },
     Setting {
-        name: pool::DEBUG_VARIABLE,
+        name: memory::DEBUG_VARIABLE,
         values: "`0`, `1`",
         default: "`0`",
         meaning: "`1`: guard bytes behind each block of GPU memory, and a pattern over freed ones. Slow.",
         code: "`bornite::Pool::set_debug`",
-        check: |value| of_pool(pool::DEBUG_VARIABLE, value),
+        check: |value| of_pool(memory::DEBUG_VARIABLE, value),
     },
     Setting {
         name: crate::INPUT_LIMIT_VARIABLE,
@@ -249,7 +255,7 @@ fn what_of(error: Error) -> String {
 
 /// Whether a pool takes this value of a variable of its own.
 fn of_pool(variable: &str, value: &str) -> std::result::Result<(), String> {
-    pool::Settings::from_lookup(|name| (name == variable).then(|| value.into())).map(drop).map_err(what_of)
+    memory::Settings::from_lookup(|name| (name == variable).then(|| value.into())).map(drop).map_err(what_of)
 }
 
 /// The meaning of a word, or which words there are.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Error, Result, parse_bytes};
 
@@ -22,7 +22,7 @@ const DEFAULT_LIMIT_BYTES: u64 = 2 << 30;
 /// Settings made in code for the process, and whether a cache was already opened with the process's settings.
 static PROCESS: Mutex<(Option<Settings>, bool)> = Mutex::new((None, false));
 
-/// How a [`Cache`](super::Cache) is to be opened.
+/// Settings of the caches on disk: compiled kernels and tuning results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Whether anything is kept or looked up on disk.
@@ -41,20 +41,20 @@ impl Settings {
         Settings { enabled: true, folder: Some(folder.into()), shared: None, limit_bytes: DEFAULT_LIMIT_BYTES }
     }
 
-    /// Makes these the settings of the process's [`Cache`](super::Cache) and [`Tuner`](crate::tune::Tuner). Takes
+    /// Makes these the settings of the process's kernel cache and [`Tuner`](crate::tune::Tuner). Takes
     /// precedence over the environment. An error once one of them is open: call this before the first kernel is compiled.
     ///
     /// ```
-    /// use bornite_cuda::cache::Settings;
-    /// # fn main() -> bornite_cuda::Result<()> {
+    /// use bornite_support::cache::Settings;
+    /// # fn main() -> bornite_support::Result<()> {
     /// Settings { limit_bytes: 500 << 20, ..Settings::from_environment()? }.set_for_process()?;
-    /// assert_eq!(bornite_cuda::Cache::of_process()?.status().limit_bytes, 500 << 20);
+    /// assert_eq!(Settings::to_open()?.limit_bytes, 500 << 20);
     /// assert!(Settings::from_environment()?.set_for_process().is_err()); // too late
     /// # Ok(())
     /// # }
     /// ```
     pub fn set_for_process(self) -> Result<()> {
-        let mut process = super::lock(&PROCESS);
+        let mut process = lock(&PROCESS);
         if process.1 {
             return Err(Error::NoCache {
                 reason:
@@ -68,12 +68,12 @@ impl Settings {
 
     /// The settings of the process: those of [`set_for_process`](Settings::set_for_process), else the environment's.
     pub fn of_process() -> Result<Settings> {
-        super::lock(&PROCESS).0.clone().map_or_else(Settings::from_environment, Ok)
+        lock(&PROCESS).0.clone().map_or_else(Settings::from_environment, Ok)
     }
 
     /// As [`of_process`](Settings::of_process), for what stays open with them.
-    pub(crate) fn to_open() -> Result<Settings> {
-        super::lock(&PROCESS).1 = true;
+    pub fn to_open() -> Result<Settings> {
+        lock(&PROCESS).1 = true;
         Settings::of_process()
     }
 
@@ -125,4 +125,8 @@ impl Settings {
         };
         Ok(Settings { enabled, folder, shared: path(SHARED_CACHE_DIR_VARIABLE)?, limit_bytes })
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,14 +1,17 @@
-//! A GPU's clock: pairs of driver events around work, taken from a pool and read when somebody asks.
+//! A GPU's clock: pairs of driver events around work, taken from a pool and read on demand; the profiler and the tuner measure by it.
 
 use std::collections::BTreeMap;
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use cudarc::driver::sys as cu;
 
-use super::{Clock, Lap, MemorySample, Times, now_ms};
-use crate::pool::Stats;
-use crate::{Device, Result};
+use bornite_support::Error as SupportError;
+use bornite_support::profile::{Clock, DeviceSummary, Lap, MemorySample, Roof, Times, now_ms};
+use bornite_support::tune::{Fallible, Platform, Timer};
+
+use crate::{Device, DeviceInfo, Result};
 
 /// Times work given to an open GPU.
 pub struct DeviceClock<'a>(pub &'a Arc<Device>);
@@ -18,8 +21,9 @@ impl Clock for DeviceClock<'_> {
         format!("cuda:{}", self.0.info().ordinal)
     }
 
-    fn start(&self) -> Result<Option<Box<dyn Lap>>> {
-        Ok(Laps::of(self.0).start()?.map(|lap| Box::new(lap) as Box<dyn Lap>))
+    fn start(&self) -> bornite_support::Result<Option<Box<dyn Lap>>> {
+        let lap = Laps::of(self.0).start().map_err(not_timed)?;
+        Ok(lap.map(|lap| Box::new(lap) as Box<dyn Lap>))
     }
 
     fn memory(&self) -> Option<MemorySample> {
@@ -74,10 +78,45 @@ pub(crate) struct DeviceLap {
 
 static ALL: Mutex<BTreeMap<usize, Arc<Laps>>> = Mutex::new(BTreeMap::new());
 
-/// The pools of all GPUs that were ever timed.
-pub(super) fn pool_stats() -> Vec<(String, Stats)> {
+fn not_timed(error: crate::Error) -> SupportError {
+    SupportError::NotTimed(error.to_string())
+}
+
+/// All GPUs of the machine, for the profiler's reports.
+pub(crate) fn summaries() -> Vec<DeviceSummary> {
+    let count = crate::device_count().unwrap_or(0);
     let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    all.iter().map(|(ordinal, laps)| (format!("cuda:{ordinal}"), laps.device.pool().stats())).collect()
+    let one = |ordinal: usize| {
+        let info = DeviceInfo::of(ordinal).ok()?;
+        // Of GPUs that were timed.
+        let pool = all.get(&ordinal).and_then(|laps| serde_json::to_value(laps.device.pool().stats()).ok());
+        let (device, name, roof) = (format!("cuda:{ordinal}"), info.name.clone(), roof(&info));
+        Some(DeviceSummary { device, name, info: serde_json::to_value(&info).unwrap_or_default(), roof, pool })
+    };
+    (0..count).filter_map(one).collect()
+}
+
+/// The best that a GPU can do, from its clocks and widths.
+pub fn roof(info: &DeviceInfo) -> Roof {
+    // Multiply-adds in f32 a multiprocessor and clock.
+    let lanes = match info.compute_capability {
+        (7, _) | (8, 0) => 64.0,
+        _ => 128.0,
+    };
+    Roof {
+        // Two transfers a clock.
+        bytes_per_second: 2.0 * f64::from(info.memory_clock_khz) * 1e3 * f64::from(info.memory_bus_bits) / 8.0,
+        flops_per_second: 2.0 * lanes * f64::from(info.multiprocessors) * f64::from(info.clock_khz) * 1e3,
+    }
+}
+
+/// The key of tuning results for an open GPU, the driver and NVRTC.
+pub fn platform(device: &Device) -> Result<Platform> {
+    let (major, minor) = crate::driver_version()?;
+    let mut platform = Platform::named(&device.info().name);
+    platform.driver = format!("{major}.{minor}");
+    platform.libraries.insert("nvrtc".into(), crate::nvrtc_build()?);
+    Ok(platform)
 }
 
 impl Laps {
@@ -146,12 +185,17 @@ impl Laps {
 }
 
 impl Lap for DeviceLap {
-    fn stop(&mut self) -> Result<()> {
-        self.laps.device.bind()?;
-        self.laps.record(self.stop)
+    fn stop(&mut self) -> bornite_support::Result<()> {
+        self.laps.device.bind().and_then(|()| self.laps.record(self.stop)).map_err(not_timed)
     }
 
-    fn times(&mut self) -> Result<Times> {
+    fn times(&mut self) -> bornite_support::Result<Times> {
+        self.measured().map_err(not_timed)
+    }
+}
+
+impl DeviceLap {
+    fn measured(&self) -> Result<Times> {
         let device = &self.laps.device;
         device.bind()?;
         // SAFETY: the event is ours and recorded.
@@ -170,5 +214,38 @@ impl Lap for DeviceLap {
 impl Drop for DeviceLap {
     fn drop(&mut self) {
         self.laps.state().idle.extend([self.start, self.stop]);
+    }
+}
+
+/// The GPU's own time between two events around the work.
+pub struct DeviceTimer {
+    laps: Arc<Laps>,
+    runs: usize,
+    origin: Instant,
+}
+
+impl DeviceTimer {
+    /// A timer of work that is given to this device.
+    pub fn new(device: &Arc<Device>) -> DeviceTimer {
+        DeviceTimer::of_runs(device, 1)
+    }
+
+    /// A timer of work that does the same thing so many times, of which the time of one is told: a graph of runs, so
+    /// that a kernel of microseconds is not measured with the host's launches.
+    pub fn of_runs(device: &Arc<Device>, runs: usize) -> DeviceTimer {
+        DeviceTimer { laps: Laps::of(device), runs, origin: Instant::now() }
+    }
+}
+
+impl Timer for DeviceTimer {
+    fn time(&mut self, work: &mut dyn FnMut() -> Fallible<()>) -> Fallible<f64> {
+        let Some(mut lap) = self.laps.start()? else { return Err("the device is being captured".into()) };
+        work()?;
+        lap.stop()?;
+        Ok(lap.times()?.duration_ms / self.runs as f64)
+    }
+
+    fn now_ms(&mut self) -> f64 {
+        self.origin.elapsed().as_secs_f64() * 1e3
     }
 }

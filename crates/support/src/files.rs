@@ -8,15 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use super::key::is_entry;
-use super::settings::CACHE_DIR_VARIABLE;
+use rustix::fs::OFlags;
+
+use crate::cache::CACHE_DIR_VARIABLE;
 
 const TEMPORARY: &str = ".writing-";
 /// No write takes this long: what is older was left behind, also where locks do not work.
 const STRAY_AGE: Duration = Duration::from_secs(3600);
 
 /// Makes a folder that only this user can write to, or says why the one that is there cannot be used.
-pub(crate) fn open_private(path: &Path) -> Result<(), String> {
+pub fn open_private(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let remedy = format!("set {CACHE_DIR_VARIABLE} to a folder that only you can write to");
     if let Err(error) = fs::metadata(path)
@@ -26,8 +27,7 @@ pub(crate) fn open_private(path: &Path) -> Result<(), String> {
         made.map_err(|error| format!("{shown} cannot be made ({error}); {remedy}"))?;
     }
     let found = fs::metadata(path).map_err(|error| format!("{shown} cannot be used ({error}); {remedy}"))?;
-    // SAFETY: has no preconditions and cannot fail.
-    let user = unsafe { libc::geteuid() };
+    let user = rustix::process::geteuid().as_raw();
     if !found.is_dir() {
         Err(format!("{shown} is not a folder; {remedy}"))
     } else if found.uid() != user {
@@ -44,7 +44,7 @@ pub(crate) fn open_private(path: &Path) -> Result<(), String> {
 }
 
 /// Says why a folder that others prepared cannot be used. Owner and group are whom its user chose to trust.
-pub(super) fn check_shared(path: &Path) -> Result<(), String> {
+pub fn check_shared(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let found = fs::metadata(path).map_err(|error| format!("{shown} cannot be used ({error})"))?;
     if !found.is_dir() {
@@ -60,7 +60,7 @@ pub(super) fn check_shared(path: &Path) -> Result<(), String> {
 }
 
 /// Writes a file so that, whatever happens, its name holds what it held before or all of `parts`.
-pub(crate) fn write_whole(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Result<()> {
+pub fn write_whole(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Result<()> {
     let mut temporary = Temporary::create(folder)?;
     for part in parts {
         temporary.file.write_all(part)?;
@@ -116,13 +116,15 @@ impl Drop for Temporary {
 
 /// Removes the files of writers that were killed. A lock tells better than a process number whether the writer lives:
 /// numbers are used again, and mean nothing across containers and machines.
-pub(crate) fn sweep(folder: &Path) {
+pub fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
             continue;
         }
         let path = entry.path();
-        let Ok(file) = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path) else { continue };
+        let Ok(file) = OpenOptions::new().write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&path) else {
+            continue;
+        };
         let stray = match file.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {
@@ -136,35 +138,8 @@ pub(crate) fn sweep(folder: &Path) {
     }
 }
 
-/// A file that holds an entry.
-pub(super) struct Listed {
-    pub path: PathBuf,
-    pub bytes: u64,
-    pub used: SystemTime,
-}
-
-/// All entries' files, those used longest ago first.
-pub(super) fn list(folder: &Path) -> io::Result<Vec<Listed>> {
-    let mut found = vec![];
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if !is_entry(&entry.file_name().to_string_lossy()) {
-            continue;
-        }
-        // Another process may just have removed it.
-        if let Ok(metadata) = entry.metadata()
-            && metadata.is_file()
-        {
-            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            found.push(Listed { path: entry.path(), bytes: metadata.len(), used });
-        }
-    }
-    found.sort_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
-    Ok(found)
-}
-
 /// Removes a file; one that is gone already counts as removed.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
+pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Compilation, Listening, MemorySample, Report, Roof, Sink, Span, listen, now_ms, pool_stats};
+use super::{Compilation, Listening, MemorySample, Report, Roof, Sink, Span, devices, listen, now_ms, pool_counts};
 
 /// Records from [`scope`](super::scope) on until it is dropped.
 pub struct Scope {
@@ -72,7 +72,11 @@ impl Scope {
             let kept = lock(&self.kept);
             (kept.spans.clone(), kept.memory.clone(), kept.compilations.clone())
         };
-        Report::new(self.start_ms, now_ms(), &spans, memory, compilations, pool_stats(), &self.roofs)
+        let devices = devices();
+        let pools = pool_counts(&devices);
+        let mut roofs: BTreeMap<String, Roof> = devices.into_iter().map(|gpu| (gpu.device, gpu.roof)).collect();
+        roofs.extend(self.roofs.clone());
+        Report::new(self.start_ms, now_ms(), &spans, memory, compilations, pools, &roofs)
     }
 
     /// Ends the scope and reports.

@@ -182,9 +182,7 @@ impl Clock for HostClock<'_> {
         }
         let text = std::fs::read_to_string("/proc/self/statm").ok()?;
         let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
-        // SAFETY: asks for a constant of the system.
-        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-        let used_bytes = pages * u64::try_from(page_bytes).ok()?;
+        let used_bytes = pages * rustix::param::page_size() as u64;
         Some(MemorySample { device: self.device(), at_ms, used_bytes, reserved_bytes: None })
     }
 }

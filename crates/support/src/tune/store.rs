@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{Key, Record};
-use crate::cache::folder;
+use crate::files;
 use crate::{Error, Result};
 
 /// Version of the files' format. Files of another one are not read, and not replaced where they are newer.
@@ -51,12 +51,12 @@ impl Store {
         let folder = match &settings.folder {
             _ if !settings.enabled => Err(format!("switched off by {}=off", crate::cache::CACHE_VARIABLE)),
             None => Err("neither HOME nor XDG_CACHE_HOME says where".into()),
-            Some(root) => folder::open_private(root)
-                .and_then(|()| folder::open_private(&root.join(SUBFOLDER)))
+            Some(root) => files::open_private(root)
+                .and_then(|()| files::open_private(&root.join(SUBFOLDER)))
                 .map(|()| root.join(SUBFOLDER)),
         };
         if let Ok(folder) = &folder {
-            folder::sweep(folder);
+            files::sweep(folder);
         }
         Store { folder }
     }
@@ -90,7 +90,7 @@ impl Store {
         }
         let file = File { format: FORMAT_VERSION, record: record.clone() };
         let text = serde_json::to_vec_pretty(&file).map_err(|error| error.to_string())?;
-        folder::write_whole(folder, &file_name(&record.key), &[&text])
+        files::write_whole(folder, &file_name(&record.key), &[&text])
             .map_err(|error| format!("{}: {error}", path.display()))
     }
 
@@ -113,7 +113,7 @@ impl Store {
         }
         let files = self.files();
         for (path, _) in &files {
-            folder::remove(path)
+            files::remove(path)
                 .map_err(|error| Error::NoCache { reason: format!("cannot remove {}: {error}", path.display()) })?;
         }
         Ok(files.len() as u64)

@@ -1,10 +1,30 @@
-//! What the environment says about a pool.
+//! Limits on the memory of a GPU: from the environment or set in code.
 
 use std::ffi::OsString;
 
-use super::limits::checked_fraction;
-use super::{Limits, Pool, parse_bytes};
-use crate::{Error, Result};
+use crate::{Error, Result, parse_bytes};
+
+/// How much a pool may hold. All of the device, kept for ever, unless said otherwise.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct Limits {
+    /// Share of the device's memory that segments may take, 0 to 1.
+    pub fraction: f64,
+    /// Bytes that segments may take.
+    pub bytes: Option<u64>,
+    /// Free bytes kept for reuse; segments above it go back to the device.
+    pub cache_bytes: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { fraction: 1.0, bytes: None, cache_bytes: None }
+    }
+}
+
+/// The number, if it is a share of a whole.
+pub fn checked_fraction(fraction: f64) -> Result<f64> {
+    if (0.0..=1.0).contains(&fraction) { Ok(fraction) } else { Err(Error::BadFraction { given: fraction }) }
+}
 
 /// Share of the device's memory that the pool may take, such as `0.9`.
 pub const FRACTION_VARIABLE: &str = "BORNITE_MEMORY_FRACTION";
@@ -56,15 +76,6 @@ impl Settings {
         };
         let limits = Limits { fraction, bytes: bytes(LIMIT_VARIABLE)?, cache_bytes: bytes(CACHE_VARIABLE)? };
         Ok(Settings { limits, debug })
-    }
-
-    /// Sets up a pool so.
-    pub fn apply(&self, pool: &Pool) -> Result<()> {
-        pool.set_fraction(self.limits.fraction)?;
-        pool.set_limit(self.limits.bytes)?;
-        pool.set_cache_limit(self.limits.cache_bytes)?;
-        pool.set_debug(self.debug);
-        Ok(())
     }
 }
 

@@ -45,15 +45,6 @@ impl Platform {
         let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
         Platform::named(model.map_or(device.into(), |(_, model)| format!("{device}: {}", model.trim())))
     }
-
-    /// An open GPU, the driver and NVRTC.
-    pub fn of(device: &crate::Device) -> crate::Result<Platform> {
-        let (major, minor) = crate::driver_version()?;
-        let mut platform = Platform::named(&device.info().name);
-        platform.driver = format!("{major}.{minor}");
-        platform.libraries.insert("nvrtc".into(), crate::nvrtc_build()?);
-        Ok(platform)
-    }
 }
 
 /// A short name for a text, such as a kernel's.
@@ -80,7 +71,7 @@ impl fmt::Display for Key {
 /// One way to do it: numbers by name, such as `block=256 tile=16 stages=3` or a library's `algorithm=12`.
 ///
 /// ```
-/// use bornite_cuda::tune::Choice;
+/// use bornite_support::tune::Choice;
 /// let choice = Choice::new().with("block", 256).with("tile", 16);
 /// assert_eq!((choice.get("tile"), choice.get("stages")), (Some(16), None));
 /// assert_eq!(choice.to_string(), "block=256 tile=16");

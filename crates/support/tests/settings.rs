@@ -1,9 +1,9 @@
-//! `docs/settings.md` is the table of settings. `BLESS=1 cargo test -p bornite-cuda` writes it anew.
+//! `docs/settings.md` is the table of settings. `BLESS=1 cargo test -p bornite-support` writes it anew.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use bornite_cuda::settings::{SETTINGS, for_tests};
+use bornite_support::settings::{SETTINGS, for_tests};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -13,7 +13,7 @@ fn root() -> PathBuf {
 fn the_manual_is_the_table() {
     let mut manual = String::from(
         "# Settings\n\n\
-         Written from the table in `crates/cuda/src/settings.rs` by a test of `bornite-cuda`; do not edit.\n\n\
+         Written from the table in `crates/support/src/settings.rs` by a test of `bornite-support`; do not edit.\n\n\
          A flag of the command wins over a variable, and what code sets wins over both. An empty variable counts as not \
          set. A value that cannot be used is an error that names the variable; `bornite doctor` checks all of them. Every \
          command reports `BORNITE_…` variables that are not in this table on stderr, with the nearest name that is. \
@@ -63,5 +63,5 @@ fn no_variable_is_missing() {
     assert!(found.len() >= SETTINGS.len(), "the sources were not found: {found:?}");
     let known: BTreeSet<String> = SETTINGS.iter().map(|setting| setting.name.into()).collect();
     let missing: Vec<&String> = found.iter().filter(|name| !known.contains(*name) && !for_tests(name)).collect();
-    assert!(missing.is_empty(), "{missing:?} are read or written about but are not in crates/cuda/src/settings.rs");
+    assert!(missing.is_empty(), "{missing:?} are read or written about but are not in crates/support/src/settings.rs");
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bornite_cuda::cache::Settings;
-use bornite_cuda::tune::{
+use bornite_support::cache::Settings;
+use bornite_support::tune::{
     Budget, Choice, Fallible, Found, HostTimer, Key, Mode, Outcome, Platform, Record, Request, Store, Timer, Tuner,
     Variant,
 };

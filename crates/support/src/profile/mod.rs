@@ -4,11 +4,11 @@
 //! table, JSON, a trace for Perfetto. `BORNITE_PROFILE=print` or [`set_print`] writes a line a kernel instead.
 //!
 //! Whoever launches work calls [`timed`] with a [`Clock`]: the wall clock for work of the host ([`HostClock`]), events
-//! for a GPU (`events.rs`), read only when the report is made, so that the GPU is never waited for in between. Every
+//! for a GPU (`bornite-cuda`), read only when the report is made, so that the GPU is never waited for in between. Every
 //! [`Sink`] that listens is given the [`Span`]; the scope's is `recorder.rs`, tests bring their own.
 //!
 //! ```
-//! use bornite_cuda::profile::{self, HostClock, Kind, Work};
+//! use bornite_support::profile::{self, HostClock, Kind, Work};
 //! let scope = profile::scope();
 //! profile::timed(&HostClock("cpu"), || Work::new(Kind::Kernel, "square").bytes(8000), || std::hint::black_box(3 * 3));
 //! let report = scope.finish();
@@ -18,23 +18,19 @@
 //! ```
 
 mod chrome;
-pub(crate) mod events;
 mod recorder;
 mod report;
 mod span;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
-pub use events::DeviceClock;
 pub use recorder::Scope;
 pub use report::{Compilation, FORMAT_VERSION, Report, Roof, Row, TimedSpan};
 pub use span::{Clock, HostClock, Kind, Lap, MemorySample, Span, Times, Work};
 
-use crate::Pool;
-use crate::pool::Stats;
 use crate::settings::{PROFILE_VARIABLE, choose, read};
 
 /// Is told of everything while it listens.
@@ -199,19 +195,49 @@ pub fn now_ms() -> f64 {
     EPOCH.get_or_init(Instant::now).elapsed().as_secs_f64() * 1e3
 }
 
-/// Further pools whose counts belong into reports, by a name.
-static POOLS: RwLock<Vec<(String, Weak<Pool>)>> = RwLock::new(Vec::new());
+/// A device in reports.
+pub struct DeviceSummary {
+    /// Its name in spans, such as `cuda:0`.
+    pub device: String,
+    /// Its model name.
+    pub name: String,
+    /// Its data as JSON.
+    pub info: serde_json::Value,
+    /// The best that it can do.
+    pub roof: Roof,
+    /// Counts of its memory pool, once that was used.
+    pub pool: Option<serde_json::Value>,
+}
 
-/// Has a pool of one's own counted in reports, as long as it lives. Those of GPUs are counted anyway.
-pub fn watch_pool(device: impl Into<String>, pool: &Arc<Pool>) {
+/// Lists the devices of a machine that spans can name, for reports.
+static DEVICES: OnceLock<fn() -> Vec<DeviceSummary>> = OnceLock::new();
+
+/// Has reports ask `list` for the machine's GPUs. The first call decides.
+pub fn set_devices(list: fn() -> Vec<DeviceSummary>) {
+    let _ = DEVICES.set(list);
+}
+
+fn devices() -> Vec<DeviceSummary> {
+    DEVICES.get().map_or_else(Vec::new, |list| list())
+}
+
+/// The counts of a memory pool, as long as that lives.
+type Counts = dyn Fn() -> Option<serde_json::Value> + Send + Sync;
+
+/// Further pools whose counts belong into reports, by a name.
+static POOLS: RwLock<Vec<(String, Box<Counts>)>> = RwLock::new(Vec::new());
+
+/// Has the counts of a memory pool in reports, until they are `None`. Those of GPUs are there anyway.
+pub fn watch_pool(device: impl Into<String>, counts: impl Fn() -> Option<serde_json::Value> + Send + Sync + 'static) {
     let mut pools = POOLS.write().unwrap_or_else(PoisonError::into_inner);
-    pools.retain(|(_, pool)| pool.strong_count() > 0);
-    pools.push((device.into(), Arc::downgrade(pool)));
+    pools.retain(|(_, counts)| counts().is_some());
+    pools.push((device.into(), Box::new(counts)));
 }
 
 /// The counts of all pools: those of GPUs, and those that are watched.
-fn pool_stats() -> BTreeMap<String, Stats> {
+fn pool_counts(devices: &[DeviceSummary]) -> BTreeMap<String, serde_json::Value> {
     let pools = POOLS.read().unwrap_or_else(PoisonError::into_inner);
-    let watched = pools.iter().filter_map(|(device, pool)| Some((device.clone(), pool.upgrade()?.stats())));
-    watched.chain(events::pool_stats()).collect()
+    let watched = pools.iter().filter_map(|(device, counts)| Some((device.clone(), counts()?)));
+    let gpus = devices.iter().filter_map(|gpu| Some((gpu.device.clone(), gpu.pool.clone()?)));
+    watched.chain(gpus).collect()
 }

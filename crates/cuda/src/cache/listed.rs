@@ -1,0 +1,34 @@
+//! Files of the kernel cache, by the time of their last use.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use std::{fs, io};
+
+use super::key::is_entry;
+
+/// A file that holds an entry.
+pub(super) struct Listed {
+    pub path: PathBuf,
+    pub bytes: u64,
+    pub used: SystemTime,
+}
+
+/// All entries' files, those used longest ago first.
+pub(super) fn list(folder: &Path) -> io::Result<Vec<Listed>> {
+    let mut found = vec![];
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if !is_entry(&entry.file_name().to_string_lossy()) {
+            continue;
+        }
+        // Another process may just have removed it.
+        if let Ok(metadata) = entry.metadata()
+            && metadata.is_file()
+        {
+            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            found.push(Listed { path: entry.path(), bytes: metadata.len(), used });
+        }
+    }
+    found.sort_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
+    Ok(found)
+}

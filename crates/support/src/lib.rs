@@ -1,0 +1,24 @@
+//! What the CPU and GPU parts of Bornite share, and what they build on: settings of the process, logging, the profiler, the tuner, files
+//! that appear complete or not at all, limits on input.
+//!
+//! Nothing here knows of kernels, tensors or CUDA.
+
+pub mod cache;
+mod error;
+pub mod files;
+mod input;
+pub mod log;
+pub mod memory;
+pub mod profile;
+pub mod settings;
+mod size;
+pub mod tune;
+mod wait;
+
+#[doc(hidden)]
+pub use tracing;
+
+pub use error::{Error, Result};
+pub use input::{INPUT_LIMIT_VARIABLE, input_limit, set_input_limit};
+pub use size::{format_bytes, parse_bytes};
+pub use wait::{waited, waiting};

@@ -1,0 +1,157 @@
+//! Log messages: events of [`tracing`](https://docs.rs/tracing) with the target `bornite`, which a program routes with a subscriber of its
+//! choice. In a program without a subscriber they are lines on stderr, up to the level that `BORNITE_LOG` or [`set_level`] sets: `error`,
+//! `warn` (the default), `info`, `debug`.
+//!
+//! ```
+//! use bornite_support::log::{self, Level};
+//! log::set_level(Level::Info);
+//! bornite_support::log!(Info, "compiled {} kernels", 3);
+//! assert!(!log::enabled(Level::Debug));
+//! ```
+
+use std::fmt;
+use std::io::Write;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::Result;
+use crate::settings::{LOG_VARIABLE, choose, read};
+
+/// How much something matters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// Something failed.
+    Error = 1,
+    /// Something works, but not as it should.
+    Warn = 2,
+    /// What takes long or changes files.
+    Info = 3,
+    /// Everything.
+    Debug = 4,
+}
+
+impl Level {
+    pub(crate) const NAMES: [(&str, Level); 4] =
+        [("error", Level::Error), ("warn", Level::Warn), ("info", Level::Info), ("debug", Level::Debug)];
+
+    fn name(self) -> &'static str {
+        Level::NAMES[self as usize - 1].0
+    }
+}
+
+/// 0: the environment was not read yet.
+static LEVEL: AtomicU8 = AtomicU8::new(0);
+
+/// Reads `BORNITE_LOG`. Without this call a value that cannot be read counts as none.
+pub fn init() -> Result<Level> {
+    let level = read(LOG_VARIABLE, Level::Warn, |value| choose(value, &Level::NAMES))?;
+    set_level(level);
+    Ok(level)
+}
+
+/// Has things told up to this level, whatever the environment says.
+pub fn set_level(level: Level) {
+    LEVEL.store(level as u8, Ordering::Relaxed);
+}
+
+/// Whether things of this level are told.
+#[inline]
+pub fn enabled(level: Level) -> bool {
+    match LEVEL.load(Ordering::Relaxed) {
+        0 => level <= first_level(),
+        told => level as u8 <= told,
+    }
+}
+
+#[cold]
+fn first_level() -> Level {
+    init().unwrap_or_else(|_| {
+        set_level(Level::Warn);
+        Level::Warn
+    })
+}
+
+/// Writes a line to stderr; [`crate::log!`] asks [`enabled`] first.
+pub fn write(level: Level, words: fmt::Arguments<'_>) {
+    // One call, so that lines of several threads do not mix. A closed stderr is nobody's error.
+    let _ = std::io::stderr().write_all(format!("bornite {}: {words}\n", level.name()).as_bytes());
+}
+
+/// Whether the program has a `tracing` subscriber, which then decides what happens to messages.
+pub fn is_routed() -> bool {
+    tracing::dispatcher::has_been_set()
+}
+
+/// Logs a message: a [`Level`](crate::log::Level) by its name, then as in `format!`.
+#[macro_export]
+macro_rules! log {
+    ($level:ident, $($words:tt)+) => {
+        if $crate::log::is_routed() {
+            $crate::log_event!($level, $($words)+);
+        } else if $crate::log::enabled($crate::log::Level::$level) {
+            $crate::log::write($crate::log::Level::$level, ::std::format_args!($($words)+));
+        }
+    };
+}
+
+/// A message as an event of `tracing`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! log_event {
+    (Error, $($words:tt)+) => { $crate::tracing::error!(target: "bornite", $($words)+) };
+    (Warn, $($words:tt)+) => { $crate::tracing::warn!(target: "bornite", $($words)+) };
+    (Info, $($words:tt)+) => { $crate::tracing::info!(target: "bornite", $($words)+) };
+    (Debug, $($words:tt)+) => { $crate::tracing::debug!(target: "bornite", $($words)+) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    /// Collects messages with their level and target.
+    #[derive(Clone, Default)]
+    struct Collect(Arc<Mutex<Vec<String>>>);
+
+    struct Message(String);
+
+    impl Visit for Message {
+        fn record_debug(&mut self, _: &Field, value: &dyn std::fmt::Debug) {
+            self.0 = format!("{value:?}");
+        }
+    }
+
+    impl Subscriber for Collect {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= tracing::Level::INFO
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, event: &Event<'_>) {
+            let mut message = Message(String::new());
+            event.record(&mut message);
+            let metadata = event.metadata();
+            self.0.lock().unwrap().push(format!("{} {}: {}", metadata.level(), metadata.target(), message.0));
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn a_subscriber_gets_the_messages_that_it_wants() {
+        let collected = Collect::default();
+        tracing::subscriber::with_default(collected.clone(), || {
+            let count = 3;
+            crate::log!(Info, "compiled {count} kernels");
+            crate::log!(Warn, "the cache is {}", "full");
+            crate::log!(Debug, "not wanted");
+        });
+        let messages = collected.0.lock().unwrap();
+        assert_eq!(*messages, ["INFO bornite: compiled 3 kernels", "WARN bornite: the cache is full"]);
+    }
+}

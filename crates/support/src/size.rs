@@ -1,0 +1,53 @@
+//! Sizes in bytes, as people write them.
+
+use crate::{Error, Result};
+
+/// A number of bytes such as `2GB`, `512 MiB`, `1.5g` or `4096`. As is the custom for GPU memory, units are powers of
+/// 1024 however they are spelled.
+///
+/// ```
+/// assert_eq!(bornite_support::parse_bytes("1.5g").unwrap(), 3 << 29);
+/// assert_eq!(bornite_support::parse_bytes("512 MiB").unwrap(), bornite_support::parse_bytes("512MB").unwrap());
+/// assert!(bornite_support::parse_bytes("2 parsecs").is_err());
+/// ```
+pub fn parse_bytes(text: &str) -> Result<u64> {
+    let bad = |what: String| Error::BadSize { text: text.into(), what };
+    let trimmed = text.trim();
+    let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let (number, unit) = (&trimmed[..end], trimmed[end..].trim_start());
+    if trimmed.starts_with('-') {
+        return Err(bad("it is negative".into()));
+    }
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && decimals.is_empty() {
+        return Err(bad("it does not begin with a number".into()));
+    }
+    if decimals.contains('.') {
+        return Err(bad(format!("'{number}' has more than one point")));
+    }
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" | "byte" | "bytes" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err(bad(format!("'{unit}' is not a unit; there are B, KB, MB, GB and TB, or KiB to TiB"))),
+    };
+    let large = || bad("it is larger than any memory".into());
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| large())? };
+    let whole = u128::from(whole) << shift;
+    // Beyond the 18th decimal nothing of a byte is left, even of a TiB.
+    let decimals = &decimals[..decimals.len().min(18)];
+    let part = decimals.bytes().fold(0u128, |sum, digit| sum * 10 + u128::from(digit - b'0'));
+    let part = (part << shift) / 10u128.pow(decimals.len() as u32);
+    u64::try_from(whole + part).map_err(|_| large())
+}
+
+/// A size in the largest unit that it fills.
+pub fn format_bytes(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.iter().find(|(shift, _)| bytes >> shift > 0) {
+        None => format!("{bytes} B"),
+        Some((shift, unit)) => format!("{:.2} {unit}", bytes as f64 / (1u64 << shift) as f64),
+    }
+}

@@ -1,0 +1,42 @@
+//! How a candidate's run is timed. A trait, so that the tuner is tested without a GPU and without waiting.
+
+use std::time::Instant;
+
+use super::Fallible;
+
+/// Measures work.
+pub trait Timer {
+    /// Runs `work` to its end and says how many milliseconds it took.
+    fn time(&mut self, work: &mut dyn FnMut() -> Fallible<()>) -> Fallible<f64>;
+
+    /// Milliseconds since any fixed moment: what the time budget is measured by.
+    fn now_ms(&mut self) -> f64;
+}
+
+/// Wall-clock time of work that is done when it returns.
+pub struct HostTimer(Instant);
+
+impl HostTimer {
+    /// A timer.
+    pub fn new() -> HostTimer {
+        HostTimer(Instant::now())
+    }
+}
+
+impl Default for HostTimer {
+    fn default() -> HostTimer {
+        HostTimer::new()
+    }
+}
+
+impl Timer for HostTimer {
+    fn time(&mut self, work: &mut dyn FnMut() -> Fallible<()>) -> Fallible<f64> {
+        let start = Instant::now();
+        work()?;
+        Ok(start.elapsed().as_secs_f64() * 1e3)
+    }
+
+    fn now_ms(&mut self) -> f64 {
+        self.0.elapsed().as_secs_f64() * 1e3
+    }
+}
