@@ -33,7 +33,6 @@
 //! ```
 
 mod error;
-mod machine;
 mod measure;
 mod measurement;
 pub mod peer;
@@ -41,8 +40,8 @@ mod report;
 mod row;
 mod table;
 
+pub use bornite_support::Machine;
 pub use error::Error;
-pub use machine::Machine;
 pub use measure::{Config, measure, rotations};
 pub use measurement::Measurement;
 pub use report::{FORMAT, Report};

@@ -2,14 +2,14 @@
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
 use crate::api::Driver;
 use crate::{DeviceInfo, Error, Result};
-use bornite_support::settings::{SYNC_VARIABLE, choose, read};
+use bornite_support::settings::{SYNC_VARIABLE, Switch};
 
 /// Turns a driver result into ours.
 pub(crate) fn check(driver: &Driver, call: &'static str, result: CUresult) -> Result<()> {
@@ -35,9 +35,7 @@ pub(crate) fn invalid(call: &'static str, text: String) -> Error {
     Error::Driver { call, code: 1, name: "CUDA_ERROR_INVALID_VALUE".into(), text }
 }
 
-/// Whether launches are waited for; `UNREAD` until code or the environment said.
-static SYNC: AtomicU8 = AtomicU8::new(UNREAD);
-const UNREAD: u8 = 2;
+static SYNC: Switch = Switch::new(SYNC_VARIABLE, [("0", false), ("1", true)], false);
 
 /// Waits for every launch from now on, on all devices, or no longer: slow, but an error is returned by the launch that
 /// caused it. Takes precedence over `BORNITE_SYNC`.
@@ -47,23 +45,18 @@ const UNREAD: u8 = 2;
 /// assert!(bornite_cuda::is_sync().unwrap());
 /// ```
 pub fn set_sync(on: bool) {
-    SYNC.store(u8::from(on), Ordering::Relaxed);
+    SYNC.set(on);
 }
 
 /// Whether every launch is waited for; an error where `BORNITE_SYNC` cannot be read.
 pub fn is_sync() -> Result<bool> {
-    if SYNC.load(Ordering::Relaxed) == UNREAD {
-        let on = read(SYNC_VARIABLE, false, |value| choose(value, &[("0", false), ("1", true)]))?;
-        // What code set meanwhile takes precedence.
-        let _ = SYNC.compare_exchange(UNREAD, u8::from(on), Ordering::Relaxed, Ordering::Relaxed);
-    }
-    Ok(waits())
+    Ok(SYNC.get()?)
 }
 
 /// As [`is_sync`], on an open device.
 #[inline]
 pub(crate) fn waits() -> bool {
-    SYNC.load(Ordering::Relaxed) == 1
+    SYNC.is_on()
 }
 
 /// What a device's handles have in common. Shared with the pool's backing, so that whoever meets a fatal error first

@@ -10,7 +10,7 @@ mod tokens;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::random::mixed;
+use bornite_support::random::mixed;
 pub use bytes::SKETCH_BYTES;
 pub use sides::Group;
 use sides::Sides;

@@ -34,12 +34,11 @@ pub mod generate;
 pub mod ingest;
 pub mod inputs;
 pub mod program;
-mod random;
 pub mod row;
 pub mod task;
 pub mod verify;
 
+pub use bornite_support::random::Random;
 pub use category::Category;
-pub use random::Random;
 pub use row::{Row, generate, make};
 pub use verify::{Level, Rejected, verify};

@@ -6,7 +6,7 @@ use bornite_data::ingest::{Ingested, Texts, ingest};
 use bornite_ir::interp::{Options, run_with};
 use bornite_ir::{Arg, Scalar, Value, peek, poke};
 use bornite_lang::cuda::Module;
-use bornite_lang::{Given, Request};
+use bornite_lang::{ParamRef, Request};
 
 const HEAD: &str = "import warp as wp\n\n";
 
@@ -76,7 +76,7 @@ fn launched(cuda: &str, arrays: &[(&str, &[f32])], sizes: &[(&str, i64)], thread
     let (mut memory, mut values) = (vec![vec![]; kernel.params.len()], vec![vec![]; kernel.values.len()]);
     for (name, given) in &lowered.params {
         match given {
-            Given::View(n) => {
+            ParamRef::View(n) => {
                 let cells = arrays.iter().find(|(found, _)| found == name).unwrap().1;
                 let mut words = vec![0u64; cells.len().div_ceil(2)];
                 for (n, cell) in cells.iter().enumerate() {
@@ -84,7 +84,7 @@ fn launched(cuda: &str, arrays: &[(&str, &[f32])], sizes: &[(&str, i64)], thread
                 }
                 memory[*n as usize] = words;
             }
-            Given::Value(n) => {
+            ParamRef::Value(n) => {
                 let size = sizes.iter().find(|(found, _)| found == name).unwrap_or_else(|| panic!("{name}\n{cuda}")).1;
                 values[*n as usize] = vec![Value::int(kernel.values[*n as usize].ty.as_scalar().unwrap(), size)];
             }

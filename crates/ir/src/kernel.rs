@@ -291,3 +291,12 @@ impl Kernel {
         !self.shared.is_empty() || self.code.exprs.iter().any(talks) || self.code.any(&waits)
     }
 }
+
+/// A parameter of a kernel: a view or a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ParamRef {
+    /// A view of that number.
+    View(u32),
+    /// A value of that number.
+    Value(u32),
+}

@@ -35,8 +35,8 @@ pub use expr::{
 pub use expression::{ExpressionError, elementwise};
 pub use formula::{FORMULAS, Formula, formula};
 pub use kernel::{
-    Access, Dim, Extent, Function, Kernel, Launch, Param, ParamId, Shared, SharedId, Span, ValueParam, View, Viewed,
-    contiguous,
+    Access, Dim, Extent, Function, Kernel, Launch, Param, ParamId, ParamRef, Shared, SharedId, Span, ValueParam, View,
+    Viewed, contiguous,
 };
 pub use op::{Kind, Native, Op, Row, TypeRule, Ulp};
 pub use parse::ParseError;

@@ -34,6 +34,25 @@ pub enum Scalar {
 }
 
 impl Scalar {
+    /// The name that NumPy, PyTorch and Warp use, such as `float32`.
+    pub fn numpy_name(self) -> &'static str {
+        match self {
+            Scalar::Bool => "bool",
+            Scalar::I8 => "int8",
+            Scalar::I16 => "int16",
+            Scalar::I32 => "int32",
+            Scalar::I64 => "int64",
+            Scalar::U8 => "uint8",
+            Scalar::U16 => "uint16",
+            Scalar::U32 => "uint32",
+            Scalar::U64 => "uint64",
+            Scalar::F16 => "float16",
+            Scalar::BF16 => "bfloat16",
+            Scalar::F32 => "float32",
+            Scalar::F64 => "float64",
+        }
+    }
+
     /// Every scalar type, for sweeps.
     pub const ALL: [Scalar; 13] = {
         use Scalar::*;

@@ -12,7 +12,6 @@
 //! | typed expressions before they become IR, for all languages | `lower/` |
 //! | CUDA C++: tokens, macros, syntax, meaning | `cuda/` |
 //! | Python syntax: declarations, constants, types, meaning, builtins | `python/` |
-//! | text in the style of Warp's generated code | [`warp_style`] |
 //!
 //! ```
 //! use bornite_lang::{Request, cuda::Module};
@@ -31,8 +30,7 @@ mod diagnostic;
 mod lower;
 pub mod python;
 mod request;
-mod warp_style;
 
+pub use bornite_ir::ParamRef;
 pub use diagnostic::{Diagnostic, Errors, LoadError, Span};
-pub use request::{Given, Lowered, Request};
-pub use warp_style::warp_style;
+pub use request::{Lowered, Request};

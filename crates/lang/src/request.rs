@@ -1,6 +1,6 @@
 //! What a launch tells a front end, and what it gets: a kernel and its source lines.
 
-use bornite_ir::{Dim, Extent, Fault, Kernel, Scalar, contiguous};
+use bornite_ir::{Dim, Extent, Fault, Kernel, ParamRef, Scalar, contiguous};
 
 /// How a kernel is to be launched: all that its text leaves open.
 #[derive(Clone, Debug)]
@@ -65,22 +65,13 @@ impl Request {
     }
 }
 
-/// Where a parameter of the source went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Given {
-    /// A view of that number.
-    View(u32),
-    /// A value of that number.
-    Value(u32),
-}
-
 /// A kernel made for a launch.
 #[derive(Clone, Debug)]
 pub struct Lowered {
     /// The kernel.
     pub kernel: Kernel,
     /// Parameters in the order of the source, by name.
-    pub params: Vec<(String, Given)>,
+    pub params: Vec<(String, ParamRef)>,
     /// The source line of each line of the kernel's text form; 0 where there is none.
     pub lines: Vec<u32>,
 }

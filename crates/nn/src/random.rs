@@ -1,11 +1,10 @@
-//! Random numbers that a seed repeats: SplitMix64, which is enough for shuffles and tests.
+//! Random numbers that a seed repeats, for shuffles and tests.
+
+use bornite_support::random::mixed;
 
 /// One step of SplitMix64: a bijection of 64 bits that leaves no trace of its input's order.
 pub(crate) fn mix(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    mixed(value.wrapping_add(bornite_support::random::STEP))
 }
 
 #[cfg(test)]
@@ -22,7 +21,7 @@ impl Random {
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(bornite_support::random::STEP);
         mix(self.0)
     }
 

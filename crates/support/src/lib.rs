@@ -8,8 +8,10 @@ mod error;
 pub mod files;
 mod input;
 pub mod log;
+mod machine;
 pub mod memory;
 pub mod profile;
+pub mod random;
 pub mod settings;
 mod size;
 pub mod tune;
@@ -20,5 +22,6 @@ pub use tracing;
 
 pub use error::{Error, Result};
 pub use input::{INPUT_LIMIT_VARIABLE, input_limit, set_input_limit};
+pub use machine::Machine;
 pub use size::{format_bytes, parse_bytes};
 pub use wait::{waited, waiting};

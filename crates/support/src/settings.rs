@@ -3,12 +3,14 @@
 //! `docs/settings.md` is this table in words (`tests/settings.rs` writes it), and a test looks through all sources for
 //! variables that are missing here. Whatever can be set by a variable can be set in code as well; code wins.
 
+mod switch;
 mod unknown;
 
 use std::ffi::OsString;
 
 use crate::{Error, Result, memory};
 
+pub use switch::Switch;
 pub use unknown::{Unknown, unknown};
 
 /// One environment variable.

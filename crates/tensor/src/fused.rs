@@ -13,10 +13,9 @@ pub(crate) mod softmax;
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use bornite_ir::{Kernel, verify};
-use bornite_support::settings::{self, FUSION_VARIABLE};
+use bornite_support::settings::{FUSION_VARIABLE, Switch};
 
 use crate::graph::grad::pull_back;
 use crate::graph::joint::{Gradient, How, Joint, parts};
@@ -292,15 +291,12 @@ fn make(joint: Joint, meaning: Vec<Tensor>, inputs: Vec<Tensor>, place: Place) -
     parts(&Tensor::build(Op::Joint(Arc::new(joint)), all, place), place)
 }
 
-const UNKNOWN: u8 = 0;
-const OFF: u8 = 1;
-const ON: u8 = 2;
-static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
+static FUSION: Switch = Switch::new(FUSION_VARIABLE, [("on", true), ("off", false)], true);
 
 /// Whether ops are fused. Off, every op of the graph is computed for itself: slow, and the way to find out whether a wrong
 /// number comes from fusion. As `BORNITE_FUSION=off`, over which this wins. It is for what is made or computed after it.
 pub fn set_fusion(on: bool) {
-    MODE.store(if on { ON } else { OFF }, Ordering::Relaxed);
+    FUSION.set(on);
 }
 
 thread_local! {
@@ -335,14 +331,5 @@ pub(crate) fn enabled() -> Result<bool> {
     if let Some(on) = HERE.get() {
         return Ok(on);
     }
-    if MODE.load(Ordering::Relaxed) == UNKNOWN {
-        let mode = settings::read(FUSION_VARIABLE, ON, |value| match value {
-            "on" => Ok(ON),
-            "off" => Ok(OFF),
-            _ => Err("use on or off".into()),
-        })?;
-        // Code that spoke meanwhile wins.
-        let _ = MODE.compare_exchange(UNKNOWN, mode, Ordering::Relaxed, Ordering::Relaxed);
-    }
-    Ok(MODE.load(Ordering::Relaxed) == ON)
+    Ok(FUSION.get()?)
 }

@@ -3,7 +3,7 @@
 use bornite::ir::interp::{self, Options};
 use bornite::ir::{Arg, Scalar, Value, poke};
 use bornite_lang::cuda::Module;
-use bornite_lang::{Given, Request};
+use bornite_lang::{ParamRef, Request};
 use serde_json::{Value as Json, json};
 
 use crate::Failure;
@@ -46,7 +46,7 @@ pub fn find() -> Result<Race, Failure> {
     let mut values: Vec<Vec<Value>> = vec![vec![]; kernel.values.len()];
     for (name, given) in &lowered.params {
         match given {
-            Given::View(n) => {
+            ParamRef::View(n) => {
                 let elements = if name == "result" { 1 } else { COUNT as usize };
                 let mut words = vec![0; elements.div_ceil(2)];
                 for at in 0..elements * usize::from(name != "result") {
@@ -54,7 +54,7 @@ pub fn find() -> Result<Race, Failure> {
                 }
                 memory[*n as usize] = words;
             }
-            Given::Value(n) => values[*n as usize] = vec![Value::int(Scalar::I32, COUNT as i64)],
+            ParamRef::Value(n) => values[*n as usize] = vec![Value::int(Scalar::I32, COUNT as i64)],
         }
     }
     let mut args: Vec<Arg<'_>> = (memory.iter_mut().zip(&kernel.params))

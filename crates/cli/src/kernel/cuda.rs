@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use bornite::ir::{Fault, Kernel, Value, poke};
 use bornite_lang::cuda::{Declared, Module};
-use bornite_lang::{Errors, Given, Lowered, Request};
+use bornite_lang::{Errors, Lowered, ParamRef, Request};
 use clap::Args;
 
 use super::given::{Named, What, given};
@@ -151,7 +151,7 @@ impl Launch {
         if let Some((_, arguments)) = name.split_once('<') {
             lines.push(format!("template arguments <{arguments}"));
         }
-        let arrays = lowered.params.iter().filter(|(_, param)| matches!(param, Given::View(_)));
+        let arrays = lowered.params.iter().filter(|(_, param)| matches!(param, ParamRef::View(_)));
         let lengths = arrays.map(|(array, _)| match self.args.iter().find(|named| named.name == *array) {
             Some(named) if named.what.count() == 1 => format!("{array}: 1 element"),
             Some(named) => format!("{array}: {} elements", named.what.count()),
@@ -180,7 +180,7 @@ impl Launch {
             let Some(named) = all.next() else {
                 let scalar = |n: &u32| kernel.values[*n as usize].ty.as_scalar().filter(|scalar| !scalar.is_float());
                 match (param, self.size(name)) {
-                    (Given::Value(n), Some(size)) if let Some(scalar) = scalar(n) => {
+                    (ParamRef::Value(n), Some(size)) if let Some(scalar) = scalar(n) => {
                         values[*n as usize] = vec![Value::int(scalar, size)];
                         continue;
                     }
@@ -191,7 +191,7 @@ impl Launch {
                 return Err(format!("'{name}' is given twice: leave one --arg {name}=… out").into());
             }
             match param {
-                Given::Value(n) => {
+                ParamRef::Value(n) => {
                     let scalars = kernel.values[*n as usize].ty.components(&kernel.structs);
                     let (found, wanted) = (named.what.count(), scalars.len());
                     if matches!(named.what, What::Made(..)) {
@@ -203,7 +203,7 @@ impl Launch {
                     }
                     values[*n as usize] = named.values(scalars.into_iter()).collect::<Result<_, _>>()?;
                 }
-                Given::View(n) => {
+                ParamRef::View(n) => {
                     let view = &kernel.params[*n as usize];
                     let cells = || cells(&kernel, view, &[]);
                     let mut made = zeros(kernel.view_bytes(view, &[]).unwrap_or(0).div_ceil(8))?;

@@ -43,7 +43,9 @@ pub fn warp_text(launch: &Launch, file: &Path, name: Option<&str>) -> Result<Str
     let module = load(file)?;
     let name = chosen(&module, file, name)?;
     let lowered = module.kernel(&name, &request(launch))?;
-    Ok(bornite_lang::warp_style(&lowered, &|line| module.line(line).to_owned()))
+    let source =
+        bornite_codegen::WarpSource { kernel: &lowered.kernel, params: &lowered.params, lines: &lowered.lines };
+    Ok(bornite_codegen::warp_style(&source, &|line| module.line(line).to_owned()))
 }
 
 /// A kernel to be run, with what it is given.

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use crate::random::mixed;
+use bornite_support::random::mixed;
 use foldhash::{HashMap, HashMapExt};
 
 /// Words that mean something wherever they stand, of Python and C.

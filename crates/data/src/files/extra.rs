@@ -85,5 +85,7 @@ impl Extra {
 fn warp_style(row: &Row) -> Option<String> {
     let module = Module::parse("kernel.py", &row.source).ok()?;
     let lowered = module.kernel(&row.name, &Request::over(&[])).ok()?;
-    Some(bornite_lang::warp_style(&lowered, &|line| module.line(line).to_owned()))
+    let source =
+        bornite_codegen::WarpSource { kernel: &lowered.kernel, params: &lowered.params, lines: &lowered.lines };
+    Some(bornite_codegen::warp_style(&source, &|line| module.line(line).to_owned()))
 }

@@ -8,7 +8,7 @@
 //! ```
 
 use bornite_ir::{Scalar, Value};
-use bornite_lang::{Given, Lowered};
+use bornite_lang::{Lowered, ParamRef};
 
 const MARK: &str = "# given:";
 /// Most launches that may be said, and most instances of each.
@@ -129,8 +129,8 @@ impl Terms {
                 continue;
             }
             let said = match given {
-                Some((_, Given::View(n))) => array(text, open.kernel.params[*n as usize].dims.len(), rank),
-                Some((_, Given::Value(n))) => {
+                Some((_, ParamRef::View(n))) => array(text, open.kernel.params[*n as usize].dims.len(), rank),
+                Some((_, ParamRef::Value(n))) => {
                     let scalars = open.kernel.values[*n as usize].ty.components(&open.kernel.structs);
                     numbers(text, &scalars, rank)
                 }

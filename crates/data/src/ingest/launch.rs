@@ -4,7 +4,7 @@ use bornite_codegen::cuda;
 use bornite_ir::interp::{Options, Order, run_printing};
 use bornite_ir::{Arg, Extent, FaultKind, Kernel, Launch, Scalar, Stmt, Value, peek, poke};
 use bornite_lang::cuda::Module;
-use bornite_lang::{Given, Lowered, Request};
+use bornite_lang::{Lowered, ParamRef, Request};
 
 use super::given::{Terms, by};
 use super::{sums, words};
@@ -30,8 +30,9 @@ pub(super) struct Contents {
 /// What the `number`-th launch gives a kernel that was made for it.
 fn given(lowered: &Lowered, terms: &Terms, dims: &[u64], number: usize) -> Result<Contents, String> {
     let kernel = &lowered.kernel;
-    let name =
-        |wanted: Given| lowered.params.iter().find(|(_, given)| *given == wanted).map_or("", |(name, _)| name.as_str());
+    let name = |wanted: ParamRef| {
+        lowered.params.iter().find(|(_, given)| *given == wanted).map_or("", |(name, _)| name.as_str())
+    };
     let of = |part: usize| Random::of(&[0x1e57, number as u64, part as u64]);
     let drawn = |random: &mut Random, scalar: Scalar, bound: u64| match scalar {
         scalar if scalar.is_float() => Value::from_f64(scalar, random.below(4096) as f64 / 1024.0 - 1.0),
@@ -43,7 +44,7 @@ fn given(lowered: &Lowered, terms: &Terms, dims: &[u64], number: usize) -> Resul
     for (n, param) in kernel.params.iter().enumerate() {
         let span = kernel.span(&param.dims, &[]).ok_or("an array has a size that does not fit 64 bits")?;
         let scalars = param.ty.components(&kernel.structs);
-        let (mut random, bound) = (of(n), terms.bound(name(Given::View(n as u32)), dims)?);
+        let (mut random, bound) = (of(n), terms.bound(name(ParamRef::View(n as u32)), dims)?);
         let cells = (0..span.elements).flat_map(|_| &scalars).map(|scalar| drawn(&mut random, *scalar, bound));
         arrays.push(cells.collect());
     }
@@ -51,7 +52,7 @@ fn given(lowered: &Lowered, terms: &Terms, dims: &[u64], number: usize) -> Resul
     let mut values = vec![];
     for (n, value) in kernel.values.iter().enumerate() {
         let scalars = value.ty.components(&kernel.structs);
-        values.push(match (terms.value(name(Given::Value(n as u32)), &scalars, dims)?, &scalars[..]) {
+        values.push(match (terms.value(name(ParamRef::Value(n as u32)), &scalars, dims)?, &scalars[..]) {
             (Some(said), _) => said,
             (None, [scalar]) if is_length(*scalar) => vec![Value::int(*scalar, dims[0] as i64)],
             (None, scalars) => scalars.iter().map(|scalar| drawn(&mut random, *scalar, dims[0])).collect(),
@@ -104,11 +105,11 @@ fn longer(lowered: &Lowered, view: &str) -> Option<String> {
     if what == "components" {
         return None;
     }
-    let own = |(_, given): &&(String, Given)| match given {
-        Given::View(n) => lowered.kernel.params[*n as usize].name == array,
-        Given::Value(_) => false,
+    let own = |(_, given): &&(String, ParamRef)| match given {
+        ParamRef::View(n) => lowered.kernel.params[*n as usize].name == array,
+        ParamRef::Value(_) => false,
     };
-    let (name, Given::View(n)) = lowered.params.iter().find(own)? else { return None };
+    let (name, ParamRef::View(n)) = lowered.params.iter().find(own)? else { return None };
     let sizes = vec!["SIZE"; lowered.kernel.params[*n as usize].dims.len()].join(", ");
     Some(format!("; if it has another size, the kernel says so: # given: {name} = {sizes}"))
 }
@@ -141,13 +142,13 @@ impl Text {
             return Err(wrong("it has other parameters than the kernel it was printed from".into()));
         }
         let pointers = (lowered.params.iter())
-            .filter(|(_, given)| matches!(given, Given::View(_)))
+            .filter(|(_, given)| matches!(given, ParamRef::View(_)))
             .map(|(name, _)| name.clone())
             .collect();
         let mut own: Vec<u32> = open
             .params
             .iter()
-            .filter_map(|(_, given)| if let Given::Value(n) = given { Some(*n) } else { None })
+            .filter_map(|(_, given)| if let ParamRef::Value(n) = given { Some(*n) } else { None })
             .collect();
         own.sort_unstable();
         Ok(Text { module, symbol, pointers, open: open.kernel.clone(), own })

@@ -16,7 +16,7 @@ use std::fmt::Write;
 use bornite_codegen::{cpp, cuda};
 use bornite_ir::{Kernel, Launch, Scalar, Type};
 use bornite_lang::python::{Declared, Module};
-use bornite_lang::{Errors, Given, Lowered, Request};
+use bornite_lang::{Errors, Lowered, ParamRef, Request};
 
 use given::{Terms, launch_name, marked};
 use launch::{Seen, Text};
@@ -147,7 +147,7 @@ fn checked(kernel: &Declaration<'_>, source: &str) -> Result<Texts, String> {
     for (number, dims) in terms.launches.iter().enumerate() {
         let mut request = Request::over(dims);
         for (name, given) in &open.params {
-            if let Given::View(view) = given {
+            if let ParamRef::View(view) = given {
                 let rank = open.kernel.params[*view as usize].dims.len();
                 request = request.shape(name, &terms.extents(name, rank, dims)?);
             }
@@ -206,15 +206,16 @@ fn recipe(open: &Lowered, terms: &Terms, rank: usize) -> String {
     };
     let (first, mut text) = (launch_name(0, rank), String::new());
     // The source's names, which may be others than the texts'.
-    let own =
-        |n: usize| open.params.iter().find(|(_, given)| *given == Given::View(n as u32)).map_or("", |(name, _)| name);
+    let own = |n: usize| {
+        open.params.iter().find(|(_, given)| *given == ParamRef::View(n as u32)).map_or("", |(name, _)| name)
+    };
     for (n, param) in kernel.params.iter().enumerate() {
         let extents: Vec<String> = (0..param.dims.len()).map(|n| format!("{}_shape{n}", param.name)).collect();
         let fill = filled(&param.ty.components(&kernel.structs), &terms.bound_in_words(own(n)));
         let _ = writeln!(text, "{}: {}[{}] = {fill}", param.name, named(param.ty), extents.join(", "));
     }
     for (name, given) in &open.params {
-        let Given::Value(n) = given else { continue };
+        let ParamRef::Value(n) = given else { continue };
         let ty = kernel.values[*n as usize].ty;
         let fill = match terms.value_in_words(name) {
             Some(said) => said,

@@ -3,7 +3,7 @@
 use bornite_ir::interp::{Options, Order, run_printing};
 use bornite_ir::{Arg, FaultKind, Kernel, Scalar as IrScalar, Value as IrValue, peek, poke};
 use bornite_lang::cuda::Module;
-use bornite_lang::{Given, Lowered, Request};
+use bornite_lang::{Lowered, ParamRef, Request};
 
 use super::{Rejected, signature};
 use crate::Row;
@@ -200,11 +200,11 @@ fn one(
     let mut values: Vec<Vec<IrValue>> = vec![vec![]; kernel.values.len()];
     for (name, given) in &lowered.params {
         match given {
-            Given::View(n) => {
+            ParamRef::View(n) => {
                 let Some(at) = program.arrays.iter().position(|array| array.name == *name) else { continue };
                 memory[*n as usize] = packed(kernel, *n as usize, &case.input.arrays[at]);
             }
-            Given::Value(n) => {
+            ParamRef::Value(n) => {
                 let ty = kernel.values[*n as usize].ty.components(&kernel.structs);
                 let name_of = |var| &program.body.var(var).name == name;
                 let passed = (program.values.iter().zip(&case.input.values))
@@ -232,7 +232,7 @@ fn one(
     })?;
     let mut count = 0;
     for (name, given) in &lowered.params {
-        let Given::View(n) = given else { continue };
+        let ParamRef::View(n) = given else { continue };
         let Some(at) = program.arrays.iter().position(|array| array.name == *name) else { continue };
         let found = unpacked(kernel, *n as usize, &memory[*n as usize], &case.after[at]);
         if program.arrays[at].written {

@@ -2,7 +2,7 @@
 //! position and trusts the types, so a text that merely computes the right numbers under other parameters is wrong.
 
 use bornite_ir::{Scalar as IrScalar, Struct as IrStruct, StructId, Type};
-use bornite_lang::{Given, Lowered};
+use bornite_lang::{Lowered, ParamRef};
 
 use crate::program::{Program, Scalar, Struct, Ty, Var};
 
@@ -49,8 +49,8 @@ fn held(program: &Program, wanted: Vec<Wanted<'_>>, lowered: &Lowered) -> Result
     }
     for (param, (_, given)) in wanted.iter().zip(&lowered.params) {
         let (ty, array) = match given {
-            Given::View(n) => (kernel.params[*n as usize].ty, true),
-            Given::Value(n) => (kernel.values[*n as usize].ty, false),
+            ParamRef::View(n) => (kernel.params[*n as usize].ty, true),
+            ParamRef::Value(n) => (kernel.values[*n as usize].ty, false),
         };
         let (mut asked, mut found) = (vec![], vec![]);
         pieces(param.ty, &program.structs, &mut asked);

@@ -46,11 +46,6 @@ pub use check::{Checked, Outcome};
 use lower::Lower;
 use program::{FuncId, Program};
 
-/// A scalar's name in the dialect.
-pub(crate) fn scalar_word(s: Scalar) -> &'static str {
-    types::scalar_name(s)
-}
-
 /// Larger files are refused.
 const MAX_BYTES: usize = 4 << 20;
 /// Files that are imported, and those that they import.

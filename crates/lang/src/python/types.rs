@@ -98,21 +98,7 @@ impl Ty {
 
 /// A scalar's name in the dialect.
 pub(crate) fn scalar_name(s: Scalar) -> &'static str {
-    match s {
-        Scalar::Bool => "bool",
-        Scalar::I8 => "int8",
-        Scalar::I16 => "int16",
-        Scalar::I32 => "int32",
-        Scalar::I64 => "int64",
-        Scalar::U8 => "uint8",
-        Scalar::U16 => "uint16",
-        Scalar::U32 => "uint32",
-        Scalar::U64 => "uint64",
-        Scalar::F16 => "float16",
-        Scalar::BF16 => "bfloat16",
-        Scalar::F32 => "float32",
-        Scalar::F64 => "float64",
-    }
+    s.numpy_name()
 }
 
 fn suffix(s: Scalar) -> &'static str {

@@ -17,7 +17,7 @@ use bornite_codegen::{cpu, cuda};
 use bornite_ir::interp::{Options, Order, run_with};
 use bornite_ir::{Arg, Fault, FaultKind, Kernel, Scalar, Value, peek, poke};
 use bornite_lang::cuda::Module;
-use bornite_lang::{Given, Lowered, Request};
+use bornite_lang::{Lowered, ParamRef, Request};
 
 use random::Random;
 
@@ -142,7 +142,7 @@ fn call(sample: &Sample, lowered: &Lowered, seed: u64) -> Call {
         let given = lowered.params.iter().find(|(found, _)| found == name);
         let (_, given) = given.unwrap_or_else(|| panic!("{}: no parameter '{name}'", sample.file));
         let held: Vec<f64> = match (given, pass) {
-            (Given::View(n), Pass::Array(_, fill)) => {
+            (ParamRef::View(n), Pass::Array(_, fill)) => {
                 let n = *n as usize;
                 let bytes = kernel.view_bytes(&kernel.params[n], &[]).unwrap();
                 let words = &mut call.memory[n];
@@ -161,7 +161,7 @@ fn call(sample: &Sample, lowered: &Lowered, seed: u64) -> Call {
                 }
                 held
             }
-            (Given::Value(n), Pass::Value(components)) => {
+            (ParamRef::Value(n), Pass::Value(components)) => {
                 let scalars = kernel.values[*n as usize].ty.components(&kernel.structs);
                 assert_eq!(scalars.len(), components.len(), "{}: '{name}'", sample.file);
                 let values: Vec<Value> =
@@ -233,7 +233,7 @@ fn kernels_run_right() {
         }
         let Call { inputs, .. } = call(sample, &lowered, seed);
         let expected = (sample.expected)(&inputs);
-        let Some((_, Given::View(out))) = lowered.params.iter().find(|(found, _)| found == sample.out) else {
+        let Some((_, ParamRef::View(out))) = lowered.params.iter().find(|(found, _)| found == sample.out) else {
             panic!("{name}: no array '{}'", sample.out);
         };
         let cells = cells(kernel, *out as usize);

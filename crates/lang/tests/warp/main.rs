@@ -15,7 +15,7 @@ use bornite_codegen::{cpu, cuda};
 use bornite_ir::interp::{Options, run_printing};
 use bornite_ir::{Access, Arg, Kernel, Scalar, Value, peek, poke};
 use bornite_lang::python::Module;
-use bornite_lang::{Given, Lowered, Request};
+use bornite_lang::{Lowered, ParamRef, Request};
 use serde_json::Value as Json;
 
 fn folder() -> PathBuf {
@@ -104,8 +104,8 @@ fn call(lowered: &Lowered, launch: &Json) -> Call {
         let arg = arg.unwrap_or_else(|| panic!("no argument '{name}'"));
         let parts = components(text(arg, "parts"), text(arg, "in"));
         match given {
-            Given::Value(n) => call.values[*n as usize] = parts,
-            Given::View(n) => {
+            ParamRef::Value(n) => call.values[*n as usize] = parts,
+            ParamRef::View(n) => {
                 let n = *n as usize;
                 let words = kernel.view_bytes(&kernel.params[n], &[]).unwrap_or(0).div_ceil(8);
                 let mut memory = vec![0u64; words.max(1)];
@@ -153,7 +153,7 @@ fn agrees(check: &str, found: Value, expected: Value) -> bool {
 /// Compares all arrays with what Warp left in them.
 fn compare(lowered: &Lowered, launch: &Json, memory: &[Vec<u64>], check: &str) -> Result<(), String> {
     for (name, given) in &lowered.params {
-        let Given::View(n) = given else { continue };
+        let ParamRef::View(n) = given else { continue };
         let arg = launch["args"].as_array().into_iter().flatten().find(|arg| text(arg, "name") == name);
         let Some(arg) = arg else { continue };
         let (parts, before) = (text(arg, "parts"), text(arg, "in"));

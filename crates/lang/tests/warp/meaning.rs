@@ -4,7 +4,7 @@
 use bornite_ir::interp::{Options, run_printing};
 use bornite_ir::{Scalar, Value, peek};
 use bornite_lang::python::Module;
-use bornite_lang::{Given, Lowered, Request};
+use bornite_lang::{Lowered, ParamRef, Request};
 
 const DRAWS: &str = "
 @wp.func
@@ -209,7 +209,7 @@ pub fn first(lowered: &Lowered, count: usize, name: &str) -> Result<Vec<i64>, St
     let mut args = super::args(&lowered.kernel, &mut memory, &values);
     run_printing(&lowered.kernel, &mut args, Options::default(), &mut |_| {}).map_err(|fault| fault.to_string())?;
     let out = lowered.params.iter().find(|(found, _)| found == name).map(|(_, given)| given);
-    let Some(Given::View(n)) = out else { return Err(format!("no '{name}'")) };
+    let Some(ParamRef::View(n)) = out else { return Err(format!("no '{name}'")) };
     Ok((0..count).map(|i| peek(&memory[*n as usize], i * 4, Scalar::I32).as_i64()).collect())
 }
 

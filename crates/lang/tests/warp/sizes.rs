@@ -3,7 +3,7 @@
 use bornite_ir::interp::{Options, run_printing};
 use bornite_ir::{Scalar, Value, peek};
 use bornite_lang::python::Module;
-use bornite_lang::{Given, Lowered, Request};
+use bornite_lang::{Lowered, ParamRef, Request};
 
 const KERNELS: &str = "
 import warp as wp
@@ -110,7 +110,7 @@ fn ranges_at_the_end_of_int32_have_all_their_turns() {
     for (start, end, step, turns, last) in cases {
         let mut values = vec![vec![]; lowered.kernel.values.len()];
         for (name, given) in &lowered.params {
-            let Given::Value(n) = given else { continue };
+            let ParamRef::Value(n) = given else { continue };
             let number = match name.as_str() {
                 "start" => start,
                 "end" => end,

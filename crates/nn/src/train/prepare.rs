@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use bornite::{Device, Tensor};
-use bornite_bench::Machine;
+use bornite_support::Machine;
 use bornite_support::tune::Tuner;
 
 use super::config::RunConfig;

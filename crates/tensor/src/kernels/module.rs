@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bornite_ir::{Access, Scalar, Value};
-use bornite_lang::{Errors, Given, Lowered, Request, cuda, python};
+use bornite_lang::{Errors, Lowered, ParamRef, Request, cuda, python};
 
 use crate::kernels::recorded::Recorded;
 use crate::runtime::execute::tensor_type;
@@ -216,8 +216,8 @@ impl SourceKernel {
         let place = Place::here();
         let Ready { made, arrays, values } = self.ready(over.into(), args, place)?;
         let names = made.lowered.params.iter().filter_map(|(name, given)| match given {
-            Given::View(n) => Some((name.clone(), *n as usize)),
-            Given::Value(_) => None,
+            ParamRef::View(n) => Some((name.clone(), *n as usize)),
+            ParamRef::Value(_) => None,
         });
         Recorded::new(&made.lowered.kernel, names.collect(), &arrays, values, place)
     }
@@ -270,16 +270,16 @@ impl SourceKernel {
         let mut extents: Vec<Vec<u64>> = vec![vec![]; example.kernel.params.len()];
         for ((name, given), arg) in example.params.iter().zip(args) {
             match (given, arg) {
-                (Given::View(n), KernelArg::Array(tensor)) => {
+                (ParamRef::View(n), KernelArg::Array(tensor)) => {
                     let n = *n as usize;
                     extents[n] = self.extents(n, tensor).map_err(|error| match error {
                         Ok(error) => error,
                         Err(what) => self.wrong(format!("takes {what} as '{name}'"), place),
                     })?;
                 }
-                (Given::Value(_), KernelArg::Numbers(_)) => {}
-                (Given::View(_), _) => return Err(self.wrong(format!("takes an array as '{name}'"), place)),
-                (Given::Value(_), _) => return Err(self.wrong(format!("takes numbers as '{name}'"), place)),
+                (ParamRef::Value(_), KernelArg::Numbers(_)) => {}
+                (ParamRef::View(_), _) => return Err(self.wrong(format!("takes an array as '{name}'"), place)),
+                (ParamRef::Value(_), _) => return Err(self.wrong(format!("takes numbers as '{name}'"), place)),
             }
         }
         let made = self.made((over.clone(), extents), place)?;
@@ -319,7 +319,7 @@ impl SourceKernel {
         }
         let mut request = self.request(&signature.0, place)?;
         for (name, given) in &self.example.params {
-            if let Given::View(n) = given {
+            if let ParamRef::View(n) = given {
                 request = request.shape(name, &signature.1[*n as usize]);
             }
         }

@@ -1,17 +1,12 @@
 //! Finding where a NaN or an infinity comes from: one operation at a time, each result looked at.
 
-use std::sync::atomic::{AtomicU8, Ordering};
-
-use bornite_support::settings::{self, CHECK_VARIABLE};
+use bornite_support::settings::{CHECK_VARIABLE, Switch};
 
 use crate::ops::display::values;
 use crate::schedule::{nodes_to_compute, realize_unchecked};
 use crate::{Error, Result, Tensor};
 
-const UNKNOWN: u8 = 0;
-const OFF: u8 = 1;
-const ON: u8 = 2;
-static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
+static MODE: Switch = Switch::new(CHECK_VARIABLE, [("off", false), ("nan", true)], false);
 
 /// Whether reads of tensors look for the first operation that made a NaN or an infinity out of numbers that were none, and
 /// fail with its name and line. As `BORNITE_CHECK=nan`, over which this wins. It is slow: every result is computed apart
@@ -25,20 +20,11 @@ static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
 /// assert!(error.starts_with("log: made -inf at [1]"), "{error}");
 /// ```
 pub fn check_nan(on: bool) {
-    MODE.store(if on { ON } else { OFF }, Ordering::Relaxed);
+    MODE.set(on);
 }
 
 pub(crate) fn enabled() -> Result<bool> {
-    if MODE.load(Ordering::Relaxed) == UNKNOWN {
-        let mode = settings::read(CHECK_VARIABLE, OFF, |value| match value {
-            "off" => Ok(OFF),
-            "nan" => Ok(ON),
-            _ => Err("use off or nan".into()),
-        })?;
-        // Code that spoke meanwhile wins.
-        let _ = MODE.compare_exchange(UNKNOWN, mode, Ordering::Relaxed, Ordering::Relaxed);
-    }
-    Ok(MODE.load(Ordering::Relaxed) == ON)
+    Ok(MODE.get()?)
 }
 
 /// Computes `tensors` node by node, in order of id.

@@ -49,7 +49,7 @@ pub(crate) enum Flavour {
 impl Flavour {
     /// That of kernels that tensors are lowered to.
     pub fn of_tensors() -> Result<Flavour> {
-        Ok(if crate::runtime::math::is_native()? { Flavour::Native } else { Flavour::Exact })
+        Ok(if crate::runtime::math::is_exact_math()? { Flavour::Exact } else { Flavour::Native })
     }
 }
 

@@ -86,7 +86,7 @@ impl<'t> Graph<'t> {
             Device::Interpreter => (2, 0),
         };
         let pretended = [crate::lower::for_gpu(device), crate::lower::plans_for_gpu(device)];
-        let modes = [&[crate::fused::enabled()?, crate::runtime::math::is_native()?][..], &pretended].concat();
+        let modes = [&[crate::fused::enabled()?, !crate::runtime::math::is_exact_math()?][..], &pretended].concat();
         let modes = modes.iter().fold(kind, |all, &on| 2 * all + u64::from(on));
         let mut graph = Graph { key: Vec::with_capacity(64), sources: vec![] };
         graph.key.extend([modes, ordinal as u64]);

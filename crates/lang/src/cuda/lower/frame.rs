@@ -3,7 +3,7 @@
 use bornite_ir::Extent;
 
 use super::{Done, Lower};
-use crate::Given;
+use crate::ParamRef;
 use crate::cuda::Module;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Stmt, StmtKind};
 use crate::cuda::lex::Symbol;
@@ -53,7 +53,7 @@ impl<'m> Lower<'m> {
                 let text = self.text(name);
                 let given = self.params.iter().find(|(found, _)| found == text).map(|(_, given)| *given);
                 match given {
-                    Some(Given::Value(n)) => Ok(Extent::Value(n)),
+                    Some(ParamRef::Value(n)) => Ok(Extent::Value(n)),
                     _ => self.fail(count.span, "the number of instances is no parameter", "", ""),
                 }
             }

@@ -8,7 +8,7 @@ use super::place::{Operand, Place, Pointer, Root, Slots, Step, Table};
 use super::{Done, Lower};
 use crate::cuda::ast::{Binary, Expr, ExprKind};
 use crate::lower::{Node, Tree};
-use crate::{Given, Span};
+use crate::{ParamRef, Span};
 
 /// Entries of a table that is read at an index which varies.
 const MAX_CHOICES: usize = 64;
@@ -247,7 +247,7 @@ impl<'m> Lower<'m> {
 
     /// The name of the array in memory that a view is.
     fn array_name(&self, view: View) -> String {
-        let of = |given: &Given| matches!(given, Given::View(n) if View::Param(ParamId(*n)) == view);
+        let of = |given: &ParamRef| matches!(given, ParamRef::View(n) if View::Param(ParamId(*n)) == view);
         let name = self.params.iter().find(|(_, given)| of(given)).map(|(name, _)| name.as_str());
         name.or(self.shared_text(view)).unwrap_or_default().to_owned()
     }

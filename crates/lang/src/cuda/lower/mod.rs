@@ -55,7 +55,7 @@ use super::lex::Symbol;
 use super::types::CType;
 use crate::diagnostic::Diagnostic;
 use crate::lower::{Tree, Writer};
-use crate::{Given, Lowered, Request, Span};
+use crate::{Lowered, ParamRef, Request, Span};
 use place::{Place, Pointer, Slots, Table};
 pub(super) use scan::value_functions;
 
@@ -187,7 +187,7 @@ pub(super) struct Lower<'m> {
     /// Numbers that the source gives expressions.
     wanted: HashMap<ExprId, u32>,
     function_wanted: Vec<HashMap<ExprId, u32>>,
-    params: Vec<(String, Given)>,
+    params: Vec<(String, ParamRef)>,
 }
 
 /// Why a kernel was not made.

@@ -10,7 +10,7 @@ use super::{Binding, Bound, Done, Failed, Lower};
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, Storage, TemplateParam, TypeName};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::{CType, builtin_type};
-use crate::{Given, Span};
+use crate::{ParamRef, Span};
 
 /// The name that our printer made another of; the name itself in other texts.
 pub fn given(name: &str, printed: bool, taken: impl Fn(&str) -> bool) -> String {
@@ -97,7 +97,7 @@ impl<'m> Lower<'m> {
         if constant {
             self.read_only.push((view.into(), name.clone()));
         }
-        self.params.push((name, Given::View(self.views)));
+        self.params.push((name, ParamRef::View(self.views)));
         self.views += 1;
         let pointer = Pointer::whole(view.into(), ty, sizes.len().max(1), sizes.is_empty(), &sizes);
         Ok(Binding::Pointer(Pointer { constant, ..pointer }))
@@ -333,16 +333,16 @@ impl<'m> Lower<'m> {
                     if access == Access::Read {
                         self.read_only.push((view.into(), source.to_owned()));
                     }
-                    self.params.push((source.to_owned(), Given::View(self.views)));
+                    self.params.push((source.to_owned(), ParamRef::View(self.views)));
                     self.views += 1;
                     let plain = dims.len() == 1 && dims[0].stride == Extent::Const(1);
                     let pointer = Pointer::whole(view.into(), ty, 1, false, &[]).declared(param.ty.constant);
                     Binding::Pointer(if plain { pointer } else { Pointer { dims: Some(dims.into()), ..pointer } })
                 }
                 CType::Value(ty) => {
-                    let n = self.params.iter().filter(|(_, given)| matches!(given, Given::Value(_))).count();
+                    let n = self.params.iter().filter(|(_, given)| matches!(given, ParamRef::Value(_))).count();
                     let value = self.w.b.value(&name, ty);
-                    self.params.push((source.to_owned(), Given::Value(n as u32)));
+                    self.params.push((source.to_owned(), ParamRef::Value(n as u32)));
                     Binding::Value(crate::lower::Tree::done(value, ty))
                 }
                 CType::Void => {

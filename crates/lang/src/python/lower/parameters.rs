@@ -6,7 +6,7 @@ use ruff_text_size::Ranged;
 
 use super::value::{Array, Axis, Run, Val};
 use super::{Lower, Lowers, Noted, ir_name};
-use crate::Given;
+use crate::ParamRef;
 use crate::lower::Tree;
 use crate::python::excerpt::tid_counts;
 use crate::python::program::Func;
@@ -14,7 +14,7 @@ use crate::python::types::{Pattern, Ty};
 
 impl<'p> Lower<'p> {
     /// Parameters of the kernel become views and values.
-    pub(super) fn parameters(&mut self, func: &'p Func<'p>, types: &[(String, Ty)]) -> Lowers<Vec<(String, Given)>> {
+    pub(super) fn parameters(&mut self, func: &'p Func<'p>, types: &[(String, Ty)]) -> Lowers<Vec<(String, ParamRef)>> {
         let mut all = vec![];
         let mut failed = false;
         self.given = func.def.parameters.iter_non_variadic_params().map(|p| ir_name(p.name().as_str())).collect();
@@ -49,7 +49,13 @@ impl<'p> Lower<'p> {
         if failed { Err(Noted) } else { Ok(all) }
     }
 
-    fn parameter(&mut self, name: &str, pattern: &Pattern, at: &Expr, all: &mut Vec<(String, Given)>) -> Lowers<Val> {
+    fn parameter(
+        &mut self,
+        name: &str,
+        pattern: &Pattern,
+        at: &Expr,
+        all: &mut Vec<(String, ParamRef)>,
+    ) -> Lowers<Val> {
         let mut told = ir_name(name);
         // A field of a struct has the name of nothing else.
         if name.contains('.') {
@@ -72,7 +78,7 @@ impl<'p> Lower<'p> {
                 let (dims, extents) = self.dims(name, &told, *rank as usize, at)?;
                 let id = self.w.b.view(told, ty, &dims, Access::Read);
                 self.written.push(false);
-                all.push((name.into(), Given::View(self.views as u32)));
+                all.push((name.into(), ParamRef::View(self.views as u32)));
                 self.views += 1;
                 let axes = extents.into_iter().map(|extent| Axis::Along { start: None, step: None, extent }).collect();
                 Ok(Val::Array(Array { view: View::Param(id), element, axes }))
@@ -92,7 +98,7 @@ impl<'p> Lower<'p> {
                 Some(ty) => {
                     let of = self.ir_type(ty, at)?;
                     let id = self.w.b.value(told, of);
-                    all.push((name.into(), Given::Value(self.values)));
+                    all.push((name.into(), ParamRef::Value(self.values)));
                     self.values += 1;
                     Ok(Val::Run(Run::new(id, ty)))
                 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Scalar, Value};
-use bornite_lang::{Given, Lowered};
+use bornite_lang::{Lowered, ParamRef};
 
 use super::{KernelArg, Over};
 use crate::graph::node::Op;
@@ -66,8 +66,8 @@ impl Made {
         let (mut arrays, mut numbers) = (vec![], vec![]);
         for (arg, (_, given)) in lowered.params.iter().enumerate() {
             match given {
-                Given::View(n) => arrays.push((*n, arg)),
-                Given::Value(n) => {
+                ParamRef::View(n) => arrays.push((*n, arg)),
+                ParamRef::Value(n) => {
                     let parts = lowered.kernel.values[*n as usize].ty.components(&lowered.kernel.structs);
                     numbers.push((*n, (arg, parts)));
                 }

@@ -6,16 +6,23 @@
 use std::fmt::Write;
 
 use bornite_ir::{
-    Algebra, Args, Check, Code, Expr, ExprId, Extent, Kernel, Op, PrintPiece, Scalar, Stmt, Type, Value, View,
-    print_pieces,
+    Algebra, Args, Check, Code, Expr, ExprId, Extent, Kernel, Op, ParamRef, PrintPiece, Scalar, Stmt, Type, Value,
+    View, print_pieces,
 };
 
-use crate::{Given, Lowered};
+/// A kernel that was lowered from Python source, for [`warp_style`].
+pub struct WarpSource<'a> {
+    /// The kernel, made for sizes that the call gives.
+    pub kernel: &'a Kernel,
+    /// Parameters in the order of the source, by name.
+    pub params: &'a [(String, ParamRef)],
+    /// The source line of each line of the kernel's text form; 0 where there is none.
+    pub lines: &'a [u32],
+}
 
-/// The kernel in the style of Warp's generated code. `line` gives a line of the source, for the comments; the kernel should
-/// be made for sizes that the call gives ([`crate::Request::over`] of none).
-pub fn warp_style(lowered: &Lowered, line: &dyn Fn(u32) -> String) -> String {
-    let kernel = &lowered.kernel;
+/// The kernel in the style of Warp's generated code. `line` gives a line of the source, for the comments.
+pub fn warp_style(lowered: &WarpSource<'_>, line: &dyn Fn(u32) -> String) -> String {
+    let kernel = lowered.kernel;
     let mut out = String::new();
     for structure in &kernel.structs {
         let _ = writeln!(out, "struct {}\n{{", structure.name);
@@ -51,7 +58,7 @@ pub fn warp_style(lowered: &Lowered, line: &dyn Fn(u32) -> String) -> String {
         args,
         out: &mut out,
         depth: 2,
-        lines: Some((&lowered.lines, line)),
+        lines: Some((lowered.lines, line)),
         at: 0,
         last: 0,
     };
@@ -61,20 +68,20 @@ pub fn warp_style(lowered: &Lowered, line: &dyn Fn(u32) -> String) -> String {
     out
 }
 
-fn parameter(kernel: &Kernel, name: &str, given: &Given) -> String {
+fn parameter(kernel: &Kernel, name: &str, given: &ParamRef) -> String {
     let name = name.replace('.', "_");
     match given {
-        Given::View(n) => {
+        ParamRef::View(n) => {
             let param = &kernel.params[*n as usize];
             format!("wp::array_t<{}> var_{name}", type_name(kernel, param.ty))
         }
-        Given::Value(n) => format!("{} var_{name}", type_name(kernel, kernel.values[*n as usize].ty)),
+        ParamRef::Value(n) => format!("{} var_{name}", type_name(kernel, kernel.values[*n as usize].ty)),
     }
 }
 
 /// What a value of the call is called: a parameter, or a size of an array or of the launch.
-fn argument(lowered: &Lowered, n: u32, name: &str) -> String {
-    if let Some((name, _)) = lowered.params.iter().find(|(_, given)| *given == Given::Value(n)) {
+fn argument(lowered: &WarpSource<'_>, n: u32, name: &str) -> String {
+    if let Some((name, _)) = lowered.params.iter().find(|(_, given)| *given == ParamRef::Value(n)) {
         return format!("var_{}", name.replace('.', "_"));
     }
     for param in &lowered.kernel.params {
@@ -94,7 +101,7 @@ fn argument(lowered: &Lowered, n: u32, name: &str) -> String {
 }
 
 fn scalar_name(s: Scalar) -> String {
-    format!("wp::{}", crate::python::scalar_word(s))
+    format!("wp::{}", s.numpy_name())
 }
 
 fn type_name(kernel: &Kernel, ty: Type) -> String {

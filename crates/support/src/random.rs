@@ -4,7 +4,8 @@
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Distance between the states of consecutive numbers.
+pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Mixes the bits of a word; each bit of the result depends on all of the argument.
 pub fn mixed(word: u64) -> u64 {
