@@ -3,7 +3,7 @@
 //! Each row is measured inside a trace, as training runs; `…_eager_…` rows call operation by operation. Names are those
 //! of `peers/torch_ops.py`, so that ratios can be taken (of eager rows with the peer's `eager_ms`).
 
-use bornite::{DType, Device, Generator, Tensor, Update, Var, trace};
+use bornite::{DType, Device, Generator, Tensor, Var, trace, var::Update};
 use bornite_bench::{Config, Row, measure, rotations};
 
 /// A row to be measured.

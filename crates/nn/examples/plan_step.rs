@@ -2,7 +2,10 @@
 //! default two layers of GPT-2 124M with 64 x 1024 tokens in bf16 and a small vocabulary. Each launch with what it reads, writes
 //! and costs; with `--kernels` also the IR of every generated kernel.
 
-use bornite::{Device, observed, with_gpu_plans};
+use bornite::{
+    Device,
+    plan::{observed, with_gpu_plans},
+};
 use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::optimiser::Rule;
 use bornite_nn::train::{Learner, Learning, Precision};

@@ -1,14 +1,14 @@
 //! Parameters by path name, and what a forward pass is given.
 //!
 //! A layer is a plain struct of [`Param`]s, handles that it gets when it is made in a [`Scope`]. The values are elsewhere,
-//! in one flat arena ([`bornite::Arena`]) a kind: a forward pass looks them up in a [`Context`]. So a model can be trained,
+//! in one flat arena ([`bornite::var::Arena`]) a kind: a forward pass looks them up in a [`Context`]. So a model can be trained,
 //! run in 16 bits, saved and loaded without knowing anything of it.
 
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bornite::{Arena, DType, Device, Generator, Result, Tensor, checkpoint};
+use bornite::{DType, Device, Generator, Result, Tensor, ops::checkpoint, var::Arena};
 
 use crate::dropout;
 

@@ -1,6 +1,9 @@
 //! Plans of training steps: they do not depend on the order in which maps are walked, and layers share their kernels.
 
-use bornite::{Device, Tensor, with_gpu_kernels, with_gpu_plans};
+use bornite::{
+    Device, Tensor,
+    plan::{with_gpu_kernels, with_gpu_plans},
+};
 use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::optimiser::Rule;
 use bornite_nn::train::{Learner, Learning, Precision};
@@ -50,13 +53,14 @@ fn nothing_is_moved_in_a_layer() {
     };
     let (one, three) = (steps(1), steps(3));
     let moves = |what: &str| ["copy", "pad", "concat"].iter().any(|word| what.contains(word));
-    let moved = |plan: &bornite::Explained| -> u64 {
+    let moved = |plan: &bornite::plan::Explained| -> u64 {
         plan.steps.iter().filter(|step| moves(&step.what)).map(|step| step.bytes).sum()
     };
     // Of the vectors of parameters, which are small, some are put together by a kernel.
     let vectors = 2 * 2 * (2 * 4 + 3 + 4 + 2) * 256;
     assert!(moved(&three) <= moved(&one) + 2 * vectors, "{one}\n{three}");
-    let by_hand = |plan: &bornite::Explained| plan.steps.iter().filter(|step| step.what.ends_with("by hand")).count();
+    let by_hand =
+        |plan: &bornite::plan::Explained| plan.steps.iter().filter(|step| step.what.ends_with("by hand")).count();
     assert_eq!((by_hand(&one), by_hand(&three)), (4, 12), "{one}");
     assert!(!three.to_string().contains("copied before"), "{three}");
 }

@@ -70,7 +70,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "folders, separated by `:`",
         default: "none: the system's search path and the CUDA toolkit's folder",
         meaning: "Where to look first for libcuda, libnvrtc and other libraries.",
-        code: "`bornite::Library::set_path`, before the first call",
+        code: "`bornite::runtime::Library::set_path`, before the first call",
         check: |value| match std::env::split_paths(value).find(|p| !p.as_os_str().is_empty() && !p.is_dir()) {
             Some(bad) => Err(format!("{} is not a folder", bad.display())),
             None => Ok(()),
@@ -81,7 +81,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "`cuda`, `nvrtc`, `cublaslt`, separated by commas",
         default: "none",
         meaning: "Libraries to treat as missing: shows how a program behaves without them.",
-        code: "`bornite::Library::hide`, before the first call",
+        code: "`bornite::runtime::Library::hide`, before the first call",
         check: |value| match value.split(',').find(|name| !matches!(*name, "cuda" | "nvrtc" | "cublaslt" | "")) {
             Some(bad) => Err(format!("there is no library '{bad}'; use cuda, nvrtc and cublaslt, separated by commas")),
             None => Ok(()),
@@ -146,7 +146,7 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "Matrix products of floats. `library`: cuBLASLt on a GPU, where it is there, f32 in full f32, and gemm on the CPU; \
                   `tf32`: on a GPU f32 inputs rounded to 11 bits, faster; `exact`: generated kernels, which give the \
                   same bits on every device. Slow.",
-        code: "`bornite::MatmulMode::set_for_process`; `bornite::MatmulMode::within` for some work",
+        code: "`bornite::settings::MatmulMode::set_for_process`; `bornite::settings::MatmulMode::within` for some work",
         check: |value| choose(value, &[("library", ()), ("tf32", ()), ("exact", ())]),
     },
     Setting {
@@ -170,7 +170,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "`0`, `1`",
         default: "`0`",
         meaning: "`1`: every launch is waited for, so that an error of the GPU surfaces where it was made. Slow.",
-        code: "`bornite::set_sync`",
+        code: "`bornite::settings::set_sync`",
         check: |value| choose(value, &[("0", ()), ("1", ())]),
     },
     Setting {
@@ -179,7 +179,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "`native`",
         meaning: "Exponentials, logarithms and the like in kernels of tensors on a GPU. `native`: CUDA's functions; `exact`: \
                   those that give the CPU's bits. Slower.",
-        code: "`bornite::set_exact_math`",
+        code: "`bornite::settings::set_exact_math`",
         check: |value| choose(value, &[("native", ()), ("exact", ())]),
     },
     Setting {
@@ -188,7 +188,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "`on`",
         meaning: "`off`: every op of a graph is computed for itself, to find out whether a wrong number comes from fusion. \
                   Slow.",
-        code: "`bornite::set_fusion`; `bornite::with_fusion` for some work",
+        code: "`bornite::fused::set_fusion`; `bornite::fused::with_fusion` for some work",
         check: |value| choose(value, &[("on", ()), ("off", ())]),
     },
     Setting {
@@ -197,7 +197,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "`off`",
         meaning: "`nan`: tensors are computed one operation at a time, and the first that makes a NaN or an infinity is an \
                   error. Slow.",
-        code: "`bornite::check_nan`",
+        code: "`bornite::settings::check_nan`",
         check: |value| choose(value, &[("off", ()), ("nan", ())]),
     },
     Setting {
@@ -205,7 +205,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "a number from 0 to 1",
         default: "`1`",
         meaning: "The share of a GPU's memory that its pool may take.",
-        code: "`bornite::Pool::set_fraction`",
+        code: "`bornite::pool::Pool::set_fraction`",
         check: |value| of_pool(memory::FRACTION_VARIABLE, value),
     },
     Setting {
@@ -213,7 +213,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "a size, as `20GB` (in powers of 1024)",
         default: "no limit",
         meaning: "Bytes of a GPU's memory that its pool may take.",
-        code: "`bornite::Pool::set_limit`",
+        code: "`bornite::pool::Pool::set_limit`",
         check: |value| of_pool(memory::LIMIT_VARIABLE, value),
     },
     Setting {
@@ -221,7 +221,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "a size, as `512MB` or `2GiB` (both in powers of 1024)",
         default: "no limit",
         meaning: "Freed GPU memory that is kept for reuse; what is above goes back to the driver.",
-        code: "`bornite::Pool::set_cache_limit`",
+        code: "`bornite::pool::Pool::set_cache_limit`",
         check: |value| of_pool(memory::CACHE_VARIABLE, value),
     },
     Setting {
@@ -229,7 +229,7 @@ pub const SETTINGS: &[Setting] = &[
         values: "`0`, `1`",
         default: "`0`",
         meaning: "`1`: guard bytes behind each block of GPU memory, and a pattern over freed ones. Slow.",
-        code: "`bornite::Pool::set_debug`",
+        code: "`bornite::pool::Pool::set_debug`",
         check: |value| of_pool(memory::DEBUG_VARIABLE, value),
     },
     Setting {
@@ -238,7 +238,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "`128 MiB`",
         meaning: "Largest page, row or line of an input file (Parquet, JSONL, zstd), in bytes after decompression; larger ones are \
                   an error. All text of a compressed file may have 1000 times the bytes of the file, or this many.",
-        code: "`bornite::set_input_limit`",
+        code: "`bornite::settings::set_input_limit`",
         check: |value| crate::input::parse(value).map(drop),
     },
 ];

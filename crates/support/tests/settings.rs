@@ -17,7 +17,7 @@ fn the_manual_is_the_table() {
          A flag of the command wins over a variable, and what code sets wins over both. An empty variable counts as not \
          set. A value that cannot be used is an error that names the variable; `bornite doctor` checks all of them. Every \
          command reports `BORNITE_…` variables that are not in this table on stderr, with the nearest name that is. \
-         `bornite::Pool` is the memory pool of a GPU, `bornite::Device::pool` returns it ([CUDA](cuda.md) shows its controls). \
+         `bornite::pool::Pool` is the memory pool of a GPU, `bornite::Device::pool` returns it ([CUDA](cuda.md) shows its controls). \
          NVIDIA's own `CUDA_VISIBLE_DEVICES` chooses which GPUs a process sees.\n\n\
          | variable | values | default | meaning | in code |\n|---|---|---|---|---|\n",
     );

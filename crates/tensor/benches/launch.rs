@@ -5,7 +5,10 @@
 
 use std::convert::Infallible;
 
-use bornite::{Device, KernelArg, Module, Tensor};
+use bornite::{
+    Device, Tensor,
+    kernel::{KernelArg, Module},
+};
 use bornite_bench::{Config, Machine, Report, Row, measure};
 
 const SAXPY: &str = "

@@ -1,6 +1,6 @@
 //! Gradients of several small batches, then one step: two traces over an arena of gradients. The last batch is shorter; one
 //! trace serves it as well. `cargo run --example accumulate [steps]`
-use bornite::{Arena, DType, Device, Generator, Result, Tensor, trace};
+use bornite::{DType, Device, Generator, Result, Tensor, trace, var::Arena};
 
 const ROWS: usize = 200;
 

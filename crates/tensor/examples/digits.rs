@@ -1,7 +1,7 @@
 //! Reading digits: images are drawn here (seven segments whose ends wander, with shift, slant, scale and noise), two
 //! convolutions and a linear map learn to tell them apart, and are asked about images that they have not seen.
 //! `cargo run --release --example digits [steps]`
-use bornite::{DType, Device, Generator, Result, Sliding, Tensor, Var, trace};
+use bornite::{DType, Device, Generator, Result, Tensor, Var, ops::Sliding, trace};
 
 const SIDE: usize = 16;
 

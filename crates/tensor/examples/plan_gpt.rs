@@ -6,7 +6,11 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use bornite::{AdamWStep, DType, Device, Tensor, adamw, gpu_kernels};
+use bornite::{
+    DType, Device, Tensor,
+    fused::{AdamWStep, adamw},
+    plan::gpu_kernels,
+};
 use bornite_codegen::cuda::{self, Spelling};
 
 const VOCABULARY: usize = 50_304;

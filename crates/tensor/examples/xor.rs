@@ -1,6 +1,6 @@
 //! The exclusive or of two bits by a network of 2, 4 and 1 neurons, trained by Adam, which is written out here.
 //! `cargo run --example xor [epochs]`
-use bornite::{DType, Device, Generator, Result, Tensor, Update, Var, trace};
+use bornite::{DType, Device, Generator, Result, Tensor, Var, trace, var::Update};
 
 /// A parameter with its moments.
 struct Parameter {

@@ -11,6 +11,8 @@ mod layer_norm;
 pub(crate) mod simd;
 pub(crate) mod softmax;
 
+pub use adamw::{AdamWStep, adamw};
+
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -27,7 +29,7 @@ use crate::{DType, Device, Element, Error, Place, Result, Tensor};
 ///
 /// ```
 /// use std::sync::Arc;
-/// use bornite::{Device, FusedOp, Given, Spelling, Tensor, fused};
+/// use bornite::{Device, Tensor, fused::{FusedOp, Given, Spelling, fused}};
 ///
 /// /// x² + 1, by a loop of ours where the elements are f32 on a CPU.
 /// struct SquarePlusOne;
@@ -306,7 +308,7 @@ thread_local! {
 /// As [`set_fusion`], for some work on this thread.
 ///
 /// ```
-/// use bornite::{Device, Tensor, with_fusion};
+/// use bornite::{Device, Tensor, fused::with_fusion};
 /// # fn main() -> bornite::Result<()> {
 /// let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
 /// let y = x.exp().sum(..);

@@ -24,14 +24,14 @@
 //! (which kernels) → `lower.rs` (one kernel's IR) → `execute.rs` (compile and launch on a device). Matrix products
 //! leave that path after `schedule.rs`, for `matmul/`.
 
-mod error;
-mod fused;
+pub mod error;
+pub mod fused;
 mod graph;
 mod kernels;
 mod lower;
 mod matmul;
-mod ops;
-mod runtime;
+pub mod ops;
+pub mod runtime;
 mod schedule;
 #[cfg(test)]
 #[allow(dead_code)] // what only the tests of devices need
@@ -39,49 +39,68 @@ mod schedule;
 mod test_random;
 
 pub use bornite_ir::Scalar as DType;
-pub use error::{Error, Place, Result};
-pub use fused::adamw::{AdamWStep, adamw};
-pub use fused::{FusedOp, Given, Memory, MemoryMut, Spelling, fused, set_fusion, with_fusion};
-pub use graph::axes::Axes;
-pub use graph::checkpoint::checkpoint;
-pub use graph::promote::{Number, Operand, promote};
+pub use error::{Error, Result};
 pub use graph::tensor::Tensor;
-/// 16-bit floats on the host.
-pub use half::{bf16, f16};
-pub use kernels::custom::CustomOp;
-pub use kernels::module::{KernelArg, Module, Over, SourceKernel};
-pub use kernels::recorded::Recorded;
-pub use kernels::runner::{Runner, tune_kernel, tune_kernel_unchecked};
-#[doc(hidden)]
-pub use lower::{with_gpu_kernels, with_gpu_plans};
-pub use matmul::MatmulMode;
-pub use ops::activation::Activation;
-pub use ops::conv::Sliding;
 pub use ops::random::Generator;
-pub use ops::transfer::Target;
-pub use runtime::check::check_nan;
-pub use runtime::device::{DEVICE_VARIABLE, Device};
-pub use runtime::element::Element;
-pub use runtime::execute::run_kernel;
-pub use runtime::interrupt::interruptible;
-pub use runtime::math::{is_exact_math, set_exact_math};
-#[doc(hidden)]
-pub use runtime::observe::observed;
-pub use runtime::segments::Arena;
-pub use runtime::trace::{Spec, Trace, trace};
-pub use runtime::var::{Update, Var, commit};
-#[doc(hidden)]
-pub use schedule::gpu_kernels;
-pub use schedule::{Explained, ExplainedStep, LiveValue, Peak, explain, explain_pass, explained};
+pub use runtime::device::Device;
+pub use runtime::trace::trace;
+pub use runtime::var::Var;
 
-/// Libraries of NVIDIA; the memory pool of a GPU ([`Device::pool`]) and sizes as text; waiting for every launch.
-pub use bornite_cuda::{Library, Pool, is_sync, set_sync};
-/// The kernel cache on disk, messages on stderr, GPU memory, profiles, settings of the process, choices between kernels.
+/// The cache of compiled kernels on disk; the memory pool of a GPU.
 pub use bornite_cuda::{cache, pool};
-/// The kernel IR, for kernels of one's own (see [`run_kernel`]).
+/// The kernel IR.
 pub use bornite_ir as ir;
-pub use bornite_support::{input_limit, parse_bytes, set_input_limit};
-pub use bornite_support::{log, profile, settings, tune};
+/// Log messages; times of kernels and transfers; measured choices between kernels.
+pub use bornite_support::{log, profile, tune};
+
+/// Custom kernels: from CUDA C++ or Python source, as an operation of the graph, or launched and timed by themselves.
+pub mod kernel {
+    pub use crate::kernels::custom::CustomOp;
+    pub use crate::kernels::module::{KernelArg, Module, Over, SourceKernel};
+    pub use crate::kernels::recorded::Recorded;
+    pub use crate::kernels::runner::{Runner, tune_kernel, tune_kernel_unchecked};
+    pub use crate::runtime::execute::run_kernel;
+}
+
+/// Plans: which launches a read or a call of a trace makes, in which memory.
+pub mod plan {
+    #[doc(hidden)]
+    pub use crate::lower::{with_gpu_kernels, with_gpu_plans};
+    #[doc(hidden)]
+    pub use crate::runtime::observe::observed;
+    #[doc(hidden)]
+    pub use crate::schedule::gpu_kernels;
+    pub use crate::schedule::{Explained, ExplainedStep, LiveValue, Peak, explain, explain_pass, explained};
+}
+
+/// Settings of the process: environment variables, and functions that set the same in code.
+pub mod settings {
+    pub use bornite_cuda::{is_sync, set_sync};
+    pub use bornite_support::settings::*;
+    pub use bornite_support::{input_limit, set_input_limit};
+
+    pub use crate::matmul::MatmulMode;
+    pub use crate::runtime::check::check_nan;
+    pub use crate::runtime::device::DEVICE_VARIABLE;
+    pub use crate::runtime::math::{is_exact_math, set_exact_math};
+}
+
+/// Compiled functions: types that [`trace()`](crate::trace()) takes and returns.
+pub mod trace {
+    pub use crate::runtime::trace::{Spec, Trace};
+}
+
+/// Updates of variables, and many variables in one.
+pub mod var {
+    pub use crate::runtime::segments::Arena;
+    pub use crate::runtime::var::{Update, commit};
+}
+
+pub(crate) use error::Place;
+pub(crate) use matmul::MatmulMode;
+pub(crate) use ops::{Axes, Element, Number, Operand, bf16, f16, promote};
+pub(crate) use runtime::interruptible;
+pub(crate) use runtime::var::{Update, commit};
 
 /// The tour's programs are compiled and run with the documentation tests.
 #[cfg(doctest)]

@@ -17,3 +17,14 @@ pub(crate) mod reduce;
 mod shape;
 mod solve;
 pub(crate) mod transfer;
+
+pub use activation::Activation;
+pub use conv::Sliding;
+/// 16-bit floats on the host.
+pub use half::{bf16, f16};
+pub use transfer::Target;
+
+pub use crate::graph::axes::Axes;
+pub use crate::graph::checkpoint::checkpoint;
+pub use crate::graph::promote::{Number, Operand, promote};
+pub use crate::runtime::element::Element;

@@ -17,3 +17,7 @@ pub(crate) mod status;
 pub(crate) mod timing;
 pub(crate) mod trace;
 pub(crate) mod var;
+
+pub use bornite_cuda::Library;
+pub use bornite_support::parse_bytes;
+pub use interrupt::interruptible;

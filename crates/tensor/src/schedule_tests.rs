@@ -6,7 +6,8 @@ use bornite_ir::Access;
 
 use super::steps::Call;
 use super::*;
-use crate::{DType, with_fusion};
+use crate::DType;
+use crate::fused::with_fusion;
 
 /// What a plan's steps write to scratch memory, with the steps from that to the last one which reads it: found from the
 /// arguments of the steps alone. Panics if a step reads what no step wrote, or what another has overwritten in part.

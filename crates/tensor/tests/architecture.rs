@@ -55,7 +55,7 @@ fn the_files_of_softmax_call_each_other() {
         .map(|line| line.split('|').nth(1).unwrap().trim().to_owned())
         .collect();
     let x = bornite::Tensor::ones(&[2], bornite::DType::F32, bornite::Device::cpu()).exp();
-    let error = bornite::explain_pass(&[x], "none").unwrap_err().to_string();
+    let error = bornite::plan::explain_pass(&[x], "none").unwrap_err().to_string();
     let named = error.lines().next().unwrap().split_once("passes are ").unwrap().1.to_owned() + ", compile";
     assert_eq!(passes.join(", "), named);
 }

@@ -1,6 +1,6 @@
 //! Looking for NaN, which is a mode of the process: a test program of its own.
 
-use bornite::{DType, Device, Tensor, check_nan};
+use bornite::{DType, Device, Tensor, settings::check_nan};
 
 #[test]
 fn the_first_operation_that_makes_one_is_named() {

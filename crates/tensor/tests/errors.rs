@@ -1,6 +1,6 @@
 //! Wrong programs: each gives an error with the operation, what was found, and the line that asked. None panics.
 
-use bornite::{DType, Device, Error, Generator, Sliding, Tensor, Var, commit, trace};
+use bornite::{DType, Device, Error, Generator, Tensor, Var, ops::Sliding, trace, var::commit};
 
 const CPU: Device = Device::Cpu(0);
 

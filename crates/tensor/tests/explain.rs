@@ -1,6 +1,9 @@
 //! What `explain` says is what the graph means: bytes, operations, times at the roof, and what is in memory when most is.
 
-use bornite::{DType, Device, Explained, Tensor, explained};
+use bornite::{
+    DType, Device, Tensor,
+    plan::{Explained, explained},
+};
 
 fn ones(shape: &[usize], device: Device) -> Tensor {
     Tensor::from_slice(&vec![1.0f32; shape.iter().product()], shape, device)
@@ -91,11 +94,11 @@ fn the_state_after_every_pass_can_be_printed() {
         ("memory", " is in result 0"),
     ];
     for (pass, text) in passes {
-        let found = bornite::explain_pass(std::slice::from_ref(&y), pass).unwrap();
+        let found = bornite::plan::explain_pass(std::slice::from_ref(&y), pass).unwrap();
         assert!(found.contains(text), "after {pass}:\n{found}");
     }
-    let groups = |pass: &str| bornite::explain_pass(std::slice::from_ref(&y), pass).unwrap().contains("a group");
+    let groups = |pass: &str| bornite::plan::explain_pass(std::slice::from_ref(&y), pass).unwrap().contains("a group");
     assert!(groups("in_place") && !groups("kernels"));
-    let error = bornite::explain_pass(&[y], "colour").unwrap_err().to_string();
+    let error = bornite::plan::explain_pass(&[y], "colour").unwrap_err().to_string();
     assert!(error.contains("'colour' is not a pass; the passes are collect, select"), "{error}");
 }

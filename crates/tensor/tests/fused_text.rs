@@ -4,7 +4,11 @@
 #[path = "../../ir/tests/suite/mod.rs"]
 mod suite;
 
-use bornite::{AdamWStep, DType, Device, Tensor, adamw, gpu_kernels};
+use bornite::{
+    DType, Device, Tensor,
+    fused::{AdamWStep, adamw},
+    plan::gpu_kernels,
+};
 use bornite_codegen::cuda::{Spelling, print_as};
 use suite::Outcome;
 

@@ -10,7 +10,12 @@ use bornite::cache::Settings as CacheSettings;
 use bornite::pool::{self, Backing, Event, Happening, Stream, Tag};
 use bornite::settings::SETTINGS;
 use bornite::tune::{Mode, Tuner};
-use bornite::{Device, Library, MatmulMode, Pool, Tensor, parse_bytes};
+use bornite::{
+    Device, Tensor,
+    pool::Pool,
+    runtime::{Library, parse_bytes},
+    settings::MatmulMode,
+};
 
 /// The variable, what the environment says, the function that its row names, and a check that sets it in code.
 type Row = (&'static str, &'static str, &'static str, fn());
@@ -67,20 +72,20 @@ const ROWS: [Row; 21] = [
         assert!(!bornite::log::enabled(bornite::log::Level::Warn));
     }),
     ("BORNITE_SYNC", "0", "set_sync", || {
-        bornite::set_sync(true);
-        assert!(bornite::is_sync().unwrap());
+        bornite::settings::set_sync(true);
+        assert!(bornite::settings::is_sync().unwrap());
     }),
     ("BORNITE_MATH", "native", "set_exact_math", || {
-        bornite::set_exact_math(true);
-        assert!(bornite::is_exact_math().unwrap());
+        bornite::settings::set_exact_math(true);
+        assert!(bornite::settings::is_exact_math().unwrap());
     }),
     ("BORNITE_FUSION", "on", "set_fusion", || {
-        bornite::set_fusion(false);
+        bornite::fused::set_fusion(false);
         let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
         assert!(x.exp().sum(..).explain().unwrap().starts_with("2 steps"));
     }),
     ("BORNITE_CHECK", "nan", "check_nan", || {
-        bornite::check_nan(false);
+        bornite::settings::check_nan(false);
         let x = Tensor::from_slice(&[0.0f32], &[1], Device::cpu());
         assert_eq!(x.log().to_vec::<f32>().unwrap(), [f32::NEG_INFINITY]);
     }),
@@ -110,8 +115,8 @@ const ROWS: [Row; 21] = [
         assert_eq!((guards, backing.fills.load(Ordering::Relaxed)), (1, 1));
     }),
     ("BORNITE_INPUT_LIMIT", "2GB", "set_input_limit", || {
-        bornite::set_input_limit(5 << 20);
-        assert_eq!(bornite::input_limit().unwrap(), 5 << 20);
+        bornite::settings::set_input_limit(5 << 20);
+        assert_eq!(bornite::settings::input_limit().unwrap(), 5 << 20);
     }),
 ];
 

@@ -2,7 +2,11 @@
 
 use bornite::ir::{Kernel, Scalar, Value, peek, poke, templates};
 use bornite::tune::{Choice, Mode, Outcome, Store, Tuner};
-use bornite::{Device, Runner, Tensor, profile, trace, tune_kernel};
+use bornite::{
+    Device, Tensor,
+    kernel::{Runner, tune_kernel},
+    profile, trace,
+};
 
 /// A profile sees all launches of its process: every test here takes its turn.
 static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bornite::{DType, Device, Result, Sliding, Tensor};
+use bornite::{DType, Device, Result, Tensor, ops::Sliding};
 
 /// The largest error beside the norm.
 const TOLERANCE: f64 = 1e-5;

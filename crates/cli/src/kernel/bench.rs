@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use bornite::ir::{Kernel, Op, Scalar, Value, elementwise, poke};
-use bornite::{Device, Runner};
+use bornite::{Device, kernel::Runner};
 use bornite_bench::{Config, Measurement, measure, rotations};
 use clap::Args;
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use bornite::ir::interp::{self, Options, Order};
 use bornite::ir::{Access, Arg, Extent, Fault, Kernel, Param, Scalar, Value, peek, poke};
-use bornite::{Device, Runner};
+use bornite::{Device, kernel::Runner};
 use serde_json::json;
 
 use super::source::Job;

@@ -5,7 +5,10 @@ use std::process::ExitCode;
 
 use bornite::ir::{Kernel, Scalar, Value};
 use bornite::tune::{Choice, Found, Mode, Store, Tuner};
-use bornite::{Device, Runner, tune_kernel, tune_kernel_unchecked};
+use bornite::{
+    Device,
+    kernel::{Runner, tune_kernel, tune_kernel_unchecked},
+};
 use clap::Args;
 use serde_json::json;
 

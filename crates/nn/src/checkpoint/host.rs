@@ -2,7 +2,10 @@
 
 use std::io::{self, Read};
 
-use bornite::{DType, Device, Tensor, bf16, f16};
+use bornite::{
+    DType, Device, Tensor,
+    ops::{bf16, f16},
+};
 use sha2::{Digest, Sha256};
 
 use crate::{Error, Result};

@@ -1,6 +1,6 @@
 //! A compiled step of a model with its key/value cache: scores of the next token of each row.
 
-use bornite::{Arena, DType, Device, Tensor, Trace, trace};
+use bornite::{DType, Device, Tensor, trace, trace::Trace, var::Arena};
 
 use super::PIECE;
 use crate::inputs::{AdvanceInputs, unpack_outputs};

@@ -8,7 +8,7 @@ mod sample;
 mod stops;
 mod together;
 
-use bornite::Arena;
+use bornite::var::Arena;
 
 use crate::model::Gpt;
 use crate::tokenizer::Tokenizer;

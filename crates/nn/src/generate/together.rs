@@ -1,6 +1,6 @@
 //! Many texts at once: every step of the model makes a token of each.
 
-use bornite::Arena;
+use bornite::var::Arena;
 
 use super::Sampling;
 use super::cached::Cached;

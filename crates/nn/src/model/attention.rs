@@ -1,6 +1,6 @@
 //! Self-attention of a block: over all tokens of a batch, or over a cache of those before.
 
-use bornite::{DType, Tensor, Update, Var};
+use bornite::{DType, Tensor, Var, var::Update};
 
 use super::config::{GptConfig, PositionKind, RopeScaling};
 use crate::layers::Linear;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bornite::{DType, Device, Tensor, Update, Var};
+use bornite::{DType, Device, Tensor, Var, var::Update};
 
 use super::attention::{Attention, Cache};
 use super::config::{GptConfig, MlpKind, NormKind, PositionKind};

@@ -3,7 +3,10 @@
 mod muon;
 mod rate;
 
-use bornite::{Arena, DType, Device, Tensor, Update};
+use bornite::{
+    DType, Device, Tensor,
+    var::{Arena, Update},
+};
 use serde::{Deserialize, Serialize};
 
 pub use rate::{Fall, Rate};

@@ -1,7 +1,7 @@
 //! Muon's directions: the orthogonal matrix that is nearest to a matrix, by a few Newton–Schulz steps (Keller Jordan,
 //! 2024).
 
-use bornite::{Arena, Tensor};
+use bornite::{Tensor, var::Arena};
 
 use crate::parameters::Declared;
 

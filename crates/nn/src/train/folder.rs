@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bornite::{Arena, DType, Device, Tensor, trace};
+use bornite::{DType, Device, Tensor, trace, var::Arena};
 use bornite_support::tune::Record;
 use serde::{Deserialize, Serialize};
 

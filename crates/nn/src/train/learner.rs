@@ -2,7 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bornite::{Arena, DType, Device, Explained, Spec, Tensor, Trace, trace};
+use bornite::{
+    DType, Device, Tensor,
+    plan::Explained,
+    trace,
+    trace::{Spec, Trace},
+    var::Arena,
+};
 
 use super::precision::{LossScale, Precision};
 use crate::dropout;
@@ -137,7 +143,7 @@ impl Learner {
     fn round(&mut self) -> Result<()> {
         if self.learning.precision.dtype() != DType::F32 {
             let rounded = self.parameters.get().cast(self.learning.precision.dtype());
-            bornite::commit(&[], vec![self.weights.set(rounded)])?;
+            bornite::var::commit(&[], vec![self.weights.set(rounded)])?;
         }
         Ok(())
     }
@@ -184,7 +190,7 @@ impl Learner {
     }
 
     /// As [`step`](Learner::step), with batches made one after the other: `batch` receives the index of each. If it returns
-    /// `None`, or the step is interrupted (see [`bornite::interruptible`]), the parameters stay as they are, and `None` is
+    /// `None`, or the step is interrupted (see [`bornite::runtime::interruptible`]), the parameters stay as they are, and `None` is
     /// returned.
     pub fn step_from(
         &mut self,
@@ -227,7 +233,7 @@ impl Learner {
             Err(Error::Stopped) => None,
             stepped => stepped?,
         }) else {
-            bornite::interruptible(None, || self.discard_gradients())?;
+            bornite::runtime::interruptible(None, || self.discard_gradients())?;
             return Ok(None);
         };
         self.steps = number;
@@ -238,7 +244,7 @@ impl Learner {
     fn discard_gradients(&mut self) -> Result<()> {
         if let Some(sums) = &self.gradients {
             let flat = sums.get();
-            bornite::commit(&[], vec![sums.set(Tensor::zeros(flat.shape()?, DType::F32, flat.device()?))])?;
+            bornite::var::commit(&[], vec![sums.set(Tensor::zeros(flat.shape()?, DType::F32, flat.device()?))])?;
         }
         Ok(())
     }
@@ -342,7 +348,13 @@ impl Steps {
     }
 
     /// The optimiser's step from flat gradients that are `scale` times too large.
-    fn moved(&self, arenas: &Arenas, flat: &Tensor, scale: Tensor, scalars: &Tensor) -> (Tensor, Vec<bornite::Update>) {
+    fn moved(
+        &self,
+        arenas: &Arenas,
+        flat: &Tensor,
+        scale: Tensor,
+        scalars: &Tensor,
+    ) -> (Tensor, Vec<bornite::var::Update>) {
         let plain = self.learning.precision != Precision::F16 && self.learning.accumulate == 1;
         let stepped = self.optimiser.step(&arenas.parameters, flat, (!plain).then_some(&scale), scalars);
         let mut updates = stepped.updates;

@@ -1,6 +1,6 @@
 //! In which arithmetic a model is trained.
 
-use bornite::{DType, MatmulMode};
+use bornite::{DType, settings::MatmulMode};
 use serde::{Deserialize, Serialize};
 
 /// In which arithmetic a model is trained. Parameters and what the optimiser keeps are f32 always; with 16 bits the model

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use bornite::{Device, Tensor, interruptible};
+use bornite::{Device, Tensor, runtime::interruptible};
 use bornite_support::tune::{Record, Tuner};
 
 use super::config::RunConfig;

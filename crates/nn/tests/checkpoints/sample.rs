@@ -65,8 +65,8 @@ pub fn tensor(random: &mut Random, dtype: DType, shape: &[usize]) -> Tensor {
         DType::U16 => of!(u16, |bits: u64| bits as u16),
         DType::U32 => of!(u32, |bits: u64| bits as u32),
         DType::U64 => of!(u64, |bits: u64| bits),
-        DType::F16 => of!(bornite::f16, |bits: u64| bornite::f16::from_bits(bits as u16)),
-        DType::BF16 => of!(bornite::bf16, |bits: u64| bornite::bf16::from_bits(bits as u16)),
+        DType::F16 => of!(bornite::ops::f16, |bits: u64| bornite::ops::f16::from_bits(bits as u16)),
+        DType::BF16 => of!(bornite::ops::bf16, |bits: u64| bornite::ops::bf16::from_bits(bits as u16)),
         DType::F32 => of!(f32, |bits: u64| f32::from_bits(bits as u32)),
         DType::F64 => of!(f64, f64::from_bits),
     }

@@ -17,7 +17,7 @@ pub fn one_launch_a_token(device: Device) -> Outcome {
         let gpt = Gpt::new(model.clone())?;
         let flat = gpt.parameters().arena(random.bits(), device)?;
         let narrow = flat.like(precision.dtype(), 0.0)?;
-        bornite::commit(&[], vec![narrow.set(flat.get().cast(precision.dtype()))])?;
+        bornite::var::commit(&[], vec![narrow.set(flat.get().cast(precision.dtype()))])?;
         let generator = Generator::new(&gpt, &narrow, precision, model.context)?;
         let launches = || -> Result<u64, bornite_cuda::Error> {
             match device {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use bornite::{Device, Tensor, with_fusion};
+use bornite::{Device, Tensor, fused::with_fusion};
 use bornite_nn::Context;
 use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::optimiser::Rule;

@@ -14,7 +14,7 @@ mod transformer;
 
 use std::process::Command;
 
-use bornite::{Device, Tensor, bf16, trace};
+use bornite::{Device, Tensor, ops::bf16, trace};
 use bornite_bench::Machine;
 use peer::{Op, Peer, Rows, numbers};
 

@@ -3,7 +3,11 @@
 
 use std::sync::Arc;
 
-use bornite::{AdamWStep, DType, Device, Result, Tensor, Var, adamw, trace};
+use bornite::{
+    DType, Device, Result, Tensor, Var,
+    fused::{AdamWStep, adamw},
+    trace,
+};
 
 use crate::peer::{Op, Rows, numbers};
 
@@ -73,7 +77,7 @@ fn traced(x: Vec<Tensor>, run: Function) -> Op<'static> {
 }
 
 fn eager(x: Vec<Tensor>, run: Function) -> Op<'static> {
-    Box::new(move || bornite::commit(&run(&x), vec![]).expect("results"))
+    Box::new(move || bornite::var::commit(&run(&x), vec![]).expect("results"))
 }
 
 pub fn rows(all: &mut Rows<'_>) -> std::io::Result<()> {

@@ -1,7 +1,13 @@
 //! A training step of a small GPT beside the same model in PyTorch: forward, loss, backward and AdamW as one trace over the
 //! public API. Both start from the same weights, and the first losses must agree.
 
-use bornite::{AdamWStep, Device, Result, Tensor, Trace, Update, Var, adamw, profile, trace};
+use bornite::{
+    Device, Result, Tensor, Var,
+    fused::{AdamWStep, adamw},
+    profile, trace,
+    trace::Trace,
+    var::Update,
+};
 
 use crate::peer::{Op, Rows};
 

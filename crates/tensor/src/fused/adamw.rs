@@ -172,7 +172,7 @@ impl FusedOp for Step {
 /// New parameters and both moments after a step of AdamW, from parameters, gradients and the moments before.
 ///
 /// ```
-/// use bornite::{AdamWStep, Device, Tensor, adamw};
+/// use bornite::{Device, Tensor, fused::{AdamWStep, adamw}};
 /// # fn main() -> bornite::Result<()> {
 /// let step = AdamWStep { rate: 0.1.into(), beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.0, step: 1.into() };
 /// let [p, g] = [1.0f32, 4.0].map(|v| Tensor::from_slice(&[v], &[1], Device::cpu()));

@@ -21,7 +21,7 @@ impl fmt::Debug for Again {
 /// Gradients flow to `inputs` only, so a float tensor that `f` uses and that is not among them is an error.
 ///
 /// ```
-/// use bornite::{Device, Tensor, checkpoint};
+/// use bornite::{Device, Tensor, ops::checkpoint};
 /// # fn main() -> bornite::Result<()> {
 /// let x = Tensor::from_slice(&[0.5f64, 2.0], &[2], Device::cpu());
 /// let loss = checkpoint(&[&x], |t| (t[0].sin() * &t[0]).exp()).sum(..);

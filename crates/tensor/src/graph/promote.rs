@@ -30,7 +30,7 @@ use crate::{DType, Place, Tensor};
 /// number with a point beside integers or bools an f32.
 ///
 /// ```
-/// use bornite::{DType, promote};
+/// use bornite::{DType, ops::promote};
 /// assert_eq!(promote(DType::U8, DType::I32), Some(DType::I32));
 /// assert_eq!(promote(DType::I64, DType::F32), Some(DType::F32));
 /// assert_eq!(promote(DType::F16, DType::BF16), Some(DType::F32));

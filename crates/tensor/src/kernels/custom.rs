@@ -16,7 +16,7 @@ use crate::{DType, Place, Result, Tensor};
 /// is an error of the read.
 ///
 /// ```
-/// use bornite::{CustomOp, Device, Tensor, ir::{Scalar, templates}};
+/// use bornite::{Device, Tensor, ir::{Scalar, templates}, kernel::CustomOp};
 /// # fn main() -> bornite::Result<()> {
 /// let triple = CustomOp::new(templates::axpy(Scalar::F32, 2, 2.0)?)? // 2 x + y
 ///     .gradient(|_, _, slopes| vec![Some(&slopes[0] * 2.0), Some(slopes[0].clone())]);

@@ -21,7 +21,7 @@ use made::{Last, Made};
 /// A file of kernels.
 ///
 /// ```
-/// use bornite::{Device, Module, Tensor};
+/// use bornite::{Device, Tensor, kernel::Module};
 /// # fn main() -> bornite::Result<()> {
 /// let module = Module::parse("saxpy.py", "
 /// import warp as wp

@@ -16,7 +16,7 @@ use crate::{Device, Error, Place, Result, Tensor};
 /// A launch of a kernel over arrays that it keeps: see [`crate::SourceKernel::record`].
 ///
 /// ```
-/// use bornite::{Device, Module, Tensor};
+/// use bornite::{Device, Tensor, kernel::Module};
 /// # fn main() -> bornite::Result<()> {
 /// let module = Module::parse("twice.cu", "__global__ void twice(float* x) { x[threadIdx.x] *= 2.0f; }")?;
 /// let x = Tensor::from_slice(&[1.0f32; 256], &[256], Device::cpu());

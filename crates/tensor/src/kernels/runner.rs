@@ -15,7 +15,7 @@ use crate::{Device, Place, Result};
 /// A kernel on a device with one or more sets of memory to rotate over, each a list of 64-bit words a view.
 ///
 /// ```
-/// use bornite::{Device, Runner, ir::{Scalar, Value, peek, poke, templates}};
+/// use bornite::{Device, ir::{Scalar, Value, peek, poke, templates}, kernel::Runner};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let kernel = templates::axpy(Scalar::F32, 4, 2.0)?; // out = 2 x + y
 /// let mut x = vec![0; 2];
@@ -51,7 +51,7 @@ impl Runner {
     /// the interpreter's, before the first launch.
     ///
     /// ```
-    /// use bornite::{Device, Runner, ir::Kernel};
+    /// use bornite::{Device, ir::Kernel, kernel::Runner};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let text = "bornite-ir 1\nkernel endless parallel_for 4 index i64\n{\n  loop {\n  }\n}\n";
     /// let endless: Kernel = text.parse()?;

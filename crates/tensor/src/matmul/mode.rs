@@ -11,7 +11,7 @@ use crate::Result;
 /// signature what held at its first call.
 ///
 /// ```
-/// use bornite::{Device, MatmulMode, Tensor};
+/// use bornite::{Device, Tensor, settings::MatmulMode};
 /// # fn main() -> bornite::Result<()> {
 /// let a = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2], Device::auto());
 /// let square = MatmulMode::Exact.within(|| a.matmul(&a).to_vec::<f32>())?; // the same bits on every device

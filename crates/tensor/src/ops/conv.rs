@@ -68,7 +68,7 @@ impl Tensor {
     /// `[out, channels / groups, height, width]`.
     ///
     /// ```
-    /// use bornite::{DType, Device, Sliding, Tensor};
+    /// use bornite::{DType, Device, Tensor, ops::Sliding};
     /// # fn main() -> bornite::Result<()> {
     /// let image = Tensor::ones(&[1, 1, 3, 3], DType::F32, Device::cpu());
     /// let weight = Tensor::ones(&[1, 1, 3, 3], DType::F32, Device::cpu());

@@ -13,7 +13,7 @@ static MODE: Switch = Switch::new(CHECK_VARIABLE, [("off", false), ("nan", true)
 /// and read back. Traces and commits are not checked.
 ///
 /// ```
-/// use bornite::{Device, Tensor, check_nan};
+/// use bornite::{Device, Tensor, settings::check_nan};
 /// check_nan(true);
 /// let x = Tensor::from_slice(&[1.0f32, 0.0], &[2], Device::cpu());
 /// let error = (x.log() * 2.0).sum(..).item().unwrap_err().to_string();

@@ -117,7 +117,7 @@ impl Device {
     /// devices, whose memory is the system's.
     ///
     /// ```
-    /// use bornite::{Device, parse_bytes};
+    /// use bornite::{Device, runtime::parse_bytes};
     /// # fn main() -> bornite::Result<()> {
     /// if let Ok(device) = Device::cuda(0) {
     ///     let pool = device.pool()?;

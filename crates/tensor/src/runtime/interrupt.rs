@@ -14,7 +14,7 @@ use bornite_codegen::cpu;
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicBool, Ordering};
 ///
-/// use bornite::{DType, Device, Error, Tensor, interruptible};
+/// use bornite::{DType, Device, Error, Tensor, runtime::interruptible};
 /// # fn main() -> bornite::Result<()> {
 /// let flag = Arc::new(AtomicBool::new(false));
 /// let sum = || Tensor::ones(&[1000], DType::F32, Device::cpu()).sum(..).item();

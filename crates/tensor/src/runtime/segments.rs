@@ -50,7 +50,7 @@ struct Table {
 /// Tensors that lie in one flat variable. Cloning copies the handle.
 ///
 /// ```
-/// use bornite::{Arena, DType, Device, Tensor, trace};
+/// use bornite::{DType, Device, Tensor, trace, var::Arena};
 /// # fn main() -> bornite::Result<()> {
 /// let device = Device::cpu();
 /// let (w, b) = (Tensor::ones(&[3, 2], DType::F32, device), Tensor::zeros(&[2], DType::F32, device));

@@ -106,7 +106,7 @@ impl Trace<'_> {
     /// What a call with such arguments runs. Nothing runs.
     ///
     /// ```
-    /// use bornite::{DType, Device, Spec, Tensor, Var, trace};
+    /// use bornite::{DType, Device, Tensor, Var, trace, trace::Spec};
     /// # fn main() -> bornite::Result<()> {
     /// let w = Var::new(&Tensor::ones(&[64, 64], DType::F32, Device::cpu()))?;
     /// let step = trace(|x| Ok((vec![], vec![w.set(w.get() + x[0].t().matmul(&x[0]) * 0.1)])));
@@ -125,7 +125,7 @@ impl Trace<'_> {
     /// variable changes. An axis of bounded length may have any length up to the bound.
     ///
     /// ```
-    /// use bornite::{DType, Device, Spec, Tensor, trace};
+    /// use bornite::{DType, Device, Tensor, trace, trace::Spec};
     /// # fn main() -> bornite::Result<()> {
     /// let step = trace(|x| Ok((vec![x[0].exp().sum(..)], vec![])));
     /// step.compile(&[Spec::new(DType::F32, &[3], Device::cpu())])?;

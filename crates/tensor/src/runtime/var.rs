@@ -13,7 +13,7 @@ use crate::{Device, Error, Place, Result, Tensor};
 /// A variable. Cloning copies the handle.
 ///
 /// ```
-/// use bornite::{Device, Tensor, Var, commit};
+/// use bornite::{Device, Tensor, Var, var::commit};
 /// # fn main() -> bornite::Result<()> {
 /// let w = Var::new(&Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu()))?;
 /// let before = w.get();

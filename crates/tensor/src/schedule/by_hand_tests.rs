@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use super::super::plan::{Memory, Plan};
 use super::super::steps::Call;
 use super::super::{Present, plan};
-use crate::{DType, Device, Tensor, with_gpu_plans};
+use crate::lower::with_gpu_plans;
+use crate::{DType, Device, Tensor};
 
 const DEVICE: Device = Device::Interpreter;
 

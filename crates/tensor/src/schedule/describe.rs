@@ -19,7 +19,7 @@ thread_local! {
 /// known by then. The passes are `collect`, `select`, `concat`, `fuse`, `shape`, `steps`, `in_place`, `kernels` and `memory`. Nothing runs.
 ///
 /// ```
-/// use bornite::{Device, Tensor, explain_pass};
+/// use bornite::{Device, Tensor, plan::explain_pass};
 /// # fn main() -> bornite::Result<()> {
 /// let x = Tensor::from_slice(&[1.0f32; 1000], &[10, 100], Device::cpu());
 /// let text = explain_pass(&[x.exp().sum(-1)], "fuse")?;

@@ -17,7 +17,7 @@ use crate::{Device, Place, Result, Tensor};
 /// sums and what is in memory when most is.
 ///
 /// ```
-/// use bornite::{Device, Tensor, explained};
+/// use bornite::{Device, Tensor, plan::explained};
 /// # fn main() -> bornite::Result<()> {
 /// let x = Tensor::from_slice(&[1.0f32; 1000], &[10, 100], Device::cpu());
 /// let plan = explained(&[x.exp().sum(-1)])?;

@@ -1,7 +1,7 @@
 //! Every row of vectors and matrices, every type it takes, and debug prints: bit-equal to the interpreter.
 
 use bornite::ir::{Access, Algebra, Builder, Kernel, Scalar, Type, VerifyError};
-use bornite::{Device, Tensor, run_kernel};
+use bornite::{Device, Tensor, kernel::run_kernel};
 
 use crate::Outcome;
 use crate::random::Random;

@@ -1,6 +1,11 @@
 //! Arenas: parameters in one flat variable. An optimiser over all of them is one kernel and gives what one for each gives.
 
-use bornite::{Arena, DType, Device, Tensor, Var, commit, trace, with_gpu_kernels};
+use bornite::{
+    DType, Device, Tensor, Var,
+    plan::with_gpu_kernels,
+    trace,
+    var::{Arena, commit},
+};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -191,7 +196,7 @@ pub fn equal_separate_variables(device: Device) -> Outcome {
 
 /// How many steps compute some tensors, and what they are.
 fn steps(tensors: &[Tensor]) -> bornite::Result<(usize, String)> {
-    let text = bornite::explain(tensors)?;
+    let text = bornite::plan::explain(tensors)?;
     Ok((text.lines().filter(|line| line.contains(" = ")).count(), text))
 }
 

@@ -1,7 +1,11 @@
 //! Attention in 16-bit floats, forward and backward, over heads that are parts of one product: against f64 op by op. On a
 //! GPU this is by tiles on tensor cores.
 
-use bornite::{DType, Device, Tensor, explained, with_fusion, with_gpu_plans};
+use bornite::{
+    DType, Device, Tensor,
+    fused::with_fusion,
+    plan::{explained, with_gpu_plans},
+};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -124,9 +128,9 @@ pub fn parts_of_one_tensor(device: Device) -> Outcome {
             let found = make(&parts_of(&all, heads, shared)?).grad(&[&all]).remove(0);
             // Memory of their own for each of the three, and for their gradients.
             let own = parts_of(&all, heads, shared)?.map(|part| (part.cast(DType::F32).cast(DType::BF16)).detach());
-            bornite::commit(&own, vec![])?;
+            bornite::var::commit(&own, vec![])?;
             let by = make(&own).grad(&own.each_ref());
-            bornite::commit(&by, vec![])?;
+            bornite::var::commit(&by, vec![])?;
             let rows: Vec<Tensor> = by.iter().map(|slope| slope.permute(&[0, 2, 1, 3])).collect();
             let expected = Tensor::concat(&rows.iter().collect::<Vec<_>>(), 2);
             let [found, expected] = [found, expected].map(|t| t.cast(DType::F64).to_vec::<f64>());

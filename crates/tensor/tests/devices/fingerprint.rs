@@ -14,5 +14,5 @@ pub fn recorded(name: &str, body: impl FnOnce() -> Outcome) -> Outcome {
     let Some(folder) = folder.map(PathBuf::from) else { return body() };
     std::fs::create_dir_all(&folder)?;
     let mut file = BufWriter::new(File::create(folder.join(name.replace(':', "_")))?);
-    bornite::observed(move |text| file.write_all(text.as_bytes()).expect("writing a fingerprint"), body)
+    bornite::plan::observed(move |text| file.write_all(text.as_bytes()).expect("writing a fingerprint"), body)
 }

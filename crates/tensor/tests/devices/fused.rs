@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use bornite::ir::{Access, Builder, Emit, EmitBits, Kernel, Op as Row, Scalar, Value, templates};
 use bornite::{
-    AdamWStep, CustomOp, DType, Device, FusedOp, Given, Operand, Spelling, Tensor, Var, adamw, fused, set_fusion,
-    trace, with_fusion,
+    DType, Device, Tensor, Var,
+    fused::{AdamWStep, FusedOp, Given, Spelling, adamw, fused, set_fusion, with_fusion},
+    kernel::CustomOp,
+    ops::Operand,
+    trace,
 };
 
 use crate::Outcome;
@@ -240,10 +243,10 @@ pub fn routines(device: Device) -> Outcome {
     let by_routine = matches!(device, Device::Cpu(_));
     assert_eq!(run(&x).explain()?.contains("increment by a routine"), by_routine);
     // Its mistakes are errors of the read.
-    let wrong = run(&x.cast(DType::F16)).to_vec::<bornite::f16>();
+    let wrong = run(&x.cast(DType::F16)).to_vec::<bornite::ops::f16>();
     match by_routine {
         true => assert!(wrong.unwrap_err().to_string().contains("the memory is f16, not f32")),
-        false => assert_eq!(wrong?, [2.0, 3.0, 4.0].map(bornite::f16::from_f32)),
+        false => assert_eq!(wrong?, [2.0, 3.0, 4.0].map(bornite::ops::f16::from_f32)),
     }
     Ok(())
 }

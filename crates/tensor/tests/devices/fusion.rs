@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bornite::ir::Value;
-use bornite::{DType, Device, Tensor, trace, with_fusion, with_gpu_kernels};
+use bornite::{DType, Device, Tensor, fused::with_fusion, plan::with_gpu_kernels, trace};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -158,19 +158,19 @@ fn random_graphs_of(device: Device) -> Outcome {
         let what = |kind: &str| format!("{kind}, graph {count} of seed {seed} (part {first})");
         let fused = with_fusion(true, || -> bornite::Result<Vec<Tensor>> {
             let results = graph.build(&graph.inputs)?;
-            bornite::commit(&results, vec![])?;
+            bornite::var::commit(&results, vec![])?;
             Ok(results)
         })?;
         let plain = with_fusion(false, || -> bornite::Result<Vec<Tensor>> {
             let results = graph.build(&graph.inputs)?;
-            bornite::commit(&results, vec![])?;
+            bornite::var::commit(&results, vec![])?;
             Ok(results)
         })?;
         compare(&what("fused"), &fused, &plain)?;
         if exact && device != Device::Interpreter {
             let inputs = graph.inputs.iter().map(|t| t.to(Device::Interpreter)).collect::<Vec<_>>();
             let judged = graph.build(&inputs)?;
-            bornite::commit(&judged, vec![])?;
+            bornite::var::commit(&judged, vec![])?;
             compare(&what("against the interpreter"), &fused, &judged)?;
         }
         if count % 8 == 0 {
@@ -192,7 +192,7 @@ pub fn kernels(device: Device) -> Outcome {
             [x.softmax(-1), x.gelu(), x.layer_norm(&x.slice(0, 0..1).squeeze(0), &x.slice(0, 1..2).squeeze(0), 0.1)]
         {
             let slope = (&y * &x).sum(..).grad(&[&x]).remove(0);
-            let text = bornite::explain(&[y, slope])?;
+            let text = bornite::plan::explain(&[y, slope])?;
             assert_eq!(text.matches("by a routine of the host").count(), 2, "{text}");
         }
         return Ok(());
@@ -224,7 +224,7 @@ pub fn kernels(device: Device) -> Outcome {
         ("cross-entropy and its gradient", vec![loss.clone(), loss.grad(&[&x]).remove(0)], 2),
         ("a sum of few elements", vec![x.exp().sum(..)], 1),
     ] {
-        let text = bornite::explain(&tensors)?;
+        let text = bornite::plan::explain(&tensors)?;
         let steps = text.lines().filter(|line| line.contains(" = ")).count();
         assert_eq!(steps, expected, "{what}: {text}");
     }

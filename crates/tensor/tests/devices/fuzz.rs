@@ -1,7 +1,7 @@
 //! Random kernels on a device against the interpreter, to the bit.
 
 use bornite::ir::{Access, Layout, Scalar, Value, peek, poke};
-use bornite::{Device, Tensor, run_kernel};
+use bornite::{Device, Tensor, kernel::run_kernel};
 
 use crate::Outcome;
 use crate::generate::{Case, Random, case};

@@ -1,6 +1,6 @@
 //! Gradients against known answers. `gradcheck.rs` has them against finite differences.
 
-use bornite::{DType, Device, Tensor, checkpoint};
+use bornite::{DType, Device, Tensor, ops::checkpoint};
 
 use crate::Outcome;
 use crate::random::Random;

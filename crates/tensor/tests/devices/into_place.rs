@@ -1,6 +1,6 @@
 //! Writes into place: the values are those that a copy would give, and nothing is copied.
 
-use bornite::{DType, Device, Spec, Tensor, Var, commit, explained, trace, with_fusion};
+use bornite::{DType, Device, Tensor, Var, fused::with_fusion, plan::explained, trace, trace::Spec, var::commit};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -48,7 +48,7 @@ pub fn gradients_are_written_where_they_belong(device: Device) -> Outcome {
         }
         let parts = make();
         let separate = flat(&parts, line, device)?;
-        bornite::commit(&parts, vec![])?;
+        bornite::var::commit(&parts, vec![])?;
         assert_eq!(bits(&arena)?, bits(&separate)?, "lines of {line}");
     }
     // Also for a variable: the arena is its home.

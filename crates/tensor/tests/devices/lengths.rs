@@ -1,6 +1,6 @@
 //! Lengths known only when a trace is called: one trace serves them all, with the numbers of unpadded data.
 
-use bornite::{DType, Device, Spec, Tensor, Var, trace};
+use bornite::{DType, Device, Tensor, Var, trace, trace::Spec};
 
 use crate::Outcome;
 use crate::random::Random;

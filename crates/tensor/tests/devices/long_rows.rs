@@ -1,6 +1,11 @@
 //! Rows too long for registers: kept in the memory of a block between passes, they give the bits of op by op.
 
-use bornite::{DType, Device, Tensor, Var, gpu_kernels, trace, with_fusion, with_gpu_kernels};
+use bornite::{
+    DType, Device, Tensor, Var,
+    fused::with_fusion,
+    plan::{gpu_kernels, with_gpu_kernels},
+    trace,
+};
 
 use crate::Outcome;
 use crate::fusion::compare;
@@ -40,7 +45,7 @@ fn in_place(device: Device) -> Outcome {
         let mut expected = x.clone();
         for turn in 0..3 {
             let (a, b) = after(&expected);
-            bornite::commit(&[a.clone(), b.clone()], vec![])?;
+            bornite::var::commit(&[a.clone(), b.clone()], vec![])?;
             step.call(&[])?;
             compare(&format!("{columns} columns, turn {turn}"), &[first.get(), second.get()], &[a.clone(), b])?;
             expected = a;
@@ -64,7 +69,7 @@ fn every_length(device: Device) -> Outcome {
             let y = Tensor::from_slice(&values, &[rows, columns], device).flip(1).cast(dtype);
             let classes: Vec<i64> = (0..rows).map(|_| (random.bits() % columns as u64) as i64).collect();
             let classes = Tensor::from_slice(&classes, &[rows], device);
-            bornite::commit(&[x.clone(), y.clone()], vec![])?;
+            bornite::var::commit(&[x.clone(), y.clone()], vec![])?;
             let all = || -> Vec<Tensor> {
                 let loss = x.cross_entropy(&classes);
                 let slope = loss.grad(&[&x]).remove(0);
@@ -76,7 +81,7 @@ fn every_length(device: Device) -> Outcome {
             let [fused, plain] = [true, false].map(|on| {
                 with_fusion(on, || -> bornite::Result<Vec<Tensor>> {
                     let results = all();
-                    bornite::commit(&results, vec![])?;
+                    bornite::var::commit(&results, vec![])?;
                     Ok(results)
                 })
             });

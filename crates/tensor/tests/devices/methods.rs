@@ -1,7 +1,11 @@
 //! The breadth of tensor methods: every row, promotion, reductions, shapes, layers and losses, against plain Rust.
 
 use bornite::ir::Op;
-use bornite::{Activation, DType, Device, Element, Generator, MatmulMode, Sliding, Tensor, promote};
+use bornite::{
+    DType, Device, Generator, Tensor,
+    ops::{Activation, Element, Sliding, promote},
+    settings::MatmulMode,
+};
 
 use crate::Outcome;
 use crate::random::Random;

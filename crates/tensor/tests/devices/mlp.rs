@@ -1,7 +1,13 @@
 //! A 3-layer perceptron trains, with losses that are bit-equal on every device (products by generated kernels) and whether
 //! traced or not.
 
-use bornite::{Device, MatmulMode, Tensor, Update, Var, commit, trace, with_fusion};
+use bornite::{
+    Device, Tensor, Var,
+    fused::with_fusion,
+    settings::MatmulMode,
+    trace,
+    var::{Update, commit},
+};
 
 use crate::Outcome;
 use crate::random::Random;

@@ -1,7 +1,11 @@
 //! Kernels of files launched over tensors: in both languages, lazily, under trace and recorded; what does not fit is an
 //! error that says what would.
 
-use bornite::{DType, Device, KernelArg, Module, Over, Tensor, Var, trace};
+use bornite::{
+    DType, Device, Tensor, Var,
+    kernel::{KernelArg, Module, Over},
+    trace,
+};
 
 use crate::Outcome;
 

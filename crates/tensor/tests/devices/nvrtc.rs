@@ -117,7 +117,7 @@ fn kernels_of_tensors_compile() -> Outcome {
         ("gradient of an embedding", found.grad(&[&table])),
         ("transpose", vec![matrix(4096, 4096, DType::F32).t()]),
     ] {
-        for kernel in bornite::gpu_kernels(&tensors)? {
+        for kernel in bornite::plan::gpu_kernels(&tensors)? {
             let text = cuda::print_as(&kernel, Spelling::Native);
             let cubin = bornite_cuda::compile(&kernel.name, &text, "sm_90a")?;
             assert!(cubin.bytes().starts_with(b"\x7fELF"), "{what}: {}", kernel.name);

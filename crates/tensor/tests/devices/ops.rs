@@ -1,6 +1,6 @@
 //! Tensor operations against plain loops in f64, on odd, empty, broadcast and permuted shapes.
 
-use bornite::{DType, Device, Element, MatmulMode, Tensor};
+use bornite::{DType, Device, Tensor, ops::Element, settings::MatmulMode};
 
 use crate::Outcome;
 use crate::random::Random;

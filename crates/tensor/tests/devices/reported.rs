@@ -1,7 +1,7 @@
 //! Mistakes that were reported of the fusion, memory plans and compiled steps of Burn, candle and tinygrad, as far as they can
 //! be made here: each computed fused, op by op and (on the interpreter) by kernels of a GPU, and compared with plain Rust.
 
-use bornite::{DType, Device, Tensor, Var, commit, trace, with_fusion, with_gpu_kernels};
+use bornite::{DType, Device, Tensor, Var, fused::with_fusion, plan::with_gpu_kernels, trace, var::commit};
 
 use crate::Outcome;
 use crate::random::Random;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bornite::{DEVICE_VARIABLE, DType, Device, Spec, Tensor, Var, profile, trace};
+use bornite::{DType, Device, Tensor, Var, profile, settings::DEVICE_VARIABLE, trace, trace::Spec};
 
 use crate::Outcome;
 use crate::random::Random;

@@ -1,6 +1,11 @@
 //! Sums of columns by the kernel that has the rows: the bits of a kernel of their own, and no such kernel.
 
-use bornite::{DType, Device, Explained, Tensor, commit, explained, with_fusion, with_gpu_kernels};
+use bornite::{
+    DType, Device, Tensor,
+    fused::with_fusion,
+    plan::{Explained, explained, with_gpu_kernels},
+    var::commit,
+};
 
 use crate::Outcome;
 use crate::random::Random;

@@ -1,7 +1,11 @@
 //! Every row of the op table, every type it takes: bit-equal to the interpreter on specials and random bits.
 
 use bornite::ir::{Access, Builder, Emit, EmitBits, Kernel, Op, Scalar, Value, interp};
-use bornite::{Device, Element, Tensor, bf16, f16, run_kernel};
+use bornite::{
+    Device, Tensor,
+    kernel::run_kernel,
+    ops::{Element, bf16, f16},
+};
 
 use crate::Outcome;
 use crate::random::Random;

@@ -1,6 +1,6 @@
 //! Rows added by index: the order of every sum is written down, so all devices give the bits of a loop on the host.
 
-use bornite::{DType, Device, Tensor, with_gpu_kernels};
+use bornite::{DType, Device, Tensor, plan::with_gpu_kernels};
 
 use crate::Outcome;
 use crate::fusion::compare;

@@ -1,6 +1,6 @@
 //! Variables: commits are whole or nothing, and what was read never changes.
 
-use bornite::{DEVICE_VARIABLE, DType, Device, Tensor, Var, commit};
+use bornite::{DType, Device, Tensor, Var, settings::DEVICE_VARIABLE, var::commit};
 
 use crate::Outcome;
 use crate::runtime::child;

@@ -2,7 +2,7 @@
 
 use bornite::ir::interp::{Options, Order, run_with};
 use bornite::ir::{Access, Arg, Kernel, Scalar, Value, templates};
-use bornite::{DType, Device, Element, MatmulMode, Tensor, run_kernel};
+use bornite::{DType, Device, Tensor, kernel::run_kernel, ops::Element, settings::MatmulMode};
 
 use crate::Outcome;
 use crate::random::Random;

@@ -1,6 +1,9 @@
 //! Large tiles: what is read along the other axis, several elements at once.
 
-use bornite::{DType, Device, Tensor, gpu_kernels, with_gpu_kernels};
+use bornite::{
+    DType, Device, Tensor,
+    plan::{gpu_kernels, with_gpu_kernels},
+};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -26,7 +29,7 @@ fn every_shape(device: Device) -> Outcome {
         let (a, b) = (numbers(&mut random), numbers(&mut random));
         let x = Tensor::from_slice(&a, &[batch, rows, columns], device).cast(dtype);
         let y = Tensor::from_slice(&b, &[batch, columns, rows], device).cast(dtype);
-        bornite::commit(&[x.clone(), y.clone()], vec![])?;
+        bornite::var::commit(&[x.clone(), y.clone()], vec![])?;
         let sum = x.t() + &y;
         let tiles = gpu_kernels(std::slice::from_ref(&sum))?.iter().filter(|kernel| !kernel.shared.is_empty()).count();
         assert_eq!(tiles, 1, "{dtype} {batch}×{rows}×{columns} has no tiles");

@@ -4,7 +4,11 @@ use std::time::Instant;
 
 use bornite::ir::{Kernel, Scalar, Value, poke, templates};
 use bornite::tune::{Choice, Mode, Outcome as Tried, Store, Tuner};
-use bornite::{Device, Runner, Tensor, profile, trace, tune_kernel};
+use bornite::{
+    Device, Tensor,
+    kernel::{Runner, tune_kernel},
+    profile, trace,
+};
 
 use crate::Outcome;
 

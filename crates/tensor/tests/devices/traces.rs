@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bornite::{DType, Device, Tensor, Var, commit, trace};
+use bornite::{DType, Device, Tensor, Var, trace, var::commit};
 
 use crate::Outcome;
 use crate::random::Random;

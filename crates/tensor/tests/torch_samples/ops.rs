@@ -2,7 +2,10 @@
 
 use std::ops::Bound;
 
-use bornite::{Axes, DType, Device, Operand, Sliding, Tensor};
+use bornite::{
+    DType, Device, Tensor,
+    ops::{Axes, Operand, Sliding},
+};
 use serde_json::Value;
 
 use crate::sample::{Input, dtype, number};

@@ -1,7 +1,10 @@
 //! A sample as a line of the file has it: reading it, laying its inputs out as PyTorch had them, comparing results. What a
 //! line holds is said in `scripts/torch_samples.py`.
 
-use bornite::{DType, Device, Element, Operand, Tensor, bf16, f16};
+use bornite::{
+    DType, Device, Tensor,
+    ops::{Element, Operand, bf16, f16},
+};
 use serde_json::Value;
 
 /// What can be wrong with a sample.

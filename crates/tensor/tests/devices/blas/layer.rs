@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bornite::{Device, bf16};
+use bornite::{Device, ops::bf16};
 use bornite_cuda::blas::{Algorithm, Call, Element, Epilogue, Matmul, Operand, Plan, unsupported};
 use bornite_cuda::{Buffer, Graph};
 

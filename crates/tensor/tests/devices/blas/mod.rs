@@ -4,7 +4,12 @@
 
 mod layer;
 
-use bornite::{DType, Device, MatmulMode, Tensor, Var, bf16, f16, trace};
+use bornite::{
+    DType, Device, Tensor, Var,
+    ops::{bf16, f16},
+    settings::MatmulMode,
+    trace,
+};
 use bornite_cuda::Library;
 use libtest_mimic::Trial;
 
@@ -399,11 +404,11 @@ fn layers_with_epilogues(device: Device) -> Outcome {
             };
             let compute = |device, dtype| -> bornite::Result<Vec<Vec<f64>>> {
                 let results = step(device, dtype);
-                bornite::commit(&results, vec![])?;
+                bornite::var::commit(&results, vec![])?;
                 results.iter().map(values).collect()
             };
             if let Device::Cuda(_) = device {
-                let text = by_library(|| bornite::explain(&step(device, dtype)))?;
+                let text = by_library(|| bornite::plan::explain(&step(device, dtype)))?;
                 let by_library = dtype.bytes() == 2 && rows * wide >= LARGE;
                 assert!(text.contains(", bias;"), "{dtype}: {text}");
                 for words in [", bias, GELU with its input;", ", slope of GELU;"] {
@@ -412,7 +417,7 @@ fn layers_with_epilogues(device: Device) -> Outcome {
             }
             let found = by_library(|| compute(device, dtype))?;
             assert_eq!(found, by_library(|| compute(device, dtype))?, "the same bits again");
-            let apart = by_library(|| bornite::with_fusion(false, || compute(device, dtype)))?;
+            let apart = by_library(|| bornite::fused::with_fusion(false, || compute(device, dtype)))?;
             let truth = compute(Device::cpu(), DType::F64)?;
             for (name, all) in [("together", &found), ("op by op", &apart)] {
                 for (n, (found, truth)) in all.iter().zip(&truth).enumerate() {

@@ -1,6 +1,9 @@
 //! Functions over the ops whose gradients are checked: reductions, layers, activations, losses.
 
-use bornite::{Activation, DType, Device, Generator, Sliding, Tensor};
+use bornite::{
+    DType, Device, Generator, Tensor,
+    ops::{Activation, Sliding},
+};
 
 use super::{ANY, Case, list};
 

@@ -1,7 +1,10 @@
 //! Arrays of the reference: logical elements in row-major order, each an exact integer or an f64. Knows nothing of how
 //! the library computes; tensors are made from these and read back as these.
 
-use bornite::{DType, Device, Tensor, bf16, f16};
+use bornite::{
+    DType, Device, Tensor,
+    ops::{bf16, f16},
+};
 
 /// The dtypes that a user meets.
 pub const DTYPES: [DType; 8] =
