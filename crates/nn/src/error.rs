@@ -1,13 +1,13 @@
 //! Everything that can go wrong here, each with what was asked, what was found and what to do.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of this crate.
-#[derive(Debug, thiserror::Error)]
+/// An error of this crate. Its `Debug` form is its message, so that a `main` that returns it prints the message.
+#[derive(thiserror::Error)]
 pub enum Error {
     /// The system refused to do something with a file or folder.
     #[error("cannot {doing} {}: {cause}", .path.display())]
@@ -94,6 +94,12 @@ pub enum Error {
         /// Bytes asked for.
         bytes: u64,
     },
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
 }
 
 impl From<bornite::Error> for Error {

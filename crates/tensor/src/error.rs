@@ -58,8 +58,8 @@ impl fmt::Debug for Place {
     }
 }
 
-/// An error of this crate.
-#[derive(Clone, Debug, thiserror::Error)]
+/// An error of this crate. Its `Debug` form is its message, so that a `main` that returns it prints the message.
+#[derive(Clone, thiserror::Error)]
 pub enum Error {
     /// An operation cannot be done on what it was given.
     #[error("{op}: {what}\n  at {at}")]
@@ -114,6 +114,12 @@ pub enum Error {
         /// Bytes asked for.
         bytes: usize,
     },
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
 }
 
 impl Error {

@@ -58,7 +58,7 @@ impl Recorded {
         let mut buffers =
             arrays.iter().map(|array| value_of(array)?.duplicate(device)).collect::<Result<Vec<Buffer>>>()?;
         let mut flavour = Flavour::Exact;
-        if let Device::Cuda(_) = device {
+        if device.is_cuda() {
             flavour = Flavour::Checked;
             buffers.push(Buffer::from_words(device, vec![0; status::WORDS as usize])?);
             values.push(vec![Value::int(crate::DType::I64, status::kernel_code(kernel, &values, place))]);
@@ -89,7 +89,7 @@ impl Recorded {
         };
         let _running = self.device.lock();
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Device::Cuda(_), Some(words), None) = (self.device, self.buffers.last(), &*failed) {
+        if let (true, Some(words), None) = (self.device.is_cuda(), self.buffers.last(), &*failed) {
             *failed = status::check(self.device, words).err();
         }
         if let Some(error) = &*failed {

@@ -80,7 +80,7 @@ impl Runner {
         place: Place,
     ) -> Result<Runner> {
         let mut fresh = None;
-        if let Device::Cuda(_) = device {
+        if device.is_cuda() {
             for set in &memory {
                 let set = vec![set.clone()];
                 Runner::load(kernel, values, Device::Interpreter, set, max_statements, place)?.run(0)?;
@@ -255,12 +255,9 @@ fn tune_with(
     let Some((_, first)) = variants.first() else {
         return Ok(Found { choice: Choice::new(), record: None, measured: false, again: false });
     };
-    let (platform, mut timer): (Platform, Box<dyn Timer>) = match device {
-        Device::Cuda(ordinal) => {
-            let device = bornite_cuda::Device::open(ordinal)?;
-            (bornite_cuda::platform(&device)?, Box::new(DeviceTimer::new(&device)))
-        }
-        Device::Cpu(_) | Device::Interpreter => (Platform::host(&device.to_string()), Box::new(HostTimer::new())),
+    let (platform, mut timer): (Platform, Box<dyn Timer>) = match device.gpu()? {
+        Some(gpu) => (bornite_cuda::platform(&gpu)?, Box::new(DeviceTimer::new(&gpu))),
+        None => (Platform::host(&device.to_string()), Box::new(HostTimer::new())),
     };
     let key = key_of(variants, first, values, platform);
     let candidates: Vec<Choice> = variants.iter().map(|(choice, _)| choice.clone()).collect();

@@ -170,10 +170,10 @@ pub(super) fn shared_bytes(device: Device) -> usize {
     // What every GPU has, and where there is none what the largest have.
     const LEAST: usize = 48 << 10;
     const MOST: usize = 227 << 10;
-    match device {
-        Device::Cuda(ordinal) => bornite_cuda::Device::open(ordinal)
-            .map_or(LEAST, |device| device.info().max_shared_bytes_per_block as usize),
-        _ => MOST,
+    match device.gpu() {
+        Ok(Some(gpu)) => gpu.info().max_shared_bytes_per_block as usize,
+        Ok(None) => MOST,
+        Err(_) => LEAST,
     }
 }
 

@@ -44,7 +44,7 @@ pub fn with_gpu_plans<R>(work: impl FnOnce() -> R) -> R {
 
 /// True if kernels for a device are those of a GPU.
 pub(crate) fn for_gpu(device: Device) -> bool {
-    matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get() >= Pretended::Kernels
+    device.is_cuda() || AS_ON_A_GPU.get() >= Pretended::Kernels
 }
 
 /// True if kernels are those of a GPU only to be judged.
@@ -54,5 +54,5 @@ pub(crate) fn only_kernels() -> bool {
 
 /// True if all that runs on a device is planned as for a GPU.
 pub(crate) fn plans_for_gpu(device: Device) -> bool {
-    matches!(device, Device::Cuda(_)) || AS_ON_A_GPU.get() == Pretended::Plans
+    device.is_cuda() || AS_ON_A_GPU.get() == Pretended::Plans
 }

@@ -75,10 +75,7 @@ pub(super) fn products(
     if MISSING.load(Ordering::Relaxed) {
         return Ok(found);
     }
-    let cuda = match device {
-        Device::Cuda(ordinal) => Some(bornite_cuda::Device::open(ordinal)?),
-        _ => None,
-    };
+    let cuda = device.gpu()?;
     for tensor in wanted {
         let Some((arranged, inputs)) = arrange(&tensor.0, mode) else { continue };
         let forms = graph.as_ref().map_or(vec![], |graph| arranged.forms(graph, tensor));

@@ -59,31 +59,26 @@ impl Buffer {
     /// Memory for `bytes` bytes.
     pub fn new(device: Device, bytes: usize) -> Result<Buffer> {
         let words = bytes.div_ceil(8);
-        match device {
-            Device::Cpu(_) | Device::Interpreter => {
+        match device.gpu()? {
+            Some(gpu) => Ok(Buffer::cuda(bornite_cuda::Buffer::new(&gpu, words * 8)?)),
+            None => {
                 let memory = zero_words(words).ok_or(Error::OutOfMemory { bytes })?;
                 Ok(Buffer::host(HostMemory::new(device, memory)))
-            }
-            Device::Cuda(ordinal) => {
-                let device = bornite_cuda::Device::open(ordinal)?;
-                Ok(Buffer::cuda(bornite_cuda::Buffer::new(&device, words * 8)?))
             }
         }
     }
 
     /// Memory that holds `words`.
     pub fn from_words(device: Device, words: Vec<u64>) -> Result<Buffer> {
-        match device {
-            Device::Cpu(_) | Device::Interpreter => Ok(Buffer::host(HostMemory::new(device, words))),
-            Device::Cuda(_) => {
-                let buffer = Buffer::new(device, words.len() * 8)?;
-                if let Allocation::Cuda(memory) = &buffer.allocation {
-                    let bytes = bytemuck::cast_slice(&words);
-                    transfer(Kind::Upload, memory, bytes.len(), || memory.upload(bytes))?;
-                }
-                Ok(buffer)
-            }
+        if !device.is_cuda() {
+            return Ok(Buffer::host(HostMemory::new(device, words)));
         }
+        let buffer = Buffer::new(device, words.len() * 8)?;
+        if let Allocation::Cuda(memory) = &buffer.allocation {
+            let bytes = bytemuck::cast_slice(&words);
+            transfer(Kind::Upload, memory, bytes.len(), || memory.upload(bytes))?;
+        }
+        Ok(buffer)
     }
 
     fn host(memory: HostMemory) -> Buffer {

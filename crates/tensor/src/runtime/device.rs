@@ -86,9 +86,9 @@ impl Device {
 
     /// Waits for all work given to the device.
     pub fn synchronize(self) -> Result<()> {
-        match self {
-            Device::Cuda(ordinal) => Ok(bornite_cuda::Device::open(ordinal)?.synchronize()?),
-            Device::Cpu(_) | Device::Interpreter => Ok(()),
+        match self.gpu()? {
+            Some(gpu) => Ok(gpu.synchronize()?),
+            None => Ok(()),
         }
     }
 
@@ -107,9 +107,9 @@ impl Device {
     /// # }
     /// ```
     pub fn allocated_bytes(self) -> Result<usize> {
-        match self {
-            Device::Cuda(ordinal) => Ok(bornite_cuda::Device::open(ordinal)?.pool().stats().allocated as usize),
-            Device::Cpu(_) | Device::Interpreter => Ok(self.held().load(Ordering::Relaxed)),
+        match self.gpu()? {
+            Some(gpu) => Ok(gpu.pool().stats().allocated as usize),
+            None => Ok(self.held().load(Ordering::Relaxed)),
         }
     }
 
@@ -130,9 +130,22 @@ impl Device {
     /// # }
     /// ```
     pub fn pool(self) -> Result<Arc<Pool>> {
+        match self.gpu()? {
+            Some(gpu) => Ok(gpu.pool().clone()),
+            None => Err(Error::NoPool(self)),
+        }
+    }
+
+    /// True for an NVIDIA GPU.
+    pub const fn is_cuda(self) -> bool {
+        matches!(self, Device::Cuda(_))
+    }
+
+    /// The open GPU, if it is one.
+    pub(crate) fn gpu(self) -> Result<Option<Arc<bornite_cuda::Device>>> {
         match self {
-            Device::Cuda(ordinal) => Ok(bornite_cuda::Device::open(ordinal)?.pool().clone()),
-            Device::Cpu(_) | Device::Interpreter => Err(Error::NoPool(self)),
+            Device::Cuda(ordinal) => Ok(Some(bornite_cuda::Device::open(ordinal)?)),
+            Device::Cpu(_) | Device::Interpreter => Ok(None),
         }
     }
 

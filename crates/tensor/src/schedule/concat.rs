@@ -22,7 +22,7 @@ use super::{Schedule, is_source};
 use crate::graph::node::{Node, NodeId, Op};
 use crate::lower::{Overwrite, aligned, look_through, seen};
 use crate::matmul::strided::Strided;
-use crate::{Device, Result, Tensor};
+use crate::{Result, Tensor};
 
 /// What the widest loads and stores of kernels want.
 const KERNELS: usize = 16;
@@ -99,7 +99,7 @@ fn concats(schedule: &Schedule) -> Concats {
             let id = base.0.id;
             // A GPU's library was told what its matrices are aligned to.
             let called = by_calls.results.contains(&id) || by_calls.inputs.contains(&id);
-            let alignment = if called && matches!(device, Device::Cuda(_)) { ALIGNMENT } else { KERNELS };
+            let alignment = if called && device.is_cuda() { ALIGNMENT } else { KERNELS };
             let place =
                 at.is_multiple_of(alignment) && !wanted.contains(&id) && !places.within.contains_key(&id.into());
             place && nodes.contains_key(&id)

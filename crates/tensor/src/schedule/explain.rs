@@ -94,21 +94,16 @@ fn tensor_cores(compute_capability: (u32, u32)) -> f64 {
 
 /// What a device can do, and how many times that in products of 16-bit floats.
 fn roof(device: Device) -> Option<(Roof, f64)> {
-    match device {
-        Device::Interpreter => None,
-        Device::Cpu(_) => {
-            // Stated, not measured: what a thread of a server of these years has.
-            let threads = pool::threads() as f64;
-            Some((Roof { bytes_per_second: 10e9 * threads, flops_per_second: 30e9 * threads }, 1.0))
-        }
-        Device::Cuda(ordinal) => {
-            let device = bornite_cuda::Device::open(ordinal).ok()?;
-            let sheet = bornite_cuda::roof(device.info());
-            // Of what the data sheet says, copies reach nine tenths (measured on an H200).
-            let roof = Roof { bytes_per_second: 0.9 * sheet.bytes_per_second, ..sheet };
-            Some((roof, tensor_cores(device.info().compute_capability)))
-        }
+    if let Some(gpu) = device.gpu().ok()? {
+        let sheet = bornite_cuda::roof(gpu.info());
+        // Of what the data sheet says, copies reach nine tenths (measured on an H200).
+        let roof = Roof { bytes_per_second: 0.9 * sheet.bytes_per_second, ..sheet };
+        return Some((roof, tensor_cores(gpu.info().compute_capability)));
     }
+    // Stated, not measured: what a thread of a server of these years has.
+    let threads = pool::threads() as f64;
+    let roof = Roof { bytes_per_second: 10e9 * threads, flops_per_second: 30e9 * threads };
+    (device != Device::Interpreter).then_some((roof, 1.0))
 }
 
 impl Step {

@@ -308,7 +308,7 @@ fn multi_output_steps(
     }
     let mut values = values.clone();
     let flavour = if checked { Flavour::Checked } else { Flavour::Exact };
-    if checked && matches!(device, Device::Cuda(_)) {
+    if checked && device.is_cuda() {
         operands.push(Operand::Status);
         values.push(vec![Value::int(DType::I64, crate::runtime::status::kernel_code(kernel_of, &values, place))]);
     }

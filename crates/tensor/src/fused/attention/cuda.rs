@@ -50,10 +50,7 @@ fn sizes(device: Device, causal: bool, inputs: &[Input<'_>]) -> Option<Sizes> {
         return None;
     }
     // bf16 and asynchronous copies are of compute capability 8.0.
-    let recent = match device {
-        Device::Cuda(ordinal) => bornite_cuda::DeviceInfo::of(ordinal).ok()?.compute_capability >= (8, 0),
-        _ => true,
-    };
+    let recent = device.gpu().ok()?.is_none_or(|gpu| gpu.info().compute_capability >= (8, 0));
     recent.then_some(Sizes { batch, heads, queries, keys, width, half })
 }
 
