@@ -1,11 +1,11 @@
 //! `bornite bench`: runs the suite, shows a table, compares with a peer's figures from the same machine.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bornite_bench::peer::Peer;
 use bornite_bench::{Config, Machine, Report};
+use bornite_support::files::Replacement;
 
 use crate::devices::{describe, gpus};
 use crate::{Failure, chosen_device, note, print, suite};
@@ -37,7 +37,9 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let device = chosen_device(&options.device)?;
     // Both files are tried before minutes are spent measuring. An earlier report stays until there is a new one.
     let peer = options.peer.as_ref().map(Peer::load).transpose()?;
-    let out = options.out.as_ref().map(|path| Output::create(path)).transpose()?;
+    let named = |path: &Path, error| format!("{}: {error}", path.display());
+    let create = |path: &PathBuf| Replacement::create(path).map_err(|error| named(path, error));
+    let out = options.out.as_ref().map(create).transpose()?;
 
     let config = if options.quick { Config::quick() } else { Config::default() };
     let gpus = gpus().unwrap_or_default().iter().map(describe).collect();
@@ -53,9 +55,9 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
     // What was measured is shown even if it cannot be compared.
     let compared = peer.map_or(Ok(0), |peer| peer.attach(&mut report));
-    if let Some(out) = out {
-        report.write_json(&out.file)?;
-        std::fs::rename(&out.part, &out.path).map_err(|e| format!("{}: {e}", out.path.display()))?;
+    if let (Some(mut out), Some(path)) = (out, &options.out) {
+        report.write_json(&mut out)?;
+        out.commit().map_err(|error| named(path, error))?;
     }
     if options.json {
         let mut json = vec![];
@@ -66,25 +68,4 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
     compared?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A file written beside its place and moved there when it is whole.
-struct Output {
-    path: PathBuf,
-    part: PathBuf,
-    file: File,
-}
-
-impl Output {
-    fn create(path: &Path) -> Result<Output, String> {
-        let part = path.with_added_extension("part");
-        let file = File::create(&part).map_err(|e| format!("{}: {e}", part.display()))?;
-        Ok(Output { path: path.into(), part, file })
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.part); // left over only if there was no report to move
-    }
 }

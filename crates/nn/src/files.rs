@@ -2,7 +2,7 @@
 //! through, and small files are replaced atomically.
 
 use std::fs::{self, File, FileType, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -64,28 +64,15 @@ fn open_to_write(path: &Path, options: &mut OpenOptions) -> Result<File> {
     options.custom_flags(flags).open(path).map_err(Error::io("write", path))
 }
 
-/// Creates a temporary file beside `path`, to be renamed to it. A leftover of that name is removed first.
-pub(crate) fn create_beside(path: &Path) -> Result<(File, std::path::PathBuf)> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".part-{}", std::process::id()));
-    let part = path.with_file_name(name);
-    let _ = fs::remove_file(&part);
-    let file = File::create_new(&part).map_err(Error::io("write", &part))?;
-    Ok((file, part))
-}
-
 /// Replaces a file atomically. A symbolic link of that name is replaced itself.
 pub(crate) fn replace(path: &Path, contents: &[u8]) -> Result<()> {
-    let (mut file, part) = create_beside(path)?;
-    let written = file.write_all(contents).and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written.map_err(Error::io("write", path))
+    bornite_support::files::replace(path, contents).map_err(Error::io("write", path))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]

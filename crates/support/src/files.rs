@@ -59,21 +59,67 @@ pub fn check_shared(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Writes a file so that, whatever happens, its name holds what it held before or all of `parts`.
+/// Writes a file of a cache so that, whatever happens, its name holds what it held before or all of `parts`.
 pub fn write_whole(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Result<()> {
-    let mut temporary = Temporary::create(folder)?;
+    let mut temporary = Temporary::create(folder, 0o600)?;
     for part in parts {
         temporary.file.write_all(part)?;
     }
     // The kernel's own stamps are some milliseconds coarse; those of later reads are not.
     temporary.file.set_modified(SystemTime::now())?;
-    // A rename may reach the disk before the data it names, and then a crash leaves an empty entry.
-    temporary.file.sync_all()?;
-    fs::rename(&temporary.path, folder.join(file_name))?;
-    temporary.renamed = true;
-    // Some file systems cannot do this. What it guards against, an entry lost with the power, is no more than a miss.
-    let _ = File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(())
+    temporary.rename(&folder.join(file_name))
+}
+
+/// A file that is written beside its path and takes that name once it is complete. Dropped before, it leaves nothing behind.
+///
+/// ```
+/// use std::io::Write;
+/// use bornite_support::files::Replacement;
+/// # fn main() -> std::io::Result<()> {
+/// let path = std::env::temp_dir().join(format!("replaced-{}", std::process::id()));
+/// std::fs::write(&path, "old")?;
+/// let mut new = Replacement::create(&path)?;
+/// new.write_all(b"new")?;
+/// assert_eq!(std::fs::read(&path)?, b"old");
+/// new.commit()?;
+/// assert_eq!(std::fs::read(&path)?, b"new");
+/// # std::fs::remove_file(&path)
+/// # }
+/// ```
+pub struct Replacement {
+    temporary: Temporary,
+    path: PathBuf,
+}
+
+impl Replacement {
+    /// Begins a file. A symbolic link of that name will be replaced itself.
+    pub fn create(path: impl Into<PathBuf>) -> io::Result<Replacement> {
+        let path = path.into();
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(Replacement { temporary: Temporary::create(folder, 0o666)?, path })
+    }
+
+    /// Gives the file its name, once the disk has its contents.
+    pub fn commit(self) -> io::Result<()> {
+        self.temporary.rename(&self.path)
+    }
+}
+
+impl Write for Replacement {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.temporary.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.temporary.file.flush()
+    }
+}
+
+/// Replaces a file by one with these contents; at every moment its name holds the old contents or the new ones.
+pub fn replace(path: impl Into<PathBuf>, contents: &[u8]) -> io::Result<()> {
+    let mut file = Replacement::create(path)?;
+    file.write_all(contents)?;
+    file.commit()
 }
 
 /// A file being written, locked as long as its writer lives and removed unless renamed.
@@ -84,13 +130,13 @@ struct Temporary {
 }
 
 impl Temporary {
-    fn create(folder: &Path) -> io::Result<Temporary> {
+    fn create(folder: &Path, mode: u32) -> io::Result<Temporary> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         // Names can be taken by a process of the same number in another container, or left by one long gone.
         for _ in 0..1000 {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let path = folder.join(format!("{TEMPORARY}{}-{count}", std::process::id()));
-            let file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+            let file = match OpenOptions::new().write(true).create_new(true).mode(mode).open(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 file => file?,
             };
@@ -103,6 +149,17 @@ impl Temporary {
             }
         }
         Err(io::Error::new(ErrorKind::AlreadyExists, "no name for a temporary file is free"))
+    }
+
+    fn rename(mut self, path: &Path) -> io::Result<()> {
+        // A rename may reach the disk before the data it names, and then a crash leaves an empty file.
+        self.file.sync_all()?;
+        fs::rename(&self.path, path)?;
+        self.renamed = true;
+        // Some file systems cannot do this. It guards against a file lost with the power.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        Ok(())
     }
 }
 

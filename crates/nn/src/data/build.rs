@@ -121,8 +121,12 @@ pub(super) fn build(
     sync_folder(folder)
 }
 
+fn json(path: &Path, manifest: &Manifest) -> Result<Vec<u8>> {
+    serde_json::to_vec_pretty(manifest).map_err(|error| Error::file(path, error.to_string()))
+}
+
 fn write_manifest(path: &Path, manifest: &Manifest, disk: &dyn Disk) -> Result<()> {
-    let json = serde_json::to_vec_pretty(manifest).map_err(|error| Error::file(path, error.to_string()))?;
+    let json = json(path, manifest)?;
     let write = || {
         let mut file = disk.create(path)?;
         file.write_all(&json)?;
@@ -133,10 +137,8 @@ fn write_manifest(path: &Path, manifest: &Manifest, disk: &dyn Disk) -> Result<(
 
 /// Exchanges the manifest of a finished folder.
 pub(super) fn replace_manifest(folder: &Path, manifest: &Manifest) -> Result<()> {
-    let new = folder.join(format!("{MANIFEST}.{}", std::process::id()));
-    write_manifest(&new, manifest, &RealDisk)?;
-    fs::rename(&new, folder.join(MANIFEST)).map_err(Error::io("move", &new))?;
-    sync_folder(folder)
+    let path = folder.join(MANIFEST);
+    crate::files::replace(&path, &json(&path, manifest)?)
 }
 
 /// Puts the names in a folder on the disk.

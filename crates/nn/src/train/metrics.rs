@@ -1,9 +1,10 @@
 //! What is known of each step: a line of `metrics.jsonl`, scalars for TensorBoard, a point of the plot.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
+use bornite_support::files::Replacement;
 use serde::{Deserialize, Serialize};
 
 use super::events::Events;
@@ -59,16 +60,14 @@ impl Metrics {
         let path = folder.join(LINES);
         let (mut training, mut validation, mut skipped) = (Curve::new(), Curve::new(), 0);
         let known = lines(&path)?;
-        let (file, fresh) = files::create_beside(&path)?;
-        let write = |error| Error::io("write", &fresh)(error);
-        let mut kept = BufWriter::new(file);
+        let write = |error| Error::io("write", &path)(error);
+        let mut kept = BufWriter::new(Replacement::create(&path).map_err(write)?);
         for line in known.into_iter().filter(|line| line.step <= step) {
             plot(&mut training, &mut validation, &line);
             skipped += u64::from(line.skipped);
             writeln!(kept, "{}", json(&line)).map_err(write)?;
         }
-        kept.into_inner().map_err(|error| write(error.into_error()))?.sync_all().map_err(write)?;
-        fs::rename(&fresh, &path).map_err(Error::io("replace", &path))?;
+        kept.into_inner().map_err(|error| write(error.into_error()))?.commit().map_err(write)?;
         let file = files::append(&path)?;
         let events = Events::create(folder, step)?;
         Ok(Metrics { folder: folder.into(), file: BufWriter::new(file), events, training, validation, skipped })

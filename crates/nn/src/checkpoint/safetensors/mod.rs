@@ -27,6 +27,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use bornite::{Device, Tensor};
+use bornite_support::files::Replacement;
 use sha2::Sha256;
 
 pub use header::{Entry, Header, Rules};
@@ -193,17 +194,16 @@ pub fn write(out: &mut impl Write, tensors: &Tensors, metadata: &BTreeMap<String
     out.flush().map_err(Error::io("write", path))
 }
 
-/// Writes a file, and waits until the disk has it. Whatever was at `path` is replaced, though not at one moment: folders
-/// that must be whole at any time are for [`Store`](super::Store).
+/// Writes a file, which takes the place of one at `path` once the disk has all of it. [`Store`](super::Store) does the same for folders.
 pub fn write_file(path: impl AsRef<Path>, tensors: &Tensors, metadata: &BTreeMap<String, String>) -> Result<()> {
     let path = path.as_ref();
     let named = |error| match error {
         Error::Io { doing, cause, .. } => Error::Io { doing, path: path.into(), cause },
         other => other,
     };
-    let file = File::create(path).map_err(Error::io("write", path))?;
+    let file = Replacement::create(path).map_err(Error::io("write", path))?;
     let mut buffered = io::BufWriter::with_capacity(1 << 20, file);
     write(&mut buffered, tensors, metadata).map_err(named)?;
     let file = buffered.into_inner().map_err(|error| Error::io("write", path)(error.into_error()))?;
-    file.sync_all().map_err(Error::io("write", path))
+    file.commit().map_err(Error::io("write", path))
 }
