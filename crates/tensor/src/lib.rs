@@ -56,7 +56,7 @@ pub use bornite_support::{log, profile, tune};
 /// Custom kernels: from CUDA C++ or Python source, as an operation of the graph, or launched and timed by themselves.
 pub mod kernel {
     pub use crate::kernels::custom::CustomOp;
-    pub use crate::kernels::module::{KernelArg, Module, Over, SourceKernel};
+    pub use crate::kernels::module::{KernelArg, Launch, Module, Over, SourceKernel};
     pub use crate::kernels::recorded::Recorded;
     pub use crate::kernels::runner::{Runner, tune_kernel, tune_kernel_unchecked};
     pub use crate::runtime::execute::run_kernel;
@@ -131,3 +131,8 @@ struct FusionManual;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/troubleshooting.md")]
 struct TroubleshootingManual;
+
+/// As above.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/kernels.md")]
+struct KernelsManual;

@@ -124,6 +124,11 @@ impl Module {
         }
     }
 
+    /// The name of the file.
+    pub fn file(&self) -> &str {
+        &self.source.file
+    }
+
     /// A line of the source, from 1.
     pub fn line(&self, line: u32) -> &str {
         self.source.line_text(line)

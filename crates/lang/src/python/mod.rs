@@ -231,6 +231,11 @@ impl Module {
         (excerpt.text(), excerpt.operations(kernel).into_iter().collect())
     }
 
+    /// The name of the file.
+    pub fn file(&self) -> &str {
+        &self.files[0].source.file
+    }
+
     /// A line of the source, from 1.
     pub fn line(&self, line: u32) -> &str {
         self.files[0].source.line_text(line)

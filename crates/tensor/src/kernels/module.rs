@@ -74,6 +74,28 @@ impl<const N: usize> From<[usize; N]> for Over {
     }
 }
 
+/// A launch: how often the kernel runs, and how. A number, an array of numbers or an [`Over`] is one with the defaults.
+///
+/// ```
+/// use bornite::kernel::Launch;
+/// let launch = Launch { check: true, ..Launch::from([64, 64]) };
+/// # assert!(launch.check);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// How often.
+    pub over: Over,
+    /// Whether the interpreter runs the launch first, over copies of the arrays: an index out of range, a race between threads or a
+    /// divergent barrier is an error that names the line of the kernel. Slow.
+    pub check: bool,
+}
+
+impl<O: Into<Over>> From<O> for Launch {
+    fn from(over: O) -> Launch {
+        Launch { over: over.into(), check: false }
+    }
+}
+
 /// What a parameter of a kernel is given.
 #[derive(Clone, Debug)]
 pub enum KernelArg {
@@ -198,14 +220,33 @@ impl SourceKernel {
     /// One argument a parameter, all arrays on one device. Where all of them are in memory of the CPU, the kernel runs before
     /// this returns; elsewhere it runs when a result is asked for, and in a function under trace it is recorded. A kernel that
     /// writes no array is a mistake: nothing would ever ask for it to run ([`record`](SourceKernel::record) runs it).
+    ///
+    /// With [`Launch::check`] the launch is checked before it runs:
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Tensor, kernel::{Launch, Module}};
+    /// # fn main() -> bornite::Result<()> {
+    /// let text = "__global__ void sum(const float* x, float* total) { total[0] += x[threadIdx.x]; }";
+    /// let sum = Module::parse("sum.cu", text)?.kernel("sum")?;
+    /// let [x, zero] = [256, 1].map(|n| Tensor::zeros(&[n], DType::F32, Device::cpu()));
+    /// let checked = Launch { check: true, ..256.into() };
+    /// let error = sum.launch(checked, &[(&x).into(), (&zero).into()]).remove(0).to_vec::<f32>().unwrap_err();
+    /// assert!(error.to_string().contains("sum.cu:1: race on 'total[0]'"), "{error}");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[track_caller]
-    pub fn launch(&self, over: impl Into<Over>, args: &[KernelArg]) -> Vec<Tensor> {
-        let place = Place::here();
-        let results = self.ready(over.into(), args, place).and_then(|Ready { made, arrays, values }| {
+    pub fn launch(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Vec<Tensor> {
+        let (place, Launch { over, check }) = (Place::here(), launch.into());
+        let results = self.ready(over, args, place).and_then(|Ready { made, arrays, values }| {
             if self.written().next().is_none() {
                 return Err(self.wrong("writes no array; run it by `record`".into(), place));
             }
-            made.results(arrays, values, place)
+            let located = |error| self.located(&made, error, place);
+            if check {
+                made.check(&arrays, &values).map_err(located)?;
+            }
+            made.results(arrays, values, place).map_err(located)
         });
         results.unwrap_or_else(|error| vec![Tensor::carry(error, place); self.written().count().max(1)])
     }
@@ -230,6 +271,18 @@ impl SourceKernel {
 
     fn wrong(&self, what: String, place: Place) -> Error {
         Error::Op { op: "kernel", what: format!("'{}' {what}", self.name), at: place }
+    }
+
+    /// A fault of a launch as an error that names the line of the kernel's source.
+    fn located(&self, made: &Made, error: Error, place: Place) -> Error {
+        let Error::Fault(fault) = &error else { return error };
+        let Some(line) = made.lowered.line_of(fault) else { return error };
+        let (file, text) = match &*self.module.0 {
+            Front::Cuda(module) => (module.file(), module.line(line)),
+            Front::Python(module) => (module.file(), module.line(line)),
+        };
+        let what = format!("'{}' at {file}:{line}: {}\n  {line} | {}", self.name, fault.kind, text.trim_end());
+        Error::Op { op: "kernel", what, at: place }
     }
 
     fn ready(&self, over: Over, args: &[KernelArg], place: Place) -> Result<Ready> {

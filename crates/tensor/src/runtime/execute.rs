@@ -314,7 +314,7 @@ pub(crate) fn bad_call(kernel: &Kernel, what: &str) -> Error {
 }
 
 /// Lends host buffers to `run` as kernel arguments.
-fn with_host_args(
+pub(crate) fn with_host_args(
     kernel: &Kernel,
     buffers: &[&Buffer],
     values: &[&[Value]],

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_codegen::cuda::BLOCK;
-use bornite_ir::{Scalar, Value};
+use bornite_ir::{Scalar, Value, interp};
 use bornite_lang::{Lowered, ParamRef};
 
 use super::{KernelArg, Over};
@@ -12,8 +12,9 @@ use crate::graph::node::Op;
 use crate::kernels::custom::CustomOp;
 use crate::runtime::buffer::Buffer;
 use crate::runtime::check;
-use crate::runtime::execute::{Flavour, Program, program};
+use crate::runtime::execute::{Flavour, Program, program, with_host_args};
 use crate::runtime::timing::About;
+use crate::schedule::{realize, value_of};
 use crate::{DType, Device, Place, Result, Tensor, Var};
 
 /// A kernel made for a launch.
@@ -82,6 +83,16 @@ impl Made {
             numbers: numbers.into_iter().map(|(_, number)| number).collect(),
             program: Mutex::new(None),
         })
+    }
+
+    /// Runs the launch in the interpreter over copies of the arrays, with all of its checks.
+    pub fn check(&self, arrays: &[Tensor], values: &[Vec<Value>]) -> Result<()> {
+        realize(arrays)?;
+        let copy = |array: &Tensor| Buffer::from_words(Device::Interpreter, value_of(array)?.to_words()?);
+        let buffers = arrays.iter().map(copy).collect::<Result<Vec<Buffer>>>()?;
+        let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
+        let kernel = &self.lowered.kernel;
+        with_host_args(kernel, &buffers.iter().collect::<Vec<_>>(), &values, |args| interp::run(kernel, args))
     }
 
     /// What is written, over arrays and values that fit.
