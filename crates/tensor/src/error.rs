@@ -123,7 +123,7 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// An error of an operation, at the caller's line: for functions that [`trace`](crate::runtime::trace) runs, whose errors are of
+    /// An error of an operation, at the caller's line: for functions that [`trace`](crate::trace()) runs, whose errors are of
     /// this type.
     ///
     /// ```

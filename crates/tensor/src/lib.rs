@@ -1,7 +1,7 @@
 //! Tensors that run on CPUs and NVIDIA GPUs from one binary.
 //!
 //! A [`Tensor`] is a promise: operations build a graph, and nothing runs until a value is asked for. Gradients are more
-//! graph ([`Tensor::grad`]), state lives in [`Var`]s, and [`trace`] compiles a whole step. A mistake makes a failed
+//! graph ([`Tensor::grad`]), state lives in [`Var`]s, and [`trace()`] compiles a whole step. A mistake makes a failed
 //! tensor that remembers the first error and the line that made it; the first read returns it.
 //!
 //! ```
@@ -19,10 +19,6 @@
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! From a call to a launch: `nn.rs`, `loss.rs`, … (functions over ops) → `ops.rs`, `reduce.rs`, … (the ops) → `schedule.rs`
-//! (which kernels) → `lower.rs` (one kernel's IR) → `execute.rs` (compile and launch on a device). Matrix products
-//! leave that path after `schedule.rs`, for `matmul/`.
 
 pub mod error;
 pub mod fused;

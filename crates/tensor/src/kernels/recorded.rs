@@ -13,7 +13,7 @@ use crate::runtime::timing::About;
 use crate::schedule::{realize, value_of};
 use crate::{Device, Error, Place, Result, Tensor};
 
-/// A launch of a kernel over arrays that it keeps: see [`crate::SourceKernel::record`].
+/// A launch of a kernel over arrays that it keeps: see [`crate::kernel::SourceKernel::record`].
 ///
 /// ```
 /// use bornite::{Device, Tensor, kernel::Module};

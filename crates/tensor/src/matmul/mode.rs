@@ -7,7 +7,7 @@ use bornite_support::settings::{MATMUL_VARIABLE, choose, read};
 
 use crate::Result;
 
-/// What computes matrix products of floats, on a GPU and on the CPU. Decided when work is planned: a [`crate::Trace`] keeps for each
+/// What computes matrix products of floats, on a GPU and on the CPU. Decided when work is planned: a [`crate::trace::Trace`] keeps for each
 /// signature what held at its first call.
 ///
 /// ```

@@ -7,7 +7,7 @@ use bornite_codegen::cpu;
 
 /// Runs `work`; once `flag` is set, what this thread computes ends with [`Error::Interrupted`](crate::Error::Interrupted) and
 /// changes nothing: on a CPU within a kernel, on a GPU between the kernels that are compiled. A call of a
-/// [`Trace`](crate::Trace) that has begun to overwrite variables is completed. Without a flag, `work` cannot be interrupted,
+/// [`Trace`](crate::trace::Trace) that has begun to overwrite variables is completed. Without a flag, `work` cannot be interrupted,
 /// whatever the caller's flag is.
 ///
 /// ```
