@@ -139,7 +139,7 @@ pub(super) fn list_steps(schedule: &mut Schedule) -> Result<()> {
 
 /// The steps of a node that no other shares a kernel with.
 fn single_steps(device: Device, tensor: &Tensor, about: About, steps: &mut Vec<Work>) -> Result<()> {
-    let out = Operand::Out(Output::of(&tensor));
+    let out = Operand::Out(Output::of(tensor));
     if let Some((routine, inputs)) = scatter(&tensor.0, device) {
         let operands = [out].into_iter().chain(inputs.into_iter().map(Operand::In)).collect();
         let call = Planned::Routine(Arc::new(routine), Fails::Perhaps);
@@ -166,7 +166,7 @@ fn single_steps(device: Device, tensor: &Tensor, about: About, steps: &mut Vec<W
 fn write_into(tensor: &Tensor, placed: &InPlace, about: About, work: &mut Vec<Work>) -> Result<()> {
     /// Most inputs of one kernel: each is a view of it.
     const MOST: usize = 64;
-    let out = || vec![Operand::Out(Output::of(&tensor))];
+    let out = || vec![Operand::Out(Output::of(tensor))];
     match &placed.into {
         Into::Pieces { axis, inputs } => {
             for inputs in inputs.chunks(MOST) {
