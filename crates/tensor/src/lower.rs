@@ -73,7 +73,7 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let node = &*tensor.0;
     let elements = node.elements() as u64;
     let generated = matches!(node.op, Op::Iota { .. });
-    let copies = node.value().is_some() || node.op.is_view() || node.inputs.is_empty() && !generated;
+    let copies = node.has_value() || node.op.is_view() || node.inputs.is_empty() && !generated;
     match node.op {
         Op::Cumsum(axis) if !copies => return lines::cumsum(tensor, axis),
         Op::ArgSort { axis, descending } if !copies => return lines::arg_sort(tensor, axis, descending),
@@ -105,7 +105,7 @@ fn index_type(tensor: &Tensor, copies: bool) -> Scalar {
     let mut largest = tensor.0.elements();
     while let Some(t) = stack.pop() {
         largest = largest.max(t.0.elements());
-        if t.0.op.is_view() && t.0.value().is_none() {
+        if t.0.op.is_view() && !t.0.has_value() {
             stack.extend(&t.0.inputs);
         }
     }

@@ -12,6 +12,7 @@ pub(crate) mod moves;
 pub(crate) mod observe;
 pub(crate) mod scatter;
 pub(crate) mod segments;
+pub(crate) mod single_flight;
 pub(crate) mod source;
 pub(crate) mod status;
 pub(crate) mod timing;

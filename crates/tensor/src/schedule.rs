@@ -16,8 +16,8 @@
 //! | `memory.rs` | the memory of every value, packed by `pack.rs` |
 //! | `compile.rs` | code |
 //!
-//! The schedule promises that errors are found, code is compiled and memory is reserved before the first launch. `plan.rs` runs the
-//! result, `cached.rs` keeps plans of small graphs, `explain.rs` prints plans.
+//! No device is locked meanwhile: other threads launch. The schedule promises that errors are found, code is compiled and memory is
+//! reserved before the first launch. `plan.rs` runs the result, `cached.rs` keeps plans of small graphs, `explain.rs` prints plans.
 
 mod by_hand;
 mod cached;
@@ -43,7 +43,7 @@ use std::sync::Arc;
 
 use bornite_ir::Kernel;
 
-use crate::graph::node::{NodeId, Op};
+use crate::graph::node::{NodeId, Op, with_snapshot};
 use crate::lower::{Group, InPlaceOf, Overwrite, with_gpu_kernels};
 use crate::matmul::LibraryCall;
 use crate::runtime::buffer::Buffer;
@@ -74,6 +74,8 @@ pub(super) struct Schedule {
     persistent: Vec<Overwrite>,
     /// Nodes to compute.
     nodes: BTreeMap<NodeId, Tensor>,
+    /// Nodes without a value, views among them: another thread may compute one before the plan runs.
+    pending: Vec<Tensor>,
     /// Calls of a library, by what they compute.
     calls: HashMap<NodeId, Arc<LibraryCall>>,
     /// Nodes that are written directly into another value.
@@ -101,9 +103,15 @@ pub(super) struct GroupStep {
     in_place: InPlaceOf,
 }
 
-/// Plans the computation of `tensors`, which must share a device. New values may overwrite the persistent tensors that are named with
-/// them.
+/// Plans the computation of `tensors`, which must share a device, and compiles its kernels. New values may overwrite the persistent
+/// tensors that are named with them. No device is locked: other threads launch meanwhile, and what they compute does not change the plan
+/// half-way, since all passes see one snapshot of what is in memory.
 pub(crate) fn plan(tensors: &[Tensor], present: Present, persistent: &[(Tensor, Tensor)]) -> Result<Plan> {
+    Device::assert_unlocked();
+    with_snapshot(|| run_passes(tensors, present, persistent))
+}
+
+fn run_passes(tensors: &[Tensor], present: Present, persistent: &[(Tensor, Tensor)]) -> Result<Plan> {
     let mut schedule = Schedule::new(tensors, present, persistent)?;
     schedule.run("collect", collect::collect)?;
     schedule.run("select", select::select_calls)?;
@@ -121,7 +129,7 @@ pub(crate) fn plan(tensors: &[Tensor], present: Present, persistent: &[(Tensor, 
     schedule.run("kernels", kernels::lower_groups)?;
     schedule.run("memory", memory::assign_memory)?;
     let plan = compile::compile(schedule)?;
-    crate::runtime::observe::planned(&plan, || self::plan(tensors, present, persistent));
+    crate::runtime::observe::planned(&plan, || run_passes(tensors, present, persistent));
     Ok(plan)
 }
 
@@ -156,7 +164,7 @@ pub(crate) enum Present {
 
 /// True if a node is read from memory rather than computed.
 fn is_source(tensor: &Tensor) -> bool {
-    tensor.0.value().is_some() || matches!(tensor.0.op, Op::Input)
+    tensor.0.has_value() || matches!(tensor.0.op, Op::Input)
 }
 
 /// True if a node is an output of a multi-output op that has to be computed.
@@ -168,8 +176,6 @@ fn is_output(tensor: &Tensor) -> bool {
 /// what there is to say about them without one.
 #[doc(hidden)]
 pub fn gpu_kernels(tensors: &[Tensor]) -> Result<Vec<Kernel>> {
-    let Some(first) = tensors.first() else { return Ok(vec![]) };
-    let _running = first.node()?.device.lock();
     let plan = with_gpu_kernels(|| plan(tensors, Present::Skip, &[]))?;
     Ok(plan.kernel_sources().cloned().collect())
 }
@@ -189,35 +195,45 @@ pub(crate) fn realize(tensors: &[Tensor]) -> Result<()> {
 }
 
 pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {
-    if let [tensor] = tensors {
-        let node = tensor.node()?;
-        if node.value().is_some() {
-            return Ok(());
+    /// Plans that are made at most: another thread that computes parts of the graph one by one makes each of them out of date. The last
+    /// one runs all the same and computes again what is there by then, with the same bits.
+    const MOST_PLANS: usize = 3;
+    if let [tensor] = tensors
+        && (tensor.node()?.has_value_now() || cached::compute(tensor)?)
+    {
+        return Ok(());
+    }
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let mut by_device: BTreeMap<Device, Vec<Tensor>> = BTreeMap::new();
+        for tensor in tensors {
+            let node = tensor.node()?;
+            if !node.has_value_now() {
+                by_device.entry(node.device).or_default().push(tensor.clone());
+            }
         }
-        let _running = node.device.lock();
-        if cached::compute(tensor)? {
-            return Ok(());
+        let plans = by_device.values().map(|tensors| plan(tensors, Present::Skip, &[])).collect::<Result<Vec<_>>>()?;
+        // Of all devices, in order: the values of all appear together.
+        let _running: Vec<_> = by_device.keys().map(|device| device.lock()).collect();
+        if attempt == MOST_PLANS || plans.iter().all(Plan::is_current) {
+            return run_all(&plans);
         }
     }
-    let mut by_device: BTreeMap<Device, Vec<Tensor>> = BTreeMap::new();
-    for tensor in tensors {
-        let node = tensor.node()?;
-        if node.value().is_none() {
-            by_device.entry(node.device).or_default().push(tensor.clone());
-        }
-    }
-    let mut done = vec![];
-    for (device, tensors) in by_device {
-        let _running = device.lock();
-        let plan = plan(&tensors, Present::Skip, &[])?;
+}
+
+/// Runs plans and stores what they compute, all of it or, after an error, nothing. The devices are locked.
+fn run_all(plans: &[Plan]) -> Result<()> {
+    let mut computed = vec![];
+    for plan in plans {
         let sources = plan.sources.iter().map(value_of).collect::<Result<Vec<_>>>()?;
         let (roots, scratch) = (plan.allocate_roots()?, plan.allocate_scratch()?);
         plan.run(&roots, scratch.as_ref(), &sources)?;
         plan.check()?;
-        done.extend(plan.roots.iter().cloned().zip(roots));
+        computed.extend(plan.roots.iter().zip(roots));
     }
-    for (tensor, buffer) in done {
-        tensor.0.set_value(buffer);
+    for (tensor, buffer) in computed {
+        tensor.0.set_value_once(buffer);
     }
     Ok(())
 }

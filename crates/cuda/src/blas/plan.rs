@@ -116,7 +116,13 @@ impl Plan {
 
     /// As [`Plan::best`], made once for equal products on a device.
     pub fn cached(device: &Arc<Device>, matmul: &Matmul) -> Result<Arc<Plan>> {
-        Blas::on(device)?.plan(matmul, || Plan::best(device, matmul))
+        Plan::cached_with(device, matmul, || ())
+    }
+
+    /// As [`Plan::cached`], where other threads use the device as well: what `lock` returns is held during each run of a measurement. The
+    /// caller must not hold it.
+    pub fn cached_with<G>(device: &Arc<Device>, matmul: &Matmul, lock: impl Fn() -> G) -> Result<Arc<Plan>> {
+        Blas::on(device)?.plan(matmul, || Plan::best_with(device, matmul, lock))
     }
 
     /// A plan with an algorithm of [`Plan::algorithms`], which the library checks, except for the alignment that it

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use bornite_support::tune::{Choice, Fallible, Key, Request, Tuner};
+use bornite_support::tune::{Choice, Exclusive, Fallible, Key, Request, Tuner};
 
 use super::library::{none_found, version};
 use super::{Algorithm, Call, Element, Matmul, Plan};
@@ -22,6 +22,12 @@ impl Plan {
     /// A plan with the best algorithm that the process's tuner knows or, if it may measure, finds; else with the
     /// library's first. Where the library has none, the error is [`super::unsupported`]. Not while capturing.
     pub fn best(device: &Arc<Device>, matmul: &Matmul) -> Result<Plan> {
+        Plan::best_with(device, matmul, || ())
+    }
+
+    /// As [`Plan::best`], where other threads use the device as well: whatever is launched to measure is launched while what `lock`
+    /// returns is held, one run at a time. The caller must not hold it.
+    pub(super) fn best_with<G>(device: &Arc<Device>, matmul: &Matmul, lock: impl Fn() -> G) -> Result<Plan> {
         let tuner = Tuner::of_process()?;
         let mut plan = Plan::without_algorithm(device, matmul)?;
         let most = if tuner.mode() == bornite_support::tune::Mode::Off { 1 } else { MOST };
@@ -43,6 +49,8 @@ impl Plan {
                 memory = Some(trial.memory()?);
             }
             let sets = memory.clone().ok_or("no memory")?;
+            // All runs of a device share a workspace: one that another thread begins in between would write there.
+            let _exclusive = lock();
             plan.run(&sets[0].call())?;
             let result = sets[0].sample(matmul)?;
             let expected = expected.get_or_insert_with(|| result.clone());
@@ -53,8 +61,8 @@ impl Plan {
             // SAFETY: the plan and all of its memory are kept; the library's workspace is never freed.
             Ok(unsafe { Graph::capture::<Error>(device, kept, run)? })
         };
-        let request = Request { key: &key, candidates: &candidates, busy, waits: false };
-        let mut timer = DeviceTimer::of_runs(device, RUNS);
+        let request = Request { key: &key, candidates: &candidates, busy, waits: true };
+        let mut timer = Exclusive::new(DeviceTimer::of_runs(device, RUNS), &lock);
         let found = tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
         // Kept even where another moment would have told more: equal products must give equal bits.
         let at = candidates.iter().position(|candidate| *candidate == found.choice).unwrap_or(0);

@@ -39,7 +39,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use key::{Choice, Key, Platform, digest};
 pub use record::{Outcome, Record, Trial};
 pub use store::{FORMAT_VERSION, Store, StoreStats};
-pub use timer::{HostTimer, Timer};
+pub use timer::{Exclusive, HostTimer, Timer};
 
 use crate::settings::{TUNE_VARIABLE, choose, read};
 use crate::{Result, log};

@@ -40,3 +40,27 @@ impl Timer for HostTimer {
         self.0.elapsed().as_secs_f64() * 1e3
     }
 }
+
+/// A timer of which each run has the device to itself: it holds what `lock` returns, and between runs others go on.
+pub struct Exclusive<T, L> {
+    timer: T,
+    lock: L,
+}
+
+impl<T: Timer, G, L: Fn() -> G> Exclusive<T, L> {
+    /// A timer whose runs are exclusive.
+    pub fn new(timer: T, lock: L) -> Exclusive<T, L> {
+        Exclusive { timer, lock }
+    }
+}
+
+impl<T: Timer, G, L: Fn() -> G> Timer for Exclusive<T, L> {
+    fn time(&mut self, work: &mut dyn FnMut() -> Fallible<()>) -> Fallible<f64> {
+        let _exclusive = (self.lock)();
+        self.timer.time(work)
+    }
+
+    fn now_ms(&mut self) -> f64 {
+        self.timer.now_ms()
+    }
+}

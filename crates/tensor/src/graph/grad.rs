@@ -110,9 +110,7 @@ fn side_by_side(a: &Tensor, b: &Tensor, place: Place) -> Option<Tensor> {
     }
     // What was put together before is put together once.
     let pieces = |padded: &Tensor| match &padded.0.inputs[0].0 {
-        inner if matches!(inner.op, Op::Concat(along) if along == axis) && inner.value().is_none() => {
-            inner.inputs.clone()
-        }
+        inner if matches!(inner.op, Op::Concat(along) if along == axis) && !inner.has_value() => inner.inputs.clone(),
         _ => padded.0.inputs.clone(),
     };
     let joined = Tensor::build(Op::Concat(axis), [pieces(first), pieces(second)].concat(), place);
@@ -361,6 +359,5 @@ impl Emit for Graph {
 /// True if all elements are known to be 1.
 fn is_one(tensor: &Tensor) -> bool {
     let base = look_through(tensor).0;
-    matches!(&base.0.op, Op::Full(value) if value.scalar().is_float() && value.as_f64() == 1.0)
-        && base.0.value().is_none()
+    matches!(&base.0.op, Op::Full(value) if value.scalar().is_float() && value.as_f64() == 1.0) && !base.0.has_value()
 }

@@ -1,6 +1,7 @@
 //! Nodes of the lazy graph: what an operation is, and what a node remembers.
 
 mod facts;
+mod snapshot;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use crate::graph::joint::{self, Joint};
 use crate::runtime::buffer::Buffer;
 use crate::{DType, Device, Error, Place, Tensor};
 pub(crate) use facts::{Flops, Role};
+pub(crate) use snapshot::with_snapshot;
 
 /// How elements along reduced axes become one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -204,6 +206,16 @@ impl Node {
 
     pub fn set_value(&self, value: Buffer) {
         *self.value.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+    }
+
+    /// Sets the value unless there is one: of two threads that compute a node the first decides, since its value may have been read.
+    pub fn set_value_once(&self, value: Buffer) {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(value);
+    }
+
+    /// True if the node has a value at this moment. Code that makes plans asks [`has_value`](Node::has_value).
+    pub fn has_value_now(&self) -> bool {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// The name in messages and of kernels: for a part, that of what computes it.

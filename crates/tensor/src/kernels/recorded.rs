@@ -54,16 +54,15 @@ impl Recorded {
             let what = format!("arrays are on {device} and {}; make them on one device", other.0.device);
             return Err(Error::Op { op: "kernel", what, at: place });
         }
+        let flavour = if device.is_cuda() { Flavour::Checked } else { Flavour::Exact };
+        let program = program(device, kernel, flavour)?;
         let _running = device.lock();
         let mut buffers =
             arrays.iter().map(|array| value_of(array)?.duplicate(device)).collect::<Result<Vec<Buffer>>>()?;
-        let mut flavour = Flavour::Exact;
-        if device.is_cuda() {
-            flavour = Flavour::Checked;
+        if flavour == Flavour::Checked {
             buffers.push(Buffer::from_words(device, vec![0; status::WORDS as usize])?);
             values.push(vec![Value::int(crate::DType::I64, status::kernel_code(kernel, &values, place))]);
         }
-        let program = program(device, kernel, flavour)?;
         let failed = Mutex::default();
         Ok(Recorded { program, buffers, values, like: arrays.to_vec(), names, device, place, failed })
     }

@@ -116,7 +116,6 @@ impl Runner {
         place: Place,
     ) -> Result<Runner> {
         verify(kernel)?;
-        let _running = device.lock();
         let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
         for set in &memory {
             let fits = |(param, words): (_, &Vec<u64>)| {
@@ -126,13 +125,15 @@ impl Runner {
                 return Err(bad_call(kernel, "its memory is not as long as its views"));
             }
         }
+        let program = match max_statements {
+            None => program(device, kernel, Flavour::Exact)?,
+            Some(most) => Arc::new(limited(device, kernel, most)?),
+        };
+        let _running = device.lock();
         let load = |words| Buffer::from_words(device, words);
         let sets = memory.into_iter().map(|set| set.into_iter().map(load).collect::<Result<Vec<_>>>());
         Ok(Runner {
-            program: match max_statements {
-                None => program(device, kernel, Flavour::Exact)?,
-                Some(most) => Arc::new(limited(device, kernel, most)?),
-            },
+            program,
             kernel: kernel.clone(),
             values: values.iter().map(|parts| parts.to_vec()).collect(),
             sets: sets.collect::<Result<_>>()?,

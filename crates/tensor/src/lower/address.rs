@@ -12,7 +12,7 @@ use crate::{DType, Tensor};
 /// The tensor in memory, or computed, that a tensor shows, and the views between, outermost first.
 pub(crate) fn look_through(tensor: &Tensor) -> (&Tensor, Vec<&Tensor>) {
     let (mut base, mut views) = (tensor, vec![]);
-    while base.0.op.is_view() && base.0.value().is_none() {
+    while base.0.op.is_view() && !base.0.has_value() {
         views.push(base);
         base = &base.0.inputs[0];
     }
@@ -120,7 +120,7 @@ impl<S: KernelShape> Lowering<S> {
     /// The elements of `tensor` from `at` on, as many as there are lanes; one where all are the same.
     pub(super) fn values(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
         let (base, views) = look_through(tensor);
-        if let (Op::Full(value), None) = (&base.0.op, base.0.value()) {
+        if let (Op::Full(value), false) = (&base.0.op, base.0.has_value()) {
             return vec![self.number(*value)];
         }
         let computed = self.computed.contains(&base.0.id);

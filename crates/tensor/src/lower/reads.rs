@@ -157,7 +157,7 @@ impl Walk {
     /// Elements of a tensor, through the views between.
     fn tensor(&mut self, tensor: &Tensor, at: At, lanes: usize) {
         let (base, views) = look_through(tensor);
-        if base.0.op.is_constant() && base.0.value().is_none() {
+        if base.0.op.is_constant() && !base.0.has_value() {
             return;
         }
         let Some(place) = seen(base, &views) else { return self.tensor(&tensor.0.inputs[0], At::Elsewhere, 1) };

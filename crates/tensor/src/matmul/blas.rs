@@ -84,7 +84,8 @@ pub(super) fn products(
                 Some(form) => arranged.with(form, &inputs),
                 None => (arranged, vec![tensor.clone()], inputs.to_vec()),
             };
-            let plan = match cuda.as_ref().map(|cuda| Plan::cached(cuda, &arranged.matmul)).transpose() {
+            let cached = |cuda| Plan::cached_with(cuda, &arranged.matmul, || device.lock());
+            let plan = match cuda.as_ref().map(cached).transpose() {
                 Ok(plan) => plan,
                 Err(why @ (CudaError::MissingLibrary { .. } | CudaError::OldLibrary { .. })) => {
                     bornite_support::log!(Warn, "matrix products on {} are slow: {why}", device);

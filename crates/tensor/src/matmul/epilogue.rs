@@ -47,7 +47,7 @@ pub(super) struct Graph<'a> {
 impl<'a> Graph<'a> {
     pub fn new(nodes: &'a BTreeMap<NodeId, Tensor>, roots: &'a HashSet<NodeId>) -> Graph<'a> {
         let mut readers: HashMap<NodeId, Vec<&Tensor>> = HashMap::new();
-        for tensor in nodes.values().filter(|t| t.0.value().is_none()) {
+        for tensor in nodes.values().filter(|t| !t.0.has_value()) {
             let bases: BTreeSet<NodeId> = tensor.0.reads().iter().map(|input| look_through(input).0.0.id).collect();
             bases.into_iter().for_each(|base| readers.entry(base).or_default().push(tensor));
         }

@@ -45,7 +45,7 @@ pub(crate) fn products(
         return Ok(products);
     }
     let wanted: Vec<Tensor> =
-        nodes.values().filter(|t| matches!(t.0.op, Op::Matmul) && t.0.value().is_none()).cloned().collect();
+        nodes.values().filter(|t| matches!(t.0.op, Op::Matmul) && !t.0.has_value()).cloned().collect();
     if wanted.is_empty() {
         return Ok(products);
     }
@@ -116,7 +116,7 @@ pub(crate) fn locate<M>(tensor: &Tensor, fits: impl Fn(&Strided) -> Option<M>) -
         fits(&views.into_iter().try_fold(place, |place, view| place.through(&view.0.op))?)
     };
     let last = chain.len() - 1;
-    let constant = chain[last].0.op.is_constant() && chain[last].0.value().is_none();
+    let constant = chain[last].0.op.is_constant() && !chain[last].0.has_value();
     if !constant && let Some(matrix) = seen_from(last) {
         return Some((chain[last].clone(), matrix, false));
     }
@@ -138,7 +138,7 @@ fn down_to_memory(tensor: &Tensor) -> Vec<&Tensor> {
     let mut chain = vec![tensor];
     while let Some(&last) = chain.last()
         && last.0.op.is_view()
-        && last.0.value().is_none()
+        && !last.0.has_value()
     {
         chain.push(&last.0.inputs[0]);
     }

@@ -29,7 +29,7 @@ pub(crate) fn enabled() -> Result<bool> {
 
 /// Computes `tensors` node by node, in order of id.
 pub(crate) fn realize(tensors: &[Tensor]) -> Result<()> {
-    let missing: Vec<Tensor> = tensors.iter().filter(|t| t.0.value().is_none()).cloned().collect();
+    let missing: Vec<Tensor> = tensors.iter().filter(|t| !t.0.has_value()).cloned().collect();
     for tensor in nodes_to_compute(&missing)?.into_values() {
         realize_unchecked(std::slice::from_ref(&tensor))?;
         examine(&tensor)?;

@@ -154,9 +154,26 @@ impl Device {
         &self.shared().held
     }
 
-    /// Held while work is given to the device: one plan at a time, so that storage can be moved between plans.
-    pub(crate) fn lock(self) -> MutexGuard<'static, ()> {
-        self.shared().plans.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Exclusive use of the device until the result is dropped. It protects
+    ///
+    /// - the order of launches: the steps of one plan, then those of another, with the library's workspace between them;
+    /// - storage that is written again (variables, results of traces, scratch memory of traces): where it is, is looked up under the lock
+    ///   and used before the lock is released;
+    /// - the words that report bad indices, from the first launch to the check;
+    /// - measurements, which other launches would disturb.
+    ///
+    /// Planning, lowering and compiling need none of that and are done before: no plan is made under the lock, which debug builds
+    /// check. The order of locks, outermost first: the tuner's turn to measure, a trace (`Mutex<Compiled>`), devices in their own order,
+    /// a kernel that another thread compiles ([`single_flight`](crate::runtime::single_flight)), then all others, under which nothing is
+    /// locked: caches, versions of a variable, the value of a node.
+    pub(crate) fn lock(self) -> Running {
+        held::add(self);
+        Running { device: self, _guard: self.shared().plans.lock().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    /// Panics in debug builds if this thread holds the lock of a device.
+    pub(crate) fn assert_unlocked() {
+        held::assert_none();
     }
 
     fn shared(self) -> &'static Shared {
@@ -169,6 +186,56 @@ impl Device {
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(self).or_insert_with(|| Box::leak(Box::default()))
     }
+}
+
+/// Exclusive use of a device: see [`Device::lock`].
+#[must_use = "the device is locked as long as this lives"]
+pub(crate) struct Running {
+    device: Device,
+    _guard: MutexGuard<'static, ()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        held::remove(self.device);
+    }
+}
+
+/// The devices that this thread has locked, in debug builds.
+#[cfg(debug_assertions)]
+mod held {
+    use std::cell::RefCell;
+
+    use super::Device;
+
+    thread_local! {
+        static HELD: RefCell<Vec<Device>> = const { RefCell::new(vec![]) };
+    }
+
+    pub fn add(device: Device) {
+        HELD.with_borrow_mut(|held| {
+            let rises = held.iter().all(|before| *before < device);
+            assert!(rises, "{device} is locked after {held:?}; devices are locked once, in their order");
+            held.push(device);
+        });
+    }
+
+    pub fn remove(device: Device) {
+        HELD.with_borrow_mut(|held| held.retain(|other| *other != device));
+    }
+
+    pub fn assert_none() {
+        HELD.with_borrow(|held| assert!(held.is_empty(), "a plan is made while {held:?} is locked"));
+    }
+}
+
+#[cfg(not(debug_assertions))]
+mod held {
+    use super::Device;
+
+    pub fn add(_: Device) {}
+    pub fn remove(_: Device) {}
+    pub fn assert_none() {}
 }
 
 /// What all users of a device share, for as long as the process runs.

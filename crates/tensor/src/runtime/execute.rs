@@ -15,6 +15,7 @@ use crate::fused::{Memory, MemoryMut, Routine};
 use crate::graph::node::{Node, Op};
 use crate::runtime::buffer::{Buffer, Lent, lend};
 use crate::runtime::element::zero_words;
+use crate::runtime::single_flight::SingleFlight;
 use crate::runtime::timing::{About, Host};
 use crate::schedule::{realize, value_of};
 use crate::{DType, Device, Error, Place, Result, Tensor};
@@ -53,23 +54,24 @@ impl Flavour {
     }
 }
 
-/// Compiles a kernel for a device, or finds it compiled already.
+/// Compiles a kernel for a device, or finds it compiled already. Threads that want the same kernel wait for the one that compiles it;
+/// different kernels are compiled side by side.
 pub(crate) fn program(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Arc<Program>> {
     let flavour = if let Device::Cuda(_) = device { flavour } else { Flavour::Exact };
     static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
+    static COMPILING: SingleFlight<(Device, Flavour, Kernel)> = SingleFlight::new();
     let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(program) = cache().get_or_insert_default().find(device, kernel, flavour) {
+    let find = || cache().get_or_insert_default().find(device, kernel, flavour);
+    if let Some(program) = find() {
         return Ok(program);
     }
-    if cpu::is_interrupted() {
-        return Err(Error::Interrupted);
-    }
-    // Compiled outside the lock, so that threads compile side by side; a kernel compiled twice is kept once.
-    let code = compile(device, kernel, flavour)?;
-    let program = Arc::new(Program { kernel: kernel.clone(), device, code, flavour, max_statements: None });
-    bornite_support::log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());
-    cache().get_or_insert_default().insert(device, program.clone());
-    Ok(program)
+    COMPILING.find_or_make(&(device, flavour, kernel.clone()), find, || {
+        let code = compile(device, kernel, flavour)?;
+        let program = Arc::new(Program { kernel: kernel.clone(), device, code, flavour, max_statements: None });
+        bornite_support::log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());
+        cache().get_or_insert_default().insert(device, program.clone());
+        Ok(program)
+    })
 }
 
 /// A kernel that ends with a fault after so many statements of a block, or of an instance where the CPU runs it as machine
@@ -356,6 +358,8 @@ pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], values: &[&[Value]], devi
     verify(kernel)?;
     let owned: Vec<Tensor> = inputs.iter().map(|&t| t.clone()).collect();
     realize(&owned)?;
+    // Compiled before the device is locked. The interpreter runs the kernel as it is.
+    let code = if device == Device::Interpreter { None } else { Some(program(device, kernel, Flavour::Exact)?) };
     let _running = device.lock();
     let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
     let mut given = owned.iter();
@@ -405,15 +409,10 @@ pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], values: &[&[Value]], devi
         let copies = copies.collect::<Result<Vec<_>>>()?;
         with_host_args(kernel, &copies.iter().collect::<Vec<_>>(), values, |args| interp::run(kernel, args))?;
     }
-    if device == Device::Interpreter {
-        with_host_args(kernel, &buffers.iter().collect::<Vec<_>>(), values, |args| interp::run(kernel, args))?;
-        return Ok(written);
+    let buffers: Vec<&Buffer> = buffers.iter().collect();
+    match code {
+        None => with_host_args(kernel, &buffers, values, |args| interp::run(kernel, args))?,
+        Some(program) => program.launch(&buffers, values, cuda::BLOCK, About::at(place))?,
     }
-    program(device, kernel, Flavour::Exact)?.launch(
-        &buffers.iter().collect::<Vec<_>>(),
-        values,
-        cuda::BLOCK,
-        About::at(place),
-    )?;
     Ok(written)
 }

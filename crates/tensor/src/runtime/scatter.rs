@@ -81,7 +81,7 @@ pub(crate) fn scatter(node: &Node, device: Device) -> Option<(RoutineCall, Vec<T
     }
     let located = |tensor: &Tensor| {
         let (base, views) = look_through(tensor);
-        let constant = base.0.op.is_constant() && base.0.value().is_none();
+        let constant = base.0.op.is_constant() && !base.0.has_value();
         if constant { None } else { Some((base.clone(), seen(base, &views)?)) }
     };
     let (mut inputs, [lines, terms]) = {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::graph::node::{Cut, Node, NodeId, Op};
 use crate::graph::tensor::elements_of;
 use crate::runtime::buffer::Buffer;
-use crate::runtime::moves::Move;
+use crate::runtime::moves::{self, Move};
 use crate::schedule::{realize, value_of};
 use crate::{DType, Error, Place, Result, Tensor, Update, Var, commit};
 
@@ -330,6 +330,7 @@ impl Table {
         let all: Vec<Tensor> = tensors.iter().map(|(_, tensor)| (*tensor).clone()).chain([flat.clone()]).collect();
         realize(&all)?;
         let node = flat.node()?;
+        moves::ready(node.dtype, node.device)?; // compiled before the device is locked
         let _running = node.device.lock();
         let to: Buffer = value_of(flat)?.duplicate(node.device)?;
         for (n, tensor) in tensors {

@@ -10,6 +10,7 @@ use bornite_support::profile;
 
 use crate::matmul::strided::Strided;
 use crate::runtime::buffer::Buffer;
+use crate::runtime::single_flight::SingleFlight;
 use crate::runtime::timing::About;
 use crate::{Device, Error, Result};
 
@@ -133,7 +134,7 @@ impl SourceCall {
     }
 }
 
-/// A kernel of a text, loaded once a device.
+/// A kernel of a text, compiled and loaded once per device. Texts are compiled side by side.
 fn load(
     ordinal: usize,
     text: &str,
@@ -141,20 +142,20 @@ fn load(
     pointers: usize,
     values: Vec<usize>,
 ) -> Result<Arc<Function>> {
-    type Loaded = HashMap<(usize, &'static str, String), Arc<Function>>;
-    static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    let loaded = loaded.get_or_insert_default();
+    type Key = (usize, &'static str, String);
+    static LOADED: Mutex<Option<HashMap<Key, Arc<Function>>>> = Mutex::new(None);
+    static COMPILING: SingleFlight<Key> = SingleFlight::new();
+    let loaded = || LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (ordinal, symbol, text.to_owned());
-    if let Some(function) = loaded.get(&key) {
-        return Ok(function.clone());
-    }
-    let device = bornite_cuda::Device::open(ordinal)?;
-    let cache = bornite_cuda::Cache::of_process()?;
-    let cubin = bornite_cuda::compile_cached(cache, symbol, text, &device.info().arch(), &["--std=c++17"])?;
-    let function = Arc::new(Function::load(&device, &cubin, symbol, pointers, values)?);
-    loaded.insert(key, function.clone());
-    Ok(function)
+    let find = || loaded().get_or_insert_default().get(&key).cloned();
+    COMPILING.find_or_make(&key, find, || {
+        let device = bornite_cuda::Device::open(ordinal)?;
+        let cache = bornite_cuda::Cache::of_process()?;
+        let cubin = bornite_cuda::compile_cached(cache, symbol, text, &device.info().arch(), &["--std=c++17"])?;
+        let function = Arc::new(Function::load(&device, &cubin, symbol, pointers, values)?);
+        loaded().get_or_insert_default().insert(key.clone(), function.clone());
+        Ok(function)
+    })
 }
 
 fn wrong(kernel: &str, what: &str) -> Error {

@@ -136,7 +136,7 @@ impl Trace<'_> {
     /// ```
     pub fn compile(&self, specs: &[Spec]) -> Result<()> {
         let (compiled, _) = self.compiled(specs.to_vec())?;
-        compiled.lock().unwrap_or_else(PoisonError::into_inner).prepare(!self.bounds.is_empty())
+        compiled.lock().unwrap_or_else(PoisonError::into_inner).prepare()
     }
 
     /// How often the function was traced so far. While it rises, calls are slow; `BORNITE_LOG=info` says which dimension,
@@ -170,6 +170,9 @@ impl Trace<'_> {
         let (outputs, updates) = returned?;
         let cuts = self.cuts(&outputs)?;
         let compiled = Compiled::new(&placeholders, slots, variables, &outputs, updates)?.with_cuts(cuts);
+        if !self.bounds.is_empty() {
+            compiled.compile_moves()?;
+        }
         Ok((self.kept().insert(specs, Arc::new(Mutex::new(compiled))), lengths))
     }
 

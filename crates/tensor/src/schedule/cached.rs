@@ -5,10 +5,10 @@
 //! tensors of the same kind, and holds the same constants. What runs is then the same, on other memory.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Plan, Present, is_source, plan, value_of};
-use crate::graph::node::{Node, Op};
+use crate::graph::node::{Node, Op, with_snapshot};
 use crate::runtime::buffer::Buffer;
 use crate::{Device, Result, Tensor};
 
@@ -27,34 +27,61 @@ struct Recent {
 
 static RECENT: Mutex<Option<HashMap<Vec<u64>, Arc<Recent>>>> = Mutex::new(None);
 
-/// Computes a tensor by the plan of a graph like its own, which is made if there is none; `false` if the graph is of another
-/// kind. The device's lock is held.
+/// Computes a tensor by the plan of a graph like its own, which is made if there is none; `false` if the graph is of another kind.
 pub(super) fn compute(root: &Tensor) -> Result<bool> {
-    let Some(Graph { key, sources }) = Graph::of(root)? else { return Ok(false) };
-    let kept = || RECENT.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = kept().get_or_insert_default().get(&key).cloned();
-    let recent = match found {
-        Some(recent) => recent,
-        None => {
-            let Some(recent) = Recent::new(root, &sources)? else { return Ok(false) };
-            let recent = Arc::new(recent);
-            let mut kept = kept();
-            let plans = kept.get_or_insert_default();
-            if plans.len() >= KEPT {
-                plans.clear();
-            }
-            plans.insert(key, recent.clone());
-            recent
+    let mut made: Option<(Vec<u64>, Arc<Recent>)> = None;
+    loop {
+        // Under the lock what is in memory does not change, so a plan that fits now fits when it runs.
+        let running = root.0.device.lock();
+        if root.0.has_value_now() {
+            return Ok(true); // by another thread
         }
-    };
-    let buffers = recent.sources.iter().map(|&n| value_of(sources[n])).collect::<Result<Vec<_>>>()?;
-    let (result, scratch) = (Buffer::new(root.0.device, root.0.bytes())?, recent.plan.allocate_scratch()?);
-    recent.plan.run(std::slice::from_ref(&result), scratch.as_ref(), &buffers)?;
-    root.0.set_value(result);
-    Ok(true)
+        let Some(Graph { key, sources }) = Graph::of(root)? else { return Ok(false) };
+        let found = match &made {
+            Some((made_for, recent)) if *made_for == key => Some(recent.clone()),
+            _ => kept().get_or_insert_default().get(&key).cloned(),
+        };
+        if let Some(recent) = found {
+            recent.run(root, &sources)?;
+            return Ok(true);
+        }
+        drop(running);
+        made = with_snapshot(|| Recent::make(root))?;
+        if made.is_none() {
+            return Ok(false);
+        }
+    }
+}
+
+fn kept() -> MutexGuard<'static, Option<HashMap<Vec<u64>, Arc<Recent>>>> {
+    RECENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Recent {
+    /// Plans the graph of a tensor and caches the plan, by all that it depends on; `None` if it is not only steps over memory. All of it
+    /// sees one snapshot of what is in memory.
+    fn make(root: &Tensor) -> Result<Option<(Vec<u64>, Arc<Recent>)>> {
+        let Some(Graph { key, sources }) = Graph::of(root)? else { return Ok(None) };
+        let Some(recent) = Recent::new(root, &sources)? else { return Ok(None) };
+        let recent = Arc::new(recent);
+        let mut kept = kept();
+        let plans = kept.get_or_insert_default();
+        if plans.len() >= KEPT {
+            plans.clear();
+        }
+        plans.insert(key.clone(), recent.clone());
+        Ok(Some((key, recent)))
+    }
+
+    /// Computes the root of a graph that it fits from the tensors that the graph reads. The device's lock is held.
+    fn run(&self, root: &Tensor, sources: &[&Tensor]) -> Result<()> {
+        let buffers = self.sources.iter().map(|&n| value_of(sources[n])).collect::<Result<Vec<_>>>()?;
+        let (result, scratch) = (Buffer::new(root.0.device, root.0.bytes())?, self.plan.allocate_scratch()?);
+        self.plan.run(std::slice::from_ref(&result), scratch.as_ref(), &buffers)?;
+        root.0.set_value_once(result);
+        Ok(())
+    }
+
     /// The plan for a graph; `None` if it is not only steps over memory.
     fn new(root: &Tensor, sources: &[&Tensor]) -> Result<Option<Recent>> {
         let mut plan = plan(std::slice::from_ref(root), Present::Skip, &[])?;
@@ -64,8 +91,7 @@ impl Recent {
         else {
             return Ok(None);
         };
-        // It must not keep memory.
-        (plan.roots, plan.sources) = (vec![], vec![]);
+        plan.drop_graph();
         Ok(Some(Recent { plan, sources }))
     }
 }

@@ -22,7 +22,8 @@ pub(super) fn collect(schedule: &mut Schedule) -> Result<()> {
         }
     }
     schedule.wanted = roots.iter().map(|root| root.0.id).collect();
-    schedule.nodes = nodes_to_compute(&roots)?;
+    let requested = schedule.requested.iter().filter(|tensor| !is_source(tensor)).cloned();
+    (schedule.nodes, schedule.pending) = walk(&roots, requested.collect())?;
     schedule.roots = roots;
     schedule.add_inputs_of_outputs();
     debug_assert!(schedule.roots.iter().all(|root| schedule.nodes.contains_key(&root.0.id)));
@@ -58,6 +59,7 @@ impl Schedule {
             roots: vec![],
             wanted: HashSet::new(),
             nodes: BTreeMap::new(),
+            pending: vec![],
             calls: HashMap::new(),
             concats: Default::default(),
             withdrawn: HashSet::new(),
@@ -101,6 +103,11 @@ fn roots(tensors: &[Tensor]) -> Vec<Tensor> {
 
 /// The nodes that get a kernel, in order of id: the roots, and below them all that is neither source, view nor constant.
 pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<NodeId, Tensor>> {
+    Ok(walk(roots, vec![])?.0)
+}
+
+/// The nodes that get a kernel, and `pending` with all nodes that have no value but constants.
+fn walk(roots: &[Tensor], mut pending: Vec<Tensor>) -> Result<(BTreeMap<NodeId, Tensor>, Vec<Tensor>)> {
     let mut kernels: BTreeMap<NodeId, Tensor> = roots.iter().map(|t| (t.0.id, t.clone())).collect();
     let mut seen = HashSet::new();
     let mut stack = roots.to_vec();
@@ -110,9 +117,12 @@ pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<NodeId, Tens
             continue;
         }
         stack.extend(node.reads().iter().cloned());
+        if !node.op.is_constant() {
+            pending.push(tensor.clone());
+        }
         if !node.op.is_view() && !node.op.is_constant() {
             kernels.insert(node.id, tensor);
         }
     }
-    Ok(kernels)
+    Ok((kernels, pending))
 }

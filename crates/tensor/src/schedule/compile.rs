@@ -20,7 +20,7 @@ use crate::runtime::execute::{Flavour, Program, program};
 use crate::{Device, Error, Result, Tensor};
 
 pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
-    let Schedule { device, requested, roots, steps, overwrites, memory, .. } = schedule;
+    let Schedule { device, requested, roots, pending, steps, overwrites, memory, .. } = schedule;
     let reports = steps.iter().any(|step| step.operands.iter().any(|operand| matches!(operand, Operand::Status)));
     let status = if reports { Some(crate::runtime::status::buffer(device)?) } else { None };
     let mut programs = programs(device, &steps)?.into_iter();
@@ -34,6 +34,7 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
         steps: vec![],
         roots: requested,
         sources,
+        pending,
         scratch_bytes: memory.scratch_bytes,
         lives: memory.lives,
         in_place,

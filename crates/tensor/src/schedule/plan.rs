@@ -59,6 +59,8 @@ pub(crate) struct Plan {
     pub roots: Vec<Tensor>,
     /// Tensors read.
     pub sources: Vec<Tensor>,
+    /// Tensors without a value when the plan was made, which it computes or looks through.
+    pub(super) pending: Vec<Tensor>,
     /// Size of the scratch memory.
     pub scratch_bytes: usize,
     /// When each value lives, and where.
@@ -80,6 +82,16 @@ impl Plan {
     pub fn allocate_scratch(&self) -> Result<Option<Buffer>> {
         let used = self.steps.iter().any(|step| step.args.iter().any(|slot| slot.memory == Memory::Scratch));
         used.then(|| Buffer::new(self.device, self.scratch_bytes)).transpose()
+    }
+
+    /// True while no other thread has computed any of this. The device's lock is held.
+    pub fn is_current(&self) -> bool {
+        !self.pending.iter().any(|tensor| tensor.0.has_value_now())
+    }
+
+    /// Lets go of the graph: it would keep memory, and old versions of variables, alive.
+    pub fn drop_graph(&mut self) {
+        (self.roots, self.sources, self.pending) = (vec![], vec![], vec![]);
     }
 
     /// Handles that keep the code of all steps alive.

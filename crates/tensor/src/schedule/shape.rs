@@ -13,7 +13,7 @@ use bornite_codegen::cpu::is_interrupted;
 use bornite_cuda::DeviceTimer;
 use bornite_cuda::Graph;
 use bornite_ir::Value;
-use bornite_support::tune::{Choice, Fallible, Key, Mode, Request, Tuner, digest};
+use bornite_support::tune::{Choice, Exclusive, Fallible, Key, Mode, Request, Tuner, digest};
 
 use super::Schedule;
 use super::fuse::Unit;
@@ -95,7 +95,7 @@ fn structure(group: &Group) -> String {
         let (base, views) = look_through(tensor);
         match (&base.0.op, seen(base, &views)) {
             // Numbers but 0 and 1 are arguments of the kernel.
-            (Op::Full(value), _) if base.0.value().is_none() => {
+            (Op::Full(value), _) if !base.0.has_value() => {
                 let plain = !value.scalar().is_float() || [0.0, 1.0].contains(&value.as_f64());
                 let _ = if plain { write!(text, " {value:?}") } else { write!(text, " {}", value.scalar()) };
             }
@@ -158,6 +158,7 @@ fn choose(
         if memory.is_empty() {
             memory = arguments(device, &lowered)?;
         }
+        let _exclusive = device.lock();
         let run = |n: usize| launch(&program, &memory[n % memory.len()], &values, lowered.threads);
         // What a way leaves out must not look like what the one before it wrote.
         for out in &memory[0][..group.outputs.len()] {
@@ -176,9 +177,9 @@ fn choose(
         let graph = unsafe { Graph::capture::<Error>(on, kept, || (0..RUNS).try_for_each(run))? };
         Ok(graph)
     };
-    // Plans are made before anything is captured, and in their device's turn.
-    let request = Request { key: &key, candidates: &candidates, busy: false, waits: false };
-    let mut timer = DeviceTimer::of_runs(on, RUNS);
+    // Plans are made before anything is captured. Candidates are compiled while others use the device, and timed while they do not.
+    let request = Request { key: &key, candidates: &candidates, busy: false, waits: true };
+    let mut timer = Exclusive::new(DeviceTimer::of_runs(on, RUNS), || device.lock());
     let choose = || tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
     // To the end once it has begun: candidates that an interrupt left out would count as failed in a record that is kept.
     let found = crate::interruptible(None, choose);

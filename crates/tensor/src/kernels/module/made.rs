@@ -113,6 +113,11 @@ impl Made {
         if !here || Var::is_tracing() || check::enabled()? {
             return Ok(None);
         }
+        let program = match self.compiled(device) {
+            Some(program) => program,
+            None if arrays.iter().any(|array| there(array).is_none()) => return Ok(None),
+            None => self.compile(device)?,
+        };
         let _running = device.lock();
         let Some(there) = arrays.iter().map(there).collect::<Option<Vec<_>>>() else { return Ok(None) };
         let mut buffers = Vec::with_capacity(there.len());
@@ -123,7 +128,6 @@ impl Made {
                 There::Zeros => Buffer::new(device, array.0.bytes())?,
             });
         }
-        let program = self.program(device)?;
         {
             let buffers: Vec<&Buffer> = buffers.iter().collect();
             let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
@@ -134,15 +138,15 @@ impl Made {
         Ok(Some(buffers))
     }
 
-    fn program(&self, device: Device) -> Result<Arc<Program>> {
-        let kept = || self.program.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((on, program)) = &*kept()
-            && *on == device
-        {
-            return Ok(program.clone());
-        }
+    /// The code, if the device ran it last.
+    fn compiled(&self, device: Device) -> Option<Arc<Program>> {
+        let last = self.program.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|(on, _)| *on == device).map(|(_, program)| program.clone())
+    }
+
+    fn compile(&self, device: Device) -> Result<Arc<Program>> {
         let program = program(device, &self.lowered.kernel, Flavour::Exact)?;
-        *kept() = Some((device, program.clone()));
+        *self.program.lock().unwrap_or_else(PoisonError::into_inner) = Some((device, program.clone()));
         Ok(program)
     }
 }

@@ -84,7 +84,6 @@ impl Compiled {
             Some(tensor) => tensor.node()?.device,
             None => Device::cpu(),
         };
-        let _running = device.lock();
         // New values that are not results as well can be written where the old ones are.
         let same = |a: &Tensor, b: &Tensor| a.0.id == b.0.id;
         let held = |update: &&Update| {
@@ -97,6 +96,10 @@ impl Compiled {
         };
         let homes: Vec<(Tensor, Tensor)> = updates.iter().filter(held).filter_map(home).collect();
         let mut plan = plan(&wanted, Present::Copy, &homes)?;
+        if let (Device::Cuda(_), true) = (device, plan.reports()) {
+            Homecoming::ready(device)?; // compiled before the device is locked, which the first call does
+        }
+        let _running = device.lock();
         let mut sources = vec![];
         for source in &plan.sources {
             sources.push(if let Some(n) = inputs.iter().position(|i| i.0.id == source.0.id) {
@@ -124,9 +127,7 @@ impl Compiled {
         let (roots, temps) = (plan.allocate_roots()?, scratch(plan.device, plan.scratch_bytes)?);
         let results = outputs.iter().map(|&root| plan.roots[root].node().map(Node::without_history));
         let results: Vec<Node> = results.collect::<Result<_>>()?;
-        // The graph behind the plan is not needed any more; it would keep old versions of variables alive.
-        plan.roots.clear();
-        plan.sources.clear();
+        plan.drop_graph();
         Ok(Compiled {
             sources,
             inputs: inputs.iter().map(|t| Buffer::new(device, t.0.bytes())).collect::<Result<_>>()?,
@@ -151,14 +152,16 @@ impl Compiled {
         Compiled { cuts, ..self }
     }
 
+    /// Compiles the copies of arguments and results of bounded length. The device is not locked.
+    pub fn compile_moves(&self) -> Result<()> {
+        let arguments = self.slots.iter().map(|slot| (slot.dtype, slot.device));
+        let results = self.results.iter().map(|like| (like.dtype, like.device));
+        arguments.chain(results).try_for_each(|(dtype, device)| moves::ready(dtype, device).map(drop))
+    }
+
     /// Makes what does not depend on the elements of arguments.
-    pub fn prepare(&mut self, bounded: bool) -> Result<()> {
+    pub fn prepare(&mut self) -> Result<()> {
         let _running = self.plan.device.lock();
-        if bounded {
-            let arguments = self.slots.iter().map(|slot| (slot.dtype, slot.device));
-            let results = self.results.iter().map(|like| (like.dtype, like.device));
-            arguments.chain(results).try_for_each(|(dtype, device)| moves::ready(dtype, device).map(drop))?;
-        }
         self.use_scratch()?;
         self.settle()?;
         self.record()

@@ -1,0 +1,68 @@
+//! Snapshot of which nodes have a value, for the time in which a plan is made.
+//!
+//! Plans are made without the device's lock, so other threads may compute values meanwhile, and every pass must see the same ones: the
+//! first answer for a node holds until the plan is complete. A value never goes away, so what was there at the first look is there when
+//! the plan runs.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use super::{Node, NodeId};
+
+thread_local! {
+    /// The answers so far, while this thread makes a plan.
+    static ANSWERS: RefCell<Option<HashMap<NodeId, bool>>> = const { RefCell::new(None) };
+}
+
+/// Runs `work`, in which [`Node::has_value`] keeps its first answer for each node. A snapshot within another is the same one.
+pub(crate) fn with_snapshot<R>(work: impl FnOnce() -> R) -> R {
+    // Ends the snapshot also if `work` panics.
+    struct Scope;
+    impl Drop for Scope {
+        fn drop(&mut self) {
+            ANSWERS.set(None);
+        }
+    }
+    if ANSWERS.with_borrow(Option::is_some) {
+        return work();
+    }
+    ANSWERS.set(Some(HashMap::new()));
+    let _scope = Scope;
+    work()
+}
+
+impl Node {
+    /// True if the node has a value: now, or while a plan is made, when the plan first asked.
+    pub fn has_value(&self) -> bool {
+        ANSWERS.with_borrow_mut(|answers| match answers {
+            Some(answers) => *answers.entry(self.id).or_insert_with(|| self.has_value_now()),
+            None => self.has_value_now(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::buffer::Buffer;
+    use crate::{Device, Tensor};
+
+    #[test]
+    fn the_first_answer_holds_until_the_end() {
+        let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
+        let [y, z] = [x.exp(), x.sin()];
+        let value = || Buffer::new(Device::cpu(), 8).unwrap();
+        with_snapshot(|| {
+            assert!(x.0.has_value() && !y.0.has_value());
+            y.0.set_value(value());
+            z.0.set_value(value());
+            assert!(!y.0.has_value() && y.0.has_value_now() && z.0.has_value());
+            with_snapshot(|| assert!(!y.0.has_value()));
+            assert!(!y.0.has_value(), "the inner snapshot is the outer one");
+            assert!(std::thread::scope(|scope| scope.spawn(|| y.0.has_value()).join()).unwrap());
+        });
+        assert!(y.0.has_value());
+        let panicked = std::panic::catch_unwind(|| with_snapshot(|| panic!("on purpose")));
+        assert!(panicked.is_err() && ANSWERS.with_borrow(Option::is_none));
+    }
+}
