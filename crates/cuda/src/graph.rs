@@ -13,7 +13,7 @@ use crate::{Buffer, Device, Result, Stream};
 /// Buffers and functions that a sequence refers to by address.
 type Kept = Vec<Arc<dyn Any + Send + Sync>>;
 
-/// A captured sequence, with everything it touches.
+/// A captured sequence, with everything it touches but its arguments.
 pub struct Graph {
     device: Arc<Device>,
     executable: cu::CUgraphExec,
@@ -21,6 +21,63 @@ pub struct Graph {
     /// What error reports call it.
     name: Arc<str>,
     kept: Kept,
+    /// Memory that it uses and does not keep alive: the caller passes it at each launch.
+    arguments: Vec<Range>,
+}
+
+/// Memory of a buffer that a graph uses without keeping it alive. See [`Graph::capture_with`].
+#[derive(Clone, Copy)]
+pub struct Argument<'a> {
+    /// The buffer, alive until the launch is in its stream.
+    pub buffer: &'a Buffer,
+    /// Offset of the first byte.
+    pub offset: usize,
+    /// Size in bytes.
+    pub bytes: usize,
+}
+
+/// Device addresses of an argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Range {
+    address: u64,
+    bytes: usize,
+}
+
+impl Argument<'_> {
+    /// Device address of the first byte.
+    pub fn address(&self) -> u64 {
+        self.buffer.address() + self.offset as u64
+    }
+
+    /// The addresses, if they are within the buffer and on the device.
+    fn range(&self, device: &Arc<Device>) -> Result<Range> {
+        self.buffer.is_on("a graph", device)?;
+        self.buffer.holds("graph argument", self.offset, self.bytes)?;
+        Ok(Range { address: self.address(), bytes: self.bytes })
+    }
+}
+
+fn ranges(device: &Arc<Device>, arguments: &[Argument<'_>]) -> Result<Vec<Range>> {
+    arguments.iter().map(|argument| argument.range(device)).collect()
+}
+
+/// Validates that a launch has the arguments of the capture. The message names the first that differs.
+fn check_arguments(captured: &[Range], passed: &[Range]) -> Result<()> {
+    let fail = |what: String| Err(invalid("cuGraphLaunch", what));
+    if captured.len() != passed.len() {
+        return fail(format!("the graph has {} arguments, the launch {}", captured.len(), passed.len()));
+    }
+    match captured.iter().zip(passed).position(|(captured, passed)| captured != passed) {
+        None => Ok(()),
+        Some(n) => {
+            let (Range { address, bytes }, passed) = (captured[n], passed[n]);
+            fail(format!(
+                "argument {n} was {bytes} bytes at {address:#x} when the graph was captured, now it is {} at {:#x}; \
+                 capture again",
+                passed.bytes, passed.address
+            ))
+        }
+    }
 }
 
 /// How a graph took a new sequence.
@@ -144,10 +201,26 @@ impl Graph {
         kept: Vec<Arc<dyn Any + Send + Sync>>,
         work: impl FnOnce() -> std::result::Result<(), E>,
     ) -> std::result::Result<Graph, E> {
+        // SAFETY: the caller's promise.
+        unsafe { Graph::capture_with(device, kept, &[], work) }
+    }
+
+    /// As [`Graph::capture`], for work that also uses `arguments`. The graph does not keep those alive:
+    /// [`Graph::launch_with`] is passed live buffers at the same addresses, these or others.
+    ///
+    /// # Safety
+    /// `kept` and `arguments` must hold every buffer and function that `work` uses: a launch goes to their addresses.
+    pub unsafe fn capture_with<E: From<crate::Error>>(
+        device: &Arc<Device>,
+        kept: Vec<Arc<dyn Any + Send + Sync>>,
+        arguments: &[Argument<'_>],
+        work: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> std::result::Result<Graph, E> {
+        let arguments = ranges(device, arguments)?;
         let template = Template::capture(device, work)?;
         let executable = template.instantiate()?;
         let (nodes, name) = (template.nodes, template.name.clone());
-        Ok(Graph { device: device.clone(), executable, nodes, name, kept })
+        Ok(Graph { device: device.clone(), executable, nodes, name, kept, arguments })
     }
 
     /// Captures another sequence in place of this one. Where it has the same shape (the same kernels in the same order,
@@ -161,6 +234,21 @@ impl Graph {
         kept: Vec<Arc<dyn Any + Send + Sync>>,
         work: impl FnOnce() -> std::result::Result<(), E>,
     ) -> std::result::Result<Updated, E> {
+        // SAFETY: the caller's promise.
+        unsafe { self.update_with(kept, &[], work) }
+    }
+
+    /// As [`Graph::update`], for work that also uses `arguments`.
+    ///
+    /// # Safety
+    /// As for [`Graph::capture_with`].
+    pub unsafe fn update_with<E: From<crate::Error>>(
+        &mut self,
+        kept: Vec<Arc<dyn Any + Send + Sync>>,
+        arguments: &[Argument<'_>],
+        work: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> std::result::Result<Updated, E> {
+        let arguments = ranges(&self.device, arguments)?;
         let template = Template::capture(&self.device, work)?;
         let device = self.device.clone();
         let mut info = cu::CUgraphExecUpdateResultInfo {
@@ -181,7 +269,8 @@ impl Graph {
             Updated::InPlace
         };
         // Buffers are freed in stream order and modules unloaded after what runs, so earlier launches are safe.
-        (self.kept, self.nodes, self.name) = (kept, template.nodes, template.name.clone());
+        (self.kept, self.arguments) = (kept, arguments);
+        (self.nodes, self.name) = (template.nodes, template.name.clone());
         Ok(updated)
     }
 
@@ -190,8 +279,18 @@ impl Graph {
         self.nodes
     }
 
-    /// Gives the whole sequence to the device.
+    /// Gives the whole sequence to the device. A graph with arguments is launched by [`Graph::launch_with`].
     pub fn launch(&mut self) -> Result<()> {
+        self.launch_with(&[])
+    }
+
+    /// Gives the whole sequence to the device. An error if address or size of an argument is not that of the capture.
+    pub fn launch_with(&mut self, arguments: &[Argument<'_>]) -> Result<()> {
+        check_arguments(&self.arguments, &ranges(&self.device, arguments)?)?;
+        for argument in arguments {
+            // One that was allocated for another stream is not handed out again before this launch is done.
+            argument.buffer.used_on_main()?;
+        }
         self.launch_raw(self.device.stream)
     }
 
@@ -206,6 +305,7 @@ impl Graph {
             let (ours, theirs) = (self.device.info().label(), stream.device().info().label());
             return Err(invalid("cuGraphLaunch", format!("a graph of {ours} cannot run on a stream of {theirs}")));
         }
+        check_arguments(&self.arguments, &[])?;
         for kept in &self.kept {
             if let Some(buffer) = kept.downcast_ref::<Buffer>() {
                 buffer.used_on(stream)?;
@@ -217,7 +317,11 @@ impl Graph {
     fn launch_raw(&mut self, stream: cu::CUstream) -> Result<()> {
         self.device.bind()?;
         self.device.context.note_launch(&self.name, [0; 3], [0; 3]);
-        // SAFETY: the graph keeps all that it refers to alive, and is launched by one thread at a time.
+        // SAFETY: the graph is launched by one thread at a time, and all memory that it refers to is alive until the
+        // launch is done. Kept buffers are alive for as long as the graph is. The addresses of its arguments are those of
+        // buffers that the caller holds during this call: `launch_with` has compared them. Such a buffer may be dropped as
+        // soon as this returns; its block is then handed out again only to work that comes after this launch in the stream
+        // (`used_on_main` for blocks of other streams), and the pool waits for the stream before it returns a segment.
         let result = unsafe { (self.device.driver.cuGraphLaunch)(self.executable, stream) };
         self.device.check("cuGraphLaunch", result)?;
         if !waits() {
@@ -242,6 +346,29 @@ impl Drop for Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_launch_has_the_arguments_of_the_capture() {
+        let at = |address: u64, bytes: usize| Range { address, bytes };
+        let captured = [at(512, 8), at(1024, 16)];
+        check_arguments(&[], &[]).unwrap();
+        check_arguments(&captured, &captured).unwrap();
+        for (passed, message) in [
+            (&[][..], "the graph has 2 arguments, the launch 0"),
+            (
+                &[at(512, 8), at(1536, 16)],
+                "argument 1 was 16 bytes at 0x400 when the graph was captured, now it is 16 at 0x600",
+            ),
+            (
+                &[at(512, 16), at(1024, 16)],
+                "argument 0 was 8 bytes at 0x200 when the graph was captured, now it is 16 at 0x200",
+            ),
+            (&[at(1024, 16), at(512, 8)], "argument 0 was 8 bytes"),
+        ] {
+            let error = check_arguments(&captured, passed).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
 
     #[test]
     fn a_graph_is_named_by_its_kernels() {

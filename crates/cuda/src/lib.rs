@@ -42,7 +42,7 @@ pub use device::Device;
 pub use disassemble::Disassembler;
 pub use error::{Error, Result};
 pub use geometry::Geometry;
-pub use graph::{Graph, Updated};
+pub use graph::{Argument, Graph, Updated};
 pub use info::{DeviceInfo, device_count, driver_release, driver_version};
 pub use launch::{Function, Pointer};
 pub use library::Library;

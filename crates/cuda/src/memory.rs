@@ -238,7 +238,7 @@ impl Buffer {
         Err(invalid(call, format!("{bytes} bytes given, the buffer has {}", self.bytes)))
     }
 
-    fn holds(&self, call: &'static str, offset: usize, bytes: usize) -> Result<()> {
+    pub(crate) fn holds(&self, call: &'static str, offset: usize, bytes: usize) -> Result<()> {
         if offset.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
             return Ok(());
         }

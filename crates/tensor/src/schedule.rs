@@ -55,6 +55,7 @@ pub use explain::{Explained, ExplainedStep, LiveValue, Peak, explain, explained}
 use fuse::Unit;
 use ids::BufferId;
 use memory::Assigned;
+pub(crate) use pack::ALIGNMENT;
 pub(crate) use plan::Plan;
 #[cfg(test)]
 use plan::{Memory, Slot};

@@ -109,6 +109,12 @@ impl Buffer {
         }
     }
 
+    /// The same as an argument of a CUDA graph.
+    pub fn argument(&self) -> Option<bornite_cuda::Argument<'_>> {
+        let (buffer, offset) = self.pointer()?;
+        Some(bornite_cuda::Argument { buffer, offset, bytes: self.bytes })
+    }
+
     /// The words of the allocation that it covers.
     fn words(&self) -> Range<usize> {
         self.offset / 8..(self.offset + self.bytes) / 8
@@ -184,7 +190,6 @@ impl Buffer {
     }
 
     /// True if a byte belongs to both.
-    #[cfg(test)]
     pub fn overlaps(&self, other: &Buffer) -> bool {
         let (a, b) = (self.words(), other.words());
         self.shares_allocation(other) && a.start.max(b.start) < a.end.min(b.end)

@@ -1,8 +1,11 @@
 //! Traces: a function run once for each signature of its arguments, kept as a plan, replayed after that.
 //!
-//! What arguments must be is in `signature.rs`, which traces are kept in `kept.rs`, what a call does in `compiled.rs`.
+//! What arguments must be is in `signature.rs`, which traces are kept in `kept.rs`, what a call does in `compiled.rs`, where it reads
+//! arguments in `arguments.rs`, which CUDA graphs it keeps in `graphs.rs`.
 
+mod arguments;
 mod compiled;
+mod graphs;
 mod homecoming;
 mod kept;
 mod signature;
@@ -94,6 +97,9 @@ impl Trace<'_> {
     }
 
     /// Computes the results for these arguments and commits the updates. After an error nothing has changed.
+    ///
+    /// Arguments are read where they are, without a copy; they are not kept alive and never change. On a GPU, small ones are copied, and
+    /// a call is fastest with large ones that earlier calls had, also in turn with others: each set of them has a CUDA graph.
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         realize(inputs)?;
         let specs = inputs.iter().map(Spec::of).collect::<Result<Vec<_>>>()?;
@@ -121,8 +127,9 @@ impl Trace<'_> {
         Ok(compiled.explained())
     }
 
-    /// Makes the trace for such arguments ahead of the first call: its kernels, its memory and, on CUDA, its graph. No
-    /// variable changes. An axis of bounded length may have any length up to the bound.
+    /// Makes the trace for such arguments ahead of the first call: its kernels, its memory and, on CUDA, its graph if all arguments
+    /// are small; large ones are read where they are, so that the graph is captured when the first of them come back. No variable
+    /// changes. An axis of bounded length may have any length up to the bound.
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor, trace, trace::Spec};

@@ -2,6 +2,7 @@
 
 mod algebra;
 mod arenas;
+mod arguments;
 mod attention;
 mod blas;
 mod eager;
@@ -49,7 +50,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 111] = [
+const SUITE: [(&str, Body); 120] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -141,6 +142,15 @@ const SUITE: [(&str, Body); 111] = [
     ("traces::updates_in_place", traces::updates_in_place),
     ("traces::random_order", traces::random_order),
     ("traces::errors_change_nothing", traces::errors_change_nothing),
+    ("arguments::of_every_kind", arguments::of_every_kind),
+    ("arguments::sets_in_turn", arguments::sets_in_turn),
+    ("arguments::fed_back", arguments::fed_back),
+    ("arguments::states_go_round", arguments::states_go_round),
+    ("arguments::of_bounded_length", arguments::of_bounded_length),
+    ("arguments::after_a_mistake", arguments::after_a_mistake),
+    ("arguments::of_products", arguments::of_products),
+    ("arguments::of_threads", arguments::of_threads),
+    ("arguments::are_not_kept", arguments::are_not_kept),
     ("retraces::used_last_is_kept", retraces::used_last_is_kept),
     ("retraces::say_what_changed", retraces::say_what_changed),
     ("retraces::compiled_ahead", retraces::compiled_ahead),

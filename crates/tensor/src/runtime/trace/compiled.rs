@@ -1,13 +1,16 @@
 //! A plan with its memory, replayed at each call.
 //!
-//! On CUDA the replay is one graph launch. Its addresses are fixed, so arguments are copied in, variables settle at
-//! their home, and a result that is still held when its memory is needed again gets a copy.
+//! On CUDA the replay is one graph launch. Its addresses are fixed: `arguments.rs` decides which arguments are read where they are and
+//! which are copied, `graphs.rs` keeps a graph for each set of their addresses. Variables settle at their home, and a result that is
+//! still held when its memory is needed again gets a copy.
 
 use std::any::Any;
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use super::Spec;
+use super::arguments::{Arguments, Bound, Ran};
+use super::graphs::{Graphs, Miss};
 use super::homecoming::Homecoming;
 use crate::graph::node::{Node, Op};
 use crate::runtime::arena::scratch;
@@ -22,11 +25,8 @@ pub(super) struct Compiled {
     plan: Plan,
     /// For each source of the plan, where it comes from at each call.
     sources: Vec<Source>,
-    /// Memory at which arguments are expected, and lengths after them; what is expected there.
-    inputs: Vec<Buffer>,
-    slots: Vec<Spec>,
-    /// The lengths that are there.
-    lengths: Vec<Option<usize>>,
+    /// Arguments, and lengths after them.
+    arguments: Arguments,
     roots: Vec<Buffer>,
     temps: Buffer,
     /// For each result, its root.
@@ -44,12 +44,15 @@ pub(super) struct Compiled {
     /// Addresses, once variables have a home; and how often any had changed or was read when these were last there.
     settled: Option<(Addresses, u64)>,
     /// What computes new values and brings them home, on CUDA.
-    graph: Option<bornite_cuda::Graph>,
+    graphs: Graphs<bornite_cuda::Graph>,
+    /// Whether the library's calls have run, so that a capture need not load their code.
+    is_warm: bool,
 }
 
 /// Where things are that a plan reads and writes; it stays so.
 struct Addresses {
-    sources: Vec<Buffer>,
+    /// For each source that is no argument, its memory.
+    sources: Vec<Option<Buffer>>,
     /// For each update, the variable's home.
     homes: Vec<Buffer>,
 }
@@ -128,11 +131,11 @@ impl Compiled {
         let results = outputs.iter().map(|&root| plan.roots[root].node().map(Node::without_history));
         let results: Vec<Node> = results.collect::<Result<_>>()?;
         plan.drop_graph();
+        let read = |source: &Source| if let Source::Input(n) = source { Some(*n) } else { None };
+        let read: HashSet<usize> = sources.iter().filter_map(read).collect();
         Ok(Compiled {
             sources,
-            inputs: inputs.iter().map(|t| Buffer::new(device, t.0.bytes())).collect::<Result<_>>()?,
-            lengths: vec![None; slots.len()],
-            slots,
+            arguments: Arguments::new(plan.device, slots, &read, plan.steps.len()),
             handed_out: outputs.iter().map(|_| Weak::new()).collect(),
             roots,
             temps,
@@ -142,7 +145,8 @@ impl Compiled {
             updates,
             variables: used,
             settled: None,
-            graph: None,
+            graphs: Graphs::default(),
+            is_warm: false,
             plan,
         })
     }
@@ -154,28 +158,34 @@ impl Compiled {
 
     /// Compiles the copies of arguments and results of bounded length. The device is not locked.
     pub fn compile_moves(&self) -> Result<()> {
-        let arguments = self.slots.iter().map(|slot| (slot.dtype, slot.device));
-        let results = self.results.iter().map(|like| (like.dtype, like.device));
-        arguments.chain(results).try_for_each(|(dtype, device)| moves::ready(dtype, device).map(drop))
+        self.arguments.compile_moves()?;
+        self.results.iter().try_for_each(|like| moves::ready(like.dtype, like.device).map(drop))
     }
 
-    /// Makes what does not depend on the elements of arguments.
+    /// Makes what depends neither on the elements of arguments nor on where they are.
     pub fn prepare(&mut self) -> Result<()> {
         let _running = self.plan.device.lock();
         self.use_scratch()?;
         self.settle()?;
-        self.record()
+        if let Some(device) = self.graph_device()?
+            && let Some(bound) = self.arguments.bind_copies()?
+            && self.graphs.find(&bound.addresses()).is_none()
+        {
+            self.capture(&device, &bound, None)?;
+        }
+        Ok(())
     }
 
     /// Computes the results for these arguments and changes the variables.
     pub fn replay(&mut self, inputs: &[Tensor], lengths: &[usize], place: Place) -> Result<Vec<Tensor>> {
         let _running = self.plan.device.lock();
         self.use_scratch()?;
-        self.take(inputs, lengths, place)?;
         self.leave_to_readers()?;
         let cut = self.cut_to(lengths)?;
         self.settle()?;
-        self.run()?;
+        // An argument may be a result or a variable that was just moved, so where it is is known only now.
+        let bound = self.bind(inputs, lengths, place)?;
+        self.run(&bound, place)?;
         // Variables have changed: from here on it succeeds or fails for another reason than an interrupt.
         crate::interruptible(None, || self.hand_out(cut, place))
     }
@@ -189,33 +199,21 @@ impl Compiled {
     fn use_scratch(&mut self) -> Result<()> {
         let temps = scratch(self.plan.device, self.plan.scratch_bytes)?;
         if !temps.is(&self.temps) {
-            (self.temps, self.graph) = (temps, None);
+            self.temps = temps;
+            self.graphs.clear();
         }
         Ok(())
     }
 
-    /// Copies arguments and lengths to where they are expected.
-    fn take(&mut self, inputs: &[Tensor], lengths: &[usize], place: Place) -> Result<()> {
-        for ((slot, spec), input) in self.inputs.iter().zip(&self.slots).zip(inputs) {
-            let (mut value, shape) = (value_of(input)?, &input.node()?.shape);
-            let mut moves = Move::between(shape, &spec.shape).into_iter().peekable();
-            while let Some(longer) = moves.next() {
-                let bytes = longer.sizes().1 * spec.dtype.bytes();
-                let to = if moves.peek().is_none() { slot.clone() } else { Buffer::new(spec.device, bytes)? };
-                longer.run(&to, &value, spec.dtype, spec.device, place)?;
-                value = to;
-            }
-            slot.copy_from(&value)?;
-        }
-        let slots = self.inputs.iter().zip(&self.slots).skip(inputs.len());
-        for (((slot, spec), held), &length) in slots.zip(&mut self.lengths).zip(lengths) {
-            if *held != Some(length) {
-                *held = None;
-                slot.copy_from(&Buffer::from_words(spec.device, vec![length as u64])?)?;
-                *held = Some(length);
-            }
-        }
-        Ok(())
+    /// The memory in which the plan reads arguments and lengths at this call.
+    fn bind(&mut self, inputs: &[Tensor], lengths: &[usize], place: Place) -> Result<Bound> {
+        let Compiled { arguments, roots, temps, settled, .. } = self;
+        let homes = || settled.iter().flat_map(|(addresses, _)| &addresses.homes);
+        let is_written = |buffer: &Buffer| {
+            let mut written = roots.iter().chain([&*temps]).chain(homes());
+            written.any(|written| written.overlaps(buffer))
+        };
+        arguments.bind(inputs, lengths, is_written, place)
     }
 
     /// Results that are still held get a copy of their own.
@@ -244,9 +242,9 @@ impl Compiled {
             Some((addresses, _)) => addresses,
             None => {
                 let source = |source: &Source| match source {
-                    Source::Input(n) => Ok(self.inputs[*n].clone()),
-                    Source::Var(var) => var.home(),
-                    Source::Constant(buffer) => Ok(buffer.clone()),
+                    Source::Input(_) => Ok(None),
+                    Source::Var(var) => var.home().map(Some),
+                    Source::Constant(buffer) => Ok(Some(buffer.clone())),
                 };
                 let sources = self.sources.iter().map(source).collect::<Result<_>>()?;
                 let homes = self.updates.iter().map(|(var, _)| var.home()).collect::<Result<_>>()?;
@@ -276,26 +274,27 @@ impl Compiled {
     }
 
     /// Computes the results and changes the variables. Those change only when it is known that no index was bad.
-    fn run(&mut self) -> Result<()> {
-        self.record()?;
-        match &mut self.graph {
-            // A graph is one launch to the clock: whoever profiles wants to see its kernels.
-            Some(graph) if !bornite_support::profile::is_on() => {
-                graph.launch()?;
-                self.plan.check()?;
-            }
-            _ => {
-                self.compute()?;
-                self.plan.check()?;
-                self.bring_home()?;
-            }
+    fn run(&mut self, bound: &Bound, place: Place) -> Result<()> {
+        if let Some(device) = self.graph_device()?
+            && self.launch_graph(&device, bound, place)?
+        {
+            return self.plan.check();
         }
-        Ok(())
+        self.plan.run(&self.roots, Some(&self.temps), &self.sources(bound)?)?;
+        self.is_warm = true;
+        self.plan.check()?;
+        self.bring_home()
     }
 
-    fn compute(&self) -> Result<()> {
-        let Some((addresses, _)) = &self.settled else { return Ok(()) };
-        self.plan.run(&self.roots, Some(&self.temps), &addresses.sources)
+    /// The memory of all sources.
+    fn sources(&self, bound: &Bound) -> Result<Vec<Buffer>> {
+        let Some((addresses, _)) = &self.settled else { return Ok(vec![]) };
+        let source = |(source, fixed): (&Source, &Option<Buffer>)| match source {
+            Source::Input(n) => bound.get(*n).cloned(),
+            _ => fixed.clone(),
+        };
+        let sources = self.sources.iter().zip(&addresses.sources).map(source);
+        sources.map(|buffer| buffer.ok_or(Error::OutOfMemory { bytes: 0 })).collect()
     }
 
     /// Copies new values home that were not computed there.
@@ -320,17 +319,62 @@ impl Compiled {
         Ok(())
     }
 
-    /// Captures the graph on CUDA, if it is not there and nobody profiles.
-    fn record(&mut self) -> Result<()> {
-        let (Device::Cuda(ordinal), Some((addresses, _))) = (self.plan.device, &self.settled) else { return Ok(()) };
-        if self.graph.is_some() || bornite_support::profile::is_on() {
-            return Ok(());
+    /// The device that replays by graphs. Not under the profiler, to which a graph is one launch: its kernels are to be seen.
+    fn graph_device(&self) -> Result<Option<Arc<bornite_cuda::Device>>> {
+        match self.plan.device {
+            Device::Cuda(ordinal) if !bornite_support::profile::is_on() => {
+                Ok(Some(bornite_cuda::Device::open(ordinal)?))
+            }
+            _ => Ok(None),
         }
-        let device = bornite_cuda::Device::open(ordinal)?;
-        let buffers =
-            [&self.roots[..], std::slice::from_ref(&self.temps), &addresses.sources, &addresses.homes].concat();
-        let mut kept: Vec<Arc<dyn Any + Send + Sync>> = buffers.iter().filter_map(Buffer::kept).collect();
-        kept.extend(self.plan.programs());
+    }
+
+    /// Launches the graph for these arguments, captured if need be; false if the steps are better launched one by one.
+    fn launch_graph(&mut self, device: &Arc<bornite_cuda::Device>, bound: &Bound, place: Place) -> Result<bool> {
+        let addresses = bound.addresses();
+        let (graph, ran, novel) = match self.graphs.find(&addresses) {
+            Some(index) => (Some(index), Ran::Graph, vec![]),
+            None => {
+                let novel = self.graphs.novel(&addresses);
+                match self.graphs.miss(&addresses, bound.is_fixed()) {
+                    Miss::Steps => (None, Ran::Steps, novel),
+                    Miss::Capture => (Some(self.capture(device, bound, None)?), Ran::Captured, novel),
+                    Miss::Update(index) => (Some(self.capture(device, bound, Some(index))?), Ran::Captured, novel),
+                }
+            }
+        };
+        if let Some(index) = graph {
+            self.graphs.get(index).launch_with(&bound.of_graph())?;
+        }
+        if self.arguments.account(bound, ran, &novel, place) {
+            self.graphs.clear();
+        }
+        Ok(graph.is_some())
+    }
+
+    /// Captures a graph for these arguments, or updates the one of an index to them; returns its index.
+    fn capture(&mut self, device: &Arc<bornite_cuda::Device>, bound: &Bound, update: Option<usize>) -> Result<usize> {
+        let sources = self.sources(bound)?;
+        if !self.is_warm {
+            self.plan.warm(&self.roots, Some(&self.temps), &sources)?;
+            self.is_warm = true;
+        }
+        // Borrowed apart from the rest, which is captured, and put back also after an error.
+        let mut graphs = std::mem::take(&mut self.graphs);
+        let index = self.capture_into(&mut graphs, device, bound, &sources, update);
+        self.graphs = graphs;
+        index
+    }
+
+    fn capture_into(
+        &self,
+        graphs: &mut Graphs<bornite_cuda::Graph>,
+        device: &Arc<bornite_cuda::Device>,
+        bound: &Bound,
+        sources: &[Buffer],
+        update: Option<usize>,
+    ) -> Result<usize> {
+        let mut kept = self.kept_by_graphs();
         let guarded = match self.plan.status() {
             Some(status) => {
                 let homecoming = Homecoming::ready(self.plan.device)?;
@@ -340,19 +384,36 @@ impl Compiled {
             }
             None => None,
         };
-        self.plan.warm(&self.roots, Some(&self.temps), &addresses.sources)?;
         let whole = || {
-            self.compute()?;
+            self.plan.run(&self.roots, Some(&self.temps), sources)?;
             match &guarded {
                 Some((homecoming, status)) => self.bring_home_if_good(homecoming, status),
                 None => self.bring_home(),
             }
         };
-        // SAFETY: these are all the buffers and programs that the work uses; the library's workspace is never freed.
+        let arguments = bound.of_graph();
+        if let Some(index) = update {
+            // SAFETY: as below.
+            #[allow(unsafe_code)]
+            unsafe {
+                graphs.get(index).update_with::<Error>(kept, &arguments, whole)?
+            };
+            graphs.updated(index, bound.addresses());
+            return Ok(index);
+        }
+        // SAFETY: the work uses roots, scratch memory, homes, constants, the status words and programs, which are kept, and the
+        // arguments; the library's workspace is never freed.
         #[allow(unsafe_code)]
-        let graph = unsafe { bornite_cuda::Graph::capture::<Error>(&device, kept, whole)? };
-        self.graph = Some(graph);
-        Ok(())
+        let graph = unsafe { bornite_cuda::Graph::capture_with::<Error>(device, kept, &arguments, whole)? };
+        Ok(graphs.insert(bound.addresses(), graph))
+    }
+
+    /// Handles on all memory and code that the replay uses, but for its arguments: the graphs must not keep those alive.
+    fn kept_by_graphs(&self) -> Vec<Arc<dyn Any + Send + Sync>> {
+        let addresses = self.settled.iter().map(|(addresses, _)| addresses);
+        let fixed = addresses.flat_map(|Addresses { sources, homes }| sources.iter().flatten().chain(homes));
+        let buffers = self.roots.iter().chain([&self.temps]).chain(fixed);
+        buffers.filter_map(Buffer::kept).chain(self.plan.programs()).collect()
     }
 
     /// The results as tensors; those that are not cut are on the memory that the next call writes.

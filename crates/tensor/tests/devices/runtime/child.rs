@@ -23,6 +23,7 @@ pub fn run_child() -> Option<bool> {
         "debug" => debug(),
         "drop" => Device::choose(None).map_err(Into::into).and_then(state::memory_comes_back),
         "fusion off" => crate::fused::fusion_off(),
+        "arguments" => Device::choose(None).map_err(Into::into).and_then(crate::arguments::memory_of_arguments),
         "retrace" => Device::choose(None).map_err(Into::into).and_then(crate::retraces::retrace),
         "flat" => Device::choose(None).map_err(Into::into).and_then(crate::retraces::stays_flat),
         _ => Err(format!("no child is called {name}").into()),

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use bornite_cuda::{Buffer, Device, Error, Geometry, Graph, Prepared, Updated};
+use bornite_cuda::{Argument, Buffer, Device, Error, Geometry, Graph, Prepared, Updated};
 
 use super::kernels::{self, buffer, load, read};
 use crate::Outcome;
@@ -108,6 +108,57 @@ pub fn update(device: &Arc<Device>) -> Outcome {
     drop((on_x, on_y, function, x));
     graph.launch()?;
     device.synchronize()?;
+    Ok(())
+}
+
+/// Memory that a graph reads and does not keep: each launch is passed a buffer at the captured address.
+pub fn arguments(device: &Arc<Device>) -> Outcome {
+    const BYTES: usize = 4 * WORDS as usize;
+    fn whole(buffer: &Buffer) -> Argument<'_> {
+        Argument { buffer, offset: 0, bytes: buffer.bytes() }
+    }
+    let function = load(device, kernels::AFFINE_TO)?;
+    let y = buffer(device, &[0; WORDS as usize])?;
+    let kept = || vec![function.clone() as Arc<dyn Any + Send + Sync>, y.clone() as _];
+    let values = [2u32, 1, WORDS].map(|value| value.to_ne_bytes().to_vec());
+    // SAFETY: the kernel touches the words it is told, of both buffers.
+    let run = |x: &Buffer| unsafe { function.launch([4, 1, 1], [256, 1, 1], &[(x, 0), (&y, 0)], &values) };
+    let (x, other) = (buffer(device, &[3; WORDS as usize])?, buffer(device, &[10; WORDS as usize])?);
+    // SAFETY: the function and the result are kept, the rest is an argument.
+    let mut graph = unsafe { Graph::capture_with::<Error>(device, kept(), &[whole(&x)], || run(&x))? };
+    graph.launch_with(&[whole(&x)])?;
+    assert_eq!(read(&y)?, [7; WORDS as usize]);
+    let refused = |launched: Result<(), Error>, expected: &str| {
+        let error = launched.expect_err("other arguments than those of the capture").to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    refused(graph.launch(), "the graph has 1 arguments, the launch 0");
+    refused(graph.launch_with(&[whole(&other)]), "argument 0 was 4096 bytes at");
+    refused(graph.launch_with(&[Argument { bytes: BYTES - 8, ..whole(&x) }]), "now it is 4088 at");
+    refused(graph.launch_with(&[Argument { offset: 8, ..whole(&x) }]), "4096 bytes from byte 8 on");
+    assert_eq!(read(&y)?, [7; WORDS as usize], "nothing was launched");
+    // An argument that is dropped while the launch may still run, and another in its place.
+    let address = x.address();
+    let (mut x, mut found) = (x, 0);
+    for n in 0..50u32 {
+        graph.launch_with(&[whole(&x)])?;
+        drop(x);
+        assert_eq!(Arc::strong_count(&y), 2, "the graph keeps its result");
+        x = buffer(device, &[n; WORDS as usize])?;
+        if x.address() != address {
+            break;
+        }
+        found += 1;
+        graph.launch_with(&[whole(&x)])?;
+        assert_eq!(read(&y)?, [2 * n + 1; WORDS as usize]);
+    }
+    // Other tests may take the memory in between.
+    println!("an argument had the address of the one before {found} times");
+    // SAFETY: as above.
+    let updated = unsafe { graph.update_with::<Error>(kept(), &[whole(&other)], || run(&other))? };
+    assert_eq!(updated, Updated::InPlace);
+    graph.launch_with(&[whole(&other)])?;
+    assert_eq!(read(&y)?, [21; WORDS as usize]);
     Ok(())
 }
 

@@ -19,7 +19,7 @@ pub use child::{child, fusion_can_be_switched_off, run_child};
 
 type Body = fn(&Arc<Device>) -> Outcome;
 
-const SUITE: [(&str, Body); 21] = [
+const SUITE: [(&str, Body); 22] = [
     ("buffers_round_trip", memory::buffers_round_trip),
     ("copies_wait_for_the_streams_of_both_buffers", memory::copies_wait_for_the_streams_of_both_buffers),
     ("pointers_stay_within_their_buffers", launches::pointers_stay_within_their_buffers),
@@ -36,6 +36,7 @@ const SUITE: [(&str, Body); 21] = [
     ("clusters_and_cooperation", launches::clusters_and_cooperation),
     ("graph_replays_equal_eager", graphs::replays_equal_eager),
     ("graph_update", graphs::update),
+    ("graph_arguments", graphs::arguments),
     ("capture_neither_allocates_nor_frees", graphs::capture_neither_allocates_nor_frees),
     ("a_fault_names_its_kernel", child::a_fault_names_its_kernel),
     ("settings_of_the_environment", child::settings_of_the_environment),
