@@ -1,7 +1,7 @@
 //! Kernels on devices: compiled once for each device, launched over buffers. The one `match` over kinds of device.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Instant;
 
 use bornite_codegen::cpu::{self, CpuKernel};
@@ -9,7 +9,7 @@ use bornite_codegen::cuda;
 use bornite_cuda::DeviceClock;
 use bornite_cuda::EXACT_OPTIONS;
 use bornite_ir::{Arg, Kernel, Launch, Param, Scalar, Value, interp, verify};
-use bornite_support::profile;
+use bornite_support::{log, profile};
 
 use crate::fused::{Memory, MemoryMut, Routine};
 use crate::graph::node::{Node, Op};
@@ -57,7 +57,7 @@ impl Flavour {
 /// Compiles a kernel for a device, or finds it compiled already. Threads that want the same kernel wait for the one that compiles it;
 /// different kernels are compiled side by side.
 pub(crate) fn program(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Arc<Program>> {
-    let flavour = if let Device::Cuda(_) = device { flavour } else { Flavour::Exact };
+    let flavour = if device.is_cuda() { flavour } else { Flavour::Exact };
     static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
     static COMPILING: SingleFlight<(Device, Flavour, Kernel)> = SingleFlight::new();
     let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +68,7 @@ pub(crate) fn program(device: Device, kernel: &Kernel, flavour: Flavour) -> Resu
     COMPILING.find_or_make(&(device, flavour, kernel.clone()), find, || {
         let code = compile(device, kernel, flavour)?;
         let program = Arc::new(Program { kernel: kernel.clone(), device, code, flavour, max_statements: None });
-        bornite_support::log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());
+        log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());
         cache().get_or_insert_default().insert(device, program.clone());
         Ok(program)
     })
@@ -118,18 +118,27 @@ impl Cache {
 }
 
 fn compile(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Code> {
-    match device {
-        Device::Interpreter => Ok(Code::Interpreted),
+    match (device.gpu()?, device) {
+        (None, Device::Interpreter) => Ok(Code::Interpreted),
         // Threads that wait for each other run side by side on the interpreter only.
-        Device::Cpu(_) if kernel.is_cooperative() => Ok(Code::Interpreted),
-        Device::Cpu(_) => {
+        (None, _) if kernel.is_cooperative() => {
+            static TOLD: Once = Once::new();
+            let name = &kernel.name;
+            TOLD.call_once(|| {
+                log!(
+                    Warn,
+                    "kernel '{name}' has barriers or shuffles: on a CPU it runs in the interpreter, which is slow; a GPU runs it compiled"
+                );
+            });
+            Ok(Code::Interpreted)
+        }
+        (None, _) => {
             let begun = Instant::now();
             let code = cpu::compile(kernel)?;
             profile::compiled(&kernel.name, &device.to_string(), begun.elapsed().as_secs_f64() * 1e3);
             Ok(Code::Cpu(Box::new(code)))
         }
-        Device::Cuda(ordinal) => {
-            let device = bornite_cuda::Device::open(ordinal)?;
+        (Some(device), _) => {
             let checked = flavour == Flavour::Checked;
             let source = match flavour {
                 Flavour::Exact => cuda::print(kernel),
@@ -404,7 +413,7 @@ pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], values: &[&[Value]], devi
     if given.next().is_some() {
         return Err(bad_call(kernel, "called with too many inputs"));
     }
-    if let Device::Cuda(_) = device {
+    if device.is_cuda() {
         let copies = buffers.iter().map(|b| Buffer::from_words(Device::Interpreter, b.to_words()?));
         let copies = copies.collect::<Result<Vec<_>>>()?;
         with_host_args(kernel, &copies.iter().collect::<Vec<_>>(), values, |args| interp::run(kernel, args))?;

@@ -96,10 +96,8 @@ impl SourceCall {
         bytes: u64,
     ) -> Result<SourceCall> {
         let sizes = values.iter().map(Vec::len).collect();
-        let function = match device {
-            Device::Cuda(ordinal) => Some(load(ordinal, text, launch.symbol, pointers.len(), sizes)?),
-            _ => None,
-        };
+        let load = |gpu| load(&gpu, text, launch.symbol, pointers.len(), sizes);
+        let function = device.gpu()?.map(load).transpose()?;
         let mut geometry = Geometry::new(launch.grid, [launch.threads, 1, 1]);
         geometry.shared_bytes = launch.shared_bytes;
         Ok(SourceCall { symbol: launch.symbol, function, geometry, pointers, values, flops: launch.flops, bytes })
@@ -136,7 +134,7 @@ impl SourceCall {
 
 /// A kernel of a text, compiled and loaded once per device. Texts are compiled side by side.
 fn load(
-    ordinal: usize,
+    device: &Arc<bornite_cuda::Device>,
     text: &str,
     symbol: &'static str,
     pointers: usize,
@@ -146,13 +144,12 @@ fn load(
     static LOADED: Mutex<Option<HashMap<Key, Arc<Function>>>> = Mutex::new(None);
     static COMPILING: SingleFlight<Key> = SingleFlight::new();
     let loaded = || LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (ordinal, symbol, text.to_owned());
+    let key = (device.info().ordinal, symbol, text.to_owned());
     let find = || loaded().get_or_insert_default().get(&key).cloned();
     COMPILING.find_or_make(&key, find, || {
-        let device = bornite_cuda::Device::open(ordinal)?;
         let cache = bornite_cuda::Cache::of_process()?;
         let cubin = bornite_cuda::compile_cached(cache, symbol, text, &device.info().arch(), &["--std=c++17"])?;
-        let function = Arc::new(Function::load(&device, &cubin, symbol, pointers, values)?);
+        let function = Arc::new(Function::load(device, &cubin, symbol, pointers, values)?);
         loaded().get_or_insert_default().insert(key.clone(), function.clone());
         Ok(function)
     })

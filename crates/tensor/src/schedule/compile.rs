@@ -94,10 +94,8 @@ fn programs(device: Device, work: &[Work]) -> Result<Vec<Arc<Program>>> {
             if let Planned::Kernel(kernel, flavour, _) = &work.call { Some((&**kernel, *flavour)) } else { None }
         })
         .collect();
-    let threads = match device {
-        Device::Cuda(_) => std::thread::available_parallelism().map_or(1, usize::from).min(16),
-        _ => 1,
-    };
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = if device.is_cuda() { cores().min(16) } else { 1 };
     let distinct: Vec<(&Kernel, Flavour)> = kernels.iter().copied().collect::<HashSet<_>>().into_iter().collect();
     if threads > 1 && distinct.len() > 1 {
         let (next, interrupt) = (AtomicUsize::new(0), Interrupt::current());

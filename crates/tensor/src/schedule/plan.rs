@@ -127,7 +127,7 @@ impl Plan {
     /// Launches every step. On the host it can be interrupted until a step overwrites a source.
     pub fn run(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
         let launch = |step: &Step| self.launch(step, roots, scratch, sources);
-        if let Device::Cuda(_) = self.device {
+        if self.device.is_cuda() {
             return self.steps.iter().try_for_each(launch);
         }
         let kept = self.steps.iter().position(|step| step.overwrites).unwrap_or(self.steps.len());
@@ -163,8 +163,7 @@ impl Plan {
                 let values: Vec<&[Value]> = step.values.iter().map(Vec::as_slice).collect();
                 program.launch(&buffers, &values, step.threads, step.about)?;
                 // The host is done by now; later steps may write over variables.
-                let reports = step.args.iter().any(|slot| slot.memory == Memory::Status)
-                    && !matches!(self.device, Device::Cuda(_));
+                let reports = step.args.iter().any(|slot| slot.memory == Memory::Status) && !self.device.is_cuda();
                 if reports { self.check() } else { Ok(()) }
             }
             Call::Product(product) => product.launch(&buffers, step.about),

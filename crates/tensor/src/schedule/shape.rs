@@ -35,12 +35,11 @@ const ROUND_BYTES: usize = 256 << 20;
 const MOST_BYTES: usize = 1 << 30;
 
 pub(super) fn choose_launch_shapes(schedule: &mut Schedule) -> Result<()> {
-    let Device::Cuda(ordinal) = schedule.device else { return Ok(()) };
+    let Some(on) = schedule.device.gpu()? else { return Ok(()) };
     let tuner = Tuner::of_process()?;
     if tuner.mode() == Mode::Off {
         return Ok(());
     }
-    let on = bornite_cuda::Device::open(ordinal)?;
     for unit in &mut schedule.units {
         if is_interrupted() {
             return Err(Error::Interrupted);

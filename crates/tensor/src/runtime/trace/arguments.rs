@@ -91,7 +91,7 @@ impl Bound {
 impl Arguments {
     /// Arguments like these, of a plan with this number of steps that reads some of them.
     pub fn new(device: Device, specs: Vec<Spec>, read: &HashSet<usize>, steps: usize) -> Arguments {
-        let is_gpu = matches!(device, Device::Cuda(_));
+        let is_gpu = device.is_cuda();
         let copied_bytes = if is_gpu { COPIED_BYTES.max(COPIED_BYTES_PER_STEP * steps) } else { 0 };
         let launch_bytes = (BYTES_PER_LAUNCH * steps) as i64;
         let slot = |(n, spec): (usize, Spec)| {
@@ -110,7 +110,7 @@ impl Arguments {
     /// Memory for the arguments of a call that need no values: copies, if all of them are copied at every call.
     pub fn bind_copies(&mut self) -> Result<Option<Bound>> {
         let copied = |slot: &Slot| !slot.is_read || slot.bytes() <= self.copied_bytes;
-        if !matches!(self.device, Device::Cuda(_)) || !self.slots.iter().all(copied) {
+        if !self.device.is_cuda() || !self.slots.iter().all(copied) {
             return Ok(None);
         }
         let bind = |slot: &mut Slot| slot.is_read.then(|| slot.copied(self.device)).transpose();

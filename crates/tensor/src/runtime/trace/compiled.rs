@@ -99,7 +99,7 @@ impl Compiled {
         };
         let homes: Vec<(Tensor, Tensor)> = updates.iter().filter(held).filter_map(home).collect();
         let mut plan = plan(&wanted, Present::Copy, &homes)?;
-        if let (Device::Cuda(_), true) = (device, plan.reports()) {
+        if device.is_cuda() && plan.reports() {
             Homecoming::ready(device)?; // compiled before the device is locked, which the first call does
         }
         let _running = device.lock();
@@ -321,12 +321,7 @@ impl Compiled {
 
     /// The device that replays by graphs. Not under the profiler, to which a graph is one launch: its kernels are to be seen.
     fn graph_device(&self) -> Result<Option<Arc<bornite_cuda::Device>>> {
-        match self.plan.device {
-            Device::Cuda(ordinal) if !bornite_support::profile::is_on() => {
-                Ok(Some(bornite_cuda::Device::open(ordinal)?))
-            }
-            _ => Ok(None),
-        }
+        if bornite_support::profile::is_on() { Ok(None) } else { self.plan.device.gpu() }
     }
 
     /// Launches the graph for these arguments, captured if need be; false if the steps are better launched one by one.
