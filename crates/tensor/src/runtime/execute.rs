@@ -59,13 +59,13 @@ impl Flavour {
 pub(crate) fn program(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Arc<Program>> {
     let flavour = if device.is_cuda() { flavour } else { Flavour::Exact };
     static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
-    static COMPILING: SingleFlight<(Device, Flavour, Kernel)> = SingleFlight::new();
+    static COMPILING: SingleFlight<Arc<(Device, Flavour, Kernel)>> = SingleFlight::new();
     let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     let find = || cache().get_or_insert_default().find(device, kernel, flavour);
     if let Some(program) = find() {
         return Ok(program);
     }
-    COMPILING.find_or_make(&(device, flavour, kernel.clone()), find, || {
+    COMPILING.make_or_wait(Arc::new((device, flavour, kernel.clone())), find, || {
         let code = compile(device, kernel, flavour)?;
         let program = Arc::new(Program { kernel: kernel.clone(), device, code, flavour, max_statements: None });
         log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());

@@ -57,38 +57,32 @@ impl<K: Clone + Eq + Hash> SingleFlight<K> {
         SingleFlight(Mutex::new(None))
     }
 
-    /// What `find` finds, or else what `make` makes and leaves where `find` finds it. While one thread makes it, others that ask for the
-    /// same key wait; if it fails or panics, the next of them tries.
-    pub fn find_or_make<T>(
-        &self,
-        key: &K,
-        find: impl Fn() -> Option<T>,
-        make: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        loop {
+    /// What `make` makes and leaves where `find` finds it, or what another thread has made meanwhile: the caller has looked before. While
+    /// one thread makes it, others that ask for the same key wait; if it fails or panics, the next of them tries.
+    pub fn make_or_wait<T>(&self, key: K, find: impl Fn() -> Option<T>, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        while let Some(flight) = self.begin_or_join(&key) {
+            flight.wait()?;
             if let Some(found) = find() {
                 return Ok(found);
             }
-            if is_interrupted() {
-                return Err(Error::Interrupted);
-            }
-            let under_way = {
-                let mut flights = lock(&self.0);
-                let flights = flights.get_or_insert_default();
-                let found = flights.get(key).cloned();
-                if found.is_none() {
-                    flights.insert(key.clone(), Arc::default());
-                }
-                found
-            };
-            match under_way {
-                Some(flight) => flight.wait()?,
-                None => break,
-            }
         }
-        let _landing = Landing { flights: self, key: key.clone() };
-        // Another thread may have ended its work between the look and the start of this.
+        let _landing = Landing { flights: self, key };
+        if is_interrupted() {
+            return Err(Error::Interrupted);
+        }
+        // Another thread may have ended its work between the caller's look and the start of this.
         find().map_or_else(make, Ok)
+    }
+
+    /// The work on a key that is under way; `None` if this thread has begun it now.
+    fn begin_or_join(&self, key: &K) -> Option<Arc<Flight>> {
+        let mut flights = lock(&self.0);
+        let flights = flights.get_or_insert_default();
+        let under_way = flights.get(key).cloned();
+        if under_way.is_none() {
+            flights.insert(key.clone(), Arc::default());
+        }
+        under_way
     }
 }
 
@@ -120,7 +114,7 @@ mod tests {
                 lock(&self.0).insert(key, key * 2);
                 Ok(key * 2)
             };
-            flights.find_or_make(&key, || lock(&self.0).get(&key).copied(), make)
+            flights.make_or_wait(key, || lock(&self.0).get(&key).copied(), make)
         }
     }
 
@@ -154,7 +148,7 @@ mod tests {
             barrier.wait();
             Ok(())
         };
-        together(|n| flights.find_or_make(&n, || None, meet)).into_iter().for_each(|result| result.unwrap().unwrap());
+        together(|n| flights.make_or_wait(n, || None, meet)).into_iter().for_each(|result| result.unwrap().unwrap());
     }
 
     #[test]
@@ -183,12 +177,12 @@ mod tests {
                     }
                     Ok(())
                 };
-                flights.find_or_make(&1, || None, make).unwrap();
+                flights.make_or_wait(1, || None, make).unwrap();
             });
             begun.wait();
             let waits = scope.spawn(|| {
                 crate::interruptible(Some(interrupt.clone()), || {
-                    flights.find_or_make(&1, || None::<()>, || panic!("the other thread makes it"))
+                    flights.make_or_wait(1, || None::<()>, || panic!("the other thread makes it"))
                 })
             });
             std::thread::sleep(Duration::from_millis(30));

@@ -146,7 +146,10 @@ fn load(
     let loaded = || LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (device.info().ordinal, symbol, text.to_owned());
     let find = || loaded().get_or_insert_default().get(&key).cloned();
-    COMPILING.find_or_make(&key, find, || {
+    if let Some(function) = find() {
+        return Ok(function);
+    }
+    COMPILING.make_or_wait(key.clone(), find, || {
         let cache = bornite_cuda::Cache::of_process()?;
         let cubin = bornite_cuda::compile_cached(cache, symbol, text, &device.info().arch(), &["--std=c++17"])?;
         let function = Arc::new(Function::load(device, &cubin, symbol, pointers, values)?);

@@ -6,12 +6,33 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use super::{Node, NodeId};
 
 thread_local! {
     /// The answers so far, while this thread makes a plan.
-    static ANSWERS: RefCell<Option<HashMap<NodeId, bool>>> = const { RefCell::new(None) };
+    static ANSWERS: RefCell<Option<Answers>> = const { RefCell::new(None) };
+}
+
+type Answers = HashMap<NodeId, bool, BuildHasherDefault<IdHasher>>;
+
+/// Fibonacci hashing of a node's number: passes ask for every node several times.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// Runs `work`, in which [`Node::has_value`] keeps its first answer for each node. A snapshot within another is the same one.
@@ -26,7 +47,7 @@ pub(crate) fn with_snapshot<R>(work: impl FnOnce() -> R) -> R {
     if ANSWERS.with_borrow(Option::is_some) {
         return work();
     }
-    ANSWERS.set(Some(HashMap::new()));
+    ANSWERS.set(Some(Answers::default()));
     let _scope = Scope;
     work()
 }
