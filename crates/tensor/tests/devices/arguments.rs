@@ -137,6 +137,36 @@ pub fn sets_in_turn(device: Device) -> Outcome {
     Ok(())
 }
 
+/// So many sets that graphs are captured, launched, and updated to other addresses. On a GPU the arguments are so large that a launch
+/// at a new address always costs less than a copy.
+pub fn many_sets(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    let count: usize = if let Device::Cuda(_) = device { 4 << 20 } else { 500 };
+    let calls = Var::new(&Tensor::zeros(&[], DType::F32, device))?;
+    let step = trace(|x| Ok((vec![&x[0] * 2.0 + &x[1] * &x[2]], vec![calls.set(calls.get() + 1.0)])));
+    let sets: Vec<[f32; 3]> = (0..10).map(|_| [(); 3].map(|()| (random.bits() % 100) as f32)).collect();
+    let full = |&value: &f32| Tensor::full(f64::from(value), &[count], DType::F32, device);
+    let tensors: Vec<Vec<Tensor>> = sets.iter().map(|set| set.iter().map(full).collect()).collect();
+    // Two sets, more than there are graphs, others until those are idle, then any.
+    let mut order: Vec<usize> = (0..10).map(|n| n % 2).chain((0..30).map(|n| n % 6)).collect();
+    order.extend((0..60).map(|n| 6 + n % 4));
+    order.extend((0..40).map(|_| random.bits() as usize % 10));
+    for (n, &chosen) in order.iter().enumerate() {
+        let result = step.call(&tensors[chosen])?.remove(0);
+        let [a, b, c] = sets[chosen];
+        for part in [result.slice(0, ..8), result.slice(0, count as isize - 8..)] {
+            assert_eq!(part.to_vec::<f32>()?, [a * 2.0 + b * c; 8], "call {n}, set {chosen}");
+        }
+    }
+    assert_eq!((calls.get().item()?, step.traces()), (order.len() as f64, 1));
+    for (values, tensors) in sets.iter().zip(&tensors) {
+        for (value, tensor) in values.iter().zip(tensors) {
+            assert_eq!(tensor.slice(0, ..8).to_vec::<f32>()?, [*value; 8], "arguments have changed");
+        }
+    }
+    Ok(())
+}
+
 /// Results of two traces, values of a variable that they update and other tensors as arguments, in random order, held or dropped.
 /// Every tensor keeps the value of a model.
 pub fn fed_back(device: Device) -> Outcome {

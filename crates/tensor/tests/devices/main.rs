@@ -50,7 +50,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 120] = [
+const SUITE: [(&str, Body); 121] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -144,6 +144,7 @@ const SUITE: [(&str, Body); 120] = [
     ("traces::errors_change_nothing", traces::errors_change_nothing),
     ("arguments::of_every_kind", arguments::of_every_kind),
     ("arguments::sets_in_turn", arguments::sets_in_turn),
+    ("arguments::many_sets", arguments::many_sets),
     ("arguments::fed_back", arguments::fed_back),
     ("arguments::states_go_round", arguments::states_go_round),
     ("arguments::of_bounded_length", arguments::of_bounded_length),

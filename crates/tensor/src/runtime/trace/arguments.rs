@@ -18,8 +18,9 @@ const COPIED_BYTES: usize = 256 << 10;
 const COPIED_BYTES_PER_STEP: usize = 32 << 10;
 /// Bytes that a GPU copies in the time that the launch of one step costs the host: 3 µs at 2 TB/s.
 const BYTES_PER_LAUNCH: usize = 6 << 20;
-/// Calls at new addresses, with nothing saved between them, after which an argument is copied for good.
-const MISSES: usize = 8;
+/// Launches of all steps, with nothing saved between them, after which an argument is copied for good: enough to run and capture four
+/// sets of arguments that are passed in turn, which pays later.
+const LAUNCHES: usize = 16;
 
 /// Arguments of a trace, with memory for copies of them.
 pub(super) struct Arguments {
@@ -95,7 +96,7 @@ impl Arguments {
         let copied_bytes = if is_gpu { COPIED_BYTES.max(COPIED_BYTES_PER_STEP * steps) } else { 0 };
         let launch_bytes = (BYTES_PER_LAUNCH * steps) as i64;
         let slot = |(n, spec): (usize, Spec)| {
-            let credit = MISSES as i64 * launch_bytes;
+            let credit = LAUNCHES as i64 * launch_bytes;
             Slot { spec, is_read: read.contains(&n), copy: None, length: None, credit }
         };
         let slots = specs.into_iter().enumerate().map(slot).collect();
@@ -160,7 +161,7 @@ impl Arguments {
             // Each step is launched into the capture, then instantiated.
             Ran::Captured => 2,
         };
-        let (cost, most) = (launches * self.launch_bytes, MISSES as i64 * self.launch_bytes);
+        let (cost, most) = (launches * self.launch_bytes, LAUNCHES as i64 * self.launch_bytes);
         let mut novel = novel.iter().copied();
         let to_blame: Vec<bool> =
             bound.0.iter().map(|binding| binding.is_some() && novel.next().unwrap_or(false)).collect();

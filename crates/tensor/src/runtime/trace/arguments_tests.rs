@@ -72,15 +72,18 @@ fn an_argument_that_costs_more_launches_than_its_copy_is_copied() {
     // One kernel over 100 MB: a launch at a new address costs less than a copy, for ever.
     assert_eq!(calls_until_copied(1, &[100 * MB], &[Steps], &[true]), (1000, vec![false]));
     // 200 kernels and 10 MB at a new address each time.
-    assert_eq!(calls_until_copied(200, &[10 * MB], &[Steps], &[true]), (9, vec![true]));
+    assert_eq!(calls_until_copied(200, &[10 * MB], &[Steps], &[true]), (17, vec![true]));
     // Only the one whose address is new; the other costs nothing.
-    assert_eq!(calls_until_copied(200, &[10 * MB, 10 * MB], &[Steps], &[false, true]), (9, vec![false, true]));
+    assert_eq!(calls_until_copied(200, &[10 * MB, 10 * MB], &[Steps], &[false, true]), (17, vec![false, true]));
     // New combinations of known addresses are on both.
-    assert_eq!(calls_until_copied(200, &[10 * MB, 10 * MB], &[Steps], &[false, false]), (9, vec![true, true]));
+    assert_eq!(calls_until_copied(200, &[10 * MB, 10 * MB], &[Steps], &[false, false]), (17, vec![true, true]));
     // Captures that are never used again, and captures that are.
-    assert_eq!(calls_until_copied(200, &[10 * MB], &[Steps, Captured], &[true]), (6, vec![true]));
+    assert_eq!(calls_until_copied(200, &[10 * MB], &[Steps, Captured], &[true]), (12, vec![true]));
     let used = [&[Captured][..], &[Graph; 300]].concat();
     assert_eq!(calls_until_copied(200, &[10 * MB], &used, &[true]), (1000, vec![false]));
+    // Four sets in turn.
+    let sets = [&[Steps; 4][..], &[Captured; 4], &[Graph; 1000]].concat();
+    assert_eq!(calls_until_copied(200, &[10 * MB], &sets, &[true]), (1000, vec![false]));
     // A plan without steps.
     assert_eq!(calls_until_copied(0, &[MB], &[Steps], &[true]), (1000, vec![false]));
 }
