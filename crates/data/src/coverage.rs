@@ -132,8 +132,13 @@ enum Class {
     Anything,
 }
 
+/// Whether a function makes a kernel one of the category `math`.
+pub(crate) fn is_math(name: &str) -> bool {
+    ["abs", "min", "max", "clamp"].contains(&name) || OF_FLOATS.contains(&name)
+}
+
 /// Functions of floats alone.
-pub(crate) const OF_FLOATS: &[&str] = &[
+const OF_FLOATS: &[&str] = &[
     "sign",
     "floor",
     "ceil",

@@ -1,8 +1,10 @@
 //! Influence of single parameters: a parameter that moves no output beyond rounding, and an output that no parameter moves, say
 //! nothing about a text.
 
-use super::{Contents, Reached, Value, is_same, run};
-use crate::inputs::Input;
+use std::borrow::Borrow;
+
+use super::{Contents, Expected, Value, is_same, run_first};
+use crate::inputs::{Input, SAME_LENGTHS, input, redraws};
 use crate::program::{Fill, Program};
 
 /// A parameter whose contents are random.
@@ -38,8 +40,16 @@ impl Parameter {
         }
     }
 
-    /// Runs a program with this parameter alone that of another input; `arrays` is what it leaves, `None` where it is undecided.
-    fn redrawn(self, program: &Program, before: &Input, other: &Input, arrays: &mut Vec<Contents>) -> Option<()> {
+    /// Runs the first instances of a program with this parameter alone that of another input; `arrays` is what it leaves,
+    /// `None` where it is undecided.
+    fn redrawn(
+        self,
+        program: &Program,
+        instances: u64,
+        before: &Input,
+        other: &Input,
+        arrays: &mut Vec<Contents>,
+    ) -> Option<()> {
         arrays.clone_from(&before.arrays);
         let exchanged;
         let values = match self {
@@ -54,7 +64,7 @@ impl Parameter {
                 &exchanged
             }
         };
-        run(program, &before.sizes, values, arrays, &mut Reached::default()).ok()
+        run_first(program, instances, &before.sizes, values, arrays).ok()
     }
 }
 
@@ -64,6 +74,8 @@ pub struct Influence<'p> {
     parameters: Vec<Parameter>,
     idle: Vec<Parameter>,
     constant: Vec<usize>,
+    /// Instances that are evaluated, from the first.
+    instances: u64,
 }
 
 impl<'p> Influence<'p> {
@@ -71,7 +83,33 @@ impl<'p> Influence<'p> {
     pub fn new(program: &'p Program) -> Influence<'p> {
         let parameters = Parameter::all(program);
         let constant = (0..program.arrays.len()).filter(|n| program.arrays[*n].written).collect();
-        Influence { program, idle: parameters.clone(), parameters, constant }
+        Influence { program, idle: parameters.clone(), parameters, constant, instances: u64::MAX }
+    }
+
+    /// Influence of all parameters in the first instances, on the inputs that the level `run` uses; `key` is that of the
+    /// program's row. `case` returns the input of a number with what these instances make of it; `None` if it does.
+    pub fn on_inputs<C: Borrow<Expected>>(
+        program: &'p Program,
+        key: [u64; 2],
+        instances: u64,
+        case: impl Fn(usize) -> Option<C>,
+    ) -> Option<Influence<'p>> {
+        let mut influence = Influence { instances, ..Influence::new(program) };
+        for number in SAME_LENGTHS {
+            // The first is enough for nearly all.
+            if influence.is_complete() {
+                break;
+            }
+            let case = case(number)?;
+            let Expected { input: before, after } = case.borrow();
+            for (_, attempt) in redraws().filter(|(of, _)| *of == number) {
+                if influence.is_complete() {
+                    break;
+                }
+                influence.exchange(before, after, &input(program, key, number, attempt), 1.0);
+            }
+        }
+        Some(influence)
     }
 
     /// Exchanges each parameter that is still idle, alone, by that of another input of the same sizes; `after` is what the
@@ -84,7 +122,7 @@ impl<'p> Influence<'p> {
             if self.is_complete() || parameter.is_equal(before, other) {
                 continue;
             }
-            if parameter.redrawn(self.program, before, other, &mut redrawn).is_none() {
+            if parameter.redrawn(self.program, self.instances, before, other, &mut redrawn).is_none() {
                 continue;
             }
             let is_moved = |n: usize| redrawn[n].cells.iter().zip(&after[n].cells).any(|(a, b)| differ(a, b, bounds));

@@ -121,6 +121,28 @@ pub fn run<'p>(
     arrays: &mut [Contents],
     reached: &mut Reached<'p>,
 ) -> Result<(), Stop> {
+    execute(program, u64::MAX, sizes, values, arrays, reached)
+}
+
+/// As [`run`], of the first `instances` of the launch alone.
+pub fn run_first(
+    program: &Program,
+    instances: u64,
+    sizes: &[u32],
+    values: &[Value],
+    arrays: &mut [Contents],
+) -> Result<(), Stop> {
+    execute(program, instances, sizes, values, arrays, &mut Reached::default())
+}
+
+fn execute<'p>(
+    program: &'p Program,
+    instances: u64,
+    sizes: &[u32],
+    values: &[Value],
+    arrays: &mut [Contents],
+    reached: &mut Reached<'p>,
+) -> Result<(), Stop> {
     let ordered = matches!(program.form, crate::program::Form::Direct(_));
     let mut machine = Machine { program, arrays, ordered, reached };
     let mut frame = Frame::new(&program.body);
@@ -131,7 +153,7 @@ pub fn run<'p>(
         frame.vars[param.var.0 as usize] = Value::Int(*size as i64);
     }
     let extents: Vec<u64> = program.grid.iter().map(|(_, size)| size.of(sizes) as u64).collect();
-    for n in 0..extents.iter().product() {
+    for n in 0..extents.iter().product::<u64>().min(instances) {
         let mut rest: u64 = n;
         for ((var, _), extent) in program.grid.iter().zip(&extents).rev() {
             frame.vars[var.0 as usize] = Value::Int((rest % extent) as i64);

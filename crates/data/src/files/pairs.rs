@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::place::read;
 use super::read::row_limit;
-use super::structure::{PairReport, check_pair, is_math};
+use super::structure::{PairReport, check_pair};
 use super::{Error, Extra, Record, Result};
+use crate::coverage::is_math;
 
 /// The file of a program's number.
 pub(super) fn file_name(number: u64) -> String {

@@ -4,12 +4,7 @@
 use serde_json::Value;
 
 use super::Extra;
-use crate::coverage::OF_FLOATS;
-
-/// Whether a function makes a kernel one of the category `math`.
-pub(super) fn is_math(name: &str) -> bool {
-    ["abs", "min", "max", "clamp"].contains(&name) || OF_FLOATS.contains(&name)
-}
+use crate::coverage::is_math;
 
 /// A check of a text's structure.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -158,7 +153,7 @@ impl<'a> Code<'a> {
                 1 + rest[1..].find('"').map_or(rest.len() - 1, |end| end + 1)
             } else if c.is_alphanumeric() || c == '_' {
                 rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len())
-            } else if ["<=", ">=", "==", "!=", "+=", "-=", "*=", "/=", "&=", "|=", "^=", "::"]
+            } else if ["<=", ">=", "==", "!=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "::"]
                 .iter()
                 .any(|t| rest.starts_with(t))
             {
@@ -213,7 +208,9 @@ impl<'a> Code<'a> {
         let index = |s: &[&str]| s.iter().any(|t| ["threadIdx", "blockIdx", "blockDim", "gridDim"].contains(t));
         // A star that follows a type declares a pointer: in a body there is none.
         statements.any(|s| {
-            !index(s) && s.contains(&"=") && s.iter().any(|t| ["+", "-", "*", "/", "+=", "-=", "*=", "/="].contains(t))
+            !index(s)
+                && s.contains(&"=")
+                && s.iter().any(|t| ["+", "-", "*", "/", "%", "+=", "-=", "*=", "/=", "%="].contains(t))
         })
     }
 

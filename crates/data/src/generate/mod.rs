@@ -25,6 +25,7 @@ mod shared;
 mod shuffle;
 mod sound;
 mod term;
+mod typical;
 mod vector;
 mod words;
 
@@ -47,12 +48,12 @@ pub fn category(seed: u64, index: u64, among: &[Category]) -> Category {
 /// Draws of a program before the last one is taken as it is; the level `run` judges it.
 const DRAWS: u64 = 24;
 
-/// The program of an index: the first that is sound of some that are drawn.
+/// The program of an index: the first of some that are drawn that is sound and typical of its category.
 pub fn program(seed: u64, index: u64, category: Category) -> Program {
     let draw = |number: u64| drawn(Random::of(&[seed, index, PROGRAMS, number]), category);
     let mut program = draw(0);
     for number in 1..DRAWS {
-        if sound::is_sound(&program, [seed, index]) {
+        if typical::is_typical(&program, category) && sound::is_sound(&program, [seed, index]) {
             break;
         }
         program = draw(number);

@@ -1,8 +1,9 @@
 //! A first look at a program: it is drawn again if an operand cancels, if an expression of the inputs computes nothing in a few
-//! instances, or if an input has no influence on what comes out. The level `run` looks at all inputs; here it must cost little.
+//! instances, or if an input has no influence on what comes out. The level `run` looks at all inputs; here it must cost little:
+//! the inputs of `run` are used for influence alone, and only their first instances where these show it.
 
-use crate::evaluate::{Expected, Influence, Parameter, Reached, run, telling};
-use crate::inputs::{Input, SAME_LENGTHS, medium, redraws, small};
+use crate::evaluate::{Expected, Influence, Parameter, Reached, run, run_first, telling};
+use crate::inputs::{ATTEMPTS, Input, SAME_LENGTHS, input, medium, redraws, small};
 use crate::program::cancel::cancelled;
 use crate::program::{Binary, Builtin, Expr, Kind, Program, Stmt, Ty, Update, Var};
 
@@ -14,6 +15,9 @@ const VALUES: u32 = 6;
 
 /// Rounding bounds by which few elements must move a result that many are accumulated in, as many move it less.
 const MARGIN: f64 = 256.0;
+
+/// Instances of a launch that is as long as at the level `run` which are evaluated first, as these show most influences.
+const FIRST: u64 = 2;
 
 /// Whether a program computes something of all of its inputs, as far as a first look tells; `key` is that of its row.
 pub fn is_sound(program: &Program, key: [u64; 2]) -> bool {
@@ -40,7 +44,48 @@ pub fn is_sound(program: &Program, key: [u64; 2]) -> bool {
             return false;
         }
     }
-    many == Many::Alike && look.reached.is_complete() || look.tells()
+    (many == Many::Alike && look.reached.is_complete() || look.tells()) && moves_at_run(program, key)
+}
+
+/// Whether every parameter has influence by the criterion of the level `run`, on the same inputs. Few elements do not show
+/// that a longer loop damps what its first turns add (`acc = (acc + e) * 0.5`), that a sum outgrows what it is compared with,
+/// or that no element of a window passes a threshold.
+fn moves_at_run(program: &Program, key: [u64; 2]) -> bool {
+    let moves = |instances: u64| {
+        let case = |number: usize| {
+            (0..ATTEMPTS).find_map(|attempt| {
+                let input = input(program, key, number, attempt);
+                let mut after = input.arrays.clone();
+                run_first(program, instances, &input.sizes, &input.values, &mut after).ok()?;
+                Some(Expected { input, after })
+            })
+        };
+        // The level `run` rejects a program that rounding leaves undecided, for that reason.
+        Influence::on_inputs(program, key, instances, case).is_none_or(|influence| influence.is_complete())
+    };
+    // No other instance stores to the elements of the first ones: what moves these moves the output of a complete launch,
+    // unless other instances leave that undecided.
+    let mut is_atomic = false;
+    program.each_stmt(&mut |stmt| is_atomic |= matches!(stmt, Stmt::Atomic(..)));
+    !is_atomic && !has_steps(program) && moves(FIRST) || moves(u64::MAX)
+}
+
+/// Whether a program compares or rounds floats, so that a launch with many elements may be undecided where few are decided.
+fn has_steps(program: &Program) -> bool {
+    use Builtin::{Ceil, Copysign, Floor, Frac, Normalize, Rint, Round, Sign, Tan, Trunc};
+    let is_float = |e: &Expr| e.ty.element().is_some_and(|scalar| scalar.is_float());
+    let mut found = false;
+    program.each_expr(&mut |e| {
+        found |= match &e.kind {
+            Kind::Binary(_, both) => e.ty == Ty::BOOL && is_float(&both[0]),
+            Kind::Cast(from) => is_float(from) && !is_float(e),
+            Kind::Call(builtin, _) => {
+                matches!(builtin, Ceil | Copysign | Floor | Frac | Normalize | Rint | Round | Sign | Tan | Trunc)
+            }
+            _ => false,
+        }
+    });
+    found
 }
 
 /// Lengths of inputs.

@@ -9,7 +9,7 @@ use super::{Rejected, signature};
 use crate::Row;
 pub use crate::evaluate::Expected;
 use crate::evaluate::{self, Ball, Contents, Influence, Reached, Stop, Value, telling};
-use crate::inputs::{ATTEMPTS, INPUTS, input, redraws};
+use crate::inputs::{ATTEMPTS, INPUTS, input};
 use crate::program::cancel::cancelled;
 use crate::program::{Program, Scalar, python};
 use crate::row::request;
@@ -79,15 +79,7 @@ pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejec
 /// Requires that each parameter with random contents moves some output beyond rounding, all others unchanged, and that each
 /// output is moved by one of them.
 fn moved(program: &Program, key: [u64; 2], all: &[Expected]) -> Result<(), Rejected> {
-    let mut influence = Influence::new(program);
-    for (number, attempt) in redraws() {
-        // The first is enough for nearly all.
-        if influence.is_complete() {
-            return Ok(());
-        }
-        let before = &all[number];
-        influence.exchange(&before.input, &before.after, &input(program, key, number, attempt), 1.0);
-    }
+    let Some(influence) = Influence::on_inputs(program, key, u64::MAX, |number| all.get(number)) else { return Ok(()) };
     if let Some(name) = influence.idle() {
         return Err(Rejected::Unused { input: name.into() });
     }

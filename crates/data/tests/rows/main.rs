@@ -20,6 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bornite_data::distinct::{Seen, Sketch, Verdict, group, side, split};
 use bornite_data::fault::{FaultKind, twin};
+use bornite_data::files::check_pair;
+use bornite_data::program::{c, python};
 use bornite_data::verify::expected;
 use bornite_data::{Category, Level, Random, Rejected, Row, generate, make, verify};
 
@@ -29,6 +31,7 @@ suite! {
     a_version_names_one_generator,
     a_source_is_kept_once,
     all_categories_take_part_and_say_what_they_do,
+    programs_have_an_operation_of_their_category,
     every_named_value_is_used,
     like_rows_are_found_and_the_lowest_index_stays,
     wrong_twins_are_reported_as_what_they_are,
@@ -42,6 +45,7 @@ suite! {
     dead::an_output_that_saturates_is_found,
     dead::every_input_moves_an_output,
     dead::programs_have_no_input_without_influence,
+    dead::inputs_that_count_in_short_launches_alone_are_drawn_again,
     described::descriptions_hold_in_the_text,
     described::wrong_descriptions_are_found,
     host::the_texts_for_the_host_give_what_the_evaluator_gives,
@@ -134,7 +138,7 @@ fn a_version_names_one_generator() {
             Verdict::Between => add(b"between"),
         }
     }
-    assert_eq!((bornite_data::generate::VERSION, format!("{hash:016x}")), (6, "28bc6c47b53eeb94".into()));
+    assert_eq!((bornite_data::generate::VERSION, format!("{hash:016x}")), (6, "a75717591494187a".into()));
 }
 
 /// However its CUDA text is written, and whatever its names mean elsewhere.
@@ -164,6 +168,29 @@ fn all_categories_take_part_and_say_what_they_do() {
         }
     }
     assert_eq!(met.len(), Category::ALL.len());
+}
+
+/// The structure check of pairs finds the operation in the CUDA text. The known indices have none at their first sound draw.
+fn programs_have_an_operation_of_their_category() {
+    let known = [
+        (9, 2479, Category::ControlFlow),
+        (9, 17067, Category::ControlFlow),
+        (5, 1085, Category::Math),
+        (5, 182_832, Category::Math),
+        (5, 3063, Category::Arithmetic),
+    ];
+    let seed = seed();
+    let categories = [Category::Arithmetic, Category::Math, Category::ControlFlow, Category::ExpressionTree];
+    let count = if full() { 20_000 } else { 1000 };
+    let random = (0..count).flat_map(|index| categories.map(|category| (seed, index, category)));
+    for (seed, index, category) in known.into_iter().chain(random) {
+        let program = generate::program(seed, index, category);
+        let (source, cuda) = (python::print(&program), c::cuda(&program));
+        let metadata = serde_json::json!({"category": category.name(), "kernel_name": program.name});
+        let pair = serde_json::json!({"python_source": source, "cuda_forward": cuda, "metadata": metadata});
+        let last = check_pair(&pair.to_string()).checks.pop().expect("the check of the category");
+        assert!(last.holds, "{} {seed} {index}: '{}' fails\n{source}", category.name(), last.what);
+    }
 }
 
 fn every_named_value_is_used() {
