@@ -92,9 +92,12 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Begins a file. A symbolic link of that name will be replaced itself.
+    /// Begins a file. A symbolic link of that name will be replaced itself; a folder, device or pipe is an error.
     pub fn create(path: impl Into<PathBuf>) -> io::Result<Replacement> {
         let path = path.into();
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "not a plain file"));
+        }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(Replacement { temporary: Temporary::create(folder, 0o666)?, path })
     }
@@ -200,5 +203,28 @@ pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_files_and_links_are_replaced() {
+        let folder = std::env::temp_dir().join(format!("bornite-replace-{}", std::process::id()));
+        fs::create_dir_all(folder.join("inner")).unwrap();
+        let (plain, link) = (folder.join("plain"), folder.join("link"));
+        replace(&plain, b"one").unwrap();
+        std::os::unix::fs::symlink("plain", &link).unwrap();
+        replace(&link, b"two").unwrap();
+        assert_eq!((fs::read(&plain).unwrap(), fs::read(&link).unwrap()), (b"one".to_vec(), b"two".to_vec()));
+        for path in [Path::new("/dev/null"), &folder.join("inner")] {
+            assert_eq!(replace(path, b"three").unwrap_err().kind(), ErrorKind::InvalidInput);
+        }
+        // A file that is not finished leaves nothing behind.
+        drop(Replacement::create(&plain).unwrap());
+        assert_eq!((fs::read_dir(&folder).unwrap().count(), fs::read(&plain).unwrap()), (3, b"one".to_vec()));
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

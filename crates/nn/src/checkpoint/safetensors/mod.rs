@@ -194,14 +194,20 @@ pub fn write(out: &mut impl Write, tensors: &Tensors, metadata: &BTreeMap<String
     out.flush().map_err(Error::io("write", path))
 }
 
-/// Writes a file, which takes the place of one at `path` once the disk has all of it. [`Store`](super::Store) does the same for folders.
+/// Writes a file, which takes the place of one at `path` once the disk has all of it; what is not a plain file is written to as it is. [`Store`](super::Store) does the same for folders.
 pub fn write_file(path: impl AsRef<Path>, tensors: &Tensors, metadata: &BTreeMap<String, String>) -> Result<()> {
     let path = path.as_ref();
     let named = |error| match error {
         Error::Io { doing, cause, .. } => Error::Io { doing, path: path.into(), cause },
         other => other,
     };
-    let file = Replacement::create(path).map_err(Error::io("write", path))?;
+    // The file that a link names is replaced, not the link.
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    if std::fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
+        let file = File::options().write(true).open(&target).map_err(Error::io("write", path))?;
+        return write(&mut io::BufWriter::with_capacity(1 << 20, file), tensors, metadata).map_err(named);
+    }
+    let file = Replacement::create(&target).map_err(Error::io("write", path))?;
     let mut buffered = io::BufWriter::with_capacity(1 << 20, file);
     write(&mut buffered, tensors, metadata).map_err(named)?;
     let file = buffered.into_inner().map_err(|error| Error::io("write", path)(error.into_error()))?;
