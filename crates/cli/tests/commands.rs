@@ -97,11 +97,7 @@ fn wrong_arguments_are_explained() {
         (&["bench", "--device", "tpu"], 2, "'tpu' is not a device; write cpu, cpu:N, cuda"),
         (&["bench", "--device", "cuda:99"], 1, "was not found"),
         (&["bench", "--quick", "--device", "cpu", "--filter", "nothing"], 1, "there are add_f32_1000"),
-        (
-            &["bench", "--device", "cpu", "--out", "/no/such/folder/x.json"],
-            1,
-            "/no/such/folder/x.json.part: No such file",
-        ),
+        (&["bench", "--device", "cpu", "--out", "/no/such/folder/x.json"], 1, "/no/such/folder/x.json: No such file"),
         (&["bench", "--device", "cpu", "--peer", "/no/such/peer"], 1, "No such file"),
         (&["bench", "--device", "cpu", "--peer", bad_peer.to_str().unwrap()], 1, "peer.jsonl"),
         (&["bench", "--devise", "cpu"], 2, "--device"),

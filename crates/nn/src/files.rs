@@ -64,8 +64,12 @@ fn open_to_write(path: &Path, options: &mut OpenOptions) -> Result<File> {
     options.custom_flags(flags).open(path).map_err(Error::io("write", path))
 }
 
-/// Replaces a file atomically. A symbolic link of that name is replaced itself.
+/// Replaces a file atomically. A symbolic link, pipe, socket or device of that name is replaced itself.
 pub(crate) fn replace(path: &Path, contents: &[u8]) -> Result<()> {
+    let special = |found: fs::Metadata| !found.is_file() && !found.is_symlink() && !found.is_dir();
+    if fs::symlink_metadata(path).is_ok_and(special) {
+        fs::remove_file(path).map_err(Error::io("write", path))?;
+    }
     bornite_support::files::replace(path, contents).map_err(Error::io("write", path))
 }
 

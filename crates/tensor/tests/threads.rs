@@ -27,7 +27,7 @@ fn one_at_a_time() -> MutexGuard<'static, ()> {
 fn devices() -> Vec<Device> {
     let gpu = Device::cuda(0);
     if let Err(why) = &gpu {
-        println!("skipped on a GPU: {why}");
+        println!("left out on a GPU: {why}");
     }
     [Ok(Device::cpu()), gpu].into_iter().flatten().collect()
 }
