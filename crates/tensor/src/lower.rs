@@ -74,10 +74,12 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let elements = node.elements() as u64;
     let generated = matches!(node.op, Op::Iota { .. });
     let copies = node.has_value() || node.op.is_view() || node.inputs.is_empty() && !generated;
-    match node.op {
-        Op::Cumsum(axis) if !copies => return lines::cumsum(tensor, axis),
-        Op::ArgSort { axis, descending } if !copies => return lines::arg_sort(tensor, axis, descending),
-        _ => {}
+    // One instance per line; all other ops are computed element by element.
+    if let (Op::Cumsum(axis), false) = (&node.op, copies) {
+        return lines::cumsum(tensor, *axis);
+    }
+    if let (Op::ArgSort { axis, descending }, false) = (&node.op, copies) {
+        return lines::arg_sort(tensor, *axis, *descending);
     }
     let name = format!("{}_{}", if copies { "copy" } else { node.op.name() }, node.dtype);
     let index_scalar = index_type(tensor, copies);

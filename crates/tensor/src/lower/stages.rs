@@ -49,10 +49,8 @@ pub(super) struct Reduction<'a> {
 
 impl<'a> Reduction<'a> {
     pub fn of(tensor: &'a Tensor) -> Option<Reduction<'a>> {
-        match tensor.0.op {
-            Op::Reduce(reduce, _) => Some(Reduction { tensor, reduce }),
-            _ => None,
-        }
+        let Op::Reduce(reduce, _) = tensor.0.op else { return None };
+        Some(Reduction { tensor, reduce })
     }
 
     /// The op that adds an element.

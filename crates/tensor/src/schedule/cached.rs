@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Plan, Present, is_source, plan, value_of};
-use crate::graph::node::{Node, Op, with_snapshot};
+use crate::graph::node::{Cut, Node, Op, with_snapshot};
 use crate::runtime::buffer::Buffer;
 use crate::{Device, Result, Tensor};
 
@@ -96,6 +96,13 @@ impl Recent {
     }
 }
 
+/// Lists that a node's op holds.
+enum Lists<'a> {
+    None,
+    Axes(&'a [usize]),
+    Cuts(&'a [Cut]),
+}
+
 /// A small graph: what its plan depends on, and the tensors in memory that it reads.
 struct Graph<'t> {
     key: Vec<u64>,
@@ -156,31 +163,31 @@ impl<'t> Graph<'t> {
 
     /// Notes how a node is computed; `false` if that is not noted here.
     fn op(&mut self, node: &Node) -> bool {
-        let (tag, detail) = match &node.op {
-            Op::Map(row) => (0, *row as u64),
+        let (tag, detail, lists) = match &node.op {
+            Op::Map(row) => (0, *row as u64, Lists::None),
             // The shape or dtype that these lead to is noted already.
-            Op::Cast(_) => (1, 0),
-            Op::Reshape(_) => (2, 0),
-            Op::Expand(_) => (3, 0),
-            Op::Detach => (4, 0),
-            Op::Reduce(reduce, _) => (5, *reduce as u64),
-            Op::Permute(_) => (6, 0),
-            Op::Slice(_) => (7, 0),
-            Op::Full(value) => (8, value.bits()),
-            Op::Concat(axis) => (9, (axis + (node.inputs.len() << 8)) as u64),
-            Op::Iota { axis } => (10, *axis as u64),
+            Op::Cast(_) => (1, 0, Lists::None),
+            Op::Reshape(_) => (2, 0, Lists::None),
+            Op::Expand(_) => (3, 0, Lists::None),
+            Op::Detach => (4, 0, Lists::None),
+            Op::Reduce(reduce, axes) => (5, *reduce as u64, Lists::Axes(axes)),
+            Op::Permute(axes) => (6, 0, Lists::Axes(axes)),
+            Op::Slice(cuts) => (7, 0, Lists::Cuts(cuts)),
+            Op::Full(value) => (8, value.bits(), Lists::None),
+            Op::Concat(axis) => (9, (axis + (node.inputs.len() << 8)) as u64, Lists::None),
+            Op::Iota { axis } => (10, *axis as u64, Lists::None),
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Checkpoint(_) => return false,
             Op::Matmul | Op::Pad(..) | Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) => return false,
             Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) | Op::Joint(_) | Op::Part(_) => return false,
         };
         // The address of a line is its own: profiles and errors name it.
         self.key.extend([tag, detail, std::ptr::from_ref(node.place.0) as u64]);
-        match &node.op {
-            Op::Reduce(_, axes) | Op::Permute(axes) => self.numbers(axes),
-            Op::Slice(cuts) => {
+        match lists {
+            Lists::None => {}
+            Lists::Axes(axes) => self.numbers(axes),
+            Lists::Cuts(cuts) => {
                 cuts.iter().for_each(|cut| self.key.extend([cut.start as u64, cut.step as u64, cut.len as u64]));
             }
-            _ => {}
         }
         true
     }

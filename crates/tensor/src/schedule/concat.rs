@@ -203,22 +203,19 @@ fn update_of(node: &Node, old: &Tensor) -> Option<InPlace> {
     if node.elements() != old.0.elements() || node.elements() == 0 {
         return None;
     }
-    let (into, reads) = match &node.op {
-        Op::Concat(axis) => {
-            let inputs = new_pieces(node, *axis, old)?;
-            let reads = inputs.iter().map(|&n| node.inputs[n].clone()).collect();
-            (Into::Pieces { axis: *axis, inputs }, reads)
+    let (into, reads) = if let Op::Concat(axis) = &node.op {
+        let inputs = new_pieces(node, *axis, old)?;
+        let reads = inputs.iter().map(|&n| node.inputs[n].clone()).collect();
+        (Into::Pieces { axis: *axis, inputs }, reads)
+    } else if let (Op::Map(Row::Select), [condition, value, kept]) = (&node.op, &node.inputs[..]) {
+        let (base, views) = look_through(kept);
+        if base.0.id != old.0.id || !aligned(&seen(base, &views)?) {
+            return None;
         }
-        Op::Map(Row::Select) => {
-            let [condition, value, kept] = &node.inputs[..] else { return None };
-            let (base, views) = look_through(kept);
-            if base.0.id != old.0.id || !aligned(&seen(base, &views)?) {
-                return None;
-            }
-            let (axis, position) = one_position(condition)?;
-            (Into::Row { axis, position: position.clone(), value: value.clone() }, vec![position, value.clone()])
-        }
-        _ => return None,
+        let (axis, position) = one_position(condition)?;
+        (Into::Row { axis, position: position.clone(), value: value.clone() }, vec![position, value.clone()])
+    } else {
+        return None;
     };
     // What is written must not be read from the same memory.
     let reads_old = |input: &Tensor| look_through(input).0.0.id == old.0.id;
