@@ -258,11 +258,10 @@ impl Graph {
         };
         // SAFETY: both graphs are alive; launches under way keep what they were.
         let result = unsafe { (device.driver.cuGraphExecUpdate_v2)(self.executable, template.graph, &mut info) };
+        let mut old = None;
         let updated = if result == CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE {
             let executable = template.instantiate()?;
-            let old = std::mem::replace(&mut self.executable, executable);
-            // SAFETY: made by an instantiation here, destroyed once; the driver waits for a running launch.
-            device.check("cuGraphExecDestroy", unsafe { (device.driver.cuGraphExecDestroy)(old) })?;
+            old = Some(std::mem::replace(&mut self.executable, executable));
             Updated::Rebuilt
         } else {
             device.check("cuGraphExecUpdate", result)?;
@@ -271,6 +270,10 @@ impl Graph {
         // Buffers are freed in stream order and modules unloaded after what runs, so earlier launches are safe.
         (self.kept, self.arguments) = (kept, arguments);
         (self.nodes, self.name) = (template.nodes, template.name.clone());
+        if let Some(old) = old {
+            // SAFETY: made by an instantiation here, destroyed once; the driver waits for a running launch.
+            device.check("cuGraphExecDestroy", unsafe { (device.driver.cuGraphExecDestroy)(old) })?;
+        }
         Ok(updated)
     }
 

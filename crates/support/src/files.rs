@@ -92,14 +92,25 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Begins a file. A symbolic link of that name will be replaced itself; a folder, device or pipe is an error.
+    /// Begins a file, with the permissions of the one that it will replace. A symbolic link of that name will be replaced itself; a folder, device or pipe is an error.
     pub fn create(path: impl Into<PathBuf>) -> io::Result<Replacement> {
         let path = path.into();
-        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
+        let found = fs::symlink_metadata(&path).ok();
+        if found.as_ref().is_some_and(|found| !found.is_file() && !found.is_symlink()) {
             return Err(io::Error::new(ErrorKind::InvalidInput, "not a plain file"));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(Replacement { temporary: Temporary::create(folder, 0o666)?, path })
+        // Of writers that were killed.
+        sweep(folder);
+        let temporary = match found.filter(fs::Metadata::is_file) {
+            Some(found) => {
+                let temporary = Temporary::create(folder, 0o600)?;
+                temporary.file.set_permissions(found.permissions())?;
+                temporary
+            }
+            None => Temporary::create(folder, 0o666)?,
+        };
+        Ok(Replacement { temporary, path })
     }
 
     /// Gives the file its name, once the disk has its contents.
@@ -208,6 +219,8 @@ pub fn remove(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -215,7 +228,11 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("bornite-replace-{}", std::process::id()));
         fs::create_dir_all(folder.join("inner")).unwrap();
         let (plain, link) = (folder.join("plain"), folder.join("link"));
+        replace(&plain, b"").unwrap();
+        fs::set_permissions(&plain, fs::Permissions::from_mode(0o640)).unwrap();
         replace(&plain, b"one").unwrap();
+        assert_eq!(fs::metadata(&plain).unwrap().mode() & 0o777, 0o640);
+        fs::write(folder.join(".writing-1-1"), "of a process that was killed").unwrap();
         std::os::unix::fs::symlink("plain", &link).unwrap();
         replace(&link, b"two").unwrap();
         assert_eq!((fs::read(&plain).unwrap(), fs::read(&link).unwrap()), (b"one".to_vec(), b"two".to_vec()));

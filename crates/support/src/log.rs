@@ -13,6 +13,8 @@ use std::fmt;
 use std::io::Write;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use tracing::subscriber::NoSubscriber;
+
 use crate::Result;
 use crate::settings::{LOG_VARIABLE, choose, read};
 
@@ -78,7 +80,9 @@ pub fn write(level: Level, words: fmt::Arguments<'_>) {
 
 /// Whether the program has a `tracing` subscriber, which then decides what happens to messages.
 pub fn is_routed() -> bool {
-    tracing::dispatcher::has_been_set()
+    // Of this thread, or of the whole program.
+    let is_some = |dispatch: &tracing::Dispatch| !dispatch.is::<NoSubscriber>();
+    tracing::dispatcher::has_been_set() && tracing::dispatcher::get_default(is_some)
 }
 
 /// Logs a message: a [`Level`](crate::log::Level) by its name, then as in `format!`.

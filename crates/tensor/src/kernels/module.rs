@@ -15,7 +15,7 @@ use bornite_lang::{Errors, Lowered, ParamRef, Request, cuda, python};
 
 use crate::kernels::recorded::Recorded;
 use crate::runtime::execute::tensor_type;
-use crate::{Error, Place, Result, Tensor};
+use crate::{Error, Place, Result, Tensor, Var};
 use made::{Last, Made};
 
 /// A file of kernels.
@@ -243,6 +243,10 @@ impl SourceKernel {
                 return Err(self.wrong("writes no array; run it by `record`".into(), place));
             }
             let located = |error| self.located(&made, error, place);
+            if check && Var::is_tracing() {
+                let what = "cannot be checked in a function under trace, where arrays have no values; check it outside";
+                return Err(self.wrong(what.into(), place));
+            }
             if check {
                 made.check(&arrays, &values).map_err(located)?;
             }

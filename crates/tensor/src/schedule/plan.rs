@@ -140,9 +140,16 @@ impl Plan {
     }
 
     /// Runs the library's calls, whose first run may load code: not possible in a capture. Results are of no use.
+    /// Variables stay as they are.
     pub fn warm(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
-        let mut calls = self.steps.iter().filter(|step| matches!(step.call, Call::Product(_)));
-        calls.try_for_each(|step| self.launch(step, roots, scratch, sources))
+        let calls = || self.steps.iter().filter(|step| matches!(step.call, Call::Product(_)));
+        let mut sources = sources.to_vec();
+        let outputs = calls().flat_map(|step| &step.args[..step.outs]);
+        let overwritten = outputs.filter_map(|slot| if let Memory::Source(n) = slot.memory { Some(n) } else { None });
+        for n in overwritten.collect::<HashSet<usize>>() {
+            sources[n] = Buffer::new(self.device, sources[n].bytes())?;
+        }
+        calls().try_for_each(|step| self.launch(step, roots, scratch, &sources))
     }
 
     fn launch(&self, step: &Step, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {

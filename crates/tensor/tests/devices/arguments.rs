@@ -1,7 +1,7 @@
 //! Arguments of traces, which are read where they are: replays give what eager computation gives, whatever memory the arguments
 //! share with each other, with results and with variables; and no argument changes or is kept.
 
-use bornite::{DType, Device, Tensor, Var, profile, settings::DEVICE_VARIABLE, trace, var::commit};
+use bornite::{DType, Device, Tensor, Var, profile, settings::DEVICE_VARIABLE, trace, trace::Spec, var::commit};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -331,6 +331,29 @@ pub fn of_products(device: Device) -> Outcome {
             }
         }
     }
+    Ok(())
+}
+
+/// Products that are written directly into a variable: preparing the trace leaves the variable as it is, and a first call reads its old
+/// value.
+pub fn products_into_a_variable(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    let n = 64;
+    let start = tensor(&mut random, &[2 * n, n], device);
+    let (a, b) = (tensor(&mut random, &[n, n], device), tensor(&mut random, &[n, n], device));
+    let var = Var::new(&start)?;
+    let step = trace(|x| {
+        let new = Tensor::concat(&[&x[0].matmul(&x[1]), &x[1].matmul(&x[0])], 0);
+        Ok((vec![var.get().sum(..)], vec![var.set(new)]))
+    });
+    step.compile(&[Spec::new(DType::F32, &[n, n], device), Spec::new(DType::F32, &[n, n], device)])?;
+    assert_eq!(var.get().to_vec::<f32>()?, start.to_vec::<f32>()?);
+    for _ in 0..3 {
+        let before = var.get().sum(..).to_vec::<f32>()?;
+        assert_eq!(step.call(&[a.clone(), b.clone()])?[0].to_vec::<f32>()?, before);
+    }
+    let expected = Tensor::concat(&[&a.matmul(&b), &b.matmul(&a)], 0);
+    assert!((var.get() - expected).abs().max(..).item()? < 1e-4);
     Ok(())
 }
 

@@ -50,7 +50,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 121] = [
+const SUITE: [(&str, Body); 122] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -150,6 +150,7 @@ const SUITE: [(&str, Body); 121] = [
     ("arguments::of_bounded_length", arguments::of_bounded_length),
     ("arguments::after_a_mistake", arguments::after_a_mistake),
     ("arguments::of_products", arguments::of_products),
+    ("arguments::products_into_a_variable", arguments::products_into_a_variable),
     ("arguments::of_threads", arguments::of_threads),
     ("arguments::are_not_kept", arguments::are_not_kept),
     ("retraces::used_last_is_kept", retraces::used_last_is_kept),

@@ -22,7 +22,7 @@ mod header;
 mod layout;
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -201,11 +201,18 @@ pub fn write_file(path: impl AsRef<Path>, tensors: &Tensors, metadata: &BTreeMap
         Error::Io { doing, cause, .. } => Error::Io { doing, path: path.into(), cause },
         other => other,
     };
-    // The file that a link names is replaced, not the link.
-    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
-    if std::fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
+    // The file that a link names is replaced, not the link; one that is write-protected is an error.
+    let target = match (fs::canonicalize(path), fs::read_link(path), path.parent()) {
+        (Ok(target), ..) => target,
+        (Err(_), Ok(named), Some(folder)) => folder.join(named),
+        _ => path.into(),
+    };
+    let special = fs::metadata(&target).is_ok_and(|found| !found.is_file());
+    if target.exists() {
         let file = File::options().write(true).open(&target).map_err(Error::io("write", path))?;
-        return write(&mut io::BufWriter::with_capacity(1 << 20, file), tensors, metadata).map_err(named);
+        if special {
+            return write(&mut io::BufWriter::with_capacity(1 << 20, file), tensors, metadata).map_err(named);
+        }
     }
     let file = Replacement::create(&target).map_err(Error::io("write", path))?;
     let mut buffered = io::BufWriter::with_capacity(1 << 20, file);

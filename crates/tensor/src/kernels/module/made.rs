@@ -14,7 +14,6 @@ use crate::runtime::buffer::Buffer;
 use crate::runtime::check;
 use crate::runtime::execute::{Flavour, Program, program, with_host_args};
 use crate::runtime::timing::About;
-use crate::schedule::{realize, value_of};
 use crate::{DType, Device, Place, Result, Tensor, Var};
 
 /// A kernel made for a launch.
@@ -87,8 +86,7 @@ impl Made {
 
     /// Runs the launch in the interpreter over copies of the arrays, with all of its checks.
     pub fn check(&self, arrays: &[Tensor], values: &[Vec<Value>]) -> Result<()> {
-        realize(arrays)?;
-        let copy = |array: &Tensor| Buffer::from_words(Device::Interpreter, value_of(array)?.to_words()?);
+        let copy = |array: &Tensor| Buffer::from_words(Device::Interpreter, array.words()?);
         let buffers = arrays.iter().map(copy).collect::<Result<Vec<Buffer>>>()?;
         let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
         let kernel = &self.lowered.kernel;
