@@ -24,7 +24,7 @@ const ROWS: [Row; 21] = [
     ("BORNITE_DEVICE", "interpreter", "Device::choose", || {
         assert_eq!(Device::choose(Some("cpu:2")).unwrap(), Device::Cpu(2));
     }),
-    ("BORNITE_LIBRARY_PATH", "/no/such/folder", "Library::set_path", || {
+    ("BORNITE_LIBRARY_PATH", "/no/such/folder", "runtime::Library::set_path", || {
         let folder = std::env::temp_dir();
         // SAFETY: there are no libraries in the folder.
         unsafe { Library::set_path(std::slice::from_ref(&folder)) };
@@ -33,7 +33,7 @@ const ROWS: [Row; 21] = [
         let error = Library::CublasLt.find().err().map_or(looked.clone(), |error| error.to_string());
         assert!(error.contains(&looked) && !error.contains("/no/such/folder"), "{error}");
     }),
-    ("BORNITE_HIDE_LIBRARIES", "cuda", "Library::hide", || {
+    ("BORNITE_HIDE_LIBRARIES", "cuda", "runtime::Library::hide", || {
         Library::hide(&[Library::Nvrtc]);
         let why = |library: Library| library.find().err().map_or(String::new(), |error| error.to_string());
         assert!(why(Library::Nvrtc).contains("since Library::hide hides it"), "{}", why(Library::Nvrtc));
@@ -59,7 +59,7 @@ const ROWS: [Row; 21] = [
         tuner.set_mode(Mode::Off);
         assert_eq!(tuner.mode(), Mode::Off);
     }),
-    ("BORNITE_MATMUL", "tf32", "MatmulMode::set_for_process", || {
+    ("BORNITE_MATMUL", "tf32", "settings::MatmulMode::set_for_process", || {
         MatmulMode::Exact.set_for_process();
         assert_eq!(MatmulMode::current().unwrap(), MatmulMode::Exact);
     }),
@@ -71,40 +71,40 @@ const ROWS: [Row; 21] = [
         bornite::log::set_level(bornite::log::Level::Error);
         assert!(!bornite::log::enabled(bornite::log::Level::Warn));
     }),
-    ("BORNITE_SYNC", "0", "set_sync", || {
+    ("BORNITE_SYNC", "0", "settings::set_sync", || {
         bornite::settings::set_sync(true);
         assert!(bornite::settings::is_sync().unwrap());
     }),
-    ("BORNITE_MATH", "native", "set_exact_math", || {
+    ("BORNITE_MATH", "native", "settings::set_exact_math", || {
         bornite::settings::set_exact_math(true);
         assert!(bornite::settings::is_exact_math().unwrap());
     }),
-    ("BORNITE_FUSION", "on", "set_fusion", || {
+    ("BORNITE_FUSION", "on", "fused::set_fusion", || {
         bornite::fused::set_fusion(false);
         let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
         assert!(x.exp().sum(..).explain().unwrap().starts_with("2 steps"));
     }),
-    ("BORNITE_CHECK", "nan", "check_nan", || {
+    ("BORNITE_CHECK", "nan", "settings::check_nan", || {
         bornite::settings::check_nan(false);
         let x = Tensor::from_slice(&[0.0f32], &[1], Device::cpu());
         assert_eq!(x.log().to_vec::<f32>().unwrap(), [f32::NEG_INFINITY]);
     }),
-    ("BORNITE_MEMORY_FRACTION", "0.9", "Pool::set_fraction", || {
+    ("BORNITE_MEMORY_FRACTION", "0.9", "pool::Pool::set_fraction", || {
         let pool = of_environment();
         pool.set_fraction(0.25).unwrap();
         assert_eq!(pool.limits().fraction, 0.25);
     }),
-    ("BORNITE_MEMORY_LIMIT", "20GB", "Pool::set_limit", || {
+    ("BORNITE_MEMORY_LIMIT", "20GB", "pool::Pool::set_limit", || {
         let pool = of_environment();
         pool.set_limit(None).unwrap();
         assert_eq!(pool.limits().bytes, None);
     }),
-    ("BORNITE_MEMORY_CACHE", "2GB", "Pool::set_cache_limit", || {
+    ("BORNITE_MEMORY_CACHE", "2GB", "pool::Pool::set_cache_limit", || {
         let pool = of_environment();
         pool.set_cache_limit(Some(parse_bytes("1GB").unwrap())).unwrap();
         assert_eq!(pool.limits().cache_bytes, Some(1 << 30));
     }),
-    ("BORNITE_MEMORY_DEBUG", "1", "Pool::set_debug", || {
+    ("BORNITE_MEMORY_DEBUG", "1", "pool::Pool::set_debug", || {
         let backing = Arc::new(Addresses::default());
         let pool = Pool::new(backing.clone());
         pool.apply(&pool::Settings::from_environment().unwrap()).unwrap();
@@ -114,7 +114,7 @@ const ROWS: [Row; 21] = [
         pool.alloc(100, Stream(0), Tag::default()).unwrap();
         assert_eq!((guards, backing.fills.load(Ordering::Relaxed)), (1, 1));
     }),
-    ("BORNITE_INPUT_LIMIT", "2GB", "set_input_limit", || {
+    ("BORNITE_INPUT_LIMIT", "2GB", "settings::set_input_limit", || {
         bornite::settings::set_input_limit(5 << 20);
         assert_eq!(bornite::settings::input_limit().unwrap(), 5 << 20);
     }),
