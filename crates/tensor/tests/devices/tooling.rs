@@ -1,6 +1,6 @@
 //! The profiler, runners and the tuner on every device. Other tests run beside these: products are told by their size.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bornite::ir::{Kernel, Scalar, Value, poke, templates};
 use bornite::tune::{Choice, Mode, Outcome as Tried, Store, Tuner};
@@ -74,15 +74,16 @@ pub fn profiled_times_are_the_wall_clocks(device: Device) -> Outcome {
     let n = match device {
         Device::Cuda(_) => 4096,
         Device::Cpu(_) => 1024,
-        Device::Interpreter => 72,
+        Device::Interpreter => 24,
     };
     let x = Tensor::from_slice(&vec![0.5f32; n * n], &[n, n], device);
     let product = || x.matmul(&x).realize();
     product()?;
     device.synchronize()?;
     let mut seen = vec![];
-    // Other tests use the machine too: one undisturbed time is enough.
-    for _ in 0..24 {
+    // Other tests use the machine too, and the device: one undisturbed time is enough, whenever it comes.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(120) {
         let scope = profile::scope();
         let start = Instant::now();
         for _ in 0..5 {
@@ -98,7 +99,8 @@ pub fn profiled_times_are_the_wall_clocks(device: Device) -> Outcome {
             return Ok(());
         }
     }
-    Err(format!("kernels take {seen:?} of the time that passes").into())
+    let most = seen.into_iter().fold(0.0, f64::max);
+    Err(format!("kernels take {most} of the time that passes at most").into())
 }
 
 /// Memory for every view, filled where it is read: small integers everywhere.
