@@ -13,7 +13,7 @@ pub enum Error {
         variable: &'static str,
         /// Its value.
         value: String,
-        /// What is wrong with it.
+        /// Reason.
         what: String,
     },
     /// A text is not a size.
@@ -21,7 +21,7 @@ pub enum Error {
     BadSize {
         /// The text.
         text: String,
-        /// What is wrong with it.
+        /// Reason.
         what: String,
     },
     /// A number is not a share of a whole.

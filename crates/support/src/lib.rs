@@ -1,5 +1,5 @@
-//! What the CPU and GPU parts of Bornite share, and what they build on: settings of the process, logging, the profiler, the tuner, files
-//! that appear complete or not at all, limits on input.
+//! Foundation of the CPU and GPU parts of Bornite: settings of the process, logging, the profiler, the tuner, atomic replacement of
+//! files, limits on input.
 //!
 //! Nothing here knows of kernels, tensors or CUDA.
 

@@ -18,14 +18,14 @@ use tracing::subscriber::NoSubscriber;
 use crate::Result;
 use crate::settings::{LOG_VARIABLE, choose, read};
 
-/// How much something matters.
+/// Severity of a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
     /// Something failed.
     Error = 1,
     /// Something works, but not as it should.
     Warn = 2,
-    /// What takes long or changes files.
+    /// Slow operations and changes of files.
     Info = 3,
     /// Everything.
     Debug = 4,
@@ -72,7 +72,7 @@ fn first_level() -> Level {
     })
 }
 
-/// Writes a line to stderr; [`crate::log!`] asks [`enabled`] first.
+/// Writes a line to stderr. [`crate::log!`] checks [`enabled`] first.
 pub fn write(level: Level, words: fmt::Arguments<'_>) {
     // One call, so that lines of several threads do not mix. A closed stderr is nobody's error.
     let _ = std::io::stderr().write_all(format!("bornite {}: {words}\n", level.name()).as_bytes());

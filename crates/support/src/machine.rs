@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct Machine {
     /// The processor's model name.
     pub cpu: Option<String>,
-    /// How many threads this process can run at once.
+    /// Number of threads that this process can run at once.
     pub logical_cores: Option<usize>,
     /// Main memory.
     pub memory_bytes: Option<u64>,

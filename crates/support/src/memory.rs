@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use crate::{Error, Result, parse_bytes};
 
-/// How much a pool may hold. All of the device, kept for ever, unless said otherwise.
+/// Limits of a memory pool. By default all of the device, and freed memory is cached without limit.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct Limits {
     /// Share of the device's memory that segments may take, 0 to 1.
@@ -21,7 +21,7 @@ impl Default for Limits {
     }
 }
 
-/// The number, if it is a share of a whole.
+/// Validates a fraction: a number from 0 to 1.
 pub fn checked_fraction(fraction: f64) -> Result<f64> {
     if (0.0..=1.0).contains(&fraction) { Ok(fraction) } else { Err(Error::BadFraction { given: fraction }) }
 }
@@ -35,10 +35,10 @@ pub const CACHE_VARIABLE: &str = "BORNITE_MEMORY_CACHE";
 /// `1` for guard bytes behind each block and a pattern over freed ones; slow. `0` or unset without.
 pub const DEBUG_VARIABLE: &str = "BORNITE_MEMORY_DEBUG";
 
-/// How a device's pool is to be set up.
+/// Settings of a device's memory pool.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Settings {
-    /// How much it may hold.
+    /// Limits.
     pub limits: Limits,
     /// Whether debug mode is on.
     pub debug: bool,

@@ -18,13 +18,13 @@ pub use unknown::{Unknown, unknown};
 pub struct Setting {
     /// Its name.
     pub name: &'static str,
-    /// What it may hold.
+    /// Values that it may have.
     pub values: &'static str,
-    /// What holds where it is not set or empty.
+    /// Default, where it is not set or empty.
     pub default: &'static str,
-    /// What it does.
+    /// Effect.
     pub meaning: &'static str,
-    /// What does the same in code.
+    /// Equivalent in code.
     pub code: &'static str,
     /// Says what is wrong with a value.
     check: fn(&str) -> std::result::Result<(), String>,
@@ -34,13 +34,13 @@ pub struct Setting {
 pub const TUNE_VARIABLE: &str = "BORNITE_TUNE";
 /// Whether every kernel's time is printed.
 pub const PROFILE_VARIABLE: &str = "BORNITE_PROFILE";
-/// How much is told on stderr.
+/// Level of log messages.
 pub const LOG_VARIABLE: &str = "BORNITE_LOG";
-/// What computes matrix products of floats on a GPU.
+/// Implementation of matrix products of floats.
 pub const MATMUL_VARIABLE: &str = "BORNITE_MATMUL";
-/// What values are checked for while they are computed.
+/// Check of computed values.
 pub const CHECK_VARIABLE: &str = "BORNITE_CHECK";
-/// Which functions kernels of tensors use on a GPU.
+/// Implementation of exp, log and the like on a GPU.
 pub const MATH_VARIABLE: &str = "BORNITE_MATH";
 /// Whether ops are fused.
 pub const FUSION_VARIABLE: &str = "BORNITE_FUSION";
@@ -247,7 +247,7 @@ fn anything(_: &str) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// What is wrong, of an error that also names the variable.
+/// The reason of an error that also names the variable.
 fn what_of(error: Error) -> String {
     match error {
         Error::Setting { what, .. } => what,
@@ -292,11 +292,11 @@ pub fn read<T>(
 /// A setting as the environment has it.
 #[derive(Clone, Debug)]
 pub struct InEffect {
-    /// Which.
+    /// The setting.
     pub setting: &'static Setting,
     /// The variable's value, if it is set.
     pub value: Option<String>,
-    /// What is wrong with the value.
+    /// Error of the value, if it cannot be used.
     pub error: Option<Error>,
 }
 

@@ -1,4 +1,4 @@
-//! How long a thread has waited for devices. What is left of a step's time is the host's own.
+//! Time that a thread has waited for devices. The rest of a step's time is the host's own.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub fn waiting<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// How long this thread has waited for devices since it began.
+/// Time that this thread has waited for devices since it began.
 ///
 /// ```
 /// use std::time::Duration;

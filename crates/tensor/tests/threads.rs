@@ -283,7 +283,7 @@ fn eight_graphs_side_by_side() {
             "{THREADS} graphs on {device}, {cores} cores: {all:.0} ms side by side; alone {slowest:.0} ms the slowest, {sum:.0} ms in all; {:.2} times the slowest",
             all / slowest
         );
-        // NVRTC shares some of its work between threads: 1.26 to 1.51 times the slowest on 16 cores beside an H200.
+        // Measured: 1.26 to 1.51 times the slowest on 16 cores beside an H200.
         let most = (0.5 * sum).max(2.0 * slowest);
         assert!(cores < THREADS || all <= most, "{all:.0} ms is more than {most:.0} ms");
     }

@@ -1,4 +1,4 @@
-//! How much the pool may hold.
+//! Limits of a memory pool.
 
 use std::fmt;
 

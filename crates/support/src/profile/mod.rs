@@ -43,7 +43,7 @@ pub trait Sink: Send + Sync {
         let _ = compilation;
     }
 
-    /// What a device's memory holds.
+    /// Memory use of a device.
     fn memory(&self, sample: &MemorySample) {
         let _ = sample;
     }

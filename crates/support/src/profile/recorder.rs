@@ -14,7 +14,7 @@ pub struct Scope {
     _listening: Listening,
 }
 
-/// What was recorded so far.
+/// Records so far.
 #[derive(Default)]
 struct Kept {
     spans: Vec<Arc<Span>>,
@@ -66,7 +66,7 @@ impl Scope {
         self.roofs.insert(device.into(), roof);
     }
 
-    /// What was recorded so far. Waits for work that is still running.
+    /// Report of everything recorded so far. Waits for work that is still running.
     pub fn report(&self) -> Report {
         let (spans, memory, compilations) = {
             let kept = lock(&self.kept);

@@ -1,4 +1,4 @@
-//! What a profile says: a row a kernel and device, as a table, as JSON, and under the names that reports of other
+//! Report of a profile: a row per kernel and device, as a table, as JSON, and under the names that reports of other
 //! frameworks use.
 
 use std::collections::BTreeMap;
@@ -28,18 +28,18 @@ pub struct Roof {
 pub struct Compilation {
     /// The kernel.
     pub kernel: String,
-    /// What it was compiled for.
+    /// Target architecture.
     pub arch: String,
     /// When it began.
     pub at_ms: f64,
-    /// How long it took.
+    /// Duration.
     pub duration_ms: f64,
 }
 
 /// One piece of work with its times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimedSpan {
-    /// What kind.
+    /// Kind of work.
     pub kind: Kind,
     /// Its name.
     pub name: String,
@@ -47,7 +47,7 @@ pub struct TimedSpan {
     pub device: String,
     /// Its begin, in milliseconds of the process.
     pub start_ms: f64,
-    /// How long it took.
+    /// Duration.
     pub duration_ms: f64,
     /// Bytes that had to move.
     pub bytes: Option<u64>,
@@ -60,7 +60,7 @@ pub struct TimedSpan {
 /// All calls of one name on one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What kind.
+    /// Kind of work.
     pub kind: Kind,
     /// The kernel, or what was copied.
     pub name: String,
@@ -68,7 +68,7 @@ pub struct Row {
     pub device: String,
     /// The line of the user's program, where all calls come from one.
     pub place: Option<String>,
-    /// How often.
+    /// Number of calls.
     pub calls: u64,
     /// All calls together.
     pub total_ms: f64,
@@ -88,7 +88,7 @@ pub struct Row {
     pub roof_share: Option<f64>,
 }
 
-/// What a scope recorded.
+/// Report of a scope.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// [`FORMAT_VERSION`].
@@ -103,7 +103,7 @@ pub struct Report {
     pub spans: Vec<TimedSpan>,
     /// Work whose time could not be read, and why.
     pub untimed: Vec<String>,
-    /// What memory held.
+    /// Memory use over time.
     pub memory: Vec<MemorySample>,
     /// Kernels compiled meanwhile.
     pub compilations: Vec<Compilation>,
@@ -248,7 +248,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What is added up of one row.
+/// Sums of one row.
 #[derive(Default)]
 struct Sum {
     times_ms: Vec<f64>,

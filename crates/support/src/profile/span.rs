@@ -1,4 +1,4 @@
-//! What is recorded: work, the device it ran on, and when.
+//! Records of the profiler: work, the device it ran on, and when.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::now_ms;
 use crate::Result;
 
-/// What kind of work.
+/// Kind of work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -40,7 +40,7 @@ impl fmt::Display for Kind {
 /// A piece of work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
-    /// What kind.
+    /// Kind.
     pub kind: Kind,
     /// The kernel's name, or what is copied.
     pub name: String,
@@ -79,7 +79,7 @@ impl Work {
 pub struct Times {
     /// Its begin, as [`now_ms`] counts.
     pub start_ms: f64,
-    /// How long it took.
+    /// Duration.
     pub duration_ms: f64,
 }
 
@@ -92,7 +92,7 @@ pub trait Lap: Send {
     fn times(&mut self) -> Result<Times>;
 }
 
-/// What times the work of one device.
+/// Clock of one device's work.
 pub trait Clock {
     /// The device's name, such as `cuda:0`.
     fn device(&self) -> String;
@@ -100,13 +100,13 @@ pub trait Clock {
     /// Begins a measurement; `None` where none is possible now, as during a capture.
     fn start(&self) -> Result<Option<Box<dyn Lap>>>;
 
-    /// What the device's memory holds, if it is time to look again.
+    /// Memory use of the device, if it is time to sample it again.
     fn memory(&self) -> Option<MemorySample> {
         None
     }
 }
 
-/// What a device's memory holds at one moment.
+/// Memory use of a device at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemorySample {
     /// The device.

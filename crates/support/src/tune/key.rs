@@ -1,4 +1,4 @@
-//! What is tuned, and what there is to choose from. Plain values that go to disk as they are.
+//! Keys of tuning results and the choices between candidates: plain values, stored on disk as they are.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 /// Everything that a best choice depends on. Another driver, GPU or release is another key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
-    /// What is computed, such as `matmul`.
+    /// Operation, such as `matmul`.
     pub operation: String,
     /// Sizes, in an order of the operation's own.
     pub shape: Vec<u64>,

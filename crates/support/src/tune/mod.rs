@@ -47,27 +47,27 @@ use crate::{Result, log};
 /// The result of a caller's closure; any error's words become a candidate's reason.
 pub type Fallible<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// What the tuner may do.
+/// Mode of the tuner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// The first candidate, always.
     Off,
-    /// What an earlier tuning found, else the first candidate.
+    /// The choice of an earlier tuning, else the first candidate.
     Cached,
-    /// What an earlier tuning found, else tune.
+    /// The choice of an earlier tuning, else tune.
     Tune,
 }
 
 impl Mode {
     pub(crate) const NAMES: [(&str, Mode); 3] = [("off", Mode::Off), ("cached", Mode::Cached), ("tune", Mode::Tune)];
 
-    /// What `BORNITE_TUNE` says.
+    /// The mode that `BORNITE_TUNE` sets.
     pub fn from_environment() -> Result<Mode> {
         read(TUNE_VARIABLE, Mode::Cached, |value| choose(value, &Mode::NAMES))
     }
 }
 
-/// How much a tuning may cost.
+/// Budget of a tuning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     /// No candidate is begun after so many milliseconds, and no run but a candidate's first.
@@ -86,9 +86,9 @@ impl Default for Budget {
     }
 }
 
-/// What is asked of the tuner.
+/// Request to the tuner.
 pub struct Request<'a> {
-    /// What is tuned.
+    /// Key of the tuning.
     pub key: &'a Key,
     /// The ways to do it; the first is taken where nothing is known.
     pub candidates: &'a [Choice],
@@ -99,12 +99,12 @@ pub struct Request<'a> {
     pub waits: bool,
 }
 
-/// What the tuner says.
+/// Answer of the tuner.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// What to use: always one of the candidates.
+    /// The choice: always one of the candidates.
     pub choice: Choice,
-    /// What that is based on; `None` where it is the first candidate for want of anything better.
+    /// The tuning that it is based on; `None` where it is the first candidate for want of anything better.
     pub record: Option<Arc<Record>>,
     /// Whether it was measured by this call.
     pub measured: bool,
@@ -195,7 +195,7 @@ impl Tuner {
         made.as_ref().map_err(crate::Error::clone)
     }
 
-    /// What it may do.
+    /// The mode.
     pub fn mode(&self) -> Mode {
         match self.mode.load(Ordering::Relaxed) {
             0 => Mode::Off,

@@ -1,4 +1,4 @@
-//! What a tuning found: the choice, and every candidate with its time or the reason it has none.
+//! Result of a tuning: the choice, and every candidate with its time or the reason it has none.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::{Choice, Key};
 /// The result of one tuning, as it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// What was tuned.
+    /// Key of the tuning.
     pub key: Key,
     /// The fastest candidate that computed the right thing.
     pub chosen: Choice,
@@ -28,7 +28,7 @@ pub struct Trial {
     pub outcome: Outcome,
 }
 
-/// What became of a candidate.
+/// Outcome of a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {

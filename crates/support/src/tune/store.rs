@@ -36,7 +36,7 @@ pub struct Store {
     folder: std::result::Result<PathBuf, String>,
 }
 
-/// What a store holds.
+/// Size of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StoreStats {
     /// Records.
@@ -100,7 +100,7 @@ impl Store {
         texts.filter_map(|text| parse(&text)).collect()
     }
 
-    /// How much there is.
+    /// Number of records and their bytes.
     pub fn stats(&self) -> StoreStats {
         let files = self.files();
         StoreStats { entries: files.len() as u64, bytes: files.iter().map(|(_, bytes)| bytes).sum() }

@@ -1,4 +1,4 @@
-//! How a candidate's run is timed. A trait, so that the tuner is tested without a GPU and without waiting.
+//! Timing of a candidate's run. A trait, so that tests of the tuner need no GPU and no waiting.
 
 use std::time::Instant;
 

@@ -17,13 +17,13 @@ use cpu::{AdamW, adamw as routine};
 pub struct AdamWStep {
     /// The learning rate.
     pub rate: Operand,
-    /// How much of the first moment is kept.
+    /// Decay rate of the first moment.
     pub beta1: f64,
-    /// How much of the second moment is kept.
+    /// Decay rate of the second moment.
     pub beta2: f64,
-    /// What keeps the quotient finite.
+    /// Added to the denominator for numerical stability.
     pub eps: f64,
-    /// What `rate` times this takes off each parameter, apart from its gradient.
+    /// Decoupled weight decay.
     pub decay: f64,
     /// The number of the step, from 1.
     pub step: Operand,

@@ -45,7 +45,7 @@ enum Front {
     Python(python::Module),
 }
 
-/// How often a kernel runs.
+/// Extent of a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Over {
     /// Instances along one to four dimensions. A kernel in CUDA C++ has blocks of 256 threads, the last of which may be
@@ -74,7 +74,7 @@ impl<const N: usize> From<[usize; N]> for Over {
     }
 }
 
-/// A launch: how often the kernel runs, and how. A number, an array of numbers or an [`Over`] is one with the defaults.
+/// A launch of a kernel: its extent and options. A number, an array of numbers or an [`Over`] is one with the defaults.
 ///
 /// ```
 /// use bornite::kernel::Launch;
@@ -83,7 +83,7 @@ impl<const N: usize> From<[usize; N]> for Over {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// How often.
+    /// Extent: instances, or blocks and threads.
     pub over: Over,
     /// Whether the interpreter runs the launch first, over copies of the arrays: an index out of range, a race between threads or a
     /// divergent barrier is an error that names the line of the kernel. Slow.
@@ -96,7 +96,7 @@ impl<O: Into<Over>> From<O> for Launch {
     }
 }
 
-/// What a parameter of a kernel is given.
+/// Argument of a kernel.
 #[derive(Clone, Debug)]
 pub enum KernelArg {
     /// An array: as many elements, as many axes. Elements that are vectors, matrices or structs of one type are axes of

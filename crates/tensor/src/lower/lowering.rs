@@ -1,6 +1,6 @@
 //! The core of lowering: a kernel that is being built, the tensors that it reads, and the arithmetic of its indices.
 //!
-//! What depends on how a kernel runs over elements is behind [`KernelShape`], one type per shape, which owns its state: elements
+//! [`KernelShape`] hides how a kernel iterates over elements: one type per shape, which owns its state: elements
 //! (`elementwise.rs`), rows (`row.rs`), columns (`columns.rs`), tiles (`tiles.rs`); a kernel of a single node has none.
 
 use std::collections::{HashMap, HashSet};
@@ -45,8 +45,8 @@ pub(crate) struct Frame {
     pub columns: usize,
 }
 
-/// The elements that a kernel of some shape is at, as far as evaluation depends on them. The defaults are those of a kernel that is
-/// not over rows and overwrites none of its inputs.
+/// Iteration of a kernel over elements, as far as the evaluation of nodes depends on it. The defaults are those of a kernel that is not
+/// over rows and overwrites none of its inputs.
 pub(super) trait KernelShape: Sized {
     /// The element that the thread is at, which no other thread reads or writes.
     fn own(&self) -> Option<ExprId> {

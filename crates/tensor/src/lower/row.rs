@@ -1,7 +1,7 @@
 //! Kernels over rows: one thread, a warp or a block per row, in passes over its columns.
 //!
-//! A pass computes the reductions whose inputs are known; a last one computes and stores what has all columns. Which tensors are cached
-//! between passes, and how many threads share a row, says `rows.rs`.
+//! A pass computes the reductions whose inputs are known; a last one computes and stores what has all columns. `rows.rs` chooses the tensors
+//! that are cached between passes and the number of threads per row.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! How rows are shared among the threads of a GPU, and what stays on chip between the passes over them (`row.rs`).
+//! Launch shape of kernels over rows on a GPU: threads per row, and the tensors that stay on chip between passes (`row.rs`).
 //!
 //! Short rows stay in registers between passes, longer ones in the memory of the block, in the dtype that they are stored
 //! in; only what is longer than that is loaded again. Where a row is kept changes no bit: the order of its sums follows

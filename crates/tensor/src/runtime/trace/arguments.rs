@@ -56,7 +56,7 @@ struct Binding {
     is_direct: bool,
 }
 
-/// How a call with arguments that are read directly ran on a GPU.
+/// Way in which a call with arguments that are read directly ran on a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ran {
     /// By a graph that was there.
@@ -103,7 +103,7 @@ impl Arguments {
         Arguments { device, slots, copied_bytes, launch_bytes }
     }
 
-    /// What the arguments are.
+    /// Dtypes, shapes and devices of the arguments.
     pub fn specs(&self) -> impl Iterator<Item = &Spec> {
         self.slots.iter().map(|slot| &slot.spec)
     }
