@@ -3,7 +3,12 @@
 //! Each row is measured inside a trace, as training runs; `…_eager_…` rows call operation by operation. Names are those
 //! of `peers/torch_ops.py`, so that ratios can be taken (of eager rows with the peer's `eager_ms`).
 
-use bornite::{DType, Device, Generator, Tensor, Var, trace, var::Update};
+use bornite::{
+    DType, Device, Generator, Tensor, Var,
+    fused::{self, AdamWStep, BiasCorrection},
+    trace,
+    var::Update,
+};
 use bornite_bench::{Config, Row, measure, rotations};
 
 /// A row to be measured.
@@ -177,10 +182,8 @@ fn large(cases: &mut Vec<Case>) {
 /// A step of AdamW on parameters, gradients and both moments.
 fn adamw(vars: &[Var]) -> Results {
     let [p, g, m, v] = [0, 1, 2, 3].map(|n| vars[n].get());
-    let (lr, beta1, beta2, eps, decay) = (1e-3, 0.9, 0.999, 1e-8, 0.01);
-    let m = m * beta1 + &g * (1.0 - beta1);
-    let v = v * beta2 + &g * &g * (1.0 - beta2);
-    let new = &p * (1.0 - lr * decay) - (&m / 0.5) / ((&v / 0.3).sqrt() + eps) * lr;
+    let bias_correction = BiasCorrection::Factors([0.5.into(), 0.3.into()]);
+    let [new, m, v] = fused::adamw(&AdamWStep::new(1e-3, bias_correction), &p, &g, &m, &v);
     (vec![], vec![vars[0].set(new), vars[2].set(m), vars[3].set(v)])
 }
 

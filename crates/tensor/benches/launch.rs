@@ -55,7 +55,7 @@ fn main() -> bornite::Result<()> {
             let args = [1e-3.into(), (&x).into(), (&state).into()];
             state = kernel.launch(elements, &args).remove(0).detach();
         });
-        let recorded = kernel.record(elements, &args)?;
+        let recorded = kernel.prepare(elements, &args)?;
         add(format!("recorded_{elements}"), &mut || recorded.run().expect("a launch"));
     }
     println!("{report}");

@@ -80,7 +80,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let differentiated = begun.elapsed();
 
     let begun = Instant::now();
-    let step = AdamWStep { rate: 1e-3.into(), beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.1, step: 1.into() };
+    let step = AdamWStep { beta2: 0.95, weight_decay: 0.1.into(), ..AdamWStep::new(1e-3, 1) };
     let mut results = vec![loss];
     for (parameter, gradient) in parameters.0.iter().zip(&gradients) {
         // The moments are where the parameters are: what is planned is the same.

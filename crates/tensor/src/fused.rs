@@ -11,7 +11,7 @@ mod layer_norm;
 pub(crate) mod simd;
 pub(crate) mod softmax;
 
-pub use adamw::{AdamWStep, adamw};
+pub use adamw::{AdamWStep, BiasCorrection, WeightDecay, adam_direction, adamw};
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -155,6 +155,12 @@ impl Memory<'_> {
     pub fn slice<T: Element + bytemuck::Pod>(&self) -> Result<&[T]> {
         of_type::<T>(self.dtype)?;
         Ok(&bytemuck::cast_slice(self.words)[..self.elements])
+    }
+
+    /// The first element, which must be a boolean.
+    pub(crate) fn flag(&self) -> Result<bool> {
+        of_type::<bool>(self.dtype)?;
+        Ok(bytemuck::cast_slice::<u64, u8>(self.words)[0] != 0)
     }
 }
 

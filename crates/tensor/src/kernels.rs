@@ -1,6 +1,9 @@
-//! Custom kernels: as an operation of the graph, from CUDA C++ or Python source, and launched by themselves.
+//! Custom kernels: files of kernels (`module`), a kernel and its launches as operations of the graph (`kernel`, `launch`,
+//! `compiled`), repeated launches (`prepared`) and the choice between kernels (`tune`).
 
-pub(crate) mod custom;
+mod compiled;
+pub(crate) mod kernel;
+pub(crate) mod launch;
 pub(crate) mod module;
-pub(crate) mod recorded;
-pub(crate) mod runner;
+pub(crate) mod prepared;
+pub(crate) mod tune;

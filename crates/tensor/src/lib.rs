@@ -49,13 +49,14 @@ pub use bornite_ir as ir;
 /// Log messages; times of kernels and transfers; measured choices between kernels.
 pub use bornite_support::{log, profile, tune};
 
-/// Custom kernels: from CUDA C++ or Python source, as an operation of the graph, or launched and timed by themselves.
+/// Custom kernels: from CUDA C++, Python source or the IR, launched as operations of the graph or repeatedly.
 pub mod kernel {
-    pub use crate::kernels::custom::CustomOp;
-    pub use crate::kernels::module::{KernelArg, Launch, Module, Over, SourceKernel};
-    pub use crate::kernels::recorded::Recorded;
-    pub use crate::kernels::runner::{Runner, tune_kernel, tune_kernel_unchecked};
-    pub use crate::runtime::execute::run_kernel;
+    pub use crate::kernels::kernel::CustomKernel;
+    pub use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
+    pub use crate::kernels::module::Module;
+    pub use crate::kernels::prepared::PreparedLaunch;
+    pub use crate::kernels::tune::{tune_kernels, tune_kernels_unchecked};
+    pub use crate::runtime::execute::array_dtype;
 }
 
 /// Plans: which launches a read or a call of a trace makes, in which memory.
@@ -88,7 +89,7 @@ pub mod trace {
 
 /// Updates of variables, and many variables in one.
 pub mod var {
-    pub use crate::runtime::segments::Arena;
+    pub use crate::runtime::segments::{Arena, SegmentValues};
     pub use crate::runtime::var::{Update, commit};
 }
 

@@ -31,7 +31,7 @@ fn cases() -> Vec<Case> {
     let loss = logits.cross_entropy(&classes);
     let gradient = loss.grad(&[&logits]).remove(0);
     let arena = || data(&[1 << 20]);
-    let step = AdamWStep { rate: 1e-3.into(), beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.1, step: 10.into() };
+    let step = AdamWStep { weight_decay: 0.1.into(), ..AdamWStep::new(1e-3, 10) };
     let new = adamw(&step, &arena(), &arena(), &arena(), &arena());
     let half = x.cast(DType::BF16);
     half.realize().unwrap();

@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bornite::ir::{Access, Builder, Kernel, Scalar};
-use bornite::kernel::{Module, Runner, SourceKernel, run_kernel};
+use bornite::kernel::{CustomKernel, Launch, Module};
 use bornite::profile::{self, Compilation, Sink, Span};
 use bornite::runtime::interruptible;
 use bornite::var::commit;
@@ -56,7 +56,7 @@ impl Compilations {
 }
 
 /// A kernel `y = f(x)` of so many sines and logarithms, which takes long to compile; no other has its name.
-fn slow_kernel(lines: usize) -> bornite::Result<(SourceKernel, String)> {
+fn slow_kernel(lines: usize) -> bornite::Result<(CustomKernel, String)> {
     let name = format!("slow_{:016x}", fresh());
     let line = |n: usize| format!("    v = sinf(v * {}.5f) + logf(v * v + 1.0f);\n", n % 7 + 1);
     let body: String = (0..lines).map(line).collect();
@@ -77,7 +77,7 @@ fn ramp(device: Device) -> Tensor {
 }
 
 /// A name, and a call that compiles a kernel.
-type Way = (&'static str, fn(&SourceKernel, Device) -> bornite::Result<()>);
+type Way = (&'static str, fn(&CustomKernel, Device) -> bornite::Result<()>);
 
 /// The ways in which a thread comes to compile a kernel.
 const WAYS: [Way; 4] = [
@@ -95,7 +95,7 @@ const WAYS: [Way; 4] = [
     }),
     ("a recorded launch", |kernel, device| {
         let x = ramp(device);
-        kernel.record(LENGTH, &[(&x).into(), (&x).into()])?.run()
+        kernel.prepare(LENGTH, &[(&x).into(), (&x).into()])?.run()
     }),
 ];
 
@@ -165,13 +165,15 @@ fn kernels_of_the_ir_are_compiled_once() {
             for thread in 0..THREADS {
                 let (kernel, x, barrier, expected) = (&kernel, &x, &barrier, &expected);
                 scope.spawn(move || {
+                    let zeros = Tensor::zeros(&[LENGTH], DType::F32, device);
+                    let kernel = CustomKernel::from_ir(kernel.clone()).unwrap();
                     barrier.wait();
                     if thread.is_multiple_of(2) {
-                        let y = run_kernel(kernel, &[x], &[], device).unwrap().remove(0);
+                        let y = kernel.launch(Launch::default(), &[(&zeros).into(), x.into()]).remove(0);
                         assert_eq!(y.to_vec::<f32>().unwrap(), *expected);
                     } else {
-                        let words = vec![vec![0; LENGTH / 2]; 2];
-                        Runner::new(kernel, &[], device, vec![words]).unwrap().run(0).unwrap();
+                        let args = [(&zeros).into(), (&zeros).into()];
+                        kernel.prepare(Launch::default(), &args).unwrap().run().unwrap();
                     }
                 });
             }

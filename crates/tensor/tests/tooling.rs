@@ -1,10 +1,10 @@
 //! Profiles, runners and tuning of kernels on devices that every machine has.
 
-use bornite::ir::{Kernel, Scalar, Value, peek, poke, templates};
+use bornite::ir::{Kernel, Scalar, templates};
 use bornite::tune::{Choice, Mode, Outcome, Store, Tuner};
 use bornite::{
     Device, Tensor,
-    kernel::{Runner, tune_kernel},
+    kernel::{CustomKernel, KernelArg, Launch, Module, tune_kernels},
     profile, trace,
 };
 
@@ -45,34 +45,67 @@ fn traced_steps_are_recorded_kernel_by_kernel() {
     assert!(report.rows.iter().all(|row| row.calls == 3), "{report}");
 }
 
-fn words(values: &[f64]) -> Vec<u64> {
-    let mut words = vec![0; (values.len() * 4).div_ceil(8)];
-    values.iter().enumerate().for_each(|(n, v)| poke(&mut words, 4 * n, Value::from_f64(Scalar::F32, *v)));
-    words
+fn array(values: &[f32], device: Device) -> KernelArg {
+    KernelArg::Array(Tensor::from_slice(values, &[values.len()], device))
 }
 
 #[test]
-fn runners_rotate_and_compare() {
+fn prepared_launches_repeat_and_compare() {
     let _turn = TURN.lock();
-    let kernel = templates::axpy(Scalar::F32, 3, 2.0).unwrap();
-    let set = |x: f64| vec![words(&[x, 2.0, 3.0]), words(&[1.0; 3]), words(&[0.0; 3])];
+    let axpy = CustomKernel::from_ir(templates::axpy(Scalar::F32, 3, 2.0).unwrap()).unwrap();
     for device in [Device::cpu(), Device::Interpreter] {
-        let runner = Runner::new(&kernel, &[], device, vec![set(1.0), set(10.0)]).unwrap();
-        for n in [0, 1, 2, 3] {
-            runner.run(n).unwrap();
+        let prepared = [1.0, 10.0].map(|x| {
+            let args = [array(&[x, 2.0, 3.0], device), array(&[1.0; 3], device), array(&[0.0; 3], device)];
+            axpy.prepare(Launch::default(), &args).unwrap()
+        });
+        for n in [0, 1, 0, 1] {
+            prepared[n].run().unwrap();
         }
-        let (first, second) = (runner.memory(0).unwrap(), runner.memory(1).unwrap());
-        assert_eq!(peek(&first[2], 0, Scalar::F32).as_f64(), 3.0);
-        assert_eq!(peek(&second[2], 0, Scalar::F32).as_f64(), 21.0);
-        assert_eq!(runner.difference(&first, &first), 0.0);
-        assert_eq!(runner.difference(&first, &second), 18.0 / 21.0);
+        assert_eq!(prepared[0].array("out").unwrap().to_vec::<f32>().unwrap()[0], 3.0);
+        assert_eq!(prepared[1].array("out").unwrap().to_vec::<f32>().unwrap()[0], 21.0);
+        assert_eq!(prepared[0].difference(&prepared[0]).unwrap(), 0.0);
+        assert_eq!(prepared[0].difference(&prepared[1]).unwrap(), 18.0 / 21.0);
     }
-    let error = Runner::new(&kernel, &[], Device::cpu(), vec![vec![vec![]; 3]]).err().unwrap();
-    assert!(error.to_string().contains("not as long as its views"), "{error}");
-    let block = templates::block_sum(Scalar::F32, 100, 32).unwrap();
-    let memory = vec![vec![vec![0; 50], vec![0; 2]]];
-    assert_eq!(Runner::new(&block, &[], Device::cpu(), memory).unwrap().engine(), "interpreter");
-    assert_eq!(Runner::new(&kernel, &[], Device::cpu(), vec![set(0.0)]).unwrap().engine(), "machine code");
+    let short = array(&[0.0; 2], Device::cpu());
+    let error = axpy.prepare(Launch::default(), &[short.clone(), short.clone(), short]).err().unwrap().to_string();
+    assert!(error.contains("takes f32[3] as 'x' but got f32[2]"), "{error}");
+    let engine = |kernel: Kernel, lengths: &[usize]| {
+        let args: Vec<_> = lengths.iter().map(|&n| array(&vec![0.0; n], Device::cpu())).collect();
+        CustomKernel::from_ir(kernel).unwrap().prepare(Launch::default(), &args).unwrap().engine()
+    };
+    assert_eq!(engine(templates::block_sum(Scalar::F32, 100, 32).unwrap(), &[100, 4]), "interpreter");
+    assert_eq!(engine(templates::axpy(Scalar::F32, 3, 2.0).unwrap(), &[3; 3]), "machine code");
+}
+
+/// Each run continues with the arrays that the one before left; a checked one starts from those given.
+#[test]
+fn runs_continue_or_start_again() {
+    let text = "__global__ void twice(float* x) { x[threadIdx.x] *= 2.0f; }";
+    let twice = Module::parse("twice.cu", text).unwrap().kernel("twice").unwrap();
+    for (check, expected) in [(false, 8.0), (true, 2.0)] {
+        let launch = Launch { check, ..4.into() };
+        let x = array(&[1.0; 256], Device::cpu());
+        let prepared = twice.prepare(launch, &[x]).unwrap();
+        (0..3).for_each(|_| prepared.run().unwrap());
+        assert_eq!(prepared.array("x").unwrap().to_vec::<f32>().unwrap()[3], expected);
+    }
+}
+
+#[test]
+fn launches_that_do_not_end_are_stopped() {
+    let text = "__global__ void endless(float* x) { while (x[0] == 0.0f) { } }";
+    let endless = Module::parse("endless.cu", text).unwrap().kernel("endless").unwrap();
+    for device in [Device::cpu(), Device::Interpreter] {
+        for check in [false, true] {
+            let launch = Launch { check, max_statements: Some(100_000), ..1.into() };
+            let error = endless.prepare(launch.clone(), &[array(&[0.0], device)]).and_then(|prepared| prepared.run());
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("still running after 100000 statements"), "{error}");
+        }
+    }
+    let launch = Launch { max_statements: Some(100_000), ..1.into() };
+    let error = endless.launch(launch, &[array(&[0.0], Device::cpu())]).remove(0).to_vec::<f32>().unwrap_err();
+    assert!(error.to_string().contains("still running after 100000 statements"), "{error}");
 }
 
 #[test]
@@ -80,23 +113,24 @@ fn kernels_are_tuned_and_wrong_ones_are_named() {
     let _turn = TURN.lock();
     let matmul = |tile: u64| templates::matmul(Scalar::F32, 6, 5, 4, tile).unwrap();
     let choice = |tile: i64| Choice::new().with("tile", tile);
-    let mut variants: Vec<(Choice, Kernel)> = [2, 4].map(|tile| (choice(tile), matmul(tile as u64))).into();
+    let variant = |tile: i64, kernel| (choice(tile), CustomKernel::from_ir(kernel).unwrap());
     // One that computes nothing.
     let mut empty = matmul(2);
     empty.code.body.clear();
-    variants.push((choice(99), empty));
-    let memory = vec![vec![words(&[1.0; 30]), words(&[2.0; 20]), words(&[0.0; 24])]; 2];
+    let variants = [variant(2, matmul(2)), variant(4, matmul(4)), variant(99, empty)];
     for device in [Device::cpu(), Device::Interpreter] {
+        let set = vec![array(&[1.0; 30], device), array(&[2.0; 20], device), array(&[0.0; 24], device)];
+        let sets = [set.clone(), set];
         let tuner = Tuner::new(Mode::Tune, Store::nowhere());
-        let found = tune_kernel(&tuner, &variants, &[], &memory, device, 1e-5).unwrap();
+        let found = tune_kernels(&tuner, &variants, Launch::default(), &sets, 1e-5).unwrap();
         let record = found.record.expect("measured");
         assert!(found.measured && found.choice != choice(99));
         assert!(
             matches!(&record.trials[2].outcome, Outcome::Rejected { reason } if reason.contains("wrong by")),
             "{record}"
         );
-        assert!(!tune_kernel(&tuner, &variants, &[], &memory, device, 1e-5).unwrap().measured);
+        assert!(!tune_kernels(&tuner, &variants, Launch::default(), &sets, 1e-5).unwrap().measured);
     }
-    let none = tune_kernel(&Tuner::new(Mode::Tune, Store::nowhere()), &[], &[], &[], Device::cpu(), 0.0).unwrap();
-    assert!(none.record.is_none());
+    let tuner = Tuner::new(Mode::Tune, Store::nowhere());
+    assert!(tune_kernels(&tuner, &[], Launch::default(), &[], 0.0).unwrap().record.is_none());
 }

@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
+use bornite::Device;
 use bornite::ir::{Kernel, Op, Scalar, Value, elementwise, poke};
-use bornite::{Device, kernel::Runner};
+use bornite::kernel::{CustomKernel, KernelArg, Launch, PreparedLaunch};
 use bornite_bench::{Config, Measurement, measure, rotations};
 use clap::Args;
 use serde_json::json;
 
-use super::run::{cells, values, zeros};
+use super::run::{arguments, cells, values, zeros};
 use super::source::{Shape, Template, dtype, shape};
 use crate::suite::cache_bytes;
 use crate::{Failure, chosen_device, note, print, print_json};
@@ -71,16 +72,21 @@ fn subject(options: &Options) -> Result<Subject, Failure> {
     Ok(Subject { kernel, shape: shape.into(), flops: None })
 }
 
-/// So many sets of memory, filled where the kernel reads: 0 to 6 in integers, which may be indices, and repeatable
-/// values in [-1, 1) in floats.
-pub fn filled(kernel: &Kernel, values: &[&[Value]], sets: usize) -> Result<Vec<Vec<Vec<u64>>>, Failure> {
+/// Sets of arguments for a kernel, in which the arrays that it reads are filled: 0 to 6 in integers, which may be indices, and
+/// repeatable values in [-1, 1) in floats.
+pub fn filled(
+    kernel: &Kernel,
+    values: &[Vec<Value>],
+    sets: usize,
+    device: Device,
+) -> Result<Vec<Vec<KernelArg>>, Failure> {
     let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
     let bytes: Option<Vec<usize>> = kernel.params.iter().map(|p| kernel.view_bytes(p, &firsts)).collect();
     let Some(bytes) = bytes.filter(|bytes| bytes.iter().map(|b| *b as u128).sum::<u128>() * sets as u128 <= 16 << 30)
     else {
-        return Err("the kernel's views have more than 16 GiB: choose smaller sizes".into());
+        return Err("the kernel's arrays have more than 16 GiB: choose smaller sizes".into());
     };
-    let mut made = vec![];
+    let mut filled = vec![];
     for set in 0..sets {
         let mut views = vec![];
         for (param, bytes) in kernel.params.iter().zip(&bytes) {
@@ -96,14 +102,15 @@ pub fn filled(kernel: &Kernel, values: &[&[Value]], sets: usize) -> Result<Vec<V
             }
             views.push(words);
         }
-        made.push(views);
+        filled.push(arguments(kernel, values, &views, device));
     }
-    Ok(made)
+    Ok(filled)
 }
 
-/// Says what a time on the interpreter is worth.
-pub fn warn_of_interpreter(runner: &Runner, device: Device) {
-    if runner.engine() == "interpreter" && device != Device::Interpreter {
+/// Notes that the time of a kernel with barriers in the interpreter says nothing of a GPU.
+fn warn_of_interpreter(launch: &PreparedLaunch) {
+    let device = launch.device();
+    if launch.engine() == "interpreter" && device != Device::Interpreter {
         note(&format!(
             "this kernel's threads wait for each other: on {device} it runs on the checking interpreter, and its time \
              says nothing of a GPU"
@@ -115,22 +122,25 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let device = chosen_device(&options.device)?;
     let Subject { kernel, shape, flops } = subject(options)?;
     let values = values(&kernel);
-    let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
     let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
     let passes = |p: &bornite::ir::Param| p.access.reads() as usize + p.access.writes() as usize;
     let bytes = |p| kernel.view_bytes(p, &firsts).unwrap_or(0) * passes(p);
     let bytes: usize = kernel.params.iter().map(bytes).sum();
     let sets = rotations(bytes, cache_bytes(device)).min(((1usize << 30) / bytes.max(1)).max(1));
-    let memory = filled(&kernel, &values, sets)?;
+    let arguments = filled(&kernel, &values, sets, device)?;
+    let kernel = CustomKernel::from_ir(kernel)?;
     // SAFETY: expressions load and store at their own index only, and templates index within their views for the sizes
     // that `Template::kernel` lets through; the one that counts, by values below 7, has at least 7 bins. Their tests
     // run them on the interpreter, which checks this.
     #[allow(unsafe_code)]
-    let runner = unsafe { Runner::unchecked(&kernel, &values, device, memory)? };
-    warn_of_interpreter(&runner, device);
-    let quick = options.quick || runner.engine() == "interpreter";
+    let prepare = |args: &Vec<KernelArg>| unsafe { kernel.prepare_unchecked(Launch::default(), args) };
+    let launches = arguments.iter().map(prepare).collect::<bornite::Result<Vec<PreparedLaunch>>>()?;
+    drop(arguments);
+    let [first, ..] = &launches[..] else { return Err("there is nothing to time".into()) };
+    warn_of_interpreter(first);
+    let quick = options.quick || first.engine() == "interpreter";
     let config = if quick { Config::quick() } else { Config::default() };
-    let measured = measure(&config, |n| runner.run(n), || device.synchronize())?;
+    let measured = measure(&config, |n| launches[n % launches.len()].run(), || device.synchronize())?;
     let Measurement { median_ms, min_ms, max_ms, spread, samples, inner } = measured;
     let rate = |amount: u64| (median_ms > 0.0).then(|| amount as f64 / median_ms / 1e6);
     let (gb_s, gflop_s) = (rate(bytes as u64), flops.and_then(rate));
@@ -139,12 +149,12 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     if options.json {
         print_json(&json!({
             "name": options.name, "shape": shape, "dtype": options.dtype.name(), "device": device.to_string(),
-            "engine": runner.engine(), "median_ms": median_ms, "min_ms": min_ms, "max_ms": max_ms, "spread": spread,
+            "engine": first.engine(), "median_ms": median_ms, "min_ms": min_ms, "max_ms": max_ms, "spread": spread,
             "samples": samples, "calls_per_sample": inner, "rotated_sets": sets, "bytes": bytes, "flops": flops,
             "gb_s": gb_s, "gflop_s": gflop_s,
         }))?;
     } else {
-        let title = format!("{} {shape} {} on {device} ({})", options.name, options.dtype.name(), runner.engine());
+        let title = format!("{} {shape} {} on {device} ({})", options.name, options.dtype.name(), first.engine());
         let mut text =
             format!("{title}\n  median {median_ms:.4} ms, {min_ms:.4} to {max_ms:.4}, spread {:.1}%\n", 100.0 * spread);
         text += &format!("  {:.2} GB/s", gb_s.unwrap_or(0.0));

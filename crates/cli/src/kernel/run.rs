@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use bornite::ir::interp::{self, Options, Order};
 use bornite::ir::{Access, Arg, Extent, Fault, Kernel, Param, Scalar, Value, peek, poke};
-use bornite::{Device, kernel::Runner};
+use bornite::kernel::{CustomKernel, KernelArg, Launch, array_dtype};
+use bornite::{Device, Tensor};
 use serde_json::json;
 
 use super::source::Job;
@@ -87,6 +88,28 @@ pub fn memory(kernel: &Kernel, firsts: &[Value]) -> Result<Vec<Vec<u64>>, Failur
     made.collect()
 }
 
+/// Arguments of a kernel: its arrays on a device, with the contents of the memory, then its values.
+pub fn arguments(kernel: &Kernel, values: &[Vec<Value>], memory: &[Vec<u64>], device: Device) -> Vec<KernelArg> {
+    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
+    let arrays = kernel.params.iter().zip(memory).map(|(param, words)| {
+        let dtype = array_dtype(kernel, param);
+        let bytes: &[u8] = bytemuck::cast_slice(words);
+        let bytes = &bytes[..kernel.view_bytes(param, &firsts).unwrap_or(0).min(bytes.len())];
+        KernelArg::Array(Tensor::from_bytes(bytes, &[bytes.len() / dtype.bytes()], dtype, device))
+    });
+    arrays.chain(values.iter().map(|parts| parts[..].into())).collect()
+}
+
+/// Bytes as 64-bit words, the last one filled up with zeros.
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let word = |chunk: &[u8]| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_ne_bytes(word)
+    };
+    bytes.chunks(8).map(word).collect()
+}
+
 fn interpret(job: &Job, options: Options) -> Result<Result<Outcome, Fault>, Failure> {
     let kernel = &job.kernel;
     let mut memory = copied(&job.memory)?;
@@ -101,10 +124,15 @@ fn interpret(job: &Job, options: Options) -> Result<Result<Outcome, Fault>, Fail
 
 /// Runs on a device, up to a limit of statements. Lines that a kernel prints there are not caught.
 pub fn on_device(job: &Job, device: Device, max_statements: u64) -> Result<Result<Outcome, Fault>, Failure> {
-    let values: Vec<&[Value]> = job.values.iter().map(Vec::as_slice).collect();
-    let memory = vec![copied(&job.memory)?];
-    let runner = Runner::limited(&job.kernel, &values, device, memory, max_statements);
-    match runner.and_then(|runner| runner.run(0).and_then(|()| runner.memory(0))) {
+    let launch =
+        Launch { check: matches!(device, Device::Cuda(_)), max_statements: Some(max_statements), ..Launch::default() };
+    let run = || {
+        let args = arguments(&job.kernel, &job.values, &job.memory, device);
+        let prepared = CustomKernel::from_ir(job.kernel.clone())?.prepare(launch, &args)?;
+        prepared.run()?;
+        prepared.arrays()?.iter().map(|array| Ok(words(&array.to_bytes()?))).collect()
+    };
+    match run() {
         Ok(memory) => Ok(Ok(Outcome { memory, lines: vec![] })),
         Err(bornite::Error::Fault(fault)) => Ok(Err(fault)),
         Err(other) => Err(other.into()),

@@ -3,19 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bornite::ir::{Kernel, Scalar, Value};
+use bornite::Device;
+use bornite::ir::{Kernel, Scalar};
+use bornite::kernel::{CustomKernel, Launch as KernelLaunch, tune_kernels, tune_kernels_unchecked};
 use bornite::tune::{Choice, Found, Mode, Store, Tuner};
-use bornite::{
-    Device,
-    kernel::{Runner, tune_kernel, tune_kernel_unchecked},
-};
 use clap::Args;
 use serde_json::json;
 
 use super::bench::filled;
 use super::cuda::Launch;
 use super::python::{self, is_python};
-use super::run::{copied, on_device, values};
+use super::run::{arguments, on_device, values};
 use super::source::{Job, Shape, Template, dtype, shape};
 use crate::{Failure, chosen_device, note, print, print_json};
 
@@ -131,11 +129,14 @@ fn of_file(options: &Options, file: &Path, device: Device, tuner: &Tuner) -> Res
     for (_, job) in &jobs {
         on_device(job, Device::cpu(), options.max_statements)??;
     }
-    let values: Vec<&[Value]> = first.values.iter().map(Vec::as_slice).collect();
-    let memory = vec![copied(&first.memory)?];
+    let args = arguments(&first.kernel, &first.values, &first.memory, device);
     let variants: Vec<(Choice, Kernel)> =
         jobs.iter().map(|(choice, job)| (choice.clone(), job.kernel.clone())).collect();
-    Ok(tune_kernel(tuner, &variants, &values, &memory, device, TOLERANCE)?)
+    Ok(tune_kernels(tuner, &custom(&variants)?, KernelLaunch::default(), &[args], TOLERANCE)?)
+}
+
+fn custom(variants: &[(Choice, Kernel)]) -> Result<Vec<(Choice, CustomKernel)>, Failure> {
+    variants.iter().map(|(choice, kernel)| Ok((choice.clone(), CustomKernel::from_ir(kernel.clone())?))).collect()
 }
 
 /// The tiles of a template.
@@ -159,19 +160,18 @@ fn of_template(options: &Options, name: &str, device: Device, tuner: &Tuner) -> 
             template.name
         ));
     }
-    let values = values(first);
-    let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
-    // Views of other tiles are as long: block sums, which are not, are refused below as wrong.
-    let memory = filled(first, &values, 4)?;
+    // Arrays of other tiles are as long: block sums, which are not, are rejected by the tuner.
+    let sets = filled(first, &values(first), 4, device)?;
+    let (variants, launch) = (custom(&variants)?, KernelLaunch::default());
     let found = if let Device::Cuda(_) = device {
         // SAFETY: as in `kernel bench`: templates index within their views for the sizes that `Template::kernel` lets
         // through.
         #[allow(unsafe_code)]
         unsafe {
-            tune_kernel_unchecked(tuner, &variants, &values, &memory, device, TOLERANCE)?
+            tune_kernels_unchecked(tuner, &variants, launch, &sets, TOLERANCE)?
         }
     } else {
-        tune_kernel(tuner, &variants, &values, &memory, device, TOLERANCE)?
+        tune_kernels(tuner, &variants, launch, &sets, TOLERANCE)?
     };
     Ok(found)
 }
@@ -181,17 +181,14 @@ fn of_template(options: &Options, name: &str, device: Device, tuner: &Tuner) -> 
 fn right_when_small(template: &Template, dtype: Scalar, tile: u32, device: Device) -> Result<(), Failure> {
     let Device::Cuda(_) = device else { return Ok(()) };
     let kernel = template.kernel(dtype, None, Some(tile))?;
-    let values = values(&kernel);
-    let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
-    let memory = filled(&kernel, &values, 1)?;
-    let run = |device| -> Result<(Runner, Vec<Vec<u64>>), Failure> {
-        let runner = Runner::new(&kernel, &values, device, memory.clone())?;
-        runner.run(0)?;
-        let memory = runner.memory(0)?;
-        Ok((runner, memory))
+    let custom = CustomKernel::from_ir(kernel.clone())?;
+    let run = |device| {
+        let args = filled(&kernel, &values(&kernel), 1, device)?.remove(0);
+        let prepared = custom.prepare(KernelLaunch { check: true, ..KernelLaunch::default() }, &args)?;
+        prepared.run()?;
+        Ok::<_, Failure>(prepared)
     };
-    let ((runner, found), (_, expected)) = (run(device)?, run(Device::Interpreter)?);
-    match runner.difference(&found, &expected) {
+    match run(device)?.difference(&run(Device::Interpreter)?)? {
         0.0 => Ok(()),
         difference => Err(format!("it differs from the interpreter by {difference:.1e} of the largest value").into()),
     }

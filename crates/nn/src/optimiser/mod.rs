@@ -5,7 +5,8 @@ mod rate;
 
 use bornite::{
     DType, Device, Tensor,
-    var::{Arena, Update},
+    fused::{AdamWStep, BiasCorrection, adam_direction, adamw},
+    var::{Arena, SegmentValues, Update},
 };
 use serde::{Deserialize, Serialize};
 
@@ -136,14 +137,20 @@ impl StepScalars<Tensor> {
             [0, 1, 2].map(|n| tensor.slice(0, n..n + 1).reshape(&[]));
         StepScalars { learning_rate, bias_correction1, bias_correction2 }
     }
+
+    /// A step of Adam or AdamW with these scalars.
+    fn adam_step(&self, beta1: f64, beta2: f64, eps: f64) -> AdamWStep {
+        let factors = [(&self.bias_correction1).into(), (&self.bias_correction2).into()];
+        AdamWStep { beta1, beta2, eps, ..AdamWStep::new(&self.learning_rate, BiasCorrection::Factors(factors)) }
+    }
 }
 
 /// An optimiser with what it keeps. Cloning copies handles.
 #[derive(Clone)]
 pub struct Optimiser {
     rule: Rule,
-    /// Weight decay of matrices.
-    decay: f64,
+    /// Weight decay: of matrices only.
+    weight_decay: SegmentValues,
     /// Largest norm of all gradients together; what is above is scaled down to it.
     clip: Option<f64>,
     moments: Vec<Arena>,
@@ -179,7 +186,8 @@ impl Optimiser {
             return Err(Error::Config("optimiser.clip must be above 0; leave it out for no clipping".into()));
         }
         let moments = (0..rule.moments()).map(|_| parameters.like(DType::F32, 0.0)).collect::<bornite::Result<_>>()?;
-        Ok(Optimiser { rule, decay, clip, moments, declared: declared.clone() })
+        let weight_decay = parameters.segment_values(&declared.each(|d| if d.decays() { decay } else { 0.0 }))?;
+        Ok(Optimiser { rule, weight_decay, clip, moments, declared: declared.clone() })
     }
 
     /// What is kept between steps, to be saved.
@@ -201,74 +209,74 @@ impl Optimiser {
 
     /// A step from flat gradients, in any float type, divided by `scale`. `scalars` is the tensor of [`Optimiser::scalars`].
     pub fn step(&self, parameters: &Arena, gradients: &Tensor, scale: Option<&Tensor>, scalars: &Tensor) -> Stepped {
-        let mut g = gradients.cast(DType::F32);
-        if let Some(scale) = scale {
-            g /= scale;
-        }
+        let g = gradients.cast(DType::F32);
+        let g = scale.map_or(g.clone(), |scale| g / scale);
         let norm = (&g * &g).sum(..).sqrt();
         let finite = norm.lt(f64::INFINITY); // false also for NaN
-        if let Some(clip) = self.clip {
-            // As PyTorch has it, which divides by a little more than the norm.
-            let factor = (clip / (&norm + 1e-6)).clamp(0.0, 1.0);
-            g *= factor;
-        }
-        let StepScalars { learning_rate: rate, bias_correction1, bias_correction2 } = StepScalars::unpack(scalars);
-        let p = parameters.get();
-        let decay = || parameters.spread(&self.declared.each(|d| if d.decays() { self.decay } else { 0.0 }));
-        let m: Vec<Tensor> = self.moments.iter().map(Arena::get).collect();
-        let kept = |m: &Tensor, beta: f64, new: Tensor| m * beta + new * (1.0 - beta);
-        let adam = |g: &Tensor, beta1: f64, beta2: f64, eps: f64| {
-            let (first, second) = (kept(&m[0], beta1, g.clone()), kept(&m[1], beta2, g * g));
-            let along = (&first / &bias_correction1) / ((&second / &bias_correction2).sqrt() + eps);
-            (along, vec![first, second])
-        };
-        let (new, moments) = match self.rule {
+        // As PyTorch has it, which divides by a little more than the norm.
+        let clip_factor = self.clip.map(|clip| (clip / (&norm + 1e-6)).clamp(0.0, 1.0));
+        let scalars = StepScalars::unpack(scalars);
+        let old: Vec<Tensor> = [parameters].into_iter().chain(&self.moments).map(Arena::get).collect();
+        let (p, m, rate) = (&old[0], &old[1..], &scalars.learning_rate);
+        let clipped = || clip_factor.as_ref().map_or(g.clone(), |factor| &g * factor);
+        let decay = || self.weight_decay.tensor();
+        let with_decay = || clipped() + decay() * p;
+        let new = match self.rule {
             Rule::Adamw { beta1, beta2, eps } => {
-                let (along, moments) = adam(&g, beta1, beta2, eps);
-                (&p * (1.0 - decay() * &rate) - along * &rate, moments)
+                let step = AdamWStep {
+                    weight_decay: self.weight_decay.clone().into(),
+                    gradient_factor: clip_factor.clone(),
+                    finite: Some(finite.clone()),
+                    ..scalars.adam_step(beta1, beta2, eps)
+                };
+                adamw(&step, p, &g, &m[0], &m[1]).to_vec()
             }
             Rule::Adam { beta1, beta2, eps } => {
-                let (along, moments) = adam(&(&g + decay() * &p), beta1, beta2, eps);
-                (&p - along * &rate, moments)
+                let step = scalars.adam_step(beta1, beta2, eps);
+                let [direction, first, second] = adam_direction(&step, &with_decay(), &m[0], &m[1]);
+                if_finite(&finite, &old, [p - direction * rate, first, second])
             }
             Rule::Sgd { momentum, nesterov } => {
-                let g = &g + decay() * &p;
+                let g = with_decay();
                 match m.first() {
-                    None => (&p - g * &rate, vec![]),
+                    None => if_finite(&finite, &old, [p - g * rate]),
                     Some(before) => {
                         let velocity = before * momentum + &g;
-                        let along = if nesterov { &g + &velocity * momentum } else { velocity.clone() };
-                        (&p - along * &rate, vec![velocity])
+                        let direction = if nesterov { &g + &velocity * momentum } else { velocity.clone() };
+                        if_finite(&finite, &old, [p - direction * rate, velocity])
                     }
                 }
             }
             Rule::Rmsprop { alpha, eps } => {
-                let g = &g + decay() * &p;
-                let squares = kept(&m[0], alpha, &g * &g);
-                (&p - &g / (squares.sqrt() + eps) * &rate, vec![squares])
+                let g = with_decay();
+                let squares = &m[0] * alpha + &g * &g * (1.0 - alpha);
+                if_finite(&finite, &old, [p - &g / (squares.sqrt() + eps) * rate, squares])
             }
             Rule::Adagrad { eps } => {
-                let g = &g + decay() * &p;
+                let g = with_decay();
                 let squares = &m[0] + &g * &g;
-                (&p - &g / (squares.sqrt() + eps) * &rate, vec![squares])
+                if_finite(&finite, &old, [p - &g / (squares.sqrt() + eps) * rate, squares])
             }
             Rule::Muon { momentum, beta1, beta2, eps } => {
-                let (along, mut moments) = adam(&g, beta1, beta2, eps);
+                let g = clipped();
+                let step = scalars.adam_step(beta1, beta2, eps);
+                let [direction, first, second] = adam_direction(&step, &g, &m[0], &m[1]);
                 let velocity = &m[0] * momentum + &g;
                 let hidden = self.declared.each(|d| f64::from(muon::is_hidden(d)));
                 let is_hidden = parameters.spread(&hidden).gt(0.0);
-                let turned = muon::directions(&self.declared, parameters, &(&g + &velocity * momentum));
-                moments[0] = is_hidden.select(&velocity, &moments[0]);
-                let along = is_hidden.select(&turned, &along);
-                (&p * (1.0 - decay() * &rate) - along * &rate, moments)
+                let orthogonal = muon::directions(&self.declared, parameters, &(&g + &velocity * momentum));
+                let first = is_hidden.select(&velocity, &first);
+                let direction = is_hidden.select(&orthogonal, &direction);
+                if_finite(&finite, &old, [p * (1.0 - decay() * rate) - direction * rate, first, second])
             }
         };
-        let keep = |new: &Tensor, old: &Tensor| finite.select(new, old);
-        let new = keep(&new, &p);
-        let mut updates = vec![parameters.set(new.clone())];
-        for ((arena, new), old) in self.moments.iter().zip(&moments).zip(&m) {
-            updates.push(arena.set(keep(new, old)));
-        }
-        Stepped { updates, parameters: new, norm, finite }
+        let arenas = [parameters].into_iter().chain(&self.moments);
+        let updates = arenas.zip(&new).map(|(arena, new)| arena.set(new.clone())).collect();
+        Stepped { updates, parameters: new[0].clone(), norm, finite }
     }
+}
+
+/// New values where the gradients are finite, else the old ones.
+fn if_finite<const N: usize>(finite: &Tensor, old: &[Tensor], new: [Tensor; N]) -> Vec<Tensor> {
+    new.iter().zip(old).map(|(new, old)| finite.select(new, old)).collect()
 }

@@ -101,8 +101,7 @@ fn optimiser() -> Result<Op<'static>> {
     let t = Var::new(&Tensor::zeros(&[], DType::F32, Device::cpu()))?;
     let step = trace(move |_| {
         let next = t.get() + 1.0;
-        let (rate, step) = (1e-3.into(), (&next).into());
-        let step = AdamWStep { rate, beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.01, step };
+        let step = AdamWStep::new(1e-3, &next);
         let [new, first, second] = adamw(&step, &p.get(), &g, &m.get(), &v.get());
         Ok((vec![], vec![p.set(new), m.set(first), v.set(second), t.set(next)]))
     });

@@ -88,8 +88,7 @@ fn model(vocabulary: usize) -> Result<(Trace<'static>, [Tensor; 2])> {
         let loss = loss(&parameters, &x[0], &x[1]);
         let slopes = loss.grad(&parameters.iter().collect::<Vec<_>>());
         let t = count.get() + 1.0;
-        let (rate, step) = (1e-3.into(), (&t).into());
-        let step = AdamWStep { rate, beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.01, step };
+        let step = AdamWStep::new(1e-3, &t);
         let mut updates: Vec<Update> = vec![];
         for ([p, m, v], g) in variables.iter().zip(slopes) {
             let [new, first, second] = adamw(&step, &p.get(), &g, &m.get(), &v.get());

@@ -1,5 +1,5 @@
-//! A step of AdamW. New values are written over old ones where both are a variable's: by the one kernel that the plain ops
-//! are, and by the CPU's routine, whose vectors are wider (10 M parameters on one core: 8.3 and 6.9 ms).
+//! AdamW: the optimiser step of training. Plain ops define it and are one kernel on a GPU; on a CPU a vectorised routine
+//! (`adamw/cpu.rs`) updates parameters and moments in place (10 M parameters on one core: 6.9 ms, plain ops 8.3).
 
 mod cpu;
 
@@ -8,15 +8,16 @@ use std::sync::Arc;
 use bornite_codegen::cpu::pool;
 
 use crate::fused::simd::vectors;
-use crate::fused::{FusedOp, Given, Memory, Spelling, fused_at, unpack_inputs, unpack_outputs};
-use crate::{DType, Device, Number, Operand, Place, Result, Tensor};
-use cpu::{AdamW, adamw as routine};
+use crate::fused::{FusedOp, Given, Memory, Spelling, fused_at, unpack_outputs};
+use crate::runtime::segments::SegmentValues;
+use crate::{DType, Device, Error, Number, Operand, Place, Result, Tensor};
+use cpu::{StepFactors, update};
 
-/// The numbers of a step of AdamW. Those that change between calls of a trace are tensors there.
+/// Hyperparameters and scalars of one step of AdamW. Scalars that change between calls of a trace are tensors there.
 #[derive(Clone, Debug)]
 pub struct AdamWStep {
-    /// The learning rate.
-    pub rate: Operand,
+    /// Learning rate.
+    pub learning_rate: Operand,
     /// Decay rate of the first moment.
     pub beta1: f64,
     /// Decay rate of the second moment.
@@ -24,103 +25,192 @@ pub struct AdamWStep {
     /// Added to the denominator for numerical stability.
     pub eps: f64,
     /// Decoupled weight decay.
-    pub decay: f64,
-    /// The number of the step, from 1.
-    pub step: Operand,
+    pub weight_decay: WeightDecay,
+    /// Bias correction of the moments; a step number converts into it.
+    pub bias_correction: BiasCorrection,
+    /// Factor of the gradients, such as that of clipping: a tensor of one element.
+    pub gradient_factor: Option<Tensor>,
+    /// Whether the gradients are finite: a boolean tensor of one element. If false, parameters and moments stay as they are.
+    pub finite: Option<Tensor>,
 }
 
-/// Factors of a step that depend on its number and its learning rate.
-#[derive(Clone, Copy)]
-struct Factors<T> {
-    /// Of the parameters: 1 - rate · decay.
-    kept: T,
-    /// Of the first moment: rate / (1 - β₁ᵗ).
-    rate: T,
-    /// Of the root of the second moment: 1 / √(1 - β₂ᵗ).
-    root: T,
-}
-
-impl<T> Factors<T> {
-    /// The factors as the last inputs of the op.
-    fn into_list(self) -> [T; 3] {
-        [self.kept, self.rate, self.root]
-    }
-
-    /// The factors from the last inputs of the op.
-    fn from_list([kept, rate, root]: [T; 3]) -> Factors<T> {
-        Factors { kept, rate, root }
-    }
-
-    fn map<U>(self, f: impl FnMut(T) -> U) -> Factors<U> {
-        Factors::from_list(self.into_list().map(f))
-    }
-}
-
-/// Source of the factors of a step.
-#[derive(Clone, Copy)]
-enum FactorSource {
-    Numbers(Factors<f64>),
-    /// They are inputs, after all others.
-    Inputs,
-}
-
-impl FactorSource {
-    /// Gradients and factors, from the inputs of the CPU routine.
-    fn unpack<'a>(self, inputs: &'a [Memory<'_>]) -> Result<(&'a [f32], Factors<f32>)> {
-        match self {
-            FactorSource::Numbers(numbers) => {
-                let [gradients] = unpack_inputs("adamw", inputs)?;
-                Ok((gradients.slice()?, numbers.map(|x| x as f32)))
-            }
-            FactorSource::Inputs => {
-                let [gradients, factors @ ..] = unpack_inputs::<4>("adamw", inputs)?;
-                let [kept, rate, root] = factors;
-                let factors = Factors::from_list([kept.slice()?, rate.slice()?, root.slice()?]);
-                Ok((gradients.slice()?, factors.map(|factor: &[f32]| factor[0])))
-            }
+impl AdamWStep {
+    /// A step with PyTorch's defaults: betas 0.9 and 0.999, eps 1e-8, weight decay 0.01.
+    pub fn new(learning_rate: impl Into<Operand>, bias_correction: impl Into<BiasCorrection>) -> AdamWStep {
+        AdamWStep {
+            learning_rate: learning_rate.into(),
+            beta1: 0.9,
+            beta2: 0.999,
+            eps: 1e-8,
+            weight_decay: WeightDecay::Uniform(0.01),
+            bias_correction: bias_correction.into(),
+            gradient_factor: None,
+            finite: None,
         }
     }
 }
 
-/// Positions of those inputs and outputs of the op that share memory: new values replace the old ones.
+/// Decoupled weight decay of the parameters.
+#[derive(Clone, Debug)]
+pub enum WeightDecay {
+    /// One decay for all elements.
+    Uniform(f64),
+    /// One decay per segment of an [`Arena`](crate::var::Arena).
+    PerSegment(SegmentValues),
+}
+
+impl From<f64> for WeightDecay {
+    fn from(decay: f64) -> WeightDecay {
+        WeightDecay::Uniform(decay)
+    }
+}
+
+impl From<SegmentValues> for WeightDecay {
+    fn from(decays: SegmentValues) -> WeightDecay {
+        WeightDecay::PerSegment(decays)
+    }
+}
+
+/// Bias correction of the moments, which start at zero.
+#[derive(Clone, Debug)]
+pub enum BiasCorrection {
+    /// That of step t, from 1.
+    Step(Operand),
+    /// 1 - β₁ᵗ and 1 - β₂ᵗ.
+    Factors([Operand; 2]),
+}
+
+impl<T: Into<Operand>> From<T> for BiasCorrection {
+    fn from(step: T) -> BiasCorrection {
+        BiasCorrection::Step(step.into())
+    }
+}
+
+/// A scalar of the step: a number, or an input of the op by its position.
+#[derive(Clone, Copy)]
+enum Scalar {
+    Number(f64),
+    Input(usize),
+}
+
+/// Inputs and outputs of the op by position. New values replace the old ones in memory.
 mod position {
     pub const PARAMETERS: usize = 0;
+    pub const GRADIENTS: usize = 1;
     pub const FIRST_MOMENT: usize = 2;
     pub const SECOND_MOMENT: usize = 3;
+    /// Inputs that share memory with outputs: the routine does not get them.
+    pub const SHARED: usize = 3;
     pub const NEW_PARAMETERS: usize = 0;
     pub const NEW_FIRST_MOMENT: usize = 1;
     pub const NEW_SECOND_MOMENT: usize = 2;
 }
 
+impl Scalar {
+    /// The scalar in the graph.
+    fn operand(self, inputs: &[Tensor]) -> Operand {
+        match self {
+            Scalar::Number(number) => number.into(),
+            Scalar::Input(n) => (&inputs[n]).into(),
+        }
+    }
+
+    /// The scalar from the inputs of the routine.
+    fn value(self, inputs: &[Memory<'_>]) -> Result<f64> {
+        match self {
+            Scalar::Number(number) => Ok(number),
+            Scalar::Input(n) => Ok(f64::from(routine_input(inputs, n)?.slice::<f32>()?[0])),
+        }
+    }
+}
+
+/// An input of the op among those that the routine gets.
+fn routine_input<'m, 'a>(inputs: &'m [Memory<'a>], position: usize) -> Result<&'m Memory<'a>> {
+    let index = if position == position::GRADIENTS { 0 } else { position - position::SHARED };
+    inputs.get(index).ok_or_else(|| Error::op("adamw", format!("the routine got {} inputs", inputs.len())))
+}
+
+/// One step as an op of the graph, with the positions of its optional inputs.
+#[derive(Clone)]
 struct Step {
     beta1: f64,
     beta2: f64,
     eps: f64,
-    factors: FactorSource,
+    weight_decay: WeightDecay,
+    learning_rate: Scalar,
+    bias_correction: [Scalar; 2],
+    gradient_factor: Option<usize>,
+    finite: Option<usize>,
 }
 
-impl AdamWStep {
-    /// The source of the factors, and those that are tensors, of a dtype and device.
-    fn factors(&self, dtype: DType, device: Device) -> (FactorSource, Vec<Tensor>) {
-        let betas = [self.beta1, self.beta2];
-        let number = |number: &Number| match number {
-            Number::Int(n) => *n as f64,
-            Number::Float(x) => *x,
+impl Step {
+    /// The op, and its inputs after parameters, gradients and moments. Scalars get the dtype `wide`.
+    fn new(step: &AdamWStep, wide: DType) -> (Step, Vec<Tensor>) {
+        let mut extra: Vec<Tensor> = vec![];
+        let mut input = |tensor: Tensor| {
+            extra.push(tensor);
+            position::SECOND_MOMENT + extra.len()
         };
-        if let (Operand::Number(rate), Operand::Number(step)) = (&self.rate, &self.step) {
-            let (rate, [first, second]) = (number(rate), betas.map(|beta| 1.0 - beta.powf(number(step))));
-            let factors = Factors { kept: 1.0 - rate * self.decay, rate: rate / first, root: 1.0 / second.sqrt() };
-            return (FactorSource::Numbers(factors), vec![]);
-        }
-        let [rate, step] = [&self.rate, &self.step].map(|operand| match operand {
-            Operand::Tensor(tensor) => tensor.cast(dtype),
-            Operand::Number(n) => Tensor::full(number(n), &[], dtype, device),
-        });
-        // 1 - βᵗ, accurate also in the first steps.
-        let [first, second] = betas.map(|beta| -(&step * beta.ln()).expm1());
-        let factors = Factors { kept: 1.0 - &rate * self.decay, rate: rate / first, root: second.rsqrt() };
-        (FactorSource::Inputs, factors.into_list().to_vec())
+        let mut scalar = |operand: &Operand| match operand {
+            Operand::Number(number) => Scalar::Number(as_f64(*number)),
+            Operand::Tensor(tensor) => Scalar::Input(input(tensor.cast(wide))),
+        };
+        let learning_rate = scalar(&step.learning_rate);
+        let factors = match &step.bias_correction {
+            BiasCorrection::Factors(factors) => factors.clone(),
+            BiasCorrection::Step(t) => [step.beta1, step.beta2].map(|beta| match t {
+                Operand::Number(t) => Operand::from(1.0 - beta.powf(as_f64(*t))),
+                // Accurate also in the first steps.
+                Operand::Tensor(t) => Operand::from(&-(t.cast(wide) * beta.ln()).expm1()),
+            }),
+        };
+        let bias_correction = factors.each_ref().map(&mut scalar);
+        let gradient_factor = step.gradient_factor.as_ref().map(|factor| input(factor.cast(wide).reshape(&[])));
+        let finite = step.finite.as_ref().map(|finite| input(finite.reshape(&[])));
+        let AdamWStep { beta1, beta2, eps, ref weight_decay, .. } = *step;
+        let weight_decay = weight_decay.clone();
+        (Step { beta1, beta2, eps, weight_decay, learning_rate, bias_correction, gradient_factor, finite }, extra)
     }
+
+    /// The factor of the parameters: 1 - learning rate · weight decay.
+    fn retained(&self, learning_rate: &Operand) -> Operand {
+        match (&self.weight_decay, learning_rate) {
+            (WeightDecay::Uniform(decay), Operand::Number(rate)) => (1.0 - as_f64(*rate) * decay).into(),
+            (WeightDecay::Uniform(decay), Operand::Tensor(rate)) => (&(1.0 - rate * *decay)).into(),
+            (WeightDecay::PerSegment(decays), rate) => (&(1.0 - decays.tensor().mul(rate.clone()))).into(),
+        }
+    }
+}
+
+fn as_f64(number: Number) -> f64 {
+    match number {
+        Number::Int(n) => n as f64,
+        Number::Float(x) => x,
+    }
+}
+
+/// Direction of Adam and the new moments, from gradients and the moments before.
+fn direction(
+    [beta1, beta2, eps]: [f64; 3],
+    [correction1, correction2]: [Operand; 2],
+    [g, first, second]: [&Tensor; 3],
+) -> [Tensor; 3] {
+    let m = first * beta1 + g * (1.0 - beta1);
+    let v = second * beta2 + g * g * (1.0 - beta2);
+    let direction = m.div(correction1) / (v.div(correction2).sqrt() + eps);
+    [direction, m, v]
+}
+
+/// Direction of Adam, to be multiplied by the learning rate, and both new moments: for optimisers that use it in other ways
+/// than [`adamw`]. Learning rate, weight decay, gradient factor and `finite` of the step are not used.
+#[track_caller]
+pub fn adam_direction(step: &AdamWStep, gradients: &Tensor, first: &Tensor, second: &Tensor) -> [Tensor; 3] {
+    Place::here().names(|| {
+        let (op, extra) = Step::new(step, gradients.0.dtype.wide());
+        let inputs: Vec<Tensor> = [gradients, gradients, first, second].into_iter().cloned().chain(extra).collect();
+        let corrections = op.bias_correction.map(|scalar| scalar.operand(&inputs));
+        direction([op.beta1, op.beta2, op.eps], corrections, [gradients, first, second])
+    })
 }
 
 impl FusedOp for Step {
@@ -129,42 +219,74 @@ impl FusedOp for Step {
     }
 
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
-        let Step { beta1, beta2, eps, factors } = *self;
-        let [p, g, first, second, factor_inputs @ ..] = inputs else { return vec![] };
-        let m = first * beta1 + g * (1.0 - beta1);
-        let v = second * beta2 + g * g * (1.0 - beta2);
-        let Factors { kept, rate, root } = match (factors, factor_inputs) {
-            (FactorSource::Numbers(numbers), _) => numbers.map(Operand::from),
-            (FactorSource::Inputs, [kept, rate, root]) => Factors::from_list([kept, rate, root]).map(Operand::from),
-            (FactorSource::Inputs, _) => return vec![],
+        let [p, gradients, first, second, ..] = inputs else { return vec![] };
+        let g = match self.gradient_factor {
+            Some(n) => gradients * &inputs[n],
+            None => gradients.clone(),
         };
-        // One division and one root an element: more would take longer than the memory does.
-        let moved = m.mul(rate) / (v.sqrt().mul(root) + eps);
-        // Numbers that are tensors are not weak.
-        let new = [(p.mul(kept) - moved, p), (m, first), (v, second)];
-        new.map(|(new, old)| new.cast(old.0.dtype)).to_vec()
+        let corrections = self.bias_correction.map(|scalar| scalar.operand(inputs));
+        let [direction, m, v] = direction([self.beta1, self.beta2, self.eps], corrections, [&g, first, second]);
+        let learning_rate = self.learning_rate.operand(inputs);
+        let retained = self.retained(&learning_rate);
+        let new = [(p.mul(retained) - direction.mul(learning_rate), p), (m, first), (v, second)];
+        // Scalars that are tensors take part in type promotion.
+        let cast = new.map(|(new, old)| (new.cast(old.0.dtype), old));
+        let kept = |(new, old): (Tensor, &Tensor)| match self.finite {
+            Some(n) => inputs[n].select(&new, old),
+            None => new,
+        };
+        cast.map(kept).to_vec()
     }
 
     fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
-        let Step { beta1, beta2, eps, factors } = *self;
-        let [p, g, first, second, factor_inputs @ ..] = inputs else { return None };
+        let [p, g, first, second, extra @ ..] = inputs else { return None };
         let same = [g, first, second].iter().all(|input| input.shape == p.shape);
-        let single = factor_inputs.iter().all(|input| input.shape.is_empty());
+        let single = extra.iter().all(|input| input.shape.is_empty());
+        let floats = self.finite.map_or(inputs, |finite| &inputs[..finite]);
         let in_place = vec![
             (position::NEW_PARAMETERS, position::PARAMETERS),
             (position::NEW_FIRST_MOMENT, position::FIRST_MOMENT),
             (position::NEW_SECOND_MOMENT, position::SECOND_MOMENT),
         ];
-        // The routine finds old parameters and moments in the memory of the new ones; gradients are its first input.
-        (same && single && vectors(device, inputs)).then(|| {
+        let step = self.clone();
+        (same && single && vectors(device, floats)).then(|| {
             Spelling::in_place(in_place, move |inputs, outputs| {
                 let [p, m, v] = unpack_outputs("adamw", outputs)?;
-                let (gradients, Factors { kept, rate, root }) = factors.unpack(inputs)?;
-                let step = AdamW { beta1, beta2, eps: eps as f32, kept, rate, root };
-                let (p, m, v) = (p.slice_mut()?, m.slice_mut()?, v.slice_mut()?);
-                routine(step, p, gradients, m, v, pool::threads());
+                if let Some(n) = step.finite
+                    && !routine_input(inputs, n)?.flag()?
+                {
+                    return Ok(());
+                }
+                let gradients = routine_input(inputs, position::GRADIENTS)?.slice()?;
+                let factors = step.factors(inputs)?;
+                update(&factors, p.slice_mut()?, gradients, m.slice_mut()?, v.slice_mut()?, pool::threads());
                 Ok(())
             })
+        })
+    }
+}
+
+impl Step {
+    /// The numbers of the routine, from its inputs.
+    fn factors(&self, inputs: &[Memory<'_>]) -> Result<StepFactors> {
+        let [correction1, correction2] = self.bias_correction;
+        let learning_rate = self.learning_rate.value(inputs)?;
+        let retained = |decay: f64| (1.0 - learning_rate * decay) as f32;
+        let gradient = match self.gradient_factor {
+            Some(n) => routine_input(inputs, n)?.slice::<f32>()?[0],
+            None => 1.0,
+        };
+        Ok(StepFactors {
+            beta1: self.beta1,
+            beta2: self.beta2,
+            eps: self.eps as f32,
+            gradient,
+            direction: (learning_rate / correction1.value(inputs)?) as f32,
+            root: (1.0 / correction2.value(inputs)?.sqrt()) as f32,
+            retained: match &self.weight_decay {
+                WeightDecay::Uniform(decay) => vec![(0, retained(*decay))],
+                WeightDecay::PerSegment(decays) => decays.runs().map(|(start, x)| (start, retained(x))).collect(),
+            },
         })
     }
 }
@@ -174,11 +296,11 @@ impl FusedOp for Step {
 /// ```
 /// use bornite::{Device, Tensor, fused::{AdamWStep, adamw}};
 /// # fn main() -> bornite::Result<()> {
-/// let step = AdamWStep { rate: 0.1.into(), beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.0, step: 1.into() };
+/// let step = AdamWStep { weight_decay: 0.0.into(), ..AdamWStep::new(0.1, 1) };
 /// let [p, g] = [1.0f32, 4.0].map(|v| Tensor::from_slice(&[v], &[1], Device::cpu()));
 /// let zero = Tensor::from_slice(&[0.0f32], &[1], Device::cpu());
 /// let [p, m, v] = adamw(&step, &p, &g, &zero, &zero);
-/// assert!((p.item()? - 0.9).abs() < 1e-6); // the first step is as long as the rate, whatever the gradient
+/// assert!((p.item()? - 0.9).abs() < 1e-6); // the first step is as long as the learning rate, whatever the gradient
 /// assert!((m.item()? - 0.4).abs() < 1e-6 && (v.item()? - 0.016).abs() < 1e-6);
 /// # Ok(())
 /// # }
@@ -192,13 +314,22 @@ pub fn adamw(
     second: &Tensor,
 ) -> [Tensor; 3] {
     let place = Place::here();
-    let AdamWStep { beta1, beta2, eps, .. } = *step;
     let inputs = [parameters, gradients, first, second];
     if let Some(failed) = inputs.iter().find(|tensor| tensor.node().is_err()) {
         return [0; 3].map(|_| (*failed).clone());
     }
-    let (factors, factor_inputs) = place.names(|| step.factors(parameters.0.dtype.wide(), parameters.0.device));
-    let inputs = inputs.into_iter().cloned().chain(factor_inputs).collect();
-    let mut results = fused_at(Arc::new(Step { beta1, beta2, eps, factors }), inputs, place).into_iter();
+    if let WeightDecay::PerSegment(decays) = &step.weight_decay
+        && parameters.0.shape != [decays.elements()]
+    {
+        let what = format!(
+            "parameters have shape {:?} but the weight decays are those of an arena of {} elements",
+            parameters.0.shape,
+            decays.elements()
+        );
+        return [0; 3].map(|_| Tensor::failed("adamw", what.clone(), place));
+    }
+    let (op, extra) = place.names(|| Step::new(step, parameters.0.dtype.wide()));
+    let inputs = inputs.into_iter().cloned().chain(extra).collect();
+    let mut results = fused_at(Arc::new(op), inputs, place).into_iter();
     std::array::from_fn(|_| results.next().unwrap_or_else(|| parameters.clone()))
 }

@@ -7,6 +7,7 @@ use bornite_ir::Value;
 use crate::graph::infer::infer;
 use crate::graph::node::{Node, Op};
 use crate::runtime::buffer::Buffer;
+use crate::runtime::element::zero_words;
 use crate::schedule::{realize, value_of};
 use crate::{DType, Device, Element, Error, Place, Result};
 
@@ -28,9 +29,46 @@ impl Tensor {
             return Tensor::failed("from_slice", what, place);
         }
         let words = T::pack(data).ok_or(Error::OutOfMemory { bytes: size_of_val(data) });
-        match words.and_then(|words| Buffer::from_words(device, words)) {
+        let buffer = words.and_then(|words| Buffer::from_words(device, words));
+        Tensor::leaf(buffer, T::DTYPE, shape, device, place)
+    }
+
+    /// A tensor from the bytes of its elements in row-major order, in this machine's byte order; booleans are 0 or 1.
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Tensor};
+    /// # fn main() -> bornite::Result<()> {
+    /// let x = Tensor::from_bytes(&1.5f32.to_ne_bytes(), &[1], DType::F32, Device::cpu());
+    /// assert_eq!(x.to_vec::<f32>()?, [1.5]);
+    /// assert_eq!(x.to_bytes()?, 1.5f32.to_ne_bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn from_bytes(bytes: &[u8], shape: &[usize], dtype: DType, device: Device) -> Tensor {
+        let place = Place::here();
+        let fits = elements_of(shape, dtype).and_then(|elements| match elements * dtype.bytes() {
+            expected if expected == bytes.len() => Ok(()),
+            expected => Err(format!("got {} bytes but shape {shape:?} of {dtype} has {expected}", bytes.len())),
+        });
+        if let Err(what) = fits {
+            return Tensor::failed("from_bytes", what, place);
+        }
+        if let (DType::Bool, Some(other)) = (dtype, bytes.iter().find(|byte| **byte > 1)) {
+            return Tensor::failed("from_bytes", format!("a boolean must be 0 or 1, found {other}"), place);
+        }
+        let words = zero_words(bytes.len().div_ceil(8)).ok_or(Error::OutOfMemory { bytes: bytes.len() });
+        let buffer = words.and_then(|mut words| {
+            bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+            Buffer::from_words(device, words)
+        });
+        Tensor::leaf(buffer, dtype, shape, device, place)
+    }
+
+    fn leaf(buffer: Result<Buffer>, dtype: DType, shape: &[usize], device: Device, place: Place) -> Tensor {
+        match buffer {
             Ok(buffer) => {
-                let node = Node::new(Op::Data, T::DTYPE, shape.to_vec(), device, vec![], place);
+                let node = Node::new(Op::Data, dtype, shape.to_vec(), device, vec![], place);
                 node.set_value(buffer);
                 Tensor(Arc::new(node))
             }
@@ -120,6 +158,16 @@ impl Tensor {
             return Err(Error::Op { op: "to_vec", what, at: place });
         }
         T::unpack(&self.words()?, node.elements()).ok_or(Error::OutOfMemory { bytes: node.bytes() })
+    }
+
+    /// The bytes of the elements in row-major order, in this machine's byte order: see [`Tensor::from_bytes`].
+    #[track_caller]
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let (node, words) = (self.node()?, self.words()?);
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(node.bytes()).map_err(|_| Error::OutOfMemory { bytes: node.bytes() })?;
+        bytes.extend_from_slice(&bytemuck::cast_slice(&words)[..node.bytes()]);
+        Ok(bytes)
     }
 
     /// The one element of a tensor that has one, as f64.

@@ -8,17 +8,14 @@ use bornite_codegen::cpu::{self, CpuKernel};
 use bornite_codegen::cuda;
 use bornite_cuda::DeviceClock;
 use bornite_cuda::EXACT_OPTIONS;
-use bornite_ir::{Arg, Kernel, Launch, Param, Scalar, Value, interp, verify};
+use bornite_ir::{Arg, Kernel, Launch, Param, Scalar, Value, interp};
 use bornite_support::{log, profile};
 
 use crate::fused::{Memory, MemoryMut, Routine};
-use crate::graph::node::{Node, Op};
 use crate::runtime::buffer::{Buffer, Lent, lend};
-use crate::runtime::element::zero_words;
 use crate::runtime::single_flight::SingleFlight;
 use crate::runtime::timing::{About, Host};
-use crate::schedule::{realize, value_of};
-use crate::{DType, Device, Error, Place, Result, Tensor};
+use crate::{DType, Device, Error, Result};
 
 /// A kernel ready to run on one device.
 pub(crate) struct Program {
@@ -234,9 +231,10 @@ impl Program {
                 }
                 // SAFETY: the text was printed from `kernel`: it takes one pointer a view, here to memory as long as the
                 // view is, and values as C lays them out. Kernels of tensors index within their views by construction;
-                // others check each index before it is used, or were run by `run_kernel` on the interpreter over the same
-                // arguments, which checks every index and, in block kernels, that threads do not race. What is left is a
-                // kernel that `run_kernel` is given and whose indices depend on the order of its atomics.
+                // others check each index before it is used, or were run in the interpreter over the same arguments
+                // (`PreparedLaunch`), which checks every index and, in block kernels, that threads do not race. What is
+                // left is such a kernel whose indices depend on the order of its atomics, and unchecked launches, whose
+                // callers vouch for them.
                 #[allow(unsafe_code)]
                 let launched = unsafe { function.launch_as(&geometry, None, &pointers, &packed) };
                 Ok(launched?)
@@ -347,81 +345,11 @@ pub(crate) fn with_host_args(
     Ok(lend(&asked, run).map_err(|what| bad_call(kernel, what))??)
 }
 
-/// The type of the tensors that stand for a view: that of its components, or bytes if they differ.
-pub(crate) fn tensor_type(kernel: &Kernel, param: &Param) -> Scalar {
+/// Dtype of the tensors that are passed as an array of a kernel in the IR: that of its components, or bytes if they differ.
+pub fn array_dtype(kernel: &Kernel, param: &Param) -> Scalar {
     let mut components = param.ty.components(&kernel.structs).into_iter();
     match components.next() {
         Some(first) if components.all(|scalar| scalar == first) => first,
         _ => Scalar::U8,
     }
-}
-
-/// Runs a kernel of one's own: `inputs` fill the parameters that are read (also those that are written as well) in order,
-/// `values` its value parameters, and a tensor of one axis comes back for each parameter that is written. Inputs stay as
-/// they are. A view of vectors, matrices or structs is a tensor of their components, or of bytes where those differ.
-///
-/// On CUDA the kernel first runs on the interpreter, whose checks the GPU has not: a bad index is an error everywhere.
-#[track_caller]
-pub fn run_kernel(kernel: &Kernel, inputs: &[&Tensor], values: &[&[Value]], device: Device) -> Result<Vec<Tensor>> {
-    let place = Place::here();
-    verify(kernel)?;
-    let owned: Vec<Tensor> = inputs.iter().map(|&t| t.clone()).collect();
-    realize(&owned)?;
-    // Compiled before the device is locked. The interpreter runs the kernel as it is.
-    let code = if device == Device::Interpreter { None } else { Some(program(device, kernel, Flavour::Exact)?) };
-    let _running = device.lock();
-    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
-    let mut given = owned.iter();
-    let (mut buffers, mut written) = (vec![], vec![]);
-    for param in &kernel.params {
-        let dtype = tensor_type(kernel, param);
-        let Some(bytes) = kernel.view_bytes(param, &firsts) else {
-            return Err(bad_call(kernel, &format!("'{}' has too many elements", param.name)));
-        };
-        let elements = bytes / dtype.bytes();
-        let input = match param.access.reads().then(|| given.next()) {
-            None => None,
-            Some(None) => return Err(bad_call(kernel, "called with too few inputs")),
-            Some(Some(tensor)) => {
-                let node = tensor.node()?;
-                if (node.dtype, node.elements(), node.device) != (dtype, elements, device) {
-                    let what = format!(
-                        "'{}' is {dtype}[{elements}] on {device}, the tensor is {}{:?} on {}",
-                        param.name, node.dtype, node.shape, node.device
-                    );
-                    return Err(bad_call(kernel, &what));
-                }
-                Some(value_of(tensor)?)
-            }
-        };
-        let buffer = match input {
-            Some(buffer) if !param.access.writes() => buffer,
-            Some(buffer) => buffer.duplicate(device)?,
-            // Zeros, as on the host, where the kernel leaves an element alone.
-            None => {
-                let zeros = zero_words(bytes.div_ceil(8)).ok_or(Error::OutOfMemory { bytes })?;
-                Buffer::from_words(device, zeros)?
-            }
-        };
-        if param.access.writes() {
-            let node = Node::new(Op::Data, dtype, vec![elements], device, vec![], place);
-            node.set_value(buffer.clone());
-            written.push(Tensor(Arc::new(node)));
-        }
-        buffers.push(buffer);
-    }
-    if given.next().is_some() {
-        return Err(bad_call(kernel, "called with too many inputs"));
-    }
-    if device.is_cuda() {
-        let copies = buffers.iter().map(|b| Buffer::from_words(Device::Interpreter, b.to_words()?));
-        let copies = copies.collect::<Result<Vec<_>>>()?;
-        with_host_args(kernel, &copies.iter().collect::<Vec<_>>(), values, |args| interp::run(kernel, args))?;
-    }
-    let buffers: Vec<&Buffer> = buffers.iter().collect();
-    match code {
-        None => with_host_args(kernel, &buffers, values, |args| interp::run(kernel, args))?,
-        Some(program) => program.launch(&buffers, values, cuda::BLOCK, About::at(place))?,
-    }
-    Ok(written)
 }

@@ -12,7 +12,7 @@ use crate::graph::tensor::elements_of;
 use crate::runtime::buffer::Buffer;
 use crate::runtime::moves::{self, Move};
 use crate::schedule::{realize, value_of};
-use crate::{DType, Error, Place, Result, Tensor, Update, Var, commit};
+use crate::{DType, Device, Error, Place, Result, Tensor, Update, Var, commit};
 
 /// Segments begin at a multiple of so many elements, whatever their dtype: 256 bytes of 16-bit floats, which is what products
 /// of a GPU's library like best. Arenas of one table then have their segments at the same places.
@@ -36,6 +36,38 @@ impl Segment {
     fn of(&self, flat: &Tensor, place: Place) -> Tensor {
         let cut = Cut { start: self.start, step: 1, len: self.elements };
         Tensor::build(Op::Slice(vec![cut]), vec![flat.clone()], place).reshape_at(&self.shape, place)
+    }
+}
+
+/// One value per segment of an arena: constant over runs of its elements. See [`Arena::segment_values`].
+#[derive(Clone, Debug)]
+pub struct SegmentValues {
+    /// Each value, from its first element on. The first is from 0.
+    runs: Vec<(usize, f64)>,
+    elements: usize,
+    device: Device,
+}
+
+impl SegmentValues {
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.runs.iter().copied()
+    }
+
+    /// Elements of the arena.
+    pub fn elements(&self) -> usize {
+        self.elements
+    }
+
+    /// The value of each element: f32, of the arena's flat shape. It takes no memory; neighbours with equal values cost
+    /// nothing.
+    #[track_caller]
+    pub fn tensor(&self) -> Tensor {
+        let SegmentValues { runs, elements, device } = self;
+        let full = |value: f64| Tensor::full(value, &[*elements], DType::F32, *device);
+        let dtype = if *elements <= i32::MAX as usize { DType::I32 } else { DType::I64 };
+        let index = Tensor::iota(&[*elements], 0, dtype, *device, Place::here());
+        let first = full(runs.first().map_or(0.0, |(_, value)| *value));
+        runs.iter().skip(1).fold(first, |all, (start, value)| index.ge(*start as i64).select(full(*value), all))
     }
 }
 
@@ -264,30 +296,26 @@ impl Arena {
         self.flatten(&loss.grad(&tensors.iter().collect::<Vec<_>>()))
     }
 
-    /// A number for each segment, in the order of [`Arena::tensors`], at each of its elements: f32, of the flat shape. It
-    /// takes no memory; neighbours with one number cost nothing.
+    /// One value per segment, in the order of [`Arena::tensors`], at each of its elements: see [`SegmentValues::tensor`].
     #[track_caller]
-    pub fn spread(&self, numbers: &[f64]) -> Tensor {
-        let place = Place::here();
+    pub fn spread(&self, values: &[f64]) -> Tensor {
+        match self.segment_values(values) {
+            Ok(values) => values.tensor(),
+            Err(error) => Tensor::carry(error, Place::here()),
+        }
+    }
+
+    /// One value per segment, in the order of [`Arena::tensors`].
+    #[track_caller]
+    pub fn segment_values(&self, values: &[f64]) -> Result<SegmentValues> {
         let Table { segments, order, elements } = &*self.table;
-        if numbers.len() != segments.len() {
-            let what = format!("{} numbers for {} segments", numbers.len(), segments.len());
-            return Tensor::failed("spread", what, place);
+        if values.len() != segments.len() {
+            let what = format!("{} values for {} segments", values.len(), segments.len());
+            return Err(Error::op("segment_values", what));
         }
-        let device = self.flat.device();
-        let full = |number: f64| Tensor::full(number, &[*elements], DType::F32, device);
-        let dtype = if *elements <= i32::MAX as usize { DType::I32 } else { DType::I64 };
-        let places = Tensor::iota(&[*elements], 0, dtype, device, place);
-        let numbers: Vec<(usize, f64)> = order.iter().map(|&n| (segments[n].start, numbers[n])).collect();
-        let mut all = full(numbers[0].1);
-        for pair in numbers.windows(2) {
-            let ((_, before), (start, number)) = (pair[0], pair[1]);
-            if before != number {
-                let later = places.ge(start as i64);
-                all = later.select(full(number), all);
-            }
-        }
-        all
+        let mut runs: Vec<(usize, f64)> = order.iter().map(|&n| (segments[n].start, values[n])).collect();
+        runs.dedup_by(|(_, value), (_, before)| value == before);
+        Ok(SegmentValues { runs, elements: *elements, device: self.flat.device() })
     }
 
     /// Exchanges tensors by name, all of these or, after an error, none: to load a checkpoint.

@@ -207,7 +207,7 @@ fn arguments(device: Device, lowered: &Lowered) -> Fallible<Vec<Vec<Buffer>>> {
     }
     let make = |(param, bytes): (&bornite_ir::Param, usize)| match param.access.reads() {
         true => {
-            Buffer::from_words(device, numbers(crate::runtime::execute::tensor_type(&lowered.kernel, param), bytes))
+            Buffer::from_words(device, numbers(crate::runtime::execute::array_dtype(&lowered.kernel, param), bytes))
         }
         false => Buffer::new(device, bytes),
     };

@@ -1,9 +1,10 @@
 //! Every row of vectors and matrices, every type it takes, and debug prints: bit-equal to the interpreter.
 
 use bornite::ir::{Access, Algebra, Builder, Kernel, Scalar, Type, VerifyError};
-use bornite::{Device, Tensor, kernel::run_kernel};
+use bornite::{Device, Tensor};
 
 use crate::Outcome;
+use crate::ir_kernels::run_kernel;
 use crate::random::Random;
 use crate::rows::{bits, samples, tensor};
 

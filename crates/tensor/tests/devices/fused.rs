@@ -1,4 +1,4 @@
-//! Kernels of one's own and fused ops in graphs: values, gradients, traces, mistakes.
+//! Custom kernels and fused ops in graphs: values, gradients, traces, mistakes.
 
 use std::sync::Arc;
 
@@ -6,12 +6,14 @@ use bornite::ir::{Access, Builder, Emit, EmitBits, Kernel, Op as Row, Scalar, Va
 use bornite::{
     DType, Device, Tensor, Var,
     fused::{AdamWStep, FusedOp, Given, Spelling, adamw, fused, set_fusion, with_fusion},
-    kernel::CustomOp,
+    kernel::{CustomKernel, KernelArg, Launch},
     ops::Operand,
     trace,
+    var::Arena,
 };
 
 use crate::Outcome;
+use crate::ir_kernels::arguments;
 use crate::random::Random;
 
 /// out[i] = x[i] · scale, and counts[0] += 1 an instance.
@@ -47,11 +49,11 @@ pub fn kernels_in_graphs(device: Device) -> Outcome {
     for n in [1usize, 5, 1000] {
         let values: Vec<f32> = random.vec(n * n, -2.0, 2.0).iter().map(|&v| v as f32).collect();
         let x = Tensor::from_slice(&values, &[n, n], device);
-        let op = CustomOp::new(scale_and_count((n * n) as u64)?)?;
+        let kernel = scale_and_count((n * n) as u64)?;
         let counts = Tensor::from_slice(&[7i32, 1, 2, 3], &[4], device);
         // Reads a view of something computed, feeds something else.
-        let scale = Value::from_f64(Scalar::F32, 3.0);
-        let [counted, scaled] = &op.call_with(&[&(&x + 1.0).t(), &counts], &[&[scale]])[..] else {
+        let args = arguments(&kernel, &[&(&x + 1.0).t(), &counts], &[&[Value::from_f64(Scalar::F32, 3.0)]], device);
+        let [counted, scaled] = &CustomKernel::from_ir(kernel)?.launch(Launch::default(), &args)[..] else {
             return Err("two results".into());
         };
         let expected: Vec<f32> = (0..n * n).map(|i| (values[i % n * n + i / n] + 1.0) * 3.0 - 0.5).collect();
@@ -59,27 +61,32 @@ pub fn kernels_in_graphs(device: Device) -> Outcome {
         assert_eq!(counted.to_vec::<i32>()?, [7 + (n * n) as i32, 1, 2, 3]);
         assert_eq!(counts.to_vec::<i32>()?, [7, 1, 2, 3], "an input stays as it is");
     }
-    // What a kernel leaves alone is 0, also where scratch memory was something else before.
+    // Elements that a kernel does not write keep their values, also where scratch memory was something else before.
     let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3], device);
-    let op = CustomOp::new(scatter(3, 5)?)?;
+    let op = CustomKernel::from_ir(scatter(3, 5)?)?;
     let index = Tensor::from_slice(&[4i32, 0, 2], &[3], device);
+    let before = Tensor::from_slice(&[6.0f32, 7.0, 8.0, 9.0, 0.0], &[5], device);
     for _ in 0..3 {
         let noise = (Tensor::ones(&[5], DType::F32, device) * 9.0).exp();
-        let out = op.call(&[&(&x * 1.0), &index]).remove(0) + noise.sum(..) * 0.0;
-        assert_eq!(out.to_vec::<f32>()?, [2.0, 0.0, 3.0, 0.0, 1.0]);
+        let args = [(&(&x * 1.0)).into(), (&index).into(), (&before).into()];
+        let out = op.launch(Launch::default(), &args).remove(0) + noise.sum(..) * 0.0;
+        assert_eq!(out.to_vec::<f32>()?, [2.0, 7.0, 3.0, 9.0, 1.0]);
     }
     // Threads that share memory.
-    let sums = CustomOp::new(templates::block_sum(Scalar::F32, 1000, 64)?)?;
-    let ones = Tensor::ones(&[1000], DType::F32, device);
-    assert_eq!(sums.call(&[&ones]).remove(0).sum(..).item()?, 1000.0);
+    let kernel = templates::block_sum(Scalar::F32, 1000, 64)?;
+    let args = arguments(&kernel, &[&Tensor::ones(&[1000], DType::F32, device)], &[], device);
+    let sums = CustomKernel::from_ir(kernel)?;
+    assert_eq!(sums.launch(Launch::default(), &args).remove(0).sum(..).item()?, 1000.0);
     Ok(())
 }
 
 pub fn kernels_in_traces(device: Device) -> Outcome {
-    let op = CustomOp::new(templates::axpy(Scalar::F32, 4, 2.0)?)?
-        .gradient(|_, _, slopes| vec![Some(&slopes[0] * 2.0), Some(slopes[0].clone())]);
+    let op = CustomKernel::from_ir(templates::axpy(Scalar::F32, 4, 2.0)?)?
+        .gradient(|_, _, gradients| vec![Some(&gradients[0] * 2.0), Some(gradients[0].clone()), None]);
+    let out = Tensor::zeros(&[4], DType::F32, device);
     let step = trace(|x| {
-        let y = op.call(&[&x[0].sin(), &x[0]]).remove(0);
+        let args = [(&x[0].sin()).into(), (&x[0]).into(), (&out).into()];
+        let y = op.launch(Launch::default(), &args).remove(0);
         let loss = (&y * &y).sum(..);
         Ok((vec![loss.clone(), loss.grad(&[&x[0]]).remove(0)], vec![]))
     });
@@ -100,29 +107,38 @@ pub fn kernels_in_traces(device: Device) -> Outcome {
 
 pub fn kernels_with_mistakes(device: Device) -> Outcome {
     let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3], device);
-    let op = CustomOp::new(scatter(3, 5)?)?;
+    let op = CustomKernel::from_ir(scatter(3, 5)?)?;
+    let out = Tensor::zeros(&[5], DType::F32, device);
+    let call = |op: &CustomKernel, inputs: &[&Tensor]| {
+        let args: Vec<KernelArg> = inputs.iter().map(|&tensor| tensor.into()).collect();
+        op.launch(Launch::default(), &args).remove(0)
+    };
     let index = Tensor::from_slice(&[1i32, 5, 0], &[3], device);
-    let error = op.call(&[&x, &index]).remove(0).sum(..).item().err().map(|e| e.to_string()).unwrap_or_default();
+    let error = call(&op, &[&x, &index, &out]).sum(..).item().err().map(|e| e.to_string()).unwrap_or_default();
     assert!(error.contains('5') && error.contains("outside") && error.contains("out"), "{error}");
     assert_eq!((&x + 1.0).to_vec::<f32>()?, [2.0, 3.0, 4.0], "the device goes on");
     // No gradient, and none of the right shape.
     let good = Tensor::from_slice(&[1i32, 4, 0], &[3], device);
-    let error = op.call(&[&x, &good]).remove(0).sum(..).grad(&[&x])[0].to_vec::<f32>().unwrap_err().to_string();
+    let error = call(&op, &[&x, &good, &out]).sum(..).grad(&[&x])[0].to_vec::<f32>().unwrap_err().to_string();
     assert!(error.contains("this kernel has no gradient"), "{error}");
-    let wrong = op.clone().gradient(|_, _, slopes| vec![Some(slopes[0].clone()), None]);
-    let error = wrong.call(&[&x, &good]).remove(0).sum(..).grad(&[&x])[0].to_vec::<f32>().unwrap_err().to_string();
+    let wrong = op.clone().gradient(|_, _, slopes| vec![Some(slopes[0].clone()), None, None]);
+    let error = call(&wrong, &[&x, &good, &out]).sum(..).grad(&[&x])[0].to_vec::<f32>().unwrap_err().to_string();
     assert!(error.contains("its gradient gives other"), "{error}");
     for (inputs, expected) in [
-        (vec![&x], "too few inputs"),
-        (vec![&x, &good, &x], "too many inputs"),
-        (vec![&good, &good], "'x' is f32[3], the tensor is i32[3]"),
-        (vec![], "at least one tensor"),
+        (vec![&x], "takes 3 arguments (x, index, out) but got 1"),
+        (vec![&x, &good, &out, &x], "takes 3 arguments (x, index, out) but got 4"),
+        (vec![&good, &good, &out], "takes f32[3] as 'x' but got i32[3]"),
+        (vec![&x, &good, &x], "takes f32[5] as 'out' but got f32[3]"),
+        (vec![], "takes 3 arguments"),
     ] {
-        let error = op.call(&inputs).remove(0).to_vec::<f32>().unwrap_err().to_string();
+        let error = call(&op, &inputs).to_vec::<f32>().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    let error = op.call_with(&[&x, &good], &[&[Value::int(Scalar::I32, 1)]])[0].to_vec::<f32>();
-    assert!(error.unwrap_err().to_string().contains("takes 0 values"));
+    let args = [(&x).into(), (&good).into(), KernelArg::Values(vec![Value::int(Scalar::I32, 1)])];
+    let error = op.launch(Launch::default(), &args)[0].to_vec::<f32>().unwrap_err().to_string();
+    assert!(error.contains("takes an array as 'out'"), "{error}");
+    let error = op.launch(3, &[(&x).into(), (&good).into(), (&out).into()])[0].to_vec::<f32>().unwrap_err().to_string();
+    assert!(error.contains("has its own launch dimensions"), "{error}");
     Ok(())
 }
 
@@ -272,7 +288,10 @@ pub fn adamw_steps(device: Device) -> Outcome {
         let v = random.vec(count, 0.0, 0.01);
         let gradients: Vec<Vec<f64>> = (0..3).map(|n| random.vec(count, -1.0, 1.0 - n as f64)).collect();
         let tensor = |data: &[f64]| Tensor::from_slice(data, &[count], device).cast(DType::F32);
-        let step = |rate: Operand, step: Operand| AdamWStep { rate, beta1, beta2, eps, decay, step };
+        let step = |rate: Operand, step: Operand| {
+            let weight_decay = decay.into();
+            AdamWStep { beta1, beta2, eps, weight_decay, ..AdamWStep::new(rate, step) }
+        };
 
         let mut eager = [&p, &m, &v].map(|data| tensor(data));
         for (t, g) in gradients.iter().enumerate() {
@@ -313,6 +332,56 @@ pub fn adamw_steps(device: Device) -> Outcome {
         let new = adamw(&step((&rates).into(), 2.into()), &half[0], &half[1], &half[1], &half[2]);
         assert!(new.iter().all(|t| t.dtype().is_ok_and(|dtype| dtype == DType::BF16)));
     }
+    Ok(())
+}
+
+/// A step with a factor of the gradients and a weight decay per segment, against plain ops in f64; with gradients that are
+/// not finite, nothing changes.
+pub fn adamw_options(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    for lengths in [[1, 1, 1], [300, 7, 130], [4097, 1, 70_000]] {
+        let mut tensor = |n: usize| Tensor::from_slice(&random.vec(n, -1.0, 1.0), &[n], device).cast(DType::F32);
+        let named = ["a", "b", "c"].into_iter().zip(lengths.map(&mut tensor)).collect::<Vec<_>>();
+        let arena = Arena::new(&named.iter().map(|(name, tensor)| (*name, tensor)).collect::<Vec<_>>())?;
+        let decays = [0.1, 0.0, 0.3];
+        let weight_decay = arena.segment_values(&decays)?;
+        let elements = weight_decay.elements();
+        let (g, m, v) = (tensor(elements), tensor(elements), tensor(elements).square());
+        let factor = Tensor::from_slice(&[0.25f32], &[1], device);
+        for finite in [true, false] {
+            let step = AdamWStep {
+                weight_decay: weight_decay.clone().into(),
+                gradient_factor: Some(factor.clone()),
+                finite: Some(Tensor::from_slice(&[finite], &[], device)),
+                ..AdamWStep::new(1e-2, 3)
+            };
+            let new = adamw(&step, &arena.get(), &g, &m, &v);
+            let old = [arena.get(), m.clone(), v.clone()];
+            if !finite {
+                for (new, old) in new.iter().zip(&old) {
+                    assert_eq!(new.to_vec::<f32>()?, old.to_vec::<f32>()?);
+                }
+                continue;
+            }
+            let [p, m, v, g] = [&old[0], &old[1], &old[2], &g].map(|t| t.cast(DType::F64));
+            let g = g * 0.25;
+            let (m, v) = (m * 0.9 + &g * 0.1, v * 0.999 + &g * &g * 0.001);
+            let [c1, c2] = [0.9f64, 0.999].map(|beta| 1.0 - beta.powi(3));
+            let p =
+                p * (1.0 - arena.spread(&decays).cast(DType::F64) * 1e-2) - &m / c1 / ((&v / c2).sqrt() + 1e-8) * 1e-2;
+            for (found, expected) in new.iter().zip([p, m, v]) {
+                let apart = (found.cast(DType::F64) - expected).abs().max(..).item()?;
+                assert!(apart < 2e-6, "{lengths:?}: {apart}");
+            }
+        }
+    }
+    let wrong = AdamWStep {
+        weight_decay: Arena::new(&[("a", &Tensor::zeros(&[3], DType::F32, device))])?.segment_values(&[0.1])?.into(),
+        ..AdamWStep::new(1e-2, 1)
+    };
+    let x = Tensor::zeros(&[1000], DType::F32, device);
+    let error = adamw(&wrong, &x, &x, &x, &x)[0].to_vec::<f32>().expect_err("lengths differ").to_string();
+    assert!(error.contains("parameters have shape [1000] but the weight decays are those of an arena of"), "{error}");
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! Random kernels on a device against the interpreter, to the bit.
 
 use bornite::ir::{Access, Layout, Scalar, Value, peek, poke};
-use bornite::{Device, Tensor, kernel::run_kernel};
+use bornite::{Device, Tensor};
 
 use crate::Outcome;
 use crate::generate::{Case, Random, case};
+use crate::ir_kernels::run_kernel;
 use crate::rows::{bits, tensor};
 
 /// The components of elements, all NaNs made one.

@@ -18,6 +18,7 @@ mod grad;
 mod gradcheck;
 mod index;
 mod into_place;
+mod ir_kernels;
 mod lengths;
 mod long_rows;
 mod methods;
@@ -50,7 +51,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 122] = [
+const SUITE: [(&str, Body); 123] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -94,6 +95,7 @@ const SUITE: [(&str, Body); 122] = [
     ("fused::routines", fused::routines),
     ("fused::spellings", fused::spellings),
     ("fused::adamw_steps", fused::adamw_steps),
+    ("fused::adamw_options", fused::adamw_options),
     ("attention::in_tiles", attention::in_tiles),
     ("attention::parts_of_one_tensor", attention::parts_of_one_tensor),
     ("fusion::random_graphs", fusion::random_graphs),
@@ -171,7 +173,7 @@ const SUITE: [(&str, Body); 122] = [
     ("tooling::profiles_tell_kernels_and_copies", tooling::profiles_tell_kernels_and_copies),
     ("tooling::profiles_tell_compilations", tooling::profiles_tell_compilations),
     ("tooling::profiled_times_are_the_wall_clocks", tooling::profiled_times_are_the_wall_clocks),
-    ("tooling::runners_give_the_interpreters_bits", tooling::runners_give_the_interpreters_bits),
+    ("tooling::prepared_launches_give_the_interpreters_bits", tooling::prepared_launches_give_the_interpreters_bits),
     ("tooling::kernels_are_tuned", tooling::kernels_are_tuned),
 ];
 

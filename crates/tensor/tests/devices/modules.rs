@@ -3,7 +3,7 @@
 
 use bornite::{
     DType, Device, Tensor, Var,
-    kernel::{KernelArg, Module, Over},
+    kernel::{KernelArg, LaunchDims, Module},
     trace,
 };
 
@@ -95,7 +95,7 @@ pub fn launches(device: Device) -> Outcome {
 
     let module = Module::parse("kernels.cu", CUDA)?;
     let x = floats(64, device);
-    let over = Over::Blocks { grid: [4, 1, 1], block: [16, 1, 1], shared_bytes: 64 };
+    let over = LaunchDims::Blocks { grid: [4, 1, 1], block: [16, 1, 1], shared_bytes: 64 };
     let reversed = module.kernel("reversed<float>")?.launch(over, &[(&x).into()]).remove(0);
     let expected = x.reshape(&[4, 16]).flip(1).reshape(&[64]);
     assert_eq!(reversed.to_vec::<f32>()?, expected.to_vec::<f32>()?);
@@ -162,7 +162,7 @@ pub fn traced_and_recorded(device: Device) -> Outcome {
         assert_eq!(step.call(&[x, y])?[0].item()?, expected);
     }
     let (x, y) = (floats(6, device), Tensor::zeros(&[6], DType::F32, device));
-    let recorded = saxpy.record(6, &[0.5.into(), (&x).into(), (&y).into()])?;
+    let recorded = saxpy.prepare(6, &[0.5.into(), (&x).into(), (&y).into()])?;
     for _ in 0..4 {
         recorded.run()?;
     }
@@ -189,7 +189,7 @@ pub fn a_bad_index_changes_nothing(device: Device) -> Outcome {
         assert_eq!(v.get().to_vec::<f32>()?, x.to_vec::<f32>()?);
         assert_eq!(w.get().to_vec::<f32>()?, x.to_vec::<f32>()?);
     }
-    let recorded = saxpy.record(7, &[2.0.into(), (&x).into(), (&x).into()])?;
+    let recorded = saxpy.prepare(7, &[2.0.into(), (&x).into(), (&x).into()])?;
     let run = recorded.run();
     assert!(run.is_err() || matches!(device, Device::Cuda(_)));
     // Others do not hear of it.
@@ -205,17 +205,17 @@ pub fn what_does_not_fit_is_an_error(device: Device) -> Outcome {
     let whole = Tensor::zeros(&[6], DType::I32, device);
     let array = |tensor: &Tensor| KernelArg::from(tensor);
     let saxpy = module.kernel("saxpy")?;
-    let cases: [(Over, Vec<KernelArg>, &str); 7] = [
-        (6.into(), vec![1.0.into(), array(&x)], "takes 3 arguments (a, x, y), 2 are given"),
+    let cases: [(LaunchDims, Vec<KernelArg>, &str); 7] = [
+        (6.into(), vec![1.0.into(), array(&x)], "takes 3 arguments (a, x, y) but got 2"),
         (6.into(), vec![array(&x), array(&x), array(&x)], "takes numbers as 'a'"),
         (6.into(), vec![1.0.into(), 2.0.into(), array(&x)], "takes an array as 'x'"),
         (6.into(), vec![1.0.into(), array(&two), array(&x)], "takes f32 with 1 axes, not f32[2, 3], as 'x'"),
         (6.into(), vec![1.0.into(), array(&whole), array(&x)], "takes f32 with 1 axes, not i32[6], as 'x'"),
-        (6.into(), vec![[1.0, 2.0].into(), array(&x), array(&x)], "as 'a', given is [1.0, 2.0]"),
-        ([1, 1, 1, 1, 1].into(), vec![1.0.into(), array(&x), array(&x)], "one to four numbers of instances"),
+        (6.into(), vec![[1.0, 2.0].into(), array(&x), array(&x)], "takes [F32] as 'a' but got [1.0, 2.0]"),
+        ([1, 1, 1, 1, 1].into(), vec![1.0.into(), array(&x), array(&x)], "one to four numbers of threads"),
     ];
-    for (over, args, part) in cases {
-        let found = saxpy.launch(over, &args).remove(0).to_vec::<f32>().err().map(|error| error.to_string());
+    for (dims, args, part) in cases {
+        let found = saxpy.launch(dims, &args).remove(0).to_vec::<f32>().err().map(|error| error.to_string());
         assert!(found.as_ref().is_some_and(|found| found.contains(part)), "{part}: {found:?}");
     }
     // Beyond the end of an array.

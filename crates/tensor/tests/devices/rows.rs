@@ -3,11 +3,11 @@
 use bornite::ir::{Access, Builder, Emit, EmitBits, Kernel, Op, Scalar, Value, interp};
 use bornite::{
     Device, Tensor,
-    kernel::run_kernel,
     ops::{Element, bf16, f16},
 };
 
 use crate::Outcome;
+use crate::ir_kernels::run_kernel;
 use crate::random::Random;
 
 /// Inputs a row.

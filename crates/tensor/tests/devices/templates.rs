@@ -2,9 +2,10 @@
 
 use bornite::ir::interp::{Options, Order, run_with};
 use bornite::ir::{Access, Arg, Kernel, Scalar, Value, templates};
-use bornite::{DType, Device, Tensor, kernel::run_kernel, ops::Element, settings::MatmulMode};
+use bornite::{DType, Device, Tensor, ops::Element, settings::MatmulMode};
 
 use crate::Outcome;
+use crate::ir_kernels::run_kernel;
 use crate::random::Random;
 
 /// Runs a kernel on the device and on the interpreter in both orders; all three must agree to the bit.

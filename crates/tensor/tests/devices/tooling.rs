@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use bornite::ir::{Kernel, Scalar, Value, poke, templates};
+use bornite::ir::{Kernel, Param, Scalar, templates};
 use bornite::tune::{Choice, Mode, Outcome as Tried, Store, Tuner};
 use bornite::{
     Device, Tensor,
-    kernel::{Runner, tune_kernel},
+    kernel::{CustomKernel, KernelArg, Launch, array_dtype, tune_kernels},
     profile, trace,
 };
 
@@ -103,59 +103,57 @@ pub fn profiled_times_are_the_wall_clocks(device: Device) -> Outcome {
     Err(format!("kernels take {most} of the time that passes at most").into())
 }
 
-/// Memory for every view, filled where it is read: small integers everywhere.
-fn memory(kernel: &Kernel, scalar: Scalar, set: usize) -> Vec<Vec<u64>> {
-    let views = kernel.params.iter().map(|param| {
-        let bytes = kernel.view_bytes(param, &[]).unwrap_or(0);
-        let mut words = vec![0; bytes.div_ceil(8)];
-        if param.access.reads() {
-            for n in 0..bytes / scalar.bytes() {
-                poke(&mut words, n * scalar.bytes(), Value::from_f64(scalar, ((n * 5 + set) % 7) as f64));
-            }
-        }
-        words
-    });
-    views.collect()
+/// Arguments of a kernel: small integers in the arrays that it reads.
+fn arguments(kernel: &Kernel, set: usize, device: Device) -> Vec<KernelArg> {
+    let array = |param: &Param| {
+        let dtype = array_dtype(kernel, param);
+        let elements = kernel.view_bytes(param, &[]).unwrap_or(0) / dtype.bytes();
+        let number = |n: usize| if param.access.reads() { ((n * 5 + set) % 7) as f32 } else { 0.0 };
+        let values: Vec<f32> = (0..elements).map(number).collect();
+        KernelArg::Array(Tensor::from_slice(&values, &[elements], device).cast(dtype))
+    };
+    kernel.params.iter().map(array).collect()
 }
 
-pub fn runners_give_the_interpreters_bits(device: Device) -> Outcome {
+pub fn prepared_launches_give_the_interpreters_bits(device: Device) -> Outcome {
     let f32 = Scalar::F32;
     let kernels = [
-        (f32, templates::axpy(f32, 1000, 2.0)?),
-        (f32, templates::block_sum(f32, 1000, 128)?),
-        (f32, templates::transpose(f32, 45, 70)?),
-        (f32, templates::matmul(f32, 19, 37, 23, 8)?),
-        (f32, templates::softmax(f32, 4, 100, 64)?),
-        // Its counts are read and written: every run must begin with those that were given.
-        (Scalar::I32, templates::histogram(1000, 37, 64)?),
+        templates::axpy(f32, 1000, 2.0)?,
+        templates::block_sum(f32, 1000, 128)?,
+        templates::transpose(f32, 45, 70)?,
+        templates::matmul(f32, 19, 37, 23, 8)?,
+        templates::softmax(f32, 4, 100, 64)?,
+        // Its counts are read and written: every checked run starts with those that were given.
+        templates::histogram(1000, 37, 64)?,
     ];
-    for (scalar, kernel) in &kernels {
-        let sets: Vec<_> = (0..3).map(|set| memory(kernel, *scalar, set)).collect();
-        let runner = Runner::new(kernel, &[], device, sets.clone())?;
-        for (set, memory) in sets.iter().enumerate() {
-            let judge = Runner::new(kernel, &[], Device::Interpreter, vec![memory.clone()])?;
-            judge.run(0)?;
-            runner.run(set)?;
-            if let Device::Cuda(_) = device {
-                runner.run(set + 3)?;
+    for kernel in &kernels {
+        let custom = CustomKernel::from_ir(kernel.clone())?;
+        for (set, check) in [(0, false), (1, true), (2, true)] {
+            let reference = custom.prepare(Launch::default(), &arguments(kernel, set, Device::Interpreter))?;
+            reference.run()?;
+            let launch = Launch { check, ..Launch::default() };
+            let prepared = custom.prepare(launch, &arguments(kernel, set, device))?;
+            (0..if check { 3 } else { 1 }).try_for_each(|_| prepared.run())?;
+            for (found, expected) in prepared.arrays()?.iter().zip(reference.arrays()?) {
+                assert_eq!(found.to_bytes()?, expected.to_bytes()?, "{} on {device}", kernel.name);
             }
-            assert_eq!(runner.memory(set)?, judge.memory(0)?, "{} on {device}", kernel.name);
         }
     }
     Ok(())
 }
 
 pub fn kernels_are_tuned(device: Device) -> Outcome {
-    let variants: Vec<(Choice, Kernel)> = [8u64, 16, 32]
+    let matmul = |tile| templates::matmul(Scalar::F32, 33, 17, 40, tile);
+    let variants: Vec<(Choice, CustomKernel)> = [8u64, 16, 32]
         .into_iter()
-        .map(|tile| Ok((Choice::new().with("tile", tile as i64), templates::matmul(Scalar::F32, 33, 17, 40, tile)?)))
-        .collect::<Result<_, bornite::ir::VerifyError>>()?;
-    let sets: Vec<_> = (0..2).map(|set| memory(&variants[0].1, Scalar::F32, set)).collect();
+        .map(|tile| Ok((Choice::new().with("tile", tile as i64), CustomKernel::from_ir(matmul(tile)?)?)))
+        .collect::<bornite::Result<_>>()?;
+    let sets: Vec<_> = (0..2).map(|set| Ok(arguments(&matmul(8)?, set, device))).collect::<bornite::Result<_>>()?;
     let tuner = Tuner::new(Mode::Tune, Store::nowhere());
-    let found = tune_kernel(&tuner, &variants, &[], &sets, device, 1e-5)?;
+    let found = tune_kernels(&tuner, &variants, Launch::default(), &sets, 1e-5)?;
     let record = found.record.ok_or("nothing was measured")?;
     assert!(record.trials.iter().all(|trial| matches!(trial.outcome, Tried::Timed { .. })), "{record}");
     assert!(record.best_ms().is_some_and(|ms| ms > 0.0), "{record}");
-    assert!(!tune_kernel(&tuner, &variants, &[], &sets, device, 1e-5)?.measured);
+    assert!(!tune_kernels(&tuner, &variants, Launch::default(), &sets, 1e-5)?.measured);
     Ok(())
 }

@@ -15,7 +15,7 @@ template <class V> __device__ __forceinline__ void bn_store(void* p, const V& v)
 }
 struct f32x4 { float x, y, z, w; };
 extern "C" __global__ void __launch_bounds__(256)
-mul_add_mul_add_mul_sqrt_mul_add_div_f32(float* __restrict__ out0, float* __restrict__ out1, float* __restrict__ out2, const float* __restrict__ in0, const float* __restrict__ in1, const float* __restrict__ in2, const float* __restrict__ in3, int instances, int elements, float c2, float c3, float c4, float c5, float c6, float c7, float c8, float c9) {
+mul_add_mul_add_div_sqrt_add_div_mul_sub_f32(float* __restrict__ out0, float* __restrict__ out1, float* __restrict__ out2, const float* __restrict__ in0, const float* __restrict__ in1, const float* __restrict__ in2, const float* __restrict__ in3, int instances, int elements, float c2, float c3, float c4, float c5, float c6, float c7, float c8, float c9, float c10) {
     for (unsigned i_ = (unsigned)blockIdx.x * blockDim.x + threadIdx.x; i_ < (unsigned)instances;
          i_ += (unsigned)gridDim.x * blockDim.x) {
         const int index = (int)i_;
@@ -72,18 +72,18 @@ mul_add_mul_add_mul_sqrt_mul_add_div_f32(float* __restrict__ out0, float* __rest
         const float v59 = v54 * c6;
         const float v60 = v55 * c6;
         const float v61 = v56 * c6;
-        const float v63 = v25 * c7;
-        const float v64 = v26 * c7;
-        const float v65 = v27 * c7;
-        const float v66 = v28 * c7;
-        const float v67 = sqrtf(v48);
-        const float v68 = sqrtf(v49);
-        const float v69 = sqrtf(v50);
-        const float v70 = sqrtf(v51);
-        const float v72 = v67 * c8;
-        const float v73 = v68 * c8;
-        const float v74 = v69 * c8;
-        const float v75 = v70 * c8;
+        const float v63 = v25 / c7;
+        const float v64 = v26 / c7;
+        const float v65 = v27 / c7;
+        const float v66 = v28 / c7;
+        const float v68 = v48 / c8;
+        const float v69 = v49 / c8;
+        const float v70 = v50 / c8;
+        const float v71 = v51 / c8;
+        const float v72 = sqrtf(v68);
+        const float v73 = sqrtf(v69);
+        const float v74 = sqrtf(v70);
+        const float v75 = sqrtf(v71);
         const float v77 = v72 + c9;
         const float v78 = v73 + c9;
         const float v79 = v74 + c9;
@@ -92,15 +92,19 @@ mul_add_mul_add_mul_sqrt_mul_add_div_f32(float* __restrict__ out0, float* __rest
         const float v82 = v64 / v78;
         const float v83 = v65 / v79;
         const float v84 = v66 / v80;
-        const float v85 = v58 - v81;
-        const float v86 = v59 - v82;
-        const float v87 = v60 - v83;
-        const float v88 = v61 - v84;
-        const f32x4 v89 = {v25, v26, v27, v28};
-        bn_store(&out0[v4], v89);
-        const f32x4 v90 = {v48, v49, v50, v51};
-        bn_store(&out1[v4], v90);
-        const f32x4 v91 = {v85, v86, v87, v88};
-        bn_store(&out2[v4], v91);
+        const float v86 = v81 * c10;
+        const float v87 = v82 * c10;
+        const float v88 = v83 * c10;
+        const float v89 = v84 * c10;
+        const float v90 = v58 - v86;
+        const float v91 = v59 - v87;
+        const float v92 = v60 - v88;
+        const float v93 = v61 - v89;
+        const f32x4 v94 = {v25, v26, v27, v28};
+        bn_store(&out0[v4], v94);
+        const f32x4 v95 = {v48, v49, v50, v51};
+        bn_store(&out1[v4], v95);
+        const f32x4 v96 = {v90, v91, v92, v93};
+        bn_store(&out2[v4], v96);
     }
 }

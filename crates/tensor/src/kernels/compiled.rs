@@ -1,0 +1,190 @@
+//! A kernel specialised for launches of one size, and their results. If everything is in memory of the CPU a launch runs at
+//! once, since planning takes longer than a small kernel.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bornite_codegen::cuda::BLOCK;
+use bornite_ir::{Arg, Kernel, Scalar, Value, interp, verify};
+use bornite_lang::{Lowered, ParamRef};
+
+use crate::graph::joint::{Gradient, How, Joint, parts};
+use crate::graph::node::Op;
+use crate::kernels::launch::{KernelArg, LaunchDims};
+use crate::runtime::buffer::Buffer;
+use crate::runtime::check;
+use crate::runtime::execute::{Flavour, Program, program, with_host_args};
+use crate::runtime::timing::About;
+use crate::{DType, Device, Place, Result, Tensor, Var};
+
+/// A kernel specialised for a launch.
+pub(super) struct Compiled {
+    pub lowered: Lowered,
+    kernel: Arc<Kernel>,
+    /// For each view, the argument that it is.
+    pub arrays: Vec<usize>,
+    /// For each view, whether the source reads it. Written arrays are inputs in any case.
+    pub reads: Vec<bool>,
+    /// For each value, the argument that it is, and its components.
+    pub values: Vec<(usize, Vec<Scalar>)>,
+    /// The code on the device that ran it last.
+    program: Mutex<Option<(Device, Arc<Program>)>>,
+}
+
+/// The last launch, to recognise the next one like it without looking closely.
+pub(super) struct LastLaunch {
+    dims: LaunchDims,
+    /// By view.
+    arrays: Vec<(DType, Vec<usize>)>,
+    pub compiled: Arc<Compiled>,
+}
+
+impl LastLaunch {
+    pub fn new(dims: LaunchDims, args: &[KernelArg], compiled: Arc<Compiled>) -> LastLaunch {
+        let kind = |&arg: &usize| match &args[arg] {
+            KernelArg::Array(tensor) => (tensor.0.dtype, tensor.0.shape.clone()),
+            KernelArg::Numbers(_) | KernelArg::Values(_) => (DType::F32, vec![]),
+        };
+        LastLaunch { dims, arrays: compiled.arrays.iter().map(kind).collect(), compiled }
+    }
+
+    /// True for a launch with the same dimensions over arrays of the same dtypes and shapes.
+    pub fn matches(&self, dims: &LaunchDims, args: &[KernelArg]) -> bool {
+        let array = |(&arg, (dtype, shape)): (&usize, &(DType, Vec<usize>))| match args.get(arg) {
+            Some(KernelArg::Array(Tensor(node))) => {
+                node.dtype == *dtype && node.shape == *shape && !matches!(node.op, Op::Failed(_))
+            }
+            _ => false,
+        };
+        let value =
+            |(arg, _): &(usize, _)| matches!(args.get(*arg), Some(KernelArg::Numbers(_) | KernelArg::Values(_)));
+        self.dims == *dims
+            && args.len() == self.compiled.lowered.params.len()
+            && self.compiled.arrays.iter().zip(&self.arrays).all(array)
+            && self.compiled.values.iter().all(value)
+    }
+}
+
+impl Compiled {
+    pub fn new(lowered: Lowered, reads: Vec<bool>) -> Result<Compiled> {
+        verify(&lowered.kernel)?;
+        let (mut arrays, mut values) = (vec![], vec![]);
+        for (arg, (_, param)) in lowered.params.iter().enumerate() {
+            match param {
+                ParamRef::View(n) => arrays.push((*n, arg)),
+                ParamRef::Value(n) => {
+                    let components = lowered.kernel.values[*n as usize].ty.components(&lowered.kernel.structs);
+                    values.push((*n, (arg, components)));
+                }
+            }
+        }
+        arrays.sort_unstable();
+        values.sort_unstable_by_key(|(n, _)| *n);
+        Ok(Compiled {
+            kernel: Arc::new(lowered.kernel.clone()),
+            lowered,
+            arrays: arrays.into_iter().map(|(_, arg)| arg).collect(),
+            reads,
+            values: values.into_iter().map(|(_, value)| value).collect(),
+            program: Mutex::new(None),
+        })
+    }
+
+    /// Runs the launch in the interpreter over copies of the arrays, with all of its checks.
+    pub fn check(&self, arrays: &[Tensor], values: &[Vec<Value>], max_statements: Option<u64>) -> Result<()> {
+        let copy = |array: &Tensor| Buffer::from_words(Device::Interpreter, array.words()?);
+        let buffers = arrays.iter().map(copy).collect::<Result<Vec<Buffer>>>()?;
+        let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
+        let kernel = &self.lowered.kernel;
+        let options = interp::Options { max_statements, ..interp::Options::default() };
+        let run = |args: &mut [Arg<'_>]| interp::run_with(kernel, args, options);
+        with_host_args(kernel, &buffers.iter().collect::<Vec<_>>(), &values, run)
+    }
+
+    /// The written arrays after a launch over arrays and values that fit.
+    pub fn results(
+        &self,
+        arrays: Vec<Tensor>,
+        values: Vec<Vec<Value>>,
+        gradient: Option<Gradient>,
+        place: Place,
+    ) -> Result<Vec<Tensor>> {
+        let computed = self.at_once(&arrays, &values, place)?;
+        let written = self.kernel.params.iter().zip(&arrays).filter(|(param, _)| param.access.writes());
+        let like: Vec<_> = written.map(|(_, array)| (array.0.dtype, array.0.shape.clone())).collect();
+        let count = like.len();
+        let how = How::Kernel { kernel: self.kernel.clone(), values, checked: true };
+        let joint = Joint { gradient, ..Joint::new("kernel", like, how) };
+        let built = Tensor::build(Op::Joint(Arc::new(joint)), arrays, place);
+        let mut results = parts(&built, place);
+        // If it could not be built, each result carries the reason.
+        results.resize(count, built);
+        for (result, value) in results.iter().zip(computed.into_iter().flatten()) {
+            result.0.set_value(value);
+        }
+        Ok(results)
+    }
+
+    /// The written arrays, by view, computed now if all arrays are in memory of the CPU. It is left to a plan while a function
+    /// is traced, and where every operation is checked for NaN.
+    fn at_once(&self, arrays: &[Tensor], values: &[Vec<Value>], place: Place) -> Result<Option<Vec<Buffer>>> {
+        let device = arrays.first().map_or(Device::Interpreter, |array| array.0.device);
+        let here = matches!(device, Device::Cpu(_)) && arrays.iter().all(|array| array.0.device == device);
+        if !here || Var::is_tracing() || check::enabled()? {
+            return Ok(None);
+        }
+        let program = match self.compiled(device) {
+            Some(program) => program,
+            None if arrays.iter().any(|array| available(array).is_none()) => return Ok(None),
+            None => self.compile(device)?,
+        };
+        let _running = device.lock();
+        let Some(available) = arrays.iter().map(available).collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let mut buffers = Vec::with_capacity(available.len());
+        for ((array, available), param) in arrays.iter().zip(available).zip(&self.lowered.kernel.params) {
+            buffers.push(match available {
+                Available::Value(value) if param.access.writes() => value.duplicate(device)?,
+                Available::Value(value) => value,
+                Available::Zeros => Buffer::new(device, array.0.bytes())?,
+            });
+        }
+        {
+            let buffers: Vec<&Buffer> = buffers.iter().collect();
+            let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
+            bornite_support::waiting(|| program.launch(&buffers, &values, BLOCK, About::at(place)))?;
+        }
+        let mut written = self.lowered.kernel.params.iter().map(|param| param.access.writes());
+        buffers.retain(|_| written.next().unwrap_or(false));
+        Ok(Some(buffers))
+    }
+
+    /// The code, if the device ran it last.
+    fn compiled(&self, device: Device) -> Option<Arc<Program>> {
+        let last = self.program.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|(on, _)| *on == device).map(|(_, program)| program.clone())
+    }
+
+    fn compile(&self, device: Device) -> Result<Arc<Program>> {
+        let program = program(device, &self.lowered.kernel, Flavour::Exact)?;
+        *self.program.lock().unwrap_or_else(PoisonError::into_inner) = Some((device, program.clone()));
+        Ok(program)
+    }
+}
+
+/// Value of a tensor that is known without computing anything.
+enum Available {
+    Value(Buffer),
+    Zeros,
+}
+
+fn available(tensor: &Tensor) -> Option<Available> {
+    let mut node = &*tensor.0;
+    loop {
+        match (node.value(), &node.op, node.inputs.first()) {
+            (Some(value), ..) => return Some(Available::Value(value)),
+            (None, Op::Full(value), _) if value.bits() == 0 => return Some(Available::Zeros),
+            // The same elements in the same order.
+            (None, Op::Detach | Op::Reshape(_), Some(input)) => node = &input.0,
+            _ => return None,
+        }
+    }
+}

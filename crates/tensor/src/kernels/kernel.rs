@@ -1,0 +1,358 @@
+//! A custom kernel and its launches over tensors.
+//!
+//! A launch is an operation of the graph: traced and scheduled as any other, its indices checked on every device. Front ends
+//! specialise a kernel for the lengths of its arrays and the number of threads; each specialisation is compiled once
+//! (`kernels/compiled.rs`). Repeated and timed launches: `kernels/prepared.rs`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bornite_ir::{Access, Kernel, Scalar, Value};
+use bornite_lang::{Lowered, ParamRef};
+
+use crate::graph::joint::Gradient;
+use crate::kernels::compiled::{Compiled, LastLaunch};
+use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
+use crate::kernels::module::Module;
+use crate::kernels::prepared::{Checks, PreparedLaunch};
+use crate::runtime::execute::array_dtype;
+use crate::{Error, Place, Result, Tensor, Var};
+
+/// A kernel of a [`Module`], or one in the IR.
+#[derive(Clone)]
+pub struct CustomKernel {
+    module: Module,
+    name: String,
+    example: Arc<Lowered>,
+    gradient: Option<Gradient>,
+    cache: Arc<Mutex<Cache>>,
+}
+
+/// What code depends on in a launch: dimensions, and the extents of the arrays in the order of views.
+type Signature = (LaunchDims, Vec<Vec<u64>>);
+
+/// Kernels compiled for launches so far.
+#[derive(Default)]
+struct Cache {
+    compiled: HashMap<Signature, Arc<Compiled>>,
+    last: Option<Arc<LastLaunch>>,
+}
+
+/// A launch whose arguments fit.
+pub(super) struct Ready {
+    pub compiled: Arc<Compiled>,
+    /// By view.
+    pub arrays: Vec<Tensor>,
+    pub values: Vec<Vec<Value>>,
+}
+
+impl CustomKernel {
+    #[track_caller]
+    pub(super) fn new(module: &Module, name: &str) -> Result<CustomKernel> {
+        let example = Arc::new(module.example(name)?);
+        Ok(CustomKernel { module: module.clone(), name: name.into(), example, gradient: None, cache: Arc::default() })
+    }
+
+    /// A kernel in the IR. Its arguments are its arrays, then its values; it is launched with [`Launch::default`].
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Tensor, ir::{Scalar, templates}, kernel::{CustomKernel, Launch}};
+    /// # fn main() -> bornite::Result<()> {
+    /// let axpy = CustomKernel::from_ir(templates::axpy(Scalar::F32, 2, 2.0)?)? // out = 2 x + y
+    ///     .gradient(|_, _, gradients| vec![Some(&gradients[0] * 2.0), Some(gradients[0].clone()), None]);
+    /// let x = Tensor::from_slice(&[1.0f32, 5.0], &[2], Device::cpu());
+    /// let out = Tensor::zeros(&[2], DType::F32, Device::cpu());
+    /// let y = axpy.launch(Launch::default(), &[(&x).into(), (&x).into(), (&out).into()]).remove(0);
+    /// assert_eq!(y.to_vec::<f32>()?, [3.0, 15.0]);
+    /// assert_eq!(y.sum(..).grad(&[&x])[0].to_vec::<f32>()?, [3.0, 3.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn from_ir(kernel: Kernel) -> Result<CustomKernel> {
+        let name = kernel.name.clone();
+        CustomKernel::new(&Module::from_ir(kernel)?, &name)
+    }
+
+    /// The kernel with a gradient: from its arrays, the results and the gradients by the results, the gradients by its arrays
+    /// in the order of parameters (`None` where there is none). Without one, a gradient through a launch is an error.
+    pub fn gradient(
+        self,
+        f: impl Fn(&[Tensor], &[Tensor], &[Tensor]) -> Vec<Option<Tensor>> + Send + Sync + 'static,
+    ) -> CustomKernel {
+        let gradient: Gradient = Arc::new(move |inputs, results, gradients| {
+            let zero = |t: &Tensor| t.scalar_like(0.0, t.0.place).broadcast_to(&t.0.shape, t.0.place);
+            let pairs = gradients.iter().zip(results);
+            let gradients: Vec<Tensor> = pairs.map(|(g, t)| g.clone().unwrap_or_else(|| zero(t))).collect();
+            Some(f(inputs, results, &gradients))
+        });
+        CustomKernel { gradient: Some(gradient), ..self }
+    }
+
+    /// Names of its parameters.
+    pub fn parameters(&self) -> impl Iterator<Item = &str> {
+        self.example.params.iter().map(|(name, _)| &name[..])
+    }
+
+    /// The arrays that a launch writes, as they are after it, in the order of parameters; the arrays passed do not change.
+    /// One argument per parameter, all arrays on one device. If all of them are in memory of the CPU, the kernel runs before
+    /// this returns; elsewhere it runs when a result is read, and in a function under trace it is recorded. A kernel that
+    /// writes no array is an error, since nothing would ever cause it to run ([`prepare`](CustomKernel::prepare) runs it).
+    ///
+    /// With [`Launch::check`] the launch is checked before it runs:
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Tensor, kernel::{Launch, Module}};
+    /// # fn main() -> bornite::Result<()> {
+    /// let text = "__global__ void sum(const float* x, float* total) { total[0] += x[threadIdx.x]; }";
+    /// let sum = Module::parse("sum.cu", text)?.kernel("sum")?;
+    /// let [x, zero] = [256, 1].map(|n| Tensor::zeros(&[n], DType::F32, Device::cpu()));
+    /// let checked = Launch { check: true, ..256.into() };
+    /// let error = sum.launch(checked, &[(&x).into(), (&zero).into()]).remove(0).to_vec::<f32>().unwrap_err();
+    /// assert!(error.to_string().contains("sum.cu:1: race on 'total[0]'"), "{error}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn launch(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Vec<Tensor> {
+        let place = Place::here();
+        let results = self.results(launch.into(), args, place);
+        results.unwrap_or_else(|error| vec![Tensor::carry(error, place); self.written().count().max(1)])
+    }
+
+    fn results(&self, launch: Launch, args: &[KernelArg], place: Place) -> Result<Vec<Tensor>> {
+        let Launch { dims, check, max_statements } = launch;
+        if self.written().next().is_none() {
+            return Err(self.error("writes no array; run it with `prepare`".into(), place));
+        }
+        if (check || max_statements.is_some()) && Var::is_tracing() {
+            let what =
+                "cannot be checked or limited in a function under trace, where arrays have no values; do so outside";
+            return Err(self.error(what.into(), place));
+        }
+        if max_statements.is_some() {
+            let prepared = self.prepared(Launch { dims, check, max_statements }, args, place)?;
+            prepared.run()?;
+            return self.written().map(|view| prepared.view(view)).collect();
+        }
+        let Ready { compiled, arrays, values } = self.ready(dims, args, place)?;
+        let located = |error| self.located(&compiled.lowered, error, place);
+        if check {
+            compiled.check(&arrays, &values, None).map_err(located)?;
+        }
+        compiled.results(arrays, values, self.gradient.clone(), place).map_err(located)
+    }
+
+    /// A launch to be run any number of times, over copies of these arrays.
+    ///
+    /// Each run continues with the arrays that the one before left, and its indices are checked. With [`Launch::check`] each run
+    /// starts from the arrays as given: that is what the interpreter has checked, so the GPU's code runs without checks of its
+    /// own.
+    #[track_caller]
+    pub fn prepare(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Result<PreparedLaunch> {
+        self.prepared(launch.into(), args, Place::here())
+    }
+
+    fn prepared(&self, launch: Launch, args: &[KernelArg], place: Place) -> Result<PreparedLaunch> {
+        let Launch { dims, check, max_statements } = launch;
+        let ready = self.ready(dims, args, place)?;
+        if check {
+            let checked = ready.compiled.check(&ready.arrays, &ready.values, max_statements);
+            checked.map_err(|error| self.located(&ready.compiled.lowered, error, place))?;
+        }
+        let checks = if check { Checks::FirstRun } else { Checks::EveryRun };
+        PreparedLaunch::new(ready, checks, max_statements, place)
+    }
+
+    /// As [`CustomKernel::prepare`], without any check of indices on a GPU, and without that of the interpreter, which takes
+    /// long for large kernels.
+    ///
+    /// # Safety
+    /// With these arguments, however often the launch runs, the kernel must index within its arrays, and its threads must not
+    /// race.
+    #[allow(unsafe_code)]
+    #[track_caller]
+    pub unsafe fn prepare_unchecked(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Result<PreparedLaunch> {
+        let (place, Launch { dims, max_statements, .. }) = (Place::here(), launch.into());
+        PreparedLaunch::new(self.ready(dims, args, place)?, Checks::None, max_statements, place)
+    }
+
+    /// The kernel in the IR, without knowledge of its arrays.
+    pub(super) fn example(&self) -> &Kernel {
+        &self.example.kernel
+    }
+
+    /// The views that the kernel writes.
+    fn written(&self) -> impl Iterator<Item = usize> {
+        let params = &self.example.kernel.params;
+        (0..params.len()).filter(|&n| params[n].access.writes())
+    }
+
+    fn error(&self, what: String, place: Place) -> Error {
+        Error::Op { op: "kernel", what: format!("'{}' {what}", self.name), at: place }
+    }
+
+    /// A fault of a launch as an error that names the line of the kernel's source.
+    fn located(&self, lowered: &Lowered, error: Error, place: Place) -> Error {
+        let Error::Fault(fault) = &error else { return error };
+        let Some(line) = lowered.line_of(fault) else { return error };
+        let Some((file, text)) = self.module.source_line(line) else { return error };
+        let what = format!("'{}' at {file}:{line}: {}\n  {line} | {}", self.name, fault.kind, text.trim_end());
+        Error::Op { op: "kernel", what, at: place }
+    }
+
+    pub(super) fn ready(&self, dims: LaunchDims, args: &[KernelArg], place: Place) -> Result<Ready> {
+        let last = self.cache().last.clone();
+        let compiled = match last.filter(|last| last.matches(&dims, args)) {
+            Some(last) => last.compiled.clone(),
+            None => self.for_launch(dims, args, place)?,
+        };
+        let mut values = Vec::with_capacity(compiled.values.len());
+        for (arg, components) in &compiled.values {
+            let name = &compiled.lowered.params[*arg].0;
+            values.push(components_of(components, &args[*arg]).ok_or_else(|| {
+                let found = match &args[*arg] {
+                    KernelArg::Numbers(numbers) => format!("{numbers:?}"),
+                    KernelArg::Values(values) => format!("{values:?}"),
+                    KernelArg::Array(_) => "an array".into(),
+                };
+                self.error(format!("takes {components:?} as '{name}' but got {found}"), place)
+            })?);
+        }
+        let array = |&arg: &usize| if let KernelArg::Array(tensor) = &args[arg] { Some(tensor.clone()) } else { None };
+        let arrays: Vec<Tensor> = compiled.arrays.iter().filter_map(array).collect();
+        if let Some(kernel) = self.module.ir() {
+            self.check_lengths(kernel, &arrays, &values, place)?;
+        }
+        Ok(Ready { compiled, arrays, values })
+    }
+
+    /// Checks the arrays of a kernel in the IR, whose lengths may depend on its values.
+    fn check_lengths(&self, kernel: &Kernel, arrays: &[Tensor], values: &[Vec<Value>], place: Place) -> Result<()> {
+        let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
+        for (param, array) in kernel.params.iter().zip(arrays) {
+            let (node, dtype) = (array.node()?, array_dtype(kernel, param));
+            let Some(bytes) = kernel.view_bytes(param, &firsts) else {
+                return Err(self.error(format!("has too many elements in '{}'", param.name), place));
+            };
+            let elements = bytes / dtype.bytes();
+            if (node.dtype, node.elements()) != (dtype, elements) {
+                let found = format!("{}{:?}", node.dtype, node.shape);
+                let what = format!("takes {dtype}[{elements}] as '{}' but got {found}", param.name);
+                return Err(self.error(what, place));
+            }
+        }
+        Ok(())
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernel for a launch, once its arrays are known to fit.
+    fn for_launch(&self, dims: LaunchDims, args: &[KernelArg], place: Place) -> Result<Arc<Compiled>> {
+        let example = &*self.example;
+        if args.len() != example.params.len() {
+            let names = self.parameters().collect::<Vec<_>>().join(", ");
+            let what = format!("takes {} arguments ({names}) but got {}", example.params.len(), args.len());
+            return Err(self.error(what, place));
+        }
+        let mut extents: Vec<Vec<u64>> = vec![vec![]; example.kernel.params.len()];
+        for ((name, param), arg) in example.params.iter().zip(args) {
+            match (param, arg) {
+                (ParamRef::View(n), KernelArg::Array(tensor)) => {
+                    let n = *n as usize;
+                    extents[n] = self.extents(n, tensor).map_err(|error| match error {
+                        Ok(error) => error,
+                        Err(what) => self.error(format!("takes {what} as '{name}'"), place),
+                    })?;
+                }
+                (ParamRef::Value(_), KernelArg::Numbers(_) | KernelArg::Values(_)) => {}
+                (ParamRef::View(_), _) => return Err(self.error(format!("takes an array as '{name}'"), place)),
+                (ParamRef::Value(_), _) => return Err(self.error(format!("takes numbers as '{name}'"), place)),
+            }
+        }
+        let compiled = self.compiled((dims.clone(), extents), place)?;
+        self.cache().last = Some(Arc::new(LastLaunch::new(dims, args, compiled.clone())));
+        Ok(compiled)
+    }
+
+    /// The extents of an array that a tensor stands for, or what it should be.
+    fn extents(
+        &self,
+        view: usize,
+        tensor: &Tensor,
+    ) -> std::result::Result<Vec<u64>, std::result::Result<Error, String>> {
+        let kernel = &self.example.kernel;
+        let (node, param) = (tensor.node().map_err(Ok)?, &kernel.params[view]);
+        if self.module.ir().is_some() {
+            return Ok(vec![]);
+        }
+        let (dtype, rank) = (array_dtype(kernel, param), param.dims.len());
+        let each = kernel.bytes_of(param.ty) / dtype.bytes();
+        let shape: Vec<u64> = node.shape.iter().map(|&n| n as u64).collect();
+        let flat = self.module.has_flat_arrays();
+        let extents =
+            if flat { vec![node.elements() as u64 / each as u64] } else { shape[..rank.min(shape.len())].into() };
+        let fits = extents.len() == rank && extents.iter().product::<u64>() * each as u64 == node.elements() as u64;
+        let ends = flat || each == 1 && shape.len() == rank || each > 1 && shape.len() > rank;
+        if node.dtype == dtype && fits && ends {
+            return Ok(extents);
+        }
+        let inner = if each > 1 { format!(" and {each} elements beyond them") } else { String::new() };
+        Err(Err(format!("{dtype} with {rank} axes{inner}, not {}{:?},", node.dtype, node.shape)))
+    }
+
+    /// The kernel for a launch, compiled at most once.
+    fn compiled(&self, signature: Signature, place: Place) -> Result<Arc<Compiled>> {
+        /// Launches that are remembered.
+        const CACHED: usize = 256;
+        if let Some(found) = self.cache().compiled.get(&signature) {
+            return Ok(found.clone());
+        }
+        let mut request = self.module.request(&self.name, &signature.0).map_err(|what| self.error(what, place))?;
+        for (name, param) in &self.example.params {
+            if let ParamRef::View(n) = param {
+                request = request.shape(name, &signature.1[*n as usize]);
+            }
+        }
+        let mut lowered = self.module.lowered(&self.name, &request)?;
+        let reads: Vec<bool> = lowered.kernel.params.iter().map(|param| param.access.reads()).collect();
+        // Elements that a launch does not write keep their values: every array that is written is an input as well. And an array
+        // that a launch of another size writes is a result: sizes decide branches, but not the number of results.
+        let writes: Vec<bool> = self.example.kernel.params.iter().map(|param| param.access.writes()).collect();
+        for (param, writes) in lowered.kernel.params.iter_mut().zip(&writes) {
+            if param.access.writes() && !*writes {
+                let what = format!("writes '{}' only in a launch of this size; write it in all", param.name);
+                return Err(self.error(what, place));
+            }
+            param.access = if *writes { Access::ReadWrite } else { param.access };
+        }
+        let compiled = Arc::new(Compiled::new(lowered, reads)?);
+        let cached = &mut self.cache().compiled;
+        if cached.len() >= CACHED {
+            cached.clear();
+        }
+        cached.insert(signature, compiled.clone());
+        Ok(compiled)
+    }
+}
+
+/// The components of a value parameter from an argument, if it fits.
+fn components_of(components: &[Scalar], arg: &KernelArg) -> Option<Vec<Value>> {
+    match arg {
+        KernelArg::Numbers(numbers) => {
+            let fits = |(scalar, number): (&Scalar, &f64)| {
+                scalar.is_float() || Value::from_f64(*scalar, *number).as_f64() == *number
+            };
+            let all = components.len() == numbers.len() && components.iter().zip(numbers).all(fits);
+            all.then(|| components.iter().zip(numbers).map(|(s, x)| Value::from_f64(*s, *x)).collect())
+        }
+        KernelArg::Values(values) => {
+            let fits = |(scalar, value): (&Scalar, &Value)| *scalar == value.scalar();
+            let all = components.len() == values.len() && components.iter().zip(values).all(fits);
+            all.then(|| values.clone())
+        }
+        KernelArg::Array(_) => None,
+    }
+}

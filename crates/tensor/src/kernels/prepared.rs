@@ -1,0 +1,197 @@
+//! A launch that runs repeatedly over its own copies of the arrays: for loops, timing and tuning.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bornite_codegen::cuda::BLOCK;
+use bornite_ir::{Value, peek};
+use bornite_lang::ParamRef;
+
+use crate::graph::node::{Node, Op};
+use crate::kernels::compiled::Compiled;
+use crate::kernels::kernel::Ready;
+use crate::runtime::buffer::Buffer;
+use crate::runtime::execute::{Flavour, Program, limited, program};
+use crate::runtime::status;
+use crate::runtime::timing::About;
+use crate::schedule::{realize, value_of};
+use crate::{Device, Error, Place, Result, Tensor};
+
+/// Runs of a prepared launch whose indices are checked on a GPU. Other devices check every run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Checks {
+    /// By the kernel itself.
+    EveryRun,
+    /// By the interpreter, before the first run; every run then starts from the same arrays.
+    FirstRun,
+    None,
+}
+
+/// A launch to be run any number of times: see [`CustomKernel::prepare`](crate::kernel::CustomKernel::prepare).
+///
+/// ```
+/// use bornite::{Device, Tensor, kernel::Module};
+/// # fn main() -> bornite::Result<()> {
+/// let module = Module::parse("twice.cu", "__global__ void twice(float* x) { x[threadIdx.x] *= 2.0f; }")?;
+/// let x = Tensor::from_slice(&[1.0f32; 256], &[256], Device::cpu());
+/// let twice = module.kernel("twice")?.prepare(256, &[(&x).into()])?;
+/// (0..10).try_for_each(|_| twice.run())?;
+/// assert_eq!(twice.array("x")?.to_vec::<f32>()?[7], 1024.0);
+/// # Ok(())
+/// # }
+/// ```
+pub struct PreparedLaunch {
+    program: Arc<Program>,
+    compiled: Arc<Compiled>,
+    /// By view; then the device's status word, for code that checks its indices.
+    buffers: Vec<Buffer>,
+    values: Vec<Vec<Value>>,
+    /// The arrays as they were given, by view.
+    arrays: Vec<Tensor>,
+    /// Copies of the arrays that each run starts from, by view.
+    initial: Vec<(usize, Buffer)>,
+    device: Device,
+    place: Place,
+    /// The first error: results computed after it are invalid.
+    failed: Mutex<Option<Error>>,
+}
+
+impl PreparedLaunch {
+    pub(super) fn new(
+        ready: Ready,
+        checks: Checks,
+        max_statements: Option<u64>,
+        place: Place,
+    ) -> Result<PreparedLaunch> {
+        let Ready { compiled, arrays, mut values } = ready;
+        realize(&arrays)?;
+        let device = arrays.first().map_or(Ok(Device::cpu()), |array| array.node().map(|node| node.device))?;
+        if let Some(other) = arrays.iter().find(|array| array.0.device != device) {
+            let what = format!("arrays are on {device} and {}; make them on one device", other.0.device);
+            return Err(Error::Op { op: "kernel", what, at: place });
+        }
+        if device.is_cuda() && max_statements.is_some() && checks != Checks::FirstRun {
+            let what = "max_statements limits only the check of a launch on a GPU; set `check` too".into();
+            return Err(Error::Op { op: "kernel", what, at: place });
+        }
+        let kernel = &compiled.lowered.kernel;
+        let own_checks = device.is_cuda() && checks == Checks::EveryRun;
+        let flavour = if own_checks { Flavour::Checked } else { Flavour::Exact };
+        let program = match max_statements {
+            Some(most) if !device.is_cuda() => Arc::new(limited(device, kernel, most)?),
+            _ => program(device, kernel, flavour)?,
+        };
+        let _running = device.lock();
+        let copy = |array: &Tensor| value_of(array)?.duplicate(device);
+        let mut buffers = arrays.iter().map(copy).collect::<Result<Vec<Buffer>>>()?;
+        let mut initial = vec![];
+        if checks == Checks::FirstRun {
+            for (view, param) in kernel.params.iter().enumerate() {
+                if param.access.writes() && compiled.reads[view] {
+                    initial.push((view, copy(&arrays[view])?));
+                }
+            }
+        }
+        if own_checks {
+            buffers.push(Buffer::from_words(device, vec![0; status::WORDS as usize])?);
+            values.push(vec![Value::int(crate::DType::I64, status::kernel_code(kernel, &values, place))]);
+        }
+        let failed = Mutex::default();
+        Ok(PreparedLaunch { program, compiled, buffers, values, arrays, initial, device, place, failed })
+    }
+
+    /// Submits a run to the device. A GPU may go on after this returns; an index out of range is then an error of
+    /// [`PreparedLaunch::array`].
+    pub fn run(&self) -> Result<()> {
+        let _running = self.device.lock();
+        let launched = self.start().and_then(|()| {
+            let buffers: Vec<&Buffer> = self.buffers.iter().collect();
+            let values: Vec<&[Value]> = self.values.iter().map(Vec::as_slice).collect();
+            self.program.launch(&buffers, &values, BLOCK, About::at(self.place))
+        });
+        if let Err(error) = &launched {
+            self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
+        }
+        launched
+    }
+
+    /// Restores the arrays that each run starts from.
+    fn start(&self) -> Result<()> {
+        self.initial.iter().try_for_each(|(view, initial)| self.buffers[*view].copy_from(initial))
+    }
+
+    /// An array as it is after all runs so far.
+    #[track_caller]
+    pub fn array(&self, name: &str) -> Result<Tensor> {
+        let params = &self.compiled.lowered.params;
+        let arrays = params.iter().filter_map(|(name, param)| match param {
+            ParamRef::View(n) => Some((&name[..], *n as usize)),
+            ParamRef::Value(_) => None,
+        });
+        match arrays.clone().find(|(known, _)| *known == name) {
+            Some((_, view)) => self.view(view),
+            None => {
+                let names: Vec<&str> = arrays.map(|(name, _)| name).collect();
+                let what = format!("there is no array '{name}'; there are {}", names.join(", "));
+                Err(Error::Op { op: "kernel", what, at: Place::here() })
+            }
+        }
+    }
+
+    /// All arrays, in the order of the kernel's views.
+    pub fn arrays(&self) -> Result<Vec<Tensor>> {
+        (0..self.arrays.len()).map(|view| self.view(view)).collect()
+    }
+
+    pub(super) fn view(&self, view: usize) -> Result<Tensor> {
+        let _running = self.device.lock();
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(status), None) = (self.buffers.get(self.arrays.len()), &*failed) {
+            *failed = status::check(self.device, status).err();
+        }
+        if let Some(error) = &*failed {
+            return Err(error.clone());
+        }
+        let like = &self.arrays[view].0;
+        Ok(Tensor(Arc::new(Node::leaf(Op::Data, like, self.place, self.buffers[view].duplicate(self.device)?))))
+    }
+
+    /// Device that runs it.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Engine that runs it: `interpreter` (also on a CPU, for kernels with barriers), `machine code` or `CUDA`.
+    pub fn engine(&self) -> &'static str {
+        self.program.engine()
+    }
+
+    /// The largest difference between the arrays that two launches wrote, relative to the largest magnitude of `expected` in
+    /// the array; infinite where only one is a number. Both are launches of kernels with the same parameters.
+    #[track_caller]
+    pub fn difference(&self, expected: &PreparedLaunch) -> Result<f64> {
+        let kernel = &self.compiled.lowered.kernel;
+        let mut largest: f64 = 0.0;
+        for (view, param) in kernel.params.iter().enumerate().filter(|(_, param)| param.access.writes()) {
+            if expected.arrays.get(view).is_none_or(|array| array.0.bytes() != self.arrays[view].0.bytes()) {
+                return Err(Error::op("difference", format!("the launches have other arrays at '{}'", param.name)));
+            }
+            let (ours, theirs) = (self.view(view)?.words()?, expected.view(view)?.words()?);
+            let layout = param.ty.layout(&kernel.structs);
+            let elements = self.arrays[view].0.bytes() / layout.bytes.max(1);
+            let components = (0..elements)
+                .flat_map(|n| layout.offsets.iter().map(move |(offset, scalar)| (n * layout.bytes + offset, *scalar)));
+            let pairs: Vec<(f64, f64)> =
+                components.map(|(at, s)| (peek(&ours, at, s).as_f64(), peek(&theirs, at, s).as_f64())).collect();
+            let scale = pairs.iter().map(|(_, b)| b.abs()).filter(|b| b.is_finite()).fold(0.0, f64::max);
+            for (a, b) in pairs {
+                let difference = match (a == b || (a.is_nan() && b.is_nan()), scale > 0.0) {
+                    (true, _) => 0.0,
+                    (false, true) => (a - b).abs() / scale,
+                    (false, false) => (a - b).abs(),
+                };
+                largest = largest.max(if difference.is_nan() { f64::INFINITY } else { difference });
+            }
+        }
+        Ok(largest)
+    }
+}
