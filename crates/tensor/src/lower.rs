@@ -44,7 +44,6 @@ pub(crate) use reads::{Reads, reads as group_reads};
 pub(crate) use scatter::PART as SUMMED_TOGETHER;
 pub(crate) use scatter::lower_scatter;
 pub(crate) use spread::{Spread, spreads};
-pub(crate) use stages::extent;
 pub(crate) use sums::with_sums;
 
 /// A kernel and the tensors it reads. Its first parameters are the results, then comes the device's status if it reports

@@ -59,3 +59,21 @@ fn the_files_of_softmax_call_each_other() {
     let named = error.lines().next().unwrap().split_once("passes are ").unwrap().1.to_owned() + ", compile";
     assert_eq!(passes.join(", "), named);
 }
+
+/// Graph building (`graph/`, `ops/`) knows shapes and types, not kernels or memory layout. One exception is left: the result of
+/// attention is made transposed where a GPU's kernels write it so.
+#[test]
+fn graph_building_does_not_ask_about_memory() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = BTreeSet::new();
+    for folder in ["graph", "ops"] {
+        for entry in std::fs::read_dir(root.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            let name = format!("{folder}/{}", path.file_name().unwrap().to_string_lossy());
+            let used = |line: &&str| line.contains("crate::lower") || line.contains("crate::matmul");
+            found.extend(text.lines().filter(used).map(|line| format!("{name}: {}", line.trim())));
+        }
+    }
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["ops/nn.rs: use crate::lower::plans_for_gpu;"]);
+}

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bornite_ir::{Emit, Op as Row, Value};
 
-use crate::graph::infer::broadcast;
+use crate::graph::infer::{broadcast, constant};
 use crate::graph::joint;
 use crate::graph::node::{Cut, Node, NodeId, Op, Reduce};
-use crate::lower::look_through;
 use crate::ops::pointwise::map;
 use crate::{Axes, Error, Place, Tensor};
 
@@ -358,6 +357,5 @@ impl Emit for Graph {
 
 /// True if all elements are known to be 1.
 fn is_one(tensor: &Tensor) -> bool {
-    let base = look_through(tensor).0;
-    matches!(&base.0.op, Op::Full(value) if value.scalar().is_float() && value.as_f64() == 1.0) && !base.0.has_value()
+    constant(tensor).is_some_and(|value| value.scalar().is_float() && value.as_f64() == 1.0)
 }

@@ -1,7 +1,9 @@
 //! What a valid graph is: for each op, which inputs it takes and what comes out. Every node passes through here once.
 
-use crate::DType;
+use bornite_ir::Value;
+
 use crate::graph::node::{Cut, Node, Op, Reduce};
+use crate::{DType, Tensor};
 
 /// Dtype and shape of `op` over `inputs`, or what is wrong.
 pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), String> {
@@ -179,4 +181,27 @@ pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> 
             (x, y) => Err(format!("shapes {a:?} and {b:?} do not broadcast: {x} against {y}")),
         })
         .collect()
+}
+
+/// Extents of a reduction whose axes are adjacent: elements before them, in them, after them.
+pub(crate) fn extent(node: &Node) -> Option<(usize, usize, usize)> {
+    let Op::Reduce(_, axes) = &node.op else { return None };
+    let shape = &node.inputs[0].0.shape;
+    let real: Vec<usize> = axes.iter().copied().filter(|&axis| shape[axis] != 1).collect();
+    let (Some(&first), Some(&last)) = (real.first(), real.last()) else {
+        return Some((shape.iter().product(), 1, 1));
+    };
+    // Axes of length 1 between are no gap.
+    let inside = (first..=last).all(|axis| shape[axis] == 1 || real.contains(&axis));
+    let product = |range: &[usize]| range.iter().product();
+    inside.then(|| (product(&shape[..first]), product(&shape[first..=last]), product(&shape[last + 1..])))
+}
+
+/// The value of all elements, if the tensor is a constant or a view of one.
+pub(crate) fn constant(tensor: &Tensor) -> Option<Value> {
+    let mut node = &*tensor.0;
+    while node.op.is_view() {
+        node = &node.inputs[0].0;
+    }
+    if let Op::Full(value) = node.op { Some(value) } else { None }
 }

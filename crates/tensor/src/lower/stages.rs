@@ -6,7 +6,7 @@ use bornite_ir::{Op as Row, Value};
 
 use super::group::{Form, Group};
 use super::{accumulator, extreme, look_through};
-use crate::graph::node::{Node, NodeId, Op, Reduce};
+use crate::graph::node::{NodeId, Op, Reduce};
 use crate::{DType, Tensor};
 
 /// The reductions of a group by the stage that computes them; and, by the stage after which they are known, what else has
@@ -87,18 +87,4 @@ pub(super) fn start(reduce: Reduce, dtype: DType) -> Value {
         Reduce::Max => extreme(dtype, false),
         Reduce::Min => extreme(dtype, true),
     }
-}
-
-/// Extents of a reduction whose axes are adjacent: elements before them, in them, after them.
-pub(crate) fn extent(node: &Node) -> Option<(usize, usize, usize)> {
-    let Op::Reduce(_, axes) = &node.op else { return None };
-    let shape = &node.inputs[0].0.shape;
-    let real: Vec<usize> = axes.iter().copied().filter(|&axis| shape[axis] != 1).collect();
-    let (Some(&first), Some(&last)) = (real.first(), real.last()) else {
-        return Some((shape.iter().product(), 1, 1));
-    };
-    // Axes of length 1 between are no gap.
-    let inside = (first..=last).all(|axis| shape[axis] == 1 || real.contains(&axis));
-    let product = |range: &[usize]| range.iter().product();
-    inside.then(|| (product(&shape[..first]), product(&shape[first..=last]), product(&shape[last + 1..])))
 }

@@ -14,6 +14,7 @@ use super::row::RowKernel;
 use super::rows::Rows;
 use super::stages::Reduction;
 use super::{aligned, look_through, repeats_rows, seen};
+use crate::graph::infer;
 use crate::graph::node::{NodeId, Op, Reduce};
 use crate::{DType, Tensor};
 
@@ -49,7 +50,7 @@ impl<'a> Summed<'a> {
 /// How many parts a sum has, and the rows of each, if it is one that can ride on a kernel of this form.
 fn extent(form: Form, sum: &Tensor) -> Option<(usize, usize)> {
     let Form::Rows { rows, columns } = form else { return None };
-    let (outer, middle, inner) = super::extent(&sum.0)?;
+    let (outer, middle, inner) = infer::extent(&sum.0)?;
     let fits = inner == columns && outer * middle == rows && middle.is_multiple_of(WARPS) && middle >= FEWEST_ROWS;
     let like = sum.0.dtype == DType::F32 && rows_at_a_time(outer, inner) == WARPS;
     (fits && like && outer >= BLOCKS).then_some((outer, middle))

@@ -11,7 +11,7 @@ use bornite_support::profile;
 
 use super::MatmulMode;
 use super::epilogue::{Form, Graph};
-use super::product::{LibraryCall, Product, copies, locate};
+use super::product::{LibraryCall, Product, copies, locate, locate_rows};
 use super::strided::{Matrix, Strided};
 use crate::graph::node::Node;
 use crate::runtime::buffer::Buffer;
@@ -120,13 +120,12 @@ fn arrange(node: &Node, mode: MatmulMode) -> Option<(Arranged, [Tensor; 2])> {
         _ => return None,
     };
     let [a, b] = &node.inputs[..] else { return None };
-    let (&[ref lead @ .., m, k], &[.., n]) = (a.0.shape.as_slice(), b.0.shape.as_slice()) else { return None };
-    let mut batch: usize = lead.iter().product();
-    let mut m = m;
-    if [batch, m, n, k].contains(&0) {
+    if a.0.elements() == 0 || b.0.elements() == 0 {
         return None;
     }
-    let (from_a, mut left, copied_a) = locate(a, Strided::matrix)?;
+    let (shape, from_a, mut left, copied_a) = locate_rows(a, Strided::matrix)?;
+    let (&[ref lead @ .., m, k], &[.., n]) = (shape.as_slice(), b.0.shape.as_slice()) else { return None };
+    let (mut m, mut batch) = (m, lead.iter().product::<usize>());
     let (from_b, right, copied_b) = locate(b, Strided::matrix)?;
     // A batch whose second matrix is always the same is one product of a taller first matrix.
     let repeated = right.batch_stride == 0 && !left.transposed && left.batch_stride == m * left.stride;

@@ -6,7 +6,7 @@ use bornite_codegen::cpu::pool;
 use bornite_support::profile;
 
 use super::gemm::{self, Operand};
-use super::product::{copies, locate};
+use super::product::{copies, locate, locate_rows};
 use super::strided::Strided;
 use crate::graph::node::Node;
 use crate::runtime::buffer::{Buffer, Lent, lend};
@@ -30,8 +30,9 @@ pub(super) fn product(node: &Node) -> Option<(CpuProduct, [Tensor; 2], [bool; 2]
     if !matches!(node.dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64) || empty(a) || empty(b) {
         return None;
     }
-    let (from_a, left, copied_a) = locate(a, |place| Some(place.clone()))?;
-    let (from_b, right, copied_b) = locate(b, |place| Some(place.clone()))?;
+    let (shape, from_a, left, copied_a) = locate_rows(a, |strided| Some(strided.clone()))?;
+    let (from_b, right, copied_b) = locate(b, |strided| Some(strided.clone()))?;
+    let right = right.repeated(&shape[..shape.len() - a.0.shape.len()]);
     let (operands, copied) = (folded(left, right), [copied_a, copied_b]);
     let product = CpuProduct { dtype: node.dtype, device: node.device, operands, copied };
     Some((product, [from_a, from_b], copied))

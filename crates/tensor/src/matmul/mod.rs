@@ -16,4 +16,4 @@ mod product;
 pub(crate) mod strided;
 
 pub use mode::MatmulMode;
-pub(crate) use product::{LibraryCall, Product, locate, products, rows_merge, whole};
+pub(crate) use product::{LibraryCall, Product, locate, products, whole};

@@ -145,15 +145,28 @@ fn down_to_memory(tensor: &Tensor) -> Vec<&Tensor> {
     chain
 }
 
-/// True if all axes but the last are one axis as far as memory goes: then a product with one matrix is a single product,
-/// and so is the gradient by that matrix.
-pub(crate) fn rows_merge(tensor: &Tensor) -> bool {
-    let Some((&columns, lead)) = tensor.0.shape.split_last() else { return false };
-    let chain = down_to_memory(tensor);
-    let [views @ .., memory] = &chain[..] else { return false };
-    let mut views = views.iter().rev();
-    let place = views.try_fold(Strided::contiguous(&memory.0.shape), |place, view| place.through(&view.0.op));
-    place.and_then(|place| place.reshape(&[lead.iter().product(), columns])).is_some()
+/// The batch of matrices whose rows a tensor merges into one matrix: `[.., m, k]` of a reshape to `[.. * m, k]`.
+fn unmerged(merged: &Tensor) -> Option<&Tensor> {
+    let (Op::Reshape(shape), [batch]) = (&merged.0.op, &merged.0.inputs[..]) else { return None };
+    let merges = shape.len() == 2 && batch.0.shape.len() > 2 && batch.0.shape.last() == shape.last();
+    (merges && !merged.0.has_value()).then_some(batch)
+}
+
+/// The first operand of a product, as [`locate`] finds it. If the rows of a batch were merged into a matrix that strides cannot
+/// describe but those of the batch can, the batch: it is multiplied without a copy, into the same memory. The shape is that of
+/// the operand.
+pub(super) fn locate_rows<M>(
+    tensor: &Tensor,
+    fits: impl Fn(&Strided) -> Option<M>,
+) -> Option<(Vec<usize>, Tensor, M, bool)> {
+    let (memory, matrix, copied) = locate(tensor, &fits)?;
+    if copied
+        && let Some(batch) = unmerged(tensor)
+        && let Some((memory, matrix, false)) = locate(batch, fits)
+    {
+        return Some((batch.0.shape.clone(), memory, matrix, false));
+    }
+    Some((tensor.0.shape.clone(), memory, matrix, copied))
 }
 
 #[cfg(test)]
@@ -219,16 +232,28 @@ mod tests {
         assert!(none(&judged.matmul(&judged)));
     }
 
+    /// The graph merges the rows of a batch whatever its memory layout; the product reads them without a copy as one matrix or
+    /// as a batch.
     #[test]
-    fn rows_merge_where_memory_is_one_run_of_them() {
+    fn rows_of_a_batch_are_read_without_a_copy() {
         let x = zeros(&[4, 6, 8], Device::cpu());
-        assert!(rows_merge(&x) && rows_merge(&x.exp()) && rows_merge(&x.reshape(&[2, 2, 6, 8])));
-        assert!(rows_merge(&x.slice(2, 1..5)), "a narrower row at the same stride");
-        assert!(!rows_merge(&x.slice(1, 1..5)) && !rows_merge(&x.transpose(0, 1)) && !rows_merge(&x.t()));
-        assert!(rows_merge(&x.slice(0, 1..2).transpose(0, 1)), "an axis of length 1 is nowhere");
-        let product = x.matmul(&zeros(&[8, 5], Device::cpu()));
-        assert!(matches!(product.0.op, Op::Reshape(_)) && product.0.shape == [4, 6, 5]);
-        assert!(matches!(x.t().matmul(&zeros(&[6, 5], Device::cpu())).0.op, Op::Matmul));
+        let explained = |x: &Tensor| {
+            let columns = *x.0.shape.last().unwrap();
+            let product = x.matmul(&zeros(&[columns, 5], Device::cpu()));
+            assert!(matches!(product.0.op, Op::Reshape(_)), "merged in the graph");
+            planned(&product.0.inputs[0], MatmulMode::Library).unwrap()
+        };
+        for (x, expected) in [
+            (x.clone(), "24x8 by 8x5, strides 8, 1 and 5, 1; no copies"),
+            (x.slice(2, 1..5), "24x4 by 4x5, strides 8, 1 and 5, 1; no copies"),
+            (x.slice(0, 1..2).transpose(0, 1), "6x8 by 8x5, strides 8, 1 and 5, 1; no copies"),
+            (x.slice(1, 1..5), "4 of 4x8 by 8x5, strides 8, 1 and 5, 1; no copies"),
+            (x.transpose(0, 1), "6 of 4x8 by 8x5, strides 48, 1 and 5, 1; no copies"),
+            (x.t(), "4 of 8x6 by 6x5, strides 1, 8 and 5, 1; no copies"),
+        ] {
+            let (product, copies) = explained(&x);
+            assert!(product.ends_with(expected) && copies == 0, "{product}, {copies} copies");
+        }
     }
 
     #[test]

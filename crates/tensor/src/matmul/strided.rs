@@ -118,6 +118,13 @@ impl Strided {
         Some(view)
     }
 
+    /// The same elements once more for each index of axes before the others.
+    pub fn repeated(self, lead: &[usize]) -> Strided {
+        let Strided { offset, shape, strides } = self;
+        let strides = [&vec![0; lead.len()][..], &strides].concat();
+        Strided { offset, shape: [lead, &shape].concat(), strides }
+    }
+
     /// The last two axes as a matrix, those before as a batch at one stride. `None` where memory has another form: then a
     /// copy is needed. No axis may be empty.
     pub fn matrix(&self) -> Option<Matrix> {

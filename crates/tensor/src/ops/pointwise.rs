@@ -8,7 +8,6 @@ use bornite_ir::Op as Row;
 use crate::graph::infer::broadcast;
 use crate::graph::node::{Node, Op};
 use crate::graph::promote::promoted;
-use crate::matmul::rows_merge;
 use crate::{DType, Operand, Place, Tensor};
 
 /// Brings the inputs to one shape and one dtype and applies a row of the op table.
@@ -256,9 +255,7 @@ impl Tensor {
         // since the error should show them, nor where there are more rows than a library counts.
         let rows = batch_a.iter().try_fold(*m, |rows, &length| rows.checked_mul(length));
         let one = k == k2 && a.dtype == b.dtype && batch_b.is_empty() && !batch_a.is_empty();
-        if let Some(rows) = rows.filter(|&rows| one && rows <= i32::MAX as usize)
-            && rows_merge(self)
-        {
+        if let Some(rows) = rows.filter(|&rows| one && rows <= i32::MAX as usize) {
             let merged = self.reshape_at(&[rows, *k], place);
             let product = Tensor::build(Op::Matmul, vec![merged, other.clone()], place);
             return product.reshape_at(&[batch_a, &[*m, *n]].concat(), place);

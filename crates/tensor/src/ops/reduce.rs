@@ -3,8 +3,8 @@
 
 use bornite_ir::Op as Row;
 
+use crate::graph::infer::{constant, extent};
 use crate::graph::node::{Op, Reduce};
-use crate::lower::{extent, look_through};
 use crate::ops::pointwise::map;
 use crate::{Axes, DType, Place, Tensor};
 
@@ -66,8 +66,8 @@ impl Tensor {
                 Some(map(Row::Neg, &[&sum], place))
             }
             (Op::ScatterAdd(axis), [base, index, values]) => {
-                let zero = |t: &Tensor| matches!(look_through(t).0.0.op, Op::Full(value) if value.as_f64() == 0.0);
-                let one = axes == [*axis] && index.0.shape[*axis] == 1 && zero(base);
+                let zero = constant(base).is_some_and(|value| value.as_f64() == 0.0);
+                let one = axes == [*axis] && index.0.shape[*axis] == 1 && zero;
                 let mut shape = values.0.shape.clone();
                 shape.remove(*axis);
                 one.then(|| values.reshape_at(&shape, place))

@@ -16,9 +16,10 @@ use std::collections::{HashMap, HashSet};
 use ride::with_riders;
 
 use super::{Schedule, is_source};
+use crate::graph::infer::extent;
 use crate::graph::node::{Node, NodeId, Op, Role};
 use crate::lower::{
-    Form, Group, aligned, extent, for_gpu, gathers_one_per_row, look_through, repeats_rows, scatters_one_per_row, seen,
+    Form, Group, aligned, for_gpu, gathers_one_per_row, look_through, repeats_rows, scatters_one_per_row, seen,
 };
 use crate::{Result, Tensor};
 

@@ -51,7 +51,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 123] = [
+const SUITE: [(&str, Body); 124] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -132,6 +132,7 @@ const SUITE: [(&str, Body); 123] = [
     ("methods::copies_and_text", methods::copies_and_text),
     ("state::commit_is_whole_or_nothing", state::commit_is_whole_or_nothing),
     ("state::versions_never_change", state::versions_never_change),
+    ("state::bytes_round_trip", state::bytes_round_trip),
     ("state::swap", state::swap),
     ("state::drop_frees_at_once", state::drop_frees_at_once),
     ("state::commits_are_seen_whole", state::commits_are_seen_whole),

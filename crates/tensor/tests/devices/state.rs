@@ -68,6 +68,26 @@ pub fn commits_are_seen_whole(device: Device) -> Outcome {
     })
 }
 
+/// Bytes of every dtype come back as they were; a wrong count and a byte that is no boolean are errors.
+pub fn bytes_round_trip(device: Device) -> Outcome {
+    for dtype in DType::ALL {
+        for elements in [0usize, 1, 3, 8, 1001] {
+            let byte = |n: usize| if dtype == DType::Bool { (n % 2) as u8 } else { (n * 37 % 251) as u8 };
+            let bytes: Vec<u8> = (0..elements * dtype.bytes()).map(byte).collect();
+            let tensor = Tensor::from_bytes(&bytes, &[elements], dtype, device);
+            assert_eq!((tensor.to_bytes()?, tensor.dtype()?), (bytes.clone(), dtype));
+            // Of a view: row-major order.
+            let flipped = tensor.reshape(&[elements, 1]).t().reshape(&[elements]).to_bytes()?;
+            assert_eq!(flipped, bytes);
+        }
+    }
+    let short = Tensor::from_bytes(&[0; 3], &[1], DType::F32, device).to_bytes().expect_err("too short").to_string();
+    assert!(short.contains("got 3 bytes but shape [1] of f32 has 4"), "{short}");
+    let two = Tensor::from_bytes(&[2], &[1], DType::Bool, device).to_bytes().expect_err("no boolean").to_string();
+    assert!(two.contains("a boolean must be 0 or 1, found 2"), "{two}");
+    Ok(())
+}
+
 pub fn swap(device: Device) -> Outcome {
     let (a, b) = (var(&[1.0], device)?, var(&[2.0], device)?);
     commit(&[], vec![a.set(b.get()), b.set(a.get())])?;
