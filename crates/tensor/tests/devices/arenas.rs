@@ -332,7 +332,7 @@ pub fn tables(device: Device) -> Outcome {
         (flat(arena.flatten(std::slice::from_ref(&x))), "1 tensors for 2 segments"),
         (flat(arena.flatten(&[x.clone(), x.reshape(&[2, 1])])), "'z' has shape [2], not [2, 1]"),
         (flat(arena.unflatten(&x).remove(0)), "an arena of 256 elements, found [2]"),
-        (flat(arena.spread(&[1.0])), "1 numbers for 2 segments"),
+        (flat(arena.spread(&[1.0])), "1 values for 2 segments"),
     ] {
         assert!(error.contains(expected) && error.contains(file!()), "{expected}: {error}");
     }

@@ -370,7 +370,8 @@ pub fn adamw_options(device: Device) -> Outcome {
             let p =
                 p * (1.0 - arena.spread(&decays).cast(DType::F64) * 1e-2) - &m / c1 / ((&v / c2).sqrt() + 1e-8) * 1e-2;
             for (found, expected) in new.iter().zip([p, m, v]) {
-                let apart = (found.cast(DType::F64) - expected).abs().max(..).item()?;
+                let apart = (found.cast(DType::F64) - &expected).abs() / (expected.abs() + 1.0);
+                let apart = apart.max(..).item()?;
                 assert!(apart < 2e-6, "{lengths:?}: {apart}");
             }
         }
