@@ -107,8 +107,8 @@ impl<'a> Writer<'a> {
                 let path = file_name(settings, split, shard, ending);
                 let mut part = place.begin(&path)?;
                 let sink = if settings.format == Format::Parquet {
-                    let writer = parquet::Writer::new(columns(settings), &mut part.file);
-                    Sink::Parquet(writer.map_err(|error| part.error(error))?)
+                    let writer = parquet::Writer::new(columns(settings), &mut part);
+                    Sink::Parquet(writer.map_err(Error::io("write", &place.path(&path)))?)
                 } else {
                     Sink::Lines
                 };
@@ -166,7 +166,7 @@ impl<'a> Writer<'a> {
             });
             return Ok(());
         };
-        let Open { part, sink, rows, .. } = &mut self.open[at];
+        let Open { path, part, sink, rows } = &mut self.open[at];
         *rows += 1;
         let written = match sink {
             Sink::Parquet(writer) => {
@@ -176,28 +176,29 @@ impl<'a> Writer<'a> {
                         Cell::Int(value) => writer.int(n, *value),
                     }
                 }
-                writer.end_row(&mut part.file)
+                writer.end_row(part)
             }
-            Sink::Lines => part.file.write_all(record.json().as_bytes()),
+            Sink::Lines => part.write_all(record.json().as_bytes()),
         };
-        written.map_err(|error| part.error(error))
+        written.map_err(Error::io("write", &self.place.path(path)))
     }
 
     /// Ends all files; they are there under their names when this returns.
     pub(super) fn finish(mut self, reached: Reached) -> Result<ShardRecord> {
         for (open, split) in self.open.into_iter().zip(SPLITS) {
             let Open { mut path, mut part, sink, rows } = open;
-            if let Sink::Parquet(writer) = sink {
-                writer.finish(&mut part.file).map_err(|error| part.error(error))?;
-            }
-            part.finish()?;
+            let written = match sink {
+                Sink::Parquet(writer) => writer.finish(&mut part),
+                Sink::Lines => Ok(()),
+            };
+            written.and_then(|()| part.finish()).map_err(Error::io("write", &self.place.path(&path)))?;
             if self.settings.format == Format::JsonlZst {
                 let plain = self.place.path(&path);
                 path = file_name(self.settings, split, self.shard, self.settings.format.ending());
                 let mut part = self.place.begin(&path)?;
                 let from = BufReader::new(place::open(&plain)?.0);
-                zstd::compress(from, &mut part.file).map_err(|error| part.error(error))?;
-                part.finish()?;
+                let packed = zstd::compress(from, &mut part).and_then(|()| part.finish());
+                packed.map_err(Error::io("write", &self.place.path(&path)))?;
                 std::fs::remove_file(&plain).map_err(Error::io("remove", &plain))?;
             }
             let (bytes, sha256) = checksum(&self.place.path(&path))?;
