@@ -67,7 +67,7 @@ pub fn write_whole(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Resul
     }
     // The kernel's own stamps are some milliseconds coarse; those of later reads are not.
     temporary.file.set_modified(SystemTime::now())?;
-    temporary.rename(&folder.join(file_name))
+    temporary.rename(&folder.join(file_name), true)
 }
 
 /// A file that is written beside its path and takes that name once it is complete. Dropped before, it leaves nothing behind.
@@ -92,30 +92,43 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Begins a file, with the permissions of the one that it will replace. A symbolic link of that name will be replaced itself; a folder, device or pipe is an error.
+    /// Begins a file, with the permissions of the one that it will replace. A symbolic link of that name will be
+    /// replaced itself; a folder, device or pipe is an error.
     pub fn create(path: impl Into<PathBuf>) -> io::Result<Replacement> {
         let path = path.into();
         let found = fs::symlink_metadata(&path).ok();
         if found.as_ref().is_some_and(|found| !found.is_file() && !found.is_symlink()) {
             return Err(io::Error::new(ErrorKind::InvalidInput, "not a plain file"));
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // Of writers that were killed.
-        sweep(folder);
+        sweep(folder(&path));
         let temporary = match found.filter(fs::Metadata::is_file) {
             Some(found) => {
-                let temporary = Temporary::create(folder, 0o600)?;
+                let temporary = Temporary::create(folder(&path), 0o600)?;
                 temporary.file.set_permissions(found.permissions())?;
                 temporary
             }
-            None => Temporary::create(folder, 0o666)?,
+            None => Temporary::create(folder(&path), 0o666)?,
         };
         Ok(Replacement { temporary, path })
     }
 
+    /// Begins a file of a folder that its owner sweeps: the folder, which may have very many files, is not listed.
+    /// Whatever has the name will be replaced, also a device or a pipe; only a folder is an error, when the file is
+    /// committed.
+    pub fn overwrite(path: impl Into<PathBuf>) -> io::Result<Replacement> {
+        let path = path.into();
+        Ok(Replacement { temporary: Temporary::create(folder(&path), 0o666)?, path })
+    }
+
     /// Gives the file its name, once the disk has its contents.
     pub fn commit(self) -> io::Result<()> {
-        self.temporary.rename(&self.path)
+        self.temporary.rename(&self.path, true)
+    }
+
+    /// Gives the file its name without waiting for the disk. After a crash of the machine it may be empty or cut short.
+    pub fn commit_unsynced(self) -> io::Result<()> {
+        self.temporary.rename(&self.path, false)
     }
 }
 
@@ -134,6 +147,11 @@ pub fn replace(path: impl Into<PathBuf>, contents: &[u8]) -> io::Result<()> {
     let mut file = Replacement::create(path)?;
     file.write_all(contents)?;
     file.commit()
+}
+
+/// The folder that a path is in.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// A file being written, locked as long as its writer lives and removed unless renamed.
@@ -165,14 +183,17 @@ impl Temporary {
         Err(io::Error::new(ErrorKind::AlreadyExists, "no name for a temporary file is free"))
     }
 
-    fn rename(mut self, path: &Path) -> io::Result<()> {
-        // A rename may reach the disk before the data it names, and then a crash leaves an empty file.
-        self.file.sync_all()?;
+    fn rename(mut self, path: &Path, sync: bool) -> io::Result<()> {
+        if sync {
+            // A rename may reach the disk before the data it names, and then a crash leaves an empty file.
+            self.file.sync_all()?;
+        }
         fs::rename(&self.path, path)?;
         self.renamed = true;
-        // Some file systems cannot do this. It guards against a file lost with the power.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        if sync {
+            // Some file systems cannot do this. It guards against a file lost with the power.
+            let _ = File::open(folder(path)).and_then(|folder| folder.sync_all());
+        }
         Ok(())
     }
 }
@@ -242,6 +263,30 @@ mod tests {
         // A file that is not finished leaves nothing behind.
         drop(Replacement::create(&plain).unwrap());
         assert_eq!((fs::read_dir(&folder).unwrap().count(), fs::read(&plain).unwrap()), (3, b"one".to_vec()));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_its_owner_sweeps_is_not_listed() {
+        let folder = std::env::temp_dir().join(format!("bornite-overwrite-{}", std::process::id()));
+        fs::create_dir_all(folder.join("inner")).unwrap();
+        let (socket, stray) = (folder.join("socket"), folder.join(".writing-1-1"));
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        fs::write(&stray, "of a process that was killed").unwrap();
+        for (contents, sync) in [(b"one", true), (b"two", false)] {
+            let mut file = Replacement::overwrite(&socket).unwrap();
+            file.write_all(contents).unwrap();
+            if sync {
+                file.commit().unwrap()
+            } else {
+                file.commit_unsynced().unwrap()
+            }
+            assert_eq!(fs::read(&socket).unwrap(), contents);
+        }
+        assert!(Replacement::overwrite(folder.join("inner")).unwrap().commit().is_err());
+        assert!(stray.exists());
+        sweep(&folder);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -6,7 +6,7 @@
 //! | how rows are made, compared and written | `make.rs`, which takes rows from `plan.rs` and gives them to `shard.rs` |
 //! | the columns of a row, its line of JSON and its hash | [`Record`]; columns on request: [`Extra`] |
 //! | how rows are checked and compiled meanwhile | `judge.rs` |
-//! | Parquet and zstd | `parquet/`, `zstd.rs` |
+//! | Parquet and zstd | [`bornite_parquet`] |
 //! | pairs as single JSON files, and checks of such pairs from elsewhere | `pairs.rs`, `structure.rs` |
 //! | what stands in the folder beside the rows | `finish.rs`, `card.rs`, `page.rs`, `counts.rs`, `coverage.rs` |
 //! | who may write | `claim.rs` |
@@ -26,7 +26,6 @@ mod judge;
 mod make;
 mod page;
 mod pairs;
-mod parquet;
 mod place;
 mod plan;
 mod read;
@@ -34,7 +33,6 @@ mod record;
 mod settings;
 mod shard;
 mod structure;
-mod zstd;
 
 pub use check::{Finding, Report, check};
 pub use counts::Counts;

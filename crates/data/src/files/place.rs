@@ -1,4 +1,4 @@
-//! The folder of a dataset: files are written beside, synced and renamed.
+//! The folder of a dataset. Its files are replaced atomically ([`Replacement`]).
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bornite_support::files::{self, Replacement};
 use bornite_support::input_limit;
 
 use super::{Error, Result};
@@ -18,16 +19,12 @@ pub struct Place {
     room: Option<Arc<AtomicU64>>,
 }
 
-/// A file that is not there yet under its name.
-pub(super) struct Part {
-    pub file: BufWriter<Limited>,
-    path: PathBuf,
-    part: PathBuf,
-}
+/// A file that is written beside its path, in blocks of 64 KiB.
+pub(super) struct Part(BufWriter<Limited>);
 
 /// A file on a disk that may be full.
-pub(super) struct Limited {
-    file: File,
+struct Limited {
+    file: Replacement,
     room: Option<Arc<AtomicU64>>,
 }
 
@@ -88,34 +85,28 @@ impl Place {
         self.folder.join(name)
     }
 
-    /// Begins a file.
+    /// Begins a file, in place of whatever has its name.
     pub(super) fn begin(&self, name: &str) -> Result<Part> {
         let path = self.path(name);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
         }
-        // Several processes may write the same file, with the same contents, on several machines.
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let nanos = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.subsec_nanos());
-        let part = path.with_file_name(format!(".{name}.{}-{nanos}.part", std::process::id()));
-        let file = File::create_new(&part).map_err(Error::io("write", &part))?;
-        let file = BufWriter::with_capacity(1 << 16, Limited { file, room: self.room.clone() });
-        Ok(Part { file, path, part })
+        let file = Replacement::overwrite(&path).map_err(Error::io("write", &path))?;
+        Ok(Part(BufWriter::with_capacity(1 << 16, Limited { file, room: self.room.clone() })))
     }
 
-    /// Writes a whole file.
+    /// Writes a complete file.
     pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let mut part = self.begin(name)?;
-        part.write(bytes)?;
-        part.finish()
+        part.write_all(bytes).and_then(|()| part.finish()).map_err(Error::io("write", &self.path(name)))
     }
 
-    /// Writes a whole small file, one of many, without waiting for the disk, which would take most of the time. What a crash of
-    /// the machine loses of them is found by their checksums.
+    /// Writes a complete small file, one of many, without waiting for the disk, which would take most of the time.
+    /// Files lost in a crash of the machine are found by their checksums.
     pub(super) fn write_quickly(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let mut part = self.begin(name)?;
-        part.write(bytes)?;
-        part.named()
+        let written = part.write_all(bytes).and_then(|()| part.into_replacement()?.commit_unsynced());
+        written.map_err(Error::io("write", &self.path(name)))
     }
 
     /// Reads a whole file, if it is there.
@@ -127,14 +118,9 @@ impl Place {
         }
     }
 
-    /// Removes what runs that ended early left of files they had begun.
+    /// Removes the files that killed runs had begun. No other run may be writing to the folder.
     pub(super) fn sweep(&self, folder: &str) {
-        for entry in fs::read_dir(self.path(folder)).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            if name.to_string_lossy().starts_with('.') && name.to_string_lossy().ends_with(".part") {
-                let _ = fs::remove_file(entry.path());
-            }
-        }
+        files::sweep(&self.path(folder));
     }
 }
 
@@ -167,31 +153,22 @@ pub(super) fn plain(path: &Path) -> Result<()> {
 }
 
 impl Part {
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).map_err(Error::io("write", &self.path))
+    /// Makes the file appear under its name, once the disk has its contents.
+    pub(super) fn finish(self) -> io::Result<()> {
+        self.into_replacement()?.commit()
     }
 
-    pub(super) fn error(&self, cause: io::Error) -> Error {
-        Error::io("write", &self.path)(cause)
-    }
-
-    /// Makes the file appear under its name.
-    pub(super) fn finish(mut self) -> Result<()> {
-        self.file.flush().map_err(Error::io("write", &self.path))?;
-        self.file.get_ref().file.sync_all().map_err(Error::io("write", &self.path))?;
-        self.named()
-    }
-
-    fn named(mut self) -> Result<()> {
-        let path = self.path.clone();
-        self.file.flush().map_err(Error::io("write", &path))?;
-        fs::rename(&self.part, &path).map_err(Error::io("write", &path))
+    fn into_replacement(self) -> io::Result<Replacement> {
+        Ok(self.0.into_inner().map_err(io::IntoInnerError::into_error)?.file)
     }
 }
 
-impl Drop for Part {
-    fn drop(&mut self) {
-        // After a rename it is not there.
-        let _ = fs::remove_file(&self.part);
+impl Write for Part {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }

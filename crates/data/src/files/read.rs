@@ -3,10 +3,11 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use bornite_parquet::{Error as TableError, Table, Value};
 use bornite_support::input_limit;
 
 use super::place::open;
-use super::{Error, Format, Manifest, Place, Record, Result, parquet};
+use super::{Cell, Error, Format, Manifest, Place, Record, Result};
 
 /// A dataset that is done.
 pub struct Dataset {
@@ -56,7 +57,7 @@ impl Dataset {
     pub(super) fn each_of(&self, file: &str, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
         let path = self.place.path(file);
         match self.manifest.settings.format {
-            Format::Parquet => parquet::read(&path, &mut |names, cells| see(Record::of(names, cells))),
+            Format::Parquet => table(&path, see),
             Format::Jsonl => lines(&path, BufReader::new(open(&path)?.0), see),
             Format::JsonlZst => {
                 let decoder = ruzstd::decoding::StreamingDecoder::new(BufReader::new(open(&path)?.0))
@@ -88,6 +89,30 @@ impl Dataset {
 /// the memory of its text.
 pub(super) fn row_limit() -> Result<u64> {
     Ok(input_limit()? / 16)
+}
+
+/// Calls `see` with every row of a Parquet file, until it says `false`.
+fn table(path: &Path, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
+    let wrong = |error: TableError| match error {
+        TableError::Io(cause) => Error::io("read", path)(cause),
+        TableError::Unsupported(what) => {
+            Error::damaged(path, format!("{what}: this Parquet file was not written by `bornite data`"))
+        }
+        error => Error::damaged(path, error.to_string()),
+    };
+    let table = Table::open(open(path)?.0, input_limit()?).map_err(wrong)?;
+    let names: Vec<String> = table.columns().map(str::to_owned).collect();
+    let mut rows = table.rows().map_err(wrong)?;
+    while let Some(row) = rows.next_row().map_err(wrong)? {
+        let cells = row.into_iter().map(|value| match value {
+            Value::Text(text) => text.into(),
+            Value::Int(value) => Cell::Int(value),
+        });
+        if !see(Record::of(&names, cells.collect()))? {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn lines(path: &Path, mut from: impl BufRead, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {

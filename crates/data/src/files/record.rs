@@ -1,16 +1,16 @@
 //! A row as it is written: columns of texts and numbers, a line of JSON, and its part of the dataset's hash.
 
+use bornite_parquet::ColumnType::{self, Int, Text};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::parquet::Kind::{self, Int, Text};
 use super::{Extra, Settings};
 use crate::Row;
 use crate::fault::Twin;
 use crate::row::id;
 
 /// Columns of every dataset.
-const COLUMNS: &[(&str, Kind)] = &[
+const COLUMNS: &[(&str, ColumnType)] = &[
     ("id", Text),
     ("name", Text),
     ("category", Text),
@@ -34,7 +34,7 @@ const COLUMNS: &[(&str, Kind)] = &[
 ];
 
 /// Columns of wrong twins; where a row has none, texts are empty and lines 0.
-const FAULT_COLUMNS: &[(&str, Kind)] = &[
+const FAULT_COLUMNS: &[(&str, ColumnType)] = &[
     ("fault_kind", Text),
     ("fault_line", Int),
     ("fault_cuda", Text),
@@ -43,13 +43,13 @@ const FAULT_COLUMNS: &[(&str, Kind)] = &[
 ];
 
 /// The columns of a dataset.
-pub(super) fn columns(settings: &Settings) -> Vec<(&'static str, Kind)> {
+pub(super) fn columns(settings: &Settings) -> Vec<(&'static str, ColumnType)> {
     let extras = settings.extras();
     own(settings.faults).into_iter().chain(extras.into_iter().map(|extra| (extra.column(), Text))).collect()
 }
 
 /// Columns that are the dataset's own, whatever compiler is at hand.
-pub(super) fn own(faults: bool) -> Vec<(&'static str, Kind)> {
+pub(super) fn own(faults: bool) -> Vec<(&'static str, ColumnType)> {
     let more = if faults { FAULT_COLUMNS } else { &[] };
     COLUMNS.iter().chain(more).copied().collect()
 }

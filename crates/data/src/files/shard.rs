@@ -1,16 +1,17 @@
 //! A shard: a file of each split, and a record of what is in them.
 
-use std::io::{BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 use std::time::Instant;
 
+use bornite_parquet::{TableWriter, Value, zstd};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::place::{self, Part, Place};
 use super::plan::Reached;
 use super::record::columns;
-use super::{Cell, Counts, Error, Format, Record, Result, SetHash, Settings, pairs, parquet, zstd};
+use super::{Cell, Counts, Error, Format, Record, Result, SetHash, Settings, pairs};
 use crate::Rejected;
 use crate::coverage::Pair;
 use crate::verify::code::Missed;
@@ -68,15 +69,36 @@ pub struct ShardRecord {
 }
 
 enum Sink {
-    Parquet(parquet::Writer),
-    Lines,
+    Table(TableWriter<Part>),
+    Lines(Part),
 }
 
 struct Open {
     path: String,
-    part: Part,
     sink: Sink,
     rows: u64,
+}
+
+impl Sink {
+    fn push(&mut self, record: &Record) -> io::Result<()> {
+        match self {
+            Sink::Table(writer) => {
+                let value = |(_, cell)| match cell {
+                    &Cell::Int(value) => Value::Int(value),
+                    Cell::Text(text) => Value::Text(text),
+                };
+                writer.row(&record.cells().map(value).collect::<Vec<_>>())
+            }
+            Sink::Lines(part) => part.write_all(record.json().as_bytes()),
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Sink::Table(writer) => writer.finish()?.finish(),
+            Sink::Lines(part) => part.finish(),
+        }
+    }
 }
 
 /// Writes a shard.
@@ -105,14 +127,14 @@ impl<'a> Writer<'a> {
                 // What is compressed as a whole is first written as it is.
                 let ending = if settings.format == Format::JsonlZst { "jsonl" } else { settings.format.ending() };
                 let path = file_name(settings, split, shard, ending);
-                let mut part = place.begin(&path)?;
+                let part = place.begin(&path)?;
                 let sink = if settings.format == Format::Parquet {
-                    let writer = parquet::Writer::new(columns(settings), &mut part.file);
-                    Sink::Parquet(writer.map_err(|error| part.error(error))?)
+                    let writer = TableWriter::new(columns(settings), part);
+                    Sink::Table(writer.map_err(Error::io("write", &place.path(&path)))?)
                 } else {
-                    Sink::Lines
+                    Sink::Lines(part)
                 };
-                open.push(Open { path, part, sink, rows: 0 });
+                open.push(Open { path, sink, rows: 0 });
             }
         }
         let (files, hash, counts) = (vec![], SetHash::default(), Counts::default());
@@ -166,38 +188,23 @@ impl<'a> Writer<'a> {
             });
             return Ok(());
         };
-        let Open { part, sink, rows, .. } = &mut self.open[at];
+        let Open { path, sink, rows } = &mut self.open[at];
         *rows += 1;
-        let written = match sink {
-            Sink::Parquet(writer) => {
-                for (n, (_, cell)) in record.cells().enumerate() {
-                    match cell {
-                        Cell::Text(text) => writer.text(n, text),
-                        Cell::Int(value) => writer.int(n, *value),
-                    }
-                }
-                writer.end_row(&mut part.file)
-            }
-            Sink::Lines => part.file.write_all(record.json().as_bytes()),
-        };
-        written.map_err(|error| part.error(error))
+        sink.push(record).map_err(Error::io("write", &self.place.path(path)))
     }
 
     /// Ends all files; they are there under their names when this returns.
     pub(super) fn finish(mut self, reached: Reached) -> Result<ShardRecord> {
         for (open, split) in self.open.into_iter().zip(SPLITS) {
-            let Open { mut path, mut part, sink, rows } = open;
-            if let Sink::Parquet(writer) = sink {
-                writer.finish(&mut part.file).map_err(|error| part.error(error))?;
-            }
-            part.finish()?;
+            let Open { mut path, sink, rows } = open;
+            sink.finish().map_err(Error::io("write", &self.place.path(&path)))?;
             if self.settings.format == Format::JsonlZst {
                 let plain = self.place.path(&path);
                 path = file_name(self.settings, split, self.shard, self.settings.format.ending());
                 let mut part = self.place.begin(&path)?;
                 let from = BufReader::new(place::open(&plain)?.0);
-                zstd::compress(from, &mut part.file).map_err(|error| part.error(error))?;
-                part.finish()?;
+                let packed = zstd::compress(from, &mut part).and_then(|()| part.finish());
+                packed.map_err(Error::io("write", &self.place.path(&path)))?;
                 std::fs::remove_file(&plain).map_err(Error::io("remove", &plain))?;
             }
             let (bytes, sha256) = checksum(&self.place.path(&path))?;

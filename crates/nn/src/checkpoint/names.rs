@@ -2,18 +2,10 @@
 
 use std::fmt::Write;
 
+pub(crate) use bornite_support::quoted as shown;
+
 /// The longest name of a tensor, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 1024;
-
-/// A name as messages show it: quoted, control characters escaped, not too long.
-pub(crate) fn shown(name: &str) -> String {
-    const LONGEST: usize = 120;
-    let mut short: String = name.chars().take(LONGEST).collect();
-    if short.len() < name.len() {
-        short.push('…');
-    }
-    format!("'{}'", short.escape_debug())
-}
 
 /// Says what is wrong with a tensor's name. Tools unpack tensors into files of their names, so `..` is never harmless.
 pub(crate) fn check_tensor_name(name: &str) -> Result<(), String> {

@@ -4,17 +4,13 @@ use std::fmt;
 use std::io::{BufRead, Read};
 use std::path::Path;
 
-use bornite_support::INPUT_LIMIT_VARIABLE;
+use bornite_support::{INPUT_LIMIT_VARIABLE, MOST_LISTED, listed};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::documents::{Sink, not_utf8, pieces};
-use crate::checkpoint::shown;
 use crate::tokenizer::Split;
 use crate::train::size;
 use crate::{Error, Result};
-
-/// So many fields are named in a message.
-const NAMED: usize = 20;
 
 /// Hands the texts of a field to `sink`. Lines may have a quarter of `limit` bytes: text with escapes is in memory three
 /// times while it is parsed.
@@ -65,23 +61,11 @@ pub(super) fn read(
             Found::Names(names) => {
                 return Err(Error::file(
                     path,
-                    format!("line {number} has no field '{field}'; {}", there_are("fields", &names)),
+                    format!("line {number} has no field '{field}'; {}", listed("fields", &names)),
                 ));
             }
         }
     }
-}
-
-/// What there is in place of what was asked for.
-pub(super) fn there_are(what: &str, names: &[String]) -> String {
-    if names.is_empty() {
-        return format!("it has no {what} at all");
-    }
-    let mut list: Vec<String> = names.iter().take(NAMED).map(|name| shown(name)).collect();
-    if names.len() > NAMED {
-        list.push(format!("and {} more", names.len() - NAMED));
-    }
-    format!("its {what} are {}", list.join(", "))
 }
 
 /// Value of a field. Only text is kept: a tree of other values would take many times the bytes of the line.
@@ -171,7 +155,7 @@ impl<'de> Visitor<'de> for Field<'_> {
                 value = Some(map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
-                if names.len() <= NAMED {
+                if names.len() <= MOST_LISTED {
                     names.push(name);
                 }
             }

@@ -1,16 +1,16 @@
-//! zstd, by a compressor in Rust.
+//! zstd frames, written: [ruzstd](https://docs.rs/ruzstd)'s compressor with a search for repetitions that suits source
+//! texts. The same bytes give the same frame.
 
 mod matches;
 
 use std::io::{self, Read, Write};
 
-use ruzstd::decoding::StreamingDecoder;
 use ruzstd::encoding::{CompressionLevel, FrameCompressor};
 
 use matches::Matches;
 
-/// The bytes as one frame.
-pub(super) fn compressed(bytes: &[u8]) -> Vec<u8> {
+/// Compresses bytes into one frame.
+pub(crate) fn compressed(bytes: &[u8]) -> Vec<u8> {
     let mut packed = vec![];
     let mut frame = FrameCompressor::new_with_matcher(Matches::new(), CompressionLevel::Fastest);
     frame.set_source(bytes);
@@ -20,23 +20,13 @@ pub(super) fn compressed(bytes: &[u8]) -> Vec<u8> {
     packed
 }
 
-/// The first frame of some bytes, of `length` bytes at most.
-pub(super) fn decompressed(bytes: &[u8], length: usize) -> Result<Vec<u8>, String> {
-    let decoder = StreamingDecoder::new(bytes).map_err(|error| format!("it is not zstd: {error}"))?;
-    let mut found = Vec::new();
-    found.try_reserve_exact(length + 1).map_err(|_| format!("there is no memory for {length} bytes"))?;
-    let read = decoder.take(length as u64 + 1).read_to_end(&mut found);
-    read.map_err(|error| format!("it is not zstd: {error}"))?;
-    Ok(found)
-}
-
-/// Reads and writes until the first error, which is kept: the compressor would panic on it.
-struct Kept<T> {
+/// Reads and writes up to the first error, which it stores: the compressor would panic on it.
+struct Guarded<T> {
     inner: T,
     error: Option<io::Error>,
 }
 
-impl<T: Read> Read for Kept<T> {
+impl<T: Read> Read for Guarded<T> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.inner.read(bytes) {
@@ -51,7 +41,7 @@ impl<T: Read> Read for Kept<T> {
     }
 }
 
-impl<T: Write> Write for Kept<T> {
+impl<T: Write> Write for Guarded<T> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.error.is_none()
             && let Err(error) = self.inner.write_all(bytes)
@@ -67,8 +57,8 @@ impl<T: Write> Write for Kept<T> {
 }
 
 /// Compresses a stream into one frame: some readers stop at the end of the first.
-pub(super) fn compress(from: impl Read, to: impl Write) -> io::Result<()> {
-    let (mut from, mut to) = (Kept { inner: from, error: None }, Kept { inner: to, error: None });
+pub fn compress(from: impl Read, to: impl Write) -> io::Result<()> {
+    let (mut from, mut to) = (Guarded { inner: from, error: None }, Guarded { inner: to, error: None });
     let mut frame = FrameCompressor::new_with_matcher(Matches::new(), CompressionLevel::Fastest);
     frame.set_source(&mut from);
     frame.set_drain(&mut to);

@@ -1,50 +1,59 @@
-//! The compressions that Parquet files have in practice, into at most as many bytes as promised.
+//! Decompression of pages, into at most as many bytes as promised.
 
 use std::io::Read;
 
-use super::Checked;
+use crate::thrift::Reader;
+use crate::{Error, Result, code};
 
-/// The bytes of a page. `length` is what its header promises, and is within the limit of the caller: memory is reserved for
-/// it, and touched only as bytes come.
-pub(super) fn decompress(codec: i64, bytes: Vec<u8>, length: usize) -> Checked<Vec<u8>> {
-    if codec == 0 {
+/// Decompresses a page. `length` is the size that its header promises, within the limit of the caller: memory is
+/// reserved for it, and touched only as bytes come.
+pub(crate) fn decompress(codec: i64, bytes: Vec<u8>, length: usize) -> Result<Vec<u8>> {
+    if codec == code::UNCOMPRESSED {
         return checked(bytes, length);
     }
     let bytes = &bytes[..];
     let mut found = Vec::new();
-    found.try_reserve_exact(length + 1).map_err(|_| format!("there is no memory for a page of {length} bytes"))?;
+    let reserved = found.try_reserve_exact(length + 1);
+    reserved.map_err(|_| Error::damaged(format!("there is no memory for a page of {length} bytes")))?;
     match codec {
-        1 => snappy(bytes, length, &mut found)?,
-        2 => read(flate2::read::MultiGzDecoder::new(bytes), length, "gzip", &mut found)?,
-        6 => {
+        code::SNAPPY => snappy(bytes, length, &mut found)?,
+        code::GZIP => read(flate2::read::MultiGzDecoder::new(bytes), length, "gzip", &mut found)?,
+        code::ZSTD => {
             let decoder = ruzstd::decoding::StreamingDecoder::new(bytes);
-            read(decoder.map_err(|error| format!("a page is not zstd: {error}"))?, length, "zstd", &mut found)?
+            let decoder = decoder.map_err(|error| Error::damaged(format!("a page is not zstd: {error}")))?;
+            read(decoder, length, "zstd", &mut found)?
         }
-        7 => lz4(bytes, length, &mut found)?,
+        code::LZ4_RAW => lz4(bytes, length, &mut found)?,
         other => {
-            let name = ["", "", "", "LZO", "Brotli", "LZ4 of Hadoop"].get(other as usize).unwrap_or(&"an unknown one");
-            return Err(format!("its compression ({name}) is not supported; Snappy, gzip, zstd, LZ4 and none are"));
+            let name = match other {
+                3 => "LZO",
+                4 => "Brotli",
+                5 => "LZ4 of Hadoop",
+                _ => "an unknown one",
+            };
+            let what = format!("its compression ({name}) is not supported; Snappy, gzip, zstd, LZ4 and none are");
+            return Err(Error::Unsupported(what));
         }
     }
     checked(found, length)
 }
 
-fn checked(found: Vec<u8>, length: usize) -> Checked<Vec<u8>> {
+fn checked(found: Vec<u8>, length: usize) -> Result<Vec<u8>> {
     if found.len() != length {
-        return Err(format!("a page has {} bytes where its header promises {length}", found.len()));
+        return Err(Error::damaged(format!("a page has {} bytes where its header promises {length}", found.len())));
     }
     Ok(found)
 }
 
-fn read(decoder: impl Read, length: usize, name: &str, found: &mut Vec<u8>) -> Checked<()> {
+fn read(decoder: impl Read, length: usize, name: &str, found: &mut Vec<u8>) -> Result<()> {
     let result = decoder.take(length as u64 + 1).read_to_end(found);
-    result.map(drop).map_err(|error| format!("a page is not {name}: {error}"))
+    result.map(drop).map_err(|error| Error::damaged(format!("a page is not {name}: {error}")))
 }
 
-/// Appends bytes that came before, `back` from the end; they may overlap with what is appended.
-fn copy_back(found: &mut Vec<u8>, back: usize, count: usize, length: usize, name: &str) -> Checked<()> {
+/// Appends `count` bytes that begin `back` before the end; they may overlap with those appended.
+fn copy_back(found: &mut Vec<u8>, back: usize, count: usize, length: usize, name: &str) -> Result<()> {
     if back == 0 || back > found.len() || count > length - found.len() {
-        return Err(format!("a page is not {name}: it refers to bytes that are not there"));
+        return Err(Error::damaged(format!("a page is not {name}: it refers to bytes that are not there")));
     }
     let start = found.len() - back;
     if back >= count {
@@ -58,16 +67,16 @@ fn copy_back(found: &mut Vec<u8>, back: usize, count: usize, length: usize, name
 }
 
 /// Snappy's raw format: the length, then literals and references back.
-fn snappy(bytes: &[u8], length: usize, found: &mut Vec<u8>) -> Checked<()> {
-    let short = || "a page is not Snappy: it ends in the middle".to_owned();
-    let mut reader = super::thrift::Reader::new(bytes);
-    let promised = reader.varint()?;
+fn snappy(bytes: &[u8], length: usize, found: &mut Vec<u8>) -> Result<()> {
+    let short = || Error::damaged("a page is not Snappy: it ends in the middle");
+    let mut reader = Reader::new(bytes);
+    let promised = reader.varint().map_err(|_| short())?;
     if promised != length as u64 {
-        return Err(format!("a page should have {length} bytes, but Snappy has {promised}"));
+        return Err(Error::damaged(format!("a page should have {length} bytes, but Snappy has {promised}")));
     }
     let mut rest = &bytes[reader.at()..];
     while let Some((&tag, after)) = rest.split_first() {
-        let number = |count: usize| -> Checked<usize> {
+        let number = |count: usize| -> Result<usize> {
             let bytes = after.get(..count).ok_or_else(short)?;
             Ok(bytes.iter().rev().fold(0, |value, &byte| value << 8 | usize::from(byte)))
         };
@@ -78,7 +87,7 @@ fn snappy(bytes: &[u8], length: usize, found: &mut Vec<u8>) -> Checked<()> {
                 let count = 1 + if extra > 0 { number(extra)? } else { high };
                 let literal = after.get(extra..).and_then(|after| after.get(..count)).ok_or_else(short)?;
                 if literal.len() > length - found.len() {
-                    return Err("a page is not Snappy: it has more bytes than it says".into());
+                    return Err(Error::damaged("a page is not Snappy: it has more bytes than it says"));
                 }
                 found.extend_from_slice(literal);
                 rest = &after[extra + count..];
@@ -98,15 +107,15 @@ fn snappy(bytes: &[u8], length: usize, found: &mut Vec<u8>) -> Checked<()> {
 }
 
 /// LZ4's block format: literals and references back, in turn.
-fn lz4(bytes: &[u8], length: usize, found: &mut Vec<u8>) -> Checked<()> {
-    let short = || "a page is not LZ4: it ends in the middle".to_owned();
+fn lz4(bytes: &[u8], length: usize, found: &mut Vec<u8>) -> Result<()> {
+    let short = || Error::damaged("a page is not LZ4: it ends in the middle");
     let mut at = 0;
-    let byte = |at: &mut usize| -> Checked<usize> {
+    let byte = |at: &mut usize| -> Result<usize> {
         let byte = *bytes.get(*at).ok_or_else(short)?;
         *at += 1;
         Ok(usize::from(byte))
     };
-    let long = |at: &mut usize, mut count: usize| -> Checked<usize> {
+    let long = |at: &mut usize, mut count: usize| -> Result<usize> {
         if count == 15 {
             loop {
                 let more = byte(at)?;
@@ -123,7 +132,7 @@ fn lz4(bytes: &[u8], length: usize, found: &mut Vec<u8>) -> Checked<()> {
         let literals = long(&mut at, token >> 4)?;
         let literal = bytes[at..].get(..literals).ok_or_else(short)?;
         if literals > length - found.len() {
-            return Err("a page is not LZ4: it has more bytes than it should".into());
+            return Err(Error::damaged("a page is not LZ4: it has more bytes than it should"));
         }
         found.extend_from_slice(literal);
         at += literals;

@@ -1,0 +1,238 @@
+//! Schema and locations of column chunks, from the end of the file.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use bornite_support::quoted;
+
+use crate::thrift::{BINARY, INT, LIST, Reader, STRUCT};
+use crate::{ColumnType, Error, MAGIC, Result, code};
+
+const TYPES: [&str; 8] = ["booleans", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "text", "bytes of fixed length"];
+
+/// Most elements of a schema: far more columns than tables have.
+const MOST_ELEMENTS: usize = 1 << 16;
+
+/// Footer of a file. Row groups are decoded one at a time: a small footer can describe very many.
+pub(crate) struct Footer {
+    bytes: Vec<u8>,
+    pub columns: Vec<Column>,
+    /// Offset of the list of row groups in `bytes`.
+    groups: Option<usize>,
+    file_bytes: u64,
+}
+
+/// Column of the table, which may be a group of nested ones.
+pub(crate) struct Column {
+    pub name: String,
+    /// Type of the values, or the name of one that is not supported.
+    pub kind: std::result::Result<ColumnType, &'static str>,
+    /// Whether values may be missing.
+    pub optional: bool,
+    /// Index of its first chunk in each row group.
+    pub leaf: usize,
+}
+
+/// Values of one column in one row group.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Chunk {
+    pub codec: i64,
+    pub values: u64,
+    /// Offsets of its pages in the file, which has at least `end` bytes.
+    pub start: u64,
+    pub end: u64,
+}
+
+/// Element of a schema: a column or a group of columns.
+#[derive(Default)]
+struct Element {
+    kind: Option<i64>,
+    repetition: i64,
+    name: String,
+    children: u64,
+}
+
+impl Footer {
+    /// Reads a footer of at most `limit_bytes` bytes.
+    pub(crate) fn read(file: &File, file_bytes: u64, limit_bytes: u64) -> Result<Footer> {
+        let (mut head, mut tail) = ([0; 4], [0; 8]);
+        let not = || Error::damaged("this is not a Parquet file, or only a part of one");
+        if file_bytes < 12 {
+            return Err(not());
+        }
+        file.read_exact_at(&mut head, 0)?;
+        file.read_exact_at(&mut tail, file_bytes - 8)?;
+        if &tail[4..] == b"PARE" {
+            return Err(Error::Unsupported("the file is encrypted, which is not supported".into()));
+        }
+        if head != MAGIC || &tail[4..] != MAGIC {
+            return Err(not());
+        }
+        let length = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
+        if length > file_bytes - 12 {
+            return Err(Error::damaged(format!("its footer should have {length} bytes, more than the file")));
+        }
+        if length > limit_bytes {
+            return Err(Error::TooLarge { what: format!("its footer has {length} bytes"), limit_bytes });
+        }
+        let mut bytes = vec![0; length as usize];
+        file.read_exact_at(&mut bytes, file_bytes - 8 - length)?;
+
+        let (mut schema, mut groups) = (vec![], None);
+        Reader::new(&bytes).fields(|reader, field, kind| {
+            match (field, kind) {
+                (2, LIST) => {
+                    let count = reader.structs()?;
+                    if count > MOST_ELEMENTS {
+                        return Err(Error::damaged(format!("its schema has more than {MOST_ELEMENTS} elements")));
+                    }
+                    schema = (0..count).map(|_| element(reader)).collect::<Result<_>>()?;
+                }
+                (4, LIST) => {
+                    groups = Some(reader.at());
+                    return Ok(false);
+                }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(Footer { columns: columns(schema), bytes, groups, file_bytes })
+    }
+
+    /// Row groups, with the chunks of `leaves`.
+    pub(crate) fn groups(&self, leaves: Range<usize>) -> Result<Groups<'_>> {
+        let mut reader = Reader::new(self.groups.map_or(&[0], |at| &self.bytes[at..]));
+        Ok(Groups { left: reader.structs()?, reader, leaves, file_bytes: self.file_bytes })
+    }
+}
+
+fn element(reader: &mut Reader<'_>) -> Result<Element> {
+    let mut element = Element::default();
+    reader.fields(|reader, field, kind| {
+        match (field, kind) {
+            (1, INT) => element.kind = Some(reader.number()?),
+            (3, INT) => element.repetition = reader.number()?,
+            (4, BINARY) => element.name = reader.text()?,
+            (5, INT) => element.children = reader.count()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    Ok(element)
+}
+
+/// Columns at the top of a schema.
+fn columns(schema: Vec<Element>) -> Vec<Column> {
+    let (mut columns, mut leaf) = (vec![], 0);
+    // Elements still to come in each open group. The first element is the root.
+    let mut open: Vec<u64> = vec![];
+    for element in schema.into_iter().skip(1) {
+        let Element { kind, repetition, name, children } = element;
+        match open.last_mut() {
+            Some(left) => *left -= 1,
+            None => {
+                let kind = match kind {
+                    _ if children > 0 || !(0..=1).contains(&repetition) => Err("lists or structures"),
+                    Some(code::BYTE_ARRAY) => Ok(ColumnType::Text),
+                    Some(code::INT64) => Ok(ColumnType::Int),
+                    Some(kind) => {
+                        let name = usize::try_from(kind).ok().and_then(|kind| TYPES.get(kind).copied());
+                        Err(name.unwrap_or("an unknown type"))
+                    }
+                    None => Err("lists or structures"),
+                };
+                columns.push(Column { name, kind, optional: repetition == 1, leaf });
+            }
+        }
+        if children == 0 {
+            leaf += 1;
+        } else {
+            open.push(children);
+        }
+        while open.last() == Some(&0) {
+            open.pop();
+        }
+    }
+    columns
+}
+
+/// Decoder of row groups.
+pub(crate) struct Groups<'a> {
+    reader: Reader<'a>,
+    left: usize,
+    leaves: Range<usize>,
+    file_bytes: u64,
+}
+
+/// Rows of all columns that are stored together.
+pub(crate) struct Group {
+    pub rows: Option<u64>,
+    /// Chunks of the leaves asked for; `None` where there is none within the file.
+    pub chunks: Vec<Option<Chunk>>,
+}
+
+impl Group {
+    /// Chunk of one of the columns asked for.
+    pub(crate) fn chunk(&self, n: usize, column: &Column) -> Result<Chunk> {
+        self.chunks.get(n).copied().flatten().ok_or_else(|| {
+            let name = quoted(&column.name);
+            Error::damaged(format!("a group of rows has no part of the column {name} within the file"))
+        })
+    }
+}
+
+impl Groups<'_> {
+    pub(crate) fn next(&mut self) -> Result<Option<Group>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        let mut group = Group { rows: None, chunks: vec![None; self.leaves.len()] };
+        self.reader.fields(|reader, field, kind| {
+            match (field, kind) {
+                (1, LIST) => {
+                    for n in 0..reader.structs()? {
+                        let chunk = column_chunk(reader, self.file_bytes)?;
+                        if self.leaves.contains(&n) {
+                            group.chunks[n - self.leaves.start] = chunk;
+                        }
+                    }
+                }
+                (3, INT) => group.rows = Some(reader.count()?),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(Some(group))
+    }
+}
+
+/// Chunk of a column; `None` if it lies outside the file.
+fn column_chunk(reader: &mut Reader<'_>, file_bytes: u64) -> Result<Option<Chunk>> {
+    let mut found = None;
+    reader.fields(|reader, field, kind| {
+        if (field, kind) != (3, STRUCT) {
+            return Ok(false);
+        }
+        let mut chunk = Chunk::default();
+        let (mut length, mut data, mut dictionary) = (0, 0, None);
+        reader.fields(|reader, field, kind| {
+            match (field, kind) {
+                (4, INT) => chunk.codec = reader.number()?,
+                (5, INT) => chunk.values = reader.count()?,
+                (7, INT) => length = reader.count()?,
+                (9, INT) => data = reader.count()?,
+                (11, INT) => dictionary = Some(reader.count()?),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        // Some writers leave a zero where there is no dictionary.
+        chunk.start = dictionary.filter(|&at| at > 0).map_or(data, |at| at.min(data));
+        let end = chunk.start.checked_add(length).filter(|end| *end <= file_bytes);
+        found = end.map(|end| Chunk { end, ..chunk });
+        Ok(true)
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,116 @@
+//! Parquet files of text and integers: one text column, or complete rows.
+//!
+//! | to see | look in |
+//! |---|---|
+//! | files read: schema, one text column, rows | [`Table`], [`TextColumn`], [`Rows`] (`read.rs`) |
+//! | files written | [`TableWriter`] (`write.rs`) |
+//! | the schema and the location of column chunks | `footer.rs`, in Thrift's compact protocol (`thrift.rs`) |
+//! | pages of a column chunk | `column.rs`, `compression.rs` |
+//! | encodings of values | `values.rs`, `runs.rs`, `differences.rs` |
+//! | zstd frames written | [`zstd`] |
+//!
+//! Read: flat columns of text with missing values or without, in the encodings plain, dictionary, delta length and
+//! delta byte array; 64-bit integers in the plain encoding; data pages of both versions; Snappy, gzip, zstd, LZ4 or no
+//! compression. Written: required columns, one plain page per row group and column, zstd. The crate `parquet` reads the
+//! rest of the format too, but for Snappy, the most common compression, it needs a crate under a licence that deny.toml
+//! does not allow.
+//!
+//! Files come from anywhere. Every length is compared with the bytes that are there before it is believed, memory is
+//! bounded by a limit of the caller, and a damaged file is an [`Error`], never a panic. This crate must not know of
+//! datasets, tokens or paths.
+//!
+//! ```
+//! use bornite_parquet::{ColumnType, Table, TableWriter, Value};
+//!
+//! # let path = std::env::temp_dir().join(format!("bornite-parquet-{}", std::process::id()));
+//! let columns = [("name", ColumnType::Text), ("length", ColumnType::Int)];
+//! let mut writer = TableWriter::new(columns, std::fs::File::create(&path)?)?;
+//! for name in ["softmax", "gelu"] {
+//!     writer.row(&[Value::Text(name), Value::Int(name.len() as u64)])?;
+//! }
+//! writer.finish()?;
+//!
+//! let table = Table::open(std::fs::File::open(&path)?, 1 << 20)?;
+//! assert_eq!(table.columns().collect::<Vec<_>>(), ["name", "length"]);
+//! let mut rows = table.rows()?;
+//! assert_eq!(rows.next_row()?, Some(vec![Value::Text("softmax"), Value::Int(7)]));
+//! assert_eq!(rows.next_row()?, Some(vec![Value::Text("gelu"), Value::Int(4)]));
+//! assert_eq!(rows.next_row()?, None);
+//!
+//! let mut names = table.texts("name")?;
+//! assert_eq!(names.next_text()?, Some("softmax"));
+//! # std::fs::remove_file(&path)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod column;
+mod compression;
+mod differences;
+mod error;
+mod footer;
+mod read;
+mod runs;
+mod thrift;
+mod values;
+mod write;
+pub mod zstd;
+
+pub use error::{Error, Result};
+pub use read::{Rows, Table, TextColumn};
+pub use write::TableWriter;
+
+/// Type of a column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ColumnType {
+    /// UTF-8 text.
+    Text,
+    /// Unsigned 64-bit integers.
+    Int,
+}
+
+/// Value of a row in one column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Value<'a> {
+    /// UTF-8 text.
+    Text(&'a str),
+    /// Unsigned 64-bit integer.
+    Int(u64),
+}
+
+impl Value<'_> {
+    /// Type of the columns that can hold the value.
+    pub fn column_type(self) -> ColumnType {
+        match self {
+            Value::Text(_) => ColumnType::Text,
+            Value::Int(_) => ColumnType::Int,
+        }
+    }
+}
+
+const MAGIC: &[u8] = b"PAR1";
+
+/// Numbers of the format's enums (parquet.thrift).
+mod code {
+    pub(crate) const INT64: i64 = 2;
+    pub(crate) const BYTE_ARRAY: i64 = 6;
+
+    pub(crate) const UTF8: i64 = 0;
+    pub(crate) const UINT_64: i64 = 14;
+
+    pub(crate) const PLAIN: i64 = 0;
+    pub(crate) const PLAIN_DICTIONARY: i64 = 2;
+    pub(crate) const RLE: i64 = 3;
+    pub(crate) const DELTA_LENGTH_BYTE_ARRAY: i64 = 6;
+    pub(crate) const DELTA_BYTE_ARRAY: i64 = 7;
+    pub(crate) const RLE_DICTIONARY: i64 = 8;
+
+    pub(crate) const UNCOMPRESSED: i64 = 0;
+    pub(crate) const SNAPPY: i64 = 1;
+    pub(crate) const GZIP: i64 = 2;
+    pub(crate) const ZSTD: i64 = 6;
+    pub(crate) const LZ4_RAW: i64 = 7;
+
+    pub(crate) const DATA_PAGE: i64 = 0;
+    pub(crate) const DICTIONARY_PAGE: i64 = 2;
+    pub(crate) const DATA_PAGE_V2: i64 = 3;
+}

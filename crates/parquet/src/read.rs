@@ -1,0 +1,202 @@
+//! Tables read: one text column, or rows of all columns.
+
+use std::fs::File;
+
+use bornite_support::{format_bytes, listed, quoted};
+
+use crate::column::ColumnReader;
+use crate::footer::{Column, Footer, Groups};
+use crate::{ColumnType, Error, Result, Value};
+
+/// Largest ratio between the text of a file and its bytes: a dictionary repeats texts at a bit or less each.
+const MOST_EXPANSION: u64 = 1000;
+/// Bytes counted for every value in addition to its own: there may be very many empty ones.
+const VALUE_BYTES: u64 = 64;
+
+/// An open file.
+pub struct Table {
+    file: File,
+    file_bytes: u64,
+    limit_bytes: u64,
+    footer: Footer,
+}
+
+impl Table {
+    /// Reads the schema of a file. Pages may have `limit_bytes` bytes after decompression, the footer and dictionaries
+    /// a quarter of that; a few times `limit_bytes` are in memory at most.
+    pub fn open(file: File, limit_bytes: u64) -> Result<Table> {
+        let file_bytes = file.metadata()?.len();
+        let footer = Footer::read(&file, file_bytes, limit_bytes / 4)?;
+        Ok(Table { file, file_bytes, limit_bytes, footer })
+    }
+
+    /// Names of the columns.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.footer.columns.iter().map(|column| &column.name[..])
+    }
+
+    /// Texts of a column, without missing ones.
+    pub fn texts(&self, column: &str) -> Result<TextColumn<'_>> {
+        let Some(found) = self.footer.columns.iter().find(|found| found.name == column) else {
+            let names: Vec<&str> = self.columns().collect();
+            let what = format!("there is no column {}; {}", quoted(column), listed("columns", &names));
+            return Err(Error::Column(what));
+        };
+        match found.kind {
+            Ok(ColumnType::Text) => {}
+            Ok(ColumnType::Int) => return Err(not_text(found, "INT64")),
+            Err(name) => return Err(not_text(found, name)),
+        }
+        let leaves = found.leaf..found.leaf + 1;
+        let (mut groups, mut row_count) = (self.footer.groups(leaves.clone())?, 0u64);
+        while let Some(group) = groups.next()? {
+            row_count = row_count.saturating_add(group.chunk(0, found)?.values);
+        }
+        Ok(TextColumn {
+            groups: self.footer.groups(leaves)?,
+            values: ColumnReader::new(&self.file, found, ColumnType::Text),
+            column: found,
+            row_count,
+            total: Total::new(self),
+        })
+    }
+
+    /// Rows of all columns, which must be text or 64-bit integers without missing values.
+    pub fn rows(&self) -> Result<Rows<'_>> {
+        let columns = &self.footer.columns;
+        if columns.is_empty() {
+            return Err(Error::Unsupported("its schema has no columns".into()));
+        }
+        let mut values = Vec::with_capacity(columns.len());
+        for column in columns {
+            let name = quoted(&column.name);
+            let kind = column.kind.map_err(|kind| {
+                Error::Unsupported(format!("the column {name} holds {kind}, which is not supported in rows"))
+            })?;
+            if column.optional {
+                let what = format!("values of the column {name} may be missing, which is not supported in rows");
+                return Err(Error::Unsupported(what));
+            }
+            values.push((kind, ColumnReader::new(&self.file, column, kind)));
+        }
+        let groups = self.footer.groups(0..columns.len())?;
+        Ok(Rows { columns, groups, values, left: 0, held_bytes: 0, total: Total::new(self) })
+    }
+}
+
+fn not_text(column: &Column, kind: &str) -> Error {
+    Error::Column(format!("the column {} holds {kind}, not text", quoted(&column.name)))
+}
+
+/// Amount of data handed out, bounded so that a small file cannot keep its reader busy for long.
+struct Total {
+    bytes: u64,
+    most: u64,
+    file_bytes: u64,
+    limit_bytes: u64,
+}
+
+impl Total {
+    fn new(table: &Table) -> Total {
+        let &Table { file_bytes, limit_bytes, .. } = table;
+        Total { bytes: 0, most: limit_bytes.max(file_bytes.saturating_mul(MOST_EXPANSION)), file_bytes, limit_bytes }
+    }
+
+    fn add(&mut self, value: &[u8]) -> Result<()> {
+        self.bytes = self.bytes.saturating_add(value.len() as u64 + VALUE_BYTES);
+        if self.bytes <= self.most {
+            return Ok(());
+        }
+        let (file_bytes, most) = (self.file_bytes, format_bytes(self.most));
+        let what = format!("its {file_bytes} bytes decompress to more than {most} of values");
+        Err(Error::TooLarge { what, limit_bytes: self.limit_bytes })
+    }
+}
+
+fn utf8<'a>(value: &'a [u8], row: u64, column: &Column) -> Result<&'a str> {
+    std::str::from_utf8(value).map_err(|_| {
+        let row = row.saturating_sub(1);
+        Error::damaged(format!("row {row} of the column {} is not UTF-8 text", quoted(&column.name)))
+    })
+}
+
+/// Texts of one column, in order.
+pub struct TextColumn<'a> {
+    column: &'a Column,
+    groups: Groups<'a>,
+    values: ColumnReader<'a>,
+    row_count: u64,
+    total: Total,
+}
+
+impl TextColumn<'_> {
+    /// Number of rows of the table, as its footer has it.
+    pub fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
+    /// Number of rows up to the last text returned, rows without a text included.
+    pub fn row(&self) -> u64 {
+        self.values.row()
+    }
+
+    /// The next text that is not missing, borrowed from its page; `None` at the end.
+    pub fn next_text(&mut self) -> Result<Option<&str>> {
+        while !self.values.advance(self.total.limit_bytes, 0)? {
+            let Some(group) = self.groups.next()? else { return Ok(None) };
+            self.values.start(group.chunk(0, self.column)?);
+        }
+        let value = self.values.value();
+        self.total.add(value)?;
+        utf8(value, self.values.row(), self.column).map(Some)
+    }
+}
+
+/// Rows of all columns, in order.
+pub struct Rows<'a> {
+    columns: &'a [Column],
+    groups: Groups<'a>,
+    values: Vec<(ColumnType, ColumnReader<'a>)>,
+    /// Rows of the current row group that are still to come.
+    left: u64,
+    /// Memory taken by the current pages of all columns.
+    held_bytes: u64,
+    total: Total,
+}
+
+impl Rows<'_> {
+    /// The next row, a value per column, borrowed from their pages; `None` at the end.
+    pub fn next_row(&mut self) -> Result<Option<Vec<Value<'_>>>> {
+        while self.left == 0 {
+            let Some(group) = self.groups.next()? else { return Ok(None) };
+            self.left = group.rows.ok_or_else(|| Error::damaged("a group of rows has no count"))?;
+            for (n, (column, (_, values))) in self.columns.iter().zip(&mut self.values).enumerate() {
+                let chunk = group.chunk(n, column)?;
+                if chunk.values != self.left {
+                    let (rows, name) = (self.left, quoted(&column.name));
+                    let what = format!("a group of {rows} rows has {} values of the column {name}", chunk.values);
+                    return Err(Error::damaged(what));
+                }
+                values.start(chunk);
+            }
+            self.held_bytes = 0;
+        }
+        self.left -= 1;
+        for (_, values) in &mut self.values {
+            let elsewhere = self.held_bytes.saturating_sub(values.held_bytes());
+            if !values.advance(self.total.limit_bytes, elsewhere)? {
+                return Err(Error::damaged("a group of rows ends before its rows do"));
+            }
+            self.held_bytes = elsewhere + values.held_bytes();
+            self.total.add(values.value())?;
+        }
+        let row = self.columns.iter().zip(&self.values).map(|(column, (kind, values))| match kind {
+            ColumnType::Text => utf8(values.value(), values.row(), column).map(Value::Text),
+            ColumnType::Int => {
+                let bytes = values.value().first_chunk().copied().unwrap_or_default();
+                Ok(Value::Int(u64::from_le_bytes(bytes)))
+            }
+        });
+        row.collect::<Result<_>>().map(Some)
+    }
+}

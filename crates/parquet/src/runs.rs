@@ -1,0 +1,93 @@
+//! Small integers as runs of one value or packed into bits (the RLE and bit-packing hybrid).
+
+use crate::Result;
+use crate::thrift::Reader;
+use crate::values::short;
+
+/// `width` bits, at most 64, from the bit `at` on; beyond the end there are zeros.
+pub(crate) fn bits(bytes: &[u8], at: usize, width: usize) -> u64 {
+    if width == 0 {
+        return 0;
+    }
+    let mut window = 0u128;
+    let (first, last) = (at / 8, (at + width).div_ceil(8));
+    for (n, &byte) in bytes.iter().take(last).skip(first).enumerate() {
+        window |= u128::from(byte) << (8 * n);
+    }
+    (window >> (at % 8)) as u64 & (u64::MAX >> (64 - width.min(64)))
+}
+
+/// Position in a sequence of runs. The bytes are passed to each call.
+pub(crate) struct Runs {
+    at: usize,
+    width: usize,
+    run: Run,
+}
+
+enum Run {
+    Same { value: u32, left: u64 },
+    Packed { bit: usize, left: u64 },
+}
+
+impl Runs {
+    /// Runs from the byte `at` on, of integers of `width` bits.
+    pub(crate) fn new(at: usize, width: usize) -> Runs {
+        Runs { at, width, run: Run::Same { value: 0, left: 0 } }
+    }
+
+    /// Starts the next run if this one is over.
+    fn advance(&mut self, bytes: &[u8]) -> Result<()> {
+        while let Run::Same { left: 0, .. } | Run::Packed { left: 0, .. } = self.run {
+            let mut reader = Reader::new(&bytes[self.at..]);
+            let header = reader.varint().map_err(|_| short())?;
+            self.at += reader.at();
+            let rest = &bytes[self.at..];
+            if header & 1 == 0 {
+                let size = self.width.div_ceil(8);
+                let value = bits(rest.get(..size).ok_or_else(short)?, 0, size * 8) as u32;
+                self.at += size;
+                self.run = Run::Same { value, left: header >> 1 };
+            } else {
+                // Eight values a group; a last group that is cut short has as many as fit.
+                let groups = header >> 1;
+                let size = groups.saturating_mul(self.width as u64).min(rest.len() as u64) as usize;
+                let fit = (size * 8).checked_div(self.width).map_or(u64::MAX, |fit| fit as u64);
+                let left = groups.saturating_mul(8).min(fit);
+                if left == 0 {
+                    return Err(short());
+                }
+                self.run = Run::Packed { bit: self.at * 8, left };
+                self.at += size;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn next(&mut self, bytes: &[u8]) -> Result<u32> {
+        self.advance(bytes)?;
+        Ok(match &mut self.run {
+            Run::Same { value, left } => {
+                *left -= 1;
+                *value
+            }
+            Run::Packed { bit, left } => {
+                *left -= 1;
+                *bit += self.width;
+                bits(bytes, *bit - self.width, self.width) as u32
+            }
+        })
+    }
+
+    /// Skips at most `most` zeros that are one run and returns their number.
+    pub(crate) fn skip_zeros(&mut self, bytes: &[u8], most: u64) -> Result<u64> {
+        self.advance(bytes)?;
+        match &mut self.run {
+            Run::Same { value: 0, left } => {
+                let skipped = most.min(*left);
+                *left -= skipped;
+                Ok(skipped)
+            }
+            _ => Ok(0),
+        }
+    }
+}

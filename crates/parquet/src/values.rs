@@ -1,0 +1,189 @@
+//! Values of a page: one after the other, by a dictionary, or by differences of lengths and prefixes.
+
+use std::ops::Range;
+
+use crate::differences::Differences;
+use crate::runs::Runs;
+use crate::{ColumnType, Error, Result, code};
+
+pub(crate) fn short() -> Error {
+    Error::damaged("a page ends before its values do")
+}
+
+/// Texts that pages refer to by number.
+#[derive(Default)]
+pub(crate) struct Dictionary {
+    bytes: Vec<u8>,
+    /// Offset of the length of each text.
+    starts: Vec<u32>,
+}
+
+impl Dictionary {
+    pub(crate) fn new(bytes: Vec<u8>, count: u64) -> Result<Dictionary> {
+        // A text takes four bytes at least.
+        if count > bytes.len() as u64 / 4 || bytes.len() > u32::MAX as usize {
+            return Err(short());
+        }
+        let (mut starts, mut at) = (Vec::with_capacity(count as usize), 0);
+        for _ in 0..count {
+            starts.push(at as u32);
+            at = text(&bytes, at)?.end;
+        }
+        Ok(Dictionary { bytes, starts })
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        (self.bytes.len() + 4 * self.starts.len()) as u64
+    }
+
+    fn get(&self, index: u32) -> Result<Range<usize>> {
+        let start = self.starts.get(index as usize);
+        let &start =
+            start.ok_or_else(|| Error::damaged(format!("a page names text {index}, which its dictionary has not")))?;
+        text(&self.bytes, start as usize)
+    }
+}
+
+/// Position of the text whose length is at `at`.
+fn text(bytes: &[u8], at: usize) -> Result<Range<usize>> {
+    let length = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()).ok_or_else(short)?;
+    taken(bytes, at + 4, u32::from_le_bytes(*length) as usize)
+}
+
+/// Position of `length` bytes at `at`, if they are there.
+fn taken(bytes: &[u8], at: usize, length: usize) -> Result<Range<usize>> {
+    let end = at.checked_add(length).filter(|end| *end <= bytes.len()).ok_or_else(short)?;
+    Ok(at..end)
+}
+
+/// Decoder of an encoding. Offsets are into the bytes of the page.
+enum Decoder {
+    Texts { at: usize },
+    Ints { at: usize },
+    Indices(Runs),
+    Lengths { lengths: Differences, at: usize },
+    Prefixes { prefixes: Differences, lengths: Differences, at: usize, last: Vec<u8> },
+}
+
+/// Definition levels: whether each value of a page is there.
+pub(crate) struct Levels {
+    bytes: Vec<u8>,
+    runs: Runs,
+}
+
+impl Levels {
+    pub(crate) fn new(bytes: Vec<u8>) -> Levels {
+        Levels { bytes, runs: Runs::new(0, 1) }
+    }
+}
+
+/// Decompressed page, and the position in it.
+pub(crate) struct Page {
+    bytes: Vec<u8>,
+    levels: Option<Levels>,
+    decoder: Decoder,
+    /// Values that are still to come, missing ones included.
+    left: u64,
+    /// Position of the current value: in `bytes`, or where the decoder has it.
+    value: Range<usize>,
+}
+
+impl Page {
+    /// A page of `count` values, encoded from the byte `at` on.
+    pub(crate) fn new(
+        kind: ColumnType,
+        encoding: i64,
+        count: u64,
+        levels: Option<Levels>,
+        bytes: Vec<u8>,
+        at: usize,
+    ) -> Result<Page> {
+        let decoder = match (encoding, kind) {
+            (code::PLAIN, ColumnType::Text) => Decoder::Texts { at },
+            (code::PLAIN, ColumnType::Int) => Decoder::Ints { at },
+            (code::PLAIN_DICTIONARY | code::RLE_DICTIONARY, ColumnType::Text) => match bytes.get(at) {
+                Some(&width) if width > 32 => {
+                    return Err(Error::damaged(format!("a page has indices of {width} bits")));
+                }
+                Some(&width) => Decoder::Indices(Runs::new(at + 1, usize::from(width))),
+                // A page without values may have no bytes at all.
+                None => Decoder::Texts { at },
+            },
+            (code::DELTA_LENGTH_BYTE_ARRAY, ColumnType::Text) => {
+                let (lengths, at) = Differences::new(&bytes, at, count)?;
+                Decoder::Lengths { lengths, at }
+            }
+            (code::DELTA_BYTE_ARRAY, ColumnType::Text) => {
+                let (prefixes, at) = Differences::new(&bytes, at, count)?;
+                let (lengths, at) = Differences::new(&bytes, at, count)?;
+                Decoder::Prefixes { prefixes, lengths, at, last: vec![] }
+            }
+            (other, _) => {
+                let what = match kind {
+                    ColumnType::Text => "texts",
+                    ColumnType::Int => "integers",
+                };
+                let what = format!("a page has its {what} in encoding {other}, which is not supported");
+                return Err(Error::Unsupported(what));
+            }
+        };
+        Ok(Page { bytes, levels, decoder, left: count, value: 0..0 })
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        (self.bytes.len() + self.levels.as_ref().map_or(0, |levels| levels.bytes.len())) as u64
+    }
+
+    /// Moves to the next value that is there and adds the rows passed to `row`; `false` at the end of the page.
+    pub(crate) fn advance(&mut self, dictionary: &Dictionary, row: &mut u64) -> Result<bool> {
+        while self.left > 0 {
+            if let Some(Levels { bytes, runs }) = &mut self.levels {
+                let zeros = runs.skip_zeros(bytes, self.left)?;
+                let missing = if zeros > 0 { zeros } else { u64::from(runs.next(bytes)? == 0) };
+                if missing > 0 {
+                    self.left -= missing;
+                    *row += missing;
+                    continue;
+                }
+            }
+            self.value = self.decode(dictionary)?;
+            self.left -= 1;
+            *row += 1;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn decode(&mut self, dictionary: &Dictionary) -> Result<Range<usize>> {
+        let bytes = &self.bytes;
+        let (value, at) = match &mut self.decoder {
+            Decoder::Texts { at } => (text(bytes, *at)?, at),
+            Decoder::Ints { at } => (taken(bytes, *at, 8)?, at),
+            Decoder::Indices(indices) => return dictionary.get(indices.next(bytes)?),
+            Decoder::Lengths { lengths, at } => (taken(bytes, *at, lengths.next(bytes)?)?, at),
+            Decoder::Prefixes { prefixes, lengths, at, last } => {
+                let prefix = prefixes.next(bytes)?;
+                if prefix > last.len() {
+                    return Err(short());
+                }
+                let rest = taken(bytes, *at, lengths.next(bytes)?)?;
+                last.truncate(prefix);
+                last.extend_from_slice(&bytes[rest.clone()]);
+                *at = rest.end;
+                return Ok(0..last.len());
+            }
+        };
+        *at = value.end;
+        Ok(value)
+    }
+
+    /// Bytes of the current value.
+    pub(crate) fn value<'a>(&'a self, dictionary: &'a Dictionary) -> &'a [u8] {
+        let bytes = match &self.decoder {
+            Decoder::Indices(_) => &dictionary.bytes,
+            Decoder::Prefixes { last, .. } => last,
+            _ => &self.bytes,
+        };
+        &bytes[self.value.clone()]
+    }
+}
