@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use crate::demo::{self, layout::Layout, score::Effort};
+use crate::preparation::Preparation;
 use crate::{Failure, chosen_device, note, print, print_json};
 
 /// What is measured.
@@ -109,7 +110,10 @@ fn loss(options: &Options, trained: &Trained) -> Result<ExitCode, Failure> {
     let own = Scratch::new();
     // Tokens of other data are kept no longer than this takes.
     let cache = if options.data.is_empty() { cache } else { own.0.clone() };
-    let mut data = Dataset::open(&config.sources()?, &trained.tokenizer, &cache, &mut |_| {})?;
+    let mut preparation = Preparation::default();
+    let mut data =
+        Dataset::open(&config.sources()?, &trained.tokenizer, &cache, &mut |report| preparation.update(report))?;
+    drop(preparation);
     if options.data.is_empty() {
         let (all, validation) = data.split(config.data.validation.unwrap_or(0.0))?;
         if validation.is_empty() {

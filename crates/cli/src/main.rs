@@ -14,6 +14,7 @@ mod generate;
 mod kernel;
 mod model;
 mod parallel;
+mod preparation;
 mod signals;
 mod suite;
 mod text_file;
@@ -22,6 +23,7 @@ mod train;
 use std::io::Write;
 use std::process::ExitCode;
 
+use bornite_support::progress::{print_line, suspended};
 use clap::{Parser, Subcommand};
 
 #[global_allocator]
@@ -159,7 +161,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 
 /// Writes a result to stdout. A reader that went away (`| head`) is no error.
 fn print(text: &str) -> Result<(), Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
+    match suspended(|| std::io::stdout().write_all(text.as_bytes())) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
@@ -170,7 +172,7 @@ fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
     print(&format!("{value:#}\n"))
 }
 
-/// Writes a line of progress to stderr.
+/// Writes a note to stderr.
 fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    print_line(text);
 }
