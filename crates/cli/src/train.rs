@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bornite_nn::ErrorKind;
 use bornite_nn::train::{Beginning, Event, Line, Observer, RunConfig, run as train, size};
 use bornite_support::progress::{Progress, Unit};
 use serde_json::json;
@@ -113,7 +114,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let device = chosen_device(config.train.device.as_deref().unwrap_or("auto"))?;
     let mut screen = Screen::new(options.json, signals);
     let finished = match train(&config, &options.out, device, options.resume, &mut screen) {
-        Err(bornite_nn::Error::Stopped) => {
+        Err(error) if matches!(error.kind(), ErrorKind::Stopped) => {
             drop(screen);
             note(NOTHING_UNSAVED);
             return Ok(ExitCode::from(STOPPED));

@@ -98,7 +98,7 @@ pub fn check(model: &str) -> Result<(), Failure> {
 fn find(model: &str) -> Result<&'static Size, Failure> {
     SIZES.iter().find(|size| size.name == model).ok_or_else(|| {
         let names: Vec<&str> = SIZES.iter().map(|size| size.name).collect();
-        Error::Config(format!("there is no model '{model}'; there are {}", names.join(", "))).into()
+        Error::config(format!("there is no model '{model}'; there are {}", names.join(", "))).into()
     })
 }
 

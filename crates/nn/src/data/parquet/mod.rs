@@ -67,7 +67,7 @@ pub(super) fn read(
                 seen += 1;
                 if seen.is_multiple_of(LOOK_ROWS) || text.len() as u64 > LOOK_ROWS {
                     if stop() {
-                        return Err(Error::Stopped);
+                        return Err(Error::stopped());
                     }
                     // As far as the rows are, with this one: where their bytes are depends on the other columns.
                     let part = u128::from(bytes) * u128::from((row + 1).min(rows)) / u128::from(rows);
