@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use crate::demo::{self, layout::Layout, score::Effort};
+use crate::preparation::Preparation;
 use crate::{Failure, chosen_device, note, print, print_json};
 
 /// What is measured.
@@ -79,10 +80,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
 /// What the model writes for held-out pairs.
 fn kernels(options: &Options, trained: &Trained, device: bornite::Device) -> Result<ExitCode, Failure> {
     let [folder] = &options.data[..] else {
-        return Err(bornite_nn::Error::Config(
-            "name one folder as --data: one that `bornite demo` or `bornite data make` made".into(),
-        )
-        .into());
+        let what = "name one folder as --data: one that `bornite demo` or `bornite data make` made";
+        return Err(bornite_nn::Error::config(what).into());
     };
     let pairs = demo::pairs::unseen(folder, options.prompts as usize, &options.split)?;
     let effort = Effort { samples: options.samples as usize, rows: demo::rows(device), seed: 0 };
@@ -109,7 +108,10 @@ fn loss(options: &Options, trained: &Trained) -> Result<ExitCode, Failure> {
     let own = Scratch::new();
     // Tokens of other data are kept no longer than this takes.
     let cache = if options.data.is_empty() { cache } else { own.0.clone() };
-    let mut data = Dataset::open(&config.sources()?, &trained.tokenizer, &cache, &mut |_| {})?;
+    let mut preparation = Preparation::default();
+    let mut data =
+        Dataset::open(&config.sources()?, &trained.tokenizer, &cache, &mut |report| preparation.update(report))?;
+    drop(preparation);
     if options.data.is_empty() {
         let (all, validation) = data.split(config.data.validation.unwrap_or(0.0))?;
         if validation.is_empty() {
@@ -121,7 +123,7 @@ fn loss(options: &Options, trained: &Trained) -> Result<ExitCode, Failure> {
     let context = options.context.map_or(config.train.context.unwrap_or(most), |context| context as usize);
     if context > most {
         let what = format!("--context is {context}, but the model looks at {most} tokens; lower it");
-        return Err(bornite_nn::Error::Config(what).into());
+        return Err(bornite_nn::Error::config(what).into());
     }
     let (loss, batches) = trained.loss(&data, options.batch, context, options.batches.unwrap_or(u64::MAX))?;
     let perplexity = loss.exp();

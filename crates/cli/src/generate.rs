@@ -137,7 +137,7 @@ impl Prompt {
     fn of_tokens(tokenizer: &Tokenizer, tokens: Vec<u32>) -> Result<Prompt, Failure> {
         if let Some(id) = tokens.iter().find(|id| tokenizer.token(**id).is_none()) {
             let what = format!("--tokens has {id}, but the tokenizer has {} tokens, from 0", tokenizer.vocabulary());
-            return Err(bornite_nn::Error::Config(what).into());
+            return Err(bornite_nn::Error::config(what).into());
         }
         let text = tokenizer.decode(&tokens);
         Ok(Prompt { shown: text.clone(), text, tokens })

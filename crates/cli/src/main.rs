@@ -14,6 +14,7 @@ mod generate;
 mod kernel;
 mod model;
 mod parallel;
+mod preparation;
 mod signals;
 mod suite;
 mod text_file;
@@ -22,6 +23,8 @@ mod train;
 use std::io::Write;
 use std::process::ExitCode;
 
+use bornite_nn::ErrorKind;
+use bornite_support::progress::{print_line, suspended};
 use clap::{Parser, Subcommand};
 
 #[global_allocator]
@@ -124,7 +127,7 @@ fn main() -> ExitCode {
             // Those of sources say it themselves, of each that there is.
             note(&if words.starts_with("error: ") { words } else { format!("error: {words}") });
             let misused = matches!(error.downcast_ref(), Some(bornite::Error::UnknownDevice(_)))
-                || matches!(error.downcast_ref(), Some(bornite_nn::Error::Config(_)))
+                || matches!(error.downcast_ref().map(bornite_nn::Error::kind), Some(ErrorKind::Config(_)))
                 || matches!(error.downcast_ref(), Some(bornite_data::files::Error::Asked(_)));
             ExitCode::from(if misused { 2 } else { 1 })
         }
@@ -143,12 +146,21 @@ fn chosen_device(text: &str) -> Result<bornite::Device, Failure> {
     Ok(device)
 }
 
+/// An error's message without the line of Rust that called a library: that is a line of this program.
+fn message(error: &(dyn std::error::Error + 'static)) -> String {
+    match (error.downcast_ref(), error.downcast_ref()) {
+        (Some(error), _) => bornite_nn::Error::kind(error).to_string(),
+        (_, Some(error)) => bornite::Error::message(error),
+        _ => error.to_string(),
+    }
+}
+
 /// An error and what lies behind it, where that is not said already.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = message(error);
     let mut cause = error.source();
     while let Some(error) = cause {
-        let words = error.to_string();
+        let words = message(error);
         if !text.contains(&words) {
             text += &format!(": {words}");
         }
@@ -159,7 +171,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 
 /// Writes a result to stdout. A reader that went away (`| head`) is no error.
 fn print(text: &str) -> Result<(), Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
+    match suspended(|| std::io::stdout().write_all(text.as_bytes())) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
@@ -170,7 +182,7 @@ fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
     print(&format!("{value:#}\n"))
 }
 
-/// Writes a line of progress to stderr.
+/// Writes a note to stderr.
 fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    print_line(text);
 }

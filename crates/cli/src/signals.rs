@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bornite_support::progress;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::{flag, low_level};
 
@@ -41,7 +42,12 @@ impl Signals {
             let mut idle = Duration::ZERO;
             while idle < GRACE {
                 std::thread::sleep(POLL);
-                let safe = watched.stop.load(Ordering::Relaxed) && !watched.unsaved.load(Ordering::Relaxed);
+                let stop = watched.stop.load(Ordering::Relaxed);
+                if stop {
+                    // A second SIGINT exits without clearing the terminal.
+                    progress::close();
+                }
+                let safe = stop && !watched.unsaved.load(Ordering::Relaxed);
                 // Anew after a save: what is left to do then takes a moment.
                 idle = if safe { idle + POLL } else { Duration::ZERO };
             }

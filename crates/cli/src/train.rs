@@ -1,15 +1,16 @@
 //! `bornite train`: settings from a file and flags, a run, its progress, and signals.
 
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
+use bornite_nn::ErrorKind;
 use bornite_nn::train::{Beginning, Event, Line, Observer, RunConfig, run as train, size};
+use bornite_support::progress::{Progress, Unit};
 use serde_json::json;
 
+use crate::preparation::Preparation;
 use crate::signals::{STOPPED, Signals};
 use crate::{Failure, chosen_device, note, print};
 
@@ -113,14 +114,14 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let device = chosen_device(config.train.device.as_deref().unwrap_or("auto"))?;
     let mut screen = Screen::new(options.json, signals);
     let finished = match train(&config, &options.out, device, options.resume, &mut screen) {
-        Err(bornite_nn::Error::Stopped) => {
-            screen.end();
+        Err(error) if matches!(error.kind(), ErrorKind::Stopped) => {
+            drop(screen);
             note(NOTHING_UNSAVED);
             return Ok(ExitCode::from(STOPPED));
         }
         finished => finished?,
     };
-    screen.end();
+    drop(screen);
     let folder = finished.folder.display();
     let last = finished.last.map_or(String::new(), |line| format!(", {}", losses(&line)));
     let words = if finished.stopped { "stopped and saved" } else { "done" };
@@ -142,61 +143,28 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where progress is shown.
+/// Display of a run's events.
 struct Screen {
     json: bool,
     signals: Signals,
-    terminal: bool,
-    /// Whether a line of progress stands unfinished.
-    open: bool,
-    told: Option<Instant>,
-    begun: Option<Beginning>,
-    /// Tokens a second, smoothed.
+    preparation: Preparation,
+    /// The run's settings and the display of its steps.
+    begun: Option<(Beginning, Progress)>,
+    /// Tokens per second, smoothed.
     speed: Option<f64>,
     announced: bool,
 }
 
-/// Plain lines come no more often than this.
-const EACH: Duration = Duration::from_secs(2);
-
 impl Screen {
     fn new(json: bool, signals: Signals) -> Screen {
-        let terminal = std::io::stderr().is_terminal();
-        Screen { json, signals, terminal, open: false, told: None, begun: None, speed: None, announced: false }
-    }
-
-    fn line(&mut self, text: &str) {
-        self.end();
-        note(text);
-    }
-
-    /// Ends a line of progress.
-    fn end(&mut self) {
-        if std::mem::take(&mut self.open) {
-            note("");
-        }
-    }
-
-    /// Progress: over the last one on a terminal, else a line of its own now and then.
-    fn progress(&mut self, text: &str, always: bool) {
-        let often = if self.terminal { Duration::from_millis(100) } else { EACH };
-        if !always && self.told.is_some_and(|told| told.elapsed() < often) {
-            return;
-        }
-        self.told = Some(Instant::now());
-        if self.terminal {
-            let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
-            self.open = true;
-        } else {
-            note(text);
-        }
+        Screen { json, signals, preparation: Preparation::default(), begun: None, speed: None, announced: false }
     }
 
     fn step(&mut self, line: &Line) {
-        let Some(begun) = &self.begun else { return };
+        let Some((begun, progress)) = &mut self.begun else { return };
         let speed = self.speed.map_or(line.tokens_per_second, |speed| 0.9 * speed + 0.1 * line.tokens_per_second);
         self.speed = Some(speed);
-        let mut text = format!("step {}/{}  {}  rate {:.2e}", line.step, begun.steps, losses(line), line.rate);
+        let mut text = format!("{}  rate {:.2e}", losses(line), line.rate);
         text += &match line.norm {
             Some(norm) => format!("  norm {norm:.3}"),
             None => "  norm none, step left out".into(),
@@ -205,13 +173,12 @@ impl Screen {
         if let Some(peak) = begun.peak_flops {
             text += &format!("  {:.0}% of peak", 100.0 * speed * begun.flops_a_token / peak);
         }
-        let left = (begun.steps - line.step) as f64 * begun.tokens_a_step as f64 / speed;
-        text += &format!("  {}  {} left", size(line.memory.into()), time(left));
+        text += &format!("  {}", size(line.memory.into()));
         if self.signals.stop.load(Ordering::Relaxed) && !std::mem::replace(&mut self.announced, true) {
             text += "  stopping";
         }
         let always = line.step == 1 || line.step == begun.steps || line.validation_loss.is_some();
-        self.progress(&text, always);
+        progress.update_line(line.step, begun.steps, &text, always);
     }
 
     fn json(&mut self, event: &Event<'_>) {
@@ -241,13 +208,10 @@ impl Observer for Screen {
             return self.json(&event);
         }
         match event {
-            Event::Note(text) => self.line(text),
-            Event::Data(p) => {
-                let part = 100.0 * p.done as f64 / p.total.max(1) as f64;
-                self.progress(&format!("{} {part:.0}%", p.doing), false);
-            }
+            Event::Note(text) => note(text),
+            Event::Data(report) => self.preparation.update(report),
             Event::Begin(b) => {
-                self.line(&format!(
+                note(&format!(
                     "{} parameters in {}, {} tokens to train on and {} to judge by, {} a step, at least {} of memory",
                     short(b.parameters as f64),
                     json!(b.precision).as_str().unwrap_or_default(),
@@ -256,13 +220,15 @@ impl Observer for Screen {
                     short(b.tokens_a_step as f64),
                     size(b.needs_bytes.into()),
                 ));
-                self.begun = Some(b.clone());
+                let mut progress = Progress::new(Unit::Steps);
+                progress.update(b.step, b.steps, "");
+                self.begun = Some((b.clone(), progress));
             }
             Event::Step(line) => self.step(line),
             Event::Saved { path, best, .. } => {
-                self.line(&format!("saved {}{}", path.display(), if best { ", the best so far" } else { "" }));
+                note(&format!("saved {}{}", path.display(), if best { ", the best so far" } else { "" }));
             }
-            Event::Sample { step, text } => self.line(&format!("--- step {step} writes:\n{text}\n---")),
+            Event::Sample { step, text } => note(&format!("--- step {step} writes:\n{text}\n---")),
         }
     }
 
@@ -292,15 +258,5 @@ fn short(number: f64) -> String {
         n if n < 1e6 => format!("{:.1}k", n / 1e3),
         n if n < 1e9 => format!("{:.1}M", n / 1e6),
         n => format!("{:.1}G", n / 1e9),
-    }
-}
-
-fn time(seconds: f64) -> String {
-    let all = seconds.round() as u64; // what is not finite becomes 0 or very long
-    match (all / 86_400, all / 3600 % 24, all / 60 % 60, all % 60) {
-        (0, 0, 0, s) => format!("{s}s"),
-        (0, 0, m, s) => format!("{m}m{s:02}s"),
-        (0, h, m, _) => format!("{h}h{m:02}m"),
-        (d, h, ..) => format!("{d}d{h:02}h"),
     }
 }

@@ -17,5 +17,5 @@ mod random;
 pub mod tokenizer;
 pub mod train;
 
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use parameters::{Context, Declarations, Declared, Init, Param, Scope};

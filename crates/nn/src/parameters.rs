@@ -8,9 +8,10 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bornite::{DType, Device, Generator, Result, Tensor, ops::checkpoint, var::Arena};
+use bornite::{DType, Device, Generator, Tensor, ops::checkpoint, var::Arena};
 
 use crate::dropout;
+use crate::error::{Result, located};
 
 /// How a parameter starts.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -84,11 +85,14 @@ impl Declarations {
     }
 
     /// New parameters in f32, matrices first. The same for a seed on every device.
+    #[track_caller]
     pub fn arena(&self, seed: u64, device: Device) -> Result<Arena> {
-        let generator = Generator::new(seed);
-        let tensors: Vec<Tensor> = self.0.iter().map(|p| start(p, &generator, device)).collect();
-        let named: Vec<(&str, &Tensor)> = self.0.iter().zip(&tensors).map(|(p, t)| (&p.name[..], t)).collect();
-        Arena::grouped(&named, |_, shape| usize::from(shape.len() < 2))
+        located(|| {
+            let generator = Generator::new(seed);
+            let tensors: Vec<Tensor> = self.0.iter().map(|p| start(p, &generator, device)).collect();
+            let named: Vec<(&str, &Tensor)> = self.0.iter().zip(&tensors).map(|(p, t)| (&p.name[..], t)).collect();
+            Ok(Arena::grouped(&named, |_, shape| usize::from(shape.len() < 2))?)
+        })
     }
 
     /// A number for each, for [`Arena::spread`].

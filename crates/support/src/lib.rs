@@ -1,5 +1,5 @@
 //! Foundation of the CPU and GPU parts of Bornite: settings of the process, logging, the profiler, the tuner, atomic replacement of
-//! files, limits on input.
+//! files, limits on input, progress.
 //!
 //! Nothing here knows of kernels, tensors or CUDA.
 
@@ -12,6 +12,7 @@ mod machine;
 pub mod memory;
 mod names;
 pub mod profile;
+pub mod progress;
 pub mod random;
 pub mod settings;
 mod size;

@@ -10,7 +10,6 @@
 //! ```
 
 use std::fmt;
-use std::io::Write;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use tracing::subscriber::NoSubscriber;
@@ -74,8 +73,7 @@ fn first_level() -> Level {
 
 /// Writes a line to stderr. [`crate::log!`] checks [`enabled`] first.
 pub fn write(level: Level, words: fmt::Arguments<'_>) {
-    // One call, so that lines of several threads do not mix. A closed stderr is nobody's error.
-    let _ = std::io::stderr().write_all(format!("bornite {}: {words}\n", level.name()).as_bytes());
+    crate::progress::print_line(&format!("bornite {}: {words}", level.name()));
 }
 
 /// Whether the program has a `tracing` subscriber, which then decides what happens to messages.

@@ -123,6 +123,22 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
+    /// Line of the program that asked, if the error has one.
+    pub fn location(&self) -> Option<&'static Location<'static>> {
+        match self {
+            Error::Op { at, .. } => Some(at.0),
+            _ => None,
+        }
+    }
+
+    /// The message without the line of the program.
+    pub fn message(&self) -> String {
+        match self {
+            Error::Op { op, what, .. } => format!("{op}: {what}"),
+            _ => self.to_string(),
+        }
+    }
+
     /// An error of an operation, at the caller's line: for functions that [`trace`](crate::trace()) runs, whose errors are of
     /// this type.
     ///

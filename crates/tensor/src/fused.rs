@@ -99,12 +99,14 @@ pub struct Spelling(How);
 impl Spelling {
     /// A kernel, on any device: its read parameters are the inputs in order, its written ones the results, all of whose
     /// elements it writes. Its indices are checked.
+    #[track_caller]
     pub fn kernel(kernel: Kernel) -> Result<Spelling> {
         verify(&kernel)?;
         Ok(Spelling(How::Kernel { kernel: Arc::new(kernel), values: vec![], checked: true }))
     }
 
     /// A function on memory of the host, for the CPU. It writes all elements of the results.
+    #[track_caller]
     pub fn routine(
         run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
     ) -> Spelling {
@@ -152,6 +154,7 @@ pub struct Memory<'a> {
 
 impl Memory<'_> {
     /// The elements, which must be of this type.
+    #[track_caller]
     pub fn slice<T: Element + bytemuck::Pod>(&self) -> Result<&[T]> {
         of_type::<T>(self.dtype)?;
         Ok(&bytemuck::cast_slice(self.words)[..self.elements])
@@ -173,6 +176,7 @@ pub struct MemoryMut<'a> {
 
 impl MemoryMut<'_> {
     /// The elements, which must be of this type.
+    #[track_caller]
     pub fn slice_mut<T: Element + bytemuck::Pod>(&mut self) -> Result<&mut [T]> {
         of_type::<T>(self.dtype)?;
         Ok(&mut bytemuck::cast_slice_mut(self.words)[..self.elements])

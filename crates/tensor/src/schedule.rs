@@ -176,6 +176,7 @@ fn is_output(tensor: &Tensor) -> bool {
 /// The kernels of ours that a GPU would be given to compute tensors of one device together, in order of their launches:
 /// what there is to say about them without one.
 #[doc(hidden)]
+#[track_caller]
 pub fn gpu_kernels(tensors: &[Tensor]) -> Result<Vec<Kernel>> {
     let plan = with_gpu_kernels(|| plan(tensors, Present::Skip, &[]))?;
     Ok(plan.kernel_sources().cloned().collect())

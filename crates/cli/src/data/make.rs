@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use bornite_data::Level;
 use bornite_data::files::{self, Asked, Error, Format, Made, Part, Place, Settings};
+use bornite_support::progress::{Progress, Unit, format_time};
 use clap::Args;
 use serde_json::json;
 
-use super::screen::{Screen, time};
 use crate::signals::{STOPPED, Signals};
 use crate::{Failure, note, print, print_json};
 
@@ -107,13 +108,12 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         stop: Signals::watch(stopped.clone())?.stop,
         workers: Some(super::crew()?),
     };
-    let mut screen = Screen::new();
-    let outcome = files::make(&place, &asked, &mut |progress| {
-        let what = if progress.passing { "comparing with the rows before" } else { "made" };
-        let text = format!("{what}: shard {}, {} of {} rows", progress.shard, progress.done, progress.of);
-        screen.tell(&text, progress.fresh, progress.of - progress.done);
+    let (started, mut progress) = (Instant::now(), Progress::new(Unit::Items("rows")));
+    let outcome = files::make(&place, &asked, &mut |made| {
+        let doing = if made.passing { "comparing with shard" } else { "making shard" };
+        progress.update(made.done, made.of, &format!("{doing} {}", made.shard));
     });
-    screen.end();
+    drop(progress);
     let made = match outcome {
         Err(Error::Stopped) => {
             note(&stopped);
@@ -126,11 +126,11 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         }
         outcome => outcome?,
     };
-    told(&made, options, screen.seconds())?;
+    told(&made, options, started.elapsed())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(made: &Made, options: &Options, seconds: f64) -> Result<(), Failure> {
+fn told(made: &Made, options: &Options, time: Duration) -> Result<(), Failure> {
     for shard in &made.damaged {
         note(&format!("shard {shard} was damaged, and was made again"));
     }
@@ -141,13 +141,13 @@ fn told(made: &Made, options: &Options, seconds: f64) -> Result<(), Failure> {
         let whole = made.manifest.as_ref();
         print_json(&json!({
             "out": options.out, "rows": rows, "rejected": rejected, "bytes": bytes, "shards": made.shards.len(),
-            "seconds": seconds, "finished": whole.is_some(), "set_hash": whole.map(|manifest| manifest.set_hash),
+            "seconds": time.as_secs_f64(), "finished": whole.is_some(), "set_hash": whole.map(|manifest| manifest.set_hash),
             "candidates": whole.map(|manifest| manifest.reached), "made_again": made.damaged,
         }))?;
         return Ok(());
     }
     let mut text = format!("{rows} rows in {} ({:.1} MB", options.out.display(), bytes as f64 / 1e6);
-    text += &format!(", {})", time(seconds));
+    text += &format!(", {})", format_time(time));
     if rejected > 0 {
         text += &format!("; {rejected} failed their checks and are left out");
     }

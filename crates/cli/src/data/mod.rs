@@ -2,7 +2,6 @@
 
 mod ingest;
 mod make;
-mod screen;
 mod show;
 mod stats;
 mod verify;

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use bornite_data::Level;
 use bornite_data::files::{Dataset, Format, check, check_pairs, is_pairs};
+use bornite_support::progress::{Progress, Unit};
 use serde_json::json;
 
-use super::screen::Screen;
 use crate::{Failure, note, print, print_json};
 
 /// Findings that are printed; there may be one a row.
@@ -23,11 +23,11 @@ pub fn run(folder: &Path, level: Option<Level>, jobs: usize, json: bool) -> Resu
     let asked = level;
     let level = level.unwrap_or(own);
     let of = dataset.manifest.rows;
-    let mut screen = Screen::new();
+    let mut progress = Progress::new(Unit::Items("rows"));
     let report = check(&dataset, level, jobs, Some(&super::crew()?), &mut |rows| {
-        screen.tell(&format!("checked: {rows} of {of} rows"), rows, of.saturating_sub(rows));
+        progress.update(rows, of, "checked");
     });
-    screen.end();
+    drop(progress);
     let report = report?;
     report.notes.iter().for_each(|text| note(text));
     let ok = report.findings.is_empty();

@@ -15,12 +15,12 @@ use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::optimiser::{Rate, Rule};
 use bornite_nn::tokenizer::{Split, Tokenizer, Trainer};
 use bornite_nn::train::{Learner, Learning, Precision, Trained};
+use bornite_support::progress::{Progress, Unit};
 use serde_json::{Value as Json, json};
 
 use super::layout::Layout;
 use super::pairs::TRAIN;
-use super::progress::Progress;
-use crate::{Failure, note, parallel};
+use crate::{Failure, parallel};
 
 /// A size of model.
 struct Size {
@@ -98,7 +98,7 @@ pub fn check(model: &str) -> Result<(), Failure> {
 fn find(model: &str) -> Result<&'static Size, Failure> {
     SIZES.iter().find(|size| size.name == model).ok_or_else(|| {
         let names: Vec<&str> = SIZES.iter().map(|size| size.name).collect();
-        Error::Config(format!("there is no model '{model}'; there are {}", names.join(", "))).into()
+        Error::config(format!("there is no model '{model}'; there are {}", names.join(", "))).into()
     })
 }
 
@@ -164,13 +164,13 @@ impl Rows {
 pub fn learn(pairs: &Path, out: &Path, device: Device, plan: &Plan<'_>) -> Result<(Learned, Trained), Failure> {
     let began = Instant::now();
     let &Size { layers, heads, width, batch, rate: highest, .. } = find(plan.model)?;
-    note("  learning the vocabulary, reading the pairs");
+    let reading = Progress::spinner("learning the vocabulary, reading the pairs");
     let texts = texts(&pairs.join(TRAIN))?;
     let tokenizer = vocabulary(&texts)?;
     let config =
         GptConfig { kv_heads: heads, tied: true, ..GptConfig::llama(VOCABULARY, CONTEXT, layers, heads, width) };
     let rows = Rows::new(&texts, &tokenizer);
-    drop(texts);
+    drop((texts, reading));
     let precision = if matches!(device, Device::Cuda(_)) { Precision::Bf16 } else { Precision::F32 };
     let rule = Rule::Adamw { beta1: 0.9, beta2: 0.98, eps: 1e-8 };
     let learning = Learning { rule, decay: 0.05, clip: Some(1.0), precision, accumulate: 1, seed: plan.seed };
@@ -180,7 +180,7 @@ pub fn learn(pairs: &Path, out: &Path, device: Device, plan: &Plan<'_>) -> Resul
 
     let mut random = Random::of(&[plan.seed, 0x1ea4]);
     let mut order: Vec<usize> = vec![];
-    let (mut loss, mut progress, mut started) = (f64::NAN, Progress::new(), None);
+    let (mut loss, mut progress, mut started) = (f64::NAN, Progress::new(Unit::Percent), None);
     loop {
         let steps = learner.steps();
         let spent = began.elapsed().as_secs_f64();
@@ -211,11 +211,12 @@ pub fn learn(pairs: &Path, out: &Path, device: Device, plan: &Plan<'_>) -> Resul
             // Kernels are compiled in the first step.
             let start = *started.get_or_insert_with(|| (Instant::now(), steps));
             let speed = (steps - start.1) as f64 * batch as f64 / start.0.elapsed().as_secs_f64().max(1e-3);
-            progress.tell(done, || format!("step {steps}, loss {loss:.3}, {speed:.0} pairs a second"));
+            let message = format!("step {steps}, loss {loss:.3}, {speed:.0} pairs/s");
+            progress.update((done * PARTS as f64) as u64, PARTS, &message);
         }
     }
     device.synchronize()?;
-    progress.end();
+    drop(progress);
     let (steps, vocabulary) = (learner.steps(), tokenizer.vocabulary());
     let trained = Trained::of(&learner, tokenizer, precision);
     trained.save_as_run(out)?;

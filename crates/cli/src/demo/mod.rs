@@ -3,7 +3,6 @@
 pub mod layout;
 mod learn;
 pub mod pairs;
-mod progress;
 mod race;
 pub mod score;
 

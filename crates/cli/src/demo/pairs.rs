@@ -7,15 +7,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use bornite_data::Category;
 use bornite_data::distinct::{Group, Seen, Verdict};
 use bornite_data::files::Dataset;
 use bornite_data::generate::VERSION;
 use bornite_data::task::{LONGEST, MARK, Pair, pair};
+use bornite_support::progress::{Progress, Unit};
 use serde_json::{Value as Json, json};
 
-use super::progress::Progress;
 use crate::{Failure, parallel};
 
 /// Files of a folder of pairs.
@@ -78,7 +79,7 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Mad
     let mut made = Made::default();
     let mut seen = Seen::new();
     let mut clusters: HashMap<u32, bool> = HashMap::new();
-    let mut progress = Progress::new();
+    let (started, mut progress) = (Instant::now(), Progress::new(Unit::Items("pairs")));
     let mut last_new = 0;
     let is_held_out = |first| is_held_out(seed, first, HELD.max(wanted / MOST_HELD));
     while made.train < wanted {
@@ -117,16 +118,13 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Mad
                 format!("there are no more than {} different pairs; ask for fewer with --pairs", made.train).into()
             );
         }
-        let rate = made.train as f64 / progress.seconds();
-        progress.tell(made.train as f64 / wanted as f64, || {
-            format!("{} of {wanted} pairs, {rate:.0} a second", made.train)
-        });
+        progress.update(made.train, wanted, "made and verified");
     }
     for (path, mut file) in [train, held] {
         file.flush().map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     }
     made.clusters = clusters.len();
-    made.seconds = progress.end();
+    made.seconds = started.elapsed().as_secs_f64();
     Ok(made)
 }
 

@@ -10,10 +10,10 @@ use bornite_data::verify::compile::BATCH;
 use bornite_data::{Rejected, Row};
 use bornite_nn::generate::{Prompt, Sampling, Together};
 use bornite_nn::train::Trained;
+use bornite_support::progress::{Progress, Unit};
 use serde_json::{Value as Json, json};
 
 use super::layout::Layout;
-use super::progress::Progress;
 use crate::{Failure, note, parallel};
 
 /// What answers are compiled for; any GPU of the last years would do.
@@ -148,7 +148,7 @@ pub fn score(trained: &Trained, layout: &Layout, pairs: Vec<Pair>, effort: Effor
     let pairs = fitting(trained, layout, pairs)?;
     let (bodies, tokens) = written(trained, layout, &pairs, effort)?;
     let writing_s = start.elapsed().as_secs_f64();
-    note("  judging the answers");
+    let judging = Progress::spinner("judging the answers");
     let start = Instant::now();
     let both: Vec<(&Pair, &Vec<String>)> = pairs.iter().zip(&bodies).collect();
     let judged = parallel::map(&both, |(pair, bodies)| -> Result<Vec<(Answer, Row)>, String> {
@@ -162,6 +162,7 @@ pub fn score(trained: &Trained, layout: &Layout, pairs: Vec<Pair>, effort: Effor
             .collect())
     });
     let mut judged = judged.into_iter().collect::<Result<Vec<_>, String>>()?;
+    drop(judging);
     let compiled = compile(&mut judged)?;
     let tried = (pairs.into_iter().zip(judged))
         .map(|(pair, judged)| {
@@ -184,7 +185,7 @@ fn compile(judged: &mut [Vec<(Answer, Row)>]) -> Result<bool, Failure> {
     for (n, answers) in judged.iter().enumerate() {
         places.extend((0..answers.len()).filter(|m| answers[*m].0.judgement.rank() > 0).map(|m| (n, m)));
     }
-    note(&format!("  compiling {} answers with NVRTC", places.len()));
+    let _compiling = Progress::spinner(&format!("compiling {} answers with NVRTC", places.len()));
     let texts: Vec<Text> = places.iter().map(|(n, m)| Text::from(&judged[*n][*m].1)).collect();
     let workers = Workers::new(&crate::data::crew()?)?;
     let batches: Vec<&[Text]> = texts.chunks(BATCH).collect();
@@ -241,18 +242,17 @@ fn written(
     let rows = effort.rows.min(all.len());
     let together = Together::new(&trained.gpt, &trained.weights()?, trained.precision, rows, longest)?;
     let mut bodies = vec![vec![String::new(); samples]; pairs.len()];
-    let (mut tokens, mut progress, count) = (0, Progress::new(), all.len());
+    let (mut tokens, mut progress, count) = (0, Progress::new(Unit::Percent), all.len());
     for (batch, chunk) in all.chunks(rows).enumerate() {
         let prompts: Vec<Prompt> = chunk.iter().map(|(_, _, prompt)| prompt.clone()).collect();
         let texts = together.write(tokenizer, &prompts, &mut |at| {
-            let done = (batch as f64 + at as f64 / longest as f64) * rows as f64 / count as f64;
-            progress.tell(done, || format!("{} of {count} answers written", batch * rows));
+            let done = ((batch * longest + at) * rows).min(count * longest);
+            progress.update(done as u64, (count * longest) as u64, &format!("{} of {count} answers", batch * rows));
         })?;
         for ((n, sample, _), text) in chunk.iter().zip(texts) {
             tokens += text.len();
             bodies[*n][*sample] = tokenizer.decode(&text);
         }
     }
-    progress.end();
     Ok((bodies, tokens))
 }

@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::ErrorKind;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bornite::Device;
@@ -15,7 +15,8 @@ use super::json::read_bounded;
 use super::load::{Contents, load_contents};
 use super::names::is_plain_file_name;
 use super::{Checkpoint, MANIFEST, shown};
-use crate::{Error, Result};
+use crate::error::located;
+use crate::{Error, ErrorKind, Result};
 
 pub(super) const LATEST: &str = "latest";
 pub(super) const BEST: &str = "best";
@@ -47,7 +48,9 @@ pub(super) struct Pointer {
 pub(super) fn pointed(folder: &Path, pointer: &str) -> Result<Option<Pointer>> {
     let path = folder.join(pointer);
     let text = match read_bounded(&path, MAX_POINTER_BYTES) {
-        Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(Error { kind: ErrorKind::Io { cause, .. }, .. }) if cause.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
         result => result?,
     };
     let text = String::from_utf8_lossy(&text);
@@ -60,13 +63,15 @@ pub(super) fn pointed(folder: &Path, pointer: &str) -> Result<Option<Pointer>> {
 }
 
 /// The folder that `latest` names, if there is such a file.
+#[track_caller]
 pub fn latest(run: impl AsRef<Path>) -> Result<Option<PathBuf>> {
-    Ok(pointed(run.as_ref(), LATEST)?.map(|pointer| run.as_ref().join(pointer.name)))
+    located(|| Ok(pointed(run.as_ref(), LATEST)?.map(|pointer| run.as_ref().join(pointer.name))))
 }
 
 /// The folder of the checkpoint with the least metric, if one was given.
+#[track_caller]
 pub fn best(run: impl AsRef<Path>) -> Result<Option<PathBuf>> {
-    Ok(pointed(run.as_ref(), BEST)?.map(|pointer| run.as_ref().join(pointer.name)))
+    located(|| Ok(pointed(run.as_ref(), BEST)?.map(|pointer| run.as_ref().join(pointer.name))))
 }
 
 /// A checkpoint's folder: its name, and the step and repetition in it.
@@ -86,7 +91,7 @@ pub(super) fn number_of(name: &str) -> Option<(u64, u64)> {
 /// The complete checkpoints of a folder, latest step first; none where there is no folder.
 pub(super) fn list(run: &Path) -> Result<Vec<Named>> {
     let entries = match fs::read_dir(run) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(vec![]),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
         entries => entries.map_err(Error::io("read folder", run))?,
     };
     let mut found: Vec<Named> = vec![];
@@ -104,16 +109,20 @@ pub(super) fn list(run: &Path) -> Result<Vec<Named>> {
 }
 
 /// The folders of all complete checkpoints in a folder, latest step first.
+#[track_caller]
 pub fn checkpoints(run: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
-    let run = run.as_ref();
-    fs::metadata(run).map_err(Error::io("read folder", run))?;
-    Ok(list(run)?.into_iter().map(|checkpoint| run.join(checkpoint.name)).collect())
+    located(|| {
+        let run = run.as_ref();
+        fs::metadata(run).map_err(Error::io("read folder", run))?;
+        Ok(list(run)?.into_iter().map(|checkpoint| run.join(checkpoint.name)).collect())
+    })
 }
 
 /// The checkpoint to go on from, if there is one: what `latest` names, unless it is missing or a complete checkpoint of a later
 /// step was saved after it.
+#[track_caller]
 pub fn newest(run: impl AsRef<Path>) -> Result<Option<PathBuf>> {
-    Ok(candidates(run.as_ref())?.0.into_iter().next())
+    located(|| Ok(candidates(run.as_ref())?.0.into_iter().next()))
 }
 
 /// Checkpoints to try, best first, and why the first is not what `latest` names.
@@ -141,55 +150,63 @@ fn candidates(run: &Path) -> Result<(Vec<PathBuf>, Option<String>)> {
 
 /// Loads the checkpoint to go on from ([`newest`]). If it is damaged, that is an error; with `fall_back` the one before it
 /// that is complete is loaded, and a note says so.
+#[track_caller]
 pub fn load_latest(run: impl AsRef<Path>, device: Device, fall_back: bool) -> Result<Loaded> {
     load_latest_of(run.as_ref(), device, fall_back, Contents::All)
 }
 
 /// Whether an error says that a checkpoint is damaged: not that memory ran out, say, or that a later release wrote it.
 fn is_damage(error: &Error) -> bool {
-    match error {
-        Error::File { .. } => true,
-        Error::Io { cause, .. } => matches!(
-            cause.kind(),
-            ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::UnexpectedEof | ErrorKind::InvalidData
-        ),
+    use io::ErrorKind::{InvalidData, NotADirectory, NotFound, UnexpectedEof};
+    match &error.kind {
+        ErrorKind::File { .. } => true,
+        ErrorKind::Io { cause, .. } => {
+            matches!(cause.kind(), NotFound | NotADirectory | UnexpectedEof | InvalidData)
+        }
         _ => false,
     }
 }
 
 /// As [`load_latest`], of what is wanted of it.
+#[track_caller]
 pub fn load_latest_of(run: &Path, device: Device, fall_back: bool, contents: Contents) -> Result<Loaded> {
-    let found = fs::metadata(run).map_err(Error::io("read folder", run))?;
-    if !found.is_dir() {
-        return Err(Error::file(run, "is a file, and checkpoints are in a folder"));
-    }
-    if !fall_back {
-        pointed(run, LATEST)?;
-    }
-    let (mut order, mut note) = candidates(run)?;
-    let mut damage = None;
-    let mut at = 0;
-    while let Some(path) = order.get(at) {
-        match load_contents(path, device, contents) {
-            Ok(checkpoint) => {
-                let name = name_of(path);
-                let why = damage.as_ref().map(Error::to_string).or(note);
-                return Ok(Loaded { checkpoint, note: why.map(|why| format!("{why}; loaded {name} instead")), name });
-            }
-            Err(error) => {
-                // A writer may have saved another one meanwhile and removed this one.
-                let (now, why) = candidates(run)?;
-                if at == 0 && now.first() != order.first() {
-                    (order, note) = (now, why);
-                    continue;
+    located(|| {
+        let found = fs::metadata(run).map_err(Error::io("read folder", run))?;
+        if !found.is_dir() {
+            return Err(Error::file(run, "is a file, and checkpoints are in a folder"));
+        }
+        if !fall_back {
+            pointed(run, LATEST)?;
+        }
+        let (mut order, mut note) = candidates(run)?;
+        let mut damage = None;
+        let mut at = 0;
+        while let Some(path) = order.get(at) {
+            match load_contents(path, device, contents) {
+                Ok(checkpoint) => {
+                    let name = name_of(path);
+                    let why = damage.as_ref().map(Error::to_string).or(note);
+                    return Ok(Loaded {
+                        checkpoint,
+                        note: why.map(|why| format!("{why}; loaded {name} instead")),
+                        name,
+                    });
                 }
-                if !fall_back || !is_damage(&error) {
-                    return Err(error);
+                Err(error) => {
+                    // A writer may have saved another one meanwhile and removed this one.
+                    let (now, why) = candidates(run)?;
+                    if at == 0 && now.first() != order.first() {
+                        (order, note) = (now, why);
+                        continue;
+                    }
+                    if !fall_back || !is_damage(&error) {
+                        return Err(error);
+                    }
+                    damage.get_or_insert(error);
+                    at += 1;
                 }
-                damage.get_or_insert(error);
-                at += 1;
             }
         }
-    }
-    Err(damage.unwrap_or(Error::NoCheckpoint { folder: run.into(), pointer: LATEST }))
+        Err(damage.unwrap_or_else(|| ErrorKind::NoCheckpoint { folder: run.into(), pointer: LATEST }.into()))
+    })
 }

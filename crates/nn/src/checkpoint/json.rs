@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::shown;
 use crate::files::open;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// The largest `state.json` and the like: they hold settings and names, not data.
 pub(crate) const MAX_JSON_BYTES: u64 = 64 << 20;
@@ -131,7 +131,7 @@ pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>> {
         return Err(Error::file(path, format!("is {bytes} bytes long; at most {limit} are expected")));
     }
     let mut contents = Vec::new();
-    let out_of_memory = |_| Error::OutOfMemory { what: path.display().to_string(), bytes };
+    let out_of_memory = |_| ErrorKind::OutOfMemory { what: path.display().to_string(), bytes };
     contents.try_reserve_exact(bytes as usize).map_err(out_of_memory)?;
     // The file may have grown since it was asked for its size.
     file.take(bytes).read_to_end(&mut contents).map_err(Error::io("read", path))?;

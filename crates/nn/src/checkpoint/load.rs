@@ -16,6 +16,7 @@ use super::manifest::{Manifest, Part, check_version};
 use super::safetensors::{Header, Place, Rules, Safetensors, read_start};
 use super::write::in_parallel;
 use super::{Checkpoint, FORMAT_VERSION, MANIFEST, STATE, STATE_TENSORS, StateFile, Tensors, WEIGHTS, shown};
+use crate::error::located;
 use crate::{Error, Result, files};
 
 /// The largest manifest: some 400,000 tensors.
@@ -31,8 +32,9 @@ pub enum Contents {
 }
 
 /// Loads the checkpoint in `folder` onto a device, if it is whole.
+#[track_caller]
 pub fn load(folder: impl AsRef<Path>, device: Device) -> Result<Checkpoint> {
-    load_contents(folder.as_ref(), device, Contents::All)
+    located(|| load_contents(folder.as_ref(), device, Contents::All))
 }
 
 /// As [`load`], of what is wanted. Files that are not read are only looked at: their size must be right.

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::host::sha256;
 use super::names::is_plain_file_name;
 use super::shown;
-use crate::{Error, Result};
+use crate::error::located;
+use crate::{Error, ErrorKind, Result};
 
 /// The version of checkpoint folders that this release writes.
 pub const FORMAT_VERSION: u64 = 1;
@@ -69,7 +70,7 @@ pub(crate) fn check_version(path: &Path, text: &[u8]) -> Result<()> {
     match probe.version {
         FORMAT_VERSION => Ok(()),
         0 => Err(Error::file(path, "is damaged: there is no format version 0")),
-        found => Err(Error::Newer { path: path.into(), found, known: FORMAT_VERSION }),
+        found => Err(ErrorKind::Newer { path: path.into(), found, known: FORMAT_VERSION }.into()),
     }
 }
 
@@ -92,29 +93,32 @@ impl Manifest {
     }
 
     /// Reads and checks a manifest; `path` is what errors call it.
+    #[track_caller]
     pub fn parse(path: &Path, text: &[u8]) -> Result<Manifest> {
-        let damaged = |what: String| Error::file(path, format!("is damaged: {what}"));
-        check_version(path, text)?;
-        let manifest: Manifest = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
-        let found = manifest.checksum();
-        if manifest.sha256 != found {
-            return Err(damaged(format!("its own sha256 should be {}, found {found}", shown(&manifest.sha256))));
-        }
-        let mut names = BTreeSet::new();
-        for file in &manifest.files {
-            let name = shown(&file.name);
-            if !is_plain_file_name(&file.name) {
-                return Err(damaged(format!("{name} is not the name of a file in this folder")));
+        located(|| {
+            let damaged = |what: String| Error::file(path, format!("is damaged: {what}"));
+            check_version(path, text)?;
+            let manifest: Manifest = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
+            let found = manifest.checksum();
+            if manifest.sha256 != found {
+                return Err(damaged(format!("its own sha256 should be {}, found {found}", shown(&manifest.sha256))));
             }
-            if !names.insert(&file.name) {
-                return Err(damaged(format!("file {name} is there twice")));
+            let mut names = BTreeSet::new();
+            for file in &manifest.files {
+                let name = shown(&file.name);
+                if !is_plain_file_name(&file.name) {
+                    return Err(damaged(format!("{name} is not the name of a file in this folder")));
+                }
+                if !names.insert(&file.name) {
+                    return Err(damaged(format!("file {name} is there twice")));
+                }
+                let sum = file.parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.bytes));
+                if sum != Some(file.bytes) {
+                    return Err(damaged(format!("the parts of {name} do not add up to its {} bytes", file.bytes)));
+                }
             }
-            let sum = file.parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.bytes));
-            if sum != Some(file.bytes) {
-                return Err(damaged(format!("the parts of {name} do not add up to its {} bytes", file.bytes)));
-            }
-        }
-        Ok(manifest)
+            Ok(manifest)
+        })
     }
 
     /// The record of a file.

@@ -50,6 +50,7 @@ pub use manifest::{FORMAT_VERSION, FileRecord, Manifest, Part};
 pub(crate) use names::{nearest, shown};
 pub use store::{Keep, Saved, Store};
 
+use crate::error::located;
 use crate::{Error, Result};
 
 /// Tensors by name.
@@ -80,8 +81,12 @@ impl Checkpoint {
     }
 
     /// The state as the type that it was made of.
+    #[track_caller]
     pub fn state_as<T: DeserializeOwned>(&self) -> Result<T> {
-        T::deserialize(&self.state).map_err(|error| Error::file(Path::new(STATE), format!("the run's state: {error}")))
+        located(|| {
+            T::deserialize(&self.state)
+                .map_err(|error| Error::file(Path::new(STATE), format!("the run's state: {error}")))
+        })
     }
 
     /// The tensors of all groups as one list, named `group/name`.

@@ -9,7 +9,7 @@
 //! that its own replaces.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ use super::manifest::Manifest;
 use super::safetensors::layout;
 use super::write::{write_tensors, write_whole};
 use super::{Checkpoint, FORMAT_VERSION, MANIFEST, STATE, STATE_TENSORS, StateFile, WEIGHTS};
-use crate::{Error, Result, files};
+use crate::error::located;
+use crate::{Error, ErrorKind, Result, files};
 
 const LOCK: &str = ".lock";
 const SAVING: &str = ".saving-";
@@ -68,25 +69,29 @@ pub struct Saved {
 
 impl Store {
     /// Opens a folder for saving, making it if need be, and removes what writers that died have left there.
+    #[track_caller]
     pub fn open(folder: impl AsRef<Path>, keep: Keep) -> Result<Store> {
         Store::open_on(folder, keep, Arc::new(SystemDisk))
     }
 
     /// As [`Store::open`], with saves going to a disk of one's own.
+    #[track_caller]
     pub fn open_on(folder: impl AsRef<Path>, keep: Keep, disk: Arc<dyn Disk>) -> Result<Store> {
-        let folder = folder.as_ref().to_path_buf();
-        if fs::metadata(&folder).is_ok_and(|found| !found.is_dir()) {
-            return Err(Error::file(&folder, "is a file, and checkpoints need a folder; choose another name"));
-        }
-        fs::create_dir_all(&folder).map_err(Error::io("make folder", &folder))?;
-        if let Some(parent) = folder.parent() {
-            // So that a folder made just now outlives a power cut; one that cannot be opened was there before.
-            let _ = disk.sync_folder(parent);
-        }
-        let lock = lock(&folder)?;
-        let store = Store { folder, keep, disk, lock };
-        store.sweep();
-        Ok(store)
+        located(|| {
+            let folder = folder.as_ref().to_path_buf();
+            if fs::metadata(&folder).is_ok_and(|found| !found.is_dir()) {
+                return Err(Error::file(&folder, "is a file, and checkpoints need a folder; choose another name"));
+            }
+            fs::create_dir_all(&folder).map_err(Error::io("make folder", &folder))?;
+            if let Some(parent) = folder.parent() {
+                // So that a folder made just now outlives a power cut; one that cannot be opened was there before.
+                let _ = disk.sync_folder(parent);
+            }
+            let lock = lock(&folder)?;
+            let store = Store { folder, keep, disk, lock };
+            store.sweep();
+            Ok(store)
+        })
     }
 
     /// Where the checkpoints are.
@@ -96,31 +101,34 @@ impl Store {
 
     /// Saves a checkpoint; `latest` names it once it is on the disk. `metric` is what `best` goes by, less being better.
     /// If anything fails, the checkpoints that were there stay as they are and `latest` names the same one.
+    #[track_caller]
     pub fn save(&mut self, checkpoint: &Checkpoint, metric: Option<f64>) -> Result<Saved> {
-        let (name, before) = (self.free_name(checkpoint.step), newest(&self.folder));
-        self.sweep();
-        let temporary = self.folder.join(format!("{SAVING}{name}-{}", std::process::id()));
-        let metric = metric.filter(|metric| metric.is_finite());
-        let saved = self.write(&temporary, checkpoint, metric).and_then(|()| self.publish(&temporary, &name));
-        if let Err(cause) = saved {
-            // A full disk is as empty as before; what cannot be removed now is swept later.
-            let _ = self.disk.remove(&temporary);
-            if pointed(&self.folder, LATEST).is_ok_and(|now| now.is_none_or(|now| now.name != name)) {
-                let _ = self.remove(&name);
+        located(|| {
+            let (name, before) = (self.free_name(checkpoint.step), newest(&self.folder));
+            self.sweep();
+            let temporary = self.folder.join(format!("{SAVING}{name}-{}", std::process::id()));
+            let metric = metric.filter(|metric| metric.is_finite());
+            let saved = self.write(&temporary, checkpoint, metric).and_then(|()| self.publish(&temporary, &name));
+            if let Err(cause) = saved {
+                // A full disk is as empty as before; what cannot be removed now is swept later.
+                let _ = self.disk.remove(&temporary);
+                if pointed(&self.folder, LATEST).is_ok_and(|now| now.is_none_or(|now| now.name != name)) {
+                    let _ = self.remove(&name);
+                }
+                let kept = match before {
+                    Ok(Some(path)) => format!("the checkpoint before it, {}, is intact", name_of(&path)),
+                    _ => "there was no checkpoint before it".into(),
+                };
+                return Err(Error::not_saved(self.folder.join(name), kept, cause));
             }
-            let kept = match before {
-                Ok(Some(path)) => format!("the checkpoint before it, {}, is intact", name_of(&path)),
-                _ => "there was no checkpoint before it".into(),
-            };
-            return Err(Error::NotSaved { folder: self.folder.join(name), kept, cause: Box::new(cause) });
-        }
-        let mut notes = vec![];
-        let better = self.is_best(metric);
-        if better && let Err(error) = self.point(BEST, &format!("{name}\n")) {
-            notes.push(format!("{name} is the best so far, but '{BEST}' does not say so: {error}"));
-        }
-        self.prune(&name, &mut notes);
-        Ok(Saved { path: self.folder.join(name), best: better, notes })
+            let mut notes = vec![];
+            let better = self.is_best(metric);
+            if better && let Err(error) = self.point(BEST, &format!("{name}\n")) {
+                notes.push(format!("{name} is the best so far, but '{BEST}' does not say so: {error}"));
+            }
+            self.prune(&name, &mut notes);
+            Ok(Saved { path: self.folder.join(name), best: better, notes })
+        })
     }
 
     fn write(&self, folder: &Path, checkpoint: &Checkpoint, metric: Option<f64>) -> Result<()> {
@@ -266,9 +274,9 @@ fn state_text(state: &StateFile) -> Result<Vec<u8>> {
 /// The lock of a folder, with this process's number in it for others to see.
 fn lock(folder: &Path) -> Result<Option<File>> {
     let path = folder.join(LOCK);
-    let mut file = files::open_lock(&path).map_err(|error| match error {
-        Error::Io { cause, .. } => Error::io("write to", folder)(cause),
-        other => other,
+    let mut file = files::open_lock(&path).map_err(|error| match error.kind {
+        ErrorKind::Io { cause, .. } => Error::io("write to", folder)(cause),
+        _ => error,
     })?;
     match file.try_lock() {
         Ok(()) => {}
@@ -277,9 +285,9 @@ fn lock(folder: &Path) -> Result<Option<File>> {
             let _ = file.take(32).read_to_string(&mut holder);
             let number: Option<u32> = holder.trim().parse().ok();
             let holder = number.map_or("another process".into(), |number| format!("process {number}"));
-            return Err(Error::Busy { folder: folder.into(), holder });
+            return Err(ErrorKind::Busy { folder: folder.into(), holder }.into());
         }
-        Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => return Ok(None),
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
         Err(TryLockError::Error(error)) => return Err(Error::io("lock", &path)(error)),
     }
     // Only for the message above: on a full disk the lock holds just as well.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Dataset;
 use super::order::Permutation;
+use crate::error::located;
 use crate::random::mix;
 use crate::{Error, Result};
 
@@ -101,11 +102,11 @@ impl Batches {
             let what = format!(
                 "batches of {batch} windows of {context} tokens were asked for; at least one of each and at most"
             );
-            return Err(Error::Data(format!("{what} {LARGEST} tokens together are possible")));
+            return Err(Error::data(format!("{what} {LARGEST} tokens together are possible")));
         }
         let (found, needed) = (data.len(), context as u64 + 1);
         if found < needed {
-            return Err(Error::Data(format!(
+            return Err(Error::data(format!(
                 "there are {found} tokens, {} too few for one window of {context} tokens and the one after it; add data or \
                  shorten the context to {} or less",
                 needed - found,
@@ -129,24 +130,26 @@ impl Batches {
     }
 
     /// Goes on from a cursor of these data.
+    #[track_caller]
     pub fn seek(&mut self, cursor: Cursor) -> Result<()> {
-        let count = self.windows.count;
-        if cursor.windows != count || cursor.position >= count {
-            return Err(Error::Data(format!(
-                "the position to resume from is window {} of {}, but with these data and this context there are {count}; \
+        located(|| {
+            let count = self.windows.count;
+            if cursor.windows != count || cursor.position >= count {
+                return Err(Error::data(format!(
+                    "the position to resume from is window {} of {}, but with these data and this context there are {count}; \
                  resume with the data, the context and the split that it was saved with",
-                cursor.position, cursor.windows
-            )));
-        }
-        if !self.windows.data.has_mark(cursor.data)? {
-            return Err(Error::Data(
-                "the position to resume from was saved with other data; resume with those, or start anew with these"
-                    .into(),
-            ));
-        }
-        self.ahead = None;
-        self.cursor = Cursor { data: self.windows.data.mark(), ..cursor };
-        Ok(())
+                    cursor.position, cursor.windows
+                )));
+            }
+            if !self.windows.data.has_mark(cursor.data)? {
+                return Err(Error::data(
+                    "the position to resume from was saved with other data; resume with those, or start anew with these",
+                ));
+            }
+            self.ahead = None;
+            self.cursor = Cursor { data: self.windows.data.mark(), ..cursor };
+            Ok(())
+        })
     }
 
     fn start(&mut self) {
@@ -175,6 +178,7 @@ impl Iterator for Batches {
     type Item = Result<Batch>;
 
     /// The next batch; never `None`. After an error the same batch is tried again.
+    #[track_caller]
     fn next(&mut self) -> Option<Result<Batch>> {
         if self.prefetch > 0 && self.ahead.is_none() {
             self.start();
@@ -185,7 +189,7 @@ impl Iterator for Batches {
             Ok(batch) => self.cursor = batch.next,
             Err(_) => self.ahead = None,
         }
-        Some(batch)
+        Some(located(|| batch))
     }
 }
 

@@ -272,7 +272,7 @@ fn encode(encoders: &mut [Encoder<'_>], pieces: &[Piece], stop: &dyn Fn() -> boo
         });
     }
     if stopped.into_inner() {
-        return Err(Error::Stopped);
+        return Err(Error::stopped());
     }
     Ok(results.into_iter().map(|result| result.into_inner().unwrap_or_default()).collect())
 }

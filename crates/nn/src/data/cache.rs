@@ -25,7 +25,7 @@ use super::store::Tokens;
 use super::{Progress, Watch, checksum, documents};
 use crate::checkpoint::read_bounded;
 use crate::tokenizer::{Tokenizer, hex};
-use crate::{Error, Result, files};
+use crate::{Error, ErrorKind, Result, files};
 
 /// Version of the layout above.
 pub const FORMAT_VERSION: u32 = 2;
@@ -134,7 +134,7 @@ fn wait_for(lock: &File, watch: &dyn Watch) -> Result<bool> {
         match lock.try_lock() {
             Ok(()) => return Ok(true),
             Err(TryLockError::Error(_)) => return Ok(false),
-            Err(TryLockError::WouldBlock) if watch.stop() => return Err(Error::Stopped),
+            Err(TryLockError::WouldBlock) if watch.stop() => return Err(Error::stopped()),
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(50)),
         }
     }
@@ -187,7 +187,7 @@ fn reuse(
     }
     let opened = match open_manifest(folder, &manifest, tokenizer, watch) {
         Ok(opened) => opened,
-        Err(Error::Stopped) => return Err(Error::Stopped),
+        Err(error @ Error { kind: ErrorKind::Stopped, .. }) => return Err(error),
         Err(error) => {
             if warn {
                 bornite_support::log!(Warn, "{error}: done now");
@@ -217,7 +217,7 @@ fn read_manifest(folder: &Path) -> Result<Manifest> {
     let wrong = |error: serde_json::Error| Error::file(&path, format!("not the manifest of tokenised data: {error}"));
     let Version { format_version } = serde_json::from_slice(&json).map_err(wrong)?;
     if format_version > FORMAT_VERSION {
-        return Err(Error::Newer { path, found: format_version.into(), known: FORMAT_VERSION.into() });
+        return Err(ErrorKind::Newer { path, found: format_version.into(), known: FORMAT_VERSION.into() }.into());
     }
     serde_json::from_slice(&json).map_err(wrong)
 }

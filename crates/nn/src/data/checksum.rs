@@ -156,7 +156,7 @@ fn hash(file: &File, path: &Path, bytes: u64, watch: &dyn Watch) -> Result<Vec<S
         return Err(Error::io("read", path)(error));
     }
     if work.cancelled.into_inner() {
-        return Err(Error::Stopped);
+        return Err(Error::stopped());
     }
     Ok(work.pieces.into_inner().unwrap_or_else(PoisonError::into_inner))
 }

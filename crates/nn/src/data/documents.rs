@@ -38,7 +38,7 @@ pub(super) fn pieces(mut text: &str, split: Split, sink: Sink<'_>) -> Result<()>
 }
 
 /// Hands all documents of a file to `sink` and returns the hash of its bytes. Long texts come in pieces that are cut where
-/// `split` would split them in any case. `position` is moved on by the bytes that were read. Fails with [`Error::Stopped`]
+/// `split` would split them in any case. `position` is moved on by the bytes that were read. Fails with [`ErrorKind::Stopped`](crate::ErrorKind::Stopped)
 /// soon after `stop` says so.
 pub(super) fn read(
     file: &SourceFile,
@@ -68,7 +68,7 @@ pub(super) fn read(
 
 /// Turns the error of an interrupted read into what it means.
 fn stopped(stop: &dyn Fn() -> bool) -> impl Fn(Error) -> Error {
-    move |error| if stop() { Error::Stopped } else { error }
+    move |error| if stop() { Error::stopped() } else { error }
 }
 
 /// The hash of a file's bytes; `progress` receives the size of each chunk.

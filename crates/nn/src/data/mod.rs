@@ -44,6 +44,7 @@ pub use source::{Format, Source};
 use std::cell::{Cell, RefCell};
 
 use crate::Result;
+use crate::error::located;
 use crate::tokenizer::{Split, Tokenizer, Trainer};
 
 /// How far work on data has come.
@@ -64,7 +65,7 @@ pub trait Watch {
     /// Takes note of progress, which is reported several times per second.
     fn progress(&self, progress: Progress);
 
-    /// Whether the work is to end with [`Error::Stopped`](crate::Error::Stopped). Asked several times per second.
+    /// Whether the work is to end with [`ErrorKind::Stopped`](crate::ErrorKind::Stopped). Asked several times per second.
     fn stop(&self) -> bool {
         false
     }
@@ -86,28 +87,32 @@ impl<F: FnMut(Progress)> Watch for Report<F> {
 }
 
 /// Learns a tokenizer of so many tokens from the text of sources; see [`Trainer`].
+#[track_caller]
 pub fn train_tokenizer(sources: &[Source], vocabulary: usize, progress: &mut dyn FnMut(Progress)) -> Result<Tokenizer> {
     train_tokenizer_watched(sources, vocabulary, &Report::new(progress))
 }
 
 /// As [`train_tokenizer`], with a watch that can stop it while text is read.
+#[track_caller]
 pub fn train_tokenizer_watched(sources: &[Source], vocabulary: usize, watch: &dyn Watch) -> Result<Tokenizer> {
-    let files = source::list(sources)?;
-    let total = files.iter().map(|file| file.bytes).sum();
-    let mut trainer = Trainer::new(Split::Gpt2);
-    let (position, mut read, mut told) = (Cell::new(0), 0, 0);
-    for file in &files {
-        documents::read(file, Split::Gpt2, &|| watch.stop(), &position, &mut |piece| {
-            trainer.add(&piece.text);
-            read += piece.text.len() as u64;
-            if read - told > 4 << 20 {
-                told = read;
-                watch.progress(Progress { doing: "reading", done: position.get().min(total), total, tokens: 0 });
-            }
-            Ok(())
-        })?;
-    }
-    trainer.finish(vocabulary, &mut |done, total| {
-        watch.progress(Progress { doing: "merging", done: done as u64, total: total as u64, tokens: 0 });
+    located(|| {
+        let files = source::list(sources)?;
+        let total = files.iter().map(|file| file.bytes).sum();
+        let mut trainer = Trainer::new(Split::Gpt2);
+        let (position, mut read, mut told) = (Cell::new(0), 0, 0);
+        for file in &files {
+            documents::read(file, Split::Gpt2, &|| watch.stop(), &position, &mut |piece| {
+                trainer.add(&piece.text);
+                read += piece.text.len() as u64;
+                if read - told > 4 << 20 {
+                    told = read;
+                    watch.progress(Progress { doing: "reading", done: position.get().min(total), total, tokens: 0 });
+                }
+                Ok(())
+            })?;
+        }
+        trainer.finish(vocabulary, &mut |done, total| {
+            watch.progress(Progress { doing: "merging", done: done as u64, total: total as u64, tokens: 0 });
+        })
     })
 }

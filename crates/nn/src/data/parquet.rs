@@ -34,7 +34,7 @@ pub(super) fn read(
         seen += 1;
         if seen.is_multiple_of(LOOK_ROWS) || text.len() as u64 > LOOK_ROWS {
             if stop() {
-                return Err(Error::Stopped);
+                return Err(Error::stopped());
             }
             // In proportion to the rows, with this one: where their bytes are depends on the other columns.
             let part = u128::from(bytes) * u128::from((row + 1).min(row_count)) / u128::from(row_count);

@@ -84,11 +84,11 @@ pub(super) fn list(sources: &[Source]) -> Result<Vec<SourceFile>> {
         walk(&source.path, source, 0, &mut files)?;
         if files.len() == before {
             let path = source.path.display();
-            return Err(Error::Data(format!("{path} holds no files (names that start with a dot are left out)")));
+            return Err(Error::data(format!("{path} holds no files (names that start with a dot are left out)")));
         }
     }
     if files.is_empty() {
-        return Err(Error::Data("no source was named; name a file or a folder".into()));
+        return Err(Error::data("no source was named; name a file or a folder"));
     }
     Ok(files)
 }

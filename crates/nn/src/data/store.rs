@@ -141,7 +141,7 @@ impl Tokens {
         let mut place = self.parts.partition_point(|part| part.start + part.tokens <= from);
         while count > 0 {
             let Some(part) = self.parts.get(place) else {
-                return Err(Error::Data(format!("token {from} was asked for; there are {}", self.length)));
+                return Err(Error::data(format!("token {from} was asked for; there are {}", self.length)));
             };
             let first = from - part.start;
             let take = (part.tokens - first).min(count as u64) as usize;

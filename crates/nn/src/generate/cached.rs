@@ -29,7 +29,7 @@ impl Cached {
         let sizes = [2, config.layers, rows, config.kv_heads, length, config.head_width(), precision.dtype().bytes()];
         let bytes = sizes.iter().fold(1u128, |product, n| product.saturating_mul(*n as u128));
         if let Some(available) = available(device).filter(|available| bytes > u128::from(*available)) {
-            return Err(Error::Config(format!(
+            return Err(Error::config(format!(
                 "a key/value cache of {rows} × {length} tokens needs {}, and {device} has {}; generate fewer tokens",
                 size(bytes),
                 size(available.into())
@@ -61,15 +61,15 @@ impl Cached {
     pub fn check(&self, prompt: &[u32]) -> Result<()> {
         let (count, length) = (prompt.len(), self.length);
         if count == 0 {
-            return Err(Error::Config("a prompt has no tokens; it must have at least one".into()));
+            return Err(Error::config("a prompt has no tokens; it must have at least one"));
         }
         if count > length {
             let what = format!("the prompt has {count} tokens, and the model looks at {length}; shorten it");
-            return Err(Error::Config(what));
+            return Err(Error::config(what));
         }
         match prompt.iter().find(|token| **token as usize >= self.vocabulary) {
             None => Ok(()),
-            Some(token) => Err(Error::Config(format!(
+            Some(token) => Err(Error::config(format!(
                 "the prompt has token {token}, but the model has {} tokens, from 0",
                 self.vocabulary
             ))),

@@ -10,6 +10,7 @@ mod together;
 
 use bornite::var::Arena;
 
+use crate::error::located;
 use crate::model::Gpt;
 use crate::tokenizer::Tokenizer;
 use crate::train::Precision;
@@ -81,15 +82,18 @@ pub struct Written {
 }
 
 /// The tokens of a prompt. An empty one begins with the token that ends a text, as documents do in training.
+#[track_caller]
 pub fn prompt_tokens(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<u32>> {
-    let mut tokens = tokenizer.encode_with_special(prompt);
-    if tokens.is_empty() {
-        let Some(end) = tokenizer.end_of_text() else {
-            return Err(Error::Config("the prompt is empty, and the tokenizer has no token to start with".into()));
-        };
-        tokens.push(end);
-    }
-    Ok(tokens)
+    located(|| {
+        let mut tokens = tokenizer.encode_with_special(prompt);
+        if tokens.is_empty() {
+            let Some(end) = tokenizer.end_of_text() else {
+                return Err(Error::config("the prompt is empty, and the tokenizer has no token to start with"));
+            };
+            tokens.push(end);
+        }
+        Ok(tokens)
+    })
 }
 
 /// A model with memory for one text.
@@ -101,8 +105,9 @@ pub struct Generator(Cached);
 impl Generator {
     /// A generator that runs on the weights of an arena, as they are at each call. It has memory for `length` tokens of a
     /// text with its prompt, at most the context of the model.
+    #[track_caller]
     pub fn new(gpt: &Gpt, weights: &Arena, precision: Precision, length: usize) -> Result<Generator> {
-        Ok(Generator(Cached::new(gpt, weights, precision, 1, length)?))
+        located(|| Ok(Generator(Cached::new(gpt, weights, precision, 1, length)?)))
     }
 
     /// How often the model was run so far: once a piece of a prompt and once a token.
@@ -111,6 +116,7 @@ impl Generator {
     }
 
     /// Writes a text that continues a prompt. `emit` is given whole characters as they come, and says whether to go on.
+    #[track_caller]
     pub fn write(
         &self,
         tokenizer: &Tokenizer,
@@ -118,10 +124,11 @@ impl Generator {
         request: &Request,
         emit: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Written> {
-        self.write_after(tokenizer, &prompt_tokens(tokenizer, prompt)?, request, emit)
+        located(|| self.write_after(tokenizer, &prompt_tokens(tokenizer, prompt)?, request, emit))
     }
 
     /// As [`Generator::write`], of a prompt in tokens.
+    #[track_caller]
     pub fn write_after(
         &self,
         tokenizer: &Tokenizer,
@@ -129,55 +136,57 @@ impl Generator {
         request: &Request,
         emit: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Written> {
-        request.sampling.check()?;
-        self.0.check(prompt)?;
-        let (mut all, prompt_tokens) = (prompt.to_vec(), prompt.len());
-        let mut scores = self.0.prefill(std::iter::once(prompt), prompt_tokens)?;
-        let (mut cached, mut context_shifts) = (prompt_tokens, 0);
-        let (mut stream, mut stops) = (tokenizer.stream(), Stops::new(&request.stops));
-        let mut text = String::new();
-        let mut tell = |new: String| -> bool {
-            text += &new;
-            new.is_empty() || emit(&new)
-        };
-        let finish = loop {
-            let written = all.len() - prompt_tokens;
-            if written == request.max_tokens {
-                break Finish::MaxTokens;
+        located(|| {
+            request.sampling.check()?;
+            self.0.check(prompt)?;
+            let (mut all, prompt_tokens) = (prompt.to_vec(), prompt.len());
+            let mut scores = self.0.prefill(std::iter::once(prompt), prompt_tokens)?;
+            let (mut cached, mut context_shifts) = (prompt_tokens, 0);
+            let (mut stream, mut stops) = (tokenizer.stream(), Stops::new(&request.stops));
+            let mut text = String::new();
+            let mut tell = |new: String| -> bool {
+                text += &new;
+                new.is_empty() || emit(&new)
+            };
+            let finish = loop {
+                let written = all.len() - prompt_tokens;
+                if written == request.max_tokens {
+                    break Finish::MaxTokens;
+                }
+                // Rows that the tokenizer has no text for are never chosen.
+                scores.truncate(tokenizer.vocabulary());
+                let token = request.sampling.choose(&scores, written as u64)?;
+                if Some(token) == tokenizer.end_of_text() || self.0.ends(token) {
+                    break Finish::EndOfText;
+                }
+                all.push(token);
+                let (new, stopped) = stops.push(&stream.push(token));
+                if !tell(new) {
+                    break Finish::Reader;
+                }
+                if stopped {
+                    break Finish::Stop;
+                }
+                if all.len() - prompt_tokens == request.max_tokens {
+                    break Finish::MaxTokens;
+                }
+                if cached == self.0.length {
+                    let recent = &all[all.len() - (cached / 2).max(1)..];
+                    scores = self.0.prefill(std::iter::once(recent), recent.len())?;
+                    (cached, context_shifts) = (recent.len(), context_shifts + 1);
+                } else {
+                    scores = self.0.advance(&[token.into()], cached, 1)?;
+                    cached += 1;
+                }
+            };
+            if !matches!(finish, Finish::Stop | Finish::Reader) {
+                let (new, stopped) = stops.push(&stream.finish());
+                tell(new);
+                if !stopped {
+                    tell(stops.finish());
+                }
             }
-            // Rows that the tokenizer has no text for are never chosen.
-            scores.truncate(tokenizer.vocabulary());
-            let token = request.sampling.choose(&scores, written as u64)?;
-            if Some(token) == tokenizer.end_of_text() || self.0.ends(token) {
-                break Finish::EndOfText;
-            }
-            all.push(token);
-            let (new, stopped) = stops.push(&stream.push(token));
-            if !tell(new) {
-                break Finish::Reader;
-            }
-            if stopped {
-                break Finish::Stop;
-            }
-            if all.len() - prompt_tokens == request.max_tokens {
-                break Finish::MaxTokens;
-            }
-            if cached == self.0.length {
-                let recent = &all[all.len() - (cached / 2).max(1)..];
-                scores = self.0.prefill(std::iter::once(recent), recent.len())?;
-                (cached, context_shifts) = (recent.len(), context_shifts + 1);
-            } else {
-                scores = self.0.advance(&[token.into()], cached, 1)?;
-                cached += 1;
-            }
-        };
-        if !matches!(finish, Finish::Stop | Finish::Reader) {
-            let (new, stopped) = stops.push(&stream.finish());
-            tell(new);
-            if !stopped {
-                tell(stops.finish());
-            }
-        }
-        Ok(Written { text, tokens: all.split_off(prompt_tokens), prompt_tokens, finish, context_shifts })
+            Ok(Written { text, tokens: all.split_off(prompt_tokens), prompt_tokens, finish, context_shifts })
+        })
     }
 }

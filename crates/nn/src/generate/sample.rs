@@ -1,5 +1,6 @@
 //! Which token comes next: the one with the highest score, or one by chance among the likely.
 
+use crate::error::located;
 use crate::random::mix;
 use crate::{Error, Result};
 
@@ -24,52 +25,58 @@ impl Default for Sampling {
 
 impl Sampling {
     /// Refuses what cannot be.
+    #[track_caller]
     pub fn check(&self) -> Result<()> {
-        if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
-            return Err(Error::Config(format!("the temperature is {}; it must not be negative", self.temperature)));
-        }
-        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
-            return Err(Error::Config(format!("top-p is {}; it must be above 0 and at most 1", self.top_p)));
-        }
-        Ok(())
+        located(|| {
+            if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
+                return Err(Error::config(format!("the temperature is {}; it must not be negative", self.temperature)));
+            }
+            if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+                return Err(Error::config(format!("top-p is {}; it must be above 0 and at most 1", self.top_p)));
+            }
+            Ok(())
+        })
     }
 
     /// The token of a place, counted from 0, by its scores.
+    #[track_caller]
     pub fn choose(&self, scores: &[f32], place: u64) -> Result<u32> {
-        if scores.is_empty() || scores.iter().any(|score| score.is_nan()) {
-            return Err(Error::Config("the model's scores are not numbers; its parameters are not finite".into()));
-        }
-        let mut order: Vec<u32> = (0..scores.len() as u32).collect();
-        // Of equal scores the smaller token is first: the order is the same everywhere.
-        let by_score = |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
-        if self.temperature == 0.0 {
-            return Ok(order.into_iter().min_by(by_score).unwrap_or(0));
-        }
-        if (1..order.len()).contains(&self.top_k) {
-            order.select_nth_unstable_by(self.top_k - 1, by_score);
-            order.truncate(self.top_k);
-        }
-        order.sort_unstable_by(by_score);
-        let highest = f64::from(scores[order[0] as usize]);
-        let weight = |token: &u32| ((f64::from(scores[*token as usize]) - highest) / self.temperature).exp();
-        let weights: Vec<f64> = order.iter().map(weight).collect();
-        let total: f64 = weights.iter().sum();
-        let mut kept = 0.0;
-        let count = 1 + weights
-            .iter()
-            .take_while(|weight| {
-                kept += **weight;
-                kept < self.top_p * total
-            })
-            .count();
-        let weights = &weights[..count.min(weights.len())];
-        let chance = mix(mix(self.seed) ^ mix(place).rotate_left(32)) >> 11;
-        let mut left = chance as f64 / (1u64 << 53) as f64 * weights.iter().sum::<f64>();
-        let chosen = weights.iter().position(|weight| {
-            left -= weight;
-            left < 0.0
-        });
-        Ok(order[chosen.unwrap_or(weights.len() - 1)])
+        located(|| {
+            if scores.is_empty() || scores.iter().any(|score| score.is_nan()) {
+                return Err(Error::config("the model's scores are not numbers; its parameters are not finite"));
+            }
+            let mut order: Vec<u32> = (0..scores.len() as u32).collect();
+            // Of equal scores the smaller token is first: the order is the same everywhere.
+            let by_score = |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
+            if self.temperature == 0.0 {
+                return Ok(order.into_iter().min_by(by_score).unwrap_or(0));
+            }
+            if (1..order.len()).contains(&self.top_k) {
+                order.select_nth_unstable_by(self.top_k - 1, by_score);
+                order.truncate(self.top_k);
+            }
+            order.sort_unstable_by(by_score);
+            let highest = f64::from(scores[order[0] as usize]);
+            let weight = |token: &u32| ((f64::from(scores[*token as usize]) - highest) / self.temperature).exp();
+            let weights: Vec<f64> = order.iter().map(weight).collect();
+            let total: f64 = weights.iter().sum();
+            let mut kept = 0.0;
+            let count = 1 + weights
+                .iter()
+                .take_while(|weight| {
+                    kept += **weight;
+                    kept < self.top_p * total
+                })
+                .count();
+            let weights = &weights[..count.min(weights.len())];
+            let chance = mix(mix(self.seed) ^ mix(place).rotate_left(32)) >> 11;
+            let mut left = chance as f64 / (1u64 << 53) as f64 * weights.iter().sum::<f64>();
+            let chosen = weights.iter().position(|weight| {
+                left -= weight;
+                left < 0.0
+            });
+            Ok(order[chosen.unwrap_or(weights.len() - 1)])
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::located;
 use crate::{Error, Result};
 
 /// How rows are normed.
@@ -67,7 +68,7 @@ impl RopeScaling {
         if valid && (1..=i32::MAX as usize).contains(&original_context) {
             return Ok(());
         }
-        Err(Error::Config(format!(
+        Err(Error::config(format!(
             "RoPE scaling has factor {factor}, low_freq_factor {low}, high_freq_factor {high} and original context \
              {original_context}; expected factor >= 1, 0 < low_freq_factor < high_freq_factor and a context of 1 or more"
         )))
@@ -190,18 +191,21 @@ impl GptConfig {
     }
 
     /// The model of a name: `tiny`, `small`, `medium`, `gpt2-124m` and so on, or with `llama-` in front of the first three.
+    #[track_caller]
     pub fn named(name: &str, vocabulary: usize) -> Result<GptConfig> {
-        let (of, size) = match name.strip_prefix("llama-") {
-            Some(size) => (GptConfig::llama as fn(usize, usize, usize, usize, usize) -> GptConfig, size),
-            None => (GptConfig::gpt2 as fn(usize, usize, usize, usize, usize) -> GptConfig, name),
-        };
-        match SIZES.iter().find(|(known, _)| *known == size) {
-            Some((_, [layers, heads, width, context])) => Ok(of(vocabulary, *context, *layers, *heads, *width)),
-            None => {
-                let names: Vec<&str> = SIZES.iter().map(|(name, _)| *name).collect();
-                Err(Error::Config(format!("there is no model '{name}'; there are {}", names.join(", "))))
+        located(|| {
+            let (of, size) = match name.strip_prefix("llama-") {
+                Some(size) => (GptConfig::llama as fn(usize, usize, usize, usize, usize) -> GptConfig, size),
+                None => (GptConfig::gpt2 as fn(usize, usize, usize, usize, usize) -> GptConfig, name),
+            };
+            match SIZES.iter().find(|(known, _)| *known == size) {
+                Some((_, [layers, heads, width, context])) => Ok(of(vocabulary, *context, *layers, *heads, *width)),
+                None => {
+                    let names: Vec<&str> = SIZES.iter().map(|(name, _)| *name).collect();
+                    Err(Error::config(format!("there is no model '{name}'; there are {}", names.join(", "))))
+                }
             }
-        }
+        })
     }
 
     /// Width of a head.
@@ -220,55 +224,61 @@ impl GptConfig {
     }
 
     /// Refuses what cannot be.
+    #[track_caller]
     pub fn check(&self) -> Result<()> {
-        let sizes = [
-            ("vocabulary", self.vocabulary),
-            ("context", self.context),
-            ("layers", self.layers),
-            ("heads", self.heads),
-            ("kv_heads", self.kv_heads),
-            ("width", self.width),
-            ("hidden", self.hidden),
-            ("head_width", self.head_width.unwrap_or(1)),
-        ];
-        let refuse = |what: String| Err(Error::Config(what));
-        for (name, size) in sizes {
-            if size == 0 || size > i32::MAX as usize {
-                return refuse(format!("model.{name} is {size}; it must be from 1 to {}", i32::MAX));
+        located(|| {
+            let sizes = [
+                ("vocabulary", self.vocabulary),
+                ("context", self.context),
+                ("layers", self.layers),
+                ("heads", self.heads),
+                ("kv_heads", self.kv_heads),
+                ("width", self.width),
+                ("hidden", self.hidden),
+                ("head_width", self.head_width.unwrap_or(1)),
+            ];
+            let refuse = |what: String| Err(Error::config(what));
+            for (name, size) in sizes {
+                if size == 0 || size > i32::MAX as usize {
+                    return refuse(format!("model.{name} is {size}; it must be from 1 to {}", i32::MAX));
+                }
             }
-        }
-        if self.layers > MAX_LAYERS {
-            return refuse(format!("model.layers is {}; at most {MAX_LAYERS} are supported", self.layers));
-        }
-        if self.head_width.is_none() && !self.width.is_multiple_of(self.heads) {
-            return refuse(format!("model.width {} is not a multiple of model.heads {}", self.width, self.heads));
-        }
-        if !self.heads.is_multiple_of(self.kv_heads) {
-            return refuse(format!("model.heads {} is not a multiple of model.kv_heads {}", self.heads, self.kv_heads));
-        }
-        if let PositionKind::Rope(base) = self.position {
-            if !(base > 1.0 && base.is_finite()) {
-                return refuse(format!("the base of the angles is {base}; it must be above 1"));
+            if self.layers > MAX_LAYERS {
+                return refuse(format!("model.layers is {}; at most {MAX_LAYERS} are supported", self.layers));
             }
-            if !self.head_width().is_multiple_of(2) {
+            if self.head_width.is_none() && !self.width.is_multiple_of(self.heads) {
+                return refuse(format!("model.width {} is not a multiple of model.heads {}", self.width, self.heads));
+            }
+            if !self.heads.is_multiple_of(self.kv_heads) {
                 return refuse(format!(
-                    "model.head_width is {}; rotary embeddings need an even width",
-                    self.head_width()
+                    "model.heads {} is not a multiple of model.kv_heads {}",
+                    self.heads, self.kv_heads
                 ));
             }
-        }
-        if let Some(scaling) = &self.rope_scaling {
-            if !matches!(self.position, PositionKind::Rope(_)) {
-                return refuse("RoPE scaling needs model.position=rope".into());
+            if let PositionKind::Rope(base) = self.position {
+                if !(base > 1.0 && base.is_finite()) {
+                    return refuse(format!("the base of the angles is {base}; it must be above 1"));
+                }
+                if !self.head_width().is_multiple_of(2) {
+                    return refuse(format!(
+                        "model.head_width is {}; rotary embeddings need an even width",
+                        self.head_width()
+                    ));
+                }
             }
-            scaling.check()?;
-        }
-        if !(0.0..1.0).contains(&self.dropout) {
-            return refuse(format!("model.dropout is {}; it must be from 0 to below 1", self.dropout));
-        }
-        if !(self.eps > 0.0 && self.eps.is_finite()) {
-            return refuse(format!("model.eps is {}; it must be above 0", self.eps));
-        }
-        Ok(())
+            if let Some(scaling) = &self.rope_scaling {
+                if !matches!(self.position, PositionKind::Rope(_)) {
+                    return refuse("RoPE scaling needs model.position=rope".into());
+                }
+                scaling.check()?;
+            }
+            if !(0.0..1.0).contains(&self.dropout) {
+                return refuse(format!("model.dropout is {}; it must be from 0 to below 1", self.dropout));
+            }
+            if !(self.eps > 0.0 && self.eps.is_finite()) {
+                return refuse(format!("model.eps is {}; it must be above 0", self.eps));
+            }
+            Ok(())
+        })
     }
 }

@@ -7,6 +7,7 @@ use bornite::{DType, Device, Tensor, Var, var::Update};
 use super::attention::{Attention, Cache};
 use super::config::{GptConfig, MlpKind, NormKind, PositionKind};
 use crate::Result;
+use crate::error::located;
 use crate::layers::{Embedding, Linear, Norm};
 use crate::parameters::{Context, Declarations, Init, Scope};
 
@@ -114,20 +115,23 @@ pub struct Gpt {
 
 impl Gpt {
     /// Declares all parameters.
+    #[track_caller]
     pub fn new(config: GptConfig) -> Result<Gpt> {
-        config.check()?;
-        let mut declared = Declarations::new();
-        let mut root = declared.scope("");
-        let GptConfig { vocabulary, context, layers, width, .. } = config;
-        let tokens = Embedding::new(&mut root.scope("tokens"), vocabulary, width, Init::Normal(0.02));
-        let places = matches!(config.position, PositionKind::Learned)
-            .then(|| Embedding::new(&mut root.scope("places"), context, width, Init::Normal(0.02)));
-        let mut stack = root.scope("blocks");
-        let blocks = (0..layers).map(|n| Block::new(&mut stack.scope(n), &config, n)).collect();
-        let last = norm(&mut root.scope("norm"), &config);
-        let head =
-            (!config.tied).then(|| Linear::new(&mut root.scope("head"), width, vocabulary, Init::Normal(0.02), false));
-        Ok(Gpt { config, declared, tokens, places, blocks, last, head, recomputes: false, spares: false })
+        located(|| {
+            config.check()?;
+            let mut declared = Declarations::new();
+            let mut root = declared.scope("");
+            let GptConfig { vocabulary, context, layers, width, .. } = config;
+            let tokens = Embedding::new(&mut root.scope("tokens"), vocabulary, width, Init::Normal(0.02));
+            let places = matches!(config.position, PositionKind::Learned)
+                .then(|| Embedding::new(&mut root.scope("places"), context, width, Init::Normal(0.02)));
+            let mut stack = root.scope("blocks");
+            let blocks = (0..layers).map(|n| Block::new(&mut stack.scope(n), &config, n)).collect();
+            let last = norm(&mut root.scope("norm"), &config);
+            let head = (!config.tied)
+                .then(|| Linear::new(&mut root.scope("head"), width, vocabulary, Init::Normal(0.02), false));
+            Ok(Gpt { config, declared, tokens, places, blocks, last, head, recomputes: false, spares: false })
+        })
     }
 
     /// The same model, whose gradient computes each block again instead of keeping what happened in it: about a third
@@ -215,10 +219,13 @@ impl Gpt {
     }
 
     /// Empty caches for `batch` texts of up to `length` tokens.
+    #[track_caller]
     pub fn caches(&self, batch: usize, length: usize, dtype: DType, device: Device) -> Result<Vec<Cache>> {
-        let shape = [batch, self.config.kv_heads, length, self.config.head_width()];
-        let empty = || Var::new(&Tensor::zeros(&shape, dtype, device));
-        (0..self.config.layers).map(|_| Ok(Cache { keys: empty()?, values: empty()? })).collect()
+        located(|| {
+            let shape = [batch, self.config.kv_heads, length, self.config.head_width()];
+            let empty = || Var::new(&Tensor::zeros(&shape, dtype, device));
+            (0..self.config.layers).map(|_| Ok(Cache { keys: empty()?, values: empty()? })).collect()
+        })
     }
 
     /// Scores of the next token after the last of `[batch, tokens]` more tokens, which come at `position`; of these

@@ -83,6 +83,7 @@ impl Rule {
     }
 
     /// Refuses what cannot be.
+    #[track_caller]
     pub fn check(&self) -> Result<()> {
         let (kept, eps): (&[(&str, f64)], f64) = match self {
             Rule::Adamw { beta1, beta2, eps } | Rule::Adam { beta1, beta2, eps } => {
@@ -97,11 +98,11 @@ impl Rule {
         };
         for (name, value) in kept {
             if !(0.0..1.0).contains(value) {
-                return Err(Error::Config(format!("optimiser.{name} is {value}; it must be from 0 to below 1")));
+                return Err(Error::config(format!("optimiser.{name} is {value}; it must be from 0 to below 1")));
             }
         }
         if !(eps > 0.0 && eps.is_finite()) {
-            return Err(Error::Config(format!("optimiser.eps is {eps}; it must be above 0")));
+            return Err(Error::config(format!("optimiser.eps is {eps}; it must be above 0")));
         }
         Ok(())
     }
@@ -171,6 +172,7 @@ pub struct Stepped {
 
 impl Optimiser {
     /// An optimiser for the parameters of an arena in f32.
+    #[track_caller]
     pub fn new(
         rule: Rule,
         decay: f64,
@@ -180,10 +182,10 @@ impl Optimiser {
     ) -> Result<Optimiser> {
         rule.check()?;
         if !(decay >= 0.0 && decay.is_finite()) {
-            return Err(Error::Config(format!("optimiser.decay is {decay}; it must not be negative")));
+            return Err(Error::config(format!("optimiser.decay is {decay}; it must not be negative")));
         }
         if clip.is_some_and(|clip| clip.is_nan() || clip <= 0.0) {
-            return Err(Error::Config("optimiser.clip must be above 0; leave it out for no clipping".into()));
+            return Err(Error::config("optimiser.clip must be above 0; leave it out for no clipping"));
         }
         let moments = (0..rule.moments()).map(|_| parameters.like(DType::F32, 0.0)).collect::<bornite::Result<_>>()?;
         let weight_decay = parameters.segment_values(&declared.each(|d| if d.decays() { decay } else { 0.0 }))?;

@@ -64,12 +64,13 @@ impl Rate {
     }
 
     /// Refuses what cannot be.
+    #[track_caller]
     pub fn check(&self) -> Result<()> {
         if !(self.highest > 0.0 && self.highest.is_finite()) {
-            return Err(Error::Config(format!("rate.highest is {}; it must be above 0", self.highest)));
+            return Err(Error::config(format!("rate.highest is {}; it must be above 0", self.highest)));
         }
         if !(0.0..=1.0).contains(&self.lowest) {
-            return Err(Error::Config(format!("rate.lowest is {}; it is a part of the highest, 0 to 1", self.lowest)));
+            return Err(Error::config(format!("rate.lowest is {}; it is a part of the highest, 0 to 1", self.lowest)));
         }
         Ok(())
     }

@@ -34,6 +34,7 @@ use foldhash::fast::RandomState;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::error::located;
 use crate::{Error, Result};
 use added::Added;
 use merges::Merges;
@@ -85,22 +86,27 @@ impl Tokenizer {
     }
 
     /// Learns a vocabulary of so many tokens from texts, as a [`Trainer`] does.
+    #[track_caller]
     pub fn train<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, vocabulary: usize) -> Result<Tokenizer> {
-        let mut trainer = Trainer::new(Split::Gpt2);
-        for text in texts {
-            trainer.add(text.as_ref());
-        }
-        trainer.finish(vocabulary, &mut |_, _| {})
+        located(|| {
+            let mut trainer = Trainer::new(Split::Gpt2);
+            for text in texts {
+                trainer.add(text.as_ref());
+            }
+            trainer.finish(vocabulary, &mut |_, _| {})
+        })
     }
 
     /// Reads a Hugging Face `tokenizer.json` that holds byte-level BPE. What it asks for and cannot be had is an error.
+    #[track_caller]
     pub fn read(path: impl AsRef<Path>) -> Result<Tokenizer> {
-        hugging_face::read(path.as_ref())
+        located(|| hugging_face::read(path.as_ref()))
     }
 
     /// As [`read`](Tokenizer::read), from the bytes of the file.
+    #[track_caller]
     pub fn from_json(json: &[u8]) -> Result<Tokenizer> {
-        hugging_face::parse(json).map_err(Error::Tokenizer)
+        located(|| hugging_face::parse(json).map_err(Error::tokenizer))
     }
 
     /// The text of a Hugging Face `tokenizer.json` that makes the same tokens.

@@ -11,6 +11,7 @@ use foldhash::fast::RandomState;
 use super::alphabet::bytes_in_order;
 use super::merges::Merges;
 use super::{END_OF_TEXT, Split, Tokenizer};
+use crate::error::located;
 use crate::{Error, Result};
 
 /// Bytes and the end of text.
@@ -90,64 +91,67 @@ impl Trainer {
 
     /// Makes the tokenizer: 256 bytes, merges, and `<|endoftext|>` as the last token. Fewer than `vocabulary` tokens come out
     /// where the texts have no more pairs that occur twice. `progress` hears how many tokens there are, of how many.
+    #[track_caller]
     pub fn finish(self, vocabulary: usize, progress: &mut dyn FnMut(usize, usize)) -> Result<Tokenizer> {
-        if !(SMALLEST..=LARGEST).contains(&vocabulary) {
-            return Err(Error::Tokenizer(format!(
-                "a vocabulary of {vocabulary} tokens was asked for; from {SMALLEST} (256 bytes and the end of text) to \
+        located(|| {
+            if !(SMALLEST..=LARGEST).contains(&vocabulary) {
+                return Err(Error::tokenizer(format!(
+                    "a vocabulary of {vocabulary} tokens was asked for; from {SMALLEST} (256 bytes and the end of text) to \
                  {LARGEST} are possible"
-            )));
-        }
-        let mut tokens: Vec<Box<[u8]>> = bytes_in_order().map(|byte| Box::from([byte])).collect();
-        let mut ids = [0; 256];
-        for (id, byte) in bytes_in_order().enumerate() {
-            ids[byte as usize] = id as u32;
-        }
-        let mut words: Vec<Word> = self
-            .words
-            .into_iter()
-            .map(|(word, count)| Word { tokens: word.iter().map(|&byte| ids[byte as usize]).collect(), count })
-            .filter(|word| word.tokens.len() > 1)
-            .collect();
-        let mut counts = Counts::default();
-        for (place, word) in words.iter().enumerate() {
-            for pair in word.tokens.windows(2) {
-                counts.add((pair[0], pair[1]), word.count, place as u32);
+                )));
             }
-        }
-        let mut heap: BinaryHeap<Candidate> =
-            counts.by_pair.iter().map(|(&pair, &count)| (count, std::cmp::Reverse(pair))).collect();
-        let mut merges = Merges::default();
-        while tokens.len() + 1 < vocabulary {
-            let Some((count, std::cmp::Reverse(pair))) = heap.pop() else { break };
-            let now = counts.by_pair.get(&pair).copied().unwrap_or(0);
-            if now < 2 {
-                continue;
+            let mut tokens: Vec<Box<[u8]>> = bytes_in_order().map(|byte| Box::from([byte])).collect();
+            let mut ids = [0; 256];
+            for (id, byte) in bytes_in_order().enumerate() {
+                ids[byte as usize] = id as u32;
             }
-            if now != count {
-                heap.push((now, std::cmp::Reverse(pair)));
-                continue;
+            let mut words: Vec<Word> = self
+                .words
+                .into_iter()
+                .map(|(word, count)| Word { tokens: word.iter().map(|&byte| ids[byte as usize]).collect(), count })
+                .filter(|word| word.tokens.len() > 1)
+                .collect();
+            let mut counts = Counts::default();
+            for (place, word) in words.iter().enumerate() {
+                for pair in word.tokens.windows(2) {
+                    counts.add((pair[0], pair[1]), word.count, place as u32);
+                }
             }
-            let id = tokens.len() as u32;
-            tokens.push([&*tokens[pair.0 as usize], &*tokens[pair.1 as usize]].concat().into());
-            merges.push(pair, id);
-            let mut grown = vec![];
-            for place in counts.places.remove(&pair).unwrap_or_default() {
-                replace(&mut words[place as usize], place, pair, id, &mut counts, &mut grown);
+            let mut heap: BinaryHeap<Candidate> =
+                counts.by_pair.iter().map(|(&pair, &count)| (count, std::cmp::Reverse(pair))).collect();
+            let mut merges = Merges::default();
+            while tokens.len() + 1 < vocabulary {
+                let Some((count, std::cmp::Reverse(pair))) = heap.pop() else { break };
+                let now = counts.by_pair.get(&pair).copied().unwrap_or(0);
+                if now < 2 {
+                    continue;
+                }
+                if now != count {
+                    heap.push((now, std::cmp::Reverse(pair)));
+                    continue;
+                }
+                let id = tokens.len() as u32;
+                tokens.push([&*tokens[pair.0 as usize], &*tokens[pair.1 as usize]].concat().into());
+                merges.push(pair, id);
+                let mut grown = vec![];
+                for place in counts.places.remove(&pair).unwrap_or_default() {
+                    replace(&mut words[place as usize], place, pair, id, &mut counts, &mut grown);
+                }
+                counts.by_pair.remove(&pair);
+                grown.sort_unstable();
+                grown.dedup();
+                heap.extend(
+                    grown.into_iter().filter_map(|pair| Some((*counts.by_pair.get(&pair)?, std::cmp::Reverse(pair)))),
+                );
+                if id.is_multiple_of(64) {
+                    progress(tokens.len(), vocabulary);
+                }
             }
-            counts.by_pair.remove(&pair);
-            grown.sort_unstable();
-            grown.dedup();
-            heap.extend(
-                grown.into_iter().filter_map(|pair| Some((*counts.by_pair.get(&pair)?, std::cmp::Reverse(pair)))),
-            );
-            if id.is_multiple_of(64) {
-                progress(tokens.len(), vocabulary);
-            }
-        }
-        let mut tokenizer = Tokenizer::plain(tokens, merges, self.split);
-        tokenizer.add(END_OF_TEXT);
-        progress(tokenizer.vocabulary(), tokenizer.vocabulary());
-        Ok(tokenizer)
+            let mut tokenizer = Tokenizer::plain(tokens, merges, self.split);
+            tokenizer.add(END_OF_TEXT);
+            progress(tokenizer.vocabulary(), tokenizer.vocabulary());
+            Ok(tokenizer)
+        })
     }
 }
 

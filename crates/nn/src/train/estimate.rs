@@ -5,6 +5,7 @@
 use bornite::Device;
 
 use super::precision::Precision;
+use crate::error::located;
 use crate::model::{GptConfig, MlpKind, NormKind, PositionKind};
 use crate::optimiser::Rule;
 use crate::{Error, Result};
@@ -100,23 +101,26 @@ impl Load {
     }
 
     /// Refuses what does not fit into so many bytes, with what would.
+    #[track_caller]
     pub fn check(&self, available: u64, place: &str) -> Result<()> {
-        let (need, have) = (self.memory(), u128::from(available));
-        if need.total() <= have {
-            return Ok(());
-        }
-        let (batch, context) = (self.batch, self.context);
-        let what = format!(
-            "training {} parameters with batches of {batch} windows of {context} tokens needs at least {} ({} for the model \
+        located(|| {
+            let (need, have) = (self.memory(), u128::from(available));
+            if need.total() <= have {
+                return Ok(());
+            }
+            let (batch, context) = (self.batch, self.context);
+            let what = format!(
+                "training {} parameters with batches of {batch} windows of {context} tokens needs at least {} ({} for the model \
              and its optimiser, {} for a batch), and {place} has {}: {} too much",
-            parameters(&self.model),
-            size(need.total()),
-            size(need.model),
-            size(need.activations),
-            size(have),
-            size(need.total() - have),
-        );
-        Err(Error::Config(format!("{what}; {}", self.advice(have))))
+                parameters(&self.model),
+                size(need.total()),
+                size(need.model),
+                size(need.activations),
+                size(have),
+                size(need.total() - have),
+            );
+            Err(Error::config(format!("{what}; {}", self.advice(have))))
+        })
     }
 
     /// What of the same model would fit.

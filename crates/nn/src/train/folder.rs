@@ -17,6 +17,7 @@ use super::metrics::Line;
 use super::precision::{LossScale, Precision};
 use crate::checkpoint::{Checkpoint, Contents, Keep, Store, Tensors, load_latest_of};
 use crate::data::{Cursor, Dataset, Plan};
+use crate::error::located;
 use crate::generate::Generator;
 use crate::inputs::{LossInputs, unpack_outputs};
 use crate::model::{Gpt, GptConfig};
@@ -78,19 +79,20 @@ pub struct Trained {
 }
 
 /// The tokenizer of a name that needs no data: `bytes`, `gpt2`, or the path of a `tokenizer.json`.
+#[track_caller]
 pub fn named_tokenizer(name: &str) -> Result<Tokenizer> {
-    match name {
+    located(|| match name {
         "bytes" => Ok(Tokenizer::bytes()),
         "gpt2" => Ok(Tokenizer::gpt2()),
-        _ if name.starts_with("bpe:") => Err(Error::Config(format!(
+        _ if name.starts_with("bpe:") => Err(Error::config(format!(
             "'{name}' is learned from data; here it must be bytes, gpt2 or a tokenizer.json"
         ))),
         path if Path::new(path).is_dir() => Tokenizer::read(Path::new(path).join(TOKENIZER)),
-        path if !path.contains('/') && !Path::new(path).exists() => Err(Error::Config(format!(
+        path if !path.contains('/') && !Path::new(path).exists() => Err(Error::config(format!(
             "there is no tokenizer '{path}'; it is one of bytes, gpt2, bpe:N or the path of a tokenizer.json"
         ))),
         path => Tokenizer::read(path),
-    }
+    })
 }
 
 /// The tokenizer of a run's folder.
@@ -106,7 +108,7 @@ pub(crate) fn check_tokenizer(tokenizer: &Tokenizer, model: &GptConfig) -> Resul
     if tokens <= rows {
         return Ok(());
     }
-    Err(Error::Tokenizer(format!(
+    Err(Error::tokenizer(format!(
         "it has {tokens} tokens, and the model was made for {rows}; use the tokenizer that the model was trained with"
     )))
 }
@@ -120,20 +122,24 @@ impl Trained {
     }
 
     /// Loads the latest checkpoint of a run, or a folder of Hugging Face. `tokenizer` replaces the folder's own.
+    #[track_caller]
     pub fn open(folder: impl AsRef<Path>, tokenizer: Option<&str>, device: Device) -> Result<Trained> {
-        let folder = folder.as_ref();
-        let checkpoints = folder.join(CHECKPOINTS);
-        let trained = if checkpoints.is_dir() {
-            Trained::open_run(folder, tokenizer, device)?
-        } else if folder.join("config.json").is_file() {
-            Trained::open_hugging_face(folder, tokenizer, device)?
-        } else {
-            fs::metadata(folder).map_err(Error::io("open", folder))?;
-            let what = "is neither a run (it has no folder 'checkpoints') nor a Hugging Face model (no 'config.json')";
-            return Err(Error::file(folder, what));
-        };
-        check_tokenizer(&trained.tokenizer, trained.gpt.config())?;
-        Ok(trained)
+        located(|| {
+            let folder = folder.as_ref();
+            let checkpoints = folder.join(CHECKPOINTS);
+            let trained = if checkpoints.is_dir() {
+                Trained::open_run(folder, tokenizer, device)?
+            } else if folder.join("config.json").is_file() {
+                Trained::open_hugging_face(folder, tokenizer, device)?
+            } else {
+                fs::metadata(folder).map_err(Error::io("open", folder))?;
+                let what =
+                    "is neither a run (it has no folder 'checkpoints') nor a Hugging Face model (no 'config.json')";
+                return Err(Error::file(folder, what));
+            };
+            check_tokenizer(&trained.tokenizer, trained.gpt.config())?;
+            Ok(trained)
+        })
     }
 
     fn open_run(folder: &Path, tokenizer: Option<&str>, device: Device) -> Result<Trained> {
@@ -172,43 +178,50 @@ impl Trained {
     }
 
     /// The parameters in the arithmetic that the model runs in.
+    #[track_caller]
     pub fn weights(&self) -> Result<Arena> {
-        let mut named = vec![];
-        for p in self.gpt.parameters().iter() {
-            let Some(tensor) = self.parameters.get(&p.name) else {
-                return Err(Error::Config(format!("the checkpoint has no '{}'", p.name)));
-            };
-            if tensor.shape()? != p.shape {
-                let found = tensor.shape()?;
-                return Err(Error::Config(format!("'{}' is {found:?}, and the model needs {:?}", p.name, p.shape)));
+        located(|| {
+            let mut named = vec![];
+            for p in self.gpt.parameters().iter() {
+                let Some(tensor) = self.parameters.get(&p.name) else {
+                    return Err(Error::config(format!("the checkpoint has no '{}'", p.name)));
+                };
+                if tensor.shape()? != p.shape {
+                    let found = tensor.shape()?;
+                    return Err(Error::config(format!("'{}' is {found:?}, and the model needs {:?}", p.name, p.shape)));
+                }
+                named.push((&p.name[..], tensor.cast(self.precision.dtype())));
             }
-            named.push((&p.name[..], tensor.cast(self.precision.dtype())));
-        }
-        let named: Vec<(&str, &Tensor)> = named.iter().map(|(name, tensor)| (*name, tensor)).collect();
-        Ok(Arena::grouped(&named, |_, shape| usize::from(shape.len() < 2))?)
+            let named: Vec<(&str, &Tensor)> = named.iter().map(|(name, tensor)| (*name, tensor)).collect();
+            Ok(Arena::grouped(&named, |_, shape| usize::from(shape.len() < 2))?)
+        })
     }
 
     /// The model, ready to write texts of up to `length` tokens with their prompts, or of the context if that is less.
+    #[track_caller]
     pub fn generator(&self, length: usize) -> Result<Generator> {
-        Generator::new(&self.gpt, &self.weights()?, self.precision, length)
+        located(|| Generator::new(&self.gpt, &self.weights()?, self.precision, length))
     }
 
     /// The mean loss over data, in order, on at most so many batches; with the number of batches.
+    #[track_caller]
     pub fn loss(&self, data: &Dataset, batch: usize, context: usize, most: u64) -> Result<(f64, u64)> {
-        let windows = data.len().saturating_sub(1) / context.max(1) as u64;
-        self.check_logits(batch.min(windows as usize), context)?;
-        let (gpt, weights) = (self.gpt.clone(), self.weights()?);
-        let loss = trace(move |inputs| {
-            let LossInputs { tokens, targets } = LossInputs::from_list(inputs)?;
-            let loss = gpt.loss(&Context::new(weights.tensors()), tokens, targets);
-            Ok((vec![loss.cast(DType::F32)], vec![]))
-        });
-        let of = |x: &Tensor, y: &Tensor| -> Result<f64> {
-            let inputs = LossInputs { tokens: x.clone(), targets: y.clone() }.into_list();
-            let [loss] = unpack_outputs("loss", self.precision.within(|| loss.call(&inputs))?)?;
-            Ok(loss.item()?)
-        };
-        mean_loss(data, batch, context, most, self.device, &of)
+        located(|| {
+            let windows = data.len().saturating_sub(1) / context.max(1) as u64;
+            self.check_logits(batch.min(windows as usize), context)?;
+            let (gpt, weights) = (self.gpt.clone(), self.weights()?);
+            let loss = trace(move |inputs| {
+                let LossInputs { tokens, targets } = LossInputs::from_list(inputs)?;
+                let loss = gpt.loss(&Context::new(weights.tensors()), tokens, targets);
+                Ok((vec![loss.cast(DType::F32)], vec![]))
+            });
+            let of = |x: &Tensor, y: &Tensor| -> Result<f64> {
+                let inputs = LossInputs { tokens: x.clone(), targets: y.clone() }.into_list();
+                let [loss] = unpack_outputs("loss", self.precision.within(|| loss.call(&inputs))?)?;
+                Ok(loss.item()?)
+            };
+            mean_loss(data, batch, context, most, self.device, &of)
+        })
     }
 
     /// Refuses a batch whose logits alone do not fit into memory: the context of a rotary model is bounded by nothing else.
@@ -217,7 +230,7 @@ impl Trained {
         let bytes = sizes.iter().fold(1u128, |product, n| product.saturating_mul(*n as u128));
         match available(self.device).filter(|available| bytes > u128::from(*available)) {
             None => Ok(()),
-            Some(available) => Err(Error::Config(format!(
+            Some(available) => Err(Error::config(format!(
                 "the logits of a batch of {batch} × {context} tokens need {}, and {} has {}; lower the batch or the context",
                 size(bytes),
                 self.device,
@@ -227,35 +240,39 @@ impl Trained {
     }
 
     /// Writes a Hugging Face folder.
+    #[track_caller]
     pub fn export(&self, folder: impl AsRef<Path>) -> Result<()> {
         self.gpt.export(folder, &self.parameters, Some(&self.tokenizer))
     }
 
     /// Makes the folder of a run with this model as its checkpoint of step 0.
+    #[track_caller]
     pub fn save_as_run(&self, folder: impl AsRef<Path>) -> Result<PathBuf> {
-        let folder = folder.as_ref();
-        let checkpoints = folder.join(CHECKPOINTS);
-        claim(folder)?;
-        let mut store = Store::open(&checkpoints, Keep { last: 1, best: false })?;
-        let mut config = RunConfig::default();
-        config.set_gpt(self.gpt.config());
-        config.train.precision = Some(self.precision);
-        files::replace(&folder.join(CONFIG), config.text()?.as_bytes())?;
-        files::replace(&folder.join(TOKENIZER), self.tokenizer.to_json().as_bytes())?;
-        let state = State {
-            model: self.gpt.config().clone(),
-            config,
-            tokenizer: self.tokenizer.fingerprint().into(),
-            cursor: None,
-            scale: LossScale::new(self.precision),
-            unapplied: None,
-            seconds: 0.0,
-            pending: None,
-            samples: None,
-            tuning: vec![],
-        };
-        let checkpoint = Checkpoint::new(0, self.parameters.clone(), state_json(&state)?);
-        Ok(store.save(&checkpoint, None)?.path)
+        located(|| {
+            let folder = folder.as_ref();
+            let checkpoints = folder.join(CHECKPOINTS);
+            claim(folder)?;
+            let mut store = Store::open(&checkpoints, Keep { last: 1, best: false })?;
+            let mut config = RunConfig::default();
+            config.set_gpt(self.gpt.config());
+            config.train.precision = Some(self.precision);
+            files::replace(&folder.join(CONFIG), config.text()?.as_bytes())?;
+            files::replace(&folder.join(TOKENIZER), self.tokenizer.to_json().as_bytes())?;
+            let state = State {
+                model: self.gpt.config().clone(),
+                config,
+                tokenizer: self.tokenizer.fingerprint().into(),
+                cursor: None,
+                scale: LossScale::new(self.precision),
+                unapplied: None,
+                seconds: 0.0,
+                pending: None,
+                samples: None,
+                tuning: vec![],
+            };
+            let checkpoint = Checkpoint::new(0, self.parameters.clone(), state_json(&state)?);
+            Ok(store.save(&checkpoint, None)?.path)
+        })
     }
 }
 
@@ -269,7 +286,7 @@ pub(crate) fn mean_loss(
     loss: &dyn Fn(&Tensor, &Tensor) -> Result<f64>,
 ) -> Result<(f64, u64)> {
     if most == 0 {
-        return Err(Error::Config("a loss over 0 batches has no value; ask for at least one batch".into()));
+        return Err(Error::config("a loss over 0 batches has no value; ask for at least one batch"));
     }
     // No batch has a window twice: one would count more than others.
     let windows = data.len().saturating_sub(1) / context.max(1) as u64;
@@ -301,5 +318,5 @@ pub(crate) fn claim(folder: &Path) -> Result<()> {
 }
 
 pub(crate) fn state_json(state: &State) -> Result<serde_json::Value> {
-    serde_json::to_value(state).map_err(|error| Error::Config(format!("the run's state cannot be written: {error}")))
+    serde_json::to_value(state).map_err(|error| Error::config(format!("the run's state cannot be written: {error}")))
 }

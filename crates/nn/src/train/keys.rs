@@ -5,6 +5,7 @@
 use toml::{Table, Value};
 
 use crate::checkpoint::{nearest, shown};
+use crate::error::located;
 use crate::{Error, Result};
 
 /// What a value must be.
@@ -217,46 +218,49 @@ pub fn find(name: &str) -> Result<&'static Key> {
         Some(near) => format!("did you mean '{near}'?"),
         None => "the sections are model, data, train, optimiser and rate; docs/training.md lists all settings".into(),
     };
-    Err(Error::Config(format!("there is no setting {}; {said}", shown(name))))
+    Err(Error::config(format!("there is no setting {}; {said}", shown(name))))
 }
 
 impl Key {
     /// Refuses a value of another kind.
+    #[track_caller]
     pub fn check(&self, value: &Value) -> Result<()> {
-        let fits = match (self.kind, value) {
-            (Kind::Count, Value::Integer(n)) => *n >= 0,
-            (Kind::Positive, Value::Integer(n)) => *n >= 1,
-            (Kind::Number, Value::Integer(_)) => true,
-            (Kind::Number, Value::Float(x)) => x.is_finite(),
-            (Kind::Flag, Value::Boolean(_)) | (Kind::Text | Kind::Paths, Value::String(_)) => true,
-            (Kind::Paths, Value::Array(all)) => !all.is_empty() && all.iter().all(Value::is_str),
-            (Kind::OneOf(words), Value::String(word)) => words.contains(&&word[..]),
-            _ => false,
-        };
-        if fits {
-            return Ok(());
-        }
-        let wanted = match self.kind {
-            Kind::Count => "a whole number, 0 or more".into(),
-            Kind::Positive => "a whole number, 1 or more".into(),
-            Kind::Number => "a number".into(),
-            Kind::Flag => "true or false".into(),
-            Kind::Text => "text".into(),
-            Kind::Paths => "a path or a list of paths".into(),
-            Kind::OneOf(words) => format!("one of {}", words.join(", ")),
-        };
-        let near = match (self.kind, value) {
-            (Kind::OneOf(words), Value::String(word)) => nearest(word, words.iter().copied()),
-            _ => None,
-        };
-        let near = near.map_or(String::new(), |near| format!("; did you mean '{near}'?"));
-        let found = match value {
-            Value::String(text) => shown(text),
-            Value::Table(_) => "a section".into(),
-            Value::Array(_) => "a list".into(),
-            other => other.to_string(),
-        };
-        Err(Error::Config(format!("{} is {found}; it must be {wanted}{near}", self.name)))
+        located(|| {
+            let fits = match (self.kind, value) {
+                (Kind::Count, Value::Integer(n)) => *n >= 0,
+                (Kind::Positive, Value::Integer(n)) => *n >= 1,
+                (Kind::Number, Value::Integer(_)) => true,
+                (Kind::Number, Value::Float(x)) => x.is_finite(),
+                (Kind::Flag, Value::Boolean(_)) | (Kind::Text | Kind::Paths, Value::String(_)) => true,
+                (Kind::Paths, Value::Array(all)) => !all.is_empty() && all.iter().all(Value::is_str),
+                (Kind::OneOf(words), Value::String(word)) => words.contains(&&word[..]),
+                _ => false,
+            };
+            if fits {
+                return Ok(());
+            }
+            let wanted = match self.kind {
+                Kind::Count => "a whole number, 0 or more".into(),
+                Kind::Positive => "a whole number, 1 or more".into(),
+                Kind::Number => "a number".into(),
+                Kind::Flag => "true or false".into(),
+                Kind::Text => "text".into(),
+                Kind::Paths => "a path or a list of paths".into(),
+                Kind::OneOf(words) => format!("one of {}", words.join(", ")),
+            };
+            let near = match (self.kind, value) {
+                (Kind::OneOf(words), Value::String(word)) => nearest(word, words.iter().copied()),
+                _ => None,
+            };
+            let near = near.map_or(String::new(), |near| format!("; did you mean '{near}'?"));
+            let found = match value {
+                Value::String(text) => shown(text),
+                Value::Table(_) => "a section".into(),
+                Value::Array(_) => "a list".into(),
+                other => other.to_string(),
+            };
+            Err(Error::config(format!("{} is {found}; it must be {wanted}{near}", self.name)))
+        })
     }
 }
 
@@ -266,7 +270,7 @@ pub fn parse(text: &str) -> Result<Table> {
         let line =
             error.span().map_or(1, |span| 1 + text.get(..span.start).map_or(0, |before| before.matches('\n').count()));
         let what = error.message().lines().collect::<Vec<_>>().join(", ");
-        Error::Config(format!("line {line} is not TOML: {what}"))
+        Error::config(format!("line {line} is not TOML: {what}"))
     })?;
     let mut checked = Table::new();
     for (section, values) in &table {
@@ -284,7 +288,7 @@ pub fn parse(text: &str) -> Result<Table> {
 /// Takes `train.steps=100`. What is not a value of TOML is text, so that paths need no quotes.
 pub fn assign(table: &mut Table, text: &str) -> Result<()> {
     let Some((name, value)) = text.split_once('=') else {
-        return Err(Error::Config(format!("{} does not set anything; write train.steps=100", shown(text))));
+        return Err(Error::config(format!("{} does not set anything; write train.steps=100", shown(text))));
     };
     let (name, value) = (name.trim(), value.trim());
     let key = find(name)?;

@@ -12,11 +12,12 @@ use bornite::{
 
 use super::precision::{LossScale, Precision};
 use crate::dropout;
+use crate::error::located;
 use crate::inputs::{ApplyInputs, GradientInputs, LossInputs, StepInputs, unpack_outputs};
 use crate::model::{Cache, Gpt};
 use crate::optimiser::{Optimiser, Rule, StepScalars};
 use crate::parameters::Context;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Batches of a step that may be queued on the device: more would take memory without end.
 const MOST_QUEUED: usize = 64;
@@ -87,56 +88,66 @@ pub struct Measured {
 
 impl Outcome {
     /// Waits for the step.
+    #[track_caller]
     pub fn measure(&self) -> Result<Measured> {
-        let mut loss = self.read;
-        for part in &self.losses {
-            loss += part.item()? / self.count as f64;
-        }
-        let norm = self.norm.item()?;
-        Ok(Measured { loss: loss / self.scale, norm, moved: norm.is_finite() })
+        located(|| {
+            let mut loss = self.read;
+            for part in &self.losses {
+                loss += part.item()? / self.count as f64;
+            }
+            let norm = self.norm.item()?;
+            Ok(Measured { loss: loss / self.scale, norm, moved: norm.is_finite() })
+        })
     }
 }
 
 impl Learner {
     /// A model at its beginning.
+    #[track_caller]
     pub fn new(gpt: Gpt, learning: Learning, device: Device) -> Result<Learner> {
-        let parameters = gpt.parameters().arena(learning.seed, device)?;
-        Learner::with(gpt, learning, parameters)
+        located(|| {
+            let parameters = gpt.parameters().arena(learning.seed, device)?;
+            Learner::with(gpt, learning, parameters)
+        })
     }
 
     /// A model that starts from an arena of its parameters in f32.
+    #[track_caller]
     pub fn with(gpt: Gpt, learning: Learning, parameters: Arena) -> Result<Learner> {
-        if learning.accumulate == 0 {
-            return Err(Error::Config("train.accumulate is 0; it must be at least 1".into()));
-        }
-        let device = parameters.get().device()?;
-        let Learning { rule, decay, clip, precision, .. } = learning;
-        let optimiser = Optimiser::new(rule, decay, clip, gpt.parameters(), &parameters)?;
-        let weights = match precision.dtype() {
-            DType::F32 => parameters.clone(),
-            dtype => parameters.like(dtype, 0.0)?,
-        };
-        let several = learning.accumulate > 1;
-        let gradients = several.then(|| parameters.like(DType::F32, 0.0)).transpose()?;
-        let steps = Steps { gpt: gpt.clone(), learning, optimiser: optimiser.clone() };
-        let arenas = Arenas { parameters: parameters.clone(), weights: weights.clone(), gradients: gradients.clone() };
-        let mut learner = Learner {
-            gpt,
-            learning,
-            device,
-            parameters,
-            weights,
-            optimiser,
-            gradients,
-            scale: LossScale::new(precision),
-            steps: 0,
-            whole: steps.clone().whole(arenas.clone()),
-            add: steps.clone().add(arenas.clone()),
-            apply: steps.clone().apply(arenas.clone()),
-            loss: steps.loss(arenas),
-        };
-        learner.round()?;
-        Ok(learner)
+        located(|| {
+            if learning.accumulate == 0 {
+                return Err(Error::config("train.accumulate is 0; it must be at least 1"));
+            }
+            let device = parameters.get().device()?;
+            let Learning { rule, decay, clip, precision, .. } = learning;
+            let optimiser = Optimiser::new(rule, decay, clip, gpt.parameters(), &parameters)?;
+            let weights = match precision.dtype() {
+                DType::F32 => parameters.clone(),
+                dtype => parameters.like(dtype, 0.0)?,
+            };
+            let several = learning.accumulate > 1;
+            let gradients = several.then(|| parameters.like(DType::F32, 0.0)).transpose()?;
+            let steps = Steps { gpt: gpt.clone(), learning, optimiser: optimiser.clone() };
+            let arenas =
+                Arenas { parameters: parameters.clone(), weights: weights.clone(), gradients: gradients.clone() };
+            let mut learner = Learner {
+                gpt,
+                learning,
+                device,
+                parameters,
+                weights,
+                optimiser,
+                gradients,
+                scale: LossScale::new(precision),
+                steps: 0,
+                whole: steps.clone().whole(arenas.clone()),
+                add: steps.clone().add(arenas.clone()),
+                apply: steps.clone().apply(arenas.clone()),
+                loss: steps.loss(arenas),
+            };
+            learner.round()?;
+            Ok(learner)
+        })
     }
 
     /// Makes the copy in 16 bits what the parameters are.
@@ -180,64 +191,70 @@ impl Learner {
 
     /// A step from as many batches as are accumulated, each tokens and targets of `[batch, tokens]`. It returns before the
     /// step is done.
+    #[track_caller]
     pub fn step(&mut self, batches: &[(Tensor, Tensor)], rate: f64) -> Result<Outcome> {
-        if batches.len() != self.learning.accumulate {
-            let what = format!("{} batches for a step of {}", batches.len(), self.learning.accumulate);
-            return Err(Error::Config(what));
-        }
-        let outcome = self.step_from(&mut |n| Ok(batches.get(n).cloned()), rate)?;
-        outcome.ok_or_else(|| Error::Config("a step without batches".into()))
+        located(|| {
+            if batches.len() != self.learning.accumulate {
+                let what = format!("{} batches for a step of {}", batches.len(), self.learning.accumulate);
+                return Err(Error::config(what));
+            }
+            let outcome = self.step_from(&mut |n| Ok(batches.get(n).cloned()), rate)?;
+            outcome.ok_or_else(|| Error::config("a step without batches"))
+        })
     }
 
     /// As [`step`](Learner::step), with batches made one after the other: `batch` receives the index of each. If it returns
     /// `None`, or the step is interrupted (see [`bornite::runtime::interruptible`]), the parameters stay as they are, and `None` is
     /// returned.
+    #[track_caller]
     pub fn step_from(
         &mut self,
         batch: &mut dyn FnMut(usize) -> Result<Option<(Tensor, Tensor)>>,
         rate: f64,
     ) -> Result<Option<Outcome>> {
-        let device = self.device;
-        let number = self.steps + 1;
-        let scalars = self.optimiser.scalars(rate, number).tensor(device);
-        let loss_scale = Tensor::from_slice(&[self.scale.factor as f32], &[], device);
-        let random_state =
-            |n: usize| Tensor::from_slice(&dropout::state(self.learning.seed, number, n as u64), &[2], device);
-        let (precision, count) = (self.learning.precision, self.learning.accumulate);
-        let (mut losses, mut read) = (VecDeque::new(), 0.0);
-        let stepped = precision.within(|| -> Result<Option<Tensor>> {
-            if self.gradients.is_none() {
-                let Some((tokens, targets)) = batch(0)? else { return Ok(None) };
-                let inputs = StepInputs { tokens, targets, scalars, loss_scale, random_state: random_state(0) };
-                let [loss, norm] = unpack_outputs("train_step", self.whole.call(&inputs.into_list())?)?;
-                losses.push_back(loss);
-                return Ok(Some(norm));
-            }
-            for n in 0..count {
-                let Some((tokens, targets)) = batch(n)? else { return Ok(None) };
-                let (loss_scale, random_state) = (loss_scale.clone(), random_state(n));
-                let inputs = GradientInputs { tokens, targets, loss_scale, random_state };
-                let [loss] = unpack_outputs("gradients", self.add.call(&inputs.into_list())?)?;
-                losses.push_back(loss);
-                if losses.len() > MOST_QUEUED
-                    && let Some(first) = losses.pop_front()
-                {
-                    read += first.item()? / count as f64;
+        located(|| {
+            let device = self.device;
+            let number = self.steps + 1;
+            let scalars = self.optimiser.scalars(rate, number).tensor(device);
+            let loss_scale = Tensor::from_slice(&[self.scale.factor as f32], &[], device);
+            let random_state =
+                |n: usize| Tensor::from_slice(&dropout::state(self.learning.seed, number, n as u64), &[2], device);
+            let (precision, count) = (self.learning.precision, self.learning.accumulate);
+            let (mut losses, mut read) = (VecDeque::new(), 0.0);
+            let stepped = precision.within(|| -> Result<Option<Tensor>> {
+                if self.gradients.is_none() {
+                    let Some((tokens, targets)) = batch(0)? else { return Ok(None) };
+                    let inputs = StepInputs { tokens, targets, scalars, loss_scale, random_state: random_state(0) };
+                    let [loss, norm] = unpack_outputs("train_step", self.whole.call(&inputs.into_list())?)?;
+                    losses.push_back(loss);
+                    return Ok(Some(norm));
                 }
-            }
-            let inputs = ApplyInputs { scalars, loss_scale };
-            let [norm] = unpack_outputs("apply_gradients", self.apply.call(&inputs.into_list())?)?;
-            Ok(Some(norm))
-        });
-        let Some(norm) = (match stepped {
-            Err(Error::Stopped) => None,
-            stepped => stepped?,
-        }) else {
-            bornite::runtime::interruptible(None, || self.discard_gradients())?;
-            return Ok(None);
-        };
-        self.steps = number;
-        Ok(Some(Outcome { losses, count, read, norm, scale: self.scale.factor }))
+                for n in 0..count {
+                    let Some((tokens, targets)) = batch(n)? else { return Ok(None) };
+                    let (loss_scale, random_state) = (loss_scale.clone(), random_state(n));
+                    let inputs = GradientInputs { tokens, targets, loss_scale, random_state };
+                    let [loss] = unpack_outputs("gradients", self.add.call(&inputs.into_list())?)?;
+                    losses.push_back(loss);
+                    if losses.len() > MOST_QUEUED
+                        && let Some(first) = losses.pop_front()
+                    {
+                        read += first.item()? / count as f64;
+                    }
+                }
+                let inputs = ApplyInputs { scalars, loss_scale };
+                let [norm] = unpack_outputs("apply_gradients", self.apply.call(&inputs.into_list())?)?;
+                Ok(Some(norm))
+            });
+            let Some(norm) = (match stepped {
+                Err(Error { kind: ErrorKind::Stopped, .. }) => None,
+                stepped => stepped?,
+            }) else {
+                bornite::runtime::interruptible(None, || self.discard_gradients())?;
+                return Ok(None);
+            };
+            self.steps = number;
+            Ok(Some(Outcome { losses, count, read, norm, scale: self.scale.factor }))
+        })
     }
 
     /// Sets the sums of gradients to zero.
@@ -251,30 +268,36 @@ impl Learner {
 
     /// What a batch of so many windows of so many tokens runs in a step, and how much memory beside that of parameters,
     /// moments and sums. Nothing runs.
+    #[track_caller]
     pub fn explain(&self, batch: usize, tokens: usize) -> Result<Explained> {
-        let spec = |dtype: DType, shape: &[usize]| Spec::new(dtype, shape, self.device);
-        let tokens = spec(DType::I32, &[batch, tokens]);
-        let targets = tokens.clone();
-        let (loss_scale, random_state) = (spec(DType::F32, &[]), spec(DType::U64, &[2]));
-        let explained = self.learning.precision.within(|| match self.gradients {
-            None => {
-                let scalars = spec(DType::F32, &[StepScalars::COUNT]);
-                let inputs = StepInputs { tokens, targets, scalars, loss_scale, random_state };
-                self.whole.explain(&inputs.into_list())
-            }
-            Some(_) => {
-                let inputs = GradientInputs { tokens, targets, loss_scale, random_state };
-                self.add.explain(&inputs.into_list())
-            }
-        });
-        Ok(explained?)
+        located(|| {
+            let spec = |dtype: DType, shape: &[usize]| Spec::new(dtype, shape, self.device);
+            let tokens = spec(DType::I32, &[batch, tokens]);
+            let targets = tokens.clone();
+            let (loss_scale, random_state) = (spec(DType::F32, &[]), spec(DType::U64, &[2]));
+            let explained = self.learning.precision.within(|| match self.gradients {
+                None => {
+                    let scalars = spec(DType::F32, &[StepScalars::COUNT]);
+                    let inputs = StepInputs { tokens, targets, scalars, loss_scale, random_state };
+                    self.whole.explain(&inputs.into_list())
+                }
+                Some(_) => {
+                    let inputs = GradientInputs { tokens, targets, loss_scale, random_state };
+                    self.add.explain(&inputs.into_list())
+                }
+            });
+            Ok(explained?)
+        })
     }
 
     /// The loss of a batch, without dropout.
+    #[track_caller]
     pub fn evaluate(&self, x: &Tensor, y: &Tensor) -> Result<f64> {
-        let inputs = LossInputs { tokens: x.clone(), targets: y.clone() }.into_list();
-        let [loss] = unpack_outputs("loss", self.learning.precision.within(|| self.loss.call(&inputs))?)?;
-        Ok(loss.item()?)
+        located(|| {
+            let inputs = LossInputs { tokens: x.clone(), targets: y.clone() }.into_list();
+            let [loss] = unpack_outputs("loss", self.learning.precision.within(|| self.loss.call(&inputs))?)?;
+            Ok(loss.item()?)
+        })
     }
 
     /// Parameters, then what the optimiser keeps, by name: what a checkpoint holds.
@@ -289,25 +312,28 @@ impl Learner {
     }
 
     /// Goes on where a checkpoint was made. After an error the learner must not be used.
+    #[track_caller]
     pub fn restore(&mut self, tensors: [&BTreeMap<String, Tensor>; 2], steps: u64, scale: LossScale) -> Result<()> {
-        let load = |arena: &Arena, from: &BTreeMap<String, Tensor>, prefix: &str| -> Result<()> {
-            let mut found = vec![];
-            for (name, _) in arena.segments() {
-                let full = format!("{prefix}{name}");
-                match from.get(&full) {
-                    Some(tensor) => found.push((name.to_owned(), tensor.clone())),
-                    None => return Err(Error::Config(format!("the checkpoint has no '{full}'"))),
+        located(|| {
+            let load = |arena: &Arena, from: &BTreeMap<String, Tensor>, prefix: &str| -> Result<()> {
+                let mut found = vec![];
+                for (name, _) in arena.segments() {
+                    let full = format!("{prefix}{name}");
+                    match from.get(&full) {
+                        Some(tensor) => found.push((name.to_owned(), tensor.clone())),
+                        None => return Err(Error::config(format!("the checkpoint has no '{full}'"))),
+                    }
                 }
+                let named: Vec<(&str, &Tensor)> = found.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
+                Ok(arena.load(&named)?)
+            };
+            load(&self.parameters, tensors[0], "")?;
+            for (n, arena) in self.optimiser.moments().iter().enumerate() {
+                load(arena, tensors[1], &format!("moment{n}."))?;
             }
-            let named: Vec<(&str, &Tensor)> = found.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
-            Ok(arena.load(&named)?)
-        };
-        load(&self.parameters, tensors[0], "")?;
-        for (n, arena) in self.optimiser.moments().iter().enumerate() {
-            load(arena, tensors[1], &format!("moment{n}."))?;
-        }
-        (self.steps, self.scale) = (steps, scale);
-        self.round()
+            (self.steps, self.scale) = (steps, scale);
+            self.round()
+        })
     }
 
     /// What the model runs on: parameters in its arithmetic.
@@ -316,6 +342,7 @@ impl Learner {
     }
 
     /// Empty caches for one text of up to `length` tokens.
+    #[track_caller]
     pub fn caches(&self, length: usize) -> Result<Vec<Cache>> {
         self.gpt.caches(1, length, self.learning.precision.dtype(), self.device)
     }

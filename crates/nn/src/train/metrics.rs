@@ -1,7 +1,7 @@
 //! What is known of each step: a line of `metrics.jsonl`, scalars for TensorBoard, a point of the plot.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use bornite_support::files::Replacement;
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::events::Events;
 use super::plot::{Curve, svg};
-use crate::{Error, Result, files};
+use crate::error::located;
+use crate::{Error, ErrorKind, Result, files};
 
 /// Longest line of `metrics.jsonl`: twenty numbers.
 const LONGEST_LINE: u64 = 1 << 16;
@@ -117,21 +118,27 @@ fn json(line: &Line) -> String {
 
 /// The lines of a run's `metrics.jsonl`; none where there is no such file. A process that died may have left half a line at
 /// the end, which is left out.
+#[track_caller]
 pub fn lines(path: &Path) -> Result<Vec<Line>> {
-    let file = match files::open(path) {
-        Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => return Ok(vec![]),
-        file => file?.0,
-    };
-    let (mut reader, mut line, mut found) = (BufReader::new(file), vec![], vec![]);
-    loop {
-        line.clear();
-        let read = reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
-        match read as u64 {
-            0 => return Ok(found),
-            LONGEST_LINE => {
-                return Err(Error::file(path, format!("is damaged: a line has {LONGEST_LINE} bytes or more")));
+    located(|| {
+        let file = match files::open(path) {
+            Err(Error { kind: ErrorKind::Io { cause, .. }, .. }) if cause.kind() == io::ErrorKind::NotFound => {
+                return Ok(vec![]);
             }
-            _ => found.extend(serde_json::from_slice::<Line>(&line).ok()),
+            file => file?.0,
+        };
+        let (mut reader, mut line, mut found) = (BufReader::new(file), vec![], vec![]);
+        loop {
+            line.clear();
+            let read =
+                reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
+            match read as u64 {
+                0 => return Ok(found),
+                LONGEST_LINE => {
+                    return Err(Error::file(path, format!("is damaged: a line has {LONGEST_LINE} bytes or more")));
+                }
+                _ => found.extend(serde_json::from_slice::<Line>(&line).ok()),
+            }
         }
-    }
+    })
 }

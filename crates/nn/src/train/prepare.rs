@@ -25,7 +25,7 @@ use crate::checkpoint::{Checkpoint, Keep, Store, load_latest};
 use crate::data::{Dataset, Plan, Progress, Source, Watch, train_tokenizer_watched};
 use crate::model::{Gpt, GptConfig};
 use crate::tokenizer::Tokenizer;
-use crate::{Error, Result, files};
+use crate::{Error, ErrorKind, Result, files};
 
 /// Makes everything ready, up to the first step.
 pub(super) fn prepare(
@@ -142,7 +142,7 @@ fn begin(
         return Ok((config, store, None));
     }
     let loaded = match load_latest(&checkpoints, device, true) {
-        Err(Error::NoCheckpoint { .. }) => {
+        Err(Error { kind: ErrorKind::NoCheckpoint { .. }, .. }) => {
             observer.tell(Event::Note("there is no checkpoint to resume from: the run starts at its beginning"));
             begin();
             return Ok((config, store, None));
@@ -202,7 +202,7 @@ fn tokenizer(
         (None, Some(count)) => {
             let Ok(count) = count.parse() else {
                 let what = format!("data.tokenizer is '{name}'; write bpe:4096 for a vocabulary of 4096 tokens");
-                return Err(Error::Config(what));
+                return Err(Error::config(what));
             };
             train_tokenizer_watched(sources, count, &Teller::new(observer))?.to_json()
         }
@@ -265,7 +265,7 @@ fn load(config: &mut RunConfig, model: &GptConfig, device: Device) -> Result<Loa
     let train = &mut config.train;
     let context = *train.context.get_or_insert(model.context);
     if context > model.context {
-        return Err(Error::Config(format!(
+        return Err(Error::config(format!(
             "train.context is {context}, but the model looks at {} tokens; lower it or set model.context",
             model.context
         )));

@@ -21,10 +21,11 @@ use super::precision::Precision;
 use super::prepare::prepare;
 use crate::checkpoint::{Checkpoint, Store};
 use crate::data::{Batches, Dataset, Progress};
+use crate::error::located;
 use crate::generate::{Generator, Request, Sampling, prompt_tokens};
 use crate::optimiser::Rate;
 use crate::tokenizer::Tokenizer;
-use crate::{Error, Result, files};
+use crate::{Error, ErrorKind, Result, files};
 
 /// What happens in a run.
 #[derive(Debug)]
@@ -119,7 +120,8 @@ pub struct Finished {
 }
 
 /// Trains as settings say, in a folder. With `resume` a run that is there goes on after its latest checkpoint as if it had
-/// never stopped. A stop while the run is prepared is [`Error::Stopped`]: there is nothing to save.
+/// never stopped. A stop while the run is prepared is [`ErrorKind::Stopped`]: there is nothing to save.
+#[track_caller]
 pub fn run(
     config: &RunConfig,
     folder: &Path,
@@ -127,12 +129,14 @@ pub fn run(
     resume: bool,
     observer: &mut dyn Observer,
 ) -> Result<Finished> {
-    // Choices come from the run's beginning or its checkpoint, not from what the disk holds when a kernel is first needed.
-    let _sealed = Tuner::of_process().map_err(bornite::Error::from)?.seal();
-    let mut run = prepare(config, folder, device, resume, observer)?;
-    let stopped = run.steps(observer)?;
-    let (step, skipped) = (run.learner.steps(), run.metrics.skipped());
-    Ok(Finished { step, stopped, skipped, last: run.last, folder: folder.into() })
+    located(|| {
+        // Choices come from the run's beginning or its checkpoint, not from what the disk holds when a kernel is first needed.
+        let _sealed = Tuner::of_process().map_err(bornite::Error::from)?.seal();
+        let mut run = prepare(config, folder, device, resume, observer)?;
+        let stopped = run.steps(observer)?;
+        let (step, skipped) = (run.learner.steps(), run.metrics.skipped());
+        Ok(Finished { step, stopped, skipped, last: run.last, folder: folder.into() })
+    })
 }
 
 /// A step whose numbers have not been read.
@@ -216,7 +220,7 @@ impl Run {
         self.device.synchronize()?;
         let ended = Instant::now();
         let found = match if evaluate { self.evaluate(observer) } else { Ok(None) } {
-            Err(Error::Stopped) => return self.interrupted(line, ended, observer),
+            Err(Error { kind: ErrorKind::Stopped, .. }) => return self.interrupted(line, ended, observer),
             found => found?,
         };
         match line {
@@ -326,7 +330,7 @@ impl Run {
         let Some(data) = &self.validation else { return Ok(None) };
         let most = self.config.train.eval_batches.unwrap_or(1) as u64;
         let loss = |x: &Tensor, y: &Tensor| match observer.stop() {
-            true => Err(Error::Stopped),
+            true => Err(Error::stopped()),
             false => interruptible(observer.interrupt(), || self.learner.evaluate(x, y)),
         };
         let (loss, _) = mean_loss(data, self.shape[0], self.shape[1], most, self.device, &loss)?;
@@ -385,7 +389,7 @@ impl Run {
             Ok((generator, written))
         };
         let (generator, written) = match interruptible(observer.interrupt(), write) {
-            Err(Error::Stopped) => return Ok(false),
+            Err(Error { kind: ErrorKind::Stopped, .. }) => return Ok(false),
             written => written?,
         };
         self.generator = Some(generator);

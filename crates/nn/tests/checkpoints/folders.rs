@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use bornite::Device;
-use bornite_nn::Error;
 use bornite_nn::checkpoint::huggingface::{Export, Model};
 use bornite_nn::checkpoint::{Store, best, load, load_latest, safetensors};
+use bornite_nn::{Error, ErrorKind};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -52,7 +52,7 @@ pub fn one_writer_at_a_time() -> Outcome {
     assert_eq!(load_latest(&folder.0, Device::cpu(), false)?.checkpoint.step, 70);
     // In one process likewise.
     let store = Store::open(&folder.0, KEEP)?;
-    assert!(matches!(Store::open(&folder.0, KEEP), Err(Error::Busy { .. })));
+    assert!(matches!(Store::open(&folder.0, KEEP).err().unwrap().kind(), ErrorKind::Busy { .. }));
     drop(store);
     Store::open(&folder.0, KEEP)?;
     Ok(())

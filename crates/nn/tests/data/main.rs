@@ -62,7 +62,7 @@ fn expected(documents: &[&str], tokenizer: &Tokenizer) -> Vec<i32> {
 
 fn says<T>(result: Result<T>, parts: &[&str]) {
     let error: Error = result.err().expect("an error");
-    let text = error.to_string();
+    let text = error.kind().to_string();
     assert!(parts.iter().all(|part| text.contains(part)), "'{text}' does not say {parts:?}");
     assert!(!text.contains('\n'), "one sentence, please: {text}");
 }

@@ -164,13 +164,12 @@ struct Print;
 
 impl Sink for Print {
     fn span(&self, span: &Arc<Span>) {
-        use std::io::Write;
         let time = match span.times() {
             Ok(times) => format!("{:.3} ms", times.duration_ms),
             Err(error) => format!("not timed: {error}"),
         };
         let place = span.work.place.as_ref().map_or(String::new(), |place| format!("  {place}"));
-        let _ = writeln!(std::io::stderr(), "{}: {time}  {}{place}", span.work.name, span.device);
+        crate::progress::print_line(&format!("{}: {time}  {}{place}", span.work.name, span.device));
     }
 }
 

@@ -102,21 +102,25 @@ impl Tensor {
     }
 
     /// The shape, or the error that made this tensor.
+    #[track_caller]
     pub fn shape(&self) -> Result<&[usize]> {
         Ok(&self.node()?.shape)
     }
 
     /// How many axes there are.
+    #[track_caller]
     pub fn rank(&self) -> Result<usize> {
         Ok(self.node()?.shape.len())
     }
 
     /// How many elements there are.
+    #[track_caller]
     pub fn elements(&self) -> Result<usize> {
         Ok(self.node()?.elements())
     }
 
     /// How many bytes the elements take, once they are computed.
+    #[track_caller]
     pub fn bytes(&self) -> Result<usize> {
         Ok(self.node()?.bytes())
     }
@@ -134,16 +138,19 @@ impl Tensor {
     }
 
     /// The element type, or the error that made this tensor.
+    #[track_caller]
     pub fn dtype(&self) -> Result<DType> {
         Ok(self.node()?.dtype)
     }
 
     /// The device, or the error that made this tensor.
+    #[track_caller]
     pub fn device(&self) -> Result<Device> {
         Ok(self.node()?.device)
     }
 
     /// Computes the value now, if it is not there already.
+    #[track_caller]
     pub fn realize(&self) -> Result<()> {
         realize(std::slice::from_ref(self))
     }

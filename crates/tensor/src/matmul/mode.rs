@@ -43,6 +43,7 @@ impl MatmulMode {
 
     /// What holds on this thread: the innermost [`MatmulMode::within`], else what was set for the process, else
     /// `BORNITE_MATMUL`, else `Library`.
+    #[track_caller]
     pub fn current() -> Result<MatmulMode> {
         if let Some(mode) = THREAD.get() {
             return Ok(mode);

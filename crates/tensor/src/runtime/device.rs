@@ -33,6 +33,7 @@ impl Device {
     }
 
     /// A GPU that is known to work: the driver, NVRTC and the device are there. Otherwise the error says what is missing.
+    #[track_caller]
     pub fn cuda(ordinal: usize) -> Result<Device> {
         bornite_cuda::Device::open(ordinal)?;
         bornite_cuda::nvrtc_version()?;
@@ -55,6 +56,7 @@ impl Device {
 
     /// The device a user chose: `flag` if given, else what `BORNITE_DEVICE` says, else [`Device::auto`]. A value that
     /// cannot be used is an error, which names the variable if it came from there.
+    #[track_caller]
     pub fn choose(flag: Option<&str>) -> Result<Device> {
         Device::choose_from(flag, std::env::var(DEVICE_VARIABLE).ok().as_deref())
     }
@@ -74,17 +76,20 @@ impl Device {
     }
 
     /// Makes a GPU the one that `cuda` means on this thread.
+    #[track_caller]
     pub fn set_current(ordinal: usize) -> Result<Device> {
         bornite_cuda::Device::set_current(ordinal)?;
         Device::cuda(ordinal)
     }
 
     /// The GPU that `cuda` means on this thread, if it can be used.
+    #[track_caller]
     pub fn current() -> Result<Device> {
         Device::cuda(bornite_cuda::Device::current_ordinal())
     }
 
     /// Waits for all work given to the device.
+    #[track_caller]
     pub fn synchronize(self) -> Result<()> {
         match self.gpu()? {
             Some(gpu) => Ok(gpu.synchronize()?),
@@ -106,6 +111,7 @@ impl Device {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn allocated_bytes(self) -> Result<usize> {
         match self.gpu()? {
             Some(gpu) => Ok(gpu.pool().stats().allocated as usize),
@@ -129,6 +135,7 @@ impl Device {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn pool(self) -> Result<Arc<Pool>> {
         match self.gpu()? {
             Some(gpu) => Ok(gpu.pool().clone()),

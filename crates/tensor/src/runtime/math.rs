@@ -16,6 +16,7 @@ pub fn set_exact_math(on: bool) {
 
 /// Whether kernels of tensors compute these functions on a GPU as the CPU does; an error where `BORNITE_MATH` cannot be
 /// read.
+#[track_caller]
 pub fn is_exact_math() -> Result<bool> {
     Ok(EXACT.get()?)
 }

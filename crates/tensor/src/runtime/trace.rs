@@ -100,6 +100,7 @@ impl Trace<'_> {
     ///
     /// Arguments are read where they are, without a copy; they are not kept alive and never change. On a GPU, small ones are copied, and
     /// a call is fastest with large ones that earlier calls had, also in turn with others: each set of them has a CUDA graph.
+    #[track_caller]
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         realize(inputs)?;
         let specs = inputs.iter().map(Spec::of).collect::<Result<Vec<_>>>()?;
@@ -121,6 +122,7 @@ impl Trace<'_> {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn explain(&self, specs: &[Spec]) -> Result<Explained> {
         let (compiled, _) = self.compiled(specs.to_vec())?;
         let compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,6 +143,7 @@ impl Trace<'_> {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn compile(&self, specs: &[Spec]) -> Result<()> {
         let (compiled, _) = self.compiled(specs.to_vec())?;
         compiled.lock().unwrap_or_else(PoisonError::into_inner).prepare()

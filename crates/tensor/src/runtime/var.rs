@@ -230,6 +230,7 @@ pub(crate) fn check_updates(updates: &[Update]) -> Result<()> {
 }
 
 /// Computes `outputs` and all new values, then makes the updates visible together. After an error nothing has changed.
+#[track_caller]
 pub fn commit(outputs: &[Tensor], updates: Vec<Update>) -> Result<()> {
     check_updates(&updates)?;
     let all: Vec<Tensor> = outputs.iter().chain(updates.iter().map(|u| &u.value)).cloned().collect();

@@ -268,17 +268,20 @@ impl Tensor {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn explain(&self) -> Result<String> {
         explain(std::slice::from_ref(self))
     }
 }
 
 /// What would run to compute tensors of one device together: see [`Tensor::explain`].
+#[track_caller]
 pub fn explain(tensors: &[Tensor]) -> Result<String> {
     if tensors.is_empty() { Ok(String::new()) } else { Ok(explained(tensors)?.to_string()) }
 }
 
 /// What would run to compute tensors of one device together, in numbers.
+#[track_caller]
 pub fn explained(tensors: &[Tensor]) -> Result<Explained> {
     Ok(plan(tensors, Present::Skip, &[])?.explained())
 }

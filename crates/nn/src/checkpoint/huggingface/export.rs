@@ -12,6 +12,7 @@ use crate::checkpoint::names::listed;
 use crate::checkpoint::safetensors::layout;
 use crate::checkpoint::write::{write_tensors, write_whole};
 use crate::checkpoint::{Tensors, shown};
+use crate::error::located;
 use crate::{Error, Result};
 
 /// A model to be written.
@@ -30,35 +31,38 @@ pub struct Export<'a> {
 
 impl Export<'_> {
     /// Writes the folder, which must not be there or be empty: it appears whole or not at all.
+    #[track_caller]
     pub fn write(&self, folder: impl AsRef<Path>) -> Result<()> {
-        let folder = folder.as_ref();
-        match fs::read_dir(folder).map(Iterator::count) {
-            Ok(entries) if entries > 0 => {
-                return Err(Error::file(folder, "is not empty; remove it or export to another folder"));
+        located(|| {
+            let folder = folder.as_ref();
+            match fs::read_dir(folder).map(Iterator::count) {
+                Ok(entries) if entries > 0 => {
+                    return Err(Error::file(folder, "is not empty; remove it or export to another folder"));
+                }
+                Err(_) if fs::symlink_metadata(folder).is_ok_and(|found| !found.is_dir()) => {
+                    return Err(Error::file(folder, "is a file; export to another folder"));
+                }
+                _ => {}
             }
-            Err(_) if fs::symlink_metadata(folder).is_ok_and(|found| !found.is_dir()) => {
-                return Err(Error::file(folder, "is a file; export to another folder"));
+            let parent = folder.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            fs::create_dir_all(parent).map_err(Error::io("make folder", parent))?;
+            let name = folder.file_name().unwrap_or_default().to_string_lossy();
+            let prefix = format!(".saving-{name}-");
+            sweep(parent, &prefix);
+            let temporary = parent.join(format!("{prefix}{}", std::process::id()));
+            let disk = SystemDisk;
+            disk.create_folder(&temporary).map_err(Error::io("make folder", &temporary))?;
+            // Tells others that it is alive.
+            let _lock = File::open(&temporary).and_then(|folder| Ok(folder.try_lock().map(|()| folder)?));
+            let written = self.fill(&disk, &temporary).and_then(|()| {
+                disk.rename(&temporary, folder).map_err(Error::io("make", folder))?;
+                disk.sync_folder(parent).map_err(Error::io("write", parent))
+            });
+            if written.is_err() {
+                let _ = fs::remove_dir_all(&temporary);
             }
-            _ => {}
-        }
-        let parent = folder.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).map_err(Error::io("make folder", parent))?;
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let prefix = format!(".saving-{name}-");
-        sweep(parent, &prefix);
-        let temporary = parent.join(format!("{prefix}{}", std::process::id()));
-        let disk = SystemDisk;
-        disk.create_folder(&temporary).map_err(Error::io("make folder", &temporary))?;
-        // Tells others that it is alive.
-        let _lock = File::open(&temporary).and_then(|folder| Ok(folder.try_lock().map(|()| folder)?));
-        let written = self.fill(&disk, &temporary).and_then(|()| {
-            disk.rename(&temporary, folder).map_err(Error::io("make", folder))?;
-            disk.sync_folder(parent).map_err(Error::io("write", parent))
-        });
-        if written.is_err() {
-            let _ = fs::remove_dir_all(&temporary);
-        }
-        written
+            written
+        })
     }
 
     fn fill(&self, disk: &dyn Disk, folder: &Path) -> Result<()> {

@@ -19,6 +19,7 @@ use super::json::{read_bounded, read_value};
 use super::names::listed;
 use super::safetensors::{Entry, Rules, Safetensors};
 use super::{Tensors, shown};
+use crate::error::located;
 use crate::{Error, Result};
 
 const CONFIG: &str = "config.json";
@@ -80,42 +81,48 @@ pub struct Model {
 
 impl Model {
     /// Opens a folder. No tensor is read yet.
+    #[track_caller]
     pub fn open(folder: impl AsRef<Path>, rules: &Rules) -> Result<Model> {
-        let folder = folder.as_ref();
-        let found = fs::metadata(folder).map_err(Error::io("read model", folder))?;
-        if !found.is_dir() {
-            return Err(Error::file(folder, format!("is a file; give the folder with {CONFIG} and {MODEL}")));
-        }
-        let config = read_value(&folder.join(CONFIG), MAX_CONFIG_BYTES)?;
-        let path = folder.join(index::INDEX);
-        let index = if path.exists() && !folder.join(MODEL).exists() {
-            let text = read_bounded(&path, MAX_INDEX_BYTES)?;
-            Some(Index::parse(&text).map_err(|what| Error::File { path: path.clone(), what })?)
-        } else {
-            None
-        };
-        let names: BTreeSet<&str> = match &index {
-            Some(index) => index.files.values().map(String::as_str).collect(),
-            None => [MODEL].into(),
-        };
-        let (mut files, mut places) = (vec![], BTreeMap::new());
-        for file in names {
-            let opened = Safetensors::open_by(folder.join(file), rules)?;
-            for name in opened.header().tensors.keys() {
-                if index.as_ref().is_some_and(|index| index.files.get(name).is_none_or(|other| other != file)) {
-                    let what = format!("does not say that tensor {} is in {file}, where it is", shown(name));
-                    return Err(Error::file(&path, what));
-                }
-                places.insert(name.clone(), files.len());
+        located(|| {
+            let folder = folder.as_ref();
+            let found = fs::metadata(folder).map_err(Error::io("read model", folder))?;
+            if !found.is_dir() {
+                return Err(Error::file(folder, format!("is a file; give the folder with {CONFIG} and {MODEL}")));
             }
-            files.push(opened);
-        }
-        if let Some(index) = &index
-            && let Some((name, file)) = index.files.iter().find(|(name, _)| !places.contains_key(*name))
-        {
-            return Err(Error::file(&path, format!("says that tensor {} is in {file}, where it is not", shown(name))));
-        }
-        Ok(Model { folder: folder.into(), config, files, places })
+            let config = read_value(&folder.join(CONFIG), MAX_CONFIG_BYTES)?;
+            let path = folder.join(index::INDEX);
+            let index = if path.exists() && !folder.join(MODEL).exists() {
+                let text = read_bounded(&path, MAX_INDEX_BYTES)?;
+                Some(Index::parse(&text).map_err(|what| Error::file(&path, what))?)
+            } else {
+                None
+            };
+            let names: BTreeSet<&str> = match &index {
+                Some(index) => index.files.values().map(String::as_str).collect(),
+                None => [MODEL].into(),
+            };
+            let (mut files, mut places) = (vec![], BTreeMap::new());
+            for file in names {
+                let opened = Safetensors::open_by(folder.join(file), rules)?;
+                for name in opened.header().tensors.keys() {
+                    if index.as_ref().is_some_and(|index| index.files.get(name).is_none_or(|other| other != file)) {
+                        let what = format!("does not say that tensor {} is in {file}, where it is", shown(name));
+                        return Err(Error::file(&path, what));
+                    }
+                    places.insert(name.clone(), files.len());
+                }
+                files.push(opened);
+            }
+            if let Some(index) = &index
+                && let Some((name, file)) = index.files.iter().find(|(name, _)| !places.contains_key(*name))
+            {
+                return Err(Error::file(
+                    &path,
+                    format!("says that tensor {} is in {file}, where it is not", shown(name)),
+                ));
+            }
+            Ok(Model { folder: folder.into(), config, files, places })
+        })
     }
 
     /// `config.json`.
@@ -124,9 +131,12 @@ impl Model {
     }
 
     /// Another JSON file of the folder, such as `generation_config.json`, where it has one.
+    #[track_caller]
     pub fn json(&self, name: &str) -> Result<Option<serde_json::Value>> {
-        let path = self.folder.join(name);
-        if path.exists() { read_value(&path, MAX_CONFIG_BYTES).map(Some) } else { Ok(None) }
+        located(|| {
+            let path = self.folder.join(name);
+            if path.exists() { read_value(&path, MAX_CONFIG_BYTES).map(Some) } else { Ok(None) }
+        })
     }
 
     /// `tokenizer.json`, where the folder has one.
@@ -143,6 +153,7 @@ impl Model {
     /// Reads the tensors of a table, named and turned as ours. `shapes` are those that our model needs, every name of
     /// which the table must have; `ignored` says which of their tensors need no row. Nothing is read if names or shapes
     /// do not fit.
+    #[track_caller]
     pub fn import(
         &mut self,
         table: &[Pair],
@@ -150,15 +161,17 @@ impl Model {
         ignored: impl Fn(&str) -> bool,
         device: Device,
     ) -> Result<Tensors> {
-        self.check(table, shapes, ignored)?;
-        let mut imported = Tensors::new();
-        for pair in table {
-            if let Some(file) = self.places.get(&pair.theirs) {
-                let tensor = self.files[*file].tensor(&pair.theirs, device)?;
-                imported.insert(pair.ours.clone(), pair.turn(&pair.theirs, tensor)?);
+        located(|| {
+            self.check(table, shapes, ignored)?;
+            let mut imported = Tensors::new();
+            for pair in table {
+                if let Some(file) = self.places.get(&pair.theirs) {
+                    let tensor = self.files[*file].tensor(&pair.theirs, device)?;
+                    imported.insert(pair.ours.clone(), pair.turn(&pair.theirs, tensor)?);
+                }
             }
-        }
-        Ok(imported)
+            Ok(imported)
+        })
     }
 
     fn check(

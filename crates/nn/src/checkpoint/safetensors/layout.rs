@@ -26,7 +26,7 @@ pub(crate) fn layout<'a>(tensors: &'a Tensors, metadata: &BTreeMap<String, Strin
     let rank = |dtype: DType| DTYPES.iter().position(|(known, _)| *known == dtype).unwrap_or(DTYPES.len());
     let mut order = vec![];
     for (name, tensor) in tensors {
-        check_tensor_name(name).map_err(|what| Error::File { path: "safetensors".into(), what })?;
+        check_tensor_name(name).map_err(|what| Error::file("safetensors".as_ref(), what))?;
         let dtype = tensor.dtype().map_err(Error::tensor(name))?;
         let shape = tensor.shape().map_err(Error::tensor(name))?.to_vec();
         let bytes = tensor.bytes().map_err(Error::tensor(name))? as u64;

@@ -23,7 +23,7 @@ mod layout;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use bornite::{Device, Tensor};
@@ -36,7 +36,8 @@ pub(crate) use layout::{Layout, layout};
 use super::host::{Scratch, with_bytes};
 use super::names::listed;
 use super::{Tensors, shown};
-use crate::{Error, Result, files};
+use crate::error::located;
+use crate::{Error, ErrorKind, Result, files};
 
 /// A safetensors file whose header was checked.
 pub struct Safetensors<R> {
@@ -50,30 +51,37 @@ pub struct Safetensors<R> {
 
 impl Safetensors<File> {
     /// Opens a file by the usual rules.
+    #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Safetensors<File>> {
         Safetensors::open_by(path, &Rules::default())
     }
 
     /// Opens a file by given rules.
+    #[track_caller]
     pub fn open_by(path: impl AsRef<Path>, rules: &Rules) -> Result<Safetensors<File>> {
-        let (file, _) = files::open(path.as_ref())?;
-        Safetensors::new(file, path.as_ref(), rules)
+        located(|| {
+            let (file, _) = files::open(path.as_ref())?;
+            Safetensors::new(file, path.as_ref(), rules)
+        })
     }
 }
 
 impl<R: Read + Seek> Safetensors<R> {
     /// Reads the header of anything that can be read and searched; `path` is what errors call it.
+    #[track_caller]
     pub fn new(mut file: R, path: impl Into<PathBuf>, rules: &Rules) -> Result<Safetensors<R>> {
-        let path = path.into();
-        let start = read_start(&mut file, &path, rules)?;
-        Safetensors::with_start(file, path, start, rules)
+        located(|| {
+            let path = path.into();
+            let start = read_start(&mut file, &path, rules)?;
+            Safetensors::with_start(file, path, start, rules)
+        })
     }
 
     /// For a file whose first bytes were read, and checked, by [`read_start`].
     pub(crate) fn with_start(file: R, path: PathBuf, start: Start, rules: &Rules) -> Result<Safetensors<R>> {
         let data = start.bytes.len() as u64;
         let header = Header::parse(&start.bytes[8..], start.file_bytes - data, rules)
-            .map_err(|what| Error::File { path: path.clone(), what })?;
+            .map_err(|what| Error::file(&path, what))?;
         Ok(Safetensors { file, path, header, data, scratch: Scratch::default() })
     }
 
@@ -88,21 +96,27 @@ impl<R: Read + Seek> Safetensors<R> {
     }
 
     /// Reads one tensor onto a device.
+    #[track_caller]
     pub fn tensor(&mut self, name: &str, device: Device) -> Result<Tensor> {
-        let Some(entry) = self.header.tensors.get(name) else {
-            let names = self.header.tensors.keys().map(String::as_str);
-            return Err(Error::file(&self.path, format!("has no tensor {}", listed(&[name], names))));
-        };
-        let place = Place { path: &self.path, data: self.data, name, entry };
-        place.read(&mut self.file, &mut self.scratch, None)?;
-        place.make(&self.scratch, device)
+        located(|| {
+            let Some(entry) = self.header.tensors.get(name) else {
+                let names = self.header.tensors.keys().map(String::as_str);
+                return Err(Error::file(&self.path, format!("has no tensor {}", listed(&[name], names))));
+            };
+            let place = Place { path: &self.path, data: self.data, name, entry };
+            place.read(&mut self.file, &mut self.scratch, None)?;
+            place.make(&self.scratch, device)
+        })
     }
 
     /// Reads all tensors, in the order of the file.
+    #[track_caller]
     pub fn tensors(&mut self, device: Device) -> Result<Tensors> {
-        let mut order: Vec<(u64, String)> = self.header.tensors.iter().map(|(n, e)| (e.begin, n.clone())).collect();
-        order.sort();
-        order.into_iter().map(|(_, name)| Ok((name.clone(), self.tensor(&name, device)?))).collect()
+        located(|| {
+            let mut order: Vec<(u64, String)> = self.header.tensors.iter().map(|(n, e)| (e.begin, n.clone())).collect();
+            order.sort();
+            order.into_iter().map(|(_, name)| Ok((name.clone(), self.tensor(&name, device)?))).collect()
+        })
     }
 
     /// Apart: the file, its checked header and where the data begins.
@@ -139,7 +153,7 @@ pub(crate) fn read_start(file: &mut (impl Read + Seek), path: &Path, rules: &Rul
     }
     let mut bytes = Vec::new();
     let out_of_memory =
-        |_| Error::OutOfMemory { what: format!("the header of {}", path.display()), bytes: header_bytes };
+        |_| ErrorKind::OutOfMemory { what: format!("the header of {}", path.display()), bytes: header_bytes };
     bytes.try_reserve_exact(8 + header_bytes as usize).map_err(out_of_memory)?;
     bytes.extend(length);
     bytes.resize(8 + header_bytes as usize, 0);
@@ -162,11 +176,13 @@ impl Place<'_> {
         let (at, bytes) = (self.data + self.entry.begin, self.entry.bytes());
         let read = file.seek(SeekFrom::Start(at)).and_then(|_| scratch.fill(file, bytes as usize, hash));
         read.map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => {
+            io::ErrorKind::UnexpectedEof => {
                 let name = shown(self.name);
                 Error::file(self.path, format!("ended while tensor {name} was read: it was cut short meanwhile"))
             }
-            ErrorKind::OutOfMemory => Error::OutOfMemory { what: format!("tensor {}", shown(self.name)), bytes },
+            io::ErrorKind::OutOfMemory => {
+                ErrorKind::OutOfMemory { what: format!("tensor {}", shown(self.name)), bytes }.into()
+            }
             _ => Error::io("read", self.path)(error),
         })
     }
@@ -184,39 +200,45 @@ impl Place<'_> {
 }
 
 /// Writes tensors one after another. Values are fetched from their devices one by one.
+#[track_caller]
 pub fn write(out: &mut impl Write, tensors: &Tensors, metadata: &BTreeMap<String, String>) -> Result<()> {
-    let path = Path::new("safetensors");
-    let layout = layout(tensors, metadata)?;
-    out.write_all(&layout.header).map_err(Error::io("write", path))?;
-    for (name, tensor, _) in &layout.tensors {
-        with_bytes(name, tensor, |bytes| out.write_all(bytes))?.map_err(Error::io("write", path))?;
-    }
-    out.flush().map_err(Error::io("write", path))
+    located(|| {
+        let path = Path::new("safetensors");
+        let layout = layout(tensors, metadata)?;
+        out.write_all(&layout.header).map_err(Error::io("write", path))?;
+        for (name, tensor, _) in &layout.tensors {
+            with_bytes(name, tensor, |bytes| out.write_all(bytes))?.map_err(Error::io("write", path))?;
+        }
+        out.flush().map_err(Error::io("write", path))
+    })
 }
 
 /// Writes a file, which takes the place of one at `path` once the disk has all of it; what is not a plain file is written to as it is. [`Store`](super::Store) does the same for folders.
+#[track_caller]
 pub fn write_file(path: impl AsRef<Path>, tensors: &Tensors, metadata: &BTreeMap<String, String>) -> Result<()> {
-    let path = path.as_ref();
-    let named = |error| match error {
-        Error::Io { doing, cause, .. } => Error::Io { doing, path: path.into(), cause },
-        other => other,
-    };
-    // The file that a link names is replaced, not the link; one that is write-protected is an error.
-    let target = match (fs::canonicalize(path), fs::read_link(path), path.parent()) {
-        (Ok(target), ..) => target,
-        (Err(_), Ok(named), Some(folder)) => folder.join(named),
-        _ => path.into(),
-    };
-    let special = fs::metadata(&target).is_ok_and(|found| !found.is_file());
-    if target.exists() {
-        let file = File::options().write(true).open(&target).map_err(Error::io("write", path))?;
-        if special {
-            return write(&mut io::BufWriter::with_capacity(1 << 20, file), tensors, metadata).map_err(named);
+    located(|| {
+        let path = path.as_ref();
+        let named = |error: Error| match error.kind {
+            ErrorKind::Io { doing, cause, .. } => Error::io(doing, path)(cause),
+            _ => error,
+        };
+        // The file that a link names is replaced, not the link; one that is write-protected is an error.
+        let target = match (fs::canonicalize(path), fs::read_link(path), path.parent()) {
+            (Ok(target), ..) => target,
+            (Err(_), Ok(named), Some(folder)) => folder.join(named),
+            _ => path.into(),
+        };
+        let special = fs::metadata(&target).is_ok_and(|found| !found.is_file());
+        if target.exists() {
+            let file = File::options().write(true).open(&target).map_err(Error::io("write", path))?;
+            if special {
+                return write(&mut io::BufWriter::with_capacity(1 << 20, file), tensors, metadata).map_err(named);
+            }
         }
-    }
-    let file = Replacement::create(&target).map_err(Error::io("write", path))?;
-    let mut buffered = io::BufWriter::with_capacity(1 << 20, file);
-    write(&mut buffered, tensors, metadata).map_err(named)?;
-    let file = buffered.into_inner().map_err(|error| Error::io("write", path)(error.into_error()))?;
-    file.commit().map_err(Error::io("write", path))
+        let file = Replacement::create(&target).map_err(Error::io("write", path))?;
+        let mut buffered = io::BufWriter::with_capacity(1 << 20, file);
+        write(&mut buffered, tensors, metadata).map_err(named)?;
+        let file = buffered.into_inner().map_err(|error| Error::io("write", path)(error.into_error()))?;
+        file.commit().map_err(Error::io("write", path))
+    })
 }

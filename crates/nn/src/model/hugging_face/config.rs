@@ -48,7 +48,7 @@ impl Fields {
     fn new(value: &Value, name: &'static str) -> Result<Fields> {
         match value {
             Value::Object(left) => Ok(Fields { left: left.clone(), name }),
-            other => Err(Error::Config(format!("{name} is {}; expected an object", brief(other)))),
+            other => Err(Error::config(format!("{name} is {}; expected an object", brief(other)))),
         }
     }
 
@@ -68,7 +68,7 @@ impl Fields {
     }
 
     fn needed(&mut self, key: &str) -> Result<usize> {
-        let missing = Error::Config(format!("{} has no '{key}'; expected a whole number", self.name));
+        let missing = Error::config(format!("{} has no '{key}'; expected a whole number", self.name));
         self.count(key)?.ok_or(missing)
     }
 
@@ -85,7 +85,7 @@ impl Fields {
     }
 
     fn unexpected(&self, key: &str, value: &Value, why: &str) -> Error {
-        Error::Config(format!("{} has {key} {}; {why}", self.name, brief(value)))
+        Error::config(format!("{} has {key} {}; {why}", self.name, brief(value)))
     }
 
     /// Refuses keys that were not read and are not known to be harmless.
@@ -127,12 +127,12 @@ pub(super) fn read(json: &Value) -> Result<(GptConfig, Family)> {
         "llama" => (llama(&mut fields)?, Family::Llama),
         other => {
             let what = format!("config.json has model_type {}; supported are gpt2 and llama", shown(other));
-            return Err(Error::Config(what));
+            return Err(Error::config(what));
         }
     };
     read_ids(&mut fields, &mut config)?;
     fields.finish(HARMLESS)?;
-    config.check().map_err(|error| Error::Config(format!("config.json: {error}")))?;
+    config.check().map_err(|error| Error::config(format!("config.json: {error}")))?;
     Ok((config, family))
 }
 
@@ -237,7 +237,7 @@ fn rope(fields: &mut Fields, context: usize) -> Result<(f64, Option<RopeScaling>
         "default" => None,
         "llama3" => {
             let mut factor = |key: &str| {
-                let missing = Error::Config(format!("{name} has no '{key}', which type llama3 needs"));
+                let missing = Error::config(format!("{name} has no '{key}', which type llama3 needs"));
                 inner.number(key)?.ok_or(missing)
             };
             Some(RopeScaling {
@@ -248,7 +248,7 @@ fn rope(fields: &mut Fields, context: usize) -> Result<(f64, Option<RopeScaling>
             })
         }
         other => {
-            return Err(Error::Config(format!(
+            return Err(Error::config(format!(
                 "config.json asks for scaled rotary embeddings of type {}; supported are default and llama3",
                 shown(other)
             )));

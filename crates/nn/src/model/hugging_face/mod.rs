@@ -14,6 +14,7 @@ use super::gpt::Gpt;
 use crate::checkpoint::Tensors;
 use crate::checkpoint::huggingface::{Export, Model, Pair, TOKENIZER};
 use crate::checkpoint::safetensors::Rules;
+use crate::error::located;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Result};
 use ids::Ids;
@@ -58,65 +59,71 @@ impl Family {
 
 impl Gpt {
     /// Reads a folder of `config.json` and `model.safetensors`: the model and its parameters in f32, by name.
+    #[track_caller]
     pub fn import(folder: impl AsRef<Path>, device: Device) -> Result<(Gpt, Tensors)> {
-        let mut files = Model::open(&folder, &RULES)?;
-        let (mut config, family) = config::read(files.config())?;
-        if let Some(generation) = files.json(GENERATION)? {
-            config::read_generation(&generation, &mut config)?;
-        }
-        let prefix = prefix(&files, family);
-        check_layers(&files, &config, &format!("{prefix}{}", family.layers()))?;
-        let gpt = Gpt::new(config)?;
-        let table = table(&gpt, family, prefix);
-        let mut shapes: BTreeMap<String, Vec<usize>> =
-            gpt.parameters().iter().map(|p| (p.name.clone(), p.shape.clone())).collect();
-        let parts = split_names(&gpt, family);
-        for (whole, parts) in &parts {
-            shapes.remove(whole);
-            shapes.extend(parts.iter().cloned());
-        }
-        // The mask of GPT-2 is no parameter; a head that is tied may be there twice.
-        let ignored = |name: &str| {
-            name.ends_with(".attn.bias")
-                || name.ends_with(".attn.masked_bias")
-                || name.ends_with(".rotary_emb.inv_freq")
-                || name == "lm_head.weight" && gpt.config().tied
-        };
-        let mut tensors = files.import(&table, &shapes, ignored, device)?;
-        for (whole, parts) in &parts {
-            let found: Vec<Tensor> = parts.iter().filter_map(|(name, _)| tensors.remove(name)).collect();
-            tensors.insert(whole.clone(), Tensor::concat(&found.iter().collect::<Vec<_>>(), 0));
-        }
-        for tensor in tensors.values_mut() {
-            *tensor = tensor.cast(DType::F32).detach();
-            tensor.realize()?;
-        }
-        Ok((gpt, tensors))
+        located(|| {
+            let mut files = Model::open(&folder, &RULES)?;
+            let (mut config, family) = config::read(files.config())?;
+            if let Some(generation) = files.json(GENERATION)? {
+                config::read_generation(&generation, &mut config)?;
+            }
+            let prefix = prefix(&files, family);
+            check_layers(&files, &config, &format!("{prefix}{}", family.layers()))?;
+            let gpt = Gpt::new(config)?;
+            let table = table(&gpt, family, prefix);
+            let mut shapes: BTreeMap<String, Vec<usize>> =
+                gpt.parameters().iter().map(|p| (p.name.clone(), p.shape.clone())).collect();
+            let parts = split_names(&gpt, family);
+            for (whole, parts) in &parts {
+                shapes.remove(whole);
+                shapes.extend(parts.iter().cloned());
+            }
+            // The mask of GPT-2 is no parameter; a head that is tied may be there twice.
+            let ignored = |name: &str| {
+                name.ends_with(".attn.bias")
+                    || name.ends_with(".attn.masked_bias")
+                    || name.ends_with(".rotary_emb.inv_freq")
+                    || name == "lm_head.weight" && gpt.config().tied
+            };
+            let mut tensors = files.import(&table, &shapes, ignored, device)?;
+            for (whole, parts) in &parts {
+                let found: Vec<Tensor> = parts.iter().filter_map(|(name, _)| tensors.remove(name)).collect();
+                tensors.insert(whole.clone(), Tensor::concat(&found.iter().collect::<Vec<_>>(), 0));
+            }
+            for tensor in tensors.values_mut() {
+                *tensor = tensor.cast(DType::F32).detach();
+                tensor.realize()?;
+            }
+            Ok((gpt, tensors))
+        })
     }
 
     /// Writes such a folder from parameters by name. With a tokenizer it also has `tokenizer.json` and
     /// `tokenizer_config.json`; `generation_config.json` names the tokens that begin and end a text.
+    #[track_caller]
     pub fn export(&self, folder: impl AsRef<Path>, parameters: &Tensors, tokenizer: Option<&Tokenizer>) -> Result<()> {
-        let family = family(self.config())?;
-        let mut tensors = parameters.clone();
-        for (whole, parts) in split_names(self, family) {
-            let Some(tensor) = tensors.remove(&whole) else {
-                return Err(Error::Config(format!("there is no parameter '{whole}'")));
-            };
-            let sizes: Vec<usize> = parts.iter().map(|(_, shape)| shape[0]).collect();
-            let pieces = tensor.split_sizes(&sizes, 0);
-            tensors.extend(parts.into_iter().map(|(name, _)| name).zip(pieces));
-        }
-        let ids = Ids::new(self.config(), tokenizer);
-        let config = config::write(self.config(), family, ids.json());
-        let mut files = vec![(GENERATION, ids.generation_config())];
-        if let Some(tokenizer) = tokenizer {
-            files.push((TOKENIZER, tokenizer.to_json()));
-            files.push(("tokenizer_config.json", ids.tokenizer_config(tokenizer, self.config().context)));
-        }
-        let table = table(self, family, family.prefix());
-        let max_file_bytes = 5 << 30; // as `transformers` does
-        Export { config: &config, table: &table, tensors: &tensors, files: &files, max_file_bytes }.write(folder)
+        located(|| {
+            let family = family(self.config())?;
+            let mut tensors = parameters.clone();
+            for (whole, parts) in split_names(self, family) {
+                let Some(tensor) = tensors.remove(&whole) else {
+                    return Err(Error::config(format!("there is no parameter '{whole}'")));
+                };
+                let sizes: Vec<usize> = parts.iter().map(|(_, shape)| shape[0]).collect();
+                let pieces = tensor.split_sizes(&sizes, 0);
+                tensors.extend(parts.into_iter().map(|(name, _)| name).zip(pieces));
+            }
+            let ids = Ids::new(self.config(), tokenizer);
+            let config = config::write(self.config(), family, ids.json());
+            let mut files = vec![(GENERATION, ids.generation_config())];
+            if let Some(tokenizer) = tokenizer {
+                files.push((TOKENIZER, tokenizer.to_json()));
+                files.push(("tokenizer_config.json", ids.tokenizer_config(tokenizer, self.config().context)));
+            }
+            let table = table(self, family, family.prefix());
+            let max_file_bytes = 5 << 30; // as `transformers` does
+            Export { config: &config, table: &table, tensors: &tensors, files: &files, max_file_bytes }.write(folder)
+        })
     }
 }
 
@@ -135,7 +142,7 @@ fn check_layers(files: &Model, config: &GptConfig, prefix: &str) -> Result<()> {
         return Ok(());
     }
     let (layers, found) = (config.layers, found.len());
-    Err(Error::Config(format!(
+    Err(Error::config(format!(
         "config.json describes {layers} layers, but the weights have {found}; use matching files"
     )))
 }
@@ -149,11 +156,10 @@ fn family(config: &GptConfig) -> Result<Family> {
     match (config.norm, config.position, config.mlp) {
         (Layer, Learned, Gelu | GeluErf) if biases && plain_heads => Ok(Family::Gpt2),
         (Rms, Rope(_), Swiglu) if plain_scores => Ok(Family::Llama),
-        _ => Err(Error::Config(
+        _ => Err(Error::config(
             "transformers has no architecture for this model: GPT-2 has model.norm=layer, model.position=learned, a GELU, \
              biases, as many kv_heads as heads and no head_width; Llama has model.norm=rms, model.position=rope, \
-             model.mlp=swiglu and the usual scale of attention scores"
-                .into(),
+             model.mlp=swiglu and the usual scale of attention scores",
         )),
     }
 }

@@ -25,6 +25,7 @@ impl Spec {
     }
 
     /// What a tensor is, or the error that made it.
+    #[track_caller]
     pub fn of(tensor: &Tensor) -> Result<Spec> {
         tensor.node().map(|node| Spec { dtype: node.dtype, shape: node.shape.clone(), device: node.device })
     }

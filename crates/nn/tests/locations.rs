@@ -1,0 +1,272 @@
+//! Caller's location in errors: every public function that can fail has `#[track_caller]`, and errors name the line of the program.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::Location;
+use std::path::Path;
+
+use bornite::{DType, Device, Tensor};
+use bornite_nn::checkpoint::{self, Checkpoint, Contents, Keep, Manifest, Store, Tensors, huggingface, safetensors};
+use bornite_nn::data::{Cursor, Dataset, Plan, Source, train_tokenizer};
+use bornite_nn::generate::{Generator, Prompt, Request, Sampling, Together};
+use bornite_nn::model::{Gpt, GptConfig};
+use bornite_nn::optimiser::{Optimiser, Rate, Rule};
+use bornite_nn::tokenizer::{Split, Tokenizer, Trainer};
+use bornite_nn::train::{self, KEYS, Learner, Learning, Load, LossScale, Precision, RunConfig, Trained};
+use bornite_nn::{Declarations, Error, ErrorKind, Init};
+
+const CPU: Device = Device::Cpu(0);
+
+/// Text of every source file of a crate by its path in `src`, without the tests at its end.
+fn sources(folder: &Path, prefix: &str, found: &mut BTreeMap<String, String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = format!("{prefix}{}", path.file_name().unwrap().to_str().unwrap());
+        if path.is_dir() {
+            sources(&path, &format!("{name}/"), found);
+        } else if name.ends_with(".rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            found.insert(name, text.split("#[cfg(test)]\nmod tests {").next().unwrap().to_owned());
+        }
+    }
+}
+
+/// Names that `pub use` exports anywhere in a crate.
+fn reexported(files: &BTreeMap<String, String>) -> BTreeSet<&str> {
+    let uses = files.values().flat_map(|text| text.split("pub use ").skip(1)).filter_map(|rest| rest.split(';').next());
+    uses.flat_map(|list| list.split(['{', '}', ',', ' ', '\n'])).filter_map(|path| path.rsplit("::").next()).collect()
+}
+
+/// Whether a file is a module that is public by its path.
+fn is_public(files: &BTreeMap<String, String>, file: &str) -> bool {
+    let path = file.trim_end_matches(".rs").trim_end_matches("/mod");
+    let (mut module, mut parent) = (String::new(), "lib.rs".to_owned());
+    path == "lib"
+        || path.split('/').all(|name| {
+            let public = files[&parent].lines().any(|line| line.trim_start().starts_with(&format!("pub mod {name}")));
+            module += name;
+            parent = [format!("{module}.rs"), format!("{module}/mod.rs")]
+                .into_iter()
+                .find(|file| files.contains_key(file))
+                .unwrap();
+            module += "/";
+            public
+        })
+}
+
+/// Type of the last `impl` before a line.
+fn owner(before: &[&str]) -> Option<String> {
+    let line = before.iter().rev().find_map(|line| line.strip_prefix("impl"))?;
+    let mut depth = 0;
+    let bare: String = (line.chars())
+        .filter(|c| {
+            depth += i32::from(*c == '<');
+            let outside = depth == 0;
+            depth -= i32::from(*c == '>');
+            outside
+        })
+        .collect();
+    bare.split_whitespace().next().map(str::to_owned)
+}
+
+/// Exported functions that return the crate's own `Result`, and whether they are tracked.
+fn fallible(root: &Path) -> Vec<(String, bool)> {
+    let mut files = BTreeMap::new();
+    sources(root, "", &mut files);
+    let (names, mut found) = (reexported(&files), vec![]);
+    for (file, text) in &files {
+        let lines: Vec<&str> = text.lines().collect();
+        for (n, line) in lines.iter().enumerate() {
+            let Some(rest) = line.trim_start().strip_prefix("pub fn ") else { continue };
+            let name = rest.split(['(', '<']).next().unwrap();
+            let ends = lines[n..].iter().position(|line| line.ends_with('{')).unwrap();
+            let signature = lines[n..=n + ends].join(" ");
+            // Those with an error type of their own have no location to give.
+            let Some((_, result)) = signature.split_once("-> Result<") else { continue };
+            if result.contains(", String>") {
+                continue;
+            }
+            let item = if line.starts_with(' ') { owner(&lines[..n]) } else { Some(name.to_owned()) };
+            // Methods without an owner are those of a macro for private types.
+            let Some(item) = item else { continue };
+            let declared = |kind: &str| text.contains(&format!("\npub {kind} {item}"));
+            let public = is_public(&files, file) && (line.starts_with("pub") || declared("struct") || declared("enum"));
+            if !public && !names.contains(&item[..]) {
+                continue;
+            }
+            let attributes = lines[..n].iter().rev().map(|line| line.trim_start());
+            let mut attributes = attributes.take_while(|line| line.starts_with("//") || line.starts_with("#["));
+            let tracked = attributes.any(|line| line == "#[track_caller]");
+            found.push((format!("{file}:{}: {item} {name}", n + 1), tracked));
+        }
+    }
+    found
+}
+
+/// Folder of bornite's sources whose functions are not tracked yet.
+const NOT_YET: &str = "kernels/";
+
+#[test]
+fn public_functions_that_can_fail_are_tracked() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (root, least) in [(own.join("src"), 80), (own.join("../tensor/src"), 40)] {
+        let all = fallible(&root);
+        assert!(all.len() >= least, "{} functions found in {}", all.len(), root.display());
+        let untracked = all.iter().filter(|(_, tracked)| !tracked).map(|(name, _)| name);
+        let untracked: Vec<&String> = untracked.filter(|name| !name.starts_with(NOT_YET)).collect();
+        assert!(untracked.is_empty(), "add #[track_caller] in {}: {untracked:#?}", root.display());
+    }
+}
+
+/// Checks that a call failed, and that the error's last line, and no other, names the line of the call, which is that of this one.
+#[track_caller]
+fn fails<T>(result: Result<T, Error>) {
+    let here = Location::caller();
+    let text = result.err().unwrap_or_else(|| panic!("{here}: no error")).to_string();
+    let found: Vec<&str> = text.split("\n  at ").collect();
+    let line = format!("{}:{}:", here.file(), here.line());
+    assert!(found.len() == 2 && found[1].starts_with(&line), "{here}: {text}");
+}
+
+fn tiny() -> GptConfig {
+    GptConfig::gpt2(257, 8, 1, 1, 8)
+}
+
+fn learning() -> Learning {
+    let rule = Rule::Sgd { momentum: 0.0, nesterov: false };
+    Learning { rule, decay: 0.0, clip: None, precision: Precision::F32, accumulate: 1, seed: 0 }
+}
+
+struct Deaf;
+
+impl train::Observer for Deaf {
+    fn tell(&mut self, _: train::Event<'_>) {}
+}
+
+impl bornite_nn::data::Watch for Deaf {
+    fn progress(&self, _: bornite_nn::data::Progress) {}
+}
+
+/// Each call stands on one line, which its error must name.
+#[rustfmt::skip]
+#[test]
+fn errors_name_the_line_of_the_call() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("locations");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let (none, file) = (&folder.join("none"), &folder.join("file"));
+    std::fs::write(file, "no model, no settings, no tensors").unwrap();
+    let bytes = &Tokenizer::bytes();
+
+    // Models and optimisers.
+    let wrong = GptConfig { layers: 0, ..tiny() };
+    fails(wrong.check());
+    fails(Gpt::new(wrong));
+    fails(GptConfig::named("enormous", 257));
+    let gpt = &Gpt::new(tiny()).unwrap();
+    fails(gpt.caches(usize::MAX, 8, DType::F32, CPU));
+    fails(Gpt::import(none, CPU));
+    fails(gpt.export(file, &Tensors::new(), None));
+    let rule = Rule::Sgd { momentum: 2.0, nesterov: false };
+    fails(rule.check());
+    fails(Rate { highest: -1.0, ..Rate::default() }.check());
+    let mut declared = Declarations::new();
+    declared.scope("").parameter("weight", &[2, 2], Init::Ones);
+    let arena = &declared.arena(0, CPU).unwrap();
+    fails(Optimiser::new(rule, 0.0, None, &declared, arena));
+    fails(Optimiser::new(learning().rule, -1.0, None, &declared, arena));
+    declared.scope("").parameter("huge", &[usize::MAX, 2], Init::Ones);
+    fails(declared.arena(0, CPU));
+
+    // Tokenizers.
+    fails(Tokenizer::read(none));
+    fails(Tokenizer::from_json(b"{}"));
+    fails(Tokenizer::train(["text"], 3));
+    fails(Trainer::new(Split::Gpt2).finish(3, &mut |_, _| {}));
+    fails(train::named_tokenizer("none"));
+
+    // Data.
+    fails(Dataset::open(&[], bytes, &folder, &mut |_| {}));
+    fails(Dataset::open(&[Source::new(none)], bytes, &folder, &mut |_| {}));
+    fails(Dataset::open_watched(&[Source::new(none)], bytes, &folder, &Deaf));
+    fails(Dataset::open_folder(none, bytes));
+    fails(train_tokenizer(&[Source::new(none)], 300, &mut |_| {}));
+    let data = Dataset::open(&[Source::new(file)], bytes, &folder.join("cache"), &mut |_| {}).unwrap();
+    fails(data.read(1000, 1, &mut vec![]));
+    fails(data.split(2.0));
+    fails(data.batches(&Plan { context: 1000, ..Plan::default() }));
+    let mut batches = data.batches(&Plan { batch: 1, context: 4, ..Plan::default() }).unwrap();
+    let cursor = batches.next().unwrap().unwrap().next;
+    fails(batches.seek(Cursor { windows: 1000, ..cursor }));
+
+    // Checkpoints.
+    let keep = Keep { last: 1, best: false };
+    fails(checkpoint::latest(file));
+    fails(checkpoint::best(file));
+    fails(checkpoint::checkpoints(none));
+    fails(checkpoint::newest(file));
+    fails(checkpoint::load_latest(none, CPU, false));
+    fails(checkpoint::load_latest_of(none, CPU, true, Contents::Weights));
+    fails(checkpoint::load(none, CPU));
+    fails(Manifest::parse(file, b"{}"));
+    fails(Checkpoint::new(1, Tensors::new(), serde_json::json!({})).state_as::<u64>());
+    fails(Store::open(file, keep));
+    let mut store = Store::open(folder.join("store"), keep).unwrap();
+    fails(Store::open(folder.join("store"), keep));
+    let bad = Tensors::from([("a\u{1}".to_owned(), Tensor::ones(&[1], DType::F32, CPU))]);
+    fails(store.save(&Checkpoint::new(1, bad.clone(), serde_json::json!({})), None));
+    fails(safetensors::Safetensors::open(none));
+    fails(safetensors::Safetensors::open(file));
+    fails(safetensors::write(&mut std::io::sink(), &bad, &BTreeMap::new()));
+    fails(safetensors::write_file(none.join("x"), &Tensors::new(), &BTreeMap::new()));
+    fails(huggingface::Model::open(none, &safetensors::Rules::default()));
+
+    // Generation.
+    let precision = Precision::F32;
+    let sampling = Sampling { temperature: -1.0, ..Sampling::default() };
+    fails(sampling.check());
+    fails(Sampling::default().choose(&[], 0));
+    let weights = &gpt.parameters().arena(0, CPU).unwrap();
+    fails(Generator::new(gpt, weights, precision, 0).and_then(|g| g.write_after(bytes, &[], &Request::default(), &mut |_| true)));
+    let generator = Generator::new(gpt, weights, precision, 8).unwrap();
+    fails(generator.write(bytes, "a", &Request { sampling, ..Request::default() }, &mut |_| true));
+    fails(generator.write_after(bytes, &[300], &Request::default(), &mut |_| true));
+    let together = Together::new(gpt, weights, precision, 1, 8).unwrap();
+    fails(together.write(bytes, &[Prompt { tokens: vec![1], sampling }], &mut |_| {}));
+
+    // Settings and runs.
+    let mut config = RunConfig::default();
+    fails(RunConfig::parse("train = 1"));
+    fails(RunConfig::read(file));
+    fails(config.set("train.step=1"));
+    fails(config.set_text("train.step", "1"));
+    fails(config.sources());
+    fails(KEYS[0].check(&toml::Value::Boolean(true)));
+    config.optimiser.rule = Some("none".into());
+    fails(config.rule());
+    fails(train::run(&config, none, CPU, false, &mut Deaf));
+    fails(train::lines(&folder));
+    fails(Trained::open(none, None, CPU));
+    fails(Trained::open(&folder, None, CPU));
+    let load = Load { model: tiny(), batch: 1, context: 8, accumulate: 1, precision, rule, checkpointing: false, device: CPU };
+    fails(load.check(1, "cpu"));
+    fails(Learner::new(gpt.clone(), Learning { accumulate: 0, ..learning() }, CPU));
+    let mut learner = Learner::new(gpt.clone(), learning(), CPU).unwrap();
+    fails(learner.step(&[], 0.1));
+    let none = BTreeMap::new();
+    fails(learner.restore([&none, &none], 1, LossScale::new(precision)));
+    let tokens = &Tensor::zeros(&[1, 8], DType::I32, CPU);
+    fails(learner.evaluate(tokens, &Tensor::zeros(&[1, 3], DType::I32, CPU)));
+}
+
+/// A tensor that the program made wrongly is reported with the line that made it.
+#[test]
+fn errors_of_tensors_name_the_line_that_made_them() {
+    let (line, x) = (line!(), Tensor::ones(&[2, 3], DType::F32, CPU).reshape(&[7]));
+    let tensors = Tensors::from([("x".to_owned(), x)]);
+    let saved = safetensors::write(&mut std::io::sink(), &tensors, &BTreeMap::new());
+    let error = saved.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Tensor { .. }), "{error}");
+    let expected = "tensor 'x': reshape: [2, 3] has 6 elements, [7] has not";
+    assert_eq!(error.kind().to_string(), expected);
+    assert!(error.to_string().starts_with(&format!("{expected}\n  at {}:{line}:", file!())), "{error}");
+}
