@@ -136,13 +136,13 @@ fn learning() -> Learning {
     Learning { rule, decay: 0.0, clip: None, precision: Precision::F32, accumulate: 1, seed: 0 }
 }
 
-struct Deaf;
+struct IgnoreEvents;
 
-impl train::Observer for Deaf {
+impl train::Observer for IgnoreEvents {
     fn tell(&mut self, _: train::Event<'_>) {}
 }
 
-impl bornite_nn::data::Watch for Deaf {
+impl bornite_nn::data::Watch for IgnoreEvents {
     fn progress(&self, _: bornite_nn::data::Progress) {}
 }
 
@@ -187,7 +187,7 @@ fn errors_name_the_line_of_the_call() {
     // Data.
     fails(Dataset::open(&[], bytes, &folder, &mut |_| {}));
     fails(Dataset::open(&[Source::new(none)], bytes, &folder, &mut |_| {}));
-    fails(Dataset::open_watched(&[Source::new(none)], bytes, &folder, &Deaf));
+    fails(Dataset::open_watched(&[Source::new(none)], bytes, &folder, &IgnoreEvents));
     fails(Dataset::open_folder(none, bytes));
     fails(train_tokenizer(&[Source::new(none)], 300, &mut |_| {}));
     let data = Dataset::open(&[Source::new(file)], bytes, &folder.join("cache"), &mut |_| {}).unwrap();
@@ -243,7 +243,7 @@ fn errors_name_the_line_of_the_call() {
     fails(KEYS[0].check(&toml::Value::Boolean(true)));
     config.optimiser.rule = Some("none".into());
     fails(config.rule());
-    fails(train::run(&config, none, CPU, false, &mut Deaf));
+    fails(train::run(&config, none, CPU, false, &mut IgnoreEvents));
     fails(train::lines(&folder));
     fails(Trained::open(none, None, CPU));
     fails(Trained::open(&folder, None, CPU));

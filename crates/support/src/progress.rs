@@ -247,7 +247,7 @@ mod tests {
         let rate: f64 = shown.split_whitespace().rev().nth(3).unwrap().parse().unwrap();
         assert!(rate > 0.0 && rate < 12_500.0, "{shown}");
 
-        // Whoever writes finds an empty line, and the bar comes back.
+        // A writer finds an empty line, and the bar comes back.
         suspended(|| assert_eq!(terminal.contents(), ""));
         assert!(terminal.contents().starts_with("[==="));
 
