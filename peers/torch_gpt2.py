@@ -1,7 +1,8 @@
-"""GPT-2 124M in PyTorch: the time of a training step and of a decoded token, eager and compiled.
+"""GPT-2 in PyTorch: the time of a training step and of a decoded token, eager and compiled.
 
     python3 peers/torch_gpt2.py > torch_gpt2.jsonl
-    python3 peers/torch_gpt2.py --batch 16 --context 512 --only train
+    python3 peers/torch_gpt2.py --model gpt2-355m --batch 16 --only train
+    python3 peers/torch_gpt2.py --vocabulary 50257 --only train
 """
 
 import argparse
@@ -15,11 +16,18 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import common
 
-VOCABULARY = 50304  # GPT-2's 50257, padded to a multiple of 128
 TEXT_VOCABULARY = 50257
-LAYERS, HEADS, WIDTH = 12, 12, 768
 MAX_CONTEXT = 1024
-PARAMETERS = 124_439_808 + (VOCABULARY - TEXT_VOCABULARY) * WIDTH
+# Layers, heads, width.
+SIZES = {
+    "gpt2-124m": (12, 12, 768),
+    "gpt2-355m": (24, 16, 1024),
+    "gpt2-774m": (36, 20, 1280),
+    "gpt2-1558m": (48, 25, 1600),
+}
+# Set by `main` from the arguments.
+MODEL, VOCABULARY = "gpt2-124m", 50304
+LAYERS, HEADS, WIDTH = SIZES[MODEL]
 DECODED_TOKENS = 400
 
 
@@ -51,7 +59,7 @@ class Block(nn.Module):
 
 
 class Gpt2(nn.Module):
-    """GPT-2 124M with tied embeddings; weights are random, times do not depend on them."""
+    """GPT-2 with tied embeddings; weights are random, times do not depend on them."""
 
     def __init__(self):
         super().__init__()
@@ -81,12 +89,17 @@ class Gpt2(nn.Module):
         return self.head(self.norm(x)).argmax(-1)
 
 
+def row_name():
+    """The model's name in rows, with its vocabulary if that is not the default."""
+    return MODEL.replace("-", "_") + ("" if VOCABULARY == 50304 else f"_v{VOCABULARY}")
+
+
 def train(name, batch, context, peak_tflops, compiled=False, sdpa=nullcontext):
     """Prints the time of a step: forward, backward, clipping and AdamW in bf16 autocast."""
     torch._dynamo.reset()
     model = Gpt2().cuda()
     loss_of = torch.compile(model) if compiled else model
-    optimiser = torch.optim.AdamW(
+    optimizer = torch.optim.AdamW(
         model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True
     )
     shape = (batch, context + 1)
@@ -100,8 +113,8 @@ def train(name, batch, context, peak_tflops, compiled=False, sdpa=nullcontext):
             loss = loss_of(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
 
     torch.cuda.reset_peak_memory_stats()
     with sdpa():
@@ -112,9 +125,10 @@ def train(name, batch, context, peak_tflops, compiled=False, sdpa=nullcontext):
         ms = common.Timer("cuda", samples=15).median_ms(step)
 
     # Causal attention counts at half: 12 * LAYERS * WIDTH * context / 2.
-    flops = (6 * PARAMETERS + 6 * LAYERS * WIDTH * context) * batch * context
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    flops = (6 * parameters + 6 * LAYERS * WIDTH * context) * batch * context
     common.print_row(
-        f"gpt2_124m_train_{name}_{batch}x{context}",
+        f"{row_name()}_train_{name}_{batch}x{context}",
         ms,
         flops=flops,
         mfu=round(flops / ms / 1e9 / peak_tflops, 4),
@@ -160,11 +174,15 @@ def decode(name, **compile_options):
     with torch.cuda.graph(graph):
         advance()
     ms = min(eager_ms, token_ms(graph.replay))
-    common.print_row(f"gpt2_124m_decode_{name}", ms, eager_ms=eager_ms, tokens_s=round(1e3 / ms))
+    common.print_row(f"{row_name()}_decode_{name}", ms, eager_ms=eager_ms, tokens_s=round(1e3 / ms))
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Time GPT-2 124M; prints JSON lines.")
+    parser = argparse.ArgumentParser(description="Time GPT-2; prints JSON lines.")
+    parser.add_argument("--model", choices=SIZES, default=MODEL)
+    parser.add_argument(
+        "--vocabulary", type=int, default=VOCABULARY, metavar="V", help="50257 is GPT-2's own; at least that"
+    )
     parser.add_argument("--batch", type=int, default=64, metavar="B")
     parser.add_argument("--context", type=int, default=1024, metavar="T", help="1024 at most")
     parser.add_argument("--only", choices=("train", "decode"))
@@ -174,6 +192,12 @@ def main():
     arguments = parser.parse_args()
     if not 0 < arguments.context <= MAX_CONTEXT:
         parser.error(f"--context must be from 1 to {MAX_CONTEXT}")
+
+    if arguments.vocabulary < TEXT_VOCABULARY:
+        parser.error(f"--vocabulary must be at least {TEXT_VOCABULARY}")
+    global MODEL, VOCABULARY, LAYERS, HEADS, WIDTH
+    MODEL, VOCABULARY = arguments.model, arguments.vocabulary
+    LAYERS, HEADS, WIDTH = SIZES[MODEL]
 
     common.require("cuda")
     torch.set_float32_matmul_precision("high")
@@ -188,7 +212,7 @@ def main():
         try:
             train("compiled_cudnn", *sizes, compiled=True, sdpa=cudnn)
         except RuntimeError as error:
-            common.print_skipped("gpt2_124m_train_compiled_cudnn", error)
+            common.print_skipped(f"{row_name()}_train_compiled_cudnn", error)
     if arguments.only != "train":
         decode("eager")
         decode("compiled", mode="default")
