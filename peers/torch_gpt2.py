@@ -178,6 +178,7 @@ def decode(name, **compile_options):
 
 
 def main():
+    global MODEL, VOCABULARY, LAYERS, HEADS, WIDTH
     parser = argparse.ArgumentParser(description="Time GPT-2; prints JSON lines.")
     parser.add_argument("--model", choices=SIZES, default=MODEL)
     parser.add_argument(
@@ -195,7 +196,6 @@ def main():
 
     if arguments.vocabulary < TEXT_VOCABULARY:
         parser.error(f"--vocabulary must be at least {TEXT_VOCABULARY}")
-    global MODEL, VOCABULARY, LAYERS, HEADS, WIDTH
     MODEL, VOCABULARY = arguments.model, arguments.vocabulary
     LAYERS, HEADS, WIDTH = SIZES[MODEL]
 
