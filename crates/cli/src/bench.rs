@@ -12,7 +12,7 @@ use crate::{Failure, chosen_device, note, print, suite};
 
 /// Options of `bornite bench`.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct BenchOptions {
     /// Smaller sizes and fewer samples: done in seconds
     #[arg(long)]
     quick: bool,
@@ -33,7 +33,7 @@ pub struct Options {
     json: bool,
 }
 
-pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+pub fn run(options: &BenchOptions) -> Result<ExitCode, Failure> {
     let device = chosen_device(&options.device)?;
     // Both files are tried before minutes are spent measuring. An earlier report stays until there is a new one.
     let peer = options.peer.as_ref().map(Peer::load).transpose()?;

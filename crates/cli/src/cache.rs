@@ -15,7 +15,7 @@ use crate::{Failure, note, print, print_json};
 
 /// `bornite cache …`.
 #[derive(Subcommand)]
-pub enum Command {
+pub enum CacheCommand {
     /// Show where the caches are and what they hold
     Stats {
         /// List every kernel and tuning result
@@ -51,11 +51,11 @@ pub enum Command {
     },
 }
 
-pub fn run(command: &Command) -> Result<ExitCode, Failure> {
+pub fn run(command: &CacheCommand) -> Result<ExitCode, Failure> {
     match command {
-        Command::Stats { list, json } => stats(*list, *json),
-        Command::Clear { kernels, tuning, json } => clear(!tuning, !kernels, *json),
-        Command::Warm { arch, threads, json } => warm(arch, *threads, *json),
+        CacheCommand::Stats { list, json } => stats(*list, *json),
+        CacheCommand::Clear { kernels, tuning, json } => clear(!tuning, !kernels, *json),
+        CacheCommand::Warm { arch, threads, json } => warm(arch, *threads, *json),
     }
 }
 

@@ -23,7 +23,7 @@ pub enum Metric {
 
 /// Options of `bornite eval`.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct EvalOptions {
     /// The folder of a run, or of a Hugging Face model
     #[arg(value_name = "RUN")]
     from: PathBuf,
@@ -65,7 +65,7 @@ pub struct Options {
     json: bool,
 }
 
-pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+pub fn run(options: &EvalOptions) -> Result<ExitCode, Failure> {
     let device = chosen_device(&options.device)?;
     let trained = Trained::open(&options.from, options.tokenizer.as_deref(), device)?;
     if let Some(text) = &trained.note {
@@ -78,7 +78,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 /// What the model writes for held-out pairs.
-fn kernels(options: &Options, trained: &Trained, device: bornite::Device) -> Result<ExitCode, Failure> {
+fn kernels(options: &EvalOptions, trained: &Trained, device: bornite::Device) -> Result<ExitCode, Failure> {
     let [folder] = &options.data[..] else {
         let what = "name one folder as --data: one that `bornite demo` or `bornite data make` made";
         return Err(bornite_nn::Error::config(what).into());
@@ -96,7 +96,7 @@ fn kernels(options: &Options, trained: &Trained, device: bornite::Device) -> Res
 }
 
 /// The mean loss.
-fn loss(options: &Options, trained: &Trained) -> Result<ExitCode, Failure> {
+fn loss(options: &EvalOptions, trained: &Trained) -> Result<ExitCode, Failure> {
     let mut config = trained.config.clone().unwrap_or_default();
     if !options.data.is_empty() {
         config.data.path = Some(options.data.clone());

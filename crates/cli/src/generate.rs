@@ -18,7 +18,7 @@ const MAX_PROMPTS_BYTES: u64 = 64 << 20;
 
 /// Options of `bornite generate`.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct GenerateOptions {
     /// The folder of a run, or of a Hugging Face model
     #[arg(value_name = "RUN")]
     from: PathBuf,
@@ -63,8 +63,8 @@ pub struct Options {
     json: bool,
 }
 
-pub fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let Options { temperature, top_k, top_p, seed, .. } = *options;
+pub fn run(options: &GenerateOptions) -> Result<ExitCode, Failure> {
+    let GenerateOptions { temperature, top_k, top_p, seed, .. } = *options;
     let sampling = Sampling { temperature, top_k, top_p, seed };
     sampling.check()?;
     let texts = match &options.prompts {

@@ -41,7 +41,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// See it all in four minutes: a race found, kernels made, a GPT trained to write CUDA
-    Demo(demo::Options),
+    Demo(demo::DemoOptions),
     /// List the devices that tensors can live on
     Devices {
         /// Write JSON to stdout
@@ -57,23 +57,23 @@ enum Command {
     /// Train a model on your text, from a first step or from where a run stopped
     Train(Box<train::Options>),
     /// Write text with a trained model
-    Generate(generate::Options),
+    Generate(generate::GenerateOptions),
     /// Measure a trained model on data
-    Eval(eval::Options),
+    Eval(eval::EvalOptions),
     /// Bring models in from Hugging Face folders and out to them
     #[command(subcommand)]
-    Model(model::Command),
+    Model(model::ModelCommand),
     /// Measure tensor operations, beside a peer's figures if given
-    Bench(bench::Options),
+    Bench(bench::BenchOptions),
     /// Make, check, count and show datasets of verified kernels
     #[command(subcommand)]
-    Data(data::Command),
+    Data(data::DataCommand),
     /// List, write, check, run, time and tune kernels
     #[command(subcommand)]
-    Kernel(kernel::Command),
+    Kernel(kernel::KernelCommand),
     /// Show, clear and fill the caches of compiled kernels and tuning results
     #[command(subcommand)]
-    Cache(cache::Command),
+    Cache(cache::CacheCommand),
 }
 
 /// Below this limit, small allocations of the program itself can fail, which Rust answers by aborting.
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     // The doctor's report lists them; a worker's parent has told of them.
-    if !matches!(cli.command, Command::Doctor { .. } | Command::Data(data::Command::CompileWorker)) {
+    if !matches!(cli.command, Command::Doctor { .. } | Command::Data(data::DataCommand::CompileWorker)) {
         for unknown in bornite_support::settings::unknown() {
             bornite_support::log!(Warn, "{unknown}");
         }

@@ -12,7 +12,7 @@ use crate::{Failure, note, print, print_json};
 
 /// `bornite model …`.
 #[derive(Subcommand)]
-pub enum Command {
+pub enum ModelCommand {
     /// Make the folder of a run from a Hugging Face folder (GPT-2 or Llama)
     Import {
         /// A folder of config.json, model.safetensors and tokenizer.json
@@ -42,21 +42,21 @@ pub enum Command {
     },
 }
 
-pub fn run(command: &Command) -> Result<ExitCode, Failure> {
-    let (Command::Import { from, out, json, .. } | Command::Export { from, out, json }) = command;
+pub fn run(command: &ModelCommand) -> Result<ExitCode, Failure> {
+    let (ModelCommand::Import { from, out, json, .. } | ModelCommand::Export { from, out, json }) = command;
     let tokenizer = match command {
-        Command::Import { tokenizer, .. } => tokenizer.as_deref(),
-        Command::Export { .. } => None,
+        ModelCommand::Import { tokenizer, .. } => tokenizer.as_deref(),
+        ModelCommand::Export { .. } => None,
     };
     let trained = Trained::open(from, tokenizer, Device::cpu())?;
     if let Some(text) = &trained.note {
         note(text);
     }
     match command {
-        Command::Import { .. } => {
+        ModelCommand::Import { .. } => {
             trained.save_as_run(out)?;
         }
-        Command::Export { .. } => trained.export(out)?,
+        ModelCommand::Export { .. } => trained.export(out)?,
     }
     let count = parameters(trained.gpt.config()) as u64;
     if *json {

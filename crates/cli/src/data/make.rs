@@ -15,7 +15,7 @@ use crate::{Failure, note, print, print_json};
 
 /// What is to be made.
 #[derive(Args)]
-pub struct Options {
+pub struct MakeOptions {
     /// Distinct kernels; those that fail the checks of their level are left out
     #[arg(long, value_name = "N", required_unless_present = "resume")]
     count: Option<u64>,
@@ -64,7 +64,7 @@ fn part(text: &str) -> Result<Part, String> {
     Ok(Part { number, of })
 }
 
-impl Options {
+impl MakeOptions {
     /// What the command says, over what the folder has or the defaults.
     fn settings(&self, place: &Place) -> Result<Option<Settings>, Error> {
         let there = if self.resume { files::settings(place)? } else { None };
@@ -91,7 +91,7 @@ impl Options {
     }
 }
 
-pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+pub fn run(options: &MakeOptions) -> Result<ExitCode, Failure> {
     if options.count == Some(0) {
         return Err(Error::Asked("a dataset of 0 rows was asked for: --count takes 1 and more".into()).into());
     }
@@ -130,7 +130,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(made: &Made, options: &Options, time: Duration) -> Result<(), Failure> {
+fn told(made: &Made, options: &MakeOptions, time: Duration) -> Result<(), Failure> {
     for shard in &made.damaged {
         note(&format!("shard {shard} was damaged, and was made again"));
     }

@@ -18,9 +18,9 @@ use crate::Failure;
 
 /// `bornite data …`.
 #[derive(Subcommand)]
-pub enum Command {
+pub enum DataCommand {
     /// Make a dataset of verified kernels, or go on with one
-    Make(Box<make::Options>),
+    Make(Box<make::MakeOptions>),
     /// Check a dataset anew: checksums, every row made and judged again; or the structure of pairs from elsewhere
     Verify {
         /// The dataset's folder, or one of pairs as JSON files
@@ -81,18 +81,18 @@ pub enum Command {
     },
 }
 
-pub fn run(command: &Command) -> Result<ExitCode, Failure> {
+pub fn run(command: &DataCommand) -> Result<ExitCode, Failure> {
     match command {
-        Command::Make(options) => make::run(options),
-        Command::Verify { folder, level, jobs, json } => verify::run(folder, *level, threads(*jobs)?, *json),
-        Command::Stats { folder, coverage, json } => stats::run(folder, *coverage, *json),
-        Command::Show { folder, id, beside, json } => show::run(folder, id.as_deref(), *beside, *json),
-        Command::CompileWorker => {
+        DataCommand::Make(options) => make::run(options),
+        DataCommand::Verify { folder, level, jobs, json } => verify::run(folder, *level, threads(*jobs)?, *json),
+        DataCommand::Stats { folder, coverage, json } => stats::run(folder, *coverage, *json),
+        DataCommand::Show { folder, id, beside, json } => show::run(folder, id.as_deref(), *beside, *json),
+        DataCommand::CompileWorker => {
             // At once: what a library does at an orderly end could wait for the compiler that hangs.
             serve(std::io::BufReader::new(std::io::stdin()), std::io::stdout(), || std::process::abort())?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Ingest { files, out, json } => ingest::run(files, out.as_deref(), *json),
+        DataCommand::Ingest { files, out, json } => ingest::run(files, out.as_deref(), *json),
     }
 }
 

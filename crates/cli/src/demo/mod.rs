@@ -20,7 +20,7 @@ use score::Effort;
 
 /// Options of `bornite demo`.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct DemoOptions {
     /// One of cpu, cpu:N, cuda, cuda:N, auto
     #[arg(long, env = "BORNITE_DEVICE", default_value = "auto")]
     device: String,
@@ -61,7 +61,7 @@ pub fn rows(device: Device) -> usize {
     if matches!(device, Device::Cuda(_)) { 512 } else { 64 }
 }
 
-pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+pub fn run(options: &DemoOptions) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let tell = |text: &str| {
         if !options.json {

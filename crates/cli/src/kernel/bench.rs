@@ -1,4 +1,4 @@
-//! `bornite kernel bench`: how long a template or an operation takes.
+//! `bornite kernel bench`: times a template or an elementwise operation.
 
 use std::process::ExitCode;
 
@@ -10,28 +10,28 @@ use clap::Args;
 use serde_json::json;
 
 use super::run::{arguments, cells, values, zeros};
-use super::source::{Shape, Template, dtype, shape};
+use super::source::{Shape, KernelTemplate, dtype, shape};
 use crate::suite::cache_bytes;
 use crate::{Failure, chosen_device, note, print, print_json};
 
 /// Options of `bornite kernel bench`.
 #[derive(Args)]
-pub struct Options {
-    /// A template (see `bornite kernel list`) or an operation of the op table, such as gelu
+pub struct KernelBenchOptions {
+    /// A template (see `bornite kernel list`) or an elementwise operation, such as gelu
     name: String,
-    /// Sizes, such as 1024x512; small ones otherwise
+    /// Sizes, such as 1024x512 [default: small]
     #[arg(long, value_name = "SIZES", value_parser = shape)]
     shape: Option<Shape>,
     /// Element type
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = dtype)]
     dtype: Scalar,
-    /// Side of a template's tile, or threads of its blocks
+    /// Tile side or block size of a template
     #[arg(long, value_name = "N")]
     tile: Option<u32>,
     /// One of cpu, cpu:N, cuda, cuda:N, interpreter, auto
     #[arg(long, env = "BORNITE_DEVICE", default_value = "auto")]
     device: String,
-    /// Fewer samples: done in a fifth of a second
+    /// Fewer samples; takes 0.2 s
     #[arg(long)]
     quick: bool,
     /// Write JSON to stdout
@@ -46,34 +46,34 @@ struct Subject {
     flops: Option<u64>,
 }
 
-fn subject(options: &Options) -> Result<Subject, Failure> {
+fn subject(options: &KernelBenchOptions) -> Result<Subject, Failure> {
     let (name, shape) = (&options.name, options.shape.as_ref().map(|shape| &shape.0[..]));
-    let template = Template::named(name);
+    let template = KernelTemplate::find(name);
     if let Ok(template) = template {
         let kernel = template.kernel(options.dtype, shape, options.tile)?;
         let shape = shape.unwrap_or(template.small);
         return Ok(Subject { kernel, shape: shape.into(), flops: template.flops(shape) });
     }
     if options.tile.is_some() {
-        return Err(format!("the operation '{name}' has no tile to set").into());
+        return Err(format!("operation '{name}' has no tile size; remove --tile").into());
     }
     let shape = shape.unwrap_or(&[1000]);
     let Some(count) = shape.iter().try_fold(1u64, |n, size| n.checked_mul(*size)).filter(|n| *n <= 1 << 32) else {
-        return Err("these sizes are larger than any memory".into());
+        return Err("the sizes are too large: at most 2^32 elements are supported".into());
     };
-    // A row of the op table, or one of the functions that expressions know beside them, all of one argument.
+    // An op of the table, or one of the unary functions that expressions add to them.
     let row = Op::ALL.iter().find(|op| op.row().name == name);
     let inputs: Vec<String> = (0..row.map_or(1, |op| op.arity())).map(|n| format!("x{n}")).collect();
     let text = format!("{name}({})", inputs.join(", "));
     let kernel = elementwise(name, &text, options.dtype, count).map_err(|error| match (row, template) {
-        (None, Err(unknown)) => Failure::from(format!("{unknown}; nor is there an operation of that name")),
+        (None, Err(unknown)) => Failure::from(format!("{unknown}; there is no operation of that name either")),
         _ => error.into(),
     })?;
     Ok(Subject { kernel, shape: shape.into(), flops: None })
 }
 
-/// Sets of arguments for a kernel, in which the arrays that it reads are filled: 0 to 6 in integers, which may be indices, and
-/// repeatable values in [-1, 1) in floats.
+/// Argument sets of a kernel. Arrays that it reads hold 0 to 6 if they are integers, which may be indices, and
+/// deterministic values in [-1, 1) if they are floats.
 pub fn filled(
     kernel: &Kernel,
     values: &[Vec<Value>],
@@ -84,7 +84,7 @@ pub fn filled(
     let bytes: Option<Vec<usize>> = kernel.params.iter().map(|p| kernel.view_bytes(p, &firsts)).collect();
     let Some(bytes) = bytes.filter(|bytes| bytes.iter().map(|b| *b as u128).sum::<u128>() * sets as u128 <= 16 << 30)
     else {
-        return Err("the kernel's arrays have more than 16 GiB: choose smaller sizes".into());
+        return Err("the kernel's arrays exceed 16 GiB; use smaller sizes".into());
     };
     let mut filled = vec![];
     for set in 0..sets {
@@ -107,18 +107,18 @@ pub fn filled(
     Ok(filled)
 }
 
-/// Notes that the time of a kernel with barriers in the interpreter says nothing of a GPU.
+/// Warns that interpreter time of a kernel with barriers does not predict GPU time.
 fn warn_of_interpreter(launch: &PreparedLaunch) {
     let device = launch.device();
     if launch.engine() == "interpreter" && device != Device::Interpreter {
         note(&format!(
-            "this kernel's threads wait for each other: on {device} it runs on the checking interpreter, and its time \
-             says nothing of a GPU"
+            "this kernel has barriers, so on {device} it runs in the checking interpreter: its time does not \
+             predict GPU time"
         ));
     }
 }
 
-pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+pub fn run(options: &KernelBenchOptions) -> Result<ExitCode, Failure> {
     let device = chosen_device(&options.device)?;
     let Subject { kernel, shape, flops } = subject(options)?;
     let values = values(&kernel);
@@ -130,13 +130,13 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let arguments = filled(&kernel, &values, sets, device)?;
     let kernel = CustomKernel::from_ir(kernel)?;
     // SAFETY: expressions load and store at their own index only, and templates index within their views for the sizes
-    // that `Template::kernel` lets through; the one that counts, by values below 7, has at least 7 bins. Their tests
+    // that `KernelTemplate::kernel` lets through; the one that counts, by values below 7, has at least 7 bins. Their tests
     // run them on the interpreter, which checks this.
     #[allow(unsafe_code)]
     let prepare = |args: &Vec<KernelArg>| unsafe { kernel.prepare_unchecked(Launch::default(), args) };
     let launches = arguments.iter().map(prepare).collect::<bornite::Result<Vec<PreparedLaunch>>>()?;
     drop(arguments);
-    let [first, ..] = &launches[..] else { return Err("there is nothing to time".into()) };
+    let [first, ..] = &launches[..] else { return Err("no kernel to time".into()) };
     warn_of_interpreter(first);
     let quick = options.quick || first.engine() == "interpreter";
     let config = if quick { Config::quick() } else { Config::default() };

@@ -1,4 +1,4 @@
-//! `bornite kernel emit`: a kernel as text for people, compilers and GPUs.
+//! `bornite kernel emit`: prints a kernel as source text or machine code.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,63 +8,63 @@ use bornite_codegen::cuda::{self, Spelling};
 use bornite_cuda::Disassembler;
 use clap::ValueEnum;
 
-use super::source::Emitted;
+use super::source::EmitSource;
 use crate::{Failure, print};
 
-/// What a kernel is written as.
+/// Output format.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Target {
-    /// The text form, which can be read back
+pub enum EmitTarget {
+    /// IR text, which can be parsed again
     Ir,
     /// CUDA C++
     Cuda,
-    /// CUDA C++ in the style of NVIDIA Warp's generated code; of files in Python syntax
+    /// CUDA C++ in the style of NVIDIA Warp's generated code (Python-syntax files)
     CudaWarp,
-    /// C++ for a CPU, as a loop
+    /// C++ for the CPU, as a loop
     Cpp,
-    /// Assembly for GPUs of a generation, by NVRTC
+    /// PTX assembly, by NVRTC
     Ptx,
-    /// The GPU's own instructions, by NVRTC and a disassembler
+    /// SASS, by NVRTC and a disassembler
     Sass,
     /// GPU machine code, by NVRTC
     Cubin,
 }
 
 pub fn emit(
-    emitted: &Emitted,
-    target: Target,
+    emitted: &EmitSource,
+    target: EmitTarget,
     native: bool,
     arch: &str,
     out: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
     let spelling = if native { Spelling::Native } else { Spelling::Exact };
-    let Emitted { kernel, comment, may_alias } = emitted;
+    let EmitSource { kernel, comment, may_alias } = emitted;
     let source = || match may_alias {
         true => cuda::print_aliased(kernel, spelling),
         false => cuda::print_as(kernel, spelling),
     };
     let commented = |text: String| (comment.clone() + &text).into_bytes();
     let bytes = match target {
-        // It begins with the launch, and has no comments.
-        Target::Ir => kernel.to_string().into_bytes(),
-        Target::Cuda => commented(source()),
-        Target::CudaWarp => return Err("cuda-warp is for kernels of files in Python syntax".into()),
-        Target::Cpp => commented(if *may_alias { cpp::print_aliased(kernel)? } else { cpp::print(kernel)? }),
-        Target::Ptx => commented(bornite_cuda::compile_ptx(&kernel.name, &source(), arch)?),
-        Target::Cubin => bornite_cuda::compile(&kernel.name, &source(), arch)?.into_bytes(),
-        Target::Sass => {
+        // IR text has no comments; it begins with the launch.
+        EmitTarget::Ir => kernel.to_string().into_bytes(),
+        EmitTarget::Cuda => commented(source()),
+        EmitTarget::CudaWarp => return Err("--target cuda-warp requires a Python-syntax file (.py)".into()),
+        EmitTarget::Cpp => commented(if *may_alias { cpp::print_aliased(kernel)? } else { cpp::print(kernel)? }),
+        EmitTarget::Ptx => commented(bornite_cuda::compile_ptx(&kernel.name, &source(), arch)?),
+        EmitTarget::Cubin => bornite_cuda::compile(&kernel.name, &source(), arch)?.into_bytes(),
+        EmitTarget::Sass => {
             let code = bornite_cuda::compile(&kernel.name, &source(), arch)?;
             commented(Disassembler::find()?.text(&code)?)
         }
     };
-    written(&bytes, target, out)
+    write_output(&bytes, target, out)
 }
 
-/// Writes to a file or to stdout.
-pub fn written(bytes: &[u8], target: Target, out: Option<&Path>) -> Result<ExitCode, Failure> {
+/// Writes the output to a file or to stdout.
+pub fn write_output(bytes: &[u8], target: EmitTarget, out: Option<&Path>) -> Result<ExitCode, Failure> {
     match out {
         Some(path) => std::fs::write(path, bytes).map_err(|e| format!("{}: {e}", path.display()))?,
-        None if target == Target::Cubin => return Err("machine code is not text: name a file with --out".into()),
+        None if target == EmitTarget::Cubin => return Err("a cubin is not text; write it to a file with --out FILE".into()),
         None => print(&String::from_utf8_lossy(bytes))?,
     }
     Ok(ExitCode::SUCCESS)

@@ -1,9 +1,9 @@
-//! `bornite kernel …`: templates, expressions and kernels in files, listed, emitted, checked, run, timed and tuned.
+//! `bornite kernel …`: lists, emits, checks, runs, times and tunes templates, expressions and kernel files.
 
 mod bench;
 mod cuda;
 mod emit;
-mod given;
+mod argument;
 mod python;
 mod run;
 mod source;
@@ -19,90 +19,90 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::{Failure, print, print_json};
-use source::Source;
+use source::KernelSource;
 
-/// Statements after which a kernel is taken for endless.
+/// Default limit of executed statements, after which a kernel is assumed not to terminate.
 const MAX_STATEMENTS: u64 = 10_000_000;
 
 /// `bornite kernel …`.
 #[derive(Subcommand)]
-pub enum Command {
+pub enum KernelCommand {
     /// List the templates
     List {
         /// Write JSON to stdout
         #[arg(long)]
         json: bool,
     },
-    /// Write a kernel as text, CUDA C++, C++, PTX or machine code
+    /// Print a kernel as IR, CUDA C++, C++, PTX, SASS or machine code
     Emit {
         #[command(flatten)]
-        source: Source,
-        /// What to write
+        source: KernelSource,
+        /// Output format
         #[arg(long, value_enum, default_value = "cuda")]
-        target: emit::Target,
-        /// CUDA's own functions instead of exact ones
+        target: emit::EmitTarget,
+        /// Use CUDA's math functions instead of bit-exact ones
         #[arg(long)]
         native: bool,
-        /// GPU architecture of PTX, SASS or a cubin
+        /// GPU architecture for PTX, SASS and cubin
         #[arg(long, default_value = "sm_90a")]
         arch: String,
         /// Write to this file instead of stdout
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Check kernels in the text form, in CUDA C++ and in Python syntax: syntax, types, scopes
+    /// Check kernels in IR, CUDA C++ and Python syntax: syntax, types, scopes
     Check {
-        /// Files in the text form (.bir), in CUDA C++ (.cu) or Python syntax (.py), and folders of such files
+        /// Files in IR text (.bir), CUDA C++ (.cu) or Python syntax (.py), or folders of them
         #[arg(required = true, value_name = "PATH")]
         files: Vec<PathBuf>,
         /// Write JSON to stdout
         #[arg(long)]
         json: bool,
     },
-    /// Run a kernel over made-up inputs and show what it writes
+    /// Run a kernel with checks on generated inputs and show its outputs
     Run {
         #[command(flatten)]
-        source: Source,
+        source: KernelSource,
         /// One of interpreter, cpu, cpu:N, cuda, cuda:N, auto
         #[arg(long, default_value = "interpreter")]
         device: String,
-        /// Run in both orders of threads and blocks, and compare; on the interpreter only
+        /// Run threads and blocks in both orders and compare the results (interpreter only)
         #[arg(long)]
         sanitize: bool,
-        /// Most statements of a block (on the CPU, of a thread; for a GPU, before the launch) before it is given up
+        /// Maximum number of statements per block (per thread on the CPU) before the run is aborted
         #[arg(long, value_name = "N", default_value_t = MAX_STATEMENTS)]
         max_statements: u64,
         /// Write JSON to stdout
         #[arg(long)]
         json: bool,
     },
-    /// Time a template, or an operation of the op table over one axis
-    Bench(bench::Options),
-    /// Find the fastest tile of a template, or kernel or block size of a file, and remember it
-    Tune(tune::Options),
+    /// Time a template or an elementwise operation
+    Bench(bench::KernelBenchOptions),
+    /// Find the fastest tile size of a template, or kernel or block size of a file, and store it
+    Tune(tune::TuneOptions),
 }
 
-pub fn run(command: &Command) -> Result<ExitCode, Failure> {
+pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
     match command {
-        Command::List { json } => list(*json),
-        Command::Emit { source, target: target @ emit::Target::CudaWarp, out, .. }
+        KernelCommand::List { json } => list(*json),
+        KernelCommand::Emit { source, target: target @ emit::EmitTarget::CudaWarp, out, .. }
             if source.python_file().is_some() =>
         {
-            emit::written(source.warp_text()?.as_bytes(), *target, out.as_deref())
+            emit::write_output(source.warp_text()?.as_bytes(), *target, out.as_deref())
         }
-        Command::Emit { source, target, native, arch, out } => {
-            emit::emit(&source.emitted()?, *target, *native, arch, out.as_deref())
+        KernelCommand::Emit { source, target, native, arch, out } => {
+            emit::emit(&source.emit_source()?, *target, *native, arch, out.as_deref())
         }
-        Command::Check { files, json } => check(files, *json),
-        Command::Run { source, device, sanitize, max_statements, json } => {
+        KernelCommand::Check { files, json } => check(files, *json),
+        KernelCommand::Run { source, device, sanitize, max_statements, json } => {
             let device = device.parse()?;
             match source.job() {
                 Ok(job) => run::execute(&job, device, *sanitize, *max_statements, *json),
-                Err(error) => unchecked::instead(source, error, device, *json),
+                Err(error) => unchecked::run_unchecked(source, error, device, *json),
             }
         }
-        Command::Bench(options) => bench::run(options),
-        Command::Tune(options) => tune::run(options),
+        KernelCommand::Bench(options) => bench::run(options),
+        KernelCommand::Tune(options) => tune::run(options),
     }
 }
 
@@ -122,14 +122,14 @@ fn check(paths: &[PathBuf], json: bool) -> Result<ExitCode, Failure> {
     let mut failed = false;
     for path in paths {
         let mut files = vec![];
-        gather(path, true, &mut files)?;
+        collect_files(path, true, &mut files)?;
         let mut kernels = 0;
         for file in &files {
-            let (wrong, found) = check_file(file, json)?;
-            failed |= wrong;
+            let (file_failed, found) = check_file(file, json)?;
+            failed |= file_failed;
             kernels += found;
         }
-        // Silence would look like praise; lines of JSON are of kernels alone.
+        // No output would look like success; JSON lines describe kernels only.
         if kernels == 0 && !json {
             print(&format!("{}: no kernels\n", path.display()))?;
         }
@@ -137,12 +137,12 @@ fn check(paths: &[PathBuf], json: bool) -> Result<ExitCode, Failure> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Tells what was found in a file; whether something is wrong, and how many kernels it has.
+/// Prints the results for a file; returns whether a check failed, and the number of kernels.
 fn check_file(file: &Path, json: bool) -> Result<(bool, usize), Failure> {
     if cuda::is_cuda(file) || python::is_python(file) {
         let checked = if cuda::is_cuda(file) { cuda::check(file)? } else { python::check(file)? };
         let kernels = checked.len();
-        return Ok((told(file, checked, json)?, kernels));
+        return Ok((report_kernels(file, checked, json)?, kernels));
     }
     let found = match source::read(file) {
         Ok(found) => found,
@@ -156,7 +156,7 @@ fn check_file(file: &Path, json: bool) -> Result<(bool, usize), Failure> {
             (Err(error), true) => {
                 json!({"file": file, "line": line, "ok": false, "error": error.to_string()}).to_string()
             }
-            (Ok(kernel), false) => format!("{}: kernel '{}' is valid", file.display(), kernel.name),
+            (Ok(kernel), false) => format!("{}: kernel '{}': no errors found", file.display(), kernel.name),
             (Err(error), false) => error.to_string(),
         };
         print(&format!("{text}\n"))?;
@@ -164,8 +164,8 @@ fn check_file(file: &Path, json: bool) -> Result<(bool, usize), Failure> {
     Ok((failed, kernels))
 }
 
-/// The files of a path: itself, or those of a folder that hold kernels.
-fn gather(path: &Path, asked: bool, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+/// Collects a file, or the kernel files of a folder.
+fn collect_files(path: &Path, explicit: bool, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     if path.is_dir() {
         let entries = std::fs::read_dir(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let mut inside = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
@@ -174,52 +174,52 @@ fn gather(path: &Path, asked: bool, files: &mut Vec<PathBuf>) -> Result<(), Fail
         return inside
             .iter()
             .filter(|path| !(path.is_symlink() && path.is_dir()))
-            .try_for_each(|path| gather(path, false, files));
+            .try_for_each(|path| collect_files(path, false, files));
     }
-    if asked || cuda::is_cuda(path) || python::is_python(path) || path.extension().is_some_and(|ending| ending == "bir")
+    if explicit || cuda::is_cuda(path) || python::is_python(path) || path.extension().is_some_and(|extension| extension == "bir")
     {
         files.push(path.into());
     }
     Ok(())
 }
 
-/// Tells what was found in the kernels of a source file; whether something is wrong.
-fn told(file: &Path, checked: Vec<cuda::Checked>, json: bool) -> Result<bool, Failure> {
+/// Prints the results for the kernels of a source file; returns true if a check failed.
+fn report_kernels(file: &Path, checked: Vec<cuda::CheckedKernel>, json: bool) -> Result<bool, Failure> {
     let mut failed = false;
     let lines: Vec<usize> = checked.iter().map(|one| one.line).collect();
-    for cuda::Checked { kernel, instance, line, errors, untold } in checked {
+    for cuda::CheckedKernel { kernel, instance, line, errors, tried_types } in checked {
         failed |= errors.is_some();
         let name = instance.as_ref().or(kernel.as_ref()).cloned().unwrap_or_default();
-        // Of several of one text, which one.
+        // Several instances of one kernel are told apart by their names.
         let several = lines.iter().filter(|&&other| other == line).count() > 1;
-        let text = match (&errors, &untold) {
+        let text = match (&errors, &tried_types) {
             _ if json => {
-                let mut told = json!({"file": file, "kernel": kernel, "line": line, "ok": errors.is_none()});
+                let mut line_json = json!({"file": file, "kernel": kernel, "line": line, "ok": errors.is_none()});
                 if let Some(instance) = instance {
-                    told["instance"] = instance.into();
+                    line_json["instance"] = instance.into();
                 }
-                if let Some(tried) = &untold {
-                    (told["ok"], told["tried"]) = (serde_json::Value::Null, tried.as_str().into());
+                if let Some(tried) = &tried_types {
+                    (line_json["ok"], line_json["tried"]) = (serde_json::Value::Null, tried.as_str().into());
                 }
                 if let Some(errors) = &errors {
                     let all = errors.all.iter().map(|e| {
                         json!({"line": e.line, "column": e.column, "message": e.message, "expected": e.label,
                             "hint": e.hint})
                     });
-                    told["errors"] = all.collect();
+                    line_json["errors"] = all.collect();
                     if let Some(first) = errors.all.first() {
-                        (told["line"], told["error"]) = (first.line.into(), first.message.clone().into());
+                        (line_json["line"], line_json["error"]) = (first.line.into(), first.message.clone().into());
                     }
                 }
-                told.to_string()
+                line_json.to_string()
             }
             (None, Some(tried)) => format!(
-                "{}: kernel '{name}' was not checked: its types are open, and none that was tried fits ({tried}); \
-                 'bornite kernel emit' takes them: --kernel '{name}<name:type>'",
+                "{}: kernel '{name}' was not checked: its parameter types are generic, and none of those tried fits \
+                 ({tried}); specify them with 'bornite kernel emit --kernel {name}<parameter:type>'",
                 file.display()
             ),
-            (None, None) => format!("{}: kernel '{name}' is valid", file.display()),
-            (Some(errors), _) if several => format!("{}: kernel '{name}' is wrong:\n{errors}", file.display()),
+            (None, None) => format!("{}: kernel '{name}': no errors found", file.display()),
+            (Some(errors), _) if several => format!("{}: kernel '{name}' has errors:\n{errors}", file.display()),
             (Some(errors), _) => errors.to_string(),
         };
         print(&format!("{text}\n"))?;

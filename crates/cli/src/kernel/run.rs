@@ -1,4 +1,4 @@
-//! `bornite kernel run`: a kernel over made-up inputs, on the interpreter or on a device.
+//! `bornite kernel run`: runs a kernel on generated inputs, in the interpreter or on a device.
 
 use std::process::ExitCode;
 
@@ -11,13 +11,13 @@ use serde_json::json;
 use super::source::Job;
 use crate::{Failure, print, print_json};
 
-/// What a run gave: memory and printed lines.
-pub struct Outcome {
+/// Results of a run: contents of all arrays, and printed lines.
+pub struct RunOutcome {
     memory: Vec<Vec<u64>>,
     lines: Vec<String>,
 }
 
-/// Value parameters: 16 where a value is an extent or stride, 1 in every component of others.
+/// Default value parameters: 16 for extents and strides, 1 in every component of others.
 pub fn values(kernel: &Kernel) -> Vec<Vec<Value>> {
     let dims = kernel.params.iter().flat_map(|p| p.dims.iter().flat_map(|dim| [dim.extent, dim.stride]));
     let count = match kernel.launch {
@@ -33,7 +33,7 @@ pub fn values(kernel: &Kernel) -> Vec<Vec<Value>> {
         .collect()
 }
 
-/// Byte and type of the components of a view.
+/// Byte offset and type of every component of a view.
 pub fn cells(kernel: &Kernel, param: &Param, firsts: &[Value]) -> impl Iterator<Item = (usize, Scalar)> + use<> {
     let layout = param.ty.layout(&kernel.structs);
     let elements = kernel.span(&param.dims, firsts).map_or(0, |span| span.elements as usize);
@@ -44,10 +44,10 @@ pub fn cells(kernel: &Kernel, param: &Param, firsts: &[Value]) -> impl Iterator<
     })
 }
 
-/// Allocates an empty vector with room for the words; fails if the memory is not available.
+/// Allocates an empty vector of this capacity; an error if memory is not available.
 fn reserved(words: usize) -> Result<Vec<u64>, Failure> {
     let mut memory = Vec::new();
-    let failed = |_| format!("out of memory: an array of {} bytes does not fit; choose smaller sizes", 8 * words);
+    let failed = |_| format!("out of memory: an array of {} bytes does not fit; use smaller sizes", 8 * words);
     memory.try_reserve_exact(words).map_err(failed)?;
     Ok(memory)
 }
@@ -59,8 +59,8 @@ pub fn zeros(words: usize) -> Result<Vec<u64>, Failure> {
     Ok(memory)
 }
 
-/// A copy of the memory of all views.
-pub fn copied(memory: &[Vec<u64>]) -> Result<Vec<Vec<u64>>, Failure> {
+/// Copies the memory of all views.
+pub fn copy_memory(memory: &[Vec<u64>]) -> Result<Vec<Vec<u64>>, Failure> {
     let copy = |words: &Vec<u64>| {
         let mut copy = reserved(words.len())?;
         copy.extend_from_slice(words);
@@ -69,14 +69,14 @@ pub fn copied(memory: &[Vec<u64>]) -> Result<Vec<Vec<u64>>, Failure> {
     memory.iter().map(copy).collect()
 }
 
-/// Memory for every view: 0, 1, 2, … modulo 7 where the kernel reads it.
+/// Memory of every view, filled with 0, 1, 2, … modulo 7 where the kernel reads it.
 pub fn memory(kernel: &Kernel, firsts: &[Value]) -> Result<Vec<Vec<u64>>, Failure> {
     let bytes: Option<Vec<usize>> = kernel.params.iter().map(|p| kernel.view_bytes(p, firsts)).collect();
     let total: u128 = bytes.iter().flatten().map(|&bytes| bytes as u128).sum();
     let Some(bytes) = bytes.filter(|_| total <= 1 << 30) else {
-        return Err(format!("the kernel's views have {total} bytes; a try-out is for less than a GiB").into());
+        return Err(format!("the kernel's arrays have {total} bytes; `kernel run` supports up to 1 GiB").into());
     };
-    let made = (kernel.params.iter().zip(bytes)).map(|(p, bytes)| {
+    let filled = (kernel.params.iter().zip(bytes)).map(|(p, bytes)| {
         let mut words = zeros(bytes.div_ceil(8))?;
         if p.access.reads() {
             for (n, (byte, scalar)) in cells(kernel, p, firsts).enumerate() {
@@ -85,7 +85,7 @@ pub fn memory(kernel: &Kernel, firsts: &[Value]) -> Result<Vec<Vec<u64>>, Failur
         }
         Ok(words)
     });
-    made.collect()
+    filled.collect()
 }
 
 /// Arguments of a kernel: its arrays on a device, with the contents of the memory, then its values.
@@ -100,7 +100,7 @@ pub fn arguments(kernel: &Kernel, values: &[Vec<Value>], memory: &[Vec<u64>], de
     arrays.chain(values.iter().map(|parts| parts[..].into())).collect()
 }
 
-/// Bytes as 64-bit words, the last one filled up with zeros.
+/// Bytes as 64-bit words, padded with zeros.
 fn words(bytes: &[u8]) -> Vec<u64> {
     let word = |chunk: &[u8]| {
         let mut word = [0; 8];
@@ -110,20 +110,20 @@ fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(word).collect()
 }
 
-fn interpret(job: &Job, options: Options) -> Result<Result<Outcome, Fault>, Failure> {
+fn interpret(job: &Job, options: Options) -> Result<Result<RunOutcome, Fault>, Failure> {
     let kernel = &job.kernel;
-    let mut memory = copied(&job.memory)?;
+    let mut memory = copy_memory(&job.memory)?;
     let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
         .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
         .collect();
     args.extend(job.values.iter().map(|parts| Arg::Value(parts)));
     let mut lines = vec![];
     let outcome = interp::run_printing(kernel, &mut args, options, &mut |line| lines.push(line.to_owned()));
-    Ok(outcome.map(|()| Outcome { memory, lines }))
+    Ok(outcome.map(|()| RunOutcome { memory, lines }))
 }
 
-/// Runs on a device, up to a limit of statements. Lines that a kernel prints there are not caught.
-pub fn on_device(job: &Job, device: Device, max_statements: u64) -> Result<Result<Outcome, Fault>, Failure> {
+/// Runs on a device with a limit of statements. Printed lines are not captured there.
+pub fn on_device(job: &Job, device: Device, max_statements: u64) -> Result<Result<RunOutcome, Fault>, Failure> {
     let launch =
         Launch { check: matches!(device, Device::Cuda(_)), max_statements: Some(max_statements), ..Launch::default() };
     let run = || {
@@ -133,30 +133,30 @@ pub fn on_device(job: &Job, device: Device, max_statements: u64) -> Result<Resul
         prepared.arrays()?.iter().map(|array| Ok(words(&array.to_bytes()?))).collect()
     };
     match run() {
-        Ok(memory) => Ok(Ok(Outcome { memory, lines: vec![] })),
+        Ok(memory) => Ok(Ok(RunOutcome { memory, lines: vec![] })),
         Err(bornite::Error::Fault(fault)) => Ok(Err(fault)),
         Err(other) => Err(other.into()),
     }
 }
 
-/// What the checks found: words, and the line; of the source where there is one, else of the text form.
+/// A finding of the checks. The line is that of the source file, or else of the IR text.
 struct Finding {
-    words: String,
+    message: String,
     line: Option<usize>,
 }
 
 fn finding(job: &Job, fault: &Fault) -> Finding {
     match &job.origin {
         Some(origin) => Finding {
-            words: format!("error: kernel '{}': {}", fault.kernel, fault.kind),
+            message: format!("error: kernel '{}': {}", fault.kernel, fault.kind),
             line: origin.line_of(fault).map(|line| line as usize),
         },
-        None => Finding { words: fault.to_string(), line: fault.line },
+        None => Finding { message: fault.to_string(), line: fault.line },
     }
 }
 
-/// Numbers as they are: all digits of integers, and of floats as many as tell them apart.
-pub fn in_words(values: &[Value]) -> String {
+/// Formats values: all digits of integers, the shortest exact form of floats.
+pub fn format_values(values: &[Value]) -> String {
     let word = |value: &Value| match value.scalar() {
         Scalar::F64 => format!("{:?}", value.as_f64()),
         scalar if scalar.is_float() => format!("{:?}", value.as_f64() as f32),
@@ -167,8 +167,8 @@ pub fn in_words(values: &[Value]) -> String {
     format!("[{}]", values.iter().map(word).collect::<Vec<_>>().join(", "))
 }
 
-/// The same in JSON, which has no infinities: words stand for these.
-pub fn in_json(values: &[Value]) -> Vec<serde_json::Value> {
+/// Values as JSON; NaN and infinities become strings.
+pub fn values_to_json(values: &[Value]) -> Vec<serde_json::Value> {
     let word = |value: &Value| match value.scalar() {
         scalar if scalar.is_float() => match value.as_f64() {
             x if x.is_finite() => json!(x),
@@ -187,7 +187,7 @@ pub fn in_json(values: &[Value]) -> Vec<serde_json::Value> {
     values.iter().map(word).collect()
 }
 
-/// Runs a kernel and shows what it writes, or what the checks found.
+/// Runs a kernel and prints its outputs, or the finding of the checks.
 pub fn execute(
     job: &Job,
     device: Device,
@@ -199,9 +199,9 @@ pub fn execute(
     let options = |order| Options { order, max_statements: Some(max_statements), instances: true, divisions: sanitize };
     let outcome = match device {
         Device::Interpreter => interpret(job, options(Order::Forward))?,
-        _ if sanitize => return Err("--sanitize runs on the interpreter; leave --device out".into()),
+        _ if sanitize => return Err("--sanitize runs in the interpreter; remove --device".into()),
         device => match on_device(job, device, max_statements)? {
-            // Machine code knows no lines; the interpreter does.
+            // Machine code has no line information; the interpreter does.
             Err(fault) => {
                 let same = |found: &Fault| std::mem::discriminant(&found.kind) == std::mem::discriminant(&fault.kind);
                 Err(interpret(job, options(Order::Forward))?.err().filter(same).unwrap_or(fault))
@@ -214,14 +214,14 @@ pub fn execute(
         found = match interpret(job, options(Order::Reverse))? {
             Err(fault) => Some(finding(job, &fault)),
             Ok(reverse) if reverse.memory != forward.memory => Some(Finding {
-                words: format!("kernel '{}': its results depend on the order of threads", kernel.name),
+                message: format!("kernel '{}': its results depend on the execution order of threads", kernel.name),
                 line: None,
             }),
             Ok(_) => None,
         };
     }
     let firsts: Vec<Value> = job.values.iter().filter_map(|parts| parts.first().copied()).collect();
-    let none = Outcome { memory: vec![vec![]; kernel.params.len()], lines: vec![] };
+    let none = RunOutcome { memory: vec![vec![]; kernel.params.len()], lines: vec![] };
     let shown = outcome.as_ref().unwrap_or(&none);
     let written: Vec<(&str, String, Vec<Value>)> = (kernel.params.iter().zip(&shown.memory))
         .filter(|(p, words)| p.access.writes() && !words.is_empty())
@@ -233,25 +233,25 @@ pub fn execute(
     if json {
         let outputs: Vec<_> = written
             .iter()
-            .map(|(name, ty, first)| json!({"view": name, "type": ty, "first": in_json(first)}))
+            .map(|(name, ty, first)| json!({"view": name, "type": ty, "first": values_to_json(first)}))
             .collect();
-        let (error, line) = found.as_ref().map_or((None, None), |found| (Some(&found.words), found.line));
+        let (error, line) = found.as_ref().map_or((None, None), |found| (Some(&found.message), found.line));
         print_json(&json!({
             "kernel": kernel.name, "device": device.to_string(), "ok": found.is_none(), "error": error, "line": line, "outputs": outputs,
             "file": job.origin.as_ref().map(|origin| &origin.file), "checked": true, "printed": shown.lines,
         }))?;
-    } else if let Some(Finding { words, line }) = &found {
+    } else if let Some(Finding { message, line }) = &found {
         let text = kernel.to_string();
         let shown = line.and_then(|n| match &job.origin {
             Some(origin) => Some(format!("\n{}", origin.shown(n as u32))),
             None => text.lines().nth(n - 1).map(|line| format!("\n{n:4} | {line}")),
         });
-        print(&format!("{words}{}\n", shown.unwrap_or_default()))?;
+        print(&format!("{message}{}\n", shown.unwrap_or_default()))?;
     } else {
         let printed: String = shown.lines.iter().map(|line| format!("{line}\n")).collect();
         let lines: Vec<String> =
-            written.iter().map(|(name, ty, first)| format!("{name}: {ty}, first {}\n", in_words(first))).collect();
-        let verdict = if sanitize { "no finding, in either order of threads\n" } else { "" };
+            written.iter().map(|(name, ty, first)| format!("{name}: {ty}, first {}\n", format_values(first))).collect();
+        let verdict = if sanitize { "no errors found in either order of threads\n" } else { "" };
         print(&(printed + &lines.concat() + verdict))?;
     }
     Ok(if found.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })

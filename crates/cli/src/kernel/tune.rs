@@ -1,44 +1,44 @@
-//! `bornite kernel tune`: which tile of a template is fastest, or which kernel or block size of a file.
+//! `bornite kernel tune`: finds the fastest tile size of a template, or kernel or block size of a file.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bornite::Device;
 use bornite::ir::{Kernel, Scalar};
-use bornite::kernel::{CustomKernel, Launch as KernelLaunch, tune_kernels, tune_kernels_unchecked};
+use bornite::kernel::{CustomKernel, Launch, tune_kernels, tune_kernels_unchecked};
 use bornite::tune::{Choice, Found, Mode, Store, Tuner};
 use clap::Args;
 use serde_json::json;
 
 use super::bench::filled;
-use super::cuda::Launch;
+use super::cuda::LaunchOptions;
 use super::python::{self, is_python};
 use super::run::{arguments, on_device, values};
-use super::source::{Job, Shape, Template, dtype, shape};
+use super::source::{Job, Shape, KernelTemplate, dtype, shape};
 use crate::{Failure, chosen_device, note, print, print_json};
 
 /// Options of `bornite kernel tune`.
 #[derive(Args)]
-pub struct Options {
-    /// A file in CUDA C++ (.cu) or in Python syntax (.py), whose kernels are called with --arg
+pub struct TuneOptions {
+    /// A CUDA C++ (.cu) or Python-syntax (.py) file; arguments are passed by --arg
     #[arg(value_name = "FILE", required_unless_present = "template", conflicts_with = "template")]
     file: Option<PathBuf>,
-    /// Kernels of the file that compute the same: all that are named are tried
+    /// Equivalent kernels of the file to compare; may be repeated
     #[arg(long, value_name = "NAME", requires = "file")]
     kernel: Vec<String>,
-    /// Threads of a block to try for a CUDA C++ file that is launched by --dim
+    /// Block sizes to try for a CUDA C++ file launched by --dim
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', requires = "dim", conflicts_with = "block",
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     blocks: Vec<u32>,
     #[command(flatten)]
-    launch: Launch,
-    /// A template with a tile; see `bornite kernel list`
+    launch: LaunchOptions,
+    /// A template with a tile size (see `bornite kernel list`)
     #[arg(long, value_name = "NAME")]
     template: Option<String>,
-    /// Tiles to try, separated by commas; the first is the one to fall back on
+    /// Tile sizes to try; the first is the fallback
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "8,16,32")]
     tile: Vec<u32>,
-    /// Sizes, such as 1024x1024x1024; small ones otherwise
+    /// Sizes, such as 1024x1024x1024 [default: small]
     #[arg(long, value_name = "SIZES", value_parser = shape)]
     shape: Option<Shape>,
     /// Element type
@@ -47,10 +47,10 @@ pub struct Options {
     /// One of cpu, cpu:N, cuda, cuda:N, interpreter, auto
     #[arg(long, env = "BORNITE_DEVICE", default_value = "auto")]
     device: String,
-    /// Most statements of a thread or block of a file's kernel before it is given up
+    /// Maximum number of statements per thread or block before a kernel is aborted
     #[arg(long, value_name = "N", default_value_t = super::MAX_STATEMENTS)]
     max_statements: u64,
-    /// Measure even if a result is known
+    /// Measure even if a stored result exists
     #[arg(long)]
     again: bool,
     /// Write JSON to stdout
@@ -58,10 +58,10 @@ pub struct Options {
     json: bool,
 }
 
-/// Sums in another order differ in their last digits.
+/// Reductions in another order differ in their last digits.
 const TOLERANCE: f64 = 1e-3;
 
-pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+pub fn run(options: &TuneOptions) -> Result<ExitCode, Failure> {
     let device = chosen_device(&options.device)?;
     let store = Store::open(&bornite_support::cache::Settings::of_process()?);
     let tuner = Tuner::new(Mode::Tune, if options.again { Store::nowhere() } else { store });
@@ -69,31 +69,31 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         (Some(file), _) => of_file(options, file, device, &tuner)?,
         (None, template) => of_template(options, template.as_deref().unwrap_or_default(), device, &tuner)?,
     };
-    let Some(record) = &found.record else { return Err("no candidate computes the right result".into()) };
-    let mut kept = tuner.store().folder().map(|folder| folder.display().to_string()).map_err(String::from);
+    let Some(record) = &found.record else { return Err("no candidate computes the correct result".into()) };
+    let mut stored = tuner.store().folder().map(|folder| folder.display().to_string()).map_err(String::from);
     if options.again {
         let store = Store::open(&bornite_support::cache::Settings::of_process()?);
-        kept = store.put(record).and_then(|()| Ok(store.folder()?.display().to_string()));
+        stored = store.put(record).and_then(|()| Ok(store.folder()?.display().to_string()));
     }
     if options.json {
         print_json(&json!({
             "chosen": found.choice, "measured": found.measured, "record": **record,
-            "kept_in": kept.as_ref().ok(), "why_not_kept": kept.as_ref().err(),
+            "stored_in": stored.as_ref().ok(), "why_not_stored": stored.as_ref().err(),
         }))?;
     } else {
-        let known = if found.measured { "" } else { "known already; --again measures anew\n" };
-        let kept = kept.map_or_else(|why| format!("not kept: {why}\n"), |folder| format!("kept in {folder}\n"));
+        let cached = if found.measured { "" } else { "stored result; use --again to measure again\n" };
+        let stored = stored.map_or_else(|why| format!("not stored: {why}\n"), |folder| format!("stored in {folder}\n"));
         let several = options.kernel.len() > 1;
         let names: Vec<String> =
             options.kernel.iter().enumerate().map(|(n, name)| format!("kernel={n} is {name}\n")).collect();
         let names = if several { names.concat() } else { String::new() };
-        print(&format!("{record}{names}{known}{kept}"))?;
+        print(&format!("{record}{names}{cached}{stored}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Kernels of a file, and sizes of its blocks. Each is first run with checks on the interpreter, which is the judge.
-fn of_file(options: &Options, file: &Path, device: Device, tuner: &Tuner) -> Result<Found, Failure> {
+/// Tunes over kernels and block sizes of a file. Each candidate first runs with checks in the interpreter, which is the reference.
+fn of_file(options: &TuneOptions, file: &Path, device: Device, tuner: &Tuner) -> Result<Found, Failure> {
     let names: Vec<Option<&str>> = match options.kernel.is_empty() {
         true => vec![None],
         false => options.kernel.iter().map(|name| Some(&name[..])).collect(),
@@ -116,55 +116,55 @@ fn of_file(options: &Options, file: &Path, device: Device, tuner: &Tuner) -> Res
     }
     if jobs.len() < 2 {
         return Err(
-            "there is nothing to choose from: name several kernels with --kernel, or sizes with --blocks".into()
+            "nothing to tune: specify several kernels with --kernel, or block sizes with --blocks".into()
         );
     }
     let (_, first) = &jobs[0];
     if let Some((_, other)) = jobs.iter().find(|(_, job)| (&job.values, &job.memory) != (&first.values, &first.memory))
     {
         let names = format!("'{}' and '{}'", first.kernel.name, other.kernel.name);
-        return Err(format!("{names} are not called in the same way; give them parameters of one name and type").into());
+        return Err(format!("{names} have different parameters; candidates must have parameters of the same names and types").into());
     }
-    // A kernel that never ends must not reach the tuner, which waits for it.
+    // A kernel that does not terminate must not reach the tuner, which waits for it.
     for (_, job) in &jobs {
         on_device(job, Device::cpu(), options.max_statements)??;
     }
     let args = arguments(&first.kernel, &first.values, &first.memory, device);
     let variants: Vec<(Choice, Kernel)> =
         jobs.iter().map(|(choice, job)| (choice.clone(), job.kernel.clone())).collect();
-    Ok(tune_kernels(tuner, &custom(&variants)?, KernelLaunch::default(), &[args], TOLERANCE)?)
+    Ok(tune_kernels(tuner, &custom(&variants)?, Launch::default(), &[args], TOLERANCE)?)
 }
 
 fn custom(variants: &[(Choice, Kernel)]) -> Result<Vec<(Choice, CustomKernel)>, Failure> {
     variants.iter().map(|(choice, kernel)| Ok((choice.clone(), CustomKernel::from_ir(kernel.clone())?))).collect()
 }
 
-/// The tiles of a template.
-fn of_template(options: &Options, name: &str, device: Device, tuner: &Tuner) -> Result<Found, Failure> {
-    let template = Template::named(name)?;
+/// Tunes over tile sizes of a template.
+fn of_template(options: &TuneOptions, name: &str, device: Device, tuner: &Tuner) -> Result<Found, Failure> {
+    let template = KernelTemplate::find(name)?;
     let shape = options.shape.as_ref().map(|shape| &shape.0[..]);
     let mut variants: Vec<(Choice, Kernel)> = vec![];
     for tile in &options.tile {
-        let right = right_when_small(template, options.dtype, *tile, device);
-        match right.and_then(|()| template.kernel(options.dtype, shape, Some(*tile))) {
+        let correct = check_small(template, options.dtype, *tile, device);
+        match correct.and_then(|()| template.kernel(options.dtype, shape, Some(*tile))) {
             Ok(kernel) => variants.push((Choice::new().with("tile", i64::from(*tile)), kernel)),
             Err(error) if options.tile.len() == 1 => return Err(error),
-            Err(error) => note(&format!("tile {tile} is left out: {error}")),
+            Err(error) => note(&format!("tile {tile} is skipped: {error}")),
         }
     }
-    let Some((_, first)) = variants.first() else { return Err("no tile can be tried".into()) };
+    let Some((_, first)) = variants.first() else { return Err("no tile size is usable".into()) };
     if first.is_cooperative() && !matches!(device, Device::Cuda(_)) {
         note(&format!(
-            "'{}' is a block kernel, which {device} runs on the checking interpreter: these times say nothing of a \
-             GPU. Use --device cuda where there is one",
+            "'{}' has barriers, so on {device} it runs in the checking interpreter: these times do not predict GPU \
+             times. Use --device cuda on a machine with a GPU",
             template.name
         ));
     }
-    // Arrays of other tiles are as long: block sums, which are not, are rejected by the tuner.
+    // Arrays have the same lengths for all tiles; block sums, which do not, are rejected by the tuner.
     let sets = filled(first, &values(first), 4, device)?;
-    let (variants, launch) = (custom(&variants)?, KernelLaunch::default());
+    let (variants, launch) = (custom(&variants)?, Launch::default());
     let found = if let Device::Cuda(_) = device {
-        // SAFETY: as in `kernel bench`: templates index within their views for the sizes that `Template::kernel` lets
+        // SAFETY: as in `kernel bench`: templates index within their views for the sizes that `KernelTemplate::kernel` lets
         // through.
         #[allow(unsafe_code)]
         unsafe {
@@ -176,20 +176,20 @@ fn of_template(options: &Options, name: &str, device: Device, tuner: &Tuner) -> 
     Ok(found)
 }
 
-/// At real sizes the interpreter takes too long, so a GPU's variants are compared with each other there; here each is
-/// compared with the interpreter at a small size.
-fn right_when_small(template: &Template, dtype: Scalar, tile: u32, device: Device) -> Result<(), Failure> {
+/// Compares a candidate with the interpreter at a small size; at full size the interpreter would take too long,
+/// and the candidates are compared with each other.
+fn check_small(template: &KernelTemplate, dtype: Scalar, tile: u32, device: Device) -> Result<(), Failure> {
     let Device::Cuda(_) = device else { return Ok(()) };
     let kernel = template.kernel(dtype, None, Some(tile))?;
     let custom = CustomKernel::from_ir(kernel.clone())?;
     let run = |device| {
         let args = filled(&kernel, &values(&kernel), 1, device)?.remove(0);
-        let prepared = custom.prepare(KernelLaunch { check: true, ..KernelLaunch::default() }, &args)?;
+        let prepared = custom.prepare(Launch { check: true, ..Launch::default() }, &args)?;
         prepared.run()?;
         Ok::<_, Failure>(prepared)
     };
     match run(device)?.difference(&run(Device::Interpreter)?)? {
         0.0 => Ok(()),
-        difference => Err(format!("it differs from the interpreter by {difference:.1e} of the largest value").into()),
+        difference => Err(format!("its result differs from the interpreter's by {difference:.1e} of the largest value").into()),
     }
 }
