@@ -1,4 +1,4 @@
-//! `bornite bench`: runs the suite, shows a table, compares with a peer's figures from the same machine.
+//! `bornite bench`: runs the benchmark suite and compares it with another library's results from the same machine.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,21 +8,21 @@ use bornite_bench::{Config, Machine, Report};
 use bornite_support::files::Replacement;
 
 use crate::devices::{describe, gpus};
-use crate::{Failure, chosen_device, note, print, suite};
+use crate::{Failure, note, parse_device, print, suite};
 
 /// Options of `bornite bench`.
 #[derive(clap::Args)]
 pub struct BenchOptions {
-    /// Smaller sizes and fewer samples: done in seconds
+    /// Smaller sizes and fewer samples; takes seconds
     #[arg(long)]
     quick: bool,
     /// One of cpu, cpu:N, cuda, cuda:N, interpreter, auto
     #[arg(long, env = "BORNITE_DEVICE", default_value = "auto")]
     device: String,
-    /// Only rows whose name contains this
+    /// Run only the rows whose name contains TEXT
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
-    /// Output of a script in peers/ run on this machine: adds how many times faster we are
+    /// Results of a script in peers/ from this machine; adds a column of speed ratios
     #[arg(long, value_name = "FILE")]
     peer: Option<PathBuf>,
     /// Also write the report as JSON to this file
@@ -34,8 +34,8 @@ pub struct BenchOptions {
 }
 
 pub fn run(options: &BenchOptions) -> Result<ExitCode, Failure> {
-    let device = chosen_device(&options.device)?;
-    // Both files are tried before minutes are spent measuring. An earlier report stays until there is a new one.
+    let device = parse_device(&options.device)?;
+    // Both files are opened before minutes are spent measuring. An existing report is replaced only by a complete one.
     let peer = options.peer.as_ref().map(Peer::load).transpose()?;
     let named = |path: &Path, error| format!("{}: {error}", path.display());
     let create = |path: &PathBuf| Replacement::create(path).map_err(|error| named(path, error));
@@ -53,7 +53,7 @@ pub fn run(options: &BenchOptions) -> Result<ExitCode, Failure> {
         note(&format!("[{}/{}] {} on {device}", n + 1, cases.len(), case.name));
         report.rows.push(case.measure(device, &config)?);
     }
-    // What was measured is shown even if it cannot be compared.
+    // Results are shown even if the comparison fails.
     let compared = peer.map_or(Ok(0), |peer| peer.attach(&mut report));
     if let (Some(mut out), Some(path)) = (out, &options.out) {
         report.write_json(&mut out)?;

@@ -16,7 +16,7 @@ use crate::{Failure, note, print, print_json};
 /// `bornite cache …`.
 #[derive(Subcommand)]
 pub enum CacheCommand {
-    /// Show where the caches are and what they hold
+    /// Show the location and contents of the caches
     Stats {
         /// List every kernel and tuning result
         #[arg(long)]
@@ -37,12 +37,12 @@ pub enum CacheCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Compile every template ahead of its use; needs NVRTC but no GPU
+    /// Compile every kernel template ahead of time; needs NVRTC but no GPU
     Warm {
-        /// Architectures, such as sm_90, separated by commas; those of this machine's GPUs otherwise
+        /// Architectures, such as sm_90 [default: those of this machine's GPUs]
         #[arg(long, value_name = "ARCH,…", value_delimiter = ',')]
         arch: Vec<String>,
-        /// Compile on so many threads; one a core otherwise
+        /// Number of threads; 0 means one per core
         #[arg(long, value_name = "N", default_value_t = 0)]
         threads: usize,
         /// Write JSON to stdout
@@ -59,29 +59,29 @@ pub fn run(command: &CacheCommand) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Where both caches are, or why not, and what they hold.
+/// Location and contents of both caches, or why they are not used.
 pub fn summary() -> Result<Value, Failure> {
     let (cache, store) = (Cache::of_process()?, Store::open(&Settings::of_process()?));
     let (status, held) = (cache.status(), cache.stats());
-    let place = |folder: Result<String, String>| match folder {
+    let location = |folder: Result<String, String>| match folder {
         Ok(folder) => json!({"folder": folder}),
         Err(why) => json!({"folder": null, "why_not": why}),
     };
-    let mut kernels = place(status.folder.map(|folder| folder.display().to_string()));
+    let mut kernels = location(status.folder.map(|folder| folder.display().to_string()));
     kernels["entries"] = held.entries.into();
     kernels["bytes"] = held.bytes.into();
     kernels["limit_bytes"] = status.limit_bytes.into();
     kernels["shared"] = match status.shared {
         None => Value::Null,
-        Some(shared) => place(shared.map(|folder| folder.display().to_string())),
+        Some(shared) => location(shared.map(|folder| folder.display().to_string())),
     };
-    let mut tuning = place(store.folder().map(|folder| folder.display().to_string()).map_err(String::from));
+    let mut tuning = location(store.folder().map(|folder| folder.display().to_string()).map_err(String::from));
     tuning["entries"] = store.stats().entries.into();
     tuning["bytes"] = store.stats().bytes.into();
     Ok(json!({"kernels": kernels, "tuning": tuning}))
 }
 
-/// One line of [`summary`] in words.
+/// Formats one cache of [`summary`].
 pub fn line(part: &Value) -> String {
     match (part["folder"].as_str(), part["why_not"].as_str()) {
         (Some(folder), _) => {
@@ -110,8 +110,8 @@ fn stats(list: bool, json: bool) -> Result<ExitCode, Failure> {
     let mut text = format!("kernels  {}\ntuning   {}\n", line(&summary["kernels"]), line(&summary["tuning"]));
     if !summary["kernels"]["shared"].is_null() {
         let shared = &summary["kernels"]["shared"];
-        let words = shared["folder"].as_str().or(shared["why_not"].as_str()).unwrap_or_default();
-        text += &format!("shared   {words}\n");
+        let folder = shared["folder"].as_str().or(shared["why_not"].as_str()).unwrap_or_default();
+        text += &format!("shared   {folder}\n");
     }
     for kernel in summary["kernels"]["list"].as_array().into_iter().flatten() {
         text += &format!("  {:>8} bytes  {}\n", kernel["bytes"], kernel["name"].as_str().unwrap_or("(damaged)"));
@@ -131,22 +131,22 @@ fn clear(kernels: bool, tuning: bool, json: bool) -> Result<ExitCode, Failure> {
     if json {
         print_json(&json!({"kernels_removed": kernels, "tuning_removed": tuning}))?;
     } else {
-        let words = |what: &str, count: Option<u64>| count.map(|count| format!("removed {count} {what}\n"));
-        let lines = [words("kernels", kernels), words("tuning results", tuning)];
+        let removed = |what: &str, count: Option<u64>| count.map(|count| format!("removed {count} {what}\n"));
+        let lines = [removed("kernels", kernels), removed("tuning results", tuning)];
         print(&lines.into_iter().flatten().collect::<String>())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn warm(archs: &[String], threads: usize, json: bool) -> Result<ExitCode, Failure> {
-    bornite_cuda::nvrtc_version()?; // says how to get it, once, rather than once a kernel
+    bornite_cuda::nvrtc_version()?; // one error instead of one per kernel
     let mut archs = archs.to_vec();
     if archs.is_empty() {
         archs = gpus().unwrap_or_default().iter().map(|info| info.arch()).collect();
         archs.sort();
         archs.dedup();
         if archs.is_empty() {
-            return Err("there is no GPU here to compile for: name one with --arch, such as --arch sm_90".into());
+            return Err("no GPU found to compile for; specify an architecture, such as --arch sm_90".into());
         }
     }
     let mut sources = vec![];
@@ -159,7 +159,7 @@ fn warm(archs: &[String], threads: usize, json: bool) -> Result<ExitCode, Failur
     let programs: Vec<Program> = sources.iter().map(|(n, s, a)| program((n, s, a))).collect();
     let cache = Cache::of_process()?;
     if let Err(why) = cache.status().folder {
-        note(&format!("nothing will be kept: {why}"));
+        note(&format!("kernels will not be stored: {why}"));
     }
     let warmed = cache.warm(&programs, threads, &Nvrtc);
     let failed: Vec<String> = warmed.failed.iter().map(|(_, error)| first_lines(&error.to_string())).collect();
@@ -168,13 +168,13 @@ fn warm(archs: &[String], threads: usize, json: bool) -> Result<ExitCode, Failur
             "archs": archs, "compiled": warmed.compiled, "found": warmed.found, "failed": failed,
         }))?;
     } else {
-        print(&format!("{} compiled, {} there already, for {}\n", warmed.compiled, warmed.found, archs.join(", ")))?;
+        print(&format!("{} compiled, {} cached already, for {}\n", warmed.compiled, warmed.found, archs.join(", ")))?;
         failed.iter().for_each(|error| note(error));
     }
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The compiler's words without the numbered source behind them.
+/// The compiler's message without the numbered source.
 fn first_lines(error: &str) -> String {
     error.split("\nsource:").next().unwrap_or(error).into()
 }

@@ -1,4 +1,4 @@
-//! `bornite devices`: what tensors can live on here, and why a GPU cannot be used if it cannot.
+//! `bornite devices`: lists the devices, and the reason if no GPU can be used.
 
 use std::process::ExitCode;
 
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::{Failure, print, print_json};
 
-/// GPUs found, or why there are none.
+/// Lists the GPUs.
 pub fn gpus() -> Result<Vec<DeviceInfo>, bornite_cuda::Error> {
     (0..bornite_cuda::device_count()?).map(DeviceInfo::of).collect()
 }
 
-/// One line about a GPU.
+/// Describes a GPU in one line.
 pub fn describe(info: &DeviceInfo) -> String {
     let (major, minor) = info.compute_capability;
     let gib = info.memory_bytes as f64 / (1u64 << 30) as f64;
@@ -26,9 +26,9 @@ pub fn describe(info: &DeviceInfo) -> String {
     )
 }
 
-/// Everything known about a GPU: every field of the record, and what follows from it.
+/// All properties of a GPU.
 pub fn to_json(info: &DeviceInfo) -> Value {
-    // Free memory is known to an open device only; one that cannot be opened is still worth listing.
+    // Free memory needs an open device; a device that cannot be opened is listed without it.
     let described = bornite_cuda::Device::open(info.ordinal).and_then(|device| device.describe());
     let mut json = serde_json::to_value(described.as_ref().unwrap_or(info)).unwrap_or_default();
     let (major, minor) = info.compute_capability;
@@ -60,7 +60,7 @@ pub fn run(json: bool) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = format!("cpu          {cpu}, {cores} logical cores {}\n", features.join(" "));
-    text += "interpreter  checks every access; slow\n";
+    text += "interpreter  checks every memory access; slow\n";
     for info in found.iter().flatten() {
         text += &format!("{:<12} {}\n", format!("cuda:{}", info.ordinal), describe(info));
         for (field, value) in to_json(info).as_object().into_iter().flatten() {
@@ -70,9 +70,9 @@ pub fn run(json: bool) -> Result<ExitCode, Failure> {
             }
         }
     }
-    text += &format!("\n'auto' is {best}.");
+    text += &format!("\n'auto' selects {best}.");
     if let Some(why) = why_not_gpu {
-        text += &format!(" No GPU can be used: {why}.");
+        text += &format!(" No usable GPU: {why}.");
     }
     print(&(text + "\n"))?;
     Ok(ExitCode::SUCCESS)

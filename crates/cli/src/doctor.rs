@@ -1,4 +1,4 @@
-//! `bornite doctor`: libraries, settings, caches, and on each device a real kernel compiled, run and compared.
+//! `bornite doctor`: checks libraries, settings and caches, and compiles and runs a kernel on each device.
 
 use std::process::ExitCode;
 
@@ -12,12 +12,12 @@ use crate::devices::{describe, gpus, to_json};
 use crate::kernel::TEMPLATES;
 use crate::{Failure, cache, print, print_json};
 
-/// What was found. A machine without a GPU is healthy; what is there and does not work is not.
+/// Findings. A machine without a GPU is healthy; a component that is present but broken is a problem.
 struct Findings {
     machine: Machine,
-    libraries: Vec<(Library, Found)>,
+    libraries: Vec<(Library, LibraryVersion)>,
     gpus: Result<Vec<DeviceInfo>, bornite_cuda::Error>,
-    /// A kernel compiled by NVRTC, where NVRTC is there: its arch and size.
+    /// Architecture and cubin size of a kernel compiled by NVRTC, if NVRTC is present.
     compiled: Option<Result<(String, usize), String>>,
     settings: Vec<InEffect>,
     unknown: Vec<settings::Unknown>,
@@ -25,8 +25,8 @@ struct Findings {
     checks: Vec<(Device, bornite::Result<f64>)>,
 }
 
-/// Where a library is and its version.
-type Found = Result<(&'static str, String), bornite_cuda::Error>;
+/// Path and version of a library.
+type LibraryVersion = Result<(&'static str, String), bornite_cuda::Error>;
 
 pub fn run(json: bool) -> Result<ExitCode, Failure> {
     let findings = Findings::gather();
@@ -38,9 +38,8 @@ pub fn run(json: bool) -> Result<ExitCode, Failure> {
     Ok(if findings.problems().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How far a softmax may be from the interpreter's: a few units in the last place of its largest element. Devices have
-/// exponentials and orders of sums of their own.
-const ROUNDING: f64 = 1e-6;
+/// Tolerance of a softmax against the interpreter's: devices differ in exponentials and reduction order.
+const TOLERANCE: f64 = 1e-6;
 
 impl Findings {
     fn gather() -> Findings {
@@ -62,7 +61,7 @@ impl Findings {
         }
     }
 
-    /// Everything that is there and does not work.
+    /// Components that are present but do not work.
     fn problems(&self) -> Vec<String> {
         let mut problems: Vec<String> = vec![];
         for setting in &self.settings {
@@ -73,12 +72,12 @@ impl Findings {
             Err(error) => problems.push(format!("GPUs cannot be listed: {error}")),
         }
         if let Some(Err(error)) = &self.compiled {
-            problems.push(format!("NVRTC does not compile: {error}"));
+            problems.push(format!("NVRTC fails to compile a kernel: {error}"));
         }
         for (device, check) in &self.checks {
             match check {
-                Ok(difference) if *difference <= ROUNDING => {}
-                Ok(difference) => problems.push(format!("{device} computes wrongly, by {difference:e}")),
+                Ok(difference) if *difference <= TOLERANCE => {}
+                Ok(difference) => problems.push(format!("{device} gives wrong results: difference {difference:e}")),
                 Err(error) => problems.push(format!("{device} does not work: {error}")),
             }
         }
@@ -131,7 +130,7 @@ impl Findings {
         }
         match &self.gpus {
             Ok(found) if found.is_empty() => text += "GPUs     none visible\n",
-            Err(bornite_cuda::Error::MissingLibrary { .. }) => {} // said above
+            Err(bornite_cuda::Error::MissingLibrary { .. }) => {} // listed above
             Err(error) => text += &format!("GPUs     cannot be listed: {error}\n"),
             Ok(found) => {
                 for info in found {
@@ -146,7 +145,7 @@ impl Findings {
                 text += &format!("tuning   {}\n", cache::line(&caches["tuning"]));
             }
         }
-        text += "\nSettings that are not the defaults:\n";
+        text += "\nSettings that differ from the defaults:\n";
         let set: Vec<String> = (self.settings.iter())
             .filter_map(|setting| Some(format!("{}={}\n", setting.setting.name, setting.value.as_ref()?)))
             .collect();
@@ -155,13 +154,13 @@ impl Findings {
             text += &format!("{unknown}\n");
         }
         if let Some(Ok((arch, bytes))) = &self.compiled {
-            text += &format!("\nA kernel compiled by NVRTC for {arch}: ok, {bytes} bytes\n");
+            text += &format!("\nNVRTC compiles a kernel for {arch}: ok, {bytes} bytes\n");
         }
-        text += "\nA softmax, compiled, run and compared with the interpreter:\n";
+        text += "\nSoftmax on each device, compared with the interpreter:\n";
         for (device, check) in &self.checks {
             let device = device.to_string();
             text += &match check {
-                Ok(difference) if *difference <= ROUNDING => {
+                Ok(difference) if *difference <= TOLERANCE => {
                     format!("{device:<11} ok, max difference {difference:e}\n")
                 }
                 Ok(difference) => format!("{device:<11} WRONG, max difference {difference:e}\n"),
@@ -170,15 +169,15 @@ impl Findings {
         }
         let problems = self.problems();
         if !problems.is_empty() {
-            text += "\nTo be mended:\n";
+            text += "\nProblems:\n";
             problems.iter().for_each(|problem| text += &format!("- {problem}\n"));
         }
         text
     }
 }
 
-/// Where a library is and its version.
-fn version(library: Library) -> Found {
+/// Finds a library and its version.
+fn version(library: Library) -> LibraryVersion {
     let path = library.find()?;
     let (major, minor) = match library {
         Library::Cuda => bornite_cuda::driver_version()?,
@@ -188,7 +187,7 @@ fn version(library: Library) -> Found {
     Ok((path, format!("CUDA {major}.{minor}")))
 }
 
-/// Compiles a template for an architecture, past the cache.
+/// Compiles a template for an architecture without the cache.
 fn compile(arch: &str) -> Result<(String, usize), String> {
     let template = TEMPLATES.iter().find(|template| template.name == "softmax").ok_or("no template")?;
     let kernel = template.kernel(bornite::DType::F32, None, None).map_err(|error| error.to_string())?;
@@ -197,7 +196,7 @@ fn compile(arch: &str) -> Result<(String, usize), String> {
     Ok((arch.into(), cubin.bytes().len()))
 }
 
-/// Largest difference between a device and the interpreter over a softmax of 7 rows of 768.
+/// Largest difference between a device and the interpreter for a 7×768 softmax.
 fn largest_difference(device: Device) -> bornite::Result<f64> {
     let data: Vec<f32> = (0..7 * 768).map(|n| ((n * 7919) % 1000) as f32 / 50.0 - 10.0).collect();
     let softmax = |device| Tensor::from_slice(&data, &[7, 768], device).softmax(-1).to_vec::<f32>();

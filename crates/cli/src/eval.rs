@@ -1,4 +1,4 @@
-//! `bornite eval`: how good a model is on data.
+//! `bornite eval`: evaluates a model on data.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,53 +8,53 @@ use bornite_nn::train::Trained;
 use clap::ValueEnum;
 use serde_json::json;
 
-use crate::demo::{self, layout::Layout, score::Effort};
-use crate::preparation::Preparation;
-use crate::{Failure, chosen_device, note, print, print_json};
+use crate::data_progress::DataProgress;
+use crate::demo::{self, layout::PromptLayout, score::SamplingBudget};
+use crate::{Failure, note, parse_device, print, print_json};
 
-/// What is measured.
+/// Evaluation metric.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Metric {
-    /// The mean cross-entropy of the next token, in nats
+    /// Mean cross-entropy of the next token, in nats
     Loss,
-    /// How many kernels that it has not seen it writes: understood, compiled, right
+    /// Share of held-out kernels that the model writes correctly: parsed, compiled, executed
     Kernels,
 }
 
 /// Options of `bornite eval`.
 #[derive(clap::Args)]
 pub struct EvalOptions {
-    /// The folder of a run, or of a Hugging Face model
+    /// Folder of a run or of a Hugging Face model
     #[arg(value_name = "RUN")]
     from: PathBuf,
-    /// What to measure
+    /// Metric
     #[arg(long, value_enum, default_value = "loss")]
     metric: Metric,
-    /// Files or folders; the run's own validation part otherwise
+    /// Files or folders [default: the run's validation split]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     data: Vec<PathBuf>,
-    /// The JSONL field or Parquet column that holds documents
+    /// JSONL field or Parquet column of the documents
     #[arg(long, value_name = "NAME")]
     field: Option<String>,
-    /// Windows in a batch
+    /// Sequences per batch
     #[arg(long, value_name = "N", default_value_t = 8)]
     batch: usize,
-    /// Tokens per sequence; those of training or the model's context otherwise
+    /// Tokens per sequence (context length) [default: that of training]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
-    /// Most batches; all otherwise
+    /// Maximum number of batches [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
-    /// Kernels that are asked for, by the metric kernels
+    /// Number of kernels to generate (metric kernels)
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     prompts: u64,
-    /// Answers to each of them, of which the best is kept
+    /// Answers per kernel; the best counts
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=64))]
     samples: u64,
-    /// The split of a dataset that kernels are asked for from
+    /// Dataset split to take kernels from
     #[arg(long, value_name = "NAME", default_value = "test")]
     split: String,
-    /// Another tokenizer than the folder's: bytes, gpt2 or the path of a tokenizer.json
+    /// Tokenizer to use instead of the folder's: bytes, gpt2 or a path to tokenizer.json
     #[arg(long, value_name = "NAME")]
     tokenizer: Option<String>,
     /// One of cpu, cpu:N, cuda, cuda:N, interpreter, auto
@@ -66,7 +66,7 @@ pub struct EvalOptions {
 }
 
 pub fn run(options: &EvalOptions) -> Result<ExitCode, Failure> {
-    let device = chosen_device(&options.device)?;
+    let device = parse_device(&options.device)?;
     let trained = Trained::open(&options.from, options.tokenizer.as_deref(), device)?;
     if let Some(text) = &trained.note {
         note(text);
@@ -77,25 +77,25 @@ pub fn run(options: &EvalOptions) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What the model writes for held-out pairs.
+/// Scores the kernels that the model writes for held-out pairs.
 fn kernels(options: &EvalOptions, trained: &Trained, device: bornite::Device) -> Result<ExitCode, Failure> {
     let [folder] = &options.data[..] else {
-        let what = "name one folder as --data: one that `bornite demo` or `bornite data make` made";
+        let what = "--data must name one folder, created by `bornite demo` or `bornite data make`";
         return Err(bornite_nn::Error::config(what).into());
     };
-    let pairs = demo::pairs::unseen(folder, options.prompts as usize, &options.split)?;
-    let effort = Effort { samples: options.samples as usize, rows: demo::rows(device), seed: 0 };
-    let layout = Layout::of(&options.from, &trained.tokenizer)?;
+    let pairs = demo::pairs::held_out_pairs(folder, options.prompts as usize, &options.split)?;
+    let effort = SamplingBudget { samples: options.samples as usize, rows: demo::batch_rows(device), seed: 0 };
+    let layout = PromptLayout::of(&options.from, &trained.tokenizer)?;
     let scores = demo::score::score(trained, &layout, pairs, effort)?;
     if options.json {
         print_json(&scores.json())?;
     } else {
-        print(&scores.shown())?;
+        print(&scores.formatted())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The mean loss.
+/// Computes the mean loss.
 fn loss(options: &EvalOptions, trained: &Trained) -> Result<ExitCode, Failure> {
     let mut config = trained.config.clone().unwrap_or_default();
     if !options.data.is_empty() {
@@ -105,24 +105,25 @@ fn loss(options: &EvalOptions, trained: &Trained) -> Result<ExitCode, Failure> {
         config.data.field = Some(field.clone());
     }
     let cache = config.data.cache.clone().unwrap_or_else(|| options.from.join("data"));
-    let own = Scratch::new();
-    // Tokens of other data are kept no longer than this takes.
-    let cache = if options.data.is_empty() { cache } else { own.0.clone() };
-    let mut preparation = Preparation::default();
+    let scratch = Scratch::new();
+    // Tokens of other data are cached for this evaluation only.
+    let cache = if options.data.is_empty() { cache } else { scratch.0.clone() };
+    let mut progress = DataProgress::default();
     let mut data =
-        Dataset::open(&config.sources()?, &trained.tokenizer, &cache, &mut |report| preparation.update(report))?;
-    drop(preparation);
+        Dataset::open(&config.sources()?, &trained.tokenizer, &cache, &mut |report| progress.update(report))?;
+    drop(progress);
     if options.data.is_empty() {
         let (all, validation) = data.split(config.data.validation.unwrap_or(0.0))?;
         if validation.is_empty() {
-            note("the run has no validation part: this is the loss on what it was trained on");
+            note("the run has no validation split: evaluating on its training data");
         }
         data = if validation.is_empty() { all } else { validation };
     }
-    let most = trained.gpt.config().context;
-    let context = options.context.map_or(config.train.context.unwrap_or(most), |context| context as usize);
-    if context > most {
-        let what = format!("--context is {context}, but the model looks at {most} tokens; lower it");
+    let max_context = trained.gpt.config().context;
+    let context = options.context.map_or(config.train.context.unwrap_or(max_context), |context| context as usize);
+    if context > max_context {
+        let what =
+            format!("--context is {context}, but the model's context is {max_context} tokens; use a smaller value");
         return Err(bornite_nn::Error::config(what).into());
     }
     let (loss, batches) = trained.loss(&data, options.batch, context, options.batches.unwrap_or(u64::MAX))?;
@@ -141,7 +142,7 @@ fn loss(options: &EvalOptions, trained: &Trained) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A folder that is removed in the end.
+/// A temporary folder, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {

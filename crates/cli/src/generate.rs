@@ -1,4 +1,4 @@
-//! `bornite generate`: text from a run or a Hugging Face folder, as it is written.
+//! `bornite generate`: streams text from a run or a Hugging Face model.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,55 +10,55 @@ use bornite_nn::tokenizer::Tokenizer;
 use bornite_nn::train::Trained;
 use serde_json::json;
 
-use crate::demo::layout::Layout;
-use crate::{Failure, chosen_device, note, print, text_file};
+use crate::demo::layout::PromptLayout;
+use crate::{Failure, note, parse_device, print, text_file};
 
-/// The longest file of prompts.
+/// Maximum size of a file of prompts.
 const MAX_PROMPTS_BYTES: u64 = 64 << 20;
 
 /// Options of `bornite generate`.
 #[derive(clap::Args)]
 pub struct GenerateOptions {
-    /// The folder of a run, or of a Hugging Face model
+    /// Folder of a run or of a Hugging Face model
     #[arg(value_name = "RUN")]
     from: PathBuf,
-    /// What the text starts with
+    /// Prompt
     #[arg(long, value_name = "TEXT", conflicts_with = "prompts")]
     prompt: Option<String>,
-    /// A file with a prompt a line; each is continued on its own
+    /// File with one prompt per line
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
-    /// The prompt as token ids, separated by commas
+    /// Prompt as token ids
     #[arg(long, value_name = "ID,…", value_delimiter = ',', conflicts_with_all = ["prompt", "prompts"])]
     tokens: Vec<u32>,
-    /// Texts for each prompt; text n, counted from 0, is that of seed + n
+    /// Samples per prompt; sample n (from 0) uses seed + n
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     samples: u64,
-    /// Most tokens to write
+    /// Maximum number of tokens to generate
     #[arg(long, value_name = "N", default_value_t = 128)]
     max_tokens: usize,
-    /// What scores are divided by: 0 takes the likeliest token always
+    /// Sampling temperature; 0 selects the most likely token
     #[arg(long, value_name = "NUMBER", default_value_t = 0.8)]
     temperature: f64,
-    /// Choose among so many of the likeliest tokens; 0 for all
+    /// Sample from the N most likely tokens; 0 means all
     #[arg(long, value_name = "N", default_value_t = 0)]
     top_k: usize,
-    /// Choose among the likeliest tokens whose probabilities add up to this
+    /// Nucleus sampling: sample from the most likely tokens with this total probability
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0)]
     top_p: f64,
-    /// What fixes the choices
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// End before this text; may be given several times
+    /// Stop before this text; may be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
-    /// Another tokenizer than the folder's: bytes, gpt2 or the path of a tokenizer.json
+    /// Tokenizer to use instead of the folder's: bytes, gpt2 or a path to tokenizer.json
     #[arg(long, value_name = "NAME")]
     tokenizer: Option<String>,
     /// One of cpu, cpu:N, cuda, cuda:N, interpreter, auto
     #[arg(long, env = "BORNITE_DEVICE", default_value = "auto")]
     device: String,
-    /// Write a line of JSON a prompt to stdout, when it is done
+    /// Write one JSON line per sample to stdout
     #[arg(long)]
     json: bool,
 }
@@ -71,11 +71,11 @@ pub fn run(options: &GenerateOptions) -> Result<ExitCode, Failure> {
         Some(path) => read_lines(path)?,
         None => vec![options.prompt.clone().unwrap_or_default()],
     };
-    let trained = Trained::open(&options.from, options.tokenizer.as_deref(), chosen_device(&options.device)?)?;
+    let trained = Trained::open(&options.from, options.tokenizer.as_deref(), parse_device(&options.device)?)?;
     if let Some(text) = &trained.note {
         note(text);
     }
-    let layout = Layout::of(&options.from, &trained.tokenizer)?;
+    let layout = PromptLayout::of(&options.from, &trained.tokenizer)?;
     let prompts = match options.tokens.is_empty() {
         true => {
             texts.into_iter().map(|text| Prompt::new(&trained.tokenizer, &layout, text)).collect::<Result<_, _>>()?
@@ -86,7 +86,7 @@ pub fn run(options: &GenerateOptions) -> Result<ExitCode, Failure> {
     let generator = trained.generator(longest.saturating_add(options.max_tokens))?;
     for (prompt, sample) in prompts.iter().flat_map(|prompt| (0..options.samples).map(move |sample| (prompt, sample))) {
         let mut out = std::io::stdout();
-        // What has been written is seen at once; a reader that went away ends it.
+        // Text is flushed as it is generated; a closed pipe ends it.
         let mut show = |text: &str| options.json || out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok();
         show(&prompt.shown);
         let sampling = Sampling { seed: seed.wrapping_add(sample), ..sampling };
@@ -105,7 +105,7 @@ pub fn run(options: &GenerateOptions) -> Result<ExitCode, Failure> {
         if written.context_shifts > 0 {
             let context = trained.gpt.config().context;
             note(&format!(
-                "the text is longer than the context of {context} tokens: the model saw at least the last {} of it",
+                "the text exceeds the context of {context} tokens; the model saw at least the last {} tokens",
                 (context / 2).max(1)
             ));
         }
@@ -116,17 +116,17 @@ pub fn run(options: &GenerateOptions) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A prompt as it is asked, shown and read.
+/// A prompt.
 struct Prompt {
     text: String,
-    /// The text with what marks the answer.
+    /// Text to display, with the answer marker.
     shown: String,
     tokens: Vec<u32>,
 }
 
 impl Prompt {
-    /// A run of the demo answers a source, which is laid out as it was in training.
-    fn new(tokenizer: &Tokenizer, layout: &Layout, text: String) -> Result<Prompt, Failure> {
+    /// Encodes a prompt; for runs of the demo, with the layout used in training.
+    fn new(tokenizer: &Tokenizer, layout: &PromptLayout, text: String) -> Result<Prompt, Failure> {
         let (shown, tokens) = match layout.prompt(tokenizer, text.trim_end()) {
             Some(laid_out) => (format!("{text}{MARK}"), prompt_tokens(tokenizer, &laid_out)?),
             None => (text.clone(), prompt_tokens(tokenizer, &text)?),
@@ -136,7 +136,10 @@ impl Prompt {
 
     fn of_tokens(tokenizer: &Tokenizer, tokens: Vec<u32>) -> Result<Prompt, Failure> {
         if let Some(id) = tokens.iter().find(|id| tokenizer.token(**id).is_none()) {
-            let what = format!("--tokens has {id}, but the tokenizer has {} tokens, from 0", tokenizer.vocabulary());
+            let what = format!(
+                "--tokens contains {id}, but the vocabulary has {} tokens (0 to vocabulary - 1)",
+                tokenizer.vocabulary()
+            );
             return Err(bornite_nn::Error::config(what).into());
         }
         let text = tokenizer.decode(&tokens);
@@ -144,7 +147,7 @@ impl Prompt {
     }
 }
 
-/// The lines of a file, one prompt each.
+/// Reads one prompt per line.
 fn read_lines(path: &Path) -> Result<Vec<String>, Failure> {
     Ok(text_file::read(path, MAX_PROMPTS_BYTES)?.lines().map(String::from).collect())
 }

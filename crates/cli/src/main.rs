@@ -1,11 +1,12 @@
-//! The command `bornite`: arguments, progress and reports. What it does is done by the other crates.
+//! The command `bornite`: arguments, progress and reports. The other crates do the work.
 //!
-//! Results go to stdout (as JSON with `--json`), progress and notes to stderr. Exit 0: done; 1: failed; 2: misused;
-//! 75: stopped by a signal, saved, to be resumed.
+//! Results go to stdout (as JSON with `--json`), progress and notes to stderr. Exit codes: 0 success, 1 failure,
+//! 2 usage error, 75 interrupted by a signal with progress saved.
 
 mod bench;
 mod cache;
 mod data;
+mod data_progress;
 mod demo;
 mod devices;
 mod doctor;
@@ -14,7 +15,6 @@ mod generate;
 mod kernel;
 mod model;
 mod parallel;
-mod preparation;
 mod signals;
 mod suite;
 mod text_file;
@@ -23,6 +23,7 @@ mod train;
 use std::io::Write;
 use std::process::ExitCode;
 
+use bornite_cuda::Library;
 use bornite_nn::ErrorKind;
 use bornite_support::progress::{print_line, suspended};
 use clap::{Parser, Subcommand};
@@ -40,59 +41,59 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// See it all in four minutes: a race found, kernels made, a GPT trained to write CUDA
+    /// A four-minute tour: find a race, generate kernels, train a GPT to write CUDA, check its output
     Demo(demo::DemoOptions),
-    /// List the devices that tensors can live on
+    /// List the available devices
     Devices {
         /// Write JSON to stdout
         #[arg(long)]
         json: bool,
     },
-    /// Check this machine: libraries, devices, and a real kernel on each
+    /// Check libraries, settings and caches, and run a kernel on every device
     Doctor {
         /// Write JSON to stdout
         #[arg(long)]
         json: bool,
     },
-    /// Train a model on your text, from a first step or from where a run stopped
+    /// Train a model on text, or resume a run
     Train(Box<train::Options>),
-    /// Write text with a trained model
+    /// Generate text with a trained model
     Generate(generate::GenerateOptions),
-    /// Measure a trained model on data
+    /// Evaluate a trained model
     Eval(eval::EvalOptions),
-    /// Bring models in from Hugging Face folders and out to them
+    /// Import and export Hugging Face models
     #[command(subcommand)]
     Model(model::ModelCommand),
-    /// Measure tensor operations, beside a peer's figures if given
+    /// Benchmark tensor operations, optionally beside another library's results
     Bench(bench::BenchOptions),
-    /// Make, check, count and show datasets of verified kernels
+    /// Generate, verify and inspect datasets of kernels
     #[command(subcommand)]
     Data(data::DataCommand),
-    /// List, write, check, run, time and tune kernels
+    /// List, print, check, run, time and tune kernels
     #[command(subcommand)]
     Kernel(kernel::KernelCommand),
-    /// Show, clear and fill the caches of compiled kernels and tuning results
+    /// Show, clear and warm the caches of compiled kernels and tuning results
     #[command(subcommand)]
     Cache(cache::CacheCommand),
 }
 
-/// Below this limit, small allocations of the program itself can fail, which Rust answers by aborting.
-const LEAST_ADDRESS_SPACE: u64 = 256 << 20;
+/// Minimum address space: below it small allocations can fail, and Rust aborts.
+const MIN_ADDRESS_SPACE: u64 = 256 << 20;
 
-/// An error with its whole message.
+/// Any error of a command.
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if let Some(limit) = bornite_nn::train::address_space().filter(|limit| *limit < LEAST_ADDRESS_SPACE) {
-        let least = LEAST_ADDRESS_SPACE >> 20;
+    if let Some(limit) = bornite_nn::train::address_space().filter(|limit| *limit < MIN_ADDRESS_SPACE) {
+        let min = MIN_ADDRESS_SPACE >> 20;
         note(&format!(
-            "error: the address space is limited to {} MiB and bornite needs {least} MiB; raise the limit (ulimit -v)",
+            "error: the address space is limited to {} MiB and bornite needs {min} MiB; raise the limit (ulimit -v)",
             limit >> 20
         ));
         return ExitCode::FAILURE;
     }
-    // The doctor lists bad settings instead of stopping at the first.
+    // `doctor` lists invalid settings instead of stopping at the first.
     let settings = match &cli.command {
         Command::Doctor { .. } => Ok(()),
         _ => bornite_support::log::init().and_then(|_| bornite_support::profile::check_environment()),
@@ -101,7 +102,7 @@ fn main() -> ExitCode {
         note(&format!("error: {error}"));
         return ExitCode::from(2);
     }
-    // The doctor's report lists them; a worker's parent has told of them.
+    // `doctor` lists them in its report; a worker's parent has reported them.
     if !matches!(cli.command, Command::Doctor { .. } | Command::Data(data::DataCommand::CompileWorker)) {
         for unknown in bornite_support::settings::unknown() {
             bornite_support::log!(Warn, "{unknown}");
@@ -123,30 +124,44 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            let words = with_causes(&*error);
-            // Those of sources say it themselves, of each that there is.
-            note(&if words.starts_with("error: ") { words } else { format!("error: {words}") });
-            let misused = matches!(error.downcast_ref(), Some(bornite::Error::UnknownDevice(_)))
+            let text = with_causes(&*error);
+            // Diagnostics of kernel sources begin with it already.
+            note(&if text.starts_with("error: ") { text } else { format!("error: {text}") });
+            let usage_error = matches!(error.downcast_ref(), Some(bornite::Error::UnknownDevice(_)))
                 || matches!(error.downcast_ref().map(bornite_nn::Error::kind), Some(ErrorKind::Config(_)))
                 || matches!(error.downcast_ref(), Some(bornite_data::files::Error::Asked(_)));
-            ExitCode::from(if misused { 2 } else { 1 })
+            ExitCode::from(if usage_error { 2 } else { 1 })
         }
     }
 }
 
-/// The device of a flag; for `auto`, a note says why it is not a GPU.
-fn chosen_device(text: &str) -> Result<bornite::Device, Failure> {
+/// Parses `--device`. For `auto` without a usable GPU, one line says so; `bornite doctor` has the details.
+fn parse_device(text: &str) -> Result<bornite::Device, Failure> {
     if text != "auto" {
         return Ok(text.parse()?);
     }
-    let (device, why) = bornite::Device::auto_or_why();
-    if let Some(why) = why {
-        note(&format!("running on the CPU: {why}"));
+    let (device, why_not_gpu) = bornite::Device::auto_or_why();
+    if let Some(error) = why_not_gpu {
+        note(&format!("{}; using the CPU (details: bornite doctor).", no_gpu_reason(&error)));
     }
     Ok(device)
 }
 
-/// An error's message without the line of Rust that called a library: that is a line of this program.
+/// A short reason for not using a GPU.
+fn no_gpu_reason(error: &bornite::Error) -> String {
+    if Library::Cuda.find().is_err() || bornite_cuda::device_count().is_ok_and(|count| count == 0) {
+        return "No NVIDIA GPU found".into();
+    }
+    match error {
+        bornite::Error::Cuda(bornite_cuda::Error::MissingLibrary { library, failed, .. }) => {
+            format!("The GPU cannot be used: {library} {failed}")
+        }
+        // The remedy follows after the first sentence, and is in `doctor` too.
+        error => format!("The GPU cannot be used: {}", message(error).split([';', '\n']).next().unwrap_or_default()),
+    }
+}
+
+/// An error's message without the caller's location, which is a line of this program.
 fn message(error: &(dyn std::error::Error + 'static)) -> String {
     match (error.downcast_ref(), error.downcast_ref()) {
         (Some(error), _) => bornite_nn::Error::kind(error).to_string(),
@@ -155,21 +170,21 @@ fn message(error: &(dyn std::error::Error + 'static)) -> String {
     }
 }
 
-/// An error and what lies behind it, where that is not said already.
+/// An error with its causes, except those that its message already contains.
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = message(error);
     let mut cause = error.source();
     while let Some(error) = cause {
-        let words = message(error);
-        if !text.contains(&words) {
-            text += &format!(": {words}");
+        let cause_text = message(error);
+        if !text.contains(&cause_text) {
+            text += &format!(": {cause_text}");
         }
         cause = error.source();
     }
     text
 }
 
-/// Writes a result to stdout. A reader that went away (`| head`) is no error.
+/// Writes a result to stdout. A closed pipe (`| head`) is not an error.
 fn print(text: &str) -> Result<(), Failure> {
     match suspended(|| std::io::stdout().write_all(text.as_bytes())) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -1,4 +1,4 @@
-//! `bornite model …`: models of other libraries, in and out.
+//! `bornite model …`: imports and exports Hugging Face models.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,27 +13,27 @@ use crate::{Failure, note, print, print_json};
 /// `bornite model …`.
 #[derive(Subcommand)]
 pub enum ModelCommand {
-    /// Make the folder of a run from a Hugging Face folder (GPT-2 or Llama)
+    /// Create a run from a Hugging Face folder (GPT-2 or Llama)
     Import {
-        /// A folder of config.json, model.safetensors and tokenizer.json
+        /// Folder with config.json, model.safetensors and tokenizer.json
         #[arg(value_name = "FOLDER")]
         from: PathBuf,
-        /// The run's folder
+        /// Folder of the run to create
         #[arg(long, value_name = "RUN")]
         out: PathBuf,
-        /// Another tokenizer than the folder's: bytes, gpt2 or the path of a tokenizer.json
+        /// Tokenizer to use instead of the folder's: bytes, gpt2 or a path to tokenizer.json
         #[arg(long, value_name = "NAME")]
         tokenizer: Option<String>,
         /// Write JSON to stdout
         #[arg(long)]
         json: bool,
     },
-    /// Make a Hugging Face folder from a run's latest checkpoint
+    /// Export a run's latest checkpoint as a Hugging Face folder
     Export {
-        /// The run's folder
+        /// Folder of the run
         #[arg(value_name = "RUN")]
         from: PathBuf,
-        /// The folder to make
+        /// Folder to create
         #[arg(long, value_name = "FOLDER")]
         out: PathBuf,
         /// Write JSON to stdout
@@ -62,7 +62,7 @@ pub fn run(command: &ModelCommand) -> Result<ExitCode, Failure> {
     if *json {
         print_json(&json!({"out": out, "parameters": count, "step": trained.step}))?;
     } else {
-        print(&format!("{count} parameters of step {} in {}\n", trained.step, out.display()))?;
+        print(&format!("wrote {count} parameters of step {} to {}\n", trained.step, out.display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,11 +1,11 @@
-//! Work over a slice on several threads.
+//! Parallel map over a slice.
 
 use std::sync::OnceLock;
 
 use bornite_codegen::cpu::pool;
 
-/// Maps `work` over the items and returns the results in order. Runs on the threads that run kernels; where the system allows no further
-/// threads, on the calling one alone.
+/// Maps `work` over the items and returns the results in order. Runs on the kernel thread pool, or on the calling
+/// thread if no threads can be started.
 pub fn map<T: Sync, R: Send + Sync>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let results: Vec<OnceLock<R>> = items.iter().map(|_| OnceLock::new()).collect();
     pool::share(items.len(), pool::threads(), &|n| {

@@ -1,4 +1,4 @@
-//! Signals that stop a command: the first one lets it save and exit with 75, or ends it where there is nothing to save.
+//! Signal handling: the first signal lets a command save and exit with code 75, or ends it if there is nothing to save.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +10,10 @@ use signal_hook::{flag, low_level};
 
 use crate::{Failure, note};
 
-/// Exit code of a command that was stopped and can be resumed.
+/// Exit code of an interrupted command that can be resumed.
 pub const STOPPED: u8 = 75;
 
-/// Time that a command has to stop by itself if it has nothing to save: some work, such as compiling, cannot be interrupted.
+/// Grace period of a command with nothing to save: some work, such as compilation, cannot be interrupted.
 const GRACE: Duration = Duration::from_millis(600);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -31,7 +31,7 @@ impl Signals {
     /// once. `message` is printed if the process has to be ended while it is at work.
     pub fn watch(message: String) -> Result<Signals, Failure> {
         let (signals, interrupted) = (Signals::default(), Arc::new(AtomicBool::new(false)));
-        // In this order: at the first interrupt there is nothing to end yet.
+        // Registered first, so that only a second interrupt finds the flag set.
         flag::register_conditional_shutdown(SIGINT, 130, interrupted.clone())?;
         flag::register(SIGINT, interrupted)?;
         for signal in [SIGINT, SIGTERM, SIGUSR1].into_iter().chain((!is_ignored(SIGHUP)).then_some(SIGHUP)) {
@@ -48,20 +48,20 @@ impl Signals {
                     progress::close();
                 }
                 let safe = stop && !watched.unsaved.load(Ordering::Relaxed);
-                // Anew after a save: what is left to do then takes a moment.
+                // Restarts after a save: the remaining work is short.
                 idle = if safe { idle + POLL } else { Duration::ZERO };
             }
             note(&message);
-            // Without the handlers of an orderly exit: other threads are still at work.
+            // Without exit handlers: other threads are still running.
             low_level::exit(STOPPED.into());
         };
-        // Where no thread can be had, the command still stops by itself at its next opportunity.
+        // Without this thread the command still stops at its next check of the flag.
         let _ = std::thread::Builder::new().name("bornite-signals".into()).spawn(end);
         Ok(signals)
     }
 }
 
-/// Whether this process was started with a signal ignored; false where the system does not say.
+/// Returns true if this process was started with the signal ignored; false if unknown.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

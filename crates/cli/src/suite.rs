@@ -1,7 +1,7 @@
-//! The benchmark suite: elementwise ops, reductions, rows, products, losses, an optimiser, a perceptron's training step.
+//! The benchmark suite: elementwise ops, reductions, row ops, matrix products, losses, AdamW, an MLP training step.
 //!
-//! Each row is measured inside a trace, as training runs; `…_eager_…` rows call operation by operation. Names are those
-//! of `peers/torch_ops.py`, so that ratios can be taken (of eager rows with the peer's `eager_ms`).
+//! Each row is measured inside a trace, as training runs; `…_eager_…` rows run operation by operation. Names are those
+//! of `peers/torch_ops.py`, so that rows can be compared (eager rows with the peer's `eager_ms`).
 
 use bornite::{
     DType, Device, Generator, Tensor, Var,
@@ -11,19 +11,19 @@ use bornite::{
 };
 use bornite_bench::{Config, Row, measure, rotations};
 
-/// A row to be measured.
-pub struct Case {
+/// A row to measure.
+pub struct BenchCase {
     pub name: String,
-    work: Work,
+    work: CaseBody,
     bytes: Option<usize>,
     flops: Option<u64>,
 }
 
-/// What a case gives: results and new values of variables.
+/// Outputs of a case: results and updates of variables.
 type Results = (Vec<Tensor>, Vec<Update>);
 
-enum Work {
-    /// A function over inputs of these shapes and dtypes, of which several sets are used in turn.
+enum CaseBody {
+    /// A function of inputs of these shapes and dtypes; several input sets are rotated.
     Function {
         inputs: Vec<(Vec<usize>, DType)>,
         op: Box<dyn Fn(&[Var]) -> Results + Send + Sync>,
@@ -35,7 +35,7 @@ enum Work {
     },
 }
 
-/// How many times more a machine of a kind does than a few cores.
+/// Problem size factor of a device.
 fn scale(device: Device, quick: bool) -> usize {
     match (matches!(device, Device::Cuda(_)), quick) {
         (true, false) => 100,
@@ -44,8 +44,8 @@ fn scale(device: Device, quick: bool) -> usize {
     }
 }
 
-/// The rows of the suite whose name contains `filter`, sized for the device.
-pub fn cases(device: Device, quick: bool, filter: &str) -> Vec<Case> {
+/// Rows of the suite whose name contains `filter`, sized for the device.
+pub fn cases(device: Device, quick: bool, filter: &str) -> Vec<BenchCase> {
     let scale = scale(device, quick);
     let mut cases = vec![];
     elementwise(&mut cases, 1_000_000 * scale);
@@ -57,17 +57,18 @@ pub fn cases(device: Device, quick: bool, filter: &str) -> Vec<Case> {
     for (batch, hidden) in [(96, 32), (1024, 256)] {
         if scale > 1 || batch == 96 {
             let name = format!("mlp_step_f32_{batch}x{hidden}");
-            cases.push(Case { name, work: Work::MlpStep { batch, hidden }, bytes: None, flops: None });
+            cases.push(BenchCase { name, work: CaseBody::MlpStep { batch, hidden }, bytes: None, flops: None });
         }
     }
     cases.retain(|case| case.name.contains(filter));
     cases
 }
 
-fn elementwise(cases: &mut Vec<Case>, largest: usize) {
+fn elementwise(cases: &mut Vec<BenchCase>, largest: usize) {
     let add = |x: &[Tensor]| vec![&x[0] + &x[1]];
-    let powers = |first: usize| std::iter::successors(Some(first), |n| Some(n * 10)).take_while(move |n| *n <= largest);
-    for elements in powers(1000) {
+    let powers_of_ten =
+        |first: usize| std::iter::successors(Some(first), |n| Some(n * 10)).take_while(move |n| *n <= largest);
+    for elements in powers_of_ten(1000) {
         cases
             .push(function(format!("add_f32_{elements}"), f32s(&[&[elements], &[elements]]), add).bytes(12 * elements));
         let eager = function(format!("add_eager_f32_{elements}"), f32s(&[&[elements], &[elements]]), add).eager();
@@ -90,7 +91,7 @@ fn elementwise(cases: &mut Vec<Case>, largest: usize) {
     }
 }
 
-fn rows(cases: &mut Vec<Case>, scale: usize) {
+fn rows(cases: &mut Vec<BenchCase>, scale: usize) {
     for (count, width) in [(4096, 4096), (65536, 1024)] {
         if scale < 100 && count > 4096 {
             continue;
@@ -116,13 +117,13 @@ fn rows(cases: &mut Vec<Case>, scale: usize) {
         cases.push(function(name, inputs, backward).bytes(3 * dtype.bytes() * count * width));
     }
     let size = if scale == 100 { 8192 } else { 2048 };
-    // Twice transposed, or nothing would move.
+    // A transpose alone is a view; reading it forces the copy.
     let transpose = |x: &[Tensor]| vec![x[0].t()];
     cases
         .push(function(format!("transpose_copy_f32_{size}"), f32s(&[&[size, size]]), transpose).bytes(8 * size * size));
 }
 
-fn products(cases: &mut Vec<Case>, scale: usize) {
+fn products(cases: &mut Vec<BenchCase>, scale: usize) {
     let largest = match scale {
         100 => 8192,
         10 => 1024,
@@ -144,7 +145,7 @@ fn products(cases: &mut Vec<Case>, scale: usize) {
         let layer = |x: &[Tensor]| vec![x[0].linear(&x[1], Some(&x[2])).gelu()];
         let case = function(format!("linear_gelu_compiled_{m}x{k}x{n}"), inputs, layer);
         cases.push(case.flops(2 * (m * k * n) as u64));
-        // The half of a transformer's block that has GELU, with all gradients.
+        // The MLP half of a transformer block, with all gradients.
         for m in [1024, m] {
             let shapes = [vec![m, k], vec![n, k], vec![n], vec![k, n], vec![k], vec![m, k]];
             let block = |x: &[Tensor]| {
@@ -158,28 +159,28 @@ fn products(cases: &mut Vec<Case>, scale: usize) {
     }
 }
 
-/// The two large memory-bound parts of a GPT's step beside its layers.
-fn large(cases: &mut Vec<Case>) {
+/// The two large memory-bound parts of a GPT training step outside its layers.
+fn large(cases: &mut Vec<BenchCase>) {
     let (tokens, vocabulary, parameters) = (65536, 50304, 124_000_000);
     let loss = move |x: &[Tensor]| {
         let device = x[0].device().unwrap_or(Device::cpu());
         let targets = Tensor::arange(tokens, DType::I64, device);
         let loss = x[0].cross_entropy(&targets.rem(50257i64));
-        let slope = loss.grad(&[&x[0]]).remove(0);
-        vec![loss, slope]
+        let gradient = loss.grad(&[&x[0]]).remove(0);
+        vec![loss, gradient]
     };
     let name = format!("cross_entropy_fwd_bwd_compiled_{tokens}x{vocabulary}_bf16");
     let case = function(name, vec![(vec![tokens, vocabulary], DType::BF16)], loss);
     cases.push(case.bytes(4 * tokens * vocabulary));
-    cases.push(Case {
+    cases.push(BenchCase {
         name: "adamw_fused_124M_f32".into(),
-        work: Work::Function { inputs: f32s(&[&[parameters][..]; 4]), op: Box::new(adamw), eager: false },
+        work: CaseBody::Function { inputs: f32s(&[&[parameters][..]; 4]), op: Box::new(adamw), eager: false },
         bytes: Some(28 * parameters),
         flops: None,
     });
 }
 
-/// A step of AdamW on parameters, gradients and both moments.
+/// An AdamW step on parameters, gradients and both moments.
 fn adamw(vars: &[Var]) -> Results {
     let [p, g, m, v] = [0, 1, 2, 3].map(|n| vars[n].get());
     let bias_correction = BiasCorrection::Factors([0.5.into(), 0.3.into()]);
@@ -195,23 +196,23 @@ fn function(
     name: impl Into<String>,
     inputs: Vec<(Vec<usize>, DType)>,
     op: impl Fn(&[Tensor]) -> Vec<Tensor> + Send + Sync + 'static,
-) -> Case {
+) -> BenchCase {
     let op = Box::new(move |vars: &[Var]| (op(&vars.iter().map(Var::get).collect::<Vec<_>>()), vec![]));
-    Case { name: name.into(), work: Work::Function { inputs, op, eager: false }, bytes: None, flops: None }
+    BenchCase { name: name.into(), work: CaseBody::Function { inputs, op, eager: false }, bytes: None, flops: None }
 }
 
-impl Case {
-    /// What has to move at least.
-    fn bytes(self, bytes: usize) -> Case {
-        Case { bytes: Some(bytes), ..self }
+impl BenchCase {
+    /// Minimum memory traffic.
+    fn bytes(self, bytes: usize) -> BenchCase {
+        BenchCase { bytes: Some(bytes), ..self }
     }
 
-    fn flops(self, flops: u64) -> Case {
-        Case { flops: Some(flops), ..self }
+    fn flops(self, flops: u64) -> BenchCase {
+        BenchCase { flops: Some(flops), ..self }
     }
 
-    fn eager(mut self) -> Case {
-        if let Work::Function { eager, .. } = &mut self.work {
+    fn eager(mut self) -> BenchCase {
+        if let CaseBody::Function { eager, .. } = &mut self.work {
             *eager = true;
         }
         self
@@ -219,15 +220,15 @@ impl Case {
 
     pub fn measure(&self, device: Device, config: &Config) -> bornite::Result<Row> {
         let row = match &self.work {
-            Work::Function { inputs, op, eager } => self.function(device, config, inputs, op, *eager)?,
-            Work::MlpStep { batch, hidden } => self.mlp_step(device, config, *batch, *hidden)?,
+            CaseBody::Function { inputs, op, eager } => self.function(device, config, inputs, op, *eager)?,
+            CaseBody::MlpStep { batch, hidden } => self.mlp_step(device, config, *batch, *hidden)?,
         };
         let row = self.bytes.map_or(row.clone(), |bytes| row.with_bytes(bytes as u64));
         Ok(self.flops.map_or(row.clone(), |flops| row.with_flops(flops)))
     }
 
-    /// Over several sets of inputs in one trace, so that neither launches nor the cache are what is measured; or eagerly,
-    /// a set a call.
+    /// Measures several input sets in one trace, so that neither launches nor caches dominate; or eagerly, one set per
+    /// call.
     fn function(
         &self,
         device: Device,
@@ -282,14 +283,14 @@ impl Case {
         let step = trace(|x| Ok(descend(&vars, &x[0], &x[1])));
         let run = |_| step.call(&[inputs.clone(), targets.clone()]).map(drop);
         let measured = measure(config, run, || device.synchronize())?;
-        // Forward, and twice that for the gradients by inputs and by weights (but for the first layer's input).
+        // Forward, and twice that for the gradients of inputs and weights, except the first layer's input.
         let layers: usize = widths.windows(2).map(|pair| pair[0] * pair[1]).sum();
         let flops = 2 * batch * (3 * layers - widths[0] * widths[1]);
         Ok(Row::new(&self.name, device.to_string(), measured).with_flops(flops as u64))
     }
 }
 
-/// One step of gradient descent on a perceptron's cross-entropy.
+/// One gradient-descent step of an MLP with cross-entropy loss.
 fn descend(vars: &[Var], x: &Tensor, y: &Tensor) -> Results {
     let params: Vec<Tensor> = vars.iter().map(Var::get).collect();
     let mut h = x.clone();
@@ -305,19 +306,19 @@ fn descend(vars: &[Var], x: &Tensor, y: &Tensor) -> Results {
     (vec![loss], updates)
 }
 
-/// Repeatable normal numbers. Never zeros: they can run faster than real data.
+/// Deterministic normal numbers; zeros could run faster than real data.
 fn noise(shape: &[usize], dtype: DType, generator: &Generator, device: Device) -> Tensor {
     Tensor::randn(shape, DType::F32, generator, device).cast(dtype)
 }
 
-/// The cache that a repeated run must not fit in.
+/// Size of the last-level cache, which rotated inputs must exceed.
 pub fn cache_bytes(device: Device) -> usize {
-    const COMMON: usize = 32 << 20;
+    const TYPICAL: usize = 32 << 20;
     match device {
-        Device::Cuda(n) => bornite_cuda::DeviceInfo::of(n).map_or(COMMON, |info| info.l2_bytes as usize),
+        Device::Cuda(n) => bornite_cuda::DeviceInfo::of(n).map_or(TYPICAL, |info| info.l2_bytes as usize),
         _ => {
             let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").unwrap_or_default();
-            text.trim().strip_suffix('K').and_then(|kib| kib.parse::<usize>().ok()).map_or(COMMON, |kib| kib << 10)
+            text.trim().strip_suffix('K').and_then(|kib| kib.parse::<usize>().ok()).map_or(TYPICAL, |kib| kib << 10)
         }
     }
 }

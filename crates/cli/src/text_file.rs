@@ -1,4 +1,4 @@
-//! Reading text files that the user names: pipes are allowed, endless input is not.
+//! Bounded reading of text files that the user names, pipes included.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,17 +6,17 @@ use std::path::Path;
 
 use crate::Failure;
 
-/// The largest source of kernels.
+/// Maximum size of a kernel source file.
 pub const MAX_SOURCE_BYTES: u64 = 4 << 20;
 
-/// Reads a text of at most `limit_bytes` bytes.
+/// Reads a UTF-8 file of at most `limit_bytes` bytes.
 pub fn read(path: &Path, limit_bytes: u64) -> Result<String, Failure> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let mut bytes = vec![];
     File::open(path).and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut bytes)).map_err(failed)?;
     if bytes.len() as u64 > limit_bytes {
         let limit = limit_bytes >> 20;
-        return Err(format!("{} is longer than {limit} MiB; split it into several files", path.display()).into());
+        return Err(format!("{} is larger than {limit} MiB; split it into several files", path.display()).into());
     }
-    String::from_utf8(bytes).map_err(|_| format!("{} is not text in UTF-8", path.display()).into())
+    String::from_utf8(bytes).map_err(|_| format!("{} is not valid UTF-8 text", path.display()).into())
 }

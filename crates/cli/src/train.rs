@@ -10,9 +10,9 @@ use bornite_nn::train::{Beginning, Event, Line, Observer, RunConfig, run as trai
 use bornite_support::progress::{Progress, Unit};
 use serde_json::json;
 
-use crate::preparation::Preparation;
+use crate::data_progress::DataProgress;
 use crate::signals::{STOPPED, Signals};
-use crate::{Failure, chosen_device, note, print};
+use crate::{Failure, note, parse_device, print};
 
 /// Printed if a run was stopped when every step was saved, or none was made.
 const NOTHING_UNSAVED: &str = "stopped; there was nothing to save; go on with --resume";
@@ -111,7 +111,7 @@ impl Options {
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let signals = Signals::watch(NOTHING_UNSAVED.into())?;
     let config = options.config()?;
-    let device = chosen_device(config.train.device.as_deref().unwrap_or("auto"))?;
+    let device = parse_device(config.train.device.as_deref().unwrap_or("auto"))?;
     let mut screen = Screen::new(options.json, signals);
     let finished = match train(&config, &options.out, device, options.resume, &mut screen) {
         Err(error) if matches!(error.kind(), ErrorKind::Stopped) => {
@@ -147,7 +147,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
 struct Screen {
     json: bool,
     signals: Signals,
-    preparation: Preparation,
+    progress: DataProgress,
     /// The run's settings and the display of its steps.
     begun: Option<(Beginning, Progress)>,
     /// Tokens per second, smoothed.
@@ -157,7 +157,7 @@ struct Screen {
 
 impl Screen {
     fn new(json: bool, signals: Signals) -> Screen {
-        Screen { json, signals, preparation: Preparation::default(), begun: None, speed: None, announced: false }
+        Screen { json, signals, progress: DataProgress::default(), begun: None, speed: None, announced: false }
     }
 
     fn step(&mut self, line: &Line) {
@@ -209,7 +209,7 @@ impl Observer for Screen {
         }
         match event {
             Event::Note(text) => note(text),
-            Event::Data(report) => self.preparation.update(report),
+            Event::Data(report) => self.progress.update(report),
             Event::Begin(b) => {
                 note(&format!(
                     "{} parameters in {}, {} tokens to train on and {} to judge by, {} a step, at least {} of memory",

@@ -1,4 +1,4 @@
-//! `bornite data ingest`.
+//! `bornite data ingest`: creates rows from your own kernels.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -44,13 +44,18 @@ pub fn run(files: &[PathBuf], out: Option<&Path>, json: bool) -> Result<ExitCode
         let mut text = String::new();
         for ((file, kernel), alike) in all.iter().zip(&alike) {
             let what = match (&kernel.outcome, alike) {
-                (Ok(_), None) => "is a row".to_owned(),
+                (Ok(_), None) => "accepted".to_owned(),
                 (Ok(_), Some((file, first))) => {
-                    format!("is '{}' of {}:{} but for names and constants", first.name, file.display(), first.line)
+                    format!(
+                        "duplicate of '{}' at {}:{} (same except for names and constants)",
+                        first.name,
+                        file.display(),
+                        first.line
+                    )
                 }
-                (Err(why), _) => format!("is none: {why}"),
+                (Err(why), _) => format!("rejected: {why}"),
             };
-            text += &format!("{}:{}: kernel '{}' {what}\n", file.display(), kernel.line, kernel.name);
+            text += &format!("{}:{}: kernel '{}': {what}\n", file.display(), kernel.line, kernel.name);
         }
         if let Some(out) = out {
             text += &format!("{rows} {} in {}\n", if rows == 1 { "row" } else { "rows" }, out.display());

@@ -1,4 +1,4 @@
-//! `bornite data …`: datasets of kernels, made, checked, counted and shown.
+//! `bornite data …`: generates, verifies and inspects datasets of kernels.
 
 mod ingest;
 mod make;
@@ -19,60 +19,60 @@ use crate::Failure;
 /// `bornite data …`.
 #[derive(Subcommand)]
 pub enum DataCommand {
-    /// Make a dataset of verified kernels, or go on with one
+    /// Generate a dataset of verified kernels, or resume one
     Make(Box<make::MakeOptions>),
-    /// Check a dataset anew: checksums, every row made and judged again; or the structure of pairs from elsewhere
+    /// Verify a dataset: checksums, and every row generated and checked again; or the structure of third-party pairs
     Verify {
-        /// The dataset's folder, or one of pairs as JSON files
+        /// Folder of a dataset, or of pairs as JSON files
         #[arg(value_name = "DIR")]
         folder: PathBuf,
-        /// Check rows at this level: types, compile, run or gpu [default: the one they were made at]
+        /// Verification level: types, compile, run or gpu [default: that of the dataset]
         #[arg(long, value_parser = level)]
         level: Option<Level>,
-        /// Threads [default: as many as there are cores]
+        /// Number of threads [default: one per core]
         #[arg(long, value_name = "N")]
         jobs: Option<usize>,
         /// Write JSON to stdout
         #[arg(long)]
         json: bool,
     },
-    /// Say what is in a dataset
+    /// Show statistics of a dataset
     Stats {
-        /// The dataset's folder
+        /// Folder of a dataset
         #[arg(value_name = "DIR")]
         folder: PathBuf,
-        /// Show which operations meet which types, as Markdown, with what is missing and why
+        /// Print a Markdown table of operations by operand type, with explanations of missing ones
         #[arg(long, conflicts_with = "json")]
         coverage: bool,
         /// Write JSON to stdout
         #[arg(long)]
         json: bool,
     },
-    /// Show a row: its source beside another of its texts
+    /// Show a row: its Python source beside another text
     Show {
-        /// The dataset's folder
+        /// Folder of a dataset
         #[arg(value_name = "DIR")]
         folder: PathBuf,
-        /// The row's id, its number, or its kernel's name [default: the first row]
+        /// Row id, row number or kernel name [default: the first row]
         #[arg(long)]
         id: Option<String>,
-        /// What to show beside the source
+        /// Text to show beside the source
         #[arg(long, value_enum, default_value = "cuda")]
-        beside: show::Text,
+        beside: show::RowText,
         /// Write JSON to stdout
         #[arg(long)]
         json: bool,
     },
-    /// Compile for a run that asks on stdin: one of its worker processes
+    /// Worker process that compiles requests from stdin
     #[command(hide = true)]
     CompileWorker,
-    /// Make rows of your own kernels: checked, and with CUDA C++, C++ and IR beside them
+    /// Create rows from your own kernels: checked, with CUDA C++, C++ and IR
     Ingest {
-        /// Files in Python syntax, in the dialect of NVIDIA Warp; comments such as '# given: bins = 10' in a kernel say what it
-        /// is given
+        /// Python-syntax files in the dialect of NVIDIA Warp; comments such as '# given: bins = 10' in a kernel
+        /// specify its arguments
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// The dataset's folder [default: say only what would be a row]
+        /// Folder of the dataset to write [default: report only]
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
         /// Write JSON to stdout
@@ -88,7 +88,7 @@ pub fn run(command: &DataCommand) -> Result<ExitCode, Failure> {
         DataCommand::Stats { folder, coverage, json } => stats::run(folder, *coverage, *json),
         DataCommand::Show { folder, id, beside, json } => show::run(folder, id.as_deref(), *beside, *json),
         DataCommand::CompileWorker => {
-            // At once: what a library does at an orderly end could wait for the compiler that hangs.
+            // Aborts without exit handlers, which could wait for a compiler that hangs.
             serve(std::io::BufReader::new(std::io::stdin()), std::io::stdout(), || std::process::abort())?;
             Ok(ExitCode::SUCCESS)
         }
@@ -96,18 +96,18 @@ pub fn run(command: &DataCommand) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Workers that are this program.
+/// Worker processes that run this program.
 pub fn crew() -> Result<Crew, Failure> {
     Ok(Crew::new(std::env::current_exe()?, &["data", "compile-worker"]))
 }
 
-/// A level by name.
+/// Parses a level.
 fn level(text: &str) -> Result<Level, String> {
     let names = ["types", "compile", "run", "gpu"];
     Level::named(text).ok_or_else(|| unknown("level", text, &names))
 }
 
-/// A format by name.
+/// Parses a format.
 fn format(text: &str) -> Result<Format, String> {
     let names = Format::ALL.map(Format::name);
     Format::ALL.into_iter().find(|format| format.name() == text).ok_or_else(|| unknown("format", text, &names))
@@ -115,19 +115,19 @@ fn format(text: &str) -> Result<Format, String> {
 
 fn unknown(what: &str, text: &str, names: &[&str]) -> String {
     match nearest_name(text, names.iter().copied()) {
-        Some(near) => format!("there is no {what} '{text}'; did you mean '{near}'?"),
-        None => format!("there is no {what} '{text}'; there are {}", names.join(", ")),
+        Some(near) => format!("unknown {what} '{text}'; did you mean '{near}'?"),
+        None => format!("unknown {what} '{text}'; expected one of {}", names.join(", ")),
     }
 }
 
-/// Threads that are started at most: far more than machines have cores.
-const MOST_JOBS: usize = 1024;
+/// Maximum number of threads.
+const MAX_JOBS: usize = 1024;
 
-/// Threads that were asked for, or one a core.
+/// Number of threads requested, or one per core.
 fn threads(jobs: Option<usize>) -> Result<usize, Failure> {
     match jobs {
-        Some(jobs) if !(1..=MOST_JOBS).contains(&jobs) => {
-            let why = format!("{jobs} threads were asked for: --jobs takes 1 to {MOST_JOBS}");
+        Some(jobs) if !(1..=MAX_JOBS).contains(&jobs) => {
+            let why = format!("--jobs must be from 1 to {MAX_JOBS}; found {jobs}");
             Err(bornite_data::files::Error::Asked(why).into())
         }
         Some(jobs) => Ok(jobs),

@@ -1,4 +1,4 @@
-//! `bornite data show`: a row's source beside another of its texts.
+//! `bornite data show`: shows the source of a row beside another text.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -10,43 +10,43 @@ use serde_json::{Map, Value};
 
 use crate::{Failure, print, print_json};
 
-/// A text of a row.
+/// Text column of a row.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Text {
+pub enum RowText {
     /// CUDA C++
     Cuda,
-    /// C++ for a CPU
+    /// C++ for the CPU
     Cpp,
     /// Kernel IR
     Ir,
-    /// The wrong twin, in datasets with faults
+    /// Incorrect variant (datasets made with --faults)
     Fault,
-    /// PTX, in datasets made with it
+    /// PTX (datasets made with it)
     Ptx,
-    /// SASS, in datasets made with it
+    /// SASS (datasets made with it)
     Sass,
-    /// The style of NVIDIA Warp's generated code, in datasets made with it
+    /// NVIDIA Warp's style (datasets made with it)
     CudaWarp,
 }
 
-impl Text {
+impl RowText {
     fn column(self) -> &'static str {
         match self {
-            Text::Cuda => "cuda",
-            Text::Cpp => "cpp",
-            Text::Ir => "ir",
-            Text::Fault => "fault_cuda",
-            Text::Ptx => "ptx",
-            Text::Sass => "sass",
-            Text::CudaWarp => "cuda_warp",
+            RowText::Cuda => "cuda",
+            RowText::Cpp => "cpp",
+            RowText::Ir => "ir",
+            RowText::Fault => "fault_cuda",
+            RowText::Ptx => "ptx",
+            RowText::Sass => "sass",
+            RowText::CudaWarp => "cuda_warp",
         }
     }
 }
 
-pub fn run(folder: &Path, id: Option<&str>, beside: Text, json: bool) -> Result<ExitCode, Failure> {
+pub fn run(folder: &Path, id: Option<&str>, beside: RowText, json: bool) -> Result<ExitCode, Failure> {
     let dataset = Dataset::open(folder)?;
     if dataset.manifest.settings.format == Format::SeedJson {
-        let what = format!("{} holds pairs as single files, each of which can be read as it is", folder.display());
+        let what = format!("{} holds pairs as single JSON files; open them directly", folder.display());
         return Err(Error::Asked(what).into());
     }
     let found = match id {
@@ -63,18 +63,19 @@ pub fn run(folder: &Path, id: Option<&str>, beside: Text, json: bool) -> Result<
     let Some(record) = found else {
         let what = match id {
             Some(id) => {
-                format!("{} has no row '{id}': an id, a number or a kernel's name is asked for", folder.display())
+                format!("{} has no row '{id}'; expected a row id, a row number or a kernel name", folder.display())
             }
-            None => format!("{} has no rows that can be shown", folder.display()),
+            None => format!("{} has no readable rows", folder.display()),
         };
         return Err(Error::Asked(what).into());
     };
     if !record.has(beside.column()) {
         let with = match beside {
-            Text::Fault => "--faults".into(),
+            RowText::Fault => "--faults".into(),
             other => format!("--with {}", other.column().replace('_', "-")),
         };
-        let what = format!("the rows in {} have no {}: make them with {with}", folder.display(), beside.column());
+        let what =
+            format!("the rows in {} have no column {}; generate them with {with}", folder.display(), beside.column());
         return Err(Error::Asked(what).into());
     }
     if json {
@@ -94,8 +95,8 @@ pub fn run(folder: &Path, id: Option<&str>, beside: Text, json: bool) -> Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// The row on a terminal of so many columns; elsewhere lines may have any length.
-fn page(record: &Record, beside: Text, coloured: bool, columns: Option<usize>) -> String {
+/// Formats a row for a terminal of this width; elsewhere lines may have any length.
+fn page(record: &Record, beside: RowText, coloured: bool, columns: Option<usize>) -> String {
     let strong = |text: &str| if coloured { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
     let mut text = format!(
         "{}  {}, difficulty {}, {}, checked at {}\n{}\n\n",
@@ -109,7 +110,7 @@ fn page(record: &Record, beside: Text, coloured: bool, columns: Option<usize>) -
     let (left, right) = (record.text("source"), record.text(beside.column()));
     let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0).max(24);
     let half = columns.map_or(usize::MAX, |columns| (columns.max(51) - 3) / 2);
-    // The side that needs less leaves the rest to the other.
+    // The narrower side leaves its space to the other.
     let (wide, other) = (longest(left), longest(right));
     let width = wide.min(half.max(columns.map_or(0, |columns| columns.saturating_sub(other + 3))));
     let rest = columns.map_or(usize::MAX, |columns| columns.max(51) - 3 - width);
@@ -128,10 +129,10 @@ fn page(record: &Record, beside: Text, coloured: bool, columns: Option<usize>) -
             text.push('\n');
         }
     }
-    if beside == Text::Fault {
+    if beside == RowText::Fault {
         let kind = record.text("fault_kind");
         text += &match kind.is_empty() {
-            true => "\nthis row has no wrong twin\n".to_owned(),
+            true => "\nthis row has no incorrect variant\n".to_owned(),
             false => {
                 let (line, report) = (record.int("fault_line"), record.text("fault_report"));
                 format!("\n{kind} in line {line}: {report}\n")
@@ -141,7 +142,7 @@ fn page(record: &Record, beside: Text, coloured: bool, columns: Option<usize>) -
     text + "\n" + record.text("inputs")
 }
 
-/// A line in pieces of so many columns.
+/// Splits a line into pieces of at most `width` columns.
 fn wrapped(line: &str, width: usize) -> Vec<String> {
     let all: Vec<char> = line.chars().collect();
     if all.len() <= width {
@@ -151,7 +152,7 @@ fn wrapped(line: &str, width: usize) -> Vec<String> {
     }
 }
 
-const WORDS: &[&str] = &[
+const KEYWORDS: &[&str] = &[
     "def",
     "for",
     "in",
@@ -190,7 +191,7 @@ const WORDS: &[&str] = &[
     "let",
 ];
 
-/// A line with its words, numbers and comments in colours.
+/// Highlights keywords, numbers and comments of a line.
 fn painted(line: &str, coloured: bool) -> String {
     if !coloured {
         return line.to_owned();
@@ -208,7 +209,7 @@ fn painted(line: &str, coloured: bool) -> String {
         let end = if word { rest.find(|c: char| !(c.is_alphanumeric() || c == '_')) } else { Some(c.len_utf8()) };
         let (token, after) = rest.split_at(end.unwrap_or(rest.len()));
         match token {
-            _ if WORDS.contains(&token) => text += &format!("\x1b[34m{token}\x1b[0m"),
+            _ if KEYWORDS.contains(&token) => text += &format!("\x1b[34m{token}\x1b[0m"),
             _ if c.is_ascii_digit() => text += &format!("\x1b[36m{token}\x1b[0m"),
             _ if after.starts_with('(') => text += &format!("\x1b[33m{token}\x1b[0m"),
             _ => text += token,
@@ -229,13 +230,13 @@ mod tests {
         let cuda = format!("__global__ void f() {{\n    int i = {};\n}}", "1 + ".repeat(50));
         let record = Record::of(&names, vec!["a".into(), source.as_str().into(), cuda.as_str().into()]);
         for columns in [51, 80, 100, 163, 400] {
-            let page = page(&record, Text::Cuda, false, Some(columns));
+            let page = page(&record, RowText::Cuda, false, Some(columns));
             let longest = page.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(longest <= columns.max(51), "{longest} of {columns} columns\n{page}");
             let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace() && *c != '│').count();
             assert!(letters(&page) >= letters(&source) + letters(&cuda), "{page}");
         }
-        let page = page(&record, Text::Cuda, true, None);
+        let page = page(&record, RowText::Cuda, true, None);
         assert!(page.contains("\x1b[34mdef\x1b[0m") && page.contains("\x1b[36m2\x1b[0m"), "{page}");
     }
 }

@@ -1,4 +1,4 @@
-//! `bornite data stats`.
+//! `bornite data stats`: prints statistics of a dataset.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,8 +31,8 @@ pub fn run(folder: &Path, as_table: bool, json: bool) -> Result<ExitCode, Failur
         settings.level
     );
     text += &format!(
-        "of {} candidates: {} distinct, {} duplicates, {} near duplicates, {} like rows of two splits, {} not understood; {} \
-         structures\n",
+        "of {} candidates: {} distinct, {} duplicates, {} near duplicates, {} similar to rows of another split, {} not \
+         supported; {} structures\n",
         reached.candidates,
         reached.distinct,
         reached.duplicates,
@@ -45,9 +45,9 @@ pub fn run(folder: &Path, as_table: bool, json: bool) -> Result<ExitCode, Failur
     let mut list = |title: &str, tally: &BTreeMap<String, u64>| {
         if !tally.is_empty() {
             text += &format!("\n{title}\n");
-            let most = tally.values().copied().max().unwrap_or(1).max(1);
+            let max = tally.values().copied().max().unwrap_or(1).max(1);
             for (name, count) in tally {
-                let bar = "█".repeat((count * 30 / most) as usize);
+                let bar = "█".repeat((count * 30 / max) as usize);
                 text += &format!("  {name:<22} {count:>9}  {bar}\n");
             }
         }
@@ -56,7 +56,7 @@ pub fn run(folder: &Path, as_table: bool, json: bool) -> Result<ExitCode, Failur
     list("splits", &counts.splits);
     list("difficulty", &counts.difficulty);
     list("types", &counts.types);
-    list("wrong twins", &counts.faults);
+    list("incorrect variants", &counts.faults);
     list("failed checks", &counts.rejected);
     print(&text)?;
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! `bornite data verify`.
+//! `bornite data verify`: verifies a dataset.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,18 +10,18 @@ use serde_json::json;
 
 use crate::{Failure, note, print, print_json};
 
-/// Findings that are printed; there may be one a row.
-const MOST_SHOWN: usize = 20;
+/// Maximum number of findings to print.
+const MAX_SHOWN: usize = 20;
 
 pub fn run(folder: &Path, level: Option<Level>, jobs: usize, json: bool) -> Result<ExitCode, Failure> {
-    let whole = folder.join("manifest.json").is_file();
-    if !whole && !folder.join(".making").is_dir() && is_pairs(folder) {
+    let complete = folder.join("manifest.json").is_file();
+    if !complete && !folder.join(".making").is_dir() && is_pairs(folder) {
         return pairs(folder, json);
     }
     let dataset = Dataset::open(folder)?;
-    let own = Level::named(&dataset.manifest.settings.level).unwrap_or(Level::Types);
-    let asked = level;
-    let level = level.unwrap_or(own);
+    let made_at = Level::named(&dataset.manifest.settings.level).unwrap_or(Level::Types);
+    let requested = level;
+    let level = level.unwrap_or(made_at);
     let of = dataset.manifest.rows;
     let mut progress = Progress::new(Unit::Items("rows"));
     let report = check(&dataset, level, jobs, Some(&super::crew()?), &mut |rows| {
@@ -33,8 +33,8 @@ pub fn run(folder: &Path, level: Option<Level>, jobs: usize, json: bool) -> Resu
     let ok = report.findings.is_empty();
     let is_pairs = dataset.manifest.settings.format == Format::SeedJson;
     if is_pairs && ok {
-        if asked.is_some() {
-            note("pairs are checked for checksums and structure alone: make another format to have rows executed");
+        if requested.is_some() {
+            note("pairs are verified by checksum and structure only; use another format to have rows executed");
         }
         return pairs(folder, json);
     }
@@ -47,17 +47,17 @@ pub fn run(folder: &Path, level: Option<Level>, jobs: usize, json: bool) -> Resu
         }))?;
     } else {
         let mut text = String::new();
-        for finding in report.findings.iter().take(MOST_SHOWN) {
+        for finding in report.findings.iter().take(MAX_SHOWN) {
             let id = finding.id.as_ref().map_or(String::new(), |id| format!(" row {id}:"));
             text += &format!("{}:{id} {}\n", folder.join(&finding.file).display(), finding.what);
         }
         let (rows, files) = (report.rows, report.files);
         if ok {
-            text += &format!("{rows} rows in {files} files are right at the level {}\n", level.name());
+            text += &format!("{rows} rows in {files} files are correct at level {}\n", level.name());
         } else {
             let found = report.findings.len();
             text +=
-                &format!("{found} findings in {files} files, {rows} rows checked; damaged shards are made again by\n");
+                &format!("{found} findings in {files} files, {rows} rows checked; regenerate damaged shards with\n");
             text += &format!("  bornite data make --resume --out {}\n", folder.display());
         }
         print(&text)?;
@@ -65,7 +65,7 @@ pub fn run(folder: &Path, level: Option<Level>, jobs: usize, json: bool) -> Resu
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The structure of pairs, whoever made them.
+/// Verifies the structure of pairs from any source.
 fn pairs(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
     let reports = check_pairs(folder)?;
     let passed = reports.iter().filter(|report| report.passes()).count();
@@ -80,13 +80,13 @@ fn pairs(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
         print_json(&json!({"ok": ok, "pairs": reports.len(), "passed": passed, "findings": wrong}))?;
     } else {
         let mut text = String::new();
-        for report in reports.iter().filter(|report| !report.passes()).take(MOST_SHOWN) {
+        for report in reports.iter().filter(|report| !report.passes()).take(MAX_SHOWN) {
             let failed: Vec<String> =
-                report.checks.iter().filter(|c| !c.holds).map(|c| format!("not so: {}", c.what)).collect();
+                report.checks.iter().filter(|c| !c.holds).map(|c| format!("failed: {}", c.what)).collect();
             let what = report.wrong.clone().unwrap_or_else(|| failed.join("; "));
             text += &format!("{}: {what}\n", folder.join(&report.file).display());
         }
-        text += &format!("{passed} of {} pairs pass the checks of their structure\n", reports.len());
+        text += &format!("{passed} of {} pairs pass the structure checks\n", reports.len());
         print(&text)?;
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })

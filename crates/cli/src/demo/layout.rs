@@ -1,8 +1,8 @@
-//! How a question is laid out in tokens.
+//! Token layout of prompts.
 //!
-//! In a run of the demo a source is filled up to one length, so that all bodies begin at one place and what belongs together is about
-//! equally far apart in all pairs. That this is easier to learn is a guess that the first hundred steps spoke for; it was not
-//! measured apart from other changes. Other runs read questions as they are.
+//! In runs of the demo, sources are padded to one length, so that all bodies begin at the same position and
+//! corresponding tokens have similar distances in all pairs. The first hundred training steps suggested that this is
+//! easier to learn; it was not measured in isolation. Other runs use prompts unchanged.
 
 use std::path::Path;
 
@@ -12,61 +12,62 @@ use serde_json::{Value as Json, json};
 
 use crate::Failure;
 
-/// The file of a run that says to which length sources are filled.
+/// File of a run that stores the padded length.
 const FILE: &str = "layout.json";
 
-/// It holds one number.
+/// Maximum size of that file.
 const MAX_BYTES: u64 = 4096;
 
-pub struct Layout {
-    /// Tokens that a source is filled up to.
-    filled: Option<usize>,
+pub struct PromptLayout {
+    /// Padded length of a source in tokens.
+    padded_length: Option<usize>,
     mark: Vec<u32>,
-    /// The token that ends texts, and fills.
+    /// End-of-text token, also used as padding.
     pub end: u32,
 }
 
-impl Layout {
-    pub fn new(tokenizer: &Tokenizer, filled: Option<usize>) -> Layout {
-        Layout { filled, mark: tokenizer.encode(MARK), end: tokenizer.end_of_text().unwrap_or(0) }
+impl PromptLayout {
+    pub fn new(tokenizer: &Tokenizer, padded_length: Option<usize>) -> PromptLayout {
+        PromptLayout { padded_length, mark: tokenizer.encode(MARK), end: tokenizer.end_of_text().unwrap_or(0) }
     }
 
-    /// That of a run, if it has one of its own.
-    pub fn of(run: &Path, tokenizer: &Tokenizer) -> Result<Layout, Failure> {
+    /// Loads the layout of a run; no padding if the run has none.
+    pub fn of(run: &Path, tokenizer: &Tokenizer) -> Result<PromptLayout, Failure> {
         let path = run.join(FILE);
-        let Ok(metadata) = std::fs::metadata(&path) else { return Ok(Layout::new(tokenizer, None)) };
+        let Ok(metadata) = std::fs::metadata(&path) else { return Ok(PromptLayout::new(tokenizer, None)) };
         if !metadata.is_file() || metadata.len() > MAX_BYTES {
             return Err(format!("{} is not a plain file of at most {MAX_BYTES} bytes", path.display()).into());
         }
         let text = std::fs::read_to_string(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         let found: Json = serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
-        let filled = found["filled"].as_u64().filter(|filled| *filled <= 1 << 16);
-        let filled = filled.ok_or_else(|| format!("{}: there is no number 'filled'", path.display()))?;
-        Ok(Layout::new(tokenizer, Some(filled as usize)))
+        // `filled` is the name in runs of earlier versions.
+        let length = found["padded_length"].as_u64().or(found["filled"].as_u64()).filter(|length| *length <= 1 << 16);
+        let length = length.ok_or_else(|| format!("{}: no number 'padded_length'", path.display()))?;
+        Ok(PromptLayout::new(tokenizer, Some(length as usize)))
     }
 
     pub fn save(&self, run: &Path) -> Result<(), Failure> {
         let path = run.join(FILE);
-        let text = json!({"filled": self.filled}).to_string();
+        let text = json!({"padded_length": self.padded_length}).to_string();
         std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()).into())
     }
 
-    /// What comes before an answer: an end of text, the source, what fills it, and the mark.
+    /// Tokens before an answer: end of text, source, padding and marker.
     pub fn question(&self, source: &[u32]) -> Vec<u32> {
         let mut tokens = vec![self.end];
         tokens.extend(source);
-        tokens.resize(tokens.len().max(self.filled.map_or(0, |filled| filled + 1)), self.end);
+        tokens.resize(tokens.len().max(self.padded_length.map_or(0, |length| length + 1)), self.end);
         tokens.extend(&self.mark);
         tokens
     }
 
-    /// Tokens of a pair, with the end of its text.
+    /// Length of a pair in tokens, with its end-of-text token.
     pub fn length(&self, tokenizer: &Tokenizer, pair: &Pair) -> usize {
         self.question(&tokenizer.encode(&pair.prompt)).len() + tokenizer.encode(&pair.answer).len() + 1
     }
 
-    /// The text that a source is written as before a model answers; `None` if runs of this layout read texts as they are.
+    /// The padded prompt text of a source; `None` if prompts are used unchanged.
     pub fn prompt(&self, tokenizer: &Tokenizer, source: &str) -> Option<String> {
-        self.filled.map(|_| tokenizer.decode(&self.question(&tokenizer.encode(source))))
+        self.padded_length.map(|_| tokenizer.decode(&self.question(&tokenizer.encode(source))))
     }
 }

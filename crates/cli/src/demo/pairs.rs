@@ -1,7 +1,7 @@
-//! Pairs to train on and others to be judged by, made on all cores, each verified.
+//! Generates verified training and held-out pairs on all cores.
 //!
-//! Which pairs there are follows from the seed and their number. Those of one cluster of near duplicates are all trained on or all held
-//! out, so that no held-out structure was seen.
+//! The pairs depend only on the seed and the count. A cluster of near duplicates is entirely in the training set or
+//! entirely held out.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -23,41 +23,40 @@ use crate::{Failure, parallel};
 pub const TRAIN: &str = "train.jsonl";
 pub const HELD_OUT: &str = "held-out.jsonl";
 
-/// Longest line of a file of pairs, in bytes.
-const LONGEST_LINE: u64 = 1 << 20;
+/// Maximum length of a line of pairs, in bytes.
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Indices that are tried at once.
-const ROUND: u64 = 16_384;
-/// One cluster of so many is held out, at least; fewer where that would be more pairs than anyone asks for, since each pair is
-/// compared with all that are held out.
-const HELD: u64 = 25;
-const MOST_HELD: u64 = 4_000;
-/// Indices after which no more pairs are expected.
-const DRY: u64 = 4_000_000;
+/// Indices per parallel batch.
+const CHUNK: u64 = 16_384;
+/// One cluster in this many is held out; fewer for large sets, since every pair is compared with all held-out pairs.
+const HELD_OUT_ONE_IN: u64 = 25;
+const MAX_HELD_OUT: u64 = 4_000;
+/// Indices without a new pair after which generation gives up.
+const MAX_TRIES_WITHOUT_NEW: u64 = 4_000_000;
 
-/// What was made.
+/// Counts of generated pairs.
 #[derive(Clone, Debug, Default)]
-pub struct Made {
+pub struct PairCounts {
     pub train: u64,
     pub held_out: u64,
     pub tried: u64,
-    pub alike: u64,
-    /// Left out since the judge could not be sure of them.
-    pub unsure: u64,
+    pub near_duplicates: u64,
+    /// Excluded because the evaluator could not decide.
+    pub undecided: u64,
     pub clusters: usize,
     pub seconds: f64,
 }
 
-impl Made {
+impl PairCounts {
     pub fn json(&self) -> Json {
         json!({
-            "train": self.train, "held_out": self.held_out, "tried": self.tried, "alike": self.alike,
-            "unsure": self.unsure, "clusters": self.clusters, "seconds": self.seconds,
+            "train": self.train, "held_out": self.held_out, "tried": self.tried, "near_duplicates": self.near_duplicates,
+            "undecided": self.undecided, "clusters": self.clusters, "seconds": self.seconds,
         })
     }
 }
 
-/// Whether a cluster is held out, one of so many, by the index of its first pair.
+/// Decides by the index of its first pair whether a cluster is held out, one in `of`.
 fn is_held_out(seed: u64, first: u64, of: u64) -> bool {
     bornite_data::Random::of(&[seed, first, 0x5e1d]).below(of as usize) == 0
 }
@@ -67,39 +66,39 @@ fn line(pair: &Pair) -> String {
     json!({"seed": seed, "index": index, "version": version, "text": pair.document()}).to_string()
 }
 
-/// Makes so many pairs of at most so many bytes and writes them into a folder.
-pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Made, Failure> {
-    std::fs::create_dir_all(folder).map_err(|e| format!("cannot make the folder {}: {e}", folder.display()))?;
+/// Generates `wanted` training pairs of at most `longest` bytes and writes them to a folder.
+pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<PairCounts, Failure> {
+    std::fs::create_dir_all(folder).map_err(|e| format!("cannot create folder {}: {e}", folder.display()))?;
     let create = |name: &str| -> Result<(PathBuf, BufWriter<File>), Failure> {
         let path = folder.join(name);
         let file = File::create(&path).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         Ok((path, BufWriter::new(file)))
     };
     let (mut train, mut held) = (create(TRAIN)?, create(HELD_OUT)?);
-    let mut made = Made::default();
+    let mut made = PairCounts::default();
     let mut seen = Seen::new();
     let mut clusters: HashMap<u32, bool> = HashMap::new();
     let (started, mut progress) = (Instant::now(), Progress::new(Unit::Items("pairs")));
     let mut last_new = 0;
-    let is_held_out = |first| is_held_out(seed, first, HELD.max(wanted / MOST_HELD));
+    let is_held_out = |first| is_held_out(seed, first, HELD_OUT_ONE_IN.max(wanted / MAX_HELD_OUT));
     while made.train < wanted {
         let first = made.tried;
-        let indices: Vec<u64> = (first..first + ROUND).collect();
+        let indices: Vec<u64> = (first..first + CHUNK).collect();
         let found = parallel::map(&indices, |&index| pair(seed, index, longest).map(|pair| (pair.sketch(), pair)));
-        made.tried += ROUND;
-        // In the order of indices, whoever made them.
+        made.tried += CHUNK;
+        // In index order, independent of the threads.
         let mut new = vec![];
         for (sketch, pair) in found.into_iter().flatten() {
             let group = Group::Of(pair.row.category as u8);
             match seen.admit_to(pair.row.index, &sketch, group, |first| is_held_out(first) as u8) {
                 Verdict::New { cluster } => new.push((cluster, pair)),
-                _ => made.alike += 1,
+                _ => made.near_duplicates += 1,
             }
         }
-        let right = parallel::map(&new, |(_, pair)| pair.verify().is_ok());
-        for ((cluster, pair), right) in new.into_iter().zip(right) {
-            if !right {
-                made.unsure += 1;
+        let verified = parallel::map(&new, |(_, pair)| pair.verify().is_ok());
+        for ((cluster, pair), verified) in new.into_iter().zip(verified) {
+            if !verified {
+                made.undecided += 1;
                 continue;
             }
             let first = seen.index_of(cluster);
@@ -113,12 +112,12 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Mad
             writeln!(file, "{}", line(&pair)).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
             last_new = made.tried;
         }
-        if made.tried - last_new > DRY {
+        if made.tried - last_new > MAX_TRIES_WITHOUT_NEW {
             return Err(
-                format!("there are no more than {} different pairs; ask for fewer with --pairs", made.train).into()
+                format!("only {} distinct pairs exist at this length; request fewer with --pairs", made.train).into()
             );
         }
-        progress.update(made.train, wanted, "made and verified");
+        progress.update(made.train, wanted, "generated and verified");
     }
     for (path, mut file) in [train, held] {
         file.flush().map_err(|e| format!("cannot write {}: {e}", path.display()))?;
@@ -128,9 +127,9 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Mad
     Ok(made)
 }
 
-/// Pairs that a run has not learned from, at most so many, spread over all that there are: of a folder that `bornite demo`
-/// made, those held out; of a dataset, whole rows of a split.
-pub fn unseen(folder: &Path, most: usize, split: &str) -> Result<Vec<Pair>, Failure> {
+/// Up to `max` pairs that a run was not trained on, evenly spread: the held-out pairs of a folder of `bornite demo`,
+/// or the rows of a dataset split.
+pub fn held_out_pairs(folder: &Path, max: usize, split: &str) -> Result<Vec<Pair>, Failure> {
     let is_dataset = folder.join("manifest.json").is_file() || folder.join(".making").is_dir();
     let (path, keys) = if is_dataset {
         (folder.to_path_buf(), rows(folder, split)?)
@@ -139,84 +138,84 @@ pub fn unseen(folder: &Path, most: usize, split: &str) -> Result<Vec<Pair>, Fail
         let keys = lines(&path)?;
         (path, keys)
     };
-    let each = (keys.len() / most.max(1)).max(1);
+    let each = (keys.len() / max.max(1)).max(1);
     let mut pairs = vec![];
-    for Key { seed, index, version, text, among } in keys.into_iter().step_by(each).take(most) {
+    for PairKey { seed, index, version, text, category } in keys.into_iter().step_by(each).take(max) {
         let wrong = |what: &str| format!("{}: row {index} {what}", path.display());
         if version != u64::from(VERSION) {
-            let what = format!("was made by version {version} of the generator; this is {VERSION}");
+            let what = format!("was generated by version {version} of the generator; this is version {VERSION}");
             return Err(wrong(&what).into());
         }
-        let pair = match among {
+        let pair = match category {
             None => pair(seed, index, LONGEST),
             Some(category) => bornite_data::make(seed, index, &[category]).ok().map(Pair::whole),
         };
         let pair = pair.filter(|pair| pair.document() == text);
-        pairs.push(pair.ok_or_else(|| wrong("has another text than the generator gives it"))?);
+        pairs.push(pair.ok_or_else(|| wrong("differs from the text that the generator produces"))?);
     }
     if pairs.is_empty() {
-        return Err(format!("{} holds no pairs", path.display()).into());
+        return Err(format!("{} contains no pairs", path.display()).into());
     }
     Ok(pairs)
 }
 
-/// What makes a pair again, and what its text should be.
-struct Key {
+/// Key that regenerates a pair, and its expected text.
+struct PairKey {
     seed: u64,
     index: u64,
     version: u64,
     text: String,
-    /// The category of a whole row.
-    among: Option<Category>,
+    /// Category, for rows of a dataset.
+    category: Option<Category>,
 }
 
 /// The rows of a split of a dataset.
-fn rows(folder: &Path, split: &str) -> Result<Vec<Key>, Failure> {
+fn rows(folder: &Path, split: &str) -> Result<Vec<PairKey>, Failure> {
     let (dataset, mut keys, mut splits) = (Dataset::open(folder)?, vec![], BTreeSet::new());
     dataset.each(&mut |record| {
         if record.text("split") != split {
             splits.insert(record.text("split").to_owned());
             return Ok(true);
         }
-        keys.push(Key {
+        keys.push(PairKey {
             seed: record.int("seed"),
             index: record.int("index"),
             version: record.int("version"),
             text: format!("{}{MARK}{}", record.text("source"), record.text("cuda")),
-            among: Category::named(record.text("category")),
+            category: Category::named(record.text("category")),
         });
         Ok(true)
     })?;
     if keys.is_empty() {
         let splits: Vec<String> = splits.into_iter().collect();
-        let there = if splits.is_empty() { "none that can be read".into() } else { splits.join(", ") };
-        return Err(format!("{} has no rows of the split '{split}'; there are: {there}", folder.display()).into());
+        let there = if splits.is_empty() { "none".into() } else { splits.join(", ") };
+        return Err(format!("{} has no rows in split '{split}'; its splits are: {there}", folder.display()).into());
     }
     Ok(keys)
 }
 
 /// The pairs of a file.
-fn lines(path: &Path) -> Result<Vec<Key>, Failure> {
-    let wanted = "--data names a folder that `bornite demo` or `bornite data make` made";
+fn lines(path: &Path) -> Result<Vec<PairKey>, Failure> {
+    let expected = "--data must name a folder created by `bornite demo` or `bornite data make`";
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(format!("{} is not a regular file; {wanted}", path.display()).into());
+        return Err(format!("{} is not a regular file; {expected}", path.display()).into());
     }
-    let file = File::open(path).map_err(|e| format!("cannot open {}: {e}; {wanted}", path.display()))?;
+    let file = File::open(path).map_err(|e| format!("cannot open {}: {e}; {expected}", path.display()))?;
     let mut keys = vec![];
-    // A pair has a few hundred bytes; a line without an end is cut, and is no JSON then.
+    // A pair has a few hundred bytes; a longer line is truncated and then fails to parse.
     let mut reader = BufReader::new(file);
     for n in 0.. {
         let mut line = vec![];
-        let read = reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
+        let read = reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
         if read.map_err(|e| format!("cannot read {}: {e}", path.display()))? == 0 {
             break;
         }
         let wrong = |what: &str| format!("{}, line {}: {what}", path.display(), n + 1);
         let row: Json = serde_json::from_slice(&line).map_err(|e| wrong(&e.to_string()))?;
-        let number = |name: &str| row[name].as_u64().ok_or_else(|| wrong(&format!("there is no number '{name}'")));
+        let number = |name: &str| row[name].as_u64().ok_or_else(|| wrong(&format!("no number '{name}'")));
         let text = row["text"].as_str().unwrap_or_default().to_owned();
         let (seed, index, version) = (number("seed")?, number("index")?, number("version")?);
-        keys.push(Key { seed, index, version, text, among: None });
+        keys.push(PairKey { seed, index, version, text, category: None });
     }
     Ok(keys)
 }

@@ -1,4 +1,4 @@
-//! The first thing shown: a race in a CUDA kernel, found on a machine without a GPU.
+//! First step of the demo: finds a race in a CUDA kernel without a GPU.
 
 use bornite::ir::interp::{self, Options};
 use bornite::ir::{Arg, Scalar, Value, poke};
@@ -8,22 +8,22 @@ use serde_json::{Value as Json, json};
 
 use crate::Failure;
 
-/// The dot product of docs/kernels, with a barrier forgotten; a test compares the two.
+/// The dot product of docs/kernels with a missing barrier; a test keeps the two files equal.
 pub const KERNEL: &str = include_str!("racy_dot.cu");
 
 const FILE: &str = "docs/kernels/racy_dot.cu";
 /// Elements of its arrays.
 const COUNT: u64 = 1024;
 
-/// What the checker said.
+/// The reported race.
 pub struct Race {
     pub message: String,
     pub line: Option<u32>,
 }
 
 impl Race {
-    /// The message, the place and the line, as a compiler shows them.
-    pub fn shown(&self) -> String {
+    /// Message, location and source line, formatted like a compiler error.
+    pub fn formatted(&self) -> String {
         let text = self.line.and_then(|line| KERNEL.lines().nth(line as usize - 1)).unwrap_or_default();
         let line = self.line.unwrap_or_default();
         let width = line.to_string().len();
@@ -36,7 +36,7 @@ impl Race {
     }
 }
 
-/// Runs the kernel on the checking interpreter.
+/// Runs the kernel in the checking interpreter.
 pub fn find() -> Result<Race, Failure> {
     let module = Module::parse(FILE, KERNEL)?;
     let request = ["x", "y"].iter().fold(Request::new([2, 1, 1], [128, 1, 1]), |r, name| r.length(name, COUNT));
@@ -44,8 +44,8 @@ pub fn find() -> Result<Race, Failure> {
     let kernel = &lowered.kernel;
     let mut memory: Vec<Vec<u64>> = vec![vec![]; kernel.params.len()];
     let mut values: Vec<Vec<Value>> = vec![vec![]; kernel.values.len()];
-    for (name, given) in &lowered.params {
-        match given {
+    for (name, param) in &lowered.params {
+        match param {
             ParamRef::View(n) => {
                 let elements = if name == "result" { 1 } else { COUNT as usize };
                 let mut words = vec![0; elements.div_ceil(2)];
@@ -67,7 +67,7 @@ pub fn find() -> Result<Race, Failure> {
             line: lowered.line_of(&fault),
         }),
         Ok(()) => {
-            Err("the checker found nothing in a kernel that has a race: a bug in Bornite, please report it".into())
+            Err("the checker missed the race in the demo kernel; this is a bug in Bornite, please report it".into())
         }
     }
 }
@@ -79,7 +79,7 @@ mod tests {
         let race = super::find().unwrap();
         assert!(race.message.contains("race"), "{}", race.message);
         assert_eq!(race.line, Some(11));
-        assert!(race.shown().contains("partial[t + half]"), "{}", race.shown());
+        assert!(race.formatted().contains("partial[t + half]"), "{}", race.formatted());
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/kernels/racy_dot.cu");
         assert_eq!(std::fs::read_to_string(path).unwrap(), super::KERNEL, "the manual shows the same kernel");
     }

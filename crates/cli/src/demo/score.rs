@@ -1,4 +1,4 @@
-//! What a model writes for held-out pairs, judged: understood, compiled where NVRTC is there, executed against the source.
+//! Scores the answers of a model to held-out pairs: parsed, compiled if NVRTC is present, executed against the source.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -13,67 +13,67 @@ use bornite_nn::train::Trained;
 use bornite_support::progress::{Progress, Unit};
 use serde_json::{Value as Json, json};
 
-use super::layout::Layout;
+use super::layout::PromptLayout;
 use crate::{Failure, note, parallel};
 
-/// What answers are compiled for; any GPU of the last years would do.
+/// Architecture that answers are compiled for.
 const ARCH: &str = "sm_80";
-/// Tokens that an answer may be longer than the longest one known.
+/// Tokens by which an answer may exceed the longest reference.
 const SPARE: usize = 8;
-/// What scores are divided by, for all answers but the first, which takes the likeliest token always.
+/// Sampling temperature of all answers but the first, which is greedy.
 const TEMPERATURE: f64 = 0.6;
 
-/// How much is written.
+/// Number of answers to generate.
 #[derive(Clone, Copy, Debug)]
-pub struct Effort {
-    /// Answers to each pair.
+pub struct SamplingBudget {
+    /// Answers per pair.
     pub samples: usize,
-    /// Answers that are written at once.
+    /// Answers per batch.
     pub rows: usize,
     pub seed: u64,
 }
 
-/// A pair with its answers, the best first.
-pub struct Tried {
+/// A pair with its answers, best first.
+pub struct JudgedPair {
     pub pair: Pair,
     pub answers: Vec<Answer>,
-    /// What the first answer was, before they were sorted.
+    /// Judgement of the first answer, before sorting.
     pub first: Judgement,
 }
 
-/// What came out.
+/// Results.
 pub struct Scores {
-    pub tried: Vec<Tried>,
-    /// Whether NVRTC compiled them.
+    pub tried: Vec<JudgedPair>,
+    /// True if NVRTC compiled the answers.
     pub compiled: bool,
     pub writing_s: f64,
     pub judging_s: f64,
     pub tokens: usize,
 }
 
-/// Shares of pairs, and of answers, from 0 to 1.
-pub struct Shares {
+/// Pass rates from 0 to 1: by the best answer, by the first, and of all answers.
+pub struct PassRates {
     pub best: f64,
     pub first: f64,
     pub all: f64,
 }
 
 impl Scores {
-    /// How many reach a rank: by their best answer, by their first, and of all answers.
-    pub fn shares(&self, rank: u8) -> Shares {
+    /// Pass rates of a rank.
+    pub fn shares(&self, rank: u8) -> PassRates {
         let reached = |judgement: &Judgement| judgement.rank() >= rank;
         let pairs = self.tried.len().max(1) as f64;
         let answers: usize = self.tried.iter().map(|tried| tried.answers.len()).sum();
         let of_all = self.tried.iter().flat_map(|tried| &tried.answers).filter(|a| reached(&a.judgement)).count();
-        Shares {
+        PassRates {
             best: self.tried.iter().filter(|tried| reached(&tried.answers[0].judgement)).count() as f64 / pairs,
             first: self.tried.iter().filter(|tried| reached(&tried.first)).count() as f64 / pairs,
             all: of_all as f64 / answers.max(1) as f64,
         }
     }
 
-    /// A right answer that is not too short to be of interest.
-    pub fn right(&self) -> Option<(&Pair, &Answer)> {
+    /// A correct answer, long enough to be interesting.
+    pub fn correct(&self) -> Option<(&Pair, &Answer)> {
         let mut right: Vec<_> = (self.tried.iter())
             .filter(|tried| tried.answers[0].judgement == Judgement::Right)
             .map(|tried| (&tried.pair, &tried.answers[0]))
@@ -82,7 +82,7 @@ impl Scores {
         right.get(right.len() * 3 / 4).copied()
     }
 
-    /// A wrong answer: rather one that is a kernel than one that is none.
+    /// A wrong answer, preferably one that compiles.
     pub fn wrong(&self) -> Option<(&Pair, &Answer)> {
         let all = self.tried.iter().flat_map(|tried| tried.answers.iter().map(move |answer| (&tried.pair, answer)));
         all.filter(|(_, answer)| answer.judgement != Judgement::Right).max_by_key(|(_, answer)| answer.judgement.rank())
@@ -90,7 +90,7 @@ impl Scores {
 
     pub fn json(&self) -> Json {
         let shares = |rank| {
-            let Shares { best, first, all } = self.shares(rank);
+            let PassRates { best, first, all } = self.shares(rank);
             json!({"best": best, "first": first, "all": all})
         };
         let example = |found: Option<(&Pair, &Answer)>| {
@@ -103,21 +103,21 @@ impl Scores {
         };
         json!({
             "pairs": self.tried.len(), "answers": self.tried.first().map_or(0, |tried| tried.answers.len()),
-            "parses": shares(1), "compiles": self.compiled.then(|| shares(2)), "right": shares(3),
-            "right_example": example(self.right()), "wrong_example": example(self.wrong()),
+            "parses": shares(1), "compiles": self.compiled.then(|| shares(2)), "correct": shares(3),
+            "correct_example": example(self.correct()), "wrong_example": example(self.wrong()),
             "tokens": self.tokens, "writing_s": self.writing_s, "judging_s": self.judging_s,
         })
     }
 
-    /// The table and two kernels, for people.
-    pub fn shown(&self) -> String {
+    /// Formats the table and two example kernels.
+    pub fn formatted(&self) -> String {
         let answers = self.tried.first().map_or(0, |tried| tried.answers.len());
         let mut text = format!(
-            "{} kernels that were held out       best of {answers}   first answer   all answers\n",
+            "{} held-out kernels                 best of {answers}   first answer   all answers\n",
             self.tried.len()
         );
         let mut line = |name: &str, rank: u8| {
-            let Shares { best, first, all } = self.shares(rank);
+            let PassRates { best, first, all } = self.shares(rank);
             let [best, first, all] = [best, first, all].map(|share| format!("{:.1} %", 100.0 * share));
             text += &format!("  {name:34} {best:>9} {first:>14} {all:>13}\n");
         };
@@ -125,11 +125,11 @@ impl Scores {
         if self.compiled {
             line("compiles (NVRTC)", 2);
         }
-        line("right", 3);
+        line("correct", 3);
         if !self.compiled {
-            text += "  (NVRTC is not on this machine, so nothing was compiled by it)\n";
+            text += "  (NVRTC was not found, so the answers were not compiled)\n";
         }
-        for (title, found) in [("a right one", self.right()), ("a wrong one", self.wrong())] {
+        for (title, found) in [("a correct answer", self.correct()), ("a wrong answer", self.wrong())] {
             if let Some((pair, answer)) = found {
                 let source = pair.prompt.lines().map(|line| format!("    {line}\n")).collect::<String>();
                 let cuda = pair.kernel(&answer.body).lines().map(|line| format!("    {line}\n")).collect::<String>();
@@ -142,17 +142,22 @@ impl Scores {
     }
 }
 
-/// Lets a model write answers to pairs, and judges them.
-pub fn score(trained: &Trained, layout: &Layout, pairs: Vec<Pair>, effort: Effort) -> Result<Scores, Failure> {
+/// Generates answers to pairs and judges them.
+pub fn score(
+    trained: &Trained,
+    layout: &PromptLayout,
+    pairs: Vec<Pair>,
+    effort: SamplingBudget,
+) -> Result<Scores, Failure> {
     let start = Instant::now();
-    let pairs = fitting(trained, layout, pairs)?;
-    let (bodies, tokens) = written(trained, layout, &pairs, effort)?;
+    let pairs = pairs_in_context(trained, layout, pairs)?;
+    let (bodies, tokens) = generate_answers(trained, layout, &pairs, effort)?;
     let writing_s = start.elapsed().as_secs_f64();
-    let judging = Progress::spinner("judging the answers");
+    let judging = Progress::spinner("checking the answers");
     let start = Instant::now();
     let both: Vec<(&Pair, &Vec<String>)> = pairs.iter().zip(&bodies).collect();
     let judged = parallel::map(&both, |(pair, bodies)| -> Result<Vec<(Answer, Row)>, String> {
-        let judge = Judge::new(pair).map_err(|why| format!("a pair cannot be judged: {why}"))?;
+        let judge = Judge::new(pair).map_err(|why| format!("cannot check a pair: {why}"))?;
         let mut known: HashMap<&str, Judgement> = HashMap::new();
         Ok((bodies.iter())
             .map(|body| {
@@ -169,29 +174,29 @@ pub fn score(trained: &Trained, layout: &Layout, pairs: Vec<Pair>, effort: Effor
             let mut answers: Vec<Answer> = judged.into_iter().map(|(answer, _)| answer).collect();
             let first = answers[0].judgement.clone();
             answers.sort_by_key(|answer| std::cmp::Reverse(answer.judgement.rank()));
-            Tried { pair, answers, first }
+            JudgedPair { pair, answers, first }
         })
         .collect();
     Ok(Scores { tried, compiled, writing_s, judging_s: start.elapsed().as_secs_f64(), tokens })
 }
 
-/// Compiles what was understood, if NVRTC is there; whether it is. In processes of their own, since nobody knows what a model
-/// may make of a compiler.
+/// Compiles the answers that parse; returns false if NVRTC is missing. Runs in worker processes, since generated code
+/// may crash or hang a compiler.
 fn compile(judged: &mut [Vec<(Answer, Row)>]) -> Result<bool, Failure> {
     if bornite_cuda::nvrtc_version().is_err() {
         return Ok(false);
     }
-    let mut places = vec![];
+    let mut indices = vec![];
     for (n, answers) in judged.iter().enumerate() {
-        places.extend((0..answers.len()).filter(|m| answers[*m].0.judgement.rank() > 0).map(|m| (n, m)));
+        indices.extend((0..answers.len()).filter(|m| answers[*m].0.judgement.rank() > 0).map(|m| (n, m)));
     }
-    let _compiling = Progress::spinner(&format!("compiling {} answers with NVRTC", places.len()));
-    let texts: Vec<Text> = places.iter().map(|(n, m)| Text::from(&judged[*n][*m].1)).collect();
+    let _compiling = Progress::spinner(&format!("compiling {} answers with NVRTC", indices.len()));
+    let texts: Vec<Text> = indices.iter().map(|(n, m)| Text::from(&judged[*n][*m].1)).collect();
     let workers = Workers::new(&crate::data::crew()?)?;
     let batches: Vec<&[Text]> = texts.chunks(BATCH).collect();
     let batches = parallel::map(&batches, |batch| workers.compiled(batch, Wanted::default(), ARCH));
     let batches: Result<Vec<_>, String> = batches.into_iter().collect();
-    for ((n, m), found) in places.into_iter().zip(batches?.into_iter().flatten()) {
+    for ((n, m), found) in indices.into_iter().zip(batches?.into_iter().flatten()) {
         if let Err(why) = found {
             let why = if let Rejected::Compile(log) = why { log } else { why.to_string() };
             judged[n][m].0.judgement = Judgement::Uncompiled(why.lines().take(3).collect::<Vec<_>>().join("\n"));
@@ -200,29 +205,27 @@ fn compile(judged: &mut [Vec<(Answer, Row)>]) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Pairs that the model can see all of; of the others it is said how many there are.
-fn fitting(trained: &Trained, layout: &Layout, pairs: Vec<Pair>) -> Result<Vec<Pair>, Failure> {
+/// Pairs that fit the context; prints the number of the others.
+fn pairs_in_context(trained: &Trained, layout: &PromptLayout, pairs: Vec<Pair>) -> Result<Vec<Pair>, Failure> {
     let (context, count) = (trained.gpt.config().context, pairs.len());
     let (pairs, long): (Vec<Pair>, Vec<Pair>) =
         pairs.into_iter().partition(|pair| layout.length(&trained.tokenizer, pair) <= context);
     if pairs.is_empty() {
-        return Err(format!("all {count} kernels are longer than the {context} tokens that the model looks at").into());
+        return Err(format!("all {count} kernels are longer than the context of {context} tokens").into());
     }
     if !long.is_empty() {
         let left = long.len();
-        note(&format!(
-            "  {left} of {count} kernels are left out: the model looks at {context} tokens, and they have more"
-        ));
+        note(&format!("  {left} of {count} kernels are skipped: they are longer than the context of {context} tokens"));
     }
     Ok(pairs)
 }
 
-/// Answers to each pair, and how many tokens that were. The first is the likeliest, the others are drawn.
-fn written(
+/// Generates the answers to each pair; the first is greedy, the others are sampled. Also returns the token count.
+fn generate_answers(
     trained: &Trained,
-    layout: &Layout,
+    layout: &PromptLayout,
     pairs: &[Pair],
-    effort: Effort,
+    effort: SamplingBudget,
 ) -> Result<(Vec<Vec<String>>, usize), Failure> {
     let samples = effort.samples.max(1);
     let tokenizer = &trained.tokenizer;
@@ -237,7 +240,7 @@ fn written(
             all.push((n, sample, Prompt { tokens: tokens.clone(), sampling }));
         }
     }
-    // Prompts of about one length go together.
+    // Prompts of similar length share a batch.
     all.sort_by_key(|(n, sample, prompt)| (prompt.tokens.len(), *n, *sample));
     let rows = effort.rows.min(all.len());
     let together = Together::new(&trained.gpt, &trained.weights()?, trained.precision, rows, longest)?;

@@ -145,7 +145,8 @@ impl ArgSpec {
             _ => (0, (1i128 << bits) - 1),
         };
         if !(min..=max).contains(&n) {
-            let message = format!("parameter '{name}' has type {}, which holds {min} to {max}; found {n}", scalar.name());
+            let message =
+                format!("parameter '{name}' has type {}, which holds {min} to {max}; found {n}", scalar.name());
             return Err(message.into());
         }
         Ok(Value::int(scalar, n as i64))

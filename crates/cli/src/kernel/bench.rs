@@ -10,9 +10,9 @@ use clap::Args;
 use serde_json::json;
 
 use super::run::{arguments, cells, values, zeros};
-use super::source::{Shape, KernelTemplate, dtype, shape};
+use super::source::{KernelTemplate, Shape, dtype, shape};
 use crate::suite::cache_bytes;
-use crate::{Failure, chosen_device, note, print, print_json};
+use crate::{Failure, note, parse_device, print, print_json};
 
 /// Options of `bornite kernel bench`.
 #[derive(Args)]
@@ -119,7 +119,7 @@ fn warn_of_interpreter(launch: &PreparedLaunch) {
 }
 
 pub fn run(options: &KernelBenchOptions) -> Result<ExitCode, Failure> {
-    let device = chosen_device(&options.device)?;
+    let device = parse_device(&options.device)?;
     let Subject { kernel, shape, flops } = subject(options)?;
     let values = values(&kernel);
     let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();

@@ -79,7 +79,8 @@ impl SourceOrigin {
 
 /// Returns true for CUDA C++ files.
 pub fn is_cuda(file: &Path) -> bool {
-    file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("cu") || extension.eq_ignore_ascii_case("cuh"))
+    file.extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("cu") || extension.eq_ignore_ascii_case("cuh"))
 }
 
 pub fn read(file: &Path) -> Result<String, Failure> {
@@ -198,7 +199,10 @@ impl LaunchOptions {
                     let (found, wanted) = (arg.value.count(), scalars.len());
                     if matches!(arg.value, ArgValue::Fill(..)) {
                         let expected = if wanted == 1 { "a number" } else { "numbers separated by commas" };
-                        return Err(format!("parameter '{name}' is not an array: pass {expected}, such as --arg {name}=1").into());
+                        return Err(format!(
+                            "parameter '{name}' is not an array: pass {expected}, such as --arg {name}=1"
+                        )
+                        .into());
                     }
                     if found != wanted {
                         return Err(format!("parameter '{name}' takes {wanted} numbers; found {found}").into());
@@ -218,7 +222,12 @@ impl LaunchOptions {
         }
         if let Some(other) = self.args.iter().find(|arg| lowered.params.iter().all(|(name, _)| *name != arg.name)) {
             let names: Vec<&str> = lowered.params.iter().map(|(name, _)| name.as_str()).collect();
-            return Err(format!("the kernel has no parameter '{}'; its parameters are {}", other.name, names.join(", ")).into());
+            return Err(format!(
+                "the kernel has no parameter '{}'; its parameters are {}",
+                other.name,
+                names.join(", ")
+            )
+            .into());
         }
         let origin = Some(SourceOrigin { file: file.into(), text, lowered });
         Ok(Job { kernel, values, memory, origin })
@@ -288,7 +297,13 @@ pub fn check(file: &Path) -> Result<Vec<CheckedKernel>, Failure> {
         Ok(module) => module,
         Err(errors) => {
             let line = errors.all.first().map_or(1, |found| found.line as usize);
-            return Ok(vec![CheckedKernel { kernel: None, instance: None, line, errors: Some(errors), tried_types: None }]);
+            return Ok(vec![CheckedKernel {
+                kernel: None,
+                instance: None,
+                line,
+                errors: Some(errors),
+                tried_types: None,
+            }]);
         }
     };
     let check = |kernel: Declared| {
@@ -296,7 +311,13 @@ pub fn check(file: &Path) -> Result<Vec<CheckedKernel>, Failure> {
             Request::new([1; 3], [kernel.bound.unwrap_or(128).clamp(1, 1024), 1, 1]).shared_bytes(16 << 10);
         request.default_length = Some(i32::MAX as u64);
         let errors = module.kernel(&module.example(&kernel.name), &request).err();
-        CheckedKernel { kernel: Some(kernel.name), instance: None, line: kernel.line as usize, errors, tried_types: None }
+        CheckedKernel {
+            kernel: Some(kernel.name),
+            instance: None,
+            line: kernel.line as usize,
+            errors,
+            tried_types: None,
+        }
     };
     Ok(module.kernels().into_iter().map(check).collect())
 }

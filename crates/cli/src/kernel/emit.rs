@@ -64,7 +64,9 @@ pub fn emit(
 pub fn write_output(bytes: &[u8], target: EmitTarget, out: Option<&Path>) -> Result<ExitCode, Failure> {
     match out {
         Some(path) => std::fs::write(path, bytes).map_err(|e| format!("{}: {e}", path.display()))?,
-        None if target == EmitTarget::Cubin => return Err("a cubin is not text; write it to a file with --out FILE".into()),
+        None if target == EmitTarget::Cubin => {
+            return Err("a cubin is not text; write it to a file with --out FILE".into());
+        }
         None => print(&String::from_utf8_lossy(bytes))?,
     }
     Ok(ExitCode::SUCCESS)

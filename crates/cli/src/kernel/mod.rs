@@ -1,9 +1,9 @@
 //! `bornite kernel …`: lists, emits, checks, runs, times and tunes templates, expressions and kernel files.
 
+mod argument;
 mod bench;
 mod cuda;
 mod emit;
-mod argument;
 mod python;
 mod run;
 mod source;
@@ -176,7 +176,10 @@ fn collect_files(path: &Path, explicit: bool, files: &mut Vec<PathBuf>) -> Resul
             .filter(|path| !(path.is_symlink() && path.is_dir()))
             .try_for_each(|path| collect_files(path, false, files));
     }
-    if explicit || cuda::is_cuda(path) || python::is_python(path) || path.extension().is_some_and(|extension| extension == "bir")
+    if explicit
+        || cuda::is_cuda(path)
+        || python::is_python(path)
+        || path.extension().is_some_and(|extension| extension == "bir")
     {
         files.push(path.into());
     }

@@ -53,7 +53,9 @@ pub fn job(launch: &LaunchOptions, file: &Path, name: Option<&str>) -> Result<Jo
     let module = load(file)?;
     let name = select_kernel(&module, file, name)?;
     match launch.dim.as_ref().map(|dim| dim.0.len()) {
-        None => return Err("the launch dimensions are not specified: add --dim, such as --dim 1024 or --dim 32x32".into()),
+        None => {
+            return Err("the launch dimensions are not specified: add --dim, such as --dim 1024 or --dim 32x32".into());
+        }
         Some(5..) => return Err("a launch has one to four dimensions, such as --dim 1024 or --dim 2x3x4x5".into()),
         Some(_) => {}
     }
@@ -84,7 +86,13 @@ pub fn check(file: &Path) -> Result<Vec<CheckedKernel>, Failure> {
         Ok(module) => module,
         Err(LoadError::Wrong(errors)) => {
             let line = errors.all.first().map_or(1, |found| found.line as usize);
-            return Ok(vec![CheckedKernel { kernel: None, instance: None, line, errors: Some(errors), tried_types: None }]);
+            return Ok(vec![CheckedKernel {
+                kernel: None,
+                instance: None,
+                line,
+                errors: Some(errors),
+                tried_types: None,
+            }]);
         }
         Err(other) => return Err(other.into()),
     };

@@ -118,15 +118,7 @@ pub const TEMPLATES: [KernelTemplate; 14] = [
         |s, n, t| templates::block_sum(s, n[0], t),
         |n| n[0],
     ),
-    template(
-        "warp_sum",
-        "sum per warp, by shuffles",
-        "n",
-        &[320],
-        0,
-        |s, n, _| templates::warp_sum(s, n[0]),
-        |n| n[0],
-    ),
+    template("warp_sum", "sum per warp, by shuffles", "n", &[320], 0, |s, n, _| templates::warp_sum(s, n[0]), |n| n[0]),
     template(
         "transpose",
         "matrix transpose through padded 32x32 tiles",
@@ -258,7 +250,9 @@ impl KernelTemplate {
         if shape.len() != self.small.len() {
             let small: Vec<String> = self.small.iter().map(u64::to_string).collect();
             let small = small.join("x");
-            return Err(format!("template '{name}' has the sizes {}; write for example --shape {small}", self.axes).into());
+            return Err(
+                format!("template '{name}' has the sizes {}; write for example --shape {small}", self.axes).into()
+            );
         }
         let tile = tile.unwrap_or(self.tile);
         match self.precondition_error(shape, tile) {
@@ -282,7 +276,9 @@ impl KernelTemplate {
             "warp_sum" if !shape[0].is_multiple_of(32) => Some(format!("n is {}, not a multiple of 32", shape[0])),
             "histogram" if shape[1] < 7 => Some("it needs at least 7 bins".into()),
             "conv2d" if shape[4] > shape[1].min(shape[2]) => Some("the filter is larger than the image".into()),
-            "matmul" if tile > 32 => Some(format!("a tile of {tile} needs {} threads per block; the largest tile is 32", tile * tile)),
+            "matmul" if tile > 32 => {
+                Some(format!("a tile of {tile} needs {} threads per block; the largest tile is 32", tile * tile))
+            }
             _ => None,
         }
     }

@@ -14,8 +14,8 @@ use super::bench::filled;
 use super::cuda::LaunchOptions;
 use super::python::{self, is_python};
 use super::run::{arguments, on_device, values};
-use super::source::{Job, Shape, KernelTemplate, dtype, shape};
-use crate::{Failure, chosen_device, note, print, print_json};
+use super::source::{Job, KernelTemplate, Shape, dtype, shape};
+use crate::{Failure, note, parse_device, print, print_json};
 
 /// Options of `bornite kernel tune`.
 #[derive(Args)]
@@ -62,7 +62,7 @@ pub struct TuneOptions {
 const TOLERANCE: f64 = 1e-3;
 
 pub fn run(options: &TuneOptions) -> Result<ExitCode, Failure> {
-    let device = chosen_device(&options.device)?;
+    let device = parse_device(&options.device)?;
     let store = Store::open(&bornite_support::cache::Settings::of_process()?);
     let tuner = Tuner::new(Mode::Tune, if options.again { Store::nowhere() } else { store });
     let found = match (&options.file, &options.template) {
@@ -115,15 +115,16 @@ fn of_file(options: &TuneOptions, file: &Path, device: Device, tuner: &Tuner) ->
         }
     }
     if jobs.len() < 2 {
-        return Err(
-            "nothing to tune: specify several kernels with --kernel, or block sizes with --blocks".into()
-        );
+        return Err("nothing to tune: specify several kernels with --kernel, or block sizes with --blocks".into());
     }
     let (_, first) = &jobs[0];
     if let Some((_, other)) = jobs.iter().find(|(_, job)| (&job.values, &job.memory) != (&first.values, &first.memory))
     {
         let names = format!("'{}' and '{}'", first.kernel.name, other.kernel.name);
-        return Err(format!("{names} have different parameters; candidates must have parameters of the same names and types").into());
+        return Err(format!(
+            "{names} have different parameters; candidates must have parameters of the same names and types"
+        )
+        .into());
     }
     // A kernel that does not terminate must not reach the tuner, which waits for it.
     for (_, job) in &jobs {
@@ -190,6 +191,8 @@ fn check_small(template: &KernelTemplate, dtype: Scalar, tile: u32, device: Devi
     };
     match run(device)?.difference(&run(Device::Interpreter)?)? {
         0.0 => Ok(()),
-        difference => Err(format!("its result differs from the interpreter's by {difference:.1e} of the largest value").into()),
+        difference => {
+            Err(format!("its result differs from the interpreter's by {difference:.1e} of the largest value").into())
+        }
     }
 }

@@ -9,9 +9,9 @@ use bornite_cuda::{Buffer, Function, Geometry};
 use bornite_lang::Errors;
 use serde_json::json;
 
+use super::argument::{ArgSpec, ArgValue, NumberLiteral};
 use super::cuda::read;
-use super::argument::{ArgSpec, NumberLiteral, ArgValue};
-use super::run::{values_to_json, format_values, zeros};
+use super::run::{format_values, values_to_json, zeros};
 use super::source::KernelSource;
 use crate::{Failure, note, print, print_json};
 

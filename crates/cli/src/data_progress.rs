@@ -1,13 +1,13 @@
-//! Progress of preparing data: a display for each phase.
+//! Progress display of data preparation, one bar per phase.
 
 use bornite_nn::data;
 use bornite_support::progress::{Progress, Unit};
 
-/// Display of the current phase, such as "tokenising".
+/// Progress bar of the current phase, such as "tokenizing".
 #[derive(Default)]
-pub struct Preparation(Option<(&'static str, Progress)>);
+pub struct DataProgress(Option<(&'static str, Progress)>);
 
-impl Preparation {
+impl DataProgress {
     pub fn update(&mut self, report: data::Progress) {
         if self.0.as_ref().is_none_or(|(doing, _)| *doing != report.doing) {
             self.0 = Some((report.doing, Progress::new(Unit::Percent)));
