@@ -96,14 +96,14 @@ fn rows_are_made_checked_counted_and_shown() {
     assert!(rows >= 50 && rows + made["rejected"].as_u64().unwrap() == 60, "{made}");
     let output = bornite(&["verify", &target]);
     assert!(
-        output.status.success() && out(&output).contains("rows in 4 files are right at the level run"),
+        output.status.success() && out(&output).contains("rows in 4 files are correct at level run"),
         "{}",
         out(&output)
     );
     let stats = json(&["stats", &target, "--json"]);
     assert_eq!((&stats["rows"], &stats["set_hash"]), (&made["rows"], &made["set_hash"]));
     let text = out(&bornite(&["stats", &target]));
-    assert!(text.contains("categories\n") && text.contains("wrong twins\n"), "{text}");
+    assert!(text.contains("categories\n") && text.contains("incorrect variants\n"), "{text}");
     let row = json(&["show", &target, "--json"]);
     let id = row["id"].as_str().unwrap();
     let shown = out(&bornite(&["show", &target, "--id", id]));
@@ -205,8 +205,8 @@ fn duplicates_among_ingested_kernels_are_told() {
     let output = bornite(&args);
     let text = out(&output);
     assert!(output.status.success(), "{text}");
-    assert_eq!(text.matches("is a row").count(), 2, "{text}");
-    assert!(text.contains("two.py:5: kernel 'k' is 'k' of ") && text.contains("2 rows in "), "{text}");
+    assert_eq!(text.matches(": accepted").count(), 2, "{text}");
+    assert!(text.contains("two.py:5: kernel 'k': duplicate of 'k' at ") && text.contains("2 rows in "), "{text}");
     let told = json(&["ingest", &files[0], &files[1], &files[2], "--json"]);
     assert_eq!((&told["rows"], &told["passed"]), (&2.into(), &3.into()), "{told}");
     assert_eq!(told["kernels"][1]["duplicate_of"]["file"], files[0].as_str(), "{told}");
@@ -226,13 +226,13 @@ fn what_is_asked_wrongly_is_explained_in_a_line() {
     let file = path.join("manifest.json");
     let under_a_file = file.join("inner");
     let cases: &[(&[&str], i32, &str)] = &[
-        (&["make", "--count", "0", "--out", &other], 2, "a dataset of 0 rows was asked for"),
+        (&["make", "--count", "0", "--out", &other], 2, "--count must be at least 1; found 0"),
         (&["make", "--count", "9", "--categories", "aritmetic", "--out", &other], 2, "did you mean 'arithmetic'?"),
         (&["make", "--count", "9", "--level", "rum", "--out", &other], 2, "did you mean 'run'?"),
         (&["make", "--count", "9", "--format", "parket", "--out", &other], 2, "did you mean 'parquet'?"),
         (&["make", "--count", "9", "--shard", "1", "--out", &other], 2, "such as 0/16"),
-        (&["make", "--count", "9", "--jobs", "0", "--out", &other], 2, "--jobs takes 1 to 1024"),
-        (&["make", "--count", "9", "--jobs", "100000", "--out", &other], 2, "--jobs takes 1 to 1024"),
+        (&["make", "--count", "9", "--jobs", "0", "--out", &other], 2, "--jobs must be from 1 to 1024"),
+        (&["make", "--count", "9", "--jobs", "100000", "--out", &other], 2, "--jobs must be from 1 to 1024"),
         (&["make", "--count", "9", "--out", under_a_file.to_str().unwrap()], 1, "could not make the folder"),
         (&["make", "--count", "20", "--out", &target], 2, "go on with it with --resume"),
         (&["make", "--count", "20", "--level", "types", "--out", &project], 2, "README.md is there, is no dataset's"),
@@ -244,18 +244,18 @@ fn what_is_asked_wrongly_is_explained_in_a_line() {
         (&["stats", env!("CARGO_TARGET_TMPDIR")], 2, "there is no dataset in"),
         (&["stats", &target, "--coverage", "--json"], 2, "cannot be used with"),
         (&["show", &target, "--id", "no_such_row"], 2, "has no row 'no_such_row'"),
-        (&["show", &pairs, "--id", "0"], 2, "holds pairs as single files"),
-        (&["verify", &pairs, "--level", "run"], 0, "pairs are checked for checksums and structure alone"),
+        (&["show", &pairs, "--id", "0"], 2, "holds pairs as single JSON files"),
+        (&["verify", &pairs, "--level", "run"], 0, "pairs are verified by checksum and structure only"),
         (&["ingest", "/no/such/file.py"], 1, "/no/such/file.py: No such file"),
-        (&["ingest", "/dev/zero"], 1, "/dev/zero is longer than 4 MiB"),
+        (&["ingest", "/dev/zero"], 1, "/dev/zero is larger than 4 MiB"),
         (&["make", "--count", "9", "--level", "compile", "--out", &other], 1, "was not found"),
         (&["make", "--count", "9", "--level", "gpu", "--out", &other], 1, "was not found"),
         (&["make", "--count", "9", "--with", "ptx", "--out", &other], 1, "was not found"),
         (&["make", "--count", "9", "--with", "ptz", "--out", &other], 2, "did you mean 'ptx'?"),
         (&["make", "--count", "9", "--with", "assembly", "--out", &other], 2, "there are ptx, sass, cuda-warp"),
         (&["make", "--resume", "--with", "cuda-warp", "--out", &target], 2, "has with nothing, not cuda-warp"),
-        (&["show", &target, "--beside", "ptx"], 2, "have no ptx: make them with --with ptx"),
-        (&["show", &target, "--beside", "fault"], 2, "make them with --faults"),
+        (&["show", &target, "--beside", "ptx"], 2, "have no column ptx; generate them with --with ptx"),
+        (&["show", &target, "--beside", "fault"], 2, "generate them with --faults"),
     ];
     for (args, code, expected) in cases {
         let output = bornite(args);
@@ -308,12 +308,12 @@ pub fn workers_of_the_command_compile() -> Result<(), String> {
     let made: Value = serde_json::from_slice(&with_nvrtc(&[&make[..], &compile].concat()).stdout).unwrap();
     assert_eq!((&made["rows"], &made["rejected"]), (&60.into(), &0.into()), "{made}");
     let text = out(&with_nvrtc(&["verify", &target]));
-    assert!(text.contains("60 rows in 4 files are right at the level compile"), "{text}");
+    assert!(text.contains("60 rows in 4 files are correct at level compile"), "{text}");
     let shown = out(&with_nvrtc(&["show", &target, "--beside", "ptx"]));
     assert!(shown.contains(".visible .entry"), "{shown}");
     // Without the compiler, the code is looked at as far as it can be, and that is said.
     let text = out(&bornite(&["verify", &target, "--level", "types"]));
-    assert!(text.contains("not compiled again") && text.contains("are right at the level types"), "{text}");
+    assert!(text.contains("not compiled again") && text.contains("are correct at level types"), "{text}");
     Ok(())
 }
 
@@ -328,7 +328,7 @@ fn a_full_disk_loses_nothing() {
     let output = limited.output().unwrap();
     let text = out(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("could not write") && text.contains("--resume goes on"), "{text}");
+    assert!(text.contains("could not write") && text.contains("continue with --resume"), "{text}");
     assert!(!text.contains("panicked"), "{text}");
     let made = json(&[&make[..], &["--resume", "--out", &target, "--json"]].concat());
     let (_, whole) = folder("roomy-disk");

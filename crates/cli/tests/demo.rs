@@ -76,7 +76,7 @@ fn all_four_parts_in_small() {
     let eval = ["eval", &path("run"), "--metric", "kernels", "--data", &path("pairs"), "--prompts", "2"];
     let output = bornite(&[&eval[..], &["--samples", "2"]].concat());
     let (said, errors) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success() && said.contains("parses") && said.contains("right"), "{said}{errors}");
+    assert!(output.status.success() && said.contains("parses") && said.contains("correct"), "{said}{errors}");
 
     let output = bornite(&[&eval[..6], &["--prompts", "0"]].concat());
     let errors = text(&output.stderr);
@@ -125,14 +125,14 @@ fn a_dataset_is_made_learned_from_and_asked_for() {
     let output = bornite(&[&eval[..], &["--prompts", "2", "--samples", "1"]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let scores: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
-    assert_eq!((scores["pairs"].as_u64(), scores["right"]["best"].as_f64()), (Some(2), Some(0.0)), "{scores}");
+    assert_eq!((scores["pairs"].as_u64(), scores["correct"]["best"].as_f64()), (Some(2), Some(0.0)), "{scores}");
     assert!(scores["wrong_example"]["verdict"].as_str().unwrap().starts_with("no kernel"), "{scores}");
 }
 
 #[test]
 fn mistakes_are_told_in_a_sentence() {
     let cases = [
-        (&["demo", "--model", "7b"][..], "there is no model '7b'; there are 1m, 2m", 2),
+        (&["demo", "--model", "7b"][..], "unknown model '7b'; the models are 1m, 2m", 2),
         (&["demo", "--pairs", "0"], "100..=20000000", 2),
         (&["demo", "--samples", "0"], "1..=64", 2),
         (&["demo", "--device", "abacus"], "'abacus' is not a device", 2),

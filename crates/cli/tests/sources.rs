@@ -51,7 +51,7 @@ fn folders_are_checked_a_line_a_kernel() {
     assert_eq!((errors[1]["line"].as_u64(), errors[1]["column"].as_u64()), (Some(3), Some(12)));
     let good = folder.join("scale.cu");
     let output = bornite(&["kernel", "check", good.to_str().unwrap()]);
-    assert!(output.status.success() && out(&output).contains("kernel 'scale' is valid"), "{}", out(&output));
+    assert!(output.status.success() && out(&output).contains("kernel 'scale': no errors found"), "{}", out(&output));
 }
 
 #[test]
@@ -87,14 +87,14 @@ fn mistakes_are_explained() {
     let file = file.to_str().unwrap();
     for (args, expected) in [
         (&["kernel", "run", file][..], "the length of 'x' is not known"),
-        (&["kernel", "run", file, "--arg", "x=zeros:10"], "'a' is given nothing: add --arg a=…"),
+        (&["kernel", "run", file, "--arg", "x=zeros:10"], "parameter 'a' has no argument: add --arg a=…"),
         (
             &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1,2", "--arg", "n=1"],
             "'a' is a value of 1 numbers, 2 are given",
         ),
         (
             &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=1", "--arg", "m=1"],
-            "there is no parameter 'm'; there are x, a, n",
+            "the kernel has no parameter 'm'; its parameters are x, a, n",
         ),
         (
             &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=ones:1", "--arg", "n=1"],
@@ -102,7 +102,7 @@ fn mistakes_are_explained() {
         ),
         (
             &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=1", "--arg", "n=2"],
-            "'n' is given twice",
+            "parameter 'n' has two arguments",
         ),
         (&["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=3.5"], "3.5 is no whole number"),
         (

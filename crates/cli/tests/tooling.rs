@@ -199,7 +199,7 @@ fn kernels_and_blocks_of_a_file_are_tuned() {
     let others = [&["kernel", "tune", file][..], &others, &["--blocks", "64,128"], &call].concat();
     assert_eq!(json(&bornite(&folder, &others, &[]))["measured"], true);
     let alone = [&["kernel", "tune", file][..], &two[..2], &call].concat();
-    assert!(text(&bornite(&folder, &alone, &[])).contains("there is nothing to choose from"));
+    assert!(text(&bornite(&folder, &alone, &[])).contains("nothing to tune"));
     let other = [&["kernel", "tune", file, "--kernel", "scale<double,1>"][..], &two, &call].concat();
     assert!(text(&bornite(&folder, &other, &[])).contains("not called in the same way"));
 }
@@ -309,7 +309,7 @@ fn kernels_are_timed() {
 fn wrong_arguments_are_explained() {
     let folder = scratch("wrong");
     let cases: [(&[&str], i32, &str); 15] = [
-        (&["kernel", "bench", "nothing", "--device", "cpu"], 1, "no template 'nothing'; there are fill"),
+        (&["kernel", "bench", "nothing", "--device", "cpu"], 1, "unknown template 'nothing'; the templates are fill"),
         (&["kernel", "bench", "nothing", "--device", "cpu"], 1, "nor is there an operation of that name"),
         (&["kernel", "bench", "exp", "--device", "cpu", "--tile", "4"], 1, "'exp' has no tile to set"),
         (&["kernel", "bench", "exp", "--device", "cpu", "--dtype", "i32"], 1, "exp"),
