@@ -104,10 +104,10 @@ fn mistakes_are_explained() {
             &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=1", "--arg", "n=2"],
             "parameter 'n' has two arguments",
         ),
-        (&["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=3.5"], "3.5 is no whole number"),
+        (&["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=3.5"], "but 3.5 is not an integer"),
         (
             &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=5000000000"],
-            "which holds -2147483648 to 2147483647: 5000000000 does not fit",
+            "which holds -2147483648 to 2147483647; found 5000000000",
         ),
         (&["kernel", "run", file, "--arg", "x=zeros:99999999999"], "an array has 1 to 1073741824 elements"),
         (&["kernel", "tune", file, "--blocks", "0,64", "--dim", "64"], "0 is not in 1..=1024"),
