@@ -1,5 +1,5 @@
-//! What can go wrong outside the measured op: files of reports and peers. The op's own errors keep
-//! their type and pass through [`measure`](crate::measure()) untouched.
+//! Errors of report and peer files. Errors of the measured op keep their type and pass through
+//! [`measure`](crate::measure()).
 
 use std::{io, path::PathBuf};
 
@@ -34,7 +34,7 @@ pub enum Error {
     ReadPeer {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 
@@ -45,9 +45,9 @@ pub enum Error {
         path: PathBuf,
         /// The line's number, from 1.
         line: usize,
-        /// What the line should have held.
+        /// The expected content.
         expected: &'static str,
-        /// What it held.
+        /// The content found.
         found: String,
     },
 
@@ -61,7 +61,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The peer was measured on other hardware than the report.
+    /// The peer was measured on different hardware.
     #[error(
         "the peer `{peer}` was measured on `{theirs}` and this report on {ours}; ratios must come \
          from one machine: run the peer script on this one and pass its new output"

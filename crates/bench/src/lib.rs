@@ -1,16 +1,16 @@
-//! The measurement harness behind `bornite bench`: it times closures, and turns the times into a
-//! report that people and programs can read.
+//! The measurement harness of `bornite bench`: times closures and reports the results as a table or
+//! JSON.
 //!
-//! It must not know tensors, kernels or GPUs. A caller passes an op, a way to wait for it, and the
-//! bytes and flops that one call moves; everything else is arithmetic on times.
+//! It knows nothing of tensors, kernels or GPUs: the caller passes an op, a function that waits for
+//! it, and the bytes and flops of one call.
 //!
-//! | to see | look in |
+//! | topic | items |
 //! |---|---|
-//! | how a call is timed | [`measure`](measure()), [`Config`] |
-//! | what is kept of the times | [`Measurement`] |
-//! | what a report holds, its JSON and its format | [`Report`], [`Row`], [`Machine`] |
+//! | timing | [`measure`](measure()), [`Config`] |
+//! | statistics | [`Measurement`] |
+//! | reports and their JSON | [`Report`], [`Row`], [`Machine`] |
 //! | the text table | `table.rs`, by `Display` of [`Report`] |
-//! | ratios against PyTorch and others | [`peer`] |
+//! | comparison with PyTorch and others | [`peer`] |
 //!
 //! ```
 //! use bornite_bench::{Config, Machine, Report, Row, measure, rotations};

@@ -1,8 +1,8 @@
-//! How one op is timed: many calls a sample, one synchronisation a sample, and inputs that rotate.
+//! Timing of one op: many calls and one synchronization per sample, with rotated inputs.
 //!
-//! A sample of one short call would time the clock and the synchronisation; a sample that repeats
-//! one input would time the cache. [`measure`] avoids the first and [`rotations`] the second. What
-//! becomes of the times is in `measurement.rs`.
+//! A sample of one short call would measure the clock and the synchronization; a sample that repeats
+//! one input would measure the cache. [`measure`] avoids the first and [`rotations`] the second.
+//! Statistics are in `measurement.rs`.
 
 use std::time::Instant;
 
@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::Measurement;
 
-/// Fewer samples than this have no quartiles worth the name.
+/// Minimum number of samples, for meaningful quartiles.
 const MIN_SAMPLES: usize = 3;
 
-/// Bounds a sample of an op that costs nothing.
+/// Maximum number of calls per sample.
 const MAX_INNER: usize = 1 << 24;
 
-/// How long and how often to measure. The times are finite numbers, so that a report reads back.
+/// Measurement settings. Times are finite, so that a report can be parsed again.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// Calls before anything is timed; at least one is made, since it may compile kernels.
+    /// Untimed calls before the measurement; at least one, which may compile kernels.
     pub warmup: usize,
-    /// Samples to take; at least three are taken.
+    /// Number of samples; at least three are taken.
     pub samples: usize,
     /// A sample repeats the op until it lasts this long, or a third of `max_total_ms` if that is
     /// less.
@@ -32,21 +32,20 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// For figures that are kept: up to three seconds an op.
+    /// For published results: up to three seconds per op.
     fn default() -> Self {
         Self { warmup: 5, samples: 31, min_sample_ms: 5.0, max_total_ms: 3_000.0 }
     }
 }
 
 impl Config {
-    /// For a first look and for tests: up to a fifth of a second an op.
+    /// For a quick look and for tests: up to 0.2 seconds per op.
     pub fn quick() -> Self {
         Self { warmup: 2, samples: 9, min_sample_ms: 1.0, max_total_ms: 200.0 }
     }
 }
 
-/// How many input sets to rotate over so that together they exceed four times the cache: between 1
-/// and 64.
+/// Number of input sets, from 1 to 64, that together exceed four times the cache.
 ///
 /// ```
 /// use bornite_bench::rotations;
@@ -64,8 +63,7 @@ pub fn rotations(bytes_per_set: usize, cache_bytes: usize) -> usize {
 
 /// Times `op`, which may be asynchronous, until `synchronise` returns.
 ///
-/// `op` receives an index that rises by one a call, warm-up included: take it modulo the number of
-/// input sets. The first error of either closure ends the measurement and is returned.
+/// `op` receives the index of the call, warm-up included: take it modulo the number of input sets. The first error of either closure ends the measurement and is returned.
 pub fn measure<E>(
     config: &Config,
     op: impl FnMut(usize) -> Result<(), E>,
@@ -75,7 +73,7 @@ pub fn measure<E>(
     measure_by(|| origin.elapsed().as_secs_f64() * 1e3, config, op, synchronise)
 }
 
-/// [`measure`] by a given clock, so that tests need not sleep.
+/// [`measure`] with an injected clock, for tests.
 fn measure_by<E>(
     now_ms: impl Fn() -> f64,
     config: &Config,
@@ -121,10 +119,10 @@ fn measure_by<E>(
     Ok(Measurement::of_samples(call_ms, inner))
 }
 
-/// The next number of calls to try when `inner` of them took `sample_ms`, less than `target_ms`.
+/// Next number of calls to try if `inner` calls took `sample_ms`, less than `target_ms`.
 ///
-/// At most ten times more: a first call is mostly launch and synchronisation, and says little of
-/// what a thousand cost. A fifth is added so that ordinary jitter does not fall below the target.
+/// At most ten times more, since a first call is mostly launch and synchronization. 20 % is added so
+/// that jitter does not fall below the target.
 fn grow(inner: usize, sample_ms: f64, target_ms: f64) -> usize {
     let factor = (1.2 * target_ms / sample_ms).min(10.0); // a clock that stood still gives 10
     ((inner as f64 * factor).ceil() as usize).clamp(inner + 1, MAX_INNER)
@@ -138,7 +136,7 @@ mod tests {
 
     const CONFIG: Config = Config { warmup: 2, samples: 10, min_sample_ms: 5.0, max_total_ms: 1_000.0 };
 
-    /// What a measurement did, of an op whose calls and synchronisations take fixed times.
+    /// Record of a measurement of an op with fixed call and synchronization times.
     struct Fake {
         measurement: Measurement,
         indices: Vec<usize>,

@@ -1,8 +1,8 @@
-//! What is kept of an op's samples: the median, and how far to trust it.
+//! Statistics of an op's samples.
 
 use serde::{Deserialize, Serialize};
 
-/// An op's time a call. The median is the figure to quote; the rest says how steady it was.
+/// Time per call of an op: the median, and its variation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// Median over the samples.
@@ -13,14 +13,14 @@ pub struct Measurement {
     pub max_ms: f64,
     /// Interquartile range over the median: 0.01 means that half of the samples lie within 1 %.
     pub spread: f64,
-    /// How many samples were taken.
+    /// Number of samples.
     pub samples: usize,
-    /// How many calls each sample made.
+    /// Calls per sample.
     pub inner: usize,
 }
 
 impl Measurement {
-    /// Summarises times a call, each the mean over a sample of `inner` calls.
+    /// Summarizes times per call, each the mean of a sample of `inner` calls.
     pub(crate) fn of_samples(mut call_ms: Vec<f64>, inner: usize) -> Self {
         call_ms.sort_by(f64::total_cmp);
         let median_ms = quantile(&call_ms, 0.5);

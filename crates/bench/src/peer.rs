@@ -1,9 +1,8 @@
-//! Other libraries' times, read from what the scripts in `peers/` print, set beside ours.
+//! Results of other libraries, read from the output of the scripts in `peers/`.
 //!
 //! A script prints JSON lines: first `{"machine": {...}}`, which may be absent, then a row
-//! `{"op": NAME, "ms": TIME}` an op. Lines that do not begin with `{` are a library's chatter and
-//! are skipped. Ratios are made from one machine only: a peer that says where it was measured is
-//! refused elsewhere.
+//! `{"op": NAME, "ms": TIME}` per op. Lines that do not begin with `{` are skipped. Only results of
+//! the same machine are compared: a peer of another machine is an error.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +23,7 @@ pub struct Peer {
     rows: BTreeMap<String, PeerRow>,
 }
 
-/// Where a peer was measured, as far as its file says.
+/// The machine of a peer, as far as its file names it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct PeerMachine {
     /// The GPU's name, as its driver gives it.
@@ -44,26 +43,26 @@ pub struct PeerMachine {
 pub struct PeerRow {
     /// The op's name, the same as our row's.
     pub op: String,
-    /// Its best time a call.
+    /// Best time per call.
     pub ms: f64,
-    /// Its time as a user calls it, where that is not the best.
+    /// Time of a plain call, if that is not the best.
     pub eager_ms: Option<f64>,
 }
 
 impl Peer {
-    /// Reads a file that a peer script wrote. Of two rows with one name the faster counts.
+    /// Reads the output of a peer script. Of two rows with one name the faster counts.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let text = fs::read_to_string(path).map_err(|source| Error::ReadPeer { path: path.into(), source })?;
         Self::parse(path, &text)
     }
 
-    /// What to call it: PyTorch with its version, or else the file's name.
+    /// Name of the peer: PyTorch with its version, or the file name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it was measured.
+    /// The machine it was measured on.
     pub fn machine(&self) -> &PeerMachine {
         &self.machine
     }
@@ -73,8 +72,8 @@ impl Peer {
         self.rows.get(op)
     }
 
-    /// Fills in the ratio of each row that has one here, and returns how many have. Either all of
-    /// them are filled in or, on an error, none.
+    /// Sets the comparison of every row that the peer has, and returns their number. On an error no row
+    /// changes.
     pub fn attach(&self, report: &mut Report) -> Result<usize, Error> {
         for row in report.rows.iter().filter(|row| self.compares(row)) {
             self.check_machine(&report.machine, kind(&row.device))?;
@@ -101,7 +100,7 @@ impl Peer {
         self.machine.device.as_deref().is_none_or(|device| kind(device) == kind(&row.device))
     }
 
-    /// Refuses a machine that is known not to be the peer's.
+    /// Returns an error if the machine is known to differ from the peer's.
     fn check_machine(&self, ours: &Machine, device_kind: &str) -> Result<(), Error> {
         let (theirs, ours) = match device_kind {
             "cuda" => (&self.machine.gpu, ours.gpus.as_slice()),

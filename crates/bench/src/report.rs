@@ -1,4 +1,4 @@
-//! A benchmark's result as a whole, and its JSON. The text form is in `table.rs`.
+//! A benchmark report and its JSON form. The text form is in `table.rs`.
 
 use std::io::{Read, Write};
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::{Config, Error, Machine, Row};
 
-/// The version of the JSON that this crate writes. It rises when a reader of the old form would
-/// misread the new one; a further optional field is no such change.
+/// Version of the JSON format. It is incremented when a reader of the old format would misread the new
+/// one, not for additional optional fields.
 pub const FORMAT: u32 = 1;
 
 /// Rows, with the machine and the settings they come from. `Display` is a table.
@@ -17,16 +17,16 @@ pub const FORMAT: u32 = 1;
 pub struct Report {
     /// The version of the JSON form, see [`FORMAT`].
     pub format: u32,
-    /// Where it was measured.
+    /// The machine.
     pub machine: Machine,
-    /// How it was measured.
+    /// The measurement settings.
     pub config: Config,
-    /// What was measured, in the order it ran.
+    /// The measured rows, in execution order.
     pub rows: Vec<Row>,
 }
 
 impl Report {
-    /// A report without rows yet.
+    /// Creates a report without rows.
     pub fn new(machine: Machine, config: Config) -> Self {
         Self { format: FORMAT, machine, config, rows: vec![] }
     }
@@ -40,7 +40,7 @@ impl Report {
             .map_err(Error::WriteReport)
     }
 
-    /// Reads a report back; one of a newer format is refused.
+    /// Parses a report; a newer format is an error.
     pub fn read_json(reader: impl Read) -> Result<Self, Error> {
         let value: Value = serde_json::from_reader(reader).map_err(Error::ReadReport)?;
         value.try_into()
@@ -50,7 +50,7 @@ impl Report {
 impl TryFrom<Value> for Report {
     type Error = Error;
 
-    /// Looks at the format before anything else: a newer report may differ everywhere.
+    /// Checks the format version first: a newer report may differ everywhere.
     fn try_from(value: Value) -> Result<Self, Error> {
         #[derive(Deserialize)]
         struct Fields {

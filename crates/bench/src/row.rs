@@ -1,17 +1,17 @@
-//! One line of a report: an op on a device, its time, and what the time amounts to.
+//! One row of a report: an op on a device, its time and derived rates.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Measurement;
 
-/// An op, measured. In JSON the measurement's fields are the row's own.
+/// A measured op. In JSON the fields of the measurement are inlined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The op with its dtype and size, such as `add_f32_1000`; a peer's row is found by it.
     pub name: String,
-    /// Where it ran: `cpu`, `cuda:0`, `interpreter`.
+    /// Device: `cpu`, `cuda:0`, `interpreter`.
     pub device: String,
-    /// Its time a call.
+    /// Time per call.
     #[serde(flatten)]
     pub measurement: Measurement,
     /// Bytes that one call must read and write.
@@ -20,26 +20,26 @@ pub struct Row {
     /// Floating-point operations of one call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flops: Option<u64>,
-    /// `bytes` over the median, in 10⁹ a second.
+    /// `bytes` over the median, in 10⁹ per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gb_s: Option<f64>,
-    /// `flops` over the median, in 10¹² a second.
+    /// `flops` over the median, in 10¹² per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tflop_s: Option<f64>,
-    /// How it compares, once [`Peer::attach`](crate::peer::Peer::attach) found a row of its name.
+    /// Comparison with a peer, set by [`Peer::attach`](crate::peer::Peer::attach).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<PeerRatio>,
-    /// Whatever a reader must know to trust the row.
+    /// Remarks on how to interpret the row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// A row against the same op of another library on the same machine.
+/// Comparison with the same op of another library on the same machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerRatio {
     /// The other library and its version.
     pub name: String,
-    /// Its time a call.
+    /// Time per call.
     pub peer_ms: f64,
     /// Its time over ours: above 1 we are faster.
     pub speedup: f64,
@@ -61,13 +61,13 @@ impl Row {
         }
     }
 
-    /// Adds the bytes that one call must move, and the bandwidth that follows.
+    /// Sets the bytes of one call, and the bandwidth.
     pub fn with_bytes(self, bytes: u64) -> Self {
         let gb_s = self.per_ms(bytes as f64 / 1e6);
         Self { bytes: Some(bytes), gb_s, ..self }
     }
 
-    /// Adds the floating-point operations of one call, and the rate that follows.
+    /// Sets the floating-point operations of one call, and the rate.
     pub fn with_flops(self, flops: u64) -> Self {
         let tflop_s = self.per_ms(flops as f64 / 1e9);
         Self { flops: Some(flops), tflop_s, ..self }
@@ -78,7 +78,7 @@ impl Row {
         Self { note: Some(note.into()), ..self }
     }
 
-    /// `amount` a median millisecond; `None` where the clock saw no time pass.
+    /// `amount` per millisecond of the median; `None` if the median is 0.
     pub(crate) fn per_ms(&self, amount: f64) -> Option<f64> {
         let median_ms = self.measurement.median_ms;
         (median_ms > 0.0).then(|| amount / median_ms)

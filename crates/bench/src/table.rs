@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{Report, Row};
 
-/// A column: its title, whether it is set flush left, and what a row has in it.
+/// A column: title, alignment, and the cell of a row.
 struct Column {
     title: &'static str,
     flush_left: bool,
@@ -67,7 +67,7 @@ fn write_aligned(f: &mut fmt::Formatter, columns: &[&Column], lines: &[Vec<Strin
     Ok(())
 }
 
-/// A time in the unit that leaves one to three digits before the point.
+/// Formats a time in the unit that gives one to three integer digits.
 fn time(ms: f64) -> String {
     // Compared with what prints as 1000, so that 999.7 ns becomes 1.00 µs.
     let (value, unit) = match ms {
@@ -79,7 +79,7 @@ fn time(ms: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// Three significant digits, or all of them before the point; three decimals below one.
+/// Formats with three significant digits; three decimals below one.
 fn three_digits(value: f64) -> String {
     let decimals = match value {
         value if value >= 99.95 => 0,

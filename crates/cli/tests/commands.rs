@@ -1,11 +1,11 @@
-//! The command as people meet it: on machines without a GPU, with missing or broken libraries, with wrong arguments.
+//! The command on machines without a GPU, with missing or broken libraries, and with wrong arguments.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn bornite(args: &[&str], env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bornite"));
-    // The variables of whoever runs the tests are not the tests'; nor is their cache.
+    // Without the settings and the cache of the user who runs the tests.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("BORNITE_") {
             command.env_remove(name);
@@ -23,7 +23,7 @@ fn text(output: &Output) -> (String, String) {
     (read(&output.stdout), read(&output.stderr))
 }
 
-/// A folder of this test's own, made new.
+/// A new folder for a test.
 fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -37,7 +37,7 @@ const BENCH: [&str; 4] = ["bench", "--quick", "--filter", "add_f32_1000"];
 fn every_command_works_without_libraries_and_says_what_is_missing() {
     for hidden in ["cuda", "nvrtc", "cuda,nvrtc"] {
         let env = [("BORNITE_HIDE_LIBRARIES", hidden)];
-        for args in [&["devices"][..], &["doctor"], &BENCH] {
+        for args in [&["devices"][..], &["doctor"]] {
             let output = bornite(args, &env);
             let (out, err) = text(&output);
             assert!(output.status.success(), "{args:?} without {hidden}: {err}");
@@ -45,6 +45,16 @@ fn every_command_works_without_libraries_and_says_what_is_missing() {
             let missing = if hidden.starts_with("cuda") { "libcuda.so.1 was not found" } else { "was not found" };
             assert!(all.contains(missing), "{args:?} without {hidden}: {all}");
             assert!(all.contains("BORNITE_LIBRARY_PATH") && all.contains("nstall"), "{args:?} says no remedy: {all}");
+        }
+        // A computation says so in one short line.
+        let output = bornite(&BENCH, &env);
+        let (_, err) = text(&output);
+        assert!(output.status.success(), "without {hidden}: {err}");
+        let notes: Vec<&str> = err.lines().filter(|line| line.contains("using the CPU")).collect();
+        assert!(notes.len() == 1 && notes[0].len() < 100, "{err}");
+        assert!(notes[0].ends_with("; using the CPU (details: bornite doctor)."), "{err}");
+        if hidden.starts_with("cuda") {
+            assert!(notes[0].starts_with("No NVIDIA GPU found;"), "{err}");
         }
         let output = bornite(&["bench", "--quick", "--device", "cuda"], &env);
         let (_, err) = text(&output);
@@ -113,7 +123,7 @@ fn wrong_arguments_are_explained() {
 }
 
 #[test]
-fn a_report_is_kept_whole() {
+fn reports_are_replaced_atomically() {
     let folder = scratch("reports");
     let (report, peer) = (folder.join("report.json"), folder.join("peer.jsonl"));
     let (report_path, peer_path) = (report.to_str().unwrap(), peer.to_str().unwrap());
@@ -135,7 +145,7 @@ fn a_report_is_kept_whole() {
 }
 
 #[test]
-fn kernels_are_listed_written_checked_and_run() {
+fn kernels_are_listed_emitted_checked_and_run() {
     let folder = scratch("kernels");
     let (list, _) = text(&bornite(&["kernel", "list", "--json"], &[]));
     let list: serde_json::Value = serde_json::from_str(&list).unwrap();
@@ -152,7 +162,11 @@ fn kernels_are_listed_written_checked_and_run() {
         let checked = bornite(&["kernel", "check", path], &[]);
         assert!(checked.status.success() && text(&checked).0.contains("no errors found"));
         let run = bornite(&["kernel", "run", path, "--sanitize"], &[]);
-        assert!(run.status.success() && text(&run).0.contains("no errors found in either order"), "{name}: {:?}", text(&run));
+        assert!(
+            run.status.success() && text(&run).0.contains("no errors found in either order"),
+            "{name}: {:?}",
+            text(&run)
+        );
     }
     // A missing barrier is found, with its line.
     let sum = std::fs::read_to_string(folder.join("block_sum.bir")).unwrap();
@@ -228,7 +242,7 @@ fn the_environment_chooses_the_device() {
     assert!(err.contains("'abacus' is not a device"), "{err}");
 }
 
-/// `docs/cli.md` is the help texts. `BLESS=1 cargo test -p bornite-cli` writes it anew.
+/// `docs/cli.md` consists of the help texts. `BLESS=1 cargo test -p bornite-cli` rewrites it.
 #[test]
 fn the_manual_is_the_help() {
     let mut manual = String::from(

@@ -1,4 +1,4 @@
-//! `bornite data …`: runs that are killed and go on, and whatever people may ask wrongly.
+//! `bornite data …`: killed and resumed runs, and wrong arguments.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -29,7 +29,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{args:?}: {error}: {}", out(&output)))
 }
 
-/// A folder of a test's own that is not there yet.
+/// A new folder for a test, not created yet.
 fn folder(name: &str) -> (PathBuf, String) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("data-{name}"));
     let _ = std::fs::remove_dir_all(&folder);
@@ -46,7 +46,7 @@ fn seed() -> u64 {
 }
 
 #[test]
-fn a_killed_run_goes_on_to_the_same_set() {
+fn a_killed_run_resumes_to_the_same_set() {
     let seed = seed();
     let text = seed.to_string();
     let (count, shards) = ("1200", "6");
@@ -88,7 +88,7 @@ fn a_killed_run_goes_on_to_the_same_set() {
 }
 
 #[test]
-fn rows_are_made_checked_counted_and_shown() {
+fn rows_are_generated_verified_counted_and_shown() {
     let (path, target) = folder("shown");
     let made =
         json(&["make", "--count", "60", "--level", "run", "--faults", "--format", "jsonl", "--out", &target, "--json"]);
@@ -124,7 +124,7 @@ fn rows_are_made_checked_counted_and_shown() {
 }
 
 #[test]
-fn ones_own_kernels_become_rows() {
+fn user_kernels_become_rows() {
     let (path, target) = folder("ingested");
     std::fs::create_dir_all(&path).unwrap();
     let file = path.join("mine.py");
@@ -188,7 +188,7 @@ fn the_text_of_an_ingested_row_runs_with_any_sizes() {
 }
 
 #[test]
-fn duplicates_among_ingested_kernels_are_told() {
+fn duplicates_among_ingested_kernels_are_reported() {
     let (path, target) = folder("ingested-alike");
     std::fs::create_dir_all(&path).unwrap();
     let mut files = vec![];
@@ -207,13 +207,13 @@ fn duplicates_among_ingested_kernels_are_told() {
     assert!(output.status.success(), "{text}");
     assert_eq!(text.matches(": accepted").count(), 2, "{text}");
     assert!(text.contains("two.py:5: kernel 'k': duplicate of 'k' at ") && text.contains("2 rows in "), "{text}");
-    let told = json(&["ingest", &files[0], &files[1], &files[2], "--json"]);
-    assert_eq!((&told["rows"], &told["passed"]), (&2.into(), &3.into()), "{told}");
-    assert_eq!(told["kernels"][1]["duplicate_of"]["file"], files[0].as_str(), "{told}");
+    let report = json(&["ingest", &files[0], &files[1], &files[2], "--json"]);
+    assert_eq!((&report["rows"], &report["passed"]), (&2.into(), &3.into()), "{report}");
+    assert_eq!(report["kernels"][1]["duplicate_of"]["file"], files[0].as_str(), "{report}");
 }
 
 #[test]
-fn what_is_asked_wrongly_is_explained_in_a_line() {
+fn wrong_arguments_are_explained_in_one_line() {
     let (path, target) = folder("wrong");
     let (_, other) = folder("not-made");
     bornite(&["make", "--count", "20", "--level", "types", "--out", &target]);
@@ -266,7 +266,7 @@ fn what_is_asked_wrongly_is_explained_in_a_line() {
     assert_eq!(std::fs::read(path.join("manifest.json")).unwrap(), before);
     assert_eq!(std::fs::read_to_string(mine.join("README.md")).unwrap(), "mine");
     assert!(bornite(&["verify", &target]).status.success());
-    assert!(!Path::new(&other).exists(), "a folder was made for what was refused");
+    assert!(!Path::new(&other).exists(), "a rejected command created a folder");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn two_runs_do_not_write_one_folder() {
     }
     first.kill().unwrap(); // SIGKILL
     first.wait().unwrap();
-    // Whoever is dead holds nothing.
+    // A dead process holds no lock.
     let output = command(&["make", "--resume", "--shard", "0/30", "--out", &target]).output().unwrap();
     assert!(output.status.success(), "{}", out(&output));
 }
@@ -336,9 +336,9 @@ fn a_full_disk_loses_nothing() {
     assert_eq!(made["set_hash"], expected["set_hash"]);
 }
 
-/// Where no folder can be made nothing was done, and nothing is said to be kept.
+/// If the folder cannot be created, no message promises saved work.
 #[test]
-fn a_folder_that_cannot_be_made_promises_nothing() {
+fn a_folder_that_cannot_be_created_promises_nothing() {
     let (path, _) = folder("no-folder");
     std::fs::create_dir_all(&path).unwrap();
     let file = path.join("file");

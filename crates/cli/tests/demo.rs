@@ -1,4 +1,4 @@
-//! `demo` and `eval --metric kernels` as people meet them: all four parts in small, and mistakes in a sentence.
+//! `demo` and `eval --metric kernels`: all four parts at a small size, and wrong arguments.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -90,7 +90,7 @@ fn all_four_parts_in_small() {
     let longer = bornite(&["generate", &path("run"), "--prompt", "out[i] = x[i]", "--max-tokens", "5", "--json"]);
     let longer: Value = serde_json::from_str(&text(&longer.stdout)).unwrap();
     assert!(written["prompt_tokens"].as_u64() > Some(20), "{written}");
-    assert_eq!(written["prompt_tokens"], longer["prompt_tokens"], "sources are filled up to one length");
+    assert_eq!(written["prompt_tokens"], longer["prompt_tokens"], "sources are padded to one length");
 
     // Rows of a dataset are asked for whole; these are longer than the demo's model sees.
     let rows = fresh("demo-rows");
@@ -110,7 +110,7 @@ fn all_four_parts_in_small() {
 }
 
 #[test]
-fn a_dataset_is_made_learned_from_and_asked_for() {
+fn a_dataset_is_generated_trained_on_and_evaluated() {
     let folder = fresh("loop");
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let make = ["data", "make", "--count", "60", "--level", "types", "--with", "text", "--out", &path("rows")];
@@ -130,7 +130,7 @@ fn a_dataset_is_made_learned_from_and_asked_for() {
 }
 
 #[test]
-fn mistakes_are_told_in_a_sentence() {
+fn wrong_arguments_are_explained_in_one_line() {
     let cases = [
         (&["demo", "--model", "7b"][..], "unknown model '7b'; the models are 1m, 2m", 2),
         (&["demo", "--pairs", "0"], "100..=20000000", 2),

@@ -75,7 +75,7 @@ const DEMO: &[&str] = &[
 const RUN: &[&str] = &["kernel", "run", "--template", "axpy", "--device", "cpu"];
 const BENCH: &[&str] = &["kernel", "bench", "gelu", "--shape", "1000000", "--device", "cpu", "--quick"];
 
-/// Whether the long forms of tests are asked for.
+/// Returns true if the long forms of tests are requested.
 fn full() -> bool {
     std::env::var("BORNITE_TEST_FULL").is_ok_and(|value| value == "1")
 }
@@ -119,13 +119,13 @@ fn commands_end_with_a_message_where_memory_is_short() {
                 failed += 1;
                 assert_eq!(output.status.code(), Some(1), "{args:?} in {megabytes} MB: {:?} {words}", output.status);
                 assert!(words.contains("error: "), "{args:?} in {megabytes} MB: {words}");
-                let told = words.contains("raise the limit (ulimit -v)");
-                assert_eq!(told, megabytes * 1_000_000 < 256 << 20, "{args:?} in {megabytes} MB: {words}");
+                let names_limit = words.contains("raise the limit (ulimit -v)");
+                assert_eq!(names_limit, megabytes * 1_000_000 < 256 << 20, "{args:?} in {megabytes} MB: {words}");
             }
         }
     }
     assert!(failed > 0 && worked > 0, "{failed} failed and {worked} worked: the limits are of no use");
-    // What a kernel is given is refused with its size.
+    // An argument that does not fit is reported with its size.
     let args = ["kernel", "run", "--expr", "x + y", "--count", "40000000", "--device", "cpu"];
     let output = limited(&folder, program, &["prlimit", "--as=300000000"], &args);
     let words = text(&output);
@@ -146,7 +146,7 @@ fn endless(folder: &Path, kernel: &str) -> Vec<String> {
 }
 
 #[test]
-fn kernels_that_never_end_are_given_up() {
+fn kernels_that_do_not_terminate_are_aborted() {
     let folder = scratch("endless");
     let program = Path::new(env!("CARGO_BIN_EXE_bornite"));
     for (kernel, line) in [("spin", 2), ("wait", 8)] {

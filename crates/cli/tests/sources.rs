@@ -104,7 +104,10 @@ fn mistakes_are_explained() {
             &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=1", "--arg", "n=2"],
             "parameter 'n' has two arguments",
         ),
-        (&["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=3.5"], "but 3.5 is not an integer"),
+        (
+            &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=3.5"],
+            "but 3.5 is not an integer",
+        ),
         (
             &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=5000000000"],
             "which holds -2147483648 to 2147483647; found 5000000000",

@@ -1,4 +1,4 @@
-//! Small files that would take any amount of memory or disk: each is refused in a sentence or read in pieces, within 512 MB.
+//! Small files that decompress to any size: each is rejected with a message or read in pieces, within 512 MB.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,7 +17,7 @@ const MOST_MEMORY: u64 = 512 << 20;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// What a bomb is made of.
+/// Contents of a bomb.
 enum Contents {
     Bytes(Vec<u8>),
     /// A file of zeros that takes no space.
@@ -25,7 +25,7 @@ enum Contents {
 }
 use Contents::{Bytes, Sparse};
 
-/// Who reads it.
+/// The command that reads it.
 #[derive(Clone, Copy)]
 enum Reader {
     /// `train` with a tokenizer.
@@ -44,7 +44,7 @@ struct Bomb {
     reader: Reader,
     file: &'static str,
     contents: Contents,
-    /// What is said of it, or one of several parted by `|`; empty if it is read.
+    /// Expected message, or alternatives separated by `|`; empty if the file is read.
     said: &'static str,
 }
 
@@ -330,7 +330,7 @@ impl Bomb {
 }
 
 impl Bomb {
-    /// What is wrong with how it was read.
+    /// Describes an unexpected outcome.
     fn wrong(&self, ended: &Ended) -> Option<String> {
         let read = self.said.is_empty() && !matches!(self.reader, Ingest);
         let code = ended.code.unwrap_or(-1);
@@ -349,7 +349,7 @@ impl Bomb {
 }
 
 #[test]
-fn bombs_do_not_go_off() {
+fn decompression_bombs_stay_within_bounds() {
     let samples = scratch("samples");
     let corpus = samples.join("corpus.txt");
     std::fs::write(&corpus, "some words to learn. ".repeat(200)).unwrap();

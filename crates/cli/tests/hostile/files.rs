@@ -1,4 +1,4 @@
-//! Pipes, devices, sockets and links in the folders of runs and datasets: refused by name, never waited for, never written through.
+//! Pipes, devices, sockets and links in the folders of runs and datasets: rejected by name, never waited for, never written through.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::process::{Ended, SMALL, command, full, run, scratch, start, wait};
 
-/// Puts something that is no plain file where one was.
+/// Replaces a file by a special file.
 fn exchange(path: &Path, kind: &str) {
     let _ = std::fs::remove_file(path);
     match kind {
@@ -40,7 +40,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn runs_refuse_what_is_no_plain_file() {
+fn runs_reject_special_files() {
     // Sockets have short paths.
     let folder = std::env::temp_dir().join(format!("bornite-plain-files-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
@@ -103,7 +103,7 @@ fn runs_refuse_what_is_no_plain_file() {
 }
 
 #[test]
-fn datasets_refuse_what_is_no_plain_file() {
+fn datasets_reject_special_files() {
     let folder = scratch("plain-datasets");
     let copied = folder.join("copy");
     let out = copied.to_str().unwrap();
@@ -143,9 +143,9 @@ fn datasets_refuse_what_is_no_plain_file() {
     }
 }
 
-/// Where the system gives no threads, the work is done without them, or the command says so.
+/// Without further threads the commands work on one, or report the error.
 #[test]
-fn commands_do_without_threads() {
+fn commands_work_without_threads() {
     let folder = scratch("threads");
     let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     std::fs::write(at("corpus.txt"), "some words to learn. ".repeat(20_000)).unwrap();

@@ -34,7 +34,7 @@ pub fn command(args: &[&str]) -> Command {
     command
 }
 
-/// How a process ended.
+/// Exit status, output and peak memory of a process.
 pub struct Ended {
     pub code: Option<i32>,
     pub error: String,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::process::{SMALL, command, full, scratch, signal, wait};
 
-/// What the first signal may take, with what a busy machine adds.
+/// Maximum time from the first signal to the exit, with a margin for busy machines.
 const SOON: Duration = Duration::from_millis(2_500);
 
 /// Starts a command whose events are lines of JSON, and waits for one that has a text in it; the rest of its output is read
