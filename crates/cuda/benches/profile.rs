@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use bornite_bench::Machine;
-use bornite_support::profile::{self, HostClock, Kind, Work};
+use bornite_support::profile::{self, HostClock, WorkKind, Work};
 
 const CALLS: usize = 100_000;
 const SAMPLES: usize = 31;
@@ -27,7 +27,7 @@ fn main() {
     let mut counter = 0u64;
     let mut bare = || counter = black_box(counter.wrapping_add(1));
     let bare_ns = median_ns(CALLS, &mut bare);
-    let describe = || Work::new(Kind::Kernel, "kernel").bytes(4096).place("src/main.rs:1:1");
+    let describe = || Work::new(WorkKind::Kernel, "kernel").bytes(4096).location("src/main.rs:1:1");
     let off_ns = median_ns(CALLS, || profile::timed(&HostClock("cpu"), describe, &mut bare));
     let on_ns = {
         let _scope = profile::scope();

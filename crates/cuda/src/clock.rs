@@ -8,7 +8,7 @@ use std::time::Instant;
 use cudarc::driver::sys as cu;
 
 use bornite_support::Error as SupportError;
-use bornite_support::profile::{Clock, DeviceSummary, Lap, MemorySample, Roof, Times, now_ms};
+use bornite_support::profile::{Clock, DeviceSummary, Stopwatch, MemorySample, Roofline, Times, now_ms};
 use bornite_support::tune::{Fallible, Platform, Timer};
 
 use crate::{Device, DeviceInfo, Result};
@@ -21,9 +21,9 @@ impl Clock for DeviceClock<'_> {
         format!("cuda:{}", self.0.info().ordinal)
     }
 
-    fn start(&self) -> bornite_support::Result<Option<Box<dyn Lap>>> {
+    fn start(&self) -> bornite_support::Result<Option<Box<dyn Stopwatch>>> {
         let lap = Laps::of(self.0).start().map_err(not_timed)?;
-        Ok(lap.map(|lap| Box::new(lap) as Box<dyn Lap>))
+        Ok(lap.map(|lap| Box::new(lap) as Box<dyn Stopwatch>))
     }
 
     fn memory(&self) -> Option<MemorySample> {
@@ -70,7 +70,7 @@ struct Event(cu::CUevent);
 unsafe impl Send for Event {}
 
 /// Work between two events.
-pub(crate) struct DeviceLap {
+pub(crate) struct DeviceStopwatch {
     laps: Arc<Laps>,
     start: Event,
     stop: Event,
@@ -79,7 +79,7 @@ pub(crate) struct DeviceLap {
 static ALL: Mutex<BTreeMap<usize, Arc<Laps>>> = Mutex::new(BTreeMap::new());
 
 fn not_timed(error: crate::Error) -> SupportError {
-    SupportError::NotTimed(error.to_string())
+    SupportError::TimingFailed(error.to_string())
 }
 
 /// All GPUs of the machine, for the profiler's reports.
@@ -90,20 +90,20 @@ pub(crate) fn summaries() -> Vec<DeviceSummary> {
         let info = DeviceInfo::of(ordinal).ok()?;
         // Of GPUs that were timed.
         let pool = all.get(&ordinal).and_then(|laps| serde_json::to_value(laps.device.pool().stats()).ok());
-        let (device, name, roof) = (format!("cuda:{ordinal}"), info.name.clone(), roof(&info));
-        Some(DeviceSummary { device, name, info: serde_json::to_value(&info).unwrap_or_default(), roof, pool })
+        let (device, name, roofline) = (format!("cuda:{ordinal}"), info.name.clone(), roofline(&info));
+        Some(DeviceSummary { device, name, info: serde_json::to_value(&info).unwrap_or_default(), roofline, pool })
     };
     (0..count).filter_map(one).collect()
 }
 
 /// The best that a GPU can do, from its clocks and widths.
-pub fn roof(info: &DeviceInfo) -> Roof {
+pub fn roofline(info: &DeviceInfo) -> Roofline {
     // Multiply-adds in f32 a multiprocessor and clock.
     let lanes = match info.compute_capability {
         (7, _) | (8, 0) => 64.0,
         _ => 128.0,
     };
-    Roof {
+    Roofline {
         // Two transfers a clock.
         bytes_per_second: 2.0 * f64::from(info.memory_clock_khz) * 1e3 * f64::from(info.memory_bus_bits) / 8.0,
         flops_per_second: 2.0 * lanes * f64::from(info.multiprocessors) * f64::from(info.clock_khz) * 1e3,
@@ -133,14 +133,14 @@ impl Laps {
 
     /// Begins a measurement on the stream that this thread's work goes to; `None` while it captures, since events of a
     /// capture have no times.
-    pub fn start(self: &Arc<Laps>) -> Result<Option<DeviceLap>> {
+    pub fn start(self: &Arc<Laps>) -> Result<Option<DeviceStopwatch>> {
         let device = &self.device;
         if device.is_capturing() {
             return Ok(None);
         }
         device.bind()?;
         self.set_origin()?;
-        let lap = DeviceLap { laps: self.clone(), start: self.take()?, stop: self.take()? };
+        let lap = DeviceStopwatch { laps: self.clone(), start: self.take()?, stop: self.take()? };
         self.record(lap.start)?;
         Ok(Some(lap))
     }
@@ -184,7 +184,7 @@ impl Laps {
     }
 }
 
-impl Lap for DeviceLap {
+impl Stopwatch for DeviceStopwatch {
     fn stop(&mut self) -> bornite_support::Result<()> {
         self.laps.device.bind().and_then(|()| self.laps.record(self.stop)).map_err(not_timed)
     }
@@ -194,7 +194,7 @@ impl Lap for DeviceLap {
     }
 }
 
-impl DeviceLap {
+impl DeviceStopwatch {
     fn measured(&self) -> Result<Times> {
         let device = &self.laps.device;
         device.bind()?;
@@ -211,7 +211,7 @@ impl DeviceLap {
     }
 }
 
-impl Drop for DeviceLap {
+impl Drop for DeviceStopwatch {
     fn drop(&mut self) {
         self.laps.state().idle.extend([self.start, self.stop]);
     }

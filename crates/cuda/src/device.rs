@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
-use bornite_support::{profile, waiting};
+use bornite_support::{profile, time_device_wait};
 
 use crate::api::Driver;
 use crate::capture::capturing;
 use crate::context::{Context, Launched, check, is_sync};
 use crate::info::{best_of, check_driver_age, handle};
-use crate::pool::{Block, DriverBacking, Settings};
+use crate::pool::{Block, DriverBacking, PoolSettings};
 use crate::staging::Staging;
 use crate::stream::Lane;
 use crate::{DeviceInfo, Error, Event, Pool, Result, Stream, driver_release, driver_version, pool};
@@ -67,7 +67,7 @@ impl Device {
             return Ok(device.clone());
         }
         let device = Arc::new(Device::create(ordinal)?);
-        profile::set_devices(crate::clock::summaries);
+        profile::set_device_lister(crate::clock::summaries);
         open.insert(ordinal, device.clone());
         Ok(device)
     }
@@ -96,7 +96,7 @@ impl Device {
 
     fn create(ordinal: usize) -> Result<Device> {
         // Settings first: a typing error there should not cost the opening of a device.
-        let settings = Settings::from_environment()?;
+        let settings = PoolSettings::from_environment()?;
         is_sync()?;
         let (driver, device) = handle(ordinal)?;
         check_driver_age(driver_version()?, driver_release())?;
@@ -168,7 +168,7 @@ impl Device {
     pub fn synchronize(&self) -> Result<()> {
         self.bind()?;
         // SAFETY: the stream lives as long as the device.
-        let result = waiting(|| unsafe { (self.driver.cuStreamSynchronize)(self.stream) });
+        let result = time_device_wait(|| unsafe { (self.driver.cuStreamSynchronize)(self.stream) });
         self.check("cuStreamSynchronize", result)?;
         self.report()
     }

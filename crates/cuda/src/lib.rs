@@ -35,7 +35,7 @@ mod stream;
 
 pub use advice::{Advice, Template, advise};
 pub use cache::{Cache, compile_cached};
-pub use clock::{DeviceClock, DeviceTimer, platform, roof};
+pub use clock::{DeviceClock, DeviceTimer, platform, roofline};
 pub use context::{Launched, is_sync, set_sync};
 pub use cubin::Cubin;
 pub use device::Device;

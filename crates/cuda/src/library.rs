@@ -1,7 +1,7 @@
 //! Finds and opens shared libraries: first the folders of [`Library::set_path`] or `BORNITE_LIBRARY_PATH`, then the system's
 //! own search, then the usual folder of a CUDA toolkit.
 
-use bornite_support::settings::{HIDE_VARIABLE, PATH_VARIABLE};
+use bornite_support::settings::{HIDE_LIBRARIES_VARIABLE, LIBRARY_PATH_VARIABLE};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -52,8 +52,8 @@ impl Library {
         match &in_code().hidden {
             Some(hidden) => hidden.contains(&self).then_some("Library::hide"),
             None => {
-                let hidden = std::env::var(HIDE_VARIABLE).unwrap_or_default();
-                hidden.split(',').any(|name| name == self.name()).then_some(HIDE_VARIABLE)
+                let hidden = std::env::var(HIDE_LIBRARIES_VARIABLE).unwrap_or_default();
+                hidden.split(',').any(|name| name == self.name()).then_some(HIDE_LIBRARIES_VARIABLE)
             }
         }
     }
@@ -172,15 +172,15 @@ impl Library {
 
 fn search_folders() -> Result<Vec<PathBuf>> {
     let folders = in_code().folders.clone().unwrap_or_else(|| {
-        let value = std::env::var_os(PATH_VARIABLE).unwrap_or_default();
+        let value = std::env::var_os(LIBRARY_PATH_VARIABLE).unwrap_or_default();
         std::env::split_paths(&value).filter(|folder| !folder.as_os_str().is_empty()).collect()
     });
     match folders.iter().find(|folder| !folder.is_dir()) {
         None => Ok(folders),
-        Some(bad) => Err(Error::Support(bornite_support::Error::Setting {
-            variable: PATH_VARIABLE,
+        Some(bad) => Err(Error::Support(bornite_support::Error::InvalidSetting {
+            variable: LIBRARY_PATH_VARIABLE,
             value: folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":"),
-            what: format!("{} is not a folder", bad.display()),
+            reason: format!("{} is not a folder", bad.display()),
         })),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
-use bornite_support::waiting;
+use bornite_support::time_device_wait;
 
 use crate::{Device, Result};
 
@@ -248,7 +248,7 @@ impl Engine for DriverEngine<'_> {
 
     fn wait(&mut self, event: &cu::CUevent) -> Result<()> {
         // SAFETY: the event is alive.
-        let result = waiting(|| unsafe { (self.device.driver.cuEventSynchronize)(*event) });
+        let result = time_device_wait(|| unsafe { (self.device.driver.cuEventSynchronize)(*event) });
         self.device.check("cuEventSynchronize", result)
     }
 

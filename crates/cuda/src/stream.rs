@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
-use bornite_support::waiting;
+use bornite_support::time_device_wait;
 
 use crate::{Device, Result, pool};
 
@@ -72,7 +72,7 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         self.device.bind()?;
         // SAFETY: streams are never destroyed.
-        let result = waiting(|| unsafe { (self.device.driver.cuStreamSynchronize)(self.raw()) });
+        let result = time_device_wait(|| unsafe { (self.device.driver.cuStreamSynchronize)(self.raw()) });
         self.device.check("cuStreamSynchronize", result)
     }
 
@@ -168,7 +168,7 @@ impl Event {
     pub fn synchronize(&self) -> Result<()> {
         self.device.bind()?;
         // SAFETY: the event is alive.
-        let result = waiting(|| unsafe { (self.device.driver.cuEventSynchronize)(self.handle) });
+        let result = time_device_wait(|| unsafe { (self.device.driver.cuEventSynchronize)(self.handle) });
         self.device.check("cuEventSynchronize", result)
     }
 

@@ -6,11 +6,11 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use bornite_cuda::cache::{Compiler, Nvrtc, Program, Settings};
+use bornite_cuda::cache::{Compiler, Nvrtc, Program, CacheSettings};
 use bornite_cuda::{Cache, Device, DeviceInfo, EXACT_OPTIONS, Error, Library};
 use bornite_support::profile;
-use bornite_support::settings::{self, HIDE_VARIABLE, PATH_VARIABLE};
-use bornite_support::tune::{Choice, HostTimer, Key, Mode, Platform, Store, Tuner, Variant};
+use bornite_support::settings::{self, HIDE_LIBRARIES_VARIABLE, LIBRARY_PATH_VARIABLE};
+use bornite_support::tune::{Choice, HostTimer, TuningKey, TuneMode, Platform, TuningStore, Tuner, Variant};
 
 const CASE: &str = "BORNITE_TEST_MISSING";
 
@@ -28,8 +28,8 @@ fn run_cases() -> ExitCode {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let unusable = unusable_libraries(&folder.join("unusable"));
     let hidden = ["cuda", "nvrtc", "cublaslt", "cuda,nvrtc", "cuda,nvrtc,cublaslt"];
-    let mut cases: Vec<_> = hidden.map(|hidden| ("hidden", HIDE_VARIABLE, hidden)).into();
-    cases.push(("unusable", PATH_VARIABLE, &unusable));
+    let mut cases: Vec<_> = hidden.map(|hidden| ("hidden", HIDE_LIBRARIES_VARIABLE, hidden)).into();
+    cases.push(("unusable", LIBRARY_PATH_VARIABLE, &unusable));
     for (case, variable, value) in &cases {
         let program = std::env::current_exe().expect("the path of this program");
         let output = Command::new(program)
@@ -55,7 +55,7 @@ fn missing<T>(what: &str, result: Result<T, Error>) {
     match result {
         Err(error @ Error::MissingLibrary { .. }) => {
             let words = error.to_string();
-            assert!(words.contains(HIDE_VARIABLE) && words.contains("nstall"), "{what}: {words}");
+            assert!(words.contains(HIDE_LIBRARIES_VARIABLE) && words.contains("nstall"), "{what}: {words}");
         }
         Err(other) => panic!("{what}: {other}"),
         Ok(_) => panic!("{what} worked without its library"),
@@ -74,7 +74,7 @@ fn unusable_libraries(folder: &Path) -> String {
 /// The error has the loader's message for files that exist and for those that do not. On a machine that has a library
 /// elsewhere, that one is used.
 fn check_unusable() {
-    let folder = std::env::var(PATH_VARIABLE).expect("set by the parent");
+    let folder = std::env::var(LIBRARY_PATH_VARIABLE).expect("set by the parent");
     let absent = "cannot open shared object file: No such file or directory";
     let words = |library: Library| library.find().err().map(|error| error.to_string());
     if let Some(words) = words(Library::Nvrtc) {
@@ -98,7 +98,7 @@ fn check_unusable() {
 }
 
 fn check() {
-    let hidden = std::env::var(HIDE_VARIABLE).expect("set by the parent");
+    let hidden = std::env::var(HIDE_LIBRARIES_VARIABLE).expect("set by the parent");
     let program = Program { name: "k", source: "extern \"C\" __global__ void k() {}", arch: "sm_90", options: &[] };
     if hidden.split(',').any(|name| name == "cuda") {
         missing("find", Library::Cuda.find());
@@ -114,7 +114,7 @@ fn check() {
         missing("compile_ptx", bornite_cuda::compile_ptx("k", program.source, "sm_90"));
         missing("compile_with", bornite_cuda::compile_with("k", program.source, "sm_90", &EXACT_OPTIONS));
         missing("Nvrtc::version", Nvrtc.version());
-        let cache = Cache::of_process().expect("the cache needs no library");
+        let cache = Cache::global().expect("the cache needs no library");
         missing("compile_cached", bornite_cuda::compile_cached(cache, "k", program.source, "sm_90", &[]));
         let warmed = cache.warm(&[program], 1, &Nvrtc);
         missing("warm", warmed.failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error)));
@@ -126,14 +126,14 @@ fn check() {
     }
     // What needs no library works without any.
     let scope = profile::scope();
-    profile::timed(&profile::HostClock("cpu"), || profile::Work::new(profile::Kind::Kernel, "k"), || ());
+    profile::timed(&profile::HostClock("cpu"), || profile::Work::new(profile::WorkKind::Kernel, "k"), || ());
     let report = scope.finish();
     assert_eq!(report.rows.len(), 1);
     assert!(report.performance_stats()["cuda_available"].is_boolean());
-    let tuner = Tuner::new(Mode::Tune, Store::open(&Settings::from_environment().expect("settings")));
-    let key = Key { operation: "o".into(), shape: vec![], dtype: "f32".into(), platform: Platform::host("cpu") };
+    let tuner = Tuner::new(TuneMode::Tune, TuningStore::open(&CacheSettings::from_environment().expect("settings")));
+    let key = TuningKey { operation: "o".into(), shape: vec![], dtype: "f32".into(), platform: Platform::host("cpu") };
     let found = tuner.best_of(&key, vec![Variant::new(Choice::new(), |_| Ok(()))], &mut HostTimer::new());
     assert!(found.record.is_some());
     tuner.store().clear().expect("the store needs no library");
-    assert!(settings::in_effect().iter().all(|setting| setting.error.is_none()));
+    assert!(settings::check_all().iter().all(|setting| setting.error.is_none()));
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use bornite_cuda::cache::{Compiler, Program, Settings};
+use bornite_cuda::cache::{Compiler, Program, CacheSettings};
 use bornite_cuda::pool::{Backing, Event, Stream, Tag};
 use bornite_cuda::{Cache, Cubin, Pool, Result};
 use bornite_support::Error as TimeError;
-use bornite_support::profile::{self, Clock, HostClock, Kind, Lap, MemorySample, Roof, Sink, Span, Times, Work};
+use bornite_support::profile::{self, Clock, HostClock, WorkKind, Stopwatch, MemorySample, Roofline, Sink, ProfileSpan, Times, Work};
 use serde_json::Value;
 
 /// Profiling is the whole process's: tests that listen take turns.
@@ -24,15 +24,15 @@ impl FakeDevice {
     }
 }
 
-struct FakeLap(Option<Times>);
+struct FakeStopwatch(Option<Times>);
 
-impl Lap for FakeLap {
+impl Stopwatch for FakeStopwatch {
     fn stop(&mut self) -> bornite_support::Result<()> {
         Ok(())
     }
 
     fn times(&mut self) -> bornite_support::Result<Times> {
-        let lost = || TimeError::NotTimed("there is no cuda:7".into());
+        let lost = || TimeError::TimingFailed("there is no cuda:7".into());
         self.0.ok_or_else(lost)
     }
 }
@@ -42,12 +42,12 @@ impl Clock for FakeDevice {
         "fake:0".into()
     }
 
-    fn start(&self) -> bornite_support::Result<Option<Box<dyn Lap>>> {
+    fn start(&self) -> bornite_support::Result<Option<Box<dyn Stopwatch>>> {
         let mut next = self.next.lock().unwrap();
-        let Some(duration_ms) = next.1.pop() else { return Ok(Some(Box::new(FakeLap(None)))) };
+        let Some(duration_ms) = next.1.pop() else { return Ok(Some(Box::new(FakeStopwatch(None)))) };
         let start_ms = next.0;
         next.0 += duration_ms;
-        Ok(Some(Box::new(FakeLap(Some(Times { start_ms, duration_ms })))))
+        Ok(Some(Box::new(FakeStopwatch(Some(Times { start_ms, duration_ms })))))
     }
 
     fn memory(&self) -> Option<MemorySample> {
@@ -56,20 +56,20 @@ impl Clock for FakeDevice {
     }
 }
 
-fn recorded() -> profile::Report {
+fn recorded() -> profile::ProfileReport {
     let device = FakeDevice::new(&[1.0, 3.0, 4.0, 0.5, 0.25]);
     let mut scope = profile::scope();
-    scope.set_roof("fake:0", Roof { bytes_per_second: 4e9, flops_per_second: 1e12 });
+    scope.set_roofline("fake:0", Roofline { bytes_per_second: 4e9, flops_per_second: 1e12 });
     for _ in 0..2 {
-        let work = || Work::new(Kind::Kernel, "add").bytes(4_000_000).place("src/main.rs:7:3");
+        let work = || Work::new(WorkKind::Kernel, "add").bytes(4_000_000).location("src/main.rs:7:3");
         profile::timed(&device, work, || ());
     }
-    let work = || Work::new(Kind::Kernel, "matmul").bytes(1000).flops(2_000_000_000).place("src/main.rs:9:3");
+    let work = || Work::new(WorkKind::Kernel, "matmul").bytes(1000).flops(2_000_000_000).location("src/main.rs:9:3");
     assert_eq!(profile::timed(&device, work, || 42), 42);
-    profile::timed(&device, || Work::new(Kind::Upload, "tensor").bytes(4096), || ());
-    profile::timed(&device, || Work::new(Kind::Download, "tensor").bytes(512), || ());
-    profile::timed(&device, || Work::new(Kind::Kernel, "lost"), || ());
-    profile::compiled("matmul", "sm_90", 12.5);
+    profile::timed(&device, || Work::new(WorkKind::Upload, "tensor").bytes(4096), || ());
+    profile::timed(&device, || Work::new(WorkKind::Download, "tensor").bytes(512), || ());
+    profile::timed(&device, || Work::new(WorkKind::Kernel, "lost"), || ());
+    profile::record_compilation("matmul", "sm_90", 12.5);
     scope.finish()
 }
 
@@ -83,10 +83,10 @@ fn a_report_adds_up() {
     let [add, matmul, upload, _] = &report.rows[..] else { panic!() };
     assert_eq!((add.calls, add.total_ms, add.mean_ms, add.min_ms, add.max_ms), (2, 4.0, 2.0, 1.0, 3.0));
     assert_eq!(add.share, 4.0 / 8.75);
-    assert_eq!((add.gb_s, add.tflop_s, add.roof_share), (Some(2.0), None, Some(0.5)));
-    assert_eq!((matmul.tflop_s, matmul.roof_share), (Some(0.5), Some(0.5)));
-    assert_eq!(matmul.place.as_deref(), Some("src/main.rs:9:3"));
-    assert_eq!((upload.kind, upload.roof_share), (Kind::Upload, None));
+    assert_eq!((add.gb_s, add.tflop_s, add.roofline_fraction), (Some(2.0), None, Some(0.5)));
+    assert_eq!((matmul.tflop_s, matmul.roofline_fraction), (Some(0.5), Some(0.5)));
+    assert_eq!(matmul.location.as_deref(), Some("src/main.rs:9:3"));
+    assert_eq!((upload.kind, upload.roofline_fraction), (WorkKind::Upload, None));
     assert_eq!(report.untimed.len(), 1);
     assert!(report.untimed[0].starts_with("lost: there is no cuda:7"), "{:?}", report.untimed);
     let table = report.top(2);
@@ -176,11 +176,11 @@ fn traces_obey_the_format() {
             fn device(&self) -> String {
                 "odd \"device\"".into()
             }
-            fn start(&self) -> bornite_support::Result<Option<Box<dyn Lap>>> {
-                Ok(Some(Box::new(FakeLap(Some(self.0)))))
+            fn start(&self) -> bornite_support::Result<Option<Box<dyn Stopwatch>>> {
+                Ok(Some(Box::new(FakeStopwatch(Some(self.0)))))
             }
         }
-        profile::timed(&Fixed(Times { start_ms, duration_ms }), || Work::new(Kind::Copy, "c"), || ());
+        profile::timed(&Fixed(Times { start_ms, duration_ms }), || Work::new(WorkKind::Copy, "c"), || ());
     }
     check_trace(&serde_json::from_str(&scope.finish().to_chrome().to_string()).unwrap());
     check_trace(&profile::scope().finish().to_chrome());
@@ -255,27 +255,27 @@ fn sinks_hear_while_they_listen() {
     #[derive(Default)]
     struct Names(Mutex<Vec<String>>);
     impl Sink for Names {
-        fn span(&self, span: &Arc<Span>) {
+        fn span(&self, span: &Arc<ProfileSpan>) {
             self.0.lock().unwrap().push(span.work.name.clone());
         }
     }
     let _turn = TURN.lock();
     let (first, second) = (Arc::new(Names::default()), Arc::new(Names::default()));
-    let run = |name: &str| profile::timed(&HostClock("cpu"), || Work::new(Kind::Kernel, name), || ());
-    assert!(!profile::is_on());
+    let run = |name: &str| profile::timed(&HostClock("cpu"), || Work::new(WorkKind::Kernel, name), || ());
+    assert!(!profile::is_enabled());
     run("nobody hears this");
     {
-        let _first = profile::listen(first.clone());
+        let _first = profile::add_sink(first.clone());
         run("a");
         {
-            let _second = profile::listen(second.clone());
+            let _second = profile::add_sink(second.clone());
             run("b");
         }
         run("c");
-        assert!(profile::is_on());
+        assert!(profile::is_enabled());
     }
     run("nor this");
-    assert!(!profile::is_on());
+    assert!(!profile::is_enabled());
     assert_eq!(*first.0.lock().unwrap(), ["a", "b", "c"]);
     assert_eq!(*second.0.lock().unwrap(), ["b"]);
 }
@@ -287,13 +287,13 @@ fn a_clock_that_fails_costs_the_time_not_the_work() {
         fn device(&self) -> String {
             "broken".into()
         }
-        fn start(&self) -> bornite_support::Result<Option<Box<dyn Lap>>> {
-            Err(TimeError::NotTimed("there is no cuda:0".into()))
+        fn start(&self) -> bornite_support::Result<Option<Box<dyn Stopwatch>>> {
+            Err(TimeError::TimingFailed("there is no cuda:0".into()))
         }
     }
     let _turn = TURN.lock();
     let scope = profile::scope();
-    assert_eq!(profile::timed(&Broken, || Work::new(Kind::Kernel, "k"), || 7), 7);
+    assert_eq!(profile::timed(&Broken, || Work::new(WorkKind::Kernel, "k"), || 7), 7);
     assert!(scope.finish().spans.is_empty());
 }
 
@@ -302,9 +302,9 @@ fn the_host_is_timed_and_a_long_scope_stays_small() {
     let _turn = TURN.lock();
     let scope = profile::scope();
     let sleep = || std::thread::sleep(std::time::Duration::from_millis(3));
-    profile::timed(&HostClock("cpu"), || Work::new(Kind::Kernel, "sleep"), sleep);
+    profile::timed(&HostClock("cpu"), || Work::new(WorkKind::Kernel, "sleep"), sleep);
     for _ in 0..10_000 {
-        profile::timed(&HostClock("cpu"), || Work::new(Kind::Kernel, "tiny"), || ());
+        profile::timed(&HostClock("cpu"), || Work::new(WorkKind::Kernel, "tiny"), || ());
     }
     let report = scope.finish();
     assert_eq!(report.rows[0].name, "sleep");
@@ -332,7 +332,7 @@ fn compilations_are_heard_of() {
         }
     }
     let _turn = TURN.lock();
-    let cache = Cache::open(Settings { enabled: false, ..Settings::in_folder("nowhere") });
+    let cache = Cache::open(CacheSettings { enabled: false, ..CacheSettings::in_folder("nowhere") });
     let scope = profile::scope();
     cache.compile(&Program { name: "k", source: "", arch: "sm_90", options: &[] }, &Slow).unwrap();
     let compilations = scope.finish().compilations;

@@ -6,14 +6,14 @@ use std::os::unix::fs::FileExt;
 use crate::compression::decompress;
 use crate::footer::{Chunk, Column};
 use crate::thrift::{FALSE, INT, Reader, STRUCT, TRUE};
-use crate::values::{Dictionary, Levels, Page};
+use crate::values::{Dictionary, DefinitionLevels, Page};
 use crate::{ColumnType, Error, Result, code};
 
 /// Bytes read for a header at first; one with statistics of long texts takes more, up to the limit.
 const HEADER_BYTES: u64 = 4 << 10;
-const LARGEST_HEADER: u64 = 16 << 20;
+const MAX_HEADER_BYTES: u64 = 16 << 20;
 /// Most values in a page, which has some thousands: more are taken for damage.
-const MOST_VALUES: u64 = 1 << 24;
+const MAX_PAGE_VALUES: u64 = 1 << 24;
 
 /// Position in a column.
 pub(crate) struct ColumnReader<'a> {
@@ -24,7 +24,7 @@ pub(crate) struct ColumnReader<'a> {
     /// Offset of the next page in the file.
     at: u64,
     /// Values of the chunk in pages that are still to come.
-    left: u64,
+    remaining: u64,
     dictionary: Dictionary,
     page: Option<Page>,
     /// Number of rows up to the current one.
@@ -47,12 +47,12 @@ struct Header {
 impl<'a> ColumnReader<'a> {
     pub(crate) fn new(file: &'a File, column: &Column, kind: ColumnType) -> ColumnReader<'a> {
         let (dictionary, optional) = (Dictionary::default(), column.optional);
-        ColumnReader { file, kind, optional, chunk: Chunk::default(), at: 0, left: 0, dictionary, page: None, row: 0 }
+        ColumnReader { file, kind, optional, chunk: Chunk::default(), at: 0, remaining: 0, dictionary, page: None, row: 0 }
     }
 
     /// Goes on with another chunk.
     pub(crate) fn start(&mut self, chunk: Chunk) {
-        (self.at, self.left, self.chunk) = (chunk.start, chunk.values, chunk);
+        (self.at, self.remaining, self.chunk) = (chunk.start, chunk.values, chunk);
         (self.dictionary, self.page) = (Dictionary::default(), None);
     }
 
@@ -81,7 +81,7 @@ impl<'a> ColumnReader<'a> {
                 return Ok(true);
             }
             self.page = None;
-            if self.left == 0 {
+            if self.remaining == 0 {
                 return Ok(false);
             }
             self.load(limit, held_elsewhere)?;
@@ -92,7 +92,7 @@ impl<'a> ColumnReader<'a> {
     fn load(&mut self, limit: u64, held_elsewhere: u64) -> Result<()> {
         let header = self.header()?;
         let Header { kind, length, compressed, values, .. } = header;
-        if compressed > self.chunk.end - self.at || values > MOST_VALUES {
+        if compressed > self.chunk.end - self.at || values > MAX_PAGE_VALUES {
             return Err(Error::damaged(format!(
                 "a page of {compressed} bytes ({length} decompressed, {values} values) is too large to be true"
             )));
@@ -113,8 +113,8 @@ impl<'a> ColumnReader<'a> {
         self.file.read_exact_at(&mut bytes, self.at)?;
         self.at += compressed;
         match kind {
-            code::DATA_PAGE | code::DATA_PAGE_V2 if values > self.left => {
-                let what = format!("a page has {values} values, of {} that are left in its column chunk", self.left);
+            code::DATA_PAGE | code::DATA_PAGE_V2 if values > self.remaining => {
+                let what = format!("a page has {values} values, of {} that are left in its column chunk", self.remaining);
                 return Err(Error::damaged(what));
             }
             code::DATA_PAGE => self.page = Some(self.data_page(&header, bytes)?),
@@ -129,7 +129,7 @@ impl<'a> ColumnReader<'a> {
             // data page fails.
             _ => return Ok(()),
         }
-        self.left -= values;
+        self.remaining -= values;
         Ok(())
     }
 
@@ -141,9 +141,9 @@ impl<'a> ColumnReader<'a> {
                 let what = "a page has levels in an encoding that is not supported";
                 return Err(Error::Unsupported(what.into()));
             }
-            let (size, rest) = bytes.split_first_chunk::<4>().ok_or_else(too_short)?;
+            let (size, rest) = bytes.split_first_chunk::<4>().ok_or_else(page_too_short)?;
             let size = u32::from_le_bytes(*size) as usize;
-            levels = Some(Levels::new(rest.get(..size).ok_or_else(too_short)?.to_vec()));
+            levels = Some(DefinitionLevels::new(rest.get(..size).ok_or_else(page_too_short)?.to_vec()));
             start = 4 + size;
         }
         Page::new(self.kind, header.encoding, header.values, levels, bytes, start)
@@ -152,10 +152,10 @@ impl<'a> ColumnReader<'a> {
     fn data_page_v2(&self, header: &Header, mut bytes: Vec<u8>) -> Result<Page> {
         let before = header.repetition_bytes.saturating_add(header.level_bytes);
         if before > bytes.len() as u64 || before > header.length {
-            return Err(too_short());
+            return Err(page_too_short());
         }
         let levels = bytes[header.repetition_bytes as usize..before as usize].to_vec();
-        let levels = self.optional.then(|| Levels::new(levels));
+        let levels = self.optional.then(|| DefinitionLevels::new(levels));
         bytes.drain(..before as usize);
         let codec = if header.is_compressed { self.chunk.codec } else { code::UNCOMPRESSED };
         let length = (header.length - before) as usize;
@@ -165,25 +165,25 @@ impl<'a> ColumnReader<'a> {
     }
 
     fn header(&mut self) -> Result<Header> {
-        let left = self.chunk.end - self.at;
+        let remaining = self.chunk.end - self.at;
         let mut size = HEADER_BYTES;
         loop {
-            let mut bytes = vec![0; size.min(left) as usize];
+            let mut bytes = vec![0; size.min(remaining) as usize];
             self.file.read_exact_at(&mut bytes, self.at)?;
             let mut reader = Reader::new(&bytes);
             match header(&mut reader) {
                 Ok(header) => {
-                    self.at += reader.at() as u64;
+                    self.at += reader.position() as u64;
                     return Ok(header);
                 }
-                Err(Error::Truncated) if size < left && size < LARGEST_HEADER => size *= 16,
+                Err(Error::Truncated) if size < remaining && size < MAX_HEADER_BYTES => size *= 16,
                 Err(error) => return Err(error),
             }
         }
     }
 }
 
-fn too_short() -> Error {
+fn page_too_short() -> Error {
     Error::damaged("a page is shorter than what should be in it")
 }
 

@@ -12,7 +12,7 @@ use crate::{ColumnType, Error, MAGIC, Result, code};
 const TYPES: [&str; 8] = ["booleans", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "text", "bytes of fixed length"];
 
 /// Most elements of a schema: far more columns than tables have.
-const MOST_ELEMENTS: usize = 1 << 16;
+const MAX_SCHEMA_ELEMENTS: usize = 1 << 16;
 
 /// Footer of a file. Row groups are decoded one at a time: a small footer can describe very many.
 pub(crate) struct Footer {
@@ -46,7 +46,7 @@ pub(crate) struct Chunk {
 
 /// Element of a schema: a column or a group of columns.
 #[derive(Default)]
-struct Element {
+struct SchemaElement {
     kind: Option<i64>,
     repetition: i64,
     name: String,
@@ -84,13 +84,13 @@ impl Footer {
             match (field, kind) {
                 (2, LIST) => {
                     let count = reader.structs()?;
-                    if count > MOST_ELEMENTS {
-                        return Err(Error::damaged(format!("its schema has more than {MOST_ELEMENTS} elements")));
+                    if count > MAX_SCHEMA_ELEMENTS {
+                        return Err(Error::damaged(format!("its schema has more than {MAX_SCHEMA_ELEMENTS} elements")));
                     }
                     schema = (0..count).map(|_| element(reader)).collect::<Result<_>>()?;
                 }
                 (4, LIST) => {
-                    groups = Some(reader.at());
+                    groups = Some(reader.position());
                     return Ok(false);
                 }
                 _ => return Ok(false),
@@ -101,14 +101,14 @@ impl Footer {
     }
 
     /// Row groups, with the chunks of `leaves`.
-    pub(crate) fn groups(&self, leaves: Range<usize>) -> Result<Groups<'_>> {
+    pub(crate) fn groups(&self, leaves: Range<usize>) -> Result<RowGroups<'_>> {
         let mut reader = Reader::new(self.groups.map_or(&[0], |at| &self.bytes[at..]));
-        Ok(Groups { left: reader.structs()?, reader, leaves, file_bytes: self.file_bytes })
+        Ok(RowGroups { remaining: reader.structs()?, reader, leaves, file_bytes: self.file_bytes })
     }
 }
 
-fn element(reader: &mut Reader<'_>) -> Result<Element> {
-    let mut element = Element::default();
+fn element(reader: &mut Reader<'_>) -> Result<SchemaElement> {
+    let mut element = SchemaElement::default();
     reader.fields(|reader, field, kind| {
         match (field, kind) {
             (1, INT) => element.kind = Some(reader.number()?),
@@ -123,14 +123,14 @@ fn element(reader: &mut Reader<'_>) -> Result<Element> {
 }
 
 /// Columns at the top of a schema.
-fn columns(schema: Vec<Element>) -> Vec<Column> {
+fn columns(schema: Vec<SchemaElement>) -> Vec<Column> {
     let (mut columns, mut leaf) = (vec![], 0);
     // Elements still to come in each open group. The first element is the root.
     let mut open: Vec<u64> = vec![];
     for element in schema.into_iter().skip(1) {
-        let Element { kind, repetition, name, children } = element;
+        let SchemaElement { kind, repetition, name, children } = element;
         match open.last_mut() {
-            Some(left) => *left -= 1,
+            Some(remaining) => *remaining -= 1,
             None => {
                 let kind = match kind {
                     _ if children > 0 || !(0..=1).contains(&repetition) => Err("lists or structures"),
@@ -158,21 +158,21 @@ fn columns(schema: Vec<Element>) -> Vec<Column> {
 }
 
 /// Decoder of row groups.
-pub(crate) struct Groups<'a> {
+pub(crate) struct RowGroups<'a> {
     reader: Reader<'a>,
-    left: usize,
+    remaining: usize,
     leaves: Range<usize>,
     file_bytes: u64,
 }
 
 /// Rows of all columns that are stored together.
-pub(crate) struct Group {
+pub(crate) struct RowGroup {
     pub rows: Option<u64>,
     /// Chunks of the leaves asked for; `None` where there is none within the file.
     pub chunks: Vec<Option<Chunk>>,
 }
 
-impl Group {
+impl RowGroup {
     /// Chunk of one of the columns asked for.
     pub(crate) fn chunk(&self, n: usize, column: &Column) -> Result<Chunk> {
         self.chunks.get(n).copied().flatten().ok_or_else(|| {
@@ -182,13 +182,13 @@ impl Group {
     }
 }
 
-impl Groups<'_> {
-    pub(crate) fn next(&mut self) -> Result<Option<Group>> {
-        if self.left == 0 {
+impl RowGroups<'_> {
+    pub(crate) fn next(&mut self) -> Result<Option<RowGroup>> {
+        if self.remaining == 0 {
             return Ok(None);
         }
-        self.left -= 1;
-        let mut group = Group { rows: None, chunks: vec![None; self.leaves.len()] };
+        self.remaining -= 1;
+        let mut group = RowGroup { rows: None, chunks: vec![None; self.leaves.len()] };
         self.reader.fields(|reader, field, kind| {
             match (field, kind) {
                 (1, LIST) => {

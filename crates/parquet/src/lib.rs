@@ -2,11 +2,11 @@
 //!
 //! | to see | look in |
 //! |---|---|
-//! | files read: schema, one text column, rows | [`Table`], [`TextColumn`], [`Rows`] (`read.rs`) |
+//! | files read: schema, one text column, rows | [`TableReader`], [`TextColumn`], [`RowReader`] (`read.rs`) |
 //! | files written | [`TableWriter`] (`write.rs`) |
 //! | the schema and the location of column chunks | `footer.rs`, in Thrift's compact protocol (`thrift.rs`) |
 //! | pages of a column chunk | `column.rs`, `compression.rs` |
-//! | encodings of values | `values.rs`, `runs.rs`, `differences.rs` |
+//! | encodings of values | `values.rs`, `runs.rs`, `delta.rs` |
 //! | zstd frames written | [`zstd`] |
 //!
 //! Read: flat columns of text with missing values or without, in the encodings plain, dictionary, delta length and
@@ -45,18 +45,18 @@
 
 mod column;
 mod compression;
-mod differences;
+mod delta;
 mod error;
 mod footer;
 mod read;
-mod runs;
+mod rle;
 mod thrift;
 mod values;
 mod write;
 pub mod zstd;
 
 pub use error::{Error, Result};
-pub use read::{Rows, Table, TextColumn};
+pub use read::{RowReader, TableReader, TextColumn};
 pub use write::TableWriter;
 
 /// Type of a column.
@@ -70,19 +70,19 @@ pub enum ColumnType {
 
 /// Value of a row in one column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Value<'a> {
+pub enum ColumnValue<'a> {
     /// UTF-8 text.
     Text(&'a str),
     /// Unsigned 64-bit integer.
     Int(u64),
 }
 
-impl Value<'_> {
+impl ColumnValue<'_> {
     /// Type of the columns that can hold the value.
     pub fn column_type(self) -> ColumnType {
         match self {
-            Value::Text(_) => ColumnType::Text,
-            Value::Int(_) => ColumnType::Int,
+            ColumnValue::Text(_) => ColumnType::Text,
+            ColumnValue::Int(_) => ColumnType::Int,
         }
     }
 }

@@ -2,32 +2,32 @@
 
 use std::fs::File;
 
-use bornite_support::{format_bytes, listed, quoted};
+use bornite_support::{format_bytes, list_names, quoted};
 
 use crate::column::ColumnReader;
-use crate::footer::{Column, Footer, Groups};
-use crate::{ColumnType, Error, Result, Value};
+use crate::footer::{Column, Footer, RowGroups};
+use crate::{ColumnType, Error, Result, ColumnValue};
 
 /// Largest ratio between the text of a file and its bytes: a dictionary repeats texts at a bit or less each.
-const MOST_EXPANSION: u64 = 1000;
+const MAX_EXPANSION: u64 = 1000;
 /// Bytes counted for every value in addition to its own: there may be very many empty ones.
 const VALUE_BYTES: u64 = 64;
 
 /// An open file.
-pub struct Table {
+pub struct TableReader {
     file: File,
     file_bytes: u64,
     limit_bytes: u64,
     footer: Footer,
 }
 
-impl Table {
+impl TableReader {
     /// Reads the schema of a file. Pages may have `limit_bytes` bytes after decompression, the footer and dictionaries
     /// a quarter of that; a few times `limit_bytes` are in memory at most.
-    pub fn open(file: File, limit_bytes: u64) -> Result<Table> {
+    pub fn open(file: File, limit_bytes: u64) -> Result<TableReader> {
         let file_bytes = file.metadata()?.len();
         let footer = Footer::read(&file, file_bytes, limit_bytes / 4)?;
-        Ok(Table { file, file_bytes, limit_bytes, footer })
+        Ok(TableReader { file, file_bytes, limit_bytes, footer })
     }
 
     /// Names of the columns.
@@ -39,7 +39,7 @@ impl Table {
     pub fn texts(&self, column: &str) -> Result<TextColumn<'_>> {
         let Some(found) = self.footer.columns.iter().find(|found| found.name == column) else {
             let names: Vec<&str> = self.columns().collect();
-            let what = format!("there is no column {}; {}", quoted(column), listed("columns", &names));
+            let what = format!("there is no column {}; {}", quoted(column), list_names("columns", &names));
             return Err(Error::Column(what));
         };
         match found.kind {
@@ -57,12 +57,12 @@ impl Table {
             values: ColumnReader::new(&self.file, found, ColumnType::Text),
             column: found,
             row_count,
-            total: Total::new(self),
+            total: OutputBudget::new(self),
         })
     }
 
     /// Rows of all columns, which must be text or 64-bit integers without missing values.
-    pub fn rows(&self) -> Result<Rows<'_>> {
+    pub fn rows(&self) -> Result<RowReader<'_>> {
         let columns = &self.footer.columns;
         if columns.is_empty() {
             return Err(Error::Unsupported("its schema has no columns".into()));
@@ -80,7 +80,7 @@ impl Table {
             values.push((kind, ColumnReader::new(&self.file, column, kind)));
         }
         let groups = self.footer.groups(0..columns.len())?;
-        Ok(Rows { columns, groups, values, left: 0, held_bytes: 0, total: Total::new(self) })
+        Ok(RowReader { columns, groups, values, remaining: 0, held_bytes: 0, total: OutputBudget::new(self) })
     }
 }
 
@@ -89,26 +89,26 @@ fn not_text(column: &Column, kind: &str) -> Error {
 }
 
 /// Amount of data handed out, bounded so that a small file cannot keep its reader busy for long.
-struct Total {
+struct OutputBudget {
     bytes: u64,
-    most: u64,
+    max: u64,
     file_bytes: u64,
     limit_bytes: u64,
 }
 
-impl Total {
-    fn new(table: &Table) -> Total {
-        let &Table { file_bytes, limit_bytes, .. } = table;
-        Total { bytes: 0, most: limit_bytes.max(file_bytes.saturating_mul(MOST_EXPANSION)), file_bytes, limit_bytes }
+impl OutputBudget {
+    fn new(table: &TableReader) -> OutputBudget {
+        let &TableReader { file_bytes, limit_bytes, .. } = table;
+        OutputBudget { bytes: 0, max: limit_bytes.max(file_bytes.saturating_mul(MAX_EXPANSION)), file_bytes, limit_bytes }
     }
 
     fn add(&mut self, value: &[u8]) -> Result<()> {
         self.bytes = self.bytes.saturating_add(value.len() as u64 + VALUE_BYTES);
-        if self.bytes <= self.most {
+        if self.bytes <= self.max {
             return Ok(());
         }
-        let (file_bytes, most) = (self.file_bytes, format_bytes(self.most));
-        let what = format!("its {file_bytes} bytes decompress to more than {most} of values");
+        let (file_bytes, max) = (self.file_bytes, format_bytes(self.max));
+        let what = format!("its {file_bytes} bytes decompress to more than {max} of values");
         Err(Error::TooLarge { what, limit_bytes: self.limit_bytes })
     }
 }
@@ -123,10 +123,10 @@ fn utf8<'a>(value: &'a [u8], row: u64, column: &Column) -> Result<&'a str> {
 /// Texts of one column, in order.
 pub struct TextColumn<'a> {
     column: &'a Column,
-    groups: Groups<'a>,
+    groups: RowGroups<'a>,
     values: ColumnReader<'a>,
     row_count: u64,
-    total: Total,
+    total: OutputBudget,
 }
 
 impl TextColumn<'_> {
@@ -153,27 +153,27 @@ impl TextColumn<'_> {
 }
 
 /// Rows of all columns, in order.
-pub struct Rows<'a> {
+pub struct RowReader<'a> {
     columns: &'a [Column],
-    groups: Groups<'a>,
+    groups: RowGroups<'a>,
     values: Vec<(ColumnType, ColumnReader<'a>)>,
     /// Rows of the current row group that are still to come.
-    left: u64,
+    remaining: u64,
     /// Memory taken by the current pages of all columns.
     held_bytes: u64,
-    total: Total,
+    total: OutputBudget,
 }
 
-impl Rows<'_> {
+impl RowReader<'_> {
     /// The next row, a value per column, borrowed from their pages; `None` at the end.
-    pub fn next_row(&mut self) -> Result<Option<Vec<Value<'_>>>> {
-        while self.left == 0 {
+    pub fn next_row(&mut self) -> Result<Option<Vec<ColumnValue<'_>>>> {
+        while self.remaining == 0 {
             let Some(group) = self.groups.next()? else { return Ok(None) };
-            self.left = group.rows.ok_or_else(|| Error::damaged("a group of rows has no count"))?;
+            self.remaining = group.rows.ok_or_else(|| Error::damaged("a group of rows has no count"))?;
             for (n, (column, (_, values))) in self.columns.iter().zip(&mut self.values).enumerate() {
                 let chunk = group.chunk(n, column)?;
-                if chunk.values != self.left {
-                    let (rows, name) = (self.left, quoted(&column.name));
+                if chunk.values != self.remaining {
+                    let (rows, name) = (self.remaining, quoted(&column.name));
                     let what = format!("a group of {rows} rows has {} values of the column {name}", chunk.values);
                     return Err(Error::damaged(what));
                 }
@@ -181,7 +181,7 @@ impl Rows<'_> {
             }
             self.held_bytes = 0;
         }
-        self.left -= 1;
+        self.remaining -= 1;
         for (_, values) in &mut self.values {
             let elsewhere = self.held_bytes.saturating_sub(values.held_bytes());
             if !values.advance(self.total.limit_bytes, elsewhere)? {
@@ -191,10 +191,10 @@ impl Rows<'_> {
             self.total.add(values.value())?;
         }
         let row = self.columns.iter().zip(&self.values).map(|(column, (kind, values))| match kind {
-            ColumnType::Text => utf8(values.value(), values.row(), column).map(Value::Text),
+            ColumnType::Text => utf8(values.value(), values.row(), column).map(ColumnValue::Text),
             ColumnType::Int => {
                 let bytes = values.value().first_chunk().copied().unwrap_or_default();
-                Ok(Value::Int(u64::from_le_bytes(bytes)))
+                Ok(ColumnValue::Int(u64::from_le_bytes(bytes)))
             }
         });
         row.collect::<Result<_>>().map(Some)

@@ -3,7 +3,7 @@
 use crate::{Error, Result};
 
 /// Structures within structures; Parquet has five.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// Types of fields. Integers of all widths are read as `INT`.
 pub(crate) const TRUE: u8 = 1;
@@ -29,7 +29,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Number of bytes read.
-    pub(crate) fn at(&self) -> usize {
+    pub(crate) fn position(&self) -> usize {
         self.at
     }
 
@@ -41,9 +41,9 @@ impl<'a> Reader<'a> {
 
     fn take(&mut self, count: u64) -> Result<&'a [u8]> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        let taken = self.bytes[self.at..].get(..count).ok_or(Error::Truncated)?;
+        let byte_range = self.bytes[self.at..].get(..count).ok_or(Error::Truncated)?;
         self.at += count;
-        Ok(taken)
+        Ok(byte_range)
     }
 
     /// Unsigned integer in groups of seven bits.
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
     }
 
     fn skip(&mut self, kind: u8, depth: usize) -> Result<()> {
-        if depth == DEEPEST {
+        if depth == MAX_DEPTH {
             return Err(Error::damaged("a header is nested too deep"));
         }
         match kind {
@@ -248,7 +248,7 @@ impl Writer {
         self
     }
 
-    pub(crate) fn done(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         self.bytes.push(0);
         self.bytes
     }

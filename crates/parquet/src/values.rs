@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::differences::Differences;
-use crate::runs::Runs;
+use crate::delta::DeltaDecoder;
+use crate::rle::RleDecoder;
 use crate::{ColumnType, Error, Result, code};
 
-pub(crate) fn short() -> Error {
+pub(crate) fn truncated_page() -> Error {
     Error::damaged("a page ends before its values do")
 }
 
@@ -22,7 +22,7 @@ impl Dictionary {
     pub(crate) fn new(bytes: Vec<u8>, count: u64) -> Result<Dictionary> {
         // A text takes four bytes at least.
         if count > bytes.len() as u64 / 4 || bytes.len() > u32::MAX as usize {
-            return Err(short());
+            return Err(truncated_page());
         }
         let (mut starts, mut at) = (Vec::with_capacity(count as usize), 0);
         for _ in 0..count {
@@ -46,13 +46,13 @@ impl Dictionary {
 
 /// Position of the text whose length is at `at`.
 fn text(bytes: &[u8], at: usize) -> Result<Range<usize>> {
-    let length = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()).ok_or_else(short)?;
-    taken(bytes, at + 4, u32::from_le_bytes(*length) as usize)
+    let length = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()).ok_or_else(truncated_page)?;
+    byte_range(bytes, at + 4, u32::from_le_bytes(*length) as usize)
 }
 
 /// Position of `length` bytes at `at`, if they are there.
-fn taken(bytes: &[u8], at: usize, length: usize) -> Result<Range<usize>> {
-    let end = at.checked_add(length).filter(|end| *end <= bytes.len()).ok_or_else(short)?;
+fn byte_range(bytes: &[u8], at: usize, length: usize) -> Result<Range<usize>> {
+    let end = at.checked_add(length).filter(|end| *end <= bytes.len()).ok_or_else(truncated_page)?;
     Ok(at..end)
 }
 
@@ -60,30 +60,30 @@ fn taken(bytes: &[u8], at: usize, length: usize) -> Result<Range<usize>> {
 enum Decoder {
     Texts { at: usize },
     Ints { at: usize },
-    Indices(Runs),
-    Lengths { lengths: Differences, at: usize },
-    Prefixes { prefixes: Differences, lengths: Differences, at: usize, last: Vec<u8> },
+    Indices(RleDecoder),
+    Lengths { lengths: DeltaDecoder, at: usize },
+    Prefixes { prefixes: DeltaDecoder, lengths: DeltaDecoder, at: usize, last: Vec<u8> },
 }
 
 /// Definition levels: whether each value of a page is there.
-pub(crate) struct Levels {
+pub(crate) struct DefinitionLevels {
     bytes: Vec<u8>,
-    runs: Runs,
+    runs: RleDecoder,
 }
 
-impl Levels {
-    pub(crate) fn new(bytes: Vec<u8>) -> Levels {
-        Levels { bytes, runs: Runs::new(0, 1) }
+impl DefinitionLevels {
+    pub(crate) fn new(bytes: Vec<u8>) -> DefinitionLevels {
+        DefinitionLevels { bytes, runs: RleDecoder::new(0, 1) }
     }
 }
 
 /// Decompressed page, and the position in it.
 pub(crate) struct Page {
     bytes: Vec<u8>,
-    levels: Option<Levels>,
+    levels: Option<DefinitionLevels>,
     decoder: Decoder,
     /// Values that are still to come, missing ones included.
-    left: u64,
+    remaining: u64,
     /// Position of the current value: in `bytes`, or where the decoder has it.
     value: Range<usize>,
 }
@@ -94,7 +94,7 @@ impl Page {
         kind: ColumnType,
         encoding: i64,
         count: u64,
-        levels: Option<Levels>,
+        levels: Option<DefinitionLevels>,
         bytes: Vec<u8>,
         at: usize,
     ) -> Result<Page> {
@@ -105,17 +105,17 @@ impl Page {
                 Some(&width) if width > 32 => {
                     return Err(Error::damaged(format!("a page has indices of {width} bits")));
                 }
-                Some(&width) => Decoder::Indices(Runs::new(at + 1, usize::from(width))),
+                Some(&width) => Decoder::Indices(RleDecoder::new(at + 1, usize::from(width))),
                 // A page without values may have no bytes at all.
                 None => Decoder::Texts { at },
             },
             (code::DELTA_LENGTH_BYTE_ARRAY, ColumnType::Text) => {
-                let (lengths, at) = Differences::new(&bytes, at, count)?;
+                let (lengths, at) = DeltaDecoder::new(&bytes, at, count)?;
                 Decoder::Lengths { lengths, at }
             }
             (code::DELTA_BYTE_ARRAY, ColumnType::Text) => {
-                let (prefixes, at) = Differences::new(&bytes, at, count)?;
-                let (lengths, at) = Differences::new(&bytes, at, count)?;
+                let (prefixes, at) = DeltaDecoder::new(&bytes, at, count)?;
+                let (lengths, at) = DeltaDecoder::new(&bytes, at, count)?;
                 Decoder::Prefixes { prefixes, lengths, at, last: vec![] }
             }
             (other, _) => {
@@ -127,7 +127,7 @@ impl Page {
                 return Err(Error::Unsupported(what));
             }
         };
-        Ok(Page { bytes, levels, decoder, left: count, value: 0..0 })
+        Ok(Page { bytes, levels, decoder, remaining: count, value: 0..0 })
     }
 
     pub(crate) fn held_bytes(&self) -> u64 {
@@ -136,18 +136,18 @@ impl Page {
 
     /// Moves to the next value that is there and adds the rows passed to `row`; `false` at the end of the page.
     pub(crate) fn advance(&mut self, dictionary: &Dictionary, row: &mut u64) -> Result<bool> {
-        while self.left > 0 {
-            if let Some(Levels { bytes, runs }) = &mut self.levels {
-                let zeros = runs.skip_zeros(bytes, self.left)?;
+        while self.remaining > 0 {
+            if let Some(DefinitionLevels { bytes, runs }) = &mut self.levels {
+                let zeros = runs.skip_zeros(bytes, self.remaining)?;
                 let missing = if zeros > 0 { zeros } else { u64::from(runs.next(bytes)? == 0) };
                 if missing > 0 {
-                    self.left -= missing;
+                    self.remaining -= missing;
                     *row += missing;
                     continue;
                 }
             }
             self.value = self.decode(dictionary)?;
-            self.left -= 1;
+            self.remaining -= 1;
             *row += 1;
             return Ok(true);
         }
@@ -158,15 +158,15 @@ impl Page {
         let bytes = &self.bytes;
         let (value, at) = match &mut self.decoder {
             Decoder::Texts { at } => (text(bytes, *at)?, at),
-            Decoder::Ints { at } => (taken(bytes, *at, 8)?, at),
+            Decoder::Ints { at } => (byte_range(bytes, *at, 8)?, at),
             Decoder::Indices(indices) => return dictionary.get(indices.next(bytes)?),
-            Decoder::Lengths { lengths, at } => (taken(bytes, *at, lengths.next(bytes)?)?, at),
+            Decoder::Lengths { lengths, at } => (byte_range(bytes, *at, lengths.next(bytes)?)?, at),
             Decoder::Prefixes { prefixes, lengths, at, last } => {
                 let prefix = prefixes.next(bytes)?;
                 if prefix > last.len() {
-                    return Err(short());
+                    return Err(truncated_page());
                 }
-                let rest = taken(bytes, *at, lengths.next(bytes)?)?;
+                let rest = byte_range(bytes, *at, lengths.next(bytes)?)?;
                 last.truncate(prefix);
                 last.extend_from_slice(&bytes[rest.clone()]);
                 *at = rest.end;

@@ -6,14 +6,14 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use bornite_parquet::{ColumnType, Result, Table};
+use bornite_parquet::{ColumnType, Result, TableReader};
 use bornite_support::random::Random;
 
-use common::{Cell, Contents, arrow, file_of, random, read_rows, written};
+use common::{Cell, Contents, arrow, file_of, random, read_rows, write_table};
 
 const LIMIT_BYTES: u64 = 1 << 20;
 /// Memory limit of the process: several pages, and the rows that the test collects.
-const MOST_MEMORY: u64 = 32 << 20;
+const MAX_MEMORY_BYTES: u64 = 32 << 20;
 
 /// Largest memory of this process so far, in bytes.
 fn peak_memory() -> u64 {
@@ -40,7 +40,7 @@ fn damage(bytes: &mut [u8], random: &mut Random) {
 }
 
 fn read_texts(bytes: &[u8]) -> Result<Vec<String>> {
-    let table = Table::open(file_of(bytes), LIMIT_BYTES)?;
+    let table = TableReader::open(file_of(bytes), LIMIT_BYTES)?;
     let (mut texts, mut read) = (table.texts("text")?, vec![]);
     while let Some(text) = texts.next_text()? {
         read.push(text.to_owned());
@@ -60,7 +60,7 @@ fn sample() -> Contents {
 fn sample_bytes() -> Vec<u8> {
     let (names, rows) = sample();
     let kinds = [ColumnType::Text, ColumnType::Text, ColumnType::Int];
-    written(&names.into_iter().zip(kinds).collect::<Vec<_>>(), &rows)
+    write_table(&names.into_iter().zip(kinds).collect::<Vec<_>>(), &rows)
 }
 
 #[test]
@@ -108,5 +108,5 @@ fn damaged_tables_do_no_harm() {
     let memory = peak_memory();
     println!("{outcomes:?}, at most {} MiB, the slowest took {slowest:?}", memory >> 20);
     assert!(outcomes.values().sum::<u64>() > 200 && outcomes["error"] > 50 && outcomes.contains_key("the same rows"));
-    assert!(memory < MOST_MEMORY && slowest < Duration::from_secs(10), "{} MiB, {slowest:?}", memory >> 20);
+    assert!(memory < MAX_MEMORY_BYTES && slowest < Duration::from_secs(10), "{} MiB, {slowest:?}", memory >> 20);
 }

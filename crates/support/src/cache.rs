@@ -20,11 +20,11 @@ pub const CACHE_SIZE_VARIABLE: &str = "BORNITE_CACHE_SIZE";
 const DEFAULT_LIMIT_BYTES: u64 = 2 << 30;
 
 /// Settings made in code for the process, and whether a cache was already opened with the process's settings.
-static PROCESS: Mutex<(Option<Settings>, bool)> = Mutex::new((None, false));
+static PROCESS_SETTINGS: Mutex<(Option<CacheSettings>, bool)> = Mutex::new((None, false));
 
 /// Settings of the caches on disk: compiled kernels and tuning results.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct CacheSettings {
     /// Whether anything is kept or looked up on disk.
     pub enabled: bool,
     /// The folder; `None` where the environment names none.
@@ -35,10 +35,10 @@ pub struct Settings {
     pub limit_bytes: u64,
 }
 
-impl Settings {
+impl CacheSettings {
     /// The defaults, in a folder of one's own choice.
-    pub fn in_folder(folder: impl Into<PathBuf>) -> Settings {
-        Settings { enabled: true, folder: Some(folder.into()), shared: None, limit_bytes: DEFAULT_LIMIT_BYTES }
+    pub fn in_folder(folder: impl Into<PathBuf>) -> CacheSettings {
+        CacheSettings { enabled: true, folder: Some(folder.into()), shared: None, limit_bytes: DEFAULT_LIMIT_BYTES }
     }
 
     /// Makes these the settings of the process's kernel cache and [`Tuner`](crate::tune::Tuner). Takes
@@ -54,9 +54,9 @@ impl Settings {
     /// # }
     /// ```
     pub fn set_for_process(self) -> Result<()> {
-        let mut process = lock(&PROCESS);
+        let mut process = lock(&PROCESS_SETTINGS);
         if process.1 {
-            return Err(Error::NoCache {
+            return Err(Error::CacheUnavailable {
                 reason:
                     "it is open, so its settings cannot be set any more; set them before the first kernel is compiled"
                         .into(),
@@ -67,44 +67,44 @@ impl Settings {
     }
 
     /// The settings of the process: those of [`set_for_process`](Settings::set_for_process), else the environment's.
-    pub fn of_process() -> Result<Settings> {
-        lock(&PROCESS).0.clone().map_or_else(Settings::from_environment, Ok)
+    pub fn current() -> Result<CacheSettings> {
+        lock(&PROCESS_SETTINGS).0.clone().map_or_else(CacheSettings::from_environment, Ok)
     }
 
-    /// As [`of_process`](Settings::of_process), for what stays open with them.
-    pub fn to_open() -> Result<Settings> {
-        lock(&PROCESS).1 = true;
-        Settings::of_process()
+    /// As [`current`](Settings::of_process), for what stays open with them.
+    pub fn freeze() -> Result<CacheSettings> {
+        lock(&PROCESS_SETTINGS).1 = true;
+        CacheSettings::current()
     }
 
     /// Reads the process's environment.
-    pub fn from_environment() -> Result<Settings> {
-        Settings::from_lookup(|variable| std::env::var_os(variable))
+    pub fn from_environment() -> Result<CacheSettings> {
+        CacheSettings::from_lookup(|variable| std::env::var_os(variable))
     }
 
     /// Reads an environment given as a function. An empty variable counts as none.
-    pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Settings> {
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> Result<CacheSettings> {
         let get = |variable: &str| lookup(variable).filter(|value| !value.is_empty());
-        let bad = |variable: &'static str, value: &OsString, what: String| Error::Setting {
+        let invalid = |variable: &'static str, value: &OsString, reason: String| Error::InvalidSetting {
             variable,
             value: value.to_string_lossy().into_owned(),
-            what,
+            reason,
         };
         let enabled = match get(CACHE_VARIABLE) {
             None => true,
             Some(value) if value == "on" => true,
             Some(value) if value == "off" => false,
-            Some(value) => return Err(bad(CACHE_VARIABLE, &value, "use 'on' or 'off'".into())),
+            Some(value) => return Err(invalid(CACHE_VARIABLE, &value, "use 'on' or 'off'".into())),
         };
         let limit_bytes = match get(CACHE_SIZE_VARIABLE) {
             None => DEFAULT_LIMIT_BYTES,
             Some(value) => match parse_bytes(&value.to_string_lossy()) {
                 Ok(0) => {
                     let off = format!("a cache of no bytes keeps nothing; {CACHE_VARIABLE}=off switches it off");
-                    return Err(bad(CACHE_SIZE_VARIABLE, &value, off));
+                    return Err(invalid(CACHE_SIZE_VARIABLE, &value, off));
                 }
                 Ok(bytes) => bytes,
-                Err(error) => return Err(bad(CACHE_SIZE_VARIABLE, &value, error.to_string())),
+                Err(error) => return Err(invalid(CACHE_SIZE_VARIABLE, &value, error.to_string())),
             },
         };
         // Made absolute now: the process may change its folder later.
@@ -112,7 +112,7 @@ impl Settings {
             None => Ok(None),
             Some(value) => match std::path::absolute(&value) {
                 Ok(path) => Ok(Some(path)),
-                Err(error) => Err(bad(variable, &value, error.to_string())),
+                Err(error) => Err(invalid(variable, &value, error.to_string())),
             },
         };
         // The XDG specification has relative paths ignored.
@@ -123,7 +123,7 @@ impl Settings {
                 .or_else(|| home("HOME").map(|home| home.join(".cache")))
                 .map(|caches| caches.join("bornite")),
         };
-        Ok(Settings { enabled, folder, shared: path(SHARED_CACHE_DIR_VARIABLE)?, limit_bytes })
+        Ok(CacheSettings { enabled, folder, shared: path(SHARED_CACHE_DIR_VARIABLE)?, limit_bytes })
     }
 }
 

@@ -3,40 +3,40 @@
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of what CPU and GPU share.
+/// An error of reason CPU and GPU share.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// A setting has a value that cannot be used.
-    #[error("{variable}={value}: {what}")]
-    Setting {
+    #[error("{variable}={value}: {reason}")]
+    InvalidSetting {
         /// The environment variable.
         variable: &'static str,
         /// Its value.
         value: String,
         /// Reason.
-        what: String,
+        reason: String,
     },
     /// A text is not a size.
-    #[error("'{text}' is not a size: {what}. Write a number and a unit, such as 512MB or 1.5 GiB")]
-    BadSize {
+    #[error("'{text}' is not a size: {reason}. Write a number and a unit, such as 512MB or 1.5 GiB")]
+    InvalidSize {
         /// The text.
         text: String,
         /// Reason.
-        what: String,
+        reason: String,
     },
     /// A number is not a share of a whole.
-    #[error("{given} is not a fraction of the device's memory: it must lie between 0 and 1, such as 0.9")]
-    BadFraction {
+    #[error("{value} is not a fraction of the device's memory: it must lie between 0 and 1, such as 0.9")]
+    InvalidFraction {
         /// The number.
-        given: f64,
+        value: f64,
     },
     /// The kernel cache was to be listed or cleared, and cannot be.
     #[error("the kernel cache: {reason}")]
-    NoCache {
+    CacheUnavailable {
         /// Why not.
         reason: String,
     },
     /// Work could not be timed, in the words of the device.
     #[error("{0}")]
-    NotTimed(String),
+    TimingFailed(String),
 }

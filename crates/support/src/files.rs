@@ -12,19 +12,19 @@ use rustix::fs::OFlags;
 
 use crate::cache::CACHE_DIR_VARIABLE;
 
-const TEMPORARY: &str = ".writing-";
+const TEMPORARY_PREFIX: &str = ".writing-";
 /// No write takes this long: what is older was left behind, also where locks do not work.
-const STRAY_AGE: Duration = Duration::from_secs(3600);
+const STALE_AGE: Duration = Duration::from_secs(3600);
 
 /// Makes a folder that only this user can write to, or says why the one that is there cannot be used.
-pub fn open_private(path: &Path) -> Result<(), String> {
+pub fn open_private_folder(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let remedy = format!("set {CACHE_DIR_VARIABLE} to a folder that only you can write to");
     if let Err(error) = fs::metadata(path)
         && error.kind() == ErrorKind::NotFound
     {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(|error| format!("{shown} cannot be made ({error}); {remedy}"))?;
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        created.map_err(|error| format!("{shown} cannot be made ({error}); {remedy}"))?;
     }
     let found = fs::metadata(path).map_err(|error| format!("{shown} cannot be used ({error}); {remedy}"))?;
     let user = rustix::process::geteuid().as_raw();
@@ -44,7 +44,7 @@ pub fn open_private(path: &Path) -> Result<(), String> {
 }
 
 /// Says why a folder that others prepared cannot be used. Owner and group are whom its user chose to trust.
-pub fn check_shared(path: &Path) -> Result<(), String> {
+pub fn check_shared_folder(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let found = fs::metadata(path).map_err(|error| format!("{shown} cannot be used ({error})"))?;
     if !found.is_dir() {
@@ -60,8 +60,8 @@ pub fn check_shared(path: &Path) -> Result<(), String> {
 }
 
 /// Writes a file of a cache so that, whatever happens, its name holds what it held before or all of `parts`.
-pub fn write_whole(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Result<()> {
-    let mut temporary = Temporary::create(folder, 0o600)?;
+pub fn write_cache_file(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Result<()> {
+    let mut temporary = TemporaryFile::create(folder, 0o600)?;
     for part in parts {
         temporary.file.write_all(part)?;
     }
@@ -86,39 +86,39 @@ pub fn write_whole(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Resul
 /// # std::fs::remove_file(&path)
 /// # }
 /// ```
-pub struct Replacement {
-    temporary: Temporary,
+pub struct AtomicFile {
+    temporary: TemporaryFile,
     path: PathBuf,
 }
 
-impl Replacement {
+impl AtomicFile {
     /// Begins a file, with the permissions of the one that it will replace. A symbolic link of that name will be
     /// replaced itself; a folder, device or pipe is an error.
-    pub fn create(path: impl Into<PathBuf>) -> io::Result<Replacement> {
+    pub fn create(path: impl Into<PathBuf>) -> io::Result<AtomicFile> {
         let path = path.into();
         let found = fs::symlink_metadata(&path).ok();
         if found.as_ref().is_some_and(|found| !found.is_file() && !found.is_symlink()) {
             return Err(io::Error::new(ErrorKind::InvalidInput, "not a plain file"));
         }
         // Of writers that were killed.
-        sweep(folder(&path));
+        remove_stale_temporaries(folder(&path));
         let temporary = match found.filter(fs::Metadata::is_file) {
             Some(found) => {
-                let temporary = Temporary::create(folder(&path), 0o600)?;
+                let temporary = TemporaryFile::create(folder(&path), 0o600)?;
                 temporary.file.set_permissions(found.permissions())?;
                 temporary
             }
-            None => Temporary::create(folder(&path), 0o666)?,
+            None => TemporaryFile::create(folder(&path), 0o666)?,
         };
-        Ok(Replacement { temporary, path })
+        Ok(AtomicFile { temporary, path })
     }
 
     /// Begins a file of a folder that its owner sweeps: the folder, which may have very many files, is not listed.
     /// Whatever has the name will be replaced, also a device or a pipe; only a folder is an error, when the file is
     /// committed.
-    pub fn overwrite(path: impl Into<PathBuf>) -> io::Result<Replacement> {
+    pub fn create_without_cleanup(path: impl Into<PathBuf>) -> io::Result<AtomicFile> {
         let path = path.into();
-        Ok(Replacement { temporary: Temporary::create(folder(&path), 0o666)?, path })
+        Ok(AtomicFile { temporary: TemporaryFile::create(folder(&path), 0o666)?, path })
     }
 
     /// Gives the file its name, once the disk has its contents.
@@ -132,7 +132,7 @@ impl Replacement {
     }
 }
 
-impl Write for Replacement {
+impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.temporary.file.write(bytes)
     }
@@ -143,8 +143,8 @@ impl Write for Replacement {
 }
 
 /// Replaces a file by one with these contents; at every moment its name holds the old contents or the new ones.
-pub fn replace(path: impl Into<PathBuf>, contents: &[u8]) -> io::Result<()> {
-    let mut file = Replacement::create(path)?;
+pub fn write_atomic(path: impl Into<PathBuf>, contents: &[u8]) -> io::Result<()> {
+    let mut file = AtomicFile::create(path)?;
     file.write_all(contents)?;
     file.commit()
 }
@@ -155,24 +155,24 @@ fn folder(path: &Path) -> &Path {
 }
 
 /// A file being written, locked as long as its writer lives and removed unless renamed.
-struct Temporary {
+struct TemporaryFile {
     path: PathBuf,
     file: File,
     renamed: bool,
 }
 
-impl Temporary {
-    fn create(folder: &Path, mode: u32) -> io::Result<Temporary> {
+impl TemporaryFile {
+    fn create(folder: &Path, mode: u32) -> io::Result<TemporaryFile> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         // Names can be taken by a process of the same number in another container, or left by one long gone.
         for _ in 0..1000 {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let path = folder.join(format!("{TEMPORARY}{}-{count}", std::process::id()));
+            let path = folder.join(format!("{TEMPORARY_PREFIX}{}-{count}", std::process::id()));
             let file = match OpenOptions::new().write(true).create_new(true).mode(mode).open(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 file => file?,
             };
-            let temporary = Temporary { path, file, renamed: false };
+            let temporary = TemporaryFile { path, file, renamed: false };
             // Where locks do not work, age alone tells strays.
             let _ = temporary.file.lock();
             // A sweep between the two calls above found the file unlocked and took it for a stray.
@@ -198,7 +198,7 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.renamed {
             let _ = fs::remove_file(&self.path);
@@ -208,30 +208,30 @@ impl Drop for Temporary {
 
 /// Removes the files of writers that were killed. A lock tells better than a process number whether the writer lives:
 /// numbers are used again, and mean nothing across containers and machines.
-pub fn sweep(folder: &Path) {
+pub fn remove_stale_temporaries(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
+        if !entry.file_name().to_string_lossy().starts_with(TEMPORARY_PREFIX) {
             continue;
         }
         let path = entry.path();
         let Ok(file) = OpenOptions::new().write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&path) else {
             continue;
         };
-        let stray = match file.try_lock() {
+        let stale = match file.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {
                 let modified = entry.metadata().and_then(|metadata| metadata.modified());
-                modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > STRAY_AGE))
+                modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > STALE_AGE))
             }
         };
-        if stray {
+        if stale {
             let _ = fs::remove_file(&path);
         }
     }
 }
 
 /// Removes a file; one that is gone already counts as removed.
-pub fn remove(path: &Path) -> io::Result<()> {
+pub fn remove_if_exists(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -249,19 +249,19 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("bornite-replace-{}", std::process::id()));
         fs::create_dir_all(folder.join("inner")).unwrap();
         let (plain, link) = (folder.join("plain"), folder.join("link"));
-        replace(&plain, b"").unwrap();
+        write_atomic(&plain, b"").unwrap();
         fs::set_permissions(&plain, fs::Permissions::from_mode(0o640)).unwrap();
-        replace(&plain, b"one").unwrap();
+        write_atomic(&plain, b"one").unwrap();
         assert_eq!(fs::metadata(&plain).unwrap().mode() & 0o777, 0o640);
         fs::write(folder.join(".writing-1-1"), "of a process that was killed").unwrap();
         std::os::unix::fs::symlink("plain", &link).unwrap();
-        replace(&link, b"two").unwrap();
+        write_atomic(&link, b"two").unwrap();
         assert_eq!((fs::read(&plain).unwrap(), fs::read(&link).unwrap()), (b"one".to_vec(), b"two".to_vec()));
         for path in [Path::new("/dev/null"), &folder.join("inner")] {
-            assert_eq!(replace(path, b"three").unwrap_err().kind(), ErrorKind::InvalidInput);
+            assert_eq!(write_atomic(path, b"three").unwrap_err().kind(), ErrorKind::InvalidInput);
         }
         // A file that is not finished leaves nothing behind.
-        drop(Replacement::create(&plain).unwrap());
+        drop(AtomicFile::create(&plain).unwrap());
         assert_eq!((fs::read_dir(&folder).unwrap().count(), fs::read(&plain).unwrap()), (3, b"one".to_vec()));
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -270,11 +270,11 @@ mod tests {
     fn a_folder_that_its_owner_sweeps_is_not_listed() {
         let folder = std::env::temp_dir().join(format!("bornite-overwrite-{}", std::process::id()));
         fs::create_dir_all(folder.join("inner")).unwrap();
-        let (socket, stray) = (folder.join("socket"), folder.join(".writing-1-1"));
+        let (socket, stale) = (folder.join("socket"), folder.join(".writing-1-1"));
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-        fs::write(&stray, "of a process that was killed").unwrap();
+        fs::write(&stale, "of a process that was killed").unwrap();
         for (contents, sync) in [(b"one", true), (b"two", false)] {
-            let mut file = Replacement::overwrite(&socket).unwrap();
+            let mut file = AtomicFile::create_without_cleanup(&socket).unwrap();
             file.write_all(contents).unwrap();
             if sync {
                 file.commit().unwrap()
@@ -283,9 +283,9 @@ mod tests {
             }
             assert_eq!(fs::read(&socket).unwrap(), contents);
         }
-        assert!(Replacement::overwrite(folder.join("inner")).unwrap().commit().is_err());
-        assert!(stray.exists());
-        sweep(&folder);
+        assert!(AtomicFile::create_without_cleanup(folder.join("inner")).unwrap().commit().is_err());
+        assert!(stale.exists());
+        remove_stale_temporaries(&folder);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use tracing::subscriber::NoSubscriber;
 
 use crate::Result;
-use crate::settings::{LOG_VARIABLE, choose, read};
+use crate::settings::{LOG_VARIABLE, parse_choice, read};
 
 /// Severity of a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -44,7 +44,7 @@ static LEVEL: AtomicU8 = AtomicU8::new(0);
 
 /// Reads `BORNITE_LOG`. Without this call a value that cannot be read counts as none.
 pub fn init() -> Result<Level> {
-    let level = read(LOG_VARIABLE, Level::Warn, |value| choose(value, &Level::NAMES))?;
+    let level = read(LOG_VARIABLE, Level::Warn, |value| parse_choice(value, &Level::NAMES))?;
     set_level(level);
     Ok(level)
 }
@@ -58,13 +58,13 @@ pub fn set_level(level: Level) {
 #[inline]
 pub fn enabled(level: Level) -> bool {
     match LEVEL.load(Ordering::Relaxed) {
-        0 => level <= first_level(),
-        told => level as u8 <= told,
+        0 => level <= init_level(),
+        max_level => level as u8 <= max_level,
     }
 }
 
 #[cold]
-fn first_level() -> Level {
+fn init_level() -> Level {
     init().unwrap_or_else(|_| {
         set_level(Level::Warn);
         Level::Warn
@@ -72,12 +72,12 @@ fn first_level() -> Level {
 }
 
 /// Writes a line to stderr. [`crate::log!`] checks [`enabled`] first.
-pub fn write(level: Level, words: fmt::Arguments<'_>) {
-    crate::progress::print_line(&format!("bornite {}: {words}", level.name()));
+pub fn write(level: Level, args: fmt::Arguments<'_>) {
+    crate::progress::print_line(&format!("bornite {}: {args}", level.name()));
 }
 
 /// Whether the program has a `tracing` subscriber, which then decides what happens to messages.
-pub fn is_routed() -> bool {
+pub fn has_subscriber() -> bool {
     // Of this thread, or of the whole program.
     let is_some = |dispatch: &tracing::Dispatch| !dispatch.is::<NoSubscriber>();
     tracing::dispatcher::has_been_set() && tracing::dispatcher::get_default(is_some)
@@ -86,11 +86,11 @@ pub fn is_routed() -> bool {
 /// Logs a message: a [`Level`](crate::log::Level) by its name, then as in `format!`.
 #[macro_export]
 macro_rules! log {
-    ($level:ident, $($words:tt)+) => {
-        if $crate::log::is_routed() {
-            $crate::log_event!($level, $($words)+);
+    ($level:ident, $($args:tt)+) => {
+        if $crate::log::has_subscriber() {
+            $crate::log_event!($level, $($args)+);
         } else if $crate::log::enabled($crate::log::Level::$level) {
-            $crate::log::write($crate::log::Level::$level, ::std::format_args!($($words)+));
+            $crate::log::write($crate::log::Level::$level, ::std::format_args!($($args)+));
         }
     };
 }
@@ -99,10 +99,10 @@ macro_rules! log {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! log_event {
-    (Error, $($words:tt)+) => { $crate::tracing::error!(target: "bornite", $($words)+) };
-    (Warn, $($words:tt)+) => { $crate::tracing::warn!(target: "bornite", $($words)+) };
-    (Info, $($words:tt)+) => { $crate::tracing::info!(target: "bornite", $($words)+) };
-    (Debug, $($words:tt)+) => { $crate::tracing::debug!(target: "bornite", $($words)+) };
+    (Error, $($args:tt)+) => { $crate::tracing::error!(target: "bornite", $($args)+) };
+    (Warn, $($args:tt)+) => { $crate::tracing::warn!(target: "bornite", $($args)+) };
+    (Info, $($args:tt)+) => { $crate::tracing::info!(target: "bornite", $($args)+) };
+    (Debug, $($args:tt)+) => { $crate::tracing::debug!(target: "bornite", $($args)+) };
 }
 
 #[cfg(test)]

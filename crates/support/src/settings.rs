@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use crate::{Error, Result, memory};
 
 pub use switch::Switch;
-pub use unknown::{Unknown, unknown};
+pub use unknown::{UnknownVariable, unknown_variables};
 
 /// One environment variable.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +45,9 @@ pub const MATH_VARIABLE: &str = "BORNITE_MATH";
 /// Whether ops are fused.
 pub const FUSION_VARIABLE: &str = "BORNITE_FUSION";
 /// Folders to look for libraries in.
-pub const PATH_VARIABLE: &str = "BORNITE_LIBRARY_PATH";
+pub const LIBRARY_PATH_VARIABLE: &str = "BORNITE_LIBRARY_PATH";
 /// Libraries to treat as missing.
-pub const HIDE_VARIABLE: &str = "BORNITE_HIDE_LIBRARIES";
+pub const HIDE_LIBRARIES_VARIABLE: &str = "BORNITE_HIDE_LIBRARIES";
 /// Whether the host waits for every launch.
 pub const SYNC_VARIABLE: &str = "BORNITE_SYNC";
 /// All settings, in the order of the manual.
@@ -66,24 +66,24 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
-        name: PATH_VARIABLE,
+        name: LIBRARY_PATH_VARIABLE,
         values: "folders, separated by `:`",
         default: "none: the system's search path and the CUDA toolkit's folder",
         meaning: "Where to look first for libcuda, libnvrtc and other libraries.",
         code: "`bornite::runtime::Library::set_path`, before the first call",
         check: |value| match std::env::split_paths(value).find(|p| !p.as_os_str().is_empty() && !p.is_dir()) {
-            Some(bad) => Err(format!("{} is not a folder", bad.display())),
+            Some(invalid) => Err(format!("{} is not a folder", invalid.display())),
             None => Ok(()),
         },
     },
     Setting {
-        name: HIDE_VARIABLE,
+        name: HIDE_LIBRARIES_VARIABLE,
         values: "`cuda`, `nvrtc`, `cublaslt`, separated by commas",
         default: "none",
         meaning: "Libraries to treat as missing: shows how a program behaves without them.",
         code: "`bornite::runtime::Library::hide`, before the first call",
         check: |value| match value.split(',').find(|name| !matches!(*name, "cuda" | "nvrtc" | "cublaslt" | "")) {
-            Some(bad) => Err(format!("there is no library '{bad}'; use cuda, nvrtc and cublaslt, separated by commas")),
+            Some(invalid) => Err(format!("there is no library '{invalid}'; use cuda, nvrtc and cublaslt, separated by commas")),
             None => Ok(()),
         },
     },
@@ -92,42 +92,42 @@ pub const SETTINGS: &[Setting] = &[
         values: "`on`, `off`",
         default: "`on`",
         meaning: "Whether compiled kernels and tuning results are kept on disk.",
-        code: "`bornite::cache::Settings::set_for_process`: `enabled`",
-        check: |value| choose(value, &[("on", ()), ("off", ())]),
+        code: "`bornite::cache::CacheSettings::set_for_process`: `enabled`",
+        check: |value| parse_choice(value, &[("on", ()), ("off", ())]),
     },
     Setting {
         name: crate::cache::CACHE_DIR_VARIABLE,
         values: "a folder that only you can write to",
         default: "`$XDG_CACHE_HOME/bornite`, else `~/.cache/bornite`",
         meaning: "Where they are kept: kernels in `kernels/`, tuning results in `tuning/`.",
-        code: "`bornite::cache::Settings::set_for_process`: `folder`",
-        check: anything,
+        code: "`bornite::cache::CacheSettings::set_for_process`: `folder`",
+        check: accept_any,
     },
     Setting {
         name: crate::cache::KERNEL_CACHE_DIR_VARIABLE,
         values: "a folder that only you can write to",
         default: "none",
         meaning: "Another name for `BORNITE_CACHE_DIR`, which wins over it.",
-        code: "`bornite::cache::Settings::set_for_process`: `folder`",
-        check: anything,
+        code: "`bornite::cache::CacheSettings::set_for_process`: `folder`",
+        check: accept_any,
     },
     Setting {
         name: crate::cache::SHARED_CACHE_DIR_VARIABLE,
         values: "a folder",
         default: "none",
         meaning: "A second folder laid out like the first, looked into before it and never written.",
-        code: "`bornite::cache::Settings::set_for_process`: `shared`",
-        check: anything,
+        code: "`bornite::cache::CacheSettings::set_for_process`: `shared`",
+        check: accept_any,
     },
     Setting {
         name: crate::cache::CACHE_SIZE_VARIABLE,
         values: "a size, as `500 MB` or `2 GiB`",
         default: "`2 GiB`",
         meaning: "The most that compiled kernels may take on disk; what was used longest ago goes first.",
-        code: "`bornite::cache::Settings::set_for_process`: `limit_bytes`",
+        code: "`bornite::cache::CacheSettings::set_for_process`: `limit_bytes`",
         check: |value| {
             let lookup = |name: &str| (name == crate::cache::CACHE_SIZE_VARIABLE).then(|| OsString::from(value));
-            crate::cache::Settings::from_lookup(lookup).map(drop).map_err(what_of)
+            crate::cache::CacheSettings::from_lookup(lookup).map(drop).map_err(reason_of)
         },
     },
     Setting {
@@ -137,7 +137,7 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "`off`: the first variant of a kernel always; `cached`: what was found best earlier, else the first; \
                   `tune`: what is not known yet is measured.",
         code: "`bornite::tune::Tuner::set_mode`",
-        check: |value| choose(value, &crate::tune::Mode::NAMES).map(drop),
+        check: |value| parse_choice(value, &crate::tune::TuneMode::NAMES).map(drop),
     },
     Setting {
         name: MATMUL_VARIABLE,
@@ -147,7 +147,7 @@ pub const SETTINGS: &[Setting] = &[
                   `tf32`: on a GPU f32 inputs rounded to 11 bits, faster; `exact`: generated kernels, which give the \
                   same bits on every device. Slow.",
         code: "`bornite::settings::MatmulMode::set_for_process`; `bornite::settings::MatmulMode::within` for some work",
-        check: |value| choose(value, &[("library", ()), ("tf32", ()), ("exact", ())]),
+        check: |value| parse_choice(value, &[("library", ()), ("tf32", ()), ("exact", ())]),
     },
     Setting {
         name: PROFILE_VARIABLE,
@@ -155,7 +155,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "`off`",
         meaning: "`print`: the time of every kernel and transfer is written to stderr; the GPU is waited for each time.",
         code: "`bornite::profile::set_print`; `bornite::profile::scope` for a report",
-        check: |value| choose(value, &[("off", ()), ("print", ())]),
+        check: |value| parse_choice(value, &[("off", ()), ("print", ())]),
     },
     Setting {
         name: LOG_VARIABLE,
@@ -163,7 +163,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "`warn`",
         meaning: "How much is told on stderr.",
         code: "`bornite::log::set_level`",
-        check: |value| choose(value, &crate::log::Level::NAMES).map(drop),
+        check: |value| parse_choice(value, &crate::log::Level::NAMES).map(drop),
     },
     Setting {
         name: SYNC_VARIABLE,
@@ -171,7 +171,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "`0`",
         meaning: "`1`: every launch is waited for, so that an error of the GPU surfaces where it was made. Slow.",
         code: "`bornite::settings::set_sync`",
-        check: |value| choose(value, &[("0", ()), ("1", ())]),
+        check: |value| parse_choice(value, &[("0", ()), ("1", ())]),
     },
     Setting {
         name: MATH_VARIABLE,
@@ -180,7 +180,7 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "Exponentials, logarithms and the like in kernels of tensors on a GPU. `native`: CUDA's functions; `exact`: \
                   those that give the CPU's bits. Slower.",
         code: "`bornite::settings::set_exact_math`",
-        check: |value| choose(value, &[("native", ()), ("exact", ())]),
+        check: |value| parse_choice(value, &[("native", ()), ("exact", ())]),
     },
     Setting {
         name: FUSION_VARIABLE,
@@ -189,7 +189,7 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "`off`: every op of a graph is computed for itself, to find out whether a wrong number comes from fusion. \
                   Slow.",
         code: "`bornite::fused::set_fusion`; `bornite::fused::with_fusion` for some work",
-        check: |value| choose(value, &[("on", ()), ("off", ())]),
+        check: |value| parse_choice(value, &[("on", ()), ("off", ())]),
     },
     Setting {
         name: CHECK_VARIABLE,
@@ -198,7 +198,7 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "`nan`: tensors are computed one operation at a time, and the first that makes a NaN or an infinity is an \
                   error. Slow.",
         code: "`bornite::settings::check_nan`",
-        check: |value| choose(value, &[("off", ()), ("nan", ())]),
+        check: |value| parse_choice(value, &[("off", ()), ("nan", ())]),
     },
     Setting {
         name: memory::FRACTION_VARIABLE,
@@ -206,7 +206,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "`1`",
         meaning: "The share of a GPU's memory that its pool may take.",
         code: "`bornite::pool::Pool::set_fraction`",
-        check: |value| of_pool(memory::FRACTION_VARIABLE, value),
+        check: |value| check_pool_setting(memory::FRACTION_VARIABLE, value),
     },
     Setting {
         name: memory::LIMIT_VARIABLE,
@@ -214,7 +214,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "no limit",
         meaning: "Bytes of a GPU's memory that its pool may take.",
         code: "`bornite::pool::Pool::set_limit`",
-        check: |value| of_pool(memory::LIMIT_VARIABLE, value),
+        check: |value| check_pool_setting(memory::LIMIT_VARIABLE, value),
     },
     Setting {
         name: memory::CACHE_VARIABLE,
@@ -222,7 +222,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "no limit",
         meaning: "Freed GPU memory that is kept for reuse; what is above goes back to the driver.",
         code: "`bornite::pool::Pool::set_cache_limit`",
-        check: |value| of_pool(memory::CACHE_VARIABLE, value),
+        check: |value| check_pool_setting(memory::CACHE_VARIABLE, value),
     },
     Setting {
         name: memory::DEBUG_VARIABLE,
@@ -230,7 +230,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "`0`",
         meaning: "`1`: guard bytes behind each block of GPU memory, and a pattern over freed ones. Slow.",
         code: "`bornite::pool::Pool::set_debug`",
-        check: |value| of_pool(memory::DEBUG_VARIABLE, value),
+        check: |value| check_pool_setting(memory::DEBUG_VARIABLE, value),
     },
     Setting {
         name: crate::INPUT_LIMIT_VARIABLE,
@@ -239,34 +239,34 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "Largest page, row or line of an input file (Parquet, JSONL, zstd), in bytes after decompression; larger ones are \
                   an error. All text of a compressed file may have 1000 times the bytes of the file, or this many.",
         code: "`bornite::settings::set_input_limit`",
-        check: |value| crate::input::parse(value).map(drop),
+        check: |value| crate::input::parse_limit(value).map(drop),
     },
 ];
 
-fn anything(_: &str) -> std::result::Result<(), String> {
+fn accept_any(_: &str) -> std::result::Result<(), String> {
     Ok(())
 }
 
 /// The reason of an error that also names the variable.
-fn what_of(error: Error) -> String {
+fn reason_of(error: Error) -> String {
     match error {
-        Error::Setting { what, .. } => what,
+        Error::InvalidSetting { reason, .. } => reason,
         other => other.to_string(),
     }
 }
 
 /// Whether a pool takes this value of a variable of its own.
-fn of_pool(variable: &str, value: &str) -> std::result::Result<(), String> {
-    memory::Settings::from_lookup(|name| (name == variable).then(|| value.into())).map(drop).map_err(what_of)
+fn check_pool_setting(variable: &str, value: &str) -> std::result::Result<(), String> {
+    memory::PoolSettings::from_lookup(|name| (name == variable).then(|| value.into())).map(drop).map_err(reason_of)
 }
 
 /// The meaning of a word, or which words there are.
-pub fn choose<T: Copy>(value: &str, words: &[(&str, T)]) -> std::result::Result<T, String> {
-    match words.iter().find(|(word, _)| *word == value) {
+pub fn parse_choice<T: Copy>(value: &str, choices: &[(&str, T)]) -> std::result::Result<T, String> {
+    match choices.iter().find(|(choice, _)| *choice == value) {
         Some((_, meaning)) => Ok(*meaning),
         None => {
-            let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            let (last, rest) = words.split_last().unwrap_or((&"", &[]));
+            let choices: Vec<&str> = choices.iter().map(|(choice, _)| *choice).collect();
+            let (last, rest) = choices.split_last().unwrap_or((&"", &[]));
             Err(format!("use {} or {last}", rest.join(", ")))
         }
     }
@@ -285,13 +285,13 @@ pub fn read<T>(
 ) -> Result<T> {
     match get(variable) {
         None => Ok(default),
-        Some(value) => parse(&value).map_err(|what| Error::Setting { variable, value, what }),
+        Some(value) => parse(&value).map_err(|reason| Error::InvalidSetting { variable, value, reason }),
     }
 }
 
 /// A setting as the environment has it.
 #[derive(Clone, Debug)]
-pub struct InEffect {
+pub struct SettingStatus {
     /// The setting.
     pub setting: &'static Setting,
     /// The variable's value, if it is set.
@@ -301,17 +301,17 @@ pub struct InEffect {
 }
 
 /// Every setting with its value and what is wrong with it.
-pub fn in_effect() -> Vec<InEffect> {
+pub fn check_all() -> Vec<SettingStatus> {
     let one = |setting: &'static Setting| {
         let value = get(setting.name);
         let checked = read(setting.name, (), setting.check);
-        InEffect { setting, value, error: checked.err() }
+        SettingStatus { setting, value, error: checked.err() }
     };
     SETTINGS.iter().map(one).collect()
 }
 
 /// Variables that only tests and benchmarks read are not settings.
-pub fn for_tests(name: &str) -> bool {
+pub fn is_test_variable(name: &str) -> bool {
     ["BORNITE_TEST_", "BORNITE_CACHE_TEST_", "BORNITE_BENCH_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
@@ -343,11 +343,11 @@ mod tests {
             ("BORNITE_INPUT_LIMIT", "2 GiB", "2 parsecs", "'parsecs' is not a unit"),
             ("BORNITE_INPUT_LIMIT", "1 MiB", "1 KiB", "use 1 MiB or more"),
         ];
-        for (name, good, bad, words) in cases {
+        for (name, good, invalid, choices) in cases {
             let setting = SETTINGS.iter().find(|setting| setting.name == name).unwrap();
             assert_eq!((setting.check)(good), Ok(()), "{name}={good}");
-            let what = (setting.check)(bad).expect_err(name);
-            assert!(what.contains(words), "{name}={bad}: {what}");
+            let reason = (setting.check)(invalid).expect_err(name);
+            assert!(reason.contains(choices), "{name}={invalid}: {reason}");
         }
         let checked = |name| cases.iter().any(|case| case.0 == name);
         let free: Vec<&str> = SETTINGS.iter().map(|s| s.name).filter(|name| !checked(*name)).collect();

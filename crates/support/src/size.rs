@@ -11,19 +11,19 @@ use crate::{Error, Result};
 /// assert!(bornite_support::parse_bytes("2 parsecs").is_err());
 /// ```
 pub fn parse_bytes(text: &str) -> Result<u64> {
-    let bad = |what: String| Error::BadSize { text: text.into(), what };
+    let invalid = |reason: String| Error::InvalidSize { text: text.into(), reason };
     let trimmed = text.trim();
     let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, unit) = (&trimmed[..end], trimmed[end..].trim_start());
     if trimmed.starts_with('-') {
-        return Err(bad("it is negative".into()));
+        return Err(invalid("it is negative".into()));
     }
     let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && decimals.is_empty() {
-        return Err(bad("it does not begin with a number".into()));
+        return Err(invalid("it does not begin with a number".into()));
     }
     if decimals.contains('.') {
-        return Err(bad(format!("'{number}' has more than one point")));
+        return Err(invalid(format!("'{number}' has more than one point")));
     }
     let shift = match unit.to_ascii_lowercase().as_str() {
         "" | "b" | "byte" | "bytes" => 0,
@@ -31,9 +31,9 @@ pub fn parse_bytes(text: &str) -> Result<u64> {
         "m" | "mb" | "mib" => 20,
         "g" | "gb" | "gib" => 30,
         "t" | "tb" | "tib" => 40,
-        _ => return Err(bad(format!("'{unit}' is not a unit; there are B, KB, MB, GB and TB, or KiB to TiB"))),
+        _ => return Err(invalid(format!("'{unit}' is not a unit; there are B, KB, MB, GB and TB, or KiB to TiB"))),
     };
-    let large = || bad("it is larger than any memory".into());
+    let large = || invalid("it is larger than any memory".into());
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| large())? };
     let whole = u128::from(whole) << shift;
     // Beyond the 18th decimal nothing of a byte is left, even of a TiB.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use bornite_support::settings::{SETTINGS, for_tests};
+use bornite_support::settings::{SETTINGS, is_test_variable};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -62,6 +62,6 @@ fn no_variable_is_missing() {
     found.retain(|name| !name.ends_with('_')); // "all BORNITE_… variables"
     assert!(found.len() >= SETTINGS.len(), "the sources were not found: {found:?}");
     let known: BTreeSet<String> = SETTINGS.iter().map(|setting| setting.name.into()).collect();
-    let missing: Vec<&String> = found.iter().filter(|name| !known.contains(*name) && !for_tests(name)).collect();
+    let missing: Vec<&String> = found.iter().filter(|name| !known.contains(*name) && !is_test_variable(name)).collect();
     assert!(missing.is_empty(), "{missing:?} are read or written about but are not in crates/support/src/settings.rs");
 }

@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use std::time::Instant;
 
 use bornite_cuda::{Buffer, Cache, Cubin, Device, EXACT_OPTIONS, Function, compile_cached};
-use bornite_support::cache::Settings;
+use bornite_support::cache::CacheSettings;
 use cudarc::driver::sys as cu;
 
 use crate::bare::{Launch, check};
@@ -29,7 +29,7 @@ pub fn is_child() -> Outcome<bool> {
 }
 
 fn ours(folder: &Path) -> Outcome {
-    let cache = Cache::open(Settings::in_folder(folder.join("cache")));
+    let cache = Cache::open(CacheSettings::in_folder(folder.join("cache")));
     let device = Device::open(0)?;
     let cubin = compile_cached(&cache, "tiny", TINY, &device.info().arch(), &EXACT_OPTIONS)?;
     let function = Function::load(&device, &cubin, "tiny", 1, vec![4, 4])?;

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use bornite_support::tune::{Choice, Exclusive, Fallible, Key, Request, Tuner};
+use bornite_support::tune::{Choice, ExclusiveTimer, Fallible, TuningKey, TuningRequest, Tuner};
 
 use super::library::{none_found, version};
 use super::{Algorithm, Call, Element, Matmul, Plan};
@@ -28,9 +28,9 @@ impl Plan {
     /// As [`Plan::best`], where other threads use the device as well: whatever is launched to measure is launched while what `lock`
     /// returns is held, one run at a time. The caller must not hold it.
     pub(super) fn best_with<G>(device: &Arc<Device>, matmul: &Matmul, lock: impl Fn() -> G) -> Result<Plan> {
-        let tuner = Tuner::of_process()?;
+        let tuner = Tuner::global()?;
         let mut plan = Plan::without_algorithm(device, matmul)?;
-        let most = if tuner.mode() == bornite_support::tune::Mode::Off { 1 } else { MOST };
+        let most = if tuner.mode() == bornite_support::tune::TuneMode::Off { 1 } else { MOST };
         let algorithms = plan.algorithms(most)?;
         let first = *algorithms.first().ok_or_else(|| none_found(matmul))?;
         plan.algorithm = first;
@@ -61,8 +61,8 @@ impl Plan {
             // SAFETY: the plan and all of its memory are kept; the library's workspace is never freed.
             Ok(unsafe { Graph::capture::<Error>(device, kept, run)? })
         };
-        let request = Request { key: &key, candidates: &candidates, busy, waits: true };
-        let mut timer = Exclusive::new(DeviceTimer::of_runs(device, RUNS), &lock);
+        let request = TuningRequest { key: &key, candidates: &candidates, busy, may_wait: true };
+        let mut timer = ExclusiveTimer::new(DeviceTimer::of_runs(device, RUNS), &lock);
         let found = tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
         // Kept even where another moment would have told more: equal products must give equal bits.
         let at = candidates.iter().position(|candidate| *candidate == found.choice).unwrap_or(0);
@@ -78,7 +78,7 @@ fn choice(algorithm: &Algorithm) -> Choice {
 }
 
 /// All that the best algorithm depends on.
-fn key(device: &Device, matmul: &Matmul) -> Result<Key> {
+fn key(device: &Device, matmul: &Matmul) -> Result<TuningKey> {
     let Matmul { m, n, k, batch, a, b, d, input, output, compute, epilogue } = *matmul;
     let mut shape = vec![m, n, k, batch];
     for operand in [a, b, d] {
@@ -89,7 +89,7 @@ fn key(device: &Device, matmul: &Matmul) -> Result<Key> {
     let (major, minor) = version()?;
     platform.libraries = [("cublasLt".into(), format!("{major}.{minor}"))].into();
     let dtype = format!("{} to {} in {compute:?}", input.name(), output.name());
-    Ok(Key { operation: format!("cublasLt {epilogue:?}"), shape, dtype, platform })
+    Ok(TuningKey { operation: format!("cublasLt {epilogue:?}"), shape, dtype, platform })
 }
 
 /// A product to be tried.

@@ -46,7 +46,7 @@ fn timed(program: &Program<'_>, compiler: &impl Compiler) -> Result<Cubin> {
     let compiled = compiler.compile(program);
     let ms = start.elapsed().as_secs_f64() * 1e3;
     if compiled.is_ok() {
-        profile::compiled(program.name, program.arch, ms);
+        profile::record_compilation(program.name, program.arch, ms);
         log!(Info, "compiled kernel '{}' for {} in {ms:.0} ms", program.name, program.arch);
     }
     compiled

@@ -23,7 +23,7 @@ pub use key::{Key, Program};
 use bornite_support::Error as SupportError;
 pub use bornite_support::cache::{
     CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CACHE_VARIABLE, KERNEL_CACHE_DIR_VARIABLE, SHARED_CACHE_DIR_VARIABLE,
-    Settings,
+    CacheSettings,
 };
 use bornite_support::files;
 
@@ -107,8 +107,8 @@ pub struct Entry {
 impl Cache {
     /// Opens a cache. Never fails: where the folder cannot be used, nothing is kept and [`status`](Cache::status) says
     /// why.
-    pub fn open(settings: Settings) -> Cache {
-        let Settings { enabled, folder, shared, limit_bytes } = settings;
+    pub fn open(settings: CacheSettings) -> Cache {
+        let CacheSettings { enabled, folder, shared, limit_bytes } = settings;
         let off = || Err(format!("switched off by {CACHE_VARIABLE}=off"));
         let folder = match folder {
             _ if !enabled => off(),
@@ -120,10 +120,10 @@ impl Cache {
                 return off();
             }
             let within = shared.join(SUBFOLDER);
-            files::check_shared(&shared).and_then(|()| files::check_shared(&within)).map(|()| within)
+            files::check_shared_folder(&shared).and_then(|()| files::check_shared_folder(&within)).map(|()| within)
         });
         if let Ok(folder) = &folder {
-            files::sweep(folder);
+            files::remove_stale_temporaries(folder);
         }
         Cache {
             folder,
@@ -139,10 +139,10 @@ impl Cache {
         }
     }
 
-    /// The process's cache, opened on first use with [`Settings::of_process`]. Fails only where a setting cannot be read.
-    pub fn of_process() -> Result<&'static Cache> {
+    /// The process's cache, opened on first use with [`CacheSettings::current`]. Fails only where a setting cannot be read.
+    pub fn global() -> Result<&'static Cache> {
         static CACHE: OnceLock<Result<Cache>> = OnceLock::new();
-        CACHE.get_or_init(|| Ok(Cache::open(Settings::to_open()?))).as_ref().map_err(Error::clone)
+        CACHE.get_or_init(|| Ok(Cache::open(CacheSettings::freeze()?))).as_ref().map_err(Error::clone)
     }
 
     /// Where the cache is, or why there is none.
@@ -192,7 +192,7 @@ impl Cache {
             self.note(format!("kernel '{name}' is larger than all of the cache may be ({limit} bytes)"));
             return false;
         };
-        let write = || files::write_whole(folder, &key.file_name(), &[&head, payload]);
+        let write = || files::write_cache_file(folder, &key.file_name(), &[&head, payload]);
         let written = match write() {
             // Somebody cleared the cache by hand, folder and all.
             Err(error)
@@ -238,21 +238,21 @@ impl Cache {
     /// entries.
     pub fn clear(&self) -> Result<u64> {
         let folder = self.own_folder()?;
-        files::sweep(folder);
+        files::remove_stale_temporaries(folder);
         let listed = list(folder).map_err(|error| self.failed("list", folder, &error))?;
         for listed in &listed {
-            files::remove(&listed.path).map_err(|error| self.failed("remove", &listed.path, &error))?;
+            files::remove_if_exists(&listed.path).map_err(|error| self.failed("remove", &listed.path, &error))?;
         }
         *lock(&self.size) = Size::default();
         Ok(listed.len() as u64)
     }
 
     fn own_folder(&self) -> Result<&Path> {
-        self.folder.as_deref().map_err(|reason| SupportError::NoCache { reason: reason.clone() }.into())
+        self.folder.as_deref().map_err(|reason| SupportError::CacheUnavailable { reason: reason.clone() }.into())
     }
 
     fn failed(&self, what: &str, path: &Path, error: &std::io::Error) -> Error {
-        SupportError::NoCache { reason: format!("cannot {what} {}: {error}", path.display()) }.into()
+        SupportError::CacheUnavailable { reason: format!("cannot {what} {}: {error}", path.display()) }.into()
     }
 
     /// Removes what was used longest ago once the entries are too many.
@@ -276,7 +276,7 @@ impl Cache {
                 if bytes <= target {
                     break;
                 }
-                match files::remove(&oldest.path) {
+                match files::remove_if_exists(&oldest.path) {
                     Ok(()) => {
                         bytes -= oldest.bytes;
                         self.evicted.fetch_add(1, Ordering::Relaxed);
@@ -304,8 +304,8 @@ impl Cache {
 /// Makes and checks the cache's folder and the one for entries within it.
 fn open_folder(folder: &Path) -> std::result::Result<PathBuf, String> {
     let within = folder.join(SUBFOLDER);
-    files::open_private(folder)?;
-    files::open_private(&within)?;
+    files::open_private_folder(folder)?;
+    files::open_private_folder(&within)?;
     Ok(within)
 }
 

@@ -11,7 +11,7 @@ use super::pending::Queues;
 use super::stats::Counters;
 use super::tag::Tags;
 use super::watch::{Happening, Watchers};
-use super::{Backing, Block, Limits, PoolId, Stats, Stream, Tag};
+use super::{Backing, Block, PoolLimits, PoolId, Stats, Stream, Tag};
 use crate::{Error, Result};
 
 /// Blocks begin and end at multiples of this: no two share a line of any cache, and any vector load is aligned.
@@ -116,7 +116,7 @@ pub(super) struct Heap {
     pub segments: BTreeMap<u64, Segment>,
     pub queues: Queues,
     pub counters: Counters,
-    pub limits: Limits,
+    pub limits: PoolLimits,
     pub total_bytes: u64,
     pub debug: bool,
     pub tags: Tags,
@@ -135,7 +135,7 @@ impl Heap {
             segments: BTreeMap::new(),
             queues: Queues::default(),
             counters: Counters::default(),
-            limits: Limits::default(),
+            limits: PoolLimits::default(),
             total_bytes,
             debug: false,
             tags: Tags::default(),

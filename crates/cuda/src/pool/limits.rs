@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use bornite_support::memory::Limits;
+use bornite_support::memory::PoolLimits;
 
 /// What bounds a pool's segments.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -27,7 +27,7 @@ impl fmt::Display for Cap {
 
 impl Cap {
     /// The bytes that segments may take on a device of `total_bytes`, and what says so.
-    pub fn of(limits: &Limits, total_bytes: u64) -> (u64, Cap) {
+    pub fn of(limits: &PoolLimits, total_bytes: u64) -> (u64, Cap) {
         let mut cap = (total_bytes, Cap::Device);
         if limits.fraction < 1.0 {
             cap = ((total_bytes as f64 * limits.fraction) as u64, Cap::Fraction(limits.fraction));

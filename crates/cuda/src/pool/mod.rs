@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use backing::{Backing, Event, Stream};
 pub use bornite_support::memory::{
-    CACHE_VARIABLE, DEBUG_VARIABLE, FRACTION_VARIABLE, LIMIT_VARIABLE, Limits, Settings,
+    CACHE_VARIABLE, DEBUG_VARIABLE, FRACTION_VARIABLE, LIMIT_VARIABLE, PoolLimits, PoolSettings,
 };
 pub use driver::DriverBacking;
 pub use heap::{Class, State};
@@ -223,11 +223,11 @@ impl Pool {
     /// Has the pool's counts in the profiler's reports under a name, as long as the pool lives. Those of GPUs are there anyway.
     pub fn watch(self: &Arc<Pool>, device: impl Into<String>) {
         let pool = Arc::downgrade(self);
-        profile::watch_pool(device, move || serde_json::to_value(pool.upgrade()?.stats()).ok());
+        profile::register_pool(device, move || serde_json::to_value(pool.upgrade()?.stats()).ok());
     }
 
     /// Sets up limits and debug mode.
-    pub fn apply(&self, settings: &Settings) -> Result<()> {
+    pub fn apply(&self, settings: &PoolSettings) -> Result<()> {
         self.set_fraction(settings.limits.fraction)?;
         self.set_limit(settings.limits.bytes)?;
         self.set_cache_limit(settings.limits.cache_bytes)?;
@@ -236,14 +236,14 @@ impl Pool {
     }
 
     /// The limits in force.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> PoolLimits {
         self.lock().limits
     }
 
     /// Bounds the pool's segments by a share of the device's memory, 0 to 1. Where more is held already, what is cached
     /// goes back and the rest stays, but nothing is added.
     pub fn set_fraction(&self, fraction: f64) -> Result<()> {
-        let fraction = bornite_support::memory::checked_fraction(fraction)?;
+        let fraction = bornite_support::memory::validate_fraction(fraction)?;
         self.limit(|limits| limits.fraction = fraction)
     }
 
@@ -257,7 +257,7 @@ impl Pool {
         self.limit(|limits| limits.cache_bytes = bytes)
     }
 
-    fn limit(&self, change: impl FnOnce(&mut Limits)) -> Result<()> {
+    fn limit(&self, change: impl FnOnce(&mut PoolLimits)) -> Result<()> {
         let backing = &*self.backing;
         let mut heap = self.lock();
         change(&mut heap.limits);

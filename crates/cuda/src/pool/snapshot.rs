@@ -1,7 +1,7 @@
 //! A pool laid open: every segment and block, as values and as JSON.
 
 use super::heap::{Class, Heap, NONE, State};
-use super::{Limits, Stats, Stream};
+use super::{PoolLimits, Stats, Stream};
 
 /// Everything that a pool holds at one moment.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -13,7 +13,7 @@ pub struct Snapshot {
     /// All memory of the device.
     pub total_bytes: u64,
     /// The limits in force.
-    pub limits: Limits,
+    pub limits: PoolLimits,
     /// The counts.
     pub stats: Stats,
     /// Segments by address.

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::time::Duration;
 
-use bornite_cuda::cache::{Compiler, Program, Settings};
+use bornite_cuda::cache::{Compiler, Program, CacheSettings};
 use bornite_cuda::{Cache, Cubin};
 
 use crate::{Fake, Outcome, Scratch, code, files, program};
@@ -47,7 +47,7 @@ fn threads_compile_once() -> Outcome {
 
 fn threads_compile_once_without_a_folder() -> Outcome {
     let scratch = Scratch::new()?;
-    let cache = Cache::open(Settings { enabled: false, ..Settings::in_folder(scratch.root()) });
+    let cache = Cache::open(CacheSettings { enabled: false, ..CacheSettings::in_folder(scratch.root()) });
     sixteen_threads(&cache);
     assert!(!scratch.root().exists());
     Ok(())

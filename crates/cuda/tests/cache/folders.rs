@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, SystemTime};
 
 use bornite_cuda::Cache;
-use bornite_cuda::cache::{Program, Settings};
+use bornite_cuda::cache::{Program, CacheSettings};
 
 use crate::{Fake, Outcome, Scratch, code, file_of, files, program};
 
@@ -29,7 +29,7 @@ fn mode(path: &std::path::Path) -> Result<u32, std::io::Error> {
 fn the_folder_is_made_private() -> Outcome {
     let scratch = Scratch::new()?;
     let root = scratch.0.join("home/.cache/bornite");
-    let cache = Cache::open(Settings::in_folder(&root));
+    let cache = Cache::open(CacheSettings::in_folder(&root));
     assert_eq!(cache.status().folder, Ok(root.join("kernels")));
     assert_eq!((mode(&root)?, mode(&root.join("kernels"))?), (0o700, 0o700));
     cache.compile(&program("k", "source"), &Fake::default())?;
@@ -38,7 +38,7 @@ fn the_folder_is_made_private() -> Outcome {
 }
 
 /// Work goes on without a cache, and the reason is known.
-fn is_refused(settings: Settings, reason: &str) -> Outcome {
+fn is_refused(settings: CacheSettings, reason: &str) -> Outcome {
     let (cache, fake) = (Cache::open(settings), Fake::default());
     assert_eq!(cache.compile(&program("k", "source"), &fake)?, code("source", 500));
     assert_eq!(cache.compile(&program("k", "source"), &fake)?, code("source", 500));
@@ -54,35 +54,35 @@ fn unsafe_folders_are_refused() -> Outcome {
     let scratch = Scratch::new()?;
     let root = scratch.root();
     fs::write(&root, "a file")?;
-    is_refused(Settings::in_folder(&root), "is not a folder; set BORNITE_CACHE_DIR")?;
-    is_refused(Settings::in_folder(root.join("below")), "cannot be used")?;
+    is_refused(CacheSettings::in_folder(&root), "is not a folder; set BORNITE_CACHE_DIR")?;
+    is_refused(CacheSettings::in_folder(root.join("below")), "cannot be used")?;
     assert_eq!(fs::read_to_string(&root)?, "a file");
     fs::remove_file(&root)?;
     fs::create_dir(&root)?;
     for open in [0o777, 0o1777, 0o770, 0o702] {
         fs::set_permissions(&root, Permissions::from_mode(open))?;
-        is_refused(Settings::in_folder(&root), &format!("(mode {open:04o})"))?;
+        is_refused(CacheSettings::in_folder(&root), &format!("(mode {open:04o})"))?;
         assert_eq!(fs::read_dir(&root)?.count(), 0, "something was written");
     }
     fs::set_permissions(&root, Permissions::from_mode(0o755))?;
     fs::create_dir(root.join("kernels"))?;
     fs::set_permissions(root.join("kernels"), Permissions::from_mode(0o777))?;
-    is_refused(Settings::in_folder(&root), "(mode 0777)")?;
-    is_refused(Settings { folder: None, ..Settings::in_folder("") }, "set BORNITE_CACHE_DIR")
+    is_refused(CacheSettings::in_folder(&root), "(mode 0777)")?;
+    is_refused(CacheSettings { folder: None, ..CacheSettings::in_folder("") }, "set BORNITE_CACHE_DIR")
 }
 
 pub fn a_strangers_folder_is_refused() -> Outcome {
     let scratch = Scratch::new()?;
     fs::create_dir(scratch.root())?;
     std::os::unix::fs::chown(scratch.root(), Some(12345), None)?;
-    is_refused(Settings::in_folder(scratch.root()), "belongs to user 12345")
+    is_refused(CacheSettings::in_folder(scratch.root()), "belongs to user 12345")
 }
 
 fn off_touches_nothing() -> Outcome {
     let scratch = Scratch::new()?;
     scratch.open().compile(&program("k", "source"), &Fake::default())?;
-    let folders = Settings { shared: Some(scratch.root()), ..Settings::in_folder(scratch.0.join("new")) };
-    is_refused(Settings { enabled: false, ..folders }, "BORNITE_CACHE=off")?;
+    let folders = CacheSettings { shared: Some(scratch.root()), ..CacheSettings::in_folder(scratch.0.join("new")) };
+    is_refused(CacheSettings { enabled: false, ..folders }, "BORNITE_CACHE=off")?;
     assert!(!scratch.0.join("new").exists());
     Ok(())
 }
@@ -91,7 +91,7 @@ fn the_shared_folder_is_used_and_untouched() -> Outcome {
     let (shared, scratch) = (Scratch::new()?, Scratch::new()?);
     let (fake, known, new) = (Fake::default(), program("k", "known"), program("k", "new"));
     shared.open().compile(&known, &fake)?;
-    let settings = Settings { shared: Some(shared.root()), ..Settings::in_folder(scratch.root()) };
+    let settings = CacheSettings { shared: Some(shared.root()), ..CacheSettings::in_folder(scratch.root()) };
     let path = file_of(&shared.root(), &fake.key(&known));
     let long_ago = SystemTime::now() - Duration::from_secs(86400);
     File::options().write(true).open(&path)?.set_modified(long_ago)?;
@@ -118,7 +118,7 @@ fn the_shared_folder_is_used_and_untouched() -> Outcome {
     assert_eq!(fs::read(&path)?, b"damaged");
     // It serves those too who have no folder of their own.
     shared.open().compile(&known, &fake)?;
-    let cache = Cache::open(Settings { folder: None, ..settings });
+    let cache = Cache::open(CacheSettings { folder: None, ..settings });
     assert_eq!(cache.get(&fake.key(&known)), Some(code("known", 500)));
     Ok(())
 }
@@ -127,7 +127,7 @@ fn a_bad_shared_folder_does_no_harm() -> Outcome {
     let (shared, scratch) = (Scratch::new()?, Scratch::new()?);
     let (fake, program) = (Fake::default(), program("k", "source"));
     shared.open().compile(&program, &fake)?;
-    let open = || Cache::open(Settings { shared: Some(shared.root()), ..Settings::in_folder(scratch.root()) });
+    let open = || Cache::open(CacheSettings { shared: Some(shared.root()), ..CacheSettings::in_folder(scratch.root()) });
     fs::set_permissions(shared.root().join("kernels"), Permissions::from_mode(0o777))?;
     let cache = open();
     assert!(matches!(cache.status().shared, Some(Err(reason)) if reason.contains("(mode 0777)")));
@@ -146,7 +146,7 @@ fn the_least_recently_used_go_first() -> Outcome {
     let limit_bytes = entry_bytes * 16 + 10;
     let sources: Vec<String> = (0..100).map(|n| n.to_string()).collect();
     let programs: Vec<Program<'_>> = sources.iter().map(|source| program("k", source)).collect();
-    let open = || Cache::open(Settings { limit_bytes, ..Settings::in_folder(scratch.root()) });
+    let open = || Cache::open(CacheSettings { limit_bytes, ..CacheSettings::in_folder(scratch.root()) });
     // Two caches, as of two processes, so that neither knows all that is written.
     let (one, other) = (open(), open());
     for program in &programs[..16] {

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bornite_cuda::cache::{Compiler, Key, Program, Settings};
+use bornite_cuda::cache::{Compiler, Key, Program, CacheSettings};
 use bornite_cuda::{Cache, Cubin, Error};
 use libtest_mimic::{Arguments, Trial};
 
@@ -75,7 +75,7 @@ impl Scratch {
     }
 
     fn open(&self) -> Cache {
-        Cache::open(Settings::in_folder(self.root()))
+        Cache::open(CacheSettings::in_folder(self.root()))
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use bornite_cuda::cache::{Key, Settings};
+use bornite_cuda::cache::{Key, CacheSettings};
 use bornite_cuda::{Cache, Cubin};
 
 use crate::{CHILD, Fake, Outcome, Random, Scratch, code, files, program};
@@ -39,7 +39,7 @@ fn compile_when_told(scratch: &Path) -> bool {
     while !scratch.join("go").exists() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let cache = Cache::open(Settings::in_folder(scratch.join("bornite")));
+    let cache = Cache::open(CacheSettings::in_folder(scratch.join("bornite")));
     let fake = Fake { takes: Duration::from_millis(20), ..Fake::default() };
     let cubin = cache.compile(&program("k", "source"), &fake);
     cubin.is_ok_and(|cubin| cubin == code("source", 500)) && cache.status().trouble.is_none()
@@ -67,7 +67,7 @@ fn written(n: usize) -> (Key, Cubin) {
 }
 
 fn write_for_ever(scratch: &Path) -> bool {
-    let cache = Cache::open(Settings::in_folder(scratch.join("bornite")));
+    let cache = Cache::open(CacheSettings::in_folder(scratch.join("bornite")));
     let all: Vec<_> = (0..WRITTEN).map(written).collect();
     println!();
     for (key, cubin) in all.iter().cycle().skip(std::process::id() as usize % WRITTEN) {
@@ -120,7 +120,7 @@ fn compile_on_a_full_disk(scratch: &Path) -> bool {
     let set = unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN) != libc::SIG_ERR && libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0
     };
-    let (cache, fake) = (Cache::open(Settings::in_folder(scratch.join("bornite"))), Fake::default());
+    let (cache, fake) = (Cache::open(CacheSettings::in_folder(scratch.join("bornite"))), Fake::default());
     let right = |source| cache.compile(&program("k", source), &fake).is_ok_and(|cubin| cubin == code(source, 500));
     let reason = |says: &str| cache.status().trouble.is_some_and(|trouble| trouble.contains(says));
     set && right("old") && fake.calls() == 0 && right("new") && right("new") && fake.calls() == 2 && reason("too large")

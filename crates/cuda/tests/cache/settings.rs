@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use bornite_support::cache::Settings;
+use bornite_support::cache::CacheSettings;
 
 use crate::Outcome;
 
 crate::tests![folders_in_order, sizes, bad_values_name_their_variable];
 
-fn read(variables: &[(&str, &str)]) -> bornite_support::Result<Settings> {
+fn read(variables: &[(&str, &str)]) -> bornite_support::Result<CacheSettings> {
     let variables: BTreeMap<&str, OsString> = variables.iter().map(|(name, value)| (*name, value.into())).collect();
-    Settings::from_lookup(|name| variables.get(name).cloned())
+    CacheSettings::from_lookup(|name| variables.get(name).cloned())
 }
 
 fn folders_in_order() -> Outcome {

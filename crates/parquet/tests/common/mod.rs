@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bornite_parquet::{ColumnType, Result, Table, TableWriter, Value};
+use bornite_parquet::{ColumnType, Result, TableReader, TableWriter, ColumnValue};
 use bornite_support::random::Random;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -16,8 +16,8 @@ pub enum Cell {
 
 /// Random numbers: fresh for every run, repeatable with `BORNITE_TEST_SEED`.
 pub fn random() -> Random {
-    let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed: u64 = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64));
+    let from_environment = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = from_environment.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64));
     println!("BORNITE_TEST_SEED={seed}");
     Random::new(seed)
 }
@@ -43,12 +43,12 @@ pub fn file_of(bytes: &[u8]) -> File {
     file
 }
 
-pub fn written(columns: &[(String, ColumnType)], rows: &[Vec<Cell>]) -> Vec<u8> {
+pub fn write_table(columns: &[(String, ColumnType)], rows: &[Vec<Cell>]) -> Vec<u8> {
     let mut writer = TableWriter::new(columns.iter().cloned(), vec![]).unwrap();
     for row in rows {
         let values = row.iter().map(|cell| match cell {
-            Cell::Text(text) => Value::Text(text),
-            Cell::Int(value) => Value::Int(*value),
+            Cell::Text(text) => ColumnValue::Text(text),
+            Cell::Int(value) => ColumnValue::Int(*value),
         });
         writer.row(&values.collect::<Vec<_>>()).unwrap();
     }
@@ -58,13 +58,13 @@ pub fn written(columns: &[(String, ColumnType)], rows: &[Vec<Cell>]) -> Vec<u8> 
 pub type Contents = (Vec<String>, Vec<Vec<Cell>>);
 
 pub fn read_rows(bytes: &[u8], limit_bytes: u64) -> Result<Contents> {
-    let table = Table::open(file_of(bytes), limit_bytes)?;
+    let table = TableReader::open(file_of(bytes), limit_bytes)?;
     let names = table.columns().map(str::to_owned).collect();
     let (mut rows, mut read) = (table.rows()?, vec![]);
     while let Some(row) = rows.next_row()? {
         let cells = row.into_iter().map(|value| match value {
-            Value::Text(text) => Cell::Text(text.into()),
-            Value::Int(value) => Cell::Int(value),
+            ColumnValue::Text(text) => Cell::Text(text.into()),
+            ColumnValue::Int(value) => Cell::Int(value),
         });
         read.push(cells.collect());
     }

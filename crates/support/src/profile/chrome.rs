@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Kind, Report};
+use super::{WorkKind, ProfileReport};
 
 const KERNELS: u32 = 1;
 const TRANSFERS: u32 = 2;
 
-pub(super) fn trace(report: &Report) -> Value {
+pub(super) fn trace(report: &ProfileReport) -> Value {
     let mut devices: Vec<&str> = report.spans.iter().map(|span| span.device.as_str()).collect();
     devices.extend(report.memory.iter().map(|sample| sample.device.as_str()));
     devices.sort_unstable();
@@ -38,7 +38,7 @@ pub(super) fn trace(report: &Report) -> Value {
     // has ended.
     let mut track_end = std::collections::BTreeMap::<(usize, u32), u64>::new();
     for span in &report.spans {
-        let tid = if matches!(span.kind, Kind::Kernel | Kind::Graph) { KERNELS } else { TRANSFERS };
+        let tid = if matches!(span.kind, WorkKind::Kernel | WorkKind::Graph) { KERNELS } else { TRANSFERS };
         let pid = process(&span.device);
         let end = track_end.entry((pid, tid)).or_insert(0);
         let start = since_start(span.start_ms).max(*end);
@@ -47,7 +47,7 @@ pub(super) fn trace(report: &Report) -> Value {
         let mut args = serde_json::Map::new();
         args.extend(span.bytes.map(|bytes| ("bytes".into(), json!(bytes))));
         args.extend(span.flops.map(|flops| ("flops".into(), json!(flops))));
-        args.extend(span.place.as_ref().map(|place| ("place".into(), json!(place))));
+        args.extend(span.location.as_ref().map(|location| ("place".into(), json!(location))));
         timed.push(json!({
             "ph": "X", "name": span.name, "cat": span.kind, "ts": us(start), "dur": us(duration), "pid": pid, "tid": tid,
             "args": args,

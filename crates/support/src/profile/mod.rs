@@ -1,11 +1,11 @@
 //! The profiler: how long kernels and transfers take, on which line of the program, and what memory does meanwhile.
 //!
-//! Off, it costs one relaxed load a launch. A [`scope`] records until it is dropped or asked for its [`Report`]: a
+//! Off, it costs one relaxed load a launch. A [`scope`] records until it is dropped or asked for its [`ProfileReport`]: a
 //! table, JSON, a trace for Perfetto. `BORNITE_PROFILE=print` or [`set_print`] writes a line a kernel instead.
 //!
 //! Whoever launches work calls [`timed`] with a [`Clock`]: the wall clock for work of the host ([`HostClock`]), events
 //! for a GPU (`bornite-cuda`), read only when the report is made, so that the GPU is never waited for in between. Every
-//! [`Sink`] that listens is given the [`Span`]; the scope's is `recorder.rs`, tests bring their own.
+//! [`Sink`] that listens is given the [`ProfileSpan`]; the scope's is `recorder.rs`, tests bring their own.
 //!
 //! ```
 //! use bornite_support::profile::{self, HostClock, Kind, Work};
@@ -27,19 +27,19 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
-pub use recorder::Scope;
-pub use report::{Compilation, FORMAT_VERSION, Report, Roof, Row, TimedSpan};
-pub use span::{Clock, HostClock, Kind, Lap, MemorySample, Span, Times, Work};
+pub use recorder::ProfileScope;
+pub use report::{Compilation, FORMAT_VERSION, ProfileReport, Roofline, ReportRow, TimedSpan};
+pub use span::{Clock, HostClock, WorkKind, Stopwatch, MemorySample, ProfileSpan, Times, Work};
 
-use crate::settings::{PROFILE_VARIABLE, choose, read};
+use crate::settings::{PROFILE_VARIABLE, parse_choice, read};
 
 /// Is told of everything while it listens.
 pub trait Sink: Send + Sync {
-    /// Work was given to a device. Its times may not be known yet: [`Span::times`] waits for them.
-    fn span(&self, span: &Arc<Span>);
+    /// Work was given to a device. Its times may not be known yet: [`ProfileSpan::times`] waits for them.
+    fn span(&self, span: &Arc<ProfileSpan>);
 
     /// A kernel was compiled.
-    fn compiled(&self, compilation: &Compilation) {
+    fn compilation(&self, compilation: &Compilation) {
         let _ = compilation;
     }
 
@@ -49,28 +49,28 @@ pub trait Sink: Send + Sync {
     }
 }
 
-const LISTENED_TO: u8 = 1;
+const ENABLED: u8 = 1;
 /// The environment has not been asked yet.
-const UNASKED: u8 = 2;
+const UNREAD: u8 = 2;
 
-static STATE: AtomicU8 = AtomicU8::new(UNASKED);
+static STATE: AtomicU8 = AtomicU8::new(UNREAD);
 static SINKS: RwLock<Vec<(u64, Arc<dyn Sink>)>> = RwLock::new(Vec::new());
 
 /// Whether anybody listens.
 #[inline]
-pub fn is_on() -> bool {
+pub fn is_enabled() -> bool {
     match STATE.load(Ordering::Relaxed) {
         0 => false,
-        LISTENED_TO => true,
-        _ => ask_environment(),
+        ENABLED => true,
+        _ => read_environment(),
     }
 }
 
 #[cold]
-fn ask_environment() -> bool {
+fn read_environment() -> bool {
     // A bad value is told by `check_environment`; here it counts as none.
     let print = print_from_environment().unwrap_or(false);
-    let _ = STATE.compare_exchange(UNASKED, 0, Ordering::Relaxed, Ordering::Relaxed);
+    let _ = STATE.compare_exchange(UNREAD, 0, Ordering::Relaxed, Ordering::Relaxed);
     if print {
         set_print(true);
     }
@@ -78,7 +78,7 @@ fn ask_environment() -> bool {
 }
 
 fn print_from_environment() -> crate::Result<bool> {
-    read(PROFILE_VARIABLE, false, |value| choose(value, &[("off", false), ("print", true)]))
+    read(PROFILE_VARIABLE, false, |value| parse_choice(value, &[("off", false), ("print", true)]))
 }
 
 /// Fails where `BORNITE_PROFILE` cannot be read.
@@ -89,7 +89,7 @@ pub fn check_environment() -> crate::Result<()> {
 /// Runs `run` and, while anybody listens, has it timed by `clock`. `describe` is called only then.
 #[inline]
 pub fn timed<R>(clock: &dyn Clock, describe: impl FnOnce() -> Work, run: impl FnOnce() -> R) -> R {
-    if !is_on() {
+    if !is_enabled() {
         return run();
     }
     timed_for_sinks(clock, describe(), run)
@@ -98,10 +98,10 @@ pub fn timed<R>(clock: &dyn Clock, describe: impl FnOnce() -> Work, run: impl Fn
 #[cold]
 fn timed_for_sinks<R>(clock: &dyn Clock, work: Work, run: impl FnOnce() -> R) -> R {
     // Where the device cannot be timed, the work goes on untimed; its own error, if any, is the one to see.
-    let Ok(Some(mut lap)) = clock.start() else { return run() };
+    let Ok(Some(mut stopwatch)) = clock.start() else { return run() };
     let result = run();
-    if lap.stop().is_ok() {
-        let span = Arc::new(Span::new(clock.device(), work, lap));
+    if stopwatch.stop().is_ok() {
+        let span = Arc::new(ProfileSpan::new(clock.device(), work, stopwatch));
         for sink in sinks() {
             sink.span(&span);
         }
@@ -113,43 +113,43 @@ fn timed_for_sinks<R>(clock: &dyn Clock, work: Work, run: impl FnOnce() -> R) ->
 }
 
 /// Tells that a kernel was compiled, and how long that took.
-pub fn compiled(kernel: &str, arch: &str, duration_ms: f64) {
-    if is_on() {
+pub fn record_compilation(kernel: &str, arch: &str, duration_ms: f64) {
+    if is_enabled() {
         let at_ms = now_ms() - duration_ms;
         let compilation = Compilation { kernel: kernel.into(), arch: arch.into(), at_ms, duration_ms };
-        sinks().iter().for_each(|sink| sink.compiled(&compilation));
+        sinks().iter().for_each(|sink| sink.compilation(&compilation));
     }
 }
 
 /// Records everything, on all threads, until the scope is dropped.
-pub fn scope() -> Scope {
-    Scope::new()
+pub fn scope() -> ProfileScope {
+    ProfileScope::new()
 }
 
 /// Has `sink` told of everything until the guard is dropped.
 #[must_use = "the sink listens as long as this lives"]
-pub fn listen(sink: Arc<dyn Sink>) -> Listening {
+pub fn add_sink(sink: Arc<dyn Sink>) -> SinkGuard {
     static NEXT: Mutex<u64> = Mutex::new(0);
     let id = {
         let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
         *next += 1;
         *next
     };
-    is_on(); // asks the environment once, before this sink changes the state
+    is_enabled(); // asks the environment once, before this sink changes the state
     let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
     sinks.push((id, sink));
-    STATE.store(LISTENED_TO, Ordering::Relaxed);
-    Listening(id)
+    STATE.store(ENABLED, Ordering::Relaxed);
+    SinkGuard(id)
 }
 
 /// Keeps a sink listening.
-pub struct Listening(u64);
+pub struct SinkGuard(u64);
 
-impl Drop for Listening {
+impl Drop for SinkGuard {
     fn drop(&mut self) {
         let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
         let gone: Vec<_> = sinks.extract_if(.., |(id, _)| *id == self.0).collect();
-        STATE.store(if sinks.is_empty() { 0 } else { LISTENED_TO }, Ordering::Relaxed);
+        STATE.store(if sinks.is_empty() { 0 } else { ENABLED }, Ordering::Relaxed);
         drop(sinks);
         drop(gone); // without the lock: a sink may own spans of a device
     }
@@ -163,27 +163,27 @@ fn sinks() -> Vec<Arc<dyn Sink>> {
 struct Print;
 
 impl Sink for Print {
-    fn span(&self, span: &Arc<Span>) {
+    fn span(&self, span: &Arc<ProfileSpan>) {
         let time = match span.times() {
             Ok(times) => format!("{:.3} ms", times.duration_ms),
             Err(error) => format!("not timed: {error}"),
         };
-        let place = span.work.place.as_ref().map_or(String::new(), |place| format!("  {place}"));
-        crate::progress::print_line(&format!("{}: {time}  {}{place}", span.work.name, span.device));
+        let location = span.work.location.as_ref().map_or(String::new(), |location| format!("  {location}"));
+        crate::progress::print_line(&format!("{}: {time}  {}{location}", span.work.name, span.device));
     }
 }
 
 /// Has the time of every kernel and transfer printed to stderr from now on, or not any more. The GPU is waited for
 /// each time.
 pub fn set_print(on: bool) {
-    static PRINTING: Mutex<Option<Listening>> = Mutex::new(None);
-    is_on(); // asks the environment, which may come back here, before the lock is held
+    static PRINTING: Mutex<Option<SinkGuard>> = Mutex::new(None);
+    is_enabled(); // asks the environment, which may come back here, before the lock is held
     let before = {
         let mut printing = PRINTING.lock().unwrap_or_else(PoisonError::into_inner);
         if printing.is_some() == on {
             return;
         }
-        std::mem::replace(&mut *printing, on.then(|| listen(Arc::new(Print))))
+        std::mem::replace(&mut *printing, on.then(|| add_sink(Arc::new(Print))))
     };
     drop(before);
 }
@@ -203,7 +203,7 @@ pub struct DeviceSummary {
     /// Its data as JSON.
     pub info: serde_json::Value,
     /// The best that it can do.
-    pub roof: Roof,
+    pub roofline: Roofline,
     /// Counts of its memory pool, once that was used.
     pub pool: Option<serde_json::Value>,
 }
@@ -212,7 +212,7 @@ pub struct DeviceSummary {
 static DEVICES: OnceLock<fn() -> Vec<DeviceSummary>> = OnceLock::new();
 
 /// Has reports ask `list` for the machine's GPUs. The first call decides.
-pub fn set_devices(list: fn() -> Vec<DeviceSummary>) {
+pub fn set_device_lister(list: fn() -> Vec<DeviceSummary>) {
     let _ = DEVICES.set(list);
 }
 
@@ -221,22 +221,22 @@ fn devices() -> Vec<DeviceSummary> {
 }
 
 /// The counts of a memory pool, as long as that lives.
-type Counts = dyn Fn() -> Option<serde_json::Value> + Send + Sync;
+type PoolStatsFn = dyn Fn() -> Option<serde_json::Value> + Send + Sync;
 
 /// Further pools whose counts belong into reports, by a name.
-static POOLS: RwLock<Vec<(String, Box<Counts>)>> = RwLock::new(Vec::new());
+static REGISTERED_POOLS: RwLock<Vec<(String, Box<PoolStatsFn>)>> = RwLock::new(Vec::new());
 
 /// Has the counts of a memory pool in reports, until they are `None`. Those of GPUs are there anyway.
-pub fn watch_pool(device: impl Into<String>, counts: impl Fn() -> Option<serde_json::Value> + Send + Sync + 'static) {
-    let mut pools = POOLS.write().unwrap_or_else(PoisonError::into_inner);
-    pools.retain(|(_, counts)| counts().is_some());
-    pools.push((device.into(), Box::new(counts)));
+pub fn register_pool(device: impl Into<String>, stats: impl Fn() -> Option<serde_json::Value> + Send + Sync + 'static) {
+    let mut pools = REGISTERED_POOLS.write().unwrap_or_else(PoisonError::into_inner);
+    pools.retain(|(_, stats)| stats().is_some());
+    pools.push((device.into(), Box::new(stats)));
 }
 
 /// The counts of all pools: those of GPUs, and those that are watched.
-fn pool_counts(devices: &[DeviceSummary]) -> BTreeMap<String, serde_json::Value> {
-    let pools = POOLS.read().unwrap_or_else(PoisonError::into_inner);
-    let watched = pools.iter().filter_map(|(device, counts)| Some((device.clone(), counts()?)));
+fn pool_stats(devices: &[DeviceSummary]) -> BTreeMap<String, serde_json::Value> {
+    let pools = REGISTERED_POOLS.read().unwrap_or_else(PoisonError::into_inner);
+    let watched = pools.iter().filter_map(|(device, stats)| Some((device.clone(), stats()?)));
     let gpus = devices.iter().filter_map(|gpu| Some((gpu.device.clone(), gpu.pool.clone()?)));
     watched.chain(gpus).collect()
 }

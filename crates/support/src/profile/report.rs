@@ -9,14 +9,14 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Kind, MemorySample, Span, devices};
+use super::{WorkKind, MemorySample, ProfileSpan, devices};
 
 /// Version of the JSON report.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// The best a device can do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Roof {
+pub struct Roofline {
     /// Bytes a second to and from its memory.
     pub bytes_per_second: f64,
     /// Floating-point operations a second, without tensor cores.
@@ -40,7 +40,7 @@ pub struct Compilation {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimedSpan {
     /// Kind of work.
-    pub kind: Kind,
+    pub kind: WorkKind,
     /// Its name.
     pub name: String,
     /// The device.
@@ -54,20 +54,22 @@ pub struct TimedSpan {
     /// Floating-point operations.
     pub flops: Option<u64>,
     /// The line of the user's program.
-    pub place: Option<String>,
+    #[serde(rename = "place")]
+    pub location: Option<String>,
 }
 
 /// All calls of one name on one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct ReportRow {
     /// Kind of work.
-    pub kind: Kind,
+    pub kind: WorkKind,
     /// The kernel, or what was copied.
     pub name: String,
     /// The device.
     pub device: String,
     /// The line of the user's program, where all calls come from one.
-    pub place: Option<String>,
+    #[serde(rename = "place")]
+    pub location: Option<String>,
     /// Number of calls.
     pub calls: u64,
     /// All calls together.
@@ -85,12 +87,13 @@ pub struct Row {
     /// 10¹² operations a second, where operations are known.
     pub tflop_s: Option<f64>,
     /// Time at the device's roof over the time taken, 0 to 1; above 1 where a cache helped.
-    pub roof_share: Option<f64>,
+    #[serde(rename = "roof_share")]
+    pub roofline_fraction: Option<f64>,
 }
 
 /// Report of a scope.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct ProfileReport {
     /// [`FORMAT_VERSION`].
     pub format: u32,
     /// Begin of the scope.
@@ -98,7 +101,7 @@ pub struct Report {
     /// From the scope's begin to the report.
     pub wall_ms: f64,
     /// Sums by name and device, the longest first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ReportRow>,
     /// Every piece of work, in order of time.
     pub spans: Vec<TimedSpan>,
     /// Work whose time could not be read, and why.
@@ -111,16 +114,16 @@ pub struct Report {
     pub pools: BTreeMap<String, Value>,
 }
 
-impl Report {
+impl ProfileReport {
     pub(super) fn new(
         start_ms: f64,
         end_ms: f64,
-        recorded: &[Arc<Span>],
+        recorded: &[Arc<ProfileSpan>],
         memory: Vec<MemorySample>,
         compilations: Vec<Compilation>,
         pools: BTreeMap<String, Value>,
-        roofs: &BTreeMap<String, Roof>,
-    ) -> Report {
+        rooflines: &BTreeMap<String, Roofline>,
+    ) -> ProfileReport {
         let (mut spans, mut untimed) = (vec![], vec![]);
         for span in recorded {
             let work = &span.work;
@@ -133,15 +136,15 @@ impl Report {
                     duration_ms: times.duration_ms,
                     bytes: work.bytes,
                     flops: work.flops,
-                    place: work.place.clone(),
+                    location: work.location.clone(),
                 }),
                 Err(error) => untimed.push(format!("{}: {error}", work.name)),
             }
         }
         spans.sort_by(|a, b| a.start_ms.total_cmp(&b.start_ms));
-        let rows = rows(&spans, roofs);
+        let rows = rows(&spans, rooflines);
         let wall_ms = end_ms - start_ms;
-        Report { format: FORMAT_VERSION, start_ms, wall_ms, rows, spans, untimed, memory, compilations, pools }
+        ProfileReport { format: FORMAT_VERSION, start_ms, wall_ms, rows, spans, untimed, memory, compilations, pools }
     }
 
     /// The whole report as JSON.
@@ -161,13 +164,13 @@ impl Report {
         let mut transfers: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for span in &self.spans {
             let direction = match span.kind {
-                Kind::Kernel | Kind::Graph => {
+                WorkKind::Kernel | WorkKind::Graph => {
                     kernels.entry(span.name.clone()).or_default().push(span.duration_ms);
                     continue;
                 }
-                Kind::Upload => "H2D",
-                Kind::Download => "D2H",
-                Kind::Copy => "D2D",
+                WorkKind::Upload => "H2D",
+                WorkKind::Download => "D2H",
+                WorkKind::Copy => "D2D",
             };
             let key = format!("{direction}_{}", span.bytes.unwrap_or(0));
             transfers.entry(key).or_default().push(span.duration_ms);
@@ -217,7 +220,7 @@ impl Report {
         );
         let number = |value: Option<f64>, digits: usize| value.map_or("-".into(), |v| format!("{v:.digits$}"));
         for row in self.rows.iter().take(n) {
-            let name = if row.kind == Kind::Kernel { row.name.clone() } else { format!("{} {}", row.kind, row.name) };
+            let name = if row.kind == WorkKind::Kernel { row.name.clone() } else { format!("{} {}", row.kind, row.name) };
             text += &format!(
                 "{name:<28} {:<8} {:>7} {:>11.3} {:>10.4} {:>5.1}% {:>8} {:>8} {:>7}\n",
                 row.device,
@@ -227,7 +230,7 @@ impl Report {
                 100.0 * row.share,
                 number(row.gb_s, 1),
                 number(row.tflop_s, 3),
-                row.roof_share.map_or("-".into(), |share| format!("{:.1}%", 100.0 * share)),
+                row.roofline_fraction.map_or("-".into(), |share| format!("{:.1}%", 100.0 * share)),
             );
         }
         if self.rows.len() > n {
@@ -242,7 +245,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ProfileReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.top(20))
     }
@@ -255,48 +258,48 @@ struct Sum {
     /// Totals, as long as every call says.
     bytes: Option<u64>,
     flops: Option<u64>,
-    place: Option<String>,
+    location: Option<String>,
 }
 
-fn rows(spans: &[TimedSpan], roofs: &BTreeMap<String, Roof>) -> Vec<Row> {
-    let mut sums: BTreeMap<(Kind, &str, &str), Sum> = BTreeMap::new();
+fn rows(spans: &[TimedSpan], rooflines: &BTreeMap<String, Roofline>) -> Vec<ReportRow> {
+    let mut sums: BTreeMap<(WorkKind, &str, &str), Sum> = BTreeMap::new();
     for span in spans {
         let key = (span.kind, span.name.as_str(), span.device.as_str());
         match sums.get_mut(&key) {
             None => {
                 let times_ms = vec![span.duration_ms];
-                sums.insert(key, Sum { times_ms, bytes: span.bytes, flops: span.flops, place: span.place.clone() });
+                sums.insert(key, Sum { times_ms, bytes: span.bytes, flops: span.flops, location: span.location.clone() });
             }
             Some(sum) => {
                 sum.times_ms.push(span.duration_ms);
                 sum.bytes = sum.bytes.zip(span.bytes).map(|(a, b)| a + b);
                 sum.flops = sum.flops.zip(span.flops).map(|(a, b)| a + b);
-                if sum.place != span.place {
-                    sum.place = None;
+                if sum.location != span.location {
+                    sum.location = None;
                 }
             }
         }
     }
     let all_ms: f64 = spans.iter().map(|span| span.duration_ms).sum();
-    let mut rows: Vec<Row> = (sums.into_iter())
+    let mut rows: Vec<ReportRow> = (sums.into_iter())
         .map(|((kind, name, device), sum)| {
             let calls = sum.times_ms.len() as u64;
             let total_ms: f64 = sum.times_ms.iter().sum();
             let seconds = total_ms / 1e3;
             let rate = |amount: Option<u64>| amount.filter(|_| seconds > 0.0).map(|n| n as f64 / seconds);
-            let roof = roofs.get(device).copied();
+            let roofline = rooflines.get(device).copied();
             // Transfers to and from the host are bounded by the bus, which is not in the device's data.
-            let within = matches!(kind, Kind::Kernel | Kind::Graph | Kind::Copy);
-            let roof_share = roof.filter(|_| within).and_then(|roof| {
-                let moved = rate(sum.bytes).map(|rate| rate / roof.bytes_per_second);
-                let done = rate(sum.flops).map(|rate| rate / roof.flops_per_second);
+            let within = matches!(kind, WorkKind::Kernel | WorkKind::Graph | WorkKind::Copy);
+            let roofline_fraction = roofline.filter(|_| within).and_then(|roofline| {
+                let moved = rate(sum.bytes).map(|rate| rate / roofline.bytes_per_second);
+                let done = rate(sum.flops).map(|rate| rate / roofline.flops_per_second);
                 moved.into_iter().chain(done).filter(|share| share.is_finite()).reduce(f64::max)
             });
-            Row {
+            ReportRow {
                 kind,
                 name: name.into(),
                 device: device.into(),
-                place: sum.place,
+                location: sum.location,
                 calls,
                 total_ms,
                 mean_ms: total_ms / calls as f64,
@@ -305,7 +308,7 @@ fn rows(spans: &[TimedSpan], roofs: &BTreeMap<String, Roof>) -> Vec<Row> {
                 share: if all_ms > 0.0 { total_ms / all_ms } else { 0.0 },
                 gb_s: rate(sum.bytes).map(|rate| rate / 1e9),
                 tflop_s: rate(sum.flops).map(|rate| rate / 1e12),
-                roof_share,
+                roofline_fraction,
             }
         })
         .collect();

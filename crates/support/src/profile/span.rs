@@ -12,7 +12,7 @@ use crate::Result;
 /// Kind of work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum WorkKind {
     /// A kernel.
     Kernel,
     /// A whole captured graph.
@@ -25,14 +25,14 @@ pub enum Kind {
     Copy,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for WorkKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Kernel => "kernel",
-            Kind::Graph => "graph",
-            Kind::Upload => "upload",
-            Kind::Download => "download",
-            Kind::Copy => "copy",
+            WorkKind::Kernel => "kernel",
+            WorkKind::Graph => "graph",
+            WorkKind::Upload => "upload",
+            WorkKind::Download => "download",
+            WorkKind::Copy => "copy",
         })
     }
 }
@@ -41,7 +41,7 @@ impl fmt::Display for Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
     /// Kind.
-    pub kind: Kind,
+    pub kind: WorkKind,
     /// The kernel's name, or what is copied.
     pub name: String,
     /// Bytes that have to move: each buffer once for reading, once for writing.
@@ -49,13 +49,13 @@ pub struct Work {
     /// Floating-point operations.
     pub flops: Option<u64>,
     /// The line of the user's program it comes from.
-    pub place: Option<String>,
+    pub location: Option<String>,
 }
 
 impl Work {
     /// Work of a kind, under a name.
-    pub fn new(kind: Kind, name: impl Into<String>) -> Work {
-        Work { kind, name: name.into(), bytes: None, flops: None, place: None }
+    pub fn new(kind: WorkKind, name: impl Into<String>) -> Work {
+        Work { kind, name: name.into(), bytes: None, flops: None, location: None }
     }
 
     /// With the bytes that move.
@@ -69,8 +69,8 @@ impl Work {
     }
 
     /// With the line of the program.
-    pub fn place(self, place: impl fmt::Display) -> Work {
-        Work { place: Some(place.to_string()), ..self }
+    pub fn location(self, location: impl fmt::Display) -> Work {
+        Work { location: Some(location.to_string()), ..self }
     }
 }
 
@@ -84,7 +84,7 @@ pub struct Times {
 }
 
 /// A measurement under way.
-pub trait Lap: Send {
+pub trait Stopwatch: Send {
     /// Ends it, in the order of the device's work.
     fn stop(&mut self) -> Result<()>;
 
@@ -98,7 +98,7 @@ pub trait Clock {
     fn device(&self) -> String;
 
     /// Begins a measurement; `None` where none is possible now, as during a capture.
-    fn start(&self) -> Result<Option<Box<dyn Lap>>>;
+    fn start(&self) -> Result<Option<Box<dyn Stopwatch>>>;
 
     /// Memory use of the device, if it is time to sample it again.
     fn memory(&self) -> Option<MemorySample> {
@@ -120,7 +120,7 @@ pub struct MemorySample {
 }
 
 /// Work that was given to a device, with its measurement.
-pub struct Span {
+pub struct ProfileSpan {
     /// The device.
     pub device: String,
     /// The work.
@@ -129,13 +129,13 @@ pub struct Span {
 }
 
 enum State {
-    Pending(Box<dyn Lap>),
+    Pending(Box<dyn Stopwatch>),
     Done(Result<Times>),
 }
 
-impl Span {
-    pub(super) fn new(device: String, work: Work, lap: Box<dyn Lap>) -> Span {
-        Span { device, work, state: Mutex::new(State::Pending(lap)) }
+impl ProfileSpan {
+    pub(super) fn new(device: String, work: Work, stopwatch: Box<dyn Stopwatch>) -> ProfileSpan {
+        ProfileSpan { device, work, state: Mutex::new(State::Pending(stopwatch)) }
     }
 
     /// When it ran; waits for it the first time.
@@ -143,7 +143,7 @@ impl Span {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let times = match &mut *state {
             State::Done(times) => return times.clone(),
-            State::Pending(lap) => lap.times(),
+            State::Pending(stopwatch) => stopwatch.times(),
         };
         *state = State::Done(times.clone()); // drops the lap, which gives its events back
         times
@@ -154,9 +154,9 @@ impl Span {
 #[derive(Clone, Copy, Debug)]
 pub struct HostClock<'a>(pub &'a str);
 
-struct HostLap {
+struct HostStopwatch {
     start_ms: f64,
-    begun: Instant,
+    started: Instant,
     duration_ms: f64,
 }
 
@@ -165,8 +165,8 @@ impl Clock for HostClock<'_> {
         self.0.into()
     }
 
-    fn start(&self) -> Result<Option<Box<dyn Lap>>> {
-        Ok(Some(Box::new(HostLap { start_ms: now_ms(), begun: Instant::now(), duration_ms: 0.0 })))
+    fn start(&self) -> Result<Option<Box<dyn Stopwatch>>> {
+        Ok(Some(Box::new(HostStopwatch { start_ms: now_ms(), started: Instant::now(), duration_ms: 0.0 })))
     }
 
     fn memory(&self) -> Option<MemorySample> {
@@ -187,9 +187,9 @@ impl Clock for HostClock<'_> {
     }
 }
 
-impl Lap for HostLap {
+impl Stopwatch for HostStopwatch {
     fn stop(&mut self) -> Result<()> {
-        self.duration_ms = self.begun.elapsed().as_secs_f64() * 1e3;
+        self.duration_ms = self.started.elapsed().as_secs_f64() * 1e3;
         Ok(())
     }
 

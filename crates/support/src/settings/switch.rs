@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::{choose, read};
+use super::{parse_choice, read};
 use crate::Result;
 
 /// A setting of the process that is on or off: as code sets it, else as an environment variable says when it is first asked.
@@ -17,7 +17,7 @@ use crate::Result;
 /// ```
 pub struct Switch {
     variable: &'static str,
-    words: [(&'static str, bool); 2],
+    choices: [(&'static str, bool); 2],
     default: bool,
     state: AtomicU8,
 }
@@ -29,8 +29,8 @@ const UNREAD: u8 = 2;
 
 impl Switch {
     /// A switch that a variable sets by one of two words.
-    pub const fn new(variable: &'static str, words: [(&'static str, bool); 2], default: bool) -> Switch {
-        Switch { variable, words, default, state: AtomicU8::new(UNREAD) }
+    pub const fn new(variable: &'static str, choices: [(&'static str, bool); 2], default: bool) -> Switch {
+        Switch { variable, choices, default, state: AtomicU8::new(UNREAD) }
     }
 
     /// Turns it on or off, whatever the environment says.
@@ -41,7 +41,7 @@ impl Switch {
     /// Whether it is on; an error where the variable has another word.
     pub fn get(&self) -> Result<bool> {
         if self.state.load(Ordering::Relaxed) == UNREAD {
-            let on = read(self.variable, self.default, |value| choose(value, &self.words))?;
+            let on = read(self.variable, self.default, |value| parse_choice(value, &self.choices))?;
             // A value that code has set meanwhile takes precedence.
             let _ =
                 self.state.compare_exchange(UNREAD, if on { ON } else { OFF }, Ordering::Relaxed, Ordering::Relaxed);

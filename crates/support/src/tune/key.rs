@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 /// Everything that a best choice depends on. Another driver, GPU or release is another key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Key {
+pub struct TuningKey {
     /// Operation, such as `matmul`.
     pub operation: String,
     /// Sizes, in an order of the operation's own.
@@ -52,7 +52,7 @@ pub fn digest(text: &str) -> String {
     Sha256::digest(text).iter().take(12).map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl Key {
+impl TuningKey {
     /// A key's name among files: a hash of all of it.
     pub(super) fn hash(&self) -> String {
         // Maps are ordered and strings are escaped, so equal keys, and only they, give equal text.
@@ -61,7 +61,7 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for TuningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shape: Vec<String> = self.shape.iter().map(u64::to_string).collect();
         write!(f, "{} {} {} on {}", self.operation, shape.join("x"), self.dtype, self.platform.device)

@@ -3,7 +3,7 @@
 //! It knows nothing of tensors or kernels: candidates are numbers by name ([`Choice`]), and closures make, check and
 //! run them. Each candidate is made, its result is verified, and only then is it timed: after a warm-up run, so many
 //! runs with rotated buffers, of which the median counts. Time and number of candidates are bounded. What was found
-//! is kept on disk with all timings ([`Record`], `store.rs`) under everything that it depends on ([`Key`]).
+//! is kept on disk with all timings ([`TuningRecord`], `store.rs`) under everything that it depends on ([`TuningKey`]).
 //!
 //! ```
 //! use bornite_support::tune::{Choice, HostTimer, Key, Mode, Platform, Store, Tuner, Variant};
@@ -36,12 +36,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, ThreadId};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use key::{Choice, Key, Platform, digest};
-pub use record::{Outcome, Record, Trial};
-pub use store::{FORMAT_VERSION, Store, StoreStats};
-pub use timer::{Exclusive, HostTimer, Timer};
+pub use key::{Choice, TuningKey, Platform, digest};
+pub use record::{TrialOutcome, TuningRecord, Trial};
+pub use store::{FORMAT_VERSION, TuningStore, StoreStats};
+pub use timer::{ExclusiveTimer, HostTimer, Timer};
 
-use crate::settings::{TUNE_VARIABLE, choose, read};
+use crate::settings::{TUNE_VARIABLE, parse_choice, read};
 use crate::{Result, log};
 
 /// The result of a caller's closure; any error's words become a candidate's reason.
@@ -49,7 +49,7 @@ pub type Fallible<T> = std::result::Result<T, Box<dyn std::error::Error + Send +
 
 /// Mode of the tuner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub enum TuneMode {
     /// The first candidate, always.
     Off,
     /// The choice of an earlier tuning, else the first candidate.
@@ -58,12 +58,12 @@ pub enum Mode {
     Tune,
 }
 
-impl Mode {
-    pub(crate) const NAMES: [(&str, Mode); 3] = [("off", Mode::Off), ("cached", Mode::Cached), ("tune", Mode::Tune)];
+impl TuneMode {
+    pub(crate) const NAMES: [(&str, TuneMode); 3] = [("off", TuneMode::Off), ("cached", TuneMode::Cached), ("tune", TuneMode::Tune)];
 
     /// The mode that `BORNITE_TUNE` sets.
-    pub fn from_environment() -> Result<Mode> {
-        read(TUNE_VARIABLE, Mode::Cached, |value| choose(value, &Mode::NAMES))
+    pub fn from_environment() -> Result<TuneMode> {
+        read(TUNE_VARIABLE, TuneMode::Cached, |value| parse_choice(value, &TuneMode::NAMES))
     }
 }
 
@@ -73,43 +73,43 @@ pub struct Budget {
     /// No candidate is begun after so many milliseconds, and no run but a candidate's first.
     pub total_ms: f64,
     /// Candidates tried; the rest are skipped.
-    pub candidates: usize,
+    pub max_candidates: usize,
     /// Timed runs of each.
     pub runs: usize,
     /// A candidate whose first run takes so many times the best median gets no more runs.
-    pub hopeless: f64,
+    pub give_up_ratio: f64,
 }
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget { total_ms: 5_000.0, candidates: 64, runs: 11, hopeless: 3.0 }
+        Budget { total_ms: 5_000.0, max_candidates: 64, runs: 11, give_up_ratio: 3.0 }
     }
 }
 
 /// Request to the tuner.
-pub struct Request<'a> {
+pub struct TuningRequest<'a> {
     /// Key of the tuning.
-    pub key: &'a Key,
+    pub key: &'a TuningKey,
     /// The ways to do it; the first is taken where nothing is known.
     pub candidates: &'a [Choice],
     /// Whether work is being captured or timed just now. Then nothing is ever measured.
     pub busy: bool,
-    /// Whether to wait while another thread measures something. Who holds what its work may need, such as a device's turn,
+    /// Whether to wait while another thread measures something. Who holds what its work may need, such as a device's guard,
     /// must not: the two would wait for each other.
-    pub waits: bool,
+    pub may_wait: bool,
 }
 
 /// Answer of the tuner.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct TuningResult {
     /// The choice: always one of the candidates.
     pub choice: Choice,
     /// The tuning that it is based on; `None` where it is the first candidate for want of anything better.
-    pub record: Option<Arc<Record>>,
+    pub record: Option<Arc<TuningRecord>>,
     /// Whether it was measured by this call.
     pub measured: bool,
     /// Whether it would have been measured at another moment: ask again.
-    pub again: bool,
+    pub retry_later: bool,
 }
 
 /// One way to do it, as a closure that is given a rising number to rotate buffers by.
@@ -137,34 +137,34 @@ impl<'a> Variant<'a> {
 pub struct Tuner {
     mode: AtomicU8,
     budget: Mutex<Budget>,
-    store: Store,
-    known: Mutex<HashMap<String, Arc<Record>>>,
+    store: TuningStore,
+    known: Mutex<HashMap<String, Arc<TuningRecord>>>,
     /// Choices that hold whatever else is known.
-    pins: Mutex<HashMap<String, Arc<Record>>>,
+    pins: Mutex<HashMap<String, Arc<TuningRecord>>>,
     /// Held while something is measured: two at once would measure each other.
     measuring: Mutex<()>,
     /// The thread that measures.
     measurer: Mutex<Option<ThreadId>>,
     /// How many want nothing from the disk any more.
-    sealed: AtomicUsize,
+    disk_ignored: AtomicUsize,
 }
 
-/// While it is there, choices do not come from the disk: see [`Tuner::seal`].
-pub struct Sealed<'a>(&'a Tuner);
+/// While it is there, choices do not come from the disk: see [`Tuner::ignore_disk`].
+pub struct IgnoreDiskGuard<'a>(&'a Tuner);
 
-impl Drop for Sealed<'_> {
+impl Drop for IgnoreDiskGuard<'_> {
     fn drop(&mut self) {
-        self.0.sealed.fetch_sub(1, Ordering::Relaxed);
+        self.0.disk_ignored.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// While it is there, this thread measures.
-struct Turn<'a> {
+struct MeasuringGuard<'a> {
     tuner: &'a Tuner,
-    _turn: MutexGuard<'a, ()>,
+    _guard: MutexGuard<'a, ()>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for MeasuringGuard<'_> {
     fn drop(&mut self) {
         *lock(&self.tuner.measurer) = None;
     }
@@ -172,7 +172,7 @@ impl Drop for Turn<'_> {
 
 impl Tuner {
     /// A tuner that keeps what it finds in a store.
-    pub fn new(mode: Mode, store: Store) -> Tuner {
+    pub fn new(mode: TuneMode, store: TuningStore) -> Tuner {
         Tuner {
             mode: AtomicU8::new(mode as u8),
             budget: Mutex::default(),
@@ -181,31 +181,31 @@ impl Tuner {
             pins: Mutex::default(),
             measuring: Mutex::default(),
             measurer: Mutex::default(),
-            sealed: AtomicUsize::new(0),
+            disk_ignored: AtomicUsize::new(0),
         }
     }
 
     /// The tuner that the environment asks for, made on first use. Fails only where a setting cannot be read.
-    pub fn of_process() -> Result<&'static Tuner> {
+    pub fn global() -> Result<&'static Tuner> {
         static TUNER: OnceLock<Result<Tuner>> = OnceLock::new();
-        let made = TUNER.get_or_init(|| {
-            let settings = crate::cache::Settings::to_open()?;
-            Ok(Tuner::new(Mode::from_environment()?, Store::open(&settings)))
+        let tuner = TUNER.get_or_init(|| {
+            let settings = crate::cache::CacheSettings::freeze()?;
+            Ok(Tuner::new(TuneMode::from_environment()?, TuningStore::open(&settings)))
         });
-        made.as_ref().map_err(crate::Error::clone)
+        tuner.as_ref().map_err(crate::Error::clone)
     }
 
     /// The mode.
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> TuneMode {
         match self.mode.load(Ordering::Relaxed) {
-            0 => Mode::Off,
-            1 => Mode::Cached,
-            _ => Mode::Tune,
+            0 => TuneMode::Off,
+            1 => TuneMode::Cached,
+            _ => TuneMode::Tune,
         }
     }
 
     /// Sets what it may do.
-    pub fn set_mode(&self, mode: Mode) {
+    pub fn set_mode(&self, mode: TuneMode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
     }
 
@@ -215,26 +215,26 @@ impl Tuner {
     }
 
     /// Where records are kept.
-    pub fn store(&self) -> &Store {
+    pub fn store(&self) -> &TuningStore {
         &self.store
     }
 
     /// Takes these choices as known, before those on disk: a resumed run uses what the first one used.
-    pub fn pin(&self, records: impl IntoIterator<Item = Record>) {
+    pub fn pin(&self, records: impl IntoIterator<Item = TuningRecord>) {
         let mut pins = lock(&self.pins);
         pins.extend(records.into_iter().map(|record| (record.key.hash(), Arc::new(record))));
     }
 
     /// Takes no choice from the disk while the result is kept, beside those that are pinned or known: what is found there
     /// later, or is not there any more, changes nothing. Where choices may be measured, they still are.
-    pub fn seal(&self) -> Sealed<'_> {
-        self.sealed.fetch_add(1, Ordering::Relaxed);
-        Sealed(self)
+    pub fn ignore_disk(&self) -> IgnoreDiskGuard<'_> {
+        self.disk_ignored.fetch_add(1, Ordering::Relaxed);
+        IgnoreDiskGuard(self)
     }
 
     /// Every choice this process knows, to be saved with a checkpoint.
-    pub fn known(&self) -> Vec<Record> {
-        let mut all: BTreeMap<String, Arc<Record>> = BTreeMap::new();
+    pub fn known_records(&self) -> Vec<TuningRecord> {
+        let mut all: BTreeMap<String, Arc<TuningRecord>> = BTreeMap::new();
         for map in [&self.known, &self.pins] {
             all.extend(lock(map).iter().map(|(hash, record)| (hash.clone(), record.clone())));
         }
@@ -245,26 +245,26 @@ impl Tuner {
     /// runs it with the buffers of a rising number. Never fails: where nothing can be found, the first candidate is it.
     pub fn choose<P>(
         &self,
-        request: &Request<'_>,
+        request: &TuningRequest<'_>,
         timer: &mut dyn Timer,
         prepare: impl FnMut(&Choice) -> Fallible<P>,
         verify: impl FnMut(&mut P) -> Fallible<()>,
         run: impl FnMut(&mut P, usize) -> Fallible<()>,
-    ) -> Found {
-        let first = |again: bool| {
+    ) -> TuningResult {
+        let first = |retry_later: bool| {
             let choice = request.candidates.first().cloned().unwrap_or_default();
-            Found { choice, record: None, measured: false, again }
+            TuningResult { choice, record: None, measured: false, retry_later }
         };
-        if self.mode() == Mode::Off || request.candidates.is_empty() {
+        if self.mode() == TuneMode::Off || request.candidates.is_empty() {
             return first(false);
         }
         if let Some(found) = self.look_up(request) {
             return found;
         }
-        if self.mode() != Mode::Tune {
+        if self.mode() != TuneMode::Tune {
             return first(false);
         }
-        let Some(_measuring) = self.turn(request) else { return first(true) };
+        let Some(_measuring) = self.start_measuring(request) else { return first(true) };
         // Another thread may have found it meanwhile.
         if let Some(found) = self.look_up(request) {
             return found;
@@ -282,17 +282,17 @@ impl Tuner {
         }
         let record = Arc::new(record);
         lock(&self.known).insert(request.key.hash(), record.clone());
-        Found { choice: record.chosen.clone(), record: Some(record), measured: true, again: false }
+        TuningResult { choice: record.chosen.clone(), record: Some(record), measured: true, retry_later: false }
     }
 
     /// As [`choose`](Tuner::choose), of closures: the way to tune a kernel or function of one's own.
-    pub fn best_of(&self, key: &Key, variants: Vec<Variant<'_>>, timer: &mut dyn Timer) -> Found {
+    pub fn best_of(&self, key: &TuningKey, variants: Vec<Variant<'_>>, timer: &mut dyn Timer) -> TuningResult {
         let candidates: Vec<Choice> = variants.iter().map(|variant| variant.choice.clone()).collect();
         let mut variants = variants;
         let at = |choice: &Choice| candidates.iter().position(|c| c == choice).ok_or("an unknown candidate");
         let variants = std::cell::RefCell::new(&mut variants);
         self.choose(
-            &Request { key, candidates: &candidates, busy: false, waits: true },
+            &TuningRequest { key, candidates: &candidates, busy: false, may_wait: true },
             timer,
             |choice| Ok(at(choice)?),
             |n| {
@@ -304,26 +304,26 @@ impl Tuner {
         )
     }
 
-    /// The turn to measure; `None` where this is not the moment.
-    fn turn(&self, request: &Request<'_>) -> Option<Turn<'_>> {
+    /// The guard to measure; `None` where this is not the moment.
+    fn start_measuring(&self, request: &TuningRequest<'_>) -> Option<MeasuringGuard<'_>> {
         // What is measured may itself ask.
         let within = *lock(&self.measurer) == Some(thread::current().id());
         if request.busy || within {
             return None;
         }
-        let turn = match self.measuring.try_lock() {
-            Err(TryLockError::WouldBlock) if request.waits => lock(&self.measuring),
+        let guard = match self.measuring.try_lock() {
+            Err(TryLockError::WouldBlock) if request.may_wait => lock(&self.measuring),
             Err(TryLockError::WouldBlock) => return None,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Ok(turn) => turn,
+            Ok(guard) => guard,
         };
         *lock(&self.measurer) = Some(thread::current().id());
-        Some(Turn { tuner: self, _turn: turn })
+        Some(MeasuringGuard { tuner: self, _guard: guard })
     }
 
     /// What is known of a key, in memory or on disk, if it is still a candidate. Where more could be measured, a record
     /// that does not know all candidates is not enough.
-    fn look_up(&self, request: &Request<'_>) -> Option<Found> {
+    fn look_up(&self, request: &TuningRequest<'_>) -> Option<TuningResult> {
         let hash = request.key.hash();
         let candidates = request.candidates;
         let pinned = lock(&self.pins).get(&hash).cloned();
@@ -333,7 +333,7 @@ impl Tuner {
                 let known = lock(&self.known).get(&hash).cloned();
                 let record = match known {
                     Some(record) => record,
-                    None if self.sealed.load(Ordering::Relaxed) > 0 => return None,
+                    None if self.disk_ignored.load(Ordering::Relaxed) > 0 => return None,
                     None => {
                         let record = Arc::new(self.store.get(request.key)?);
                         lock(&self.known).insert(hash, record.clone());
@@ -341,11 +341,11 @@ impl Tuner {
                     }
                 };
                 let tried = |choice: &Choice| record.trials.iter().any(|trial| trial.choice == *choice);
-                let complete = self.mode() != Mode::Tune || request.busy || candidates.iter().all(tried);
+                let complete = self.mode() != TuneMode::Tune || request.busy || candidates.iter().all(tried);
                 (complete && candidates.contains(&record.chosen)).then_some(record)?
             }
         };
-        Some(Found { choice: record.chosen.clone(), record: Some(record), measured: false, again: false })
+        Some(TuningResult { choice: record.chosen.clone(), record: Some(record), measured: false, retry_later: false })
     }
 }
 
@@ -355,13 +355,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Tries all candidates; `None` where none works.
 fn measure<P>(
-    request: &Request<'_>,
+    request: &TuningRequest<'_>,
     budget: &Budget,
     timer: &mut dyn Timer,
     mut prepare: impl FnMut(&Choice) -> Fallible<P>,
     mut verify: impl FnMut(&mut P) -> Fallible<()>,
     mut run: impl FnMut(&mut P, usize) -> Fallible<()>,
-) -> Option<Record> {
+) -> Option<TuningRecord> {
     let start_ms = timer.now_ms();
     let mut trials: Vec<Trial> = vec![];
     let mut rotation = 0;
@@ -369,12 +369,12 @@ fn measure<P>(
         let spent_ms = timer.now_ms() - start_ms;
         let best_ms = trials.iter().filter_map(Trial::median_ms).fold(f64::INFINITY, f64::min);
         // However short the time, one candidate that works is found.
-        let outcome = if n >= budget.candidates {
-            Outcome::Skipped { reason: format!("{} candidates were tried already", budget.candidates) }
+        let outcome = if n >= budget.max_candidates {
+            TrialOutcome::Skipped { reason: format!("{} candidates were tried already", budget.max_candidates) }
         } else if spent_ms >= budget.total_ms && best_ms.is_finite() {
-            Outcome::Skipped { reason: format!("the {} ms for tuning were spent", budget.total_ms) }
+            TrialOutcome::Skipped { reason: format!("the {} ms for tuning were spent", budget.total_ms) }
         } else {
-            let mut one = || -> Fallible<Outcome> {
+            let mut one = || -> Fallible<TrialOutcome> {
                 let mut prepared = prepare(choice)?;
                 verify(&mut prepared)?;
                 let mut next = |prepared: &mut P| {
@@ -384,7 +384,7 @@ fn measure<P>(
                 next(&mut prepared)?; // warms up: caches, clocks, first-use costs
                 let mut times_ms = vec![next(&mut prepared)?];
                 while times_ms.len() < budget.runs
-                    && times_ms[0] < best_ms * budget.hopeless
+                    && times_ms[0] < best_ms * budget.give_up_ratio
                     && spent_ms + times_ms.iter().sum::<f64>() < budget.total_ms
                 {
                     times_ms.push(next(&mut prepared)?);
@@ -395,14 +395,14 @@ fn measure<P>(
                 times_ms.sort_by(f64::total_cmp);
                 let runs = times_ms.len();
                 let median_ms = (times_ms[(runs - 1) / 2] + times_ms[runs / 2]) / 2.0;
-                Ok(Outcome::Timed { median_ms, min_ms: times_ms[0], max_ms: times_ms[runs - 1], runs })
+                Ok(TrialOutcome::Timed { median_ms, min_ms: times_ms[0], max_ms: times_ms[runs - 1], runs })
             };
-            one().unwrap_or_else(|error| Outcome::Rejected { reason: error.to_string() })
+            one().unwrap_or_else(|error| TrialOutcome::Rejected { reason: error.to_string() })
         };
         trials.push(Trial { choice: choice.clone(), outcome });
     }
     let timed = trials.iter().filter_map(|trial| Some((trial.median_ms()?, &trial.choice)));
     let (_, chosen) = timed.min_by(|a, b| a.0.total_cmp(&b.0))?;
     let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    Some(Record { key: request.key.clone(), chosen: chosen.clone(), trials, unix_time })
+    Some(TuningRecord { key: request.key.clone(), chosen: chosen.clone(), trials, unix_time })
 }

@@ -4,13 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Choice, Key};
+use super::{Choice, TuningKey};
 
 /// The result of one tuning, as it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct TuningRecord {
     /// Key of the tuning.
-    pub key: Key,
+    pub key: TuningKey,
     /// The fastest candidate that computed the right thing.
     pub chosen: Choice,
     /// All candidates, in their order.
@@ -25,13 +25,13 @@ pub struct Trial {
     /// The candidate.
     pub choice: Choice,
     /// Its time, or why it has none.
-    pub outcome: Outcome,
+    pub outcome: TrialOutcome,
 }
 
 /// Outcome of a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum TrialOutcome {
     /// It works and takes this long.
     Timed {
         /// Median over the runs.
@@ -55,7 +55,7 @@ pub enum Outcome {
     },
 }
 
-impl Record {
+impl TuningRecord {
     /// The median time of the chosen candidate.
     pub fn best_ms(&self) -> Option<f64> {
         self.trials.iter().find(|trial| trial.choice == self.chosen).and_then(Trial::median_ms)
@@ -66,13 +66,13 @@ impl Trial {
     /// The candidate's median time, if it has one.
     pub fn median_ms(&self) -> Option<f64> {
         match self.outcome {
-            Outcome::Timed { median_ms, .. } => Some(median_ms),
-            Outcome::Rejected { .. } | Outcome::Skipped { .. } => None,
+            TrialOutcome::Timed { median_ms, .. } => Some(median_ms),
+            TrialOutcome::Rejected { .. } | TrialOutcome::Skipped { .. } => None,
         }
     }
 }
 
-impl fmt::Display for Record {
+impl fmt::Display for TuningRecord {
     /// A table: one line a candidate, the chosen one marked.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.key)?;
@@ -81,11 +81,11 @@ impl fmt::Display for Record {
             let mark = if *choice == self.chosen { '*' } else { ' ' };
             write!(f, "{mark} {:<width$}  ", choice.to_string())?;
             match outcome {
-                Outcome::Timed { median_ms, min_ms, max_ms, runs } => {
+                TrialOutcome::Timed { median_ms, min_ms, max_ms, runs } => {
                     writeln!(f, "{median_ms:.4} ms  ({min_ms:.4} to {max_ms:.4}, {runs} runs)")?;
                 }
-                Outcome::Rejected { reason } => writeln!(f, "rejected: {reason}")?,
-                Outcome::Skipped { reason } => writeln!(f, "skipped: {reason}")?,
+                TrialOutcome::Rejected { reason } => writeln!(f, "rejected: {reason}")?,
+                TrialOutcome::Skipped { reason } => writeln!(f, "skipped: {reason}")?,
             }
         }
         Ok(())

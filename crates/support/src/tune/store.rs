@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Key, Record};
+use super::{TuningKey, TuningRecord};
 use crate::files;
 use crate::{Error, Result};
 
@@ -22,7 +22,7 @@ const SUFFIX: &str = ".tuning.json";
 #[derive(Serialize, Deserialize)]
 struct File {
     format: u32,
-    record: Record,
+    record: TuningRecord,
 }
 
 /// The part of a file that says whether the rest can be read.
@@ -32,7 +32,7 @@ struct Head {
 }
 
 /// A folder of records, or why there is none.
-pub struct Store {
+pub struct TuningStore {
     folder: std::result::Result<PathBuf, String>,
 }
 
@@ -45,25 +45,25 @@ pub struct StoreStats {
     pub bytes: u64,
 }
 
-impl Store {
-    /// Opens the folder that these settings name. Never fails: see [`Store::folder`].
-    pub fn open(settings: &crate::cache::Settings) -> Store {
+impl TuningStore {
+    /// Opens the folder that these settings name. Never fails: see [`TuningStore::folder`].
+    pub fn open(settings: &crate::cache::CacheSettings) -> TuningStore {
         let folder = match &settings.folder {
             _ if !settings.enabled => Err(format!("switched off by {}=off", crate::cache::CACHE_VARIABLE)),
             None => Err("neither HOME nor XDG_CACHE_HOME says where".into()),
-            Some(root) => files::open_private(root)
-                .and_then(|()| files::open_private(&root.join(SUBFOLDER)))
+            Some(root) => files::open_private_folder(root)
+                .and_then(|()| files::open_private_folder(&root.join(SUBFOLDER)))
                 .map(|()| root.join(SUBFOLDER)),
         };
         if let Ok(folder) = &folder {
-            files::sweep(folder);
+            files::remove_stale_temporaries(folder);
         }
-        Store { folder }
+        TuningStore { folder }
     }
 
     /// A store that keeps nothing.
-    pub fn nowhere() -> Store {
-        Store { folder: Err("nothing is to be kept".into()) }
+    pub fn disabled() -> TuningStore {
+        TuningStore { folder: Err("nothing is to be kept".into()) }
     }
 
     /// Where records are kept, or why nowhere.
@@ -72,14 +72,14 @@ impl Store {
     }
 
     /// The record of a key, if a whole one of this format is there.
-    pub fn get(&self, key: &Key) -> Option<Record> {
+    pub fn get(&self, key: &TuningKey) -> Option<TuningRecord> {
         let text = fs::read(self.path(key)?).ok()?;
         let record = parse(&text)?;
         (record.key == *key).then_some(record)
     }
 
     /// Keeps a record. Says why not, where that fails; nothing depends on it.
-    pub fn put(&self, record: &Record) -> std::result::Result<(), String> {
+    pub fn put(&self, record: &TuningRecord) -> std::result::Result<(), String> {
         let folder = self.folder.as_ref().map_err(String::clone)?;
         let Some(path) = self.path(&record.key) else { return Ok(()) };
         let newer = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Head>(&text).ok());
@@ -90,12 +90,12 @@ impl Store {
         }
         let file = File { format: FORMAT_VERSION, record: record.clone() };
         let text = serde_json::to_vec_pretty(&file).map_err(|error| error.to_string())?;
-        files::write_whole(folder, &file_name(&record.key), &[&text])
+        files::write_cache_file(folder, &file_name(&record.key), &[&text])
             .map_err(|error| format!("{}: {error}", path.display()))
     }
 
     /// Every record that can be read.
-    pub fn records(&self) -> Vec<Record> {
+    pub fn records(&self) -> Vec<TuningRecord> {
         let texts = self.files().into_iter().filter_map(|(path, _)| fs::read(path).ok());
         texts.filter_map(|text| parse(&text)).collect()
     }
@@ -109,17 +109,17 @@ impl Store {
     /// Removes every record; says how many.
     pub fn clear(&self) -> Result<u64> {
         if let Err(reason) = &self.folder {
-            return Err(Error::NoCache { reason: reason.clone() });
+            return Err(Error::CacheUnavailable { reason: reason.clone() });
         }
         let files = self.files();
         for (path, _) in &files {
-            files::remove(path)
-                .map_err(|error| Error::NoCache { reason: format!("cannot remove {}: {error}", path.display()) })?;
+            files::remove_if_exists(path)
+                .map_err(|error| Error::CacheUnavailable { reason: format!("cannot remove {}: {error}", path.display()) })?;
         }
         Ok(files.len() as u64)
     }
 
-    fn path(&self, key: &Key) -> Option<PathBuf> {
+    fn path(&self, key: &TuningKey) -> Option<PathBuf> {
         Some(self.folder.as_ref().ok()?.join(file_name(key)))
     }
 
@@ -135,11 +135,11 @@ impl Store {
     }
 }
 
-fn file_name(key: &Key) -> String {
+fn file_name(key: &TuningKey) -> String {
     format!("{}{SUFFIX}", key.hash())
 }
 
-fn parse(text: &[u8]) -> Option<Record> {
+fn parse(text: &[u8]) -> Option<TuningRecord> {
     // The version first: a newer file's record may not even parse.
     let head: Head = serde_json::from_slice(text).ok()?;
     if head.format != FORMAT_VERSION {

@@ -42,19 +42,19 @@ impl Timer for HostTimer {
 }
 
 /// A timer of which each run has the device to itself: it holds what `lock` returns, and between runs others go on.
-pub struct Exclusive<T, L> {
+pub struct ExclusiveTimer<T, L> {
     timer: T,
     lock: L,
 }
 
-impl<T: Timer, G, L: Fn() -> G> Exclusive<T, L> {
+impl<T: Timer, G, L: Fn() -> G> ExclusiveTimer<T, L> {
     /// A timer whose runs are exclusive.
-    pub fn new(timer: T, lock: L) -> Exclusive<T, L> {
-        Exclusive { timer, lock }
+    pub fn new(timer: T, lock: L) -> ExclusiveTimer<T, L> {
+        ExclusiveTimer { timer, lock }
     }
 }
 
-impl<T: Timer, G, L: Fn() -> G> Timer for Exclusive<T, L> {
+impl<T: Timer, G, L: Fn() -> G> Timer for ExclusiveTimer<T, L> {
     fn time(&mut self, work: &mut dyn FnMut() -> Fallible<()>) -> Fallible<f64> {
         let _exclusive = (self.lock)();
         self.timer.time(work)

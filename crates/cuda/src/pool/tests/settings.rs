@@ -64,7 +64,7 @@ fn fractions_outside_of_0_to_1_are_refused() {
     let pool = pool(100 * MIB);
     for fraction in [-0.1, 1.0001, f64::NAN, f64::INFINITY] {
         let error = pool.set_fraction(fraction).unwrap_err();
-        assert!(matches!(error, Error::Support(bornite_support::Error::BadFraction { .. })), "{error}");
+        assert!(matches!(error, Error::Support(bornite_support::Error::InvalidFraction { .. })), "{error}");
         assert!(error.to_string().contains("between 0 and 1"), "{error}");
     }
     assert_eq!(pool.limits().fraction, 1.0, "a refused one changes nothing");

@@ -2,52 +2,52 @@
 
 use std::ops::Range;
 
-use crate::runs::bits;
+use crate::rle::bits;
 use crate::thrift::Reader;
-use crate::values::short;
+use crate::values::truncated_page;
 use crate::{Error, Result};
 
 /// Blocks of differences have 128 values, by most writers.
-const LARGEST_BLOCK: u64 = 1 << 20;
+const MAX_BLOCK_VALUES: u64 = 1 << 20;
 
 /// Position in a sequence of lengths, decoded one at a time: a few bytes can hold millions. The bytes are passed to
 /// each call.
 #[derive(Clone)]
-pub(crate) struct Differences {
+pub(crate) struct DeltaDecoder {
     parts: usize,
-    per_part: usize,
+    values_per_part: usize,
     /// Values that are still to come.
-    left: usize,
+    remaining: usize,
     /// The last value; before the first one, that one.
     value: i64,
     started: bool,
     /// Start of the current part, or of the next block.
     at: usize,
-    least: i64,
+    min_delta: i64,
     /// Widths of the current part and of those after it in its block.
     widths: Range<usize>,
     /// Values of the current part that were read.
     read: usize,
 }
 
-impl Differences {
-    /// Lengths from the byte `at` on, at most `most`, and the offset of the bytes after them.
-    pub(crate) fn new(bytes: &[u8], at: usize, most: u64) -> Result<(Differences, usize)> {
+impl DeltaDecoder {
+    /// Lengths from the byte `at` on, at most `max`, and the offset of the bytes after them.
+    pub(crate) fn new(bytes: &[u8], at: usize, max: u64) -> Result<(DeltaDecoder, usize)> {
         let mut reader = Reader::new(&bytes[at..]);
-        let mut number = || reader.varint().map_err(|_| short());
+        let mut number = || reader.varint().map_err(|_| truncated_page());
         let (block, parts, total) = (number()?, number()?, number()?);
-        let value = reader.number().map_err(|_| short())?;
-        let per_part = block.checked_div(parts).unwrap_or(0);
-        if block > LARGEST_BLOCK || per_part == 0 || !per_part.is_multiple_of(8) || total > most {
-            let what = format!("a page has {total} of {most} values in blocks of {block} in {parts} parts");
+        let value = reader.number().map_err(|_| truncated_page())?;
+        let values_per_part = block.checked_div(parts).unwrap_or(0);
+        if block > MAX_BLOCK_VALUES || values_per_part == 0 || !values_per_part.is_multiple_of(8) || total > max {
+            let what = format!("a page has {total} of {max} values in blocks of {block} in {parts} parts");
             return Err(Error::damaged(format!("{what}, which is impossible")));
         }
-        let (parts, per_part, left, at) = (parts as usize, per_part as usize, total as usize, at + reader.at());
-        let start = Differences { parts, per_part, left, value, started: false, at, least: 0, widths: 0..0, read: 0 };
-        let mut walk = Differences { left: left.saturating_sub(1), started: true, ..start.clone() };
-        while walk.left > 0 {
+        let (parts, values_per_part, remaining, at) = (parts as usize, values_per_part as usize, total as usize, at + reader.position());
+        let start = DeltaDecoder { parts, values_per_part, remaining, value, started: false, at, min_delta: 0, widths: 0..0, read: 0 };
+        let mut walk = DeltaDecoder { remaining: remaining.saturating_sub(1), started: true, ..start.clone() };
+        while walk.remaining > 0 {
             walk.begin_part(bytes)?;
-            walk.left -= walk.per_part.min(walk.left);
+            walk.remaining -= walk.values_per_part.min(walk.remaining);
             walk.end_part(bytes);
         }
         Ok((start, walk.at))
@@ -57,15 +57,15 @@ impl Differences {
     fn begin_part(&mut self, bytes: &[u8]) -> Result<()> {
         if self.widths.is_empty() {
             let mut reader = Reader::new(&bytes[self.at..]);
-            self.least = reader.number().map_err(|_| short())?;
-            let start = self.at + reader.at();
-            let end = start.checked_add(self.parts).filter(|end| *end <= bytes.len()).ok_or_else(short)?;
+            self.min_delta = reader.number().map_err(|_| truncated_page())?;
+            let start = self.at + reader.position();
+            let end = start.checked_add(self.parts).filter(|end| *end <= bytes.len()).ok_or_else(truncated_page)?;
             (self.widths, self.at) = (start..end, end);
         }
         let width = self.width(bytes);
-        let count = self.per_part.min(self.left);
+        let count = self.values_per_part.min(self.remaining);
         if width > 64 || self.part(bytes).len() * 8 < width * count {
-            return Err(short());
+            return Err(truncated_page());
         }
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Differences {
 
     /// Packed differences of the current part; the last one of a page may be cut short.
     fn part<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        let size = self.width(bytes) * self.per_part / 8;
+        let size = self.width(bytes) * self.values_per_part / 8;
         &bytes[self.at..bytes.len().min(self.at + size)]
     }
 
@@ -88,8 +88,8 @@ impl Differences {
     }
 
     pub(crate) fn next(&mut self, bytes: &[u8]) -> Result<usize> {
-        if self.left == 0 {
-            return Err(short());
+        if self.remaining == 0 {
+            return Err(truncated_page());
         }
         if std::mem::replace(&mut self.started, true) {
             if self.read == 0 {
@@ -97,13 +97,13 @@ impl Differences {
             }
             let width = self.width(bytes);
             let difference = bits(self.part(bytes), self.read * width, width) as i64;
-            self.value = self.value.wrapping_add(self.least).wrapping_add(difference);
+            self.value = self.value.wrapping_add(self.min_delta).wrapping_add(difference);
             self.read += 1;
-            if self.read == self.per_part {
+            if self.read == self.values_per_part {
                 self.end_part(bytes);
             }
         }
-        self.left -= 1;
+        self.remaining -= 1;
         usize::try_from(self.value).map_err(|_| Error::damaged("a page has a text of negative length"))
     }
 }

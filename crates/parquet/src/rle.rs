@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::thrift::Reader;
-use crate::values::short;
+use crate::values::truncated_page;
 
 /// `width` bits, at most 64, from the bit `at` on; beyond the end there are zeros.
 pub(crate) fn bits(bytes: &[u8], at: usize, width: usize) -> u64 {
@@ -18,45 +18,45 @@ pub(crate) fn bits(bytes: &[u8], at: usize, width: usize) -> u64 {
 }
 
 /// Position in a sequence of runs. The bytes are passed to each call.
-pub(crate) struct Runs {
+pub(crate) struct RleDecoder {
     at: usize,
     width: usize,
     run: Run,
 }
 
 enum Run {
-    Same { value: u32, left: u64 },
-    Packed { bit: usize, left: u64 },
+    Same { value: u32, remaining: u64 },
+    Packed { bit: usize, remaining: u64 },
 }
 
-impl Runs {
+impl RleDecoder {
     /// Runs from the byte `at` on, of integers of `width` bits.
-    pub(crate) fn new(at: usize, width: usize) -> Runs {
-        Runs { at, width, run: Run::Same { value: 0, left: 0 } }
+    pub(crate) fn new(at: usize, width: usize) -> RleDecoder {
+        RleDecoder { at, width, run: Run::Same { value: 0, remaining: 0 } }
     }
 
     /// Starts the next run if this one is over.
     fn advance(&mut self, bytes: &[u8]) -> Result<()> {
-        while let Run::Same { left: 0, .. } | Run::Packed { left: 0, .. } = self.run {
+        while let Run::Same { remaining: 0, .. } | Run::Packed { remaining: 0, .. } = self.run {
             let mut reader = Reader::new(&bytes[self.at..]);
-            let header = reader.varint().map_err(|_| short())?;
-            self.at += reader.at();
+            let header = reader.varint().map_err(|_| truncated_page())?;
+            self.at += reader.position();
             let rest = &bytes[self.at..];
             if header & 1 == 0 {
                 let size = self.width.div_ceil(8);
-                let value = bits(rest.get(..size).ok_or_else(short)?, 0, size * 8) as u32;
+                let value = bits(rest.get(..size).ok_or_else(truncated_page)?, 0, size * 8) as u32;
                 self.at += size;
-                self.run = Run::Same { value, left: header >> 1 };
+                self.run = Run::Same { value, remaining: header >> 1 };
             } else {
                 // Eight values a group; a last group that is cut short has as many as fit.
                 let groups = header >> 1;
                 let size = groups.saturating_mul(self.width as u64).min(rest.len() as u64) as usize;
                 let fit = (size * 8).checked_div(self.width).map_or(u64::MAX, |fit| fit as u64);
-                let left = groups.saturating_mul(8).min(fit);
-                if left == 0 {
-                    return Err(short());
+                let remaining = groups.saturating_mul(8).min(fit);
+                if remaining == 0 {
+                    return Err(truncated_page());
                 }
-                self.run = Run::Packed { bit: self.at * 8, left };
+                self.run = Run::Packed { bit: self.at * 8, remaining };
                 self.at += size;
             }
         }
@@ -66,25 +66,25 @@ impl Runs {
     pub(crate) fn next(&mut self, bytes: &[u8]) -> Result<u32> {
         self.advance(bytes)?;
         Ok(match &mut self.run {
-            Run::Same { value, left } => {
-                *left -= 1;
+            Run::Same { value, remaining } => {
+                *remaining -= 1;
                 *value
             }
-            Run::Packed { bit, left } => {
-                *left -= 1;
+            Run::Packed { bit, remaining } => {
+                *remaining -= 1;
                 *bit += self.width;
                 bits(bytes, *bit - self.width, self.width) as u32
             }
         })
     }
 
-    /// Skips at most `most` zeros that are one run and returns their number.
-    pub(crate) fn skip_zeros(&mut self, bytes: &[u8], most: u64) -> Result<u64> {
+    /// Skips at most `max` zeros that are one run and returns their number.
+    pub(crate) fn skip_zeros(&mut self, bytes: &[u8], max: u64) -> Result<u64> {
         self.advance(bytes)?;
         match &mut self.run {
-            Run::Same { value: 0, left } => {
-                let skipped = most.min(*left);
-                *left -= skipped;
+            Run::Same { value: 0, remaining } => {
+                let skipped = max.min(*remaining);
+                *remaining -= skipped;
                 Ok(skipped)
             }
             _ => Ok(0),
