@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use bornite_bench::Machine;
-use bornite_cuda::pool::{Backing, Event, Stream, Tag};
+use bornite_cuda::pool::{Backing, EventId, StreamId, Tag};
 use bornite_cuda::{Pool, Result};
 
 /// Addresses without memory behind them; events are done at once.
@@ -29,29 +29,29 @@ impl Backing for Addresses {
         Ok(Some(self.0.fetch_add(bytes, Relaxed)))
     }
 
-    fn release(&self, _: u64, _: u64, _: Stream) -> Result<()> {
+    fn release(&self, _: u64, _: u64, _: StreamId) -> Result<()> {
         Ok(())
     }
 
-    fn record(&self, _: Stream) -> Result<Event> {
-        Ok(Event(0))
+    fn record(&self, _: StreamId) -> Result<EventId> {
+        Ok(EventId(0))
     }
 
-    fn finished(&self, _: Event) -> Result<bool> {
+    fn is_done(&self, _: EventId) -> Result<bool> {
         Ok(true)
     }
 
-    fn wait(&self, _: Event) -> Result<()> {
+    fn wait(&self, _: EventId) -> Result<()> {
         Ok(())
     }
 
-    fn retire(&self, _: Event) {}
+    fn retire(&self, _: EventId) {}
 
-    fn fill(&self, _: u64, _: u64, _: u8, _: Stream) -> Result<()> {
+    fn fill(&self, _: u64, _: u64, _: u8, _: StreamId) -> Result<()> {
         Ok(())
     }
 
-    fn first_difference(&self, _: u64, _: u64, _: u8, _: Stream) -> Result<Option<u64>> {
+    fn first_difference(&self, _: u64, _: u64, _: u8, _: StreamId) -> Result<Option<u64>> {
         Ok(None)
     }
 }
@@ -60,7 +60,7 @@ impl Backing for Addresses {
 const CALLS: usize = 20_000;
 const SAMPLES: usize = 51;
 
-const MAIN: Stream = Stream(0);
+const MAIN: StreamId = StreamId(0);
 
 /// Prints the median of the samples, and the 10th and 90th percentile.
 fn measure(name: &str, mut pair: impl FnMut() -> Result<()>) -> Result<()> {
@@ -121,7 +121,7 @@ fn main() -> Result<()> {
     let crossed = pool();
     measure("4 KiB, used on another stream", || {
         let block = alloc(&crossed, 4 << 10)?;
-        crossed.used_on(&block, Stream(1))?;
+        crossed.record_stream(&block, StreamId(1))?;
         crossed.free(block)
     })?;
 

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use bornite_bench::Machine;
-use bornite_support::profile::{self, HostClock, WorkKind, Work};
+use bornite_support::profile::{self, HostClock, Work, WorkKind};
 
 const CALLS: usize = 100_000;
 const SAMPLES: usize = 31;

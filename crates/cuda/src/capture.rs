@@ -11,12 +11,12 @@ thread_local! {
 }
 
 /// Whether this thread captures on the device.
-pub(crate) fn capturing(ordinal: usize) -> bool {
+pub(crate) fn is_capturing(ordinal: usize) -> bool {
     CAPTURING.get() == Some(ordinal)
 }
 
 /// Remembers a kernel of the capture, for the graph's name in error reports.
-pub(crate) fn note_kernel(name: &Arc<str>) {
+pub(crate) fn record_kernel(name: &Arc<str>) {
     KERNELS.with_borrow_mut(|kernels| {
         if !kernels.contains(name) {
             kernels.push(name.clone());
@@ -25,14 +25,14 @@ pub(crate) fn note_kernel(name: &Arc<str>) {
 }
 
 /// Marks this thread as capturing until dropped, also by a panic.
-pub(crate) struct Capturing {
+pub(crate) struct CaptureGuard {
     before: Option<usize>,
 }
 
-impl Capturing {
-    pub fn begin(ordinal: usize) -> Capturing {
+impl CaptureGuard {
+    pub fn begin(ordinal: usize) -> CaptureGuard {
         KERNELS.take();
-        Capturing { before: CAPTURING.replace(Some(ordinal)) }
+        CaptureGuard { before: CAPTURING.replace(Some(ordinal)) }
     }
 
     /// The kernels noted so far.
@@ -41,7 +41,7 @@ impl Capturing {
     }
 }
 
-impl Drop for Capturing {
+impl Drop for CaptureGuard {
     fn drop(&mut self) {
         CAPTURING.set(self.before);
     }
@@ -53,20 +53,20 @@ mod tests {
 
     #[test]
     fn a_capture_is_this_threads_and_ends_with_its_guard() {
-        assert!(!capturing(0));
-        let capture = Capturing::begin(0);
-        assert!(capturing(0) && !capturing(1));
-        assert!(!std::thread::spawn(|| capturing(0)).join().unwrap());
+        assert!(!is_capturing(0));
+        let capture = CaptureGuard::begin(0);
+        assert!(is_capturing(0) && !is_capturing(1));
+        assert!(!std::thread::spawn(|| is_capturing(0)).join().unwrap());
         for name in ["a", "b", "a"] {
-            note_kernel(&name.into());
+            record_kernel(&name.into());
         }
         assert_eq!(capture.kernels().len(), 2);
         drop(capture);
-        assert!(!capturing(0));
+        assert!(!is_capturing(0));
         let _ = std::panic::catch_unwind(|| {
-            let _capture = Capturing::begin(3);
+            let _capture = CaptureGuard::begin(3);
             panic!("in a capture");
         });
-        assert!(!capturing(3));
+        assert!(!is_capturing(3));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use cudarc::driver::sys as cu;
 
 use bornite_support::Error as SupportError;
-use bornite_support::profile::{Clock, DeviceSummary, Stopwatch, MemorySample, Roofline, Times, now_ms};
+use bornite_support::profile::{Clock, DeviceSummary, MemorySample, Roofline, Stopwatch, Times, now_ms};
 use bornite_support::tune::{Fallible, Platform, Timer};
 
 use crate::{Device, DeviceInfo, Result};
@@ -22,8 +22,8 @@ impl Clock for DeviceClock<'_> {
     }
 
     fn start(&self) -> bornite_support::Result<Option<Box<dyn Stopwatch>>> {
-        let lap = Laps::of(self.0).start().map_err(not_timed)?;
-        Ok(lap.map(|lap| Box::new(lap) as Box<dyn Stopwatch>))
+        let stopwatch = EventPool::of(self.0).start().map_err(timing_failed)?;
+        Ok(stopwatch.map(|stopwatch| Box::new(stopwatch) as Box<dyn Stopwatch>))
     }
 
     fn memory(&self) -> Option<MemorySample> {
@@ -40,12 +40,12 @@ impl Clock for DeviceClock<'_> {
 impl Device {
     /// Whether this thread's work is being captured: then nothing may be timed, tuned or waited for.
     pub fn is_capturing(&self) -> bool {
-        crate::capture::capturing(self.info().ordinal)
+        crate::capture::is_capturing(self.info().ordinal)
     }
 }
 
 /// The events of one device.
-pub(crate) struct Laps {
+pub(crate) struct EventPool {
     device: Arc<Device>,
     state: Mutex<State>,
 }
@@ -71,25 +71,25 @@ unsafe impl Send for Event {}
 
 /// Work between two events.
 pub(crate) struct DeviceStopwatch {
-    laps: Arc<Laps>,
+    events: Arc<EventPool>,
     start: Event,
     stop: Event,
 }
 
-static ALL: Mutex<BTreeMap<usize, Arc<Laps>>> = Mutex::new(BTreeMap::new());
+static EVENT_POOLS: Mutex<BTreeMap<usize, Arc<EventPool>>> = Mutex::new(BTreeMap::new());
 
-fn not_timed(error: crate::Error) -> SupportError {
+fn timing_failed(error: crate::Error) -> SupportError {
     SupportError::TimingFailed(error.to_string())
 }
 
 /// All GPUs of the machine, for the profiler's reports.
-pub(crate) fn summaries() -> Vec<DeviceSummary> {
+pub(crate) fn device_summaries() -> Vec<DeviceSummary> {
     let count = crate::device_count().unwrap_or(0);
-    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let pools = EVENT_POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let one = |ordinal: usize| {
-        let info = DeviceInfo::of(ordinal).ok()?;
+        let info = DeviceInfo::query(ordinal).ok()?;
         // Of GPUs that were timed.
-        let pool = all.get(&ordinal).and_then(|laps| serde_json::to_value(laps.device.pool().stats()).ok());
+        let pool = pools.get(&ordinal).and_then(|events| serde_json::to_value(events.device.pool().stats()).ok());
         let (device, name, roofline) = (format!("cuda:{ordinal}"), info.name.clone(), roofline(&info));
         Some(DeviceSummary { device, name, info: serde_json::to_value(&info).unwrap_or_default(), roofline, pool })
     };
@@ -115,16 +115,16 @@ pub fn platform(device: &Device) -> Result<Platform> {
     let (major, minor) = crate::driver_version()?;
     let mut platform = Platform::named(&device.info().name);
     platform.driver = format!("{major}.{minor}");
-    platform.libraries.insert("nvrtc".into(), crate::nvrtc_build()?);
+    platform.libraries.insert("nvrtc".into(), crate::nvrtc_build_id()?);
     Ok(platform)
 }
 
-impl Laps {
+impl EventPool {
     /// The device's events, kept for the life of the process as the device itself is.
-    pub fn of(device: &Arc<Device>) -> Arc<Laps> {
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-        let make = || Arc::new(Laps { device: device.clone(), state: Mutex::default() });
-        all.entry(device.info().ordinal).or_insert_with(make).clone()
+    pub fn of(device: &Arc<Device>) -> Arc<EventPool> {
+        let mut pools = EVENT_POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || Arc::new(EventPool { device: device.clone(), state: Mutex::default() });
+        pools.entry(device.info().ordinal).or_insert_with(make).clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -133,16 +133,16 @@ impl Laps {
 
     /// Begins a measurement on the stream that this thread's work goes to; `None` while it captures, since events of a
     /// capture have no times.
-    pub fn start(self: &Arc<Laps>) -> Result<Option<DeviceStopwatch>> {
+    pub fn start(self: &Arc<EventPool>) -> Result<Option<DeviceStopwatch>> {
         let device = &self.device;
         if device.is_capturing() {
             return Ok(None);
         }
         device.bind()?;
         self.set_origin()?;
-        let lap = DeviceStopwatch { laps: self.clone(), start: self.take()?, stop: self.take()? };
-        self.record(lap.start)?;
-        Ok(Some(lap))
+        let stopwatch = DeviceStopwatch { events: self.clone(), start: self.take()?, stop: self.take()? };
+        self.record(stopwatch.start)?;
+        Ok(Some(stopwatch))
     }
 
     /// Ties the GPU's clock to ours, once, while nothing is measured yet.
@@ -176,7 +176,7 @@ impl Laps {
         device.check("cuEventRecord", unsafe { (device.driver.cuEventRecord)(event.0, device.work_stream()) })
     }
 
-    fn between_ms(&self, from: Event, to: Event) -> Result<f64> {
+    fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64> {
         let (device, mut ms) = (&self.device, 0.0);
         // SAFETY: writes one number; both events were recorded and are done.
         let result = unsafe { (device.driver.cuEventElapsedTime_v2)(&mut ms, from.0, to.0) };
@@ -186,25 +186,25 @@ impl Laps {
 
 impl Stopwatch for DeviceStopwatch {
     fn stop(&mut self) -> bornite_support::Result<()> {
-        self.laps.device.bind().and_then(|()| self.laps.record(self.stop)).map_err(not_timed)
+        self.events.device.bind().and_then(|()| self.events.record(self.stop)).map_err(timing_failed)
     }
 
     fn times(&mut self) -> bornite_support::Result<Times> {
-        self.measured().map_err(not_timed)
+        self.read_times().map_err(timing_failed)
     }
 }
 
 impl DeviceStopwatch {
-    fn measured(&self) -> Result<Times> {
-        let device = &self.laps.device;
+    fn read_times(&self) -> Result<Times> {
+        let device = &self.events.device;
         device.bind()?;
         // SAFETY: the event is ours and recorded.
         device.check("cuEventSynchronize", unsafe { (device.driver.cuEventSynchronize)(self.stop.0) })?;
-        let duration_ms = self.laps.between_ms(self.start, self.stop)?;
-        let origin = self.laps.state().origin;
+        let duration_ms = self.events.elapsed_ms(self.start, self.stop)?;
+        let origin = self.events.state().origin;
         // The driver gives 32-bit milliseconds: far from the origin they are too coarse for durations, not for places.
         let start_ms = match origin {
-            Some(origin) => origin.at_ms + self.laps.between_ms(origin.event, self.start)?,
+            Some(origin) => origin.at_ms + self.events.elapsed_ms(origin.event, self.start)?,
             None => 0.0,
         };
         Ok(Times { start_ms, duration_ms })
@@ -213,13 +213,13 @@ impl DeviceStopwatch {
 
 impl Drop for DeviceStopwatch {
     fn drop(&mut self) {
-        self.laps.state().idle.extend([self.start, self.stop]);
+        self.events.state().idle.extend([self.start, self.stop]);
     }
 }
 
 /// The GPU's own time between two events around the work.
 pub struct DeviceTimer {
-    laps: Arc<Laps>,
+    events: Arc<EventPool>,
     runs: usize,
     origin: Instant,
 }
@@ -227,22 +227,22 @@ pub struct DeviceTimer {
 impl DeviceTimer {
     /// A timer of work that is given to this device.
     pub fn new(device: &Arc<Device>) -> DeviceTimer {
-        DeviceTimer::of_runs(device, 1)
+        DeviceTimer::with_repeats(device, 1)
     }
 
     /// A timer of work that does the same thing so many times, of which the time of one is told: a graph of runs, so
     /// that a kernel of microseconds is not measured with the host's launches.
-    pub fn of_runs(device: &Arc<Device>, runs: usize) -> DeviceTimer {
-        DeviceTimer { laps: Laps::of(device), runs, origin: Instant::now() }
+    pub fn with_repeats(device: &Arc<Device>, runs: usize) -> DeviceTimer {
+        DeviceTimer { events: EventPool::of(device), runs, origin: Instant::now() }
     }
 }
 
 impl Timer for DeviceTimer {
     fn time(&mut self, work: &mut dyn FnMut() -> Fallible<()>) -> Fallible<f64> {
-        let Some(mut lap) = self.laps.start()? else { return Err("the device is being captured".into()) };
+        let Some(mut stopwatch) = self.events.start()? else { return Err("the device is being captured".into()) };
         work()?;
-        lap.stop()?;
-        Ok(lap.times()?.duration_ms / self.runs as f64)
+        stopwatch.stop()?;
+        Ok(stopwatch.times()?.duration_ms / self.runs as f64)
     }
 
     fn now_ms(&mut self) -> f64 {

@@ -13,12 +13,12 @@ use bornite_support::settings::{SYNC_VARIABLE, Switch};
 
 /// Turns a driver result into ours.
 pub(crate) fn check(driver: &Driver, call: &'static str, result: CUresult) -> Result<()> {
-    if result == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(refused(driver, call, result)) }
+    if result == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(driver_error(driver, call, result)) }
 }
 
 #[cold]
-fn refused(driver: &Driver, call: &'static str, result: CUresult) -> Error {
-    let words = |function: unsafe extern "C" fn(CUresult, *mut *const c_char) -> CUresult| {
+fn driver_error(driver: &Driver, call: &'static str, result: CUresult) -> Error {
+    let describe = |function: unsafe extern "C" fn(CUresult, *mut *const c_char) -> CUresult| {
         let mut text = std::ptr::null();
         // SAFETY: the driver stores the address of a static string, or leaves null for a code it does not know.
         unsafe {
@@ -26,7 +26,7 @@ fn refused(driver: &Driver, call: &'static str, result: CUresult) -> Error {
             if text.is_null() { "unknown".into() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
         }
     };
-    let (name, text) = (words(driver.cuGetErrorName), words(driver.cuGetErrorString));
+    let (name, text) = (describe(driver.cuGetErrorName), describe(driver.cuGetErrorString));
     Error::Driver { call, code: result as u32, name, text }
 }
 
@@ -55,7 +55,7 @@ pub fn is_sync() -> Result<bool> {
 
 /// As [`is_sync`], on an open device.
 #[inline]
-pub(crate) fn waits() -> bool {
+pub(crate) fn is_launch_blocking() -> bool {
     SYNC.is_on()
 }
 
@@ -85,13 +85,13 @@ impl Context {
 
     /// Makes the context current on this thread; refuses if it is lost.
     pub fn bind(&self) -> Result<()> {
-        self.alive()?;
+        self.check_alive()?;
         // SAFETY: the context is retained for the life of the process.
         check(self.driver, "cuCtxSetCurrent", unsafe { (self.driver.cuCtxSetCurrent)(self.handle) })
     }
 
     /// Refuses if the context is lost.
-    pub fn alive(&self) -> Result<()> {
+    pub fn check_alive(&self) -> Result<()> {
         if !self.lost.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -105,7 +105,7 @@ impl Context {
         if result == CUresult::CUDA_SUCCESS {
             return Ok(());
         }
-        let cause = refused(self.driver, call, result);
+        let cause = driver_error(self.driver, call, result);
         if !STICKY.contains(&result) {
             return Err(cause);
         }
@@ -118,8 +118,8 @@ impl Context {
     }
 
     /// Remembers a launch, so that an error found later can name it.
-    pub fn note_launch(&self, name: &Arc<str>, grid: [u32; 3], block: [u32; 3]) {
-        self.launches.lock().unwrap_or_else(PoisonError::into_inner).note(name, grid, block);
+    pub fn record_launch(&self, name: &Arc<str>, grid: [u32; 3], block: [u32; 3]) {
+        self.launches.lock().unwrap_or_else(PoisonError::into_inner).push(name, grid, block);
     }
 
     /// How many were remembered, forgotten ones too.
@@ -128,14 +128,14 @@ impl Context {
     }
 
     /// The last launches, newest first.
-    pub fn launches(&self) -> Vec<Launched> {
+    pub fn launches(&self) -> Vec<LaunchRecord> {
         self.launches.lock().unwrap_or_else(PoisonError::into_inner).latest()
     }
 }
 
 /// A launch, as kept for error reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Launched {
+pub struct LaunchRecord {
     /// The kernel, or the graph it was part of.
     pub name: Arc<str>,
     /// Blocks; zeros for a graph.
@@ -144,7 +144,7 @@ pub struct Launched {
     pub block: [u32; 3],
 }
 
-impl fmt::Display for Launched {
+impl fmt::Display for LaunchRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.name)?;
         if self.block[0] == 0 {
@@ -156,30 +156,30 @@ impl fmt::Display for Launched {
 }
 
 /// How many launches are remembered.
-const REMEMBERED: usize = 16;
+const MAX_LOGGED: usize = 16;
 
 /// The last launches in a ring: noting one allocates nothing.
 #[derive(Default)]
 struct LaunchLog {
-    ring: [Option<Launched>; REMEMBERED],
+    ring: [Option<LaunchRecord>; MAX_LOGGED],
     count: usize,
 }
 
 impl LaunchLog {
-    fn note(&mut self, name: &Arc<str>, grid: [u32; 3], block: [u32; 3]) {
-        let entry = &mut self.ring[self.count % REMEMBERED];
+    fn push(&mut self, name: &Arc<str>, grid: [u32; 3], block: [u32; 3]) {
+        let entry = &mut self.ring[self.count % MAX_LOGGED];
         self.count = self.count.wrapping_add(1);
         match entry {
             // The same kernel over and over costs not even a count of owners.
             Some(entry) if Arc::ptr_eq(&entry.name, name) => (entry.grid, entry.block) = (grid, block),
-            entry => *entry = Some(Launched { name: name.clone(), grid, block }),
+            entry => *entry = Some(LaunchRecord { name: name.clone(), grid, block }),
         }
     }
 
     /// Newest first.
-    fn latest(&self) -> Vec<Launched> {
-        let newest = self.count + REMEMBERED;
-        (1..=REMEMBERED).filter_map(|back| self.ring[(newest - back) % REMEMBERED].clone()).collect()
+    fn latest(&self) -> Vec<LaunchRecord> {
+        let newest = self.count + MAX_LOGGED;
+        (1..=MAX_LOGGED).filter_map(|back| self.ring[(newest - back) % MAX_LOGGED].clone()).collect()
     }
 }
 
@@ -207,12 +207,12 @@ mod tests {
         assert_eq!(log.latest(), []);
         let name: Arc<str> = "add".into();
         for n in 0..3 {
-            log.note(&name, [n, 1, 1], [32, 1, 1]);
+            log.push(&name, [n, 1, 1], [32, 1, 1]);
         }
         let grids: Vec<u32> = log.latest().iter().map(|launch| launch.grid[0]).collect();
         assert_eq!(grids, [2, 1, 0]);
         for n in 0..1000 {
-            log.note(&format!("kernel{n}").into(), [n, 1, 1], [32, 1, 1]);
+            log.push(&format!("kernel{n}").into(), [n, 1, 1], [32, 1, 1]);
         }
         let latest = log.latest();
         let grids: Vec<u32> = latest.iter().map(|launch| launch.grid[0]).collect();
@@ -229,8 +229,8 @@ mod tests {
             text: "an illegal memory access was encountered".into(),
         };
         let launches = vec![
-            Launched { name: "stray".into(), grid: [4, 1, 1], block: [128, 1, 1] },
-            Launched { name: "graph of 2 nodes: a, b".into(), grid: [0; 3], block: [0; 3] },
+            LaunchRecord { name: "stray".into(), grid: [4, 1, 1], block: [128, 1, 1] },
+            LaunchRecord { name: "graph of 2 nodes: a, b".into(), grid: [0; 3], block: [0; 3] },
         ];
         let error = Error::Poisoned { device: "cuda:0 (H200)".into(), cause: Box::new(cause), launches };
         let text = error.to_string();

@@ -4,7 +4,7 @@
 use crate::{Error, Result};
 
 /// A value, or what is wrong with the image.
-type Checked<T = ()> = std::result::Result<T, String>;
+type ElfResult<T = ()> = std::result::Result<T, String>;
 
 /// Machine code for one architecture, as [`compile`](crate::compile) returns it and
 /// [`Function::load`](crate::Function::load) takes it.
@@ -36,11 +36,11 @@ impl Cubin {
     /// # Safety
     /// The image must be what one of NVIDIA's compilers wrote: the driver does not validate what its sections hold.
     pub unsafe fn from_image(image: Vec<u8>) -> Result<Cubin> {
-        Cubin::checked(image).map_err(|what| Error::BadImage { what })
+        Cubin::checked(image).map_err(|reason| Error::InvalidImage { reason })
     }
 
     /// An image whose tables lie within it, or what is wrong with it.
-    pub(crate) fn checked(image: Vec<u8>) -> Checked<Cubin> {
+    pub(crate) fn checked(image: Vec<u8>) -> ElfResult<Cubin> {
         Elf { image: &image }.check()?;
         Ok(Cubin(image))
     }
@@ -84,7 +84,7 @@ struct Section {
 }
 
 impl Elf<'_> {
-    fn check(&self) -> Checked {
+    fn check(&self) -> ElfResult {
         if self.image.len() < HEADER_BYTES as usize || self.image[..6] != *b"\x7fELF\x02\x01" {
             let found = self.image.len();
             return Err(format!("a cubin begins with the header of a 64-bit ELF file, which these {found} bytes lack"));
@@ -97,7 +97,7 @@ impl Elf<'_> {
             self.within("a segment", self.number(at + 8, 8)?, Some(self.number(at + 32, 8)?))?;
         }
         let all = self.table("the table of sections", [40, 58, 60], SECTION_BYTES)?.map(|at| self.section(at));
-        let all = all.collect::<Checked<Vec<Section>>>()?;
+        let all = all.collect::<ElfResult<Vec<Section>>>()?;
         let names = match self.number(62, 2)? {
             0xffff => all.first().map_or(0, |first| first.link),
             names => names,
@@ -107,7 +107,7 @@ impl Elf<'_> {
 
     /// The byte of each entry of a table. The header's fields at `fields` say where it begins, the bytes of an entry and how
     /// many there are.
-    fn table(&self, what: &str, fields: [u64; 3], entry_bytes: u64) -> Checked<impl Iterator<Item = u64> + use<>> {
+    fn table(&self, part: &str, fields: [u64; 3], entry_bytes: u64) -> ElfResult<impl Iterator<Item = u64> + use<>> {
         let (offset, found, mut count) =
             (self.number(fields[0], 8)?, self.number(fields[1], 2)?, self.number(fields[2], 2)?);
         if entry_bytes == SECTION_BYTES && count == 0 && offset > 0 {
@@ -115,13 +115,13 @@ impl Elf<'_> {
             count = self.number(offset.saturating_add(32), 8)?;
         }
         if count > 0 && found != entry_bytes {
-            return Err(format!("{what} has entries of {found} bytes, expected {entry_bytes}"));
+            return Err(format!("{part} has entries of {found} bytes, expected {entry_bytes}"));
         }
-        self.within(what, offset, count.checked_mul(entry_bytes))?;
+        self.within(part, offset, count.checked_mul(entry_bytes))?;
         Ok((0..count).map(move |n| offset + n * entry_bytes))
     }
 
-    fn check_section(&self, section: &Section, all: &[Section], names: u64) -> Checked {
+    fn check_section(&self, section: &Section, all: &[Section], names: u64) -> ElfResult {
         if section.kind != NO_BITS {
             self.within("a section", section.offset, Some(section.bytes))?;
         }
@@ -144,7 +144,7 @@ impl Elf<'_> {
     }
 
     /// Checks that a name lies within the table of names that section `names` is.
-    fn check_name(&self, name: u64, all: &[Section], names: u64) -> Checked {
+    fn check_name(&self, name: u64, all: &[Section], names: u64) -> ElfResult {
         let table = all.get(names as usize).filter(|table| table.kind == STRINGS);
         match table.map_or(0, |table| table.bytes) {
             bytes if name < bytes || name == 0 => Ok(()),
@@ -152,7 +152,7 @@ impl Elf<'_> {
         }
     }
 
-    fn section(&self, at: u64) -> Checked<Section> {
+    fn section(&self, at: u64) -> ElfResult<Section> {
         Ok(Section {
             name: self.number(at, 4)?,
             kind: self.number(at + 4, 4)?,
@@ -162,16 +162,16 @@ impl Elf<'_> {
         })
     }
 
-    fn within(&self, what: &str, offset: u64, bytes: Option<u64>) -> Checked {
+    fn within(&self, part: &str, offset: u64, bytes: Option<u64>) -> ElfResult {
         let length = self.image.len() as u64;
         match bytes.and_then(|bytes| offset.checked_add(bytes)) {
             Some(end) if end <= length => Ok(()),
-            _ => Err(format!("{what} at byte {offset} ends outside of its {length} bytes")),
+            _ => Err(format!("{part} at byte {offset} ends outside of its {length} bytes")),
         }
     }
 
     /// A number of `bytes` bytes.
-    fn number(&self, at: u64, bytes: u64) -> Checked<u64> {
+    fn number(&self, at: u64, bytes: u64) -> ElfResult<u64> {
         self.within("a field", at, Some(bytes))?;
         let field = &self.image[at as usize..(at + bytes) as usize];
         Ok(field.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))

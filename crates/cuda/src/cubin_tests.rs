@@ -47,7 +47,7 @@ fn image() -> Vec<u8> {
 }
 
 /// The error for an image in which a field was exchanged.
-fn with(at: usize, value: u64, bytes: usize) -> Checked {
+fn with(at: usize, value: u64, bytes: usize) -> ElfResult {
     let mut changed = image();
     changed[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
     Cubin::checked(changed).map(drop)

@@ -10,12 +10,12 @@ use cudarc::driver::sys::{self as cu, CUresult};
 use bornite_support::{profile, time_device_wait};
 
 use crate::api::Driver;
-use crate::capture::capturing;
-use crate::context::{Context, Launched, check, is_sync};
-use crate::info::{best_of, check_driver_age, handle};
+use crate::capture::is_capturing;
+use crate::context::{Context, LaunchRecord, check, is_sync};
+use crate::info::{best_of, check_driver_version, handle};
 use crate::pool::{Block, DriverBacking, PoolSettings};
 use crate::staging::Staging;
-use crate::stream::Lane;
+use crate::stream::PooledStream;
 use crate::{DeviceInfo, Error, Event, Pool, Result, Stream, driver_release, driver_version, pool};
 
 /// An open device: the primary context, a memory pool, one stream for work and two for copies beside it.
@@ -29,18 +29,18 @@ pub struct Device {
     /// Held while a thread captures: there is one capture stream.
     pub(crate) capture_lock: Mutex<()>,
     /// For copies to the device and from it.
-    pub(crate) copy_lanes: [Lane; 2],
+    pub(crate) copy_streams: [PooledStream; 2],
     backing: Arc<DriverBacking>,
     pool: Arc<Pool>,
     /// Streams and events (without and with timing) to be used again.
-    idle_lanes: Mutex<Vec<Lane>>,
+    idle_streams: Mutex<Vec<PooledStream>>,
     idle_events: [Mutex<Vec<cu::CUevent>>; 2],
     /// Pinned memory through which plain memory travels to the device and from it; see [`Device::staging`].
     staging: [Staging; 4],
     /// Blocks freed by a thread while it captured.
     freed_in_capture: Mutex<Vec<Block>>,
     /// An error met where nobody could be told.
-    unreported: Mutex<Option<Error>>,
+    deferred_error: Mutex<Option<Error>>,
 }
 
 // SAFETY: streams and events are driver handles, which the driver allows any thread to use once the context is current
@@ -67,7 +67,7 @@ impl Device {
             return Ok(device.clone());
         }
         let device = Arc::new(Device::create(ordinal)?);
-        profile::set_device_lister(crate::clock::summaries);
+        profile::set_device_lister(crate::clock::device_summaries);
         open.insert(ordinal, device.clone());
         Ok(device)
     }
@@ -99,9 +99,9 @@ impl Device {
         let settings = PoolSettings::from_environment()?;
         is_sync()?;
         let (driver, device) = handle(ordinal)?;
-        check_driver_age(driver_version()?, driver_release())?;
-        let info = DeviceInfo::of(ordinal)?;
-        info.check_age()?;
+        check_driver_version(driver_version()?, driver_release())?;
+        let info = DeviceInfo::query(ordinal)?;
+        info.check_supported()?;
         let mut context = null_mut();
         // SAFETY: the call writes one handle, which the next makes current.
         unsafe {
@@ -116,10 +116,11 @@ impl Device {
         };
         let context = Arc::new(Context::new(driver, context, info));
         let (main, capture_stream) = (stream()?, stream()?);
-        let backing = Arc::new(DriverBacking::over(context.clone(), main));
+        let backing = Arc::new(DriverBacking::from_context(context.clone(), main));
         // SAFETY: the stream is of this context and never destroyed.
-        let lane = |handle: cu::CUstream| Lane { handle, number: unsafe { backing.add_stream(handle.cast()) } };
-        let copy_lanes = [lane(stream()?), lane(stream()?)];
+        let pooled_stream =
+            |handle: cu::CUstream| PooledStream { handle, id: unsafe { backing.add_stream(handle.cast()) } };
+        let copy_streams = [pooled_stream(stream()?), pooled_stream(stream()?)];
         let pool = Arc::new(Pool::new(backing.clone()));
         pool.apply(&settings)?;
         Ok(Device {
@@ -128,14 +129,14 @@ impl Device {
             stream: main,
             capture_stream,
             capture_lock: Mutex::default(),
-            copy_lanes,
+            copy_streams,
             backing,
             pool,
-            idle_lanes: Mutex::default(),
+            idle_streams: Mutex::default(),
             idle_events: Default::default(),
             staging: Default::default(),
             freed_in_capture: Mutex::default(),
-            unreported: Mutex::default(),
+            deferred_error: Mutex::default(),
         })
     }
 
@@ -170,11 +171,11 @@ impl Device {
         // SAFETY: the stream lives as long as the device.
         let result = time_device_wait(|| unsafe { (self.driver.cuStreamSynchronize)(self.stream) });
         self.check("cuStreamSynchronize", result)?;
-        self.report()
+        self.take_deferred_error()
     }
 
     /// The last launches, newest first; 16 at most.
-    pub fn last_launches(&self) -> Vec<Launched> {
+    pub fn last_launches(&self) -> Vec<LaunchRecord> {
         self.context.launches()
     }
 
@@ -209,7 +210,7 @@ impl Device {
 
     /// The stream for launches and device-to-device copies of this thread: the capture's while it captures.
     pub(crate) fn work_stream(&self) -> cu::CUstream {
-        if capturing(self.info().ordinal) { self.capture_stream } else { self.stream }
+        if is_capturing(self.info().ordinal) { self.capture_stream } else { self.stream }
     }
 
     pub(crate) fn capture_stream(&self) -> cu::CUstream {
@@ -217,8 +218,8 @@ impl Device {
     }
 
     /// Refuses on a thread that captures: what `call` does cannot be part of a graph.
-    pub(crate) fn not_capturing(&self, call: &'static str) -> Result<()> {
-        if capturing(self.info().ordinal) { Err(Error::Capturing { call }) } else { Ok(()) }
+    pub(crate) fn check_not_capturing(&self, call: &'static str) -> Result<()> {
+        if is_capturing(self.info().ordinal) { Err(Error::Capturing { call }) } else { Ok(()) }
     }
 
     /// Makes the device's context current on this thread; refuses if the context is lost.
@@ -234,7 +235,7 @@ impl Device {
     /// Gives a block back to the pool, or keeps it until this thread's capture is over: the pool may have to call the
     /// driver in ways that would break the capture.
     pub(crate) fn free(&self, block: Block) -> Result<()> {
-        if capturing(self.info().ordinal) {
+        if is_capturing(self.info().ordinal) {
             lock(&self.freed_in_capture).push(block);
             return Ok(());
         }
@@ -242,24 +243,24 @@ impl Device {
     }
 
     /// Frees what was kept while capturing.
-    pub(crate) fn capture_is_over(&self) {
+    pub(crate) fn end_capture(&self) {
         for block in std::mem::take(&mut *lock(&self.freed_in_capture)) {
-            self.keep_error(self.pool.free(block));
+            self.defer_error(self.pool.free(block));
         }
     }
 
     /// Keeps an error that cannot be returned where it is met, for the next who allocates or waits.
-    pub(crate) fn keep_error(&self, result: Result<()>) {
+    pub(crate) fn defer_error(&self, result: Result<()>) {
         if let Err(error) = result
-            && self.context.alive().is_ok()
+            && self.context.check_alive().is_ok()
         {
-            lock(&self.unreported).get_or_insert(error);
+            lock(&self.deferred_error).get_or_insert(error);
         }
     }
 
     /// Returns an error that was kept.
-    pub(crate) fn report(&self) -> Result<()> {
-        lock(&self.unreported).take().map_or(Ok(()), Err)
+    pub(crate) fn take_deferred_error(&self) -> Result<()> {
+        lock(&self.deferred_error).take().map_or(Ok(()), Err)
     }
 
     /// The staging memory for a stream's copies to the device, or from it. The device's own stream has some for itself:
@@ -269,15 +270,15 @@ impl Device {
     }
 
     /// The device's own stream.
-    pub(crate) fn main_lane(&self) -> Lane {
-        Lane { handle: self.stream, number: DriverBacking::MAIN }
+    pub(crate) fn main_stream(&self) -> PooledStream {
+        PooledStream { handle: self.stream, id: DriverBacking::MAIN }
     }
 
     /// A stream that nobody uses: one given back before, or a new one. None is ever destroyed, since the pool may hold
     /// memory of it.
-    pub(crate) fn take_lane(&self) -> Result<Lane> {
-        if let Some(lane) = lock(&self.idle_lanes).pop() {
-            return Ok(lane);
+    pub(crate) fn take_stream(&self) -> Result<PooledStream> {
+        if let Some(pooled_stream) = lock(&self.idle_streams).pop() {
+            return Ok(pooled_stream);
         }
         self.bind()?;
         let mut handle = null_mut();
@@ -285,11 +286,11 @@ impl Device {
         // SAFETY: writes one handle.
         self.check("cuStreamCreate", unsafe { (self.driver.cuStreamCreate)(&mut handle, flags) })?;
         // SAFETY: the stream is of this context and never destroyed.
-        Ok(Lane { handle, number: unsafe { self.backing.add_stream(handle.cast()) } })
+        Ok(PooledStream { handle, id: unsafe { self.backing.add_stream(handle.cast()) } })
     }
 
-    pub(crate) fn give_lane(&self, lane: Lane) {
-        lock(&self.idle_lanes).push(lane);
+    pub(crate) fn return_stream(&self, pooled_stream: PooledStream) {
+        lock(&self.idle_streams).push(pooled_stream);
     }
 
     /// An event that nobody uses.
@@ -305,12 +306,12 @@ impl Device {
         Ok(event)
     }
 
-    pub(crate) fn give_event(&self, event: cu::CUevent, timed: bool) {
+    pub(crate) fn return_event(&self, event: cu::CUevent, timed: bool) {
         lock(&self.idle_events[timed as usize]).push(event);
     }
 
     /// The stream of a number that the pool knows.
-    pub(crate) fn lane(&self, number: pool::Stream) -> Result<Lane> {
-        self.backing.lane(number)
+    pub(crate) fn pooled_stream(&self, id: pool::StreamId) -> Result<PooledStream> {
+        self.backing.pooled_stream(id)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::Launched;
-use crate::pool::Shortage;
+use crate::LaunchRecord;
+use crate::pool::OutOfMemoryReport;
 
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -12,12 +12,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// A library is not on this machine, or cannot be loaded.
-    #[error("{library} {failed} ({purpose}); looked for {}. {remedy}", .tried.join("; "))]
+    #[error("{library} {problem} ({purpose}); looked for {}. {remedy}", .tried.join("; "))]
     MissingLibrary {
         /// File name people know it by.
         library: &'static str,
         /// `was not found` or `cannot be loaded`.
-        failed: &'static str,
+        problem: &'static str,
         /// What it is for.
         purpose: &'static str,
         /// How to get it.
@@ -42,12 +42,12 @@ pub enum Error {
     #[error("{0}")]
     Disassembler(String),
     /// There is no such device.
-    #[error("there is no cuda:{asked}; {}", found_devices(.found))]
+    #[error("there is no cuda:{requested}; {}", available_devices(.available))]
     NoDevice {
         /// The ordinal asked for.
-        asked: usize,
+        requested: usize,
         /// Names of the devices that are there.
-        found: Vec<String>,
+        available: Vec<String>,
     },
     /// The device is older than the code we make.
     #[error("{device} has compute capability {}.{}; 7.5 or newer is needed. Use 'cpu' instead", .found.0, .found.1)]
@@ -76,16 +76,16 @@ pub enum Error {
         call: &'static str,
     },
     /// A launch that the device cannot do.
-    #[error("kernel '{kernel}' cannot be launched: {what}")]
-    BadLaunch {
+    #[error("kernel '{kernel}' cannot be launched: {reason}")]
+    InvalidLaunch {
         /// The kernel.
         kernel: String,
         /// What was asked and what there is.
-        what: String,
+        reason: String,
     },
     /// A memory pool has nothing to give, after all that can be done.
     #[error("{0}")]
-    Exhausted(Box<Shortage>),
+    OutOfMemory(Box<OutOfMemoryReport>),
     /// A block was given to a pool that is not handed out there.
     #[error("no block is handed out at {address:#x} for this handle: it was freed already, or is another pool's")]
     NotAllocated {
@@ -94,14 +94,14 @@ pub enum Error {
     },
     /// Something was written past the end of a block.
     #[error(
-        "memory was written {offset} bytes past the end of a block of {bytes} bytes ({tag}, allocated at {asked_at}): \
+        "memory was written {offset} bytes past the end of a block of {bytes} bytes ({tag}, allocated at {allocated_at}): \
          a kernel that used it has an index out of range"
     )]
     Overrun {
         /// Who held the block.
         tag: String,
         /// The line that allocated it.
-        asked_at: String,
+        allocated_at: String,
         /// Its size.
         bytes: u64,
         /// How far past its end the first changed byte lies.
@@ -130,7 +130,7 @@ pub enum Error {
         /// The first error.
         cause: Box<Error>,
         /// What was launched before it was found, newest first.
-        launches: Vec<Launched>,
+        launches: Vec<LaunchRecord>,
     },
     /// NVRTC refused a kernel.
     #[error("failed to compile kernel '{kernel}' for {arch}:\n{log}\nsource:\n{}", numbered(.source_text))]
@@ -145,25 +145,25 @@ pub enum Error {
         source_text: String,
     },
     /// Bytes that the driver must not be given as machine code.
-    #[error("the image cannot be loaded: {what}. Use the complete file that `nvcc --cubin` wrote")]
-    BadImage {
+    #[error("the image cannot be loaded: {reason}. Use the complete file that `nvcc --cubin` wrote")]
+    InvalidImage {
         /// The fault that was found in them.
-        what: String,
+        reason: String,
     },
 }
 
-fn found_devices(found: &[String]) -> String {
-    match found {
+fn available_devices(available: &[String]) -> String {
+    match available {
         [] => "this machine has no CUDA device. Use 'cpu', or 'auto' for the best there is".into(),
-        found => format!("this machine has {}", found.join(", ")),
+        available => format!("this machine has {}", available.join(", ")),
     }
 }
 
-fn last_launches(launches: &[Launched]) -> String {
+fn last_launches(launches: &[LaunchRecord]) -> String {
     match launches {
         [] => "Nothing was launched before".into(),
         launches => {
-            let names: Vec<String> = launches.iter().map(Launched::to_string).collect();
+            let names: Vec<String> = launches.iter().map(LaunchRecord::to_string).collect();
             format!("The last launches, newest first: {}", names.join(", "))
         }
     }

@@ -10,9 +10,9 @@ use crate::context::check;
 use crate::{Error, Result};
 
 /// The oldest GPUs that we make code for.
-pub(crate) const NEEDED_CAPABILITY: (u32, u32) = (7, 5);
+pub(crate) const MIN_CAPABILITY: (u32, u32) = (7, 5);
 /// The oldest driver that has all we call, 570, by the CUDA version that it reports.
-pub(crate) const NEEDED_CUDA: (u32, u32) = (12, 8);
+pub(crate) const MIN_CUDA_VERSION: (u32, u32) = (12, 8);
 
 /// What a device is.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -86,15 +86,15 @@ impl DeviceInfo {
     }
 
     /// Refuses a device that is older than the code we make.
-    pub fn check_age(&self) -> Result<()> {
-        if self.compute_capability >= NEEDED_CAPABILITY {
+    pub fn check_supported(&self) -> Result<()> {
+        if self.compute_capability >= MIN_CAPABILITY {
             return Ok(());
         }
         Err(Error::OldDevice { device: self.label(), found: self.compute_capability })
     }
 
     /// Describes a device without opening it.
-    pub fn of(ordinal: usize) -> Result<DeviceInfo> {
+    pub fn query(ordinal: usize) -> Result<DeviceInfo> {
         use Attribute::*;
         let (driver, device) = handle(ordinal)?;
         let mut memory_bytes = 0;
@@ -156,7 +156,7 @@ impl DeviceInfo {
 
     /// Every device that this process may see.
     pub fn all() -> Result<Vec<DeviceInfo>> {
-        (0..device_count()?).map(DeviceInfo::of).collect()
+        (0..device_count()?).map(DeviceInfo::query).collect()
     }
 }
 
@@ -172,12 +172,12 @@ fn text(driver: &Driver, call: &'static str, get: impl FnOnce(*mut c_char, c_int
 /// if only such are there, the error says so.
 pub(crate) fn best_of(infos: &[DeviceInfo]) -> Result<usize> {
     let score = |info: &DeviceInfo| u128::from(info.memory_bytes) * u128::from(info.multiprocessors);
-    let usable = infos.iter().filter(|info| info.check_age().is_ok());
+    let usable = infos.iter().filter(|info| info.check_supported().is_ok());
     let best = usable.max_by_key(|info| (score(info), std::cmp::Reverse(info.ordinal)));
     match (best, infos.first()) {
         (Some(info), _) => Ok(info.ordinal),
-        (None, Some(old)) => old.check_age().and(Err(Error::NoDevice { asked: 0, found: vec![] })),
-        (None, None) => Err(Error::NoDevice { asked: 0, found: vec![] }),
+        (None, Some(old)) => old.check_supported().and(Err(Error::NoDevice { requested: 0, available: vec![] })),
+        (None, None) => Err(Error::NoDevice { requested: 0, available: vec![] }),
     }
 }
 
@@ -204,19 +204,19 @@ pub fn driver_version() -> Result<(u32, u32)> {
 
 /// The driver's own number, such as `570.86.15`, where the kernel module tells.
 pub fn driver_release() -> Option<String> {
-    release_in(&std::fs::read_to_string("/proc/driver/nvidia/version").ok()?)
+    parse_release(&std::fs::read_to_string("/proc/driver/nvidia/version").ok()?)
 }
 
 /// The first word of the kernel module's line that looks like a release.
-fn release_in(version_file: &str) -> Option<String> {
+fn parse_release(version_file: &str) -> Option<String> {
     let line = version_file.lines().find(|line| line.starts_with("NVRM version:"))?;
     let is_release = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
     line.split_whitespace().find(is_release).map(str::to_owned)
 }
 
 /// Refuses a driver that is too old, by the CUDA version it reports.
-pub(crate) fn check_driver_age(found: (u32, u32), release: Option<String>) -> Result<()> {
-    if found >= NEEDED_CUDA { Ok(()) } else { Err(Error::OldDriver { found, release }) }
+pub(crate) fn check_driver_version(found: (u32, u32), release: Option<String>) -> Result<()> {
+    if found >= MIN_CUDA_VERSION { Ok(()) } else { Err(Error::OldDriver { found, release }) }
 }
 
 /// How many CUDA devices this process may see.
@@ -236,8 +236,8 @@ pub fn device_count() -> Result<usize> {
 pub(crate) fn handle(ordinal: usize) -> Result<(&'static Driver, cu::CUdevice)> {
     let count = device_count()?;
     if ordinal >= count {
-        let found = (0..count).map(|n| DeviceInfo::of(n).map(|info| info.label()));
-        return Err(Error::NoDevice { asked: ordinal, found: found.collect::<Result<_>>()? });
+        let found = (0..count).map(|n| DeviceInfo::query(n).map(|info| info.label()));
+        return Err(Error::NoDevice { requested: ordinal, available: found.collect::<Result<_>>()? });
     }
     let driver = driver()?;
     let mut device = 0;
@@ -330,13 +330,13 @@ pub(crate) mod tests {
 
     #[test]
     fn an_old_driver_says_what_is_there_and_what_is_needed() {
-        check_driver_age((12, 8), None).unwrap();
-        check_driver_age((13, 0), None).unwrap();
-        let text = check_driver_age((12, 4), Some("550.54.14".into())).unwrap_err().to_string();
+        check_driver_version((12, 8), None).unwrap();
+        check_driver_version((13, 0), None).unwrap();
+        let text = check_driver_version((12, 4), Some("550.54.14".into())).unwrap_err().to_string();
         for part in ["550.54.14", "CUDA 12.4", "570", "CUDA 12.8"] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let text = check_driver_age((11, 8), None).unwrap_err().to_string();
+        let text = check_driver_version((11, 8), None).unwrap_err().to_string();
         assert!(text.contains("CUDA 11.8") && text.contains("570"), "{text}");
     }
 
@@ -344,8 +344,8 @@ pub(crate) mod tests {
     fn the_release_is_read_from_both_kinds_of_kernel_module() {
         let closed = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu Feb 22 01:44:30 UTC 2024\nGCC";
         let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (root@x)\n";
-        assert_eq!(release_in(closed).as_deref(), Some("550.54.14"));
-        assert_eq!(release_in(open).as_deref(), Some("580.95.05"));
-        assert_eq!(release_in("something else 1.2"), None);
+        assert_eq!(parse_release(closed).as_deref(), Some("550.54.14"));
+        assert_eq!(parse_release(open).as_deref(), Some("580.95.05"));
+        assert_eq!(parse_release("something else 1.2"), None);
     }
 }

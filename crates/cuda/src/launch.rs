@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use cudarc::driver::sys::{self as cu, CUfunction_attribute_enum as Attribute};
 
-use crate::capture::{capturing, note_kernel};
-use crate::context::{invalid, waits};
-use crate::geometry::attributes;
-use crate::occupancy::Resources;
-use crate::{Buffer, Cubin, Device, Error, Geometry, Occupancy, Result, Stream, occupancy, registry};
+use crate::capture::{is_capturing, record_kernel};
+use crate::context::{invalid, is_launch_blocking};
+use crate::launch_config::attributes;
+use crate::occupancy::KernelResources;
+use crate::{Buffer, Cubin, Device, Error, LaunchConfig, Occupancy, Result, Stream, occupancy, registry};
 
 /// A kernel loaded on a device.
 pub struct Function {
@@ -23,13 +23,13 @@ pub struct Function {
     value_bytes: Vec<usize>,
     /// How many pointers it takes.
     pointers: usize,
-    resources: Resources,
+    resources: KernelResources,
     /// Dynamic shared memory that the driver was told to allow.
-    allowed_shared: AtomicU32,
+    allowed_shared_bytes: AtomicU32,
 }
 
 /// Memory that a kernel is given: a buffer, and how many bytes into it the pointer goes.
-pub type Pointer<'a> = (&'a Buffer, usize);
+pub type DevicePointer<'a> = (&'a Buffer, usize);
 
 // SAFETY: module and function handles may be used from any thread once the context is current, which `launch` does.
 unsafe impl Send for Function {}
@@ -55,8 +55,8 @@ impl Function {
             name: name.into(),
             value_bytes,
             pointers,
-            resources: Resources::default(),
-            allowed_shared: AtomicU32::new(0),
+            resources: KernelResources::default(),
+            allowed_shared_bytes: AtomicU32::new(0),
         };
         // SAFETY: the image came from a compiler and its tables lie within it (`cubin.rs`); the name is terminated.
         unsafe {
@@ -65,16 +65,16 @@ impl Function {
             let result = (device.driver.cuModuleGetFunction)(&mut function.handle, function.module, symbol.as_ptr());
             device.check("cuModuleGetFunction", result)?;
         }
-        function.resources = Resources {
+        function.resources = KernelResources {
             registers: function.attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
             static_shared_bytes: function.attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
             spill_bytes: function.attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
             max_threads_per_block: function.attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
         };
         // What the driver allows unasked, less what the kernel declares.
-        let unasked = device.info().shared_bytes_per_block.saturating_sub(function.resources.static_shared_bytes);
-        function.allowed_shared = AtomicU32::new(unasked);
-        registry::note_load(device.info(), name, function.resources);
+        let default_limit = device.info().shared_bytes_per_block.saturating_sub(function.resources.static_shared_bytes);
+        function.allowed_shared_bytes = AtomicU32::new(default_limit);
+        registry::record_load(device.info(), name, function.resources);
         Ok(function)
     }
 
@@ -103,7 +103,7 @@ impl Function {
     }
 
     /// What a thread and a block of it take.
-    pub fn resources(&self) -> Resources {
+    pub fn resources(&self) -> KernelResources {
         self.resources
     }
 
@@ -119,9 +119,9 @@ impl Function {
 
     /// Threads a block with which the driver expects the most threads at work, and the fewest blocks that fill the
     /// device then.
-    pub fn best_block(&self, shared_bytes: u32) -> Result<(u32, u32)> {
+    pub fn max_potential_block_size(&self, shared_bytes: u32) -> Result<(u32, u32)> {
         self.device.bind()?;
-        self.allow_shared(shared_bytes)?;
+        self.allow_shared_bytes(shared_bytes)?;
         let (mut grid, mut block) = (0, 0);
         let (driver, shared) = (self.device.driver, shared_bytes as usize);
         // SAFETY: writes two integers; without a callback every block size has the same shared memory.
@@ -132,17 +132,17 @@ impl Function {
     }
 
     /// A launch over `count` threads in a line, in blocks of the driver's choice.
-    pub fn geometry_for(&self, count: u64) -> Result<Geometry> {
-        let (block, _) = self.best_block(0)?;
-        let most = u64::from(self.device.info().max_grid_dim[0]);
-        let grid = count.div_ceil(u64::from(block.max(1))).clamp(1, most) as u32;
-        Ok(Geometry::new([grid, 1, 1], [block, 1, 1]))
+    pub fn config_for(&self, count: u64) -> Result<LaunchConfig> {
+        let (block, _) = self.max_potential_block_size(0)?;
+        let max = u64::from(self.device.info().max_grid_dim[0]);
+        let grid = count.div_ceil(u64::from(block.max(1))).clamp(1, max) as u32;
+        Ok(LaunchConfig::new([grid, 1, 1], [block, 1, 1]))
     }
 
     /// How much of a multiprocessor its blocks fill, by the driver's count.
     pub fn occupancy(&self, threads: u32, shared_bytes: u32) -> Result<Occupancy> {
         self.device.bind()?;
-        self.allow_shared(shared_bytes)?;
+        self.allow_shared_bytes(shared_bytes)?;
         let mut blocks = 0;
         let (driver, shared) = (self.device.driver, shared_bytes as usize);
         // SAFETY: writes one integer.
@@ -155,48 +155,52 @@ impl Function {
     }
 
     /// Has the driver allow so much dynamic shared memory. Most launches need no more than is always allowed.
-    fn allow_shared(&self, shared_bytes: u32) -> Result<()> {
-        if shared_bytes <= self.allowed_shared.load(Ordering::Relaxed) {
+    fn allow_shared_bytes(&self, shared_bytes: u32) -> Result<()> {
+        if shared_bytes <= self.allowed_shared_bytes.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let most = self.device.info().max_shared_bytes_per_block.saturating_sub(self.resources.static_shared_bytes);
-        if shared_bytes > most {
+        let max = self.device.info().max_shared_bytes_per_block.saturating_sub(self.resources.static_shared_bytes);
+        if shared_bytes > max {
             let declared = self.resources.static_shared_bytes;
-            return Err(self.bad(format!(
-                "{shared_bytes} bytes of shared memory asked, the device has {most} beside the {declared} it declares"
+            return Err(self.invalid_launch(format!(
+                "{shared_bytes} bytes of shared memory asked, the device has {max} beside the {declared} it declares"
             )));
         }
         self.set_attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)?;
-        self.allowed_shared.fetch_max(shared_bytes, Ordering::Relaxed);
+        self.allowed_shared_bytes.fetch_max(shared_bytes, Ordering::Relaxed);
         Ok(())
     }
 
-    fn bad(&self, what: String) -> Error {
-        Error::BadLaunch { kernel: self.name.to_string(), what }
+    fn invalid_launch(&self, reason: String) -> Error {
+        Error::InvalidLaunch { kernel: self.name.to_string(), reason }
     }
 
     /// Makes the device ready for launches of this geometry, or says why it cannot be.
-    pub(crate) fn allow(&self, geometry: &Geometry) -> Result<()> {
-        self.allow_shared(geometry.shared_bytes)?;
-        let threads = geometry.threads();
-        let most = self.resources.max_threads_per_block;
-        if threads == 0 || threads > u64::from(most) {
-            return Err(self.bad(format!("{threads} threads a block asked, 1 to {most} are possible")));
+    pub(crate) fn prepare_config(&self, config: &LaunchConfig) -> Result<()> {
+        self.allow_shared_bytes(config.shared_bytes)?;
+        let threads = config.threads();
+        let max = self.resources.max_threads_per_block;
+        if threads == 0 || threads > u64::from(max) {
+            return Err(self.invalid_launch(format!("{threads} threads a block asked, 1 to {max} are possible")));
         }
-        if geometry.is_plain() {
+        if config.is_plain() {
             return Ok(());
         }
         let info = self.device.info();
-        if geometry.cooperative && !info.cooperative_launch {
-            return Err(self.bad(format!("{} has no cooperative launch", info.label())));
+        if config.cooperative && !info.cooperative_launch {
+            return Err(self.invalid_launch(format!("{} has no cooperative launch", info.label())));
         }
-        let Some(cluster) = geometry.cluster else { return Ok(()) };
+        let Some(cluster) = config.cluster else { return Ok(()) };
         if !info.clusters {
-            return Err(self.bad(format!("{} has no clusters; compute capability 9.0 is needed", info.label())));
+            return Err(
+                self.invalid_launch(format!("{} has no clusters; compute capability 9.0 is needed", info.label()))
+            );
         }
-        let divides = (geometry.grid.iter().zip(cluster)).all(|(grid, cluster)| cluster > 0 && grid % cluster == 0);
+        let divides = (config.grid.iter().zip(cluster)).all(|(grid, cluster)| cluster > 0 && grid % cluster == 0);
         if !divides {
-            return Err(self.bad(format!("a grid of {:?} blocks is not made of clusters {cluster:?}", geometry.grid)));
+            return Err(
+                self.invalid_launch(format!("a grid of {:?} blocks is not made of clusters {cluster:?}", config.grid))
+            );
         }
         if cluster.iter().fold(1, |blocks: u32, &n| blocks.saturating_mul(n)) > 8 {
             // Not every device can have clusters of more than 8 blocks: a kernel must say that it knows.
@@ -216,32 +220,32 @@ impl Function {
         &self,
         grid: [u32; 3],
         block: [u32; 3],
-        pointers: &[Pointer<'_>],
+        pointers: &[DevicePointer<'_>],
         values: &[Vec<u8>],
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.launch_as(&Geometry::new(grid, block), None, pointers, values) }
+        unsafe { self.launch_with(&LaunchConfig::new(grid, block), None, pointers, values) }
     }
 
-    /// Launches with all that a [`Geometry`] can say, on the device's own stream or another. The caller orders streams;
+    /// Launches with all that a [`LaunchConfig`] can say, on the device's own stream or another. The caller orders streams;
     /// that buffers of one are used on another is marked here.
     ///
     /// # Safety
     /// As for [`Function::launch`].
-    pub unsafe fn launch_as(
+    pub unsafe fn launch_with(
         &self,
-        geometry: &Geometry,
+        config: &LaunchConfig,
         stream: Option<&Stream>,
-        pointers: &[Pointer<'_>],
+        pointers: &[DevicePointer<'_>],
         values: &[Vec<u8>],
     ) -> Result<()> {
         self.device.bind()?;
-        self.takes(pointers.len(), values.iter().map(Vec::len))?;
-        self.allow(geometry)?;
+        self.check_parameters(pointers.len(), values.iter().map(Vec::len))?;
+        self.prepare_config(config)?;
         for (buffer, _) in pointers {
             match stream {
-                Some(stream) => buffer.used_on(stream)?,
-                None => buffer.used_on_main()?,
+                Some(stream) => buffer.record_stream(stream)?,
+                None => buffer.record_main_stream()?,
             }
         }
         let addresses = pointers.iter().map(|&(buffer, offset)| self.address(buffer, offset));
@@ -250,25 +254,25 @@ impl Function {
         params.extend(values.iter().map(|value| value.as_ptr() as *mut c_void));
         // SAFETY: there is one entry a parameter, of the size that the kernel takes; what it touches is the caller's
         // promise.
-        unsafe { self.fire(geometry, stream.map(Stream::raw), params.as_mut_ptr()) }
+        unsafe { self.launch_raw(config, stream.map(Stream::raw), params.as_mut_ptr()) }
     }
 
     /// The address that a pointer parameter is passed; refuses memory of another device and offsets past the buffer.
     pub(crate) fn address(&self, buffer: &Buffer, offset: usize) -> Result<u64> {
-        buffer.is_on("a kernel", &self.device)?;
+        buffer.check_device("a kernel", &self.device)?;
         if offset > buffer.bytes() {
-            return Err(self.bad(format!("a pointer is {offset} bytes into a buffer of {}", buffer.bytes())));
+            return Err(self.invalid_launch(format!("a pointer is {offset} bytes into a buffer of {}", buffer.bytes())));
         }
         Ok(buffer.address() + offset as u64)
     }
 
     /// Refuses parameters that are not those the kernel was loaded with.
-    pub(crate) fn takes(&self, pointers: usize, values: impl Iterator<Item = usize> + Clone) -> Result<()> {
+    pub(crate) fn check_parameters(&self, pointers: usize, values: impl Iterator<Item = usize> + Clone) -> Result<()> {
         if pointers == self.pointers && values.clone().eq(self.value_bytes.iter().copied()) {
             return Ok(());
         }
         let sizes: Vec<usize> = values.collect();
-        Err(self.bad(format!(
+        Err(self.invalid_launch(format!(
             "it takes {} pointers and values of {:?} bytes, given {pointers} and {sizes:?}",
             self.pointers, self.value_bytes
         )))
@@ -279,31 +283,31 @@ impl Function {
     /// # Safety
     /// `params` must have one entry a parameter, each pointing to as many bytes as the parameter has; besides as for
     /// [`Function::launch`].
-    pub(crate) unsafe fn fire(
+    pub(crate) unsafe fn launch_raw(
         &self,
-        geometry: &Geometry,
+        config: &LaunchConfig,
         stream: Option<cu::CUstream>,
         params: *mut *mut c_void,
     ) -> Result<()> {
         let device = &*self.device;
-        let ([gx, gy, gz], [bx, by, bz], shared) = (geometry.grid, geometry.block, geometry.shared_bytes);
-        let captured = stream.is_none() && capturing(device.info().ordinal);
+        let ([gx, gy, gz], [bx, by, bz], shared) = (config.grid, config.block, config.shared_bytes);
+        let captured = stream.is_none() && is_capturing(device.info().ordinal);
         if captured {
-            note_kernel(&self.name);
+            record_kernel(&self.name);
         } else {
-            device.context.note_launch(&self.name, geometry.grid, geometry.block);
+            device.context.record_launch(&self.name, config.grid, config.block);
         }
         let stream = stream.unwrap_or_else(|| device.work_stream());
-        if geometry.is_plain() {
+        if config.is_plain() {
             // SAFETY: the caller's promise; the driver copies the parameters during the call.
             let result = unsafe {
                 (device.driver.cuLaunchKernel)(self.handle, gx, gy, gz, bx, by, bz, shared, stream, params, null_mut())
             };
             device.check("cuLaunchKernel", result)?;
-            return self.waited(stream, captured);
+            return self.sync_if_blocking(stream, captured);
         }
-        let (mut attributes, count) = attributes(geometry);
-        let config = cu::CUlaunchConfig {
+        let (mut attributes, count) = attributes(config);
+        let driver_config = cu::CUlaunchConfig {
             gridDimX: gx,
             gridDimY: gy,
             gridDimZ: gz,
@@ -316,14 +320,14 @@ impl Function {
             numAttrs: count,
         };
         // SAFETY: as above; the attributes live until the call returns.
-        let result = unsafe { (device.driver.cuLaunchKernelEx)(&config, self.handle, params, null_mut()) };
+        let result = unsafe { (device.driver.cuLaunchKernelEx)(&driver_config, self.handle, params, null_mut()) };
         device.check("cuLaunchKernelEx", result)?;
-        self.waited(stream, captured)
+        self.sync_if_blocking(stream, captured)
     }
 
     /// Waits for a launch if all are to be waited for.
-    fn waited(&self, stream: cu::CUstream, captured: bool) -> Result<()> {
-        if !waits() || captured {
+    fn sync_if_blocking(&self, stream: cu::CUstream, captured: bool) -> Result<()> {
+        if !is_launch_blocking() || captured {
             return Ok(());
         }
         // SAFETY: streams are never destroyed.
@@ -337,10 +341,10 @@ impl Drop for Function {
         if !self.module.is_null() && self.device.bind().is_ok() {
             // SAFETY: the module was loaded here; work that runs its code is waited for by the driver.
             let result = unsafe { (self.device.driver.cuModuleUnload)(self.module) };
-            self.device.keep_error(self.device.check("cuModuleUnload", result));
+            self.device.defer_error(self.device.check("cuModuleUnload", result));
         }
         if !self.handle.is_null() {
-            registry::note_unload(self.device.info(), &self.name);
+            registry::record_unload(self.device.info(), &self.name);
         }
     }
 }

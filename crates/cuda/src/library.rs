@@ -19,15 +19,15 @@ pub enum Library {
 }
 
 /// Settings made in code, which win over the variables.
-static IN_CODE: Mutex<InCode> = Mutex::new(InCode { folders: None, hidden: None });
+static OVERRIDES: Mutex<Overrides> = Mutex::new(Overrides { folders: None, hidden: None });
 
-struct InCode {
+struct Overrides {
     folders: Option<Vec<PathBuf>>,
     hidden: Option<Vec<Library>>,
 }
 
-fn in_code() -> MutexGuard<'static, InCode> {
-    IN_CODE.lock().unwrap_or_else(PoisonError::into_inner)
+fn overrides() -> MutexGuard<'static, Overrides> {
+    OVERRIDES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Library {
@@ -38,18 +38,18 @@ impl Library {
     /// Files in these folders that have the names of NVIDIA's libraries must be NVIDIA's libraries: opening one runs its
     /// code, and its functions are called with NVIDIA's signatures.
     pub unsafe fn set_path(folders: &[PathBuf]) {
-        in_code().folders = Some(folders.to_vec());
+        overrides().folders = Some(folders.to_vec());
     }
 
     /// Treats these libraries as missing, unless they are open already, and no others. Takes precedence over
     /// `BORNITE_HIDE_LIBRARIES`.
     pub fn hide(libraries: &[Library]) {
-        in_code().hidden = Some(libraries.to_vec());
+        overrides().hidden = Some(libraries.to_vec());
     }
 
     /// The setting that hides the library, if there is one.
     fn hidden_by(self) -> Option<&'static str> {
-        match &in_code().hidden {
+        match &overrides().hidden {
             Some(hidden) => hidden.contains(&self).then_some("Library::hide"),
             None => {
                 let hidden = std::env::var(HIDE_LIBRARIES_VARIABLE).unwrap_or_default();
@@ -108,7 +108,7 @@ impl Library {
 
     /// Opens the library and says where it was found.
     pub(crate) fn open(self) -> Result<(libloading::Library, String)> {
-        let opened = self.open_silently();
+        let opened = self.open_unlogged();
         match &opened {
             Ok((_, path)) => bornite_support::log!(Debug, "library {} is {path}", self.name()),
             Err(error) => bornite_support::log!(Debug, "{error}"),
@@ -116,10 +116,10 @@ impl Library {
         opened
     }
 
-    fn open_silently(self) -> Result<(libloading::Library, String)> {
-        let missing = |failed, tried| Error::MissingLibrary {
+    fn open_unlogged(self) -> Result<(libloading::Library, String)> {
+        let missing = |problem, tried| Error::MissingLibrary {
             library: self.files()[0],
-            failed,
+            problem,
             purpose: self.purpose(),
             remedy: self.remedy(),
             tried,
@@ -171,7 +171,7 @@ impl Library {
 }
 
 fn search_folders() -> Result<Vec<PathBuf>> {
-    let folders = in_code().folders.clone().unwrap_or_else(|| {
+    let folders = overrides().folders.clone().unwrap_or_else(|| {
         let value = std::env::var_os(LIBRARY_PATH_VARIABLE).unwrap_or_default();
         std::env::split_paths(&value).filter(|folder| !folder.as_os_str().is_empty()).collect()
     });

@@ -12,7 +12,7 @@ use cudarc::nvrtc::sys::{nvrtcProgram, nvrtcResult};
 use bornite_support::log;
 
 use crate::api::Nvrtc;
-use crate::{Cubin, Error, Result, signs};
+use crate::{Cubin, Error, Result, ptxas_bugs};
 
 /// Options that make compiled code give the interpreter's bits: no contraction, IEEE division and square root,
 /// denormals kept.
@@ -31,7 +31,7 @@ pub fn nvrtc_version() -> Result<(u32, u32)> {
 
 /// What tells this NVRTC from others whose code may differ. NVRTC does not say the third number of its version, and it
 /// is those releases that mend wrong code; the length of its file, above 100 MB, is as good as that number.
-pub(crate) fn nvrtc_build() -> Result<String> {
+pub(crate) fn nvrtc_build_id() -> Result<String> {
     // Asked once: the file may be replaced while the process goes on with the old one.
     static BUILD: OnceLock<String> = OnceLock::new();
     if let Some(build) = BUILD.get() {
@@ -66,19 +66,19 @@ pub fn compile(name: &str, source: &str, arch: &str) -> Result<Cubin> {
 }
 
 /// As [`compile`], with options of one's own instead; the architecture is not among them. Where the assembler could lose signs
-/// (`signs.rs`), it is kept from optimising.
+/// (`ptxas_bugs.rs`), it is kept from optimising.
 pub fn compile_with(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Cubin> {
-    let mut program = Program::compiled(name, source, arch, options)?;
+    let mut program = CompiledProgram::compiled(name, source, arch, options)?;
     let release = nvrtc_version()?;
-    if release < signs::MENDED && signs::are_at_risk(release, arch, &program.ptx()?) {
+    if release < ptxas_bugs::FIXED_RELEASE && ptxas_bugs::may_miscompile(release, arch, &program.ptx()?) {
         log!(Info, "'{name}' is compiled without optimisation: the assembler of CUDA before 13.4 could lose signs");
-        program = Program::compiled(name, source, arch, &[options, &["--ptxas-options=-O0"]].concat())?;
+        program = CompiledProgram::compiled(name, source, arch, &[options, &["--ptxas-options=-O0"]].concat())?;
     }
-    Cubin::checked(program.image()?).map_err(|what| Error::Compile {
+    Cubin::checked(program.image()?).map_err(|reason| Error::Compile {
         kernel: name.into(),
         arch: arch.into(),
         // An architecture such as compute_90, and options such as -dlto, leave NVRTC without machine code.
-        log: format!("NVRTC made no machine code that can be loaded ({what}); use an architecture such as sm_90"),
+        log: format!("NVRTC made no machine code that can be loaded ({reason}); use an architecture such as sm_90"),
         source_text: source.into(),
     })
 }
@@ -90,17 +90,17 @@ pub fn compile_ptx(name: &str, source: &str, arch: &str) -> Result<String> {
 
 /// As [`compile_ptx`], with options of one's own instead; the architecture is not among them.
 pub fn compile_ptx_with(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<String> {
-    Program::compiled(name, source, &arch.replacen("sm_", "compute_", 1), options)?.ptx()
+    CompiledProgram::compiled(name, source, &arch.replacen("sm_", "compute_", 1), options)?.ptx()
 }
 
 /// A program that was compiled.
-struct Program {
+struct CompiledProgram {
     nvrtc: &'static Nvrtc,
     handle: nvrtcProgram,
 }
 
-impl Program {
-    fn compiled(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Program> {
+impl CompiledProgram {
+    fn compiled(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<CompiledProgram> {
         let nvrtc = Nvrtc::get()?;
         let failed = |log: String| Error::Compile {
             kernel: name.into(),
@@ -116,7 +116,7 @@ impl Program {
         let options = options.map_err(|_| failed("an option or the architecture holds a NUL byte".into()))?;
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
 
-        let mut program = Program { nvrtc, handle: null_mut() };
+        let mut program = CompiledProgram { nvrtc, handle: null_mut() };
         // SAFETY: all strings are terminated and live to the end of this function.
         let result = unsafe {
             let made = (nvrtc.nvrtcCreateProgram)(&mut program.handle, text.as_ptr(), file.as_ptr(), 0, null(), null());
@@ -127,23 +127,23 @@ impl Program {
             return Ok(program);
         }
         let size = ("nvrtcGetProgramLogSize", nvrtc.nvrtcGetProgramLogSize);
-        let log = program.taken(size, ("nvrtcGetProgramLog", nvrtc.nvrtcGetProgramLog))?;
-        let log = words_of(&log);
-        Err(failed(if log.trim().is_empty() { words(nvrtc, result) } else { log }))
+        let log = program.fetch_output(size, ("nvrtcGetProgramLog", nvrtc.nvrtcGetProgramLog))?;
+        let log = to_text(&log);
+        Err(failed(if log.trim().is_empty() { error_text(nvrtc, result) } else { log }))
     }
 
     fn image(&self) -> Result<Vec<u8>> {
         let size = ("nvrtcGetCUBINSize", self.nvrtc.nvrtcGetCUBINSize);
-        self.taken(size, ("nvrtcGetCUBIN", self.nvrtc.nvrtcGetCUBIN))
+        self.fetch_output(size, ("nvrtcGetCUBIN", self.nvrtc.nvrtcGetCUBIN))
     }
 
     fn ptx(&self) -> Result<String> {
         let size = ("nvrtcGetPTXSize", self.nvrtc.nvrtcGetPTXSize);
-        self.taken(size, ("nvrtcGetPTX", self.nvrtc.nvrtcGetPTX)).map(|ptx| words_of(&ptx))
+        self.fetch_output(size, ("nvrtcGetPTX", self.nvrtc.nvrtcGetPTX)).map(|ptx| to_text(&ptx))
     }
 
     /// What `get` gives, as long as `size` says.
-    fn taken(
+    fn fetch_output(
         &self,
         size: Named<unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult>,
         get: Named<unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> nvrtcResult>,
@@ -152,9 +152,9 @@ impl Program {
         // SAFETY: the size is asked for before a buffer of just that size is filled.
         unsafe {
             check(self.nvrtc, size.0, (size.1)(self.handle, &mut bytes))?;
-            let mut taken = vec![0u8; bytes];
-            check(self.nvrtc, get.0, (get.1)(self.handle, taken.as_mut_ptr().cast()))?;
-            Ok(taken)
+            let mut output = vec![0u8; bytes];
+            check(self.nvrtc, get.0, (get.1)(self.handle, output.as_mut_ptr().cast()))?;
+            Ok(output)
         }
     }
 }
@@ -163,11 +163,11 @@ impl Program {
 type Named<F> = (&'static str, F);
 
 /// What NVRTC wrote, without the zero at its end.
-fn words_of(text: &[u8]) -> String {
+fn to_text(text: &[u8]) -> String {
     String::from_utf8_lossy(text).trim_end_matches('\0').to_owned()
 }
 
-impl Drop for Program {
+impl Drop for CompiledProgram {
     fn drop(&mut self) {
         if !self.handle.is_null() {
             // SAFETY: the handle came from `nvrtcCreateProgram` and is not used again.
@@ -176,7 +176,7 @@ impl Drop for Program {
     }
 }
 
-fn words(nvrtc: &Nvrtc, result: nvrtcResult) -> String {
+fn error_text(nvrtc: &Nvrtc, result: nvrtcResult) -> String {
     // SAFETY: NVRTC returns a static string for every code.
     unsafe { CStr::from_ptr((nvrtc.nvrtcGetErrorString)(result)).to_string_lossy().into_owned() }
 }
@@ -185,6 +185,6 @@ fn check(nvrtc: &Nvrtc, call: &'static str, result: nvrtcResult) -> Result<()> {
     if result == nvrtcResult::NVRTC_SUCCESS {
         return Ok(());
     }
-    let text = words(nvrtc, result);
+    let text = error_text(nvrtc, result);
     Err(Error::Driver { call, code: result as u32, name: format!("{result:?}"), text })
 }

@@ -1,4 +1,4 @@
-//! Pinned host memory, which copy engines reach by themselves, and copies that run beside other work.
+//! PinnedBuffer host memory, which copy engines reach by themselves, and copies that run beside other work.
 
 use std::ffi::c_void;
 use std::ops::{Deref, DerefMut};
@@ -12,22 +12,22 @@ use crate::{Buffer, Device, Event, Result, Stream};
 
 /// Host memory that the system may not move or swap out. Getting it takes long, and the driver frees it only once all
 /// work of the device is done: keep it.
-pub struct Pinned {
+pub struct PinnedBuffer {
     device: Arc<Device>,
     base: *mut c_void,
     bytes: usize,
 }
 
 // SAFETY: plain memory, owned by this value alone.
-unsafe impl Send for Pinned {}
+unsafe impl Send for PinnedBuffer {}
 // SAFETY: as above.
-unsafe impl Sync for Pinned {}
+unsafe impl Sync for PinnedBuffer {}
 
-impl Pinned {
+impl PinnedBuffer {
     /// `bytes` bytes of zeros.
-    pub fn new(device: &Arc<Device>, bytes: usize) -> Result<Pinned> {
+    pub fn new(device: &Arc<Device>, bytes: usize) -> Result<PinnedBuffer> {
         device.bind()?;
-        device.not_capturing("an allocation")?;
+        device.check_not_capturing("an allocation")?;
         let mut base = null_mut();
         let flags = cu::CU_MEMHOSTALLOC_PORTABLE;
         // SAFETY: writes one address; the driver refuses empty allocations, so that one byte is asked for at least.
@@ -35,18 +35,18 @@ impl Pinned {
         device.check("cuMemHostAlloc", result)?;
         // SAFETY: the driver gave so many bytes, which nobody else knows.
         unsafe { base.cast::<u8>().write_bytes(0, bytes) };
-        Ok(Pinned { device: device.clone(), base, bytes })
+        Ok(PinnedBuffer { device: device.clone(), base, bytes })
     }
 
     /// A copy of `data`.
-    pub fn from_bytes(device: &Arc<Device>, data: &[u8]) -> Result<Pinned> {
-        let mut pinned = Pinned::new(device, data.len())?;
+    pub fn from_bytes(device: &Arc<Device>, data: &[u8]) -> Result<PinnedBuffer> {
+        let mut pinned = PinnedBuffer::new(device, data.len())?;
         pinned.copy_from_slice(data);
         Ok(pinned)
     }
 }
 
-impl Deref for Pinned {
+impl Deref for PinnedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -55,19 +55,19 @@ impl Deref for Pinned {
     }
 }
 
-impl DerefMut for Pinned {
+impl DerefMut for PinnedBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above; a copy that reads them owns this value meanwhile.
         unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.bytes) }
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedBuffer {
     fn drop(&mut self) {
         if self.device.bind().is_ok() {
             // SAFETY: from `cuMemHostAlloc`, freed once, with no copy under way: that would own this value.
             let result = unsafe { (self.device.driver.cuMemFreeHost)(self.base) };
-            self.device.keep_error(self.device.check("cuMemFreeHost", result));
+            self.device.defer_error(self.device.check("cuMemFreeHost", result));
         }
     }
 }
@@ -86,7 +86,7 @@ impl<T> Transfer<T> {
     }
 
     /// Has a stream's further work wait for it.
-    pub fn then(&self, stream: &Stream) -> Result<()> {
+    pub fn order_before(&self, stream: &Stream) -> Result<()> {
         stream.wait(&self.end)
     }
 
@@ -112,9 +112,9 @@ impl<T> Drop for Transfer<T> {
 
 impl Stream {
     /// Starts copying pinned memory to a buffer of the same size. The stream first waits for the buffer's own; let
-    /// those that use the buffer wait by [`Transfer::then`].
-    pub fn upload(&self, from: Pinned, to: &Buffer) -> Result<Transfer<Pinned>> {
-        to.fits("upload", from.len())?;
+    /// those that use the buffer wait by [`Transfer::order_before`].
+    pub fn upload(&self, from: PinnedBuffer, to: &Buffer) -> Result<Transfer<PinnedBuffer>> {
+        to.check_len("upload", from.len())?;
         let (base, bytes, address) = (from.base, from.bytes, to.address());
         self.transfer(from, &[to], "cuMemcpyHtoDAsync", bytes, |stream| {
             // SAFETY: the pinned memory is held by the transfer until the copy is done; the buffer is as long, and is
@@ -124,8 +124,8 @@ impl Stream {
     }
 
     /// Starts copying a buffer to pinned memory of the same size. The stream first waits for the buffer's own.
-    pub fn download(&self, from: &Buffer, to: Pinned) -> Result<Transfer<Pinned>> {
-        from.fits("download", to.len())?;
+    pub fn download(&self, from: &Buffer, to: PinnedBuffer) -> Result<Transfer<PinnedBuffer>> {
+        from.check_len("download", to.len())?;
         let (base, bytes, address) = (to.base, to.bytes, from.address());
         self.transfer(to, &[from], "cuMemcpyDtoHAsync", bytes, |stream| {
             // SAFETY: as in `upload`, with the directions exchanged.
@@ -136,7 +136,7 @@ impl Stream {
     /// Starts copying a buffer to another of the same size on this stream's device, having waited for the streams of
     /// both.
     pub fn copy(&self, from: &Buffer, to: &Buffer) -> Result<Transfer<()>> {
-        to.fits("copy", from.bytes())?;
+        to.check_len("copy", from.bytes())?;
         if !Arc::ptr_eq(from.device(), self.device()) {
             return Err(invalid("copy", "the source is on another device: use Buffer::copy_from".into()));
         }
@@ -159,9 +159,9 @@ impl Stream {
         if buffers.iter().any(|buffer| !Arc::ptr_eq(buffer.device(), device)) {
             return Err(invalid(call, "the buffer is on another device than the stream".into()));
         }
-        device.not_capturing("a copy")?;
+        device.check_not_capturing("a copy")?;
         for buffer in buffers {
-            buffer.enter(self)?;
+            buffer.acquire_on(self)?;
         }
         let (begin, end) = (Event::timed(device)?, Event::timed(device)?);
         begin.record(self)?;

@@ -4,10 +4,10 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use crate::{Buffer, Error, Function, Geometry, Result, Stream};
+use crate::{Buffer, Error, Function, LaunchConfig, Result, Stream};
 
 /// Parameters of a kernel, each at a multiple of 16 bytes, as much as any of them is aligned to.
-struct Packed {
+struct PackedParams {
     /// In units of 16 bytes, so that the first is aligned. Touched through `addresses` only.
     _memory: Vec<u128>,
     /// Where each parameter begins, and its bytes.
@@ -16,9 +16,9 @@ struct Packed {
     addresses: Box<[*mut c_void]>,
 }
 
-impl Packed {
+impl PackedParams {
     /// Room for parameters of these sizes, all zeros.
-    fn new(sizes: impl Iterator<Item = usize>) -> Packed {
+    fn new(sizes: impl Iterator<Item = usize>) -> PackedParams {
         let (mut slots, mut end) = (vec![], 0);
         for bytes in sizes {
             slots.push((end, bytes));
@@ -27,7 +27,7 @@ impl Packed {
         let mut memory = vec![0u128; end / 16];
         let base = memory.as_mut_ptr().cast::<u8>();
         let addresses = slots.iter().map(|(offset, _)| base.wrapping_add(*offset).cast()).collect();
-        Packed { _memory: memory, slots, addresses }
+        PackedParams { _memory: memory, slots, addresses }
     }
 
     /// Writes a parameter, if it is as long as that.
@@ -45,35 +45,35 @@ impl Packed {
 }
 
 /// A launch with its parameters.
-pub struct Prepared {
+pub struct PreparedLaunch {
     function: Arc<Function>,
-    geometry: Geometry,
-    packed: Packed,
+    config: LaunchConfig,
+    packed: PackedParams,
     /// The buffers behind the pointers, by parameter.
     buffers: Vec<Arc<Buffer>>,
     /// Whether each buffer belongs to the device's own stream, so that firing there marks nothing.
-    all_main: bool,
+    all_on_main_stream: bool,
 }
 
 // SAFETY: the addresses point into memory that this value owns; firing reads it, and changes take `&mut self`.
-unsafe impl Send for Prepared {}
+unsafe impl Send for PreparedLaunch {}
 
 impl Function {
     /// Prepares a launch: a buffer and an offset into it for each pointer, then the values. What can be refused is
     /// refused here.
     pub fn prepare(
         self: &Arc<Function>,
-        geometry: Geometry,
+        config: LaunchConfig,
         pointers: &[(Arc<Buffer>, usize)],
         values: &[&[u8]],
-    ) -> Result<Prepared> {
+    ) -> Result<PreparedLaunch> {
         self.device().bind()?;
-        self.takes(pointers.len(), values.iter().map(|value| value.len()))?;
-        self.allow(&geometry)?;
+        self.check_parameters(pointers.len(), values.iter().map(|value| value.len()))?;
+        self.prepare_config(&config)?;
         let (count, value_bytes) = self.parameters();
-        let packed = Packed::new(std::iter::repeat_n(8, count).chain(value_bytes.iter().copied()));
+        let packed = PackedParams::new(std::iter::repeat_n(8, count).chain(value_bytes.iter().copied()));
         let buffers = pointers.iter().map(|(buffer, _)| buffer.clone()).collect();
-        let mut prepared = Prepared { function: self.clone(), geometry, packed, buffers, all_main: true };
+        let mut prepared = PreparedLaunch { function: self.clone(), config, packed, buffers, all_on_main_stream: true };
         for (slot, (buffer, offset)) in pointers.iter().enumerate() {
             prepared.set_pointer(slot, buffer, *offset)?;
         }
@@ -84,22 +84,22 @@ impl Function {
     }
 }
 
-impl Prepared {
+impl PreparedLaunch {
     /// The kernel.
     pub fn function(&self) -> &Arc<Function> {
         &self.function
     }
 
     /// The shape of the launch.
-    pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+    pub fn config(&self) -> &LaunchConfig {
+        &self.config
     }
 
     /// Changes the shape of the launch.
-    pub fn set_geometry(&mut self, geometry: Geometry) -> Result<()> {
+    pub fn set_config(&mut self, config: LaunchConfig) -> Result<()> {
         self.function.device().bind()?;
-        self.function.allow(&geometry)?;
-        self.geometry = geometry;
+        self.function.prepare_config(&config)?;
+        self.config = config;
         Ok(())
     }
 
@@ -107,47 +107,47 @@ impl Prepared {
     pub fn set_pointer(&mut self, slot: usize, buffer: &Arc<Buffer>, offset: usize) -> Result<()> {
         let address = self.function.address(buffer, offset)?;
         let Some(held) = self.buffers.get_mut(slot) else {
-            return Err(self.bad(format!("there is no pointer {slot}: it has {}", self.buffers.len())));
+            return Err(self.invalid_launch(format!("there is no pointer {slot}: it has {}", self.buffers.len())));
         };
         *held = buffer.clone();
-        self.packed.set(slot, &address.to_ne_bytes()).map_err(|what| self.bad(what))?;
+        self.packed.set(slot, &address.to_ne_bytes()).map_err(|reason| self.invalid_launch(reason))?;
         let main = crate::pool::DriverBacking::MAIN;
-        self.all_main = self.buffers.iter().all(|buffer| buffer.stream() == main);
+        self.all_on_main_stream = self.buffers.iter().all(|buffer| buffer.stream() == main);
         Ok(())
     }
 
     /// Changes the value of this number, counted from 0 after the pointers.
     pub fn set_value(&mut self, number: usize, bytes: &[u8]) -> Result<()> {
-        self.packed.set(self.buffers.len() + number, bytes).map_err(|what| self.bad(what))
+        self.packed.set(self.buffers.len() + number, bytes).map_err(|reason| self.invalid_launch(reason))
     }
 
-    fn bad(&self, what: String) -> Error {
-        Error::BadLaunch { kernel: self.function.name().into(), what }
+    fn invalid_launch(&self, reason: String) -> Error {
+        Error::InvalidLaunch { kernel: self.function.name().into(), reason }
     }
 
     /// Launches in the order of the device's own stream, or into this thread's capture.
     ///
     /// # Safety
     /// As for [`Function::launch`].
-    pub unsafe fn fire(&self) -> Result<()> {
+    pub unsafe fn launch(&self) -> Result<()> {
         self.function.device().bind()?;
-        if !self.all_main {
-            self.buffers.iter().try_for_each(|buffer| buffer.used_on_main())?;
+        if !self.all_on_main_stream {
+            self.buffers.iter().try_for_each(|buffer| buffer.record_main_stream())?;
         }
         // SAFETY: the addresses are one a parameter, of the sizes that the kernel was loaded with; the driver only
         // reads them. The rest is the caller's promise.
-        unsafe { self.function.fire(&self.geometry, None, self.packed.addresses.as_ptr().cast_mut()) }
+        unsafe { self.function.launch_raw(&self.config, None, self.packed.addresses.as_ptr().cast_mut()) }
     }
 
     /// Launches on another stream. The caller orders streams.
     ///
     /// # Safety
     /// As for [`Function::launch`].
-    pub unsafe fn fire_on(&self, stream: &Stream) -> Result<()> {
+    pub unsafe fn launch_on(&self, stream: &Stream) -> Result<()> {
         self.function.device().bind()?;
-        self.buffers.iter().try_for_each(|buffer| buffer.used_on(stream))?;
+        self.buffers.iter().try_for_each(|buffer| buffer.record_stream(stream))?;
         // SAFETY: as in `fire`.
-        unsafe { self.function.fire(&self.geometry, Some(stream.raw()), self.packed.addresses.as_ptr().cast_mut()) }
+        unsafe { self.function.launch_raw(&self.config, Some(stream.raw()), self.packed.addresses.as_ptr().cast_mut()) }
     }
 }
 
@@ -155,7 +155,7 @@ impl Prepared {
 mod tests {
     use super::*;
 
-    fn read(packed: &Packed, slot: usize) -> Vec<u8> {
+    fn read(packed: &PackedParams, slot: usize) -> Vec<u8> {
         let bytes = packed.slots[slot].1;
         // SAFETY: the address is of a slot of so many bytes.
         unsafe { std::slice::from_raw_parts(packed.addresses[slot].cast::<u8>(), bytes) }.to_vec()
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn parameters_are_aligned_apart_and_changeable() {
         let sizes = [8, 8, 4, 1, 12, 24, 16, 2];
-        let mut packed = Packed::new(sizes.into_iter());
+        let mut packed = PackedParams::new(sizes.into_iter());
         let value = |slot: usize, round: u8| vec![round.wrapping_mul(31).wrapping_add(slot as u8); sizes[slot]];
         for (slot, &bytes) in sizes.iter().enumerate() {
             assert_eq!(packed.addresses[slot].addr() % 16, 0);
@@ -187,10 +187,10 @@ mod tests {
 
     #[test]
     fn wrong_sizes_and_numbers_are_refused() {
-        let mut packed = Packed::new([8, 4].into_iter());
+        let mut packed = PackedParams::new([8, 4].into_iter());
         assert!(packed.set(1, &[0; 8]).unwrap_err().contains("has 4 bytes, given 8"));
         assert!(packed.set(2, &[0; 4]).unwrap_err().contains("no parameter 2"));
-        let none = Packed::new(std::iter::empty());
+        let none = PackedParams::new(std::iter::empty());
         assert!(none.addresses.is_empty());
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::context::invalid;
 
 /// Copies happen in order, and only when somebody waits: whoever touches staged bytes too early spoils the result.
-struct Lazy {
+struct LazyEngine {
     staged: Vec<u8>,
     device: Vec<u8>,
     /// Copies not done yet, by number: range, place, whether to the device.
@@ -18,10 +18,10 @@ struct Lazy {
     fails: Option<usize>,
 }
 
-impl Lazy {
-    fn new(ring_bytes: usize, device: Vec<u8>) -> Lazy {
+impl LazyEngine {
+    fn new(ring_bytes: usize, device: Vec<u8>) -> LazyEngine {
         let started = BTreeMap::new();
-        Lazy { staged: vec![0xee; ring_bytes], device, started, next: 0, retired: 0, waits: 0, fails: None }
+        LazyEngine { staged: vec![0xee; ring_bytes], device, started, next: 0, retired: 0, waits: 0, fails: None }
     }
 
     fn start(&mut self, range: Range<usize>, at: usize, up: bool) -> Result<usize> {
@@ -47,7 +47,7 @@ impl Lazy {
     }
 }
 
-impl Engine for Lazy {
+impl CopyEngine for LazyEngine {
     type Ticket = usize;
 
     fn memory(&mut self, range: Range<usize>) -> &mut [u8] {
@@ -90,13 +90,13 @@ fn every_size_arrives_whole_both_ways() {
         let (mut up, mut down) = (Ring::new(ring_bytes), Ring::new(ring_bytes));
         for (n, bytes) in [0, 1, 255, 256, 257, 999, 1000, 1001, 4095, 4096, 50_000].into_iter().enumerate() {
             let data = noise(bytes, n as u64);
-            let mut engine = Lazy::new(ring_bytes, vec![0; bytes]);
+            let mut engine = LazyEngine::new(ring_bytes, vec![0; bytes]);
             upload(&mut up, &mut engine, &data).unwrap();
             engine.run_to(usize::MAX);
             assert!(engine.device == data, "{bytes} bytes up through {ring_bytes}");
             up = Ring::new(ring_bytes); // its tickets were this engine's
 
-            let mut engine = Lazy::new(ring_bytes, data.clone());
+            let mut engine = LazyEngine::new(ring_bytes, data.clone());
             let mut out = vec![0; bytes];
             download(&mut down, &mut engine, &mut out).unwrap();
             assert!(out == data, "{bytes} bytes down through {ring_bytes}");
@@ -107,8 +107,8 @@ fn every_size_arrives_whole_both_ways() {
 
 #[test]
 fn small_uploads_wait_for_nothing_until_the_ring_is_full() {
-    let mut engine = Lazy::new(64 * GRAIN, vec![0; 8]);
-    let mut ring = Ring::new(64 * GRAIN);
+    let mut engine = LazyEngine::new(64 * CHUNK_ALIGNMENT, vec![0; 8]);
+    let mut ring = Ring::new(64 * CHUNK_ALIGNMENT);
     for n in 0..64u64 {
         upload(&mut ring, &mut engine, &n.to_le_bytes()).unwrap();
         assert_eq!(engine.waits, 0, "upload {n}");
@@ -123,7 +123,7 @@ fn small_uploads_wait_for_nothing_until_the_ring_is_full() {
 fn random_sizes_share_a_ring() {
     let ring_bytes = 8192;
     let mut ring = Ring::new(ring_bytes);
-    let mut engine = Lazy::new(ring_bytes, vec![0; 20_000]);
+    let mut engine = LazyEngine::new(ring_bytes, vec![0; 20_000]);
     for round in 0..2000u64 {
         let seed = noise(2, round);
         let bytes = (usize::from(seed[0]) << 8 | usize::from(seed[1])) % 20_000;
@@ -141,7 +141,7 @@ fn a_failure_leaves_the_ring_usable() {
     for fails in 0..5 {
         let data = noise(5000, 7);
         let mut ring = Ring::new(2048);
-        let mut engine = Lazy::new(2048, data.clone());
+        let mut engine = LazyEngine::new(2048, data.clone());
         engine.fails = Some(fails);
         let mut out = vec![0; 5000];
         let failed = download(&mut ring, &mut engine, &mut out);

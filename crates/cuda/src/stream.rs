@@ -10,17 +10,17 @@ use crate::{Device, Result, pool};
 
 /// A stream of the driver, and its number at the device's pool.
 #[derive(Clone, Copy)]
-pub(crate) struct Lane {
+pub(crate) struct PooledStream {
     pub handle: cu::CUstream,
-    pub number: pool::Stream,
+    pub id: pool::StreamId,
 }
 
 /// A sequence of work on a device. Work on different streams may overlap; events order it.
 pub struct Stream {
     device: Arc<Device>,
-    lane: Lane,
+    inner: PooledStream,
     /// Whether it is handed on to the next who asks for a stream.
-    ours: bool,
+    owned: bool,
 }
 
 // SAFETY: a stream is a driver handle, which the driver allows any thread to use once the context is current there.
@@ -31,22 +31,22 @@ unsafe impl Sync for Stream {}
 impl Stream {
     /// A stream of one's own. Dropped, it finishes its work and serves whoever asks next.
     pub fn new(device: &Arc<Device>) -> Result<Stream> {
-        Ok(Stream { device: device.clone(), lane: device.take_lane()?, ours: true })
+        Ok(Stream { device: device.clone(), inner: device.take_stream()?, owned: true })
     }
 
     /// The device's own stream, that of all work which names no other.
     pub fn main(device: &Arc<Device>) -> Stream {
-        Stream { device: device.clone(), lane: device.main_lane(), ours: false }
+        Stream { device: device.clone(), inner: device.main_stream(), owned: false }
     }
 
     /// The device's stream for copies to it.
-    pub fn up(device: &Arc<Device>) -> Stream {
-        Stream { device: device.clone(), lane: device.copy_lanes[0], ours: false }
+    pub fn h2d(device: &Arc<Device>) -> Stream {
+        Stream { device: device.clone(), inner: device.copy_streams[0], owned: false }
     }
 
     /// The device's stream for copies from it.
-    pub fn down(device: &Arc<Device>) -> Stream {
-        Stream { device: device.clone(), lane: device.copy_lanes[1], ours: false }
+    pub fn d2h(device: &Arc<Device>) -> Stream {
+        Stream { device: device.clone(), inner: device.copy_streams[1], owned: false }
     }
 
     /// Its device.
@@ -55,17 +55,17 @@ impl Stream {
     }
 
     /// Its number at the device's pool.
-    pub fn number(&self) -> pool::Stream {
-        self.lane.number
+    pub fn id(&self) -> pool::StreamId {
+        self.inner.id
     }
 
     /// The driver's handle, a `CUstream`, for libraries that want one.
     pub fn handle(&self) -> *mut std::ffi::c_void {
-        self.lane.handle.cast()
+        self.inner.handle.cast()
     }
 
     pub(crate) fn raw(&self) -> cu::CUstream {
-        self.lane.handle
+        self.inner.handle
     }
 
     /// Waits until all its work is done.
@@ -114,8 +114,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.ours {
-            self.device.give_lane(self.lane);
+        if self.owned {
+            self.device.return_stream(self.inner);
         }
     }
 }
@@ -186,6 +186,6 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         // A stream that was told to wait for it keeps waiting for what it was then.
-        self.device.give_event(self.handle, self.timed);
+        self.device.return_event(self.handle, self.timed);
     }
 }

@@ -6,11 +6,11 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use bornite_cuda::cache::{Compiler, Nvrtc, Program, CacheSettings};
+use bornite_cuda::cache::{CacheSettings, Compiler, KernelSource, Nvrtc};
 use bornite_cuda::{Cache, Device, DeviceInfo, EXACT_OPTIONS, Error, Library};
 use bornite_support::profile;
 use bornite_support::settings::{self, HIDE_LIBRARIES_VARIABLE, LIBRARY_PATH_VARIABLE};
-use bornite_support::tune::{Choice, HostTimer, TuningKey, TuneMode, Platform, TuningStore, Tuner, Variant};
+use bornite_support::tune::{Choice, HostTimer, Platform, TuneMode, Tuner, TuningKey, TuningStore, Variant};
 
 const CASE: &str = "BORNITE_TEST_MISSING";
 
@@ -99,12 +99,13 @@ fn check_unusable() {
 
 fn check() {
     let hidden = std::env::var(HIDE_LIBRARIES_VARIABLE).expect("set by the parent");
-    let program = Program { name: "k", source: "extern \"C\" __global__ void k() {}", arch: "sm_90", options: &[] };
+    let program =
+        KernelSource { name: "k", source: "extern \"C\" __global__ void k() {}", arch: "sm_90", options: &[] };
     if hidden.split(',').any(|name| name == "cuda") {
         missing("find", Library::Cuda.find());
         missing("device_count", bornite_cuda::device_count());
         missing("driver_version", bornite_cuda::driver_version());
-        missing("DeviceInfo::of", DeviceInfo::of(0));
+        missing("DeviceInfo::query", DeviceInfo::query(0));
         missing("Device::open", Device::open(0));
     }
     if hidden.contains("nvrtc") {

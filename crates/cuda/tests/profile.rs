@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use bornite_cuda::cache::{Compiler, Program, CacheSettings};
-use bornite_cuda::pool::{Backing, Event, Stream, Tag};
+use bornite_cuda::cache::{CacheSettings, Compiler, KernelSource};
+use bornite_cuda::pool::{Backing, EventId, StreamId, Tag};
 use bornite_cuda::{Cache, Cubin, Pool, Result};
 use bornite_support::Error as TimeError;
-use bornite_support::profile::{self, Clock, HostClock, WorkKind, Stopwatch, MemorySample, Roofline, Sink, ProfileSpan, Times, Work};
+use bornite_support::profile::{
+    self, Clock, HostClock, MemorySample, ProfileSpan, Roofline, Sink, Stopwatch, Times, Work, WorkKind,
+};
 use serde_json::Value;
 
 /// Profiling is the whole process's: tests that listen take turns.
-static TURN: Mutex<()> = Mutex::new(());
+static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
 /// A device whose work takes the times given, one after the other from 1000 ms on.
 struct FakeDevice {
@@ -75,7 +77,7 @@ fn recorded() -> profile::ProfileReport {
 
 #[test]
 fn a_report_adds_up() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let report = recorded();
     let names: Vec<&str> = report.rows.iter().map(|row| row.name.as_str()).collect();
     // Equal sums keep the order of names.
@@ -99,7 +101,7 @@ fn a_report_adds_up() {
 
 #[test]
 fn the_classic_report_has_its_fields() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let stats = recorded().performance_stats();
     assert_eq!(stats["kernel_execution_times"]["add"]["average_ms"], 2.0);
     assert_eq!(stats["kernel_execution_times"]["add"]["min_ms"], 1.0);
@@ -162,7 +164,7 @@ fn check_trace(trace: &Value) {
 
 #[test]
 fn traces_obey_the_format() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let trace = recorded().to_chrome();
     let trace: Value = serde_json::from_str(&trace.to_string()).unwrap();
     check_trace(&trace);
@@ -188,7 +190,7 @@ fn traces_obey_the_format() {
 
 #[test]
 fn reports_are_written_to_files() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let report = recorded();
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let read = |file: &std::path::Path| -> Value { serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap() };
@@ -216,33 +218,33 @@ impl Backing for Addresses {
     fn reserve(&self, bytes: u64) -> Result<Option<u64>> {
         Ok(Some(self.0.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed)))
     }
-    fn release(&self, _: u64, _: u64, _: Stream) -> Result<()> {
+    fn release(&self, _: u64, _: u64, _: StreamId) -> Result<()> {
         Ok(())
     }
-    fn record(&self, _: Stream) -> Result<Event> {
-        Ok(Event(0))
+    fn record(&self, _: StreamId) -> Result<EventId> {
+        Ok(EventId(0))
     }
-    fn finished(&self, _: Event) -> Result<bool> {
+    fn is_done(&self, _: EventId) -> Result<bool> {
         Ok(true)
     }
-    fn wait(&self, _: Event) -> Result<()> {
+    fn wait(&self, _: EventId) -> Result<()> {
         Ok(())
     }
-    fn retire(&self, _: Event) {}
-    fn fill(&self, _: u64, _: u64, _: u8, _: Stream) -> Result<()> {
+    fn retire(&self, _: EventId) {}
+    fn fill(&self, _: u64, _: u64, _: u8, _: StreamId) -> Result<()> {
         Ok(())
     }
-    fn first_difference(&self, _: u64, _: u64, _: u8, _: Stream) -> Result<Option<u64>> {
+    fn first_difference(&self, _: u64, _: u64, _: u8, _: StreamId) -> Result<Option<u64>> {
         Ok(None)
     }
 }
 
 #[test]
 fn watched_pools_are_counted_while_they_live() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let pool = Arc::new(Pool::new(Arc::new(Addresses(4096.into()))));
-    pool.watch("fake:9");
-    let block = pool.alloc(1000, Stream(0), Tag::default()).unwrap();
+    pool.register_with_profiler("fake:9");
+    let block = pool.alloc(1000, StreamId(0), Tag::default()).unwrap();
     let stats = profile::scope().finish().performance_stats();
     assert_eq!(stats["memory_pool_stats"]["fake:9"]["requested"], 1000);
     pool.free(block).unwrap();
@@ -259,7 +261,7 @@ fn sinks_hear_while_they_listen() {
             self.0.lock().unwrap().push(span.work.name.clone());
         }
     }
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let (first, second) = (Arc::new(Names::default()), Arc::new(Names::default()));
     let run = |name: &str| profile::timed(&HostClock("cpu"), || Work::new(WorkKind::Kernel, name), || ());
     assert!(!profile::is_enabled());
@@ -291,7 +293,7 @@ fn a_clock_that_fails_costs_the_time_not_the_work() {
             Err(TimeError::TimingFailed("there is no cuda:0".into()))
         }
     }
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let scope = profile::scope();
     assert_eq!(profile::timed(&Broken, || Work::new(WorkKind::Kernel, "k"), || 7), 7);
     assert!(scope.finish().spans.is_empty());
@@ -299,7 +301,7 @@ fn a_clock_that_fails_costs_the_time_not_the_work() {
 
 #[test]
 fn the_host_is_timed_and_a_long_scope_stays_small() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let scope = profile::scope();
     let sleep = || std::thread::sleep(std::time::Duration::from_millis(3));
     profile::timed(&HostClock("cpu"), || Work::new(WorkKind::Kernel, "sleep"), sleep);
@@ -320,7 +322,7 @@ fn compilations_are_heard_of() {
         fn version(&self) -> Result<String> {
             Ok("slow".into())
         }
-        fn compile(&self, _: &Program<'_>) -> Result<Cubin> {
+        fn compile(&self, _: &KernelSource<'_>) -> Result<Cubin> {
             std::thread::sleep(std::time::Duration::from_millis(2));
             let mut header = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\xbe\0".to_vec();
             header.resize(64, 0);
@@ -331,10 +333,10 @@ fn compilations_are_heard_of() {
             }
         }
     }
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let cache = Cache::open(CacheSettings { enabled: false, ..CacheSettings::in_folder("nowhere") });
     let scope = profile::scope();
-    cache.compile(&Program { name: "k", source: "", arch: "sm_90", options: &[] }, &Slow).unwrap();
+    cache.compile(&KernelSource { name: "k", source: "", arch: "sm_90", options: &[] }, &Slow).unwrap();
     let compilations = scope.finish().compilations;
     assert_eq!((compilations.len(), compilations[0].kernel.as_str()), (1, "k"));
     assert!(compilations[0].duration_ms >= 2.0);

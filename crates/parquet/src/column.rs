@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use crate::compression::decompress;
 use crate::footer::{Chunk, Column};
 use crate::thrift::{FALSE, INT, Reader, STRUCT, TRUE};
-use crate::values::{Dictionary, DefinitionLevels, Page};
+use crate::values::{DefinitionLevels, Dictionary, Page};
 use crate::{ColumnType, Error, Result, code};
 
 /// Bytes read for a header at first; one with statistics of long texts takes more, up to the limit.
@@ -47,7 +47,17 @@ struct Header {
 impl<'a> ColumnReader<'a> {
     pub(crate) fn new(file: &'a File, column: &Column, kind: ColumnType) -> ColumnReader<'a> {
         let (dictionary, optional) = (Dictionary::default(), column.optional);
-        ColumnReader { file, kind, optional, chunk: Chunk::default(), at: 0, remaining: 0, dictionary, page: None, row: 0 }
+        ColumnReader {
+            file,
+            kind,
+            optional,
+            chunk: Chunk::default(),
+            at: 0,
+            remaining: 0,
+            dictionary,
+            page: None,
+            row: 0,
+        }
     }
 
     /// Goes on with another chunk.
@@ -114,7 +124,8 @@ impl<'a> ColumnReader<'a> {
         self.at += compressed;
         match kind {
             code::DATA_PAGE | code::DATA_PAGE_V2 if values > self.remaining => {
-                let what = format!("a page has {values} values, of {} that are left in its column chunk", self.remaining);
+                let what =
+                    format!("a page has {values} values, of {} that are left in its column chunk", self.remaining);
                 return Err(Error::damaged(what));
             }
             code::DATA_PAGE => self.page = Some(self.data_page(&header, bytes)?),

@@ -68,16 +68,16 @@ fn copy_back(found: &mut Vec<u8>, back: usize, count: usize, length: usize, name
 
 /// Snappy's raw format: the length, then literals and references back.
 fn snappy(bytes: &[u8], length: usize, found: &mut Vec<u8>) -> Result<()> {
-    let truncated_page = || Error::damaged("a page is not Snappy: it ends in the middle");
+    let truncated = || Error::damaged("a page is not Snappy: it ends in the middle");
     let mut reader = Reader::new(bytes);
-    let declared = reader.varint().map_err(|_| truncated_page())?;
+    let declared = reader.varint().map_err(|_| truncated())?;
     if declared != length as u64 {
         return Err(Error::damaged(format!("a page should have {length} bytes, but Snappy has {declared}")));
     }
     let mut rest = &bytes[reader.position()..];
     while let Some((&tag, after)) = rest.split_first() {
         let number = |count: usize| -> Result<usize> {
-            let bytes = after.get(..count).ok_or_else(truncated_page)?;
+            let bytes = after.get(..count).ok_or_else(truncated)?;
             Ok(bytes.iter().rev().fold(0, |value, &byte| value << 8 | usize::from(byte)))
         };
         let high = usize::from(tag >> 2);
@@ -85,7 +85,7 @@ fn snappy(bytes: &[u8], length: usize, found: &mut Vec<u8>) -> Result<()> {
             0 => {
                 let extra = high.saturating_sub(59);
                 let count = 1 + if extra > 0 { number(extra)? } else { high };
-                let literal = after.get(extra..).and_then(|after| after.get(..count)).ok_or_else(truncated_page)?;
+                let literal = after.get(extra..).and_then(|after| after.get(..count)).ok_or_else(truncated)?;
                 if literal.len() > length - found.len() {
                     return Err(Error::damaged("a page is not Snappy: it has more bytes than it says"));
                 }
@@ -108,10 +108,10 @@ fn snappy(bytes: &[u8], length: usize, found: &mut Vec<u8>) -> Result<()> {
 
 /// LZ4's block format: literals and references back, in turn.
 fn lz4(bytes: &[u8], length: usize, found: &mut Vec<u8>) -> Result<()> {
-    let truncated_page = || Error::damaged("a page is not LZ4: it ends in the middle");
+    let truncated = || Error::damaged("a page is not LZ4: it ends in the middle");
     let mut at = 0;
     let byte = |at: &mut usize| -> Result<usize> {
-        let byte = *bytes.get(*at).ok_or_else(truncated_page)?;
+        let byte = *bytes.get(*at).ok_or_else(truncated)?;
         *at += 1;
         Ok(usize::from(byte))
     };
@@ -130,7 +130,7 @@ fn lz4(bytes: &[u8], length: usize, found: &mut Vec<u8>) -> Result<()> {
     while at < bytes.len() {
         let token = byte(&mut at)?;
         let literals = long(&mut at, token >> 4)?;
-        let literal = bytes[at..].get(..literals).ok_or_else(truncated_page)?;
+        let literal = bytes[at..].get(..literals).ok_or_else(truncated)?;
         if literals > length - found.len() {
             return Err(Error::damaged("a page is not LZ4: it has more bytes than it should"));
         }

@@ -14,8 +14,8 @@ const MAX_BLOCK_VALUES: u64 = 1 << 20;
 /// each call.
 #[derive(Clone)]
 pub(crate) struct DeltaDecoder {
-    parts: usize,
-    values_per_part: usize,
+    miniblocks: usize,
+    values_per_miniblock: usize,
     /// Values that are still to come.
     remaining: usize,
     /// The last value; before the first one, that one.
@@ -35,36 +35,52 @@ impl DeltaDecoder {
     pub(crate) fn new(bytes: &[u8], at: usize, max: u64) -> Result<(DeltaDecoder, usize)> {
         let mut reader = Reader::new(&bytes[at..]);
         let mut number = || reader.varint().map_err(|_| truncated_page());
-        let (block, parts, total) = (number()?, number()?, number()?);
+        let (block, miniblocks, total) = (number()?, number()?, number()?);
         let value = reader.number().map_err(|_| truncated_page())?;
-        let values_per_part = block.checked_div(parts).unwrap_or(0);
-        if block > MAX_BLOCK_VALUES || values_per_part == 0 || !values_per_part.is_multiple_of(8) || total > max {
-            let what = format!("a page has {total} of {max} values in blocks of {block} in {parts} parts");
+        let values_per_miniblock = block.checked_div(miniblocks).unwrap_or(0);
+        if block > MAX_BLOCK_VALUES
+            || values_per_miniblock == 0
+            || !values_per_miniblock.is_multiple_of(8)
+            || total > max
+        {
+            let what = format!("a page has {total} of {max} values in blocks of {block} in {miniblocks} parts");
             return Err(Error::damaged(format!("{what}, which is impossible")));
         }
-        let (parts, values_per_part, remaining, at) = (parts as usize, values_per_part as usize, total as usize, at + reader.position());
-        let start = DeltaDecoder { parts, values_per_part, remaining, value, started: false, at, min_delta: 0, widths: 0..0, read: 0 };
+        let (miniblocks, values_per_miniblock, remaining, at) =
+            (miniblocks as usize, values_per_miniblock as usize, total as usize, at + reader.position());
+        let start = DeltaDecoder {
+            miniblocks,
+            values_per_miniblock,
+            remaining,
+            value,
+            started: false,
+            at,
+            min_delta: 0,
+            widths: 0..0,
+            read: 0,
+        };
         let mut walk = DeltaDecoder { remaining: remaining.saturating_sub(1), started: true, ..start.clone() };
         while walk.remaining > 0 {
-            walk.begin_part(bytes)?;
-            walk.remaining -= walk.values_per_part.min(walk.remaining);
-            walk.end_part(bytes);
+            walk.begin_miniblock(bytes)?;
+            walk.remaining -= walk.values_per_miniblock.min(walk.remaining);
+            walk.end_miniblock(bytes);
         }
         Ok((start, walk.at))
     }
 
     /// Reads the header of a block if the one before is over, and checks that the part is there.
-    fn begin_part(&mut self, bytes: &[u8]) -> Result<()> {
+    fn begin_miniblock(&mut self, bytes: &[u8]) -> Result<()> {
         if self.widths.is_empty() {
             let mut reader = Reader::new(&bytes[self.at..]);
             self.min_delta = reader.number().map_err(|_| truncated_page())?;
             let start = self.at + reader.position();
-            let end = start.checked_add(self.parts).filter(|end| *end <= bytes.len()).ok_or_else(truncated_page)?;
+            let end =
+                start.checked_add(self.miniblocks).filter(|end| *end <= bytes.len()).ok_or_else(truncated_page)?;
             (self.widths, self.at) = (start..end, end);
         }
         let width = self.width(bytes);
-        let count = self.values_per_part.min(self.remaining);
-        if width > 64 || self.part(bytes).len() * 8 < width * count {
+        let count = self.values_per_miniblock.min(self.remaining);
+        if width > 64 || self.miniblock(bytes).len() * 8 < width * count {
             return Err(truncated_page());
         }
         Ok(())
@@ -76,13 +92,13 @@ impl DeltaDecoder {
     }
 
     /// Packed differences of the current part; the last one of a page may be cut short.
-    fn part<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        let size = self.width(bytes) * self.values_per_part / 8;
+    fn miniblock<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        let size = self.width(bytes) * self.values_per_miniblock / 8;
         &bytes[self.at..bytes.len().min(self.at + size)]
     }
 
-    fn end_part(&mut self, bytes: &[u8]) {
-        self.at += self.part(bytes).len();
+    fn end_miniblock(&mut self, bytes: &[u8]) {
+        self.at += self.miniblock(bytes).len();
         self.widths.start += 1;
         self.read = 0;
     }
@@ -93,14 +109,14 @@ impl DeltaDecoder {
         }
         if std::mem::replace(&mut self.started, true) {
             if self.read == 0 {
-                self.begin_part(bytes)?;
+                self.begin_miniblock(bytes)?;
             }
             let width = self.width(bytes);
-            let difference = bits(self.part(bytes), self.read * width, width) as i64;
+            let difference = bits(self.miniblock(bytes), self.read * width, width) as i64;
             self.value = self.value.wrapping_add(self.min_delta).wrapping_add(difference);
             self.read += 1;
-            if self.read == self.values_per_part {
-                self.end_part(bytes);
+            if self.read == self.values_per_miniblock {
+                self.end_miniblock(bytes);
             }
         }
         self.remaining -= 1;

@@ -6,7 +6,7 @@ use bornite_support::{format_bytes, list_names, quoted};
 
 use crate::column::ColumnReader;
 use crate::footer::{Column, Footer, RowGroups};
-use crate::{ColumnType, Error, Result, ColumnValue};
+use crate::{ColumnType, ColumnValue, Error, Result};
 
 /// Largest ratio between the text of a file and its bytes: a dictionary repeats texts at a bit or less each.
 const MAX_EXPANSION: u64 = 1000;
@@ -99,7 +99,12 @@ struct OutputBudget {
 impl OutputBudget {
     fn new(table: &TableReader) -> OutputBudget {
         let &TableReader { file_bytes, limit_bytes, .. } = table;
-        OutputBudget { bytes: 0, max: limit_bytes.max(file_bytes.saturating_mul(MAX_EXPANSION)), file_bytes, limit_bytes }
+        OutputBudget {
+            bytes: 0,
+            max: limit_bytes.max(file_bytes.saturating_mul(MAX_EXPANSION)),
+            file_bytes,
+            limit_bytes,
+        }
     }
 
     fn add(&mut self, value: &[u8]) -> Result<()> {

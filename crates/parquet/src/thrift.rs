@@ -41,9 +41,9 @@ impl<'a> Reader<'a> {
 
     fn take(&mut self, count: u64) -> Result<&'a [u8]> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        let byte_range = self.bytes[self.at..].get(..count).ok_or(Error::Truncated)?;
+        let taken = self.bytes[self.at..].get(..count).ok_or(Error::Truncated)?;
         self.at += count;
-        Ok(byte_range)
+        Ok(taken)
     }
 
     /// Unsigned integer in groups of seven bits.

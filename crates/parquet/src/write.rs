@@ -3,7 +3,7 @@
 use std::io::{Error, ErrorKind, Result, Write};
 
 use crate::thrift::Writer as Thrift;
-use crate::{ColumnType, MAGIC, ColumnValue, code, zstd};
+use crate::{ColumnType, ColumnValue, MAGIC, code, zstd};
 
 /// Size from which on a row group is written.
 const ROW_GROUP_BYTES: usize = 8 << 20;
@@ -95,7 +95,11 @@ impl<W: Write> TableWriter<W> {
             self.output.write_all(&header)?;
             self.output.write_all(&page)?;
             let compressed_bytes = (header.len() + page.len()) as u64;
-            chunks.push(Chunk { offset: self.at, uncompressed_bytes: (header.len() + values.len()) as u64, compressed_bytes });
+            chunks.push(Chunk {
+                offset: self.at,
+                uncompressed_bytes: (header.len() + values.len()) as u64,
+                compressed_bytes,
+            });
             self.at += compressed_bytes;
             values.clear();
         }
@@ -125,10 +129,17 @@ impl<W: Write> TableWriter<W> {
                 footer.element().long(2, chunk.offset).begin(3);
                 footer.int(1, physical_type(*kind));
                 footer.ints(2, &[code::PLAIN, code::RLE]).texts(3, &[name]).int(4, code::ZSTD);
-                footer.long(5, group.rows).long(6, chunk.uncompressed_bytes).long(7, chunk.compressed_bytes).long(9, chunk.offset);
+                footer
+                    .long(5, group.rows)
+                    .long(6, chunk.uncompressed_bytes)
+                    .long(7, chunk.compressed_bytes)
+                    .long(9, chunk.offset);
                 footer.end().end();
             }
-            footer.long(2, group.chunks.iter().map(|chunk| chunk.uncompressed_bytes).sum::<u64>()).long(3, group.rows).end();
+            footer
+                .long(2, group.chunks.iter().map(|chunk| chunk.uncompressed_bytes).sum::<u64>())
+                .long(3, group.rows)
+                .end();
         }
         footer.text(6, concat!("bornite ", env!("CARGO_PKG_VERSION")));
         let footer = footer.finish();

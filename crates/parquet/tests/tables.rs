@@ -2,7 +2,7 @@
 
 mod common;
 
-use bornite_parquet::{ColumnType, Error, TableReader, TableWriter, ColumnValue};
+use bornite_parquet::{ColumnType, ColumnValue, Error, TableReader, TableWriter};
 use bornite_support::random::Random;
 
 use common::{Cell, file_of, golden, random, read_rows, write_table};

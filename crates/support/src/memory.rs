@@ -55,7 +55,8 @@ impl PoolSettings {
         let get = |variable: &str| {
             lookup(variable).filter(|value| !value.is_empty()).map(|value| value.to_string_lossy().into_owned())
         };
-        let invalid = |variable, value: &str, reason: String| Error::InvalidSetting { variable, value: value.into(), reason };
+        let invalid =
+            |variable, value: &str, reason: String| Error::InvalidSetting { variable, value: value.into(), reason };
         let bytes = |variable: &'static str| match get(variable) {
             None => Ok(None),
             Some(value) => parse_bytes(&value).map(Some).map_err(|error| invalid(variable, &value, error.to_string())),

@@ -83,7 +83,9 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "Libraries to treat as missing: shows how a program behaves without them.",
         code: "`bornite::runtime::Library::hide`, before the first call",
         check: |value| match value.split(',').find(|name| !matches!(*name, "cuda" | "nvrtc" | "cublaslt" | "")) {
-            Some(invalid) => Err(format!("there is no library '{invalid}'; use cuda, nvrtc and cublaslt, separated by commas")),
+            Some(invalid) => {
+                Err(format!("there is no library '{invalid}'; use cuda, nvrtc and cublaslt, separated by commas"))
+            }
             None => Ok(()),
         },
     },

@@ -53,7 +53,11 @@ mod tests {
             });
             assert!(other.join().unwrap() >= Duration::from_millis(3));
         });
-        assert!(device_wait_time() >= Duration::from_millis(9) && device_wait_time() <= begun.elapsed(), "{:?}", device_wait_time());
+        assert!(
+            device_wait_time() >= Duration::from_millis(9) && device_wait_time() <= begun.elapsed(),
+            "{:?}",
+            device_wait_time()
+        );
         let before = device_wait_time();
         pause();
         assert_eq!(device_wait_time(), before);

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bornite_support::cache::CacheSettings;
 use bornite_support::tune::{
-    Budget, Choice, Fallible, TuningResult, HostTimer, TuningKey, TuneMode, TrialOutcome, Platform, TuningRecord, TuningRequest, TuningStore, Timer, Tuner,
-    Variant,
+    Budget, Choice, Fallible, HostTimer, Platform, Timer, TrialOutcome, TuneMode, Tuner, TuningKey, TuningRecord,
+    TuningRequest, TuningResult, TuningStore, Variant,
 };
 
 /// A clock that moves only when work says so.
@@ -30,7 +30,12 @@ impl Timer for FakeTimer<'_> {
 }
 
 fn key(operation: &str) -> TuningKey {
-    TuningKey { operation: operation.into(), shape: vec![64, 32], dtype: "f32".into(), platform: Platform::named("fake") }
+    TuningKey {
+        operation: operation.into(),
+        shape: vec![64, 32],
+        dtype: "f32".into(),
+        platform: Platform::named("fake"),
+    }
 }
 
 fn blocks(sizes: &[i64]) -> Vec<Choice> {
@@ -122,7 +127,9 @@ fn the_median_decides_and_buffers_rotate() {
     );
     assert_eq!(found.choice.get("block"), Some(1));
     assert_eq!(rotations.into_inner(), (0..12).collect::<Vec<_>>(), "one set of buffers after the other");
-    let TrialOutcome::Timed { median_ms, min_ms, max_ms, runs } = found.record.unwrap().trials[0].outcome else { panic!() };
+    let TrialOutcome::Timed { median_ms, min_ms, max_ms, runs } = found.record.unwrap().trials[0].outcome else {
+        panic!()
+    };
     assert_eq!((median_ms, min_ms, max_ms, runs), (1.0, 1.0, 50.0, 5));
 }
 
@@ -184,7 +191,10 @@ fn modes_and_guards() {
     assert_eq!((found.choice.get("block"), found.measured), (Some(128), false));
     let found = tune(&tuner(TuneMode::Tune, &folder), "modes", &more, |block| Some(256.0 / block as f64));
     assert_eq!((found.choice.get("block"), found.measured), (Some(256), true));
-    assert!(tune(&tuner(TuneMode::Tune, &folder), "modes", &candidates, faster_second).measured, "256 is none of these");
+    assert!(
+        tune(&tuner(TuneMode::Tune, &folder), "modes", &candidates, faster_second).measured,
+        "256 is none of these"
+    );
     // Inside a capture nothing is measured, and what is known is used all the same.
     let busy = |operation: &str| {
         tuner(TuneMode::Tune, &folder).choose(
@@ -220,7 +230,12 @@ fn every_part_of_the_key_counts() {
             ..base.clone()
         },
     ];
-    let record = |key: &TuningKey| TuningRecord { key: key.clone(), chosen: candidates[0].clone(), trials: vec![], unix_time: 1 };
+    let record = |key: &TuningKey| TuningRecord {
+        key: key.clone(),
+        chosen: candidates[0].clone(),
+        trials: vec![],
+        unix_time: 1,
+    };
     store.put(&record(&base)).unwrap();
     for other in &others {
         assert_eq!(store.get(other), None, "{other:?}");
@@ -321,7 +336,7 @@ fn what_is_measured_may_ask_and_who_must_not_wait_does_not() {
     let shared = Tuner::new(TuneMode::Tune, TuningStore::disabled());
     let candidates = blocks(&[64, 128]);
     let faster_second = |block| Some(if block == 128 { 1.0 } else { 2.0 });
-    let (measuring, asked) = (Barrier::new(2), Barrier::new(2));
+    let (measuring, requested) = (Barrier::new(2), Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut first = true;
@@ -330,7 +345,7 @@ fn what_is_measured_may_ask_and_who_must_not_wait_does_not() {
                 assert_eq!((within.choice.get("block"), within.retry_later), (Some(64), true));
                 if std::mem::take(&mut first) {
                     measuring.wait();
-                    asked.wait();
+                    requested.wait();
                 }
                 Ok(())
             })];
@@ -345,11 +360,15 @@ fn what_is_measured_may_ask_and_who_must_not_wait_does_not() {
             |(), _| Ok(()),
         );
         assert_eq!((found.choice.get("block"), found.retry_later), (Some(64), true));
-        asked.wait();
+        requested.wait();
     });
     for operation in ["within", "beside"] {
         let found = tune(&shared, operation, &candidates, faster_second);
-        assert_eq!((found.choice.get("block"), found.measured, found.retry_later), (Some(128), true, false), "{operation}");
+        assert_eq!(
+            (found.choice.get("block"), found.measured, found.retry_later),
+            (Some(128), true, false),
+            "{operation}"
+        );
     }
 }
 

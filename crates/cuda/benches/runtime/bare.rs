@@ -24,7 +24,7 @@ impl Launch {
         Launch { function: function.cast(), stream: stream.cast(), address, values: [3, 1] }
     }
 
-    pub fn fire(&mut self) -> Outcome {
+    pub fn launch(&mut self) -> Outcome {
         let [m, c] = &mut self.values;
         let mut params: [*mut c_void; 3] =
             [(&raw mut self.address).cast(), (m as *mut u32).cast(), (c as *mut u32).cast()];
@@ -48,7 +48,7 @@ impl Graph {
             check(cu::cuStreamBeginCapture_v2(stream, mode))?;
             let mut launch = Launch::new(function, stream.cast(), address);
             for _ in 0..launches {
-                launch.fire()?;
+                launch.launch()?;
             }
             check(cu::cuStreamEndCapture(stream, &mut graph))?;
             check(cu::cuGraphInstantiateWithFlags(&mut executable, graph, 0))?;

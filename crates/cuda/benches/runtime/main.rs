@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bornite_bench::peer::Peer;
 use bornite_bench::{Config, Machine, Measurement, Report, Row, measure};
 use bornite_cuda::pool::{DriverBacking, Tag};
-use bornite_cuda::{Buffer, Device, Function, Geometry, Graph, Pinned, Prepared, Stream};
+use bornite_cuda::{Buffer, Device, Function, Graph, LaunchConfig, PinnedBuffer, PreparedLaunch, Stream};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -68,18 +68,18 @@ impl Bench {
     }
 
     /// The same launch from a loop, prepared and bare.
-    fn launches(&mut self, launch: &Prepared, word: &Buffer) -> Outcome<Claim> {
+    fn launches(&mut self, launch: &PreparedLaunch, word: &Buffer) -> Outcome<Claim> {
         let device = self.device.clone();
         let function = launch.function().clone();
         let synchronize = || -> Outcome { Ok(device.synchronize()?) };
         // SAFETY: the kernel touches the one word.
-        let prepared = measure(&self.config, |_| Ok(unsafe { launch.fire() }?), synchronize)?;
+        let prepared = measure(&self.config, |_| Ok(unsafe { launch.launch() }?), synchronize)?;
         let values = vec![3u32.to_ne_bytes().to_vec(), 1u32.to_ne_bytes().to_vec()];
         // SAFETY: as above.
         let plain = |_| Ok(unsafe { function.launch([1, 1, 1], [1, 1, 1], &[(word, 0)], &values) }?);
         let plain = measure(&self.config, plain, synchronize)?;
         let mut raw = bare::Launch::new(function.handle(), Stream::main(&device).handle(), word.address());
-        let bare = measure(&self.config, |_| raw.fire(), synchronize)?;
+        let bare = measure(&self.config, |_| raw.launch(), synchronize)?;
         let (prepared_ms, _) = (self.row("launch_prepared", prepared), self.row("launch_plain", plain));
         let bare_ms = self.row("launch_bare", bare);
         Ok(Claim {
@@ -90,14 +90,16 @@ impl Bench {
         })
     }
 
-    fn graphs(&mut self, launch: &Prepared, word: &Arc<Buffer>) -> Outcome<Claim> {
+    fn graphs(&mut self, launch: &PreparedLaunch, word: &Arc<Buffer>) -> Outcome<Claim> {
         let device = self.device.clone();
         let function = launch.function().clone();
         let synchronize = || -> Outcome { Ok(device.synchronize()?) };
-        let kept: Vec<Arc<dyn std::any::Any + Send + Sync>> = vec![function.clone(), word.clone()];
+        let retained: Vec<Arc<dyn std::any::Any + Send + Sync>> = vec![function.clone(), word.clone()];
         // SAFETY: the buffer and the function are kept.
         let mut graph = unsafe {
-            Graph::capture::<bornite_cuda::Error>(&device, kept, || (0..LAUNCHES).try_for_each(|_| launch.fire()))?
+            Graph::capture::<bornite_cuda::Error>(&device, retained, || {
+                (0..LAUNCHES).try_for_each(|_| launch.launch())
+            })?
         };
         let ours = measure(&self.config, |_| Ok(graph.launch()?), synchronize)?;
         let raw = bare::Graph::new(function.handle(), word.address(), LAUNCHES)?;
@@ -110,15 +112,15 @@ impl Bench {
 
     fn copies(&mut self) -> Outcome<Vec<Claim>> {
         let device = self.device.clone();
-        let (up, down) = (Stream::up(&device), Stream::down(&device));
-        let there = Buffer::on(&up, COPY_BYTES)?;
-        let mut pinned = Pinned::new(&device, COPY_BYTES)?;
+        let (up, down) = (Stream::h2d(&device), Stream::d2h(&device));
+        let there = Buffer::on_stream(&up, COPY_BYTES)?;
+        let mut pinned = PinnedBuffer::new(&device, COPY_BYTES)?;
         for (n, byte) in pinned.iter_mut().enumerate() {
             *byte = (n * 31 % 251) as u8; // never zeros
         }
         let address: *mut c_void = pinned.as_mut_ptr().cast();
         let mut held = Some(pinned);
-        let mut through = |copy: &mut dyn FnMut(Pinned) -> bornite_cuda::Result<Pinned>| -> Outcome {
+        let mut through = |copy: &mut dyn FnMut(PinnedBuffer) -> bornite_cuda::Result<PinnedBuffer>| -> Outcome {
             let pinned = held.take().ok_or("the memory is gone")?;
             held = Some(copy(pinned)?);
             Ok(())
@@ -177,8 +179,8 @@ fn main() -> Outcome {
     let function = Arc::new(Function::load(&device, &cubin, "tiny", 1, vec![4, 4])?);
     let word = Arc::new(Buffer::new(&device, 4)?);
     word.upload(&[1, 0, 0, 0])?;
-    let geometry = Geometry::new([1, 1, 1], [1, 1, 1]);
-    let launch = function.prepare(geometry, &[(word.clone(), 0)], &[&3u32.to_ne_bytes(), &1u32.to_ne_bytes()])?;
+    let launch_config = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
+    let launch = function.prepare(launch_config, &[(word.clone(), 0)], &[&3u32.to_ne_bytes(), &1u32.to_ne_bytes()])?;
     let mut claims = vec![bench.launches(&launch, &word)?, bench.graphs(&launch, &word)?];
     claims.extend(bench.copies()?);
     let (ours_ms, bare_ms) = start::first_kernel(&cubin)?;

@@ -54,7 +54,7 @@ fn bare(folder: &Path) -> Outcome {
         check(cu::cuModuleLoadData(&mut module, cubin.as_ptr().cast()))?;
         check(cu::cuModuleGetFunction(&mut function, module, c"tiny".as_ptr()))?;
         check(cu::cuMemAlloc_v2(&mut address, 4))?;
-        Launch::new(function.cast(), stream.cast(), address).fire()?;
+        Launch::new(function.cast(), stream.cast(), address).launch()?;
         check(cu::cuStreamSynchronize(stream))
     }
 }

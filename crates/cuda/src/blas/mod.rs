@@ -1,4 +1,4 @@
-//! Matrix products by cuBLASLt: a [`Matmul`] says which, a [`Plan`] has everything ready to run it, [`Plan::run`] gives
+//! Matrix products by cuBLASLt: a [`Matmul`] says which, a [`MatmulPlan`] has everything ready to run it, [`MatmulPlan::run`] gives
 //! it to the device's work stream or into this thread's capture, without allocating.
 //!
 //! # Rows and columns
@@ -10,7 +10,7 @@
 //! place that knows; a bias a column of D is the library's bias a row.
 //!
 //! # What is exact
-//! f32 is computed in f32 ([`Compute::F32`]; TF32 only by [`Compute::Tf32`]), 16-bit floats are summed in f32, also
+//! f32 is computed in f32 ([`ComputeType::F32`]; TF32 only by [`ComputeType::Tf32`]), 16-bit floats are summed in f32, also
 //! across splits of k. The order of summation is the algorithm's: the same plan gives the same bits at every run, another
 //! algorithm or library may not.
 
@@ -20,6 +20,6 @@ mod matmul;
 mod plan;
 mod search;
 
-pub use library::{unsupported, version};
-pub use matmul::{Compute, Element, Epilogue, Matmul, Operand};
-pub use plan::{Algorithm, Call, Plan};
+pub use library::{is_unsupported, version};
+pub use matmul::{ComputeType, ElementType, Epilogue, Matmul, MatrixLayout};
+pub use plan::{Algorithm, MatmulArgs, MatmulPlan};

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use bornite_support::{log, profile};
 
-use super::{Cache, Key, Program, lock};
-use crate::{Cubin, Error, Result, compile_with, nvrtc_build};
+use super::{Cache, CacheKey, KernelSource, lock};
+use crate::{Cubin, Error, Result, compile_with, nvrtc_build_id};
 
 /// What turns programs into machine code.
 pub trait Compiler: Sync {
@@ -17,7 +17,7 @@ pub trait Compiler: Sync {
     fn version(&self) -> Result<String>;
 
     /// Compiles.
-    fn compile(&self, program: &Program<'_>) -> Result<Cubin>;
+    fn compile(&self, program: &KernelSource<'_>) -> Result<Cubin>;
 }
 
 /// NVIDIA's run-time compiler, as found on this machine.
@@ -26,10 +26,10 @@ pub struct Nvrtc;
 
 impl Compiler for Nvrtc {
     fn version(&self) -> Result<String> {
-        nvrtc_build()
+        nvrtc_build_id()
     }
 
-    fn compile(&self, program: &Program<'_>) -> Result<Cubin> {
+    fn compile(&self, program: &KernelSource<'_>) -> Result<Cubin> {
         compile_with(program.name, program.source, program.arch, program.options)
     }
 }
@@ -37,11 +37,11 @@ impl Compiler for Nvrtc {
 /// Compiles with NVRTC, or takes the result of an earlier time from the cache. `options` are all of NVRTC's options
 /// beside the architecture; [`EXACT_OPTIONS`](crate::EXACT_OPTIONS) are those of [`compile`](crate::compile).
 pub fn compile_cached(cache: &Cache, name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Cubin> {
-    cache.compile(&Program { name, source, arch, options }, &Nvrtc)
+    cache.compile(&KernelSource { name, source, arch, options }, &Nvrtc)
 }
 
 /// Compiles, and tells whoever wants to know how long it took.
-fn timed(program: &Program<'_>, compiler: &impl Compiler) -> Result<Cubin> {
+fn compile_timed(program: &KernelSource<'_>, compiler: &impl Compiler) -> Result<Cubin> {
     let start = Instant::now();
     let compiled = compiler.compile(program);
     let ms = start.elapsed().as_secs_f64() * 1e3;
@@ -54,13 +54,13 @@ fn timed(program: &Program<'_>, compiler: &impl Compiler) -> Result<Cubin> {
 
 /// Programs being compiled. Whoever locks one first does the work and leaves the result for those who wait.
 #[derive(Default)]
-pub(super) struct Flights(Mutex<HashMap<Key, Flight>>);
+pub(super) struct InFlight(Mutex<HashMap<CacheKey, InFlightResult>>);
 
-type Flight = Arc<Mutex<Option<Result<Cubin>>>>;
+type InFlightResult = Arc<Mutex<Option<Result<Cubin>>>>;
 
 /// What [`Cache::warm`] did.
 #[derive(Clone, Debug, Default)]
-pub struct Warmed {
+pub struct WarmSummary {
     /// Programs compiled.
     pub compiled: usize,
     /// Programs that were there already.
@@ -72,16 +72,16 @@ pub struct Warmed {
 impl Cache {
     /// Takes the program's machine code from the cache, or compiles it and keeps it. Fails only where the compiler
     /// does.
-    pub fn compile(&self, program: &Program<'_>, compiler: &impl Compiler) -> Result<Cubin> {
+    pub fn compile(&self, program: &KernelSource<'_>, compiler: &impl Compiler) -> Result<Cubin> {
         self.compile_or_find(program, compiler).map(|(cubin, _)| cubin)
     }
 
     /// As [`compile`](Cache::compile), and says whether the compiler was needed.
-    fn compile_or_find(&self, program: &Program<'_>, compiler: &impl Compiler) -> Result<(Cubin, bool)> {
-        let key = Key::new(program, &compiler.version()?);
-        let flight = lock(&self.flights.0).entry(key).or_default().clone();
+    fn compile_or_find(&self, program: &KernelSource<'_>, compiler: &impl Compiler) -> Result<(Cubin, bool)> {
+        let key = CacheKey::new(program, &compiler.version()?);
+        let in_flight = lock(&self.in_flight.0).entry(key).or_default().clone();
         // If a compiler panicked here, the lock is poisoned, there is no result, and the next to ask tries anew.
-        let mut result = lock(&flight);
+        let mut result = lock(&in_flight);
         if let Some(result) = &*result {
             if result.is_ok() {
                 self.count_hit();
@@ -90,20 +90,20 @@ impl Cache {
         }
         let (found, compiled) = match self.get(&key) {
             Some(cubin) => (Ok(cubin), false),
-            None => (timed(program, compiler), true),
+            None => (compile_timed(program, compiler), true),
         };
         if compiled && let Ok(cubin) = &found {
             self.put(&key, program.name, cubin);
         }
         *result = Some(found.clone());
         // From here on the disk has it. Those who wait hold the flight themselves.
-        lock(&self.flights.0).remove(&key);
+        lock(&self.in_flight.0).remove(&key);
         found.map(|cubin| (cubin, compiled))
     }
 
     /// Compiles a list ahead of its use, on so many threads (0: one a core). One program's error does not stop the
     /// rest.
-    pub fn warm(&self, programs: &[Program<'_>], threads: usize, compiler: &impl Compiler) -> Warmed {
+    pub fn warm(&self, programs: &[KernelSource<'_>], threads: usize, compiler: &impl Compiler) -> WarmSummary {
         let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
         let threads = if threads == 0 { cores() } else { threads }.min(programs.len());
         let next = AtomicUsize::new(0);
@@ -123,7 +123,7 @@ impl Cache {
             }
             work();
         });
-        let mut warmed = Warmed::default();
+        let mut warmed = WarmSummary::default();
         let mut results = std::mem::take(&mut *lock(&results));
         results.sort_by_key(|(index, _)| *index);
         for (index, outcome) in results {

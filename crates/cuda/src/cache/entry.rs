@@ -18,7 +18,7 @@ use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
-use super::Key;
+use super::CacheKey;
 
 /// Version of the layout above, also part of every key. A file of any other version is compiled again and replaced.
 pub const FORMAT_VERSION: u32 = 1;
@@ -30,7 +30,7 @@ const HEADER_BYTES: usize = 88;
 const MAX_BYTES: u64 = 1 << 30;
 
 /// What lies under an entry's name.
-pub(super) enum Found {
+pub(super) enum EntryRead {
     Payload(Vec<u8>),
     Nothing,
     /// A file that cannot be trusted or cannot be read.
@@ -38,7 +38,7 @@ pub(super) enum Found {
 }
 
 /// Everything of an entry's file before the payload; `None` for what is too large to be read back.
-pub(super) fn head(key: &Key, name: &str, payload: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn encode_header(key: &CacheKey, name: &str, payload: &[u8]) -> Option<Vec<u8>> {
     if (name.len() + payload.len()) as u64 > MAX_BYTES {
         return None;
     }
@@ -59,21 +59,23 @@ fn checksum(fields: &[u8], name: &[u8], payload: &[u8]) -> [u8; 32] {
 }
 
 /// Reads the entry of `key` and, where `touch` says so, marks it as used now.
-pub(super) fn read(path: &Path, key: &Key, touch: bool) -> Found {
+pub(super) fn read(path: &Path, key: &CacheKey, touch: bool) -> EntryRead {
     let mut file = match open(path) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Found::Nothing,
-        Err(_) => return Found::Rejected,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return EntryRead::Nothing;
+        }
+        Err(_) => return EntryRead::Rejected,
     };
-    let Some((found_key, _, payload)) = parse(&mut file) else { return Found::Rejected };
+    let Some((found_key, _, payload)) = parse(&mut file) else { return EntryRead::Rejected };
     if found_key != *key {
-        return Found::Rejected;
+        return EntryRead::Rejected;
     }
     if touch {
         // Failing costs the entry its place in the order of removal, nothing else.
         let _ = file.set_modified(SystemTime::now());
     }
-    Found::Payload(payload)
+    EntryRead::Payload(payload)
 }
 
 /// The kernel's name in an entry whose checksum holds.
@@ -88,7 +90,7 @@ fn open(path: &Path) -> std::io::Result<File> {
 }
 
 /// Key, name and payload, if all of it is as it was written.
-fn parse(file: &mut File) -> Option<(Key, Vec<u8>, Vec<u8>)> {
+fn parse(file: &mut File) -> Option<(CacheKey, Vec<u8>, Vec<u8>)> {
     let metadata = file.metadata().ok()?;
     let mut header = [0; HEADER_BYTES];
     if !metadata.is_file() {
@@ -111,5 +113,5 @@ fn parse(file: &mut File) -> Option<(Key, Vec<u8>, Vec<u8>)> {
     let (mut name, mut payload) = (vec![0; name_bytes as usize], vec![0; payload_bytes as usize]);
     file.read_exact(&mut name).ok()?;
     file.read_exact(&mut payload).ok()?;
-    (checksum(&header[..CHECKSUM_AT], &name, &payload) == *rest).then_some((Key(*key), name, payload))
+    (checksum(&header[..CHECKSUM_AT], &name, &payload) == *rest).then_some((CacheKey(*key), name, payload))
 }

@@ -1,14 +1,14 @@
 //! The kernel cache on disk: machine code under a hash of everything that decides it.
 //!
 //! The cache saves time and is never needed: whatever is wrong with folder, disk or entry, a kernel is compiled again
-//! and the reason kept in [`Status`]. `settings` says where, `key` names entries, `entry` is their format, `folder`
+//! and the reason kept in [`CacheStatus`]. `settings` says where, `key` names entries, `entry` is their format, `folder`
 //! their files, `compile` joins them to NVRTC. Processes share the folder without talking: a file appears whole, by
 //! rename, and equal names mean equal contents, so the last writer may win.
 
 mod compile;
 mod entry;
+mod entry_files;
 mod key;
-mod listed;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,19 +16,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-pub use compile::{Compiler, Nvrtc, Warmed, compile_cached};
+pub use compile::{Compiler, Nvrtc, WarmSummary, compile_cached};
 pub use entry::FORMAT_VERSION;
-pub use key::{Key, Program};
+pub use key::{CacheKey, KernelSource};
 
 use bornite_support::Error as SupportError;
 pub use bornite_support::cache::{
-    CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CACHE_VARIABLE, KERNEL_CACHE_DIR_VARIABLE, SHARED_CACHE_DIR_VARIABLE,
-    CacheSettings,
+    CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CACHE_VARIABLE, CacheSettings, KERNEL_CACHE_DIR_VARIABLE,
+    SHARED_CACHE_DIR_VARIABLE,
 };
 use bornite_support::files;
 
-use entry::Found;
-use listed::{Listed, list};
+use entry::EntryRead;
+use entry_files::{EntryFile, list_entry_files};
 
 use crate::{Cubin, Error, Result};
 
@@ -36,7 +36,7 @@ use crate::{Cubin, Error, Result};
 const SUBFOLDER: &str = "kernels";
 
 /// After so many writes the folder is measured again, since other processes write there too.
-const WRITES_A_MEASUREMENT: u32 = 256;
+const WRITES_PER_SCAN: u32 = 256;
 
 /// An open kernel cache, for any number of threads.
 pub struct Cache {
@@ -44,18 +44,18 @@ pub struct Cache {
     folder: std::result::Result<PathBuf, String>,
     shared: Option<std::result::Result<PathBuf, String>>,
     limit_bytes: u64,
-    size: Mutex<Size>,
-    trouble: Mutex<Option<String>>,
+    size: Mutex<FolderSize>,
+    last_error: Mutex<Option<String>>,
     hits: AtomicU64,
     misses: AtomicU64,
     rebuilt: AtomicU64,
     evicted: AtomicU64,
-    flights: compile::Flights,
+    in_flight: compile::InFlight,
 }
 
 /// What the folder holds as far as this process knows.
 #[derive(Default)]
-struct Size {
+struct FolderSize {
     bytes: u64,
     /// Writes until the folder is measured again.
     writes_left: u32,
@@ -63,7 +63,7 @@ struct Size {
 
 /// What a cache is in a position to do, for `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct CacheStatus {
     /// Where entries are kept, or why nothing is.
     pub folder: std::result::Result<PathBuf, String>,
     /// The shared folder in use, or why the one that was named is not.
@@ -71,12 +71,12 @@ pub struct Status {
     /// The most that the entries may take.
     pub limit_bytes: u64,
     /// Why an entry could not be written or removed, the last time that happened.
-    pub trouble: Option<String>,
+    pub last_error: Option<String>,
 }
 
 /// What a cache holds, and what it did since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct CacheStats {
     /// Entries in the folder.
     pub entries: u64,
     /// Their size.
@@ -93,7 +93,7 @@ pub struct Stats {
 
 /// An entry of the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct CacheEntry {
     /// The kernel's name; `None` where the file is damaged.
     pub name: Option<String>,
     /// The file.
@@ -130,12 +130,12 @@ impl Cache {
             shared,
             limit_bytes,
             size: Mutex::default(),
-            trouble: Mutex::default(),
+            last_error: Mutex::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             rebuilt: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
-            flights: compile::Flights::default(),
+            in_flight: compile::InFlight::default(),
         }
     }
 
@@ -146,33 +146,33 @@ impl Cache {
     }
 
     /// Where the cache is, or why there is none.
-    pub fn status(&self) -> Status {
-        Status {
+    pub fn status(&self) -> CacheStatus {
+        CacheStatus {
             folder: self.folder.clone(),
             shared: self.shared.clone(),
             limit_bytes: self.limit_bytes,
-            trouble: lock(&self.trouble).clone(),
+            last_error: lock(&self.last_error).clone(),
         }
     }
 
     /// The machine code kept under a key: the shared folder's, else our own. What is damaged, cut short, foreign or of
     /// another format version counts as not there.
-    pub fn get(&self, key: &Key) -> Option<Cubin> {
+    pub fn get(&self, key: &CacheKey) -> Option<Cubin> {
         let file_name = key.file_name();
         let shared = self.shared.as_ref().and_then(|shared| shared.as_ref().ok()).map(|folder| (folder, false));
         let own = self.folder.as_ref().ok().map(|folder| (folder, true));
         let mut rejected = false;
         for (folder, touch) in [shared, own].into_iter().flatten() {
             match entry::read(&folder.join(&file_name), key, touch) {
-                Found::Payload(payload) => match Cubin::checked(payload) {
+                EntryRead::Payload(payload) => match Cubin::checked(payload) {
                     Ok(cubin) => {
                         self.count_hit();
                         return Some(cubin);
                     }
                     Err(_) => rejected = true,
                 },
-                Found::Nothing => {}
-                Found::Rejected => rejected = true,
+                EntryRead::Nothing => {}
+                EntryRead::Rejected => rejected = true,
             }
         }
         self.misses.fetch_add(1, Ordering::Relaxed);
@@ -182,14 +182,14 @@ impl Cache {
 
     /// Keeps machine code under a key, in place of what is there. Returns whether that worked; if not, the reason is in
     /// [`status`](Cache::status).
-    pub fn put(&self, key: &Key, name: &str, cubin: &Cubin) -> bool {
+    pub fn put(&self, key: &CacheKey, name: &str, cubin: &Cubin) -> bool {
         let Ok(folder) = &self.folder else { return false };
         let payload = cubin.bytes();
-        let head = entry::head(key, name, payload);
+        let head = entry::encode_header(key, name, payload);
         let bytes = head.as_ref().map_or(u64::MAX, |head| (head.len() + payload.len()) as u64);
         let Some(head) = head.filter(|_| bytes <= self.limit_bytes) else {
             let limit = self.limit_bytes;
-            self.note(format!("kernel '{name}' is larger than all of the cache may be ({limit} bytes)"));
+            self.record_error(format!("kernel '{name}' is larger than all of the cache may be ({limit} bytes)"));
             return false;
         };
         let write = || files::write_cache_file(folder, &key.file_name(), &[&head, payload]);
@@ -204,18 +204,18 @@ impl Cache {
             written => written,
         };
         match &written {
-            Ok(()) => self.stay_within_limit(folder, bytes),
-            Err(error) => self.note(format!("kernel '{name}' was not kept in {}: {error}", folder.display())),
+            Ok(()) => self.evict_over_limit(folder, bytes),
+            Err(error) => self.record_error(format!("kernel '{name}' was not kept in {}: {error}", folder.display())),
         }
         written.is_ok()
     }
 
     /// What the folder holds, and what this cache did.
-    pub fn stats(&self) -> Stats {
-        let listed = self.folder.as_ref().map_or(vec![], |folder| list(folder).unwrap_or_default());
-        Stats {
-            entries: listed.len() as u64,
-            bytes: listed.iter().map(|listed| listed.bytes).sum(),
+    pub fn stats(&self) -> CacheStats {
+        let entries = self.folder.as_ref().map_or(vec![], |folder| list_entry_files(folder).unwrap_or_default());
+        CacheStats {
+            entries: entries.len() as u64,
+            bytes: entries.iter().map(|file| file.bytes).sum(),
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
             rebuilt: self.rebuilt.load(Ordering::Relaxed),
@@ -224,12 +224,12 @@ impl Cache {
     }
 
     /// The entries of the folder, those used longest ago first. Reads every one of them.
-    pub fn entries(&self) -> Result<Vec<Entry>> {
+    pub fn entries(&self) -> Result<Vec<CacheEntry>> {
         let folder = self.own_folder()?;
-        let listed = list(folder).map_err(|error| self.failed("list", folder, &error))?;
-        let entries = listed.into_iter().map(|Listed { path, bytes, used }| {
+        let entries = list_entry_files(folder).map_err(|error| self.io_error("list", folder, &error))?;
+        let entries = entries.into_iter().map(|EntryFile { path, bytes, used }| {
             let name = entry::name(&path);
-            Entry { name, path, bytes, used }
+            CacheEntry { name, path, bytes, used }
         });
         Ok(entries.collect())
     }
@@ -239,40 +239,40 @@ impl Cache {
     pub fn clear(&self) -> Result<u64> {
         let folder = self.own_folder()?;
         files::remove_stale_temporaries(folder);
-        let listed = list(folder).map_err(|error| self.failed("list", folder, &error))?;
-        for listed in &listed {
-            files::remove_if_exists(&listed.path).map_err(|error| self.failed("remove", &listed.path, &error))?;
+        let entries = list_entry_files(folder).map_err(|error| self.io_error("list", folder, &error))?;
+        for file in &entries {
+            files::remove_if_exists(&file.path).map_err(|error| self.io_error("remove", &file.path, &error))?;
         }
-        *lock(&self.size) = Size::default();
-        Ok(listed.len() as u64)
+        *lock(&self.size) = FolderSize::default();
+        Ok(entries.len() as u64)
     }
 
     fn own_folder(&self) -> Result<&Path> {
         self.folder.as_deref().map_err(|reason| SupportError::CacheUnavailable { reason: reason.clone() }.into())
     }
 
-    fn failed(&self, what: &str, path: &Path, error: &std::io::Error) -> Error {
+    fn io_error(&self, what: &str, path: &Path, error: &std::io::Error) -> Error {
         SupportError::CacheUnavailable { reason: format!("cannot {what} {}: {error}", path.display()) }.into()
     }
 
     /// Removes what was used longest ago once the entries are too many.
-    fn stay_within_limit(&self, folder: &Path, written_bytes: u64) {
+    fn evict_over_limit(&self, folder: &Path, written_bytes: u64) {
         let mut size = lock(&self.size);
         size.bytes = size.bytes.saturating_add(written_bytes);
         if size.writes_left > 0 && size.bytes <= self.limit_bytes {
             size.writes_left -= 1;
             return;
         }
-        let listed = match list(folder) {
-            Ok(listed) => listed,
-            Err(error) => return self.note(format!("cannot list {}: {error}", folder.display())),
+        let entries = match list_entry_files(folder) {
+            Ok(entries) => entries,
+            Err(error) => return self.record_error(format!("cannot list {}: {error}", folder.display())),
         };
-        let mut bytes: u64 = listed.iter().map(|listed| listed.bytes).sum();
+        let mut bytes: u64 = entries.iter().map(|file| file.bytes).sum();
         if bytes > self.limit_bytes {
             // A little room is made at once: measuring at every write would take longer than the write. What was
             // written last stays in any case.
             let target = self.limit_bytes - self.limit_bytes / 16;
-            for oldest in &listed[..listed.len() - 1] {
+            for oldest in &entries[..entries.len() - 1] {
                 if bytes <= target {
                     break;
                 }
@@ -281,22 +281,22 @@ impl Cache {
                         bytes -= oldest.bytes;
                         self.evicted.fetch_add(1, Ordering::Relaxed);
                     }
-                    Err(error) => self.note(format!("cannot remove {}: {error}", oldest.path.display())),
+                    Err(error) => self.record_error(format!("cannot remove {}: {error}", oldest.path.display())),
                 }
             }
         }
-        *size = Size { bytes, writes_left: WRITES_A_MEASUREMENT };
+        *size = FolderSize { bytes, writes_left: WRITES_PER_SCAN };
     }
 
     fn count_hit(&self) {
         self.hits.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn note(&self, trouble: String) {
-        let before = lock(&self.trouble).replace(trouble.clone());
+    fn record_error(&self, message: String) {
+        let before = lock(&self.last_error).replace(message.clone());
         // The same trouble at every kernel is told once.
-        if before.as_ref() != Some(&trouble) {
-            bornite_support::log!(Warn, "kernel cache: {trouble}");
+        if before.as_ref() != Some(&message) {
+            bornite_support::log!(Warn, "kernel cache: {message}");
         }
     }
 }

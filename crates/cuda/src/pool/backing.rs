@@ -5,11 +5,11 @@ use crate::Result;
 
 /// A stream by its number at the backing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, serde::Serialize)]
-pub struct Stream(pub u32);
+pub struct StreamId(pub u32);
 
 /// A point in a stream's work, by its number at the backing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Event(pub u32);
+pub struct EventId(pub u32);
 
 /// Gives segments of memory, and tells how far streams have come. Called with the pool's lock held: it must not call
 /// the pool.
@@ -28,23 +28,23 @@ pub trait Backing: Send + Sync {
 
     /// Returns a segment once the work given to `stream`, which owned it, is done. The pool never names the segment
     /// again, also when this fails.
-    fn release(&self, address: u64, bytes: u64, stream: Stream) -> Result<()>;
+    fn release(&self, address: u64, bytes: u64, stream: StreamId) -> Result<()>;
 
     /// Marks the work given to a stream so far.
-    fn record(&self, stream: Stream) -> Result<Event>;
+    fn record(&self, stream: StreamId) -> Result<EventId>;
 
     /// Whether the marked work is done.
-    fn finished(&self, event: Event) -> Result<bool>;
+    fn is_done(&self, event: EventId) -> Result<bool>;
 
     /// Waits until the marked work is done.
-    fn wait(&self, event: Event) -> Result<()>;
+    fn wait(&self, event: EventId) -> Result<()>;
 
     /// Takes an event back. Called once for each.
-    fn retire(&self, event: Event);
+    fn retire(&self, event: EventId);
 
     /// Fills memory with a byte, in the stream's order.
-    fn fill(&self, address: u64, bytes: u64, value: u8, stream: Stream) -> Result<()>;
+    fn fill(&self, address: u64, bytes: u64, value: u8, stream: StreamId) -> Result<()>;
 
     /// After all work of the stream: the offset of the first byte that is not `value`, if there is one.
-    fn first_difference(&self, address: u64, bytes: u64, value: u8, stream: Stream) -> Result<Option<u64>>;
+    fn first_difference(&self, address: u64, bytes: u64, value: u8, stream: StreamId) -> Result<Option<u64>>;
 }

@@ -1,7 +1,7 @@
 //! Debug mode: guard bytes behind each block, checked when it is freed, and a pattern over memory that is free.
 
 use super::Backing;
-use super::heap::{Heap, Request};
+use super::heap::{AllocRequest, Heap};
 use crate::{Error, Result};
 
 /// At least so many guard bytes follow a block; rounding adds more.
@@ -13,7 +13,7 @@ pub(super) const POISON: u8 = 0xdd;
 
 impl Heap {
     /// Writes the guard of a block about to be handed out.
-    pub(super) fn guard(&mut self, backing: &dyn Backing, at: u32, request: &Request) -> Result<()> {
+    pub(super) fn guard(&mut self, backing: &dyn Backing, at: u32, request: &AllocRequest) -> Result<()> {
         if request.guard == 0 {
             return Ok(());
         }
@@ -27,14 +27,14 @@ impl Heap {
         if slot.guard == 0 {
             return Ok(());
         }
-        let stream = self.lanes[slot.lane as usize].stream;
-        let Some(need) = self.rounded(slot.requested, slot.guard) else { return Ok(()) };
+        let stream = self.free_lists[slot.free_list as usize].stream;
+        let Some(need) = self.round_size(slot.requested, slot.guard) else { return Ok(()) };
         let (start, bytes) = (slot.address + slot.requested, need - slot.requested);
         match backing.first_difference(start, bytes, GUARD, stream)? {
             None => Ok(()),
             Some(offset) => Err(Error::Overrun {
                 tag: self.tags.name(slot.tag).into(),
-                asked_at: slot.asked_at.map_or("an unknown line".into(), |at| at.to_string()),
+                allocated_at: slot.allocated_at.map_or("an unknown line".into(), |at| at.to_string()),
                 bytes: slot.requested,
                 offset,
             }),
@@ -47,6 +47,6 @@ impl Heap {
             return Ok(());
         }
         let slot = &self.slots[at as usize];
-        backing.fill(slot.address, slot.bytes, POISON, self.lanes[slot.lane as usize].stream)
+        backing.fill(slot.address, slot.bytes, POISON, self.free_lists[slot.free_list as usize].stream)
     }
 }

@@ -1,5 +1,5 @@
 //! Mistakes that the tests switch on, one at a time, to show that the checks would find them. Outside of this crate's
-//! unit tests `faulty` is the constant `false` and nothing of this is compiled in.
+//! unit tests `has_fault` is the constant `false` and nothing of this is compiled in.
 
 use super::heap::Heap;
 
@@ -44,13 +44,13 @@ pub(super) enum Fault {
 
 impl Heap {
     #[cfg(test)]
-    pub(super) fn faulty(&self, fault: Fault) -> bool {
+    pub(super) fn has_fault(&self, fault: Fault) -> bool {
         self.fault == Some(fault)
     }
 
     #[cfg(not(test))]
     #[inline(always)]
-    pub(super) const fn faulty(&self, _: Fault) -> bool {
+    pub(super) const fn has_fault(&self, _: Fault) -> bool {
         false
     }
 }

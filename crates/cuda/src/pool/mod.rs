@@ -2,7 +2,7 @@
 //! nanoseconds, in the order of streams.
 //!
 //! Memory freed on a stream is handed out again on that stream at once: the stream's own order keeps the uses apart.
-//! A block that other streams used ([`Pool::used_on`]) comes back only when events recorded on those streams at the
+//! A block that other streams used ([`Pool::record_stream`]) comes back only when events recorded on those streams at the
 //! free are done. Where to look: `heap.rs` cuts and joins blocks, `pending.rs` waits for events, `watch.rs` calls
 //! back, `driver.rs` is the real [`Backing`], and the only file here that may be unsafe; `tests/` has a made-up one.
 #![deny(unsafe_code)]
@@ -14,39 +14,39 @@ mod driver;
 mod fault;
 mod heap;
 mod limits;
+mod observers;
+mod out_of_memory;
 mod pending;
 mod segments;
-mod shortage;
 mod snapshot;
 mod stats;
 mod tag;
 #[cfg(test)]
 mod tests;
 mod warm;
-mod watch;
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use backing::{Backing, Event, Stream};
+pub use backing::{Backing, EventId, StreamId};
 pub use bornite_support::memory::{
     CACHE_VARIABLE, DEBUG_VARIABLE, FRACTION_VARIABLE, LIMIT_VARIABLE, PoolLimits, PoolSettings,
 };
 pub use driver::DriverBacking;
-pub use heap::{Class, State};
+pub use heap::{BlockState, SizeClass};
 pub use limits::Cap;
-pub use shortage::{Holder, Shortage};
+pub use observers::{CallbackId, Monitor, OutOfMemoryCallback, PoolEvent, PoolEventRecord};
+pub use out_of_memory::{OutOfMemoryReport, TagUsage};
 pub use snapshot::{BlockView, SegmentView, Snapshot};
-pub use stats::Stats;
+pub use stats::PoolStats;
 pub use tag::Tag;
-pub use watch::{Happening, Monitor, Notice, Rescue, RescueId};
 
 use bornite_support::profile;
 
 use crate::Result;
-use heap::{Heap, Request};
-use watch::{Entered, Role};
+use heap::{AllocRequest, Heap};
+use observers::{CallbackGuard, CallbackKind};
 
 /// A block that a [`Pool`] handed out. To be given to [`Pool::free`] once; a second time is an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +55,7 @@ pub struct Block {
     bytes: u64,
     serial: u64,
     slot: u32,
-    stream: Stream,
+    stream: StreamId,
     /// The pool that handed it out.
     pool: PoolId,
 }
@@ -83,7 +83,7 @@ impl Block {
     }
 
     /// The stream that may use it without further ado.
-    pub fn stream(&self) -> Stream {
+    pub fn stream(&self) -> StreamId {
         self.stream
     }
 }
@@ -105,41 +105,41 @@ impl Pool {
     /// holds memory.
     ///
     /// When memory is short: waits for other streams (and other threads' calls wait meanwhile), asks the out-of-memory
-    /// callbacks, gives the cache back, and only then fails, with [`crate::Error::Exhausted`].
+    /// callbacks, gives the cache back, and only then fails, with [`crate::Error::OutOfMemory`].
     #[track_caller]
-    pub fn alloc(&self, bytes: u64, stream: Stream, tag: Tag) -> Result<Block> {
+    pub fn alloc(&self, bytes: u64, stream: StreamId, tag: Tag) -> Result<Block> {
         let backing = &*self.backing;
-        let asked_at = Location::caller();
+        let allocated_at = Location::caller();
         let mut heap = self.lock();
         let guard = if heap.debug { debug::GUARD_BYTES } else { 0 };
-        let Some(need) = heap.rounded(bytes, guard) else {
-            let result = Err(heap.exhausted(backing, bytes, stream));
+        let Some(need) = heap.round_size(bytes, guard) else {
+            let result = Err(heap.out_of_memory(backing, bytes, stream));
             return self.unlock(heap, result);
         };
-        let request = Request { bytes, need, guard, stream, tag, asked_at };
+        let request = AllocRequest { bytes, need, guard, stream, tag, allocated_at };
         #[cfg(test)]
-        if heap.faulty(fault::Fault::TwoLocks) {
+        if heap.has_fault(fault::Fault::TwoLocks) {
             return self.alloc_with_two_locks(heap, &request);
         }
-        let mut result = heap.attempt(backing, &request);
+        let mut result = heap.try_alloc(backing, &request);
         if let Ok(None) = result {
             heap.counters.retries += 1;
-            result = heap.settle(backing, true).and_then(|()| heap.attempt(backing, &request));
+            result = heap.reclaim_pending(backing, true).and_then(|()| heap.try_alloc(backing, &request));
         }
         if let Ok(None) = result {
-            heap = self.rescue(heap, &request);
+            heap = self.call_out_of_memory_callbacks(heap, &request);
             heap.counters.retries += 1;
-            result = heap.attempt(backing, &request);
+            result = heap.try_alloc(backing, &request);
         }
         if let Ok(None) = result
-            && !heap.faulty(fault::Fault::SkipTrim)
+            && !heap.has_fault(fault::Fault::SkipTrim)
         {
             heap.counters.retries += 1;
             // What another thread freed meanwhile may be pending again.
-            result = heap.settle(backing, true).and_then(|()| {
-                heap.shed(backing, |_| u64::MAX)?;
-                match heap.attempt(backing, &request)? {
-                    None => heap.last_resort(backing, &request),
+            result = heap.reclaim_pending(backing, true).and_then(|()| {
+                heap.release_idle(backing, |_| u64::MAX)?;
+                match heap.try_alloc(backing, &request)? {
+                    None => heap.allocate_from_large(backing, &request),
                     block => Ok(block),
                 }
             });
@@ -148,7 +148,7 @@ impl Pool {
         let _ = heap.trim(backing);
         let result = match result {
             Ok(Some(block)) => Ok(block),
-            Ok(None) => Err(heap.exhausted(backing, bytes, stream)),
+            Ok(None) => Err(heap.out_of_memory(backing, bytes, stream)),
             Err(error) => Err(error),
         };
         self.unlock(heap, result)
@@ -158,8 +158,8 @@ impl Pool {
     ///
     /// The other stream must itself be made to wait for the block's stream before it touches the block, since that
     /// stream may still work on what was there before.
-    pub fn used_on(&self, block: &Block, stream: Stream) -> Result<()> {
-        self.lock().used_on(block, stream)
+    pub fn record_stream(&self, block: &Block, stream: StreamId) -> Result<()> {
+        self.lock().record_stream(block, stream)
     }
 
     /// Takes a block back; work given to its stream before may still use it. The block is back even where an error
@@ -174,18 +174,18 @@ impl Pool {
     /// stay.
     pub fn empty_cache(&self) -> Result<u64> {
         let mut heap = self.lock();
-        let settled = heap.settle(&*self.backing, false);
-        let result = heap.shed(&*self.backing, |_| u64::MAX);
-        self.unlock(heap, settled.and(result))
+        let reclaimed = heap.reclaim_pending(&*self.backing, false);
+        let result = heap.release_idle(&*self.backing, |_| u64::MAX);
+        self.unlock(heap, reclaimed.and(result))
     }
 
     /// Reserves now what blocks of these sizes, all at once, will need on a stream. Counts as no allocation, and
     /// takes nothing from others: where memory is short it fails and calls nobody.
     #[track_caller]
-    pub fn warm(&self, sizes: &[u64], stream: Stream) -> Result<()> {
-        let asked_at = Location::caller();
+    pub fn warm(&self, sizes: &[u64], stream: StreamId) -> Result<()> {
+        let allocated_at = Location::caller();
         let mut heap = self.lock();
-        let result = heap.warm(&*self.backing, sizes, stream, asked_at);
+        let result = heap.warm(&*self.backing, sizes, stream, allocated_at);
         self.unlock(heap, result)
     }
 
@@ -195,7 +195,7 @@ impl Pool {
     }
 
     /// The counts.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> PoolStats {
         self.lock().stats()
     }
 
@@ -221,7 +221,7 @@ impl Pool {
     }
 
     /// Has the pool's counts in the profiler's reports under a name, as long as the pool lives. Those of GPUs are there anyway.
-    pub fn watch(self: &Arc<Pool>, device: impl Into<String>) {
+    pub fn register_with_profiler(self: &Arc<Pool>, device: impl Into<String>) {
         let pool = Arc::downgrade(self);
         profile::register_pool(device, move || serde_json::to_value(pool.upgrade()?.stats()).ok());
     }
@@ -262,10 +262,10 @@ impl Pool {
         let mut heap = self.lock();
         change(&mut heap.limits);
         let (cap, _) = Cap::of(&heap.limits, heap.total_bytes);
-        let settled = heap.settle(backing, false);
-        let shed = heap.shed(backing, |heap| heap.counters.reserved.saturating_sub(cap));
+        let reclaimed = heap.reclaim_pending(backing, false);
+        let released = heap.release_idle(backing, |heap| heap.counters.reserved.saturating_sub(cap));
         let trimmed = heap.trim(backing);
-        self.unlock(heap, settled.and(shed).and(trimmed))
+        self.unlock(heap, reclaimed.and(released).and(trimmed))
     }
 
     /// Debug mode, for blocks handed out from now on: guard bytes behind each, checked when it is freed
@@ -278,25 +278,25 @@ impl Pool {
     /// lock. What a monitor does with the pool itself is not reported to it. To do so it should hold the pool by a
     /// `Weak`, or the two keep each other alive.
     pub fn set_monitor(&self, monitor: Option<Monitor>) {
-        let before = std::mem::replace(&mut self.lock().watchers.monitor, monitor);
+        let before = std::mem::replace(&mut self.lock().observers.monitor, monitor);
         drop(before); // without the lock: it may own blocks
     }
 
-    /// Has `rescue` called when memory is short, to free what it can, without the pool's lock. One that runs out of
+    /// Has `callback` called when memory is short, to free what it can, without the pool's lock. One that runs out of
     /// memory itself is not called again for that.
-    pub fn on_out_of_memory(&self, rescue: Rescue) -> RescueId {
-        let watchers = &mut self.lock().watchers;
-        let id = RescueId(watchers.next_rescue);
-        watchers.next_rescue += 1;
-        watchers.rescues.push((id, rescue));
+    pub fn on_out_of_memory(&self, callback: OutOfMemoryCallback) -> CallbackId {
+        let observers = &mut self.lock().observers;
+        let id = CallbackId(observers.next_callback);
+        observers.next_callback += 1;
+        observers.callbacks.push((id, callback));
         id
     }
 
     /// Removes an out-of-memory callback; says whether there was one. A call under way on another thread goes on.
-    pub fn remove_out_of_memory(&self, id: RescueId) -> bool {
+    pub fn remove_out_of_memory_callback(&self, id: CallbackId) -> bool {
         let mut heap = self.lock();
-        let Some(at) = heap.watchers.rescues.iter().position(|(of, _)| *of == id) else { return false };
-        let removed = heap.watchers.rescues.remove(at);
+        let Some(at) = heap.observers.callbacks.iter().position(|(of, _)| *of == id) else { return false };
+        let removed = heap.observers.callbacks.remove(at);
         drop(heap);
         drop(removed); // without the lock: it may own blocks
         true
@@ -314,14 +314,14 @@ impl Pool {
 
     /// Lets the lock go, then tells the monitor what happened under it.
     fn unlock<R>(&self, mut heap: MutexGuard<'_, Heap>, result: R) -> R {
-        if !heap.watchers.notices.is_empty() {
-            let notices = std::mem::take(&mut heap.watchers.notices);
-            let monitor = heap.watchers.monitor.clone();
+        if !heap.observers.undelivered.is_empty() {
+            let undelivered = std::mem::take(&mut heap.observers.undelivered);
+            let monitor = heap.observers.monitor.clone();
             drop(heap);
             if let Some(monitor) = monitor
-                && let Some(_entered) = Entered::enter(self.id(), Role::Monitor)
+                && let Some(_entered) = CallbackGuard::enter(self.id(), CallbackKind::Monitor)
             {
-                notices.iter().for_each(|notice| monitor(notice));
+                undelivered.iter().for_each(|record| monitor(record));
             }
         }
         result
@@ -329,17 +329,21 @@ impl Pool {
 
     /// Calls the out-of-memory callbacks, without the lock.
     #[cold]
-    fn rescue<'a>(&'a self, heap: MutexGuard<'a, Heap>, request: &Request) -> MutexGuard<'a, Heap> {
-        if heap.watchers.rescues.is_empty() {
+    fn call_out_of_memory_callbacks<'a>(
+        &'a self,
+        heap: MutexGuard<'a, Heap>,
+        request: &AllocRequest,
+    ) -> MutexGuard<'a, Heap> {
+        if heap.observers.callbacks.is_empty() {
             return heap;
         }
-        let Some(entered) = Entered::enter(self.id(), Role::Rescue) else { return heap };
-        let rescues = heap.watchers.rescues.clone();
+        let Some(entered) = CallbackGuard::enter(self.id(), CallbackKind::OutOfMemory) else { return heap };
+        let callbacks = heap.observers.callbacks.clone();
         self.unlock(heap, ());
-        for (_, rescue) in &rescues {
-            rescue(request.bytes, request.stream);
+        for (_, callback) in &callbacks {
+            callback(request.bytes, request.stream);
         }
-        drop((entered, rescues)); // without the lock: one removed meanwhile may own blocks
+        drop((entered, callbacks)); // without the lock: one removed meanwhile may own blocks
         self.lock()
     }
 

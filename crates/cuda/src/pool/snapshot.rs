@@ -1,7 +1,7 @@
 //! A pool laid open: every segment and block, as values and as JSON.
 
-use super::heap::{Class, Heap, NONE, State};
-use super::{PoolLimits, Stats, Stream};
+use super::heap::{BlockState, Heap, NO_SLOT, SizeClass};
+use super::{PoolLimits, PoolStats, StreamId};
 
 /// Everything that a pool holds at one moment.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -15,7 +15,7 @@ pub struct Snapshot {
     /// The limits in force.
     pub limits: PoolLimits,
     /// The counts.
-    pub stats: Stats,
+    pub stats: PoolStats,
     /// Segments by address.
     pub segments: Vec<SegmentView>,
 }
@@ -28,9 +28,9 @@ pub struct SegmentView {
     /// Its size.
     pub bytes: u64,
     /// The stream that it belongs to.
-    pub stream: Stream,
+    pub stream: StreamId,
     /// Which sizes it is for.
-    pub class: Class,
+    pub class: SizeClass,
     /// Its blocks by address; they leave no gap.
     pub blocks: Vec<BlockView>,
 }
@@ -43,7 +43,7 @@ pub struct BlockView {
     /// Its size.
     pub bytes: u64,
     /// What it is.
-    pub state: State,
+    pub state: BlockState,
     /// The size asked for, while handed out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested: Option<u64>,
@@ -52,10 +52,11 @@ pub struct BlockView {
     pub tag: Option<String>,
     /// The line that asked, while handed out or pending.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub asked_at: Option<String>,
+    #[serde(rename = "asked_at")]
+    pub allocated_at: Option<String>,
     /// Other streams that used it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub used_on: Vec<Stream>,
+    pub used_on: Vec<StreamId>,
 }
 
 impl Snapshot {
@@ -70,26 +71,26 @@ impl Heap {
     /// The segments and their blocks; lines that asked only `with_lines`, since writing them out takes time.
     pub(super) fn segments(&self, with_lines: bool) -> Vec<SegmentView> {
         let view = |(&address, segment): (&u64, &super::heap::Segment)| {
-            let lane = &self.lanes[segment.lane as usize];
+            let free_list = &self.free_lists[segment.free_list as usize];
             let (mut blocks, mut at) = (vec![], segment.first);
             // The bound ends the walk should a mistake ever tie the list into a ring.
-            while at != NONE && blocks.len() <= self.slots.len() {
+            while at != NO_SLOT && blocks.len() <= self.slots.len() {
                 let slot = &self.slots[at as usize];
-                let state = slot.state.unwrap_or(State::Free);
-                let held = state != State::Free;
-                let line = slot.asked_at.filter(|_| held && with_lines);
+                let state = slot.state.unwrap_or(BlockState::Free);
+                let held = state != BlockState::Free;
+                let line = slot.allocated_at.filter(|_| held && with_lines);
                 blocks.push(BlockView {
                     address: slot.address,
                     bytes: slot.bytes,
                     state,
-                    requested: (state == State::Live).then_some(slot.requested),
+                    requested: (state == BlockState::Live).then_some(slot.requested),
                     tag: self.tags.get(slot.tag).filter(|_| held).map(|name| name.to_string()),
-                    asked_at: line.map(|line| line.to_string()),
+                    allocated_at: line.map(|line| line.to_string()),
                     used_on: slot.used_on.clone(),
                 });
                 at = slot.next;
             }
-            SegmentView { address, bytes: segment.bytes, stream: lane.stream, class: lane.class, blocks }
+            SegmentView { address, bytes: segment.bytes, stream: free_list.stream, class: free_list.class, blocks }
         };
         self.segments.iter().map(view).collect()
     }

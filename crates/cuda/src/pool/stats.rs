@@ -4,7 +4,7 @@
 ///
 /// `reserved = allocated + pending + free` at all times, and `cached = pending + free`.
 #[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
-pub struct Stats {
+pub struct PoolStats {
     /// Bytes handed out since the pool was made.
     pub total_allocated: u64,
     /// Bytes in blocks that are handed out now, as rounded.
@@ -51,7 +51,7 @@ pub struct Stats {
     pub pending_blocks: u64,
 }
 
-/// The counts that are kept from call to call; [`Stats`] adds what follows from them.
+/// The counts that are kept from call to call; [`PoolStats`] adds what follows from them.
 #[derive(Default)]
 pub(super) struct Counters {
     pub total_allocated: u64,
@@ -76,8 +76,8 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub fn stats(&self, segments: u64, largest_free: u64) -> Stats {
-        Stats {
+    pub fn stats(&self, segments: u64, largest_free: u64) -> PoolStats {
+        PoolStats {
             total_allocated: self.total_allocated,
             allocated: self.allocated,
             requested: self.requested,

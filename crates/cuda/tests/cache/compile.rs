@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::time::Duration;
 
-use bornite_cuda::cache::{Compiler, Program, CacheSettings};
+use bornite_cuda::cache::{CacheSettings, Compiler, KernelSource};
 use bornite_cuda::{Cache, Cubin};
 
 use crate::{Fake, Outcome, Scratch, code, files, program};
@@ -29,7 +29,7 @@ fn a_second_process_finds_it() -> Outcome {
     assert_eq!(fake.calls(), 1);
     let cache = scratch.open();
     assert_eq!(cache.get(&fake.key(&program)), Some(code("source", 500)));
-    assert_eq!(cache.get(&fake.key(&Program { arch: "sm_75", ..program })), None);
+    assert_eq!(cache.get(&fake.key(&KernelSource { arch: "sm_75", ..program })), None);
     let stats = cache.stats();
     assert_eq!((stats.entries, stats.hits, stats.misses, stats.rebuilt, stats.evicted), (1, 1, 1, 0, 0));
     assert_eq!(stats.bytes, 88 + 1 + 500);
@@ -74,7 +74,7 @@ impl Compiler for Panics {
         Fake::default().version()
     }
 
-    fn compile(&self, _: &Program<'_>) -> bornite_cuda::Result<Cubin> {
+    fn compile(&self, _: &KernelSource<'_>) -> bornite_cuda::Result<Cubin> {
         std::panic::resume_unwind(Box::new("a compiler's own mistake")) // without a message on stderr
     }
 }
@@ -108,7 +108,7 @@ fn a_list_is_warmed_in_parallel() -> Outcome {
     let scratch = Scratch::new()?;
     let sources: Vec<String> =
         (0..20).map(|n| format!("{} {n}", if n % 7 == 3 { "mistake" } else { "good" })).collect();
-    let programs: Vec<Program<'_>> = sources.iter().map(|source| program(source, source)).collect();
+    let programs: Vec<KernelSource<'_>> = sources.iter().map(|source| program(source, source)).collect();
     for (threads, compiled) in [(4, 17), (0, 0), (100, 0)] {
         let fake = Fake { takes: Duration::from_millis(5), ..Fake::default() };
         let warmed = scratch.open().warm(&programs, threads, &fake);

@@ -36,7 +36,7 @@ fn each_is_rebuilt(damaged: impl Fn(&[u8]) -> Vec<Vec<u8>>) -> Outcome {
         assert_eq!(fs::read(&path)?, good, "damage {n} was left");
     }
     assert_eq!(cache.stats().rebuilt, all.len() as u64);
-    assert_eq!(cache.status().trouble, None);
+    assert_eq!(cache.status().last_error, None);
     assert_eq!(files(&scratch.root())?.len(), 1);
     Ok(())
 }
@@ -120,14 +120,14 @@ fn other_things_in_its_place() -> Outcome {
     std::os::unix::fs::symlink(&path, &path)?;
     assert_eq!(cache.compile(&program, &fake)?, code("source", 500));
     assert_eq!(cache.get(&fake.key(&program)), Some(code("source", 500)));
-    assert_eq!(cache.status().trouble, None);
+    assert_eq!(cache.status().last_error, None);
 
     // A folder: it may be somebody's, so it stays, and the reason is kept.
     fs::remove_file(&path)?;
     fs::create_dir(&path)?;
     assert_eq!(cache.compile(&program, &fake)?, code("source", 500));
     assert!(path.is_dir());
-    assert!(cache.status().trouble.is_some_and(|trouble| trouble.contains("kernel 'k' was not kept")));
+    assert!(cache.status().last_error.is_some_and(|last_error| last_error.contains("kernel 'k' was not kept")));
     assert_eq!(files(&scratch.root())?.len(), 1, "a temporary file was left");
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, SystemTime};
 
 use bornite_cuda::Cache;
-use bornite_cuda::cache::{Program, CacheSettings};
+use bornite_cuda::cache::{CacheSettings, KernelSource};
 
 use crate::{Fake, Outcome, Scratch, code, file_of, files, program};
 
@@ -127,7 +127,8 @@ fn a_bad_shared_folder_does_no_harm() -> Outcome {
     let (shared, scratch) = (Scratch::new()?, Scratch::new()?);
     let (fake, program) = (Fake::default(), program("k", "source"));
     shared.open().compile(&program, &fake)?;
-    let open = || Cache::open(CacheSettings { shared: Some(shared.root()), ..CacheSettings::in_folder(scratch.root()) });
+    let open =
+        || Cache::open(CacheSettings { shared: Some(shared.root()), ..CacheSettings::in_folder(scratch.root()) });
     fs::set_permissions(shared.root().join("kernels"), Permissions::from_mode(0o777))?;
     let cache = open();
     assert!(matches!(cache.status().shared, Some(Err(reason)) if reason.contains("(mode 0777)")));
@@ -145,7 +146,7 @@ fn the_least_recently_used_go_first() -> Outcome {
     let entry_bytes = 88 + 1 + 500;
     let limit_bytes = entry_bytes * 16 + 10;
     let sources: Vec<String> = (0..100).map(|n| n.to_string()).collect();
-    let programs: Vec<Program<'_>> = sources.iter().map(|source| program("k", source)).collect();
+    let programs: Vec<KernelSource<'_>> = sources.iter().map(|source| program("k", source)).collect();
     let open = || Cache::open(CacheSettings { limit_bytes, ..CacheSettings::in_folder(scratch.root()) });
     // Two caches, as of two processes, so that neither knows all that is written.
     let (one, other) = (open(), open());
@@ -167,7 +168,7 @@ fn the_least_recently_used_go_first() -> Outcome {
     // Larger than all there may be: not kept, and nothing is removed for it.
     let entries = one.stats().entries;
     assert!(!one.put(&fake.key(&programs[1]), "huge", &code("huge", limit_bytes as usize)));
-    assert!(one.status().trouble.is_some_and(|trouble| trouble.contains("kernel 'huge' is larger")));
+    assert!(one.status().last_error.is_some_and(|last_error| last_error.contains("kernel 'huge' is larger")));
     assert_eq!(one.stats().entries, entries);
     Ok(())
 }
@@ -204,7 +205,7 @@ fn a_folder_that_vanishes_is_made_again() -> Outcome {
         assert_eq!((fake.calls(), cache.stats().entries, mode(&scratch.root())?), (calls, 1, 0o700));
         fs::remove_dir_all(scratch.root())?;
     }
-    assert_eq!(cache.status().trouble, None);
+    assert_eq!(cache.status().last_error, None);
     Ok(())
 }
 
@@ -215,7 +216,7 @@ fn a_folder_that_cannot_be_written_does_no_harm() -> Outcome {
     fs::remove_dir(scratch.root().join("kernels"))?;
     fs::write(scratch.root().join("kernels"), "")?;
     assert_eq!(cache.compile(&program("k", "source"), &fake)?, code("source", 500));
-    assert!(cache.status().trouble.is_some_and(|trouble| trouble.contains("kernel 'k' was not kept in")));
+    assert!(cache.status().last_error.is_some_and(|last_error| last_error.contains("kernel 'k' was not kept in")));
     assert!(cache.clear().is_err() && cache.entries().is_err());
     Ok(())
 }

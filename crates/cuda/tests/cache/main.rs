@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bornite_cuda::cache::{Compiler, Key, Program, CacheSettings};
+use bornite_cuda::cache::{CacheKey, CacheSettings, Compiler, KernelSource};
 use bornite_cuda::{Cache, Cubin, Error};
 use libtest_mimic::{Arguments, Trial};
 
@@ -92,12 +92,12 @@ fn files(root: &Path) -> Result<Vec<String>, std::io::Error> {
 }
 
 /// The file of an entry.
-fn file_of(root: &Path, key: &Key) -> PathBuf {
+fn file_of(root: &Path, key: &CacheKey) -> PathBuf {
     root.join("kernels").join(format!("{key}.kernel"))
 }
 
-fn program<'a>(name: &'a str, source: &'a str) -> Program<'a> {
-    Program { name, source, arch: "sm_90", options: &["--fmad=false"] }
+fn program<'a>(name: &'a str, source: &'a str) -> KernelSource<'a> {
+    KernelSource { name, source, arch: "sm_90", options: &["--fmad=false"] }
 }
 
 /// "Compiles" a source to bytes that only that source gives; one that says `mistake` does not compile.
@@ -108,8 +108,8 @@ struct Fake {
 }
 
 impl Fake {
-    fn key(&self, program: &Program<'_>) -> Key {
-        Key::new(program, "fake 1")
+    fn key(&self, program: &KernelSource<'_>) -> CacheKey {
+        CacheKey::new(program, "fake 1")
     }
 
     fn calls(&self) -> usize {
@@ -122,7 +122,7 @@ impl Compiler for Fake {
         Ok("fake 1".into())
     }
 
-    fn compile(&self, program: &Program<'_>) -> bornite_cuda::Result<Cubin> {
+    fn compile(&self, program: &KernelSource<'_>) -> bornite_cuda::Result<Cubin> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         std::thread::sleep(self.takes);
         if program.source.contains("mistake") {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use bornite_cuda::cache::{Key, CacheSettings};
+use bornite_cuda::cache::{CacheKey, CacheSettings};
 use bornite_cuda::{Cache, Cubin};
 
 use crate::{CHILD, Fake, Outcome, Random, Scratch, code, files, program};
@@ -42,7 +42,7 @@ fn compile_when_told(scratch: &Path) -> bool {
     let cache = Cache::open(CacheSettings::in_folder(scratch.join("bornite")));
     let fake = Fake { takes: Duration::from_millis(20), ..Fake::default() };
     let cubin = cache.compile(&program("k", "source"), &fake);
-    cubin.is_ok_and(|cubin| cubin == code("source", 500)) && cache.status().trouble.is_none()
+    cubin.is_ok_and(|cubin| cubin == code("source", 500)) && cache.status().last_error.is_none()
 }
 
 fn sixteen_compile_at_once() -> Outcome {
@@ -61,7 +61,7 @@ fn sixteen_compile_at_once() -> Outcome {
 const WRITTEN: usize = 6;
 const WRITTEN_BYTES: usize = 40_000;
 
-fn written(n: usize) -> (Key, Cubin) {
+fn written(n: usize) -> (CacheKey, Cubin) {
     let source = format!("written {n}");
     (Fake::default().key(&program("k", &source)), code(&source, WRITTEN_BYTES))
 }
@@ -72,7 +72,7 @@ fn write_for_ever(scratch: &Path) -> bool {
     println!();
     for (key, cubin) in all.iter().cycle().skip(std::process::id() as usize % WRITTEN) {
         if !cache.put(key, "k", cubin) {
-            eprintln!("{:?}", cache.status().trouble);
+            eprintln!("{:?}", cache.status().last_error);
             return false;
         }
     }
@@ -122,7 +122,7 @@ fn compile_on_a_full_disk(scratch: &Path) -> bool {
     };
     let (cache, fake) = (Cache::open(CacheSettings::in_folder(scratch.join("bornite"))), Fake::default());
     let right = |source| cache.compile(&program("k", source), &fake).is_ok_and(|cubin| cubin == code(source, 500));
-    let reason = |says: &str| cache.status().trouble.is_some_and(|trouble| trouble.contains(says));
+    let reason = |says: &str| cache.status().last_error.is_some_and(|last_error| last_error.contains(says));
     set && right("old") && fake.calls() == 0 && right("new") && right("new") && fake.calls() == 2 && reason("too large")
 }
 

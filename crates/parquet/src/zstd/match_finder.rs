@@ -77,7 +77,8 @@ impl Matcher for MatchFinder {
                 continue;
             }
             misses = 0;
-            let mut length = MIN_MATCH_BYTES + common(&self.bytes[from + MIN_MATCH_BYTES..end], &self.bytes[at + MIN_MATCH_BYTES..end]);
+            let mut length = MIN_MATCH_BYTES
+                + common(&self.bytes[from + MIN_MATCH_BYTES..end], &self.bytes[at + MIN_MATCH_BYTES..end]);
             while at > literals.max(first) && from > 0 && self.bytes[at - 1] == self.bytes[from - 1] {
                 (at, from, length) = (at - 1, from - 1, length + 1);
             }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bornite_parquet::{ColumnType, Result, TableReader, TableWriter, ColumnValue};
+use bornite_parquet::{ColumnType, ColumnValue, Result, TableReader, TableWriter};
 use bornite_support::random::Random;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -17,7 +17,8 @@ pub enum Cell {
 /// Random numbers: fresh for every run, repeatable with `BORNITE_TEST_SEED`.
 pub fn random() -> Random {
     let from_environment = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed: u64 = from_environment.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64));
+    let seed: u64 =
+        from_environment.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64));
     println!("BORNITE_TEST_SEED={seed}");
     Random::new(seed)
 }

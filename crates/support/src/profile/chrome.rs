@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{WorkKind, ProfileReport};
+use super::{ProfileReport, WorkKind};
 
 const KERNELS: u32 = 1;
 const TRANSFERS: u32 = 2;

@@ -28,8 +28,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 pub use recorder::ProfileScope;
-pub use report::{Compilation, FORMAT_VERSION, ProfileReport, Roofline, ReportRow, TimedSpan};
-pub use span::{Clock, HostClock, WorkKind, Stopwatch, MemorySample, ProfileSpan, Times, Work};
+pub use report::{Compilation, FORMAT_VERSION, ProfileReport, ReportRow, Roofline, TimedSpan};
+pub use span::{Clock, HostClock, MemorySample, ProfileSpan, Stopwatch, Times, Work, WorkKind};
 
 use crate::settings::{PROFILE_VARIABLE, parse_choice, read};
 

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Compilation, SinkGuard, MemorySample, ProfileReport, Roofline, Sink, ProfileSpan, devices, add_sink, now_ms, pool_stats};
+use super::{
+    Compilation, MemorySample, ProfileReport, ProfileSpan, Roofline, Sink, SinkGuard, add_sink, devices, now_ms,
+    pool_stats,
+};
 
 /// Records from [`scope`](super::scope) on until it is dropped.
 pub struct ProfileScope {
@@ -74,7 +77,8 @@ impl ProfileScope {
         };
         let devices = devices();
         let pools = pool_stats(&devices);
-        let mut rooflines: BTreeMap<String, Roofline> = devices.into_iter().map(|gpu| (gpu.device, gpu.roofline)).collect();
+        let mut rooflines: BTreeMap<String, Roofline> =
+            devices.into_iter().map(|gpu| (gpu.device, gpu.roofline)).collect();
         rooflines.extend(self.rooflines.clone());
         ProfileReport::new(self.start_ms, now_ms(), &spans, memory, compilations, pools, &rooflines)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{WorkKind, MemorySample, ProfileSpan, devices};
+use super::{MemorySample, ProfileSpan, WorkKind, devices};
 
 /// Version of the JSON report.
 pub const FORMAT_VERSION: u32 = 1;
@@ -220,7 +220,8 @@ impl ProfileReport {
         );
         let number = |value: Option<f64>, digits: usize| value.map_or("-".into(), |v| format!("{v:.digits$}"));
         for row in self.rows.iter().take(n) {
-            let name = if row.kind == WorkKind::Kernel { row.name.clone() } else { format!("{} {}", row.kind, row.name) };
+            let name =
+                if row.kind == WorkKind::Kernel { row.name.clone() } else { format!("{} {}", row.kind, row.name) };
             text += &format!(
                 "{name:<28} {:<8} {:>7} {:>11.3} {:>10.4} {:>5.1}% {:>8} {:>8} {:>7}\n",
                 row.device,
@@ -268,7 +269,10 @@ fn rows(spans: &[TimedSpan], rooflines: &BTreeMap<String, Roofline>) -> Vec<Repo
         match sums.get_mut(&key) {
             None => {
                 let times_ms = vec![span.duration_ms];
-                sums.insert(key, Sum { times_ms, bytes: span.bytes, flops: span.flops, location: span.location.clone() });
+                sums.insert(
+                    key,
+                    Sum { times_ms, bytes: span.bytes, flops: span.flops, location: span.location.clone() },
+                );
             }
             Some(sum) => {
                 sum.times_ms.push(span.duration_ms);

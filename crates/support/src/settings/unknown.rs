@@ -18,7 +18,9 @@ pub struct UnknownVariable {
 impl fmt::Display for UnknownVariable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.suggestion {
-            Some(suggestion) => write!(f, "{} is not a setting and has no effect; did you mean {suggestion}?", self.name),
+            Some(suggestion) => {
+                write!(f, "{} is not a setting and has no effect; did you mean {suggestion}?", self.name)
+            }
             None => write!(f, "{} is not a setting and has no effect; docs/settings.md lists all of them", self.name),
         }
     }
@@ -32,7 +34,8 @@ pub fn unknown_variables() -> Vec<UnknownVariable> {
 fn unknown_variables_in(names: impl Iterator<Item = String>) -> Vec<UnknownVariable> {
     let known = |name: &str| SETTINGS.iter().any(|setting| setting.name == name) || is_test_variable(name);
     let unknown = names.filter(|name| name.starts_with(PREFIX) && !known(name));
-    let mut unknown: Vec<UnknownVariable> = unknown.map(|name| UnknownVariable { suggestion: suggest(&name), name }).collect();
+    let mut unknown: Vec<UnknownVariable> =
+        unknown.map(|name| UnknownVariable { suggestion: suggest(&name), name }).collect();
     unknown.sort_by(|a, b| a.name.cmp(&b.name));
     unknown
 }

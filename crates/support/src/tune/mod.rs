@@ -36,9 +36,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, ThreadId};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use key::{Choice, TuningKey, Platform, digest};
-pub use record::{TrialOutcome, TuningRecord, Trial};
-pub use store::{FORMAT_VERSION, TuningStore, StoreStats};
+pub use key::{Choice, Platform, TuningKey, digest};
+pub use record::{Trial, TrialOutcome, TuningRecord};
+pub use store::{FORMAT_VERSION, StoreStats, TuningStore};
 pub use timer::{ExclusiveTimer, HostTimer, Timer};
 
 use crate::settings::{TUNE_VARIABLE, parse_choice, read};
@@ -59,7 +59,8 @@ pub enum TuneMode {
 }
 
 impl TuneMode {
-    pub(crate) const NAMES: [(&str, TuneMode); 3] = [("off", TuneMode::Off), ("cached", TuneMode::Cached), ("tune", TuneMode::Tune)];
+    pub(crate) const NAMES: [(&str, TuneMode); 3] =
+        [("off", TuneMode::Off), ("cached", TuneMode::Cached), ("tune", TuneMode::Tune)];
 
     /// The mode that `BORNITE_TUNE` sets.
     pub fn from_environment() -> Result<TuneMode> {

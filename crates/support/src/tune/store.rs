@@ -113,8 +113,9 @@ impl TuningStore {
         }
         let files = self.files();
         for (path, _) in &files {
-            files::remove_if_exists(path)
-                .map_err(|error| Error::CacheUnavailable { reason: format!("cannot remove {}: {error}", path.display()) })?;
+            files::remove_if_exists(path).map_err(|error| Error::CacheUnavailable {
+                reason: format!("cannot remove {}: {error}", path.display()),
+            })?;
         }
         Ok(files.len() as u64)
     }

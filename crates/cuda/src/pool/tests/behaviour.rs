@@ -7,18 +7,18 @@ use super::fake::{Fake, MIB};
 use super::model::{all_returned, inspect};
 use crate::Error;
 use crate::pool::debug::POISON;
-use crate::pool::{Block, Class, Pool, State, Stream, Tag};
+use crate::pool::{Block, BlockState, Pool, SizeClass, StreamId, Tag};
 
-const S0: Stream = Stream(0);
-const S1: Stream = Stream(1);
-const S2: Stream = Stream(2);
+const S0: StreamId = StreamId(0);
+const S1: StreamId = StreamId(1);
+const S2: StreamId = StreamId(2);
 
 fn pool(capacity: u64) -> (Arc<Fake>, Pool) {
     let fake = Arc::new(Fake::new(capacity));
     (fake.clone(), Pool::new(fake))
 }
 
-fn alloc(pool: &Pool, bytes: u64, stream: Stream) -> Block {
+fn alloc(pool: &Pool, bytes: u64, stream: StreamId) -> Block {
     pool.alloc(bytes, stream, Tag::default()).unwrap()
 }
 
@@ -33,7 +33,7 @@ fn a_block_of_another_pool_is_refused_though_all_its_numbers_are_the_same() {
     let ((_, ours), (_, theirs)) = (pool(100 * MIB), pool(100 * MIB));
     let [block, other] = [&ours, &theirs].map(|pool| alloc(pool, 1000, S0));
     assert_eq!((block.address(), block.serial, block.slot), (other.address(), other.serial, other.slot));
-    for refused in [ours.free(other), ours.used_on(&other, S1)] {
+    for refused in [ours.free(other), ours.record_stream(&other, S1)] {
         assert!(matches!(refused, Err(Error::NotAllocated { .. })), "{refused:?}");
     }
     assert_eq!(ours.stats().allocated, 1024);
@@ -44,17 +44,17 @@ fn a_block_of_another_pool_is_refused_though_all_its_numbers_are_the_same() {
 fn sizes_choose_block_and_segment() {
     // bytes asked, block, segment, class
     let rows = [
-        (0, 512, 2 * MIB, Class::Small),
-        (1, 512, 2 * MIB, Class::Small),
-        (512, 512, 2 * MIB, Class::Small),
-        (513, 1024, 2 * MIB, Class::Small),
-        (MIB, MIB, 2 * MIB, Class::Small),
-        (MIB + 1, MIB + 512, 20 * MIB, Class::Large),
-        (10 * MIB - 512, 10 * MIB - 512, 20 * MIB, Class::Large),
-        (10 * MIB, 10 * MIB, 10 * MIB, Class::Large),
+        (0, 512, 2 * MIB, SizeClass::Small),
+        (1, 512, 2 * MIB, SizeClass::Small),
+        (512, 512, 2 * MIB, SizeClass::Small),
+        (513, 1024, 2 * MIB, SizeClass::Small),
+        (MIB, MIB, 2 * MIB, SizeClass::Small),
+        (MIB + 1, MIB + 512, 20 * MIB, SizeClass::Large),
+        (10 * MIB - 512, 10 * MIB - 512, 20 * MIB, SizeClass::Large),
+        (10 * MIB, 10 * MIB, 10 * MIB, SizeClass::Large),
         // What is left over is of no use to large requests: it stays with the block.
-        (11 * MIB + 1, 12 * MIB, 12 * MIB, Class::Large),
-        (33 * MIB, 34 * MIB, 34 * MIB, Class::Large),
+        (11 * MIB + 1, 12 * MIB, 12 * MIB, SizeClass::Large),
+        (33 * MIB, 34 * MIB, 34 * MIB, SizeClass::Large),
     ];
     for (asked, block, segment, class) in rows {
         let (_, pool) = pool(100 * MIB);
@@ -95,7 +95,7 @@ fn used_elsewhere_waits_for_every_stream() {
     let (fake, pool) = pool(100 * MIB);
     let block = alloc(&pool, 1000, S0);
     for stream in [S0, S1, S2] {
-        pool.used_on(&block, stream).unwrap();
+        pool.record_stream(&block, stream).unwrap();
         fake.launch(stream, block.address(), 1000);
     }
     pool.free(block).unwrap();
@@ -114,7 +114,7 @@ fn used_elsewhere_waits_for_every_stream() {
 fn scarce_memory_waits_for_other_streams_before_it_fails() {
     let (fake, pool) = pool(20 * MIB);
     let block = alloc(&pool, 20 * MIB, S0);
-    pool.used_on(&block, S1).unwrap();
+    pool.record_stream(&block, S1).unwrap();
     fake.launch(S1, block.address(), 1);
     pool.free(block).unwrap();
     assert_eq!(alloc(&pool, 20 * MIB, S0).address(), block.address());
@@ -155,7 +155,7 @@ fn handles_are_good_for_one_free() {
     let again = alloc(&pool, 10, S0);
     assert_eq!(again.address(), block.address());
     assert!(matches!(pool.free(block), Err(Error::NotAllocated { .. })), "the address is in use, the handle is old");
-    assert!(matches!(pool.used_on(&block, S1), Err(Error::NotAllocated { .. })));
+    assert!(matches!(pool.record_stream(&block, S1), Err(Error::NotAllocated { .. })));
     pool.free(again).unwrap();
     let text = pool.free(again).unwrap_err().to_string();
     assert!(text.contains("freed already"), "{text}");
@@ -192,7 +192,7 @@ fn warming_reserves_and_counts_nothing() {
     let blocks = [alloc(&pool, 30 * MIB, S0), alloc(&pool, MIB, S0), alloc(&pool, MIB, S0)];
     assert_eq!(fake.gpu().reservations, reservations);
     blocks.into_iter().for_each(|block| pool.free(block).unwrap());
-    assert!(matches!(pool.warm(&[1000 * MIB], S0), Err(Error::Exhausted(_))));
+    assert!(matches!(pool.warm(&[1000 * MIB], S0), Err(Error::OutOfMemory(_))));
     inspect(&pool, &fake).unwrap();
 }
 
@@ -221,7 +221,7 @@ fn debug_mode_finds_writes_past_the_end_and_poisons_what_is_free() {
 
     // What another stream reads is poisoned only once it is done.
     let block = pool.alloc(1000, S0, tag).unwrap();
-    pool.used_on(&block, S1).unwrap();
+    pool.record_stream(&block, S1).unwrap();
     fake.write(block.address(), &[1; 1000]);
     fake.launch(S1, block.address(), 1000);
     pool.free(block).unwrap();
@@ -236,12 +236,12 @@ fn a_snapshot_shows_every_block() {
     let (fake, pool) = pool(100 * MIB);
     let block = pool.alloc(1000, S0, pool.tag("weights")).unwrap();
     let pending = alloc(&pool, 2000, S0);
-    pool.used_on(&pending, S1).unwrap();
+    pool.record_stream(&pending, S1).unwrap();
     fake.launch(S1, pending.address(), 2000);
     pool.free(pending).unwrap();
     let snapshot = pool.snapshot();
-    let states: Vec<State> = snapshot.segments[0].blocks.iter().map(|block| block.state).collect();
-    assert_eq!(states, [State::Live, State::Pending, State::Free]);
+    let states: Vec<BlockState> = snapshot.segments[0].blocks.iter().map(|block| block.state).collect();
+    assert_eq!(states, [BlockState::Live, BlockState::Pending, BlockState::Free]);
 
     let json: serde_json::Value = serde_json::from_str(&snapshot.to_json()).unwrap();
     assert_eq!((&json["version"], &json["device"]), (&1.into(), &"fake:0".into()));
@@ -264,10 +264,10 @@ fn a_snapshot_shows_every_block() {
 fn dropping_the_pool_returns_everything_after_its_use() {
     let (fake, pool) = pool(100 * MIB);
     let live = alloc(&pool, 3 * MIB, S0);
-    pool.used_on(&live, S2).unwrap();
+    pool.record_stream(&live, S2).unwrap();
     fake.launch(S2, live.address(), 3 * MIB);
     let pending = alloc(&pool, 100, S1);
-    pool.used_on(&pending, S0).unwrap();
+    pool.record_stream(&pending, S0).unwrap();
     fake.launch(S0, pending.address(), 100);
     pool.free(pending).unwrap();
     drop(pool);
@@ -293,9 +293,9 @@ fn threads_at_full_speed_never_hold_the_same_bytes() {
                 let order = std::sync::atomic::Ordering::Relaxed;
                 for _ in 0..20_000 {
                     if held.len() < 20 && random.below(2) == 0 {
-                        let most = if random.below(50) == 0 { 4 * MIB } else { 16 << 10 };
-                        let bytes = 1 + random.below(most);
-                        let block = alloc(pool, bytes, Stream(random.below(2) as u32));
+                        let max = if random.below(50) == 0 { 4 * MIB } else { 16 << 10 };
+                        let bytes = 1 + random.below(max);
+                        let block = alloc(pool, bytes, StreamId(random.below(2) as u32));
                         for grain in grains(&block) {
                             assert_eq!(grain.swap(thread, order), 0, "{block:x?} is held twice");
                         }

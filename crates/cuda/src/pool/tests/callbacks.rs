@@ -7,26 +7,26 @@ use std::sync::{Arc, Mutex};
 use super::fake::{Fake, MIB};
 use super::model::inspect;
 use crate::Error;
-use crate::pool::{Block, Happening, Notice, Pool, Stream, Tag};
+use crate::pool::{Block, Pool, PoolEvent, PoolEventRecord, StreamId, Tag};
 
-const S0: Stream = Stream(0);
+const S0: StreamId = StreamId(0);
 
 fn pool(capacity: u64) -> (Arc<Fake>, Arc<Pool>) {
     let fake = Arc::new(Fake::new(capacity));
     (fake.clone(), Arc::new(Pool::new(fake)))
 }
 
-fn record(pool: &Pool) -> Arc<Mutex<Vec<Notice>>> {
-    let notices: Arc<Mutex<Vec<Notice>>> = Arc::default();
-    let kept = notices.clone();
-    pool.set_monitor(Some(Arc::new(move |notice| kept.lock().unwrap().push(*notice))));
-    notices
+fn record(pool: &Pool) -> Arc<Mutex<Vec<PoolEventRecord>>> {
+    let records: Arc<Mutex<Vec<PoolEventRecord>>> = Arc::default();
+    let seen = records.clone();
+    pool.set_monitor(Some(Arc::new(move |record| seen.lock().unwrap().push(*record))));
+    records
 }
 
 #[test]
 fn a_monitor_is_told_everything_in_order() {
     let (_, pool) = pool(20 * MIB);
-    let notices = record(&pool);
+    let records = record(&pool);
     let tag = pool.tag("x");
     let block = pool.alloc(12 * MIB - 5, S0, tag).unwrap();
     pool.alloc(30 * MIB, S0, tag).unwrap_err();
@@ -36,17 +36,17 @@ fn a_monitor_is_told_everything_in_order() {
     pool.set_monitor(None);
     pool.alloc(1, S0, tag).unwrap();
     let (address, bytes, stream) = (block.address(), 12 * MIB, S0);
-    let told: Vec<(u64, Happening, u64)> =
-        notices.lock().unwrap().iter().map(|n| (n.number, n.what, n.allocated_bytes)).collect();
+    let delivered: Vec<(u64, PoolEvent, u64)> =
+        records.lock().unwrap().iter().map(|record| (record.sequence, record.event, record.allocated_bytes)).collect();
     let wanted = [
-        (0, Happening::Reserved { address, bytes, stream }, 0),
-        (1, Happening::Allocated { address, bytes, requested: bytes - 5, stream, tag }, bytes),
-        (2, Happening::OutOfMemory { requested: 30 * MIB, stream }, bytes),
-        (3, Happening::Freed { address, bytes, stream, tag }, 0),
-        (4, Happening::Released { address, bytes, stream }, 0),
-        (5, Happening::Reserved { address, bytes: 2 * MIB, stream }, 0),
+        (0, PoolEvent::Reserved { address, bytes, stream }, 0),
+        (1, PoolEvent::Allocated { address, bytes, requested: bytes - 5, stream, tag }, bytes),
+        (2, PoolEvent::OutOfMemory { requested: 30 * MIB, stream }, bytes),
+        (3, PoolEvent::Freed { address, bytes, stream, tag }, 0),
+        (4, PoolEvent::Released { address, bytes, stream }, 0),
+        (5, PoolEvent::Reserved { address, bytes: 2 * MIB, stream }, 0),
     ];
-    assert_eq!(told, wanted);
+    assert_eq!(delivered, wanted);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn callbacks_free_what_they_hold() {
     let (of, hold, asked) = (Arc::downgrade(&pool), stash.clone(), Arc::new(AtomicU64::new(0)));
     let heard = asked.clone();
     let id = pool.on_out_of_memory(Arc::new(move |bytes, stream| {
-        assert_eq!(stream, Stream(1));
+        assert_eq!(stream, StreamId(1));
         heard.fetch_add(bytes, Relaxed);
         let Some(pool) = of.upgrade() else { return };
         assert!(pool.heap.try_lock().is_ok(), "called with the lock held");
@@ -87,10 +87,10 @@ fn callbacks_free_what_they_hold() {
         }
     }));
     // Another stream's: what was freed must be trimmed as well.
-    let block = pool.alloc(12 * MIB, Stream(1), Tag::default()).unwrap();
+    let block = pool.alloc(12 * MIB, StreamId(1), Tag::default()).unwrap();
     assert_eq!(asked.load(Relaxed), 12 * MIB);
-    assert!(pool.remove_out_of_memory(id) && !pool.remove_out_of_memory(id));
-    pool.alloc(12 * MIB, Stream(1), Tag::default()).unwrap_err();
+    assert!(pool.remove_out_of_memory_callback(id) && !pool.remove_out_of_memory_callback(id));
+    pool.alloc(12 * MIB, StreamId(1), Tag::default()).unwrap_err();
     assert_eq!(asked.load(Relaxed), 12 * MIB, "not called any more");
     pool.free(block).unwrap();
     inspect(&pool, &fake).unwrap();
@@ -104,7 +104,7 @@ fn a_callback_that_panics_leaves_the_pool_usable() {
     for _ in 0..2 {
         assert!(catch_unwind(AssertUnwindSafe(alloc)).is_err(), "called each time");
     }
-    pool.remove_out_of_memory(id);
+    pool.remove_out_of_memory_callback(id);
     assert!(alloc().is_err());
     pool.alloc(20 * MIB, S0, Tag::default()).unwrap();
     inspect(&pool, &fake).unwrap();
@@ -120,8 +120,8 @@ fn the_error_says_who_holds_what() {
     }
     pool.alloc(MIB, S0, pool.tag("layer.2")).unwrap();
     let error = pool.alloc(16 * MIB, S0, Tag::default()).unwrap_err();
-    let Error::Exhausted(shortage) = &error else { panic!("{error}") };
-    let first = &shortage.holders[0];
+    let Error::OutOfMemory(report) = &error else { panic!("{error}") };
+    let first = &report.usage_by_tag[0];
     assert_eq!((first.tag.as_str(), first.bytes, first.blocks), ("layer.2", 13 * MIB, 2));
     let wanted = "out of GPU memory on fake:0: 16.00 MiB asked; 21.00 MiB are in use and 5.00 MiB cached (largest free \
                   block 5.00 MiB), of at most 40.00 MiB (the pool's byte limit); the device has 38.00 MiB free. Held by \

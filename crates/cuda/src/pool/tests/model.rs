@@ -10,21 +10,21 @@ use super::fake::{Failure, Fake, MIB};
 use crate::Error;
 use crate::pool::Cap;
 use crate::pool::fault::Fault;
-use crate::pool::heap::{Class, GRAIN};
-use crate::pool::segments::SEGMENT_GRAIN;
-use crate::pool::{Block, Pool, SegmentView, State, Stats, Stream, Tag};
+use crate::pool::heap::{BLOCK_ALIGNMENT, SizeClass};
+use crate::pool::segments::SEGMENT_ALIGNMENT;
+use crate::pool::{Block, BlockState, Pool, PoolStats, SegmentView, StreamId, Tag};
 
 pub const STREAMS: u64 = 3;
 
 /// Blocks are named by their place among the live ones, modulo their number: any subset of operations is a case too.
 #[derive(Clone, Debug)]
 pub enum Op {
-    Alloc { bytes: u64, stream: Stream },
+    Alloc { bytes: u64, stream: StreamId },
     Free { block: usize },
-    Use { block: usize, stream: Stream },
-    Finish { stream: Stream, count: u64 },
+    Use { block: usize, stream: StreamId },
+    Finish { stream: StreamId, count: u64 },
     EmptyCache,
-    Warm { sizes: Vec<u64>, stream: Stream },
+    Warm { sizes: Vec<u64>, stream: StreamId },
     Limit(Option<u64>),
     Fraction(f64),
     CacheLimit(Option<u64>),
@@ -34,7 +34,7 @@ pub enum Op {
 
 impl Op {
     pub fn random(random: &mut Random) -> Op {
-        let stream = Stream(random.below(STREAMS) as u32);
+        let stream = StreamId(random.below(STREAMS) as u32);
         let block = random.below(1 << 16) as usize;
         let limit = |random: &mut Random| (random.below(3) > 0).then(|| random.below(160) * MIB / 2);
         match random.below(100) {
@@ -65,8 +65,8 @@ fn size(random: &mut Random) -> u64 {
     let near = |border: u64| border - 2 + offset;
     match random.below(16) {
         0 => random.below(3),
-        1..4 => random.below(4 * GRAIN),
-        4..6 => near(GRAIN * (1 + random.below(8))),
+        1..4 => random.below(4 * BLOCK_ALIGNMENT),
+        4..6 => near(BLOCK_ALIGNMENT * (1 + random.below(8))),
         6..9 => random.below(MIB),
         9 => near(MIB),
         10..13 => random.below(10 * MIB),
@@ -125,7 +125,7 @@ impl World {
             &Op::Use { block, stream } => {
                 if let Some(at) = self.pick(block) {
                     let block = self.live[at];
-                    self.pool.used_on(&block, stream).map_err(|error| error.to_string())?;
+                    self.pool.record_stream(&block, stream).map_err(|error| error.to_string())?;
                     self.fake.launch(stream, block.address(), block.bytes());
                 }
             }
@@ -146,10 +146,10 @@ impl World {
         }
         match outcome {
             Ok(()) => {}
-            Err((Error::Exhausted(_), asked)) => {
+            Err((Error::OutOfMemory(_), asked)) => {
                 self.failures += 1;
                 if let Some((bytes, stream)) = asked {
-                    self.truly_exhausted(bytes, stream)?;
+                    self.check_out_of_memory(bytes, stream)?;
                 }
             }
             Err((error, _)) if !self.fake.gpu().failed => return Err(format!("unexpected error: {error}")),
@@ -173,12 +173,13 @@ impl World {
     }
 
     /// A refusal is right only when nothing that could be given back or waited for is left.
-    fn truly_exhausted(&self, bytes: u64, stream: Stream) -> Result<(), String> {
+    fn check_out_of_memory(&self, bytes: u64, stream: StreamId) -> Result<(), String> {
         if self.fake.gpu().failed {
             return Ok(());
         }
         let guard = if self.debug { 64 } else { 0 };
-        let Some(need) = bytes.max(1).checked_add(guard).and_then(|n| n.checked_next_multiple_of(GRAIN)) else {
+        let Some(need) = bytes.max(1).checked_add(guard).and_then(|n| n.checked_next_multiple_of(BLOCK_ALIGNMENT))
+        else {
             return Ok(()); // no number of bytes: nothing is tried
         };
         let heap = self.pool.heap.lock().unwrap_or_else(PoisonError::into_inner);
@@ -186,13 +187,14 @@ impl World {
         if counters.pending_blocks > 0 || counters.idle > 0 {
             return Err(format!("refused with {} bytes pending and {} idle", counters.pending, counters.idle));
         }
-        let serves = |class| class == Class::Large || need <= MIB;
-        let lanes = heap.lanes.iter().filter(|lane| lane.stream == stream && serves(lane.class));
-        if lanes.flat_map(|lane| &lane.free).any(|&(free, ..)| free >= need) {
+        let serves = |class| class == SizeClass::Large || need <= MIB;
+        let free_lists =
+            heap.free_lists.iter().filter(|free_list| free_list.stream == stream && serves(free_list.class));
+        if free_lists.flat_map(|free_list| &free_list.free).any(|&(free, ..)| free >= need) {
             return Err(format!("{bytes} bytes refused while a free block holds them"));
         }
         let (cap, _) = Cap::of(&heap.limits, heap.total_bytes);
-        let segment = need.checked_next_multiple_of(SEGMENT_GRAIN).and_then(|n| n.checked_add(counters.reserved));
+        let segment = need.checked_next_multiple_of(SEGMENT_ALIGNMENT).and_then(|n| n.checked_add(counters.reserved));
         match segment {
             Some(reserved) if reserved <= cap => Err(format!("{bytes} bytes refused while a segment would fit")),
             _ => Ok(()),
@@ -219,12 +221,12 @@ impl World {
         same("bytes allocated in all", stats.total_allocated, self.total)?;
         same("peak", stats.peak_allocated, self.peak)?;
 
-        let mut live: Vec<(u64, u64, Stream)> = self.live.iter().map(|b| (b.address, b.bytes, b.stream)).collect();
+        let mut live: Vec<(u64, u64, StreamId)> = self.live.iter().map(|b| (b.address, b.bytes, b.stream)).collect();
         live.sort_unstable();
         if let Some(pair) = live.windows(2).find(|pair| pair[0].0 + pair[0].1.max(1) > pair[1].0) {
             return Err(format!("blocks overlap: {pair:x?}"));
         }
-        let mut listed: Vec<(u64, u64, Stream)> = vec![];
+        let mut listed: Vec<(u64, u64, StreamId)> = vec![];
         for segment in segments(&self.pool) {
             for block in segment.blocks {
                 listed.extend(block.requested.map(|requested| (block.address, requested, segment.stream)));
@@ -249,7 +251,7 @@ fn same(what: &str, found: u64, expected: u64) -> Result<(), String> {
 
 /// What must hold of any pool at any time: segments tiled, free neighbours merged, counts equal to a recount, and
 /// nothing done to the GPU that would spoil memory.
-pub fn inspect(pool: &Pool, fake: &Fake) -> Result<Stats, String> {
+pub fn inspect(pool: &Pool, fake: &Fake) -> Result<PoolStats, String> {
     let gpu = fake.gpu();
     if let Some(violation) = gpu.violations.first() {
         return Err(violation.clone());
@@ -264,12 +266,12 @@ pub fn inspect(pool: &Pool, fake: &Fake) -> Result<Stats, String> {
     let (mut live, mut pending, mut free) = ((0, 0), (0, 0), (0, 0));
     let (mut requested, mut largest, mut whole) = (0, 0, 0);
     for segment in &segments {
-        if segment.bytes % SEGMENT_GRAIN != 0 {
+        if segment.bytes % SEGMENT_ALIGNMENT != 0 {
             return Err(format!("a segment of {} bytes", segment.bytes));
         }
         let mut end = segment.address;
         for (n, block) in segment.blocks.iter().enumerate() {
-            if block.address != end || block.bytes == 0 || block.bytes % GRAIN != 0 {
+            if block.address != end || block.bytes == 0 || block.bytes % BLOCK_ALIGNMENT != 0 {
                 return Err(format!("{block:x?} does not continue the segment at {end:#x}"));
             }
             if block.requested.is_some_and(|requested| requested > block.bytes) {
@@ -277,16 +279,16 @@ pub fn inspect(pool: &Pool, fake: &Fake) -> Result<Stats, String> {
             }
             end += block.bytes;
             let sum = match block.state {
-                State::Live => &mut live,
-                State::Pending => &mut pending,
-                State::Free => &mut free,
+                BlockState::Live => &mut live,
+                BlockState::Pending => &mut pending,
+                BlockState::Free => &mut free,
             };
             *sum = (sum.0 + 1, sum.1 + block.bytes);
             requested += block.requested.unwrap_or(0);
-            if block.state == State::Free {
+            if block.state == BlockState::Free {
                 largest = largest.max(block.bytes);
                 whole += if segment.blocks.len() == 1 { block.bytes } else { 0 };
-                if n > 0 && segment.blocks[n - 1].state == State::Free {
+                if n > 0 && segment.blocks[n - 1].state == BlockState::Free {
                     return Err(format!("{block:x?} is not merged with its free neighbour"));
                 }
             }

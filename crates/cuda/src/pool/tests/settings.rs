@@ -6,9 +6,9 @@ use super::fake::{Fake, MIB};
 use bornite_support::{format_bytes, parse_bytes};
 
 use crate::Error;
-use crate::pool::{Cap, Pool, Stream, Tag};
+use crate::pool::{Cap, Pool, StreamId, Tag};
 
-const S0: Stream = Stream(0);
+const S0: StreamId = StreamId(0);
 
 fn pool(capacity: u64) -> Pool {
     Pool::new(Arc::new(Fake::new(capacity)))
@@ -76,17 +76,17 @@ fn fractions_outside_of_0_to_1_are_refused() {
 #[test]
 fn the_smaller_limit_holds_and_is_named() {
     let pool = pool(100 * MIB);
-    let shortage = |bytes| match pool.alloc(bytes, S0, Tag::default()) {
-        Err(Error::Exhausted(shortage)) => *shortage,
+    let report = |bytes| match pool.alloc(bytes, S0, Tag::default()) {
+        Err(Error::OutOfMemory(report)) => *report,
         other => panic!("{other:?}"),
     };
-    assert_eq!(shortage(101 * MIB).cap, Cap::Device);
+    assert_eq!(report(101 * MIB).cap, Cap::Device);
     pool.set_fraction(0.5).unwrap();
-    assert_eq!((shortage(51 * MIB).cap, shortage(51 * MIB).cap_bytes), (Cap::Fraction(0.5), 50 * MIB));
+    assert_eq!((report(51 * MIB).cap, report(51 * MIB).cap_bytes), (Cap::Fraction(0.5), 50 * MIB));
     pool.set_limit(Some(30 * MIB)).unwrap();
-    assert_eq!((shortage(40 * MIB).cap, shortage(40 * MIB).cap_bytes), (Cap::Bytes, 30 * MIB));
+    assert_eq!((report(40 * MIB).cap, report(40 * MIB).cap_bytes), (Cap::Bytes, 30 * MIB));
     pool.set_fraction(0.0).unwrap();
-    assert_eq!(shortage(1).cap, Cap::Fraction(0.0));
+    assert_eq!(report(1).cap, Cap::Fraction(0.0));
     pool.set_fraction(1.0).unwrap();
     pool.alloc(30 * MIB, S0, Tag::default()).unwrap();
 }

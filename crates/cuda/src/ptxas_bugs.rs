@@ -8,57 +8,57 @@
 use std::collections::HashSet;
 
 /// The first release that has neither fault.
-pub(crate) const MENDED: (u32, u32) = (13, 4);
+pub(crate) const FIXED_RELEASE: (u32, u32) = (13, 4);
 /// The first one that negates 16 bits as such.
-const MENDED_HALVES: (u32, u32) = (13, 3);
+const NEG16_FIXED_RELEASE: (u32, u32) = (13, 3);
 
 /// Whether a release's assembler could get a program wrong.
-pub(crate) fn are_at_risk(release: (u32, u32), arch: &str, ptx: &str) -> bool {
-    let three = release < MENDED && ["sm_90", "sm_100", "sm_103"].contains(&arch.trim_end_matches(['a', 'f']));
-    let halves = release < MENDED_HALVES;
+pub(crate) fn may_miscompile(release: (u32, u32), arch: &str, ptx: &str) -> bool {
+    let minmax3 = release < FIXED_RELEASE && ["sm_90", "sm_100", "sm_103"].contains(&arch.trim_end_matches(['a', 'f']));
+    let neg16 = release < NEG16_FIXED_RELEASE;
     // Registers are named anew in every function.
     let mut functions = ptx.split(".func").flat_map(|part| part.split(".entry"));
     functions.any(|function| {
         let instructions: Vec<_> = function.split(';').filter_map(Instruction::new).collect();
-        three && has_three(&instructions) || halves && has_halves(&instructions)
+        minmax3 && has_negated_minmax3(&instructions) || neg16 && has_negated_16_bit(&instructions)
     })
 }
 
 /// A largest or smallest of three integers, of which one of the first two has its sign turned.
-fn has_three(instructions: &[Instruction<'_>]) -> bool {
+fn has_negated_minmax3(instructions: &[Instruction<'_>]) -> bool {
     // What holds a number whose sign was turned, and what the smaller or larger of it and another.
-    let (mut turned, mut of_two) = (HashSet::new(), [HashSet::new(), HashSet::new()]);
+    let (mut negated, mut minmax2) = (HashSet::new(), [HashSet::new(), HashSet::new()]);
     // A loop may carry a number back to instructions before, so that they are looked at again.
     loop {
-        let known = (turned.len(), of_two[0].len(), of_two[1].len());
+        let known = (negated.len(), minmax2[0].len(), minmax2[1].len());
         for one in instructions {
             if one.is("mov") || one.is("cvt") {
-                for set in of_two.iter_mut().chain([&mut turned]) {
+                for set in minmax2.iter_mut().chain([&mut negated]) {
                     if one.reads(set) {
                         set.insert(one.to);
                     }
                 }
             } else if one.negates() || one.is("abs") {
-                turned.insert(one.to);
+                negated.insert(one.to);
             } else if let Some(kind) = ["min", "max"].iter().position(|kind| one.is(kind))
                 && !one.name.contains(".f")
             {
-                if one.reads(&of_two[kind]) {
+                if one.reads(&minmax2[kind]) {
                     return true;
                 }
-                if one.reads(&turned) {
-                    of_two[kind].insert(one.to);
+                if one.reads(&negated) {
+                    minmax2[kind].insert(one.to);
                 }
             }
         }
-        if known == (turned.len(), of_two[0].len(), of_two[1].len()) {
+        if known == (negated.len(), minmax2[0].len(), minmax2[1].len()) {
             return false;
         }
     }
 }
 
 /// Sixteen bits that are negated, and then read by what their high bit matters to.
-fn has_halves(instructions: &[Instruction<'_>]) -> bool {
+fn has_negated_16_bit(instructions: &[Instruction<'_>]) -> bool {
     let negated = instructions.iter().filter(|one| one.negates() && one.name.ends_with(".s16"));
     let negated: HashSet<&str> = negated.map(|one| one.to).collect();
     let low_alone = |one: &Instruction<'_>| ["neg.s16", "add.s16", "sub.s16", "mul.lo.s16"].contains(&one.name);
@@ -106,63 +106,73 @@ mod tests {
         format!(".visible .entry k(\n)\n{{\n\t.reg .b32 %r<9>;\n\n{}\n}}", lines.join("\n"))
     }
 
-    const TURNED: &str = "\tneg.s32 \t%r2, %r1;";
+    const NEGATED: &str = "\tneg.s32 \t%r2, %r1;";
     const INNER: &str = "\tmax.s32 \t%r4, %r3, %r2;";
     const OUTER: &str = "\tmax.s32 \t%r6, %r4, %r5;";
-    const HALF: [&str; 2] = ["\tneg.s16 \t%rs2, %rs1;", "\tcvt.s32.s16 \t%r1, %rs2;"];
+    const NEGATED_16_BIT: [&str; 2] = ["\tneg.s16 \t%rs2, %rs1;", "\tcvt.s32.s16 \t%r1, %rs2;"];
 
     #[test]
     fn architectures_and_releases() {
-        let (three, half) = (function(&[TURNED, INNER, OUTER]), function(&HALF));
+        let (minmax3, neg16) = (function(&[NEGATED, INNER, OUTER]), function(&NEGATED_16_BIT));
         for arch in ["sm_90", "sm_90a", "sm_100", "sm_100f", "sm_103", "sm_80", "sm_110", "sm_121a"] {
-            let found = |release, ptx| are_at_risk(release, arch, ptx);
+            let found = |release, ptx| may_miscompile(release, arch, ptx);
             let has = !["sm_80", "sm_110", "sm_121a"].contains(&arch);
-            assert_eq!([(12, 8), (13, 3), (13, 4)].map(|release| found(release, &three)), [has, has, false], "{arch}");
-            assert_eq!([(12, 8), (13, 2), (13, 3)].map(|release| found(release, &half)), [true, true, false], "{arch}");
+            assert_eq!(
+                [(12, 8), (13, 3), (13, 4)].map(|release| found(release, &minmax3)),
+                [has, has, false],
+                "{arch}"
+            );
+            assert_eq!(
+                [(12, 8), (13, 2), (13, 3)].map(|release| found(release, &neg16)),
+                [true, true, false],
+                "{arch}"
+            );
         }
     }
 
     #[test]
     fn three_integers_of_which_one_is_turned() {
-        let at_risk = |ptx: &str| are_at_risk((13, 0), "sm_90", ptx);
-        let wrong: [&[&str]; 7] = [
-            &[TURNED, INNER, OUTER],
+        let may_miscompile = |ptx: &str| may_miscompile((13, 0), "sm_90", ptx);
+        let miscompiled: [&[&str]; 7] = [
+            &[NEGATED, INNER, OUTER],
             &["\tabs.s32 \t%r2, %r1;", INNER, OUTER],
             &["\t// begin inline asm\n\t{ sub.s32 %r2, 0, %r1; }\n\t// end inline asm", INNER, OUTER],
-            &[TURNED, "\tmov.u32 \t%r7, %r2;", "\tmax.s32 \t%r4, %r3, %r7;", OUTER],
-            &[TURNED, INNER, "\tcvt.s64.s32 \t%r7, %r4;", "@%p1 max.s32 \t%r6, %r5, %r7;"],
-            &["$L1:", "\tmax.s32 \t%r4, %r3, %r2;", OUTER, TURNED, "\tbra \t$L1;"],
-            &[TURNED, "\tmin.s32 \t%r4, %r2, %r3;", "\tmin.s32 \t%r6, %r5, %r4;"],
+            &[NEGATED, "\tmov.u32 \t%r7, %r2;", "\tmax.s32 \t%r4, %r3, %r7;", OUTER],
+            &[NEGATED, INNER, "\tcvt.s64.s32 \t%r7, %r4;", "@%p1 max.s32 \t%r6, %r5, %r7;"],
+            &["$L1:", "\tmax.s32 \t%r4, %r3, %r2;", OUTER, NEGATED, "\tbra \t$L1;"],
+            &[NEGATED, "\tmin.s32 \t%r4, %r2, %r3;", "\tmin.s32 \t%r6, %r5, %r4;"],
         ];
-        for lines in wrong {
-            assert!(at_risk(&function(lines)), "{lines:?}");
+        for lines in miscompiled {
+            assert!(may_miscompile(&function(lines)), "{lines:?}");
             // Not where the numbers are another function's.
             let apart = format!("{}\n{}", function(&lines[..1]), function(&lines[1..2]));
-            assert!(!at_risk(&apart), "{lines:?}");
+            assert!(!may_miscompile(&apart), "{lines:?}");
         }
-        let right: [&[&str]; 6] = [
+        let correct: [&[&str]; 6] = [
             &[],
-            &[TURNED, INNER],
+            &[NEGATED, INNER],
             &[INNER, OUTER],
-            &[TURNED, INNER, "\tmin.s32 \t%r6, %r4, %r5;"],
+            &[NEGATED, INNER, "\tmin.s32 \t%r6, %r4, %r5;"],
             &["\tneg.f32 \t%f2, %f1;", "\tmax.f32 \t%f4, %f3, %f2;", "\tmax.f32 \t%f6, %f4, %f5;"],
             &["\tsub.s32 \t%r2, %r7, %r1;", INNER, OUTER],
         ];
-        for lines in right {
-            assert!(!at_risk(&function(lines)), "{lines:?}");
+        for lines in correct {
+            assert!(!may_miscompile(&function(lines)), "{lines:?}");
         }
     }
 
     #[test]
     fn halves_whose_high_bit_matters() {
-        let at_risk = |second: &str| are_at_risk((13, 0), "sm_80", &function(&[HALF[0], second]));
+        let may_miscompile = |second: &str| may_miscompile((13, 0), "sm_80", &function(&[NEGATED_16_BIT[0], second]));
         let compared = "\tsetp.gt.s16 \t%p1, %rs2, %rs3;";
-        for second in [HALF[1], compared, "\tmax.s16 \t%rs4, %rs3, %rs2;", "\tmul.wide.s16 \t%r4, %rs2, %rs3;"] {
-            assert!(at_risk(second), "{second}");
+        for second in
+            [NEGATED_16_BIT[1], compared, "\tmax.s16 \t%rs4, %rs3, %rs2;", "\tmul.wide.s16 \t%r4, %rs2, %rs3;"]
+        {
+            assert!(may_miscompile(second), "{second}");
         }
         for second in ["\tst.global.u16 \t[%rd1], %rs2;", "\tadd.s16 \t%rs4, %rs2, %rs3;", "\tcvt.s32.s16 \t%r1, %rs1;"]
         {
-            assert!(!at_risk(second), "{second}");
+            assert!(!may_miscompile(second), "{second}");
         }
     }
 }

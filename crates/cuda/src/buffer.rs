@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::capture::capturing;
+use crate::capture::is_capturing;
 use crate::context::invalid;
 use crate::pool::{Block, DriverBacking, Tag};
 use crate::{Device, Event, Result, Stream};
@@ -25,21 +25,21 @@ impl Buffer {
 
     /// As [`Buffer::new`], under a name that error reports and snapshots show ([`crate::Pool::tag`]).
     #[track_caller]
-    pub fn tagged(device: &Arc<Device>, bytes: usize, tag: Tag) -> Result<Buffer> {
+    pub fn with_tag(device: &Arc<Device>, bytes: usize, tag: Tag) -> Result<Buffer> {
         Buffer::allocate(device, DriverBacking::MAIN, bytes, tag)
     }
 
     /// Allocates for work on another stream, which may use the memory at once; other streams must wait for it first.
     #[track_caller]
-    pub fn on(stream: &Stream, bytes: usize) -> Result<Buffer> {
-        Buffer::allocate(stream.device(), stream.number(), bytes, Tag::default())
+    pub fn on_stream(stream: &Stream, bytes: usize) -> Result<Buffer> {
+        Buffer::allocate(stream.device(), stream.id(), bytes, Tag::default())
     }
 
     #[track_caller]
-    fn allocate(device: &Arc<Device>, stream: crate::pool::Stream, bytes: usize, tag: Tag) -> Result<Buffer> {
-        device.context.alive()?;
-        device.not_capturing("an allocation")?;
-        device.report()?;
+    fn allocate(device: &Arc<Device>, stream: crate::pool::StreamId, bytes: usize, tag: Tag) -> Result<Buffer> {
+        device.context.check_alive()?;
+        device.check_not_capturing("an allocation")?;
+        device.take_deferred_error()?;
         let block = device.pool().alloc(bytes as u64, stream, tag)?;
         Ok(Buffer { device: device.clone(), address: block.address(), block: Some(block), bytes })
     }
@@ -48,11 +48,11 @@ impl Buffer {
     /// latter's further work waits until they are there.
     #[track_caller]
     pub fn prefetch(device: &Arc<Device>, data: &[u8]) -> Result<Buffer> {
-        let up = Stream::up(device);
-        let buffer = Buffer::on(&up, data.len())?;
+        let up = Stream::h2d(device);
+        let buffer = Buffer::on_stream(&up, data.len())?;
         buffer.upload_on(&up, data)?;
         let main = Stream::main(device);
-        buffer.used_on(&main)?;
+        buffer.record_stream(&main)?;
         main.wait_for(&up)?;
         Ok(buffer)
     }
@@ -73,27 +73,27 @@ impl Buffer {
     }
 
     /// The number of the stream it was allocated for.
-    pub fn stream(&self) -> crate::pool::Stream {
+    pub fn stream(&self) -> crate::pool::StreamId {
         self.block.map_or(DriverBacking::MAIN, |block| block.stream())
     }
 
     /// Says that work on another stream of its device uses the buffer: its memory is not handed out again before that
     /// work is done.
-    pub fn used_on(&self, stream: &Stream) -> Result<()> {
+    pub fn record_stream(&self, stream: &Stream) -> Result<()> {
         // Streams are known to a pool by number, and another device's numbers are other streams.
-        self.is_on("a stream", stream.device())?;
+        self.check_device("a stream", stream.device())?;
         match &self.block {
-            Some(block) if block.stream() != stream.number() => self.device.pool().used_on(block, stream.number()),
+            Some(block) if block.stream() != stream.id() => self.device.pool().record_stream(block, stream.id()),
             _ => Ok(()),
         }
     }
 
-    /// As [`Buffer::used_on`] for the device's own stream.
+    /// As [`Buffer::record_stream`] for the device's own stream.
     #[inline]
-    pub(crate) fn used_on_main(&self) -> Result<()> {
+    pub(crate) fn record_main_stream(&self) -> Result<()> {
         match &self.block {
             Some(block) if block.stream() != DriverBacking::MAIN => {
-                self.device.pool().used_on(block, DriverBacking::MAIN)
+                self.device.pool().record_stream(block, DriverBacking::MAIN)
             }
             _ => Ok(()),
         }
@@ -105,7 +105,7 @@ impl Buffer {
     }
 
     /// Refuses what is of another device.
-    pub(crate) fn is_on(&self, what: &str, device: &Arc<Device>) -> Result<()> {
+    pub(crate) fn check_device(&self, what: &str, device: &Arc<Device>) -> Result<()> {
         if Arc::ptr_eq(&self.device, device) {
             return Ok(());
         }
@@ -117,15 +117,15 @@ impl Buffer {
     }
 
     /// Has a stream of its device wait for the one this buffer belongs to, and marks the buffer as used there.
-    pub(crate) fn enter(&self, stream: &Stream) -> Result<()> {
-        self.is_on("a stream", stream.device())?;
-        if self.stream() == stream.number() {
+    pub(crate) fn acquire_on(&self, stream: &Stream) -> Result<()> {
+        self.check_device("a stream", stream.device())?;
+        if self.stream() == stream.id() {
             return Ok(());
         }
         let event = Event::untimed(&self.device)?;
-        event.record_raw(self.device.lane(self.stream())?.handle)?;
+        event.record_raw(self.device.pooled_stream(self.stream())?.handle)?;
         stream.wait(&event)?;
-        self.used_on(stream)
+        self.record_stream(stream)
     }
 
     /// Copies from the host, in the order of the device's own stream; returns when `data` may be reused, which may be
@@ -136,12 +136,12 @@ impl Buffer {
 
     /// As [`Buffer::upload`], in the order of another stream, which first waits for the buffer's own.
     pub fn upload_on(&self, stream: &Stream, data: &[u8]) -> Result<()> {
-        self.fits("upload", data.len())?;
-        self.device.not_capturing("an upload")?;
+        self.check_len("upload", data.len())?;
+        self.device.check_not_capturing("an upload")?;
         if data.is_empty() {
             return Ok(());
         }
-        self.enter(stream)?;
+        self.acquire_on(stream)?;
         // SAFETY: the block is as long as `data`, and is handed out again only after this stream's work.
         unsafe { self.device.staging(stream.raw(), false).upload(&self.device, stream.raw(), self.address, data) }
     }
@@ -149,29 +149,29 @@ impl Buffer {
     /// Copies to the host after all work before on the device's own stream. Lengths must agree.
     pub fn download(&self, data: &mut [u8]) -> Result<()> {
         self.download_on(&Stream::main(&self.device), data)?;
-        self.device.report()
+        self.device.take_deferred_error()
     }
 
     /// As [`Buffer::download`], of as many bytes as `data` has, from a byte on.
-    pub fn download_part(&self, offset: usize, data: &mut [u8]) -> Result<()> {
-        self.holds("download", offset, data.len())?;
+    pub fn download_range(&self, offset: usize, data: &mut [u8]) -> Result<()> {
+        self.check_range("download", offset, data.len())?;
         self.download_from(&Stream::main(&self.device), offset, data)?;
-        self.device.report()
+        self.device.take_deferred_error()
     }
 
     /// As [`Buffer::download`], in the order of another stream, which first waits for the buffer's own.
     pub fn download_on(&self, stream: &Stream, data: &mut [u8]) -> Result<()> {
-        self.fits("download", data.len())?;
+        self.check_len("download", data.len())?;
         self.download_from(stream, 0, data)
     }
 
     /// The bytes are within the buffer.
     fn download_from(&self, stream: &Stream, offset: usize, data: &mut [u8]) -> Result<()> {
-        self.device.not_capturing("a download")?;
+        self.device.check_not_capturing("a download")?;
         if data.is_empty() {
             return Ok(());
         }
-        self.enter(stream)?;
+        self.acquire_on(stream)?;
         let address = self.address + offset as u64;
         // SAFETY: the block holds the bytes from there on, and is alive.
         unsafe { self.device.staging(stream.raw(), true).download(&self.device, stream.raw(), address, data) }
@@ -180,18 +180,18 @@ impl Buffer {
     /// Copies another buffer of the same size into this one, in stream order. From another device it goes straight
     /// where the two can reach each other, else through the host.
     pub fn copy_from(&self, source: &Buffer) -> Result<()> {
-        self.fits("copy", source.bytes)?;
+        self.check_len("copy", source.bytes)?;
         if self.bytes > 0 && !Arc::ptr_eq(&self.device, &source.device) {
             return self.copy_from_peer(source);
         }
-        self.copy_part_from(0, source, 0, self.bytes)
+        self.copy_range_from(0, source, 0, self.bytes)
     }
 
     /// Copies bytes of a buffer of the same device, from a byte of it on to a byte of this one, in stream order. The two
     /// ranges must not overlap.
-    pub fn copy_part_from(&self, offset: usize, source: &Buffer, from: usize, bytes: usize) -> Result<()> {
-        self.holds("copy", offset, bytes)?;
-        source.holds("copy", from, bytes)?;
+    pub fn copy_range_from(&self, offset: usize, source: &Buffer, from: usize, bytes: usize) -> Result<()> {
+        self.check_range("copy", offset, bytes)?;
+        source.check_range("copy", from, bytes)?;
         if !Arc::ptr_eq(&self.device, &source.device) {
             return Err(invalid("copy", "a part is copied between two devices, copy all of it".into()));
         }
@@ -199,10 +199,10 @@ impl Buffer {
             return Ok(());
         }
         for buffer in [self, source] {
-            if capturing(self.device.info().ordinal) {
-                buffer.used_on_main()?;
+            if is_capturing(self.device.info().ordinal) {
+                buffer.record_main_stream()?;
             } else {
-                buffer.enter(&Stream::main(&self.device))?;
+                buffer.acquire_on(&Stream::main(&self.device))?;
             }
         }
         self.device.bind()?;
@@ -214,11 +214,11 @@ impl Buffer {
     }
 
     fn copy_from_peer(&self, source: &Buffer) -> Result<()> {
-        self.device.not_capturing("a copy from another device")?;
-        source.device.not_capturing("a copy to another device")?;
+        self.device.check_not_capturing("a copy from another device")?;
+        source.device.check_not_capturing("a copy to another device")?;
         let (main, theirs) = (Stream::main(&self.device), Stream::main(&source.device));
-        self.enter(&main)?;
-        source.enter(&theirs)?;
+        self.acquire_on(&main)?;
+        source.acquire_on(&theirs)?;
         main.wait_for(&theirs)?;
         self.device.bind()?;
         let (to, from) = (self.device.context.handle, source.device.context.handle);
@@ -231,14 +231,14 @@ impl Buffer {
         theirs.wait_for(&main)
     }
 
-    pub(crate) fn fits(&self, call: &'static str, bytes: usize) -> Result<()> {
+    pub(crate) fn check_len(&self, call: &'static str, bytes: usize) -> Result<()> {
         if bytes == self.bytes {
             return Ok(());
         }
         Err(invalid(call, format!("{bytes} bytes given, the buffer has {}", self.bytes)))
     }
 
-    pub(crate) fn holds(&self, call: &'static str, offset: usize, bytes: usize) -> Result<()> {
+    pub(crate) fn check_range(&self, call: &'static str, offset: usize, bytes: usize) -> Result<()> {
         if offset.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
             return Ok(());
         }
@@ -249,7 +249,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(block) = self.block.take() {
-            self.device.keep_error(self.device.free(block));
+            self.device.defer_error(self.device.free(block));
         }
     }
 }

@@ -6,7 +6,7 @@ use cudarc::driver::sys::{self as cu, CUlaunchAttributeID_enum as AttributeId};
 
 /// How many threads to launch, in what order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
+pub struct LaunchConfig {
     /// Blocks.
     pub grid: [u32; 3],
     /// Threads a block.
@@ -19,13 +19,20 @@ pub struct Geometry {
     /// Whether all blocks must run at once, so that they may wait for each other.
     pub cooperative: bool,
     /// Whether the kernel may begin before the one ahead of it in the stream has ended (`griddepcontrol`, 9.0 up).
-    pub overlaps_previous: bool,
+    pub programmatic_dependent_launch: bool,
 }
 
-impl Geometry {
+impl LaunchConfig {
     /// A plain launch.
-    pub fn new(grid: [u32; 3], block: [u32; 3]) -> Geometry {
-        Geometry { grid, block, shared_bytes: 0, cluster: None, cooperative: false, overlaps_previous: false }
+    pub fn new(grid: [u32; 3], block: [u32; 3]) -> LaunchConfig {
+        LaunchConfig {
+            grid,
+            block,
+            shared_bytes: 0,
+            cluster: None,
+            cooperative: false,
+            programmatic_dependent_launch: false,
+        }
     }
 
     /// Threads of a block; `u64::MAX` where there are more.
@@ -35,12 +42,12 @@ impl Geometry {
 
     /// Whether it needs no attribute.
     pub(crate) fn is_plain(&self) -> bool {
-        self.cluster.is_none() && !self.cooperative && !self.overlaps_previous
+        self.cluster.is_none() && !self.cooperative && !self.programmatic_dependent_launch
     }
 }
 
 /// What a launch asks beyond its shape, and how many entries that is.
-pub(crate) fn attributes(geometry: &Geometry) -> ([cu::CUlaunchAttribute; 3], u32) {
+pub(crate) fn attributes(config: &LaunchConfig) -> ([cu::CUlaunchAttribute; 3], u32) {
     // SAFETY: integers, and unions of them, all of which may be zero; `IGNORE` is 0.
     let mut list: [cu::CUlaunchAttribute; 3] = unsafe { MaybeUninit::zeroed().assume_init() };
     let mut count = 0;
@@ -52,14 +59,14 @@ pub(crate) fn attributes(geometry: &Geometry) -> ([cu::CUlaunchAttribute; 3], u3
     };
     // SAFETY: each pointer is to an entry of the list, and each entry's field is the one that its id names.
     unsafe {
-        if let Some([x, y, z]) = geometry.cluster {
+        if let Some([x, y, z]) = config.cluster {
             let value = entry(AttributeId::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
             ((*value).clusterDim.x, (*value).clusterDim.y, (*value).clusterDim.z) = (x, y, z);
         }
-        if geometry.cooperative {
+        if config.cooperative {
             (*entry(AttributeId::CU_LAUNCH_ATTRIBUTE_COOPERATIVE)).cooperative = 1;
         }
-        if geometry.overlaps_previous {
+        if config.programmatic_dependent_launch {
             let value = entry(AttributeId::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
             (*value).programmaticStreamSerializationAllowed = 1;
         }
@@ -73,11 +80,12 @@ mod tests {
 
     #[test]
     fn a_launch_asks_only_for_what_it_needs() {
-        let plain = Geometry::new([4, 1, 1], [128, 1, 1]);
+        let plain = LaunchConfig::new([4, 1, 1], [128, 1, 1]);
         assert!(plain.is_plain());
-        assert_eq!((plain.threads(), Geometry::new([1; 3], [u32::MAX; 3]).threads()), (128, u64::MAX));
+        assert_eq!((plain.threads(), LaunchConfig::new([1; 3], [u32::MAX; 3]).threads()), (128, u64::MAX));
         assert_eq!(attributes(&plain).1, 0);
-        let all = Geometry { cluster: Some([2, 1, 1]), cooperative: true, overlaps_previous: true, ..plain };
+        let all =
+            LaunchConfig { cluster: Some([2, 1, 1]), cooperative: true, programmatic_dependent_launch: true, ..plain };
         let (list, count) = attributes(&all);
         assert_eq!(count, 3);
         // SAFETY: these are the fields that the ids name.
@@ -87,7 +95,7 @@ mod tests {
             assert_eq!(list[2].value.programmaticStreamSerializationAllowed, 1);
         }
         assert_eq!(list[0].id, AttributeId::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
-        let one = Geometry { overlaps_previous: true, ..plain };
+        let one = LaunchConfig { programmatic_dependent_launch: true, ..plain };
         let (list, count) = attributes(&one);
         assert_eq!((count, list[0].id), (1, AttributeId::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));
     }

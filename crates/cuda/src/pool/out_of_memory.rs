@@ -5,22 +5,22 @@ use std::fmt;
 
 use bornite_support::format_bytes;
 
-use super::heap::{Heap, State};
+use super::heap::{BlockState, Heap};
 use super::limits::Cap;
-use super::watch::Happening;
-use super::{Backing, Stream};
+use super::observers::PoolEvent;
+use super::{Backing, StreamId};
 use crate::Error;
 
 /// How many of those that hold memory a message names.
-const NAMED: usize = 5;
+const MAX_NAMED_TAGS: usize = 5;
 
 /// Why an allocation failed: what was asked, what is held by whom, and which limit applied.
 #[derive(Clone, Debug)]
-pub struct Shortage {
+pub struct OutOfMemoryReport {
     /// The device.
     pub device: String,
     /// Bytes asked for.
-    pub asked_bytes: u64,
+    pub requested_bytes: u64,
     /// Bytes that the pool may hold.
     pub cap_bytes: u64,
     /// What says so.
@@ -36,12 +36,12 @@ pub struct Shortage {
     /// The largest free block.
     pub largest_free_bytes: u64,
     /// Who holds memory, most first.
-    pub holders: Vec<Holder>,
+    pub usage_by_tag: Vec<TagUsage>,
 }
 
 /// Memory held under one tag.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Holder {
+pub struct TagUsage {
     /// The tag.
     pub tag: String,
     /// Bytes in its blocks.
@@ -50,13 +50,13 @@ pub struct Holder {
     pub blocks: u64,
 }
 
-impl fmt::Display for Shortage {
+impl fmt::Display for OutOfMemoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "out of GPU memory on {}: {} asked; {} are in use and {} cached (largest free block {}), of at most {} ({})",
             self.device,
-            format_bytes(self.asked_bytes),
+            format_bytes(self.requested_bytes),
             format_bytes(self.allocated_bytes),
             format_bytes(self.cached_bytes),
             format_bytes(self.largest_free_bytes),
@@ -66,13 +66,13 @@ impl fmt::Display for Shortage {
         if let Some(bytes) = self.device_free_bytes {
             write!(f, "; the device has {} free", format_bytes(bytes))?;
         }
-        for (n, holder) in self.holders.iter().take(NAMED).enumerate() {
+        for (n, usage) in self.usage_by_tag.iter().take(MAX_NAMED_TAGS).enumerate() {
             let lead = if n == 0 { ". Held by " } else { ", " };
-            write!(f, "{lead}{}: {} in {} block(s)", holder.tag, format_bytes(holder.bytes), holder.blocks)?;
+            write!(f, "{lead}{}: {} in {} block(s)", usage.tag, format_bytes(usage.bytes), usage.blocks)?;
         }
-        if self.holders.len() > NAMED {
-            let bytes = self.holders[NAMED..].iter().map(|h| h.bytes).sum();
-            write!(f, ", {} other(s): {}", self.holders.len() - NAMED, format_bytes(bytes))?;
+        if self.usage_by_tag.len() > MAX_NAMED_TAGS {
+            let bytes = self.usage_by_tag[MAX_NAMED_TAGS..].iter().map(|h| h.bytes).sum();
+            write!(f, ", {} other(s): {}", self.usage_by_tag.len() - MAX_NAMED_TAGS, format_bytes(bytes))?;
         }
         write!(f, ". Use smaller batches or drop tensors you no longer need")?;
         match self.cap {
@@ -85,27 +85,27 @@ impl fmt::Display for Shortage {
 impl Heap {
     /// Counts a request that cannot be met and says why.
     #[cold]
-    pub(super) fn exhausted(&mut self, backing: &dyn Backing, requested: u64, stream: Stream) -> Error {
+    pub(super) fn out_of_memory(&mut self, backing: &dyn Backing, requested: u64, stream: StreamId) -> Error {
         self.counters.failures += 1;
-        self.note(Happening::OutOfMemory { requested, stream });
-        Error::Exhausted(Box::new(self.shortage(backing, requested)))
+        self.emit(PoolEvent::OutOfMemory { requested, stream });
+        Error::OutOfMemory(Box::new(self.out_of_memory_report(backing, requested)))
     }
 
-    fn shortage(&self, backing: &dyn Backing, asked_bytes: u64) -> Shortage {
+    fn out_of_memory_report(&self, backing: &dyn Backing, requested_bytes: u64) -> OutOfMemoryReport {
         let mut by_tag: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-        for slot in self.slots.iter().filter(|slot| slot.state == Some(State::Live)) {
+        for slot in self.slots.iter().filter(|slot| slot.state == Some(BlockState::Live)) {
             let (bytes, blocks) = by_tag.entry(self.tags.name(slot.tag)).or_default();
             *bytes += slot.bytes;
             *blocks += 1;
         }
-        let mut holders: Vec<Holder> =
-            by_tag.into_iter().map(|(tag, (bytes, blocks))| Holder { tag: tag.into(), bytes, blocks }).collect();
-        holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
+        let mut usage_by_tag: Vec<TagUsage> =
+            by_tag.into_iter().map(|(tag, (bytes, blocks))| TagUsage { tag: tag.into(), bytes, blocks }).collect();
+        usage_by_tag.sort_by_key(|usage| std::cmp::Reverse(usage.bytes));
         let (cap_bytes, cap) = Cap::of(&self.limits, self.total_bytes);
         let stats = self.stats();
-        Shortage {
+        OutOfMemoryReport {
             device: backing.name(),
-            asked_bytes,
+            requested_bytes,
             cap_bytes,
             cap,
             device_free_bytes: backing.free_bytes().ok(),
@@ -113,7 +113,7 @@ impl Heap {
             allocated_bytes: stats.allocated,
             cached_bytes: stats.cached,
             largest_free_bytes: stats.largest_free,
-            holders,
+            usage_by_tag,
         }
     }
 }

@@ -7,14 +7,14 @@ use std::{fs, io};
 use super::key::is_entry;
 
 /// A file that holds an entry.
-pub(super) struct Listed {
+pub(super) struct EntryFile {
     pub path: PathBuf,
     pub bytes: u64,
     pub used: SystemTime,
 }
 
 /// All entries' files, those used longest ago first.
-pub(super) fn list(folder: &Path) -> io::Result<Vec<Listed>> {
+pub(super) fn list_entry_files(folder: &Path) -> io::Result<Vec<EntryFile>> {
     let mut found = vec![];
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -26,7 +26,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<Listed>> {
             && metadata.is_file()
         {
             let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            found.push(Listed { path: entry.path(), bytes: metadata.len(), used });
+            found.push(EntryFile { path: entry.path(), bytes: metadata.len(), used });
         }
     }
     found.sort_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
