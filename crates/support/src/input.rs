@@ -1,13 +1,14 @@
 //! Limit on the memory that one part of an input file may take.
 //!
-//! Small files can decompress to any size, so every reader of files that come from elsewhere asks here before it allocates.
+//! Small files can decompress to any size, so every reader of untrusted files checks this limit
+//! before it allocates.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::settings::read;
 use crate::{Result, parse_bytes};
 
-/// Largest page, row or line of an input file, as `128 MiB` ([`parse_bytes`]).
+/// Maximum size of a page, row or line of an input file, such as `128 MiB` ([`parse_bytes`]).
 pub const INPUT_LIMIT_VARIABLE: &str = "BORNITE_INPUT_LIMIT";
 
 const DEFAULT_BYTES: u64 = 128 << 20;
@@ -22,7 +23,7 @@ pub fn set_input_limit(bytes: u64) {
     LIMIT.store(bytes.max(MIN_BYTES), Ordering::Relaxed);
 }
 
-/// Largest number of bytes that one page, row or line of an input file may have after decompression.
+/// Maximum size in bytes of a page, row or line of an input file after decompression.
 pub fn input_limit() -> Result<u64> {
     match LIMIT.load(Ordering::Relaxed) {
         0 => read(INPUT_LIMIT_VARIABLE, DEFAULT_BYTES, parse_limit),

@@ -1,5 +1,5 @@
-//! Foundation of the CPU and GPU parts of Bornite: settings of the process, logging, the profiler, the tuner, atomic replacement of
-//! files, limits on input, progress.
+//! Foundation of the CPU and GPU parts of Bornite: settings of the process, logging, the profiler,
+//! the tuner, atomic file writes, limits on input, progress displays.
 //!
 //! Nothing here knows of kernels, tensors or CUDA.
 

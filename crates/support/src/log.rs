@@ -1,6 +1,7 @@
-//! Log messages: events of [`tracing`](https://docs.rs/tracing) with the target `bornite`, which a program routes with a subscriber of its
-//! choice. In a program without a subscriber they are lines on stderr, up to the level that `BORNITE_LOG` or [`set_level`] sets: `error`,
-//! `warn` (the default), `info`, `debug`.
+//! Log messages: [`tracing`](https://docs.rs/tracing) events with the target `bornite`, which a
+//! program routes with a subscriber of its choice. In a program without a subscriber they are
+//! written to stderr, up to the level set by `BORNITE_LOG` or [`set_level`]: `error`, `warn` (the
+//! default), `info`, `debug`.
 //!
 //! ```
 //! use bornite_support::log::{self, Level};
@@ -22,7 +23,7 @@ use crate::settings::{LOG_VARIABLE, parse_choice, read};
 pub enum Level {
     /// Something failed.
     Error = 1,
-    /// Something works, but not as it should.
+    /// Something works, but not as intended.
     Warn = 2,
     /// Slow operations and changes of files.
     Info = 3,
@@ -39,22 +40,22 @@ impl Level {
     }
 }
 
-/// 0: the environment was not read yet.
+/// Current level; 0 until the environment is read.
 static LEVEL: AtomicU8 = AtomicU8::new(0);
 
-/// Reads `BORNITE_LOG`. Without this call a value that cannot be read counts as none.
+/// Reads `BORNITE_LOG`. Without this call an invalid value counts as unset.
 pub fn init() -> Result<Level> {
     let level = read(LOG_VARIABLE, Level::Warn, |value| parse_choice(value, &Level::NAMES))?;
     set_level(level);
     Ok(level)
 }
 
-/// Has things told up to this level, whatever the environment says.
+/// Sets the maximum level of messages, overriding the environment.
 pub fn set_level(level: Level) {
     LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
-/// Whether things of this level are told.
+/// Returns true if messages of this level are written.
 #[inline]
 pub fn enabled(level: Level) -> bool {
     match LEVEL.load(Ordering::Relaxed) {
@@ -76,9 +77,10 @@ pub fn write(level: Level, args: fmt::Arguments<'_>) {
     crate::progress::print_line(&format!("bornite {}: {args}", level.name()));
 }
 
-/// Whether the program has a `tracing` subscriber, which then decides what happens to messages.
+/// Returns true if the program has a `tracing` subscriber, which then decides what happens to
+/// messages.
 pub fn has_subscriber() -> bool {
-    // Of this thread, or of the whole program.
+    // The subscriber of this thread, or of the whole program.
     let is_some = |dispatch: &tracing::Dispatch| !dispatch.is::<NoSubscriber>();
     tracing::dispatcher::has_been_set() && tracing::dispatcher::get_default(is_some)
 }

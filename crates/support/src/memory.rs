@@ -7,11 +7,11 @@ use crate::{Error, Result, parse_bytes};
 /// Limits of a memory pool. By default all of the device, and freed memory is cached without limit.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct PoolLimits {
-    /// Share of the device's memory that segments may take, 0 to 1.
+    /// Fraction of the device's memory that segments may take, 0 to 1.
     pub fraction: f64,
     /// Bytes that segments may take.
     pub bytes: Option<u64>,
-    /// Free bytes kept for reuse; segments above it go back to the device.
+    /// Free bytes cached for reuse; segments above this go back to the device.
     pub cache_bytes: Option<u64>,
 }
 
@@ -26,13 +26,13 @@ pub fn validate_fraction(fraction: f64) -> Result<f64> {
     if (0.0..=1.0).contains(&fraction) { Ok(fraction) } else { Err(Error::InvalidFraction { value: fraction }) }
 }
 
-/// Share of the device's memory that the pool may take, such as `0.9`.
+/// Fraction of the device's memory that the pool may take, such as `0.9`.
 pub const FRACTION_VARIABLE: &str = "BORNITE_MEMORY_FRACTION";
 /// Bytes that the pool may take, such as `20GB`.
 pub const LIMIT_VARIABLE: &str = "BORNITE_MEMORY_LIMIT";
-/// Free bytes that the pool may keep for reuse, such as `2GB`.
+/// Free bytes that the pool may cache for reuse, such as `2GB`.
 pub const CACHE_VARIABLE: &str = "BORNITE_MEMORY_CACHE";
-/// `1` for guard bytes behind each block and a pattern over freed ones; slow. `0` or unset without.
+/// `1`: guard bytes after each block and a pattern over freed blocks; slow. `0` or unset: off.
 pub const DEBUG_VARIABLE: &str = "BORNITE_MEMORY_DEBUG";
 
 /// Settings of a device's memory pool.
@@ -40,17 +40,17 @@ pub const DEBUG_VARIABLE: &str = "BORNITE_MEMORY_DEBUG";
 pub struct PoolSettings {
     /// Limits.
     pub limits: PoolLimits,
-    /// Whether debug mode is on.
+    /// If set, debug mode is on.
     pub debug: bool,
 }
 
 impl PoolSettings {
-    /// Reads the process's environment.
+    /// Reads the settings from the environment variables of the process.
     pub fn from_environment() -> Result<PoolSettings> {
         PoolSettings::from_lookup(|variable| std::env::var_os(variable))
     }
 
-    /// Reads an environment given as a function. An empty variable counts as none.
+    /// Reads the settings from variables that `lookup` returns. An empty variable counts as unset.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> Result<PoolSettings> {
         let get = |variable: &str| {
             lookup(variable).filter(|value| !value.is_empty()).map(|value| value.to_string_lossy().into_owned())
@@ -65,7 +65,7 @@ impl PoolSettings {
             None => 1.0,
             Some(value) => {
                 let number: f64 = value.trim().parse().map_err(|_| {
-                    invalid(FRACTION_VARIABLE, &value, "write a number between 0 and 1, such as 0.9".into())
+                    invalid(FRACTION_VARIABLE, &value, "use a number between 0 and 1, such as 0.9".into())
                 })?;
                 validate_fraction(number).map_err(|error| invalid(FRACTION_VARIABLE, &value, error.to_string()))?
             }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     fn read(variables: &[(&str, &str)]) -> Result<PoolSettings> {
-        PoolSettings::from_lookup(|name| variables.iter().find(|(of, _)| *of == name).map(|(_, value)| value.into()))
+        PoolSettings::from_lookup(|name| variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.into()))
     }
 
     #[test]

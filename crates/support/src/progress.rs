@@ -53,7 +53,7 @@ pub enum Unit {
     Items(&'static str),
     /// Steps: count. Their rate is part of the message.
     Steps,
-    /// A quantity of no interest to the reader: percentage.
+    /// A quantity that is not shown: percentage only.
     Percent,
 }
 
@@ -159,8 +159,8 @@ impl Progress {
         let _ = std::thread::Builder::new().name("bornite-progress".into()).spawn(redraw);
     }
 
-    /// Shows that `done` of `total` are done. Rates are measured from the first update on, so that what a resumed operation found
-    /// done does not count.
+    /// Shows that `done` of `total` are done. Rates are measured from the first update on, so that
+    /// the part that a resumed operation skipped does not count.
     pub fn update(&mut self, done: u64, total: u64, message: &str) {
         self.update_line(done, total, message, false);
     }
@@ -230,7 +230,7 @@ mod tests {
 
     /// One test, since one display is live at a time.
     #[test]
-    fn displays_leave_a_clean_terminal_and_keep_off_other_lines() {
+    fn displays_clear_themselves_and_do_not_mix_with_other_lines() {
         let terminal = InMemoryTerm::new(10, 80);
         let rows = Unit::Items("rows");
         let mut progress = Progress::draw_to(target(&terminal), rows);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_units() {
+    fn units_are_formatted() {
         let minute = Duration::from_secs(60);
         assert_eq!(Unit::Percent.count(1, 3), "33%  ");
         assert_eq!(Unit::Percent.count(0, 0), "0%  ");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn durations_are_formatted() {
         let times = [(0.4, "0s"), (59.6, "1m00s"), (3_900.0, "1h05m"), (90_000.0, "1d01h")];
         for (seconds, text) in times {
             assert_eq!(format_time(Duration::from_secs_f64(seconds)), text);

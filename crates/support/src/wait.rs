@@ -1,4 +1,4 @@
-//! Time that a thread has waited for devices. The rest of a step's time is the host's own.
+//! Time that a thread spends waiting for devices. The rest of a step's time is host overhead.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -8,9 +8,10 @@ thread_local! {
     static IS_WAITING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does what is waiting for a device, or, where the device is the host, its work. What is done within counts once.
+/// Runs `work`, which waits for a device or is the work of the host as a device, and adds its time
+/// to [`device_wait_time`]. Nested calls count once.
 pub fn time_device_wait<R>(work: impl FnOnce() -> R) -> R {
-    /// Ends the wait, also where `work` panics.
+    /// Ends the wait, also if `work` panics.
     struct WaitGuard(Instant);
     impl Drop for WaitGuard {
         fn drop(&mut self) {
@@ -25,13 +26,13 @@ pub fn time_device_wait<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Time that this thread has waited for devices since it began.
+/// Total time that this thread has waited for devices.
 ///
 /// ```
 /// use std::time::Duration;
-/// let before = bornite_support::waited();
-/// bornite_support::waiting(|| std::thread::sleep(Duration::from_millis(5)));
-/// assert!(bornite_support::waited() - before >= Duration::from_millis(5));
+/// let before = bornite_support::device_wait_time();
+/// bornite_support::time_device_wait(|| std::thread::sleep(Duration::from_millis(5)));
+/// assert!(bornite_support::device_wait_time() - before >= Duration::from_millis(5));
 /// ```
 pub fn device_wait_time() -> Duration {
     TOTAL_WAIT.get()
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_within_waits_count_once_and_other_threads_not_at_all() {
+    fn nested_waits_count_once_and_other_threads_do_not_count() {
         let (begun, pause) = (Instant::now(), || std::thread::sleep(Duration::from_millis(3)));
         time_device_wait(|| {
             pause();

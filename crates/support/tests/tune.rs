@@ -1,4 +1,4 @@
-//! The tuner without a GPU: a timer that says what it is told, files that are damaged, threads and processes at once.
+//! The tuner without a GPU: a fake timer, damaged files, concurrent threads and processes.
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use bornite_support::tune::{
     TuningRequest, TuningResult, TuningStore, Variant,
 };
 
-/// A clock that moves only when work says so.
+/// A clock that advances only when work says so.
 #[derive(Default)]
 struct FakeTimer<'a> {
     now_ms: Option<&'a Cell<f64>>,
@@ -52,7 +52,8 @@ fn tuner(mode: TuneMode, folder: &Path) -> Tuner {
     Tuner::new(mode, TuningStore::open(&CacheSettings::in_folder(folder)))
 }
 
-/// Tunes over candidates that take the time `cost` says; `None` fails to compile, a negative time is a wrong result.
+/// Tunes candidates whose run times `cost` returns; `None` is a compile error, a negative time a
+/// wrong result.
 fn tune(tuner: &Tuner, operation: &str, candidates: &[Choice], cost: impl Fn(i64) -> Option<f64>) -> TuningResult {
     let now = Cell::new(0.0);
     let mut timer = FakeTimer { now_ms: Some(&now) };
@@ -79,7 +80,7 @@ fn reason(record: &TuningRecord, n: usize) -> &str {
 }
 
 #[test]
-fn the_fastest_right_candidate_wins_and_the_rest_is_recorded() {
+fn the_fastest_correct_candidate_wins_and_all_are_recorded() {
     let tuner = Tuner::new(TuneMode::Tune, TuningStore::disabled());
     let candidates = blocks(&[64, 128, 256, 512]);
     let found = tune(&tuner, "a", &candidates, |block| match block {
@@ -126,7 +127,7 @@ fn the_median_decides_and_buffers_rotate() {
         },
     );
     assert_eq!(found.choice.get("block"), Some(1));
-    assert_eq!(rotations.into_inner(), (0..12).collect::<Vec<_>>(), "one set of buffers after the other");
+    assert_eq!(rotations.into_inner(), (0..12).collect::<Vec<_>>(), "buffers rotate");
     let TrialOutcome::Timed { median_ms, min_ms, max_ms, runs } = found.record.unwrap().trials[0].outcome else {
         panic!()
     };
@@ -139,8 +140,8 @@ fn time_and_candidates_are_bounded() {
     let candidates = blocks(&(1..=100).collect::<Vec<_>>());
     tuner.set_budget(Budget { max_candidates: 3, ..Budget::default() });
     let record = tune(&tuner, "few", &candidates, |_| Some(1.0)).record.unwrap();
-    assert_eq!(reason(&record, 3), "3 candidates were tried already");
-    assert_eq!(record.chosen.get("block"), Some(1), "of equals, the first");
+    assert_eq!(reason(&record, 3), "the limit of 3 candidates was reached");
+    assert_eq!(record.chosen.get("block"), Some(1), "the first of equals");
 
     tuner.set_budget(Budget { total_ms: 100.0, max_candidates: 100, runs: 10, give_up_ratio: 3.0 });
     let record = tune(&tuner, "short", &candidates, |block| Some(block as f64)).record.unwrap();
@@ -153,14 +154,14 @@ fn time_and_candidates_are_bounded() {
         })
         .sum();
     assert!(spent < 140.0, "{spent} ms");
-    assert!(reason(&record, 99).contains("100 ms for tuning were spent"), "{}", reason(&record, 99));
+    assert!(reason(&record, 99).contains("time limit of 100 ms was reached"), "{}", reason(&record, 99));
 
-    // Even no time at all finds a candidate that works.
+    // Even without any time a working candidate is found.
     tuner.set_budget(Budget { total_ms: 0.0, ..Budget::default() });
     let found = tune(&tuner, "none", &candidates, |block| (block > 2).then_some(1.0));
     assert_eq!(found.choice.get("block"), Some(3));
 
-    // A candidate far behind is given up after one run.
+    // A much slower candidate is run only once.
     tuner.set_budget(Budget::default());
     let record = tune(&tuner, "hopeless", &blocks(&[1, 2]), |block| Some(10.0 * block as f64 * block as f64)).record;
     let TrialOutcome::Timed { runs, .. } = record.unwrap().trials[1].outcome else { panic!() };
@@ -168,34 +169,34 @@ fn time_and_candidates_are_bounded() {
 }
 
 #[test]
-fn modes_and_guards() {
+fn modes_decide_what_is_measured() {
     let folder = folder("modes");
     let candidates = blocks(&[64, 128]);
     let faster_second = |block| Some(if block == 128 { 1.0 } else { 2.0 });
     for mode in [TuneMode::Off, TuneMode::Cached] {
-        let found = tune(&tuner(mode, &folder), "modes", &candidates, |_| panic!("nothing is measured"));
+        let found = tune(&tuner(mode, &folder), "modes", &candidates, |_| panic!("measured"));
         assert_eq!((found.choice.get("block"), found.record.is_none()), (Some(64), true));
     }
     assert!(tune(&tuner(TuneMode::Tune, &folder), "modes", &candidates, faster_second).measured);
     for mode in [TuneMode::Cached, TuneMode::Tune] {
-        let found = tune(&tuner(mode, &folder), "modes", &candidates, |_| panic!("it is known"));
+        let found = tune(&tuner(mode, &folder), "modes", &candidates, |_| panic!("measured although it is cached"));
         assert_eq!((found.choice.get("block"), found.measured), (Some(128), false));
     }
     assert_eq!(tune(&tuner(TuneMode::Off, &folder), "modes", &candidates, faster_second).choice.get("block"), Some(64));
-    // What is no candidate any more is not used.
+    // A recorded choice that is no longer a candidate is not used.
     let found = tune(&tuner(TuneMode::Cached, &folder), "modes", &blocks(&[32, 64]), faster_second);
     assert_eq!((found.choice.get("block"), found.record.is_none()), (Some(32), true));
-    // A candidate that nobody tried yet is tried where that may be done.
+    // A new candidate is measured in mode `Tune` only.
     let more = blocks(&[64, 128, 256]);
-    let found = tune(&tuner(TuneMode::Cached, &folder), "modes", &more, |_| panic!("nothing is measured"));
+    let found = tune(&tuner(TuneMode::Cached, &folder), "modes", &more, |_| panic!("measured"));
     assert_eq!((found.choice.get("block"), found.measured), (Some(128), false));
     let found = tune(&tuner(TuneMode::Tune, &folder), "modes", &more, |block| Some(256.0 / block as f64));
     assert_eq!((found.choice.get("block"), found.measured), (Some(256), true));
     assert!(
         tune(&tuner(TuneMode::Tune, &folder), "modes", &candidates, faster_second).measured,
-        "256 is none of these"
+        "256 is not a candidate"
     );
-    // Inside a capture nothing is measured, and what is known is used all the same.
+    // During a capture nothing is measured, but cached choices are used.
     let busy = |operation: &str| {
         tuner(TuneMode::Tune, &folder).choose(
             &TuningRequest { key: &key(operation), candidates: &candidates, busy: true, may_wait: true },
@@ -214,7 +215,7 @@ fn modes_and_guards() {
 }
 
 #[test]
-fn every_part_of_the_key_counts() {
+fn every_field_of_the_key_matters() {
     let folder = folder("keys");
     let (store, candidates) = (TuningStore::open(&CacheSettings::in_folder(&folder)), blocks(&[1]));
     let base = key("k");
@@ -249,41 +250,41 @@ fn every_part_of_the_key_counts() {
 }
 
 #[test]
-fn damaged_and_newer_files_are_as_good_as_none() {
+fn damaged_and_newer_files_are_ignored() {
     let folder = folder("damage");
     let store = TuningStore::open(&CacheSettings::in_folder(&folder));
     let candidates = blocks(&[64, 128]);
     tune(&tuner(TuneMode::Tune, &folder), "d", &candidates, |block| Some(block as f64));
     let path = std::fs::read_dir(folder.join("tuning")).unwrap().next().unwrap().unwrap().path();
-    let whole = std::fs::read_to_string(&path).unwrap();
+    let complete = std::fs::read_to_string(&path).unwrap();
     assert!(store.get(&key("d")).is_some());
-    for cut in 0..whole.trim_end().len() {
-        std::fs::write(&path, &whole.as_bytes()[..cut]).unwrap();
+    for cut in 0..complete.trim_end().len() {
+        std::fs::write(&path, &complete.as_bytes()[..cut]).unwrap();
         assert_eq!(store.get(&key("d")), None, "cut at {cut}");
     }
-    // A flipped byte gives another record or none, never a panic; a different key is never believed.
-    for at in 0..whole.len() {
-        let mut bytes = whole.clone().into_bytes();
+    // A flipped byte gives another record or none, never a panic and never a record of another key.
+    for at in 0..complete.len() {
+        let mut bytes = complete.clone().into_bytes();
         bytes[at] ^= 0x10;
         std::fs::write(&path, &bytes).unwrap();
         assert!(store.get(&key("d")).is_none_or(|record| record.key == key("d")), "flip at {at}");
     }
-    // Rebuilt over damage.
+    // A damaged file is replaced.
     std::fs::write(&path, "{").unwrap();
     assert!(tune(&tuner(TuneMode::Tune, &folder), "d", &candidates, |_| Some(1.0)).measured);
     assert!(store.get(&key("d")).is_some());
-    // A newer format is neither read nor destroyed; tuning works as if nothing were there.
+    // A newer format is neither read nor overwritten; tuning works as if there were no file.
     let newer = r#"{"format": 2, "record": "who knows"}"#;
     std::fs::write(&path, newer).unwrap();
     assert!(tune(&tuner(TuneMode::Tune, &folder), "d", &candidates, |_| Some(1.0)).measured);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), newer);
-    let refused = store.put(&TuningRecord { key: key("d"), chosen: Choice::new(), trials: vec![], unix_time: 0 });
-    assert!(refused.unwrap_err().contains("newer format 2"));
-    assert_eq!(std::fs::read_dir(folder.join("tuning")).unwrap().count(), 1, "no stray files");
+    let rejected = store.put(&TuningRecord { key: key("d"), chosen: Choice::new(), trials: vec![], unix_time: 0 });
+    assert!(rejected.unwrap_err().contains("newer format 2"));
+    assert_eq!(std::fs::read_dir(folder.join("tuning")).unwrap().count(), 1, "no temporary files");
 }
 
 #[test]
-fn folders_that_cannot_be_used_are_no_error() {
+fn an_unusable_folder_is_not_an_error() {
     let file = folder("file");
     std::fs::write(&file, "not a folder").unwrap();
     for settings in [
@@ -301,7 +302,7 @@ fn folders_that_cannot_be_used_are_no_error() {
 }
 
 #[test]
-fn threads_and_tuners_at_once_measure_once_and_lose_nothing() {
+fn concurrent_threads_and_tuners_measure_once_and_lose_nothing() {
     let folder = folder("threads");
     let (shared, measured, start) = (tuner(TuneMode::Tune, &folder), AtomicUsize::new(0), Barrier::new(8));
     std::thread::scope(|scope| {
@@ -315,7 +316,7 @@ fn threads_and_tuners_at_once_measure_once_and_lose_nothing() {
         }
     });
     assert_eq!(measured.into_inner(), 1);
-    // Tuners of their own, as processes have them, each with its own keys and one in common.
+    // Separate tuners, as separate processes have, each with its own key and one in common.
     std::thread::scope(|scope| {
         for n in 0..8 {
             let folder = &folder;
@@ -332,7 +333,7 @@ fn threads_and_tuners_at_once_measure_once_and_lose_nothing() {
 }
 
 #[test]
-fn what_is_measured_may_ask_and_who_must_not_wait_does_not() {
+fn nested_requests_and_requests_that_may_not_wait_get_the_default() {
     let shared = Tuner::new(TuneMode::Tune, TuningStore::disabled());
     let candidates = blocks(&[64, 128]);
     let faster_second = |block| Some(if block == 128 { 1.0 } else { 2.0 });
@@ -410,7 +411,7 @@ fn closures_are_tuned() {
 }
 
 #[test]
-fn while_it_is_sealed_the_disk_is_not_asked() {
+fn ignore_disk_stops_reads_from_disk() {
     let (folder, candidates) = (folder("sealed"), blocks(&[1, 2, 4]));
     let cost = |best: i64| move |block: i64| Some(if block == best { 1.0 } else { 5.0 });
     tune(&tuner(TuneMode::Tune, &folder), "kept", &candidates, cost(4));
@@ -419,7 +420,7 @@ fn while_it_is_sealed_the_disk_is_not_asked() {
     assert_eq!(tune(&again, "kept", &candidates, cost(2)).choice, candidates[0]);
     again.pin(again.store().records());
     assert_eq!(tune(&again, "kept", &candidates, cost(2)).choice, candidates[2]);
-    // What is found on the disk after that counts again only when nobody minds.
+    // Records that appear on disk later are used only after the last guard is dropped.
     tune(&tuner(TuneMode::Tune, &folder), "later", &candidates, cost(2));
     drop(sealed.0);
     assert_eq!(tune(&again, "later", &candidates, cost(4)).choice, candidates[0]);

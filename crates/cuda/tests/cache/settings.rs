@@ -58,11 +58,11 @@ fn bad_values_name_their_variable() -> Outcome {
     for (variable, value, says) in [
         ("BORNITE_CACHE", "no", "use 'on' or 'off'"),
         ("BORNITE_CACHE_SIZE", "lots", "such as 512MB"),
-        ("BORNITE_CACHE_SIZE", "1.2.3 GB", "more than one point"),
+        ("BORNITE_CACHE_SIZE", "1.2.3 GB", "more than one decimal point"),
         ("BORNITE_CACHE_SIZE", "-1 GB", "negative"),
         ("BORNITE_CACHE_SIZE", "2 GiBs", "'GiBs' is not a unit"),
         ("BORNITE_CACHE_SIZE", "0 GB", "BORNITE_CACHE=off"),
-        ("BORNITE_CACHE_SIZE", "99999999999 TB", "larger than any memory"),
+        ("BORNITE_CACHE_SIZE", "99999999999 TB", "too large"),
     ] {
         let Err(error) = read(&[(variable, value)]) else { return Err(format!("{variable}={value} was taken").into()) };
         let message = error.to_string();

@@ -1,5 +1,6 @@
-//! The trace-event format of Chrome, which Perfetto reads: one process a device, a track for kernels and one for
-//! transfers, a counter for memory. Times are microseconds since the scope's begin.
+//! Export in Chrome's trace-event format, which Perfetto reads: one process per device with a track
+//! for kernels, a track for transfers and a memory counter. Times are microseconds since the start
+//! of the scope.
 
 use serde_json::{Value, json};
 
@@ -13,9 +14,9 @@ pub(super) fn trace(report: &ProfileReport) -> Value {
     devices.extend(report.memory.iter().map(|sample| sample.device.as_str()));
     devices.sort_unstable();
     devices.dedup();
-    // 0 is the compiler's; viewers leave it out of no list, but sort it first.
+    // Process 0 is the compiler; viewers sort it first.
     let process = |device: &str| devices.iter().position(|d| *d == device).map_or(0, |n| n + 1);
-    // Whole nanoseconds, which is what viewers count in: sums of them do not overlap by a rounding.
+    // Integer nanoseconds, the unit of viewers: consecutive slices do not overlap by rounding.
     let ns = |ms: f64| (ms.max(0.0) * 1e6).round() as u64;
     let since_start = |ms: f64| ns(ms - report.start_ms);
     let us = |ns: u64| ns as f64 / 1e3;
@@ -34,8 +35,8 @@ pub(super) fn trace(report: &ProfileReport) -> Value {
     }
 
     let mut timed: Vec<Value> = vec![];
-    // Slices of one track must not overlap by the coarseness of the GPU's clock: each begins when the one before it
-    // has ended.
+    // Slices of one track must not overlap because of the coarse GPU clock: each starts no earlier
+    // than the previous one ends.
     let mut track_end = std::collections::BTreeMap::<(usize, u32), u64>::new();
     for span in &report.spans {
         let tid = if matches!(span.kind, WorkKind::Kernel | WorkKind::Graph) { KERNELS } else { TRANSFERS };
@@ -53,7 +54,7 @@ pub(super) fn trace(report: &ProfileReport) -> Value {
             "args": args,
         }));
     }
-    // Compilations run side by side, so each thread of them would be a track: async slices need none.
+    // Compilations run concurrently; async slices need no track per thread.
     for (id, compilation) in report.compilations.iter().enumerate() {
         let start = since_start(compilation.at_ms);
         for (ph, at) in [("b", start), ("e", start + ns(compilation.duration_ms))] {

@@ -1,4 +1,4 @@
-//! A scope: the sink that keeps everything until a report is wanted.
+//! Profiling scope: a sink that records everything until a report is requested.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,16 +8,16 @@ use super::{
     pool_stats,
 };
 
-/// Records from [`scope`](super::scope) on until it is dropped.
+/// Records from the call of [`scope`](super::scope) until it is dropped.
 pub struct ProfileScope {
     recorded: Arc<Mutex<Recorded>>,
     rooflines: BTreeMap<String, Roofline>,
     start_ms: f64,
-    /// Declared last, dropped last: nothing else depends on it.
+    /// Declared last, so it is dropped last.
     _sink_guard: SinkGuard,
 }
 
-/// Records so far.
+/// Everything recorded so far.
 #[derive(Default)]
 struct Recorded {
     spans: Vec<Arc<ProfileSpan>>,
@@ -27,8 +27,9 @@ struct Recorded {
 
 struct Recorder(Arc<Mutex<Recorded>>);
 
-/// Every so many spans the oldest are read, so that their events can be used again: a long scope must not grow by two
-/// events a launch. By then the work is long done and nobody waits.
+/// Maximum number of spans whose events are not read yet. Older ones are read so that their events
+/// can be reused: a long scope must not grow by two events per launch. By then the work has
+/// finished, so nothing waits.
 const MAX_UNREAD_SPANS: usize = 4096;
 
 fn lock(recorded: &Mutex<Recorded>) -> MutexGuard<'_, Recorded> {
@@ -43,7 +44,7 @@ impl Sink for Recorder {
             recorded.spans.len().checked_sub(MAX_UNREAD_SPANS).and_then(|n| recorded.spans.get(n).cloned())
         };
         if let Some(old) = old {
-            let _ = old.times(); // kept in the span; an error shows in the report
+            let _ = old.times(); // cached in the span; an error appears in the report
         }
     }
 
@@ -64,12 +65,13 @@ impl ProfileScope {
         ProfileScope { recorded, rooflines: BTreeMap::new(), start_ms, _sink_guard: sink_guard }
     }
 
-    /// Says what a device can do at best, for the column "of roof". GPUs' roofs are known from their data.
+    /// Sets the peak rates of a device, for the column "of peak". Those of GPUs are known from
+    /// their properties.
     pub fn set_roofline(&mut self, device: impl Into<String>, roofline: Roofline) {
         self.rooflines.insert(device.into(), roofline);
     }
 
-    /// Report of everything recorded so far. Waits for work that is still running.
+    /// Creates a report of everything recorded so far. Waits for work that is still running.
     pub fn report(&self) -> ProfileReport {
         let (spans, memory, compilations) = {
             let recorded = lock(&self.recorded);
@@ -83,7 +85,7 @@ impl ProfileScope {
         ProfileReport::new(self.start_ms, now_ms(), &spans, memory, compilations, pools, &rooflines)
     }
 
-    /// Ends the scope and reports.
+    /// Ends the scope and returns its report.
     pub fn finish(self) -> ProfileReport {
         self.report()
     }

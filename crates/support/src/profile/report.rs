@@ -1,5 +1,5 @@
-//! Report of a profile: a row per kernel and device, as a table, as JSON, and under the names that reports of other
-//! frameworks use.
+//! Report of a profile: one row per kernel and device, as a table, as JSON, and with the keys that
+//! reports of other frameworks use.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,12 +14,12 @@ use super::{MemorySample, ProfileSpan, WorkKind, devices};
 /// Version of the JSON report.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// The best a device can do.
+/// Peak rates of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Roofline {
-    /// Bytes a second to and from its memory.
+    /// Peak memory bandwidth in bytes per second.
     pub bytes_per_second: f64,
-    /// Floating-point operations a second, without tensor cores.
+    /// Peak floating-point operations per second, without tensor cores.
     pub flops_per_second: f64,
 }
 
@@ -30,13 +30,13 @@ pub struct Compilation {
     pub kernel: String,
     /// Target architecture.
     pub arch: String,
-    /// When it began.
+    /// Start of the compilation, in milliseconds of the process.
     pub at_ms: f64,
-    /// Duration.
+    /// Duration in milliseconds.
     pub duration_ms: f64,
 }
 
-/// One piece of work with its times.
+/// Work with its times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimedSpan {
     /// Kind of work.
@@ -45,48 +45,48 @@ pub struct TimedSpan {
     pub name: String,
     /// The device.
     pub device: String,
-    /// Its begin, in milliseconds of the process.
+    /// Start, in milliseconds of the process.
     pub start_ms: f64,
-    /// Duration.
+    /// Duration in milliseconds.
     pub duration_ms: f64,
-    /// Bytes that had to move.
+    /// Bytes read and written.
     pub bytes: Option<u64>,
     /// Floating-point operations.
     pub flops: Option<u64>,
-    /// The line of the user's program.
+    /// Source location in the user's program.
     #[serde(rename = "place")]
     pub location: Option<String>,
 }
 
-/// All calls of one name on one device.
+/// Totals of all calls with one name on one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReportRow {
     /// Kind of work.
     pub kind: WorkKind,
-    /// The kernel, or what was copied.
+    /// Name of the kernel, or of the copied data.
     pub name: String,
     /// The device.
     pub device: String,
-    /// The line of the user's program, where all calls come from one.
+    /// Source location in the user's program, if all calls have the same one.
     #[serde(rename = "place")]
     pub location: Option<String>,
     /// Number of calls.
     pub calls: u64,
-    /// All calls together.
+    /// Total time.
     pub total_ms: f64,
-    /// A call.
+    /// Mean time per call.
     pub mean_ms: f64,
-    /// The fastest call.
+    /// Time of the fastest call.
     pub min_ms: f64,
-    /// The slowest call.
+    /// Time of the slowest call.
     pub max_ms: f64,
-    /// Share of all work's time on all devices, 0 to 1.
+    /// Fraction of the total time of all work on all devices, 0 to 1.
     pub share: f64,
-    /// Gigabytes a second, where bytes are known.
+    /// Gigabytes per second, if the bytes are known.
     pub gb_s: Option<f64>,
-    /// 10¹² operations a second, where operations are known.
+    /// TFLOP/s, if the number of operations is known.
     pub tflop_s: Option<f64>,
-    /// Time at the device's roof over the time taken, 0 to 1; above 1 where a cache helped.
+    /// Achieved fraction of the roofline, 0 to 1; above 1 if data came from a cache.
     #[serde(rename = "roof_share")]
     pub roofline_fraction: Option<f64>,
 }
@@ -96,21 +96,21 @@ pub struct ReportRow {
 pub struct ProfileReport {
     /// [`FORMAT_VERSION`].
     pub format: u32,
-    /// Begin of the scope.
+    /// Start of the scope.
     pub start_ms: f64,
-    /// From the scope's begin to the report.
+    /// Wall-clock time from the start of the scope to the report.
     pub wall_ms: f64,
-    /// Sums by name and device, the longest first.
+    /// Totals by name and device, longest first.
     pub rows: Vec<ReportRow>,
-    /// Every piece of work, in order of time.
+    /// All work, in order of time.
     pub spans: Vec<TimedSpan>,
-    /// Work whose time could not be read, and why.
+    /// Work that could not be timed, with the reason.
     pub untimed: Vec<String>,
     /// Memory use over time.
     pub memory: Vec<MemorySample>,
-    /// Kernels compiled meanwhile.
+    /// Kernels compiled during the scope.
     pub compilations: Vec<Compilation>,
-    /// Counts of the devices' pools at the end.
+    /// Statistics of the memory pools at the end.
     pub pools: BTreeMap<String, Value>,
 }
 
@@ -147,18 +147,20 @@ impl ProfileReport {
         ProfileReport { format: FORMAT_VERSION, start_ms, wall_ms, rows, spans, untimed, memory, compilations, pools }
     }
 
-    /// The whole report as JSON.
+    /// The complete report as JSON.
     pub fn to_json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// A trace that Perfetto (ui.perfetto.dev) and chrome://tracing open, with a memory track a device.
+    /// Returns a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open, with a memory
+    /// track per device.
     pub fn to_chrome(&self) -> Value {
         super::chrome::trace(self)
     }
 
-    /// The report under the names of a classic performance report: `kernel_execution_times`, `memory_transfer_times`
-    /// with keys such as `H2D_4096`, `compilation_times`, `memory_pool_stats`, `device_info`.
+    /// Returns the report with the keys of a classic performance report: `kernel_execution_times`,
+    /// `memory_transfer_times` with keys such as `H2D_4096`, `compilation_times`,
+    /// `memory_pool_stats`, `device_info`.
     pub fn performance_stats(&self) -> Value {
         let mut kernels: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         let mut transfers: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -212,11 +214,11 @@ impl ProfileReport {
         std::fs::write(path, self.to_chrome().to_string())
     }
 
-    /// A table of the `n` rows that took longest.
+    /// Formats a table of the `n` rows with the longest total time.
     pub fn top(&self, n: usize) -> String {
         let mut text = format!(
             "{:<28} {:<8} {:>7} {:>11} {:>10} {:>6} {:>8} {:>8} {:>7}\n",
-            "work", "device", "calls", "total ms", "mean ms", "share", "GB/s", "TFLOP/s", "of roof"
+            "work", "device", "calls", "total ms", "mean ms", "share", "GB/s", "TFLOP/s", "of peak"
         );
         let number = |value: Option<f64>, digits: usize| value.map_or("-".into(), |v| format!("{v:.digits$}"));
         for row in self.rows.iter().take(n) {
@@ -252,11 +254,11 @@ impl fmt::Display for ProfileReport {
     }
 }
 
-/// Sums of one row.
+/// Totals of one row.
 #[derive(Default)]
 struct Sum {
     times_ms: Vec<f64>,
-    /// Totals, as long as every call says.
+    /// Totals, `None` if a call does not specify its amount.
     bytes: Option<u64>,
     flops: Option<u64>,
     location: Option<String>,
@@ -292,7 +294,8 @@ fn rows(spans: &[TimedSpan], rooflines: &BTreeMap<String, Roofline>) -> Vec<Repo
             let seconds = total_ms / 1e3;
             let rate = |amount: Option<u64>| amount.filter(|_| seconds > 0.0).map(|n| n as f64 / seconds);
             let roofline = rooflines.get(device).copied();
-            // Transfers to and from the host are bounded by the bus, which is not in the device's data.
+            // Transfers to and from the host are bounded by the bus, which the roofline does not
+            // describe.
             let within = matches!(kind, WorkKind::Kernel | WorkKind::Graph | WorkKind::Copy);
             let roofline_fraction = roofline.filter(|_| within).and_then(|roofline| {
                 let moved = rate(sum.bytes).map(|rate| rate / roofline.bytes_per_second);

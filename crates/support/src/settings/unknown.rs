@@ -1,4 +1,4 @@
-//! Environment variables that look like settings and are none, with the setting that was probably meant.
+//! Detection of misspelled environment variables.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ const PREFIX: &str = "BORNITE_";
 pub struct UnknownVariable {
     /// Its name.
     pub name: String,
-    /// The setting whose name is nearest, if one is near.
+    /// The setting with the most similar name, if one is similar.
     pub suggestion: Option<&'static str>,
 }
 
@@ -26,7 +26,8 @@ impl fmt::Display for UnknownVariable {
     }
 }
 
-/// The environment's variables that begin with `BORNITE_` and are no settings, by name.
+/// Returns the environment variables that begin with `BORNITE_` and are not settings, sorted by
+/// name.
 pub fn unknown_variables() -> Vec<UnknownVariable> {
     unknown_variables_in(std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()))
 }
@@ -40,7 +41,7 @@ fn unknown_variables_in(names: impl Iterator<Item = String>) -> Vec<UnknownVaria
     unknown
 }
 
-/// The setting whose name takes the fewest changes to become, if those are fewer than half of its letters.
+/// Returns the setting with the smallest edit distance, if that is less than half of its length.
 fn suggest(name: &str) -> Option<&'static str> {
     let suffix = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_uppercase();
     let changes = |setting: &str| distance(suffix(name).as_bytes(), suffix(setting).as_bytes());
@@ -49,8 +50,8 @@ fn suggest(name: &str) -> Option<&'static str> {
     (changes * 2 < suffix(setting).len() || changes == 1).then_some(setting)
 }
 
-/// Number of letters to insert, remove, exchange or swap with the next to make one name of another (the
-/// restricted Damerau-Levenshtein distance).
+/// Restricted Damerau-Levenshtein distance: number of insertions, deletions, substitutions and
+/// swaps of adjacent letters.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
     for i in 0..=a.len() {
@@ -74,9 +75,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn misspelled_names_are_told_with_what_was_meant() {
+    fn misspelled_names_get_a_suggestion() {
         let known = ["PATH", "BORNITE_LOG", "BORNITE_TEST_SEED"];
-        // Without the prefix, so that no list of all variables in these sources has them.
+        // Without the prefix, so that the search for variables in all sources does not find them.
         for (name, suggestion) in [
             ("LGO", Some("LOG")),
             ("log", Some("LOG")),
@@ -91,16 +92,16 @@ mod tests {
         ] {
             let name = format!("{PREFIX}{name}");
             let found = unknown_variables_in(known.iter().map(|known| known.to_string()).chain([name.clone()]));
-            let [UnknownVariable { name: found, suggestion: meant }] = &found[..] else { panic!("{name}: {found:?}") };
-            assert_eq!((found, meant.and_then(|meant| meant.strip_prefix(PREFIX))), (&name, suggestion));
+            let [UnknownVariable { name: found, suggestion: found_suggestion }] = &found[..] else { panic!("{name}: {found:?}") };
+            assert_eq!((found, found_suggestion.and_then(|name| name.strip_prefix(PREFIX))), (&name, suggestion));
         }
-        let told = |name: &str| UnknownVariable { name: name.into(), suggestion: suggest(name) }.to_string();
-        assert_eq!(told("BORNITE_LGO"), "BORNITE_LGO is not a setting and has no effect; did you mean BORNITE_LOG?");
-        assert!(told(PREFIX).ends_with("docs/settings.md lists all of them"));
+        let message = |name: &str| UnknownVariable { name: name.into(), suggestion: suggest(name) }.to_string();
+        assert_eq!(message("BORNITE_LGO"), "BORNITE_LGO is not a setting and has no effect; did you mean BORNITE_LOG?");
+        assert!(message(PREFIX).ends_with("docs/settings.md lists all of them"));
     }
 
     #[test]
-    fn distances() {
+    fn edit_distances() {
         for (a, b, expected) in
             [("", "", 0), ("", "AB", 2), ("LOG", "LGO", 1), ("CACHE", "CHACE", 2), ("SYNC", "SYNC", 0)]
         {

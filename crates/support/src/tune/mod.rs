@@ -1,23 +1,25 @@
-//! The tuner: of several ways to do one thing, finds the fastest that is right, and remembers it.
+//! The tuner: finds the fastest correct candidate for an operation and caches it.
 //!
-//! It knows nothing of tensors or kernels: candidates are numbers by name ([`Choice`]), and closures make, check and
-//! run them. Each candidate is made, its result is verified, and only then is it timed: after a warm-up run, so many
-//! runs with rotated buffers, of which the median counts. Time and number of candidates are bounded. What was found
-//! is kept on disk with all timings ([`TuningRecord`], `store.rs`) under everything that it depends on ([`TuningKey`]).
+//! It knows nothing of tensors or kernels: candidates are named numbers ([`Choice`]), and closures
+//! prepare, verify and run them. A candidate is timed only after its result was verified: a warm-up
+//! run, then several runs with rotated buffers, of which the median counts. Time and number of
+//! candidates are bounded. Results are stored on disk with all timings ([`TuningRecord`],
+//! `store.rs`) under everything that they depend on ([`TuningKey`]).
 //!
 //! ```
-//! use bornite_support::tune::{Choice, HostTimer, Key, Mode, Platform, Store, Tuner, Variant};
+//! use bornite_support::tune::{Choice, HostTimer, Platform, TuneMode, Tuner, TuningKey, TuningStore, Variant};
 //!
-//! let tuner = Tuner::new(Mode::Tune, Store::nowhere());
-//! let key = Key { operation: "sum".into(), shape: vec![1000], dtype: "f64".into(), platform: Platform::named("cpu") };
+//! let tuner = Tuner::new(TuneMode::Tune, TuningStore::disabled());
+//! let platform = Platform::named("cpu");
+//! let key = TuningKey { operation: "sum".into(), shape: vec![1000], dtype: "f64".into(), platform };
 //! let data: Vec<f64> = (0..1000).map(f64::from).collect();
 //! let variants = [1, 4].map(|lanes| {
 //!     let data = &data;
 //!     let run = move |_rotation: usize| {
 //!         let mut sums = vec![0.0; lanes];
-//!         data.chunks(lanes).for_each(|part| part.iter().zip(&mut sums).for_each(|(x, sum)| *sum += x));
-//!         let right = sums.iter().sum::<f64>() == 499_500.0;
-//!         if right { Ok(()) } else { Err("a wrong sum".into()) }
+//!         data.chunks(lanes).for_each(|chunk| chunk.iter().zip(&mut sums).for_each(|(x, sum)| *sum += x));
+//!         let correct = sums.iter().sum::<f64>() == 499_500.0;
+//!         if correct { Ok(()) } else { Err("wrong sum".into()) }
 //!     };
 //!     Variant::new(Choice::new().with("lanes", lanes as i64), run)
 //! });
@@ -44,17 +46,18 @@ pub use timer::{ExclusiveTimer, HostTimer, Timer};
 use crate::settings::{TUNE_VARIABLE, parse_choice, read};
 use crate::{Result, log};
 
-/// The result of a caller's closure; any error's words become a candidate's reason.
+/// Result of a caller's closure; the error's message becomes the reason why a candidate was
+/// rejected.
 pub type Fallible<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Mode of the tuner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TuneMode {
-    /// The first candidate, always.
+    /// Always use the first candidate.
     Off,
-    /// The choice of an earlier tuning, else the first candidate.
+    /// Use the choice of an earlier tuning, else the first candidate.
     Cached,
-    /// The choice of an earlier tuning, else tune.
+    /// Use the choice of an earlier tuning, else tune.
     Tune,
 }
 
@@ -62,7 +65,7 @@ impl TuneMode {
     pub(crate) const NAMES: [(&str, TuneMode); 3] =
         [("off", TuneMode::Off), ("cached", TuneMode::Cached), ("tune", TuneMode::Tune)];
 
-    /// The mode that `BORNITE_TUNE` sets.
+    /// Reads the mode from `BORNITE_TUNE`.
     pub fn from_environment() -> Result<TuneMode> {
         read(TUNE_VARIABLE, TuneMode::Cached, |value| parse_choice(value, &TuneMode::NAMES))
     }
@@ -71,13 +74,14 @@ impl TuneMode {
 /// Budget of a tuning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// No candidate is begun after so many milliseconds, and no run but a candidate's first.
+    /// Time limit in milliseconds, after which no further candidate is started and each candidate
+    /// is run at most once more.
     pub total_ms: f64,
-    /// Candidates tried; the rest are skipped.
+    /// Maximum number of candidates tried; the rest are skipped.
     pub max_candidates: usize,
-    /// Timed runs of each.
+    /// Timed runs per candidate.
     pub runs: usize,
-    /// A candidate whose first run takes so many times the best median gets no more runs.
+    /// A candidate whose first run takes this many times the best median is not run again.
     pub give_up_ratio: f64,
 }
 
@@ -91,29 +95,29 @@ impl Default for Budget {
 pub struct TuningRequest<'a> {
     /// Key of the tuning.
     pub key: &'a TuningKey,
-    /// The ways to do it; the first is taken where nothing is known.
+    /// The candidates; the first is the default.
     pub candidates: &'a [Choice],
-    /// Whether work is being captured or timed just now. Then nothing is ever measured.
+    /// Set while work is being captured or timed. Nothing is measured then.
     pub busy: bool,
-    /// Whether to wait while another thread measures something. Who holds what its work may need, such as a device's guard,
-    /// must not: the two would wait for each other.
+    /// If set, waits while another thread is measuring. A caller that holds a lock that the other
+    /// measurement may need, such as a device's lock, must not set this: the two would deadlock.
     pub may_wait: bool,
 }
 
 /// Answer of the tuner.
 #[derive(Clone, Debug)]
 pub struct TuningResult {
-    /// The choice: always one of the candidates.
+    /// The choice; always one of the candidates.
     pub choice: Choice,
-    /// The tuning that it is based on; `None` where it is the first candidate for want of anything better.
+    /// Record of the tuning; `None` if the choice is the default.
     pub record: Option<Arc<TuningRecord>>,
-    /// Whether it was measured by this call.
+    /// True if this call measured the candidates.
     pub measured: bool,
-    /// Whether it would have been measured at another moment: ask again.
+    /// True if the candidates could not be measured now: try again later.
     pub retry_later: bool,
 }
 
-/// One way to do it, as a closure that is given a rising number to rotate buffers by.
+/// A candidate as a closure, which is passed an increasing number to rotate buffers by.
 pub struct Variant<'a> {
     choice: Choice,
     run: Box<dyn FnMut(usize) -> Fallible<()> + 'a>,
@@ -121,36 +125,36 @@ pub struct Variant<'a> {
 }
 
 impl<'a> Variant<'a> {
-    /// A variant whose result nobody checks, unless `run` itself fails when it is wrong.
+    /// Creates a variant whose result is not verified, unless `run` itself fails if it is wrong.
     pub fn new(choice: Choice, run: impl FnMut(usize) -> Fallible<()> + 'a) -> Variant<'a> {
         Variant { choice, run: Box::new(run), verify: Box::new(|| Ok(())) }
     }
 
-    /// Checks the result after a first run.
+    /// Sets a check of the result after the first run.
     pub fn verified_by(mut self, verify: impl FnMut() -> Fallible<()> + 'a) -> Variant<'a> {
         self.verify = Box::new(verify);
         self
     }
 }
 
-/// Finds and remembers choices. Shared by threads; one tuning runs at a time. What asks it while it is being measured itself
-/// gets what is known.
+/// Finds and caches choices. Shared by threads; one tuning runs at a time. Requests from within a
+/// measurement get the cached choice or the default.
 pub struct Tuner {
     mode: AtomicU8,
     budget: Mutex<Budget>,
     store: TuningStore,
     known: Mutex<HashMap<String, Arc<TuningRecord>>>,
-    /// Choices that hold whatever else is known.
+    /// Choices that take precedence over all others.
     pins: Mutex<HashMap<String, Arc<TuningRecord>>>,
-    /// Held while something is measured: two at once would measure each other.
+    /// Held during a measurement: two at once would disturb each other.
     measuring: Mutex<()>,
-    /// The thread that measures.
+    /// Thread that is measuring.
     measurer: Mutex<Option<ThreadId>>,
-    /// How many want nothing from the disk any more.
+    /// Number of live [`IgnoreDiskGuard`]s.
     disk_ignored: AtomicUsize,
 }
 
-/// While it is there, choices do not come from the disk: see [`Tuner::ignore_disk`].
+/// While it lives, choices are not read from disk: see [`Tuner::ignore_disk`].
 pub struct IgnoreDiskGuard<'a>(&'a Tuner);
 
 impl Drop for IgnoreDiskGuard<'_> {
@@ -159,7 +163,7 @@ impl Drop for IgnoreDiskGuard<'_> {
     }
 }
 
-/// While it is there, this thread measures.
+/// While it lives, this thread may measure.
 struct MeasuringGuard<'a> {
     tuner: &'a Tuner,
     _guard: MutexGuard<'a, ()>,
@@ -172,7 +176,7 @@ impl Drop for MeasuringGuard<'_> {
 }
 
 impl Tuner {
-    /// A tuner that keeps what it finds in a store.
+    /// Creates a tuner that stores its results in `store`.
     pub fn new(mode: TuneMode, store: TuningStore) -> Tuner {
         Tuner {
             mode: AtomicU8::new(mode as u8),
@@ -186,7 +190,8 @@ impl Tuner {
         }
     }
 
-    /// The tuner that the environment asks for, made on first use. Fails only where a setting cannot be read.
+    /// Returns the tuner of the process, created from the environment on first use. Fails only if a
+    /// setting is invalid.
     pub fn global() -> Result<&'static Tuner> {
         static TUNER: OnceLock<Result<Tuner>> = OnceLock::new();
         let tuner = TUNER.get_or_init(|| {
@@ -196,7 +201,7 @@ impl Tuner {
         tuner.as_ref().map_err(crate::Error::clone)
     }
 
-    /// The mode.
+    /// Returns the mode.
     pub fn mode(&self) -> TuneMode {
         match self.mode.load(Ordering::Relaxed) {
             0 => TuneMode::Off,
@@ -205,35 +210,37 @@ impl Tuner {
         }
     }
 
-    /// Sets what it may do.
+    /// Sets the mode.
     pub fn set_mode(&self, mode: TuneMode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// Bounds every tuning from now on.
+    /// Sets the budget of every tuning from now on.
     pub fn set_budget(&self, budget: Budget) {
         *lock(&self.budget) = budget;
     }
 
-    /// Where records are kept.
+    /// Returns the store of records.
     pub fn store(&self) -> &TuningStore {
         &self.store
     }
 
-    /// Takes these choices as known, before those on disk: a resumed run uses what the first one used.
+    /// Gives these choices precedence over those on disk: a resumed run uses the choices of the
+    /// original run.
     pub fn pin(&self, records: impl IntoIterator<Item = TuningRecord>) {
         let mut pins = lock(&self.pins);
         pins.extend(records.into_iter().map(|record| (record.key.hash(), Arc::new(record))));
     }
 
-    /// Takes no choice from the disk while the result is kept, beside those that are pinned or known: what is found there
-    /// later, or is not there any more, changes nothing. Where choices may be measured, they still are.
+    /// Stops reading choices from disk while the guard lives, except those already pinned or
+    /// cached, so that later changes on disk have no effect. Candidates are still measured if the
+    /// mode allows it.
     pub fn ignore_disk(&self) -> IgnoreDiskGuard<'_> {
         self.disk_ignored.fetch_add(1, Ordering::Relaxed);
         IgnoreDiskGuard(self)
     }
 
-    /// Every choice this process knows, to be saved with a checkpoint.
+    /// Returns all records that this process has used, to be saved in a checkpoint.
     pub fn known_records(&self) -> Vec<TuningRecord> {
         let mut all: BTreeMap<String, Arc<TuningRecord>> = BTreeMap::new();
         for map in [&self.known, &self.pins] {
@@ -242,8 +249,9 @@ impl Tuner {
         all.into_values().map(|record| (*record).clone()).collect()
     }
 
-    /// The choice for a key. `prepare` makes a candidate, `verify` runs it once and checks what it computed, `run`
-    /// runs it with the buffers of a rising number. Never fails: where nothing can be found, the first candidate is it.
+    /// Returns the choice for a key. `prepare` creates a candidate, `verify` runs it once and
+    /// checks the result, `run` runs it with the buffers of an increasing number. Never fails:
+    /// without any result it returns the first candidate.
     pub fn choose<P>(
         &self,
         request: &TuningRequest<'_>,
@@ -266,7 +274,7 @@ impl Tuner {
             return first(false);
         }
         let Some(_measuring) = self.start_measuring(request) else { return first(true) };
-        // Another thread may have found it meanwhile.
+        // Another thread may have finished the same tuning in the meantime.
         if let Some(found) = self.look_up(request) {
             return found;
         }
@@ -279,23 +287,23 @@ impl Tuner {
         if let Err(reason) = self.store.put(&record)
             && self.store.folder().is_ok()
         {
-            log!(Warn, "a tuning result was not kept: {reason}");
+            log!(Warn, "a tuning result was not saved: {reason}");
         }
         let record = Arc::new(record);
         lock(&self.known).insert(request.key.hash(), record.clone());
         TuningResult { choice: record.chosen.clone(), record: Some(record), measured: true, retry_later: false }
     }
 
-    /// As [`choose`](Tuner::choose), of closures: the way to tune a kernel or function of one's own.
+    /// Like [`choose`](Tuner::choose), for closures: the way to tune a custom kernel or function.
     pub fn best_of(&self, key: &TuningKey, variants: Vec<Variant<'_>>, timer: &mut dyn Timer) -> TuningResult {
         let candidates: Vec<Choice> = variants.iter().map(|variant| variant.choice.clone()).collect();
         let mut variants = variants;
-        let at = |choice: &Choice| candidates.iter().position(|c| c == choice).ok_or("an unknown candidate");
+        let index_of = |choice: &Choice| candidates.iter().position(|c| c == choice).ok_or("unknown candidate");
         let variants = std::cell::RefCell::new(&mut variants);
         self.choose(
             &TuningRequest { key, candidates: &candidates, busy: false, may_wait: true },
             timer,
-            |choice| Ok(at(choice)?),
+            |choice| Ok(index_of(choice)?),
             |n| {
                 let variant = &mut variants.borrow_mut()[*n];
                 (variant.run)(0)?;
@@ -305,9 +313,9 @@ impl Tuner {
         )
     }
 
-    /// The guard to measure; `None` where this is not the moment.
+    /// Acquires the right to measure; `None` if that is not possible now.
     fn start_measuring(&self, request: &TuningRequest<'_>) -> Option<MeasuringGuard<'_>> {
-        // What is measured may itself ask.
+        // A measured candidate may itself call the tuner.
         let within = *lock(&self.measurer) == Some(thread::current().id());
         if request.busy || within {
             return None;
@@ -322,8 +330,8 @@ impl Tuner {
         Some(MeasuringGuard { tuner: self, _guard: guard })
     }
 
-    /// What is known of a key, in memory or on disk, if it is still a candidate. Where more could be measured, a record
-    /// that does not know all candidates is not enough.
+    /// Looks up a key in memory, then on disk; `None` if the recorded choice is no longer a
+    /// candidate. In mode `Tune`, a record that lacks some candidates does not count.
     fn look_up(&self, request: &TuningRequest<'_>) -> Option<TuningResult> {
         let hash = request.key.hash();
         let candidates = request.candidates;
@@ -354,7 +362,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tries all candidates; `None` where none works.
+/// Measures all candidates; `None` if none works.
 fn measure<P>(
     request: &TuningRequest<'_>,
     budget: &Budget,
@@ -369,11 +377,11 @@ fn measure<P>(
     for (n, choice) in request.candidates.iter().enumerate() {
         let spent_ms = timer.now_ms() - start_ms;
         let best_ms = trials.iter().filter_map(Trial::median_ms).fold(f64::INFINITY, f64::min);
-        // However short the time, one candidate that works is found.
+        // However short the budget, the search continues until a candidate works.
         let outcome = if n >= budget.max_candidates {
-            TrialOutcome::Skipped { reason: format!("{} candidates were tried already", budget.max_candidates) }
+            TrialOutcome::Skipped { reason: format!("the limit of {} candidates was reached", budget.max_candidates) }
         } else if spent_ms >= budget.total_ms && best_ms.is_finite() {
-            TrialOutcome::Skipped { reason: format!("the {} ms for tuning were spent", budget.total_ms) }
+            TrialOutcome::Skipped { reason: format!("the time limit of {} ms was reached", budget.total_ms) }
         } else {
             let mut one = || -> Fallible<TrialOutcome> {
                 let mut prepared = prepare(choice)?;
@@ -391,7 +399,7 @@ fn measure<P>(
                     times_ms.push(next(&mut prepared)?);
                 }
                 if !times_ms.iter().all(|ms| ms.is_finite()) {
-                    return Err("its time cannot be measured".into());
+                    return Err("the measured time is not finite".into());
                 }
                 times_ms.sort_by(f64::total_cmp);
                 let runs = times_ms.len();

@@ -1,4 +1,4 @@
-//! Result of a tuning: the choice, and every candidate with its time or the reason it has none.
+//! Result of a tuning: the choice, and every candidate with its time or the reason why it has none.
 
 use std::fmt;
 
@@ -6,25 +6,25 @@ use serde::{Deserialize, Serialize};
 
 use super::{Choice, TuningKey};
 
-/// The result of one tuning, as it is kept.
+/// Result of one tuning, as stored on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuningRecord {
     /// Key of the tuning.
     pub key: TuningKey,
-    /// The fastest candidate that computed the right thing.
+    /// The fastest candidate with a correct result.
     pub chosen: Choice,
     /// All candidates, in their order.
     pub trials: Vec<Trial>,
-    /// Seconds since 1970 when it was found.
+    /// Unix time of the tuning in seconds.
     pub unix_time: u64,
 }
 
-/// A candidate and what became of it.
+/// A candidate and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// The candidate.
     pub choice: Choice,
-    /// Its time, or why it has none.
+    /// Its time, or the reason why it has none.
     pub outcome: TrialOutcome,
 }
 
@@ -32,7 +32,7 @@ pub struct Trial {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrialOutcome {
-    /// It works and takes this long.
+    /// It works; its times.
     Timed {
         /// Median over the runs.
         median_ms: f64,
@@ -43,27 +43,27 @@ pub enum TrialOutcome {
         /// Runs that were timed.
         runs: usize,
     },
-    /// It does not compile, fails or computes something else.
+    /// It does not compile, fails or gives a wrong result.
     Rejected {
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// It was not tried.
+    /// It was not measured.
     Skipped {
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
 
 impl TuningRecord {
-    /// The median time of the chosen candidate.
+    /// Returns the median time of the chosen candidate.
     pub fn best_ms(&self) -> Option<f64> {
         self.trials.iter().find(|trial| trial.choice == self.chosen).and_then(Trial::median_ms)
     }
 }
 
 impl Trial {
-    /// The candidate's median time, if it has one.
+    /// Returns the median time of the candidate, if it has one.
     pub fn median_ms(&self) -> Option<f64> {
         match self.outcome {
             TrialOutcome::Timed { median_ms, .. } => Some(median_ms),
@@ -73,7 +73,7 @@ impl Trial {
 }
 
 impl fmt::Display for TuningRecord {
-    /// A table: one line a candidate, the chosen one marked.
+    /// A table: one line per candidate, the chosen one marked.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.key)?;
         let width = self.trials.iter().map(|trial| trial.choice.to_string().len()).max().unwrap_or(0);
