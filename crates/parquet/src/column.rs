@@ -1,4 +1,5 @@
-//! Values of one column, page by page: a chunk has a dictionary, perhaps, then pages of values.
+//! Reader of one column, page by page. A column chunk has an optional dictionary page, then data
+//! pages.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,10 +10,12 @@ use crate::thrift::{FALSE, INT, Reader, STRUCT, TRUE};
 use crate::values::{DefinitionLevels, Dictionary, Page};
 use crate::{ColumnType, Error, Result, code};
 
-/// Bytes read for a header at first; one with statistics of long texts takes more, up to the limit.
+/// Bytes read for a page header at first; a header with statistics of long texts takes more, up to
+/// the limit.
 const HEADER_BYTES: u64 = 4 << 10;
 const MAX_HEADER_BYTES: u64 = 16 << 20;
-/// Most values in a page, which has some thousands: more are taken for damage.
+/// Maximum number of values in a page. Pages have some thousands; a larger count is taken for
+/// damage.
 const MAX_PAGE_VALUES: u64 = 1 << 24;
 
 /// Position in a column.
@@ -23,11 +26,11 @@ pub(crate) struct ColumnReader<'a> {
     chunk: Chunk,
     /// Offset of the next page in the file.
     at: u64,
-    /// Values of the chunk in pages that are still to come.
+    /// Values in the pages of the chunk that are not read yet.
     remaining: u64,
     dictionary: Dictionary,
     page: Option<Page>,
-    /// Number of rows up to the current one.
+    /// Number of rows up to and including the current one.
     row: u64,
 }
 
@@ -38,7 +41,7 @@ struct Header {
     values: u64,
     encoding: i64,
     level_encoding: i64,
-    /// Of the second version of data pages, which has levels before the compressed part.
+    /// Only in data page v2, where the levels precede the compressed part.
     level_bytes: u64,
     repetition_bytes: u64,
     is_compressed: bool,
@@ -60,13 +63,13 @@ impl<'a> ColumnReader<'a> {
         }
     }
 
-    /// Goes on with another chunk.
+    /// Continues with another chunk.
     pub(crate) fn start(&mut self, chunk: Chunk) {
         (self.at, self.remaining, self.chunk) = (chunk.start, chunk.values, chunk);
         (self.dictionary, self.page) = (Dictionary::default(), None);
     }
 
-    /// Number of rows up to the current one, rows without a value included.
+    /// Number of rows up to and including the current one, rows without a value included.
     pub(crate) fn row(&self) -> u64 {
         self.row
     }
@@ -81,8 +84,8 @@ impl<'a> ColumnReader<'a> {
         self.page.as_ref().map_or(&[], |page| page.value(&self.dictionary))
     }
 
-    /// Moves to the next value of the chunk that is there; `false` at the end of the chunk. A page and the
-    /// `held_elsewhere` bytes of other columns may take `limit` bytes.
+    /// Moves to the next value that is not null; returns `false` at the end of the chunk. A page
+    /// and the `held_elsewhere` bytes of other columns may take `limit` bytes in total.
     pub(crate) fn advance(&mut self, limit: u64, held_elsewhere: u64) -> Result<bool> {
         loop {
             if let Some(page) = &mut self.page
@@ -104,17 +107,17 @@ impl<'a> ColumnReader<'a> {
         let Header { kind, length, compressed, values, .. } = header;
         if compressed > self.chunk.end - self.at || values > MAX_PAGE_VALUES {
             return Err(Error::damaged(format!(
-                "a page of {compressed} bytes ({length} decompressed, {values} values) is too large to be true"
+                "a page header declares {compressed} bytes ({length} decompressed, {values} values), which is impossible"
             )));
         }
-        // A dictionary stays while pages are read, with an index of its entries.
+        // A dictionary stays in memory while pages are read, with an index of its entries.
         let limit_bytes = if kind == code::DICTIONARY_PAGE { limit / 4 } else { limit };
-        // Bytes that do not compress grow a little.
+        // Incompressible data grows a little.
         let grown = limit_bytes.saturating_add(limit_bytes / 8);
         if length > limit_bytes || length.saturating_add(held_elsewhere) > limit || compressed > grown {
             let beside = match held_elsewhere {
                 0 => String::new(),
-                bytes => format!(", beside {bytes} bytes of other columns"),
+                bytes => format!(", in addition to {bytes} bytes of other columns"),
             };
             let what = format!("a page has {compressed} bytes, {length} decompressed{beside}");
             return Err(Error::TooLarge { what, limit_bytes });
@@ -125,7 +128,7 @@ impl<'a> ColumnReader<'a> {
         match kind {
             code::DATA_PAGE | code::DATA_PAGE_V2 if values > self.remaining => {
                 let what =
-                    format!("a page has {values} values, of {} that are left in its column chunk", self.remaining);
+                    format!("a page has {values} values, but only {} remain in its column chunk", self.remaining);
                 return Err(Error::damaged(what));
             }
             code::DATA_PAGE => self.page = Some(self.data_page(&header, bytes)?),
@@ -136,8 +139,8 @@ impl<'a> ColumnReader<'a> {
                 self.dictionary = Dictionary::new(bytes, values)?;
                 return Ok(());
             }
-            // Pages of an index, which nothing here needs, and dictionaries of integers, which are not supported: their
-            // data page fails.
+            // Index pages, which are not needed, and dictionaries of integers, which are not
+            // supported: their data page fails.
             _ => return Ok(()),
         }
         self.remaining -= values;
@@ -149,7 +152,7 @@ impl<'a> ColumnReader<'a> {
         let (mut levels, mut start) = (None, 0);
         if self.optional {
             if header.level_encoding != code::RLE {
-                let what = "a page has levels in an encoding that is not supported";
+                let what = "a page has definition levels in an encoding that is not supported";
                 return Err(Error::Unsupported(what.into()));
             }
             let (size, rest) = bytes.split_first_chunk::<4>().ok_or_else(page_too_short)?;
@@ -170,7 +173,7 @@ impl<'a> ColumnReader<'a> {
         bytes.drain(..before as usize);
         let codec = if header.is_compressed { self.chunk.codec } else { code::UNCOMPRESSED };
         let length = (header.length - before) as usize;
-        // No values, no bytes: not even those of an empty compressed page.
+        // A page without values has no bytes, not even those of an empty compressed page.
         let bytes = if length == 0 { vec![] } else { decompress(codec, bytes, length)? };
         Page::new(self.kind, header.encoding, header.values, levels, bytes, 0)
     }
@@ -195,7 +198,7 @@ impl<'a> ColumnReader<'a> {
 }
 
 fn page_too_short() -> Error {
-    Error::damaged("a page is shorter than what should be in it")
+    Error::damaged("a page is shorter than its contents")
 }
 
 fn header(reader: &mut Reader<'_>) -> Result<Header> {
@@ -215,7 +218,7 @@ fn header(reader: &mut Reader<'_>) -> Result<Header> {
             (1, INT) => header.kind = reader.number()?,
             (2, INT) => header.length = reader.count()?,
             (3, INT) => header.compressed = reader.count()?,
-            // Of data pages and dictionaries, then of the second version of data pages.
+            // Data page and dictionary page headers; data page v2 follows below.
             (5 | 7, STRUCT) => reader.fields(|reader, inner, kind| {
                 match (inner, kind) {
                     (1, INT) => header.values = reader.count()?,

@@ -1,4 +1,4 @@
-//! Lengths as bit-packed differences (DELTA_BINARY_PACKED).
+//! Decoder of DELTA_BINARY_PACKED: lengths as bit-packed differences.
 
 use std::ops::Range;
 
@@ -7,31 +7,32 @@ use crate::thrift::Reader;
 use crate::values::truncated_page;
 use crate::{Error, Result};
 
-/// Blocks of differences have 128 values, by most writers.
+/// Maximum number of values in a block; most writers use 128.
 const MAX_BLOCK_VALUES: u64 = 1 << 20;
 
-/// Position in a sequence of lengths, decoded one at a time: a few bytes can hold millions. The bytes are passed to
-/// each call.
+/// Position in a sequence of lengths, decoded one at a time: a few bytes can encode millions. The
+/// bytes are passed to each call.
 #[derive(Clone)]
 pub(crate) struct DeltaDecoder {
     miniblocks: usize,
     values_per_miniblock: usize,
-    /// Values that are still to come.
+    /// Values that are not decoded yet.
     remaining: usize,
-    /// The last value; before the first one, that one.
+    /// The last decoded value; before the first call, the first value.
     value: i64,
     started: bool,
-    /// Start of the current part, or of the next block.
+    /// Offset of the current miniblock, or of the next block.
     at: usize,
     min_delta: i64,
-    /// Widths of the current part and of those after it in its block.
+    /// Offsets of the bit widths of the current miniblock and of those after it in its block.
     widths: Range<usize>,
-    /// Values of the current part that were read.
+    /// Values of the current miniblock that were decoded.
     read: usize,
 }
 
 impl DeltaDecoder {
-    /// Lengths from the byte `at` on, at most `max`, and the offset of the bytes after them.
+    /// Decoder of at most `max` lengths that start at the byte `at`. Also returns the offset of the
+    /// bytes after them.
     pub(crate) fn new(bytes: &[u8], at: usize, max: u64) -> Result<(DeltaDecoder, usize)> {
         let mut reader = Reader::new(&bytes[at..]);
         let mut number = || reader.varint().map_err(|_| truncated_page());
@@ -43,7 +44,9 @@ impl DeltaDecoder {
             || !values_per_miniblock.is_multiple_of(8)
             || total > max
         {
-            let what = format!("a page has {total} of {max} values in blocks of {block} in {miniblocks} parts");
+            let what = format!(
+                "a page declares {total} lengths for {max} values, in blocks of {block} with {miniblocks} miniblocks"
+            );
             return Err(Error::damaged(format!("{what}, which is impossible")));
         }
         let (miniblocks, values_per_miniblock, remaining, at) =
@@ -68,7 +71,8 @@ impl DeltaDecoder {
         Ok((start, walk.at))
     }
 
-    /// Reads the header of a block if the one before is over, and checks that the part is there.
+    /// Reads the header of the next block if the current one is finished, and checks that the
+    /// miniblock is complete.
     fn begin_miniblock(&mut self, bytes: &[u8]) -> Result<()> {
         if self.widths.is_empty() {
             let mut reader = Reader::new(&bytes[self.at..]);
@@ -86,12 +90,12 @@ impl DeltaDecoder {
         Ok(())
     }
 
-    /// Bits per difference of the current part.
+    /// Bit width of the current miniblock.
     fn width(&self, bytes: &[u8]) -> usize {
         bytes[self.widths.clone()].first().map_or(0, |&width| usize::from(width))
     }
 
-    /// Packed differences of the current part; the last one of a page may be cut short.
+    /// Packed differences of the current miniblock; the last one of a page may be truncated.
     fn miniblock<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         let size = self.width(bytes) * self.values_per_miniblock / 8;
         &bytes[self.at..bytes.len().min(self.at + size)]
@@ -120,6 +124,6 @@ impl DeltaDecoder {
             }
         }
         self.remaining -= 1;
-        usize::try_from(self.value).map_err(|_| Error::damaged("a page has a text of negative length"))
+        usize::try_from(self.value).map_err(|_| Error::damaged("a page has a negative text length"))
     }
 }

@@ -1,4 +1,4 @@
-//! Schema and locations of column chunks, from the end of the file.
+//! File footer: the schema and the locations of the column chunks.
 
 use std::fs::File;
 use std::ops::Range;
@@ -9,9 +9,9 @@ use bornite_support::quoted;
 use crate::thrift::{BINARY, INT, LIST, Reader, STRUCT};
 use crate::{ColumnType, Error, MAGIC, Result, code};
 
-const TYPES: [&str; 8] = ["booleans", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "text", "bytes of fixed length"];
+const TYPES: [&str; 8] = ["booleans", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "text", "fixed-length byte arrays"];
 
-/// Most elements of a schema: far more columns than tables have.
+/// Maximum number of elements of a schema: far more columns than tables have.
 const MAX_SCHEMA_ELEMENTS: usize = 1 << 16;
 
 /// Footer of a file. Row groups are decoded one at a time: a small footer can describe very many.
@@ -23,14 +23,14 @@ pub(crate) struct Footer {
     file_bytes: u64,
 }
 
-/// Column of the table, which may be a group of nested ones.
+/// Top-level column, which may be a group of nested ones.
 pub(crate) struct Column {
     pub name: String,
-    /// Type of the values, or the name of one that is not supported.
+    /// Type of the values; the error is the name of an unsupported type.
     pub kind: std::result::Result<ColumnType, &'static str>,
-    /// Whether values may be missing.
+    /// True if values may be null.
     pub optional: bool,
-    /// Index of its first chunk in each row group.
+    /// Index of its first column chunk in each row group.
     pub leaf: usize,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Column {
 pub(crate) struct Chunk {
     pub codec: i64,
     pub values: u64,
-    /// Offsets of its pages in the file, which has at least `end` bytes.
+    /// Byte range of its pages in the file, which has at least `end` bytes.
     pub start: u64,
     pub end: u64,
 }
@@ -54,12 +54,12 @@ struct SchemaElement {
 }
 
 impl Footer {
-    /// Reads a footer of at most `limit_bytes` bytes.
+    /// Reads the footer, which may have at most `limit_bytes` bytes.
     pub(crate) fn read(file: &File, file_bytes: u64, limit_bytes: u64) -> Result<Footer> {
         let (mut head, mut tail) = ([0; 4], [0; 8]);
-        let not = || Error::damaged("this is not a Parquet file, or only a part of one");
+        let not_parquet = || Error::damaged("not a Parquet file, or a truncated one");
         if file_bytes < 12 {
-            return Err(not());
+            return Err(not_parquet());
         }
         file.read_exact_at(&mut head, 0)?;
         file.read_exact_at(&mut tail, file_bytes - 8)?;
@@ -67,11 +67,11 @@ impl Footer {
             return Err(Error::Unsupported("the file is encrypted, which is not supported".into()));
         }
         if head != MAGIC || &tail[4..] != MAGIC {
-            return Err(not());
+            return Err(not_parquet());
         }
         let length = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
         if length > file_bytes - 12 {
-            return Err(Error::damaged(format!("its footer should have {length} bytes, more than the file")));
+            return Err(Error::damaged(format!("its footer declares {length} bytes, more than the file has")));
         }
         if length > limit_bytes {
             return Err(Error::TooLarge { what: format!("its footer has {length} bytes"), limit_bytes });
@@ -100,7 +100,7 @@ impl Footer {
         Ok(Footer { columns: columns(schema), bytes, groups, file_bytes })
     }
 
-    /// Row groups, with the chunks of `leaves`.
+    /// Returns the row groups, with the column chunks of `leaves`.
     pub(crate) fn groups(&self, leaves: Range<usize>) -> Result<RowGroups<'_>> {
         let mut reader = Reader::new(self.groups.map_or(&[0], |at| &self.bytes[at..]));
         Ok(RowGroups { remaining: reader.structs()?, reader, leaves, file_bytes: self.file_bytes })
@@ -122,10 +122,10 @@ fn element(reader: &mut Reader<'_>) -> Result<SchemaElement> {
     Ok(element)
 }
 
-/// Columns at the top of a schema.
+/// Top-level columns of a schema.
 fn columns(schema: Vec<SchemaElement>) -> Vec<Column> {
     let (mut columns, mut leaf) = (vec![], 0);
-    // Elements still to come in each open group. The first element is the root.
+    // Remaining elements in each open group. The first element of the schema is the root.
     let mut open: Vec<u64> = vec![];
     for element in schema.into_iter().skip(1) {
         let SchemaElement { kind, repetition, name, children } = element;
@@ -133,14 +133,14 @@ fn columns(schema: Vec<SchemaElement>) -> Vec<Column> {
             Some(remaining) => *remaining -= 1,
             None => {
                 let kind = match kind {
-                    _ if children > 0 || !(0..=1).contains(&repetition) => Err("lists or structures"),
+                    _ if children > 0 || !(0..=1).contains(&repetition) => Err("lists or structs"),
                     Some(code::BYTE_ARRAY) => Ok(ColumnType::Text),
                     Some(code::INT64) => Ok(ColumnType::Int),
                     Some(kind) => {
                         let name = usize::try_from(kind).ok().and_then(|kind| TYPES.get(kind).copied());
                         Err(name.unwrap_or("an unknown type"))
                     }
-                    None => Err("lists or structures"),
+                    None => Err("lists or structs"),
                 };
                 columns.push(Column { name, kind, optional: repetition == 1, leaf });
             }
@@ -165,19 +165,19 @@ pub(crate) struct RowGroups<'a> {
     file_bytes: u64,
 }
 
-/// Rows of all columns that are stored together.
+/// A row group: some rows of all columns.
 pub(crate) struct RowGroup {
     pub rows: Option<u64>,
-    /// Chunks of the leaves asked for; `None` where there is none within the file.
+    /// Column chunks of the requested leaves; `None` for one that is missing or outside the file.
     pub chunks: Vec<Option<Chunk>>,
 }
 
 impl RowGroup {
-    /// Chunk of one of the columns asked for.
+    /// Returns the column chunk of a requested column.
     pub(crate) fn chunk(&self, n: usize, column: &Column) -> Result<Chunk> {
         self.chunks.get(n).copied().flatten().ok_or_else(|| {
             let name = quoted(&column.name);
-            Error::damaged(format!("a group of rows has no part of the column {name} within the file"))
+            Error::damaged(format!("a row group has no chunk of the column {name} within the file"))
         })
     }
 }
@@ -208,7 +208,7 @@ impl RowGroups<'_> {
     }
 }
 
-/// Chunk of a column; `None` if it lies outside the file.
+/// Reads the location of a column chunk; `None` if it lies outside the file.
 fn column_chunk(reader: &mut Reader<'_>, file_bytes: u64) -> Result<Option<Chunk>> {
     let mut found = None;
     reader.fields(|reader, field, kind| {
@@ -228,7 +228,7 @@ fn column_chunk(reader: &mut Reader<'_>, file_bytes: u64) -> Result<Option<Chunk
             }
             Ok(true)
         })?;
-        // Some writers leave a zero where there is no dictionary.
+        // Some writers store 0 if there is no dictionary.
         chunk.start = dictionary.filter(|&at| at > 0).map_or(data, |at| at.min(data));
         let end = chunk.start.checked_add(length).filter(|end| *end <= file_bytes);
         found = end.map(|end| Chunk { end, ..chunk });

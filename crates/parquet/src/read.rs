@@ -1,4 +1,4 @@
-//! Tables read: one text column, or rows of all columns.
+//! Reader of tables: one text column, or rows of all columns.
 
 use std::fs::File;
 
@@ -8,9 +8,10 @@ use crate::column::ColumnReader;
 use crate::footer::{Column, Footer, RowGroups};
 use crate::{ColumnType, ColumnValue, Error, Result};
 
-/// Largest ratio between the text of a file and its bytes: a dictionary repeats texts at a bit or less each.
+/// Maximum ratio of the values' bytes to the file's: a dictionary can repeat texts at a bit or less
+/// each.
 const MAX_EXPANSION: u64 = 1000;
-/// Bytes counted for every value in addition to its own: there may be very many empty ones.
+/// Overhead counted per value: a file can have very many empty ones.
 const VALUE_BYTES: u64 = 64;
 
 /// An open file.
@@ -22,8 +23,8 @@ pub struct TableReader {
 }
 
 impl TableReader {
-    /// Reads the schema of a file. Pages may have `limit_bytes` bytes after decompression, the footer and dictionaries
-    /// a quarter of that; a few times `limit_bytes` are in memory at most.
+    /// Opens a file and reads its schema. Pages may have `limit_bytes` bytes after decompression,
+    /// the footer and dictionaries a quarter of that; the memory use is a few times `limit_bytes`.
     pub fn open(file: File, limit_bytes: u64) -> Result<TableReader> {
         let file_bytes = file.metadata()?.len();
         let footer = Footer::read(&file, file_bytes, limit_bytes / 4)?;
@@ -35,11 +36,11 @@ impl TableReader {
         self.footer.columns.iter().map(|column| &column.name[..])
     }
 
-    /// Texts of a column, without missing ones.
+    /// Returns a reader of the non-null values of a text column.
     pub fn texts(&self, column: &str) -> Result<TextColumn<'_>> {
         let Some(found) = self.footer.columns.iter().find(|found| found.name == column) else {
             let names: Vec<&str> = self.columns().collect();
-            let what = format!("there is no column {}; {}", quoted(column), list_names("columns", &names));
+            let what = format!("it has no column {}; {}", quoted(column), list_names("columns", &names));
             return Err(Error::Column(what));
         };
         match found.kind {
@@ -61,7 +62,8 @@ impl TableReader {
         })
     }
 
-    /// Rows of all columns, which must be text or 64-bit integers without missing values.
+    /// Returns a reader of complete rows. All columns must be text or 64-bit integers without
+    /// nulls.
     pub fn rows(&self) -> Result<RowReader<'_>> {
         let columns = &self.footer.columns;
         if columns.is_empty() {
@@ -71,10 +73,10 @@ impl TableReader {
         for column in columns {
             let name = quoted(&column.name);
             let kind = column.kind.map_err(|kind| {
-                Error::Unsupported(format!("the column {name} holds {kind}, which is not supported in rows"))
+                Error::Unsupported(format!("the column {name} has type {kind}, which is not supported in rows"))
             })?;
             if column.optional {
-                let what = format!("values of the column {name} may be missing, which is not supported in rows");
+                let what = format!("the column {name} is nullable, which is not supported in rows");
                 return Err(Error::Unsupported(what));
             }
             values.push((kind, ColumnReader::new(&self.file, column, kind)));
@@ -85,10 +87,10 @@ impl TableReader {
 }
 
 fn not_text(column: &Column, kind: &str) -> Error {
-    Error::Column(format!("the column {} holds {kind}, not text", quoted(&column.name)))
+    Error::Column(format!("the column {} has type {kind}, not text", quoted(&column.name)))
 }
 
-/// Amount of data handed out, bounded so that a small file cannot keep its reader busy for long.
+/// Limit on the amount of returned data, so that a small file cannot expand without bound.
 struct OutputBudget {
     bytes: u64,
     max: u64,
@@ -125,7 +127,7 @@ fn utf8<'a>(value: &'a [u8], row: u64, column: &Column) -> Result<&'a str> {
     })
 }
 
-/// Texts of one column, in order.
+/// Values of one text column, in order.
 pub struct TextColumn<'a> {
     column: &'a Column,
     groups: RowGroups<'a>,
@@ -135,17 +137,17 @@ pub struct TextColumn<'a> {
 }
 
 impl TextColumn<'_> {
-    /// Number of rows of the table, as its footer has it.
+    /// Number of rows of the table, according to its footer.
     pub fn row_count(&self) -> u64 {
         self.row_count
     }
 
-    /// Number of rows up to the last text returned, rows without a text included.
+    /// Number of rows up to and including the last returned text, nulls included.
     pub fn row(&self) -> u64 {
         self.values.row()
     }
 
-    /// The next text that is not missing, borrowed from its page; `None` at the end.
+    /// Returns the next non-null text, borrowed from its page; `None` at the end.
     pub fn next_text(&mut self) -> Result<Option<&str>> {
         while !self.values.advance(self.total.limit_bytes, 0)? {
             let Some(group) = self.groups.next()? else { return Ok(None) };
@@ -162,7 +164,7 @@ pub struct RowReader<'a> {
     columns: &'a [Column],
     groups: RowGroups<'a>,
     values: Vec<(ColumnType, ColumnReader<'a>)>,
-    /// Rows of the current row group that are still to come.
+    /// Rows of the current row group that are not read yet.
     remaining: u64,
     /// Memory taken by the current pages of all columns.
     held_bytes: u64,
@@ -170,16 +172,16 @@ pub struct RowReader<'a> {
 }
 
 impl RowReader<'_> {
-    /// The next row, a value per column, borrowed from their pages; `None` at the end.
+    /// Returns the next row, one value per column, borrowed from the pages; `None` at the end.
     pub fn next_row(&mut self) -> Result<Option<Vec<ColumnValue<'_>>>> {
         while self.remaining == 0 {
             let Some(group) = self.groups.next()? else { return Ok(None) };
-            self.remaining = group.rows.ok_or_else(|| Error::damaged("a group of rows has no count"))?;
+            self.remaining = group.rows.ok_or_else(|| Error::damaged("a row group has no row count"))?;
             for (n, (column, (_, values))) in self.columns.iter().zip(&mut self.values).enumerate() {
                 let chunk = group.chunk(n, column)?;
                 if chunk.values != self.remaining {
                     let (rows, name) = (self.remaining, quoted(&column.name));
-                    let what = format!("a group of {rows} rows has {} values of the column {name}", chunk.values);
+                    let what = format!("a row group of {rows} rows has {} values of the column {name}", chunk.values);
                     return Err(Error::damaged(what));
                 }
                 values.start(chunk);
@@ -190,7 +192,7 @@ impl RowReader<'_> {
         for (_, values) in &mut self.values {
             let elsewhere = self.held_bytes.saturating_sub(values.held_bytes());
             if !values.advance(self.total.limit_bytes, elsewhere)? {
-                return Err(Error::damaged("a group of rows ends before its rows do"));
+                return Err(Error::damaged("a row group has fewer values than rows"));
             }
             self.held_bytes = elsewhere + values.held_bytes();
             self.total.add(values.value())?;

@@ -1,10 +1,10 @@
-//! Small integers as runs of one value or packed into bits (the RLE and bit-packing hybrid).
+//! Decoder of the RLE and bit-packing hybrid encoding of small integers.
 
 use crate::Result;
 use crate::thrift::Reader;
 use crate::values::truncated_page;
 
-/// `width` bits, at most 64, from the bit `at` on; beyond the end there are zeros.
+/// Reads `width` bits, at most 64, at the bit offset `at`; bits after the end are 0.
 pub(crate) fn bits(bytes: &[u8], at: usize, width: usize) -> u64 {
     if width == 0 {
         return 0;
@@ -25,19 +25,19 @@ pub(crate) struct RleDecoder {
 }
 
 enum Run {
-    Same { value: u32, remaining: u64 },
+    Repeated { value: u32, remaining: u64 },
     Packed { bit: usize, remaining: u64 },
 }
 
 impl RleDecoder {
-    /// Runs from the byte `at` on, of integers of `width` bits.
+    /// Decoder of integers of `width` bits that start at the byte `at`.
     pub(crate) fn new(at: usize, width: usize) -> RleDecoder {
-        RleDecoder { at, width, run: Run::Same { value: 0, remaining: 0 } }
+        RleDecoder { at, width, run: Run::Repeated { value: 0, remaining: 0 } }
     }
 
-    /// Starts the next run if this one is over.
+    /// Starts the next run if the current one is finished.
     fn advance(&mut self, bytes: &[u8]) -> Result<()> {
-        while let Run::Same { remaining: 0, .. } | Run::Packed { remaining: 0, .. } = self.run {
+        while let Run::Repeated { remaining: 0, .. } | Run::Packed { remaining: 0, .. } = self.run {
             let mut reader = Reader::new(&bytes[self.at..]);
             let header = reader.varint().map_err(|_| truncated_page())?;
             self.at += reader.position();
@@ -46,9 +46,9 @@ impl RleDecoder {
                 let size = self.width.div_ceil(8);
                 let value = bits(rest.get(..size).ok_or_else(truncated_page)?, 0, size * 8) as u32;
                 self.at += size;
-                self.run = Run::Same { value, remaining: header >> 1 };
+                self.run = Run::Repeated { value, remaining: header >> 1 };
             } else {
-                // Eight values a group; a last group that is cut short has as many as fit.
+                // Groups of eight values; a truncated last group has as many as fit.
                 let groups = header >> 1;
                 let size = groups.saturating_mul(self.width as u64).min(rest.len() as u64) as usize;
                 let fit = (size * 8).checked_div(self.width).map_or(u64::MAX, |fit| fit as u64);
@@ -66,7 +66,7 @@ impl RleDecoder {
     pub(crate) fn next(&mut self, bytes: &[u8]) -> Result<u32> {
         self.advance(bytes)?;
         Ok(match &mut self.run {
-            Run::Same { value, remaining } => {
+            Run::Repeated { value, remaining } => {
                 *remaining -= 1;
                 *value
             }
@@ -78,11 +78,11 @@ impl RleDecoder {
         })
     }
 
-    /// Skips at most `max` zeros that are one run and returns their number.
+    /// Skips at most `max` zeros of the current run and returns their number.
     pub(crate) fn skip_zeros(&mut self, bytes: &[u8], max: u64) -> Result<u64> {
         self.advance(bytes)?;
         match &mut self.run {
-            Run::Same { value: 0, remaining } => {
+            Run::Repeated { value: 0, remaining } => {
                 let skipped = max.min(*remaining);
                 *remaining -= skipped;
                 Ok(skipped)

@@ -1,4 +1,4 @@
-//! Values of a page: one after the other, by a dictionary, or by differences of lengths and prefixes.
+//! Decoders of the values of a page: plain, dictionary, delta lengths and delta byte arrays.
 
 use std::ops::Range;
 
@@ -7,20 +7,20 @@ use crate::rle::RleDecoder;
 use crate::{ColumnType, Error, Result, code};
 
 pub(crate) fn truncated_page() -> Error {
-    Error::damaged("a page ends before its values do")
+    Error::damaged("a page has fewer values than declared")
 }
 
-/// Texts that pages refer to by number.
+/// Dictionary of texts, which pages refer to by index.
 #[derive(Default)]
 pub(crate) struct Dictionary {
     bytes: Vec<u8>,
-    /// Offset of the length of each text.
+    /// Offset of the length prefix of each text.
     starts: Vec<u32>,
 }
 
 impl Dictionary {
     pub(crate) fn new(bytes: Vec<u8>, count: u64) -> Result<Dictionary> {
-        // A text takes four bytes at least.
+        // A text takes at least four bytes.
         if count > bytes.len() as u64 / 4 || bytes.len() > u32::MAX as usize {
             return Err(truncated_page());
         }
@@ -38,25 +38,25 @@ impl Dictionary {
 
     fn get(&self, index: u32) -> Result<Range<usize>> {
         let start = self.starts.get(index as usize);
-        let &start =
-            start.ok_or_else(|| Error::damaged(format!("a page names text {index}, which its dictionary has not")))?;
+        let &start = start
+            .ok_or_else(|| Error::damaged(format!("a page refers to entry {index}, which is not in its dictionary")))?;
         text(&self.bytes, start as usize)
     }
 }
 
-/// Position of the text whose length is at `at`.
+/// Byte range of the text whose length prefix is at `at`.
 fn text(bytes: &[u8], at: usize) -> Result<Range<usize>> {
     let length = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()).ok_or_else(truncated_page)?;
     byte_range(bytes, at + 4, u32::from_le_bytes(*length) as usize)
 }
 
-/// Position of `length` bytes at `at`, if they are there.
+/// Byte range of `length` bytes at `at`, if they are within the page.
 fn byte_range(bytes: &[u8], at: usize, length: usize) -> Result<Range<usize>> {
     let end = at.checked_add(length).filter(|end| *end <= bytes.len()).ok_or_else(truncated_page)?;
     Ok(at..end)
 }
 
-/// Decoder of an encoding. Offsets are into the bytes of the page.
+/// Decoder of one encoding. Offsets are relative to the bytes of the page.
 enum Decoder {
     Texts { at: usize },
     Ints { at: usize },
@@ -65,7 +65,7 @@ enum Decoder {
     Prefixes { prefixes: DeltaDecoder, lengths: DeltaDecoder, at: usize, last: Vec<u8> },
 }
 
-/// Definition levels: whether each value of a page is there.
+/// Definition levels: 1 for a value, 0 for a null.
 pub(crate) struct DefinitionLevels {
     bytes: Vec<u8>,
     runs: RleDecoder,
@@ -77,19 +77,19 @@ impl DefinitionLevels {
     }
 }
 
-/// Decompressed page, and the position in it.
+/// A decompressed page and the position in it.
 pub(crate) struct Page {
     bytes: Vec<u8>,
     levels: Option<DefinitionLevels>,
     decoder: Decoder,
-    /// Values that are still to come, missing ones included.
+    /// Values that are not read yet, nulls included.
     remaining: u64,
-    /// Position of the current value: in `bytes`, or where the decoder has it.
+    /// Byte range of the current value, in `bytes` or in the decoder's buffer.
     value: Range<usize>,
 }
 
 impl Page {
-    /// A page of `count` values, encoded from the byte `at` on.
+    /// Creates a page of `count` values, encoded from the byte `at` on.
     pub(crate) fn new(
         kind: ColumnType,
         encoding: i64,
@@ -103,10 +103,12 @@ impl Page {
             (code::PLAIN, ColumnType::Int) => Decoder::Ints { at },
             (code::PLAIN_DICTIONARY | code::RLE_DICTIONARY, ColumnType::Text) => match bytes.get(at) {
                 Some(&width) if width > 32 => {
-                    return Err(Error::damaged(format!("a page has indices of {width} bits")));
+                    return Err(Error::damaged(format!(
+                        "a page has dictionary indices of {width} bits; at most 32 are possible"
+                    )));
                 }
                 Some(&width) => Decoder::Indices(RleDecoder::new(at + 1, usize::from(width))),
-                // A page without values may have no bytes at all.
+                // A page without values may be empty.
                 None => Decoder::Texts { at },
             },
             (code::DELTA_LENGTH_BYTE_ARRAY, ColumnType::Text) => {
@@ -123,7 +125,7 @@ impl Page {
                     ColumnType::Text => "texts",
                     ColumnType::Int => "integers",
                 };
-                let what = format!("a page has its {what} in encoding {other}, which is not supported");
+                let what = format!("a page has {what} in encoding {other}, which is not supported");
                 return Err(Error::Unsupported(what));
             }
         };
@@ -134,7 +136,8 @@ impl Page {
         (self.bytes.len() + self.levels.as_ref().map_or(0, |levels| levels.bytes.len())) as u64
     }
 
-    /// Moves to the next value that is there and adds the rows passed to `row`; `false` at the end of the page.
+    /// Moves to the next value that is not null and adds the skipped rows to `row`; returns `false`
+    /// at the end of the page.
     pub(crate) fn advance(&mut self, dictionary: &Dictionary, row: &mut u64) -> Result<bool> {
         while self.remaining > 0 {
             if let Some(DefinitionLevels { bytes, runs }) = &mut self.levels {

@@ -1,13 +1,13 @@
-//! Tables written, row group by row group.
+//! Writer of tables, row group by row group.
 
 use std::io::{Error, ErrorKind, Result, Write};
 
 use crate::thrift::Writer as Thrift;
 use crate::{ColumnType, ColumnValue, MAGIC, code, zstd};
 
-/// Size from which on a row group is written.
+/// Size from which a row group is written.
 const ROW_GROUP_BYTES: usize = 8 << 20;
-/// Longest text: pages have at most 2 GiB, by the format.
+/// Maximum length of a text: the format limits pages to 2 GiB.
 const MAX_TEXT_BYTES: usize = 1 << 30;
 
 struct Chunk {
@@ -21,11 +21,11 @@ struct RowGroup {
     chunks: Vec<Chunk>,
 }
 
-/// Writer of a file. The same rows give the same bytes.
+/// Writer of a file. The output is deterministic.
 pub struct TableWriter<W> {
     columns: Vec<(String, ColumnType)>,
     output: W,
-    /// Encoded values of the current row group, a buffer per column.
+    /// Encoded values of the current row group, one buffer per column.
     values: Vec<Vec<u8>>,
     rows: u64,
     at: u64,
@@ -33,36 +33,39 @@ pub struct TableWriter<W> {
 }
 
 impl<W: Write> TableWriter<W> {
-    /// Begins a file with these columns.
+    /// Starts a file with these columns.
     pub fn new<N: Into<String>>(
         columns: impl IntoIterator<Item = (N, ColumnType)>,
         mut output: W,
     ) -> Result<TableWriter<W>> {
         let columns: Vec<_> = columns.into_iter().map(|(name, kind)| (name.into(), kind)).collect();
         if columns.is_empty() {
-            return Err(Error::new(ErrorKind::InvalidInput, "a table needs a column"));
+            return Err(Error::new(ErrorKind::InvalidInput, "a table needs at least one column"));
         }
         output.write_all(MAGIC)?;
         let values = vec![vec![]; columns.len()];
         Ok(TableWriter { columns, output, values, rows: 0, at: MAGIC.len() as u64, groups: vec![] })
     }
 
-    /// Adds a row: a value per column, of the column's type.
+    /// Appends a row: one value per column, of the column's type.
     pub fn row(&mut self, row: &[ColumnValue<'_>]) -> Result<()> {
-        let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+        let invalid = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
         if row.len() != self.columns.len() {
             let (found, expected) = (row.len(), self.columns.len());
-            return wrong(format!("a row has {found} value{}; expected {expected}", if found == 1 { "" } else { "s" }));
+            return invalid(format!(
+                "a row has {found} value{}; expected {expected}",
+                if found == 1 { "" } else { "s" }
+            ));
         }
         for (value, (name, kind)) in row.iter().zip(&self.columns) {
             if value.column_type() != *kind {
-                return wrong(format!("the column '{name}' has values of type {kind:?}, not {value:?}"));
+                return invalid(format!("the column '{name}' has values of type {kind:?}, not {value:?}"));
             }
             if let ColumnValue::Text(text) = value
                 && text.len() > MAX_TEXT_BYTES
             {
-                return wrong(format!(
-                    "a text of the column '{name}' has {} bytes; at most {MAX_TEXT_BYTES}",
+                return invalid(format!(
+                    "a text of the column '{name}' has {} bytes; the maximum is {MAX_TEXT_BYTES}",
                     text.len()
                 ));
             }
@@ -150,7 +153,7 @@ impl<W: Write> TableWriter<W> {
     }
 }
 
-/// Number of the type that values are stored as.
+/// Returns the physical type of the values in the file.
 fn physical_type(kind: ColumnType) -> i64 {
     match kind {
         ColumnType::Text => code::BYTE_ARRAY,

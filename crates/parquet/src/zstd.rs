@@ -1,5 +1,5 @@
-//! zstd frames, written: [ruzstd](https://docs.rs/ruzstd)'s compressor with a search for repetitions that suits source
-//! texts. The same bytes give the same frame.
+//! Writer of zstd frames: [ruzstd](https://docs.rs/ruzstd)'s compressor with a match finder for
+//! source code. The output is deterministic.
 
 mod match_finder;
 
@@ -56,7 +56,7 @@ impl<T: Write> Write for ErrorLatch<T> {
     }
 }
 
-/// Compresses a stream into one frame: some readers stop at the end of the first.
+/// Compresses a stream into one frame: some readers stop after the first frame.
 pub fn compress(from: impl Read, to: impl Write) -> io::Result<()> {
     let (mut from, mut to) = (ErrorLatch { inner: from, error: None }, ErrorLatch { inner: to, error: None });
     let mut frame = FrameCompressor::new_with_matcher(MatchFinder::new(), CompressionLevel::Fastest);

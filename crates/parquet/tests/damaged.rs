@@ -1,5 +1,5 @@
-//! Damaged tables: an error or rows, never a panic, in little memory. In a process of its own, whose memory is
-//! measured.
+//! Damaged tables give an error or rows, never a panic, in bounded memory. A separate test binary,
+//! since it measures the memory of its process.
 
 mod common;
 
@@ -12,17 +12,17 @@ use bornite_support::random::Random;
 use common::{Cell, Contents, arrow, file_of, random, read_rows, write_table};
 
 const LIMIT_BYTES: u64 = 1 << 20;
-/// Memory limit of the process: several pages, and the rows that the test collects.
+/// Maximum memory of the process: several pages, and the rows that the test collects.
 const MAX_MEMORY_BYTES: u64 = 32 << 20;
 
-/// Largest memory of this process so far, in bytes.
+/// Peak memory of this process in bytes.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// Changes some bytes: half of the time near the end, where the structure is.
+/// Changes random bytes, half of the time near the end, where the footer is.
 fn damage(bytes: &mut [u8], random: &mut Random) {
     let length = bytes.len();
     for _ in 0..1 + random.below(4) {
@@ -64,19 +64,19 @@ fn sample_bytes() -> Vec<u8> {
 }
 
 #[test]
-fn a_part_of_a_table_is_an_error() {
+fn truncated_tables_are_errors() {
     let bytes = sample_bytes();
     assert_eq!(read_rows(&bytes, LIMIT_BYTES).unwrap(), sample());
     for length in 0..bytes.len() {
         let error = read_rows(&bytes[..length], LIMIT_BYTES).unwrap_err().to_string();
-        assert!(error.contains("this is not a Parquet file, or only a part of one"), "{length} bytes: {error}");
+        assert!(error.contains("not a Parquet file, or a truncated one"), "{length} bytes: {error}");
     }
 }
 
-/// The format has no checksum of values, so a changed byte of a text is another text; everything else is an error or
-/// does not matter.
+/// The format has no checksums, so a changed byte can give another text; all else is an error or
+/// has no effect.
 #[test]
-fn damaged_tables_do_no_harm() {
+fn damaged_tables_never_panic() {
     let mut random = random();
     let ours = sample_bytes();
     let files = std::fs::read_dir(arrow()).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());

@@ -1,4 +1,4 @@
-//! Tables written and read back, and the errors of both.
+//! Round trips of tables, and errors of the reader and writer.
 
 mod common;
 
@@ -7,7 +7,7 @@ use bornite_support::random::Random;
 
 use common::{Cell, file_of, golden, random, read_rows, write_table};
 
-/// Random columns and rows.
+/// Creates random columns and rows.
 fn table(random: &mut Random, max_rows: usize) -> (Vec<(String, ColumnType)>, Vec<Vec<Cell>>) {
     let columns: Vec<(String, ColumnType)> = (0..1 + random.below(5))
         .map(|n| (format!("column {n}"), *random.pick(&[ColumnType::Text, ColumnType::Int])))
@@ -27,7 +27,7 @@ fn table(random: &mut Random, max_rows: usize) -> (Vec<(String, ColumnType)>, Ve
 }
 
 #[test]
-fn rows_written_are_rows_read() {
+fn tables_round_trip() {
     let mut random = random();
     for round in 0..200 {
         let (columns, rows) = table(&mut random, if round % 10 == 0 { 1 } else { 300 });
@@ -41,7 +41,7 @@ fn rows_written_are_rows_read() {
         for (n, (name, kind)) in columns.iter().enumerate() {
             let texts = table.texts(name);
             if *kind == ColumnType::Int {
-                assert!(texts.err().unwrap().to_string().ends_with("holds INT64, not text"));
+                assert!(texts.err().unwrap().to_string().ends_with("has type INT64, not text"));
                 continue;
             }
             let mut texts = texts.unwrap();
@@ -72,9 +72,9 @@ fn large_tables_have_several_row_groups() {
     );
 }
 
-/// Datasets are known by their hashes, so the bytes must stay the same.
+/// Datasets are identified by hashes, so the bytes must not change.
 #[test]
-fn bytes_written_do_not_change() {
+fn written_bytes_match_the_golden_file() {
     let columns = [("name".to_owned(), ColumnType::Text), ("length".to_owned(), ColumnType::Int)];
     let names = ["softmax", "", "layer norm", "é中😀"];
     let rows: Vec<Vec<Cell>> = (0..400)
@@ -92,7 +92,7 @@ fn bytes_written_do_not_change() {
 }
 
 #[test]
-fn rows_that_do_not_fit_are_not_written() {
+fn invalid_rows_are_rejected() {
     let mut writer = TableWriter::new([("text", ColumnType::Text), ("n", ColumnType::Int)], vec![]).unwrap();
     let error = writer.row(&[ColumnValue::Text("a")]).unwrap_err().to_string();
     assert_eq!(error, "a row has 1 value; expected 2");
@@ -105,7 +105,7 @@ fn rows_that_do_not_fit_are_not_written() {
 }
 
 #[test]
-fn tables_of_other_types_have_no_rows_here() {
+fn rows_of_unsupported_types_are_rejected() {
     let bytes = std::fs::read(common::arrow().join("none-1-plain.parquet")).unwrap();
     let error = read_rows(&bytes, 1 << 20).unwrap_err();
     assert!(matches!(error, Error::Unsupported(_)), "{error}");

@@ -85,7 +85,9 @@ mod tests {
     use super::*;
 
     fn read(variables: &[(&str, &str)]) -> Result<PoolSettings> {
-        PoolSettings::from_lookup(|name| variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.into()))
+        PoolSettings::from_lookup(|name| {
+            variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.into())
+        })
     }
 
     #[test]

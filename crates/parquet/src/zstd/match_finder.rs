@@ -1,19 +1,19 @@
-//! Finds what repeats in a text, for the compressor: quickly, not best. A hash of the next bytes leads to where they stood
-//! last; the longer nothing is found, the longer the steps.
+//! Match finder of the compressor, optimized for speed: a hash of the next bytes leads to their
+//! last occurrence. The longer no match is found, the larger the steps.
 
 use ruzstd::encoding::{CompressionLevel, Matcher, Sequence};
 
-/// Bytes of a block, the most that the format allows.
+/// Size of a block, the maximum of the format.
 const BLOCK_BYTES: usize = 128 << 10;
-/// Largest distance between a text and its repetition.
+/// Maximum distance between a match and its source.
 const WINDOW_BYTES: usize = 1 << 20;
-/// Bytes of the shortest repetition that is looked for.
+/// Minimum length of a match.
 const MIN_MATCH_BYTES: usize = 6;
 const HASH_BITS: u32 = 16;
-/// Steps without a repetition until they become longer by one.
+/// Log2 of the number of misses after which the step grows by one.
 const SKIP_TRIGGER: u32 = 6;
 
-/// The window, the block that is being compressed at its end, and where bytes stood last.
+/// The window with the current block at its end, and the last position of each hash.
 pub(super) struct MatchFinder {
     bytes: Vec<u8>,
     block: usize,
@@ -30,7 +30,7 @@ impl MatchFinder {
         self.bytes[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word)) << (64 - 8 * MIN_MATCH_BYTES)
     }
 
-    /// Where the bytes of a word stood last; they stand at `at` now.
+    /// Returns the last position with this hash and replaces it by `at`.
     fn last_occurrence(&mut self, word: u64, at: usize) -> usize {
         let slot = word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - HASH_BITS);
         std::mem::replace(&mut self.hash_table[slot as usize], at as u32) as usize
@@ -52,7 +52,7 @@ impl Matcher for MatchFinder {
         if self.bytes.len() > 2 * WINDOW_BYTES {
             let gone = self.bytes.len() - WINDOW_BYTES;
             self.bytes.drain(..gone);
-            // Slots that pointed further back point at the first byte now: the bytes are compared before a slot is used.
+            // Positions before the window become 0: the bytes are compared before a match is used.
             self.hash_table.iter_mut().for_each(|at| *at = at.saturating_sub(gone as u32));
         }
         self.block = self.bytes.len();
@@ -64,8 +64,8 @@ impl Matcher for MatchFinder {
 
     fn start_matching(&mut self, mut handle_sequence: impl for<'a> FnMut(Sequence<'a>)) {
         let end = self.bytes.len();
-        // The first byte of a block is never part of a repetition: the compressor cannot write a block in which no sequence
-        // has literals.
+        // The first byte of a block is never part of a match: the compressor cannot write a block
+        // in which no sequence has literals.
         let first = self.block + 1;
         let (mut at, mut literals, mut misses) = (first, self.block, 0u32);
         while at + 8 <= end {
@@ -78,7 +78,7 @@ impl Matcher for MatchFinder {
             }
             misses = 0;
             let mut length = MIN_MATCH_BYTES
-                + common(&self.bytes[from + MIN_MATCH_BYTES..end], &self.bytes[at + MIN_MATCH_BYTES..end]);
+                + common_prefix(&self.bytes[from + MIN_MATCH_BYTES..end], &self.bytes[at + MIN_MATCH_BYTES..end]);
             while at > literals.max(first) && from > 0 && self.bytes[at - 1] == self.bytes[from - 1] {
                 (at, from, length) = (at - 1, from - 1, length + 1);
             }
@@ -107,8 +107,8 @@ impl Matcher for MatchFinder {
     }
 }
 
-/// Number of equal bytes at the start of two texts.
-fn common(a: &[u8], b: &[u8]) -> usize {
+/// Length of the common prefix.
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let words = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(a, b)| a == b).count() * 8;
     words + a[words..].iter().zip(&b[words..]).take_while(|(a, b)| a == b).count()
 }
@@ -122,7 +122,7 @@ mod tests {
 
     use super::super::{compress, compress_to_vec};
 
-    /// Some bytes: noise, copies from near and far, runs.
+    /// Random bytes, copies from near and far, and runs.
     fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
         let mut all: Vec<u8> = vec![];
         while all.len() < length {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_compressed_comes_back() {
+    fn compression_round_trips() {
         let from_environment = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
         let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
         let seed: u64 = from_environment.unwrap_or(now);

@@ -1,4 +1,4 @@
-//! Tables in memory, and random numbers.
+//! Helpers: tables in memory and random numbers.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,7 +14,7 @@ pub enum Cell {
     Int(u64),
 }
 
-/// Random numbers: fresh for every run, repeatable with `BORNITE_TEST_SEED`.
+/// Random generator: a new seed for every run, repeatable with `BORNITE_TEST_SEED`.
 pub fn random() -> Random {
     let from_environment = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 =
@@ -28,12 +28,12 @@ pub fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name)
 }
 
-/// Tables that pyarrow wrote: every encoding and compression.
+/// Tables written by pyarrow, in every encoding and compression.
 pub fn arrow() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/goldens/parquet")
 }
 
-/// An open file of these bytes, without a name.
+/// Returns an open, unlinked file with these bytes.
 pub fn file_of(bytes: &[u8]) -> File {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));

@@ -92,7 +92,9 @@ mod tests {
         ] {
             let name = format!("{PREFIX}{name}");
             let found = unknown_variables_in(known.iter().map(|known| known.to_string()).chain([name.clone()]));
-            let [UnknownVariable { name: found, suggestion: found_suggestion }] = &found[..] else { panic!("{name}: {found:?}") };
+            let [UnknownVariable { name: found, suggestion: found_suggestion }] = &found[..] else {
+                panic!("{name}: {found:?}")
+            };
             assert_eq!((found, found_suggestion.and_then(|name| name.strip_prefix(PREFIX))), (&name, suggestion));
         }
         let message = |name: &str| UnknownVariable { name: name.into(), suggestion: suggest(name) }.to_string();
